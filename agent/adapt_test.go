@@ -163,3 +163,33 @@ func TestEmitterRefusesUnreadableParts(t *testing.T) {
 	require.ErrorIs(t, err, errNoParts)
 	require.Empty(t, out.Events())
 }
+
+func TestStateInGo(t *testing.T) {
+	t.Parallel()
+	run := fromRun(executortest.NewRun("hello"))
+	type memory struct{ Visits int }
+	for _, of := range []Scope{OfTask, OfContext} {
+		m := memory{Visits: -1}
+		version, err := run.State(t.Context(), of, &m)
+		require.NoError(t, err)
+		require.Zero(t, version)
+		require.Equal(t, -1, m.Visits, "nothing is stored, so nothing is decoded")
+		first, err := run.SetState(t.Context(), of, memory{1}, 0)
+		require.NoError(t, err)
+		_, err = run.SetState(t.Context(), of, memory{2}, 0)
+		require.ErrorIs(t, err, ErrStateChanged)
+		version, err = run.State(t.Context(), of, &m)
+		require.NoError(t, err)
+		require.Equal(t, first, version)
+		require.Equal(t, 1, m.Visits)
+		_, err = run.SetState(t.Context(), of, nil, AnyVersion)
+		require.NoError(t, err)
+		version, err = run.State(t.Context(), of, &m)
+		require.NoError(t, err)
+		require.Zero(t, version)
+	}
+	_, err := run.SetState(t.Context(), OfTask, func() {}, 0)
+	require.ErrorContains(t, err, "encode the state")
+	_, err = (&Run{}).SetState(t.Context(), OfTask, 1, 0)
+	require.ErrorIs(t, err, errNoMemory)
+}

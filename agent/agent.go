@@ -82,6 +82,56 @@ func (r *Run) Checkpoint(ctx context.Context, v any) (bool, error) {
 	return true, nil
 }
 
+// Scope says to what a stored state belongs: OfTask or OfContext.
+type Scope int
+
+// The scopes. The tasks of one owner with one agent in a context share the state of the context.
+const (
+	OfTask    = Scope(executor.OfTask)
+	OfContext = Scope(executor.OfContext)
+)
+
+// AnyVersion lets SetState replace a state whatever its version.
+const AnyVersion = executor.AnyVersion
+
+// ErrStateChanged says that another run has changed the state since it was read.
+var ErrStateChanged = executor.ErrStateChanged
+
+// State decodes the state that a run has stored with SetState into v, and returns its version. If nothing is stored, it
+// leaves v alone and returns 0. A state outlives its run: that of the task until the task is deleted, that of the context
+// until the last of its tasks is deleted. Each call reads the database.
+func (r *Run) State(ctx context.Context, of Scope, v any) (version int64, err error) {
+	if r.memory == nil {
+		return 0, nil
+	}
+	s, err := r.memory.State(ctx, executor.Scope(of))
+	if err != nil {
+		return 0, fmt.Errorf("read the state: %w", err)
+	}
+	if s.Value == nil {
+		return 0, nil
+	}
+	if err := json.Unmarshal(s.Value, v); err != nil {
+		return 0, fmt.Errorf("decode the state: %w", err)
+	}
+	return s.Version, nil
+}
+
+// SetState stores v as JSON, and returns its version. It is committed when SetState returns. version is what State
+// returned, or AnyVersion: runs of other tasks may change the state of their context at the same time. If another version
+// is stored the error is ErrStateChanged; read it and try again. A nil v removes what is stored. The agent's
+// limits.max_state bounds the size.
+func (r *Run) SetState(ctx context.Context, of Scope, v any, version int64) (int64, error) {
+	if r.memory == nil {
+		return 0, errNoMemory
+	}
+	value, err := json.Marshal(v)
+	if err != nil {
+		return 0, fmt.Errorf("encode the state: %w", err)
+	}
+	return r.memory.SetState(ctx, executor.Scope(of), value, version)
+}
+
 // Emitter writes to the task. Its methods keep their order. They return when the event is on its way to the database;
 // no client sees an event before it is stored. They fail when the run has ended: after a cancel, a lost lease, or one
 // of AskInput, AskAuth, Complete, Fail, Reject and Reply.
@@ -138,5 +188,6 @@ func Unavailable(err error, after time.Duration) error {
 
 var (
 	errNoArtifactID = errors.New("agent: a chunk needs the ID of its artifact")
+	errNoMemory     = errors.New("agent: this run has no server that could store its state")
 	errNoParts      = errors.New("agent: a message or artifact needs at least one part")
 )

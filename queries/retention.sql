@@ -150,6 +150,29 @@ WITH gone AS MATERIALIZED (
 )
 DELETE FROM holdfast.push_configs c WHERE c.task = ANY(ARRAY(SELECT task FROM gone));
 
+-- name: TaskStatesGone :execrows
+-- Deletes the states of the same tasks as NamesGone. By primary key.
+DELETE FROM holdfast.task_states s
+ WHERE s.task = ANY(ARRAY(
+    SELECT x.task FROM holdfast.task_states x
+     WHERE x.task >= @lowest AND x.task < @highest AND NOT holdfast.task_stays(x.task)
+     ORDER BY x.task LIMIT @max_rows));
+
+-- name: ContextStatesGone :many
+-- Deletes the states of contexts all of whose tasks are dropped with the periods before an id. A page of
+-- the states that tasks of these periods wrote, after a task. A context has more tasks than those that
+-- wrote its state, so each round looks at the states of all older periods again. Index context_states_task.
+WITH page AS MATERIALIZED (
+    SELECT x.task, x.tenant, x.owner, x.agent, x.context_id FROM holdfast.context_states x
+     WHERE x.task > @after AND x.task < @highest ORDER BY x.task LIMIT @max_rows
+), gone AS (
+    DELETE FROM holdfast.context_states s
+     USING page
+     WHERE s.tenant = page.tenant AND s.owner = page.owner AND s.agent = page.agent AND s.context_id = page.context_id
+       AND s.task = page.task AND NOT holdfast.context_stays(page.tenant, page.owner, page.agent, page.context_id, @highest)
+)
+SELECT task FROM page ORDER BY task;
+
 -- name: TasksErase :many
 -- Deletes tasks with all their data, except long logs and the logs of open tasks, which go into
 -- table erasures. After the commit nobody sees the tasks, and their runs are fenced. Held tasks
@@ -161,7 +184,14 @@ WITH mine AS MATERIALIZED (
        FOR UPDATE SKIP LOCKED
 ), gone AS (
     DELETE FROM holdfast.tasks t WHERE t.id = ANY(ARRAY(SELECT id FROM mine)) AND t.id BETWEEN @lowest AND @highest
-    RETURNING t.id, t.tenant, t.owner, t.agent, t.state, t.last_seq
+    RETURNING t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.last_seq
+), states AS (
+    DELETE FROM holdfast.task_states s WHERE s.task = ANY(ARRAY(SELECT id FROM gone))
+), contexts AS (
+    DELETE FROM holdfast.context_states s
+     USING (SELECT DISTINCT tenant, owner, agent, context_id FROM gone) g
+     WHERE s.tenant = g.tenant AND s.owner = g.owner AND s.agent = g.agent AND s.context_id = g.context_id
+       AND NOT holdfast.context_has_other(g.tenant, g.owner, g.agent, g.context_id, ARRAY(SELECT id FROM gone))
 ), queue AS (
     DELETE FROM holdfast.task_queue q WHERE q.id = ANY(ARRAY(SELECT id FROM gone WHERE state < 5))
 ), names AS (

@@ -73,6 +73,7 @@ func buildAgents(cfg *config.Config, o Options, log *slog.Logger) (*agents, erro
 			RunTimeout: a.Limits.RunTimeout, InactivityTimeout: a.Limits.InactivityTimeout,
 			Backoff: a.Limits.Backoff, CancelGrace: a.Limits.CancelGrace, DirectReplies: a.DirectReplies,
 			MaxArtifacts: int64(a.Limits.MaxArtifacts), UnreachableFor: a.Limits.UnreachableFor,
+			MaxState: int64(a.Limits.MaxState),
 		})
 	}
 	return out, errors.Join(mistakes...)

@@ -404,6 +404,7 @@ type AgentLimits struct {
 	Backoff           time.Duration `yaml:"backoff"`
 	CancelGrace       time.Duration `yaml:"cancel_grace"`
 	MaxEvent          Size          `yaml:"max_event"`
+	MaxState          Size          `yaml:"max_state"` // of a task or a context
 }
 
 // HasRole reports whether this replica takes the role.

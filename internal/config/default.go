@@ -97,6 +97,7 @@ func (a *Agent) setDefaults() {
 			Backoff:     time.Second,
 			CancelGrace: 10 * time.Second,
 			MaxEvent:    16 * MiB,
+			MaxState:    256 * KiB,
 		},
 	}
 }

@@ -359,6 +359,7 @@ func (l *loader) agent(path string, a *Agent) {
 	inRange(l, limits+".backoff", lim.Backoff, time.Millisecond, time.Hour)
 	inRange(l, limits+".cancel_grace", lim.CancelGrace, 0, time.Hour)
 	inRange(l, limits+".max_event", lim.MaxEvent, 1*KiB, 1*GiB)
+	inRange(l, limits+".max_state", lim.MaxState, 1*KiB, 16*MiB)
 }
 
 func (l *loader) card(path string, c *Card) {

@@ -61,7 +61,7 @@ func (r *Run) Began() {
 // because clients of A2A 0.1 choose the public one.
 func (r *Run) IdempotencyKey() string { return fmt.Sprintf("%s:%d", r.ID, r.Turn) }
 
-// Memory reads the log of a task. Each call is a query.
+// Memory is what an agent may know of its task and context, and what it may store beside them. Each call is a query.
 type Memory interface {
 	// History returns the conversation of the task before this run's message, oldest first.
 	History(ctx context.Context) ([]task.Message, error)
@@ -72,7 +72,44 @@ type Memory interface {
 	Earlier(ctx context.Context) ([]task.Event, error)
 	// Checkpoint returns the last checkpoint of earlier attempts for this message, or nil.
 	Checkpoint(ctx context.Context) (json.RawMessage, error)
+	// State returns the value that a run has stored for the task or for its context. It outlives the run.
+	State(ctx context.Context, of Scope) (State, error)
+	// SetState stores a value and returns its version. The value is committed when SetState returns. version is that of
+	// the value to replace: 0 if none is stored, or AnyVersion. A value nil or null removes what is stored, and has the version 0.
+	//
+	// Errors: ErrStateChanged if another version is stored, and task.LeaseLost if the attempt may not write any more. A
+	// value that is too large or not JSON is a Failure.
+	SetState(ctx context.Context, of Scope, value json.RawMessage, version int64) (int64, error)
 }
+
+// Scope says to what a State belongs.
+type Scope int
+
+// The scopes. The state of a context is shared by the tasks of one owner with one agent in that context.
+const (
+	OfTask Scope = iota + 1
+	OfContext
+)
+
+// String returns the name of the scope: task or context.
+func (s Scope) String() string {
+	if s == OfContext {
+		return "context"
+	}
+	return "task"
+}
+
+// State is a value that a run has stored. The zero State says that nothing is stored.
+type State struct {
+	Value   json.RawMessage
+	Version int64 // rises with each write, from 1
+}
+
+// AnyVersion lets SetState replace a value whatever its version.
+const AnyVersion int64 = -1
+
+// ErrStateChanged says that another run has changed the state since it was read.
+var ErrStateChanged = errors.New("the state has changed since it was read")
 
 // Chunk is an artifact or a piece of one.
 type Chunk struct {

@@ -96,8 +96,8 @@ func TestTheManualHasTheColumns(t *testing.T) { // not parallel: like the next t
 	for view, rows := range shared {
 		require.Equal(t, shared["v_tasks"], rows, "%s begins like the others", view)
 	}
-	require.Len(t, tables, 15)
-	require.Len(t, shared, 11)
+	require.Len(t, tables, 16)
+	require.Len(t, shared, 12)
 	tables["All of them"], comments["All of them"] = shared["v_tasks"], "All but `v_workers`, `v_outages`, `v_names` and `v_audit` begin with these columns:"
 	for view, rows := range tables {
 		heading := "\n### " + view + "\n"
@@ -278,6 +278,16 @@ func (s *story) emit(evs ...*task.Event) *story {
 	return s.dated()
 }
 
+// store stores a state for the task and for its context.
+func (s *story) store(value string) *story {
+	s.b.t.Helper()
+	for _, inContext := range []bool{false, true} {
+		_, err := s.p.setState(s.b.t.Context(), inContext, value, 0)
+		require.NoError(s.b.t, err)
+	}
+	return s
+}
+
 func (s *story) say(text string) *story {
 	s.b.t.Helper()
 	m := user(text)
@@ -411,7 +421,8 @@ func (b *book) write() {
 		}).wait(sec).claim("web-1/1042").emit(work()).wait(sec).emit(speaks(task.StateInputRequired, "Which order?", 0, 0))
 	}
 	b.begin(-3*time.Hour, opening{id: "novel-1", agent: "writer", owner: "ada", context: "c-novel", text: "A novel"}).
-		wait(sec).claim("web-1/1042").emit(work()).wait(10 * time.Minute).emit(piece("novel", "Chapter one", false, false))
+		wait(sec).claim("web-1/1042").emit(work()).wait(10 * time.Minute).emit(piece("novel", "Chapter one", false, false)).
+		store(`{"chapter": 1}`)
 	b.begin(-2*time.Minute, opening{id: "novel-2", agent: "writer", owner: "ben", context: "c-novel-2", text: "Another novel"}).
 		wait(sec).claim("web-2/988").emit(work())
 	b.begin(-20*time.Second, opening{id: "help-4", agent: "support", owner: "ben", context: "c-later", text: "Anybody?"}).

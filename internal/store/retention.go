@@ -182,7 +182,7 @@ func (s *Store) keepEvents(ctx context.Context, id uuid.UUID, artifacts bool) (m
 	}
 }
 
-// ForgetBeside deletes the names and webhooks of tasks that are dropped with their period: neither
+// ForgetBeside deletes the names, webhooks and states of tasks that are dropped with their period: neither
 // open nor kept.
 func (s *Store) ForgetBeside(ctx context.Context, p Span) error {
 	lowest, highest := p.ids()
@@ -195,8 +195,12 @@ func (s *Store) ForgetBeside(ctx context.Context, p Span) error {
 		if err != nil {
 			return translate("forget webhooks", err)
 		}
-		if names == 0 && pushes == 0 {
-			return nil
+		states, err := s.q.TaskStatesGone(ctx, s.hot, dbsqlc.TaskStatesGoneParams{Lowest: lowest, Highest: highest, MaxRows: retainEvents})
+		if err != nil {
+			return translate("forget states", err)
+		}
+		if names == 0 && pushes == 0 && states == 0 {
+			return s.forgetContextStates(ctx, highest)
 		}
 	}
 }

@@ -518,7 +518,7 @@ func TestPlansOfViews(t *testing.T) {
 			perTask[l[0]] = true
 		}
 	}
-	require.Len(t, perTask, 7)
+	require.Len(t, perTask, 8)
 	for view := range perTask {
 		queries = append(queries,
 			"SELECT * FROM holdfast."+view+" WHERE task = '"+task.ID(partition.FirstID(now)).String()+"'",
@@ -604,7 +604,7 @@ func TestReaderReadsViewsOnly(t *testing.T) {
 			require.Error(t, err, name)
 		})
 	}
-	require.Equal(t, 15, views)
+	require.Equal(t, 16, views)
 	as(t, c, "holdfast_reader", func(tx pgx.Tx) {
 		_, lines := query(t, tx, "SELECT text FROM holdfast.v_artifacts WHERE task = holdfast.task_uuid($1)", p.c.Task.ID.String())
 		require.Equal(t, [][]string{{"x"}}, lines)

@@ -306,6 +306,42 @@ func scenarios() map[string]scenario {
 			_, err := out.Artifact(ctx, text("12345"))
 			return err
 		}), ends(task.StateFailed)},
+		"stores a state": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+			var log []string
+			for _, of := range []executor.Scope{executor.OfTask, executor.OfContext} {
+				for _, set := range []struct {
+					value   string
+					version int64
+				}{
+					{"", 0},
+					{"", 7},
+					{"", executor.AnyVersion},
+					{"1", 1},
+					{"1", 0},
+					{"2", 0},
+					{"2", 1},
+					{"3", executor.AnyVersion},
+					{"", 0},
+					{"", 3},
+					{"", 3},
+					{"", 0},
+					{"4", 4},
+					{"4", 0},
+					{"null", executor.AnyVersion},
+					{"5", executor.AnyVersion},
+				} {
+					version, err := run.Memory.SetState(ctx, of, json.RawMessage(set.value), set.version)
+					now, err2 := run.Memory.State(ctx, of)
+					log = append(log, fmt.Sprint(of, set, version, err, string(now.Value), now.Version, err2))
+				}
+			}
+			err := out.Status(ctx, task.StateCompleted, says(strings.Join(log, "\n")))
+			_, late := run.Memory.SetState(ctx, executor.OfTask, json.RawMessage("6"), executor.AnyVersion)
+			if late == nil {
+				return errors.New("a run that has ended stores a state")
+			}
+			return err
+		}), ends(task.StateCompleted)},
 		"replies": {does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
 			return out.Reply(ctx, says("hi"))
 		}), ends(task.StateCompleted)},

@@ -3,6 +3,7 @@ package worker
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
@@ -33,6 +34,8 @@ type Store interface {
 	Header(ctx context.Context, id task.ID) (*task.Task, error)
 	Conversation(ctx context.Context, h *task.Task, message task.Seq) ([]task.Message, error)
 	EventsAfter(ctx context.Context, owner *task.Task, after task.Position, limit int) ([]*task.Event, error)
+	AgentState(ctx context.Context, of store.StateOf) (value json.RawMessage, version int64, err error)
+	SetAgentState(ctx context.Context, n store.NewState) (version int64, err error)
 }
 
 // Agent is an executor with its limits. A zero limit means no limit, except for Concurrency and
@@ -49,6 +52,7 @@ type Agent struct {
 	MaxBackoff        time.Duration // default 5 min
 	CancelGrace       time.Duration // between asking a run to end and writing its status anyway
 	MaxArtifacts      int64         // maximum bytes of the artifacts of a task; 0: no limit
+	MaxState          int64         // maximum bytes of the state of a task or context; 0: no limit
 	DirectReplies     bool          // may answer with a bare Message: working is not reported before the first emission
 }
 

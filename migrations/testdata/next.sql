@@ -9,6 +9,7 @@
 -- 00009_role_per_database.sql 30f5d60e846d6cfd8aff721c3bb816b31227cea916621248834eb66f38ad4563
 -- 00011_message_bytes.sql 2c0c266e3482d7a4f890bdcdd2545a68e63729b04eedc7d1ed115140046c86ce
 -- 00013_push_egress.sql 9027dc20638774df1d93e690e2dc8708dd4a6c18714744ddafb596b3e4e87b8b
+-- 00016_state.sql d112f5dc32fc9549ce7d9f0974265b0000f0dd532ee2dff5806589d3263e5083
 SET statement_timeout = 0;
 SET lock_timeout = 0;
 SET idle_in_transaction_session_timeout = 0;
@@ -134,6 +135,26 @@ CREATE FUNCTION holdfast.caller() RETURNS text[]
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN (NULLIF(current_setting('holdfast.caller'::text, true), ''::text))::text[];
 COMMENT ON FUNCTION holdfast.caller() IS 'The caller of the transaction: tenant, owner, and the tenant again if it sees all of the tenant''s tasks. Null: no caller.';
+CREATE FUNCTION holdfast.context_has_other(of_tenant text, of_owner text, of_agent text, of_context text, besides uuid[]) RETURNS boolean
+    LANGUAGE plpgsql STABLE STRICT COST 10000
+    AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM holdfast.tasks t
+                    WHERE t.context_id = of_context AND t.tenant = of_tenant AND t.owner = of_owner AND t.agent = of_agent
+                      AND t.id <> ALL(besides));
+END
+$$;
+COMMENT ON FUNCTION holdfast.context_has_other(of_tenant text, of_owner text, of_agent text, of_context text, besides uuid[]) IS 'Whether a context of an owner has a task that is not among these.';
+CREATE FUNCTION holdfast.context_stays(of_tenant text, of_owner text, of_agent text, of_context text, before uuid) RETURNS boolean
+    LANGUAGE plpgsql STABLE STRICT COST 10000
+    AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM holdfast.tasks t
+                    WHERE t.context_id = of_context AND t.tenant = of_tenant AND t.owner = of_owner AND t.agent = of_agent
+                      AND (t.state < 5 OR t.kept OR t.id >= before));
+END
+$$;
+COMMENT ON FUNCTION holdfast.context_stays(of_tenant text, of_owner text, of_agent text, of_context text, before uuid) IS 'Whether a context of an owner has a task that is open, kept, or not older than an id.';
 CREATE FUNCTION holdfast.has_dated_events(of uuid, artifacts boolean) RETURNS boolean
     LANGUAGE plpgsql STABLE STRICT
     AS $$
@@ -247,7 +268,7 @@ $$;
 COMMENT ON FUNCTION holdfast.push_park(window_rows integer, busy_hosts text[], busy_callers bigint[], since timestamp with time zone) IS 'Parks the deliveries for these hosts and callers, among those that have been due for longest since then, and returns how many it parked.';
 CREATE FUNCTION holdfast.sql_contract_version() RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS $$ SELECT '1.1' $$;
+    AS $$ SELECT '1.2' $$;
 COMMENT ON FUNCTION holdfast.sql_contract_version() IS 'Version of the views as major.minor. A minor version adds columns at the end, views and functions; a major version may change anything.';
 CREATE FUNCTION holdfast.state_name(state smallint) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -652,6 +673,24 @@ CREATE VIEW holdfast.callers_log WITH (security_barrier='true') AS
            FROM pg_class c
           WHERE (c.oid = ('holdfast.tasks'::regclass)::oid)));
 COMMENT ON VIEW holdfast.callers_log IS 'The events of the tasks that the caller sees, with their task. For the server; readers have v_events.';
+CREATE TABLE holdfast.context_states (
+    tenant text NOT NULL,
+    owner text NOT NULL,
+    agent text NOT NULL,
+    context_id text NOT NULL,
+    task uuid NOT NULL,
+    version bigint NOT NULL,
+    value json,
+    request_id uuid NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT context_states_version CHECK ((version > 0))
+)
+WITH (fillfactor='70');
+COMMENT ON TABLE holdfast.context_states IS 'The value that an agent has stored for a context of an owner. It ends with the last task of the context.';
+COMMENT ON COLUMN holdfast.context_states.task IS 'The task whose run wrote it last.';
+COMMENT ON COLUMN holdfast.context_states.version IS 'How often it was written.';
+COMMENT ON COLUMN holdfast.context_states.value IS 'Null: the agent has removed it.';
+COMMENT ON COLUMN holdfast.context_states.request_id IS 'The write that stored it, which may be repeated after a lost connection.';
 CREATE TABLE holdfast.erasures (
     task uuid NOT NULL,
     at timestamp with time zone DEFAULT now() NOT NULL
@@ -892,6 +931,19 @@ COMMENT ON COLUMN holdfast.task_queue.away_since IS 'Since when the agent has no
 COMMENT ON COLUMN holdfast.task_queue.suspect IS 'Its last run was lost with its process and may have been the reason. A process starts one such run at a time.';
 COMMENT ON COLUMN holdfast.task_queue.spared IS 'How many of its tries were lost with a process that also lost other runs.';
 COMMENT ON COLUMN holdfast.task_queue.message_bytes IS 'Size of the message that the run answers, as text. A worker claims as many messages as its memory allows.';
+CREATE TABLE holdfast.task_states (
+    task uuid NOT NULL,
+    version bigint NOT NULL,
+    value json,
+    request_id uuid NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT task_states_version CHECK ((version > 0))
+)
+WITH (fillfactor='70');
+COMMENT ON TABLE holdfast.task_states IS 'The value that an agent has stored for a task. It ends with the task.';
+COMMENT ON COLUMN holdfast.task_states.version IS 'How often it was written.';
+COMMENT ON COLUMN holdfast.task_states.value IS 'Null: the agent has removed it.';
+COMMENT ON COLUMN holdfast.task_states.request_id IS 'The write that stored it, which may be repeated after a lost connection.';
 CREATE TABLE holdfast.tasks_ended (
     id uuid NOT NULL,
     client_id text,
@@ -1563,6 +1615,49 @@ COMMENT ON COLUMN holdfast.v_runs.duration IS 'From started_at to ended_at, or t
 COMMENT ON COLUMN holdfast.v_runs.outcome IS 'running; the state that it left the task in (completed, failed, canceled, rejected, input-required, auth-required); continued (it asked for input that was already there); or retry (it failed and is retried), away (the agent was away and did not begin it), returned (its server stopped and gave it back), lost (its process stopped renewing its lease).';
 COMMENT ON COLUMN holdfast.v_runs.error IS 'Why it failed, was rejected or is retried, with the cause that the client does not read.';
 COMMENT ON COLUMN holdfast.v_runs.seq IS 'The event that ended it; null while it runs.';
+CREATE VIEW holdfast.v_states AS
+ SELECT t.id AS task,
+    COALESCE(t.client_id, (t.id)::text) AS task_id,
+    t.agent,
+    t.tenant,
+    t.owner,
+    t.context_id,
+    'task'::text AS scope,
+    s.version,
+    s.value,
+    octet_length((s.value)::text) AS bytes,
+    s.updated_at
+   FROM (holdfast.task_states s
+     JOIN holdfast.tasks t ON ((t.id = s.task)))
+  WHERE (s.value IS NOT NULL)
+UNION ALL
+ SELECT s.task,
+    COALESCE(( SELECT t.client_id
+           FROM holdfast.tasks t
+          WHERE (t.id = s.task)), (s.task)::text) AS task_id,
+    s.agent,
+    s.tenant,
+    s.owner,
+    s.context_id,
+    'context'::text AS scope,
+    s.version,
+    s.value,
+    octet_length((s.value)::text) AS bytes,
+    s.updated_at
+   FROM holdfast.context_states s
+  WHERE (s.value IS NOT NULL);
+COMMENT ON VIEW holdfast.v_states IS 'The values that agents have stored for a task or for a context.';
+COMMENT ON COLUMN holdfast.v_states.task IS 'The task''s UUID, a UUIDv7. It joins the views and is the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_states.task_id IS 'The id that clients use for the task. To find it, compare task with holdfast.task_uuid(…).';
+COMMENT ON COLUMN holdfast.v_states.agent IS 'The agent''s name in the configuration.';
+COMMENT ON COLUMN holdfast.v_states.tenant IS 'The tenant of the caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_states.owner IS 'The caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_states.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
+COMMENT ON COLUMN holdfast.v_states.scope IS 'task: it belongs to the task. context: it belongs to the context of this owner and agent, and task is the one that wrote it last.';
+COMMENT ON COLUMN holdfast.v_states.version IS 'How often it was written.';
+COMMENT ON COLUMN holdfast.v_states.value IS 'The value, as the agent wrote it.';
+COMMENT ON COLUMN holdfast.v_states.bytes IS 'Size of the value.';
+COMMENT ON COLUMN holdfast.v_states.updated_at IS 'When it was last written.';
 CREATE VIEW holdfast.v_tasks AS
  SELECT t.id AS task,
     COALESCE(t.client_id, (t.id)::text) AS task_id,
@@ -1799,79 +1894,79 @@ ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_dated FOR 
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_ended FOR VALUES IN ('5', '6', '7', '8');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_open FOR VALUES IN ('1', '2', '3', '4');
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5ae4-78bb-9cd1-8b76a6c88b55', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 09:37:09.481372+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5ae4-78bb-9cd1-8b76a6c88b55', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 09:37:09.482327+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5c15-7463-bf05-3dbc59dfe20a', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 09:37:09.521407+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5c3f-7c36-9abd-4deb12f6b1d6', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 09:37:09.616543+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5c9b-7df8-86f4-b4a565d040ba', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 09:37:09.650213+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5c9b-7df8-86f4-b4a565d040ba', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 09:37:09.686333+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.709506+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.713247+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.715526+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.721962+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.728643+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.734167+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.734926+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.735525+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.737516+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.748622+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.755313+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.761224+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.765981+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.768011+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.768666+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.770349+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.797469+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.802425+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.823629+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.824908+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5d62-7579-be60-10f249442145', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 09:37:09.845636+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5d76-7cc7-9baa-400eee348001', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 09:37:09.860554+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5e39-7569-9e28-77171a46b11a', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 09:37:10.04606+05:45', NULL, NULL);
-INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a20688-5e39-7569-9e28-77171a46b11a', 'w1', '2026-11-23 09:37:10.161232+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20688-5aa9-7251-abea-77433891499d');
-INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a20688-5e39-7569-9e28-77171a46b11a', 'w1', '2026-11-23 09:37:10.225334+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a20688-5aa9-7251-abea-77433891499d');
-INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a20688-5ded-7ed4-93b9-40a03e2319e2', 'w1', '2026-11-23 09:37:10.282964+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20688-5aa9-7251-abea-77433891499d');
-INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a20688-5ded-7ed4-93b9-40a03e2319e2', 'w1', '2026-11-23 09:37:10.384403+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20688-5aa9-7251-abea-77433891499d');
-INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a20688-5ded-7ed4-93b9-40a03e2319e2', 'w1', '2026-11-23 09:37:10.435343+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20688-5aa9-7251-abea-77433891499d');
-INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a20688-5dfb-7202-afe2-65b9dadf4c76', 'w1', '2026-11-23 09:37:10.49968+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20688-5aa9-7251-abea-77433891499d');
-INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a20688-5dfb-7202-afe2-65b9dadf4c76', 'w1', '2026-11-23 09:37:10.543097+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20688-5aa9-7251-abea-77433891499d');
-INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a20688-5e0d-716b-b953-0c86607ada9d', 'w1', '2026-11-23 09:37:10.617421+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20688-5aa9-7251-abea-77433891499d');
-INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a20688-5da4-7a08-b3c4-0049579dfe32', 'w1', '2026-11-23 09:37:10.724913+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a20688-5aa9-7251-abea-77433891499d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 09:37:09.271261+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5ae4-78bb-9cd1-8b76a6c88b55","agent":"travel","subject":"ada"}]', '\x8f0f6fdfcc42cfdbc8f676cdcda9489e42d2ef83ea0e31dd259e0bd1c80acccc');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 09:37:09.448255+05:45', 'holdfast', '[{"action":"task.continued","task":"01a20688-5ae4-78bb-9cd1-8b76a6c88b55","agent":"travel"}]', '\xcb6f98440c9d01597d945dad3342fb8d3855726dd6580de47315b5b399982fa6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 09:37:09.494032+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5c15-7463-bf05-3dbc59dfe20a","agent":"travel","subject":"ada"}]', '\x0cd8daa1519aa6766ac1ab50c3d95215274470088921d32b34c9917d01040f50');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 09:37:09.523584+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5c32-7e79-ae77-dadba7f0fa30","agent":"travel","subject":"ben"}]', '\x1c7e799a287dc166246792143c9d7e3f2ffbea14e2e886734bbdc7b72ce626f8');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 09:37:09.536359+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5c3f-7c36-9abd-4deb12f6b1d6","agent":"travel","subject":"ben"}]', '\x996db99f7c4218640477a1e5b8f01ee983d61fa46861d743a236cb673e10bc49');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 09:37:09.631647+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5c9b-7df8-86f4-b4a565d040ba","agent":"travel","subject":"ben"}]', '\x2bfc8b7ab505e76037cb5e633ae6dc288d81976dd0a6d5df072cb37eed6ddd07');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 09:37:09.690512+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5cd8-73cd-accc-16684b18c1a9","agent":"writer","subject":"ada"}]', '\x8f37546efea2ba4d7b5aa0b4576cedff660dbc34f4bd8d1f0d616d632898555a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 09:37:09.832566+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5d62-7579-be60-10f249442145","agent":"writer","subject":"cyd"}]', '\x097824463732257ae80ec6ecc0facab06c8507101fd1291c30ac329ea507a51e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 09:37:09.847324+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5d76-7cc7-9baa-400eee348001","agent":"writer","subject":"cyd"}]', '\x974dd5538b1ebb6b19ad14a2d0b560275435475a979eb72e17b3971bbfb107ba');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 09:37:09.897218+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5da4-7a08-b3c4-0049579dfe32","agent":"writer","subject":"cyd"}]', '\x090bacb62fe3dc9bf5bb2b5ac65f3e245e74c91eac60de195578e1164e6da3a6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 09:37:09.904736+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20688-5da4-7a08-b3c4-0049579dfe32","agent":"writer"}]', '\xa81ea36fa0214ee02aff425752ba52a08f9ec9b981c278c2dbc9e88d95efe7e0');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 09:37:09.911091+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5db6-77d7-8a4f-250b1443c186","agent":"writer","subject":"cyd"}]', '\x0023339dc8f4fe552a0d5adb437ed79e53860dfcfb1aa45d3c42dfebcd4c1183');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 09:37:09.916037+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20688-5db6-77d7-8a4f-250b1443c186","agent":"writer"}]', '\xaffdc1be542b35e743e0931380bec85f63618f8a825e3eb1790c169b903d96e5');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 09:37:09.917638+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5dbd-71da-868f-6a7e39355dee","agent":"support","subject":"ben"}]', '\x21c7bd0fc4c967b5edce3922f3a7aa36d05afbe9eca991f5c4179e4790137b85');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 09:37:09.931946+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5dc9-75ab-af30-da9e37776350","agent":"support","subject":"ben"}]', '\x9202d4c3da8dc09b9be390cea1a85439a85ac808124014f21b53e26f529ededb');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 09:37:09.95844+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5ddf-7f08-b00a-819630587834","agent":"support","subject":"cyd"}]', '\xc50c2da6b146eb2506458d5f9bc96496f243fd2758d9a153c5b93284e80a147f');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 09:37:09.968993+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5ded-7ed4-93b9-40a03e2319e2","agent":"support","subject":"cyd"}]', '\x6598b01bfa8b81545562a643b5aa850718702dd159d2ef39ad01f0144435fba8');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 09:37:09.979846+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5dfb-7202-afe2-65b9dadf4c76","agent":"support","subject":"cyd"}]', '\xcb6903af3c5f613814a69315934bde2cc460128638c5e78da1777c5e47d976e2');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 09:37:09.998374+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5e0d-716b-b953-0c86607ada9d","agent":"support","subject":"cyd"}]', '\x37df26af83b82dc75bcdbe5ad7f1ea82eed09d1f9c6484b83d4cc6c029a8852d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 09:37:10.042+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5e39-7569-9e28-77171a46b11a","agent":"writer","subject":"ada"}]', '\x2a9b04e11937af3451b27435c9c06d1881be567ec936ac538398a239f47c3022');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 09:37:10.047167+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5e3e-7a69-b28d-7a1b66ef09a5","agent":"writer","subject":"ben"}]', '\x32fdc01cf326ba14a8fb105c4c8c315ae64f00cba0653b94e93860f002c39ac5');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 09:37:10.056431+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5e47-7b25-86af-259d31785824","agent":"support","subject":"ben"}]', '\xb910dde13e89edc4daf407fb4ee93a48c57cadb387e2c379493b7399bf53e151');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 09:37:10.06365+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5e4f-7134-86d0-84c5203bd776","agent":"travel","subject":"ada"}]', '\x01df1a9b5dbbc01b8d021644827a16b6be6ac4591eb2ced39b0637a949dfe428');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 09:37:10.068993+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5e50-73b0-bf1f-066ec33bb340","agent":"travel","subject":"ada"}]', '\xb2483963e09d5ce557e54b3abf121d96dd403efe2b7603289c27f6283f7ca5d9');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 09:37:10.120847+05:45', 'holdfast', '[{"action":"push.set","task":"01a20688-5e39-7569-9e28-77171a46b11a","object":"w1"}]', '\x9c1cb3f3e17b8e244f8f25601dec753713c58481cbd4b9ab0abbac76bed67f1d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 09:37:10.12608+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20688-5e39-7569-9e28-77171a46b11a","object":"w1"}]', '\x58130b8cb8d41859df484f098dc94bb2309ea85d69cec8c62101ff8d9561dbe9');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 09:37:10.277605+05:45', 'holdfast', '[{"action":"push.set","task":"01a20688-5ded-7ed4-93b9-40a03e2319e2","object":"w1"}]', '\x0b94747073acd2c77de5766a66a8e23ab42c42ef1513a629662a8246528f9d4f');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 09:37:10.286932+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20688-5ded-7ed4-93b9-40a03e2319e2","object":"w1"}]', '\x65054f1b86501eaa2fa4b0da65c3a9ef52d9ee964c8bc6618189d82a88815eb0');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 09:37:10.479125+05:45', 'holdfast', '[{"action":"push.set","task":"01a20688-5dfb-7202-afe2-65b9dadf4c76","object":"w1"}]', '\xb55c10b2cc7a8ece20672d3a623b22001c933aa43e0c6e2464e58bad79ce58e0');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 09:37:10.485714+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20688-5dfb-7202-afe2-65b9dadf4c76","object":"w1"}]', '\x0f87844b19fcbc8043f86939db8d8189d24bf49d04ac345acb56816acd576ccf');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 09:37:10.590773+05:45', 'holdfast', '[{"action":"push.set","task":"01a20688-5e0d-716b-b953-0c86607ada9d","object":"w1"}]', '\xc242a3e785e4c15366600dada21b4fdb627930f70b08aaa6b6bc0a5d78bd07f5');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 09:37:10.593358+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20688-5e0d-716b-b953-0c86607ada9d","object":"w1"}]', '\xcd79c4d0e6eae3ba103a73a70f899d374769fb9ecbfed44dfc2c3b64ff295c39');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 09:37:10.65936+05:45', 'holdfast', '[{"action":"push.set","task":"01a20688-5da4-7a08-b3c4-0049579dfe32","object":"w1"}]', '\x9e797b899098432ea136368db491fd03a63146668cf7908454d6b61e76b1fa1b');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 09:37:10.683669+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20688-5da4-7a08-b3c4-0049579dfe32","object":"w1"}]', '\x7425a26f6be6466182b297feb7a03f7bcf56cf4b2b4e0df63c33f349b9110a21');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 09:37:10.783749+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-610d-7691-b802-83cf6a0f2813","agent":"writer","subject":"cyd"}]', '\xca2fb3d4fa057425ff8b84c98233d8d08e58493310121725bb37b8e77992228c');
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f890-7c8b-a86f-c9b5aa9628c4', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 12:22:45.686518+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f890-7c8b-a86f-c9b5aa9628c4', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 12:22:45.689516+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f95e-7349-bc3b-dfcf53a28556', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 12:22:45.721011+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f997-7a74-bebc-1e730e123763', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 12:22:45.787038+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9c1-78ad-afbc-102902cf8108', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 12:22:45.809607+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9c1-78ad-afbc-102902cf8108', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 12:22:45.82961+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.852056+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.852929+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.855768+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.866976+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.868034+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.891133+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.892923+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.895006+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.897045+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.899197+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.904543+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.908163+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.911373+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.918974+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.923659+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.928819+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.940178+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.942019+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.946569+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.960594+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-fa6d-7609-ac19-e50c8c3372a3', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 12:22:45.997067+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-fa95-768f-879a-e4923776988a', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 12:22:46.016358+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-fb3b-7945-a392-9a4c80cc0470', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 12:22:46.188728+05:45', NULL, NULL);
+INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a2071f-fb3b-7945-a392-9a4c80cc0470', 'w1', '2026-11-23 12:22:46.408804+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2071f-f886-7c8b-8c57-ba408453ea51');
+INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a2071f-fb3b-7945-a392-9a4c80cc0470', 'w1', '2026-11-23 12:22:46.498311+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a2071f-f886-7c8b-8c57-ba408453ea51');
+INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a2071f-fb0f-7a72-9424-9d925fa7fdd3', 'w1', '2026-11-23 12:22:46.58057+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2071f-f886-7c8b-8c57-ba408453ea51');
+INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a2071f-fb0f-7a72-9424-9d925fa7fdd3', 'w1', '2026-11-23 12:22:46.617419+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2071f-f886-7c8b-8c57-ba408453ea51');
+INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a2071f-fb0f-7a72-9424-9d925fa7fdd3', 'w1', '2026-11-23 12:22:46.674676+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2071f-f886-7c8b-8c57-ba408453ea51');
+INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a2071f-fb2a-7d82-baf3-4f2d45851f39', 'w1', '2026-11-23 12:22:46.767482+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2071f-f886-7c8b-8c57-ba408453ea51');
+INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a2071f-fb2a-7d82-baf3-4f2d45851f39', 'w1', '2026-11-23 12:22:46.801039+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2071f-f886-7c8b-8c57-ba408453ea51');
+INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a2071f-fb31-730d-b52a-3fb9839e18ca', 'w1', '2026-11-23 12:22:46.853789+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2071f-f886-7c8b-8c57-ba408453ea51');
+INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a2071f-faa7-7a48-a512-841c251a806a', 'w1', '2026-11-23 12:22:46.894115+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a2071f-f886-7c8b-8c57-ba408453ea51');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 12:22:45.55662+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-f890-7c8b-a86f-c9b5aa9628c4","agent":"travel","subject":"ada"}]', '\xdc835244fecb39ef8457ae1d7a89c7d1a5f00dc86d435e41f31d3536e55cbd7c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 12:22:45.665514+05:45', 'holdfast', '[{"action":"task.continued","task":"01a2071f-f890-7c8b-a86f-c9b5aa9628c4","agent":"travel"}]', '\x919e6a3e827d83ae0a0058f20ca7c93bd5a40d984c2ae559421410442fbfeb46');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 12:22:45.708733+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-f95e-7349-bc3b-dfcf53a28556","agent":"travel","subject":"ada"}]', '\xb14fb1553e0e974949b7b8f42f2e0806c5178ab01fade12e9d26529e9e3f1b41');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 12:22:45.733166+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-f982-720c-9d9e-207241b25c0a","agent":"travel","subject":"ben"}]', '\xc0c350f4d34413c80fb5a7f506e1c6527ea575594721c46629c283b19adaedfa');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 12:22:45.752563+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-f997-7a74-bebc-1e730e123763","agent":"travel","subject":"ben"}]', '\xc935a6eb57d6056b23b5ebf99cfec1af1f87cf8d6f6fc551d7e4e60e8f303663');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 12:22:45.794405+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-f9c1-78ad-afbc-102902cf8108","agent":"travel","subject":"ben"}]', '\xdc1a6c197790b0a9422861d0d70d1286b2ab7d43077520d37d0a3e89ff521d44');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 12:22:45.842991+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-f9e9-765b-adf3-8cef813baca8","agent":"writer","subject":"ada"}]', '\x0800e09bc1d0b99ffa62ee5ec6ce074063a41c3b938a3c45c0865cfe77240b55');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 12:22:45.969267+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-fa6d-7609-ac19-e50c8c3372a3","agent":"writer","subject":"cyd"}]', '\x920c22b3a3f6756913a05f18f7c501305c17dfce7fc6ef53e36576ac0827ce08');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 12:22:46.009121+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-fa95-768f-879a-e4923776988a","agent":"writer","subject":"cyd"}]', '\x86c4b7fe68c7f930d2508fdd4d79a41764bb7fa63a642c323baa890100a6e588');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 12:22:46.026729+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-faa7-7a48-a512-841c251a806a","agent":"writer","subject":"cyd"}]', '\xe3d7aab0d1f9de5ae7f001ba294b8e3e66148d6a6471fa986eb18a7e1f9318a3');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 12:22:46.053357+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a2071f-faa7-7a48-a512-841c251a806a","agent":"writer"}]', '\x3c865690ca711fd06313970bce0dabfa9702d76eebcbcee117421baaa8213fa3');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 12:22:46.059423+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-faca-7c58-8d8d-330c845e6636","agent":"writer","subject":"cyd"}]', '\x30418aff69ba6f1ee1d734365188d02680716c13ee95fc0d903f70159ddd49d4');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 12:22:46.060659+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a2071f-faca-7c58-8d8d-330c845e6636","agent":"writer"}]', '\x7349a00b0e7079255b13f9bb43382641d648aad4b3bbba6762c85195130ceebc');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 12:22:46.064579+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-facd-7583-95a1-677fff0b965f","agent":"support","subject":"ben"}]', '\x68842e381e0c9d0441aac756445515ebbcd422539f423cc376d6c46da31a221d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 12:22:46.090281+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-fae6-7665-a85a-11b5854de519","agent":"support","subject":"ben"}]', '\x1e5e80b040bb6a8633d1559b82c404d7a24bc04788011563545ef7c14c426a16');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 12:22:46.10525+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-faf8-7680-ad1f-5c0210ab511b","agent":"support","subject":"cyd"}]', '\x9d6262de2e2889f254065b8ea23cea8c2e8c6756d9cd5f540fbf202825466106');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 12:22:46.151302+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-fb0f-7a72-9424-9d925fa7fdd3","agent":"support","subject":"cyd"}]', '\x0726d669f855432bf54a331f964d3dff1e9199f4ffd9e7b52873e902cb686653');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 12:22:46.155461+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-fb2a-7d82-baf3-4f2d45851f39","agent":"support","subject":"cyd"}]', '\x44fab4aeaa56b1d0909c58139b6ec39996020daafef914ba0d420de2642f002c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 12:22:46.164744+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-fb31-730d-b52a-3fb9839e18ca","agent":"support","subject":"cyd"}]', '\xd3c4b438772f8b45339e7f560bd174044cb258e86b38b656973d92bbb84e4e17');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 12:22:46.173013+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-fb3b-7945-a392-9a4c80cc0470","agent":"writer","subject":"ada"}]', '\x35270f1cc286b6a220285300b85d374d00d98d9e569586483de632c165bbd69e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 12:22:46.231058+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-fb6b-724d-832f-a458df668268","agent":"writer","subject":"ben"}]', '\xe7be0aa66a56976896b1041d2f66061b1e811366670828442560968358a78164');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 12:22:46.261303+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-fb8a-7a39-91f3-f6fec9b8955d","agent":"support","subject":"ben"}]', '\xc991114475d5e1cdb2e748adf9f600e09357c54f62a2a0eee8965650076b569d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 12:22:46.281148+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-fba7-717b-8055-e0eafd9a9f8e","agent":"travel","subject":"ada"}]', '\xe56296c19f83e86c5f7ac9c1df3c5271d025010485e9f1ba70500c249d9b23aa');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 12:22:46.283685+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-fba9-7ef2-b997-3f69ca6b2b4c","agent":"travel","subject":"ada"}]', '\xb797087f07a868a3bf2501f6d7bd64bb68ec2636056236c90df78448a6a8e354');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 12:22:46.34278+05:45', 'holdfast', '[{"action":"push.set","task":"01a2071f-fb3b-7945-a392-9a4c80cc0470","object":"w1"}]', '\x4580486062646dd0265effe7a91a533a380901a94eb1f2aab685068ade4d5aa7');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 12:22:46.36472+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2071f-fb3b-7945-a392-9a4c80cc0470","object":"w1"}]', '\x71a270a7df6444963e9639736a9c82b0607b490fd46651b958d6b6760ae0ada4');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 12:22:46.542591+05:45', 'holdfast', '[{"action":"push.set","task":"01a2071f-fb0f-7a72-9424-9d925fa7fdd3","object":"w1"}]', '\x01efcece8be45c449a1929637e562cdecf4873fa3491c1d3c1d91fc36e868a60');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 12:22:46.550785+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2071f-fb0f-7a72-9424-9d925fa7fdd3","object":"w1"}]', '\xd4b8e418ac815e7d20f539e5ea10ce8d50e64e250b81079d4fb510c79fce053e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 12:22:46.74518+05:45', 'holdfast', '[{"action":"push.set","task":"01a2071f-fb2a-7d82-baf3-4f2d45851f39","object":"w1"}]', '\x4a454a8bb8a77344ef279346d96a956196731802c67082edc850d8d18a94444e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 12:22:46.753483+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2071f-fb2a-7d82-baf3-4f2d45851f39","object":"w1"}]', '\x01d8abce55a0c94c057aa953d10f57db0477377d48da78c7d2afcab6ce9519f8');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 12:22:46.842702+05:45', 'holdfast', '[{"action":"push.set","task":"01a2071f-fb31-730d-b52a-3fb9839e18ca","object":"w1"}]', '\x50c7c5f675dc3e053a24dc4a1660dd662c3fca0e7ddd9ffca4f20520cbfff2d9');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 12:22:46.843432+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2071f-fb31-730d-b52a-3fb9839e18ca","object":"w1"}]', '\xc421e4f72f7710f6653a9083afbaf73750c73b6a7bff03cfb2fbf5f2c8a373a2');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 12:22:46.900691+05:45', 'holdfast', '[{"action":"push.set","task":"01a2071f-faa7-7a48-a512-841c251a806a","object":"w1"}]', '\x37b6daa63eff359a7652867ca8361e00f67115f318100d7d07e9d98660ea61ca');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 12:22:46.9066+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2071f-faa7-7a48-a512-841c251a806a","object":"w1"}]', '\xaa421d88767d22767b2326413962594b348c4d3e094398e073deedc77fee3786');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 12:22:46.973772+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-fe36-7ac1-a1b1-ace533f380f3","agent":"writer","subject":"cyd"}]', '\x8ba1323c5d09bc3b9ac387047891c02481ff330193365b90dbbad955df3d7dff');
 INSERT INTO holdfast.audit_chains VALUES (2, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (3, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (4, 0, '\x', 0, '\x');
@@ -1935,154 +2030,157 @@ INSERT INTO holdfast.audit_chains VALUES (61, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (62, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (63, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (64, 0, '\x', 0, '\x');
-INSERT INTO holdfast.audit_chains VALUES (1, 35, '\xca2fb3d4fa057425ff8b84c98233d8d08e58493310121725bb37b8e77992228c', 0, '\x');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5ae4-78bb-9cd1-8b76a6c88b55', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 09:37:09.233067+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5ae4-78bb-9cd1-8b76a6c88b55', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.363415+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5ae4-78bb-9cd1-8b76a6c88b55', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 09:37:09.400394+05:45', '01a20688-5aa9-7251-abea-77433891499d', '2026-11-23 09:37:09.338299+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5ae4-78bb-9cd1-8b76a6c88b55', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a20688-5bb9-7cb3-b96b-e7c438675f54', '2026-11-23 09:37:09.403543+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5ae4-78bb-9cd1-8b76a6c88b55', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.403543+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5ae4-78bb-9cd1-8b76a6c88b55', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.4803+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5ae4-78bb-9cd1-8b76a6c88b55', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 09:37:09.484871+05:45', '01a20688-5acf-7b2c-95eb-253869e47aff', '2026-11-23 09:37:09.479529+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c15-7463-bf05-3dbc59dfe20a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 09:37:09.493413+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c15-7463-bf05-3dbc59dfe20a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.513546+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c15-7463-bf05-3dbc59dfe20a', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.522275+05:45', '01a20688-5aa9-7251-abea-77433891499d', '2026-11-23 09:37:09.501733+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c32-7e79-ae77-dadba7f0fa30', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 09:37:09.523079+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c32-7e79-ae77-dadba7f0fa30', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.527811+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c32-7e79-ae77-dadba7f0fa30', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 09:37:09.535112+05:45', '01a20688-5aa9-7251-abea-77433891499d', '2026-11-23 09:37:09.525256+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c3f-7c36-9abd-4deb12f6b1d6', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 09:37:09.535919+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c3f-7c36-9abd-4deb12f6b1d6', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.559087+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c3f-7c36-9abd-4deb12f6b1d6', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 09:37:09.579696+05:45', '01a20688-5acf-7b2c-95eb-253869e47aff', '2026-11-23 09:37:09.55823+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c3f-7c36-9abd-4deb12f6b1d6', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 09:37:09.599498+05:45', '01a20688-5acf-7b2c-95eb-253869e47aff', '2026-11-23 09:37:09.588159+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c3f-7c36-9abd-4deb12f6b1d6', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.621237+05:45', '01a20688-5aa9-7251-abea-77433891499d', '2026-11-23 09:37:09.602827+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c9b-7df8-86f4-b4a565d040ba', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 09:37:09.63072+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c9b-7df8-86f4-b4a565d040ba', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.645101+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c9b-7df8-86f4-b4a565d040ba', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a20688-5acf-7f00-b825-bc09184dc88a"}', NULL, '2026-11-23 09:37:09.673333+05:45', '01a20688-5acf-7f00-b825-bc09184dc88a', '2026-11-23 09:37:09.636758+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c9b-7df8-86f4-b4a565d040ba', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.687561+05:45', '01a20688-5aa9-7251-abea-77433891499d', '2026-11-23 09:37:09.682249+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 09:37:09.689889+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.708464+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 09:37:09.8258+05:45', '01a20688-5aa9-7251-abea-77433891499d', '2026-11-23 09:37:09.702378+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5d62-7579-be60-10f249442145', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 09:37:09.83199+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5d62-7579-be60-10f249442145', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.844879+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5d62-7579-be60-10f249442145', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.846309+05:45', '01a20688-5acf-7b2c-95eb-253869e47aff', '2026-11-23 09:37:09.844052+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5d76-7cc7-9baa-400eee348001', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 09:37:09.846935+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5d76-7cc7-9baa-400eee348001', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.852678+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5d76-7cc7-9baa-400eee348001', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.891476+05:45', '01a20688-5acf-7b2c-95eb-253869e47aff', '2026-11-23 09:37:09.849109+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5da4-7a08-b3c4-0049579dfe32', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 09:37:09.89662+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5da4-7a08-b3c4-0049579dfe32', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.902178+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5da4-7a08-b3c4-0049579dfe32', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.908571+05:45', '01a20688-5aa9-7251-abea-77433891499d', '2026-11-23 09:37:09.9015+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5db6-77d7-8a4f-250b1443c186', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 09:37:09.910656+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5db6-77d7-8a4f-250b1443c186', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.915871+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5dbd-71da-868f-6a7e39355dee', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 09:37:09.917215+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5dbd-71da-868f-6a7e39355dee', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.925595+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5dbd-71da-868f-6a7e39355dee', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 09:37:09.928744+05:45', '01a20688-5acf-7b2c-95eb-253869e47aff', '2026-11-23 09:37:09.922559+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5dc9-75ab-af30-da9e37776350', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 09:37:09.931526+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5dc9-75ab-af30-da9e37776350', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.947519+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5dc9-75ab-af30-da9e37776350', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 09:37:09.95119+05:45', '01a20688-5acf-7b2c-95eb-253869e47aff', '2026-11-23 09:37:09.937762+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5ddf-7f08-b00a-819630587834', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 09:37:09.956384+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5ddf-7f08-b00a-819630587834', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.964621+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5ddf-7f08-b00a-819630587834', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 09:37:09.965343+05:45', '01a20688-5acf-7b2c-95eb-253869e47aff', '2026-11-23 09:37:09.963592+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5ded-7ed4-93b9-40a03e2319e2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 09:37:09.968566+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5ded-7ed4-93b9-40a03e2319e2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.976534+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5ded-7ed4-93b9-40a03e2319e2', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 09:37:09.978516+05:45', '01a20688-5aa9-7251-abea-77433891499d', '2026-11-23 09:37:09.972297+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5dfb-7202-afe2-65b9dadf4c76', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 09:37:09.979419+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5dfb-7202-afe2-65b9dadf4c76', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.988324+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5dfb-7202-afe2-65b9dadf4c76', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 09:37:09.991903+05:45', '01a20688-5aa9-7251-abea-77433891499d', '2026-11-23 09:37:09.987535+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5e0d-716b-b953-0c86607ada9d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 09:37:09.997912+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5e0d-716b-b953-0c86607ada9d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:10.032543+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5e0d-716b-b953-0c86607ada9d', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 09:37:10.038963+05:45', '01a20688-5aa9-7251-abea-77433891499d', '2026-11-23 09:37:10.020546+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5e39-7569-9e28-77171a46b11a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 09:37:10.041518+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5e39-7569-9e28-77171a46b11a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:10.044969+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5e3e-7a69-b28d-7a1b66ef09a5', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 09:37:10.046787+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5e3e-7a69-b28d-7a1b66ef09a5', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:10.054899+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5e47-7b25-86af-259d31785824', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 09:37:10.055891+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5e47-7b25-86af-259d31785824', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:10.06149+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5e4f-7134-86d0-84c5203bd776', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 09:37:10.063225+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5e47-7b25-86af-259d31785824', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 09:37:10.062408+05:45', '01a20688-5acf-7b2c-95eb-253869e47aff', '2026-11-23 09:37:10.057284+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5e50-73b0-bf1f-066ec33bb340', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 09:37:10.068568+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-610d-7691-b802-83cf6a0f2813', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 09:37:10.770819+05:45', NULL, NULL);
-INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a20688-5ae4-78bb-9cd1-8b76a6c88b55', '2026-11-23 09:37:09.233067+05:45');
-INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a20688-5c15-7463-bf05-3dbc59dfe20a', '2026-11-23 09:37:09.493413+05:45');
-INSERT INTO holdfast.leases VALUES ('partitions', '01a20688-5aa9-7251-abea-77433891499d', '2026-11-23 10:37:09.187767+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20688-5aa9-7251-abea-77433891499d', 'web-1/1042', '1.4.0', '2026-11-23 09:37:09.166668+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20688-5acf-7b2c-95eb-253869e47aff', 'web-2/988', '1.4.0', '2026-11-23 09:37:09.167804+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20688-5acf-7f00-b825-bc09184dc88a', 'web-2/731', '1.4.0', '2026-11-23 09:37:09.168025+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20688-5e39-7569-9e28-77171a46b11a', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 09:37:10.109502+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20688-5ded-7ed4-93b9-40a03e2319e2', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 09:37:10.268592+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20688-5dfb-7202-afe2-65b9dadf4c76', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 09:37:10.475901+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20688-5e0d-716b-b953-0c86607ada9d', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 09:37:10.583706+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20688-5da4-7a08-b3c4-0049579dfe32', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 09:37:10.658023+05:45');
-INSERT INTO holdfast.push_cursors VALUES ('01a20688-5e39-7569-9e28-77171a46b11a', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
-INSERT INTO holdfast.push_cursors VALUES ('01a20688-5ded-7ed4-93b9-40a03e2319e2', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 10:37:10.475343+05:45', '2026-11-23 09:37:10.286212+05:45', false, 3, '2026-11-23 09:37:10.322964+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20688-5dfb-7202-afe2-65b9dadf4c76', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 10:37:10.583097+05:45', '2026-11-23 09:37:10.483185+05:45', false, 2, '2026-11-23 09:37:10.53968+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20688-5e0d-716b-b953-0c86607ada9d', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 10:37:10.657421+05:45', '2026-11-23 09:37:10.59289+05:45', false, 1, '2026-11-23 09:37:10.657421+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20688-5da4-7a08-b3c4-0049579dfe32', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 09:37:10.676862+05:45', false, 1, '2026-11-23 09:37:10.764913+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 09:37:10.764913+05:45', 'the receiver answered 410 Gone', false);
-INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 03:26:41.536429');
-INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 03:26:41.542132');
-INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 03:26:41.581848');
-INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 03:26:41.585199');
-INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 03:26:41.59135');
-INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 03:26:41.599273');
-INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 03:26:41.618801');
-INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 03:26:41.62446');
-INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-23 03:26:41.626801');
-INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-23 03:26:41.631759');
-INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-23 03:26:41.686096');
-INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-23 03:26:41.688616');
-INSERT INTO holdfast.secrets VALUES ('page_token', '\xbf32efc5da2449d39cc1f72a409b149431a807d1fc444e0fb475b374620d0d41', '2026-11-23 09:11:41.59135+05:45');
-INSERT INTO holdfast.secrets VALUES ('push', '\x9ac97b8a6c724bb8a6c5ca60b4694102883cda54c6b048519e1ac8557241cd9a', '2026-11-23 09:11:41.59135+05:45');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a20688-5ae4-78bb-9cd1-8b76a6c88b55');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a20688-5c15-7463-bf05-3dbc59dfe20a');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a20688-5c32-7e79-ae77-dadba7f0fa30');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a20688-5c3f-7c36-9abd-4deb12f6b1d6');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a20688-5c9b-7df8-86f4-b4a565d040ba');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a20688-5cd8-73cd-accc-16684b18c1a9');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a20688-5d62-7579-be60-10f249442145');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a20688-5d76-7cc7-9baa-400eee348001');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a20688-5db6-77d7-8a4f-250b1443c186');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a20688-5dbd-71da-868f-6a7e39355dee');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a20688-5dc9-75ab-af30-da9e37776350');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a20688-5ddf-7f08-b00a-819630587834');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a20688-5ded-7ed4-93b9-40a03e2319e2');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a20688-5dfb-7202-afe2-65b9dadf4c76');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a20688-5e0d-716b-b953-0c86607ada9d');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a20688-5e39-7569-9e28-77171a46b11a');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a20688-5e3e-7a69-b28d-7a1b66ef09a5');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a20688-5e47-7b25-86af-259d31785824');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a20688-5e4f-7134-86d0-84c5203bd776');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a20688-5e50-73b0-bf1f-066ec33bb340');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a20688-610d-7691-b802-83cf6a0f2813');
-INSERT INTO holdfast.task_queue VALUES ('01a20688-5e39-7569-9e28-77171a46b11a', 'writer', '2026-11-23 09:37:10.041518+05:45', '01a20688-5aa9-7251-abea-77433891499d', 1, 1, 1, NULL, false, 0, 62);
-INSERT INTO holdfast.task_queue VALUES ('01a20688-5e3e-7a69-b28d-7a1b66ef09a5', 'writer', '2026-11-23 09:37:10.046787+05:45', '01a20688-5acf-7b2c-95eb-253869e47aff', 1, 1, 1, NULL, false, 0, 68);
-INSERT INTO holdfast.task_queue VALUES ('01a20688-5e47-7b25-86af-259d31785824', 'support', '2026-11-23 09:37:10.062408+05:45', NULL, 1, 1, 1, NULL, false, 0, 62);
-INSERT INTO holdfast.task_queue VALUES ('01a20688-5e4f-7134-86d0-84c5203bd776', 'travel', '2026-11-23 09:37:10.063225+05:45', NULL, 1, 1, 0, NULL, false, 0, 59);
-INSERT INTO holdfast.task_queue VALUES ('01a20688-5e50-73b0-bf1f-066ec33bb340', 'travel', '2026-11-23 09:37:10.068568+05:45', NULL, 1, 1, 0, NULL, false, 0, 60);
-INSERT INTO holdfast.task_queue VALUES ('01a20688-610d-7691-b802-83cf6a0f2813', 'writer', '2026-11-23 09:37:10.770819+05:45', NULL, 1, 1, 0, NULL, false, 0, 57);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20688-5ae4-78bb-9cd1-8b76a6c88b55', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 09:37:09.484871+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 09:37:09.479529+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 09:37:09.233067+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20688-5c15-7463-bf05-3dbc59dfe20a', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 09:37:09.522275+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 09:37:09.501733+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 09:37:09.493413+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20688-5c32-7e79-ae77-dadba7f0fa30', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 09:37:09.535112+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 09:37:09.525256+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 09:37:09.523079+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20688-5c3f-7c36-9abd-4deb12f6b1d6', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 09:37:09.621237+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 09:37:09.602827+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 09:37:09.535919+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20688-5c9b-7df8-86f4-b4a565d040ba', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 09:37:09.687561+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 09:37:09.682249+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 09:37:09.63072+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 09:37:09.8258+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 09:37:09.702378+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 09:37:09.689889+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20688-5d62-7579-be60-10f249442145', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 09:37:09.846309+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 09:37:09.844052+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 09:37:09.83199+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20688-5d76-7cc7-9baa-400eee348001', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 09:37:09.891476+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 09:37:09.849109+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 09:37:09.846935+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20688-5db6-77d7-8a4f-250b1443c186', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 09:37:09.915871+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 09:37:09.915871+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 09:37:09.910656+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20688-5dbd-71da-868f-6a7e39355dee', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 09:37:09.928744+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 09:37:09.922559+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 09:37:09.917215+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20688-5dc9-75ab-af30-da9e37776350', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 09:37:09.95119+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 09:37:09.937762+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 09:37:09.931526+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20688-5ddf-7f08-b00a-819630587834', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 09:37:09.965343+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 09:37:09.963592+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 09:37:09.956384+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20688-5da4-7a08-b3c4-0049579dfe32', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 09:37:09.908571+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 09:37:09.9015+05:45', true, '2026-11-23 09:37:09.903332+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 09:37:09.89662+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20688-5e3e-7a69-b28d-7a1b66ef09a5', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 09:37:10.054899+05:45', 1, 1, 1, 1, 0, '01a20688-5acf-7b2c-95eb-253869e47aff', '2026-11-23 09:37:10.053948+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 09:37:10.046787+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20688-5e39-7569-9e28-77171a46b11a', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 09:37:10.044969+05:45', 1, 2, 1, 1, 0, '01a20688-5aa9-7251-abea-77433891499d', '2026-11-23 09:37:10.042995+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 09:37:10.041518+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20688-5ded-7ed4-93b9-40a03e2319e2', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 09:37:09.978516+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 09:37:09.972297+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 09:37:09.968566+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20688-5dfb-7202-afe2-65b9dadf4c76', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 09:37:09.991903+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 09:37:09.987535+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 09:37:09.979419+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20688-5e0d-716b-b953-0c86607ada9d', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 09:37:10.038963+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 09:37:10.020546+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 09:37:09.997912+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20688-5e47-7b25-86af-259d31785824', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 09:37:10.06149+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 09:37:10.057284+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 09:37:10.055891+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20688-5e4f-7134-86d0-84c5203bd776', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 09:37:10.063225+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 09:37:10.063225+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20688-5e50-73b0-bf1f-066ec33bb340', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 09:37:10.068568+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 09:37:10.068568+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20688-610d-7691-b802-83cf6a0f2813', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 09:37:10.770819+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 09:37:10.770819+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20688-5aa9-7251-abea-77433891499d', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 09:37:09.166668+05:45', '2026-11-23 10:37:09.166668+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20688-5acf-7b2c-95eb-253869e47aff', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 09:37:09.167804+05:45', '2026-11-23 10:37:09.167804+05:45');
+INSERT INTO holdfast.audit_chains VALUES (1, 35, '\x8ba1323c5d09bc3b9ac387047891c02481ff330193365b90dbbad955df3d7dff', 0, '\x');
+INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a2071f-fb3b-7945-a392-9a4c80cc0470', 1, '{"chapter": 1}', '01a2071f-fb63-784a-a107-e7e8c6f340e5', '2026-11-23 12:22:46.21804+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f890-7c8b-a86f-c9b5aa9628c4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 12:22:45.500469+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f890-7c8b-a86f-c9b5aa9628c4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:45.629705+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f890-7c8b-a86f-c9b5aa9628c4', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 12:22:45.642183+05:45', '01a2071f-f886-7c8b-8c57-ba408453ea51', '2026-11-23 12:22:45.586722+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f890-7c8b-a86f-c9b5aa9628c4', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a2071f-f92a-7e63-88d3-91c13509fa89', '2026-11-23 12:22:45.644123+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f890-7c8b-a86f-c9b5aa9628c4', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 12:22:45.644123+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f890-7c8b-a86f-c9b5aa9628c4', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 12:22:45.685658+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f890-7c8b-a86f-c9b5aa9628c4', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 12:22:45.693056+05:45', '01a2071f-f887-7e89-add0-2915438100c2', '2026-11-23 12:22:45.684794+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f95e-7349-bc3b-dfcf53a28556', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 12:22:45.700118+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f95e-7349-bc3b-dfcf53a28556', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:45.71653+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f95e-7349-bc3b-dfcf53a28556', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:45.728642+05:45', '01a2071f-f886-7c8b-8c57-ba408453ea51', '2026-11-23 12:22:45.712253+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f982-720c-9d9e-207241b25c0a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 12:22:45.732559+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f982-720c-9d9e-207241b25c0a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:45.740303+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f982-720c-9d9e-207241b25c0a', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 12:22:45.745177+05:45', '01a2071f-f886-7c8b-8c57-ba408453ea51', '2026-11-23 12:22:45.738915+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f997-7a74-bebc-1e730e123763', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 12:22:45.752006+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f997-7a74-bebc-1e730e123763', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:45.759023+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f997-7a74-bebc-1e730e123763', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 12:22:45.763769+05:45', '01a2071f-f887-7e89-add0-2915438100c2', '2026-11-23 12:22:45.758291+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f997-7a74-bebc-1e730e123763', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 12:22:45.77441+05:45', '01a2071f-f887-7e89-add0-2915438100c2', '2026-11-23 12:22:45.772784+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f997-7a74-bebc-1e730e123763', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 12:22:45.792053+05:45', '01a2071f-f886-7c8b-8c57-ba408453ea51', '2026-11-23 12:22:45.777896+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f9c1-78ad-afbc-102902cf8108', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 12:22:45.793672+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f9c1-78ad-afbc-102902cf8108', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:45.799892+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f9c1-78ad-afbc-102902cf8108', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a2071f-f86f-762c-aba8-649da00539b1"}', NULL, '2026-11-23 12:22:45.817745+05:45', '01a2071f-f86f-762c-aba8-649da00539b1', '2026-11-23 12:22:45.798359+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f9c1-78ad-afbc-102902cf8108', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 12:22:45.832642+05:45', '01a2071f-f886-7c8b-8c57-ba408453ea51', '2026-11-23 12:22:45.828618+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 12:22:45.834318+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:45.850387+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 12:22:45.96411+05:45', '01a2071f-f886-7c8b-8c57-ba408453ea51', '2026-11-23 12:22:45.847272+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fa6d-7609-ac19-e50c8c3372a3', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 12:22:45.966619+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fa6d-7609-ac19-e50c8c3372a3', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:45.985322+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fa6d-7609-ac19-e50c8c3372a3', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.004541+05:45', '01a2071f-f887-7e89-add0-2915438100c2', '2026-11-23 12:22:45.98422+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fa95-768f-879a-e4923776988a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 12:22:46.008589+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fa95-768f-879a-e4923776988a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.014382+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fa95-768f-879a-e4923776988a', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.018922+05:45', '01a2071f-f887-7e89-add0-2915438100c2', '2026-11-23 12:22:46.012631+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-faa7-7a48-a512-841c251a806a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 12:22:46.023786+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-faa7-7a48-a512-841c251a806a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.050898+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-faa7-7a48-a512-841c251a806a', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.056555+05:45', '01a2071f-f886-7c8b-8c57-ba408453ea51', '2026-11-23 12:22:46.044006+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-faca-7c58-8d8d-330c845e6636', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 12:22:46.058935+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-faca-7c58-8d8d-330c845e6636', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.060472+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-facd-7583-95a1-677fff0b965f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 12:22:46.062872+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-facd-7583-95a1-677fff0b965f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.067552+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-facd-7583-95a1-677fff0b965f', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 12:22:46.07157+05:45', '01a2071f-f887-7e89-add0-2915438100c2', '2026-11-23 12:22:46.065488+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fae6-7665-a85a-11b5854de519', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 12:22:46.088377+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fae6-7665-a85a-11b5854de519', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.094569+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fae6-7665-a85a-11b5854de519', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 12:22:46.095375+05:45', '01a2071f-f887-7e89-add0-2915438100c2', '2026-11-23 12:22:46.093837+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-faf8-7680-ad1f-5c0210ab511b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 12:22:46.104665+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-faf8-7680-ad1f-5c0210ab511b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.112333+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-faf8-7680-ad1f-5c0210ab511b', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 12:22:46.117225+05:45', '01a2071f-f887-7e89-add0-2915438100c2', '2026-11-23 12:22:46.111336+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb0f-7a72-9424-9d925fa7fdd3', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 12:22:46.132582+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb0f-7a72-9424-9d925fa7fdd3', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.153505+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb0f-7a72-9424-9d925fa7fdd3', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 12:22:46.154301+05:45', '01a2071f-f886-7c8b-8c57-ba408453ea51', '2026-11-23 12:22:46.152735+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb2a-7d82-baf3-4f2d45851f39', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 12:22:46.155024+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb2a-7d82-baf3-4f2d45851f39', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.156832+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb2a-7d82-baf3-4f2d45851f39', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 12:22:46.158349+05:45', '01a2071f-f886-7c8b-8c57-ba408453ea51', '2026-11-23 12:22:46.15616+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb31-730d-b52a-3fb9839e18ca', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 12:22:46.161313+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb31-730d-b52a-3fb9839e18ca', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.170209+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb31-730d-b52a-3fb9839e18ca', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 12:22:46.171028+05:45', '01a2071f-f886-7c8b-8c57-ba408453ea51', '2026-11-23 12:22:46.167356+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb3b-7945-a392-9a4c80cc0470', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 12:22:46.172583+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb3b-7945-a392-9a4c80cc0470', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.18554+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb6b-724d-832f-a458df668268', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 12:22:46.230445+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb6b-724d-832f-a458df668268', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.249835+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb8a-7a39-91f3-f6fec9b8955d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 12:22:46.260579+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb8a-7a39-91f3-f6fec9b8955d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.277039+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fba7-717b-8055-e0eafd9a9f8e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 12:22:46.280626+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb8a-7a39-91f3-f6fec9b8955d', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 12:22:46.278255+05:45', '01a2071f-f887-7e89-add0-2915438100c2', '2026-11-23 12:22:46.270324+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fba9-7ef2-b997-3f69ca6b2b4c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 12:22:46.282157+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fe36-7ac1-a1b1-ace533f380f3', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 12:22:46.951699+05:45', NULL, NULL);
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a2071f-f890-7c8b-a86f-c9b5aa9628c4', '2026-11-23 12:22:45.500469+05:45');
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a2071f-f95e-7349-bc3b-dfcf53a28556', '2026-11-23 12:22:45.700118+05:45');
+INSERT INTO holdfast.leases VALUES ('partitions', '01a2071f-f886-7c8b-8c57-ba408453ea51', '2026-11-23 13:22:45.488059+05:45');
+INSERT INTO holdfast.processes VALUES ('01a2071f-f86f-762c-aba8-649da00539b1', 'web-2/731', '1.4.0', '2026-11-23 12:22:45.475454+05:45');
+INSERT INTO holdfast.processes VALUES ('01a2071f-f886-7c8b-8c57-ba408453ea51', 'web-1/1042', '1.4.0', '2026-11-23 12:22:45.479778+05:45');
+INSERT INTO holdfast.processes VALUES ('01a2071f-f887-7e89-add0-2915438100c2', 'web-2/988', '1.4.0', '2026-11-23 12:22:45.480346+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a2071f-fb3b-7945-a392-9a4c80cc0470', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 12:22:46.285339+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a2071f-fb0f-7a72-9424-9d925fa7fdd3', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 12:22:46.539108+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a2071f-fb2a-7d82-baf3-4f2d45851f39', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 12:22:46.715251+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a2071f-fb31-730d-b52a-3fb9839e18ca', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 12:22:46.841561+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a2071f-faa7-7a48-a512-841c251a806a', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 12:22:46.89431+05:45');
+INSERT INTO holdfast.push_cursors VALUES ('01a2071f-fb3b-7945-a392-9a4c80cc0470', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
+INSERT INTO holdfast.push_cursors VALUES ('01a2071f-fb0f-7a72-9424-9d925fa7fdd3', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 13:22:46.714676+05:45', '2026-11-23 12:22:46.549775+05:45', false, 3, '2026-11-23 12:22:46.62057+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a2071f-fb2a-7d82-baf3-4f2d45851f39', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 13:22:46.841039+05:45', '2026-11-23 12:22:46.748778+05:45', false, 2, '2026-11-23 12:22:46.807482+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a2071f-fb31-730d-b52a-3fb9839e18ca', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 13:22:46.893789+05:45', '2026-11-23 12:22:46.843047+05:45', false, 1, '2026-11-23 12:22:46.893789+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a2071f-faa7-7a48-a512-841c251a806a', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 12:22:46.905306+05:45', false, 1, '2026-11-23 12:22:46.934115+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 12:22:46.934115+05:45', 'the receiver answered 410 Gone', false);
+INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 06:23:08.38344');
+INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 06:23:08.392091');
+INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 06:23:08.444891');
+INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 06:23:08.457291');
+INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 06:23:08.473023');
+INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 06:23:08.493257');
+INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 06:23:08.519901');
+INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 06:23:08.527067');
+INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-23 06:23:08.533817');
+INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-23 06:23:08.543653');
+INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-23 06:23:08.551347');
+INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-23 06:23:08.552137');
+INSERT INTO holdfast.schema_version VALUES (13, 16, true, '2026-11-23 06:23:08.553589');
+INSERT INTO holdfast.secrets VALUES ('page_token', '\x440c05b7518b44e59cdf4ea5799e33295a0e4b2e51c0477cbee7954b4de107d8', '2026-11-23 12:08:08.473023+05:45');
+INSERT INTO holdfast.secrets VALUES ('push', '\x141d16a1cfcb46efb886e511c891d97ad01be7a0e8084fc891e7722f46ca5093', '2026-11-23 12:08:08.473023+05:45');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a2071f-f890-7c8b-a86f-c9b5aa9628c4');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a2071f-f95e-7349-bc3b-dfcf53a28556');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a2071f-f982-720c-9d9e-207241b25c0a');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a2071f-f997-7a74-bebc-1e730e123763');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a2071f-f9c1-78ad-afbc-102902cf8108');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a2071f-f9e9-765b-adf3-8cef813baca8');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a2071f-fa6d-7609-ac19-e50c8c3372a3');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a2071f-fa95-768f-879a-e4923776988a');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a2071f-faca-7c58-8d8d-330c845e6636');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a2071f-facd-7583-95a1-677fff0b965f');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a2071f-fae6-7665-a85a-11b5854de519');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a2071f-faf8-7680-ad1f-5c0210ab511b');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a2071f-fb0f-7a72-9424-9d925fa7fdd3');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a2071f-fb2a-7d82-baf3-4f2d45851f39');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a2071f-fb31-730d-b52a-3fb9839e18ca');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a2071f-fb3b-7945-a392-9a4c80cc0470');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a2071f-fb6b-724d-832f-a458df668268');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a2071f-fb8a-7a39-91f3-f6fec9b8955d');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a2071f-fba7-717b-8055-e0eafd9a9f8e');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a2071f-fba9-7ef2-b997-3f69ca6b2b4c');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a2071f-fe36-7ac1-a1b1-ace533f380f3');
+INSERT INTO holdfast.task_queue VALUES ('01a2071f-fb3b-7945-a392-9a4c80cc0470', 'writer', '2026-11-23 12:22:46.172583+05:45', '01a2071f-f886-7c8b-8c57-ba408453ea51', 1, 1, 1, NULL, false, 0, 62);
+INSERT INTO holdfast.task_queue VALUES ('01a2071f-fb6b-724d-832f-a458df668268', 'writer', '2026-11-23 12:22:46.230445+05:45', '01a2071f-f887-7e89-add0-2915438100c2', 1, 1, 1, NULL, false, 0, 68);
+INSERT INTO holdfast.task_queue VALUES ('01a2071f-fb8a-7a39-91f3-f6fec9b8955d', 'support', '2026-11-23 12:22:46.278255+05:45', NULL, 1, 1, 1, NULL, false, 0, 62);
+INSERT INTO holdfast.task_queue VALUES ('01a2071f-fba7-717b-8055-e0eafd9a9f8e', 'travel', '2026-11-23 12:22:46.280626+05:45', NULL, 1, 1, 0, NULL, false, 0, 59);
+INSERT INTO holdfast.task_queue VALUES ('01a2071f-fba9-7ef2-b997-3f69ca6b2b4c', 'travel', '2026-11-23 12:22:46.282157+05:45', NULL, 1, 1, 0, NULL, false, 0, 60);
+INSERT INTO holdfast.task_queue VALUES ('01a2071f-fe36-7ac1-a1b1-ace533f380f3', 'writer', '2026-11-23 12:22:46.951699+05:45', NULL, 1, 1, 0, NULL, false, 0, 57);
+INSERT INTO holdfast.task_states VALUES ('01a2071f-fb3b-7945-a392-9a4c80cc0470', 1, '{"chapter": 1}', '01a2071f-fb4d-7b7a-bba7-bc3de0873cba', '2026-11-23 12:22:46.208626+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2071f-f890-7c8b-a86f-c9b5aa9628c4', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 12:22:45.693056+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 12:22:45.684794+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 12:22:45.500469+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2071f-f95e-7349-bc3b-dfcf53a28556', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 12:22:45.728642+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 12:22:45.712253+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 12:22:45.700118+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2071f-f982-720c-9d9e-207241b25c0a', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 12:22:45.745177+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:22:45.738915+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:22:45.732559+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2071f-f997-7a74-bebc-1e730e123763', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 12:22:45.792053+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 12:22:45.777896+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 12:22:45.752006+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2071f-f9c1-78ad-afbc-102902cf8108', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 12:22:45.832642+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 12:22:45.828618+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 12:22:45.793672+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 12:22:45.96411+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 12:22:45.847272+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 12:22:45.834318+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2071f-fa6d-7609-ac19-e50c8c3372a3', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 12:22:46.004541+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 12:22:45.98422+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 12:22:45.966619+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2071f-fa95-768f-879a-e4923776988a', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 12:22:46.018922+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 12:22:46.012631+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 12:22:46.008589+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2071f-faca-7c58-8d8d-330c845e6636', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 12:22:46.060472+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 12:22:46.060472+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:22:46.058935+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2071f-facd-7583-95a1-677fff0b965f', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 12:22:46.07157+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:22:46.065488+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:22:46.062872+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2071f-fae6-7665-a85a-11b5854de519', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 12:22:46.095375+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:22:46.093837+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:22:46.088377+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2071f-faf8-7680-ad1f-5c0210ab511b', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 12:22:46.117225+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:22:46.111336+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:22:46.104665+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2071f-faa7-7a48-a512-841c251a806a', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 12:22:46.056555+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:22:46.044006+05:45', true, '2026-11-23 12:22:46.052468+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:22:46.023786+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a2071f-fb0f-7a72-9424-9d925fa7fdd3', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 12:22:46.154301+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:22:46.152735+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:22:46.132582+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a2071f-fb2a-7d82-baf3-4f2d45851f39', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 12:22:46.158349+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:22:46.15616+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:22:46.155024+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a2071f-fb31-730d-b52a-3fb9839e18ca', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 12:22:46.171028+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:22:46.167356+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:22:46.161313+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a2071f-fb6b-724d-832f-a458df668268', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 12:22:46.249835+05:45', 1, 1, 1, 1, 0, '01a2071f-f887-7e89-add0-2915438100c2', '2026-11-23 12:22:46.248582+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:22:46.230445+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a2071f-fb3b-7945-a392-9a4c80cc0470', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 12:22:46.18554+05:45', 1, 2, 1, 1, 0, '01a2071f-f886-7c8b-8c57-ba408453ea51', '2026-11-23 12:22:46.173855+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 12:22:46.172583+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a2071f-fb8a-7a39-91f3-f6fec9b8955d', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 12:22:46.277039+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 12:22:46.270324+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:22:46.260579+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a2071f-fba7-717b-8055-e0eafd9a9f8e', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 12:22:46.280626+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:22:46.280626+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a2071f-fba9-7ef2-b997-3f69ca6b2b4c', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 12:22:46.282157+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:22:46.282157+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a2071f-fe36-7ac1-a1b1-ace533f380f3', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 12:22:46.951699+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 12:22:46.951699+05:45');
+INSERT INTO holdfast.workers VALUES ('01a2071f-f886-7c8b-8c57-ba408453ea51', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 12:22:45.479778+05:45', '2026-11-23 13:22:45.479778+05:45');
+INSERT INTO holdfast.workers VALUES ('01a2071f-f887-7e89-add0-2915438100c2', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 12:22:45.480346+05:45', '2026-11-23 13:22:45.480346+05:45');
 SELECT pg_catalog.setval('holdfast.push_attempts_id', 9, true);
-SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 12, true);
+SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 13, true);
 ALTER TABLE ONLY holdfast.agent_outages
     ADD CONSTRAINT agent_outages_pkey PRIMARY KEY (agent);
 ALTER TABLE ONLY holdfast.api_keys
@@ -2101,6 +2199,8 @@ ALTER TABLE ONLY holdfast.audit_20261101
     ADD CONSTRAINT audit_20261101_pkey PRIMARY KEY (chain, n, at);
 ALTER TABLE ONLY holdfast.audit_chains
     ADD CONSTRAINT audit_chains_pkey PRIMARY KEY (chain, length);
+ALTER TABLE ONLY holdfast.context_states
+    ADD CONSTRAINT context_states_pkey PRIMARY KEY (tenant, owner, agent, context_id);
 ALTER TABLE ONLY holdfast.erasures
     ADD CONSTRAINT erasures_pkey PRIMARY KEY (task);
 ALTER TABLE ONLY holdfast.events_20261101
@@ -2133,6 +2233,8 @@ ALTER TABLE ONLY holdfast.task_names
     ADD CONSTRAINT task_names_pkey PRIMARY KEY (tenant, owner, agent, client_id);
 ALTER TABLE ONLY holdfast.task_queue
     ADD CONSTRAINT task_queue_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY holdfast.task_states
+    ADD CONSTRAINT task_states_pkey PRIMARY KEY (task);
 ALTER TABLE ONLY holdfast.tasks_20261101
     ADD CONSTRAINT tasks_20261101_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY holdfast.tasks_kept
@@ -2147,6 +2249,7 @@ CREATE INDEX attempts_20261123_task_config_id_id_idx ON holdfast.attempts_202611
 CREATE INDEX attempts_20261124_task_config_id_id_idx ON holdfast.attempts_20261124 USING btree (task, config_id, id);
 CREATE INDEX audit_log_at ON ONLY holdfast.audit_log USING brin (at);
 CREATE INDEX audit_20261101_at_idx ON holdfast.audit_20261101 USING brin (at);
+CREATE INDEX context_states_task ON holdfast.context_states USING btree (task);
 CREATE UNIQUE INDEX events_20261101_task_request_id_idx ON holdfast.events_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE UNIQUE INDEX events_kept_request ON holdfast.events_kept USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX idempotency_keys_age ON ONLY holdfast.idempotency_keys USING btree (created_at);
@@ -2216,6 +2319,8 @@ CREATE TRIGGER append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON holdfast.audit
 ALTER TABLE holdfast.audit_log ENABLE ALWAYS TRIGGER append_only;
 CREATE TRIGGER grow_only BEFORE UPDATE ON holdfast.audit_chains FOR EACH ROW EXECUTE FUNCTION holdfast.audit_advance();
 ALTER TABLE holdfast.audit_chains ENABLE ALWAYS TRIGGER grow_only;
+CREATE POLICY callers ON holdfast.context_states USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
+    (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller))));
 CREATE POLICY callers ON holdfast.idempotency_keys USING (((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
     (holdfast.caller())[2] AS caller)));
 CREATE POLICY callers ON holdfast.push_configs USING (holdfast.task_exists(task));
@@ -2224,14 +2329,17 @@ CREATE POLICY callers ON holdfast.task_events USING (holdfast.task_exists(task))
 CREATE POLICY callers ON holdfast.task_names USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
     (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller))));
 CREATE POLICY callers ON holdfast.task_queue USING (holdfast.task_exists(id));
+CREATE POLICY callers ON holdfast.task_states USING (holdfast.task_exists(task));
 CREATE POLICY callers ON holdfast.tasks USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
     (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller))));
+ALTER TABLE holdfast.context_states ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.idempotency_keys ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.push_configs ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.push_cursors ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.task_events ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.task_names ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.task_queue ENABLE ROW LEVEL SECURITY;
+ALTER TABLE holdfast.task_states ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.tasks ENABLE ROW LEVEL SECURITY;
 GRANT USAGE ON SCHEMA holdfast TO holdfast_reader;
 REVOKE ALL ON FUNCTION holdfast.audit(entries text) FROM PUBLIC;
@@ -2246,6 +2354,7 @@ GRANT SELECT ON TABLE holdfast.v_push TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_push_attempts TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_queue TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_runs TO holdfast_reader;
+GRANT SELECT ON TABLE holdfast.v_states TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_tasks TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_transitions TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_usage TO holdfast_reader;

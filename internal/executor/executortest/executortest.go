@@ -27,6 +27,37 @@ type Memory struct {
 	Events   []task.Event
 	Stored   json.RawMessage
 	Reads    int
+
+	mu     sync.Mutex
+	states map[executor.Scope]executor.State
+	writes int64
+}
+
+// State returns what SetState has stored.
+func (m *Memory) State(_ context.Context, of executor.Scope) (executor.State, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.Reads++
+	return m.states[of], nil
+}
+
+// SetState stores a value, as the database would.
+func (m *Memory) SetState(_ context.Context, of executor.Scope, value json.RawMessage, version int64) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if version != executor.AnyVersion && version != m.states[of].Version {
+		return 0, executor.ErrStateChanged
+	}
+	if m.states == nil {
+		m.states = map[executor.Scope]executor.State{}
+	}
+	if value == nil || string(value) == "null" {
+		delete(m.states, of)
+		return 0, nil
+	}
+	m.writes++
+	m.states[of] = executor.State{Value: value, Version: m.writes}
+	return m.writes, nil
 }
 
 // History returns Messages.

@@ -27,6 +27,7 @@ const (
 	Reply
 	Checkpoint
 	Retry
+	Store
 )
 
 // Event is one decoded event.
@@ -39,6 +40,14 @@ type Event struct {
 	Checkpoint json.RawMessage // Checkpoint
 	Reason     string          // Retry
 	After      time.Duration   // Retry; zero leaves the delay to the server
+	Stored     Stored          // Store
+}
+
+// Stored is a state event.
+type Stored struct {
+	Scope   executor.Scope
+	Value   json.RawMessage // null removes what is stored
+	Version int64           // executor.AnyVersion if the agent did not say
 }
 
 // Ends reports whether the event is the last one of its run.
@@ -59,9 +68,10 @@ var decoders = map[string]func([]byte) (*Event, *Malformed){
 	"reply":      decodeReply,
 	"checkpoint": decodeCheckpoint,
 	"retry":      decodeRetry,
+	"state":      decodeState,
 }
 
-const knownTypes = "text, artifact, status, ask, auth, complete, fail, reject, reply, checkpoint, retry"
+const knownTypes = "text, artifact, status, ask, auth, complete, fail, reject, reply, checkpoint, state, retry"
 
 // Decode reads one event. The error is a *Malformed without a line; only the caller knows the line.
 func Decode(raw []byte) (*Event, *Malformed) {
@@ -240,6 +250,38 @@ func decodeCheckpoint(raw []byte) (*Event, *Malformed) {
 		return nil, malformed("data", "is missing")
 	}
 	return &Event{Action: Checkpoint, Checkpoint: compact(in.Data)}, nil
+}
+
+func decodeState(raw []byte) (*Event, *Malformed) {
+	var in struct {
+		Type    string         `json:"type"`
+		Scope   *string        `json:"scope"`
+		Data    jsontext.Value `json:"data"`
+		Version *int64         `json:"version"`
+	}
+	if bad := unmarshal(raw, &in); bad != nil {
+		return nil, bad
+	}
+	if in.Data == nil {
+		return nil, malformed("data", "is missing; null removes what is stored")
+	}
+	stored := Stored{Scope: executor.OfTask, Value: compact(in.Data), Version: executor.AnyVersion}
+	if in.Scope != nil {
+		switch *in.Scope {
+		case executor.OfTask.String():
+		case executor.OfContext.String():
+			stored.Scope = executor.OfContext
+		default:
+			return nil, malformed("scope", "must be one of task, context")
+		}
+	}
+	if in.Version != nil {
+		if *in.Version < 0 {
+			return nil, malformed("version", "must not be negative; 0 says that nothing is stored")
+		}
+		stored.Version = *in.Version
+	}
+	return &Event{Action: Store, Stored: stored}, nil
 }
 
 func decodeRetry(raw []byte) (*Event, *Malformed) {

@@ -121,7 +121,7 @@ func wanted(t reflect.Type) string {
 		return "a string"
 	case reflect.Bool:
 		return "true or false"
-	case reflect.Float64:
+	case reflect.Float64, reflect.Int64:
 		return "a number"
 	case reflect.Slice:
 		return "an array"

@@ -91,6 +91,8 @@ func (p *Player) play(ctx context.Context, line int, e *Event) error {
 			return bad.Failure()
 		}
 		err = p.out.Reply(ctx, e.Message)
+	case Store:
+		err = p.store(ctx, e.Stored)
 	case Retry:
 		return executor.Retryable(retryReason(e.Reason), e.After)
 	}
@@ -100,6 +102,16 @@ func (p *Player) play(ctx context.Context, line int, e *Event) error {
 	p.played++
 	p.settled = e.Ends()
 	return nil
+}
+
+// store stores the agent's state. If another run has changed it meanwhile, the run is retried, with the new state in its
+// run document.
+func (p *Player) store(ctx context.Context, s Stored) error {
+	_, err := p.run.Memory.SetState(ctx, s.Scope, s.Value, s.Version)
+	if errors.Is(err, executor.ErrStateChanged) {
+		return executor.Retryable(fmt.Errorf("the state of the %s no longer has version %d", s.Scope, s.Version), 0)
+	}
+	return err
 }
 
 // place completes the chunk of a text event. All texts with one name form one artifact. Its id depends only on the name

@@ -26,6 +26,7 @@ type runDocument struct {
 	History        []message         `json:"history,omitempty"`
 	Checkpoint     jsontext.Value    `json:"checkpoint,omitzero"`
 	Earlier        []earlierArtifact `json:"earlier,omitempty"`
+	State          *stateDocument    `json:"state,omitempty"`
 }
 
 type taskDocument struct {
@@ -34,6 +35,17 @@ type taskDocument struct {
 	Agent     string `json:"agent"`
 	Tenant    string `json:"tenant,omitempty"`
 	Owner     string `json:"owner,omitempty"`
+}
+
+// stateDocument has what runs have stored with state events.
+type stateDocument struct {
+	Task    *storedState `json:"task,omitempty"`
+	Context *storedState `json:"context,omitempty"`
+}
+
+type storedState struct {
+	Data    jsontext.Value `json:"data"`
+	Version int64          `json:"version"`
 }
 
 // earlierArtifact summarizes an artifact, so that an agent can continue after an earlier attempt. Its size does not
@@ -45,8 +57,8 @@ type earlierArtifact struct {
 	Last       bool   `json:"last"`
 }
 
-// EncodeRun writes the run document, with at most history previous messages. It queries the log only if there can be
-// something: a first try of a first turn needs no query.
+// EncodeRun writes the run document, with at most history previous messages. It queries only what can be there: a first
+// try of a first turn needs one query, for the state of the context.
 func EncodeRun(ctx context.Context, run *executor.Run, history int) ([]byte, error) {
 	doc := runDocument{
 		Version:        Version,
@@ -70,6 +82,9 @@ func EncodeRun(ctx context.Context, run *executor.Run, history int) ([]byte, err
 			return nil, err
 		}
 	}
+	if err := doc.states(ctx, run); err != nil {
+		return nil, err
+	}
 	raw, err := jsonv2.Marshal(&doc, jsontext.PreserveRawStrings(true))
 	if err != nil {
 		return nil, fmt.Errorf("encode the run document: %w", err)
@@ -85,6 +100,33 @@ func (d *runDocument) recall(ctx context.Context, run *executor.Run, limit int) 
 	messages = messages[max(0, len(messages)-limit):]
 	for i := range messages {
 		d.History = append(d.History, fromMessage(&messages[i]))
+	}
+	return nil
+}
+
+func (d *runDocument) states(ctx context.Context, run *executor.Run) error {
+	read := func(of executor.Scope) (*storedState, error) {
+		s, err := run.Memory.State(ctx, of)
+		if err != nil {
+			return nil, fmt.Errorf("read the state of the %s: %w", of, err)
+		}
+		if s.Value == nil {
+			return nil, nil
+		}
+		return &storedState{Data: jsontext.Value(s.Value), Version: s.Version}, nil
+	}
+	var all stateDocument
+	var err error
+	if all.Context, err = read(executor.OfContext); err != nil {
+		return err
+	}
+	if run.Attempt > 1 { // every turn and every try has its own attempt
+		if all.Task, err = read(executor.OfTask); err != nil {
+			return err
+		}
+	}
+	if all != (stateDocument{}) {
+		d.State = &all
 	}
 	return nil
 }

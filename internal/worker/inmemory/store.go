@@ -30,6 +30,7 @@ type Store struct {
 
 	mu      sync.Mutex
 	rows    map[task.ID]*row
+	states  map[stateKey]state
 	queue   []task.ID // the rows with a queue row, in their order
 	appends []*store.Append
 	writing bool // whether write runs
@@ -62,7 +63,7 @@ type row struct {
 
 // New makes an empty store.
 func New(l Listener) *Store {
-	return &Store{listener: l, rows: map[task.ID]*row{}}
+	return &Store{listener: l, rows: map[task.ID]*row{}, states: map[stateKey]state{}}
 }
 
 // Create adds a task with its first message, as TaskCreate does.

@@ -100,6 +100,48 @@ func (q *Queries) AuditRemoved(ctx context.Context, db DBTX, arg AuditRemovedPar
 	return result.RowsAffected(), nil
 }
 
+const contextStatesGone = `-- name: ContextStatesGone :many
+WITH page AS MATERIALIZED (
+    SELECT x.task, x.tenant, x.owner, x.agent, x.context_id FROM holdfast.context_states x
+     WHERE x.task > $1 AND x.task < $2 ORDER BY x.task LIMIT $3
+), gone AS (
+    DELETE FROM holdfast.context_states s
+     USING page
+     WHERE s.tenant = page.tenant AND s.owner = page.owner AND s.agent = page.agent AND s.context_id = page.context_id
+       AND s.task = page.task AND NOT holdfast.context_stays(page.tenant, page.owner, page.agent, page.context_id, $2)
+)
+SELECT task FROM page ORDER BY task
+`
+
+type ContextStatesGoneParams struct {
+	After   uuid.UUID
+	Highest uuid.UUID
+	MaxRows int32
+}
+
+// Deletes the states of contexts all of whose tasks are dropped with the periods before an id. A page of
+// the states that tasks of these periods wrote, after a task. A context has more tasks than those that
+// wrote its state, so each round looks at the states of all older periods again. Index context_states_task.
+func (q *Queries) ContextStatesGone(ctx context.Context, db DBTX, arg ContextStatesGoneParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, contextStatesGone, arg.After, arg.Highest, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var task uuid.UUID
+		if err := rows.Scan(&task); err != nil {
+			return nil, err
+		}
+		items = append(items, task)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const endedAgents = `-- name: EndedAgents :many
 WITH RECURSIVE a AS (
     (SELECT t.agent COLLATE "C" AS agent FROM holdfast.tasks t
@@ -726,6 +768,29 @@ func (q *Queries) TaskHold(ctx context.Context, db DBTX, arg TaskHoldParams) (pg
 	return held_at, err
 }
 
+const taskStatesGone = `-- name: TaskStatesGone :execrows
+DELETE FROM holdfast.task_states s
+ WHERE s.task = ANY(ARRAY(
+    SELECT x.task FROM holdfast.task_states x
+     WHERE x.task >= $1 AND x.task < $2 AND NOT holdfast.task_stays(x.task)
+     ORDER BY x.task LIMIT $3))
+`
+
+type TaskStatesGoneParams struct {
+	Lowest  uuid.UUID
+	Highest uuid.UUID
+	MaxRows int32
+}
+
+// Deletes the states of the same tasks as NamesGone. By primary key.
+func (q *Queries) TaskStatesGone(ctx context.Context, db DBTX, arg TaskStatesGoneParams) (int64, error) {
+	result, err := db.Exec(ctx, taskStatesGone, arg.Lowest, arg.Highest, arg.MaxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const tasksErase = `-- name: TasksErase :many
 WITH mine AS MATERIALIZED (
     SELECT t.id FROM holdfast.tasks t
@@ -734,7 +799,14 @@ WITH mine AS MATERIALIZED (
        FOR UPDATE SKIP LOCKED
 ), gone AS (
     DELETE FROM holdfast.tasks t WHERE t.id = ANY(ARRAY(SELECT id FROM mine)) AND t.id BETWEEN $2 AND $3
-    RETURNING t.id, t.tenant, t.owner, t.agent, t.state, t.last_seq
+    RETURNING t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.last_seq
+), states AS (
+    DELETE FROM holdfast.task_states s WHERE s.task = ANY(ARRAY(SELECT id FROM gone))
+), contexts AS (
+    DELETE FROM holdfast.context_states s
+     USING (SELECT DISTINCT tenant, owner, agent, context_id FROM gone) g
+     WHERE s.tenant = g.tenant AND s.owner = g.owner AND s.agent = g.agent AND s.context_id = g.context_id
+       AND NOT holdfast.context_has_other(g.tenant, g.owner, g.agent, g.context_id, ARRAY(SELECT id FROM gone))
 ), queue AS (
     DELETE FROM holdfast.task_queue q WHERE q.id = ANY(ARRAY(SELECT id FROM gone WHERE state < 5))
 ), names AS (

@@ -1,0 +1,279 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/partition"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+func (p *pen) setState(ctx context.Context, inContext bool, value string, version int64) (int64, error) {
+	n := NewState{StateOf: StateOf{p.c.Task, inContext}, Attempt: p.c.Attempt, Version: version, RequestID: NewID()}
+	if value != "" {
+		n.Value = json.RawMessage(value)
+	}
+	return p.s.SetAgentState(ctx, n)
+}
+
+func (f *fixture) hasState(h *task.Task, inContext bool, value string, version int64) {
+	f.t.Helper()
+	got, v, err := f.AgentState(f.t.Context(), StateOf{h, inContext})
+	require.NoError(f.t, err)
+	require.Equal(f.t, value, string(got))
+	require.Equal(f.t, version, v)
+}
+
+func TestStateIsComparedAndSet(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, inContext := range []bool{false, true} {
+		p := f.running("a")
+		ctx, h := t.Context(), p.c.Task
+		f.hasState(h, inContext, "", 0)
+		_, err := p.setState(ctx, inContext, `1`, 1)
+		require.ErrorIs(t, err, ErrStateChanged, "nothing is stored")
+		v, err := p.setState(ctx, inContext, "", 0)
+		require.NoError(t, err, "nothing to remove")
+		require.Zero(t, v)
+
+		v, err = p.setState(ctx, inContext, `{"b":1.0,"a":12345678901234567890,"u":"\u00e9"}`, 0)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, v)
+		f.hasState(h, inContext, `{"b":1.0,"a":12345678901234567890,"u":"\u00e9"}`, 1)
+		for _, stale := range []int64{0, 2} {
+			_, err = p.setState(ctx, inContext, `2`, stale)
+			require.ErrorIs(t, err, ErrStateChanged)
+			_, err = p.setState(ctx, inContext, "", stale)
+			require.ErrorIs(t, err, ErrStateChanged)
+		}
+		v, err = p.setState(ctx, inContext, `2`, 1)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, v)
+		v, err = p.setState(ctx, inContext, `3`, AnyVersion)
+		require.NoError(t, err)
+		require.EqualValues(t, 3, v)
+
+		v, err = p.setState(ctx, inContext, "", 3)
+		require.NoError(t, err)
+		require.Zero(t, v)
+		f.hasState(h, inContext, "", 0)
+		_, err = p.setState(ctx, inContext, `4`, 3)
+		require.ErrorIs(t, err, ErrStateChanged, "a removed version never comes back")
+		v, err = p.setState(ctx, inContext, `4`, 0)
+		require.NoError(t, err)
+		require.EqualValues(t, 5, v)
+	}
+}
+
+// A write whose outcome was unknown is sent again, and counts once.
+func TestRepeatedStateIsStoredOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	for _, inContext := range []bool{false, true} {
+		n := NewState{StateOf: StateOf{p.c.Task, inContext}, Attempt: p.c.Attempt, Value: json.RawMessage(`1`), RequestID: NewID()}
+		for range 3 {
+			v, err := f.SetAgentState(t.Context(), n)
+			require.NoError(t, err)
+			require.EqualValues(t, 1, v)
+		}
+		_, err := p.setState(t.Context(), inContext, `2`, 1)
+		require.NoError(t, err)
+		_, err = f.SetAgentState(t.Context(), n)
+		require.ErrorIs(t, err, ErrStateChanged, "another value has replaced it")
+		f.hasState(p.c.Task, inContext, `2`, 2)
+	}
+}
+
+func TestStateIsFenced(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, inContext := range []bool{false, true} {
+		p := f.running("a")
+		stale := *p
+		c := *p.c
+		c.Attempt--
+		stale.c = &c
+		_, err := stale.setState(t.Context(), inContext, `1`, AnyVersion)
+		require.ErrorIs(t, err, task.LeaseLost)
+		p.must(t, status(task.StateInputRequired))
+		_, err = p.setState(t.Context(), inContext, `1`, AnyVersion)
+		require.ErrorIs(t, err, task.LeaseLost, "the run has parked the task")
+		f.hasState(p.c.Task, inContext, "", 0)
+	}
+	gone := f.running("a")
+	f.erase(gone.c.Task)
+	_, err := gone.setState(t.Context(), true, `1`, 0)
+	require.ErrorIs(t, err, task.LeaseLost)
+}
+
+// The end of a run waits for a state that is being written, and the state for an end: neither is lost.
+func TestStateRacesWithEndOfRun(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for range 30 {
+		p := f.running("a")
+		var wg sync.WaitGroup
+		var stored error
+		wg.Go(func() { _, stored = p.setState(t.Context(), false, `1`, 0) })
+		p.must(t, status(task.StateCompleted))
+		wg.Wait()
+		if stored != nil {
+			require.ErrorIs(t, stored, task.LeaseLost)
+			f.hasState(p.c.Task, false, "", 0)
+		} else {
+			f.hasState(p.c.Task, false, `1`, 1)
+		}
+	}
+}
+
+// Tasks of one context count together: each increment is one compare-and-set that won.
+func TestTasksShareStateOfContext(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const writers, each = 4, 10
+	var wg sync.WaitGroup
+	var pens []*pen
+	for range writers {
+		pens = append(pens, f.running("a"))
+	}
+	for _, p := range pens {
+		wg.Go(func() {
+			for n := 0; n < each; {
+				value, version, err := f.AgentState(t.Context(), StateOf{p.c.Task, true})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				have := 0
+				if value != nil {
+					_ = json.Unmarshal(value, &have)
+				}
+				_, err = p.setState(t.Context(), true, fmt.Sprint(have+1), version)
+				switch {
+				case err == nil:
+					n++
+				case !errors.Is(err, ErrStateChanged):
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	f.hasState(pens[0].c.Task, true, fmt.Sprint(writers*each), writers*each)
+}
+
+func TestStateOfContextBelongsToItsOwnerAndAgent(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	_, err := p.setState(t.Context(), true, `"secret"`, 0)
+	require.NoError(t, err)
+	for name, change := range map[string]func(*task.Task){
+		"tenant":  func(h *task.Task) { h.Tenant = "other" },
+		"owner":   func(h *task.Task) { h.Owner = "other" },
+		"agent":   func(h *task.Task) { h.Agent = "other" },
+		"context": func(h *task.Task) { h.ContextID = "other" },
+	} {
+		h := *p.c.Task
+		change(&h)
+		value, _, err := f.AgentState(t.Context(), StateOf{&h, true})
+		require.NoError(t, err)
+		require.Nil(t, value, name)
+	}
+	// A write takes them from the task's row, not from the header.
+	h := *p.c.Task
+	h.Tenant, h.Owner, h.Agent, h.ContextID = "other", "other", "other", "other"
+	_, err = f.SetAgentState(t.Context(), NewState{StateOf: StateOf{&h, true}, Attempt: p.c.Attempt, Value: json.RawMessage(`1`), Version: 1, RequestID: NewID()})
+	require.NoError(t, err)
+	f.hasState(p.c.Task, true, `1`, 2)
+}
+
+// States lie in no table that a caller's role can read.
+func TestCallersReadNoStates(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, table := range []string{"task_states", "context_states", "v_states"} {
+		require.False(t, scan[bool](f, "SELECT has_table_privilege(holdfast.api_role(), 'holdfast."+table+"', 'SELECT')"), table)
+	}
+	require.Equal(t, 2, scan[int](f, "SELECT count(*) FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace AND relname IN ('task_states', 'context_states') AND relrowsecurity"))
+}
+
+func TestStatesEndWithTheirTasks(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	one, two := f.running("a"), f.running("a")
+	for _, p := range []*pen{one, two} {
+		for _, inContext := range []bool{false, true} {
+			_, err := p.setState(t.Context(), inContext, `"kept"`, AnyVersion)
+			require.NoError(t, err)
+		}
+	}
+	states := func() string {
+		return scan[string](f, "SELECT format('%s %s', (SELECT count(*) FROM holdfast.task_states), (SELECT count(*) FROM holdfast.context_states))")
+	}
+	require.Equal(t, "2 1", states())
+	erase := func(ids ...task.ID) {
+		gone, err := f.Erase(t.Context(), ids, false, "")
+		require.NoError(t, err)
+		require.Len(t, gone, len(ids))
+	}
+	erase(two.c.Task.ID)
+	require.Equal(t, "1 1", states(), "the context has another task")
+	erase(one.c.Task.ID)
+	require.Equal(t, "0 0", states())
+
+	both := []*pen{f.running("a"), f.running("a")}
+	for _, p := range both {
+		_, err := p.setState(t.Context(), true, `"kept"`, AnyVersion)
+		require.NoError(t, err)
+	}
+	erase(both[0].c.Task.ID, both[1].c.Task.ID)
+	require.Equal(t, "0 0", states(), "both tasks in one statement")
+}
+
+// Before a period is dropped, its states go, except those of contexts with a task that stays.
+func TestStatesEndWithTheirPeriod(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	old := time.Now().Add(-60 * 24 * time.Hour)
+	highest := partition.FirstID(old.Add(24 * time.Hour))
+	f.exec(`INSERT INTO holdfast.context_states (tenant, owner, agent, context_id, task, version, value, request_id)
+		SELECT 'tenant', 'owner', 'a', c, $1, 1, '1', gen_random_uuid() FROM unnest(ARRAY['dropped', 'context']) AS c`,
+		partition.FirstID(old))
+	f.exec(`INSERT INTO holdfast.task_states (task, version, value, request_id) VALUES ($1, 1, '1', gen_random_uuid())`, partition.FirstID(old))
+	h := f.create(fresh("a"))
+	require.Equal(t, "context", h.ContextID)
+	require.NoError(t, f.ForgetBeside(t.Context(), Span{From: old.Add(-time.Hour), To: old.Add(24 * time.Hour)}))
+	require.Zero(t, scan[int](f, "SELECT count(*) FROM holdfast.task_states WHERE task < $1", highest))
+	require.Equal(t, "context", scan[string](f, "SELECT string_agg(context_id, ' ') FROM holdfast.context_states"))
+}
+
+// The states of contexts are found by keys, however many there are.
+func TestPlansOfStates(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.exec(`INSERT INTO holdfast.context_states (tenant, owner, agent, context_id, task, version, value, request_id)
+		SELECT 'tenant', 'owner', 'a', 'c' || i, gen_random_uuid(), 1, '1', gen_random_uuid() FROM generate_series(1, 20000) i`)
+	f.exec(`INSERT INTO holdfast.task_states (task, version, value, request_id)
+		SELECT gen_random_uuid(), 1, '1', gen_random_uuid() FROM generate_series(1, 20000) i`)
+	f.exec("ANALYZE holdfast.context_states, holdfast.task_states")
+	c := f.conn()
+	_, err := c.Exec(t.Context(), "SET plan_cache_mode = force_generic_plan")
+	require.NoError(t, err)
+	for _, name := range []string{"TaskStateGet", "ContextStateGet", "TaskStateSet", "ContextStateSet", "TaskStatesGone", "ContextStatesGone", "TasksErase"} {
+		plan := strings.Join(explain(t, c, name, statements(t)[name]), "\n")
+		require.NotRegexp(t, "Seq Scan on (task_states|context_states)", plan, name)
+		require.Contains(t, plan, "_states_", name)
+	}
+}

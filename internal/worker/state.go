@@ -1,0 +1,72 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// State implements executor.Memory.
+func (m *recollection) State(ctx context.Context, of executor.Scope) (s executor.State, err error) {
+	err = m.r.read(ctx, func() (err error) {
+		s.Value, s.Version, err = m.r.pool.opt.Store.AgentState(ctx, m.stateOf(of))
+		return err
+	})
+	return s, err
+}
+
+// SetState implements executor.Memory.
+func (m *recollection) SetState(ctx context.Context, of executor.Scope, value json.RawMessage, version int64) (int64, error) {
+	out := m.r.out
+	out.began()
+	if err := out.open(); err != nil {
+		return 0, err
+	}
+	value, err := out.cleanJSON("state", value)
+	if err != nil {
+		return 0, &executor.Failure{Msg: "The agent's state is not valid JSON."}
+	}
+	if string(value) == "null" {
+		value = nil
+	}
+	if most := m.r.agent.MaxState; most > 0 && int64(len(value)) > most {
+		return 0, &executor.Failure{Msg: fmt.Sprintf("The agent's state for the %s has %d bytes; the limit is %d (limits.max_state).", of, len(value), most)}
+	}
+	write := store.NewState{StateOf: m.stateOf(of), Attempt: m.r.attempt, Value: value, Version: version, RequestID: store.NewID()}
+	err = m.r.read(ctx, func() (err error) {
+		version, err = m.r.pool.opt.Store.SetAgentState(ctx, write)
+		return err
+	})
+	switch {
+	case errors.Is(err, store.ErrStateChanged):
+		return 0, executor.ErrStateChanged
+	case errors.Is(err, task.LeaseLost):
+		m.r.interrupt(executor.ErrLeaseLost)
+	}
+	return version, err
+}
+
+func (m *recollection) stateOf(of executor.Scope) store.StateOf {
+	return store.StateOf{Task: m.r.claim.Task, Context: of == executor.OfContext}
+}
+
+// open returns why the run may not write any more, or nil.
+func (e *emitter) open() error {
+	if e.spent.Load() {
+		return errSpent
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.err != nil {
+		return e.err
+	}
+	if e.settled != task.StateUnspecified || e.closed {
+		return errSettled
+	}
+	return nil
+}
