@@ -244,6 +244,28 @@ func TestEmitterHasTheRulesOfTheServer(t *testing.T) {
 	require.Len(t, task.Artifacts(), 2)
 }
 
+func TestStateIsOfTaskOrContext(t *testing.T) {
+	t.Parallel()
+	task := agenttest.New(t, agent.Func(func(ctx context.Context, run *agent.Run, out agent.Emitter) error {
+		counts := map[agent.Scope]int{}
+		for _, of := range []agent.Scope{agent.OfTask, agent.OfContext} {
+			var n int
+			version, err := run.State(ctx, of, &n)
+			if err != nil {
+				return err
+			}
+			if _, err := run.SetState(ctx, of, n+1, version); err != nil {
+				return err
+			}
+			counts[of] = n + 1
+		}
+		return out.AskInput(ctx, agent.Sayf("%d of %d", counts[agent.OfTask], counts[agent.OfContext]))
+	}))
+	task.Say("hi").Want("working", `input-required: "1 of 1"`)
+	task.Say("hi").Want("working", `input-required: "2 of 2"`)
+	task.Another().Say("hi").Want("working", `input-required: "1 of 3"`)
+}
+
 func TestReplies(t *testing.T) {
 	t.Parallel()
 	agenttest.New(t, agent.Func(func(ctx context.Context, _ *agent.Run, out agent.Emitter) error {

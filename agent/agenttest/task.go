@@ -33,6 +33,7 @@ type Options struct {
 	CancelGrace       time.Duration // default 10 s
 	StopGrace         time.Duration // of Restart; default none: runs are interrupted at once
 	MaxArtifacts      int64         // bytes; default no limit
+	MaxState          int64         // bytes; default no limit
 	DirectReplies     bool
 
 	// Patience is how long the test waits for anything before it fails; default 1 minute.
@@ -41,12 +42,17 @@ type Options struct {
 
 // Task is a task of an agent under test. Its methods may be called by one goroutine at a time.
 type Task struct {
-	t        testing.TB
-	options  Options
-	agent    worker.Agent
-	store    *inmemory.Store
+	*server
 	header   task.Task
 	messages int
+}
+
+// server has the tasks of one context.
+type server struct {
+	t       testing.TB
+	options Options
+	agent   worker.Agent
+	store   *inmemory.Store
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced when the log has grown
@@ -63,19 +69,15 @@ func New(t testing.TB, e agent.Executor, options ...Options) *Task {
 		o = options[0]
 	}
 	o.Agent, o.ContextID, o.Patience = cmp.Or(o.Agent, "agent"), cmp.Or(o.ContextID, "context"), cmp.Or(o.Patience, time.Minute)
-	id := store.NewID()
-	k := &Task{
+	k := &server{
 		t: t, options: o, changed: make(chan struct{}),
-		header: task.Task{
-			ID: id, PublicID: cmp.Or(o.TaskID, id.String()), Agent: o.Agent, Tenant: o.Tenant, Owner: o.Owner,
-			ContextID: o.ContextID, Metadata: o.Metadata, Dialect: "1.0",
-		},
 		agent: worker.Agent{
 			Name: o.Agent, Executor: agenthook.Adapt.(func(agent.Executor) executor.Executor)(e),
 			// The run that loses its lease may go on while the next one starts.
 			Concurrency: 100,
 			MaxAttempts: cmp.Or(o.MaxAttempts, 3), RunTimeout: o.RunTimeout, InactivityTimeout: o.InactivityTimeout,
-			CancelGrace: cmp.Or(o.CancelGrace, 10*time.Second), MaxArtifacts: o.MaxArtifacts, DirectReplies: o.DirectReplies,
+			CancelGrace: cmp.Or(o.CancelGrace, 10*time.Second), MaxArtifacts: o.MaxArtifacts, MaxState: o.MaxState,
+			DirectReplies: o.DirectReplies,
 		},
 	}
 	k.store = inmemory.New(inmemory.Listener{
@@ -86,11 +88,22 @@ func New(t testing.TB, e agent.Executor, options ...Options) *Task {
 	})
 	k.start()
 	t.Cleanup(func() { k.stop() })
-	return k
+	return k.task(o.TaskID)
+}
+
+// Another returns another task of the same owner in the same context.
+func (k *Task) Another() *Task { return k.task("") }
+
+func (k *server) task(publicID string) *Task {
+	id, o := store.NewID(), k.options
+	return &Task{server: k, header: task.Task{
+		ID: id, PublicID: cmp.Or(publicID, id.String()), Agent: o.Agent, Tenant: o.Tenant, Owner: o.Owner,
+		ContextID: o.ContextID, Metadata: o.Metadata, Dialect: "1.0",
+	}}
 }
 
 // start starts a worker, as a process does.
-func (k *Task) start() {
+func (k *server) start() {
 	self := store.NewID()
 	pool := worker.New(worker.Options{
 		Store: k.store, Agents: []worker.Agent{k.agent}, PollInterval: time.Second, StopGrace: k.options.StopGrace,
@@ -111,20 +124,20 @@ func (k *Task) start() {
 	}()
 }
 
-func (k *Task) worker() *worker.Pool {
+func (k *server) worker() *worker.Pool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.pool
 }
 
-func (k *Task) grown() {
+func (k *server) grown() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	close(k.changed)
 	k.changed = make(chan struct{})
 }
 
-func (k *Task) delayed(d time.Duration) {
+func (k *server) delayed(d time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.delays = append(k.delays, d)
@@ -177,11 +190,12 @@ func (k *Task) Cancel() {
 }
 
 // LoseLease takes the task from the agent's run, as if its process were dead: the run's context ends with
-// agent.ErrLeaseLost, nothing that it emits from now on reaches the task, and the next try starts.
+// agent.ErrLeaseLost, nothing that it emits from now on reaches the task, and the next try starts. The same happens to
+// the runs of the other tasks.
 func (k *Task) LoseLease() {
 	k.t.Helper()
 	k.begun()
-	if !k.store.Rescue(k.header.ID, k.worker().LoseAll) {
+	if _, running := k.store.State(k.header.ID); !running || k.store.Rescue(k.worker().LoseAll) == 0 {
 		k.t.Fatalf("LoseLease: the agent has no run; the log of the task:\n%s", k.log())
 	}
 }

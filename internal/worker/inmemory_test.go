@@ -87,7 +87,7 @@ func (c *inMemory) say(text string) {
 }
 
 func (c *inMemory) cancel()            { require.NoError(c.t, c.store.Cancel(c.h.ID)) }
-func (c *inMemory) lose()              { require.True(c.t, c.store.Rescue(c.h.ID, c.pool.LoseAll)) }
+func (c *inMemory) lose()              { require.Equal(c.t, 1, c.store.Rescue(c.pool.LoseAll)) }
 func (c *inMemory) log() []*task.Event { return c.store.Events(c.h.ID, 0) }
 
 // scenario is what an agent does and what happens to it meanwhile.

@@ -55,6 +55,7 @@ type row struct {
 	turn        int
 	tries       int
 	suspect     bool
+	spared      int
 	availableAt time.Time
 	awaySince   time.Time
 
@@ -125,23 +126,33 @@ func (s *Store) Cancel(id task.ID) error {
 	return nil
 }
 
-// Rescue takes a run from its worker, as RunsRescue does with the only run of a dead process. It calls lost before
-// another worker can claim the task. It reports whether the task had a run.
-func (s *Store) Rescue(id task.ID, lost func()) bool {
+// Rescue takes all runs from their worker, as RunsRescue does with those of a dead process. It calls lost before another
+// worker can claim the tasks. It returns their number.
+func (s *Store) Rescue(lost func()) int {
 	s.mu.Lock()
-	r := s.rows[id]
-	if r.worker.IsZero() {
-		s.mu.Unlock()
-		return false
+	var lonely []*row
+	for _, r := range s.rows {
+		if !r.worker.IsZero() {
+			lonely = append(lonely, r)
+		}
 	}
-	s.write(r, &task.Event{Kind: task.EventRun, Attempt: r.attempt, Run: &task.RunNote{Outcome: task.RunLost}})
-	r.attempt++
-	r.worker, r.ordinal, r.suspect, r.awaySince = task.ID{}, 0, true, time.Time{}
-	r.availableAt = s.now()
+	crowd := len(lonely) > 1
+	for _, r := range lonely {
+		s.write(r, &task.Event{Kind: task.EventRun, Attempt: r.attempt, Run: &task.RunNote{Outcome: task.RunLost}})
+		r.attempt++
+		r.worker, r.ordinal, r.awaySince, r.availableAt = task.ID{}, 0, time.Time{}, s.now()
+		suspect := r.suspect || r.spared > 0 || !crowd
+		if crowd && !r.suspect {
+			r.spared++
+		}
+		r.suspect = suspect
+	}
 	lost()
 	s.mu.Unlock()
-	s.changed(r.head.Agent)
-	return true
+	for _, r := range lonely {
+		s.changed(r.head.Agent)
+	}
+	return len(lonely)
 }
 
 // Events returns the log of a task after a seq.
@@ -219,6 +230,7 @@ func (s *Store) claim(r *row, worker task.ID) *store.Claimed {
 	c := &store.Claimed{
 		Task: &h, Message: r.log[r.messageSeq-1].Message, MessageSeq: r.messageSeq, Attempt: r.attempt, Turn: r.turn, Try: r.tries,
 		CancelRequested: r.canceled, AvailableAt: r.availableAt, ArtifactBytes: r.artifactBytes, Suspect: r.suspect,
+		Spared: r.spared,
 	}
 	if !r.awaySince.IsZero() {
 		c.AwayFor = max(s.now().Sub(r.awaySince), 1)
@@ -468,7 +480,7 @@ func (s *Store) enqueue(r *row, message task.Seq) {
 // requeue makes the queue row one for the next message.
 func (s *Store) requeue(r *row, message task.Seq) {
 	r.worker, r.messageSeq, r.tries, r.availableAt = task.ID{}, message, 0, s.now()
-	r.suspect, r.awaySince = false, time.Time{}
+	r.suspect, r.spared, r.awaySince = false, 0, time.Time{}
 	r.turn++
 }
 
