@@ -32,8 +32,8 @@ type Task struct {
 }
 
 // Task returns the task as it was before this message: the state in which the message found it, and the conversation. Its
-// artifacts are those of now. Task returns nil if this is the first run of the task. Each call reads the whole log, so do
-// not call it if History is enough.
+// artifacts are those of now. Task returns nil if this is the first run of the task. Each call reads the whole log: if
+// History is enough, call that.
 func (r *Run) Task(ctx context.Context) (*Task, error) {
 	if r.memory == nil || r.Attempt < 2 {
 		return nil, nil

@@ -68,7 +68,7 @@ func begin(t *testing.T, c *a2aclient.Client, text string, is func(a2a.Event) bo
 	return ""
 }
 
-func TestAgentsOfTheGoSDK(t *testing.T) {
+func TestAgentsOfTheGoSDK(t *testing.T) { //nolint:tparallel // the last part kills a replica of the others
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	a, b := clustertest.Pair(t, clustertest.Options{
