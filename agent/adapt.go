@@ -130,6 +130,22 @@ func fromParts(parts []task.Part) []Part {
 	return out
 }
 
+func fromSaid(s *executor.Said) Said {
+	out := Said{TaskID: s.TaskID, Role: User, Parts: fromParts(s.Parts()), Omitted: s.Left}
+	if s.Role() == task.RoleAgent {
+		out.Role = Agent
+	}
+	if a := s.Artifact; a != nil {
+		out.ArtifactID, out.Name, out.Metadata = a.ID, a.Name, a.Metadata
+		return out
+	}
+	out.MessageID, out.Metadata = s.Message.ID, s.Message.Metadata
+	if s.State != task.StateUnspecified {
+		out.State = s.State.String()
+	}
+	return out
+}
+
 // toMessage always sets the agent's role, even if the message was copied from the user.
 func toMessage(m Message) (*task.Message, error) {
 	parts, err := toParts(m.Parts)

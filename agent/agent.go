@@ -1,10 +1,12 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
@@ -82,7 +84,60 @@ func (r *Run) Checkpoint(ctx context.Context, v any) (bool, error) {
 	return true, nil
 }
 
-// Scope says to what a stored state belongs: OfTask or OfContext.
+// Said is what the user or the agent has said: a message, or an artifact of the agent.
+type Said struct {
+	TaskID   string
+	Role     Role
+	Parts    []Part
+	Metadata json.RawMessage
+
+	MessageID  string // of a message
+	ArtifactID string // of an artifact, which may have a name
+	Name       string
+	// State is that of the status that carried the agent's message, such as "input-required". "working" is progress.
+	State string
+	// Omitted is the size of a content that is left out because it is large: there are no Parts.
+	Omitted int64
+}
+
+// Text is the text of its text parts, one after the other.
+func (s *Said) Text() string {
+	var b strings.Builder
+	for i := range s.Parts {
+		b.WriteString(s.Parts[i].Text)
+	}
+	return b.String()
+}
+
+// DialogueOptions says what Dialogue returns. The zero value means the task, 100 entries of together 1 MiB, no progress.
+type DialogueOptions struct {
+	Of       Scope // OfContext: with the owner's other tasks with this agent in the context
+	Entries  int   // the newest are kept
+	Bytes    int64 // of all entries together; an entry of more than half of it comes without its content
+	Progress bool  // with the messages of Working
+}
+
+// Dialogue is what the user and the agent have said before this message, as a model needs it: messages and artifacts,
+// oldest first. An artifact has its whole content and its place is where that begins. Other tasks of the context come first, if
+// they have ended or wait for their client. Each call reads the database.
+func (r *Run) Dialogue(ctx context.Context, o DialogueOptions) ([]Said, error) {
+	if r.memory == nil {
+		return nil, nil
+	}
+	stored, err := r.memory.Dialogue(ctx, cmp.Or(executor.Scope(o.Of), executor.OfTask), executor.Bounds{
+		Count: cmp.Or(o.Entries, 100), Bytes: cmp.Or(o.Bytes, 1<<20), Progress: o.Progress,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the dialogue: %w", err)
+	}
+	said := make([]Said, len(stored))
+	for i := range stored {
+		said[i] = fromSaid(&stored[i])
+	}
+	return said, nil
+}
+
+// Scope is a task or its context: what a stored state belongs to, or a dialogue covers.
 type Scope int
 
 // The scopes. The tasks of one owner with one agent in a context share the state of the context.

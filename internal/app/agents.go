@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor/command"
 	"github.com/holdfast-a2a/holdfast/internal/executor/demo"
 	httpexec "github.com/holdfast-a2a/holdfast/internal/executor/http"
+	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
@@ -93,13 +94,13 @@ func buildExecutor(a *config.Agent, o Options, log *slog.Logger) (executor.Execu
 		h := a.Executor.HTTP
 		return httpexec.New(httpexec.Options{
 			URL: h.URL, Headers: h.Headers, ConnectTimeout: h.ConnectTimeout, HeaderTimeout: h.HeaderTimeout,
-			History: historyOption(h.History), MaxEvent: int(a.Limits.MaxEvent),
+			History: history(a), MaxEvent: int(a.Limits.MaxEvent),
 		})
 	case config.ExecutorCommand:
 		c := a.Executor.Command
 		return command.New(command.Options{
 			Argv: c.Argv, Dir: c.Dir, Env: c.Env, Inherit: c.Inherit, UID: c.UID, GID: c.GID, Grace: c.StopGrace,
-			History: historyOption(c.History), MaxEvent: int(a.Limits.MaxEvent), Log: log,
+			History: history(a), MaxEvent: int(a.Limits.MaxEvent), Log: log,
 		})
 	}
 	return nil, fmt.Errorf("unknown executor kind %q", a.Executor.Kind)
@@ -113,12 +114,16 @@ func modes(all []string, skills []config.Skill, of func(*config.Skill) []string)
 	return all
 }
 
-// historyOption returns -1 for no history: in executors' options, 0 means the default.
-func historyOption(messages int) int {
-	if messages == 0 {
-		return -1
+// history returns what of the conversation an agent gets with a run.
+func history(a *config.Agent) wire.History {
+	h := wire.History{Of: executor.OfTask, Bounds: executor.Bounds{Count: a.Limits.HistoryEntries, Bytes: int64(a.Limits.HistoryBytes)}}
+	switch a.History {
+	case config.HistoryContext:
+		h.Of = executor.OfContext
+	case config.HistoryNone:
+		h.None = true
 	}
-	return messages
+	return h
 }
 
 // ownExtensions are our extensions of A2A, for every agent. docs/extensions describes them for authors of other servers

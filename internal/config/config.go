@@ -283,10 +283,11 @@ type Audit struct {
 
 // Agent is one agent: the content of its card, its executor, and its limits.
 type Agent struct {
-	Name          string `yaml:"name"`
-	Default       bool   `yaml:"default"`
-	OnBusy        OnBusy `yaml:"on_busy"`
-	DirectReplies bool   `yaml:"direct_replies"`
+	Name          string  `yaml:"name"`
+	Default       bool    `yaml:"default"`
+	OnBusy        OnBusy  `yaml:"on_busy"`
+	History       History `yaml:"history"`
+	DirectReplies bool    `yaml:"direct_replies"`
 	// DedupeMessageID deduplicates messages: one with the same id and content counts as a repetition.
 	DedupeMessageID bool        `yaml:"dedupe_message_id"`
 	Card            Card        `yaml:"card"`
@@ -296,6 +297,16 @@ type Agent struct {
 	// Retention overrides the default for tasks of this agent.
 	Retention AgentRetention `yaml:"retention"`
 }
+
+// History says what of the conversation an http or command agent gets with a run.
+type History string
+
+// The values of History.
+const (
+	HistoryTask    History = "task"
+	HistoryContext History = "context" // all tasks of the caller with this agent in the context
+	HistoryNone    History = "none"
+)
 
 // OnBusy is what happens to a message for a task that has a live run.
 type OnBusy string
@@ -375,7 +386,6 @@ type HTTPExecutor struct {
 	Headers        map[string]string `yaml:"headers"`
 	ConnectTimeout time.Duration     `yaml:"connect_timeout"`
 	HeaderTimeout  time.Duration     `yaml:"header_timeout"` // 0: only the run's timeout
-	History        int               `yaml:"history"`        // previous messages sent with a run
 }
 
 // CommandExecutor is an agent that is a program, started once per run.
@@ -387,7 +397,6 @@ type CommandExecutor struct {
 	UID       int               `yaml:"uid"`     // 0: the server's
 	GID       int               `yaml:"gid"`     // 0: the server's
 	StopGrace time.Duration     `yaml:"stop_grace"`
-	History   int               `yaml:"history"` // previous messages sent with a run
 }
 
 // AgentLimits bound the runs of one agent on one replica, and its tasks on all replicas.
@@ -404,6 +413,8 @@ type AgentLimits struct {
 	Backoff           time.Duration `yaml:"backoff"`
 	CancelGrace       time.Duration `yaml:"cancel_grace"`
 	MaxEvent          Size          `yaml:"max_event"`
+	HistoryEntries    int           `yaml:"history_entries"` // messages and artifacts
+	HistoryBytes      Size          `yaml:"history_bytes"`
 	MaxState          Size          `yaml:"max_state"` // of a task or a context
 }
 

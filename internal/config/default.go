@@ -79,7 +79,7 @@ const drainDelay = 3 * time.Second
 // the agent's keys.
 func (a *Agent) setDefaults() {
 	*a = Agent{
-		OnBusy: BusyEnqueue,
+		OnBusy: BusyEnqueue, History: HistoryTask,
 		Card: Card{
 			Version:            "1.0.0",
 			DefaultInputModes:  []string{"text/plain", "*/*"},
@@ -87,17 +87,18 @@ func (a *Agent) setDefaults() {
 			Streaming:          true,
 		},
 		Executor: Executor{
-			HTTP:    HTTPExecutor{ConnectTimeout: 10 * time.Second, History: 100},
-			Command: CommandExecutor{StopGrace: 5 * time.Second, History: 100},
+			HTTP:    HTTPExecutor{ConnectTimeout: 10 * time.Second},
+			Command: CommandExecutor{StopGrace: 5 * time.Second},
 		},
 		Limits: AgentLimits{
 			RunTimeout:     time.Hour,
 			MaxAttempts:    3,
 			UnreachableFor: time.Hour, PendingMessages: 100,
-			Backoff:     time.Second,
-			CancelGrace: 10 * time.Second,
-			MaxEvent:    16 * MiB,
-			MaxState:    256 * KiB,
+			Backoff:        time.Second,
+			CancelGrace:    10 * time.Second,
+			MaxEvent:       16 * MiB,
+			HistoryEntries: 100, HistoryBytes: 1 * MiB,
+			MaxState: 256 * KiB,
 		},
 	}
 }

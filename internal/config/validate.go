@@ -336,6 +336,7 @@ func (l *loader) agent(path string, a *Agent) {
 		l.at(name, "%q is not a valid name; use 1 to 63 lower-case letters, digits, - and _, with a letter or digit first and last", a.Name)
 	}
 	oneOf(l, path+".on_busy", a.OnBusy, BusyEnqueue, BusyReject)
+	oneOf(l, path+".history", a.History, HistoryTask, HistoryContext, HistoryNone)
 	l.card(path+".card", &a.Card)
 	l.executor(path+".executor", &a.Executor)
 	if brought := slices.Contains(l.programs, a.Name); a.Executor.Kind == ExecutorGo && !brought {
@@ -359,6 +360,8 @@ func (l *loader) agent(path string, a *Agent) {
 	inRange(l, limits+".backoff", lim.Backoff, time.Millisecond, time.Hour)
 	inRange(l, limits+".cancel_grace", lim.CancelGrace, 0, time.Hour)
 	inRange(l, limits+".max_event", lim.MaxEvent, 1*KiB, 1*GiB)
+	inRange(l, limits+".history_entries", lim.HistoryEntries, 1, 10_000)
+	inRange(l, limits+".history_bytes", lim.HistoryBytes, 1*KiB, 64*MiB)
 	inRange(l, limits+".max_state", lim.MaxState, 1*KiB, 16*MiB)
 }
 
@@ -467,7 +470,6 @@ func (l *loader) httpExecutor(path string, h *HTTPExecutor) {
 	}
 	inRange(l, path+".connect_timeout", h.ConnectTimeout, 100*time.Millisecond, 5*time.Minute)
 	inRange(l, path+".header_timeout", h.HeaderTimeout, 0, 24*time.Hour)
-	inRange(l, path+".history", h.History, 0, 10_000)
 }
 
 func (l *loader) commandExecutor(path string, c *CommandExecutor) {
@@ -490,7 +492,6 @@ func (l *loader) commandExecutor(path string, c *CommandExecutor) {
 		l.at(path+".uid", "needs gid, and gid needs uid; set both to numbers above 0, or neither")
 	}
 	inRange(l, path+".stop_grace", c.StopGrace, 10*time.Millisecond, 5*time.Minute)
-	inRange(l, path+".history", c.History, 0, 10_000)
 }
 
 // webURL does not repeat the value, because a URL may contain a password.

@@ -72,6 +72,10 @@ type Memory interface {
 	Earlier(ctx context.Context) ([]task.Event, error)
 	// Checkpoint returns the last checkpoint of earlier attempts for this message, or nil.
 	Checkpoint(ctx context.Context) (json.RawMessage, error)
+	// Dialogue returns what the user and the agent have said before this run's message, oldest first: messages, and
+	// artifacts with their whole content. OfContext has the other tasks of the owner in the context, too, if they have
+	// ended or wait for their client. The bounds keep the newest entries.
+	Dialogue(ctx context.Context, of Scope, within Bounds) ([]Said, error)
 	// State returns the value that a run has stored for the task or for its context. It outlives the run.
 	State(ctx context.Context, of Scope) (State, error)
 	// SetState stores a value and returns its version. The value is committed when SetState returns. version is that of
@@ -82,7 +86,13 @@ type Memory interface {
 	SetState(ctx context.Context, of Scope, value json.RawMessage, version int64) (int64, error)
 }
 
-// Scope says to what a State belongs.
+// Said is an entry of a dialogue, and Bounds bound one.
+type (
+	Said   = task.Said
+	Bounds = task.Bounds
+)
+
+// Scope is a task or its context: what a State belongs to, or a dialogue covers.
 type Scope int
 
 // The scopes. The state of a context is shared by the tasks of one owner with one agent in that context.

@@ -129,7 +129,11 @@ func recalls(ctx context.Context, run *executor.Run) string {
 	earlier, err2 := run.Memory.Earlier(ctx)
 	checkpoint, err3 := run.Memory.Checkpoint(ctx)
 	snapshot, before, err4 := run.Memory.Snapshot(ctx)
-	if err := errors.Join(err, err2, err3, err4); err != nil {
+	within := executor.Bounds{Count: 100, Bytes: 1 << 20}
+	said, err5 := run.Memory.Dialogue(ctx, executor.OfTask, within)
+	within.Progress, within.Count = true, 5
+	newest, err6 := run.Memory.Dialogue(ctx, executor.OfContext, within)
+	if err := errors.Join(err, err2, err3, err4, err5, err6); err != nil {
 		return err.Error()
 	}
 	var b strings.Builder
@@ -146,6 +150,12 @@ func recalls(ctx context.Context, run *executor.Run) string {
 	}
 	for i := range snapshot.Artifacts {
 		fmt.Fprintf(&b, " | %d %s %s", snapshot.Artifacts[i].Index, snapshot.Artifacts[i].ID, snapshot.Artifacts[i].Parts[0].Text)
+	}
+	for _, entries := range [][]executor.Said{said, newest} {
+		b.WriteString(" dialogue")
+		for i := range entries {
+			fmt.Fprintf(&b, " | %d %d %s %q", entries[i].Seq, entries[i].Role(), entries[i].State, entries[i].Parts()[0].Text)
+		}
 	}
 	return b.String()
 }

@@ -34,6 +34,7 @@ type Store interface {
 	Header(ctx context.Context, id task.ID) (*task.Task, error)
 	Conversation(ctx context.Context, h *task.Task, message task.Seq) ([]task.Message, error)
 	EventsAfter(ctx context.Context, owner *task.Task, after task.Position, limit int) ([]*task.Event, error)
+	Dialogue(ctx context.Context, of store.DialogueOf) ([]task.Said, error)
 	AgentState(ctx context.Context, of store.StateOf) (value json.RawMessage, version int64, err error)
 	SetAgentState(ctx context.Context, n store.NewState) (version int64, err error)
 }

@@ -401,6 +401,20 @@ func (m *recollection) History(ctx context.Context) ([]task.Message, error) {
 	return said, err
 }
 
+func (m *recollection) Dialogue(ctx context.Context, of executor.Scope, within executor.Bounds) (said []executor.Said, err error) {
+	c := m.r.claim
+	if c.Turn == 1 && of == executor.OfTask {
+		return nil, nil
+	}
+	err = m.r.read(ctx, func() (err error) {
+		said, err = m.r.pool.opt.Store.Dialogue(ctx, store.DialogueOf{
+			Task: c.Task, Message: c.MessageSeq, Context: of == executor.OfContext, Bounds: within,
+		})
+		return err
+	})
+	return said, err
+}
+
 func (m *recollection) Earlier(ctx context.Context) ([]task.Event, error) {
 	var out []task.Event
 	err := m.since(ctx, func(e *task.Event) {

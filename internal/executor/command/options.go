@@ -30,7 +30,7 @@ type Options struct {
 
 	Grace    time.Duration // between SIGTERM and SIGKILL; 0 means 5 seconds
 	MaxEvent int           // bytes of the largest event; 0 means 16 MiB
-	History  int           // number of previous messages to send; 0 means 100, a negative number none
+	History  wire.History  // what of the conversation to send; the zero History means the default
 
 	Log *slog.Logger // receives the program's stderr; nil discards
 }
@@ -120,9 +120,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxEvent == 0 {
 		o.MaxEvent = wire.DefaultMaxEvent
-	}
-	if o.History == 0 {
-		o.History = wire.DefaultHistory
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -26,11 +27,23 @@ type Memory struct {
 	Messages []task.Message
 	Events   []task.Event
 	Stored   json.RawMessage
+	Said     []executor.Said // of the task; in the context, Before comes first
+	Before   []executor.Said
 	Reads    int
 
 	mu     sync.Mutex
 	states map[executor.Scope]executor.State
 	writes int64
+}
+
+// Dialogue returns Said, and with OfContext Before, within the bounds.
+func (m *Memory) Dialogue(_ context.Context, of executor.Scope, within executor.Bounds) ([]executor.Said, error) {
+	m.Reads++
+	said := slices.Clone(m.Said)
+	if of == executor.OfContext {
+		said = append(slices.Clone(m.Before), said...)
+	}
+	return within.Newest(said), nil
 }
 
 // State returns what SetState has stored.

@@ -25,8 +25,8 @@ type Options struct {
 	// MaxEvent is the size in bytes of the largest event, and of an answer that is
 	// one JSON document; 0 means 16 MiB. A stream as a whole has no bound.
 	MaxEvent int
-	// History is the number of previous messages to send; 0 means 100, a negative number none.
-	History int
+	// History says what of the conversation to send; the zero History means the default.
+	History wire.History
 }
 
 func (o *Options) validate() error {
@@ -85,9 +85,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxEvent == 0 {
 		o.MaxEvent = wire.DefaultMaxEvent
-	}
-	if o.History == 0 {
-		o.History = wire.DefaultHistory
 	}
 	return o
 }

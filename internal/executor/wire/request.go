@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -11,8 +12,19 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// DefaultHistory is the default number of previous messages in a run document.
-const DefaultHistory = 100
+// History says what of the conversation a run document has. The zero History means the entries of the task, within the
+// default bounds.
+type History struct {
+	Of   executor.Scope
+	None bool
+	executor.Bounds
+}
+
+// The default bounds of a History.
+const (
+	DefaultHistory      = 100
+	DefaultHistoryBytes = 1 << 20
+)
 
 type runDocument struct {
 	Version        int               `json:"version"`
@@ -23,7 +35,7 @@ type runDocument struct {
 	Turn           int               `json:"turn"`
 	Try            int               `json:"try"`
 	Attempt        int               `json:"attempt"`
-	History        []message         `json:"history,omitempty"`
+	History        []entry           `json:"history,omitempty"`
 	Checkpoint     jsontext.Value    `json:"checkpoint,omitzero"`
 	Earlier        []earlierArtifact `json:"earlier,omitempty"`
 	State          *stateDocument    `json:"state,omitempty"`
@@ -35,6 +47,34 @@ type taskDocument struct {
 	Agent     string `json:"agent"`
 	Tenant    string `json:"tenant,omitempty"`
 	Owner     string `json:"owner,omitempty"`
+}
+
+// entry is a message of the history, or an artifact in the form of a message of the agent.
+type entry struct {
+	message
+	TaskID      string `json:"taskId,omitempty"` // of another task of the context
+	State       string `json:"state,omitempty"`
+	ArtifactID  string `json:"artifactId,omitempty"`
+	Name        string `json:"name,omitempty"`
+	Description string `json:"description,omitempty"`
+	Omitted     int64  `json:"omitted,omitzero"`
+}
+
+func fromSaid(s *executor.Said, run *executor.Run) entry {
+	e := entry{Omitted: s.Left}
+	if s.TaskID != run.TaskID {
+		e.TaskID = s.TaskID
+	}
+	if a := s.Artifact; a != nil {
+		e.message = fromMessage(&task.Message{Role: task.RoleAgent, Parts: a.Parts, Metadata: a.Metadata, Extensions: a.Extensions})
+		e.ArtifactID, e.Name, e.Description = a.ID, a.Name, a.Description
+		return e
+	}
+	e.message = fromMessage(s.Message)
+	if s.State != task.StateUnspecified {
+		e.State = s.State.String()
+	}
+	return e
 }
 
 // stateDocument has what runs have stored with state events.
@@ -57,9 +97,9 @@ type earlierArtifact struct {
 	Last       bool   `json:"last"`
 }
 
-// EncodeRun writes the run document, with at most history previous messages. It queries only what can be there: a first
+// EncodeRun writes the run document, with what was said before as its history. It queries only what can be there: a first
 // try of a first turn needs one query, for the state of the context.
-func EncodeRun(ctx context.Context, run *executor.Run, history int) ([]byte, error) {
+func EncodeRun(ctx context.Context, run *executor.Run, history History) ([]byte, error) {
 	doc := runDocument{
 		Version:        Version,
 		IdempotencyKey: run.IdempotencyKey(),
@@ -72,7 +112,7 @@ func EncodeRun(ctx context.Context, run *executor.Run, history int) ([]byte, err
 		Try:      run.Try,
 		Attempt:  int(run.Attempt),
 	}
-	if run.Turn > 1 && history > 0 {
+	if !history.None {
 		if err := doc.recall(ctx, run, history); err != nil {
 			return nil, err
 		}
@@ -92,14 +132,17 @@ func EncodeRun(ctx context.Context, run *executor.Run, history int) ([]byte, err
 	return raw, nil
 }
 
-func (d *runDocument) recall(ctx context.Context, run *executor.Run, limit int) error {
-	messages, err := run.Memory.History(ctx)
+func (d *runDocument) recall(ctx context.Context, run *executor.Run, h History) error {
+	h.Of, h.Count, h.Bytes = cmp.Or(h.Of, executor.OfTask), cmp.Or(h.Count, DefaultHistory), cmp.Or(h.Bytes, DefaultHistoryBytes)
+	if run.Turn == 1 && h.Of == executor.OfTask {
+		return nil
+	}
+	said, err := run.Memory.Dialogue(ctx, h.Of, h.Bounds)
 	if err != nil {
 		return fmt.Errorf("read the history: %w", err)
 	}
-	messages = messages[max(0, len(messages)-limit):]
-	for i := range messages {
-		d.History = append(d.History, fromMessage(&messages[i]))
+	for i := range said {
+		d.History = append(d.History, fromSaid(&said[i], run))
 	}
 	return nil
 }

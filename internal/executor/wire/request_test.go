@@ -2,10 +2,12 @@ package wire
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -15,7 +17,7 @@ func TestFirstRunDocument(t *testing.T) {
 	run := executortest.NewRun("hello")
 	memory := &executortest.Memory{}
 	run.Memory = memory
-	raw, err := EncodeRun(t.Context(), run, DefaultHistory)
+	raw, err := EncodeRun(t.Context(), run, History{})
 	require.NoError(t, err)
 	require.JSONEq(t, `{"version":1,"idempotencyKey":"01020304-0506-0708-0900-000000000000:1",`+
 		`"task":{"id":"task-1","contextId":"context-1","agent":"agent","tenant":"tenant","owner":"owner"},`+
@@ -41,10 +43,11 @@ func TestLaterRunDocumentHasHistory(t *testing.T) {
 		}
 	}
 	run.Memory = &executortest.Memory{
-		Messages: []task.Message{
-			{Role: task.RoleUser, Parts: []task.Part{task.Text("dropped")}},
-			{Role: task.RoleUser, Parts: []task.Part{task.Text("start")}},
-			{Role: task.RoleAgent, Parts: []task.Part{task.Text("sure?")}},
+		Said: []executor.Said{
+			{TaskID: "task-1", Message: &task.Message{Role: task.RoleUser, Parts: []task.Part{task.Text("dropped")}}},
+			{TaskID: "task-0", Message: &task.Message{Role: task.RoleUser, Parts: []task.Part{task.Text("start")}}},
+			{TaskID: "task-1", Artifact: &task.Artifact{ID: "plan-1", Name: "plan", Description: "d", Parts: []task.Part{task.Text("a plan")}}},
+			{TaskID: "task-1", State: task.StateInputRequired, Message: &task.Message{Role: task.RoleAgent, Parts: []task.Part{task.Text("sure?")}}},
 		},
 		Events: []task.Event{
 			{Kind: task.EventStatus, State: task.StateWorking},
@@ -53,7 +56,7 @@ func TestLaterRunDocumentHasHistory(t *testing.T) {
 		},
 		Stored: json.RawMessage(`{"page":4}`),
 	}
-	raw, err := EncodeRun(t.Context(), run, 2)
+	raw, err := EncodeRun(t.Context(), run, History{Bounds: executor.Bounds{Count: 3}})
 	require.NoError(t, err)
 	require.NoError(t, compile(t, "run").Validate(instance(t, string(raw))))
 	require.Contains(t, string(raw), `"metadata":{"z":12345678901234567890,"a":1.0,"u":"\u00e9\/"}`)
@@ -61,7 +64,9 @@ func TestLaterRunDocumentHasHistory(t *testing.T) {
 		`{"raw":"aGk=","filename":"hi.txt","mediaType":"text/plain"},{"url":"https://example.com"},`+
 		`{"data":[1.0],"metadata":{"m":1}}]`)
 	require.Contains(t, string(raw), `"turn":2,"try":3,"attempt":9,`+
-		`"history":[{"role":"user","parts":[{"text":"start"}]},{"role":"agent","parts":[{"text":"sure?"}]}],`+
+		`"history":[{"role":"user","parts":[{"text":"start"}],"taskId":"task-0"},`+
+		`{"role":"agent","parts":[{"text":"a plan"}],"artifactId":"plan-1","name":"plan","description":"d"},`+
+		`{"role":"agent","parts":[{"text":"sure?"}],"state":"input-required"}],`+
 		`"checkpoint":{"page":4},"earlier":[{"artifactId":"a","name":"one","chunks":2,"last":false},`+
 		`{"artifactId":"b","name":"two","chunks":1,"last":false}]`)
 }
@@ -72,7 +77,21 @@ func TestHistoryCanBeOmitted(t *testing.T) {
 	run.Turn = 2
 	memory := &executortest.Memory{}
 	run.Memory = memory
-	_, err := EncodeRun(t.Context(), run, -1)
+	_, err := EncodeRun(t.Context(), run, History{None: true})
 	require.NoError(t, err)
 	require.Equal(t, 1, memory.Reads, "the state of the context")
+}
+
+func TestHistoryOfContext(t *testing.T) {
+	t.Parallel()
+	run := executortest.NewRun("go on")
+	said := func(id, text string) executor.Said {
+		return executor.Said{TaskID: id, Message: &task.Message{Role: task.RoleUser, Parts: []task.Part{task.Text(text)}}}
+	}
+	run.Memory = &executortest.Memory{Before: []executor.Said{said("task-0", "earlier"), said("task-0", strings.Repeat("x", 5000)), said("task-0", "later")}}
+	raw, err := EncodeRun(t.Context(), run, History{Of: executor.OfContext, Bounds: executor.Bounds{Bytes: 4000}})
+	require.NoError(t, err)
+	require.Contains(t, string(raw), `"history":[{"role":"user","parts":[{"text":"earlier"}],"taskId":"task-0"},`+
+		`{"role":"user","parts":[],"taskId":"task-0","omitted":5512},{"role":"user","parts":[{"text":"later"}],"taskId":"task-0"}]`)
+	require.NoError(t, compile(t, "run").Validate(instance(t, string(raw))))
 }

@@ -18,13 +18,13 @@ func TestRunDocumentHasStates(t *testing.T) {
 		_, err := run.Memory.SetState(t.Context(), of, json.RawMessage(`{"of":"`+of.String()+`","n":1.0}`), 0)
 		require.NoError(t, err)
 	}
-	raw, err := EncodeRun(t.Context(), run, 0)
+	raw, err := EncodeRun(t.Context(), run, History{None: true})
 	require.NoError(t, err)
 	require.Contains(t, string(raw), `"state":{"task":{"data":{"of":"task","n":1.0},"version":1},"context":{"data":{"of":"context","n":1.0},"version":2}}`)
 	require.NoError(t, compile(t, "run").Validate(instance(t, string(raw))))
 
 	run.Attempt = 1
-	raw, err = EncodeRun(t.Context(), run, 0)
+	raw, err = EncodeRun(t.Context(), run, History{None: true})
 	require.NoError(t, err)
 	require.Contains(t, string(raw), `"state":{"context":`, "a first attempt has no state of its task")
 }

@@ -1,0 +1,218 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// lines describes a dialogue, an entry per line.
+func lines(said []task.Said) (out []string) {
+	for i := range said {
+		s := &said[i]
+		var text []string
+		for _, p := range s.Parts() {
+			text = append(text, p.Text)
+		}
+		who := "user"
+		switch {
+		case s.Artifact != nil:
+			who = "artifact " + s.Artifact.ID
+		case s.Role() == task.RoleAgent:
+			who = s.State.String()
+		}
+		out = append(out, who+": "+strings.Join(text, "|"))
+	}
+	return out
+}
+
+func (f *fixture) dialogue(of DialogueOf) []string {
+	f.t.Helper()
+	if of.Count == 0 {
+		of.Count = 100
+	}
+	if of.Bytes == 0 {
+		of.Bytes = 1 << 20
+	}
+	said, err := f.Dialogue(f.t.Context(), of)
+	require.NoError(f.t, err)
+	return lines(said)
+}
+
+func says(s task.State, text string) *task.Event {
+	e := status(s)
+	e.Message = &task.Message{ID: "a-" + text, Role: task.RoleAgent, Parts: []task.Part{task.Text(text)}}
+	return e
+}
+
+func (f *fixture) answer(h *task.Task, text string) *pen {
+	f.t.Helper()
+	_, err := f.AddMessage(f.t.Context(), &NewMessage{Task: h, Message: user(text), Enqueue: true, RequestID: NewID()})
+	require.NoError(f.t, err)
+	return f.next(h.Agent)
+}
+
+func (f *fixture) next(agent string) *pen {
+	f.t.Helper()
+	return &pen{s: f.Store, c: f.claim(f.worker(60e9), agent, 1)[0]}
+}
+
+func TestDialogueOfTask(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	h := p.c.Task
+	first := p.c.Message.FirstText()
+	require.Empty(t, f.dialogue(DialogueOf{Task: h, Message: p.c.MessageSeq}))
+	p.must(t, status(task.StateWorking), says(task.StateWorking, "looking"),
+		piece("poem", "Roses ", false, false), says(task.StateWorking, "still looking"), piece("poem", "are red", true, true),
+		piece("plan", "old plan", false, true), says(task.StateInputRequired, "Where to?"))
+	p = f.answer(h, "Oslo")
+	said := []string{"user: " + first, "artifact poem: Roses are red", "artifact plan: old plan", "input-required: Where to?"}
+	require.Equal(t, said, f.dialogue(DialogueOf{Task: h, Message: p.c.MessageSeq}))
+
+	// The output of earlier tries for this message is left out, and the place of an artifact is where its content begins.
+	p.must(t, status(task.StateWorking), piece("plan", "new plan", false, true))
+	require.Equal(t, said, f.dialogue(DialogueOf{Task: h, Message: p.c.MessageSeq}))
+	p.must(t, says(task.StateInputRequired, "When?"))
+	p = f.answer(h, "Monday")
+	require.Equal(t, []string{
+		"user: " + first, "artifact poem: Roses are red", "input-required: Where to?", "user: Oslo", "artifact plan: new plan", "input-required: When?",
+	}, f.dialogue(DialogueOf{Task: h, Message: p.c.MessageSeq}))
+	require.Equal(t, []string{
+		"user: " + first, "working: looking", "artifact poem: Roses are red", "working: still looking",
+	}, f.dialogue(DialogueOf{Task: h, Message: p.c.MessageSeq, Bounds: task.Bounds{Progress: true}})[:4])
+}
+
+// A message that waits behind a run: what that run says after it belongs to the dialogue, and later messages do not.
+func TestDialogueOfQueuedMessage(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	h := p.c.Task
+	p.must(t, status(task.StateWorking))
+	for _, text := range []string{"two", "three"} {
+		_, err := f.AddMessage(t.Context(), &NewMessage{Task: h, Message: user(text), Enqueue: true, RequestID: NewID()})
+		require.NoError(t, err)
+	}
+	p.must(t, piece("x", "answer to one", false, true), says(task.StateInputRequired, "and?"))
+	p = f.next("a")
+	require.Equal(t, "two", p.c.Message.FirstText())
+	got := f.dialogue(DialogueOf{Task: h, Message: p.c.MessageSeq})
+	require.Equal(t, []string{"artifact x: answer to one", "submitted: and?"}, got[1:])
+}
+
+func TestDialogueKeepsTheNewest(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	h := p.c.Task
+	var all []string
+	for i := range 30 {
+		p.must(t, status(task.StateWorking), piece(fmt.Sprint("a", i), strings.Repeat("x", 1000), false, false), piece(fmt.Sprint("a", i), fmt.Sprint(i), true, true), status(task.StateInputRequired))
+		p = f.answer(h, fmt.Sprint("m", i))
+		all = append(all, fmt.Sprintf("artifact a%d: %s%d", i, strings.Repeat("x", 1000), i), fmt.Sprint("user: m", i))
+	}
+	all = all[:len(all)-1]
+	require.Equal(t, all, f.dialogue(DialogueOf{Task: h, Message: p.c.MessageSeq})[1:])
+	for _, n := range []int{1, 2, 7} {
+		require.Equal(t, all[len(all)-n:], f.dialogue(DialogueOf{Task: h, Message: p.c.MessageSeq, Bounds: task.Bounds{Count: n}}))
+	}
+	// A thousand characters that are all the same are a few bytes on disk; their own size counts.
+	got := f.dialogue(DialogueOf{Task: h, Message: p.c.MessageSeq, Bounds: task.Bounds{Bytes: 10_000}})
+	require.Equal(t, all[len(all)-len(got):], got)
+	require.Len(t, got, 10)
+	said, err := f.Dialogue(t.Context(), DialogueOf{Task: h, Message: p.c.MessageSeq, Bounds: task.Bounds{Count: 4, Bytes: 2200}})
+	require.NoError(t, err)
+	require.Equal(t, []string{"user: m27", "artifact a28: ", "user: m28", "artifact a29: "}, lines(said), "an artifact that takes more than half has no content")
+	require.Greater(t, said[1].Left, int64(1000))
+}
+
+// Artifacts of any size and number of chunks cost bounded memory.
+func TestDialogueOfLargeArtifacts(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	h := p.c.Task
+	p.must(t, status(task.StateWorking), piece("big", strings.Repeat("0123456789abcdef", 1<<18), false, true), piece("zeros", strings.Repeat("0", 12<<20), false, true), piece("drops", "", false, false))
+	for range 30 {
+		var evs []*task.Event
+		for range 100 {
+			evs = append(evs, piece("drops", "x", true, false))
+		}
+		p.must(t, evs...)
+	}
+	p.must(t, piece("small", "s", false, true), status(task.StateInputRequired))
+	p = f.answer(h, "more")
+	got := f.dialogue(DialogueOf{Task: h, Message: p.c.MessageSeq})
+	require.Equal(t, []string{"artifact big: ", "artifact zeros: ", "artifact drops: " + strings.Repeat("x", 3000), "artifact small: s"}, got[1:])
+}
+
+func TestDialogueOfContext(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	one := func(text string, change func(*NewTask), evs ...*task.Event) *pen {
+		n := fresh("a")
+		n.Message.Parts = []task.Part{task.Text(text)}
+		if change != nil {
+			change(n)
+		}
+		f.create(n)
+		p := f.next(n.Task.Agent)
+		p.must(t, append([]*task.Event{status(task.StateWorking)}, evs...)...)
+		return p
+	}
+	for name, change := range map[string]func(*NewTask){
+		"owner":   func(n *NewTask) { n.Task.Owner = "other" },
+		"tenant":  func(n *NewTask) { n.Task.Tenant = "other" },
+		"agent":   func(n *NewTask) { n.Task.Agent = "b" },
+		"context": func(n *NewTask) { n.Task.ContextID = "other" },
+	} {
+		one("secret of another "+name, change, says(task.StateCompleted, "secret"))
+	}
+	one("first", nil, piece("x", "one", false, true), status(task.StateCompleted))
+	mine := one("mine", nil, says(task.StateInputRequired, "sure?"))
+	one("second", nil, says(task.StateFailed, "no"))
+	one("running", nil)
+	p := f.answer(mine.c.Task, "yes")
+	want := []string{"user: first", "artifact x: one", "user: second", "failed: no", "user: mine", "input-required: sure?"}
+	of := DialogueOf{Task: p.c.Task, Message: p.c.MessageSeq, Context: true}
+	require.Equal(t, want, f.dialogue(of))
+	of.Count = 3
+	require.Equal(t, want[3:], f.dialogue(of))
+	of.Count, of.Context = 0, false
+	require.Equal(t, want[4:], f.dialogue(of))
+}
+
+func TestDialogueOfManyTasks(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var want []string
+	for i := range 120 {
+		n := fresh("a")
+		n.Message.Parts = []task.Part{task.Text(fmt.Sprint(i))}
+		h := f.create(n)
+		_, err := f.Cancel(t.Context(), h)
+		require.NoError(t, err)
+		want = append(want, fmt.Sprint("user: ", i))
+	}
+	p := f.running("a")
+	require.Equal(t, want[20:], f.dialogue(DialogueOf{Task: p.c.Task, Message: p.c.MessageSeq, Context: true}))
+	require.Equal(t, want, f.dialogue(DialogueOf{Task: p.c.Task, Message: p.c.MessageSeq, Context: true, Bounds: task.Bounds{Count: 1000}}))
+}
+
+func TestDialogueWithoutDatabase(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := f.Dialogue(ctx, DialogueOf{Task: p.c.Task, Message: 1, Bounds: task.Bounds{Count: 1, Bytes: 1}})
+	require.True(t, errors.Is(err, context.Canceled), "%v", err)
+}
