@@ -20,7 +20,7 @@ func adapt(e Executor) executor.Executor {
 func fromRun(run *executor.Run) *Run {
 	return &Run{
 		TaskID: run.TaskID, ContextID: run.ContextID, Agent: run.Agent, Tenant: run.Tenant, Owner: run.Owner,
-		Message: fromMessage(run.Message), Metadata: run.Metadata,
+		Message: fromMessage(run.Message), Input: fromInput(run.Input), Metadata: run.Metadata,
 		Turn: run.Turn, Try: run.Try, Attempt: int(run.Attempt),
 		key: run.IdempotencyKey(), memory: run.Memory,
 	}

@@ -32,7 +32,8 @@ type Run struct {
 	Agent     string // the name under which the agent is configured
 	Tenant    string
 	Owner     string
-	Message   Message         // what to answer; do not change it
+	Message   Message         // what to answer; do not change it. Without parts if a timer began the turn
+	Input     *Input          // what began the turn, if not only a message; or nil
 	Metadata  json.RawMessage // of the request that created the task
 	Turn      int             // 1 for the task's first message
 	Try       int             // 1 for the first invocation for this message
@@ -189,7 +190,7 @@ func (r *Run) SetState(ctx context.Context, of Scope, v any, version int64) (int
 
 // Emitter writes to the task. Its methods keep their order. They return when the event is on its way to the database;
 // no client sees an event before it is stored. They fail when the run has ended: after a cancel, a lost lease, or one
-// of AskInput, AskAuth, Complete, Fail, Reject and Reply.
+// of AskInput, AskAuth, Complete, Fail, Reject, Reply and Wait.
 type Emitter interface {
 	// Working reports that the agent is busy, with a message or with the zero Message.
 	Working(ctx context.Context, m Message) error
@@ -212,6 +213,8 @@ type Emitter interface {
 	Reject(ctx context.Context, m Message) error
 	// Reply answers with a bare message instead of a task. It must be the only event of the run.
 	Reply(ctx context.Context, m Message) error
+	// Wait ends the run. The task stays working, without a process, and the next turn begins when the time has come.
+	Wait(ctx context.Context, w Wait) error
 }
 
 // The reasons why a run's context ends, as context.Cause returns them.

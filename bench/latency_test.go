@@ -106,17 +106,24 @@ func fanOut(b *testing.B) {
 		b.Run(f.name, func(b *testing.B) {
 			var all []time.Duration
 			var active time.Duration // from each task's first emission to its last arrival
+			var used cost
 			for range rounds(1) {
-				lags, took := fanOutOnce(b, serial, fmt.Sprintf("chunks=%d size=256 delay=%s", f.count, f.delay), readers)
-				if len(lags) != readers*f.count {
-					b.Fatalf("%d of %d chunks arrived", len(lags), readers*f.count)
-				}
-				all = append(all, lags...)
-				active += took
+				used.of(b, c, func() (int, float64) {
+					lags, took := fanOutOnce(b, serial, fmt.Sprintf("chunks=%d size=256 delay=%s", f.count, f.delay), readers)
+					if len(lags) != readers*f.count {
+						b.Fatalf("%d of %d chunks arrived", len(lags), readers*f.count)
+					}
+					all = append(all, lags...)
+					active += took
+					return len(lags), 0
+				})
 			}
 			slices.Sort(all)
 			quantiles(b, all)
 			metric(b, float64(len(all))/active.Seconds(), "deliveries/s")
+			if used.spent > 0 {
+				metric(b, used.each(), "cpu-µs")
+			}
 		})
 	}
 }

@@ -14,7 +14,11 @@
 -- Rows are looked up by an array of ids. On a quiet system ANALYZE sees an empty queue; a join
 -- planned then would read the whole queue, or all open tasks, at every append.
 --
--- The status that ends the run records its worker and its start.
+-- A run may end in a wait: its last event is the run note with it (wait), which names a time (until) or a number of seconds (for). The task keeps
+-- its state and its queue row, which no worker claims before its timer fires. If the wait is interruptible and a message
+-- waits already, or if the client asked to cancel the task, the next turn is due at once.
+--
+-- The event that ends the run records its worker and its start.
 --
 -- Webhooks are marked last, by a function with its own snapshot, and only for tasks that have
 -- webhooks.
@@ -27,30 +31,37 @@ WITH inp AS MATERIALIZED (
            unnest(@directs::boolean[]) AS direct,
            unnest(@appends::boolean[]) AS append,
            unnest(@lasts::boolean[]) AS last,
+           unnest(@waits::boolean[]) AS wait,
            unnest(@artifact_ids::text[]) AS artifact_id,
            unnest(@payloads::text[]) AS payload,
            unnest(@artifact_sizes::bigint[]) AS artifact_size,
+           unnest(@listings::boolean[]) AS listing,
            generate_subscripts(@tasks::uuid[], 1) AS ord
 ), num AS MATERIALIZED (
     SELECT i.*, row_number() OVER (PARTITION BY i.task, i.attempt ORDER BY i.ord) AS rn FROM inp i
 ), run AS MATERIALIZED (
-    SELECT task, attempt, ordinal, count(*) AS n, max(ord) FILTER (WHERE state <> 0) AS status_ord,
+    SELECT task, attempt, ordinal, count(*) AS n, max(ord) FILTER (WHERE state <> 0) AS status_ord, max(payload) FILTER (WHERE wait)::json AS wait,
            max(ord) FILTER (WHERE kind IN (2, 3)) - min(ord) + 1 AS shown_rn, sum(artifact_size)::bigint AS artifact_bytes
       FROM inp GROUP BY task, attempt, ordinal
 ), lck AS MATERIALIZED (
-    SELECT t.id, t.kept, t.attempt, t.last_seq, t.pending, t.cancel_requested, t.worker_id, t.claimed_at, t.pushes,
-           r.n, r.status_ord, r.shown_rn, r.artifact_bytes
+    SELECT t.id, t.kept, t.attempt, t.last_seq, t.turns, t.pending, t.cancel_requested, t.worker_id, t.claimed_at, t.pushes,
+           r.n, r.status_ord, r.wait, r.shown_rn, r.artifact_bytes
       FROM run r JOIN holdfast.tasks t ON t.id = r.task AND t.attempt = r.attempt AND t.run_ordinal = r.ordinal
      WHERE t.id = ANY(ARRAY(SELECT task FROM run)) AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
      ORDER BY t.id
        FOR NO KEY UPDATE OF t SKIP LOCKED
 ), eff AS MATERIALIZED (
-    SELECT l.id, l.kept, l.attempt, l.last_seq, l.pending, l.worker_id, l.claimed_at, l.pushes, l.n, l.status_ord, l.shown_rn, l.artifact_bytes,
-           s.rn AS status_rn,
+    SELECT l.id, l.kept, l.attempt, l.last_seq, l.turns, l.pending, l.worker_id, l.claimed_at, l.pushes, l.n, l.status_ord, l.shown_rn, l.artifact_bytes,
+           s.rn AS status_rn, CASE WHEN s.listing THEN l.last_seq + s.rn END AS artifacts_seq,
            coalesce(s.direct, false) AS direct,
            coalesce(s.state IN (3, 4) AND l.pending > 0 AND NOT l.cancel_requested, false) AS again,
            CASE WHEN s.state IN (3, 4) AND l.cancel_requested THEN 7::smallint
-                WHEN s.state IN (3, 4) AND l.pending > 0 THEN 1::smallint ELSE s.state END AS state
+                WHEN s.state IN (3, 4) AND l.pending > 0 THEN 1::smallint ELSE s.state END AS state,
+           l.wait IS NOT NULL AS waits, l.cancel_requested,
+           -- Not before the present: claims may pass over what is due for longer than they look back.
+           greatest(now(), coalesce((l.wait ->> 'until')::timestamptz, now() + (l.wait ->> 'for')::float8 * interval '1 second')) AS wakes_at,
+           coalesce((l.wait ->> 'interruptible')::boolean, false) AS interruptible,
+           coalesce((l.wait ->> 'interruptible')::boolean AND l.pending > 0 AND NOT l.cancel_requested, false) AS interrupted
       FROM lck l LEFT JOIN num s ON s.ord = l.status_ord
 ), upd AS (
     UPDATE holdfast.tasks t
@@ -61,33 +72,51 @@ WITH inp AS MATERIALIZED (
            status_at = CASE WHEN e.status_rn IS NULL THEN t.status_at ELSE now() END,
            direct = t.direct OR e.direct,
            artifact_bytes = t.artifact_bytes + e.artifact_bytes,
+           artifacts_seq = coalesce(e.artifacts_seq, t.artifacts_seq),
            -- From the locked row: an UPDATE with an older snapshot is first computed, and its
            -- CHECKs tested, on the version in that snapshot.
-           pending = CASE WHEN e.again THEN e.pending - 1 ELSE e.pending END,
-           worker_id = CASE WHEN e.again OR coalesce(e.state, t.state) >= 3 THEN NULL ELSE t.worker_id END
+           turns = CASE WHEN e.waits AND NOT e.interrupted THEN e.turns + 1 ELSE e.turns END,
+           pending = CASE WHEN e.again OR e.interrupted THEN e.pending - 1 ELSE e.pending END,
+           worker_id = CASE WHEN e.again OR e.waits OR coalesce(e.state, t.state) >= 3 THEN NULL ELSE t.worker_id END,
+           wakes_at = CASE WHEN e.waits AND NOT e.interrupted AND NOT e.cancel_requested THEN e.wakes_at END,
+           interruptible = e.interruptible
       FROM eff e WHERE t.id = ANY(ARRAY(SELECT id FROM eff)) AND t.id = e.id AND t.state NOT IN (3, 4, 5, 6, 7, 8)
     RETURNING t.id, t.state
 ), done AS (
     DELETE FROM holdfast.task_queue q WHERE q.id = ANY(ARRAY(SELECT id FROM upd WHERE state >= 3))
 ), requeued AS (
     UPDATE holdfast.task_queue q
-       SET worker_id = NULL, available_at = now(), tries = 0, turn = q.turn + 1,
+       SET worker_id = NULL, available_at = now(), tries = 0, turn = q.turn + 1, input_seq = NULL, interrupted = false,
            message_seq = holdfast.message_after(q.id, q.message_seq),
            message_bytes = coalesce(octet_length(holdfast.message_at(q.id, holdfast.message_after(q.id, q.message_seq))::text), 0)
      WHERE q.id = ANY(ARRAY(SELECT id FROM eff WHERE again))
+), waiting AS (
+    UPDATE holdfast.task_queue q
+       SET worker_id = NULL, tries = 0, turn = q.turn + 1, away_since = NULL, suspect = false, spared = 0,
+           input_seq = e.last_seq + e.n, interrupted = e.interrupted,
+           wakes_at = CASE WHEN NOT e.interrupted AND NOT e.cancel_requested THEN e.wakes_at END,
+           available_at = CASE WHEN NOT e.interrupted AND NOT e.cancel_requested THEN e.wakes_at ELSE now() END,
+           message_seq = CASE WHEN e.interrupted THEN holdfast.message_after(q.id, q.message_seq) ELSE q.message_seq END,
+           message_bytes = CASE WHEN e.interrupted
+               THEN coalesce(octet_length(holdfast.message_at(q.id, holdfast.message_after(q.id, q.message_seq))::text), 0) ELSE 0 END
+      FROM eff e WHERE q.id = ANY(ARRAY(SELECT id FROM eff WHERE waits)) AND q.id = e.id
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, append, last, artifact_id, payload, worker_id, claimed_at)
     SELECT n.task, e.last_seq + n.rn, n.kind, e.kept,
            CASE WHEN n.ord = e.status_ord THEN e.state ELSE nullif(n.state, 0) END,
-           n.attempt, n.append, n.last, nullif(n.artifact_id, ''), nullif(n.payload, '')::json,
-           CASE WHEN n.ord = e.status_ord AND (e.again OR e.state >= 3) THEN e.worker_id END,
-           CASE WHEN n.ord = e.status_ord AND (e.again OR e.state >= 3) THEN e.claimed_at END
+           n.attempt, n.append, n.last, nullif(n.artifact_id, ''),
+           CASE WHEN n.wait
+                THEN json_build_object('outcome', 'waits', 'until', e.wakes_at, 'interruptible', e.interruptible)
+                ELSE nullif(n.payload, '')::json END,
+           CASE WHEN n.ord = e.status_ord AND (e.again OR e.state >= 3) OR n.wait THEN e.worker_id END,
+           CASE WHEN n.ord = e.status_ord AND (e.again OR e.state >= 3) OR n.wait THEN e.claimed_at END
       FROM num n JOIN eff e ON e.id = n.task AND e.attempt = n.attempt
 ), due AS MATERIALIZED (
     SELECT array_agg(id) AS tasks, array_agg(last_seq + status_rn) AS statuses, array_agg(last_seq + shown_rn) AS newest
       FROM (SELECT id, last_seq, status_rn, shown_rn FROM eff WHERE pushes AND shown_rn IS NOT NULL ORDER BY id) e
 )
-SELECT id, attempt, last_seq::bigint AS base, coalesce(state, 0)::smallint AS state, again::boolean AS again, now()::timestamptz AS at,
+SELECT id, attempt, last_seq::bigint AS base, coalesce(state, 0)::smallint AS state,
+       (again OR interrupted OR waits AND cancel_requested)::boolean AS again, now()::timestamptz AS at, coalesce(wakes_at, now())::timestamptz AS wakes_at,
        (SELECT CASE WHEN due.tasks IS NULL THEN 0 ELSE holdfast.push_mark(due.tasks, due.statuses, due.newest) END FROM due)::integer AS marked
   FROM eff;
 
@@ -141,7 +170,19 @@ SELECT e.task, e.seq, e.kind, e.state, e.attempt, e.append, e.last, e.artifact_i
 SELECT l.created_at FROM holdfast.callers_log l WHERE l.task = @task AND l.seq = @seq;
 
 -- name: ArtifactIDs :many
--- The artifacts of a task in the order of their first appearance, for a run that continues it.
-SELECT artifact_id::text AS artifact_id, min(seq)::bigint AS first_seq
-  FROM holdfast.task_events WHERE task = @task AND kind = 3
- GROUP BY artifact_id ORDER BY min(seq);
+-- The artifacts of a task in the order of their first appearance, for a run that continues it: those
+-- that the newest listing names, and those of the chunks after it. An artifact may be in both. By
+-- primary keys.
+WITH listing AS MATERIALIZED (
+    SELECT e.seq, e.payload -> 'artifacts' AS ids
+      FROM holdfast.task_events e
+     WHERE e.task = @task AND e.kind = 2
+       AND e.seq = (SELECT t.artifacts_seq FROM holdfast.tasks t WHERE t.id = @task AND t.state NOT IN (5, 6, 7, 8))
+)
+SELECT x.artifact_id::text AS artifact_id
+  FROM (SELECT i.artifact_id, 0 AS first_seq, i.nth FROM listing l, json_array_elements_text(l.ids) WITH ORDINALITY AS i (artifact_id, nth)
+         UNION ALL
+        SELECT e.artifact_id, min(e.seq), 0 FROM holdfast.task_events e
+         WHERE e.task = @task AND e.kind = 3 AND e.seq > coalesce((SELECT l.seq FROM listing l), 0)
+         GROUP BY e.artifact_id) x
+ ORDER BY x.first_seq, x.nth;

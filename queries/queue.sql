@@ -30,7 +30,7 @@ WITH s AS MATERIALIZED (
          CROSS JOIN LATERAL (
             SELECT r.id
               FROM (SELECT q.id FROM holdfast.task_queue q
-                     WHERE q.agent = a.agent AND q.worker_id IS NULL AND NOT q.suspect
+                     WHERE q.agent = a.agent AND q.worker_id IS NULL AND q.wakes_at IS NULL AND NOT q.suspect
                        AND q.available_at >= a.since AND q.available_at <= now() - a.older
                        AND q.id <> ALL(@skip::uuid[])
                      ORDER BY q.available_at, q.id
@@ -60,22 +60,23 @@ WITH s AS MATERIALIZED (
 ), q AS (
     UPDATE holdfast.task_queue SET worker_id = @worker::uuid, tries = tries + 1
      WHERE id = ANY((SELECT ids FROM l)::uuid[])
-    RETURNING id, message_seq, turn, tries, available_at, away_since, suspect, spared
+    RETURNING id, message_seq, input_seq, interrupted, turn, tries, available_at, away_since, suspect, spared
 ), t AS (
     UPDATE holdfast.tasks t
        SET worker_id = @worker::uuid, attempt = t.attempt + 1, runs = t.runs + 1, run_ordinal = 0,
-           claimed_at = now()
+           claimed_at = now(), wakes_at = NULL
       FROM q
      WHERE t.id = ANY((SELECT ids FROM l)::uuid[]) AND t.id = q.id AND t.state NOT IN (3, 4, 5, 6, 7, 8)
     RETURNING t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
               t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes,
-              q.message_seq, q.turn, q.tries, q.available_at, q.away_since, q.suspect, q.spared
+              q.message_seq, q.input_seq, q.interrupted, q.turn, q.tries, q.available_at, q.away_since, q.suspect, q.spared
 )
 SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
        t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes,
-       t.message_seq, t.turn, t.tries, t.available_at, now()::timestamptz AS claimed_at,
+       t.message_seq, coalesce(t.input_seq, 0)::bigint AS input_seq, t.interrupted, t.turn, t.tries, t.available_at, now()::timestamptz AS claimed_at,
        (t.away_since IS NOT NULL)::boolean AS away, coalesce(now() - t.away_since, interval '0')::interval AS away_for, t.suspect, t.spared,
-       holdfast.message_at(t.id, t.message_seq) AS payload
+       CAST(CASE WHEN t.input_seq IS NULL OR t.interrupted THEN holdfast.message_at(t.id, t.message_seq) END AS json) AS payload,
+       holdfast.note_at(t.id, t.input_seq) AS input
   FROM t;
 
 -- name: RunRequeue :one
@@ -127,19 +128,35 @@ DELETE FROM holdfast.agent_outages WHERE agent = ANY(@agents::text[]);
 -- row alone and waits for no other lock after that.
 UPDATE holdfast.task_queue SET suspect = false WHERE id = @id AND worker_id = @worker::uuid AND suspect;
 
+-- name: TimersFire :many
+-- Makes the turns due whose timer has fired. It locks rows without a worker, skips locked ones, and locks no task. Index
+-- task_queue_timers.
+WITH due AS MATERIALIZED (
+    SELECT ARRAY(
+        SELECT q.id FROM holdfast.task_queue q
+         WHERE q.wakes_at <= now() AND q.worker_id IS NULL
+         ORDER BY q.wakes_at LIMIT @most::integer
+           FOR UPDATE SKIP LOCKED
+    ) AS ids
+)
+UPDATE holdfast.task_queue q SET wakes_at = NULL, available_at = now()
+ WHERE q.id = ANY((SELECT ids FROM due)::uuid[])
+RETURNING q.agent;
+
 -- name: QueueHurry :one
 -- Makes the next attempt of a task due now. Locks the task, then its queue row. No row: the task is
 -- not queued.
 WITH lck AS MATERIALIZED (
-    SELECT t.id, t.worker_id FROM holdfast.tasks t
+    SELECT t.id, t.worker_id, t.wakes_at FROM holdfast.tasks t
      WHERE t.id = @id AND t.state NOT IN (3, 4, 5, 6, 7, 8)
        FOR NO KEY UPDATE
 ), due AS (
     UPDATE holdfast.task_queue q SET available_at = now()
-     WHERE q.id = (SELECT lck.id FROM lck) AND q.worker_id IS NULL AND q.available_at > now()
+     WHERE q.id = (SELECT lck.id FROM lck) AND q.worker_id IS NULL AND q.wakes_at IS NULL AND q.available_at > now()
     RETURNING q.id
 )
-SELECT (lck.worker_id IS NOT NULL)::boolean AS owned, EXISTS (SELECT FROM due)::boolean AS hurried FROM lck;
+SELECT (lck.worker_id IS NOT NULL)::boolean AS owned, EXISTS (SELECT FROM due)::boolean AS hurried,
+       lck.wakes_at FROM lck;
 
 -- name: RunsOwned :many
 -- The runs that the database assigns to a worker. With it a worker finds cancels whose hint was
@@ -155,11 +172,12 @@ SELECT id, attempt FROM holdfast.tasks
  WHERE id = ANY(@ids::uuid[]) AND state NOT IN (3, 4, 5, 6, 7, 8) AND worker_id = @worker::uuid AND cancel_requested;
 
 -- name: QueueDepth :many
--- For metrics: queued and running tasks, by agent.
+-- For metrics: queued and running tasks, and those with a timer, by agent.
 SELECT agent,
-       count(*) FILTER (WHERE worker_id IS NULL)::bigint AS waiting,
+       count(*) FILTER (WHERE worker_id IS NULL AND wakes_at IS NULL)::bigint AS waiting,
+       count(*) FILTER (WHERE wakes_at IS NOT NULL)::bigint AS timers,
        count(*) FILTER (WHERE worker_id IS NOT NULL)::bigint AS running,
-       coalesce(extract(epoch FROM now() - min(available_at) FILTER (WHERE worker_id IS NULL AND available_at <= now())), 0)::float8
+       coalesce(extract(epoch FROM now() - min(available_at) FILTER (WHERE worker_id IS NULL AND wakes_at IS NULL AND available_at <= now())), 0)::float8
            AS oldest_seconds,
        coalesce(extract(epoch FROM now() - (SELECT o.since FROM holdfast.agent_outages o
            WHERE o.agent = q.agent AND o.last_at > now() - interval '1 minute')), 0)::float8 AS away_seconds

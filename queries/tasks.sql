@@ -1,7 +1,7 @@
 -- Creating, continuing, canceling and reading tasks.
 --
 -- Lock order everywhere: the slots of limits (00001_tasks), the tasks row, then its task_queue row,
--- then its push_cursors. Only QueueClaim starts at the queue; it waits for no lock.
+-- then its push_cursors. Only QueueClaim and TimersFire start at the queue; they wait for no lock.
 --
 -- Open tasks have their own partition. A statement about an open task has a condition on the state,
 -- so its plan uses only this partition. The condition is state NOT IN (…), because no index can
@@ -198,13 +198,15 @@ SELECT now()::timestamptz, 0, by_limit, 0 FROM refused WHERE by_limit > 0;
 -- name: MessageAppend :one
 -- Adds a user's message to a task that has not ended. A parked task becomes submitted and
 -- is queued; one that has a run keeps it, and the message waits (pending) unless the agent
--- refuses that (@enqueue false), or @most_pending messages (0: any number) wait already. No row: ended,
+-- refuses that (@enqueue false), or @most_pending messages (0: any number) wait already. A message ends an
+-- interruptible wait, unless its time is over: then the turn of the timer comes first. No row: ended,
 -- busy, full or unknown; the caller reads which.
 WITH lck AS MATERIALIZED (
-    SELECT t.id, t.agent, t.kept, t.last_seq, t.turns, t.state >= 3 AS parked, t.pushes
+    SELECT t.id, t.agent, t.kept, t.last_seq, t.turns, t.state >= 3 AS parked, t.pushes,
+           coalesce(t.interruptible AND t.wakes_at > now(), false) AS interrupts
       FROM holdfast.tasks t
      WHERE t.id = @id AND t.state NOT IN (5, 6, 7, 8)
-       AND (t.state >= 3 OR @enqueue::boolean AND (@most_pending::integer = 0 OR t.pending < @most_pending::integer))
+       AND (t.state >= 3 OR t.interruptible AND t.wakes_at > now() OR @enqueue::boolean AND (@most_pending::integer = 0 OR t.pending < @most_pending::integer))
        FOR NO KEY UPDATE
 ), keyed AS (
     INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task)
@@ -221,11 +223,13 @@ WITH lck AS MATERIALIZED (
 ), upd AS (
     UPDATE holdfast.tasks t
        SET last_seq = ok.last_seq + CASE WHEN ok.parked THEN 2 ELSE 1 END,
-           turns = ok.turns + 1,
+           -- The turn of the timer becomes that of the message.
+           turns = CASE WHEN ok.interrupts THEN ok.turns ELSE ok.turns + 1 END,
            state = CASE WHEN ok.parked THEN 1 ELSE t.state END,
            status_seq = CASE WHEN ok.parked THEN ok.last_seq + 2 ELSE t.status_seq END,
            status_at = CASE WHEN ok.parked THEN now() ELSE t.status_at END,
-           pending = CASE WHEN ok.parked THEN 0 ELSE t.pending + 1 END,
+           pending = CASE WHEN ok.parked THEN 0 WHEN ok.interrupts THEN t.pending ELSE t.pending + 1 END,
+           wakes_at = CASE WHEN ok.interrupts THEN NULL ELSE t.wakes_at END,
            cancel_requested = CASE WHEN ok.parked THEN false ELSE t.cancel_requested END,
            cancel_requested_at = CASE WHEN ok.parked THEN NULL ELSE t.cancel_requested_at END
       FROM ok WHERE t.id = @id AND t.id = ok.id AND t.state NOT IN (5, 6, 7, 8)
@@ -239,6 +243,7 @@ WITH lck AS MATERIALIZED (
     SELECT ok.id, ok.agent, ok.last_seq + 1, ok.turns + 1, octet_length(@payload::text) FROM ok WHERE ok.parked
 )
 SELECT (ok.last_seq + 1)::bigint AS seq, ok.parked::boolean AS parked, now()::timestamptz AS at,
+       (CASE WHEN ok.interrupts THEN holdfast.wait_interrupt(ok.id, ok.last_seq + 1, octet_length(@payload::text)) ELSE 0 END)::integer AS interrupted,
        (CASE WHEN ok.parked AND ok.pushes
              THEN holdfast.push_mark(ARRAY[ok.id], ARRAY[ok.last_seq + 2], ARRAY[ok.last_seq + 2]) ELSE 0 END)::integer AS marked,
        coalesce(holdfast.audit(nullif(@audit::text, '')), 0)::bigint AS audited
@@ -284,6 +289,7 @@ WITH lck AS MATERIALIZED (
            -- The locked row has no worker, but the version in this statement's snapshot may have
            -- one, and the CHECKs are first tested on that version.
            worker_id = CASE WHEN eff.idle THEN NULL ELSE t.worker_id END,
+           wakes_at = CASE WHEN eff.idle THEN NULL ELSE t.wakes_at END,
            cancel_requested = true,
            cancel_requested_at = coalesce(t.cancel_requested_at, now())
       FROM eff WHERE t.id = @id AND t.id = eff.id AND t.state NOT IN (5, 6, 7, 8)

@@ -266,6 +266,23 @@ func TestStateIsOfTaskOrContext(t *testing.T) {
 	task.Another().Say("hi").Want("working", `input-required: "1 of 3"`)
 }
 
+func TestWaits(t *testing.T) {
+	t.Parallel()
+	task := agenttest.New(t, agent.Func(func(ctx context.Context, run *agent.Run, out agent.Emitter) error {
+		switch {
+		case run.Input == nil:
+			return out.Wait(ctx, agent.Wait{For: time.Hour, Interruptible: true})
+		case run.Input.Interrupted:
+			return out.Wait(ctx, agent.Wait{For: time.Hour})
+		}
+		return out.Complete(ctx, agent.Sayf("turn %d", run.Turn))
+	}))
+	first := task.Say("hi").Want("working", "waits")
+	require.True(t, first.Events()[1].Until.After(time.Now()))
+	task.Say("hurry").Want("waits")
+	task.Wake().Want(`completed: "turn 3"`)
+}
+
 func TestReplies(t *testing.T) {
 	t.Parallel()
 	agenttest.New(t, agent.Func(func(ctx context.Context, _ *agent.Run, out agent.Emitter) error {
@@ -356,4 +373,10 @@ func TestFailuresShowTheLog(t *testing.T) {
 		task.Say("hi")
 		task.LoseLease()
 	})[0], "has no run")
+	f = &failing{TB: t}
+	require.Contains(t, f.run(func() {
+		task := new(f)
+		task.Say("hi")
+		task.Wake()
+	})[0], "does not wait")
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/holdfast-a2a/holdfast/agent"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -22,9 +23,10 @@ type Event struct {
 
 	Checkpoint json.RawMessage
 
-	// Outcome says why a try ended without an answer: retry, away (the error was Unavailable), lost (the lease) or
-	// returned (the server has stopped).
+	// Outcome says why a try ended without an answer: retry, away (the error was Unavailable), lost (the lease), returned
+	// (the server has stopped) or waits (Emitter.Wait, until the time Until).
 	Outcome string
+	Until   time.Time
 	Err     string // for operators: why a try or the task failed
 }
 
@@ -39,7 +41,7 @@ type Event struct {
 //	artifact report: +"!"            the last chunk
 //	checkpoint: {"page":1}
 //	retry: the model is busy         a try that ended, and why
-//	lost, returned, away: …
+//	lost, returned, away: …, waits
 //
 // Parts that are not text read [file a.txt text/plain 5 bytes], [url https://example.com] and [data {"a":1}]. Several
 // parts are separated by a space.
@@ -119,7 +121,7 @@ func fromEvent(e *task.Event) Event {
 	case e.Run.Outcome == task.RunCheckpoint:
 		out.Checkpoint = e.Run.Checkpoint
 	default:
-		out.Outcome, out.Err = e.Run.Outcome, e.Run.Error
+		out.Outcome, out.Err, out.Until = e.Run.Outcome, e.Run.Error, e.Run.Until
 	}
 	return out
 }

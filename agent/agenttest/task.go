@@ -143,13 +143,14 @@ func (k *server) delayed(d time.Duration) {
 	k.delays = append(k.delays, d)
 }
 
-// Say sends a message with a text, and waits until the agent has answered it: until the task ends or asks something.
+// Say is Send with a text.
 func (k *Task) Say(text string) *Turn {
 	k.t.Helper()
 	return k.Send(agent.Say(text))
 }
 
-// Send sends a message, and waits until the agent has answered it: until the task ends or asks something.
+// Send sends a message, and waits until the agent has answered it: until the task ends or asks something, or the agent
+// waits for a time.
 func (k *Task) Send(m agent.Message) *Turn {
 	k.t.Helper()
 	return k.Start(m).Wait()
@@ -167,13 +168,25 @@ func (k *Task) Start(m agent.Message) *Turn {
 		k.t.Fatalf("the message: %v", err)
 	}
 	msg.Role = task.RoleUser
-	turn := &Turn{task: k, number: k.messages}
+	turn := &Turn{task: k, number: 1}
 	if k.messages == 1 {
 		k.store.Create(&k.header, msg)
-	} else if err := k.store.AddMessage(k.header.ID, msg); err != nil {
+	} else if turn.number, err = k.store.AddMessage(k.header.ID, msg); err != nil {
 		k.t.Fatalf("message %d: %v", k.messages, err)
 	}
 	return turn
+}
+
+// Wake says that the time of the agent's wait has come: its timer fires now. It waits for the end of the turn that the timer
+// begins.
+func (k *Task) Wake() *Turn {
+	k.t.Helper()
+	k.begun()
+	turn := k.store.Fire(k.header.ID)
+	if turn == 0 {
+		k.t.Fatalf("Wake: the agent does not wait; the log of the task:\n%s", k.log())
+	}
+	return (&Turn{task: k, number: turn}).Wait()
 }
 
 // Cancel cancels the task as a client does, and waits until it has ended: until the agent returns, or CancelGrace is over.

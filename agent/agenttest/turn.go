@@ -9,13 +9,13 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Turn is a message to the agent, and what the agent has emitted for it.
+// Turn is a message to the agent or the timer of its wait, and what the agent has emitted for it.
 type Turn struct {
 	task   *Task
 	number int
 }
 
-// Wait waits until the agent has answered the message: until the task has ended or asks something.
+// Wait waits until the agent has answered the message: until the task has ended or asks something, or the agent waits.
 func (u *Turn) Wait() *Turn {
 	u.task.t.Helper()
 	u.task.await(fmt.Sprintf("the end of turn %d", u.number), u.over)
@@ -53,7 +53,8 @@ func (u *Turn) Want(want ...string) *Turn {
 
 // Events are the events so far, in their order.
 func (u *Turn) Events() []Event {
-	log, turns := u.task.store.Events(u.task.header.ID, 0), u.task.store.Turns(u.task.header.ID)
+	turns, newest := u.task.store.Turns(u.task.header.ID)
+	log := u.task.store.Events(u.task.header.ID, 0)
 	var out []Event
 	for _, e := range log {
 		switch {
@@ -61,7 +62,7 @@ func (u *Turn) Events() []Event {
 			if turns[e.Attempt] != u.number {
 				continue
 			}
-		case !e.State.Terminal() || u.number != u.task.messages: // a client's write, except for a cancel
+		case !e.State.Terminal() || u.number != newest: // a client's write, except for a cancel
 			continue
 		}
 		out = append(out, fromEvent(e))
@@ -107,7 +108,8 @@ func (u *Turn) Err() string {
 // Tries is how often the agent was started for the message.
 func (u *Turn) Tries() int {
 	n := 0
-	for _, turn := range u.task.store.Turns(u.task.header.ID) {
+	turns, _ := u.task.store.Turns(u.task.header.ID)
+	for _, turn := range turns {
 		if turn == u.number {
 			n++
 		}
@@ -117,8 +119,11 @@ func (u *Turn) Tries() int {
 
 // over reports whether the agent's runs for the message have ended.
 func (u *Turn) over() bool {
-	turns := u.task.store.Turns(u.task.header.ID)
+	turns, _ := u.task.store.Turns(u.task.header.ID)
 	for _, e := range u.task.store.Events(u.task.header.ID, 0) {
+		if e.Waits() && turns[e.Attempt] == u.number {
+			return true
+		}
 		if e.Kind != task.EventStatus || e.State == task.StateWorking {
 			continue
 		}

@@ -39,6 +39,7 @@ type taskView struct {
 	Metadata  json.RawMessage `json:"metadata,omitempty"`
 	History   []messageView   `json:"history"`
 	Artifacts []artifactView  `json:"artifacts"`
+	Waits     *time.Time      `json:"waits_until,omitempty"`
 }
 
 type messageView struct {
@@ -95,6 +96,9 @@ type runView struct {
 	Error      string          `json:"error,omitempty"`
 	Worker     string          `json:"worker,omitempty"`
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
+
+	Until         *time.Time `json:"until,omitempty"`
+	Interruptible bool       `json:"interruptible,omitempty"`
 }
 
 func viewRow(r *TaskRow) rowView {
@@ -110,6 +114,10 @@ func viewTask(t *task.Task) taskView {
 		ContextID: t.ContextID, Dialect: t.Dialect, State: t.Status.State.String(), StatusAt: t.Status.At.UTC(),
 		Message: viewMessage(t.Status.Message), LastSeq: t.LastSeq, CreatedAt: t.CreatedAt.UTC(), Metadata: t.Metadata,
 		History: make([]messageView, len(t.History)), Artifacts: make([]artifactView, len(t.Artifacts)),
+	}
+	if t.Wait != nil && t.Wait.Until.After(time.Now()) {
+		until := t.Wait.Until.UTC()
+		v.Waits = &until
 	}
 	for i := range t.History {
 		v.History[i] = *viewMessage(&t.History[i])
@@ -130,7 +138,13 @@ func viewEvent(e *task.Event) eventView {
 		v.State = e.State.String()
 	}
 	if e.Run != nil {
-		v.Run = &runView{Outcome: e.Run.Outcome, Error: e.Run.Error, Worker: e.Run.Worker, Checkpoint: e.Run.Checkpoint}
+		v.Run = &runView{
+			Outcome: e.Run.Outcome, Error: e.Run.Error, Worker: e.Run.Worker, Checkpoint: e.Run.Checkpoint, Interruptible: e.Run.Interruptible,
+		}
+		if e.Waits() {
+			until := e.Run.Until.UTC()
+			v.Run.Until = &until
+		}
 	}
 	return v
 }
@@ -206,6 +220,9 @@ func printStoredTask(p *printer, t *task.Task) error {
 	}
 	p.field("agent", t.Agent)
 	p.field("state", t.Status.State.String()+" since "+stamp(t.Status.At))
+	if t.Wait != nil && t.Wait.Until.After(time.Now()) {
+		p.field("waits until", stamp(t.Wait.Until))
+	}
 	p.field("context", t.ContextID)
 	p.field("tenant", t.Tenant)
 	p.field("owner", t.Owner)
@@ -264,6 +281,9 @@ func (p *printer) storedEvent(e *task.Event) {
 		p.storedParts(e.Artifact.Parts)
 	case e.Run != nil:
 		p.line("%s attempt %d %s", head, e.Attempt, e.Run.Outcome)
+		if e.Waits() {
+			p.line("%s", indented("until "+stamp(e.Run.Until)))
+		}
 		if e.Run.Worker != "" {
 			p.line("%s", indented("worker "+e.Run.Worker))
 		}

@@ -123,7 +123,7 @@ func (d *database) outages(ctx context.Context) ([]Finding, error) {
 }
 
 func (d *database) queue(ctx context.Context) ([]Finding, error) {
-	rows, err := d.pool.Query(ctx, `SELECT agent, count(*) FILTER (WHERE worker_id IS NULL),
+	rows, err := d.pool.Query(ctx, `SELECT agent, count(*) FILTER (WHERE worker_id IS NULL AND wakes_at IS NULL), count(*) FILTER (WHERE wakes_at IS NOT NULL),
 		count(*) FILTER (WHERE worker_id IS NOT NULL),
 		coalesce(extract(epoch FROM now() - min(available_at) FILTER (WHERE worker_id IS NULL AND available_at <= now())), 0)::float8
 		FROM holdfast.task_queue GROUP BY agent ORDER BY agent`)
@@ -132,11 +132,12 @@ func (d *database) queue(ctx context.Context) ([]Finding, error) {
 	}
 	type depth struct {
 		agent         string
-		waits, runs   int64
+		waits, timers int64
+		runs          int64
 		oldestSeconds float64
 	}
 	all, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (q depth, err error) {
-		return q, r.Scan(&q.agent, &q.waits, &q.runs, &q.oldestSeconds)
+		return q, r.Scan(&q.agent, &q.waits, &q.timers, &q.runs, &q.oldestSeconds)
 	})
 	if err != nil {
 		return nil, err
@@ -148,11 +149,14 @@ func (d *database) queue(ctx context.Context) ([]Finding, error) {
 	var found findings
 	for _, q := range all {
 		detail := fmt.Sprintf("%s: %d queued, %d running", q.agent, q.waits, q.runs)
+		if q.timers > 0 {
+			detail += fmt.Sprintf(", %d with a timer", q.timers)
+		}
 		if q.oldestSeconds > 0 {
 			detail += ", the oldest due for " + seconds(q.oldestSeconds)
 		}
 		switch {
-		case q.waits > 0 && !known[q.agent]:
+		case q.waits+q.timers > 0 && !known[q.agent]:
 			found = append(found, warns("%s; this configuration has no such agent", detail).
 				advise("configure the agent, or run holdfast tasks cancel; if no replica has the agent, the tasks wait forever")...)
 		case q.oldestSeconds > longWait.Seconds():

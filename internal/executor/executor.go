@@ -39,15 +39,28 @@ type Run struct {
 	Agent     string
 	Tenant    string
 	Owner     string
-	Message   *task.Message   // the user's message that this run answers; do not change it
+	Message   *task.Message   // the user's message that this run answers; without parts if Input has begun the turn alone; do not change it
 	Metadata  json.RawMessage // of the task's first request
 	Attempt   task.Attempt    // the fencing token
 	Try       int             // 1 for the first invocation for this message
 	Turn      int             // 1 for the task's first message
+	Input     *Input          // what began the turn, if not only the client's message; or nil
 	OnBegin   func()          // see Began; may be nil
 
 	Memory Memory
 }
+
+// Input is what began a turn besides a message of the client.
+type Input struct {
+	Source string // SourceTimer
+	// Until is when the agent's wait ended, or would have ended.
+	Until time.Time
+	// Interrupted says that the run's Message ended the wait earlier.
+	Interrupted bool
+}
+
+// SourceTimer is the source of a turn after a wait.
+const SourceTimer = "timer"
 
 // Began tells the worker that the agent is there and has begun the run, so that it starts more runs. An executor need not
 // call it: the first emission and a good end say the same.
@@ -133,7 +146,7 @@ type Chunk struct {
 // window. The end of the run waits until all events are committed; no client sees an event before its commit.
 //
 // Messages may leave ID, Role, TaskID and ContextID empty. After a settling status (input-required, auth-required,
-// completed, failed, rejected), a Reply or a lost lease, further calls return an error.
+// completed, failed, rejected), a Reply, a Wait or a lost lease, further calls return an error.
 type Emitter interface {
 	// Status reports working (with a message, or as a heartbeat) or settles the run.
 	Status(ctx context.Context, s task.State, msg *task.Message) error
@@ -144,6 +157,41 @@ type Emitter interface {
 	Reply(ctx context.Context, msg *task.Message) error
 	// Checkpoint stores the progress of the run for the next attempt, if there is one.
 	Checkpoint(ctx context.Context, data json.RawMessage) error
+	// Wait ends the run. The task stays working, without a process, until the next turn begins: at the given time, or
+	// with a message of the client.
+	Wait(ctx context.Context, w Wait) error
+}
+
+// Wait describes a wait: a time, or a duration from the commit on, by the clock of the database. A time that is over is
+// allowed.
+type Wait struct {
+	Until time.Time
+	For   time.Duration
+	// Interruptible lets a message of the client begin the next turn earlier. Otherwise the message is answered after
+	// the turn of the timer.
+	Interruptible bool
+}
+
+// MaxWait bounds waits. A wrong unit must not make a task wait for a century.
+const MaxWait = 10 * 365 * 24 * time.Hour
+
+// Check returns an error that names the wrong member.
+func (w Wait) Check(now time.Time) error {
+	switch {
+	case w.Until.IsZero() && w.For == 0:
+		return errors.New("wait: needs one of until, for")
+	case !w.Until.IsZero() && w.For != 0:
+		return errors.New("wait: takes only one of until, for")
+	case w.For < 0:
+		return errors.New("for: must be more than 0")
+	case w.For > MaxWait:
+		return fmt.Errorf("for: must be at most %.0f seconds (10 years)", MaxWait.Seconds())
+	case w.Until.After(now.Add(MaxWait)):
+		return fmt.Errorf("until: %s is more than 10 years ahead", w.Until.Format(time.RFC3339))
+	case !w.Until.IsZero() && w.Until.Year() < 1:
+		return errors.New("until: must not be before the year 1")
+	}
+	return nil
 }
 
 // The causes of a run's context, for context.Cause.

@@ -20,7 +20,7 @@ type Append struct {
 	Events  []*task.Event
 	// Done is called once, by a writer, in order for each task. It must not block. The error is
 	// task.LeaseLost if the run was fenced; then none of the events were written. requeued says
-	// that the run wanted to park, but the task was queued again for a waiting message.
+	// that the run wanted to park or to wait, but the next turn is due already.
 	Done func(requeued bool, err error)
 
 	payloads []string
@@ -110,7 +110,7 @@ func groupAppends(items []*Append) ([]*appendGroup, dbsqlc.EventsAppendParams) {
 	arg := dbsqlc.EventsAppendParams{
 		Tasks: make([]uuid.UUID, 0, n), Attempts: make([]int32, 0, n), Ordinals: make([]int64, 0, n),
 		Kinds: make([]int16, 0, n), States: make([]int16, 0, n), Directs: make([]bool, 0, n),
-		Appends: make([]bool, 0, n), Lasts: make([]bool, 0, n),
+		Appends: make([]bool, 0, n), Lasts: make([]bool, 0, n), Waits: make([]bool, 0, n), Listings: make([]bool, 0, n),
 		ArtifactIds: make([]string, 0, n), Payloads: make([]string, 0, n), ArtifactSizes: make([]int64, 0, n),
 	}
 	for _, g := range groups {
@@ -124,6 +124,8 @@ func groupAppends(items []*Append) ([]*appendGroup, dbsqlc.EventsAppendParams) {
 				arg.Directs = append(arg.Directs, e.Direct)
 				arg.Appends = append(arg.Appends, e.Append)
 				arg.Lasts = append(arg.Lasts, e.Last)
+				arg.Waits = append(arg.Waits, e.Waits())
+				arg.Listings = append(arg.Listings, len(e.Artifacts) > 0)
 				id, size := "", int64(0)
 				if e.Artifact != nil {
 					id, size = cleanName(e.Artifact.ID), e.Artifact.Size()
@@ -184,6 +186,9 @@ func (g *appendGroup) stamp(r *dbsqlc.EventsAppendRow) []*task.Event {
 			e.Task, e.Seq, e.At, e.Attempt = a.Task, seq, r.At, a.Attempt
 			if e.Kind == task.EventStatus {
 				status = e
+			}
+			if e.Waits() {
+				e.Run.Until, e.Run.For = r.WakesAt, 0
 			}
 			out = append(out, e)
 		}
@@ -274,7 +279,8 @@ func (s *Store) committedBefore(g *appendGroup, r *dbsqlc.RunStatesRow) {
 		s.marked(1) // maybe
 	}
 	last, now := g.items[len(g.items)-1].Events, task.State(r.State)
-	requeued := last[len(last)-1].State.Parked() && !now.Settled()
+	end := last[len(last)-1]
+	requeued := (end.State.Parked() || end.Waits()) && !now.Settled()
 	g.done(requeued, nil)
 	if requeued && s.listener != nil {
 		s.listener.Ready(first.Agent)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,6 +18,7 @@ type Claimed struct {
 	Task            *task.Task
 	Message         *task.Message
 	MessageSeq      task.Seq
+	Wait            *Wait // that this turn follows, or nil
 	Attempt         task.Attempt
 	Turn            int
 	Try             int
@@ -28,6 +30,29 @@ type Claimed struct {
 	Suspect         bool          // the last run was lost with its process and may have ended it
 	Spared          int           // tries that were lost with a process, but probably not the reason
 	Unreadable      error         // why the message cannot be decoded; Message is then empty
+}
+
+// Wait is the wait of an agent that a turn follows.
+type Wait struct {
+	Seq         task.Seq  // the run note with the wait
+	Until       time.Time // when its timer fired, or would have
+	Interrupted bool      // the message of the turn ended it; otherwise the turn has none, and MessageSeq is an earlier one
+}
+
+// Begins returns the event with which the turn began.
+func (c *Claimed) Begins() task.Seq {
+	if c.Wait == nil {
+		return c.MessageSeq
+	}
+	return max(c.MessageSeq, c.Wait.Seq)
+}
+
+// Said returns the messages that came before the turn: those with a lower seq.
+func (c *Claimed) Said() task.Seq {
+	if c.Wait == nil || c.Wait.Interrupted {
+		return c.MessageSeq
+	}
+	return c.MessageSeq + 1
 }
 
 // Demand is the number of runs of an agent that a worker can take.
@@ -96,11 +121,41 @@ func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Cl
 			ArtifactBytes: r.ArtifactBytes, Suspect: r.Suspect, Spared: int(r.Spared),
 			Unreadable: unreadable,
 		}
+		if r.InputSeq > 0 {
+			out[i].Wait = waited(r, t)
+		}
 		if r.Away {
 			out[i].AwayFor = max(r.AwayFor, 1)
 		}
 	}
 	return out, nil
+}
+
+func waited(r *dbsqlc.QueueClaimRow, t *task.Task) *Wait {
+	w := &Wait{Seq: task.Seq(r.InputSeq), Interrupted: r.Interrupted}
+	// The time alone: a note that cannot be read does not stop the run.
+	e := &task.Event{Task: t.ID, Seq: w.Seq, Kind: task.EventRun}
+	if decodePayload(e, r.Input, t) == nil && e.Run != nil {
+		w.Until = e.Run.Until
+	}
+	return w
+}
+
+// FireTimers makes the turns due whose timer has fired, at most so many. more says that there may be further ones.
+func (s *Store) FireTimers(ctx context.Context) (more bool, err error) {
+	const most = 500
+	agents, err := s.q.TimersFire(ctx, s.hot, most)
+	if err != nil {
+		return false, translate("fire timers", err)
+	}
+	fired := len(agents)
+	slices.Sort(agents)
+	for _, agent := range slices.Compact(agents) {
+		if s.listener != nil {
+			s.listener.Ready(agent)
+		}
+	}
+	return fired == most, nil
 }
 
 // Requeue says why and how an attempt is given back.
@@ -163,7 +218,7 @@ func (s *Store) Acquit(ctx context.Context, worker, id task.ID) error {
 
 // Hurry makes the next attempt of a task due now instead of after its backoff. hurried says that it
 // did, and owned that a worker runs the task. If both are false, the task was due already. Errors:
-// task.NotFound if the task is not queued.
+// task.NotFound if the task is not queued, task.Busy if its agent waits.
 func (s *Store) Hurry(ctx context.Context, h *task.Task) (hurried, owned bool, err error) {
 	leave, err := s.turns.enter(ctx, h.ID)
 	if err != nil {
@@ -177,6 +232,9 @@ func (s *Store) Hurry(ctx context.Context, h *task.Task) (hurried, owned bool, e
 	})
 	if err != nil {
 		return false, false, translate("hurry", err)
+	}
+	if row.WakesAt.Valid && !row.Owned && !row.Hurried {
+		return false, false, task.Errorf(task.Busy, "the agent waits until %s", row.WakesAt.Time.UTC().Format(time.RFC3339))
 	}
 	if row.Hurried && s.listener != nil {
 		s.listener.Ready(h.Agent)
@@ -226,6 +284,7 @@ func (s *Store) Canceled(ctx context.Context, worker task.ID, ids []task.ID) (ma
 type QueueDepth struct {
 	Agent            string
 	Waiting, Running int64
+	Timers           int64 // tasks whose agent waits
 	Oldest           time.Duration
 	Away             time.Duration // how long the agent has been away; 0: it is not known to be away
 }
@@ -239,7 +298,7 @@ func (s *Store) QueueDepths(ctx context.Context) ([]QueueDepth, error) {
 	out := make([]QueueDepth, len(rows))
 	for i, r := range rows {
 		out[i] = QueueDepth{
-			Agent: r.Agent, Waiting: r.Waiting, Running: r.Running,
+			Agent: r.Agent, Waiting: r.Waiting, Running: r.Running, Timers: r.Timers,
 			Oldest: time.Duration(r.OldestSeconds * float64(time.Second)), Away: time.Duration(r.AwaySeconds * float64(time.Second)),
 		}
 	}

@@ -12,10 +12,11 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// DialogueOf selects what was said before the run of a message.
+// DialogueOf selects what was said before a turn.
 type DialogueOf struct {
 	Task    *task.Task // header
-	Message task.Seq   // the message that the run answers
+	Said    task.Seq   // messages with a lower seq came before the turn
+	Begins  task.Seq   // the event with which the turn began
 	Context bool       // with the other tasks of the owner and the agent in the context that have ended or are parked
 	task.Bounds
 }
@@ -27,20 +28,19 @@ const (
 	tasksRows  = 50
 )
 
-// Dialogue returns what clients and the agent have said before the run of a message, the newest entries within the bounds,
+// Dialogue returns what clients and the agent have said before a turn, the newest entries within the bounds,
 // with the oldest first. Artifacts are whole; their place is where their content begins. The other tasks of the context come
-// before the task, in the order of their creation. The output of
-// earlier attempts for the same message is left out. Errors: task.Unavailable.
+// before the task, in the order of their creation. The output of earlier attempts at the same turn is left out. Errors: task.Unavailable.
 func (s *Store) Dialogue(ctx context.Context, of DialogueOf) ([]task.Said, error) {
 	if of.Count <= 0 || of.Bytes <= 0 {
 		return nil, nil
 	}
-	begins, err := s.q.RunBegins(ctx, s.api, dbsqlc.RunBeginsParams{Task: uuid.UUID(of.Task.ID), Message: int64(of.Message)})
+	begins, err := s.q.RunBegins(ctx, s.api, dbsqlc.RunBeginsParams{Task: uuid.UUID(of.Task.ID), Message: int64(of.Begins)})
 	if err != nil {
 		return nil, translate("read dialogue", err)
 	}
 	r := &dialogue{s: s, Bounds: of.Bounds}
-	if err := r.read(ctx, of.Task, max(task.Seq(begins)+1, of.Message), of.Message); err != nil {
+	if err := r.read(ctx, of.Task, max(task.Seq(begins)+1, of.Begins), of.Said); err != nil {
 		return nil, translate("read dialogue", err)
 	}
 	arg := dbsqlc.ContextTasksParams{

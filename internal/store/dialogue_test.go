@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -60,7 +61,7 @@ func (f *fixture) answer(h *task.Task, text string) *pen {
 
 func (f *fixture) next(agent string) *pen {
 	f.t.Helper()
-	return &pen{s: f.Store, c: f.claim(f.worker(60e9), agent, 1)[0]}
+	return &pen{s: f.Store, c: f.claim(f.worker(time.Hour), agent, 1)[0]}
 }
 
 func TestDialogueOfTask(t *testing.T) {
@@ -69,25 +70,44 @@ func TestDialogueOfTask(t *testing.T) {
 	p := f.running("a")
 	h := p.c.Task
 	first := p.c.Message.FirstText()
-	require.Empty(t, f.dialogue(DialogueOf{Task: h, Message: p.c.MessageSeq}))
+	require.Empty(t, f.dialogue(DialogueOf{Task: h, Said: p.c.Said(), Begins: p.c.Begins()}))
 	p.must(t, status(task.StateWorking), says(task.StateWorking, "looking"),
 		piece("poem", "Roses ", false, false), says(task.StateWorking, "still looking"), piece("poem", "are red", true, true),
 		piece("plan", "old plan", false, true), says(task.StateInputRequired, "Where to?"))
 	p = f.answer(h, "Oslo")
 	said := []string{"user: " + first, "artifact poem: Roses are red", "artifact plan: old plan", "input-required: Where to?"}
-	require.Equal(t, said, f.dialogue(DialogueOf{Task: h, Message: p.c.MessageSeq}))
+	require.Equal(t, said, f.dialogue(DialogueOf{Task: h, Said: p.c.Said(), Begins: p.c.Begins()}))
 
 	// The output of earlier tries for this message is left out, and the place of an artifact is where its content begins.
 	p.must(t, status(task.StateWorking), piece("plan", "new plan", false, true))
-	require.Equal(t, said, f.dialogue(DialogueOf{Task: h, Message: p.c.MessageSeq}))
+	require.Equal(t, said, f.dialogue(DialogueOf{Task: h, Said: p.c.Said(), Begins: p.c.Begins()}))
 	p.must(t, says(task.StateInputRequired, "When?"))
 	p = f.answer(h, "Monday")
 	require.Equal(t, []string{
 		"user: " + first, "artifact poem: Roses are red", "input-required: Where to?", "user: Oslo", "artifact plan: new plan", "input-required: When?",
-	}, f.dialogue(DialogueOf{Task: h, Message: p.c.MessageSeq}))
+	}, f.dialogue(DialogueOf{Task: h, Said: p.c.Said(), Begins: p.c.Begins()}))
 	require.Equal(t, []string{
 		"user: " + first, "working: looking", "artifact poem: Roses are red", "working: still looking",
-	}, f.dialogue(DialogueOf{Task: h, Message: p.c.MessageSeq, Bounds: task.Bounds{Progress: true}})[:4])
+	}, f.dialogue(DialogueOf{Task: h, Said: p.c.Said(), Begins: p.c.Begins(), Bounds: task.Bounds{Progress: true}})[:4])
+}
+
+// A timer begins a turn without a message: the message before it was answered, and belongs to the dialogue.
+func TestDialogueOfTurnAfterTimer(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	h := p.c.Task
+	first := p.c.Message.FirstText()
+	p.must(t, status(task.StateWorking), piece("x", "so far", false, true),
+		&task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunWaits, Until: time.Unix(1, 0)}})
+	_, err := f.FireTimers(t.Context())
+	require.NoError(t, err)
+	p = f.next("a")
+	require.Equal(t, 2, p.c.Turn)
+	said := []string{"user: " + first, "artifact x: so far"}
+	require.Equal(t, said, f.dialogue(DialogueOf{Task: h, Said: p.c.Said(), Begins: p.c.Begins()}))
+	p.must(t, piece("y", "more", false, true))
+	require.Equal(t, said, f.dialogue(DialogueOf{Task: h, Said: p.c.Said(), Begins: p.c.Begins()}), "not what this turn says")
 }
 
 // A message that waits behind a run: what that run says after it belongs to the dialogue, and later messages do not.
@@ -104,7 +124,7 @@ func TestDialogueOfQueuedMessage(t *testing.T) {
 	p.must(t, piece("x", "answer to one", false, true), says(task.StateInputRequired, "and?"))
 	p = f.next("a")
 	require.Equal(t, "two", p.c.Message.FirstText())
-	got := f.dialogue(DialogueOf{Task: h, Message: p.c.MessageSeq})
+	got := f.dialogue(DialogueOf{Task: h, Said: p.c.Said(), Begins: p.c.Begins()})
 	require.Equal(t, []string{"artifact x: answer to one", "submitted: and?"}, got[1:])
 }
 
@@ -120,15 +140,15 @@ func TestDialogueKeepsTheNewest(t *testing.T) {
 		all = append(all, fmt.Sprintf("artifact a%d: %s%d", i, strings.Repeat("x", 1000), i), fmt.Sprint("user: m", i))
 	}
 	all = all[:len(all)-1]
-	require.Equal(t, all, f.dialogue(DialogueOf{Task: h, Message: p.c.MessageSeq})[1:])
+	require.Equal(t, all, f.dialogue(DialogueOf{Task: h, Said: p.c.Said(), Begins: p.c.Begins()})[1:])
 	for _, n := range []int{1, 2, 7} {
-		require.Equal(t, all[len(all)-n:], f.dialogue(DialogueOf{Task: h, Message: p.c.MessageSeq, Bounds: task.Bounds{Count: n}}))
+		require.Equal(t, all[len(all)-n:], f.dialogue(DialogueOf{Task: h, Said: p.c.Said(), Begins: p.c.Begins(), Bounds: task.Bounds{Count: n}}))
 	}
 	// A thousand characters that are all the same are a few bytes on disk; their own size counts.
-	got := f.dialogue(DialogueOf{Task: h, Message: p.c.MessageSeq, Bounds: task.Bounds{Bytes: 10_000}})
+	got := f.dialogue(DialogueOf{Task: h, Said: p.c.Said(), Begins: p.c.Begins(), Bounds: task.Bounds{Bytes: 10_000}})
 	require.Equal(t, all[len(all)-len(got):], got)
 	require.Len(t, got, 10)
-	said, err := f.Dialogue(t.Context(), DialogueOf{Task: h, Message: p.c.MessageSeq, Bounds: task.Bounds{Count: 4, Bytes: 2200}})
+	said, err := f.Dialogue(t.Context(), DialogueOf{Task: h, Said: p.c.Said(), Begins: p.c.Begins(), Bounds: task.Bounds{Count: 4, Bytes: 2200}})
 	require.NoError(t, err)
 	require.Equal(t, []string{"user: m27", "artifact a28: ", "user: m28", "artifact a29: "}, lines(said), "an artifact that takes more than half has no content")
 	require.Greater(t, said[1].Left, int64(1000))
@@ -150,7 +170,7 @@ func TestDialogueOfLargeArtifacts(t *testing.T) {
 	}
 	p.must(t, piece("small", "s", false, true), status(task.StateInputRequired))
 	p = f.answer(h, "more")
-	got := f.dialogue(DialogueOf{Task: h, Message: p.c.MessageSeq})
+	got := f.dialogue(DialogueOf{Task: h, Said: p.c.Said(), Begins: p.c.Begins()})
 	require.Equal(t, []string{"artifact big: ", "artifact zeros: ", "artifact drops: " + strings.Repeat("x", 3000), "artifact small: s"}, got[1:])
 }
 
@@ -182,7 +202,7 @@ func TestDialogueOfContext(t *testing.T) {
 	one("running", nil)
 	p := f.answer(mine.c.Task, "yes")
 	want := []string{"user: first", "artifact x: one", "user: second", "failed: no", "user: mine", "input-required: sure?"}
-	of := DialogueOf{Task: p.c.Task, Message: p.c.MessageSeq, Context: true}
+	of := DialogueOf{Task: p.c.Task, Said: p.c.Said(), Begins: p.c.Begins(), Context: true}
 	require.Equal(t, want, f.dialogue(of))
 	of.Count = 3
 	require.Equal(t, want[3:], f.dialogue(of))
@@ -203,8 +223,8 @@ func TestDialogueOfManyTasks(t *testing.T) {
 		want = append(want, fmt.Sprint("user: ", i))
 	}
 	p := f.running("a")
-	require.Equal(t, want[20:], f.dialogue(DialogueOf{Task: p.c.Task, Message: p.c.MessageSeq, Context: true}))
-	require.Equal(t, want, f.dialogue(DialogueOf{Task: p.c.Task, Message: p.c.MessageSeq, Context: true, Bounds: task.Bounds{Count: 1000}}))
+	require.Equal(t, want[20:], f.dialogue(DialogueOf{Task: p.c.Task, Said: p.c.Said(), Begins: p.c.Begins(), Context: true}))
+	require.Equal(t, want, f.dialogue(DialogueOf{Task: p.c.Task, Said: p.c.Said(), Begins: p.c.Begins(), Context: true, Bounds: task.Bounds{Count: 1000}}))
 }
 
 func TestDialogueWithoutDatabase(t *testing.T) {
@@ -213,6 +233,6 @@ func TestDialogueWithoutDatabase(t *testing.T) {
 	p := f.running("a")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := f.Dialogue(ctx, DialogueOf{Task: p.c.Task, Message: 1, Bounds: task.Bounds{Count: 1, Bytes: 1}})
+	_, err := f.Dialogue(ctx, DialogueOf{Task: p.c.Task, Said: 1, Begins: 1, Bounds: task.Bounds{Count: 1, Bytes: 1}})
 	require.True(t, errors.Is(err, context.Canceled), "%v", err)
 }

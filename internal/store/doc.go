@@ -18,8 +18,8 @@
 // Writers share statements, so they wait for nobody's lock: appends skip locked tasks, and other
 // waits end after 100 ms. The batcher's second writer retries blocked items, one task at a time.
 //
-// A statement locks the tasks row, then its task_queue row. Only QueueClaim starts at the queue. It
-// skips rows that are locked there or in tasks, so it never waits for a lock.
+// A statement locks the tasks row, then its task_queue row. Only QueueClaim and TimersFire start at the
+// queue. They skip rows that are locked there or in tasks, so they never wait for a lock.
 //
 // Webhooks come last: push_cursors, in the order of (task, config_id). Statements that claim and
 // record deliveries lock no task.
@@ -30,11 +30,12 @@
 // Parts have the members of A2A 1.0.
 //
 //	message   {"id","role":"user|agent","parts":[…],"metadata","extensions","references"}
-//	status    {"message":{…},"direct":true,"cause","metadata"}, or null when there is nothing to say
+//	status    {"message":{…},"direct":true,"cause","metadata","artifacts":[…]}, or null when there is nothing to say
 //	artifact  {"index","name","description","parts":[…],"metadata","extensions","event_metadata"}
-//	run       {"outcome","error","worker","checkpoint"}
+//	run       {"outcome","error","worker","checkpoint","until","for","interruptible"}
 //	part      one of "text", "raw" (base64), "url", "data"; and "filename","media_type","metadata"
 //
-// The cause of a status is for operators; no client sees it. Absent members are left out. A message's task and context are those of its row and are not
+// The cause of a status is for operators; no client sees it. A status that parks the task may list
+// the ids of all artifacts so far (tasks.artifacts_seq), for the next run. Absent members are left out. A message's task and context are those of its row and are not
 // repeated.
 package store

@@ -107,7 +107,7 @@ func (v View) addMessage(ctx context.Context, n *NewMessage) (task.Seq, error) {
 	}
 	v.s.committed(evs...)
 	v.s.marked(row.Marked)
-	if row.Parked && v.s.listener != nil {
+	if (row.Parked || row.Interrupted > 0) && v.s.listener != nil {
 		v.s.listener.Ready(n.Task.Agent)
 	}
 	return evs[len(evs)-1].Seq, nil
@@ -171,6 +171,8 @@ func (v View) whyNoMessage(ctx context.Context, n *NewMessage) error {
 		return err
 	case t.Status.State.Terminal():
 		return task.Errorf(task.Terminal, "the task is %s and accepts no more messages; start a new one", t.Status.State)
+	case !t.Status.State.Parked() && !n.Enqueue && v.interruptible(ctx, n.Task.ID):
+		return errChanged // the agent began to wait at the same moment
 	case !t.Status.State.Parked() && !n.Enqueue:
 		return task.Errorf(task.Busy, "the task is %s and its agent accepts one message at a time; send it again after the agent's answer", t.Status.State)
 	case n.Idempotency.Key != "":
@@ -191,6 +193,12 @@ func (v View) whyNoMessage(ctx context.Context, n *NewMessage) error {
 		}
 	}
 	return errChanged
+}
+
+// interruptible reports whether a message would end the wait of a task's agent.
+func (v View) interruptible(ctx context.Context, id task.ID) bool {
+	row, err := v.s.q.TaskByID(ctx, v.db, uuid.UUID(id))
+	return err == nil && row.WakesAt.Valid && row.Interruptible
 }
 
 // Cancel ends a task without a run at once. For a running task it asks the worker to end it. ended

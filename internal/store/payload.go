@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -36,10 +37,11 @@ type messageJSON struct {
 }
 
 type statusJSON struct {
-	Message  *messageJSON   `json:"message"`
-	Direct   bool           `json:"direct"`
-	Cause    string         `json:"cause"`
-	Metadata jsontext.Value `json:"metadata"`
+	Message   *messageJSON   `json:"message"`
+	Direct    bool           `json:"direct"`
+	Cause     string         `json:"cause"`
+	Metadata  jsontext.Value `json:"metadata"`
+	Artifacts []string       `json:"artifacts"`
 }
 
 type artifactJSON struct {
@@ -57,6 +59,10 @@ type runJSON struct {
 	Error      string         `json:"error"`
 	Worker     string         `json:"worker"`
 	Checkpoint jsontext.Value `json:"checkpoint"`
+
+	Until         time.Time `json:"until"`
+	For           float64   `json:"for"`
+	Interruptible bool      `json:"interruptible"`
 }
 
 // EncodePayload returns the part of an event that is stored as payload, besides the columns; ""
@@ -66,7 +72,7 @@ func EncodePayload(e *task.Event) string {
 	case task.EventMessage:
 		return string(appendMessage(make([]byte, 0, 256), e.Message))
 	case task.EventStatus:
-		if e.Message == nil && !e.Direct && e.Cause == "" && e.Metadata == nil {
+		if e.Message == nil && !e.Direct && e.Cause == "" && e.Metadata == nil && len(e.Artifacts) == 0 {
 			return ""
 		}
 		w := object(make([]byte, 0, 256))
@@ -80,6 +86,7 @@ func EncodePayload(e *task.Event) string {
 		}
 		w.str("cause", e.Cause)
 		w.raw("metadata", e.Metadata)
+		w.list("artifacts", e.Artifacts)
 		return w.end()
 	case task.EventArtifact:
 		a := e.Artifact
@@ -100,6 +107,17 @@ func EncodePayload(e *task.Event) string {
 		w.str("error", e.Run.Error)
 		w.str("worker", e.Run.Worker)
 		w.raw("checkpoint", e.Run.Checkpoint)
+		if !e.Run.Until.IsZero() {
+			w.str("until", e.Run.Until.UTC().Format(time.RFC3339Nano))
+		}
+		if e.Run.For != 0 {
+			w.name("for")
+			w.b = strconv.AppendFloat(w.b, e.Run.For.Seconds(), 'f', -1, 64)
+		}
+		if e.Run.Interruptible {
+			w.name("interruptible")
+			w.b = append(w.b, "true"...)
+		}
 		return w.end()
 	}
 	return ""
@@ -233,7 +251,7 @@ func decodePayload(e *task.Event, payload []byte, owner *task.Task) error {
 	case task.EventStatus:
 		var s statusJSON
 		if err = json.Unmarshal(payload, &s, lenient); err == nil {
-			e.Direct, e.Cause, e.Metadata = s.Direct, s.Cause, raw(s.Metadata)
+			e.Direct, e.Cause, e.Metadata, e.Artifacts = s.Direct, s.Cause, raw(s.Metadata), s.Artifacts
 			if s.Message != nil {
 				e.Message = s.Message.message(owner)
 			}
@@ -249,7 +267,10 @@ func decodePayload(e *task.Event, payload []byte, owner *task.Task) error {
 	case task.EventRun:
 		var r runJSON
 		if err = json.Unmarshal(payload, &r, lenient); err == nil {
-			e.Run = &task.RunNote{Outcome: r.Outcome, Error: r.Error, Worker: r.Worker, Checkpoint: raw(r.Checkpoint)}
+			e.Run = &task.RunNote{
+				Outcome: r.Outcome, Error: r.Error, Worker: r.Worker, Checkpoint: raw(r.Checkpoint),
+				Until: r.Until, For: time.Duration(r.For * float64(time.Second)), Interruptible: r.Interruptible,
+			}
 		}
 	}
 	if err != nil {

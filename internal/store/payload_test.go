@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -45,6 +46,7 @@ func samples() map[string]*task.Event {
 		"message-small":  {Kind: task.EventMessage, Message: &task.Message{ID: "m", Role: task.RoleAgent, Parts: []task.Part{task.Text("x")}}},
 		"status-empty":   {Kind: task.EventStatus, State: task.StateWorking},
 		"status-message": {Kind: task.EventStatus, State: task.StateInputRequired, Metadata: odd, Message: user("more?")},
+		"status-parked":  {Kind: task.EventStatus, State: task.StateInputRequired, Artifacts: []string{"a", "b\"c"}},
 		"status-direct":  {Kind: task.EventStatus, State: task.StateCompleted, Direct: true, Message: user("bare")},
 		"status-cause":   {Kind: task.EventStatus, State: task.StateFailed, Cause: "exit status 1: \"no model\"", Message: user("failed")},
 		"artifact": {Kind: task.EventArtifact, Metadata: odd, Artifact: &task.Artifact{
@@ -53,6 +55,9 @@ func samples() map[string]*task.Event {
 		"artifact-small": {Kind: task.EventArtifact, Artifact: &task.Artifact{ID: "a", Parts: []task.Part{task.Text("chunk")}}},
 		"run":            {Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunLost, Error: "e", Worker: "w"}},
 		"run-checkpoint": {Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCheckpoint, Checkpoint: odd}},
+		"run-waits": {Kind: task.EventRun, Run: &task.RunNote{
+			Outcome: task.RunWaits, Until: time.Date(2026, 3, 1, 9, 0, 0, 5e6, time.UTC), For: 1500 * time.Millisecond, Interruptible: true,
+		}},
 	}
 }
 

@@ -245,24 +245,23 @@ func fold(h *task.Task, n int, row func(i int) dbsqlc.Event) (*task.Task, error)
 	return t, nil
 }
 
-// Conversation returns the history before the run of a message: all messages before it, and those
-// that earlier runs wrote after it, while it was queued. If it was queued, its run begins at the
-// last submitted status after it.
-func (s *Store) Conversation(ctx context.Context, h *task.Task, message task.Seq) ([]task.Message, error) {
+// Conversation returns the history before a turn: the client's messages before the event said, and what
+// earlier runs wrote, also while the turn's message was queued. The turn begins at the event begins or, if
+// its message was queued, at the last submitted status after that.
+func (s *Store) Conversation(ctx context.Context, h *task.Task, said, begins task.Seq) ([]task.Message, error) {
 	var rows []dbsqlc.EventsOfRow
 	err := s.walk(ctx, s.api, h, false, func(r *dbsqlc.EventsOfRow) error { rows = append(rows, *r); return nil })
 	if err != nil {
 		return nil, translate("read conversation", err)
 	}
-	begins := message
 	for i := range rows {
-		if r := &rows[i]; task.Seq(r.Seq) > message && task.State(r.State.Int16) == task.StateSubmitted {
+		if r := &rows[i]; task.Seq(r.Seq) > begins && task.State(r.State.Int16) == task.StateSubmitted {
 			begins = task.Seq(r.Seq)
 		}
 	}
 	t := Empty(h)
 	for i := range rows {
-		if r := &rows[i]; task.Seq(r.Seq) > begins || task.EventKind(r.Kind) == task.EventMessage && task.Seq(r.Seq) >= message {
+		if r := &rows[i]; task.Seq(r.Seq) > begins || task.EventKind(r.Kind) == task.EventMessage && task.Seq(r.Seq) >= said {
 			continue
 		}
 		if err := apply(t, &rows[i]); err != nil {
@@ -414,17 +413,11 @@ func (s *Store) LastSeqs(ctx context.Context, ids []task.ID) (map[task.ID]task.S
 	return out, nil
 }
 
-// ArtifactIDs lists the artifacts of a task in the order of their first appearance.
+// ArtifactIDs lists the artifacts of an open task in the order of their first appearance. An artifact
+// may be listed twice.
 func (s *Store) ArtifactIDs(ctx context.Context, id task.ID) ([]string, error) {
-	rows, err := s.q.ArtifactIDs(ctx, s.api, uuid.UUID(id))
-	if err != nil {
-		return nil, translate("read artifacts", err)
-	}
-	out := make([]string, len(rows))
-	for i, r := range rows {
-		out[i] = r.ArtifactID
-	}
-	return out, nil
+	ids, err := s.q.ArtifactIDs(ctx, s.api, uuid.UUID(id))
+	return ids, translate("read artifacts", err)
 }
 
 func event(r *dbsqlc.Event, owner *task.Task) (*task.Event, error) {

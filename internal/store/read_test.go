@@ -2,11 +2,13 @@ package store
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -65,4 +67,122 @@ func TestReadTaskEqualsFindTaskAndSnapshot(t *testing.T) {
 			}
 		}
 	}
+}
+
+// chunkOf starts or continues an artifact.
+func chunkOf(id string) *task.Event {
+	return &task.Event{Kind: task.EventArtifact, Append: true, Artifact: &task.Artifact{ID: id, Parts: []task.Part{task.Text(id)}}}
+}
+
+// parked is the status of a run that parks its task and lists the artifacts; without ids, that of a run that does not
+// know them, or of an older server.
+func parked(ids ...string) *task.Event {
+	return &task.Event{Kind: task.EventStatus, State: task.StateInputRequired, Artifacts: ids}
+}
+
+// firstSeen are the ids without repetitions, as a run numbers them.
+func firstSeen(ids []string) (out []string) {
+	for _, id := range ids {
+		if !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// A run that continues a task learns its artifacts from the status that parked it. It reads only the chunks after that,
+// however many there are before.
+func TestArtifactIDsReadOnlyChunksAfterTheListing(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	id := p.c.Task.ID
+	read := func() ([]string, int) {
+		x := &explained{f: f}
+		ids, err := f.q.ArtifactIDs(t.Context(), x, uuid.UUID(id))
+		require.NoError(t, err)
+		return ids, x.pages
+	}
+	p.must(t, status(task.StateWorking), chunkOf("z"))
+	for range 10 {
+		evs := make([]*task.Event, 500)
+		for i := range evs {
+			evs[i] = chunkOf("b")
+		}
+		p.must(t, evs...)
+	}
+	p.must(t, chunkOf("a"), parked("z", "b", "a"))
+	ids, pages := read()
+	require.Equal(t, []string{"z", "b", "a"}, ids)
+	require.Less(t, pages, 25)
+
+	// Without the listing it is as for a task that an older server parked.
+	f.exec("UPDATE holdfast.tasks SET artifacts_seq = NULL")
+	ids, without := read()
+	require.Equal(t, []string{"z", "b", "a"}, ids)
+	require.Greater(t, without, 4*pages)
+	f.exec("UPDATE holdfast.tasks SET artifacts_seq = status_seq")
+
+	p = f.answer(p.c.Task, "more")
+	p.must(t, chunkOf("b"), chunkOf("c"))
+	ids, pages = read()
+	require.Equal(t, []string{"z", "b", "a", "c"}, firstSeen(ids))
+	require.Less(t, pages, 25)
+	t.Logf("%d pages, without the listing %d", pages, without)
+}
+
+// Runs may crash, and older servers may park the task: the ids are those of all chunks in their order.
+func TestArtifactIDsAfterCrashesAndOlderServers(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	id := p.c.Task.ID
+	want := func(want ...string) {
+		t.Helper()
+		ids, err := f.ArtifactIDs(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, want, firstSeen(ids))
+	}
+	crash := func() {
+		t.Helper()
+		f.exec("DELETE FROM holdfast.workers")
+		_, runs, err := f.Rescue(t.Context(), 0, true)
+		require.NoError(t, err)
+		require.Len(t, runs, 1)
+	}
+	want()
+	p.must(t, status(task.StateWorking), chunkOf("b"))
+	crash()
+	want("b")
+	zombie := p
+	p = f.next(p.c.Task.Agent)
+	p.must(t, chunkOf("a"), parked("b", "a"))
+	require.ErrorIs(t, await(t, zombie.write(parked("b"))).err, task.LeaseLost)
+	want("b", "a")
+
+	p = f.answer(p.c.Task, "more")
+	p.must(t, status(task.StateWorking), chunkOf("d"), chunkOf("a"))
+	crash()
+	want("b", "a", "d")
+	p = f.next(p.c.Task.Agent)
+	p.must(t, chunkOf("c"), parked()) // by a server that writes no listing
+	want("b", "a", "d", "c")
+	p = f.answer(p.c.Task, "more")
+	p.must(t, status(task.StateWorking), chunkOf("e"))
+	want("b", "a", "d", "c", "e")
+
+	// A run that would park while a message waits states the artifacts, too.
+	_, err := f.AddMessage(t.Context(), &NewMessage{Task: p.c.Task, Message: user("meanwhile"), Enqueue: true, RequestID: NewID()})
+	require.NoError(t, err)
+	require.True(t, p.must(t, parked("b", "a", "d", "c", "e")).requeued)
+	require.Equal(t, scan[int64](f, "SELECT last_seq FROM holdfast.tasks"), scan[int64](f, "SELECT artifacts_seq FROM holdfast.tasks"))
+	want("b", "a", "d", "c", "e")
+	p = f.next(p.c.Task.Agent)
+	p.must(t, status(task.StateWorking), chunkOf("f"), parked("b", "a", "d", "c", "e", "f"))
+	want("b", "a", "d", "c", "e", "f")
+
+	// The listing of a task that outlives its period moves with its log.
+	f.exec("UPDATE holdfast.tasks SET kept = true")
+	f.exec("UPDATE holdfast.task_events SET kept = true")
+	want("b", "a", "d", "c", "e", "f")
 }

@@ -78,6 +78,8 @@ func TestInvariantsFindDamage(t *testing.T) {
 		"a queue row of a task that ended": "INSERT INTO holdfast.task_queue (id, agent, message_seq) SELECT id, agent, 1 FROM holdfast.tasks",
 		"an impossible step":               "UPDATE holdfast.task_events SET state = 3 WHERE seq = 2",
 		"a log without a task":             "DELETE FROM holdfast.tasks",
+		"a listing that is none":           "UPDATE holdfast.tasks SET artifacts_seq = 6",
+		"a listing without an artifact":    `UPDATE holdfast.task_events SET payload = '{"artifacts":["b"]}' WHERE seq = 6; UPDATE holdfast.tasks SET artifacts_seq = 6`,
 		"a webhook without a mark":         webhook("", "1, 0"),
 		"a webhook past the log":           webhook("", "8, 0"),
 		"a mark past the log":              webhook(", due_at, due_since", "7, 7, now(), now()"),
@@ -271,6 +273,8 @@ func TestPlansOfHotQueries(t *testing.T) {
 			case "EventsAppend", "QueueClaim", "QueueHurry", "RunRequeue", "RunsOwned", "RunsCanceled", "RunsRescue", "MessageAppend", "TaskCancel", "OpsOpenTasks":
 				require.Contains(t, plan, "on tasks_open", name)
 				require.NotRegexp(t, ` tasks_(ended|kept|dated|\d+)`, plan, "%s: ended tasks are in no plan", name)
+			case "TimersFire":
+				require.Contains(t, plan, "task_queue_timers")
 			case "PushLanes":
 				require.NotContains(t, plan, "push_cursors_due")
 				require.Contains(t, plan, "push_cursors_lanes")
@@ -294,11 +298,13 @@ func TestLimitsReadOnlyWhatTheyCount(t *testing.T) {
 		INSERT INTO holdfast.tasks (id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect)
 		SELECT `+presentID+`, 'a', 't', 'o' || i % 10, 'c', CASE WHEN i % 50 = 1 THEN 2 ELSE 5 END, 4, 4, '0.3' FROM generate_series(1, 30000) i;
 		INSERT INTO holdfast.task_queue (id, agent, message_seq) SELECT id, 'a', 1 FROM holdfast.tasks;
+		INSERT INTO holdfast.task_queue (id, agent, message_seq, wakes_at)
+		SELECT gen_random_uuid(), 'w', 1, CASE WHEN i > 5 THEN now() + interval '1 h' END FROM generate_series(1, 30000) i;
 		SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off`).ReadAll()
 	require.NoError(t, err)
 	for call, want := range map[string]int{
 		"live_tasks(0, 't', 'o1', 'a', 20)": 20, "live_tasks(0, 't', 'o2', 'a', 20)": 0, "live_tasks(0, 't', 'o1', 'a', 1000)": 600,
-		"waiting_tasks(0, 'a', 20)": 20, "waiting_tasks(0, 'b', 20)": 0,
+		"waiting_tasks(0, 'a', 20)": 20, "waiting_tasks(0, 'b', 20)": 0, "waiting_tasks(0, 'w', 20)": 5,
 	} {
 		var n int
 		require.NoError(t, c.QueryRow(t.Context(), "SELECT holdfast."+call).Scan(&n)) // plans the statement
@@ -375,7 +381,7 @@ func TestPlansForEmptyQueue(t *testing.T) {
 			if strings.Contains(l, "Join Filter") && name != "MessageFind" && name != "PushConfigs" { // these join within one task
 				// Processes and signing keys are few. At most a thousand runs are freed at once, and at most a batch
 				// of runs claimed or written, or of webhooks claimed or recorded.
-				assert.Regexp(t, `Join Filter: \((w\.id = q\.worker_id|mine\.id = queued\.id|t_2\.id = (mine|mine_1|e)\.id|(mine_\d|q_\d|e)\.id = t_2\.id|`+
+				assert.Regexp(t, `Join Filter: \((w\.id = q\.worker_id|mine\.id = queued\.id|t_2\.id = (mine|mine_1|e)\.id|(mine_\d|q_\d|e)\.id = t_2\.id|q_2\.id = e_1\.id|e_1\.id = q_2\.id|`+
 					`later\.active_at > k\.active_at|\((many|k_\d|e)\.task = (many|k_\d|e)\.task\) AND \(\w+\.config_id = \w+\.config_id\))\)`, l, "%s: %s", name, strings.Join(lines, "\n"))
 			}
 			if m := node.FindStringSubmatch(l); m != nil && !slices.Contains(rare, name) {

@@ -16,7 +16,7 @@ const (
 	EventStatus
 	// EventArtifact is a chunk of an artifact.
 	EventArtifact
-	// EventRun records a failed attempt or a checkpoint. No client sees it.
+	// EventRun records a failed attempt, a wait or a checkpoint. No client sees it.
 	EventRun
 )
 
@@ -53,10 +53,18 @@ type Event struct {
 	Last     bool            // EventArtifact: the artifact is complete
 	Metadata json.RawMessage // of the event itself
 	Run      *RunNote        // EventRun
+
+	// Artifacts are the ids of all artifacts of the task so far, in the order of their first
+	// appearance, on an EventStatus that parks it. Its next run reads them; clients never see them.
+	// nil: not stated.
+	Artifacts []string
 }
 
 // Streamed reports whether clients see the event on a stream.
 func (e *Event) Streamed() bool { return e.Kind == EventStatus || e.Kind == EventArtifact }
+
+// Waits reports whether the event ends a run in a wait.
+func (e *Event) Waits() bool { return e.Kind == EventRun && e.Run != nil && e.Run.Outcome == RunWaits }
 
 // Outcomes of an attempt that a RunNote records.
 const (
@@ -65,6 +73,7 @@ const (
 	RunAway       = "away"       // the agent did not begin it: it was away or too busy
 	RunReturned   = "returned"   // the worker shut down and gave it back
 	RunCheckpoint = "checkpoint" // it continues; Checkpoint holds its progress
+	RunWaits      = "waits"      // it ended; the next turn begins at the time Until, or after For
 )
 
 // RunNote is the content of an EventRun.
@@ -73,4 +82,8 @@ type RunNote struct {
 	Error      string
 	Worker     string
 	Checkpoint json.RawMessage
+
+	Until         time.Time     // RunWaits; zero before the commit of a wait that For describes
+	For           time.Duration // RunWaits, before its commit
+	Interruptible bool          // RunWaits: a message of the client begins the next turn earlier
 }

@@ -36,6 +36,7 @@ type Task struct {
 	Direct    bool // ended by a bare Message
 	History   []Message
 	Artifacts []Artifact
+	Wait      *RunNote // of the agent, if no later event has ended it; its time may be over
 
 	// statusAt is where the status message belongs in History once a newer
 	// status supersedes it: before the messages that arrived after it. Negative: TrimHistory has
@@ -73,6 +74,12 @@ func (t *Task) Apply(e *Event) error {
 	case EventArtifact:
 		t.applyArtifact(e)
 	case EventRun:
+	}
+	switch {
+	case e.Waits():
+		t.Wait = e.Run
+	case e.Kind != EventMessage || t.Wait != nil && t.Wait.Interruptible:
+		t.Wait = nil
 	}
 	t.LastSeq, t.last = e.Seq, e.Position()
 	return nil

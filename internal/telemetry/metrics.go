@@ -63,7 +63,7 @@ var (
 	retryKinds  = set("create", "append", "message", "cancel", "push_set", "push_delete", "push_record")
 	pushClasses = set("delivered", "gone", "redirect", "throttled", "client", "server", "refused", "dns", "tls", "timeout",
 		"network", "internal")
-	runOutcomes = set("completed", "failed", "rejected", "canceled", "parked", "retried", "returned", "away", "lost")
+	runOutcomes = set("completed", "failed", "rejected", "canceled", "parked", "waits", "retried", "returned", "away", "lost")
 	operations  = set("send", "stream", "get", "list", "cancel", "subscribe",
 		"push_set", "push_get", "push_list", "push_delete", "extended_card", "card", none)
 	// The outcomes of a request beyond ok: refused by the binding, or the reason of an error from the table of faults.

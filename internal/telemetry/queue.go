@@ -12,6 +12,7 @@ import (
 type QueueDepth struct {
 	Agent            string
 	Waiting, Running int64         // tasks that a worker could claim now; tasks that a worker runs
+	Timers           int64         // tasks whose agent waits for a time
 	Oldest           time.Duration // how long the oldest waiting task has been due; 0 if no task waits
 	Away             time.Duration // how long the agent has been away; 0 if it is not known to be away
 }
@@ -32,6 +33,8 @@ func RegisterQueue(reg prometheus.Registerer, read Queue, known ...string) {
 		known: set(known...),
 		waiting: prometheus.NewDesc("holdfast_queue_waiting",
 			"Tasks that wait for a run, over all replicas.", []string{"agent"}, nil),
+		timers: prometheus.NewDesc("holdfast_queue_timers",
+			"Tasks whose agent waits for a time, over all replicas.", []string{"agent"}, nil),
 		running: prometheus.NewDesc("holdfast_queue_running",
 			"Tasks that have a run, over all replicas.", []string{"agent"}, nil),
 		oldest: prometheus.NewDesc("holdfast_queue_oldest_seconds",
@@ -49,9 +52,9 @@ func RegisterQueue(reg prometheus.Registerer, read Queue, known ...string) {
 }
 
 type queueCollector struct {
-	depths                                   reading[[]QueueDepth]
-	known                                    map[string]bool
-	waiting, running, oldest, away, readable *prometheus.Desc
+	depths                                           reading[[]QueueDepth]
+	known                                            map[string]bool
+	waiting, timers, running, oldest, away, readable *prometheus.Desc
 }
 
 // reading caches a value from the database for a short time.
@@ -79,6 +82,7 @@ func (r *reading[T]) get() (T, error) {
 
 func (c *queueCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.waiting
+	ch <- c.timers
 	ch <- c.running
 	ch <- c.oldest
 	ch <- c.away
@@ -98,6 +102,7 @@ func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(c.readable, 1)
 	for _, d := range depths {
 		gauge(c.waiting, float64(d.Waiting), d.Agent)
+		gauge(c.timers, float64(d.Timers), d.Agent)
 		gauge(c.running, float64(d.Running), d.Agent)
 		gauge(c.oldest, d.Oldest.Seconds(), d.Agent)
 		gauge(c.away, d.Away.Seconds(), d.Agent)
@@ -116,6 +121,7 @@ func (c *queueCollector) merge(rows []QueueDepth) []QueueDepth {
 		byLabel[label] = QueueDepth{
 			Agent:   label,
 			Waiting: d.Waiting + r.Waiting,
+			Timers:  d.Timers + r.Timers,
 			Running: d.Running + r.Running,
 			Oldest:  max(d.Oldest, r.Oldest),
 			Away:    max(d.Away, r.Away),

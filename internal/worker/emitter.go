@@ -30,8 +30,15 @@ const (
 	eventCost = 4 << 10
 )
 
+// A status that parks the task lists its artifacts up to these limits. Beyond them the next run reads
+// the ids from the chunks.
+const (
+	listedArtifacts = 100
+	listedBytes     = 8 << 10
+)
+
 var (
-	errSettled = errors.New("the run has settled: emit nothing after input-required, auth-required, completed, failed, rejected or a reply")
+	errSettled = errors.New("the run has settled: emit nothing after input-required, auth-required, completed, failed, rejected, a wait or a reply")
 	errNotJSON = errors.New("not valid JSON")
 	errSpent   = errors.New("the artifacts of the task exceed max_artifacts")
 )
@@ -54,7 +61,7 @@ type emitter struct {
 	answered chan struct{}
 	started  bool       // working was reported, by this attempt or an earlier one
 	bare     bool       // the newest status of this attempt is working without a message
-	settled  task.State // unspecified until the run has settled
+	settled  task.State // unspecified until the run has settled; working if it ended in a wait
 	closed   bool
 	err      error          // first error of an append; sticky
 	index    map[string]int // artifact id → index
@@ -166,6 +173,20 @@ func (e *emitter) Checkpoint(ctx context.Context, data json.RawMessage) error {
 	return e.emit(ctx, &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCheckpoint, Checkpoint: data}})
 }
 
+// Wait implements executor.Emitter.
+func (e *emitter) Wait(ctx context.Context, w executor.Wait) error {
+	e.began()
+	if err := w.Check(time.Now()); err != nil {
+		return err
+	}
+	if e.spent.Load() {
+		return errSpent
+	}
+	return e.emit(ctx, &task.Event{Kind: task.EventRun, Run: &task.RunNote{
+		Outcome: task.RunWaits, Until: w.Until, For: w.For, Interruptible: w.Interruptible,
+	}})
+}
+
 // began records the first emission of the executor: the agent is there.
 func (e *emitter) began() {
 	if !e.emitted.Swap(true) {
@@ -271,6 +292,12 @@ func (e *emitter) emit(ctx context.Context, ev *task.Event) error {
 		if ev.State.Settled() {
 			e.settled = ev.State
 		}
+		if ev.State.Parked() {
+			ev.Artifacts = e.listing()
+		}
+	}
+	if ev.Waits() {
+		e.settled = task.StateWorking
 	}
 	a := &store.Append{
 		Task: e.r.claim.Task.ID, Agent: e.r.agent.Name, Attempt: e.r.attempt, Ordinal: e.ordinal, Events: evs,
@@ -375,6 +402,24 @@ func (e *emitter) loadIndex(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// listing returns the ids of all artifacts of the task in their order, or nil if this run does not
+// know them or they are too many.
+func (e *emitter) listing() []string {
+	known := e.loaded || e.r.claim.Attempt == 1
+	if !known || len(e.index) == 0 || len(e.index) > listedArtifacts {
+		return nil
+	}
+	ids, size := make([]string, len(e.index)), 0
+	for id, i := range e.index {
+		ids[i] = id
+		size += len(id)
+	}
+	if size > listedBytes {
+		return nil
+	}
+	return ids
 }
 
 func (e *emitter) indexOf(id string) int {

@@ -24,6 +24,7 @@ type client interface {
 	say(text string)
 	cancel()
 	lose() // the process of the run dies
+	fire() // the time of a wait has come
 	log() []*task.Event
 }
 
@@ -35,6 +36,20 @@ type inPostgres struct {
 func (c *inPostgres) create(text string) { c.h = c.process.create("a", text) }
 func (c *inPostgres) say(text string)    { c.process.say(c.h, text) }
 func (c *inPostgres) log() []*task.Event { return c.process.log(c.h) }
+
+// fire waits for the agent's timer, which is short.
+func (c *inPostgres) fire() {
+	eventually(c.t, "the timer fires", func() bool {
+		_, err := c.store.FireTimers(c.t.Context())
+		require.NoError(c.t, err)
+		return c.exists("SELECT FROM holdfast.task_queue WHERE id = $1 AND wakes_at IS NULL", c.h.ID.String())
+	})
+}
+
+func (c *inPostgres) exists(sql string, args ...any) (exists bool) {
+	c.scan(&exists, "SELECT EXISTS ("+sql+")", args...)
+	return exists
+}
 
 func (c *inPostgres) cancel() {
 	_, err := c.store.Cancel(c.t.Context(), c.h)
@@ -83,10 +98,12 @@ func (c *inMemory) create(text string) {
 }
 
 func (c *inMemory) say(text string) {
-	require.NoError(c.t, c.store.AddMessage(c.h.ID, &task.Message{ID: "m-" + text, Role: task.RoleUser, Parts: []task.Part{task.Text(text)}}))
+	_, err := c.store.AddMessage(c.h.ID, &task.Message{ID: "m-" + text, Role: task.RoleUser, Parts: []task.Part{task.Text(text)}})
+	require.NoError(c.t, err)
 }
 
 func (c *inMemory) cancel()            { require.NoError(c.t, c.store.Cancel(c.h.ID)) }
+func (c *inMemory) fire()              { require.Positive(c.t, c.store.Fire(c.h.ID)) }
 func (c *inMemory) lose()              { require.Equal(c.t, 1, c.store.Rescue(c.pool.LoseAll)) }
 func (c *inMemory) log() []*task.Event { return c.store.Events(c.h.ID, 0) }
 
@@ -137,7 +154,10 @@ func recalls(ctx context.Context, run *executor.Run) string {
 		return err.Error()
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "turn %d try %d attempt %d checkpoint %s", run.Turn, run.Try, run.Attempt, checkpoint)
+	fmt.Fprintf(&b, "turn %d try %d attempt %d checkpoint %s %q", run.Turn, run.Try, run.Attempt, checkpoint, run.Message.FirstText())
+	if in := run.Input; in != nil {
+		fmt.Fprintf(&b, " after %s %v %v", in.Source, in.Interrupted, in.Until.IsZero())
+	}
 	for i := range history {
 		fmt.Fprintf(&b, " | %d %s", history[i].Role, history[i].FirstText())
 	}
@@ -174,7 +194,7 @@ func told(e *task.Event) string {
 		fmt.Fprintf(&b, " %s %d %s %q append=%v last=%v %s", a.ID, a.Index, a.Name, a.Parts[0].Text, e.Append, e.Last, e.Metadata)
 	}
 	if e.Run != nil {
-		fmt.Fprintf(&b, " %s %q %s", e.Run.Outcome, e.Run.Error, e.Run.Checkpoint)
+		fmt.Fprintf(&b, " %s %q %s %v %v", e.Run.Outcome, e.Run.Error, e.Run.Checkpoint, e.Run.Until.IsZero(), e.Run.Interruptible)
 	}
 	return b.String()
 }
@@ -191,7 +211,7 @@ func scenarios() map[string]scenario {
 	ends := func(s task.State) func(*testing.T, client) {
 		return func(t *testing.T, c client) { t.Helper(); c.create("hi"); reaches(t, c, s) }
 	}
-	heard := make(chan struct{})
+	heard, heardToo := make(chan struct{}), make(chan struct{})
 	again := executor.Retryable(errors.New("again"), time.Millisecond)
 	all := map[string]scenario{
 		"emits": {does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
@@ -316,6 +336,76 @@ func scenarios() map[string]scenario {
 			_, err := out.Artifact(ctx, text("12345"))
 			return err
 		}), ends(task.StateFailed)},
+		"waits and is waited for": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+			switch run.Turn {
+			case 1:
+				_, err := out.Artifact(ctx, text("1"))
+				return cmpErr(err, out.Wait(ctx, executor.Wait{For: time.Millisecond}))
+			case 2:
+				err := out.Status(ctx, task.StateWorking, says(recalls(ctx, run)))
+				return cmpErr(err, out.Wait(ctx, executor.Wait{For: time.Hour, Interruptible: true}))
+			case 3:
+				if run.Try == 1 {
+					return again
+				}
+				return out.Status(ctx, task.StateInputRequired, says(recalls(ctx, run)))
+			}
+			return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
+		}), func(t *testing.T, c client) {
+			t.Helper()
+			waits := func(n int) {
+				eventually(t, "the agent waits", func() bool {
+					found := 0
+					for _, e := range c.log() {
+						if e.Waits() {
+							found++
+						}
+					}
+					return found == n
+				})
+			}
+			c.create("hi")
+			waits(1)
+			c.fire()
+			waits(2)
+			c.say("one")
+			reaches(t, c, task.StateInputRequired)
+			c.say("two")
+			reaches(t, c, task.StateCompleted)
+		}},
+		"is told more before it waits": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+			switch run.Turn {
+			case 1:
+				if err := out.Status(ctx, task.StateWorking, says("busy")); err != nil {
+					return err
+				}
+				<-heardToo
+				return out.Wait(ctx, executor.Wait{For: time.Hour, Interruptible: true})
+			case 2:
+				err := out.Status(ctx, task.StateWorking, says(recalls(ctx, run)))
+				return cmpErr(err, out.Wait(ctx, executor.Wait{Until: time.Unix(1, 0)}))
+			}
+			return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
+		}), func(t *testing.T, c client) {
+			t.Helper()
+			c.create("hi")
+			hears(t, c, "busy")
+			c.say("one")
+			c.say("two")
+			heardToo <- struct{}{}
+			until(t, c, "the agent waits for good", func(e *task.Event) bool { return e.Waits() && !e.Run.Interruptible })
+			c.fire()
+			reaches(t, c, task.StateCompleted)
+		}},
+		"is canceled while a timer runs": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+			return out.Wait(ctx, executor.Wait{For: time.Hour})
+		}), func(t *testing.T, c client) {
+			t.Helper()
+			c.create("hi")
+			until(t, c, "the agent waits", (*task.Event).Waits)
+			c.cancel()
+			reaches(t, c, task.StateCanceled)
+		}},
 		"stores a state": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 			var log []string
 			for _, of := range []executor.Scope{executor.OfTask, executor.OfContext} {

@@ -32,7 +32,7 @@ type Store interface {
 	Canceled(ctx context.Context, worker task.ID, ids []task.ID) (map[task.ID]task.Attempt, error)
 	ArtifactIDs(ctx context.Context, id task.ID) ([]string, error)
 	Header(ctx context.Context, id task.ID) (*task.Task, error)
-	Conversation(ctx context.Context, h *task.Task, message task.Seq) ([]task.Message, error)
+	Conversation(ctx context.Context, h *task.Task, said, begins task.Seq) ([]task.Message, error)
 	EventsAfter(ctx context.Context, owner *task.Task, after task.Position, limit int) ([]*task.Event, error)
 	Dialogue(ctx context.Context, of store.DialogueOf) ([]task.Said, error)
 	AgentState(ctx context.Context, of store.StateOf) (value json.RawMessage, version int64, err error)

@@ -47,6 +47,7 @@ func (r *run) interrupt(cause error) { r.cancel(cause) }
 // Outcomes of a run for metrics and logs, besides the states in which it can settle the task.
 const (
 	outcomeParked   = "parked"
+	outcomeWaits    = task.RunWaits
 	outcomeRetried  = "retried"
 	outcomeReturned = "returned"
 	outcomeAway     = "away"
@@ -124,11 +125,18 @@ func (r *run) execute() {
 	err := r.agent.Executor.Execute(r.ctx, &executor.Run{
 		ID: c.Task.ID, TaskID: c.Task.PublicID, ContextID: c.Task.ContextID, Agent: c.Task.Agent,
 		Tenant: c.Task.Tenant, Owner: c.Task.Owner, Message: c.Message, Metadata: c.Task.Metadata,
-		Attempt: c.Attempt, Try: c.Try, Turn: c.Turn, Memory: &recollection{r},
+		Attempt: c.Attempt, Try: c.Try, Turn: c.Turn, Input: input(c), Memory: &recollection{r},
 		OnBegin: func() { r.pool.begin(r, false) },
 	}, r.out)
 	returned = true
 	r.ended <- err
+}
+
+func input(c *store.Claimed) *executor.Input {
+	if c.Wait == nil {
+		return nil
+	}
+	return &executor.Input{Source: executor.SourceTimer, Until: c.Wait.Until, Interrupted: c.Wait.Interrupted}
 }
 
 // errAbandoned says that an executor did not return within its grace.
@@ -200,8 +208,11 @@ func (r *run) conclude(err error) (string, error) {
 		if ferr := r.out.finish(); ferr != nil {
 			return r.unrecorded(ferr)
 		}
-		if s.Parked() {
+		switch {
+		case s.Parked():
 			return outcomeParked, nil
+		case s == task.StateWorking:
+			return outcomeWaits, nil
 		}
 		return s.String(), nil
 	}
@@ -395,7 +406,7 @@ func (m *recollection) History(ctx context.Context) ([]task.Message, error) {
 	}
 	var said []task.Message
 	err := m.r.read(ctx, func() (err error) {
-		said, err = m.r.pool.opt.Store.Conversation(ctx, c.Task, c.MessageSeq)
+		said, err = m.r.pool.opt.Store.Conversation(ctx, c.Task, c.Said(), c.Begins())
 		return err
 	})
 	return said, err
@@ -408,7 +419,7 @@ func (m *recollection) Dialogue(ctx context.Context, of executor.Scope, within e
 	}
 	err = m.r.read(ctx, func() (err error) {
 		said, err = m.r.pool.opt.Store.Dialogue(ctx, store.DialogueOf{
-			Task: c.Task, Message: c.MessageSeq, Context: of == executor.OfContext, Bounds: within,
+			Task: c.Task, Said: c.Said(), Begins: c.Begins(), Context: of == executor.OfContext, Bounds: within,
 		})
 		return err
 	})
@@ -448,7 +459,7 @@ func (m *recollection) since(ctx context.Context, visit func(*task.Event)) error
 	if c.Attempt == 1 {
 		return nil
 	}
-	return m.walk(ctx, c.MessageSeq, func(e *task.Event) error {
+	return m.walk(ctx, c.Begins(), func(e *task.Event) error {
 		switch {
 		case e.Kind == task.EventStatus && e.State == task.StateSubmitted:
 			visit(nil)

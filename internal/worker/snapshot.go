@@ -16,11 +16,13 @@ func (m *recollection) Snapshot(ctx context.Context) (t *task.Task, existed int,
 		switch {
 		case e.Kind == task.EventArtifact:
 			err := fold(now, e)
-			if e.Seq < c.MessageSeq {
+			if e.Seq < c.Begins() {
 				existed = len(now.Artifacts)
 			}
 			return err
-		case e.Seq < c.MessageSeq:
+		case e.Kind == task.EventMessage && e.Seq >= c.Said():
+			return nil
+		case e.Seq < c.Begins():
 			return fold(before, e)
 		case e.Kind != task.EventStatus:
 			return nil

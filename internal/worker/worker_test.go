@@ -597,6 +597,96 @@ func TestStopReturnsRuns(t *testing.T) {
 	}
 }
 
+// Each turn numbers artifacts after those of all turns before it, of which it reads only a listing: unless the run before
+// did not learn the artifacts, or they are too many.
+func TestTurnsNumberArtifactsOn(t *testing.T) {
+	t.Parallel()
+	p := start(t, setup{}, does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+		for _, id := range strings.Fields(run.Message.FirstText()) {
+			if id == "none" {
+				continue
+			}
+			_, err := out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{ID: id, Parts: []task.Part{task.Text(id)}}, Append: true})
+			require.NoError(t, err)
+		}
+		return out.Status(ctx, task.StateInputRequired, nil)
+	}))
+	many := make([]string, 100)
+	for i := range many {
+		many[i] = fmt.Sprint("many-", i)
+	}
+	var h *task.Task
+	for i, turn := range []struct {
+		ids    string
+		listed int
+		want   []string
+	}{
+		{"z b", 2, []string{"z", "b"}},
+		{"none", 2, []string{"z", "b"}},
+		{"a b", 3, []string{"z", "b", "a"}},
+		{strings.Join(many, " "), 3, append([]string{"z", "b", "a"}, many...)},
+		{"many-7 c", 3, append(append([]string{"z", "b", "a"}, many...), "c")},
+	} {
+		if i == 0 {
+			h = p.create("a", turn.ids)
+		} else {
+			p.say(h, turn.ids)
+		}
+		var now *task.Task
+		eventually(t, "the turn has parked", func() bool {
+			now = p.become(h, task.StateInputRequired)
+			parks := 0
+			for _, e := range p.log(h) {
+				if e.State == task.StateInputRequired {
+					parks++
+				}
+			}
+			return parks == i+1
+		})
+		var got []string
+		for n, a := range now.Artifacts {
+			require.Equal(t, n, a.Index)
+			got = append(got, a.ID)
+		}
+		require.Equal(t, turn.want, got)
+		for _, e := range p.log(h) {
+			if e.Kind == task.EventArtifact {
+				require.Equal(t, e.Artifact.ID, turn.want[e.Artifact.Index], "in each chunk")
+			}
+		}
+		var listed int
+		p.scan(&listed, `SELECT json_array_length(e.payload -> 'artifacts') FROM holdfast.tasks t JOIN holdfast.task_events e ON e.task = t.id AND e.seq = t.artifacts_seq
+			WHERE t.id = $1`, h.ID.String())
+		require.Equal(t, turn.listed, listed)
+	}
+}
+
+// Ids of more than the bytes of a listing are read from the chunks.
+func TestLongArtifactIDsAreNotListed(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 9<<10)
+	p := start(t, setup{}, does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+		for _, id := range []string{"short", long, run.Message.FirstText()} {
+			_, err := out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{ID: id, Parts: []task.Part{task.Text("x")}}, Append: true})
+			require.NoError(t, err)
+		}
+		if run.Message.FirstText() == "end" {
+			return nil
+		}
+		return out.Status(ctx, task.StateAuthRequired, nil)
+	}))
+	h := p.create("a", "begin")
+	p.become(h, task.StateAuthRequired)
+	var listed bool
+	p.scan(&listed, "SELECT artifacts_seq IS NOT NULL FROM holdfast.tasks WHERE id = $1", h.ID.String())
+	require.False(t, listed)
+	p.say(h, "end")
+	for i, a := range p.become(h, task.StateCompleted).Artifacts {
+		require.Equal(t, i, a.Index)
+		require.Equal(t, []string{"short", long, "begin", "end"}[i], a.ID)
+	}
+}
+
 func TestStopLetsRunsFinish(t *testing.T) {
 	t.Parallel()
 	begun, goOn := make(chan struct{}), make(chan struct{})

@@ -9,7 +9,9 @@
 -- 00009_role_per_database.sql 30f5d60e846d6cfd8aff721c3bb816b31227cea916621248834eb66f38ad4563
 -- 00011_message_bytes.sql 2c0c266e3482d7a4f890bdcdd2545a68e63729b04eedc7d1ed115140046c86ce
 -- 00013_push_egress.sql 9027dc20638774df1d93e690e2dc8708dd4a6c18714744ddafb596b3e4e87b8b
+-- 00014_artifact_listings.sql 357ea56d3d196f7e7ddfb5aafe80d82717d4cff4adfc9e157bf72c347bcc33f3
 -- 00016_state.sql d112f5dc32fc9549ce7d9f0974265b0000f0dd532ee2dff5806589d3263e5083
+-- 00017_waits.sql 92f3f5f51df81f88ffa0e188c3444f0dffbed9a13e55fdf2d04160a0dcb30a2e
 SET statement_timeout = 0;
 SET lock_timeout = 0;
 SET idle_in_transaction_session_timeout = 0;
@@ -219,6 +221,14 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION holdfast.message_at(of uuid, at bigint) IS 'The payload of a message event.';
+CREATE FUNCTION holdfast.note_at(of uuid, at bigint) RETURNS json
+    LANGUAGE plpgsql STABLE STRICT
+    AS $$
+BEGIN
+    RETURN (SELECT e.payload FROM holdfast.task_events e WHERE e.task = of AND e.seq = at AND e.kind = 4);
+END
+$$;
+COMMENT ON FUNCTION holdfast.note_at(of uuid, at bigint) IS 'The payload of a run note, by primary key.';
 CREATE FUNCTION holdfast.push_caller(tenant text, owner text) RETURNS bigint
     LANGUAGE sql IMMUTABLE
     AS $$
@@ -336,6 +346,17 @@ CREATE FUNCTION holdfast.uuid_at(at timestamp with time zone) RETURNS uuid
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $_$ SELECT (lpad(to_hex(floor(extract(epoch FROM $1) * 1000)::bigint), 12, '0') || '00000000000000000000')::uuid $_$;
 COMMENT ON FUNCTION holdfast.uuid_at(at timestamp with time zone) IS 'The lowest task UUID of a moment. task >= holdfast.uuid_at(now() - interval ''1 day'') reads the tasks created in the last day by index and skips older partitions.';
+CREATE FUNCTION holdfast.wait_interrupt(of uuid, message bigint, bytes integer) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    UPDATE holdfast.task_queue q
+       SET wakes_at = NULL, available_at = now(), interrupted = true, message_seq = message, message_bytes = bytes
+     WHERE q.id = of AND q.worker_id IS NULL AND q.input_seq IS NOT NULL;
+    RETURN 1;
+END
+$$;
+COMMENT ON FUNCTION holdfast.wait_interrupt(of uuid, message bigint, bytes integer) IS 'Ends the wait of a task for a message, whose task the caller has locked.';
 CREATE FUNCTION holdfast.waiting_tasks(slot integer, of_agent text, bound integer) RETURNS integer
     LANGUAGE plpgsql
     AS $$
@@ -344,7 +365,7 @@ BEGIN
     -- Index task_queue_ready.
     RETURN (SELECT count(*) FROM (
         SELECT FROM holdfast.task_queue q
-         WHERE q.agent = of_agent AND q.worker_id IS NULL
+         WHERE q.agent = of_agent AND q.worker_id IS NULL AND q.wakes_at IS NULL
          ORDER BY q.available_at, q.id LIMIT bound
     ) n);
 END
@@ -615,6 +636,9 @@ CREATE TABLE holdfast.tasks (
     artifact_bytes bigint DEFAULT 0 NOT NULL,
     metadata json,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    artifacts_seq bigint,
+    wakes_at timestamp with time zone,
+    interruptible boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -633,7 +657,7 @@ COMMENT ON COLUMN holdfast.tasks.status_at IS 'When that event was written; of a
 COMMENT ON COLUMN holdfast.tasks.attempt IS 'Fencing token: each claim and each rescue raises it; a write with an older one is refused.';
 COMMENT ON COLUMN holdfast.tasks.run_ordinal IS 'How many events the current attempt has written, so that a retried append writes nothing twice.';
 COMMENT ON COLUMN holdfast.tasks.runs IS 'How often an executor was started for this task.';
-COMMENT ON COLUMN holdfast.tasks.turns IS 'How many messages the client has sent.';
+COMMENT ON COLUMN holdfast.tasks.turns IS 'How many turns it has: a message of the client begins one, as does a timer.';
 COMMENT ON COLUMN holdfast.tasks.pending IS 'Messages that wait behind the one that is queued or running.';
 COMMENT ON COLUMN holdfast.tasks.worker_id IS 'The process that runs it now.';
 COMMENT ON COLUMN holdfast.tasks.claimed_at IS 'When the newest attempt was claimed.';
@@ -644,6 +668,9 @@ COMMENT ON COLUMN holdfast.tasks.pushes IS 'It has webhook configurations. If it
 COMMENT ON COLUMN holdfast.tasks.dialect IS 'The A2A version of the request that created it.';
 COMMENT ON COLUMN holdfast.tasks.stream_base IS 'How many events the earlier tasks with its client_id had; null for the first one. A stream id is this plus seq, so the stream ids of one public id only grow.';
 COMMENT ON COLUMN holdfast.tasks.artifact_bytes IS 'Bytes of all artifact chunks that its runs have written, including replaced ones.';
+COMMENT ON COLUMN holdfast.tasks.artifacts_seq IS 'The newest status that lists the ids of all artifacts before it, in their order.';
+COMMENT ON COLUMN holdfast.tasks.wakes_at IS 'When the wait of its agent ends; null: it does not wait. The next claim sets it to null.';
+COMMENT ON COLUMN holdfast.tasks.interruptible IS 'With wakes_at: a message of the client ends the wait.';
 CREATE VIEW holdfast.callers_log WITH (security_barrier='true') AS
  SELECT t.id,
     e.task,
@@ -919,18 +946,24 @@ CREATE TABLE holdfast.task_queue (
     away_since timestamp with time zone,
     suspect boolean DEFAULT false NOT NULL,
     spared integer DEFAULT 0 NOT NULL,
-    message_bytes integer DEFAULT 0 NOT NULL
+    message_bytes integer DEFAULT 0 NOT NULL,
+    wakes_at timestamp with time zone,
+    input_seq bigint,
+    interrupted boolean DEFAULT false NOT NULL
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='500', autovacuum_vacuum_cost_delay='0');
 COMMENT ON TABLE holdfast.task_queue IS 'Tasks that wait for a run (worker_id is null) or have one. The row is deleted when the run parks or ends the task.';
 COMMENT ON COLUMN holdfast.task_queue.available_at IS 'When it is due; no process claims it earlier. A retry is due after its backoff.';
-COMMENT ON COLUMN holdfast.task_queue.message_seq IS 'The message event that the run answers.';
-COMMENT ON COLUMN holdfast.task_queue.turn IS 'Number of that message among the client''s messages, from 1.';
-COMMENT ON COLUMN holdfast.task_queue.tries IS 'How many tries this message has had.';
+COMMENT ON COLUMN holdfast.task_queue.message_seq IS 'The newest message that a run has answered or answers.';
+COMMENT ON COLUMN holdfast.task_queue.turn IS 'Number of the turn, from 1.';
+COMMENT ON COLUMN holdfast.task_queue.tries IS 'How many tries this turn has had.';
 COMMENT ON COLUMN holdfast.task_queue.away_since IS 'Since when the agent has not begun this run: it was away, or too busy; null otherwise.';
 COMMENT ON COLUMN holdfast.task_queue.suspect IS 'Its last run was lost with its process and may have been the reason. A process starts one such run at a time.';
 COMMENT ON COLUMN holdfast.task_queue.spared IS 'How many of its tries were lost with a process that also lost other runs.';
 COMMENT ON COLUMN holdfast.task_queue.message_bytes IS 'Size of the message that the run answers, as text. A worker claims as many messages as its memory allows.';
+COMMENT ON COLUMN holdfast.task_queue.wakes_at IS 'When its timer fires; null: it has none. No process claims it before.';
+COMMENT ON COLUMN holdfast.task_queue.input_seq IS 'The run note with the wait that this turn follows; null for a turn that follows none.';
+COMMENT ON COLUMN holdfast.task_queue.interrupted IS 'With input_seq: a message ended the wait. The run answers that message.';
 CREATE TABLE holdfast.task_states (
     task uuid NOT NULL,
     version bigint NOT NULL,
@@ -973,6 +1006,9 @@ CREATE TABLE holdfast.tasks_ended (
     artifact_bytes bigint DEFAULT 0 NOT NULL,
     metadata json,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    artifacts_seq bigint,
+    wakes_at timestamp with time zone,
+    interruptible boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1008,6 +1044,9 @@ CREATE TABLE holdfast.tasks_dated (
     artifact_bytes bigint DEFAULT 0 NOT NULL,
     metadata json,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    artifacts_seq bigint,
+    wakes_at timestamp with time zone,
+    interruptible boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1043,6 +1082,9 @@ CREATE TABLE holdfast.tasks_20261101 (
     artifact_bytes bigint DEFAULT 0 NOT NULL,
     metadata json,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    artifacts_seq bigint,
+    wakes_at timestamp with time zone,
+    interruptible boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1077,6 +1119,9 @@ CREATE TABLE holdfast.tasks_kept (
     artifact_bytes bigint DEFAULT 0 NOT NULL,
     metadata json,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    artifacts_seq bigint,
+    wakes_at timestamp with time zone,
+    interruptible boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1111,6 +1156,9 @@ CREATE TABLE holdfast.tasks_open (
     artifact_bytes bigint DEFAULT 0 NOT NULL,
     metadata json,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    artifacts_seq bigint,
+    wakes_at timestamp with time zone,
+    interruptible boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1267,7 +1315,7 @@ COMMENT ON COLUMN holdfast.v_events.tenant IS 'The tenant of the caller that cre
 COMMENT ON COLUMN holdfast.v_events.owner IS 'The caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_events.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
 COMMENT ON COLUMN holdfast.v_events.seq IS 'Place in the task''s log, from 1 without a gap; the id of the event on a stream.';
-COMMENT ON COLUMN holdfast.v_events.kind IS 'message (from the client), status, artifact (a chunk of one), or run (an attempt that ended badly, or a checkpoint; clients do not see these).';
+COMMENT ON COLUMN holdfast.v_events.kind IS 'message (from the client), status, artifact (a chunk of one), or run (an attempt that ended badly or in a wait, or a checkpoint; clients do not see these).';
 COMMENT ON COLUMN holdfast.v_events.at IS 'When it was stored.';
 COMMENT ON COLUMN holdfast.v_events.attempt IS 'The attempt that wrote it; 0 for an event of a client.';
 COMMENT ON COLUMN holdfast.v_events.state IS 'Status: the state that it sets or repeats.';
@@ -1496,12 +1544,13 @@ CREATE VIEW holdfast.v_queue AS
     t.context_id,
         CASE
             WHEN (q.worker_id IS NOT NULL) THEN 'running'::text
+            WHEN (q.wakes_at IS NOT NULL) THEN 'timer'::text
             WHEN (q.available_at > now()) THEN 'delayed'::text
             ELSE 'waiting'::text
         END AS phase,
     q.available_at,
         CASE
-            WHEN (q.worker_id IS NULL) THEN GREATEST((now() - q.available_at), '00:00:00'::interval)
+            WHEN ((q.worker_id IS NULL) AND (q.wakes_at IS NULL)) THEN GREATEST((now() - q.available_at), '00:00:00'::interval)
             ELSE NULL::interval
         END AS waiting,
     q.worker_id AS worker,
@@ -1525,14 +1574,14 @@ COMMENT ON COLUMN holdfast.v_queue.agent IS 'The agent''s name in the configurat
 COMMENT ON COLUMN holdfast.v_queue.tenant IS 'The tenant of the caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_queue.owner IS 'The caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_queue.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
-COMMENT ON COLUMN holdfast.v_queue.phase IS 'running (a worker has it), waiting (a worker may claim it, or its agent is away: see v_outages) or delayed (a retry that is due at available_at).';
+COMMENT ON COLUMN holdfast.v_queue.phase IS 'running (a worker has it), waiting (a worker may claim it, or its agent is away: see v_outages), delayed (a retry that is due at available_at) or timer (its agent waits until available_at).';
 COMMENT ON COLUMN holdfast.v_queue.available_at IS 'When it was or will be due.';
-COMMENT ON COLUMN holdfast.v_queue.waiting IS 'How long it has been due and unclaimed; null while it runs.';
+COMMENT ON COLUMN holdfast.v_queue.waiting IS 'How long it has been due and unclaimed; null while it runs or its timer does.';
 COMMENT ON COLUMN holdfast.v_queue.worker IS 'The process that runs it.';
 COMMENT ON COLUMN holdfast.v_queue.worker_name IS 'The name of that process.';
 COMMENT ON COLUMN holdfast.v_queue.started_at IS 'When that process claimed it.';
-COMMENT ON COLUMN holdfast.v_queue.turn IS 'Which of the client''s messages its run answers, from 1.';
-COMMENT ON COLUMN holdfast.v_queue.tries IS 'How many tries that message has had, including the current run.';
+COMMENT ON COLUMN holdfast.v_queue.turn IS 'Which turn of the task its run is, from 1.';
+COMMENT ON COLUMN holdfast.v_queue.tries IS 'How many tries that turn has had, including the current run.';
 COMMENT ON COLUMN holdfast.v_queue.cancel_requested IS 'A client asked to cancel it.';
 COMMENT ON COLUMN holdfast.v_queue.away_since IS 'Since when its agent has not begun this run: it is away or too busy; null otherwise, and for tasks behind it.';
 CREATE VIEW holdfast.v_runs AS
@@ -1576,7 +1625,7 @@ CREATE VIEW holdfast.v_runs AS
             x.ended_at,
             x.payload,
             row_number() OVER (ORDER BY x.seq) AS run,
-            (1 + count(*) FILTER (WHERE (x.kind = 2)) OVER (ORDER BY x.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS turn
+            (1 + count(*) FILTER (WHERE ((x.kind = 2) OR (((x.payload -> 'outcome'::text) #>> '{}'::text[]) = 'waits'::text))) OVER (ORDER BY x.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS turn
            FROM ( SELECT e.seq,
                     e.kind,
                     e.state,
@@ -1586,7 +1635,7 @@ CREATE VIEW holdfast.v_runs AS
                     e.created_at AS ended_at,
                     e.payload
                    FROM holdfast.task_events e
-                  WHERE ((e.task = t.id) AND (e.attempt > 0) AND (((e.kind = 2) AND (e.state <> 2)) OR ((e.kind = 4) AND (((e.payload -> 'outcome'::text) #>> '{}'::text[]) = ANY (ARRAY['lost'::text, 'retry'::text, 'returned'::text, 'away'::text])))))
+                  WHERE ((e.task = t.id) AND (e.attempt > 0) AND (((e.kind = 2) AND (e.state <> 2)) OR ((e.kind = 4) AND (((e.payload -> 'outcome'::text) #>> '{}'::text[]) = ANY (ARRAY['lost'::text, 'retry'::text, 'returned'::text, 'away'::text, 'waits'::text])))))
                 UNION ALL
                  SELECT NULL::bigint,
                     NULL::smallint,
@@ -1606,13 +1655,13 @@ COMMENT ON COLUMN holdfast.v_runs.owner IS 'The caller that created the task; em
 COMMENT ON COLUMN holdfast.v_runs.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
 COMMENT ON COLUMN holdfast.v_runs.run IS 'Number of the run within its task, from 1.';
 COMMENT ON COLUMN holdfast.v_runs.attempt IS 'Its fencing token, as in v_events and in the server''s logs.';
-COMMENT ON COLUMN holdfast.v_runs.turn IS 'Which of the client''s messages it answered, from 1. More than one run of a turn means a retry.';
+COMMENT ON COLUMN holdfast.v_runs.turn IS 'Which turn of the task it was, from 1. More than one run of a turn means a retry.';
 COMMENT ON COLUMN holdfast.v_runs.worker IS 'The process that ran it.';
 COMMENT ON COLUMN holdfast.v_runs.worker_name IS 'The name of that process, even after its end.';
 COMMENT ON COLUMN holdfast.v_runs.started_at IS 'When the process claimed it.';
 COMMENT ON COLUMN holdfast.v_runs.ended_at IS 'When it ended; for a lost run, when another process noticed; null while it runs.';
 COMMENT ON COLUMN holdfast.v_runs.duration IS 'From started_at to ended_at, or to now.';
-COMMENT ON COLUMN holdfast.v_runs.outcome IS 'running; the state that it left the task in (completed, failed, canceled, rejected, input-required, auth-required); continued (it asked for input that was already there); or retry (it failed and is retried), away (the agent was away and did not begin it), returned (its server stopped and gave it back), lost (its process stopped renewing its lease).';
+COMMENT ON COLUMN holdfast.v_runs.outcome IS 'running; the state that it left the task in (completed, failed, canceled, rejected, input-required, auth-required); continued (it asked for input that was already there); waits (a timer begins the next turn); or retry (it failed and is retried), away (the agent was away and did not begin it), returned (its server stopped and gave it back), lost (its process stopped renewing its lease).';
 COMMENT ON COLUMN holdfast.v_runs.error IS 'Why it failed, was rejected or is retried, with the cause that the client does not read.';
 COMMENT ON COLUMN holdfast.v_runs.seq IS 'The event that ended it; null while it runs.';
 CREATE VIEW holdfast.v_states AS
@@ -1714,8 +1763,8 @@ COMMENT ON COLUMN holdfast.v_tasks.ended_at IS 'When it ended; null while it is 
 COMMENT ON COLUMN holdfast.v_tasks.duration IS 'From created_at to ended_at; null while it is open.';
 COMMENT ON COLUMN holdfast.v_tasks.status_message IS 'The message of the current status, if it has one: id, role, parts, metadata.';
 COMMENT ON COLUMN holdfast.v_tasks.status_text IS 'The text of that message, such as why the task failed or what a parked task asks for.';
-COMMENT ON COLUMN holdfast.v_tasks.turns IS 'How many messages the client has sent.';
-COMMENT ON COLUMN holdfast.v_tasks.pending IS 'How many of them wait behind the one that is queued or running.';
+COMMENT ON COLUMN holdfast.v_tasks.turns IS 'How many turns it has: a message of the client begins one, as does a timer.';
+COMMENT ON COLUMN holdfast.v_tasks.pending IS 'How many messages wait behind the turn that is queued, runs or waits.';
 COMMENT ON COLUMN holdfast.v_tasks.runs IS 'How often an executor was started. Runs that a stopping server returned do not count.';
 COMMENT ON COLUMN holdfast.v_tasks.attempt IS 'Fencing token of the newest attempt. Rescues raise it too, so it may be higher than runs.';
 COMMENT ON COLUMN holdfast.v_tasks.worker IS 'The process that runs it now.';
@@ -1894,79 +1943,79 @@ ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_dated FOR 
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_ended FOR VALUES IN ('5', '6', '7', '8');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_open FOR VALUES IN ('1', '2', '3', '4');
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f890-7c8b-a86f-c9b5aa9628c4', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 12:22:45.686518+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f890-7c8b-a86f-c9b5aa9628c4', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 12:22:45.689516+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f95e-7349-bc3b-dfcf53a28556', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 12:22:45.721011+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f997-7a74-bebc-1e730e123763', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 12:22:45.787038+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9c1-78ad-afbc-102902cf8108', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 12:22:45.809607+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9c1-78ad-afbc-102902cf8108', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 12:22:45.82961+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.852056+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.852929+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.855768+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.866976+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.868034+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.891133+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.892923+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.895006+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.897045+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.899197+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.904543+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.908163+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.911373+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.918974+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.923659+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.928819+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.940178+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.942019+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.946569+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:22:45.960594+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-fa6d-7609-ac19-e50c8c3372a3', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 12:22:45.997067+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-fa95-768f-879a-e4923776988a', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 12:22:46.016358+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2071f-fb3b-7945-a392-9a4c80cc0470', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 12:22:46.188728+05:45', NULL, NULL);
-INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a2071f-fb3b-7945-a392-9a4c80cc0470', 'w1', '2026-11-23 12:22:46.408804+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2071f-f886-7c8b-8c57-ba408453ea51');
-INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a2071f-fb3b-7945-a392-9a4c80cc0470', 'w1', '2026-11-23 12:22:46.498311+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a2071f-f886-7c8b-8c57-ba408453ea51');
-INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a2071f-fb0f-7a72-9424-9d925fa7fdd3', 'w1', '2026-11-23 12:22:46.58057+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2071f-f886-7c8b-8c57-ba408453ea51');
-INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a2071f-fb0f-7a72-9424-9d925fa7fdd3', 'w1', '2026-11-23 12:22:46.617419+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2071f-f886-7c8b-8c57-ba408453ea51');
-INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a2071f-fb0f-7a72-9424-9d925fa7fdd3', 'w1', '2026-11-23 12:22:46.674676+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2071f-f886-7c8b-8c57-ba408453ea51');
-INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a2071f-fb2a-7d82-baf3-4f2d45851f39', 'w1', '2026-11-23 12:22:46.767482+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2071f-f886-7c8b-8c57-ba408453ea51');
-INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a2071f-fb2a-7d82-baf3-4f2d45851f39', 'w1', '2026-11-23 12:22:46.801039+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2071f-f886-7c8b-8c57-ba408453ea51');
-INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a2071f-fb31-730d-b52a-3fb9839e18ca', 'w1', '2026-11-23 12:22:46.853789+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2071f-f886-7c8b-8c57-ba408453ea51');
-INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a2071f-faa7-7a48-a512-841c251a806a', 'w1', '2026-11-23 12:22:46.894115+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a2071f-f886-7c8b-8c57-ba408453ea51');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 12:22:45.55662+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-f890-7c8b-a86f-c9b5aa9628c4","agent":"travel","subject":"ada"}]', '\xdc835244fecb39ef8457ae1d7a89c7d1a5f00dc86d435e41f31d3536e55cbd7c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 12:22:45.665514+05:45', 'holdfast', '[{"action":"task.continued","task":"01a2071f-f890-7c8b-a86f-c9b5aa9628c4","agent":"travel"}]', '\x919e6a3e827d83ae0a0058f20ca7c93bd5a40d984c2ae559421410442fbfeb46');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 12:22:45.708733+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-f95e-7349-bc3b-dfcf53a28556","agent":"travel","subject":"ada"}]', '\xb14fb1553e0e974949b7b8f42f2e0806c5178ab01fade12e9d26529e9e3f1b41');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 12:22:45.733166+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-f982-720c-9d9e-207241b25c0a","agent":"travel","subject":"ben"}]', '\xc0c350f4d34413c80fb5a7f506e1c6527ea575594721c46629c283b19adaedfa');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 12:22:45.752563+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-f997-7a74-bebc-1e730e123763","agent":"travel","subject":"ben"}]', '\xc935a6eb57d6056b23b5ebf99cfec1af1f87cf8d6f6fc551d7e4e60e8f303663');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 12:22:45.794405+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-f9c1-78ad-afbc-102902cf8108","agent":"travel","subject":"ben"}]', '\xdc1a6c197790b0a9422861d0d70d1286b2ab7d43077520d37d0a3e89ff521d44');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 12:22:45.842991+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-f9e9-765b-adf3-8cef813baca8","agent":"writer","subject":"ada"}]', '\x0800e09bc1d0b99ffa62ee5ec6ce074063a41c3b938a3c45c0865cfe77240b55');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 12:22:45.969267+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-fa6d-7609-ac19-e50c8c3372a3","agent":"writer","subject":"cyd"}]', '\x920c22b3a3f6756913a05f18f7c501305c17dfce7fc6ef53e36576ac0827ce08');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 12:22:46.009121+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-fa95-768f-879a-e4923776988a","agent":"writer","subject":"cyd"}]', '\x86c4b7fe68c7f930d2508fdd4d79a41764bb7fa63a642c323baa890100a6e588');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 12:22:46.026729+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-faa7-7a48-a512-841c251a806a","agent":"writer","subject":"cyd"}]', '\xe3d7aab0d1f9de5ae7f001ba294b8e3e66148d6a6471fa986eb18a7e1f9318a3');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 12:22:46.053357+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a2071f-faa7-7a48-a512-841c251a806a","agent":"writer"}]', '\x3c865690ca711fd06313970bce0dabfa9702d76eebcbcee117421baaa8213fa3');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 12:22:46.059423+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-faca-7c58-8d8d-330c845e6636","agent":"writer","subject":"cyd"}]', '\x30418aff69ba6f1ee1d734365188d02680716c13ee95fc0d903f70159ddd49d4');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 12:22:46.060659+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a2071f-faca-7c58-8d8d-330c845e6636","agent":"writer"}]', '\x7349a00b0e7079255b13f9bb43382641d648aad4b3bbba6762c85195130ceebc');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 12:22:46.064579+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-facd-7583-95a1-677fff0b965f","agent":"support","subject":"ben"}]', '\x68842e381e0c9d0441aac756445515ebbcd422539f423cc376d6c46da31a221d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 12:22:46.090281+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-fae6-7665-a85a-11b5854de519","agent":"support","subject":"ben"}]', '\x1e5e80b040bb6a8633d1559b82c404d7a24bc04788011563545ef7c14c426a16');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 12:22:46.10525+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-faf8-7680-ad1f-5c0210ab511b","agent":"support","subject":"cyd"}]', '\x9d6262de2e2889f254065b8ea23cea8c2e8c6756d9cd5f540fbf202825466106');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 12:22:46.151302+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-fb0f-7a72-9424-9d925fa7fdd3","agent":"support","subject":"cyd"}]', '\x0726d669f855432bf54a331f964d3dff1e9199f4ffd9e7b52873e902cb686653');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 12:22:46.155461+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-fb2a-7d82-baf3-4f2d45851f39","agent":"support","subject":"cyd"}]', '\x44fab4aeaa56b1d0909c58139b6ec39996020daafef914ba0d420de2642f002c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 12:22:46.164744+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-fb31-730d-b52a-3fb9839e18ca","agent":"support","subject":"cyd"}]', '\xd3c4b438772f8b45339e7f560bd174044cb258e86b38b656973d92bbb84e4e17');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 12:22:46.173013+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-fb3b-7945-a392-9a4c80cc0470","agent":"writer","subject":"ada"}]', '\x35270f1cc286b6a220285300b85d374d00d98d9e569586483de632c165bbd69e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 12:22:46.231058+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-fb6b-724d-832f-a458df668268","agent":"writer","subject":"ben"}]', '\xe7be0aa66a56976896b1041d2f66061b1e811366670828442560968358a78164');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 12:22:46.261303+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-fb8a-7a39-91f3-f6fec9b8955d","agent":"support","subject":"ben"}]', '\xc991114475d5e1cdb2e748adf9f600e09357c54f62a2a0eee8965650076b569d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 12:22:46.281148+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-fba7-717b-8055-e0eafd9a9f8e","agent":"travel","subject":"ada"}]', '\xe56296c19f83e86c5f7ac9c1df3c5271d025010485e9f1ba70500c249d9b23aa');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 12:22:46.283685+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-fba9-7ef2-b997-3f69ca6b2b4c","agent":"travel","subject":"ada"}]', '\xb797087f07a868a3bf2501f6d7bd64bb68ec2636056236c90df78448a6a8e354');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 12:22:46.34278+05:45', 'holdfast', '[{"action":"push.set","task":"01a2071f-fb3b-7945-a392-9a4c80cc0470","object":"w1"}]', '\x4580486062646dd0265effe7a91a533a380901a94eb1f2aab685068ade4d5aa7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 12:22:46.36472+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2071f-fb3b-7945-a392-9a4c80cc0470","object":"w1"}]', '\x71a270a7df6444963e9639736a9c82b0607b490fd46651b958d6b6760ae0ada4');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 12:22:46.542591+05:45', 'holdfast', '[{"action":"push.set","task":"01a2071f-fb0f-7a72-9424-9d925fa7fdd3","object":"w1"}]', '\x01efcece8be45c449a1929637e562cdecf4873fa3491c1d3c1d91fc36e868a60');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 12:22:46.550785+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2071f-fb0f-7a72-9424-9d925fa7fdd3","object":"w1"}]', '\xd4b8e418ac815e7d20f539e5ea10ce8d50e64e250b81079d4fb510c79fce053e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 12:22:46.74518+05:45', 'holdfast', '[{"action":"push.set","task":"01a2071f-fb2a-7d82-baf3-4f2d45851f39","object":"w1"}]', '\x4a454a8bb8a77344ef279346d96a956196731802c67082edc850d8d18a94444e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 12:22:46.753483+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2071f-fb2a-7d82-baf3-4f2d45851f39","object":"w1"}]', '\x01d8abce55a0c94c057aa953d10f57db0477377d48da78c7d2afcab6ce9519f8');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 12:22:46.842702+05:45', 'holdfast', '[{"action":"push.set","task":"01a2071f-fb31-730d-b52a-3fb9839e18ca","object":"w1"}]', '\x50c7c5f675dc3e053a24dc4a1660dd662c3fca0e7ddd9ffca4f20520cbfff2d9');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 12:22:46.843432+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2071f-fb31-730d-b52a-3fb9839e18ca","object":"w1"}]', '\xc421e4f72f7710f6653a9083afbaf73750c73b6a7bff03cfb2fbf5f2c8a373a2');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 12:22:46.900691+05:45', 'holdfast', '[{"action":"push.set","task":"01a2071f-faa7-7a48-a512-841c251a806a","object":"w1"}]', '\x37b6daa63eff359a7652867ca8361e00f67115f318100d7d07e9d98660ea61ca');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 12:22:46.9066+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2071f-faa7-7a48-a512-841c251a806a","object":"w1"}]', '\xaa421d88767d22767b2326413962594b348c4d3e094398e073deedc77fee3786');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 12:22:46.973772+05:45', 'holdfast', '[{"action":"task.created","task":"01a2071f-fe36-7ac1-a1b1-ace533f380f3","agent":"writer","subject":"cyd"}]', '\x8ba1323c5d09bc3b9ac387047891c02481ff330193365b90dbbad955df3d7dff');
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-24f3-7529-a006-98c3bd613b14', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 13:09:55.338717+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-24f3-7529-a006-98c3bd613b14', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 13:09:55.349647+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-26d1-7a25-a73a-1fe1a4b669e9', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 13:09:55.38798+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-2703-74b8-b1c0-98df8f334cee', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 13:09:55.51296+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-2768-7dcf-9d17-4465dc8dca50', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 13:09:55.542083+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-2768-7dcf-9d17-4465dc8dca50', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 13:09:55.554899+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-2784-7854-9094-7691357817e6', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:09:55.567789+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-2784-7854-9094-7691357817e6', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:09:55.568762+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-2784-7854-9094-7691357817e6', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:09:55.569805+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-2784-7854-9094-7691357817e6', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:09:55.570399+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-2784-7854-9094-7691357817e6', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:09:55.585103+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-2784-7854-9094-7691357817e6', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:09:55.598547+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-2784-7854-9094-7691357817e6', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:09:55.644821+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-2784-7854-9094-7691357817e6', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:09:55.663697+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-2784-7854-9094-7691357817e6', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:09:55.730173+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-2784-7854-9094-7691357817e6', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:09:55.765697+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-2784-7854-9094-7691357817e6', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:09:55.793019+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-2784-7854-9094-7691357817e6', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:09:55.805076+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-2784-7854-9094-7691357817e6', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:09:55.815247+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-2784-7854-9094-7691357817e6', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:09:55.825596+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-2784-7854-9094-7691357817e6', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:09:55.861176+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-2784-7854-9094-7691357817e6', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:09:55.878967+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-2784-7854-9094-7691357817e6', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:09:55.905253+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-2784-7854-9094-7691357817e6', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:09:55.924823+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-2784-7854-9094-7691357817e6', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:09:55.93948+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-2784-7854-9094-7691357817e6', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:09:55.95995+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-2929-768d-b71d-267d235f42a0', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 13:09:56.005977+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-2966-7748-845a-218e73914069', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 13:09:56.074912+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2074b-2b32-7709-914c-836d54013a6e', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 13:09:56.509438+05:45', NULL, NULL);
+INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a2074b-2b32-7709-914c-836d54013a6e', 'w1', '2026-11-23 13:09:56.707523+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2074b-24d5-7ea8-933a-eb7b0bbd1fd6');
+INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a2074b-2b32-7709-914c-836d54013a6e', 'w1', '2026-11-23 13:09:56.799435+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a2074b-24d5-7ea8-933a-eb7b0bbd1fd6');
+INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a2074b-2ab4-70da-a0e8-3b448193e3b6', 'w1', '2026-11-23 13:09:56.860717+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2074b-24d5-7ea8-933a-eb7b0bbd1fd6');
+INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a2074b-2ab4-70da-a0e8-3b448193e3b6', 'w1', '2026-11-23 13:09:56.950802+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2074b-24d5-7ea8-933a-eb7b0bbd1fd6');
+INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a2074b-2ab4-70da-a0e8-3b448193e3b6', 'w1', '2026-11-23 13:09:57.016218+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2074b-24d5-7ea8-933a-eb7b0bbd1fd6');
+INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a2074b-2ae0-7aba-ba1f-de4c2d3b2c2e', 'w1', '2026-11-23 13:09:57.073207+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2074b-24d5-7ea8-933a-eb7b0bbd1fd6');
+INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a2074b-2ae0-7aba-ba1f-de4c2d3b2c2e', 'w1', '2026-11-23 13:09:57.120527+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2074b-24d5-7ea8-933a-eb7b0bbd1fd6');
+INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a2074b-2b06-7e15-8055-0fec4b9307a3', 'w1', '2026-11-23 13:09:57.144308+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2074b-24d5-7ea8-933a-eb7b0bbd1fd6');
+INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a2074b-29a7-7339-aa76-5b51194f7c4c', 'w1', '2026-11-23 13:09:57.20346+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a2074b-24d5-7ea8-933a-eb7b0bbd1fd6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 13:09:54.937899+05:45', 'holdfast', '[{"action":"task.created","task":"01a2074b-24f3-7529-a006-98c3bd613b14","agent":"travel","subject":"ada"}]', '\xfd49645b2df76ebe2acf610985402bd2147ec150c8a2d9e9709327150a80c7a7');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 13:09:55.275682+05:45', 'holdfast', '[{"action":"task.continued","task":"01a2074b-24f3-7529-a006-98c3bd613b14","agent":"travel"}]', '\x844afdfcac414101ca561127676962512e4ed152bda8e818ff2e659d3f3b97b9');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 13:09:55.381208+05:45', 'holdfast', '[{"action":"task.created","task":"01a2074b-26d1-7a25-a73a-1fe1a4b669e9","agent":"travel","subject":"ada"}]', '\xb59f22ae773a8db508c13597d01b4307c94996ea553c6b78f2dd2d585998edde');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 13:09:55.404434+05:45', 'holdfast', '[{"action":"task.created","task":"01a2074b-26e6-75d9-b1f4-edc496879b94","agent":"travel","subject":"ben"}]', '\xe95033bfbc5ac7adf92421b245bef8ca6fda7a82ff323c2dedfe5756bbfba6b0');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 13:09:55.439802+05:45', 'holdfast', '[{"action":"task.created","task":"01a2074b-2703-74b8-b1c0-98df8f334cee","agent":"travel","subject":"ben"}]', '\x72db0b2890342386e34e768c64624ab119d67edfd34710fa4a23291bef71cb77');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 13:09:55.538733+05:45', 'holdfast', '[{"action":"task.created","task":"01a2074b-2768-7dcf-9d17-4465dc8dca50","agent":"travel","subject":"ben"}]', '\x77c64fb95b4fdfe0f8500f8ed1f41e0dd93662a428b4ca9f497514fa76e062c8');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 13:09:55.557077+05:45', 'holdfast', '[{"action":"task.created","task":"01a2074b-2784-7854-9094-7691357817e6","agent":"writer","subject":"ada"}]', '\x0c8cd582925bc4501ecc902d04fc98f2d0fa409776bc6050d5c84db456a59acf');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 13:09:55.985006+05:45', 'holdfast', '[{"action":"task.created","task":"01a2074b-2929-768d-b71d-267d235f42a0","agent":"writer","subject":"cyd"}]', '\xdef3cdf928f1bca548c38b3493a8ed6f979fafafee99706bf995bebae6c90e83');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 13:09:56.045556+05:45', 'holdfast', '[{"action":"task.created","task":"01a2074b-2966-7748-845a-218e73914069","agent":"writer","subject":"cyd"}]', '\xa5e76fd794ec4dca0b6df64c296a53365519e588ad39c0d8c59f7bab95b884fd');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 13:09:56.108222+05:45', 'holdfast', '[{"action":"task.created","task":"01a2074b-29a7-7339-aa76-5b51194f7c4c","agent":"writer","subject":"cyd"}]', '\x79d6e73fdc5be7b46193f99caa6f53f0667c5fcfd478e84459f41642dce6d8e3');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 13:09:56.142182+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a2074b-29a7-7339-aa76-5b51194f7c4c","agent":"writer"}]', '\x0d46f1585c9a28be18633c3e98bcb8ea24fcdb272708eb289c318861cb1e36b6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 13:09:56.163279+05:45', 'holdfast', '[{"action":"task.created","task":"01a2074b-29db-7ac6-992f-38744b4a3009","agent":"writer","subject":"cyd"}]', '\x1797ba3ba7625ee8c6c4c0ad6b18de1aeb93a308a854ad28473d5ceef33429e7');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 13:09:56.167556+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a2074b-29db-7ac6-992f-38744b4a3009","agent":"writer"}]', '\x8a7b8544e47cea81c7f9898d22569635dddb6e9f6e0ae2d021a314c1ad0ee4a6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 13:09:56.184812+05:45', 'holdfast', '[{"action":"task.created","task":"01a2074b-29e8-71f3-bb47-8e2216faa42c","agent":"support","subject":"ben"}]', '\x5e9c974863346e6d37c8689444dec88edbebca981110e044d2bd2f6fa83475b8');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 13:09:56.229182+05:45', 'holdfast', '[{"action":"task.created","task":"01a2074b-2a1b-768f-9a75-defdf732ab62","agent":"support","subject":"ben"}]', '\x2df91803af2224910f980046f723fbc3122d0159a680f6638ef5bf5c035f87ba');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 13:09:56.246046+05:45', 'holdfast', '[{"action":"task.created","task":"01a2074b-2a35-77e5-9336-8eb19a55b3d7","agent":"support","subject":"cyd"}]', '\xab63f74021ee1901057e7153641e3f8a71d59fb8f7d76f35926cce8897b2ab65');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 13:09:56.377263+05:45', 'holdfast', '[{"action":"task.created","task":"01a2074b-2ab4-70da-a0e8-3b448193e3b6","agent":"support","subject":"cyd"}]', '\xc20aae6e346b0ab1a24989816b2469002a1a8139890ae3258be8a6d53c2cb432');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 13:09:56.418463+05:45', 'holdfast', '[{"action":"task.created","task":"01a2074b-2ae0-7aba-ba1f-de4c2d3b2c2e","agent":"support","subject":"cyd"}]', '\xb6105e0bb71c4a027150d619e2328a2dff7652245b6e180d13584f94cd20a26e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 13:09:56.469122+05:45', 'holdfast', '[{"action":"task.created","task":"01a2074b-2b06-7e15-8055-0fec4b9307a3","agent":"support","subject":"cyd"}]', '\x2e0d54a8b9fbf0cb9a248fc6dde5c2992dc8aa043ee7836ddf7947d0bc5af4e6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 13:09:56.502256+05:45', 'holdfast', '[{"action":"task.created","task":"01a2074b-2b32-7709-914c-836d54013a6e","agent":"writer","subject":"ada"}]', '\xff72748f6e5f5398fb7e80a14c3165ca7bfee89c879b6d519bec05cafb4d3d78');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 13:09:56.536226+05:45', 'holdfast', '[{"action":"task.created","task":"01a2074b-2b56-7ab7-9267-ecd8dac1a47b","agent":"writer","subject":"ben"}]', '\x5fd217db8c7e85530deef5cb24dbe8fa817dda57083fae535da1c9859953a087');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 13:09:56.546624+05:45', 'holdfast', '[{"action":"task.created","task":"01a2074b-2b5f-7b61-a2ab-2059f560e908","agent":"support","subject":"ben"}]', '\x32fff8693789f27f4b4e86714e030a452a87a0fae641cf0b9e6bd5e35b7ad94e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 13:09:56.558262+05:45', 'holdfast', '[{"action":"task.created","task":"01a2074b-2b6d-79c9-99ec-ab97a6203ef9","agent":"travel","subject":"ada"}]', '\x66ecb8d570cef03ef180f9c715e9bb6c0c3ddab8153f46964e4f54a77b061d50');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 13:09:56.56086+05:45', 'holdfast', '[{"action":"task.created","task":"01a2074b-2b70-75ba-bbaa-4d325c860295","agent":"travel","subject":"ada"}]', '\x1bc29a11a5cc04e56c6444ea73d87640ecdb4ad7659f76ab12679492611f6ada');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 13:09:56.602363+05:45', 'holdfast', '[{"action":"push.set","task":"01a2074b-2b32-7709-914c-836d54013a6e","object":"w1"}]', '\x5f8a3659cd64010d7242ec591d0418948381133c379721b21586b0512f2ccd70');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 13:09:56.632637+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2074b-2b32-7709-914c-836d54013a6e","object":"w1"}]', '\x845eac23c9fd28396d597429c11d4964bbade7dd0abf342c076b2796dcd41722');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 13:09:56.841719+05:45', 'holdfast', '[{"action":"push.set","task":"01a2074b-2ab4-70da-a0e8-3b448193e3b6","object":"w1"}]', '\x7cab6641908c0fdbd8205def6ba8c7e552ed76fe5946b35fa1940d1de969f651');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 13:09:56.846615+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2074b-2ab4-70da-a0e8-3b448193e3b6","object":"w1"}]', '\xc0e72095c5a15e7920f3ffe0a30b20e5a5139f685395fa77ade25b3c9ec2606b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 13:09:57.060761+05:45', 'holdfast', '[{"action":"push.set","task":"01a2074b-2ae0-7aba-ba1f-de4c2d3b2c2e","object":"w1"}]', '\x74217cf15663ccc3c15e22ecc15878d78158164f9f0489c32521eb50111dd8d2');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 13:09:57.095642+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2074b-2ae0-7aba-ba1f-de4c2d3b2c2e","object":"w1"}]', '\x6c22f280d64f86db95443b3ed43942551b6d4ad52a14ba00779abe8bc20d9c85');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 13:09:57.163661+05:45', 'holdfast', '[{"action":"push.set","task":"01a2074b-2b06-7e15-8055-0fec4b9307a3","object":"w1"}]', '\x0a8e226db18bbb310bf8fc8b25aabb5758c3ab1aaf73ae0b2ed7c890ffb673e1');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 13:09:57.165412+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2074b-2b06-7e15-8055-0fec4b9307a3","object":"w1"}]', '\xfbacf7241b79b510beffe088ded01fc29c3becc95f87965cf7305e2271ed5255');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 13:09:57.18691+05:45', 'holdfast', '[{"action":"push.set","task":"01a2074b-29a7-7339-aa76-5b51194f7c4c","object":"w1"}]', '\x1f9a1531c2696fcb27a7ad1f72349c841da05446326d09a7918a734f4e7a91c8');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 13:09:57.189117+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2074b-29a7-7339-aa76-5b51194f7c4c","object":"w1"}]', '\xe0f9e5bec7770cb0031f339521687f63577cd2f09ade37e9730c0d59dda8982e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 13:09:57.292353+05:45', 'holdfast', '[{"action":"task.created","task":"01a2074b-2e1c-70aa-85c4-9f6fa5b9ce8b","agent":"writer","subject":"cyd"}]', '\x76e4232d71d892a96af590e797bec15afa563ec2635c53ad56de432f1dfcbf89');
 INSERT INTO holdfast.audit_chains VALUES (2, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (3, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (4, 0, '\x', 0, '\x');
@@ -2030,157 +2079,159 @@ INSERT INTO holdfast.audit_chains VALUES (61, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (62, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (63, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (64, 0, '\x', 0, '\x');
-INSERT INTO holdfast.audit_chains VALUES (1, 35, '\x8ba1323c5d09bc3b9ac387047891c02481ff330193365b90dbbad955df3d7dff', 0, '\x');
-INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a2071f-fb3b-7945-a392-9a4c80cc0470', 1, '{"chapter": 1}', '01a2071f-fb63-784a-a107-e7e8c6f340e5', '2026-11-23 12:22:46.21804+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f890-7c8b-a86f-c9b5aa9628c4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 12:22:45.500469+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f890-7c8b-a86f-c9b5aa9628c4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:45.629705+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f890-7c8b-a86f-c9b5aa9628c4', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 12:22:45.642183+05:45', '01a2071f-f886-7c8b-8c57-ba408453ea51', '2026-11-23 12:22:45.586722+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f890-7c8b-a86f-c9b5aa9628c4', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a2071f-f92a-7e63-88d3-91c13509fa89', '2026-11-23 12:22:45.644123+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f890-7c8b-a86f-c9b5aa9628c4', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 12:22:45.644123+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f890-7c8b-a86f-c9b5aa9628c4', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 12:22:45.685658+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f890-7c8b-a86f-c9b5aa9628c4', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 12:22:45.693056+05:45', '01a2071f-f887-7e89-add0-2915438100c2', '2026-11-23 12:22:45.684794+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f95e-7349-bc3b-dfcf53a28556', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 12:22:45.700118+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f95e-7349-bc3b-dfcf53a28556', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:45.71653+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f95e-7349-bc3b-dfcf53a28556', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:45.728642+05:45', '01a2071f-f886-7c8b-8c57-ba408453ea51', '2026-11-23 12:22:45.712253+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f982-720c-9d9e-207241b25c0a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 12:22:45.732559+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f982-720c-9d9e-207241b25c0a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:45.740303+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f982-720c-9d9e-207241b25c0a', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 12:22:45.745177+05:45', '01a2071f-f886-7c8b-8c57-ba408453ea51', '2026-11-23 12:22:45.738915+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f997-7a74-bebc-1e730e123763', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 12:22:45.752006+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f997-7a74-bebc-1e730e123763', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:45.759023+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f997-7a74-bebc-1e730e123763', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 12:22:45.763769+05:45', '01a2071f-f887-7e89-add0-2915438100c2', '2026-11-23 12:22:45.758291+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f997-7a74-bebc-1e730e123763', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 12:22:45.77441+05:45', '01a2071f-f887-7e89-add0-2915438100c2', '2026-11-23 12:22:45.772784+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f997-7a74-bebc-1e730e123763', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 12:22:45.792053+05:45', '01a2071f-f886-7c8b-8c57-ba408453ea51', '2026-11-23 12:22:45.777896+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f9c1-78ad-afbc-102902cf8108', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 12:22:45.793672+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f9c1-78ad-afbc-102902cf8108', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:45.799892+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f9c1-78ad-afbc-102902cf8108', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a2071f-f86f-762c-aba8-649da00539b1"}', NULL, '2026-11-23 12:22:45.817745+05:45', '01a2071f-f86f-762c-aba8-649da00539b1', '2026-11-23 12:22:45.798359+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f9c1-78ad-afbc-102902cf8108', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 12:22:45.832642+05:45', '01a2071f-f886-7c8b-8c57-ba408453ea51', '2026-11-23 12:22:45.828618+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 12:22:45.834318+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:45.850387+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 12:22:45.96411+05:45', '01a2071f-f886-7c8b-8c57-ba408453ea51', '2026-11-23 12:22:45.847272+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fa6d-7609-ac19-e50c8c3372a3', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 12:22:45.966619+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fa6d-7609-ac19-e50c8c3372a3', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:45.985322+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fa6d-7609-ac19-e50c8c3372a3', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.004541+05:45', '01a2071f-f887-7e89-add0-2915438100c2', '2026-11-23 12:22:45.98422+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fa95-768f-879a-e4923776988a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 12:22:46.008589+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fa95-768f-879a-e4923776988a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.014382+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fa95-768f-879a-e4923776988a', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.018922+05:45', '01a2071f-f887-7e89-add0-2915438100c2', '2026-11-23 12:22:46.012631+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-faa7-7a48-a512-841c251a806a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 12:22:46.023786+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-faa7-7a48-a512-841c251a806a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.050898+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-faa7-7a48-a512-841c251a806a', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.056555+05:45', '01a2071f-f886-7c8b-8c57-ba408453ea51', '2026-11-23 12:22:46.044006+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-faca-7c58-8d8d-330c845e6636', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 12:22:46.058935+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-faca-7c58-8d8d-330c845e6636', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.060472+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-facd-7583-95a1-677fff0b965f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 12:22:46.062872+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-facd-7583-95a1-677fff0b965f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.067552+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-facd-7583-95a1-677fff0b965f', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 12:22:46.07157+05:45', '01a2071f-f887-7e89-add0-2915438100c2', '2026-11-23 12:22:46.065488+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fae6-7665-a85a-11b5854de519', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 12:22:46.088377+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fae6-7665-a85a-11b5854de519', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.094569+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fae6-7665-a85a-11b5854de519', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 12:22:46.095375+05:45', '01a2071f-f887-7e89-add0-2915438100c2', '2026-11-23 12:22:46.093837+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-faf8-7680-ad1f-5c0210ab511b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 12:22:46.104665+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-faf8-7680-ad1f-5c0210ab511b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.112333+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-faf8-7680-ad1f-5c0210ab511b', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 12:22:46.117225+05:45', '01a2071f-f887-7e89-add0-2915438100c2', '2026-11-23 12:22:46.111336+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb0f-7a72-9424-9d925fa7fdd3', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 12:22:46.132582+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb0f-7a72-9424-9d925fa7fdd3', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.153505+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb0f-7a72-9424-9d925fa7fdd3', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 12:22:46.154301+05:45', '01a2071f-f886-7c8b-8c57-ba408453ea51', '2026-11-23 12:22:46.152735+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb2a-7d82-baf3-4f2d45851f39', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 12:22:46.155024+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb2a-7d82-baf3-4f2d45851f39', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.156832+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb2a-7d82-baf3-4f2d45851f39', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 12:22:46.158349+05:45', '01a2071f-f886-7c8b-8c57-ba408453ea51', '2026-11-23 12:22:46.15616+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb31-730d-b52a-3fb9839e18ca', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 12:22:46.161313+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb31-730d-b52a-3fb9839e18ca', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.170209+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb31-730d-b52a-3fb9839e18ca', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 12:22:46.171028+05:45', '01a2071f-f886-7c8b-8c57-ba408453ea51', '2026-11-23 12:22:46.167356+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb3b-7945-a392-9a4c80cc0470', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 12:22:46.172583+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb3b-7945-a392-9a4c80cc0470', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.18554+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb6b-724d-832f-a458df668268', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 12:22:46.230445+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb6b-724d-832f-a458df668268', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.249835+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb8a-7a39-91f3-f6fec9b8955d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 12:22:46.260579+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb8a-7a39-91f3-f6fec9b8955d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:22:46.277039+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fba7-717b-8055-e0eafd9a9f8e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 12:22:46.280626+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fb8a-7a39-91f3-f6fec9b8955d', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 12:22:46.278255+05:45', '01a2071f-f887-7e89-add0-2915438100c2', '2026-11-23 12:22:46.270324+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fba9-7ef2-b997-3f69ca6b2b4c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 12:22:46.282157+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2071f-fe36-7ac1-a1b1-ace533f380f3', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 12:22:46.951699+05:45', NULL, NULL);
-INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a2071f-f890-7c8b-a86f-c9b5aa9628c4', '2026-11-23 12:22:45.500469+05:45');
-INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a2071f-f95e-7349-bc3b-dfcf53a28556', '2026-11-23 12:22:45.700118+05:45');
-INSERT INTO holdfast.leases VALUES ('partitions', '01a2071f-f886-7c8b-8c57-ba408453ea51', '2026-11-23 13:22:45.488059+05:45');
-INSERT INTO holdfast.processes VALUES ('01a2071f-f86f-762c-aba8-649da00539b1', 'web-2/731', '1.4.0', '2026-11-23 12:22:45.475454+05:45');
-INSERT INTO holdfast.processes VALUES ('01a2071f-f886-7c8b-8c57-ba408453ea51', 'web-1/1042', '1.4.0', '2026-11-23 12:22:45.479778+05:45');
-INSERT INTO holdfast.processes VALUES ('01a2071f-f887-7e89-add0-2915438100c2', 'web-2/988', '1.4.0', '2026-11-23 12:22:45.480346+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2071f-fb3b-7945-a392-9a4c80cc0470', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 12:22:46.285339+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2071f-fb0f-7a72-9424-9d925fa7fdd3', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 12:22:46.539108+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2071f-fb2a-7d82-baf3-4f2d45851f39', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 12:22:46.715251+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2071f-fb31-730d-b52a-3fb9839e18ca', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 12:22:46.841561+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2071f-faa7-7a48-a512-841c251a806a', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 12:22:46.89431+05:45');
-INSERT INTO holdfast.push_cursors VALUES ('01a2071f-fb3b-7945-a392-9a4c80cc0470', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
-INSERT INTO holdfast.push_cursors VALUES ('01a2071f-fb0f-7a72-9424-9d925fa7fdd3', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 13:22:46.714676+05:45', '2026-11-23 12:22:46.549775+05:45', false, 3, '2026-11-23 12:22:46.62057+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a2071f-fb2a-7d82-baf3-4f2d45851f39', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 13:22:46.841039+05:45', '2026-11-23 12:22:46.748778+05:45', false, 2, '2026-11-23 12:22:46.807482+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a2071f-fb31-730d-b52a-3fb9839e18ca', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 13:22:46.893789+05:45', '2026-11-23 12:22:46.843047+05:45', false, 1, '2026-11-23 12:22:46.893789+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a2071f-faa7-7a48-a512-841c251a806a', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 12:22:46.905306+05:45', false, 1, '2026-11-23 12:22:46.934115+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 12:22:46.934115+05:45', 'the receiver answered 410 Gone', false);
-INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 06:23:08.38344');
-INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 06:23:08.392091');
-INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 06:23:08.444891');
-INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 06:23:08.457291');
-INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 06:23:08.473023');
-INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 06:23:08.493257');
-INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 06:23:08.519901');
-INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 06:23:08.527067');
-INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-23 06:23:08.533817');
-INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-23 06:23:08.543653');
-INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-23 06:23:08.551347');
-INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-23 06:23:08.552137');
-INSERT INTO holdfast.schema_version VALUES (13, 16, true, '2026-11-23 06:23:08.553589');
-INSERT INTO holdfast.secrets VALUES ('page_token', '\x440c05b7518b44e59cdf4ea5799e33295a0e4b2e51c0477cbee7954b4de107d8', '2026-11-23 12:08:08.473023+05:45');
-INSERT INTO holdfast.secrets VALUES ('push', '\x141d16a1cfcb46efb886e511c891d97ad01be7a0e8084fc891e7722f46ca5093', '2026-11-23 12:08:08.473023+05:45');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a2071f-f890-7c8b-a86f-c9b5aa9628c4');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a2071f-f95e-7349-bc3b-dfcf53a28556');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a2071f-f982-720c-9d9e-207241b25c0a');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a2071f-f997-7a74-bebc-1e730e123763');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a2071f-f9c1-78ad-afbc-102902cf8108');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a2071f-f9e9-765b-adf3-8cef813baca8');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a2071f-fa6d-7609-ac19-e50c8c3372a3');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a2071f-fa95-768f-879a-e4923776988a');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a2071f-faca-7c58-8d8d-330c845e6636');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a2071f-facd-7583-95a1-677fff0b965f');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a2071f-fae6-7665-a85a-11b5854de519');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a2071f-faf8-7680-ad1f-5c0210ab511b');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a2071f-fb0f-7a72-9424-9d925fa7fdd3');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a2071f-fb2a-7d82-baf3-4f2d45851f39');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a2071f-fb31-730d-b52a-3fb9839e18ca');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a2071f-fb3b-7945-a392-9a4c80cc0470');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a2071f-fb6b-724d-832f-a458df668268');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a2071f-fb8a-7a39-91f3-f6fec9b8955d');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a2071f-fba7-717b-8055-e0eafd9a9f8e');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a2071f-fba9-7ef2-b997-3f69ca6b2b4c');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a2071f-fe36-7ac1-a1b1-ace533f380f3');
-INSERT INTO holdfast.task_queue VALUES ('01a2071f-fb3b-7945-a392-9a4c80cc0470', 'writer', '2026-11-23 12:22:46.172583+05:45', '01a2071f-f886-7c8b-8c57-ba408453ea51', 1, 1, 1, NULL, false, 0, 62);
-INSERT INTO holdfast.task_queue VALUES ('01a2071f-fb6b-724d-832f-a458df668268', 'writer', '2026-11-23 12:22:46.230445+05:45', '01a2071f-f887-7e89-add0-2915438100c2', 1, 1, 1, NULL, false, 0, 68);
-INSERT INTO holdfast.task_queue VALUES ('01a2071f-fb8a-7a39-91f3-f6fec9b8955d', 'support', '2026-11-23 12:22:46.278255+05:45', NULL, 1, 1, 1, NULL, false, 0, 62);
-INSERT INTO holdfast.task_queue VALUES ('01a2071f-fba7-717b-8055-e0eafd9a9f8e', 'travel', '2026-11-23 12:22:46.280626+05:45', NULL, 1, 1, 0, NULL, false, 0, 59);
-INSERT INTO holdfast.task_queue VALUES ('01a2071f-fba9-7ef2-b997-3f69ca6b2b4c', 'travel', '2026-11-23 12:22:46.282157+05:45', NULL, 1, 1, 0, NULL, false, 0, 60);
-INSERT INTO holdfast.task_queue VALUES ('01a2071f-fe36-7ac1-a1b1-ace533f380f3', 'writer', '2026-11-23 12:22:46.951699+05:45', NULL, 1, 1, 0, NULL, false, 0, 57);
-INSERT INTO holdfast.task_states VALUES ('01a2071f-fb3b-7945-a392-9a4c80cc0470', 1, '{"chapter": 1}', '01a2071f-fb4d-7b7a-bba7-bc3de0873cba', '2026-11-23 12:22:46.208626+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2071f-f890-7c8b-a86f-c9b5aa9628c4', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 12:22:45.693056+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 12:22:45.684794+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 12:22:45.500469+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2071f-f95e-7349-bc3b-dfcf53a28556', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 12:22:45.728642+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 12:22:45.712253+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 12:22:45.700118+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2071f-f982-720c-9d9e-207241b25c0a', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 12:22:45.745177+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:22:45.738915+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:22:45.732559+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2071f-f997-7a74-bebc-1e730e123763', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 12:22:45.792053+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 12:22:45.777896+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 12:22:45.752006+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2071f-f9c1-78ad-afbc-102902cf8108', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 12:22:45.832642+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 12:22:45.828618+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 12:22:45.793672+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2071f-f9e9-765b-adf3-8cef813baca8', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 12:22:45.96411+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 12:22:45.847272+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 12:22:45.834318+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2071f-fa6d-7609-ac19-e50c8c3372a3', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 12:22:46.004541+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 12:22:45.98422+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 12:22:45.966619+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2071f-fa95-768f-879a-e4923776988a', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 12:22:46.018922+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 12:22:46.012631+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 12:22:46.008589+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2071f-faca-7c58-8d8d-330c845e6636', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 12:22:46.060472+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 12:22:46.060472+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:22:46.058935+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2071f-facd-7583-95a1-677fff0b965f', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 12:22:46.07157+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:22:46.065488+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:22:46.062872+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2071f-fae6-7665-a85a-11b5854de519', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 12:22:46.095375+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:22:46.093837+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:22:46.088377+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2071f-faf8-7680-ad1f-5c0210ab511b', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 12:22:46.117225+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:22:46.111336+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:22:46.104665+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2071f-faa7-7a48-a512-841c251a806a', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 12:22:46.056555+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:22:46.044006+05:45', true, '2026-11-23 12:22:46.052468+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:22:46.023786+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2071f-fb0f-7a72-9424-9d925fa7fdd3', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 12:22:46.154301+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:22:46.152735+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:22:46.132582+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2071f-fb2a-7d82-baf3-4f2d45851f39', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 12:22:46.158349+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:22:46.15616+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:22:46.155024+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2071f-fb31-730d-b52a-3fb9839e18ca', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 12:22:46.171028+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:22:46.167356+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:22:46.161313+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2071f-fb6b-724d-832f-a458df668268', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 12:22:46.249835+05:45', 1, 1, 1, 1, 0, '01a2071f-f887-7e89-add0-2915438100c2', '2026-11-23 12:22:46.248582+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:22:46.230445+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2071f-fb3b-7945-a392-9a4c80cc0470', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 12:22:46.18554+05:45', 1, 2, 1, 1, 0, '01a2071f-f886-7c8b-8c57-ba408453ea51', '2026-11-23 12:22:46.173855+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 12:22:46.172583+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2071f-fb8a-7a39-91f3-f6fec9b8955d', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 12:22:46.277039+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 12:22:46.270324+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:22:46.260579+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2071f-fba7-717b-8055-e0eafd9a9f8e', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 12:22:46.280626+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:22:46.280626+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2071f-fba9-7ef2-b997-3f69ca6b2b4c', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 12:22:46.282157+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:22:46.282157+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2071f-fe36-7ac1-a1b1-ace533f380f3', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 12:22:46.951699+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 12:22:46.951699+05:45');
-INSERT INTO holdfast.workers VALUES ('01a2071f-f886-7c8b-8c57-ba408453ea51', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 12:22:45.479778+05:45', '2026-11-23 13:22:45.479778+05:45');
-INSERT INTO holdfast.workers VALUES ('01a2071f-f887-7e89-add0-2915438100c2', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 12:22:45.480346+05:45', '2026-11-23 13:22:45.480346+05:45');
+INSERT INTO holdfast.audit_chains VALUES (1, 35, '\x76e4232d71d892a96af590e797bec15afa563ec2635c53ad56de432f1dfcbf89', 0, '\x');
+INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a2074b-2b32-7709-914c-836d54013a6e', 1, '{"chapter": 1}', '01a2074b-2b43-79d8-a41b-2d5e61519da8', '2026-11-23 13:09:56.53252+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-24f3-7529-a006-98c3bd613b14', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 13:09:54.904603+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-24f3-7529-a006-98c3bd613b14', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:09:55.171076+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-24f3-7529-a006-98c3bd613b14', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 13:09:55.220282+05:45', '01a2074b-24d5-7ea8-933a-eb7b0bbd1fd6', '2026-11-23 13:09:55.008199+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-24f3-7529-a006-98c3bd613b14', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a2074b-2636-70c9-b7f2-ac2d2ad2dce8', '2026-11-23 13:09:55.241993+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-24f3-7529-a006-98c3bd613b14', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 13:09:55.241993+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-24f3-7529-a006-98c3bd613b14', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 13:09:55.336316+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-24f3-7529-a006-98c3bd613b14', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 13:09:55.351952+05:45', '01a2074b-24ef-75d3-9b82-c2754a10b8cd', '2026-11-23 13:09:55.320539+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-26d1-7a25-a73a-1fe1a4b669e9', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 13:09:55.380561+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-26d1-7a25-a73a-1fe1a4b669e9', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:09:55.387165+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-26d1-7a25-a73a-1fe1a4b669e9', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:09:55.389249+05:45', '01a2074b-24d5-7ea8-933a-eb7b0bbd1fd6', '2026-11-23 13:09:55.386042+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-26e6-75d9-b1f4-edc496879b94', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 13:09:55.399576+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-26e6-75d9-b1f4-edc496879b94', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:09:55.425179+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-26e6-75d9-b1f4-edc496879b94', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 13:09:55.426128+05:45', '01a2074b-24d5-7ea8-933a-eb7b0bbd1fd6', '2026-11-23 13:09:55.423236+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2703-74b8-b1c0-98df8f334cee', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 13:09:55.428761+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2703-74b8-b1c0-98df8f334cee', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:09:55.443731+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2703-74b8-b1c0-98df8f334cee', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 13:09:55.448199+05:45', '01a2074b-24ef-75d3-9b82-c2754a10b8cd', '2026-11-23 13:09:55.442578+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2703-74b8-b1c0-98df8f334cee', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 13:09:55.479765+05:45', '01a2074b-24ef-75d3-9b82-c2754a10b8cd', '2026-11-23 13:09:55.454874+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2703-74b8-b1c0-98df8f334cee', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 13:09:55.527922+05:45', '01a2074b-24d5-7ea8-933a-eb7b0bbd1fd6', '2026-11-23 13:09:55.502602+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2768-7dcf-9d17-4465dc8dca50', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 13:09:55.533631+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2768-7dcf-9d17-4465dc8dca50', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:09:55.540628+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2768-7dcf-9d17-4465dc8dca50', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a2074b-24f0-715a-a055-c8e66cbd6c94"}', NULL, '2026-11-23 13:09:55.548254+05:45', '01a2074b-24f0-715a-a055-c8e66cbd6c94', '2026-11-23 13:09:55.539927+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2768-7dcf-9d17-4465dc8dca50', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 13:09:55.555846+05:45', '01a2074b-24d5-7ea8-933a-eb7b0bbd1fd6', '2026-11-23 13:09:55.55044+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2784-7854-9094-7691357817e6', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 13:09:55.556652+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2784-7854-9094-7691357817e6', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:09:55.565528+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2784-7854-9094-7691357817e6', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 13:09:55.976058+05:45', '01a2074b-24d5-7ea8-933a-eb7b0bbd1fd6', '2026-11-23 13:09:55.559853+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2929-768d-b71d-267d235f42a0', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 13:09:55.98439+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2929-768d-b71d-267d235f42a0', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:09:55.99839+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2929-768d-b71d-267d235f42a0', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:09:56.026751+05:45', '01a2074b-24ef-75d3-9b82-c2754a10b8cd', '2026-11-23 13:09:55.997339+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2966-7748-845a-218e73914069', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 13:09:56.044451+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2966-7748-845a-218e73914069', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:09:56.06854+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2966-7748-845a-218e73914069', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:09:56.08455+05:45', '01a2074b-24ef-75d3-9b82-c2754a10b8cd', '2026-11-23 13:09:56.046375+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-29a7-7339-aa76-5b51194f7c4c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 13:09:56.107703+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-29a7-7339-aa76-5b51194f7c4c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:09:56.129849+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-29a7-7339-aa76-5b51194f7c4c', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:09:56.148212+05:45', '01a2074b-24d5-7ea8-933a-eb7b0bbd1fd6', '2026-11-23 13:09:56.125489+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-29db-7ac6-992f-38744b4a3009', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 13:09:56.162024+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-29db-7ac6-992f-38744b4a3009', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 13:09:56.167372+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-29e8-71f3-bb47-8e2216faa42c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 13:09:56.18424+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-29e8-71f3-bb47-8e2216faa42c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:09:56.199306+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-29e8-71f3-bb47-8e2216faa42c', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 13:09:56.20354+05:45', '01a2074b-24ef-75d3-9b82-c2754a10b8cd', '2026-11-23 13:09:56.185849+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2a1b-768f-9a75-defdf732ab62', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 13:09:56.21953+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2a1b-768f-9a75-defdf732ab62', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:09:56.237912+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2a1b-768f-9a75-defdf732ab62', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 13:09:56.238917+05:45', '01a2074b-24ef-75d3-9b82-c2754a10b8cd', '2026-11-23 13:09:56.230105+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2a35-77e5-9336-8eb19a55b3d7', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 13:09:56.245628+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2a35-77e5-9336-8eb19a55b3d7', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:09:56.252395+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2a35-77e5-9336-8eb19a55b3d7', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 13:09:56.358327+05:45', '01a2074b-24ef-75d3-9b82-c2754a10b8cd', '2026-11-23 13:09:56.246843+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2ab4-70da-a0e8-3b448193e3b6', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 13:09:56.372447+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2ab4-70da-a0e8-3b448193e3b6', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:09:56.385344+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2ab4-70da-a0e8-3b448193e3b6', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 13:09:56.412787+05:45', '01a2074b-24d5-7ea8-933a-eb7b0bbd1fd6', '2026-11-23 13:09:56.380554+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2ae0-7aba-ba1f-de4c2d3b2c2e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 13:09:56.416817+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2ae0-7aba-ba1f-de4c2d3b2c2e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:09:56.4208+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2ae0-7aba-ba1f-de4c2d3b2c2e', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 13:09:56.430125+05:45', '01a2074b-24d5-7ea8-933a-eb7b0bbd1fd6', '2026-11-23 13:09:56.419423+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2b06-7e15-8055-0fec4b9307a3', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 13:09:56.468476+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2b06-7e15-8055-0fec4b9307a3', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:09:56.486626+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2b06-7e15-8055-0fec4b9307a3', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 13:09:56.4899+05:45', '01a2074b-24d5-7ea8-933a-eb7b0bbd1fd6', '2026-11-23 13:09:56.483756+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2b32-7709-914c-836d54013a6e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 13:09:56.499054+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2b32-7709-914c-836d54013a6e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:09:56.505209+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2b56-7ab7-9267-ecd8dac1a47b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 13:09:56.534988+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2b56-7ab7-9267-ecd8dac1a47b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:09:56.54295+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2b5f-7b61-a2ab-2059f560e908', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 13:09:56.546144+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2b5f-7b61-a2ab-2059f560e908', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:09:56.551776+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2b6d-79c9-99ec-ab97a6203ef9', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 13:09:56.557806+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2b5f-7b61-a2ab-2059f560e908', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 13:09:56.554662+05:45', '01a2074b-24ef-75d3-9b82-c2754a10b8cd', '2026-11-23 13:09:56.549416+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2b70-75ba-bbaa-4d325c860295', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 13:09:56.560447+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2074b-2e1c-70aa-85c4-9f6fa5b9ce8b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 13:09:57.253659+05:45', NULL, NULL);
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a2074b-24f3-7529-a006-98c3bd613b14', '2026-11-23 13:09:54.904603+05:45');
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a2074b-26d1-7a25-a73a-1fe1a4b669e9', '2026-11-23 13:09:55.380561+05:45');
+INSERT INTO holdfast.leases VALUES ('partitions', '01a2074b-24d5-7ea8-933a-eb7b0bbd1fd6', '2026-11-23 14:09:54.898238+05:45');
+INSERT INTO holdfast.processes VALUES ('01a2074b-24d5-7ea8-933a-eb7b0bbd1fd6', 'web-1/1042', '1.4.0', '2026-11-23 13:09:54.893183+05:45');
+INSERT INTO holdfast.processes VALUES ('01a2074b-24ef-75d3-9b82-c2754a10b8cd', 'web-2/988', '1.4.0', '2026-11-23 13:09:54.895432+05:45');
+INSERT INTO holdfast.processes VALUES ('01a2074b-24f0-715a-a055-c8e66cbd6c94', 'web-2/731', '1.4.0', '2026-11-23 13:09:54.897294+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a2074b-2b32-7709-914c-836d54013a6e', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 13:09:56.562092+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a2074b-2ab4-70da-a0e8-3b448193e3b6', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 13:09:56.839921+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a2074b-2ae0-7aba-ba1f-de4c2d3b2c2e', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 13:09:57.057982+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a2074b-2b06-7e15-8055-0fec4b9307a3', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 13:09:57.161192+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a2074b-29a7-7339-aa76-5b51194f7c4c', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 13:09:57.185457+05:45');
+INSERT INTO holdfast.push_cursors VALUES ('01a2074b-2b32-7709-914c-836d54013a6e', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
+INSERT INTO holdfast.push_cursors VALUES ('01a2074b-2ab4-70da-a0e8-3b448193e3b6', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 14:09:57.056218+05:45', '2026-11-23 13:09:56.842096+05:45', false, 3, '2026-11-23 13:09:56.900717+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a2074b-2ae0-7aba-ba1f-de4c2d3b2c2e', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 14:09:57.160527+05:45', '2026-11-23 13:09:57.08578+05:45', false, 2, '2026-11-23 13:09:57.113207+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a2074b-2b06-7e15-8055-0fec4b9307a3', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 14:09:57.184308+05:45', '2026-11-23 13:09:57.164797+05:45', false, 1, '2026-11-23 13:09:57.184308+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a2074b-29a7-7339-aa76-5b51194f7c4c', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 13:09:57.188543+05:45', false, 1, '2026-11-23 13:09:57.24346+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 13:09:57.24346+05:45', 'the receiver answered 410 Gone', false);
+INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 07:24:51.374234');
+INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 07:24:51.393273');
+INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 07:24:51.981601');
+INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 07:24:52.063051');
+INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 07:24:52.08907');
+INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 07:24:52.169266');
+INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 07:24:52.844196');
+INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 07:24:52.878467');
+INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-23 07:24:52.886815');
+INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-23 07:24:52.920263');
+INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-23 07:24:53.310792');
+INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-23 07:24:53.321029');
+INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-23 07:24:53.330057');
+INSERT INTO holdfast.schema_version VALUES (14, 16, true, '2026-11-23 07:24:53.33221');
+INSERT INTO holdfast.schema_version VALUES (15, 17, true, '2026-11-23 07:24:53.373965');
+INSERT INTO holdfast.secrets VALUES ('page_token', '\x18f6acafa222465bae094132d16bab8d827dece68fb74779a35f6d000efc4c67', '2026-11-23 13:09:52.08907+05:45');
+INSERT INTO holdfast.secrets VALUES ('push', '\xecf4227416834b6f9bff2660388130c92603f54c4ad14a9e90c2a2b4f19673de', '2026-11-23 13:09:52.08907+05:45');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a2074b-24f3-7529-a006-98c3bd613b14');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a2074b-26d1-7a25-a73a-1fe1a4b669e9');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a2074b-26e6-75d9-b1f4-edc496879b94');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a2074b-2703-74b8-b1c0-98df8f334cee');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a2074b-2768-7dcf-9d17-4465dc8dca50');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a2074b-2784-7854-9094-7691357817e6');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a2074b-2929-768d-b71d-267d235f42a0');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a2074b-2966-7748-845a-218e73914069');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a2074b-29db-7ac6-992f-38744b4a3009');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a2074b-29e8-71f3-bb47-8e2216faa42c');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a2074b-2a1b-768f-9a75-defdf732ab62');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a2074b-2a35-77e5-9336-8eb19a55b3d7');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a2074b-2ab4-70da-a0e8-3b448193e3b6');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a2074b-2ae0-7aba-ba1f-de4c2d3b2c2e');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a2074b-2b06-7e15-8055-0fec4b9307a3');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a2074b-2b32-7709-914c-836d54013a6e');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a2074b-2b56-7ab7-9267-ecd8dac1a47b');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a2074b-2b5f-7b61-a2ab-2059f560e908');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a2074b-2b6d-79c9-99ec-ab97a6203ef9');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a2074b-2b70-75ba-bbaa-4d325c860295');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a2074b-2e1c-70aa-85c4-9f6fa5b9ce8b');
+INSERT INTO holdfast.task_queue VALUES ('01a2074b-2b32-7709-914c-836d54013a6e', 'writer', '2026-11-23 13:09:56.499054+05:45', '01a2074b-24d5-7ea8-933a-eb7b0bbd1fd6', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a2074b-2b56-7ab7-9267-ecd8dac1a47b', 'writer', '2026-11-23 13:09:56.534988+05:45', '01a2074b-24ef-75d3-9b82-c2754a10b8cd', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a2074b-2b5f-7b61-a2ab-2059f560e908', 'support', '2026-11-23 13:09:56.554662+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a2074b-2b6d-79c9-99ec-ab97a6203ef9', 'travel', '2026-11-23 13:09:56.557806+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a2074b-2b70-75ba-bbaa-4d325c860295', 'travel', '2026-11-23 13:09:56.560447+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a2074b-2e1c-70aa-85c4-9f6fa5b9ce8b', 'writer', '2026-11-23 13:09:57.253659+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false);
+INSERT INTO holdfast.task_states VALUES ('01a2074b-2b32-7709-914c-836d54013a6e', 1, '{"chapter": 1}', '01a2074b-2b42-711d-890f-e36271d3629f', '2026-11-23 13:09:56.514831+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2074b-24f3-7529-a006-98c3bd613b14', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 13:09:55.351952+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 13:09:55.320539+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 13:09:54.904603+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2074b-26d1-7a25-a73a-1fe1a4b669e9', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 13:09:55.389249+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 13:09:55.386042+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 13:09:55.380561+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2074b-26e6-75d9-b1f4-edc496879b94', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 13:09:55.426128+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:09:55.423236+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:09:55.399576+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2074b-2703-74b8-b1c0-98df8f334cee', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 13:09:55.527922+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 13:09:55.502602+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 13:09:55.428761+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2074b-2768-7dcf-9d17-4465dc8dca50', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 13:09:55.555846+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 13:09:55.55044+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 13:09:55.533631+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2074b-2784-7854-9094-7691357817e6', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 13:09:55.976058+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 13:09:55.559853+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 13:09:55.556652+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2074b-2929-768d-b71d-267d235f42a0', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 13:09:56.026751+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 13:09:55.997339+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 13:09:55.98439+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2074b-2966-7748-845a-218e73914069', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 13:09:56.08455+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 13:09:56.046375+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 13:09:56.044451+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2074b-29db-7ac6-992f-38744b4a3009', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 13:09:56.167372+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 13:09:56.167372+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:09:56.162024+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2074b-29e8-71f3-bb47-8e2216faa42c', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 13:09:56.20354+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:09:56.185849+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:09:56.18424+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2074b-2a1b-768f-9a75-defdf732ab62', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 13:09:56.238917+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:09:56.230105+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:09:56.21953+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2074b-2a35-77e5-9336-8eb19a55b3d7', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 13:09:56.358327+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:09:56.246843+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:09:56.245628+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2074b-29a7-7339-aa76-5b51194f7c4c', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 13:09:56.148212+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:09:56.125489+05:45', true, '2026-11-23 13:09:56.141287+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 13:09:56.107703+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a2074b-2b56-7ab7-9267-ecd8dac1a47b', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 13:09:56.54295+05:45', 1, 1, 1, 1, 0, '01a2074b-24ef-75d3-9b82-c2754a10b8cd', '2026-11-23 13:09:56.542297+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:09:56.534988+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a2074b-2b5f-7b61-a2ab-2059f560e908', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 13:09:56.551776+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 13:09:56.549416+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:09:56.546144+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a2074b-2b6d-79c9-99ec-ab97a6203ef9', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 13:09:56.557806+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:09:56.557806+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a2074b-2b70-75ba-bbaa-4d325c860295', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 13:09:56.560447+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:09:56.560447+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a2074b-2b32-7709-914c-836d54013a6e', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 13:09:56.505209+05:45', 1, 2, 1, 1, 0, '01a2074b-24d5-7ea8-933a-eb7b0bbd1fd6', '2026-11-23 13:09:56.503155+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 13:09:56.499054+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a2074b-2ab4-70da-a0e8-3b448193e3b6', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 13:09:56.412787+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:09:56.380554+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 13:09:56.372447+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a2074b-2ae0-7aba-ba1f-de4c2d3b2c2e', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 13:09:56.430125+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:09:56.419423+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 13:09:56.416817+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a2074b-2b06-7e15-8055-0fec4b9307a3', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 13:09:56.4899+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:09:56.483756+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 13:09:56.468476+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a2074b-2e1c-70aa-85c4-9f6fa5b9ce8b', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 13:09:57.253659+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 13:09:57.253659+05:45', NULL, NULL, false);
+INSERT INTO holdfast.workers VALUES ('01a2074b-24d5-7ea8-933a-eb7b0bbd1fd6', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 13:09:54.893183+05:45', '2026-11-23 14:09:54.893183+05:45');
+INSERT INTO holdfast.workers VALUES ('01a2074b-24ef-75d3-9b82-c2754a10b8cd', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 13:09:54.895432+05:45', '2026-11-23 14:09:54.895432+05:45');
 SELECT pg_catalog.setval('holdfast.push_attempts_id', 9, true);
-SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 13, true);
+SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 15, true);
 ALTER TABLE ONLY holdfast.agent_outages
     ADD CONSTRAINT agent_outages_pkey PRIMARY KEY (agent);
 ALTER TABLE ONLY holdfast.api_keys
@@ -2262,8 +2313,9 @@ CREATE INDEX push_cursors_lanes ON holdfast.push_cursors USING btree (caller, ho
 CREATE INDEX task_names_of_tenant ON holdfast.task_names USING btree (client_id, tenant, agent);
 CREATE INDEX task_names_task ON holdfast.task_names USING btree (task);
 CREATE INDEX task_queue_owned ON holdfast.task_queue USING btree (worker_id) WHERE (worker_id IS NOT NULL);
-CREATE INDEX task_queue_ready ON holdfast.task_queue USING btree (agent, available_at, id) WHERE (worker_id IS NULL);
+CREATE INDEX task_queue_ready ON holdfast.task_queue USING btree (agent, available_at, id) WHERE ((worker_id IS NULL) AND (wakes_at IS NULL));
 CREATE INDEX task_queue_suspects ON holdfast.task_queue USING btree (available_at, id) WHERE (suspect AND (worker_id IS NULL));
+CREATE INDEX task_queue_timers ON holdfast.task_queue USING btree (wakes_at) WHERE (wakes_at IS NOT NULL);
 CREATE INDEX tasks_ended_at ON ONLY holdfast.tasks_ended USING btree (agent COLLATE "C", status_at, id);
 CREATE INDEX tasks_dated_agent_status_at_id_idx ON ONLY holdfast.tasks_dated USING btree (agent COLLATE "C", status_at, id);
 CREATE INDEX tasks_20261101_agent_status_at_id_idx ON holdfast.tasks_20261101 USING btree (agent COLLATE "C", status_at, id);

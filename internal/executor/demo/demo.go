@@ -5,7 +5,9 @@
 //
 //	echo:<payload>                one artifact with the payload
 //	chunks=N size=B delay=Dms     N chunks of B bytes, D apart, appended to one artifact
-//	sleep=Dms                     wait, then complete
+//	sleep=Dms                     work that long, then complete
+//	wait=Dms                      wait that long without a process, then complete
+//	wait=Dms interruptible        the same, and the next message completes the task earlier
 //	hold                          work until canceled
 //	ask:<question>                ask; the next message completes the task
 //	auth                          ask for authentication; the next message completes the task
@@ -71,6 +73,9 @@ func New(opts Options) (executor.Executor, error) {
 
 // Execute implements executor.Executor.
 func (d *demo) Execute(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+	if run.Input != nil {
+		return emit(ctx, out, "wait", task.Text(waited(run)))
+	}
 	if run.Turn > 1 {
 		script, err := previousScript(ctx, run)
 		switch {
@@ -140,6 +145,8 @@ func (d *demo) perform(ctx context.Context, run *executor.Run, out executor.Emit
 		return d.chunks(ctx, run, out, command)
 	case strings.HasPrefix(command, "sleep="):
 		return d.sleep(ctx, out, command)
+	case strings.HasPrefix(command, "wait="):
+		return d.park(ctx, out, command)
 	}
 	return emit(ctx, out, "echo", run.Message.Parts...)
 }
@@ -171,6 +178,22 @@ func (d *demo) sleep(ctx context.Context, out executor.Emitter, command string) 
 		return err
 	}
 	return pause(ctx, wait)
+}
+
+func (d *demo) park(ctx context.Context, out executor.Emitter, command string) error {
+	command, interruptible := strings.CutSuffix(command, " interruptible")
+	wait, err := d.wait("wait", strings.TrimPrefix(command, "wait="))
+	if err != nil {
+		return err
+	}
+	return out.Wait(ctx, executor.Wait{For: max(wait, 1), Interruptible: interruptible})
+}
+
+func waited(run *executor.Run) string {
+	if run.Input.Interrupted {
+		return "You ended the wait: " + run.Message.FirstText()
+	}
+	return "Waited."
 }
 
 func (d *demo) wait(name, value string) (time.Duration, error) {

@@ -141,6 +141,27 @@ func TestSleepWaits(t *testing.T) {
 	})
 }
 
+func TestWaitEndsTheRun(t *testing.T) {
+	t.Parallel()
+	for script, want := range map[string]task.RunNote{
+		"wait=1h":               {Outcome: task.RunWaits, For: time.Hour},
+		"wait=1h interruptible": {Outcome: task.RunWaits, For: time.Hour, Interruptible: true},
+		"wait=0s":               {Outcome: task.RunWaits, For: 1},
+	} {
+		out := executortest.NewRecorder()
+		require.NoError(t, newDemo(t).Execute(t.Context(), executortest.NewRun(script), out))
+		require.Len(t, out.Events(), 1)
+		require.Equal(t, &want, out.Events()[0].Run, script)
+	}
+	for interrupted, want := range map[bool]string{false: "Waited.", true: "You ended the wait: now"} {
+		run := executortest.NewRun("now")
+		run.Turn, run.Input = 2, &executor.Input{Source: executor.SourceTimer, Interrupted: interrupted}
+		out := executortest.NewRecorder()
+		require.NoError(t, newDemo(t).Execute(t.Context(), run, out))
+		require.Equal(t, want, out.Text(t))
+	}
+}
+
 func TestCrashPanics(t *testing.T) {
 	t.Parallel()
 	require.Panics(t, func() {
@@ -231,6 +252,8 @@ func TestInvalidScriptsFailWithReason(t *testing.T) {
 		"sleep=soon":               "sleep=soon: not a duration; write 20ms or 1.5s",
 		"sleep=25h":                "sleep=25h: longer than the maximum of 24h0m0s",
 		"sleep=-1s":                "sleep=-1s: not a duration; write 20ms or 1.5s",
+		"wait=soon":                "wait=soon: not a duration; write 20ms or 1.5s",
+		"wait=1s interrupted":      "wait=1s interrupted: not a duration; write 20ms or 1.5s",
 		"chunks=99999999999999999": "chunks=99999999999999999: not a number from 1 to 1000000",
 	} {
 		t.Run(script, func(t *testing.T) {

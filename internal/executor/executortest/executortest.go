@@ -162,6 +162,15 @@ func (r *Recorder) Checkpoint(ctx context.Context, data json.RawMessage) error {
 	return r.record(ctx, task.Event{Kind: task.EventRun, Run: note}, false)
 }
 
+// Wait records a run note with the wait.
+func (r *Recorder) Wait(ctx context.Context, w executor.Wait) error {
+	if err := w.Check(time.Now()); err != nil {
+		return err
+	}
+	note := &task.RunNote{Outcome: task.RunWaits, Until: w.Until, For: w.For, Interruptible: w.Interruptible}
+	return r.record(ctx, task.Event{Kind: task.EventRun, Run: note}, true)
+}
+
 func (r *Recorder) record(ctx context.Context, e task.Event, settles bool) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -27,6 +27,7 @@ const (
 	Reply
 	Checkpoint
 	Retry
+	Wait
 	Store
 )
 
@@ -38,6 +39,7 @@ type Event struct {
 	Chunk      executor.Chunk  // Artifact, Text
 	Placed     bool            // Text: the agent said whether the chunk appends
 	Checkpoint json.RawMessage // Checkpoint
+	Wait       executor.Wait   // Wait
 	Reason     string          // Retry
 	After      time.Duration   // Retry; zero leaves the delay to the server
 	Stored     Stored          // Store
@@ -52,7 +54,7 @@ type Stored struct {
 
 // Ends reports whether the event is the last one of its run.
 func (e *Event) Ends() bool {
-	return e.Action == Reply || e.Action == Retry || e.Action == Status && e.State.Settled()
+	return e.Action == Reply || e.Action == Retry || e.Action == Wait || e.Action == Status && e.State.Settled()
 }
 
 // decoders has a decoder for each type of event.
@@ -68,10 +70,11 @@ var decoders = map[string]func([]byte) (*Event, *Malformed){
 	"reply":      decodeReply,
 	"checkpoint": decodeCheckpoint,
 	"retry":      decodeRetry,
+	"wait":       decodeWait,
 	"state":      decodeState,
 }
 
-const knownTypes = "text, artifact, status, ask, auth, complete, fail, reject, reply, checkpoint, state, retry"
+const knownTypes = "text, artifact, status, ask, auth, complete, fail, reject, reply, checkpoint, state, retry, wait"
 
 // Decode reads one event. The error is a *Malformed without a line; only the caller knows the line.
 func Decode(raw []byte) (*Event, *Malformed) {

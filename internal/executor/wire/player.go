@@ -91,6 +91,8 @@ func (p *Player) play(ctx context.Context, line int, e *Event) error {
 			return bad.Failure()
 		}
 		err = p.out.Reply(ctx, e.Message)
+	case Wait:
+		err = p.out.Wait(ctx, e.Wait)
 	case Store:
 		err = p.store(ctx, e.Stored)
 	case Retry:

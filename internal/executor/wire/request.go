@@ -30,7 +30,8 @@ type runDocument struct {
 	Version        int               `json:"version"`
 	IdempotencyKey string            `json:"idempotencyKey"`
 	Task           taskDocument      `json:"task"`
-	Message        message           `json:"message"`
+	Message        *message          `json:"message,omitempty"`
+	Input          *input            `json:"input,omitempty"`
 	Metadata       jsontext.Value    `json:"metadata,omitzero"`
 	Turn           int               `json:"turn"`
 	Try            int               `json:"try"`
@@ -106,11 +107,15 @@ func EncodeRun(ctx context.Context, run *executor.Run, history History) ([]byte,
 		Task: taskDocument{
 			ID: run.TaskID, ContextID: run.ContextID, Agent: run.Agent, Tenant: run.Tenant, Owner: run.Owner,
 		},
-		Message:  fromMessage(run.Message),
+		Input:    fromInput(run.Input),
 		Metadata: jsontext.Value(run.Metadata),
 		Turn:     run.Turn,
 		Try:      run.Try,
 		Attempt:  int(run.Attempt),
+	}
+	if run.Input == nil || run.Input.Interrupted {
+		m := fromMessage(run.Message)
+		doc.Message = &m
 	}
 	if !history.None {
 		if err := doc.recall(ctx, run, history); err != nil {

@@ -60,20 +60,32 @@ var rules = []struct{ name, sql string }{
 		SELECT q.id::text || format(': message_seq %s is of kind %s', q.message_seq, e.kind)
 		  FROM holdfast.task_queue q LEFT JOIN holdfast.task_events e ON e.task = q.id AND e.seq = q.message_seq
 		 WHERE e.kind IS DISTINCT FROM 1`},
-	{"turns counts the messages", `
-		SELECT t.id::text || format(': turns %s, messages %s', t.turns, count(e.seq))
-		  FROM holdfast.tasks t LEFT JOIN holdfast.task_events e ON e.task = t.id AND e.kind = 1
-		 GROUP BY t.id, t.turns HAVING count(e.seq) <> t.turns`},
+	{"turns counts the messages and the timers", `
+		SELECT t.id::text || format(': turns %s, messages %s, waits %s', t.turns, count(e.seq) FILTER (WHERE e.kind = 1), count(e.seq) FILTER (WHERE e.kind = 4))
+		  FROM holdfast.tasks t
+		  LEFT JOIN holdfast.task_events e ON e.task = t.id AND (e.kind = 1 OR e.kind = 4 AND e.payload ->> 'outcome' = 'waits')
+		 -- A wait that a message ended has no turn of its own.
+		 GROUP BY t.id, t.turns HAVING t.turns NOT BETWEEN count(e.seq) FILTER (WHERE e.kind = 1) AND count(e.seq)`},
 	{"pending counts the messages behind the one that is answered", `
 		SELECT t.id::text || format(': state %s, pending %s, messages behind %s: %s', t.state, t.pending, q.message_seq, count(e.seq))
 		  FROM holdfast.tasks t LEFT JOIN holdfast.task_queue q ON q.id = t.id
 		  LEFT JOIN holdfast.task_events e ON e.task = t.id AND e.kind = 1 AND e.seq > q.message_seq
 		 WHERE t.state < 5
 		 GROUP BY t.id, t.state, t.pending, q.message_seq HAVING count(e.seq) <> t.pending`},
-	{"a queue row's turn is the number of its message", `
-		SELECT q.id::text || format(': turn %s, but message %s', q.turn, count(e.seq))
-		  FROM holdfast.task_queue q LEFT JOIN holdfast.task_events e ON e.task = q.id AND e.kind = 1 AND e.seq <= q.message_seq
-		 GROUP BY q.id, q.turn HAVING count(e.seq) <> q.turn`},
+	{"a queue row's turn is the one before the waiting messages", `
+		SELECT q.id::text || format(': turn %s, but %s turns and %s messages wait', q.turn, t.turns, t.pending)
+		  FROM holdfast.task_queue q JOIN holdfast.tasks t ON t.id = q.id WHERE q.turn <> t.turns - t.pending`},
+	{"a queue row's input is a wait", `
+		SELECT q.id::text || format(': input_seq %s is %s', q.input_seq, e.payload)
+		  FROM holdfast.task_queue q LEFT JOIN holdfast.task_events e ON e.task = q.id AND e.seq = q.input_seq AND e.kind = 4
+		 WHERE q.input_seq IS NOT NULL AND e.payload ->> 'outcome' IS DISTINCT FROM 'waits' OR q.interrupted AND q.input_seq IS NULL`},
+	{"a task with a timer is working and has no worker", `
+		SELECT q.id::text || format(': wakes_at %s and %s, due at %s, state %s, worker %s', q.wakes_at, t.wakes_at, q.available_at, t.state, q.worker_id)
+		  FROM holdfast.task_queue q JOIN holdfast.tasks t ON t.id = q.id
+		 WHERE q.wakes_at IS NOT NULL AND (t.wakes_at, t.state, q.available_at) IS DISTINCT FROM (q.wakes_at, 2::smallint, q.wakes_at)
+		    OR t.wakes_at IS NOT NULL AND q.worker_id IS NOT NULL`},
+	{"only open tasks have timers", `
+		SELECT t.id::text FROM holdfast.tasks t WHERE t.wakes_at IS NOT NULL AND t.state <> 2`},
 	{"attempts never decrease along a log", `
 		SELECT DISTINCT x.task::text FROM (
 		    SELECT task, attempt, max(attempt) OVER (PARTITION BY task ORDER BY seq) AS so_far
@@ -87,6 +99,13 @@ var rules = []struct{ name, sql string }{
 		  LEFT JOIN holdfast.task_events e ON e.task = t.id AND e.attempt = t.attempt AND t.attempt > 0
 		   AND (e.kind <> 4 OR e.payload ->> 'outcome' NOT IN ('lost', 'retry', 'returned'))
 		 GROUP BY t.id, t.attempt, t.run_ordinal HAVING count(e.seq) <> t.run_ordinal`},
+	{"a listing names the artifacts of the chunks before it, in their order", `
+		SELECT t.id::text || format(': event %s lists %s', t.artifacts_seq, e.payload -> 'artifacts')
+		  FROM holdfast.tasks t LEFT JOIN holdfast.task_events e ON e.task = t.id AND e.seq = t.artifacts_seq
+		 WHERE t.artifacts_seq IS NOT NULL
+		   AND ARRAY(SELECT json_array_elements_text(e.payload -> 'artifacts')) IS DISTINCT FROM
+		       ARRAY(SELECT c.artifact_id FROM holdfast.task_events c
+		              WHERE c.task = t.id AND c.kind = 3 AND c.seq < e.seq GROUP BY c.artifact_id ORDER BY min(c.seq))`},
 	{"every webhook has a cursor and a task that knows of it", `
 		SELECT coalesce(c.task, k.task)::text || format(': configuration %s, cursor %s, pushes %s', c.config_id, k.config_id, t.pushes)
 		  FROM holdfast.push_configs c

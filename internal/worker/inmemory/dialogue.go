@@ -15,13 +15,13 @@ func (s *Store) Dialogue(_ context.Context, of store.DialogueOf) ([]task.Said, e
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	own := s.rows[of.Task.ID]
-	begins := of.Message
+	begins := of.Begins
 	for _, e := range own.log {
-		if e.Seq > of.Message && e.Kind == task.EventStatus && e.State == task.StateSubmitted {
+		if e.Seq > of.Begins && e.Kind == task.EventStatus && e.State == task.StateSubmitted {
 			begins = e.Seq + 1
 		}
 	}
-	said, err := own.said(begins, of.Message, of.Progress)
+	said, err := own.said(begins, of.Said, of.Progress)
 	if err != nil || !of.Context {
 		return of.Newest(said), err
 	}

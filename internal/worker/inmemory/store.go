@@ -59,6 +59,12 @@ type row struct {
 	availableAt time.Time
 	awaySince   time.Time
 
+	// Of a turn that follows a wait.
+	inputSeq      task.Seq // the note with the wait; 0: the turn follows none
+	interrupted   bool
+	wakesAt       time.Time // zero: no timer, or it has fired
+	interruptible bool
+
 	turnOf map[task.Attempt]int
 }
 
@@ -80,27 +86,49 @@ func (s *Store) Create(h *task.Task, m *task.Message) {
 	s.changed(r.head.Agent)
 }
 
-// AddMessage adds a message to a task, as MessageAppend does. Errors: task.Terminal.
-func (s *Store) AddMessage(id task.ID, m *task.Message) error {
+// AddMessage adds a message to a task, as MessageAppend does, and returns its turn. Errors: task.Terminal.
+func (s *Store) AddMessage(id task.ID, m *task.Message) (turn int, err error) {
 	s.mu.Lock()
 	r := s.rows[id]
 	if r.state.Terminal() {
 		s.mu.Unlock()
-		return task.Errorf(task.Terminal, "the task is %s", r.state)
+		return 0, task.Errorf(task.Terminal, "the task is %s", r.state)
 	}
-	r.turns++
-	parked := r.state.Parked()
+	parked, interrupts := r.state.Parked(), r.interruptible && r.wakesAt.After(s.now())
+	if !interrupts { // else the turn of the timer becomes that of the message
+		r.turns++
+	}
+	turn = r.turns
 	s.write(r, &task.Event{Kind: task.EventMessage, Message: inTask(r, m)})
-	if parked {
+	switch {
+	case interrupts:
+		r.wakesAt, r.availableAt, r.interrupted, r.messageSeq = time.Time{}, s.now(), true, r.head.LastSeq
+	case parked:
 		s.write(r, &task.Event{Kind: task.EventStatus, State: task.StateSubmitted})
 		r.state, r.pending, r.canceled = task.StateSubmitted, 0, false
 		s.enqueue(r, r.head.LastSeq-1)
-	} else {
+	default:
 		r.pending++
 	}
 	s.mu.Unlock()
 	s.changed(r.head.Agent)
-	return nil
+	return turn, nil
+}
+
+// Fire makes the turn after a wait due, as TimersFire does when its time has come. It returns the turn, or 0 if no timer
+// of the task is set.
+func (s *Store) Fire(id task.ID) (turn int) {
+	s.mu.Lock()
+	r := s.rows[id]
+	if r.wakesAt.IsZero() {
+		s.mu.Unlock()
+		return 0
+	}
+	r.wakesAt, r.availableAt = time.Time{}, s.now()
+	turn = r.turn
+	s.mu.Unlock()
+	s.changed(r.head.Agent)
+	return turn
 }
 
 // Cancel ends a task or asks its worker to end it, as TaskCancel does. Errors: task.NotCancelable.
@@ -115,7 +143,7 @@ func (s *Store) Cancel(id task.ID) error {
 	running := !r.worker.IsZero()
 	if !running {
 		s.dequeue(r)
-		r.pending, r.state = 0, task.StateCanceled
+		r.pending, r.state, r.wakesAt = 0, task.StateCanceled, time.Time{}
 		s.write(r, &task.Event{Kind: task.EventStatus, State: task.StateCanceled})
 	}
 	s.mu.Unlock()
@@ -171,11 +199,11 @@ func (s *Store) State(id task.ID) (state task.State, running bool) {
 	return r.state, !r.worker.IsZero()
 }
 
-// Turns returns the turn of each attempt that was claimed.
-func (s *Store) Turns(id task.ID) map[task.Attempt]int {
+// Turns returns the turn of each attempt that was claimed, and the newest turn.
+func (s *Store) Turns(id task.ID) (of map[task.Attempt]int, newest int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return maps.Clone(s.rows[id].turnOf)
+	return maps.Clone(s.rows[id].turnOf), s.rows[id].turns
 }
 
 // Task folds the log of a task.
@@ -207,7 +235,7 @@ func (s *Store) Claim(_ context.Context, worker task.ID, want []store.Demand) ([
 		for _, id := range s.queue {
 			r := s.rows[id]
 			switch {
-			case d.Slots == 0, r.head.Agent != d.Agent, !r.worker.IsZero(), slices.Contains(d.Skip, id),
+			case d.Slots == 0, r.head.Agent != d.Agent, !r.worker.IsZero(), !r.wakesAt.IsZero(), slices.Contains(d.Skip, id),
 				r.suspect && suspects == 0, s.now().Sub(r.availableAt) < d.Older:
 				continue
 			case r.suspect:
@@ -231,6 +259,12 @@ func (s *Store) claim(r *row, worker task.ID) *store.Claimed {
 		Task: &h, Message: r.log[r.messageSeq-1].Message, MessageSeq: r.messageSeq, Attempt: r.attempt, Turn: r.turn, Try: r.tries,
 		CancelRequested: r.canceled, AvailableAt: r.availableAt, ArtifactBytes: r.artifactBytes, Suspect: r.suspect,
 		Spared: r.spared,
+	}
+	if r.inputSeq > 0 {
+		c.Wait = &store.Wait{Seq: r.inputSeq, Until: r.log[r.inputSeq-1].Run.Until, Interrupted: r.interrupted}
+		if !r.interrupted {
+			c.Message = &task.Message{}
+		}
 	}
 	if !r.awaySince.IsZero() {
 		c.AwayFor = max(s.now().Sub(r.awaySince), 1)
@@ -276,11 +310,12 @@ func (s *Store) append(a *store.Append) (again bool, err error) {
 	if r.attempt != a.Attempt || r.ordinal != a.Ordinal || r.state >= task.StateInputRequired || r.worker.IsZero() {
 		return false, task.LeaseLost
 	}
-	status := -1
+	status, waits := -1, false
 	for i, e := range a.Events {
 		if e.Kind == task.EventStatus {
 			status = i
 		}
+		waits = waits || e.Waits()
 	}
 	for i, e := range a.Events {
 		e := *e
@@ -293,6 +328,9 @@ func (s *Store) append(a *store.Append) (again bool, err error) {
 			}
 			r.state = e.State
 		}
+		if e.Waits() {
+			e.Run = s.timer(e.Run)
+		}
 		if e.Artifact != nil {
 			r.artifactBytes += e.Artifact.Size()
 		}
@@ -300,15 +338,53 @@ func (s *Store) append(a *store.Append) (again bool, err error) {
 	}
 	r.ordinal += int64(len(a.Events))
 	switch {
+	case waits:
+		again = s.wait(r, r.log[len(r.log)-1])
 	case again:
 		r.pending--
-		next := slices.IndexFunc(r.log[r.messageSeq:], func(e *task.Event) bool { return e.Kind == task.EventMessage })
-		s.requeue(r, r.messageSeq+task.Seq(next)+1)
+		s.requeue(r, r.next())
 	case r.state >= task.StateInputRequired:
 		r.worker = task.ID{}
 		s.dequeue(r)
 	}
 	return again, nil
+}
+
+// timer returns the note of a wait with the time at which it ends.
+func (s *Store) timer(note *task.RunNote) *task.RunNote {
+	out, now := *note, s.now()
+	if out.For > 0 {
+		out.Until, out.For = now.Add(out.For), 0
+	}
+	if out.Until.Before(now) {
+		out.Until = now
+	}
+	return &out
+}
+
+// wait ends a run in a wait, and reports whether the next turn is due at once.
+func (s *Store) wait(r *row, e *task.Event) (due bool) {
+	interrupted := e.Run.Interruptible && r.pending > 0 && !r.canceled
+	message := r.messageSeq
+	if interrupted {
+		r.pending--
+		message = r.next()
+	} else {
+		r.turns++
+	}
+	s.requeue(r, message)
+	r.inputSeq, r.interrupted, r.interruptible = e.Seq, interrupted, e.Run.Interruptible
+	if interrupted || r.canceled {
+		return true
+	}
+	r.wakesAt = e.Run.Until
+	return false
+}
+
+// next is the message after that of the turn.
+func (r *row) next() task.Seq {
+	i := slices.IndexFunc(r.log[r.messageSeq:], func(e *task.Event) bool { return e.Kind == task.EventMessage })
+	return r.messageSeq + task.Seq(i) + 1
 }
 
 // GiveBack implements worker.Store.
@@ -436,17 +512,16 @@ func (s *Store) EventsAfter(_ context.Context, owner *task.Task, after task.Posi
 }
 
 // Conversation implements worker.Store.
-func (s *Store) Conversation(_ context.Context, h *task.Task, message task.Seq) ([]task.Message, error) {
+func (s *Store) Conversation(_ context.Context, h *task.Task, said, begins task.Seq) ([]task.Message, error) {
 	log := s.Events(h.ID, 0)
-	begins := message
 	for _, e := range log {
-		if e.Seq > message && e.Kind == task.EventStatus && e.State == task.StateSubmitted {
+		if e.Seq > begins && e.Kind == task.EventStatus && e.State == task.StateSubmitted {
 			begins = e.Seq
 		}
 	}
 	t := store.Empty(h)
 	for _, e := range log {
-		if e.Seq > begins || e.Kind == task.EventMessage && e.Seq >= message {
+		if e.Seq > begins || e.Kind == task.EventMessage && e.Seq >= said {
 			continue
 		}
 		t.LastSeq = e.Seq - 1 // events were left out
@@ -481,6 +556,7 @@ func (s *Store) enqueue(r *row, message task.Seq) {
 func (s *Store) requeue(r *row, message task.Seq) {
 	r.worker, r.messageSeq, r.tries, r.availableAt = task.ID{}, message, 0, s.now()
 	r.suspect, r.spared, r.awaySince = false, 0, time.Time{}
+	r.inputSeq, r.interrupted, r.wakesAt, r.interruptible = 0, false, time.Time{}, false
 	r.turn++
 }
 

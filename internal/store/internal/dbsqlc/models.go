@@ -153,7 +153,7 @@ type Task struct {
 	RunOrdinal int64
 	// How often an executor was started for this task.
 	Runs int32
-	// How many messages the client has sent.
+	// How many turns it has: a message of the client begins one, as does a timer.
 	Turns int32
 	// Messages that wait behind the one that is queued or running.
 	Pending int32
@@ -177,4 +177,10 @@ type Task struct {
 	ArtifactBytes int64
 	Metadata      []byte
 	CreatedAt     time.Time
+	// The newest status that lists the ids of all artifacts before it, in their order.
+	ArtifactsSeq pgtype.Int8
+	// When the wait of its agent ends; null: it does not wait. The next claim sets it to null.
+	WakesAt pgtype.Timestamptz
+	// With wakes_at: a message of the client ends the wait.
+	Interruptible bool
 }

@@ -55,7 +55,7 @@ WITH s AS MATERIALIZED (
          CROSS JOIN LATERAL (
             SELECT r.id
               FROM (SELECT q.id FROM holdfast.task_queue q
-                     WHERE q.agent = a.agent AND q.worker_id IS NULL AND NOT q.suspect
+                     WHERE q.agent = a.agent AND q.worker_id IS NULL AND q.wakes_at IS NULL AND NOT q.suspect
                        AND q.available_at >= a.since AND q.available_at <= now() - a.older
                        AND q.id <> ALL($6::uuid[])
                      ORDER BY q.available_at, q.id
@@ -85,22 +85,23 @@ WITH s AS MATERIALIZED (
 ), q AS (
     UPDATE holdfast.task_queue SET worker_id = $9::uuid, tries = tries + 1
      WHERE id = ANY((SELECT ids FROM l)::uuid[])
-    RETURNING id, message_seq, turn, tries, available_at, away_since, suspect, spared
+    RETURNING id, message_seq, input_seq, interrupted, turn, tries, available_at, away_since, suspect, spared
 ), t AS (
     UPDATE holdfast.tasks t
        SET worker_id = $9::uuid, attempt = t.attempt + 1, runs = t.runs + 1, run_ordinal = 0,
-           claimed_at = now()
+           claimed_at = now(), wakes_at = NULL
       FROM q
      WHERE t.id = ANY((SELECT ids FROM l)::uuid[]) AND t.id = q.id AND t.state NOT IN (3, 4, 5, 6, 7, 8)
     RETURNING t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
               t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes,
-              q.message_seq, q.turn, q.tries, q.available_at, q.away_since, q.suspect, q.spared
+              q.message_seq, q.input_seq, q.interrupted, q.turn, q.tries, q.available_at, q.away_since, q.suspect, q.spared
 )
 SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
        t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes,
-       t.message_seq, t.turn, t.tries, t.available_at, now()::timestamptz AS claimed_at,
+       t.message_seq, coalesce(t.input_seq, 0)::bigint AS input_seq, t.interrupted, t.turn, t.tries, t.available_at, now()::timestamptz AS claimed_at,
        (t.away_since IS NOT NULL)::boolean AS away, coalesce(now() - t.away_since, interval '0')::interval AS away_for, t.suspect, t.spared,
-       holdfast.message_at(t.id, t.message_seq) AS payload
+       CAST(CASE WHEN t.input_seq IS NULL OR t.interrupted THEN holdfast.message_at(t.id, t.message_seq) END AS json) AS payload,
+       holdfast.note_at(t.id, t.input_seq) AS input
   FROM t
 `
 
@@ -132,6 +133,8 @@ type QueueClaimRow struct {
 	CreatedAt       time.Time
 	ArtifactBytes   int64
 	MessageSeq      int64
+	InputSeq        int64
+	Interrupted     bool
 	Turn            int32
 	Tries           int32
 	AvailableAt     time.Time
@@ -141,6 +144,7 @@ type QueueClaimRow struct {
 	Suspect         bool
 	Spared          int32
 	Payload         []byte
+	Input           []byte
 }
 
 // Claiming runs and giving them back.
@@ -194,6 +198,8 @@ func (q *Queries) QueueClaim(ctx context.Context, db DBTX, arg QueueClaimParams)
 			&i.CreatedAt,
 			&i.ArtifactBytes,
 			&i.MessageSeq,
+			&i.InputSeq,
+			&i.Interrupted,
 			&i.Turn,
 			&i.Tries,
 			&i.AvailableAt,
@@ -203,6 +209,7 @@ func (q *Queries) QueueClaim(ctx context.Context, db DBTX, arg QueueClaimParams)
 			&i.Suspect,
 			&i.Spared,
 			&i.Payload,
+			&i.Input,
 		); err != nil {
 			return nil, err
 		}
@@ -216,9 +223,10 @@ func (q *Queries) QueueClaim(ctx context.Context, db DBTX, arg QueueClaimParams)
 
 const queueDepth = `-- name: QueueDepth :many
 SELECT agent,
-       count(*) FILTER (WHERE worker_id IS NULL)::bigint AS waiting,
+       count(*) FILTER (WHERE worker_id IS NULL AND wakes_at IS NULL)::bigint AS waiting,
+       count(*) FILTER (WHERE wakes_at IS NOT NULL)::bigint AS timers,
        count(*) FILTER (WHERE worker_id IS NOT NULL)::bigint AS running,
-       coalesce(extract(epoch FROM now() - min(available_at) FILTER (WHERE worker_id IS NULL AND available_at <= now())), 0)::float8
+       coalesce(extract(epoch FROM now() - min(available_at) FILTER (WHERE worker_id IS NULL AND wakes_at IS NULL AND available_at <= now())), 0)::float8
            AS oldest_seconds,
        coalesce(extract(epoch FROM now() - (SELECT o.since FROM holdfast.agent_outages o
            WHERE o.agent = q.agent AND o.last_at > now() - interval '1 minute')), 0)::float8 AS away_seconds
@@ -228,12 +236,13 @@ SELECT agent,
 type QueueDepthRow struct {
 	Agent         string
 	Waiting       int64
+	Timers        int64
 	Running       int64
 	OldestSeconds float64
 	AwaySeconds   float64
 }
 
-// For metrics: queued and running tasks, by agent.
+// For metrics: queued and running tasks, and those with a timer, by agent.
 func (q *Queries) QueueDepth(ctx context.Context, db DBTX) ([]QueueDepthRow, error) {
 	rows, err := db.Query(ctx, queueDepth)
 	if err != nil {
@@ -246,6 +255,7 @@ func (q *Queries) QueueDepth(ctx context.Context, db DBTX) ([]QueueDepthRow, err
 		if err := rows.Scan(
 			&i.Agent,
 			&i.Waiting,
+			&i.Timers,
 			&i.Running,
 			&i.OldestSeconds,
 			&i.AwaySeconds,
@@ -262,20 +272,22 @@ func (q *Queries) QueueDepth(ctx context.Context, db DBTX) ([]QueueDepthRow, err
 
 const queueHurry = `-- name: QueueHurry :one
 WITH lck AS MATERIALIZED (
-    SELECT t.id, t.worker_id FROM holdfast.tasks t
+    SELECT t.id, t.worker_id, t.wakes_at FROM holdfast.tasks t
      WHERE t.id = $1 AND t.state NOT IN (3, 4, 5, 6, 7, 8)
        FOR NO KEY UPDATE
 ), due AS (
     UPDATE holdfast.task_queue q SET available_at = now()
-     WHERE q.id = (SELECT lck.id FROM lck) AND q.worker_id IS NULL AND q.available_at > now()
+     WHERE q.id = (SELECT lck.id FROM lck) AND q.worker_id IS NULL AND q.wakes_at IS NULL AND q.available_at > now()
     RETURNING q.id
 )
-SELECT (lck.worker_id IS NOT NULL)::boolean AS owned, EXISTS (SELECT FROM due)::boolean AS hurried FROM lck
+SELECT (lck.worker_id IS NOT NULL)::boolean AS owned, EXISTS (SELECT FROM due)::boolean AS hurried,
+       lck.wakes_at FROM lck
 `
 
 type QueueHurryRow struct {
 	Owned   bool
 	Hurried bool
+	WakesAt pgtype.Timestamptz
 }
 
 // Makes the next attempt of a task due now. Locks the task, then its queue row. No row: the task is
@@ -283,7 +295,7 @@ type QueueHurryRow struct {
 func (q *Queries) QueueHurry(ctx context.Context, db DBTX, id uuid.UUID) (QueueHurryRow, error) {
 	row := db.QueryRow(ctx, queueHurry, id)
 	var i QueueHurryRow
-	err := row.Scan(&i.Owned, &i.Hurried)
+	err := row.Scan(&i.Owned, &i.Hurried, &i.WakesAt)
 	return i, err
 }
 
@@ -429,6 +441,42 @@ func (q *Queries) RunsOwned(ctx context.Context, db DBTX, worker uuid.UUID) ([]R
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const timersFire = `-- name: TimersFire :many
+WITH due AS MATERIALIZED (
+    SELECT ARRAY(
+        SELECT q.id FROM holdfast.task_queue q
+         WHERE q.wakes_at <= now() AND q.worker_id IS NULL
+         ORDER BY q.wakes_at LIMIT $1::integer
+           FOR UPDATE SKIP LOCKED
+    ) AS ids
+)
+UPDATE holdfast.task_queue q SET wakes_at = NULL, available_at = now()
+ WHERE q.id = ANY((SELECT ids FROM due)::uuid[])
+RETURNING q.agent
+`
+
+// Makes the turns due whose timer has fired. It locks rows without a worker, skips locked ones, and locks no task. Index
+// task_queue_timers.
+func (q *Queries) TimersFire(ctx context.Context, db DBTX, most int32) ([]string, error) {
+	rows, err := db.Query(ctx, timersFire, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var agent string
+		if err := rows.Scan(&agent); err != nil {
+			return nil, err
+		}
+		items = append(items, agent)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

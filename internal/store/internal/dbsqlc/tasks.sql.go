@@ -75,51 +75,56 @@ func (q *Queries) IdempotencyGet(ctx context.Context, db DBTX, arg IdempotencyGe
 
 const messageAppend = `-- name: MessageAppend :one
 WITH lck AS MATERIALIZED (
-    SELECT t.id, t.agent, t.kept, t.last_seq, t.turns, t.state >= 3 AS parked, t.pushes
+    SELECT t.id, t.agent, t.kept, t.last_seq, t.turns, t.state >= 3 AS parked, t.pushes,
+           coalesce(t.interruptible AND t.wakes_at > now(), false) AS interrupts
       FROM holdfast.tasks t
-     WHERE t.id = $2 AND t.state NOT IN (5, 6, 7, 8)
-       AND (t.state >= 3 OR $3::boolean AND ($4::integer = 0 OR t.pending < $4::integer))
+     WHERE t.id = $3 AND t.state NOT IN (5, 6, 7, 8)
+       AND (t.state >= 3 OR t.interruptible AND t.wakes_at > now() OR $4::boolean AND ($5::integer = 0 OR t.pending < $5::integer))
        FOR NO KEY UPDATE
 ), keyed AS (
     INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task)
-    SELECT d.day, $5, $6, $7::text, $8::bytea, lck.id
+    SELECT d.day, $6, $7, $8::text, $9::bytea, lck.id
       FROM lck CROSS JOIN holdfast.key_days(now()) AS d (day)
-     WHERE $7::text <> ''
-       AND NOT EXISTS (SELECT FROM holdfast.idempotency_keys k WHERE k.tenant = $5 AND k.owner = $6 AND k.key = $7::text)
+     WHERE $8::text <> ''
+       AND NOT EXISTS (SELECT FROM holdfast.idempotency_keys k WHERE k.tenant = $6 AND k.owner = $7 AND k.key = $8::text)
      ORDER BY d.day
     ON CONFLICT DO NOTHING
     RETURNING task
 ), ok AS MATERIALIZED (
-    SELECT lck.id, lck.agent, lck.kept, lck.last_seq, lck.turns, lck.parked, lck.pushes FROM lck
-     WHERE $7::text = '' OR (SELECT count(*) FROM keyed) = (SELECT count(*) FROM holdfast.key_days(now()))
+    SELECT lck.id, lck.agent, lck.kept, lck.last_seq, lck.turns, lck.parked, lck.pushes, lck.interrupts FROM lck
+     WHERE $8::text = '' OR (SELECT count(*) FROM keyed) = (SELECT count(*) FROM holdfast.key_days(now()))
 ), upd AS (
     UPDATE holdfast.tasks t
        SET last_seq = ok.last_seq + CASE WHEN ok.parked THEN 2 ELSE 1 END,
-           turns = ok.turns + 1,
+           -- The turn of the timer becomes that of the message.
+           turns = CASE WHEN ok.interrupts THEN ok.turns ELSE ok.turns + 1 END,
            state = CASE WHEN ok.parked THEN 1 ELSE t.state END,
            status_seq = CASE WHEN ok.parked THEN ok.last_seq + 2 ELSE t.status_seq END,
            status_at = CASE WHEN ok.parked THEN now() ELSE t.status_at END,
-           pending = CASE WHEN ok.parked THEN 0 ELSE t.pending + 1 END,
+           pending = CASE WHEN ok.parked THEN 0 WHEN ok.interrupts THEN t.pending ELSE t.pending + 1 END,
+           wakes_at = CASE WHEN ok.interrupts THEN NULL ELSE t.wakes_at END,
            cancel_requested = CASE WHEN ok.parked THEN false ELSE t.cancel_requested END,
            cancel_requested_at = CASE WHEN ok.parked THEN NULL ELSE t.cancel_requested_at END
-      FROM ok WHERE t.id = $2 AND t.id = ok.id AND t.state NOT IN (5, 6, 7, 8)
+      FROM ok WHERE t.id = $3 AND t.id = ok.id AND t.state NOT IN (5, 6, 7, 8)
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, payload, request_id)
-    SELECT ok.id, ok.last_seq + 1, 1, ok.kept, NULL::smallint, 0, CAST($9::text AS json), $10::uuid FROM ok
+    SELECT ok.id, ok.last_seq + 1, 1, ok.kept, NULL::smallint, 0, CAST($1::text AS json), $10::uuid FROM ok
      UNION ALL
     SELECT ok.id, ok.last_seq + 2, 2, ok.kept, 1::smallint, 0, NULL, NULL FROM ok WHERE ok.parked
 ), queued AS (
     INSERT INTO holdfast.task_queue (id, agent, message_seq, turn, message_bytes)
-    SELECT ok.id, ok.agent, ok.last_seq + 1, ok.turns + 1, octet_length($9::text) FROM ok WHERE ok.parked
+    SELECT ok.id, ok.agent, ok.last_seq + 1, ok.turns + 1, octet_length($1::text) FROM ok WHERE ok.parked
 )
 SELECT (ok.last_seq + 1)::bigint AS seq, ok.parked::boolean AS parked, now()::timestamptz AS at,
+       (CASE WHEN ok.interrupts THEN holdfast.wait_interrupt(ok.id, ok.last_seq + 1, octet_length($1::text)) ELSE 0 END)::integer AS interrupted,
        (CASE WHEN ok.parked AND ok.pushes
              THEN holdfast.push_mark(ARRAY[ok.id], ARRAY[ok.last_seq + 2], ARRAY[ok.last_seq + 2]) ELSE 0 END)::integer AS marked,
-       coalesce(holdfast.audit(nullif($1::text, '')), 0)::bigint AS audited
+       coalesce(holdfast.audit(nullif($2::text, '')), 0)::bigint AS audited
   FROM ok
 `
 
 type MessageAppendParams struct {
+	Payload     string
 	Audit       string
 	ID          uuid.UUID
 	Enqueue     bool
@@ -128,24 +133,26 @@ type MessageAppendParams struct {
 	Owner       string
 	Key         string
 	RequestHash []byte
-	Payload     string
 	RequestID   uuid.UUID
 }
 
 type MessageAppendRow struct {
-	Seq     int64
-	Parked  bool
-	At      time.Time
-	Marked  int32
-	Audited int64
+	Seq         int64
+	Parked      bool
+	At          time.Time
+	Interrupted int32
+	Marked      int32
+	Audited     int64
 }
 
 // Adds a user's message to a task that has not ended. A parked task becomes submitted and
 // is queued; one that has a run keeps it, and the message waits (pending) unless the agent
-// refuses that (@enqueue false), or @most_pending messages (0: any number) wait already. No row: ended,
+// refuses that (@enqueue false), or @most_pending messages (0: any number) wait already. A message ends an
+// interruptible wait, unless its time is over: then the turn of the timer comes first. No row: ended,
 // busy, full or unknown; the caller reads which.
 func (q *Queries) MessageAppend(ctx context.Context, db DBTX, arg MessageAppendParams) (MessageAppendRow, error) {
 	row := db.QueryRow(ctx, messageAppend,
+		arg.Payload,
 		arg.Audit,
 		arg.ID,
 		arg.Enqueue,
@@ -154,7 +161,6 @@ func (q *Queries) MessageAppend(ctx context.Context, db DBTX, arg MessageAppendP
 		arg.Owner,
 		arg.Key,
 		arg.RequestHash,
-		arg.Payload,
 		arg.RequestID,
 	)
 	var i MessageAppendRow
@@ -162,6 +168,7 @@ func (q *Queries) MessageAppend(ctx context.Context, db DBTX, arg MessageAppendP
 		&i.Seq,
 		&i.Parked,
 		&i.At,
+		&i.Interrupted,
 		&i.Marked,
 		&i.Audited,
 	)
@@ -272,7 +279,7 @@ func (q *Queries) NameGetOfTenant(ctx context.Context, db DBTX, arg NameGetOfTen
 }
 
 const taskByID = `-- name: TaskByID :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at FROM holdfast.tasks WHERE id = $1
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible FROM holdfast.tasks WHERE id = $1
 `
 
 // By primary key, for the server's own use; the caller must check the owner.
@@ -308,6 +315,9 @@ func (q *Queries) TaskByID(ctx context.Context, db DBTX, id uuid.UUID) (Task, er
 		&i.ArtifactBytes,
 		&i.Metadata,
 		&i.CreatedAt,
+		&i.ArtifactsSeq,
+		&i.WakesAt,
+		&i.Interruptible,
 	)
 	return i, err
 }
@@ -339,6 +349,7 @@ WITH lck AS MATERIALIZED (
            -- The locked row has no worker, but the version in this statement's snapshot may have
            -- one, and the CHECKs are first tested on that version.
            worker_id = CASE WHEN eff.idle THEN NULL ELSE t.worker_id END,
+           wakes_at = CASE WHEN eff.idle THEN NULL ELSE t.wakes_at END,
            cancel_requested = true,
            cancel_requested_at = coalesce(t.cancel_requested_at, now())
       FROM eff WHERE t.id = $2 AND t.id = eff.id AND t.state NOT IN (5, 6, 7, 8)
@@ -539,7 +550,7 @@ type TaskCreateRow struct {
 // Creating, continuing, canceling and reading tasks.
 //
 // Lock order everywhere: the slots of limits (00001_tasks), the tasks row, then its task_queue row,
-// then its push_cursors. Only QueueClaim starts at the queue; it waits for no lock.
+// then its push_cursors. Only QueueClaim and TimersFire start at the queue; they wait for no lock.
 //
 // Open tasks have their own partition. A statement about an open task has a condition on the state,
 // so its plan uses only this partition. The condition is state NOT IN (…), because no index can
@@ -609,7 +620,7 @@ func (q *Queries) TaskCreate(ctx context.Context, db DBTX, arg TaskCreateParams)
 }
 
 const taskFind = `-- name: TaskFind :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible FROM holdfast.tasks
  WHERE id = $1 AND client_id IS NULL AND tenant = $2 AND (owner = $3 OR $4::boolean) AND agent = $5
 `
 
@@ -660,12 +671,15 @@ func (q *Queries) TaskFind(ctx context.Context, db DBTX, arg TaskFindParams) (Ta
 		&i.ArtifactBytes,
 		&i.Metadata,
 		&i.CreatedAt,
+		&i.ArtifactsSeq,
+		&i.WakesAt,
+		&i.Interruptible,
 	)
 	return i, err
 }
 
 const taskNamed = `-- name: TaskNamed :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible FROM holdfast.tasks
  WHERE id = $1 AND client_id = $2::text AND tenant = $3 AND (owner = $4 OR $5::boolean) AND agent = $6
 `
 
@@ -718,6 +732,9 @@ func (q *Queries) TaskNamed(ctx context.Context, db DBTX, arg TaskNamedParams) (
 		&i.ArtifactBytes,
 		&i.Metadata,
 		&i.CreatedAt,
+		&i.ArtifactsSeq,
+		&i.WakesAt,
+		&i.Interruptible,
 	)
 	return i, err
 }
@@ -948,7 +965,7 @@ func (q *Queries) TaskReopen(ctx context.Context, db DBTX, arg TaskReopenParams)
 }
 
 const taskSeen = `-- name: TaskSeen :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at FROM holdfast.tasks WHERE id = $1 AND tenant = $2 AND (owner = $3 OR $4::boolean)
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible FROM holdfast.tasks WHERE id = $1 AND tenant = $2 AND (owner = $3 OR $4::boolean)
 `
 
 type TaskSeenParams struct {
@@ -996,6 +1013,9 @@ func (q *Queries) TaskSeen(ctx context.Context, db DBTX, arg TaskSeenParams) (Ta
 		&i.ArtifactBytes,
 		&i.Metadata,
 		&i.CreatedAt,
+		&i.ArtifactsSeq,
+		&i.WakesAt,
+		&i.Interruptible,
 	)
 	return i, err
 }

@@ -1,0 +1,38 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+)
+
+// Wait describes a wait, by Until or by For. Its turn begins at that time, or later if the server is busy or down.
+type Wait struct {
+	Until time.Time     // a time that is over is allowed; at most 10 years ahead
+	For   time.Duration // from the moment when the wait is stored, by the clock of the database
+	// Interruptible lets a message of the client begin the turn earlier. Otherwise the agent answers the message after
+	// the turn that the timer began.
+	Interruptible bool
+}
+
+// Input is what began a turn besides a message.
+type Input struct {
+	Source      string    // Timer
+	Until       time.Time // when the wait ended, or would have ended
+	Interrupted bool      // Run.Message ended the wait
+}
+
+// Timer is the source of a turn after a wait.
+const Timer = executor.SourceTimer
+
+func fromInput(in *executor.Input) *Input {
+	if in == nil {
+		return nil
+	}
+	return &Input{Source: in.Source, Until: in.Until, Interrupted: in.Interrupted}
+}
+
+func (e emitter) Wait(ctx context.Context, w Wait) error {
+	return e.out.Wait(ctx, executor.Wait{Until: w.Until, For: w.For, Interruptible: w.Interruptible})
+}
