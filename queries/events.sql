@@ -12,7 +12,9 @@
 -- asked to cancel it is canceled instead.
 --
 -- Rows are looked up by an array of ids. On a quiet system ANALYZE sees an empty queue; a join
--- planned then would read the whole queue, or all open tasks, at every append.
+-- planned then would read the whole queue, or all open tasks, at every append. eff has a join with
+-- one row, of which PostgreSQL expects ten: for a few runs it would look up each one alone, in any
+-- index that has the id. Beside an old snapshot it takes reading a whole index for a look-up.
 --
 -- A run may end in a wait: its last event is the run note with it (wait), which names a time (until) or a number of seconds (for). The task keeps
 -- its state and its queue row, which no worker claims before its timer fires. If the wait is interruptible and a message
@@ -62,7 +64,7 @@ WITH inp AS MATERIALIZED (
            greatest(now(), coalesce((l.wait ->> 'until')::timestamptz, now() + (l.wait ->> 'for')::float8 * interval '1 second')) AS wakes_at,
            coalesce((l.wait ->> 'interruptible')::boolean, false) AS interruptible,
            coalesce((l.wait ->> 'interruptible')::boolean AND l.pending > 0 AND NOT l.cancel_requested, false) AS interrupted
-      FROM lck l LEFT JOIN num s ON s.ord = l.status_ord
+      FROM lck l LEFT JOIN num s ON s.ord = l.status_ord CROSS JOIN unnest(ARRAY(SELECT 1)) AS expected
 ), upd AS (
     UPDATE holdfast.tasks t
        SET last_seq = e.last_seq + e.n,

@@ -184,10 +184,12 @@ SELECT lane.caller::bigint AS caller, lane.host::text AS host,
 
 -- name: PushLog :many
 -- The events of a log from one event up to another: all of them, or those that a configuration
--- wants; as many as fit into the budget of bytes, and the first one whatever its size. found is how
--- many there are, at most @max_rows. By primary key. As in EventsOfMany, the size on disk comes
+-- wants; as many as fit into the budget of bytes, and the first one whatever its size. If that has more
+-- than @max_first bytes, the row lacks its payload and only says its size. found is how many there are,
+-- at most @max_rows. By primary key. As in EventsOfMany, the size on disk comes
 -- first: PostgreSQL must decompress a payload to know its length.
-SELECT e.task, e.seq, e.kind, e.kept, e.state, e.attempt, e.append, e.last, e.artifact_id, CAST(e.payload AS json) AS payload,
+SELECT e.task, e.seq, e.kind, e.kept, e.state, e.attempt, e.append, e.last, e.artifact_id,
+       CAST(CASE WHEN e.bytes <= @max_first::bigint THEN e.payload END AS json) AS payload, e.bytes::bigint AS bytes,
        e.request_id, e.created_at, e.worker_id, e.claimed_at, e.found
   FROM (
     SELECT s.*, sum(coalesce(octet_length(s.payload::text), 0)) OVER (ORDER BY s.seq) AS bytes

@@ -58,7 +58,7 @@ func newPool(e *env, agents *agents, st *store.Store, keeper *worker.Keeper, bus
 	m := e.metrics
 	pool := worker.New(worker.Options{
 		Store: st, Agents: agents.worker, PollInterval: e.cfg.Worker.PollInterval, StopGrace: e.cfg.Worker.StopGrace,
-		Worker: keeper.ID, Memory: e.memory.Runs, Log: e.log,
+		Worker: keeper.ID, Memory: e.memory.Runs, Lines: e.memory.Lines, Events: e.memory.Events, Log: e.log,
 		Observer: worker.Observer{Claimed: m.Claimed, Ran: m.Ran, Running: m.Running, Limited: m.Limited},
 	})
 	bus.Queues.Subscribe(pool.Wake)

@@ -48,6 +48,23 @@ type Run struct {
 	OnBegin   func()          // see Began; may be nil
 
 	Memory Memory
+	Buffer Buffer // of the event that the executor is reading from its agent; nil: without a bound
+}
+
+// Hold blocks until the process has memory for n bytes of the event that the executor is reading. Time in it does not
+// count as silence of the agent. The error is the cause of ctx.
+func (r *Run) Hold(ctx context.Context, n int) error {
+	if r.Buffer == nil {
+		return nil
+	}
+	return r.Buffer.Grow(ctx, n)
+}
+
+// Drop returns the memory of Hold: the event was emitted, or will not be.
+func (r *Run) Drop() {
+	if r.Buffer != nil {
+		r.Buffer.Release()
+	}
 }
 
 // Input is what began a turn besides a message of the client.
@@ -133,6 +150,12 @@ const AnyVersion int64 = -1
 
 // ErrStateChanged says that another run has changed the state since it was read.
 var ErrStateChanged = errors.New("the state has changed since it was read")
+
+// Buffer gives memory to events that executors read. Only one goroutine may use it. See Run.Hold and Run.Drop.
+type Buffer interface {
+	Grow(ctx context.Context, n int) error
+	Release()
+}
 
 // Chunk is an artifact or a piece of one.
 type Chunk struct {

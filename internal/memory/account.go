@@ -16,6 +16,9 @@ type Budgets struct {
 	Answers  *Budget // what is read to answer
 	Runs     *Budget // messages of runs in this process
 	Streams  *Budget // what streams send
+	Webhooks *Budget // what is read to deliver
+	Lines    *Budget // events that agents have begun to send
+	Events   *Budget // events of agents until they are committed
 	largest  int64   // answer, in bytes of logs
 }
 
@@ -25,8 +28,17 @@ func Share(limit int64) int64 { return limit / 2 }
 // New divides bytes in flight into budgets.
 func New(inFlight int64) *Budgets {
 	part := func(sixteenths int64) *Budget { return NewBudget(inFlight / 16 * sixteenths) }
-	return &Budgets{Small: part(1), Requests: part(5), Answers: part(4), Runs: part(3), Streams: part(3), largest: inFlight / 2 / logFactor}
+	b := &Budgets{
+		Small: part(1), Requests: part(4), Answers: part(3), Runs: part(2), Streams: part(2), Webhooks: part(2),
+		Lines: NewLines(inFlight / 16), Events: part(1), largest: inFlight / 2 / logFactor,
+	}
+	// The database commits each event some time, and an agent cannot send one again.
+	b.Events.Patience = 0
+	return b
 }
+
+// Largest returns how many bytes of logs one answer or delivery may read.
+func (b *Budgets) Largest() int64 { return b.largest }
 
 // Each calls visit with each budget and its name.
 func (b *Budgets) Each(visit func(name string, of *Budget)) {
@@ -35,6 +47,9 @@ func (b *Budgets) Each(visit func(name string, of *Budget)) {
 	visit("answers", b.Answers)
 	visit("runs", b.Runs)
 	visit("streams", b.Streams)
+	visit("webhooks", b.Webhooks)
+	visit("lines", b.Lines)
+	visit("events", b.Events)
 }
 
 // Bytes of memory, at the peak, for each byte.

@@ -3,6 +3,7 @@ package memory
 import (
 	"container/list"
 	"context"
+	"errors"
 	"math"
 	"sync"
 	"time"
@@ -19,7 +20,7 @@ const pause = 2 * time.Second
 // Budget gives out bytes, in the order in which they are asked for. A nil Budget gives out any
 // number. It is safe for concurrent use.
 type Budget struct {
-	Patience time.Duration // longest wait of Take
+	Patience time.Duration // longest wait of Take; 0: without a limit
 
 	size int64
 	each int64 // largest share of one holder
@@ -29,6 +30,10 @@ type Budget struct {
 	held    map[string]int64
 	waiting list.List // of *wait, oldest first
 	refused int64
+
+	// Of a budget for lines (see Line).
+	turn   chan struct{} // has a value while no line has the turn; nil: work larger than the budget goes on alone
+	beside int64         // bytes of the line that has the turn
 }
 
 // wait is a Take that waits.
@@ -52,7 +57,11 @@ func (b *Budget) Take(ctx context.Context, key string, n int64) error {
 	return b.take(ctx, key, n, 0)
 }
 
-// take is Take for work that already has some of the holder's bytes.
+// errTurn says that a line has got the turn instead of bytes.
+var errTurn = errors.New("the turn")
+
+// take is Take for work that already has some of the holder's bytes. With errTurn it has taken the turn
+// of a budget for lines, and no bytes.
 func (b *Budget) take(ctx context.Context, key string, n, has int64) error {
 	if b == nil || n <= 0 {
 		return nil
@@ -66,20 +75,29 @@ func (b *Budget) take(ctx context.Context, key string, n, has int64) error {
 	w := &wait{key, n, has, make(chan struct{})}
 	at := b.waiting.PushBack(w)
 	b.mu.Unlock()
-	late := time.NewTimer(b.Patience)
-	defer late.Stop()
+	var late <-chan time.Time
+	if b.Patience > 0 {
+		timer := time.NewTimer(b.Patience)
+		defer timer.Stop()
+		late = timer.C
+	}
 	var err error
 	select {
 	case <-w.granted:
 		return nil
 	case <-ctx.Done():
 		err = ctx.Err()
-	case <-late.C:
+	case <-late:
+	case <-b.turn:
+		err = errTurn
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	select {
 	case <-w.granted:
+		if errors.Is(err, errTurn) {
+			b.turn <- struct{}{}
+		}
 		return nil
 	default:
 	}
@@ -190,10 +208,12 @@ func (b *Budget) fits(key string, n, has int64) bool {
 }
 
 func (b *Budget) ofHolder(key string, n, has int64) bool {
-	return key == "" || b.held[key] == has || b.held[key]+n <= b.each
+	return key == "" || b.held[key]+n <= b.each || b.turn == nil && b.held[key] == has
 }
 
-func (b *Budget) ofAll(n, has int64) bool { return b.used == has || b.used+n <= b.size }
+func (b *Budget) ofAll(n, has int64) bool {
+	return b.used+n <= b.size || b.turn == nil && b.used == has
+}
 
 func (b *Budget) grant(key string, n int64) {
 	b.used += n
@@ -207,5 +227,5 @@ type Stat struct{ Size, Used, Refused int64 }
 func (b *Budget) Stat() Stat {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return Stat{b.size, b.used, b.refused}
+	return Stat{b.size, b.used + b.beside, b.refused}
 }

@@ -2,7 +2,9 @@ package push
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/identity"
@@ -28,19 +30,40 @@ func (d *Dispatcher) deliver(ctx context.Context, c *claim) {
 	if d.opt.CoalesceAfter > 0 {
 		limit = d.opt.CoalesceAfter + 1
 	}
+	defer d.vacate(c)
 	for left := turns; ; {
-		page, err := d.opt.Store.ReadPush(ctx, c.PushDue, store.PushRange{From: c.Next, Limit: limit})
+		page, err := d.next(ctx, c, limit)
+		if errors.Is(err, errSqueezed) {
+			continue
+		}
 		if err != nil {
 			d.giveUp(ctx, c, c.rest(), fmt.Errorf("its events cannot be read: %w", err))
 			return
 		}
+		c.wrote = page.Artifacts
 		for _, p := range d.pack(c, page) {
 			left--
 			if !d.send(ctx, c, page.Header, p, left > 0) {
+				if c.want > 0 {
+					break
+				}
 				return
 			}
 		}
 	}
+}
+
+// next reads the next events to deliver. It returns the memory of those before, unless the next delivery continues the
+// task of the last one.
+func (d *Dispatcher) next(ctx context.Context, c *claim, limit int) (*store.PushPage, error) {
+	want := c.want
+	if c.want, c.page = 0, 0; want > 0 || c.told == nil {
+		d.vacate(c)
+	}
+	if err := d.room(ctx, c, want); err != nil {
+		return nil, err
+	}
+	return d.read(ctx, c, limit)
 }
 
 // giveUp ends a claim that had nothing to send because of an error. If the error is not the webhook's, because the
@@ -88,6 +111,9 @@ func (d *Dispatcher) pack(c *claim, page *store.PushPage) []parcel {
 // send makes one attempt and records it. It reports whether the claim is still ours and has more to deliver.
 func (d *Dispatcher) send(ctx context.Context, c *claim, header *task.Task, p parcel, keep bool) bool {
 	delivery, err := d.render(ctx, c, header, p)
+	if errors.Is(err, errSqueezed) {
+		return false // deliver starts again
+	}
 	if err != nil {
 		d.giveUp(ctx, c, p, err)
 		return false
@@ -143,12 +169,14 @@ func (d *Dispatcher) render(ctx context.Context, c *claim, header *task.Task, p 
 func (d *Dispatcher) taskAsOf(ctx context.Context, c *claim, seq task.Seq) (*task.Task, error) {
 	t := c.told
 	c.told = nil // in case this fails halfway
-	r := store.PushRange{Upto: seq, Everything: true}
-	for more := true; more; more = t.LastSeq < seq {
-		if t != nil {
-			r.From = t.LastSeq + 1
+	if t == nil {
+		// At once, so that deliveries need not start again. It may be too much: the runs may have replaced artifacts.
+		if err := d.room(ctx, c, min(c.page+c.wrote, d.opt.Largest)); err != nil {
+			return nil, err
 		}
-		page, err := d.opt.Store.ReadPush(ctx, c.PushDue, r)
+	}
+	for more := true; more; more = t.LastSeq < seq {
+		page, err := d.readNext(ctx, c, t, seq)
 		if err != nil {
 			return nil, err
 		}
@@ -271,7 +299,11 @@ func (d *Dispatcher) release(ctx context.Context, c *claim, cause error) {
 	o := c.outcome()
 	if cause != nil && ctx.Err() == nil {
 		o.DueIn = time.Second
-		d.opt.Log.Warn("a delivery is postponed", "task_id", c.PublicID, "config_id", c.Config.ID, "error", cause)
+		level := slog.LevelWarn
+		if errors.Is(cause, errNoRoom) {
+			level = slog.LevelDebug // holdfast_memory_refused_total counts it
+		}
+		d.opt.Log.Log(ctx, level, "a delivery is postponed", "task_id", c.PublicID, "config_id", c.Config.ID, "error", cause)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()

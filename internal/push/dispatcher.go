@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -51,8 +52,11 @@ type Options struct {
 	PollInterval  time.Duration // fallback to the wake-ups; default 1 s
 	Lock          time.Duration // of a claim; default the time for an attempt and its record
 	StopGrace     time.Duration // for deliveries under way when the server stops
-	Observer      Observer
-	Log           *slog.Logger
+	// Memory bounds what large deliveries read. Nil: no bound.
+	Memory   *memory.Budget
+	Largest  int64 // bytes of a log that a delivery may read, with Memory
+	Observer Observer
+	Log      *slog.Logger
 }
 
 // Dispatcher delivers what is due, within the limits of this process.
@@ -76,6 +80,13 @@ type claim struct {
 	// waited says that the claim has waited for its turn. Meanwhile its task may have been purged, or its webhook changed,
 	// so it is extended before it delivers.
 	waited bool
+
+	// Memory of a large delivery.
+	held  int64 // bytes of Options.Memory
+	page  int64 // size of the event that was read to be delivered, if it is large
+	wrote int64 // bytes that the task's runs wrote into artifacts
+	want  int64 // bytes of its log with which it starts again; 0: it goes on
+	large bool  // it counts as large in shares
 }
 
 const (

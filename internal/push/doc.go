@@ -14,12 +14,18 @@
 // Deliveries of one configuration are in the order of the log, one at a time. Different configurations are independent,
 // within the fair shares of hosts and callers (type shares, which alone decides them).
 //
+// # Memory
+//
+// A delivery of more than 64 KiB takes the bytes of what it reads from a budget before it reads it (room.go), and returns
+// them when the delivery has ended. If the budget stays full, the claim is released without an attempt. Large deliveries
+// have half of the slots, so small ones go on beside those that wait for memory.
+//
 // # A claim
 //
 //	claimed -> waiting     its host or its caller has all of its concurrent deliveries; before it delivers, it extends the
 //	                       claim, which fails if the webhook was changed or its task purged meanwhile
 //	        -> delivering  one POST after the other, while there are events and they succeed
-//	        -> released    all was delivered, or a retry is due later, or the server stops
+//	        -> released    all was delivered, or a retry is due later, or the server stops, or there is no memory
 //	        -> lost        it expired before the outcome was recorded; the delivery may be repeated
 //
 // # Goroutines

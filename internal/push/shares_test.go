@@ -172,3 +172,30 @@ func TestAClaimOutlastsAnAttempt(t *testing.T) {
 		require.Positive(t, db.n)
 	}
 }
+
+func TestLargeDeliveriesHaveHalf(t *testing.T) {
+	t.Parallel()
+	s := newShares(8, 4)
+	begun := func(host string, caller int64) *claim {
+		c := claimOf(host, caller)
+		require.True(t, s.begin(c))
+		return c
+	}
+	first, second := begun("a", 0), begun("a", 0)
+	require.True(t, s.enlarge(first))
+	require.True(t, s.enlarge(first), "it is one already")
+	require.True(t, s.enlarge(second))
+	third := begun("a", 0)
+	require.False(t, s.enlarge(third), "its host has half of its deliveries")
+	for range 2 {
+		require.True(t, s.enlarge(begun("b", 7)))
+	}
+	require.False(t, s.enlarge(begun("c", 8)), "large deliveries have half of all")
+	s.leave(first)
+	require.False(t, s.enlarge(begun("d", 7)), "its caller has half of its deliveries")
+	require.True(t, s.enlarge(third))
+	s.leave(third)
+	s.leave(second)
+	require.Equal(t, 2, s.large)
+	require.Nil(t, s.hosts["a"])
+}

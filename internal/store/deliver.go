@@ -33,6 +33,7 @@ type PushDue struct {
 	Accepted     bool // the receiver has accepted a delivery at this URL
 
 	header *task.Task    // nil: not read yet
+	wrote  int64         // bytes that the task's runs wrote into artifacts, read with the header
 	ahead  []*task.Event // the first events to deliver, read with the claim; nil: none were read
 }
 
@@ -301,12 +302,14 @@ func (s *Store) readAhead(ctx context.Context, due []*PushDue) {
 	if err != nil {
 		return
 	}
-	rows, err := s.q.PushAhead(ctx, s.api, arg)
-	if err != nil {
+	// Text that compresses well may be a hundred times as long. Then each claim reads its own.
+	m := &meter{DBTX: s.api, most: pageBytes}
+	rows, err := s.q.PushAhead(ctx, m, arg)
+	if err != nil || m.cut {
 		return
 	}
 	for i := range headers {
-		claims[headers[i].ID].knows(header(&headers[i]))
+		claims[headers[i].ID].knows(&headers[i])
 	}
 	size := make(map[*PushDue]int, len(due))
 	for i := range rows {
@@ -325,9 +328,9 @@ func (s *Store) readAhead(ctx context.Context, due []*PushDue) {
 }
 
 // knows keeps the header of the configuration's task, with the id that the receiver knows.
-func (d *PushDue) knows(h *task.Task) {
-	h.PublicID = d.PublicID
-	d.header = h
+func (d *PushDue) knows(row *dbsqlc.Task) {
+	d.header, d.wrote = header(row), row.ArtifactBytes
+	d.header.PublicID = d.PublicID
 }
 
 // PushRange selects events of a claimed configuration's task.
@@ -335,13 +338,18 @@ type PushRange struct {
 	From, Upto task.Seq // Upto 0: up to the newest
 	Everything bool     // also the events that the configuration does not want
 	Limit      int      // 0: as many as a page may have
+	Bytes      int64    // the most that a page may have; 0: a mebibyte, or one larger event
 }
 
 // PushPage is what one read returns: the first events of a range.
 type PushPage struct {
 	Header *task.Task
-	Events []*task.Event // at least one, if there is one; more only if they are small
+	Events []*task.Event // at least one, if there is one and it fits; more only if they are small
 	Found  int           // how many events the range has, at most its Limit
+	// Need is the size of the first event if it is larger than the range's Bytes; then the page has no events.
+	Need int64
+	// Artifacts is about how much of the log is artifacts, in bytes: more if the runs replaced some.
+	Artifacts int64
 }
 
 const (
@@ -365,19 +373,19 @@ func (s *Store) ReadPush(ctx context.Context, d *PushDue, r PushRange) (*PushPag
 		events := d.ahead
 		d.ahead = nil
 		if len(events) <= limit && r.From == d.Next {
-			return &PushPage{Header: d.header, Events: events, Found: len(events)}, nil
+			return &PushPage{Header: d.header, Events: events, Found: len(events), Artifacts: d.wrote}, nil
 		}
 	}
 	if !r.Everything || d.header == nil {
-		h, err := s.Header(ctx, d.Task)
+		row, err := s.q.TaskByID(ctx, s.api, uuid.UUID(d.Task))
 		if err != nil {
-			return nil, err
+			return nil, translate("find task", err)
 		}
-		d.knows(h)
+		d.knows(&row)
 	}
 	return s.pushPage(ctx, s.api, d, dbsqlc.PushLogParams{
 		Task: uuid.UUID(d.Task), FromSeq: int64(r.From), Upto: cmp.Or(int64(r.Upto), math.MaxInt64), Everything: r.Everything,
-		Artifacts: d.Config.Artifacts, MaxRows: int32(limit), MaxBytes: pushBytes,
+		Artifacts: d.Config.Artifacts, MaxRows: int32(limit), MaxBytes: cmp.Or(r.Bytes, pushBytes), MaxFirst: cmp.Or(r.Bytes, math.MaxInt64),
 	})
 }
 
@@ -392,7 +400,11 @@ func (s *Store) pushPage(ctx context.Context, db dbsqlc.DBTX, d *PushDue, arg db
 	if err != nil {
 		return nil, translate("read pushes", err)
 	}
-	p := &PushPage{Header: d.header, Events: make([]*task.Event, len(rows))}
+	p := &PushPage{Header: d.header, Events: make([]*task.Event, len(rows)), Artifacts: d.wrote}
+	if len(rows) > 0 && rows[0].Bytes > arg.MaxFirst {
+		p.Found, p.Need, p.Events = int(rows[0].Found), rows[0].Bytes, nil
+		return p, nil
+	}
 	for i := range rows {
 		p.Found = int(rows[i].Found)
 		e := eventOfPush(&rows[i])

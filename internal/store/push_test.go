@@ -1169,6 +1169,21 @@ func TestReadsAreBoundedInBytes(t *testing.T) {
 		require.Equal(t, []task.Seq{2, 3, 4, 5, 6, 7}, seqs)
 		require.Equal(t, []int{2, 1, 1, 2}, pages)
 	}
+	// A reader that has less memory gets less, and learns how much the next event needs.
+	some := PushRange{From: 2, Everything: true, Bytes: int64(len(text)) + 1000}
+	page, err := f.ReadPush(t.Context(), d, some)
+	require.NoError(t, err)
+	require.Len(t, page.Events, 1)
+	some.From = 5
+	page, err = f.ReadPush(t.Context(), d, some)
+	require.NoError(t, err)
+	require.Empty(t, page.Events)
+	require.InDelta(t, 12*len(text), page.Need, 1000)
+	some.Bytes = page.Need
+	page, err = f.ReadPush(t.Context(), d, some)
+	require.NoError(t, err)
+	require.Len(t, page.Events, 1)
+	require.Zero(t, page.Need)
 }
 
 // slowReads is a database that needs too long for more than some rows.
@@ -1179,7 +1194,7 @@ type slowReads struct {
 }
 
 func (s *slowReads) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	rows := args[5].(int32) // as PushLog binds it
+	rows := args[6].(int32) // as PushLog binds it
 	s.tried = append(s.tried, rows)
 	if rows > s.rows {
 		return s.DBTX.Query(ctx, "SELECT pg_sleep(60)") //nolint:rowserrcheck // the reader of the rows checks it
@@ -1198,10 +1213,10 @@ func TestReadsThatTakeTooLongBecomeSmaller(t *testing.T) {
 	c := f.conn()
 	_, err := c.Exec(t.Context(), "SET statement_timeout = '50ms'")
 	require.NoError(t, err)
-	h, err := f.Header(t.Context(), d.Task)
+	row, err := f.q.TaskByID(t.Context(), c, uuid.UUID(d.Task))
 	require.NoError(t, err)
-	d.knows(h)
-	arg := dbsqlc.PushLogParams{Task: uuid.UUID(d.Task), FromSeq: 2, Upto: 3, MaxRows: 64, MaxBytes: pushBytes}
+	d.knows(&row)
+	arg := dbsqlc.PushLogParams{Task: uuid.UUID(d.Task), FromSeq: 2, Upto: 3, MaxRows: 64, MaxBytes: pushBytes, MaxFirst: pushBytes}
 	slow := &slowReads{DBTX: c, rows: 5}
 	page, err := f.pushPage(t.Context(), slow, d, arg)
 	require.NoError(t, err)
@@ -1308,14 +1323,26 @@ func (x *explained) explain(ctx context.Context, sql string, args []any) {
 	var text []byte
 	require.NoError(x.f.t, tx.QueryRow(ctx, "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+sql, args...).Scan(&text))
 	require.NoError(x.f.t, tx.Rollback(ctx))
-	var plans []struct {
-		Plan struct {
-			Hit  int `json:"Shared Hit Blocks"`
-			Read int `json:"Shared Read Blocks"`
-		}
-	}
+	var plans []struct{ Plan planNode }
 	require.NoError(x.f.t, json.Unmarshal(text, &plans))
-	x.pages += plans[0].Plan.Hit + plans[0].Plan.Read
+	x.pages += plans[0].Plan.pages()
+}
+
+// planNode is a part of an explained plan.
+type planNode struct {
+	Hit   int `json:"Shared Hit Blocks"`
+	Read  int `json:"Shared Read Blocks"`
+	Plans []*planNode
+}
+
+// pages is what the node that reads most has read, with those below it. It may not be the root: parts that write and that no
+// other part reads run after it.
+func (n *planNode) pages() int {
+	most := n.Hit + n.Read
+	for _, p := range n.Plans {
+		most = max(most, p.pages())
+	}
+	return most
 }
 
 func (x *explained) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {

@@ -23,6 +23,13 @@
 // A breaker for each agent limits how many runs are starting while the agent is away and when it
 // returns. A run that may have ended its process starts alone.
 //
+// # Memory
+//
+// A run takes bytes from budgets of the process: for its message (Options.Memory) when it starts, for
+// an event that its executor reads (Lines) as the event grows, and for events that are not committed
+// (Events). A run that has Lines may wait for Events. The commit returns Events, whatever their run
+// waits for meanwhile, so runs do not wait for each other in a circle.
+//
 // # Goroutines
 //
 //	claim loop   one; woken by hints, by freed slots and by a jittered poll

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/surrogate"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -43,6 +44,10 @@ var (
 	errSpent   = errors.New("the artifacts of the task exceed max_artifacts")
 )
 
+// eventFactor is the bytes of memory for each byte of an event until its commit: the event, the copy of what the executor
+// may reuse, its stored form, and that in the statement's arguments and in the buffer of the connection.
+const eventFactor = 5
+
 // emitter writes the events of one run and keeps their order. The database assigns seq; the emitter
 // counts ordinal.
 type emitter struct {
@@ -53,6 +58,7 @@ type emitter struct {
 	size    atomic.Int64 // bytes of the task's artifacts, including those of earlier runs
 	emitted atomic.Bool  // the executor emitted something
 	spent   atomic.Bool  // size went past MaxArtifacts: refuse further events of the executor
+	queued  atomic.Int64 // part of the window in use
 
 	mu       sync.Mutex
 	ordinal  int64
@@ -117,6 +123,11 @@ func (e *emitter) Artifact(ctx context.Context, c executor.Chunk) (string, error
 	if len(a.Parts) == 0 {
 		return "", errors.New("artifact.parts: must hold at least one part")
 	}
+	in, err := e.admit(ctx, eventSize(&task.Event{Artifact: &a, Metadata: c.Metadata}))
+	if err != nil {
+		return "", err
+	}
+	defer func() { e.leave(in) }()
 	if a.ID == "" {
 		a.ID = uuid.NewString()
 	}
@@ -134,7 +145,9 @@ func (e *emitter) Artifact(ctx context.Context, c executor.Chunk) (string, error
 		return "", err
 	}
 	ev := &task.Event{Kind: task.EventArtifact, Artifact: &a, Append: c.Append, Last: c.Last, Metadata: metadata}
-	return a.ID, e.emit(ctx, ev)
+	admitted := in
+	in = admission{} // queue leaves
+	return a.ID, e.queue(ev, admitted)
 }
 
 // Reply implements executor.Emitter.
@@ -243,29 +256,70 @@ func (e *emitter) status(s task.State, msg *task.Message) *task.Event {
 	return &task.Event{Kind: task.EventStatus, State: s, Message: msg}
 }
 
-// emit queues an event, and the status working before the first one. It blocks while the window is
-// full.
+// admission is what an uncommitted event has of the run's window and of the process's memory.
+type admission struct{ cost, bytes int64 }
+
+// admit blocks while the window is full, or while the process has no memory for a large event. While there is no memory
+// for more small events, the window is smaller.
+func (e *emitter) admit(ctx context.Context, size int64) (in admission, err error) {
+	defer e.hold()()
+	in.cost = min(size, window)
+	spared, budget, agent := int64(0), e.r.pool.opt.Events, e.r.agent.Name
+	switch bytes := size * eventFactor; {
+	case size > memory.Small:
+		// No circle: the events that it waits for have all that they need until their commit.
+		err, in.bytes = budget.Take(ctx, agent, bytes), bytes
+	case e.queued.Load()+size <= memory.Small:
+	case budget.TryTake(agent, bytes):
+		in.bytes = bytes
+	default:
+		spared = window - memory.Small
+	}
+	if err != nil {
+		return admission{}, context.Cause(ctx)
+	}
+	if err := e.window.Acquire(ctx, in.cost+spared); err != nil {
+		budget.Give(agent, in.bytes)
+		return admission{}, context.Cause(ctx)
+	}
+	e.window.Release(spared)
+	e.queued.Add(in.cost)
+	return in, nil
+}
+
+// leave ends an admission: its event is committed or dropped.
+func (e *emitter) leave(in admission) {
+	e.queued.Add(-in.cost)
+	e.window.Release(in.cost)
+	e.r.pool.opt.Events.Give(e.r.agent.Name, in.bytes)
+}
+
+// emit queues an event, and the status working before the first one. It blocks while the window or
+// the memory is full.
 func (e *emitter) emit(ctx context.Context, ev *task.Event) error {
+	in, err := e.admit(ctx, eventSize(ev))
+	if err != nil {
+		return err
+	}
 	if ev.Message != nil {
 		if err := e.cleanMessage(ev.Message); err != nil {
+			e.leave(in)
 			return err
 		}
 	}
-	cost := min(eventSize(ev), window)
-	release := e.hold()
-	err := e.window.Acquire(ctx, cost)
-	release()
-	if err != nil {
-		return context.Cause(ctx)
-	}
+	return e.queue(ev, in)
+}
+
+// queue queues an event that was admitted.
+func (e *emitter) queue(ev *task.Event, in admission) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
 	case e.err != nil:
-		e.window.Release(cost)
+		e.leave(in)
 		return e.err
 	case e.settled != task.StateUnspecified, e.closed:
-		e.window.Release(cost)
+		e.leave(in)
 		return errSettled
 	}
 	if ev.Artifact != nil {
@@ -275,7 +329,7 @@ func (e *emitter) emit(ctx context.Context, ev *task.Event) error {
 	if bare && e.bare {
 		// A repeated working status is a heartbeat. Readers and webhooks need no second one, so
 		// only the clock is updated.
-		e.window.Release(cost)
+		e.leave(in)
 		e.last.Store(time.Now().UnixNano())
 		return nil
 	}
@@ -301,7 +355,7 @@ func (e *emitter) emit(ctx context.Context, ev *task.Event) error {
 	}
 	a := &store.Append{
 		Task: e.r.claim.Task.ID, Agent: e.r.agent.Name, Attempt: e.r.attempt, Ordinal: e.ordinal, Events: evs,
-		Done: func(_ bool, err error) { e.done(cost, len(evs), err) },
+		Done: func(_ bool, err error) { e.done(in, len(evs), err) },
 	}
 	e.ordinal += int64(len(evs))
 	e.waiting++
@@ -311,8 +365,8 @@ func (e *emitter) emit(ctx context.Context, ev *task.Event) error {
 }
 
 // done handles the result of an append. The store's writer calls it, in order.
-func (e *emitter) done(cost int64, events int, err error) {
-	e.window.Release(cost)
+func (e *emitter) done(in admission, events int, err error) {
+	e.leave(in)
 	e.mu.Lock()
 	e.waiting--
 	if err == nil {
@@ -361,6 +415,27 @@ func (e *emitter) refused() error {
 	e.err, e.ordinal, e.settled, e.closed = nil, e.stored, task.StateUnspecified, false
 	return err
 }
+
+// buffer is the executor's side of a line. The wait for memory does not count as inactivity.
+type buffer struct {
+	out  *emitter
+	line *memory.Line
+}
+
+// Grow implements executor.Buffer.
+func (b *buffer) Grow(ctx context.Context, n int) error {
+	if b.line.TryGrow(int64(n)) {
+		return nil
+	}
+	defer b.out.hold()()
+	if b.line.Grow(ctx, int64(n)) != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// Release implements executor.Buffer.
+func (b *buffer) Release() { b.line.Release() }
 
 func (e *emitter) settledIn() (task.State, bool) {
 	e.mu.Lock()
@@ -446,6 +521,9 @@ func eventSize(ev *task.Event) int64 {
 	}
 	if ev.Artifact != nil {
 		count(ev.Artifact.Parts)
+	}
+	if ev.Run != nil {
+		n += int64(len(ev.Run.Checkpoint))
 	}
 	return max(n, eventCost)
 }

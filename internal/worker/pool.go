@@ -77,7 +77,11 @@ type Options struct {
 	ClaimBatch   int           // maximum runs per agent in one claim; default 100
 	Worker       func() task.ID
 	// Memory bounds the messages of runs. One run starts whatever the size of its message. Nil: no bound.
-	Memory   *memory.Budget
+	Memory *memory.Budget
+	// Lines bounds the events that executors read (memory.NewLines), and Events those that are not committed. Nil: no
+	// bound.
+	Lines, Events *memory.Budget
+
 	Observer Observer
 	Log      *slog.Logger
 }

@@ -37,6 +37,11 @@ func (m *recollection) SetState(ctx context.Context, of executor.Scope, value js
 	if most := m.r.agent.MaxState; most > 0 && int64(len(value)) > most {
 		return 0, &executor.Failure{Msg: fmt.Sprintf("The agent's state for the %s has %d bytes; the limit is %d (limits.max_state).", of, len(value), most)}
 	}
+	in, err := out.admit(ctx, int64(len(value)))
+	if err != nil {
+		return 0, err
+	}
+	defer out.leave(in)
 	write := store.NewState{StateOf: m.stateOf(of), Attempt: m.r.attempt, Value: value, Version: version, RequestID: store.NewID()}
 	err = m.r.read(ctx, func() (err error) {
 		version, err = m.r.pool.opt.Store.SetAgentState(ctx, write)

@@ -82,6 +82,8 @@ type setup struct {
 	wrap    func(*store.Store) worker.Store // replaces the pool's store
 	grace   time.Duration                   // of a stop
 	memory  *memory.Budget
+	lines   *memory.Budget
+	events  *memory.Budget
 }
 
 // start runs agents, named a, b, c unless they have a name.
@@ -115,7 +117,7 @@ func start(t testing.TB, s setup, agents ...worker.Agent) *process {
 	}
 	p.pool = worker.New(worker.Options{
 		Store: seen, Agents: agents, PollInterval: 100 * time.Millisecond, StopGrace: s.grace,
-		Worker: func() task.ID { return *p.id.Load() }, Memory: s.memory,
+		Worker: func() task.ID { return *p.id.Load() }, Memory: s.memory, Lines: s.lines, Events: s.events,
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop

@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net"
 	nethttp "net/http"
@@ -106,7 +105,7 @@ func (b *backend) call(
 	}
 	run.Began()
 	player := wire.NewPlayer(run, out)
-	if err := b.play(ctx, player, response); err != nil {
+	if err := b.play(ctx, run, player, response); err != nil {
 		return err
 	}
 	outbound.Drain(response.Body, cancel)
@@ -131,7 +130,7 @@ func (b *backend) setHeaders(h nethttp.Header, run *executor.Run) {
 }
 
 // play reads the answer in the form of its content type.
-func (b *backend) play(ctx context.Context, player *wire.Player, response *nethttp.Response) error {
+func (b *backend) play(ctx context.Context, run *executor.Run, player *wire.Player, response *nethttp.Response) error {
 	if response.StatusCode == nethttp.StatusNoContent || response.ContentLength == 0 {
 		return nil
 	}
@@ -146,6 +145,7 @@ func (b *backend) play(ctx context.Context, player *wire.Player, response *netht
 	case "text/event-stream":
 		err = player.PlayStream(ctx, wire.ServerSentEvents(body, b.opts.MaxEvent), body.unfinished)
 	case "application/json":
+		defer run.Drop()
 		return b.playDocument(ctx, player, body)
 	default:
 		if mediaType == "" && empty(body) {
@@ -163,7 +163,7 @@ func (b *backend) play(ctx context.Context, player *wire.Player, response *netht
 }
 
 func (b *backend) playDocument(ctx context.Context, player *wire.Player, body *body) error {
-	doc, err := io.ReadAll(io.LimitReader(body, int64(b.opts.MaxEvent)+1))
+	doc, err := player.ReadAnswer(ctx, body, b.opts.MaxEvent)
 	switch {
 	case err != nil:
 		return err

@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"errors"
 	"io"
+
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 )
 
 // ErrCut says that a stream ended inside an event. Only the transport knows whether the writer omitted the last line
@@ -20,6 +22,9 @@ type Stream struct {
 	buf  []byte
 	next func(*Stream) ([]byte, int, error)
 	data []byte // of the server-sent event being read
+
+	hold func(n int) error // waits for the memory of an event of n bytes; may be nil
+	drop func()            // returns it
 }
 
 // Lines reads NDJSON. Empty lines are skipped.
@@ -34,7 +39,37 @@ func ServerSentEvents(r io.Reader, maxEvent int) *Stream {
 
 // Next returns an event and the line where it begins. The bytes are valid until the next call. At the end the error is
 // io.EOF. If the last event has no end, the error is ErrCut, and the bytes come with it.
-func (s *Stream) Next() (raw []byte, line int, err error) { return s.next(s) }
+func (s *Stream) Next() (raw []byte, line int, err error) {
+	s.forget()
+	return s.next(s)
+}
+
+// bounded makes the stream wait for memory before it keeps more of an event.
+func (s *Stream) bounded(hold func(n int) error, drop func()) { s.hold, s.drop = hold, drop }
+
+// forget drops the last event, and the buffers of a large one.
+func (s *Stream) forget() {
+	s.buf, s.data = small(s.buf), small(s.data)
+	if s.drop != nil {
+		s.drop()
+	}
+}
+
+// small returns an empty buffer: the same one, unless a large event has made it large.
+func small(buf []byte) []byte {
+	if cap(buf) > memory.Small {
+		return nil
+	}
+	return buf[:0]
+}
+
+// keep waits for the memory of n more bytes.
+func (s *Stream) keep(n int) error {
+	if s.hold == nil {
+		return nil
+	}
+	return s.hold(len(s.buf) + len(s.data) + n)
+}
 
 func (s *Stream) nextLine() ([]byte, int, error) {
 	for {
@@ -62,6 +97,9 @@ func (s *Stream) nextServerSent() ([]byte, int, error) {
 				began = s.line
 			} else {
 				s.data = append(s.data, '\n')
+			}
+			if err := s.keep(len(value)); err != nil {
+				return nil, began, err
 			}
 			if s.data = append(s.data, value...); len(s.data) > s.max {
 				return nil, began, s.tooLong(began)
@@ -117,6 +155,9 @@ func (s *Stream) rawLine() ([]byte, error) {
 		}
 		if err == nil && len(s.buf) == 0 {
 			return bytes.TrimRight(piece, " \t\r\n"), nil
+		}
+		if err := s.keep(len(piece)); err != nil {
+			return nil, err
 		}
 		s.buf = append(s.buf, piece...)
 		switch {

@@ -38,7 +38,11 @@ func (p *Player) PlayLine(ctx context.Context, line int, raw []byte) error {
 
 // PlayStream plays events until the agent settles the run or the stream ends. If the stream ends inside an event, it
 // calls cut. A nil result means to play those bytes; an error ends the run.
+//
+// It reads no more of a large event while the process has no memory for it.
 func (p *Player) PlayStream(ctx context.Context, s *Stream, cut func() error) error {
+	s.bounded(func(n int) error { return p.run.Hold(ctx, n) }, p.run.Drop)
+	defer s.forget()
 	for !p.settled {
 		raw, line, err := s.Next()
 		switch {
@@ -57,6 +61,26 @@ func (p *Player) PlayStream(ctx context.Context, s *Stream, cut func() error) er
 		}
 	}
 	return nil
+}
+
+// ReadAnswer reads an answer that is one document, of at most limit bytes and one more. Like PlayStream it waits for the
+// memory of a large one. The caller must call Run.Drop when the answer was played.
+func (p *Player) ReadAnswer(ctx context.Context, in io.Reader, limit int) (raw []byte, err error) {
+	in = io.LimitReader(in, int64(limit)+1)
+	piece := make([]byte, 32<<10)
+	for {
+		n, err := in.Read(piece)
+		if held := p.run.Hold(ctx, len(raw)+n); held != nil {
+			return nil, held
+		}
+		raw = append(raw, piece[:n]...)
+		switch {
+		case errors.Is(err, io.EOF):
+			return raw, nil
+		case err != nil:
+			return nil, err
+		}
+	}
 }
 
 // PlayAnswer decodes an answer that is one document and plays its events.

@@ -64,8 +64,8 @@ WITH orphan AS MATERIALIZED (
        FOR NO KEY UPDATE OF t SKIP LOCKED
 ), upd AS (
     UPDATE holdfast.tasks t
-       SET worker_id = NULL, attempt = mine.attempt + 1, run_ordinal = 0, last_seq = mine.last_seq + 1
-      FROM mine WHERE t.id = ANY(ARRAY(SELECT id FROM mine)) AND t.id = mine.id AND t.state NOT IN (3, 4, 5, 6, 7, 8)
+       SET worker_id = NULL, attempt = t.attempt + 1, run_ordinal = 0, last_seq = t.last_seq + 1
+     WHERE t.id = ANY(ARRAY(SELECT id FROM mine)) AND t.state NOT IN (3, 4, 5, 6, 7, 8)
 ), queued AS (
     UPDATE holdfast.task_queue q
        SET worker_id = NULL, available_at = now(), away_since = NULL,

@@ -705,7 +705,8 @@ func (q *Queries) PushList(ctx context.Context, db DBTX, arg PushListParams) ([]
 }
 
 const pushLog = `-- name: PushLog :many
-SELECT e.task, e.seq, e.kind, e.kept, e.state, e.attempt, e.append, e.last, e.artifact_id, CAST(e.payload AS json) AS payload,
+SELECT e.task, e.seq, e.kind, e.kept, e.state, e.attempt, e.append, e.last, e.artifact_id,
+       CAST(CASE WHEN e.bytes <= $1::bigint THEN e.payload END AS json) AS payload, e.bytes::bigint AS bytes,
        e.request_id, e.created_at, e.worker_id, e.claimed_at, e.found
   FROM (
     SELECT s.task, s.seq, s.kind, s.kept, s.state, s.attempt, s.append, s.last, s.artifact_id, s.payload, s.request_id, s.created_at, s.worker_id, s.claimed_at, s.nth, s.found, s.stored, sum(coalesce(octet_length(s.payload::text), 0)) OVER (ORDER BY s.seq) AS bytes
@@ -714,17 +715,18 @@ SELECT e.task, e.seq, e.kind, e.kept, e.state, e.attempt, e.append, e.last, e.ar
                sum(coalesce(pg_column_size(w.payload), 0)) OVER (ORDER BY w.seq) AS stored
           FROM (
             SELECT task, seq, kind, kept, state, attempt, append, last, artifact_id, payload, request_id, created_at, worker_id, claimed_at FROM holdfast.task_events
-             WHERE task = $1 AND seq >= $2 AND seq <= $3 AND ($4::boolean OR kind = 2 OR kind = 3 AND $5::boolean)
-             ORDER BY seq LIMIT $6
+             WHERE task = $2 AND seq >= $3 AND seq <= $4 AND ($5::boolean OR kind = 2 OR kind = 3 AND $6::boolean)
+             ORDER BY seq LIMIT $7
           ) w
       ) s
-     WHERE s.nth = 1 OR s.stored <= $7::bigint
+     WHERE s.nth = 1 OR s.stored <= $8::bigint
   ) e
- WHERE e.nth = 1 OR e.bytes <= $7::bigint
+ WHERE e.nth = 1 OR e.bytes <= $8::bigint
  ORDER BY e.seq
 `
 
 type PushLogParams struct {
+	MaxFirst   int64
 	Task       uuid.UUID
 	FromSeq    int64
 	Upto       int64
@@ -745,6 +747,7 @@ type PushLogRow struct {
 	Last       bool
 	ArtifactID pgtype.Text
 	Payload    []byte
+	Bytes      int64
 	RequestID  *uuid.UUID
 	CreatedAt  time.Time
 	WorkerID   *uuid.UUID
@@ -753,11 +756,13 @@ type PushLogRow struct {
 }
 
 // The events of a log from one event up to another: all of them, or those that a configuration
-// wants; as many as fit into the budget of bytes, and the first one whatever its size. found is how
-// many there are, at most @max_rows. By primary key. As in EventsOfMany, the size on disk comes
+// wants; as many as fit into the budget of bytes, and the first one whatever its size. If that has more
+// than @max_first bytes, the row lacks its payload and only says its size. found is how many there are,
+// at most @max_rows. By primary key. As in EventsOfMany, the size on disk comes
 // first: PostgreSQL must decompress a payload to know its length.
 func (q *Queries) PushLog(ctx context.Context, db DBTX, arg PushLogParams) ([]PushLogRow, error) {
 	rows, err := db.Query(ctx, pushLog,
+		arg.MaxFirst,
 		arg.Task,
 		arg.FromSeq,
 		arg.Upto,
@@ -784,6 +789,7 @@ func (q *Queries) PushLog(ctx context.Context, db DBTX, arg PushLogParams) ([]Pu
 			&i.Last,
 			&i.ArtifactID,
 			&i.Payload,
+			&i.Bytes,
 			&i.RequestID,
 			&i.CreatedAt,
 			&i.WorkerID,

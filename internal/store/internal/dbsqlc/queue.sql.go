@@ -90,19 +90,17 @@ WITH s AS MATERIALIZED (
     UPDATE holdfast.tasks t
        SET worker_id = $9::uuid, attempt = t.attempt + 1, runs = t.runs + 1, run_ordinal = 0,
            claimed_at = now(), wakes_at = NULL
-      FROM q
-     WHERE t.id = ANY((SELECT ids FROM l)::uuid[]) AND t.id = q.id AND t.state NOT IN (3, 4, 5, 6, 7, 8)
+     WHERE t.id = ANY((SELECT ids FROM l)::uuid[]) AND t.state NOT IN (3, 4, 5, 6, 7, 8)
     RETURNING t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
-              t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes,
-              q.message_seq, q.input_seq, q.interrupted, q.turn, q.tries, q.available_at, q.away_since, q.suspect, q.spared
+              t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes
 )
 SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
        t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes,
-       t.message_seq, coalesce(t.input_seq, 0)::bigint AS input_seq, t.interrupted, t.turn, t.tries, t.available_at, now()::timestamptz AS claimed_at,
-       (t.away_since IS NOT NULL)::boolean AS away, coalesce(now() - t.away_since, interval '0')::interval AS away_for, t.suspect, t.spared,
-       CAST(CASE WHEN t.input_seq IS NULL OR t.interrupted THEN holdfast.message_at(t.id, t.message_seq) END AS json) AS payload,
-       holdfast.note_at(t.id, t.input_seq) AS input
-  FROM t
+       q.message_seq, coalesce(q.input_seq, 0)::bigint AS input_seq, q.interrupted, q.turn, q.tries, q.available_at, now()::timestamptz AS claimed_at,
+       (q.away_since IS NOT NULL)::boolean AS away, coalesce(now() - q.away_since, interval '0')::interval AS away_for, q.suspect, q.spared,
+       CAST(CASE WHEN q.input_seq IS NULL OR q.interrupted THEN holdfast.message_at(t.id, q.message_seq) END AS json) AS payload,
+       holdfast.note_at(t.id, q.input_seq) AS input
+  FROM t JOIN q ON q.id = t.id
 `
 
 type QueueClaimParams struct {
@@ -277,7 +275,8 @@ WITH lck AS MATERIALIZED (
        FOR NO KEY UPDATE
 ), due AS (
     UPDATE holdfast.task_queue q SET available_at = now()
-     WHERE q.id = (SELECT lck.id FROM lck) AND q.worker_id IS NULL AND q.wakes_at IS NULL AND q.available_at > now()
+     WHERE q.id = (SELECT lck.id FROM lck) AND coalesce(q.worker_id IS NULL, false) -- not by index task_queue_ready
+       AND q.wakes_at IS NULL AND q.available_at > now()
     RETURNING q.id
 )
 SELECT (lck.worker_id IS NOT NULL)::boolean AS owned, EXISTS (SELECT FROM due)::boolean AS hurried,

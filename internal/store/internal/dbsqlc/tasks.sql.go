@@ -331,7 +331,7 @@ WITH lck AS MATERIALIZED (
 ), free AS MATERIALIZED (
     -- The scalar subquery makes PostgreSQL lock the task before it reads the queue row.
     SELECT q.id FROM holdfast.task_queue q
-     WHERE q.id = (SELECT lck.id FROM lck) AND q.worker_id IS NULL
+     WHERE q.id = (SELECT lck.id FROM lck) AND coalesce(q.worker_id IS NULL, false) -- not by index task_queue_ready
        FOR UPDATE SKIP LOCKED
 ), unqueued AS (
     DELETE FROM holdfast.task_queue q WHERE q.id = (SELECT free.id FROM free)

@@ -1,0 +1,172 @@
+package push_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/push"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+// within gives a dispatcher a budget of bytes.
+func within(b *memory.Budget, largest int64) func(*push.Options) {
+	return func(o *push.Options) { o.Memory, o.Largest = b, largest }
+}
+
+func output(size int) *task.Event {
+	return &task.Event{Kind: task.EventArtifact, Append: true, Artifact: &task.Artifact{ID: "out", Parts: []task.Part{task.Text(strings.Repeat("x", size))}}}
+}
+
+// artifact returns the length of the text that a body shows.
+func artifact(t *testing.T, body []byte) (n int) {
+	t.Helper()
+	var doc struct {
+		Artifacts []struct{ Parts []struct{ Text string } }
+	}
+	require.NoError(t, json.Unmarshal(body, &doc))
+	for _, a := range doc.Artifacts {
+		for _, p := range a.Parts {
+			n += len(p.Text)
+		}
+	}
+	return n
+}
+
+func unused(t *testing.T, b *memory.Budget) {
+	t.Helper()
+	awaited(t, "the end of the deliveries", func() bool { return !b.InUse() })
+}
+
+// A delivery that is larger than the budget goes on alone. Others wait for it, and small ones do not.
+func TestLargeDeliveriesTakeTurns(t *testing.T) {
+	t.Parallel()
+	proceed := make(chan struct{})
+	held, slow := receiver(t, func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-proceed:
+		case <-r.Context().Done():
+		}
+		accept(w, r)
+	})
+	url, got := receiver(t, accept)
+	budget := memory.NewBudget(4 << 20)
+	budget.Patience = 0
+	s := sender(t, push.SenderOptions{Timeout: patience})
+	r := start(t, storetest.New(t).URL, func(o *push.Options) {
+		within(budget, 64<<20)(o)
+		o.Sender = s
+	})
+	large := func(to string) *run {
+		of := r.begin(hook(to, "0.3"))
+		r.emit(of, output(1<<20), output(1<<20), status(task.StateCompleted, "end"))
+		return of
+	}
+	first := large(held)
+	require.Equal(t, 2<<20, artifact(t, waittest.Within(t, "the first", slow).body))
+	require.Greater(t, budget.Stat().Used, int64(6<<20-memory.Small*3))
+	second := large(url)
+	for i := range 5 {
+		for _, to := range []string{url, held} {
+			of := r.begin(hook(to, "0.3"))
+			r.emit(of, output(100), status(task.StateCompleted, fmt.Sprint(i)))
+		}
+		require.Equal(t, 100, artifact(t, waittest.Within(t, "a small one", got).body))
+		require.Equal(t, 100, artifact(t, waittest.Within(t, "a small one to the slow receiver", slow).body))
+	}
+	require.Empty(t, r.attempts(second.id))
+	require.Empty(t, got)
+	close(proceed)
+	require.Equal(t, 2<<20, artifact(t, waittest.Within(t, "the second", got).body))
+	unused(t, budget)
+	for _, of := range []*run{first, second} {
+		awaited(t, "record", func() bool { return len(r.attempts(of.id)) == 1 })
+		require.Equal(t, string(push.Delivered), r.attempts(of.id)[0].Class)
+	}
+}
+
+// A budget that stays full is no failure of the receiver: the claim is released, and the delivery comes later.
+func TestAFullBudgetReleasesTheClaim(t *testing.T) {
+	t.Parallel()
+	url, got := receiver(t, accept)
+	budget := memory.NewBudget(4 << 20)
+	budget.Patience = time.Millisecond
+	require.True(t, budget.TryTake("another", 4<<20))
+	r := start(t, storetest.New(t).URL, within(budget, 64<<20))
+	of := r.begin(hook(url, "0.3"))
+	r.emit(of, output(1<<20), status(task.StateCompleted, "end"))
+	awaited(t, "refusals", func() bool { return budget.Stat().Refused >= 2 })
+	require.Empty(t, got)
+	require.Empty(t, r.attempts(of.id))
+	require.Zero(t, r.cursor(of.id).Failures)
+	require.Equal(t, int64(4<<20), budget.Stat().Used)
+	budget.Give("another", 4<<20)
+	require.Equal(t, 1<<20, artifact(t, waittest.Within(t, "the delivery", got).body))
+	unused(t, budget)
+	awaited(t, "record", func() bool { return len(r.attempts(of.id)) == 1 })
+	require.Equal(t, 1, r.attempts(of.id)[0].Attempt)
+}
+
+// A delivery that never fits is a failure of the webhook, and says why.
+func TestADeliveryThatNeverFits(t *testing.T) {
+	t.Parallel()
+	url, got := receiver(t, accept)
+	budget := memory.NewBudget(4 << 20)
+	r := start(t, storetest.New(t).URL, func(o *push.Options) {
+		within(budget, 3<<20)(o)
+		o.Schedule = push.Schedule{First: time.Hour, Most: time.Hour}
+	})
+	for _, dialect := range []string{"0.3", "1.0"} {
+		of := r.begin(hook(url, dialect))
+		e := status(task.StateWorking, "large")
+		e.Message.Parts = []task.Part{task.Text(strings.Repeat("x", 4<<20))}
+		r.emit(of, e)
+		awaited(t, "record", func() bool { return len(r.attempts(of.id)) == 1 })
+		require.Equal(t, string(push.Internal), r.attempts(of.id)[0].Class)
+		require.Contains(t, r.attempts(of.id)[0].Error, "the delivery would read 4 MiB or more, which does not fit the memory of this server")
+	}
+	require.Empty(t, got)
+	require.False(t, budget.InUse())
+}
+
+// Deliveries learn while they read that they need more than they took. They give up what they have, so none waits for
+// another in a circle, and all arrive whole.
+func TestDeliveriesThatNeedMoreStartAgain(t *testing.T) {
+	t.Parallel()
+	url, got := receiver(t, accept)
+	budget := memory.NewBudget(8 << 20)
+	var may sync.WaitGroup
+	may.Add(1)
+	r := start(t, storetest.New(t).URL, func(o *push.Options) {
+		within(budget, 64<<20)(o)
+		o.MaxHistory, o.CoalesceAfter = 1<<30, 2
+		worker := o.Worker
+		o.Worker = func() task.ID { may.Wait(); return worker() }
+	})
+	const tasks, messages, size = 8, 20, 200 << 10
+	for i := range tasks {
+		// Nothing says beforehand how large the messages are. Of 1.0 a receiver that lags gets the whole task.
+		of := r.begin(hook(url, []string{"0.3", "1.0"}[i%2]))
+		for range messages {
+			e := status(task.StateWorking, "m")
+			e.Message.Parts = []task.Part{task.Text(strings.Repeat("x", size))}
+			r.emit(of, e)
+		}
+	}
+	may.Done()
+	r.Wake()
+	for range tasks {
+		body := waittest.Within(t, "a delivery", got).body
+		require.Greater(t, len(body), messages*size)
+	}
+	unused(t, budget)
+}
