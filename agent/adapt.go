@@ -90,7 +90,7 @@ func (e emitter) chunk(ctx context.Context, c Chunk) error {
 	if err != nil {
 		return err
 	}
-	_, err = e.out.Artifact(ctx, executor.Chunk{Artifact: a, Append: c.Append, Last: c.Last})
+	_, err = e.out.Artifact(ctx, executor.Chunk{Artifact: a, Append: c.Append, Last: c.Last, Metadata: c.EventMetadata})
 	return err
 }
 
@@ -111,6 +111,13 @@ func fromMessage(m *task.Message) Message {
 		out.Role = Agent
 	}
 	return out
+}
+
+func fromArtifact(a *task.Artifact) Artifact {
+	return Artifact{
+		ID: a.ID, Name: a.Name, Description: a.Description, Parts: fromParts(a.Parts),
+		Metadata: a.Metadata, Extensions: a.Extensions,
+	}
 }
 
 func fromParts(parts []task.Part) []Part {

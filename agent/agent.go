@@ -264,6 +264,10 @@ var (
 	ErrShutdown   = executor.ErrShutdown
 )
 
+// ErrReply is the error of Emitter.Reply where it is not allowed: after another event, in a later turn, or if the agent is
+// not configured with direct_replies. The run goes on.
+var ErrReply error = executor.ErrReply
+
 // Failure returns an error whose text the client may read. The cause may be nil; it is logged and not shown.
 func Failure(text string, cause error) error { return &executor.Failure{Msg: text, Cause: cause} }
 

@@ -122,4 +122,6 @@ type Chunk struct {
 	Artifact
 	Append bool
 	Last   bool
+
+	EventMetadata json.RawMessage // of the event, not of the artifact; a JSON object or nil
 }

@@ -1,6 +1,29 @@
-// Package agent is for Go programs that are agents themselves. Implement Executor, and Holdfast keeps the tasks.
+// Package agent is for Go programs that are agents themselves. Implement Executor, and Holdfast keeps the tasks. This is a
+// whole program:
 //
-// A program is one line: Main with the agents, by name. Serve is for programs with a main function of their own.
+//	package main
+//
+//	import (
+//		"context"
+//		"strings"
+//
+//		"github.com/holdfast-a2a/holdfast/agent"
+//	)
+//
+//	type shout struct{}
+//
+//	// Execute answers a message with its text in capitals.
+//	func (shout) Execute(ctx context.Context, run *agent.Run, out agent.Emitter) error {
+//		return out.Artifact(ctx, agent.Text("shout", strings.ToUpper(run.Text())))
+//	}
+//
+//	func main() {
+//		agent.Main(map[string]agent.Executor{"shout": shout{}})
+//	}
+//
+// Main makes the program holdfast with these agents in it. Serve is for programs with a main function of their own. Package
+// agent/agenttest runs an agent in a test, without a server. Package agent/a2asdk runs agents of the official Go SDK. The
+// guide, docs/agents/go.md, has more programs.
 //
 // # What to rely on
 //

@@ -70,15 +70,18 @@ func program(t *testing.T, name, file string, env map[string]string) executor.Ex
 	return e
 }
 
-// Building the module compiles the programs, so those in the guide compile, too.
+// Building the module compiles the programs, so those in the guide compile, too. integration/agents runs them.
 func TestGuideHasGoPrograms(t *testing.T) {
 	t.Parallel()
-	guide, err := os.ReadFile("../docs/executors.md")
+	guide, err := os.ReadFile("../docs/agents/go.md")
 	require.NoError(t, err)
-	for _, file := range []string{"go/main.go", "go/serve/main.go"} {
-		source, err := os.ReadFile(file)
+	for _, file := range []string{"main.go", "serve/main.go", "trip/main.go", "trip/main_test.go", "sdk/main.go"} {
+		source, err := os.ReadFile("go/" + file)
 		require.NoError(t, err)
-		_, program, _ := strings.Cut(string(source), "\n") // without the package comment
+		program := string(source)
+		if comment, rest, _ := strings.Cut(program, "\n"); strings.HasPrefix(comment, "// Command") {
+			program = rest
+		}
 		require.Contains(t, string(guide), "```go\n"+program+"```", file)
 	}
 }

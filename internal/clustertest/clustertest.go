@@ -91,7 +91,7 @@ func Program(t testing.TB, pkg string) string {
 }
 
 // Programs are the packages that tests give to Program.
-var Programs = []string{"./examples/go", "./examples/go/serve"}
+var Programs = []string{"./examples/go", "./examples/go/serve", "./examples/go/sdk", "./integration/agents/sdkagent"}
 
 // BuildProgram is Build for one of Programs.
 func BuildProgram(pkg string) (string, error) {

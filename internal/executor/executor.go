@@ -102,6 +102,9 @@ func (r *Run) IdempotencyKey() string { return fmt.Sprintf("%s:%d", r.ID, r.Turn
 type Memory interface {
 	// History returns the conversation of the task before this run's message, oldest first.
 	History(ctx context.Context) ([]task.Message, error)
+	// Snapshot returns the task as it was before this run's message: its state and its history. Its artifacts are those of
+	// now. The first ones, as many as before says, existed before the message; earlier attempts for it have begun the others.
+	Snapshot(ctx context.Context) (t *task.Task, before int, err error)
 	// Earlier returns the events that earlier attempts for the same message have emitted.
 	Earlier(ctx context.Context) ([]task.Event, error)
 	// References returns the tasks that the message refers to, as far as its caller may read them, with what was said in
@@ -244,6 +247,9 @@ var (
 	ErrInactivity = errors.New("the agent was silent for too long")
 	ErrShutdown   = errors.New("the server is stopping")
 )
+
+// ErrReply is the error of a Reply that the agent may not give now.
+var ErrReply = &Failure{Msg: "A bare reply must be the first event of a run, and the agent's configuration needs direct_replies: true."}
 
 // Failure is an error whose text the client may read.
 type Failure struct {

@@ -72,15 +72,15 @@ func (s *Store) Dialogue(ctx context.Context, of DialogueOf) ([]task.Said, error
 	return r.Newest(r.said), nil
 }
 
-// mostReferences is how many tasks of a message References reads.
-const mostReferences = 20
+// MostReferences is how many tasks of a message References reads.
+const MostReferences = 20
 
 // References returns the tasks with these public ids that the owner of a task has with its agent, and what was said in each
 // within the bounds. Other ids are left out.
 func (s *Store) References(ctx context.Context, of *task.Task, ids []string, within task.Bounds) ([]task.Reference, error) {
 	v := s.As(identity.Caller{Tenant: of.Tenant, Subject: of.Owner}, Visibility{Agent: of.Agent})
 	var out []task.Reference
-	for _, id := range ids[:min(len(ids), mostReferences)] {
+	for _, id := range ids[:min(len(ids), MostReferences)] {
 		h, err := v.FindTask(ctx, id)
 		if errors.Is(err, task.NotFound) {
 			continue
@@ -114,7 +114,8 @@ type utterance struct {
 	size int64 // on disk, where it may be compressed
 }
 
-// read adds what was said in a task: by clients before the event asked, and by its agent before the event begins. (The status that queues a task again may have a question of the run before it.)
+// read adds what was said in a task: by clients before the event asked, and by its agent before the event begins. (The status
+// that queues a task again may have a question of the run before it.)
 func (d *dialogue) read(ctx context.Context, h *task.Task, begins, asked task.Seq) error {
 	found, err := d.index(ctx, h, begins, asked)
 	for len(found) > 0 && !d.full && err == nil {

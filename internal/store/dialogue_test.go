@@ -267,5 +267,5 @@ func TestReferences(t *testing.T) {
 	}
 	refs, err = f.References(t.Context(), h, many, task.Bounds{Count: 1, Bytes: 1 << 20})
 	require.NoError(t, err)
-	require.Len(t, refs, mostReferences)
+	require.Len(t, refs, MostReferences)
 }

@@ -42,7 +42,6 @@ var (
 	errSettled = errors.New("the run has settled: emit nothing after input-required, auth-required, completed, failed, rejected, a wait or a reply")
 	errNotJSON = errors.New("not valid JSON")
 	errSpent   = errors.New("the artifacts of the task exceed max_artifacts")
-	errReply   = &executor.Failure{Msg: "A bare reply must be the first event of a run, and the agent's configuration needs direct_replies: true."}
 )
 
 // eventFactor is the bytes of memory for each byte of an event until its commit: the event, the copy of what the executor
@@ -173,7 +172,7 @@ func (e *emitter) Reply(ctx context.Context, msg *task.Message) error {
 	first := e.ordinal == 0 && !e.started && e.r.claim.Turn == 1
 	e.mu.Unlock()
 	if !first || !e.r.agent.DirectReplies {
-		return errReply
+		return executor.ErrReply
 	}
 	ev := e.status(task.StateCompleted, msg)
 	ev.Direct = true

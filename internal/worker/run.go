@@ -486,14 +486,28 @@ func (m *recollection) since(ctx context.Context, visit func(*task.Event)) error
 	if c.Attempt == 1 {
 		return nil
 	}
+	return m.walk(ctx, c.Begins(), func(e *task.Event) error {
+		switch {
+		case e.Kind == task.EventStatus && e.State == task.StateSubmitted:
+			visit(nil)
+		case e.Attempt > 0 && e.Attempt < c.Attempt:
+			visit(e)
+		}
+		return nil
+	})
+}
+
+// walk visits the events after a seq.
+func (m *recollection) walk(ctx context.Context, after task.Seq, visit func(*task.Event) error) error {
 	const page = 500
-	for after := c.Begins(); ; {
+	for {
 		var evs []*task.Event
 		err := m.r.read(ctx, func() (err error) {
-			evs, err = m.r.pool.opt.Store.EventsAfter(ctx, c.Task, task.Position{Seq: after}, page)
+			evs, err = m.r.pool.opt.Store.EventsAfter(ctx, m.r.claim.Task, task.Position{Seq: after}, page)
 			return err
 		})
-		if err != nil {
+		// A page of large events is shorter than asked for, so only an empty one is the last.
+		if err != nil || len(evs) == 0 {
 			return err
 		}
 		if len(evs) == 0 { // not fewer than a page: a page of large events is short
@@ -501,11 +515,8 @@ func (m *recollection) since(ctx context.Context, visit func(*task.Event)) error
 		}
 		for _, e := range evs {
 			after = e.Seq
-			switch {
-			case e.Kind == task.EventStatus && e.State == task.StateSubmitted:
-				visit(nil)
-			case e.Attempt > 0 && e.Attempt < c.Attempt:
-				visit(e)
+			if err := visit(e); err != nil {
+				return err
 			}
 		}
 	}

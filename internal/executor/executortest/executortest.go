@@ -87,6 +87,13 @@ func (m *Memory) History(context.Context) ([]task.Message, error) {
 	return m.Messages, nil
 }
 
+// Snapshot folds Events.
+func (m *Memory) Snapshot(context.Context) (*task.Task, int, error) {
+	m.Reads++
+	t, err := task.Fold(task.Task{History: m.Messages}, m.Events)
+	return t, 0, err
+}
+
 // Earlier returns Events.
 func (m *Memory) Earlier(context.Context) ([]task.Event, error) {
 	m.Reads++

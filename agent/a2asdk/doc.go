@@ -1,0 +1,42 @@
+// Package a2asdk runs agents of the official Go SDK (github.com/a2aproject/a2a-go/v2) on Holdfast: Wrap makes an
+// agent.Executor of an a2asrv.AgentExecutor. A program is then one line:
+//
+//	func main() {
+//		agent.Main(map[string]agent.Executor{"travel": a2asdk.Wrap(travelAgent{})})
+//	}
+//
+// An AgentExecutor of the SDK's 0.3 line runs with the SDK's own adapter: Wrap(a2av0.NewAgentExecutor(old)), from
+// github.com/a2aproject/a2a-go/v2/a2acompat/a2av0.
+//
+// # What an executor gets
+//
+// Execute gets the ExecutorContext of the SDK's server: Message, TaskID, ContextID, and StoredTask if the task existed
+// before. StoredTask.Status is the state in which the message found the task, in every try, and StoredTask.History ends with
+// the message. User and Tenant are those of the caller. Metadata is that of the request that created the task.
+//
+// Holdfast may execute a message again, after a crash or a retryable error. RunFrom gives the run's IdempotencyKey for
+// services with side effects, and Checkpoint stores what the next try continues from.
+//
+// # What its events do
+//
+//   - A Message is a bare reply if the agent is configured with direct_replies and it is the first event of the task.
+//     Otherwise it completes the task.
+//   - A Task sets the status, and the artifacts that differ from those before. Its history and metadata have no effect:
+//     Holdfast has the history.
+//   - An artifact with a random ID, as NewArtifactEvent makes it, gets the ID that an earlier try at the message gave to the
+//     artifact of the same name and order. So a retry replaces the artifacts that a crash has cut off.
+//   - input-required, auth-required, and the states that end a task also end the run: the executor's sequence is stopped.
+//     After auth-required, the SDK would go on and wait in the process; here the next message executes the agent again.
+//   - Metadata of a status has no effect.
+//   - A sequence that ends without such a state completes the task.
+//
+// An error of the sequence fails the task, and the client does not see its text. An a2a.Error has a Message for the
+// client. agent.Retryable, agent.Unavailable and agent.Failure have their own meaning here, too.
+//
+// # Cancel
+//
+// When a client cancels the task, the context of Execute ends, and Cancel is called beside it. The task ends as canceled when
+// both have returned, or when the agent's cancel_grace is over. A message of the canceled status is kept. If Cancel completes
+// the task, it is completed. An error of Cancel has no effect. Cancel is not called for a task that has no run, such as one
+// that waits for input, nor when a run times out or the server stops: then only the context ends.
+package a2asdk

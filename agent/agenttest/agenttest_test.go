@@ -1,0 +1,382 @@
+package agenttest_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/holdfast-a2a/holdfast/agent"
+	"github.com/holdfast-a2a/holdfast/agent/agenttest"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+func TestTurnsOfAConversation(t *testing.T) {
+	t.Parallel()
+	task := agenttest.New(t, agent.Func(func(ctx context.Context, run *agent.Run, out agent.Emitter) error {
+		if run.Turn == 1 {
+			return out.AskInput(ctx, agent.Say("Where to?"))
+		}
+		history, err := run.History(ctx)
+		if err != nil {
+			return err
+		}
+		return out.Artifact(ctx, agent.Text("trip", fmt.Sprintf("%s: %s", history[0].Text(), run.Text())))
+	}))
+	first := task.Say("Book a trip").Want("working", `input-required: "Where to?"`)
+	require.Equal(t, agent.InputRequired, task.State())
+	require.Equal(t, "Where to?", first.Message().Text())
+	second := task.Say("Oslo").Want("working", `artifact trip: "Book a trip: Oslo"`, "completed")
+	require.Equal(t, agent.Completed, second.State())
+	first.Want("working", `input-required: "Where to?"`)
+	require.Equal(t, "Book a trip: Oslo", task.Text())
+	var said []string
+	for _, m := range task.Messages() {
+		said = append(said, string(m.Role)+": "+m.Text())
+	}
+	require.Equal(t, []string{"user: Book a trip", "agent: Where to?", "user: Oslo"}, said)
+}
+
+func TestRunHasWhatTheTestSays(t *testing.T) {
+	t.Parallel()
+	agenttest.New(t, agent.Func(func(_ context.Context, run *agent.Run, _ agent.Emitter) error {
+		require.Equal(t, []any{"travel", "acme", "ada", "trip-7", "c-1", `{"k":1.0}`, 1, 1, 1}, []any{
+			run.Agent, run.Tenant, run.Owner, run.TaskID, run.ContextID, string(run.Metadata), run.Turn, run.Try, run.Attempt,
+		})
+		require.Equal(t, agent.User, run.Message.Role)
+		require.NotEmpty(t, run.Message.ID)
+		require.True(t, strings.HasSuffix(run.IdempotencyKey(), ":1"))
+		return nil
+	}), agenttest.Options{
+		Agent: "travel", Tenant: "acme", Owner: "ada", TaskID: "trip-7", ContextID: "c-1", Metadata: json.RawMessage(`{"k":1.0}`),
+	}).Say("hi").Want("working", "completed")
+}
+
+func TestRetriesContinueFromTheCheckpoint(t *testing.T) {
+	t.Parallel()
+	task := agenttest.New(t, agent.Func(func(ctx context.Context, run *agent.Run, out agent.Emitter) error {
+		var done int
+		if _, err := run.Checkpoint(ctx, &done); err != nil {
+			return err
+		}
+		if err := out.Checkpoint(ctx, done+1); err != nil {
+			return err
+		}
+		if done < 2 {
+			return agent.Retryable(fmt.Errorf("try %d", run.Try), time.Hour)
+		}
+		return out.Complete(ctx, agent.Sayf("after %d", done))
+	}))
+	turn := task.Say("hi").Want("working", "checkpoint: 1", "retry: try 1", "checkpoint: 2", "retry: try 2", "checkpoint: 3", `completed: "after 2"`)
+	require.Equal(t, 3, turn.Tries())
+	require.Equal(t, []time.Duration{time.Hour, time.Hour}, task.Delays())
+}
+
+func TestTriesAreLimited(t *testing.T) {
+	t.Parallel()
+	turn := agenttest.New(t, agent.Func(func(context.Context, *agent.Run, agent.Emitter) error {
+		return agent.Retryable(agent.Failure("Not now.", errors.New("busy")), 0)
+	}), agenttest.Options{MaxAttempts: 2}).Say("hi")
+	turn.Want("working", "retry: Not now.: busy", `failed: "Not now."`)
+	require.Equal(t, "Not now.: busy", turn.Err())
+}
+
+func TestFailuresReadAsForClients(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		do   func() error
+		want string
+		err  string
+	}{
+		"an error":  {func() error { return errors.New("secret") }, `failed: "The agent failed."`, "secret"},
+		"a failure": {func() error { return agent.Failure("No text.", errors.New("secret")) }, `failed: "No text."`, "No text.: secret"},
+		"a panic":   {func() error { panic("secret") }, `failed: "The agent crashed."`, "The agent crashed.: panic: secret"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			turn := agenttest.New(t, agent.Func(func(context.Context, *agent.Run, agent.Emitter) error { return c.do() })).Say("hi")
+			turn.Want("working", c.want)
+			require.Equal(t, c.err, turn.Err())
+		})
+	}
+}
+
+// block emits working with a message, and waits until its context ends.
+func block(ctx context.Context, run *agent.Run, out agent.Emitter) error {
+	if run.Try > 1 || run.Attempt > 1 {
+		return out.Complete(ctx, agent.Sayf("try %d", run.Try))
+	}
+	if err := out.Working(ctx, agent.Say("busy")); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	causes := make(chan error, 1)
+	task := agenttest.New(t, agent.Func(func(ctx context.Context, run *agent.Run, out agent.Emitter) error {
+		err := block(ctx, run, out)
+		causes <- err
+		return err
+	}))
+	turn := task.Start(agent.Say("hi")).Await(`working: "busy"`)
+	task.Cancel()
+	require.ErrorIs(t, <-causes, agent.ErrCanceled)
+	turn.Wait().Want(`working`, `working: "busy"`, "canceled")
+	require.Equal(t, agent.Canceled, task.State())
+}
+
+func TestCancelOfAQuestion(t *testing.T) {
+	t.Parallel()
+	task := agenttest.New(t, agent.Func(func(ctx context.Context, _ *agent.Run, out agent.Emitter) error {
+		return out.AskAuth(ctx, agent.Say("Sign in."))
+	}))
+	turn := task.Say("hi")
+	task.Cancel()
+	turn.Want("working", `auth-required: "Sign in."`, "canceled")
+}
+
+func TestLostLease(t *testing.T) {
+	t.Parallel()
+	late := make(chan error, 1)
+	task := agenttest.New(t, agent.Func(func(ctx context.Context, run *agent.Run, out agent.Emitter) error {
+		err := block(ctx, run, out)
+		if run.Try == 1 {
+			late <- out.Complete(context.WithoutCancel(ctx), agent.Say("too late"))
+		}
+		return err
+	}))
+	turn := task.Start(agent.Say("hi")).Await(`working: "busy"`)
+	task.LoseLease()
+	turn.Wait().Want("working", `working: "busy"`, "lost", `completed: "try 2"`)
+	if err := <-late; err != nil {
+		require.ErrorIs(t, err, agent.ErrLeaseLost)
+	}
+	turn.Want("working", `working: "busy"`, "lost", `completed: "try 2"`)
+	require.Equal(t, 2, turn.Tries())
+}
+
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	task := agenttest.New(t, agent.Func(block))
+	turn := task.Start(agent.Say("hi")).Await(`working: "busy"`)
+	task.Restart()
+	turn.Wait().Want("working", `working: "busy"`, "returned", `completed: "try 1"`)
+}
+
+func TestMessageWhileTheAgentIsBusy(t *testing.T) {
+	t.Parallel()
+	goOn := make(chan struct{})
+	task := agenttest.New(t, agent.Func(func(ctx context.Context, run *agent.Run, out agent.Emitter) error {
+		if run.Turn == 1 {
+			<-goOn
+			return out.AskInput(ctx, agent.Say("What?"))
+		}
+		return out.Complete(ctx, agent.Sayf("You said %s.", run.Text()))
+	}))
+	first := task.Start(agent.Say("hi")).Await("working")
+	second := task.Start(agent.Say("more"))
+	close(goOn)
+	second.Wait().Want("working", `completed: "You said more."`)
+	first.Want("working", `submitted: "What?"`)
+}
+
+// Timeouts take no time in a bubble.
+func TestTimeouts(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		options agenttest.Options
+		cause   error
+		want    string
+	}{
+		"run":        {agenttest.Options{RunTimeout: time.Hour}, agent.ErrTimeout, `failed: "The agent did not finish within 1h0m0s."`},
+		"inactivity": {agenttest.Options{InactivityTimeout: time.Hour}, agent.ErrInactivity, `failed: "The agent was silent for more than 1h0m0s."`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c.options.Patience = 3 * time.Hour
+				agenttest.New(t, agent.Func(func(ctx context.Context, run *agent.Run, out agent.Emitter) error {
+					err := block(ctx, run, out)
+					require.ErrorIs(t, err, c.cause)
+					return err
+				}), c.options).Say("hi").Want("working", `working: "busy"`, c.want)
+			})
+		})
+	}
+}
+
+// The rules are the worker's own; this test only shows that they are there.
+func TestEmitterHasTheRulesOfTheServer(t *testing.T) {
+	t.Parallel()
+	task := agenttest.New(t, agent.Func(func(ctx context.Context, run *agent.Run, out agent.Emitter) error {
+		require.ErrorIs(t, out.Reply(ctx, agent.Say("hi")), agent.ErrReply)
+		require.ErrorContains(t, out.Artifact(ctx, agent.Data("d", json.RawMessage(`{]`))), "parts[0].data")
+		require.NoError(t, out.Working(ctx, agent.Message{}))
+		require.NoError(t, out.Artifact(ctx, agent.File("f", "text/plain", []byte("12345"))))
+		require.NoError(t, out.Chunk(ctx, agent.Chunk{Artifact: agent.Artifact{ID: "c", Parts: []agent.Part{agent.TextPart("a\x00")}}}))
+		require.NoError(t, out.Chunk(ctx, agent.Chunk{Artifact: agent.Artifact{ID: "c", Parts: []agent.Part{agent.TextPart("b")}}, Append: true, Last: true}))
+		require.NoError(t, out.Reject(ctx, agent.Message{}))
+		require.Error(t, out.Working(ctx, agent.Say("late")))
+		return errors.New("changes nothing")
+	}))
+	task.Say("hi").Want("working", "artifact f: [file f text/plain 5 bytes]", "artifact c: \"a\uFFFD\"...", `artifact c: +"b"`, "rejected")
+	require.Len(t, task.Artifacts(), 2)
+}
+
+func TestStateIsOfTaskOrContext(t *testing.T) {
+	t.Parallel()
+	task := agenttest.New(t, agent.Func(func(ctx context.Context, run *agent.Run, out agent.Emitter) error {
+		counts := map[agent.Scope]int{}
+		for _, of := range []agent.Scope{agent.OfTask, agent.OfContext} {
+			var n int
+			version, err := run.State(ctx, of, &n)
+			if err != nil {
+				return err
+			}
+			if _, err := run.SetState(ctx, of, n+1, version); err != nil {
+				return err
+			}
+			counts[of] = n + 1
+		}
+		return out.AskInput(ctx, agent.Sayf("%d of %d", counts[agent.OfTask], counts[agent.OfContext]))
+	}))
+	task.Say("hi").Want("working", `input-required: "1 of 1"`)
+	task.Say("hi").Want("working", `input-required: "2 of 2"`)
+	task.Another().Say("hi").Want("working", `input-required: "1 of 3"`)
+}
+
+func TestWaits(t *testing.T) {
+	t.Parallel()
+	task := agenttest.New(t, agent.Func(func(ctx context.Context, run *agent.Run, out agent.Emitter) error {
+		switch {
+		case run.Input == nil:
+			return out.Wait(ctx, agent.Wait{For: time.Hour, Interruptible: true})
+		case run.Input.Interrupted:
+			return out.Wait(ctx, agent.Wait{For: time.Hour})
+		}
+		return out.Complete(ctx, agent.Sayf("turn %d", run.Turn))
+	}))
+	first := task.Say("hi").Want("working", "waits")
+	require.True(t, first.Events()[1].Until.After(time.Now()))
+	task.Say("hurry").Want("waits")
+	task.Wake().Want(`completed: "turn 3"`)
+}
+
+func TestReplies(t *testing.T) {
+	t.Parallel()
+	agenttest.New(t, agent.Func(func(ctx context.Context, _ *agent.Run, out agent.Emitter) error {
+		return out.Reply(ctx, agent.Say("hi"))
+	}), agenttest.Options{DirectReplies: true}).Say("hi").Want(`reply: "hi"`)
+}
+
+func TestArtifactsAreLimited(t *testing.T) {
+	t.Parallel()
+	agenttest.New(t, agent.Func(func(ctx context.Context, _ *agent.Run, out agent.Emitter) error {
+		return out.Artifact(ctx, agent.Text("a", "12345"))
+	}), agenttest.Options{MaxArtifacts: 4}).Say("hi").
+		Want("working", `failed: "The agent's artifacts exceed the limit of 4 bytes for one task."`)
+}
+
+// An agent that is away is tried again without end on a server; here until it is back.
+func TestUnavailable(t *testing.T) {
+	t.Parallel()
+	agenttest.New(t, agent.Func(func(ctx context.Context, run *agent.Run, out agent.Emitter) error {
+		if run.Attempt < 3 {
+			return agent.Unavailable(errors.New("no model"), 0)
+		}
+		return out.Complete(ctx, agent.Sayf("try %d", run.Try))
+	})).Say("hi").Want("working", "away: no model", `completed: "try 1"`)
+}
+
+// failing records the failures of a test.
+type failing struct {
+	testing.TB
+	errors []string
+}
+
+func (f *failing) Helper() {}
+func (f *failing) Errorf(format string, args ...any) {
+	f.errors = append(f.errors, fmt.Sprintf(format, args...))
+}
+
+func (f *failing) Fatalf(format string, args ...any) {
+	f.Errorf(format, args...)
+	panic(f)
+}
+
+func (f *failing) Fatal(args ...any) { f.Fatalf("%s", fmt.Sprint(args...)) }
+
+func (f *failing) run(test func()) (errs []string) {
+	defer func() {
+		if v := recover(); v != nil && v != f {
+			panic(v)
+		}
+		errs = f.errors
+	}()
+	test()
+	return f.errors
+}
+
+func TestFailuresShowTheLog(t *testing.T) {
+	t.Parallel()
+	echo := agent.Func(func(ctx context.Context, run *agent.Run, out agent.Emitter) error {
+		if run.Text() == "block" {
+			<-ctx.Done()
+		}
+		return out.Complete(ctx, run.Message)
+	})
+	new := func(f *failing) *agenttest.Task { return agenttest.New(f, echo) }
+
+	synctest.Test(t, func(t *testing.T) {
+		f := &failing{TB: t}
+		require.Equal(t, []string{"waited 1m0s for the end of turn 1; the log of the task:\n\tmessage: \"block\"\n\tworking\n"},
+			f.run(func() { new(f).Say("block") }))
+	})
+	f := &failing{TB: t}
+	require.Equal(t, []string{"turn 1:\n\tworking\n\tcompleted: \"hi\"\nwant:\n\tworking\n\tcompleted\n"},
+		f.run(func() { new(f).Say("hi").Want("working", "completed") }))
+	f = &failing{TB: t}
+	require.Equal(t, []string{"turn 1 ended without the event completed:\n\tworking\n\tcompleted: \"hi\"\n"},
+		f.run(func() { new(f).Say("hi").Await("completed") }))
+	f = &failing{TB: t}
+	require.Contains(t, f.run(func() { new(f).Cancel() })[0], "no message yet")
+	f = &failing{TB: t}
+	require.Contains(t, f.run(func() {
+		task := new(f)
+		task.Say("hi")
+		task.Say("again")
+	})[0], "message 2: the task is completed")
+	f = &failing{TB: t}
+	require.Contains(t, f.run(func() {
+		task := new(f)
+		task.Say("hi")
+		task.LoseLease()
+	})[0], "has no run")
+	f = &failing{TB: t}
+	require.Contains(t, f.run(func() {
+		task := new(f)
+		task.Say("hi")
+		task.Wake()
+	})[0], "does not wait")
+}

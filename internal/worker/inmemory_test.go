@@ -1,0 +1,487 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/worker"
+	"github.com/holdfast-a2a/holdfast/internal/worker/inmemory"
+)
+
+// A client and an operator do the same on PostgreSQL and in memory.
+type client interface {
+	create(text string)
+	say(text string)
+	cancel()
+	lose() // the process of the run dies
+	fire() // the time of a wait has come
+	log() []*task.Event
+}
+
+type inPostgres struct {
+	*process
+	h *task.Task
+}
+
+func (c *inPostgres) create(text string) { c.h = c.process.create("a", text) }
+func (c *inPostgres) say(text string)    { c.process.say(c.h, text) }
+func (c *inPostgres) log() []*task.Event { return c.process.log(c.h) }
+
+// fire waits for the agent's timer, which is short.
+func (c *inPostgres) fire() {
+	eventually(c.t, "the timer fires", func() bool {
+		_, err := c.store.FireTimers(c.t.Context())
+		require.NoError(c.t, err)
+		// The turn may be over already, and the agent wait again, for an hour.
+		return !c.exists("SELECT FROM holdfast.task_queue WHERE id = $1 AND wakes_at < now() + interval '1 minute'", c.h.ID.String())
+	})
+}
+
+func (c *inPostgres) exists(sql string, args ...any) (exists bool) {
+	c.scan(&exists, "SELECT EXISTS ("+sql+")", args...)
+	return exists
+}
+
+func (c *inPostgres) cancel() {
+	_, err := c.store.Cancel(c.t.Context(), c.h)
+	require.NoError(c.t, err)
+}
+
+func (c *inPostgres) lose() {
+	old := *c.id.Load()
+	c.register()
+	c.pool.LoseAll()
+	require.NoError(c.t, c.store.Unregister(c.t.Context(), old))
+	_, runs, err := c.store.Rescue(c.t.Context(), 0, true)
+	require.NoError(c.t, err)
+	require.Len(c.t, runs, 1)
+	c.pool.Wake("")
+}
+
+type inMemory struct {
+	t     *testing.T
+	store *inmemory.Store
+	pool  *worker.Pool
+	h     *task.Task
+}
+
+func inMemoryOf(t *testing.T, a worker.Agent) *inMemory {
+	t.Helper()
+	c, self := &inMemory{t: t}, store.NewID()
+	c.store = inmemory.New(inmemory.Listener{
+		Committed: func() {}, Ready: func(agent string) { c.pool.Wake(agent) }, Canceled: func(id task.ID) { c.pool.CancelHint(id) },
+	})
+	a.Name, a.CancelGrace = "a", patience
+	c.pool = worker.New(worker.Options{
+		Store: c.store, Agents: []worker.Agent{a}, StopGrace: patience, Worker: func() task.ID { return self },
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = c.pool.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	return c
+}
+
+func (c *inMemory) create(text string) {
+	id := store.NewID()
+	c.h = &task.Task{ID: id, PublicID: id.String(), Agent: "a", ContextID: "ctx", Dialect: "0.3"}
+	c.store.Create(c.h, &task.Message{ID: "m-" + text, Role: task.RoleUser, Parts: []task.Part{task.Text(text)}})
+}
+
+func (c *inMemory) say(text string) {
+	_, err := c.store.AddMessage(c.h.ID, &task.Message{ID: "m-" + text, Role: task.RoleUser, Parts: []task.Part{task.Text(text)}})
+	require.NoError(c.t, err)
+}
+
+func (c *inMemory) cancel()            { require.NoError(c.t, c.store.Cancel(c.h.ID)) }
+func (c *inMemory) fire()              { require.Positive(c.t, c.store.Fire(c.h.ID)) }
+func (c *inMemory) lose()              { require.Equal(c.t, 1, c.store.Rescue(c.pool.LoseAll)) }
+func (c *inMemory) log() []*task.Event { return c.store.Events(c.h.ID, 0) }
+
+// scenario is what an agent does and what happens to it meanwhile.
+type scenario struct {
+	agent  worker.Agent
+	client func(t *testing.T, c client)
+}
+
+// until waits for an event.
+func until(t *testing.T, c client, what string, is func(*task.Event) bool) {
+	t.Helper()
+	eventually(t, what, func() bool {
+		for _, e := range c.log() {
+			if is(e) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func reaches(t *testing.T, c client, s task.State) {
+	t.Helper()
+	until(t, c, "the task is "+s.String(), func(e *task.Event) bool { return e.Kind == task.EventStatus && e.State == s })
+}
+
+func hears(t *testing.T, c client, text string) {
+	t.Helper()
+	until(t, c, "the agent says "+text, func(e *task.Event) bool {
+		return e.Kind == task.EventStatus && e.Message.FirstText() == text
+	})
+}
+
+func says(text string) *task.Message { return &task.Message{Parts: []task.Part{task.Text(text)}} }
+
+// recalls describes what the log tells an executor.
+func recalls(ctx context.Context, run *executor.Run) string {
+	history, err := run.Memory.History(ctx)
+	earlier, err2 := run.Memory.Earlier(ctx)
+	checkpoint, err3 := run.Memory.Checkpoint(ctx)
+	snapshot, before, err4 := run.Memory.Snapshot(ctx)
+	within := executor.Bounds{Count: 100, Bytes: 1 << 20}
+	said, err5 := run.Memory.Dialogue(ctx, executor.OfTask, within)
+	within.Progress, within.Count = true, 5
+	newest, err6 := run.Memory.Dialogue(ctx, executor.OfContext, within)
+	if err := errors.Join(err, err2, err3, err4, err5, err6); err != nil {
+		return err.Error()
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "turn %d try %d attempt %d checkpoint %s %q", run.Turn, run.Try, run.Attempt, checkpoint, run.Message.FirstText())
+	if in := run.Input; in != nil {
+		fmt.Fprintf(&b, " after %s %v %v", in.Source, in.Interrupted, in.Until.IsZero())
+	}
+	for i := range history {
+		fmt.Fprintf(&b, " | %d %s", history[i].Role, history[i].FirstText())
+	}
+	for i := range earlier {
+		b.WriteString(" & " + told(&earlier[i]))
+	}
+	fmt.Fprintf(&b, " = %d %s %s", before, snapshot.Status.State, snapshot.Status.Message.FirstText())
+	for i := range snapshot.History {
+		fmt.Fprintf(&b, " | %d %s", snapshot.History[i].Role, snapshot.History[i].FirstText())
+	}
+	for i := range snapshot.Artifacts {
+		fmt.Fprintf(&b, " | %d %s %s", snapshot.Artifacts[i].Index, snapshot.Artifacts[i].ID, snapshot.Artifacts[i].Parts[0].Text)
+	}
+	for _, entries := range [][]executor.Said{said, newest} {
+		b.WriteString(" dialogue")
+		for i := range entries {
+			fmt.Fprintf(&b, " | %d %d %s %q", entries[i].Seq, entries[i].Role(), entries[i].State, entries[i].Parts()[0].Text)
+		}
+	}
+	return b.String()
+}
+
+// told describes an event without what differs between two runs of a scenario.
+func told(e *task.Event) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d %s attempt=%d", e.Seq, e.Kind, e.Attempt)
+	if e.Kind == task.EventStatus {
+		fmt.Fprintf(&b, " %s direct=%v cause=%q", e.State, e.Direct, e.Cause)
+	}
+	if m := e.Message; m != nil {
+		fmt.Fprintf(&b, " %d %q %s %v", m.Role, m.FirstText(), m.ContextID, m.TaskID != "")
+	}
+	if a := e.Artifact; a != nil {
+		fmt.Fprintf(&b, " %s %d %s %q append=%v last=%v %s", a.ID, a.Index, a.Name, a.Parts[0].Text, e.Append, e.Last, e.Metadata)
+	}
+	if e.Run != nil {
+		fmt.Fprintf(&b, " %s %q %s %v %v", e.Run.Outcome, e.Run.Error, e.Run.Checkpoint, e.Run.Until.IsZero(), e.Run.Interruptible)
+	}
+	return b.String()
+}
+
+// blocks says busy and waits until its context ends.
+func blocks(ctx context.Context, out executor.Emitter) error {
+	if err := out.Status(ctx, task.StateWorking, says("busy")); err != nil {
+		return err
+	}
+	return waits(ctx)
+}
+
+func scenarios() map[string]scenario {
+	ends := func(s task.State) func(*testing.T, client) {
+		return func(t *testing.T, c client) { t.Helper(); c.create("hi"); reaches(t, c, s) }
+	}
+	heard, heardToo := make(chan struct{}), make(chan struct{})
+	again := executor.Retryable(errors.New("again"), time.Millisecond)
+	all := map[string]scenario{
+		"emits": {does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+			_, err := out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{ID: "x", Name: "n\x00", Parts: []task.Part{task.Text("1")}}, Metadata: json.RawMessage(`{"k": 1.0}`)})
+			_, err2 := out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{ID: "y", Parts: []task.Part{task.Text("2")}}, Last: true})
+			_, err3 := out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{ID: "x", Parts: []task.Part{task.Text("3")}}, Append: true, Last: true})
+			return errors.Join(err, err2, err3, out.Status(ctx, task.StateWorking, nil), out.Status(ctx, task.StateWorking, nil),
+				out.Status(ctx, task.StateWorking, says("half")), out.Checkpoint(ctx, json.RawMessage(`{"a":1}`)),
+				out.Status(ctx, task.StateCompleted, says("done")))
+		}), ends(task.StateCompleted)},
+		"completes": {does(func(context.Context, *executor.Run, executor.Emitter) error { return nil }), ends(task.StateCompleted)},
+		"fails":     {does(func(context.Context, *executor.Run, executor.Emitter) error { return errors.New("secret") }), ends(task.StateFailed)},
+		"crashes":   {does(func(context.Context, *executor.Run, executor.Emitter) error { panic("oh") }), ends(task.StateFailed)},
+		"retries": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+			if err := out.Status(ctx, task.StateWorking, says(recalls(ctx, run))); err != nil || run.Try == 3 {
+				return err
+			}
+			_, err := out.Artifact(ctx, text(fmt.Sprint(run.Try)))
+			return cmpErr(errors.Join(err, out.Checkpoint(ctx, json.RawMessage(fmt.Sprint(run.Try)))), again)
+		}), ends(task.StateCompleted)},
+		"gives up": {does(func(context.Context, *executor.Run, executor.Emitter) error { return again }), ends(task.StateFailed)},
+		"asks": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+			if run.Turn == 3 {
+				return out.Status(ctx, task.StateRejected, says(recalls(ctx, run)))
+			}
+			_, err := out.Artifact(ctx, text(fmt.Sprint(run.Turn)))
+			return cmpErr(err, out.Status(ctx, task.StateInputRequired+task.State(run.Turn-1), says(fmt.Sprintf("question %d", run.Turn))))
+		}), func(t *testing.T, c client) {
+			t.Helper()
+			c.create("hi")
+			hears(t, c, "question 1")
+			c.say("one")
+			hears(t, c, "question 2")
+			c.say("two")
+			reaches(t, c, task.StateRejected)
+		}},
+		"is told more while it is busy": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+			if run.Turn == 1 {
+				if err := out.Status(ctx, task.StateWorking, says("busy")); err != nil {
+					return err
+				}
+				<-heard
+				return out.Status(ctx, task.StateInputRequired, says("what?"))
+			}
+			s := task.StateInputRequired
+			if run.Turn == 3 {
+				s = task.StateCompleted
+			}
+			return out.Status(ctx, s, says(recalls(ctx, run)))
+		}), func(t *testing.T, c client) {
+			t.Helper()
+			c.create("hi")
+			hears(t, c, "busy")
+			c.say("one")
+			c.say("two")
+			heard <- struct{}{}
+			reaches(t, c, task.StateCompleted)
+		}},
+		"is canceled": {
+			does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error { return blocks(ctx, out) }),
+			func(t *testing.T, c client) {
+				t.Helper()
+				c.create("hi")
+				hears(t, c, "busy")
+				c.cancel()
+				reaches(t, c, task.StateCanceled)
+			},
+		},
+		"asks although it is canceled": {does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+			_ = blocks(ctx, out)
+			return out.Status(context.WithoutCancel(ctx), task.StateInputRequired, says("what?"))
+		}), func(t *testing.T, c client) {
+			t.Helper()
+			c.create("hi")
+			hears(t, c, "busy")
+			c.cancel()
+			reaches(t, c, task.StateCanceled)
+		}},
+		"is canceled while it waits": {does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+			return out.Status(ctx, task.StateAuthRequired, nil)
+		}), func(t *testing.T, c client) {
+			t.Helper()
+			c.create("hi")
+			reaches(t, c, task.StateAuthRequired)
+			c.cancel()
+			reaches(t, c, task.StateCanceled)
+		}},
+		"loses its lease": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+			if run.Try == 1 {
+				_, err := out.Artifact(ctx, text("1"))
+				return cmpErr(err, blocks(ctx, out))
+			}
+			return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
+		}), func(t *testing.T, c client) {
+			t.Helper()
+			c.create("hi")
+			hears(t, c, "busy")
+			c.lose()
+			reaches(t, c, task.StateCompleted)
+		}},
+		"loses every lease": {
+			does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error { return blocks(ctx, out) }),
+			func(t *testing.T, c client) {
+				t.Helper()
+				c.create("hi")
+				for n := 1; n <= 3; n++ {
+					eventually(t, "the next try runs", func() bool {
+						busy := 0
+						for _, e := range c.log() {
+							if e.Kind == task.EventStatus && e.Message.FirstText() == "busy" {
+								busy++
+							}
+						}
+						return busy == n
+					})
+					c.lose()
+				}
+				reaches(t, c, task.StateFailed)
+			},
+		},
+		"emits too much": {does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+			_, err := out.Artifact(ctx, text("12345"))
+			return err
+		}), ends(task.StateFailed)},
+		"waits and is waited for": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+			switch run.Turn {
+			case 1:
+				_, err := out.Artifact(ctx, text("1"))
+				return cmpErr(err, out.Wait(ctx, executor.Wait{For: time.Millisecond}))
+			case 2:
+				err := out.Status(ctx, task.StateWorking, says(recalls(ctx, run)))
+				return cmpErr(err, out.Wait(ctx, executor.Wait{For: time.Hour, Interruptible: true}))
+			case 3:
+				if run.Try == 1 {
+					return again
+				}
+				return out.Status(ctx, task.StateInputRequired, says(recalls(ctx, run)))
+			}
+			return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
+		}), func(t *testing.T, c client) {
+			t.Helper()
+			waits := func(n int) {
+				eventually(t, "the agent waits", func() bool {
+					found := 0
+					for _, e := range c.log() {
+						if e.Waits() {
+							found++
+						}
+					}
+					return found == n
+				})
+			}
+			c.create("hi")
+			waits(1)
+			c.fire()
+			waits(2)
+			c.say("one")
+			reaches(t, c, task.StateInputRequired)
+			c.say("two")
+			reaches(t, c, task.StateCompleted)
+		}},
+		"is told more before it waits": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+			switch run.Turn {
+			case 1:
+				if err := out.Status(ctx, task.StateWorking, says("busy")); err != nil {
+					return err
+				}
+				<-heardToo
+				return out.Wait(ctx, executor.Wait{For: time.Hour, Interruptible: true})
+			case 2:
+				err := out.Status(ctx, task.StateWorking, says(recalls(ctx, run)))
+				return cmpErr(err, out.Wait(ctx, executor.Wait{Until: time.Unix(1, 0)}))
+			}
+			return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
+		}), func(t *testing.T, c client) {
+			t.Helper()
+			c.create("hi")
+			hears(t, c, "busy")
+			c.say("one")
+			c.say("two")
+			heardToo <- struct{}{}
+			until(t, c, "the agent waits for good", func(e *task.Event) bool { return e.Waits() && !e.Run.Interruptible })
+			c.fire()
+			reaches(t, c, task.StateCompleted)
+		}},
+		"is canceled while a timer runs": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+			return out.Wait(ctx, executor.Wait{For: time.Hour})
+		}), func(t *testing.T, c client) {
+			t.Helper()
+			c.create("hi")
+			until(t, c, "the agent waits", (*task.Event).Waits)
+			c.cancel()
+			reaches(t, c, task.StateCanceled)
+		}},
+		"stores a state": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+			var log []string
+			for _, of := range []executor.Scope{executor.OfTask, executor.OfContext} {
+				for _, set := range []struct {
+					value   string
+					version int64
+				}{
+					{"", 0},
+					{"", 7},
+					{"", executor.AnyVersion},
+					{"1", 1},
+					{"1", 0},
+					{"2", 0},
+					{"2", 1},
+					{"3", executor.AnyVersion},
+					{"", 0},
+					{"", 3},
+					{"", 3},
+					{"", 0},
+					{"4", 4},
+					{"4", 0},
+					{"null", executor.AnyVersion},
+					{"5", executor.AnyVersion},
+				} {
+					version, err := run.Memory.SetState(ctx, of, json.RawMessage(set.value), set.version)
+					now, err2 := run.Memory.State(ctx, of)
+					log = append(log, fmt.Sprint(of, set, version, err, string(now.Value), now.Version, err2))
+				}
+			}
+			err := out.Status(ctx, task.StateCompleted, says(strings.Join(log, "\n")))
+			_, late := run.Memory.SetState(ctx, executor.OfTask, json.RawMessage("6"), executor.AnyVersion)
+			if late == nil {
+				return errors.New("a run that has ended stores a state")
+			}
+			return err
+		}), ends(task.StateCompleted)},
+		"replies": {does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+			return out.Reply(ctx, says("hi"))
+		}), ends(task.StateCompleted)},
+	}
+	for name, s := range all {
+		s.agent.MaxAttempts, s.agent.Backoff = 3, time.Millisecond
+		s.agent.Concurrency = 3 // a lost run may still end
+		switch name {
+		case "emits too much":
+			s.agent.MaxArtifacts = 4
+		case "replies":
+			s.agent.DirectReplies = true
+		}
+		all[name] = s
+	}
+	return all
+}
+
+func cmpErr(first, second error) error {
+	if first != nil {
+		return first
+	}
+	return second
+}
+
+// The store in memory, with which users test their agents, has the rules of the one in PostgreSQL.
+func TestInMemoryStoreWritesTheLogOfPostgres(t *testing.T) {
+	t.Parallel()
+	for name, s := range scenarios() {
+		t.Run("an agent that "+name, func(t *testing.T) {
+			t.Parallel()
+			var logs [2][]string
+			for i, c := range []client{&inPostgres{process: start(t, setup{}, s.agent)}, inMemoryOf(t, s.agent)} {
+				s.client(t, c)
+				for _, e := range c.log() {
+					logs[i] = append(logs[i], told(e))
+				}
+			}
+			require.Equal(t, logs[0], logs[1])
+		})
+	}
+}
