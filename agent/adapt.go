@@ -21,6 +21,8 @@ func fromRun(run *executor.Run) *Run {
 	return &Run{
 		TaskID: run.TaskID, ContextID: run.ContextID, Agent: run.Agent, Tenant: run.Tenant, Owner: run.Owner,
 		Message: fromMessage(run.Message), Input: fromInput(run.Input), Metadata: run.Metadata,
+		TurnMetadata: run.TurnMetadata, AcceptedOutputModes: run.AcceptedOutputModes, Extensions: run.Extensions,
+		Scopes: run.Scopes, Traceparent: run.Traceparent, Deadline: run.Deadline,
 		Turn: run.Turn, Try: run.Try, Attempt: int(run.Attempt),
 		key: run.IdempotencyKey(), memory: run.Memory,
 	}
@@ -63,13 +65,13 @@ func (e emitter) Reply(ctx context.Context, m Message) error {
 // status treats a message without parts as no message.
 func (e emitter) status(ctx context.Context, s task.State, m Message) error {
 	if len(m.Parts) == 0 {
-		return e.out.Status(ctx, s, nil)
+		return e.out.StatusWithMetadata(ctx, s, nil, m.EventMetadata)
 	}
 	msg, err := toMessage(m)
 	if err != nil {
 		return err
 	}
-	return e.out.Status(ctx, s, msg)
+	return e.out.StatusWithMetadata(ctx, s, msg, m.EventMetadata)
 }
 
 func (e emitter) Artifact(ctx context.Context, a Artifact) error {

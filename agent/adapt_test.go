@@ -25,10 +25,17 @@ func TestAdapterPassesWholeRun(t *testing.T) {
 	t.Parallel()
 	run := executortest.NewRun("hello")
 	run.Turn, run.Try, run.Attempt = 2, 3, 4
-	run.Metadata = json.RawMessage(`{"k":1.0}`)
+	run.Metadata, run.TurnMetadata = json.RawMessage(`{"k":1.0}`), json.RawMessage(`{"t":1}`)
+	run.AcceptedOutputModes, run.Extensions, run.Scopes = []string{"m"}, []string{"e"}, []string{"s"}
+	run.Traceparent, run.Deadline = "parent", time.Unix(1, 0)
+	run.Message.References = []string{"task-0"}
 	run.Memory = &executortest.Memory{
 		Messages: []task.Message{{Role: task.RoleAgent, Parts: []task.Part{task.Text("sure?")}}},
 		Stored:   json.RawMessage(`{"page":7}`),
+		Refs: []executor.Reference{{TaskID: "task-0", ContextID: "c", State: task.StateFailed, Said: []executor.Said{
+			{TaskID: "task-0", State: task.StateFailed, Message: &task.Message{ID: "m", Role: task.RoleAgent, Parts: []task.Part{task.Text("no")}}},
+		}}},
+		Said: []executor.Said{{TaskID: "task-1", Left: 5, Artifact: &task.Artifact{ID: "a", Name: "n"}}},
 	}
 	_, err := adapted(t, run, func(ctx context.Context, run *Run, _ Emitter) error {
 		require.Equal(t, "hello", run.Text())
@@ -37,6 +44,17 @@ func TestAdapterPassesWholeRun(t *testing.T) {
 			[]any{run.TaskID, run.ContextID, run.Agent, run.Tenant, run.Owner, run.Turn, run.Try, run.Attempt})
 		require.Equal(t, "01020304-0506-0708-0900-000000000000:2", run.IdempotencyKey())
 		require.JSONEq(t, `{"k":1.0}`, string(run.Metadata))
+		require.JSONEq(t, `{"t":1}`, string(run.TurnMetadata))
+		require.Equal(t, []any{[]string{"m"}, []string{"e"}, []string{"s"}, "parent", time.Unix(1, 0)},
+			[]any{run.AcceptedOutputModes, run.Extensions, run.Scopes, run.Traceparent, run.Deadline})
+		refs, err := run.References(ctx)
+		require.NoError(t, err)
+		require.Equal(t, []Reference{{TaskID: "task-0", ContextID: "c", State: "failed", Said: []Said{
+			{TaskID: "task-0", Role: Agent, Parts: []Part{TextPart("no")}, MessageID: "m", State: "failed"},
+		}}}, refs)
+		said, err := run.Dialogue(ctx, DialogueOptions{})
+		require.NoError(t, err)
+		require.Equal(t, []Said{{TaskID: "task-1", Role: Agent, Parts: []Part{}, ArtifactID: "a", Name: "n", Omitted: 5}}, said)
 		history, err := run.History(ctx)
 		require.NoError(t, err)
 		require.Equal(t, "sure?", history[0].Text())

@@ -39,6 +39,15 @@ type Run struct {
 	Try       int             // 1 for the first invocation for this message
 	Attempt   int             // rises with every invocation for this task
 
+	// The following are of the request with this message.
+	TurnMetadata        json.RawMessage
+	AcceptedOutputModes []string // media types that the client can read; none: any
+	Extensions          []string // URIs of the extensions in force
+	Scopes              []string // of the caller
+	Traceparent         string   // W3C Trace Context, or ""
+
+	Deadline time.Time // when the run times out; zero: never
+
 	key    string
 	memory executor.Memory
 }
@@ -108,6 +117,35 @@ func (s *Said) Text() string {
 		b.WriteString(s.Parts[i].Text)
 	}
 	return b.String()
+}
+
+// Reference is a task that the message refers to.
+type Reference struct {
+	TaskID    string
+	ContextID string
+	State     string // such as "completed"
+	Said      []Said
+}
+
+// References are the tasks that the message refers to, at most 20, as far as they are its owner's and this agent's, with
+// what was said in each: at most 100 entries of together 1 MiB. Each call reads the database.
+func (r *Run) References(ctx context.Context) ([]Reference, error) {
+	if r.memory == nil || len(r.Message.References) == 0 {
+		return nil, nil
+	}
+	stored, err := r.memory.References(ctx, executor.Bounds{Count: 100, Bytes: 1 << 20})
+	if err != nil {
+		return nil, fmt.Errorf("read the referenced tasks: %w", err)
+	}
+	refs := make([]Reference, len(stored))
+	for i := range stored {
+		s := &stored[i]
+		refs[i] = Reference{TaskID: s.TaskID, ContextID: s.ContextID, State: s.State.String(), Said: make([]Said, len(s.Said))}
+		for j := range s.Said {
+			refs[i].Said[j] = fromSaid(&s.Said[j])
+		}
+	}
+	return refs, nil
 }
 
 // DialogueOptions says what Dialogue returns. The zero value means the task, 100 entries of together 1 MiB, no progress.

@@ -66,6 +66,10 @@ type Message struct {
 	Metadata   json.RawMessage // a JSON object or nil
 	Extensions []string
 	References []string // ids of other tasks
+
+	// EventMetadata is the metadata of the status with the message, a JSON object or nil. A status may have it without
+	// Parts. A reply has none.
+	EventMetadata json.RawMessage
 }
 
 // Say is a message with text.

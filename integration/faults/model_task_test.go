@@ -154,6 +154,7 @@ type plan struct {
 	size     int
 	ends     string // the state that the run ends in; "" for a run that only a cancel ends
 	says     string // the message of that status
+	waits    bool   // a run ends in a wait first; the turn of its timer does all this
 }
 
 // dataScript is the content of the agent's data artifact, byte for byte.
@@ -198,6 +199,9 @@ func planned(before, script string) plan {
 	if strings.HasPrefix(script, "sleep=") {
 		return p
 	}
+	if strings.HasPrefix(script, "wait=") {
+		return plan{artifact: "wait", whole: "Waited.", ends: "completed", waits: true}
+	}
 	return plan{artifact: "echo", whole: script, ends: "completed"}
 }
 
@@ -220,6 +224,7 @@ type walker struct {
 	done    int      // artifact events of the present run, over its attempts
 	wrote   int      // the attempt that wrote the last artifact event
 	lost    int      // lost attempts of the present run
+	waited  bool     // the wait of the plan is over
 	plan    plan
 }
 
@@ -266,9 +271,12 @@ func (w *walker) step(e, next *logged, asked bool, accepted time.Time) error {
 	case 3:
 		return w.emitted(e)
 	case 4:
-		if e.outcome == "lost" {
+		switch {
+		case e.outcome == "lost":
 			w.lost++
-		} else if e.outcome != "returned" {
+		case e.outcome == "waits" && w.plan.waits && !w.waited && w.state == "working" && e.attempt > 0:
+			w.waited, w.lost = true, 0
+		case e.outcome != "returned":
 			return fmt.Errorf("a note %q that the agent gives no reason for", e.outcome)
 		}
 		return nil
@@ -279,7 +287,7 @@ func (w *walker) step(e, next *logged, asked bool, accepted time.Time) error {
 // begin takes the first message that waits.
 func (w *walker) begin() {
 	w.plan = planned(w.before, w.waiting[0].Said())
-	w.done, w.wrote, w.lost = 0, 0, 0
+	w.done, w.wrote, w.lost, w.waited = 0, 0, 0, false
 }
 
 func (w *walker) status(e *logged, asked bool, accepted time.Time) error {
@@ -336,6 +344,8 @@ func (w *walker) emitted(e *logged) error {
 	p := &w.plan
 	again := e.attempt > w.wrote && w.done > 0
 	switch {
+	case p.waits && !w.waited:
+		return fmt.Errorf("an artifact before the wait")
 	case w.state != "working" || e.attempt == 0:
 		return fmt.Errorf("an artifact of attempt %d while %s", e.attempt, w.state)
 	case e.artifact != p.artifact || len(e.texts) != 1:

@@ -97,6 +97,7 @@ var messages = []struct {
 		return fmt.Sprintf("chunks=%d size=%d delay=%dms", 1+r.IntN(60), r.IntN(200), r.IntN(40))
 	}},
 	{3, func(r *rand.Rand, _ int) string { return fmt.Sprintf("sleep=%dms", r.IntN(300)) }},
+	{3, func(r *rand.Rand, _ int) string { return fmt.Sprintf("wait=%dms", r.IntN(1000)) }},
 	{3, func(*rand.Rand, int) string { return "hold" }},
 	{2, func(*rand.Rand, int) string { return "auth" }},
 	{1, func(*rand.Rand, int) string { return "data" }},

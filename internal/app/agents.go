@@ -117,12 +117,10 @@ func modes(all []string, skills []config.Skill, of func(*config.Skill) []string)
 // history returns what of the conversation an agent gets with a run.
 func history(a *config.Agent) wire.History {
 	h := wire.History{Of: executor.OfTask, Bounds: executor.Bounds{Count: a.Limits.HistoryEntries, Bytes: int64(a.Limits.HistoryBytes)}}
-	switch a.History {
-	case config.HistoryContext:
+	if a.History == config.HistoryContext {
 		h.Of = executor.OfContext
-	case config.HistoryNone:
-		h.None = true
 	}
+	h.None = a.History == config.HistoryNone
 	return h
 }
 

@@ -21,7 +21,7 @@ func newDuties(e *env, st *store.Store, keeper *worker.Keeper, pool *worker.Pool
 		// The timeout must leave time to find canceled and lost runs within a lease.
 		duties = append(duties, maintenance.Duty{
 			Name: "runs", Every: time.Second, Timeout: max(e.cfg.Worker.LeaseTTL/3, time.Second), Run: whole(pool.Reconcile),
-		}, maintenance.Duty{Name: "timers", Every: time.Second, Run: st.FireTimers})
+		}, maintenance.Duty{Name: "timers", Every: time.Second, Run: timers(st)})
 	}
 	if ring != nil {
 		duties = append(duties, maintenance.Duty{Name: "signing_keys", Every: time.Minute, Run: whole(ring.Refresh)})
@@ -37,6 +37,22 @@ func newDuties(e *env, st *store.Store, keeper *worker.Keeper, pool *worker.Pool
 // whole wraps work that has no more to do after each call.
 func whole(do func(context.Context) error) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (more bool, err error) { return false, do(ctx) }
+}
+
+// timers fires the timers of waits. A look rests after one that took long.
+func timers(st *store.Store) func(context.Context) (bool, error) {
+	var rest store.Rest
+	return func(ctx context.Context) (more bool, err error) {
+		begun := time.Now()
+		if !rest.Over(begun) {
+			return false, nil
+		}
+		more, err = st.FireTimers(ctx)
+		if err == nil && !more {
+			rest.Begin(begun, 0)
+		}
+		return more, err
+	}
 }
 
 // partitions creates future partitions.

@@ -60,6 +60,8 @@ type SendRequest struct {
 	Wait           bool            // respond when the task has settled, not when the message is stored
 	WaitUnsaid     bool            // Wait is the version's default, not set by the client
 	OutputModes    []string        // media types that the client can read; none: any
+	Extensions     []string        // URIs of the extensions in force
+	Traceparent    string          // W3C Trace Context; empty: none
 	IdempotencyKey string
 	Push           *PushSetting // webhook to set with the message; nil for none
 }

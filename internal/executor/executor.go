@@ -41,11 +41,18 @@ type Run struct {
 	Owner     string
 	Message   *task.Message   // the user's message that this run answers; without parts if Input has begun the turn alone; do not change it
 	Metadata  json.RawMessage // of the task's first request
-	Attempt   task.Attempt    // the fencing token
-	Try       int             // 1 for the first invocation for this message
-	Turn      int             // 1 for the task's first message
-	Input     *Input          // what began the turn, if not only the client's message; or nil
-	OnBegin   func()          // see Began; may be nil
+	// TurnMetadata is that of the request with this message. The other facts are of that request, too.
+	TurnMetadata        json.RawMessage
+	AcceptedOutputModes []string     // media types that the client can read; none: any
+	Extensions          []string     // URIs of the extensions in force
+	Scopes              []string     // of the caller
+	Traceparent         string       // W3C Trace Context, or ""
+	Deadline            time.Time    // when the run times out; zero: never
+	Attempt             task.Attempt // the fencing token
+	Try                 int          // 1 for the first invocation for this message
+	Turn                int          // 1 for the task's first message
+	Input               *Input       // what began the turn, if not only the client's message; or nil
+	OnBegin             func()       // see Began; may be nil
 
 	Memory Memory
 	Buffer Buffer // of the event that the executor is reading from its agent; nil: without a bound
@@ -100,6 +107,9 @@ type Memory interface {
 	Snapshot(ctx context.Context) (t *task.Task, before int, err error)
 	// Earlier returns the events that earlier attempts for the same message have emitted.
 	Earlier(ctx context.Context) ([]task.Event, error)
+	// References returns the tasks that the message refers to, as far as its caller may read them, with what was said in
+	// them within the bounds.
+	References(ctx context.Context, within Bounds) ([]Reference, error)
 	// Checkpoint returns the last checkpoint of earlier attempts for this message, or nil.
 	Checkpoint(ctx context.Context) (json.RawMessage, error)
 	// Dialogue returns what the user and the agent have said before this run's message, oldest first: messages, and
@@ -116,11 +126,14 @@ type Memory interface {
 	SetState(ctx context.Context, of Scope, value json.RawMessage, version int64) (int64, error)
 }
 
-// Said is an entry of a dialogue, and Bounds bound one.
-type (
-	Said   = task.Said
-	Bounds = task.Bounds
-)
+// Reference is a task that a message refers to.
+type Reference = task.Reference
+
+// Said is an entry of a dialogue.
+type Said = task.Said
+
+// Bounds bound a dialogue.
+type Bounds = task.Bounds
 
 // Scope is a task or its context: what a State belongs to, or a dialogue covers.
 type Scope int
@@ -173,6 +186,8 @@ type Chunk struct {
 type Emitter interface {
 	// Status reports working (with a message, or as a heartbeat) or settles the run.
 	Status(ctx context.Context, s task.State, msg *task.Message) error
+	// StatusWithMetadata is Status with metadata of the event, a JSON object.
+	StatusWithMetadata(ctx context.Context, s task.State, msg *task.Message, metadata json.RawMessage) error
 	// Artifact emits a whole artifact or a chunk. It returns the id of the artifact, so that an executor may leave the
 	// choice to the server.
 	Artifact(ctx context.Context, c Chunk) (id string, err error)

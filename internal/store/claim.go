@@ -17,6 +17,7 @@ import (
 type Claimed struct {
 	Task            *task.Task
 	Message         *task.Message
+	Request         *task.Request // that carried the message; may be nil
 	MessageSeq      task.Seq
 	Wait            *Wait // that this turn follows, or nil
 	Attempt         task.Attempt
@@ -115,7 +116,7 @@ func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Cl
 			e.Message = &task.Message{}
 		}
 		out[i] = &Claimed{
-			Task: t, Message: e.Message, MessageSeq: e.Seq, Attempt: task.Attempt(r.Attempt),
+			Task: t, Message: e.Message, Request: e.Request, MessageSeq: e.Seq, Attempt: task.Attempt(r.Attempt),
 			Turn: int(r.Turn), Try: int(r.Tries), CancelRequested: r.CancelRequested,
 			Waited: r.ClaimedAt.Sub(r.AvailableAt), AvailableAt: r.AvailableAt,
 			ArtifactBytes: r.ArtifactBytes, Suspect: r.Suspect, Spared: int(r.Spared),

@@ -27,6 +27,7 @@ type NewTask struct {
 	Task        task.Task // id, public id, agent, tenant, owner, context, dialect, metadata
 	ClientID    bool      // the client chose the public id
 	Message     *task.Message
+	Request     *task.Request // that carried the message, or nil
 	Idempotency Idempotency
 	Worker      task.ID          // not zero: this worker claims the task in the same commit, as attempt 1
 	Push        *task.PushConfig // set in the same commit, or nil
@@ -83,7 +84,7 @@ type create struct {
 func newCreate(n *NewTask) *create {
 	return &create{
 		NewTask: n, queued: time.Now(), done: make(chan createResult, 1),
-		payload: EncodePayload(&task.Event{Kind: task.EventMessage, Message: n.Message}),
+		payload: EncodePayload(&task.Event{Kind: task.EventMessage, Message: n.Message, Request: n.Request}),
 	}
 }
 

@@ -3,11 +3,13 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
 	"github.com/google/uuid"
 
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -68,6 +70,32 @@ func (s *Store) Dialogue(ctx context.Context, of DialogueOf) ([]task.Said, error
 	}
 	slices.Reverse(r.said)
 	return r.Newest(r.said), nil
+}
+
+// mostReferences is how many tasks of a message References reads.
+const mostReferences = 20
+
+// References returns the tasks with these public ids that the owner of a task has with its agent, and what was said in each
+// within the bounds. Other ids are left out.
+func (s *Store) References(ctx context.Context, of *task.Task, ids []string, within task.Bounds) ([]task.Reference, error) {
+	v := s.As(identity.Caller{Tenant: of.Tenant, Subject: of.Owner}, Visibility{Agent: of.Agent})
+	var out []task.Reference
+	for _, id := range ids[:min(len(ids), mostReferences)] {
+		h, err := v.FindTask(ctx, id)
+		if errors.Is(err, task.NotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		r := &dialogue{s: s, Bounds: within}
+		if err := r.read(ctx, h, h.LastSeq+1, h.LastSeq+1); err != nil {
+			return nil, translate("read reference", err)
+		}
+		slices.Reverse(r.said)
+		out = append(out, task.Reference{TaskID: h.PublicID, ContextID: h.ContextID, State: h.Status.State, Said: r.Newest(r.said)})
+	}
+	return out, nil
 }
 
 // dialogue collects entries, the newest first.

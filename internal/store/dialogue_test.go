@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -234,5 +233,39 @@ func TestDialogueWithoutDatabase(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := f.Dialogue(ctx, DialogueOf{Task: p.c.Task, Said: 1, Begins: 1, Bounds: task.Bounds{Count: 1, Bytes: 1}})
-	require.True(t, errors.Is(err, context.Canceled), "%v", err)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// A reference leads only to tasks of the same owner and agent.
+func TestReferences(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	other := func(change func(*NewTask)) string {
+		n := fresh("a")
+		change(n)
+		f.create(n)
+		p := f.next(n.Task.Agent)
+		p.must(t, status(task.StateWorking), piece("x", "content", false, true), says(task.StateCompleted, "done"))
+		return n.Task.PublicID
+	}
+	mine := other(func(n *NewTask) { n.Task.ContextID = "another" })
+	ids := []string{
+		"nobody's", other(func(n *NewTask) { n.Task.Owner = "other" }), mine, other(func(n *NewTask) { n.Task.Tenant = "other" }),
+		other(func(n *NewTask) { n.Task.Agent = "b" }), "",
+	}
+	h := f.create(fresh("a"))
+	refs, err := f.References(t.Context(), h, ids, task.Bounds{Count: 2, Bytes: 1 << 20})
+	require.NoError(t, err)
+	require.Len(t, refs, 1)
+	require.Equal(t, mine, refs[0].TaskID)
+	require.Equal(t, "another", refs[0].ContextID)
+	require.Equal(t, task.StateCompleted, refs[0].State)
+	require.Equal(t, []string{"artifact x: content", "completed: done"}, lines(refs[0].Said))
+	many := make([]string, 1000)
+	for i := range many {
+		many[i] = mine
+	}
+	refs, err = f.References(t.Context(), h, many, task.Bounds{Count: 1, Bytes: 1 << 20})
+	require.NoError(t, err)
+	require.Len(t, refs, mostReferences)
 }

@@ -29,7 +29,8 @@
 // task_events.payload holds canonical JSON in a format of our own, stored verbatim (type json).
 // Parts have the members of A2A 1.0.
 //
-//	message   {"id","role":"user|agent","parts":[…],"metadata","extensions","references"}
+//	message   {"id","role":"user|agent","parts":[…],"metadata","extensions","references","request":{…}}
+//	request   {"metadata","output_modes","extensions","scopes","traceparent"}
 //	status    {"message":{…},"direct":true,"cause","metadata","artifacts":[…]}, or null when there is nothing to say
 //	artifact  {"index","name","description","parts":[…],"metadata","extensions","event_metadata"}
 //	run       {"outcome","error","worker","checkpoint","until","for","interruptible"}

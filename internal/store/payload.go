@@ -34,6 +34,15 @@ type messageJSON struct {
 	Metadata   jsontext.Value `json:"metadata"`
 	Extensions []string       `json:"extensions"`
 	References []string       `json:"references"`
+	Request    *requestJSON   `json:"request"`
+}
+
+type requestJSON struct {
+	Metadata    jsontext.Value `json:"metadata"`
+	OutputModes []string       `json:"output_modes"`
+	Extensions  []string       `json:"extensions"`
+	Scopes      []string       `json:"scopes"`
+	Traceparent string         `json:"traceparent"`
 }
 
 type statusJSON struct {
@@ -70,7 +79,11 @@ type runJSON struct {
 func EncodePayload(e *task.Event) string {
 	switch e.Kind {
 	case task.EventMessage:
-		return string(appendMessage(make([]byte, 0, 256), e.Message))
+		b := appendMessage(make([]byte, 0, 256), e.Message)
+		if !e.Request.Empty() {
+			b = appendRequest(b[:len(b)-1], e.Request)
+		}
+		return string(b)
 	case task.EventStatus:
 		if e.Message == nil && !e.Direct && e.Cause == "" && e.Metadata == nil && len(e.Artifacts) == 0 {
 			return ""
@@ -196,6 +209,18 @@ func appendMessage(b []byte, m *task.Message) []byte {
 	return append(w.b, '}')
 }
 
+// appendRequest ends a message with the member for its request.
+func appendRequest(b []byte, r *task.Request) []byte {
+	b = append(b, `,"request":`...)
+	w := object(b)
+	w.raw("metadata", r.Metadata)
+	w.list("output_modes", r.OutputModes)
+	w.list("extensions", r.Extensions)
+	w.list("scopes", r.Scopes)
+	w.str("traceparent", r.Traceparent)
+	return append(w.b, "}}"...)
+}
+
 func appendParts(b []byte, parts []task.Part) []byte {
 	b = append(b, '[')
 	for i := range parts {
@@ -247,6 +272,11 @@ func decodePayload(e *task.Event, payload []byte, owner *task.Task) error {
 		var m messageJSON
 		if err = json.Unmarshal(payload, &m, lenient); err == nil {
 			e.Message = m.message(owner)
+			if q := m.Request; q != nil {
+				e.Request = &task.Request{
+					Metadata: raw(q.Metadata), OutputModes: q.OutputModes, Extensions: q.Extensions, Scopes: q.Scopes, Traceparent: q.Traceparent,
+				}
+			}
 		}
 	case task.EventStatus:
 		var s statusJSON

@@ -43,6 +43,10 @@ func samples() map[string]*task.Event {
 			ID: "m-1", Role: task.RoleUser, Parts: everyPart(), Metadata: odd,
 			Extensions: []string{"https://example.com/ext"}, References: []string{"t-1", "t-2"},
 		}},
+		"message-request": {Kind: task.EventMessage, Message: user("x"), Request: &task.Request{
+			Metadata: odd, OutputModes: []string{"text/html", "*/*"}, Extensions: []string{"https://example.com/ext"}, Scopes: []string{"read"},
+			Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+		}},
 		"message-small":  {Kind: task.EventMessage, Message: &task.Message{ID: "m", Role: task.RoleAgent, Parts: []task.Part{task.Text("x")}}},
 		"status-empty":   {Kind: task.EventStatus, State: task.StateWorking},
 		"status-message": {Kind: task.EventStatus, State: task.StateInputRequired, Metadata: odd, Message: user("more?")},

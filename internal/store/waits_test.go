@@ -62,9 +62,20 @@ func TestWaitHoldsNoWorkerUntilItsTimerFires(t *testing.T) {
 	said, err := f.Conversation(t.Context(), c.Task, c.Said(), c.Begins())
 	require.NoError(t, err)
 	require.Len(t, said, 1, "the message of the first turn is part of the conversation")
+	require.Len(t, f.before(c), 1)
 
 	p = &pen{s: f.Store, c: c}
 	p.must(t, status(task.StateCompleted))
+}
+
+// before is the dialogue before a turn.
+func (f *fixture) before(c *Claimed) []task.Said {
+	f.t.Helper()
+	said, err := f.Dialogue(f.t.Context(), DialogueOf{
+		Task: c.Task, Said: c.Said(), Begins: c.Begins(), Bounds: task.Bounds{Count: 10, Bytes: 10_000},
+	})
+	require.NoError(f.t, err)
+	return said
 }
 
 func TestWaitUntilATimeThatIsOver(t *testing.T) {
@@ -114,6 +125,7 @@ func TestMessageStaysBehindAWait(t *testing.T) {
 	said, err := f.Conversation(t.Context(), c.Task, c.Said(), c.Begins())
 	require.NoError(t, err)
 	require.Len(t, said, 1, "the message that waits is not part of it")
+	require.Len(t, f.before(c), 1)
 	p := &pen{s: f.Store, c: c}
 	require.True(t, p.must(t, status(task.StateInputRequired)).requeued)
 	c = f.claim(w, "a", 1)[0]
@@ -135,6 +147,7 @@ func TestWaitWithAMessageWaiting(t *testing.T) {
 	require.True(t, c.Wait.Interrupted)
 	require.Equal(t, []int{2, 1}, []int{c.Turn, c.Try})
 	require.Equal(t, c.Wait.Seq, c.Begins(), "the message is older than the wait")
+	require.Len(t, f.before(c), 1, "the first message, not the one to answer")
 	p = &pen{s: f.Store, c: c}
 	p.must(t, status(task.StateCompleted))
 }

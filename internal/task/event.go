@@ -53,6 +53,7 @@ type Event struct {
 	Last     bool            // EventArtifact: the artifact is complete
 	Metadata json.RawMessage // of the event itself
 	Run      *RunNote        // EventRun
+	Request  *Request        // EventMessage: the request that carried it; may be nil
 
 	// Artifacts are the ids of all artifacts of the task so far, in the order of their first
 	// appearance, on an EventStatus that parks it. Its next run reads them; clients never see them.

@@ -12,6 +12,14 @@ type Said struct {
 	Left int64
 }
 
+// Reference is a task that a message refers to.
+type Reference struct {
+	TaskID    string
+	ContextID string
+	State     State
+	Said      []Said
+}
+
 // Role returns who said it.
 func (s *Said) Role() Role {
 	if s.Message != nil {

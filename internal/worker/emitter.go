@@ -104,14 +104,23 @@ func (e *emitter) hold() (release func()) {
 
 // Status implements executor.Emitter.
 func (e *emitter) Status(ctx context.Context, s task.State, msg *task.Message) error {
+	return e.StatusWithMetadata(ctx, s, msg, nil)
+}
+
+// StatusWithMetadata implements executor.Emitter.
+func (e *emitter) StatusWithMetadata(ctx context.Context, s task.State, msg *task.Message, metadata json.RawMessage) error {
 	e.began()
+	metadata, err := e.cleanJSON("metadata", metadata)
+	if err != nil {
+		return err
+	}
+	ev := e.status(s, msg)
+	ev.Metadata = metadata
 	switch {
 	case e.spent.Load():
 		return errSpent
-	case s == task.StateWorking:
-		return e.emit(ctx, e.status(s, msg))
-	case s.Parked(), s == task.StateCompleted, s == task.StateFailed, s == task.StateRejected:
-		return e.settle(ctx, s, msg, "")
+	case s == task.StateWorking, s.Parked(), s == task.StateCompleted, s == task.StateFailed, s == task.StateRejected:
+		return e.emit(ctx, ev)
 	}
 	return fmt.Errorf("an executor cannot set the state %s; it can set working, input-required, auth-required, completed, failed and rejected", s)
 }
@@ -325,9 +334,9 @@ func (e *emitter) queue(ev *task.Event, in admission) error {
 	if ev.Artifact != nil {
 		ev.Artifact.Index = e.indexOf(ev.Artifact.ID)
 	}
-	bare := ev.Kind == task.EventStatus && ev.State == task.StateWorking && ev.Message == nil
+	bare := ev.Kind == task.EventStatus && ev.State == task.StateWorking && ev.Message == nil && ev.Metadata == nil
 	if bare && e.bare {
-		// A repeated working status is a heartbeat. Readers and webhooks need no second one, so
+		// A repeated working status without content is a heartbeat. Readers and webhooks need no second one, so
 		// only the clock is updated.
 		e.leave(in)
 		e.last.Store(time.Now().UnixNano())

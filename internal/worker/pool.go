@@ -35,6 +35,7 @@ type Store interface {
 	Conversation(ctx context.Context, h *task.Task, said, begins task.Seq) ([]task.Message, error)
 	EventsAfter(ctx context.Context, owner *task.Task, after task.Position, limit int) ([]*task.Event, error)
 	Dialogue(ctx context.Context, of store.DialogueOf) ([]task.Said, error)
+	References(ctx context.Context, of *task.Task, ids []string, within task.Bounds) ([]task.Reference, error)
 	AgentState(ctx context.Context, of store.StateOf) (value json.RawMessage, version int64, err error)
 	SetAgentState(ctx context.Context, n store.NewState) (version int64, err error)
 }

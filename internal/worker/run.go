@@ -122,13 +122,27 @@ func (r *run) execute() {
 		}
 	}()
 	c := r.claim
-	err := r.agent.Executor.Execute(r.ctx, &executor.Run{
+	run := &executor.Run{
 		ID: c.Task.ID, TaskID: c.Task.PublicID, ContextID: c.Task.ContextID, Agent: c.Task.Agent,
 		Tenant: c.Task.Tenant, Owner: c.Task.Owner, Message: c.Message, Metadata: c.Task.Metadata,
 		Attempt: c.Attempt, Try: c.Try, Turn: c.Turn, Input: input(c), Memory: &recollection{r},
 		Buffer:  &buffer{r.out, r.pool.opt.Lines.Line(c.Task.Agent)},
 		OnBegin: func() { r.pool.begin(r, false) },
-	}, r.out)
+	}
+	if q := c.Request; q != nil {
+		run.AcceptedOutputModes, run.Extensions, run.Scopes, run.Traceparent = q.OutputModes, q.Extensions, q.Scopes, q.Traceparent
+	}
+	switch {
+	case c.Wait != nil && !c.Wait.Interrupted: // no request began the turn
+	case c.MessageSeq == 1:
+		run.TurnMetadata = c.Task.Metadata
+	case c.Request != nil:
+		run.TurnMetadata = c.Request.Metadata
+	}
+	if r.agent.RunTimeout > 0 {
+		run.Deadline = r.claimed.Add(r.agent.RunTimeout)
+	}
+	err := r.agent.Executor.Execute(r.ctx, run, r.out)
 	returned = true
 	r.ended <- err
 }
@@ -425,6 +439,18 @@ func (m *recollection) Dialogue(ctx context.Context, of executor.Scope, within e
 		return err
 	})
 	return said, err
+}
+
+func (m *recollection) References(ctx context.Context, within executor.Bounds) (refs []executor.Reference, err error) {
+	ids := m.r.claim.Message.References
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	err = m.r.read(ctx, func() (err error) {
+		refs, err = m.r.pool.opt.Store.References(ctx, m.r.claim.Task, ids, within)
+		return err
+	})
+	return refs, err
 }
 
 func (m *recollection) Earlier(ctx context.Context) ([]task.Event, error) {

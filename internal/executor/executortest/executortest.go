@@ -29,6 +29,7 @@ type Memory struct {
 	Stored   json.RawMessage
 	Said     []executor.Said // of the task; in the context, Before comes first
 	Before   []executor.Said
+	Refs     []executor.Reference
 	Reads    int
 
 	mu     sync.Mutex
@@ -44,6 +45,12 @@ func (m *Memory) Dialogue(_ context.Context, of executor.Scope, within executor.
 		said = append(slices.Clone(m.Before), said...)
 	}
 	return within.Newest(said), nil
+}
+
+// References returns Refs.
+func (m *Memory) References(context.Context, executor.Bounds) ([]executor.Reference, error) {
+	m.Reads++
+	return m.Refs, nil
 }
 
 // State returns what SetState has stored.
@@ -131,7 +138,12 @@ func (r *Recorder) Refuse(err error) {
 
 // Status records a status event.
 func (r *Recorder) Status(ctx context.Context, s task.State, msg *task.Message) error {
-	return r.record(ctx, task.Event{Kind: task.EventStatus, State: s, Message: msg}, s.Settled())
+	return r.StatusWithMetadata(ctx, s, msg, nil)
+}
+
+// StatusWithMetadata records a status event with metadata.
+func (r *Recorder) StatusWithMetadata(ctx context.Context, s task.State, msg *task.Message, metadata json.RawMessage) error {
+	return r.record(ctx, task.Event{Kind: task.EventStatus, State: s, Message: msg, Metadata: metadata}, s.Settled())
 }
 
 // Artifact records an artifact event and gives the artifact an id if it has none.

@@ -126,6 +126,9 @@ func (b *backend) setHeaders(h nethttp.Header, run *executor.Run) {
 	// Send the internal id: a client of A2A 0.1 may choose a public id that no header can carry. The document has the
 	// public id.
 	h.Set("Holdfast-Task-Id", run.ID.String())
+	if run.Traceparent != "" {
+		h.Set("Traceparent", run.Traceparent)
+	}
 	h.Set("Holdfast-Attempt", strconv.Itoa(int(run.Attempt)))
 }
 

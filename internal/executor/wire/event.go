@@ -36,6 +36,7 @@ type Event struct {
 	Action     Action
 	State      task.State      // Status
 	Message    *task.Message   // Status (may be nil) and Reply
+	Metadata   json.RawMessage // Status: of the event
 	Chunk      executor.Chunk  // Artifact, Text
 	Placed     bool            // Text: the agent said whether the chunk appends
 	Checkpoint json.RawMessage // Checkpoint
@@ -182,9 +183,10 @@ var agentStates = map[string]task.State{
 
 func decodeStatus(raw []byte) (*Event, *Malformed) {
 	var in struct {
-		Type    string  `json:"type"`
-		State   *string `json:"state"`
-		Message *speech `json:"message"`
+		Type     string         `json:"type"`
+		State    *string        `json:"state"`
+		Message  *speech        `json:"message"`
+		Metadata jsontext.Value `json:"metadata"`
 	}
 	if bad := unmarshal(raw, &in); bad != nil {
 		return nil, bad
@@ -201,29 +203,37 @@ func decodeStatus(raw []byte) (*Event, *Malformed) {
 	if bad != nil {
 		return nil, bad.inside("message")
 	}
-	return &Event{Action: Status, State: state, Message: msg}, nil
+	metadata, bad := object(in.Metadata)
+	if bad != nil {
+		return nil, bad.inside("metadata")
+	}
+	return &Event{Action: Status, State: state, Message: msg, Metadata: metadata}, nil
 }
 
 // says returns the decoder of events that have a state and a message.
 func says(state task.State, needsMessage bool) func([]byte) (*Event, *Malformed) {
 	return func(raw []byte) (*Event, *Malformed) {
-		msg, bad := decodeSpeech(raw, needsMessage)
+		var in struct {
+			Type     string         `json:"type"`
+			Message  *speech        `json:"message"`
+			Metadata jsontext.Value `json:"metadata"`
+		}
+		if bad := unmarshal(raw, &in); bad != nil {
+			return nil, bad
+		}
+		msg, bad := in.Message.said(needsMessage)
 		if bad != nil {
 			return nil, bad
 		}
-		return &Event{Action: Status, State: state, Message: msg}, nil
+		metadata, bad := object(in.Metadata)
+		if bad != nil {
+			return nil, bad.inside("metadata")
+		}
+		return &Event{Action: Status, State: state, Message: msg, Metadata: metadata}, nil
 	}
 }
 
 func decodeReply(raw []byte) (*Event, *Malformed) {
-	msg, bad := decodeSpeech(raw, true)
-	if bad != nil {
-		return nil, bad
-	}
-	return &Event{Action: Reply, Message: msg}, nil
-}
-
-func decodeSpeech(raw []byte, needed bool) (*task.Message, *Malformed) {
 	var in struct {
 		Type    string  `json:"type"`
 		Message *speech `json:"message"`
@@ -231,10 +241,19 @@ func decodeSpeech(raw []byte, needed bool) (*task.Message, *Malformed) {
 	if bad := unmarshal(raw, &in); bad != nil {
 		return nil, bad
 	}
-	if in.Message == nil && needed {
+	msg, bad := in.Message.said(true)
+	if bad != nil {
+		return nil, bad
+	}
+	return &Event{Action: Reply, Message: msg}, nil
+}
+
+// said decodes the member message of an event.
+func (s *speech) said(needed bool) (*task.Message, *Malformed) {
+	if s == nil && needed {
 		return nil, malformed("message", "is missing")
 	}
-	msg, bad := in.Message.task()
+	msg, bad := s.task()
 	if bad != nil {
 		return nil, bad.inside("message")
 	}

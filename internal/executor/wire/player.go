@@ -101,7 +101,7 @@ func (p *Player) play(ctx context.Context, line int, e *Event) error {
 	var err error
 	switch e.Action {
 	case Status:
-		err = p.out.Status(ctx, e.State, e.Message)
+		err = p.out.StatusWithMetadata(ctx, e.State, e.Message, e.Metadata)
 	case Artifact:
 		_, err = p.out.Artifact(ctx, e.Chunk)
 	case Text:

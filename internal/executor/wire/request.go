@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -40,6 +41,14 @@ type runDocument struct {
 	Checkpoint     jsontext.Value    `json:"checkpoint,omitzero"`
 	Earlier        []earlierArtifact `json:"earlier,omitempty"`
 	State          *stateDocument    `json:"state,omitempty"`
+
+	TurnMetadata        jsontext.Value      `json:"turnMetadata,omitzero"`
+	AcceptedOutputModes []string            `json:"acceptedOutputModes,omitempty"`
+	Extensions          []string            `json:"extensions,omitempty"`
+	Scopes              []string            `json:"scopes,omitempty"`
+	Traceparent         string              `json:"traceparent,omitempty"`
+	Deadline            time.Time           `json:"deadline,omitzero"`
+	References          []referenceDocument `json:"references,omitempty"`
 }
 
 type taskDocument struct {
@@ -78,6 +87,14 @@ func fromSaid(s *executor.Said, run *executor.Run) entry {
 	return e
 }
 
+// referenceDocument is a task that the message refers to.
+type referenceDocument struct {
+	ID        string  `json:"id"`
+	ContextID string  `json:"contextId"`
+	State     string  `json:"state"`
+	History   []entry `json:"history,omitempty"`
+}
+
 // stateDocument has what runs have stored with state events.
 type stateDocument struct {
 	Task    *storedState `json:"task,omitempty"`
@@ -112,6 +129,11 @@ func EncodeRun(ctx context.Context, run *executor.Run, history History) ([]byte,
 		Turn:     run.Turn,
 		Try:      run.Try,
 		Attempt:  int(run.Attempt),
+
+		AcceptedOutputModes: run.AcceptedOutputModes, Extensions: run.Extensions, Scopes: run.Scopes, Traceparent: run.Traceparent, Deadline: run.Deadline,
+	}
+	if run.Turn > 1 {
+		doc.TurnMetadata = jsontext.Value(run.TurnMetadata)
 	}
 	if run.Input == nil || run.Input.Interrupted {
 		m := fromMessage(run.Message)
@@ -126,6 +148,9 @@ func EncodeRun(ctx context.Context, run *executor.Run, history History) ([]byte,
 		if err := doc.resume(ctx, run); err != nil {
 			return nil, err
 		}
+	}
+	if err := doc.refer(ctx, run, history); err != nil {
+		return nil, err
 	}
 	if err := doc.states(ctx, run); err != nil {
 		return nil, err
@@ -148,6 +173,28 @@ func (d *runDocument) recall(ctx context.Context, run *executor.Run, h History) 
 	}
 	for i := range said {
 		d.History = append(d.History, fromSaid(&said[i], run))
+	}
+	return nil
+}
+
+// refer adds the tasks that the message refers to.
+func (d *runDocument) refer(ctx context.Context, run *executor.Run, h History) error {
+	if len(run.Message.References) == 0 {
+		return nil
+	}
+	within := executor.Bounds{Count: cmp.Or(h.Count, DefaultHistory), Bytes: cmp.Or(h.Bytes, DefaultHistoryBytes) / int64(len(run.Message.References))}
+	refs, err := run.Memory.References(ctx, within)
+	if err != nil {
+		return fmt.Errorf("read the referenced tasks: %w", err)
+	}
+	for _, r := range refs {
+		doc := referenceDocument{ID: r.TaskID, ContextID: r.ContextID, State: r.State.String()}
+		for i := range r.Said {
+			e := fromSaid(&r.Said[i], run)
+			e.TaskID = ""
+			doc.History = append(doc.History, e)
+		}
+		d.References = append(d.References, doc)
 	}
 	return nil
 }

@@ -158,6 +158,8 @@ type Request struct {
 	// Extensions are the extensions that the client names, active those in force.
 	Extensions []string
 	active     []string
+	// traceparent is the header of this name, or "".
+	traceparent string
 	// ambiguous names a header that has several values where one is needed. The server refuses it,
 	// since a proxy in front may have used another value.
 	ambiguous string

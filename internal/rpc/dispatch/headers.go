@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ const (
 	VersionHeader     = "A2a-Version"
 	IdempotencyKey    = "Idempotency-Key"
 	LastEventID       = "Last-Event-Id"
+	traceparent       = "Traceparent"
 	preferHeader      = "Prefer"
 	preferExactTotals = "count=exact"
 )
@@ -29,10 +31,16 @@ func (r *Request) ReadHeaders(values func(name string) []string) {
 	r.IdempotencyKey = First(values(IdempotencyKey))
 	r.LastEventID = First(values(LastEventID))
 	r.Extensions = extensions(values)
+	if parent := First(values(traceparent)); validTraceparent.MatchString(parent) {
+		r.traceparent = parent
+	}
 	r.ExactTotal = slices.ContainsFunc(values(preferHeader), func(list string) bool {
 		return strings.Contains(strings.ReplaceAll(list, " ", ""), preferExactTotals)
 	})
 }
+
+// validTraceparent is version 00 of W3C Trace Context. As it demands, an invalid header counts as absent.
+var validTraceparent = regexp.MustCompile(`^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
 
 // First returns the first value of a header, or "".
 func First(values []string) string {

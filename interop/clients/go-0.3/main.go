@@ -15,9 +15,10 @@ import (
 	"github.com/a2aproject/a2a-go/a2a"
 	"github.com/a2aproject/a2a-go/a2aclient"
 	"github.com/a2aproject/a2a-go/a2aclient/agentcard"
-	interop "github.com/holdfast-a2a/holdfast/interop/clients/go-common"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	interop "github.com/holdfast-a2a/holdfast/interop/clients/go-common"
 )
 
 func main() { interop.Main(scenarios) }

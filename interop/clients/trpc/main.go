@@ -11,12 +11,13 @@ import (
 	"sync"
 	"time"
 
-	interop "github.com/holdfast-a2a/holdfast/interop/clients/go-common"
 	"go.uber.org/zap"
 	"trpc.group/trpc-go/trpc-a2a-go/client"
 	"trpc.group/trpc-go/trpc-a2a-go/log"
 	"trpc.group/trpc-go/trpc-a2a-go/protocol"
 	"trpc.group/trpc-go/trpc-a2a-go/server"
+
+	interop "github.com/holdfast-a2a/holdfast/interop/clients/go-common"
 )
 
 // noSuchCall ends a scenario.
