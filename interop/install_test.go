@@ -96,10 +96,20 @@ func install(t *testing.T, name string) []string {
 // cached returns the folder of a client, by the content of its manifests.
 func cached(t *testing.T, name string, manifests ...string) string {
 	t.Helper()
-	sum := sha256.New()
+	var contents [][]byte
 	for _, m := range manifests {
 		content, err := os.ReadFile(filepath.Join("clients", name, m))
 		require.NoError(t, err)
+		contents = append(contents, content)
+	}
+	return cacheOf(t, name, contents...)
+}
+
+// cacheOf returns the folder of an installation with the contents of its manifests.
+func cacheOf(t *testing.T, name string, manifests ...[]byte) string {
+	t.Helper()
+	sum := sha256.New()
+	for _, content := range manifests {
 		sum.Write(content)
 	}
 	dir, err := filepath.Abs(filepath.Join(cache, name+"-"+hex.EncodeToString(sum.Sum(nil))[:12]))

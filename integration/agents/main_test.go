@@ -5,8 +5,10 @@ import (
 	"testing"
 
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/mcptest"
 )
 
 func TestMain(m *testing.M) {
+	mcptest.Main()
 	clustertest.Main(m)
 }

@@ -2,6 +2,8 @@ package app
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +17,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor/command"
 	"github.com/holdfast-a2a/holdfast/internal/executor/demo"
 	httpexec "github.com/holdfast-a2a/holdfast/internal/executor/http"
+	"github.com/holdfast-a2a/holdfast/internal/executor/openai"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
@@ -33,8 +36,13 @@ type agents struct {
 	cancelWait time.Duration
 }
 
-func buildAgents(cfg *config.Config, o Options, log *slog.Logger) (*agents, error) {
+func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.Logger) (*agents, error) {
 	out := &agents{}
+	fronts, err := buildFronts(cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	fronts.describe(ctx, cfg, log)
 	var mistakes []error
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]
@@ -64,7 +72,7 @@ func buildAgents(cfg *config.Config, o Options, log *slog.Logger) (*agents, erro
 		if !cfg.HasRole(config.RoleWorker) {
 			continue
 		}
-		exec, err := buildExecutor(a, o, log)
+		exec, err := buildExecutor(a, o, fronts, log)
 		if err != nil {
 			mistakes = append(mistakes, fmt.Errorf("agent %s: %w", a.Name, err))
 			continue
@@ -80,7 +88,7 @@ func buildAgents(cfg *config.Config, o Options, log *slog.Logger) (*agents, erro
 	return out, errors.Join(mistakes...)
 }
 
-func buildExecutor(a *config.Agent, o Options, log *slog.Logger) (executor.Executor, error) {
+func buildExecutor(a *config.Agent, o Options, fronts fronts, log *slog.Logger) (executor.Executor, error) {
 	log = log.With("agent", a.Name)
 	switch a.Executor.Kind {
 	case config.ExecutorGo:
@@ -88,6 +96,8 @@ func buildExecutor(a *config.Agent, o Options, log *slog.Logger) (executor.Execu
 			return e, nil
 		}
 		return nil, errors.New("executor.kind is go, but the program brings no agent of this name")
+	case config.ExecutorA2A:
+		return fronts[a.Name], nil
 	case config.ExecutorDemo:
 		return demo.New(demo.Options{})
 	case config.ExecutorHTTP:
@@ -102,8 +112,29 @@ func buildExecutor(a *config.Agent, o Options, log *slog.Logger) (executor.Execu
 			Argv: c.Argv, Dir: c.Dir, Env: c.Env, Inherit: c.Inherit, UID: c.UID, GID: c.GID, Grace: c.StopGrace,
 			History: history(a), MaxEvent: int(a.Limits.MaxEvent), Log: log,
 		})
+	case config.ExecutorOpenAI:
+		return buildModel(a, log)
 	}
 	return nil, fmt.Errorf("unknown executor kind %q", a.Executor.Kind)
+}
+
+func buildModel(a *config.Agent, log *slog.Logger) (executor.Executor, error) {
+	m := a.Executor.OpenAI
+	parameters := map[string]json.RawMessage{}
+	for name, value := range m.Parameters {
+		parameters[name] = json.RawMessage(value)
+	}
+	var tools []openai.ToolServer
+	for i := range m.Tools {
+		tools = append(tools, openai.ToolServer(m.Tools[i]))
+	}
+	return openai.New(openai.Options{
+		BaseURL: m.BaseURL, Model: m.Model, APIKey: m.APIKey, APIKeyFile: m.APIKeyFile, Headers: m.Headers,
+		System: m.System, Parameters: parameters, History: history(a), Whole: !m.Stream, Reasoning: m.Reasoning,
+		Tools: tools, MaxToolCalls: m.MaxToolCalls, ToolTimeout: m.ToolTimeout,
+		ConnectTimeout: m.ConnectTimeout, HeaderTimeout: m.HeaderTimeout, IdleTimeout: m.IdleTimeout,
+		MaxEvent: int(a.Limits.MaxEvent), Log: log,
+	})
 }
 
 // modes returns the media types of an agent and of all its skills.

@@ -34,7 +34,7 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options) e
 	base, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
 	// Check first: an invalid configuration starts nothing.
-	agents, err := buildAgents(cfg, o, log)
+	agents, err := buildAgents(ctx, cfg, o, log)
 	if err != nil {
 		return err
 	}

@@ -298,7 +298,7 @@ type Agent struct {
 	Retention AgentRetention `yaml:"retention"`
 }
 
-// History says what of the conversation an http or command agent gets with a run.
+// History says what of the conversation an http or command agent or a model gets with a run.
 type History string
 
 // The values of History.
@@ -367,6 +367,8 @@ type Executor struct {
 	Kind    ExecutorKind    `yaml:"kind"`
 	HTTP    HTTPExecutor    `yaml:"http"`
 	Command CommandExecutor `yaml:"command"`
+	OpenAI  OpenAIExecutor  `yaml:"openai"`
+	A2A     A2AExecutor     `yaml:"a2a"`
 }
 
 // ExecutorKind names a built-in executor.
@@ -378,6 +380,8 @@ const (
 	ExecutorHTTP    ExecutorKind = "http"
 	ExecutorCommand ExecutorKind = "command"
 	ExecutorGo      ExecutorKind = "go" // from the Go program that serves
+	ExecutorOpenAI  ExecutorKind = "openai"
+	ExecutorA2A     ExecutorKind = "a2a"
 )
 
 // HTTPExecutor is an agent behind an HTTP endpoint.
@@ -397,6 +401,61 @@ type CommandExecutor struct {
 	UID       int               `yaml:"uid"`     // 0: the server's
 	GID       int               `yaml:"gid"`     // 0: the server's
 	StopGrace time.Duration     `yaml:"stop_grace"`
+}
+
+// OpenAIExecutor is a model behind the Chat Completions API of OpenAI.
+type OpenAIExecutor struct {
+	BaseURL        string            `yaml:"base_url"`
+	Model          string            `yaml:"model"`
+	APIKey         string            `yaml:"api_key"`
+	APIKeyFile     string            `yaml:"api_key_file"` // read for each call
+	Headers        map[string]string `yaml:"headers"`
+	System         string            `yaml:"system"`
+	Parameters     map[string]JSON   `yaml:"parameters"` // further members of requests, such as temperature
+	Stream         bool              `yaml:"stream"`
+	Reasoning      bool              `yaml:"reasoning"` // show it as an artifact of its own
+	Tools          []ToolServer      `yaml:"tools"`
+	MaxToolCalls   int               `yaml:"max_tool_calls"` // in one turn
+	ToolTimeout    time.Duration     `yaml:"tool_timeout"`
+	ConnectTimeout time.Duration     `yaml:"connect_timeout"`
+	HeaderTimeout  time.Duration     `yaml:"header_timeout"`
+	IdleTimeout    time.Duration     `yaml:"idle_timeout"`
+}
+
+// ToolServer is an MCP server whose tools a model may call: a program or an address.
+type ToolServer struct {
+	Name    string            `yaml:"name"`
+	Argv    []string          `yaml:"argv"`
+	Dir     string            `yaml:"dir"`
+	Env     map[string]string `yaml:"env"`
+	Inherit []string          `yaml:"inherit"`
+	URL     string            `yaml:"url"`
+	Headers map[string]string `yaml:"headers"`
+	Allow   []string          `yaml:"allow"`   // empty: all tools
+	Approve []string          `yaml:"approve"` // by the client, before each call; * means all
+}
+
+// A2AExecutor is an agent that is an A2A server itself.
+type A2AExecutor struct {
+	CardURL        string            `yaml:"card_url"`
+	URL            string            `yaml:"url"`
+	Version        string            `yaml:"version"`
+	Binding        string            `yaml:"binding"`
+	Stream         bool              `yaml:"stream"`
+	Headers        map[string]string `yaml:"headers"`
+	Auth           A2AAuth           `yaml:"auth"`
+	ConnectTimeout time.Duration     `yaml:"connect_timeout"`
+	CallTimeout    time.Duration     `yaml:"call_timeout"`  // of calls that do not wait for the agent
+	PollInterval   time.Duration     `yaml:"poll_interval"` // longest pause between two reads of a task
+}
+
+// A2AAuth is the credential for an A2A server.
+type A2AAuth struct {
+	Bearer       string `yaml:"bearer"`
+	BearerFile   string `yaml:"bearer_file"`
+	Username     string `yaml:"username"`
+	Password     string `yaml:"password"`
+	PasswordFile string `yaml:"password_file"`
 }
 
 // AgentLimits bound the runs of one agent on one replica, and its tasks on all replicas.

@@ -34,6 +34,8 @@ func (l *loader) decode(path string, n *yaml.Node, v reflect.Value) {
 		n = n.Alias
 	}
 	switch {
+	case v.Type() == jsonType:
+		l.decodeJSON(path, n, v)
 	case v.Kind() == reflect.Struct:
 		l.decodeSection(path, n, v)
 	case v.Kind() == reflect.Slice:

@@ -80,15 +80,18 @@ const drainDelay = 3 * time.Second
 func (a *Agent) setDefaults() {
 	*a = Agent{
 		OnBusy: BusyEnqueue, History: HistoryTask,
-		Card: Card{
-			Version:            "1.0.0",
-			DefaultInputModes:  []string{"text/plain", "*/*"},
-			DefaultOutputModes: []string{"text/plain", "*/*"},
-			Streaming:          true,
-		},
+		Card: DefaultCard(),
 		Executor: Executor{
 			HTTP:    HTTPExecutor{ConnectTimeout: 10 * time.Second},
 			Command: CommandExecutor{StopGrace: 5 * time.Second},
+			OpenAI: OpenAIExecutor{
+				Stream: true, MaxToolCalls: 50, ToolTimeout: time.Minute,
+				ConnectTimeout: 10 * time.Second, HeaderTimeout: 10 * time.Minute, IdleTimeout: 5 * time.Minute,
+			},
+			A2A: A2AExecutor{
+				Version: "auto", Binding: "auto", Stream: true,
+				ConnectTimeout: 10 * time.Second, CallTimeout: 30 * time.Second, PollInterval: 5 * time.Second,
+			},
 		},
 		Limits: AgentLimits{
 			RunTimeout:     time.Hour,
@@ -103,6 +106,16 @@ func (a *Agent) setDefaults() {
 	}
 }
 
+// DefaultCard is the card of an agent whose configuration has none.
+func DefaultCard() Card {
+	return Card{
+		Version:            "1.0.0",
+		DefaultInputModes:  []string{"text/plain", "*/*"},
+		DefaultOutputModes: []string{"text/plain", "*/*"},
+		Streaming:          true,
+	}
+}
+
 // defaultConcurrency is how many runs of an agent one replica runs at once. A demo run costs a goroutine, an http run a
 // connection, a command run a process.
 var defaultConcurrency = map[ExecutorKind]int{
@@ -110,13 +123,25 @@ var defaultConcurrency = map[ExecutorKind]int{
 	ExecutorHTTP:    256,
 	ExecutorCommand: 16,
 	ExecutorGo:      256,
+	ExecutorOpenAI:  256,
+	ExecutorA2A:     256,
 }
 
 // complete fills the settings that depend on other keys.
-func (a *Agent) complete(concurrencySet bool) {
+func (a *Agent) complete(concurrencySet, historySet bool) {
+	if !historySet && a.Executor.Kind == ExecutorOpenAI {
+		a.History = HistoryContext // people expect a chat to go on when its last task has ended
+	}
 	if !concurrencySet {
 		a.Limits.Concurrency = defaultConcurrency[a.Executor.Kind]
 	}
+	if a.Executor.Kind != ExecutorA2A { // which has a card of its own
+		a.CompleteCard()
+	}
+}
+
+// CompleteCard fills the members of the card that clients need.
+func (a *Agent) CompleteCard() {
 	if a.Card.Name == "" {
 		a.Card.Name = a.Name
 	}

@@ -20,10 +20,11 @@ type documented struct{ Default, Variable string }
 var inWords = map[string]bool{
 	"drain_delay": true, "push.https_only": true, "push.validation_challenge": true, "agents[].name": true, "agents[].card.name": true, "agents[].card.description": true, "agents[].card.skills": true,
 	"agents[].card.extensions[].uri": true, "agents[].card.skills[].id": true, "agents[].card.skills[].name": true, "agents[].card.skills[].description": true,
-	"agents[].card.skills[].tags": true, "agents[].executor.kind": true, "agents[].executor.http.url": true,
+	"agents[].card.skills[].tags": true, "agents[].executor.kind": true, "agents[].executor.http.url": true, "agents[].executor.a2a.card_url": true,
 	"auth.schemes[].name": true, "auth.schemes[].kind": true, "auth.schemes[].basic.users[].name": true,
 	"auth.schemes[].basic.users[].password_hash": true, "auth.schemes[].jwt.issuer": true, "auth.schemes[].jwt.audience": true,
 	"auth.schemes[].jwt.scopes_claim": true, "agents[].auth.schemes": true, "admin.schemes": true,
+	"agents[].executor.openai.base_url": true, "agents[].executor.openai.model": true, "agents[].executor.openai.tools[].name": true,
 	"agents[].executor.command.argv": true, "agents[].executor.command.dir": true, "agents[].limits.concurrency": true,
 }
 

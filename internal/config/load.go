@@ -68,7 +68,8 @@ func Load(src Source) (*Config, error) {
 		return nil, err
 	}
 	for i := range c.Agents {
-		c.Agents[i].complete(l.given(fmt.Sprintf("agents[%d].limits.concurrency", i)))
+		agent := fmt.Sprintf("agents[%d]", i)
+		c.Agents[i].complete(l.given(agent+".limits.concurrency"), l.given(agent+".history"))
 	}
 	if c.DefaultAgent() == nil {
 		c.Agents[0].Default = true

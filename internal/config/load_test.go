@@ -173,6 +173,75 @@ agents:
 	}, problems(t, "data_dir: ${NOT_SET}/${NEITHER}\npublic_url: http://${HOST\n", nil))
 }
 
+func TestParametersOfAModelAreJSON(t *testing.T) {
+	t.Parallel()
+	c, err := Load(Source{
+		File: file(t, `
+agents:
+  - name: a
+    executor:
+      kind: openai
+      openai:
+        base_url: https://api.test/v1
+        model: small
+        parameters:
+          temperature: 0.20
+          seed: 12345678901234567
+          stop: ["\n", "${STOP}"]
+          stream_options: null
+          response_format: {type: json_schema, json_schema: {strict: true, schema: {type: object}}}
+`),
+		Env: environment(map[string]string{"STOP": "end"}),
+	})
+	require.NoError(t, err)
+	got := map[string]string{}
+	for name, value := range c.Agents[0].Executor.OpenAI.Parameters {
+		got[name] = string(value)
+	}
+	require.Equal(t, map[string]string{
+		"temperature": "0.2", "seed": "12345678901234567", "stop": `["\n","end"]`, "stream_options": "null",
+		"response_format": `{"json_schema":{"schema":{"type":"object"},"strict":true},"type":"json_schema"}`,
+	}, got)
+
+	require.Equal(t, []string{
+		"holdfast.yaml:6: agents[0].executor.openai.base_url: is missing; write the URL of the API, such as https://api.openai.com/v1",
+		"holdfast.yaml:6: agents[0].executor.openai.model: is missing; write the name of the model",
+		"holdfast.yaml:7: agents[0].executor.openai.api_key_file: excludes api_key; remove one",
+		"holdfast.yaml:8: agents[0].executor.openai.parameters.a: has no form in JSON, such as .nan; write another value",
+		"holdfast.yaml:9: agents[0].executor.openai.parameters.b.c: environment variable NOT_SET is not set",
+	}, problems(t, `agents:
+  - name: a
+    executor:
+      kind: openai
+      openai:
+        api_key: sesame
+        api_key_file: /run/key
+        parameters: {a: .nan,
+          b: {c: "${NOT_SET}"}}
+`, nil))
+}
+
+func TestServersOfTools(t *testing.T) {
+	t.Parallel()
+	const tools = "holdfast.yaml:7: agents[0].executor.openai.tools"
+	require.Equal(t, []string{
+		tools + "[0]: needs either argv, a program, or url, an address",
+		tools + "[1].name: \"twin\" is already the name of another server; choose another name",
+		tools + "[1].url: is not an absolute URL; write http://host or https://host",
+		tools + "[2].name: \"a b\" is not a valid name; use 1 to 24 letters, digits and -",
+		tools + "[2]: needs either argv, a program, or url, an address",
+		tools + "[3].name: is missing",
+		tools + "[3].env.1: is not the name of an environment variable; use letters, digits and _, with no digit first",
+	}, problems(t, `agents:
+  - name: a
+    executor:
+      kind: openai
+      openai: {base_url: http://api.test, model: small,
+        tools: [
+          {name: twin}, {name: twin, url: "host:1"}, {name: a b, argv: [x], url: "http://x.test"}, {argv: [x], env: {"1": a}}]}
+`, nil))
+}
+
 func TestErrorsNameEveryLine(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile("testdata/mistakes.yaml")

@@ -433,11 +433,11 @@ func (l *loader) executor(path string, e *Executor) {
 	case l.hasProblem(path) || l.hasProblem(kind):
 		return
 	case e.Kind == "":
-		l.at(kind, "is missing; use %s, %s, %s or %s", ExecutorDemo, ExecutorHTTP, ExecutorCommand, ExecutorGo)
+		l.at(kind, "is missing; use %s, %s, %s, %s, %s or %s", ExecutorDemo, ExecutorHTTP, ExecutorCommand, ExecutorA2A, ExecutorOpenAI, ExecutorGo)
 		return
 	}
-	oneOf(l, kind, e.Kind, ExecutorDemo, ExecutorHTTP, ExecutorCommand, ExecutorGo)
-	for _, section := range []ExecutorKind{ExecutorHTTP, ExecutorCommand} {
+	oneOf(l, kind, e.Kind, ExecutorDemo, ExecutorHTTP, ExecutorCommand, ExecutorA2A, ExecutorOpenAI, ExecutorGo)
+	for _, section := range []ExecutorKind{ExecutorHTTP, ExecutorCommand, ExecutorA2A, ExecutorOpenAI} {
 		if key := join(path, string(section)); section != e.Kind && l.given(key) {
 			l.at(key, "does not belong to an executor of kind %s; remove it", e.Kind)
 		}
@@ -448,6 +448,10 @@ func (l *loader) executor(path string, e *Executor) {
 		l.httpExecutor(path+".http", &e.HTTP)
 	case ExecutorCommand:
 		l.commandExecutor(path+".command", &e.Command)
+	case ExecutorA2A:
+		l.a2aExecutor(path+".a2a", &e.A2A)
+	case ExecutorOpenAI:
+		l.openAIExecutor(path+".openai", &e.OpenAI)
 	}
 }
 
@@ -459,33 +463,117 @@ func (l *loader) httpExecutor(path string, h *HTTPExecutor) {
 	default:
 		l.webURL(path+".url", h.URL)
 	}
-	for _, name := range slices.Sorted(maps.Keys(h.Headers)) {
-		key, value := path+".headers."+name, h.Headers[name]
+	l.headers(path+".headers", h.Headers)
+	inRange(l, path+".connect_timeout", h.ConnectTimeout, 100*time.Millisecond, 5*time.Minute)
+	inRange(l, path+".header_timeout", h.HeaderTimeout, 0, 24*time.Hour)
+}
+
+// headers checks headers that go to a service. It repeats no value, because they have credentials.
+func (l *loader) headers(path string, headers map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		key := path + "." + name
 		if !headerName.MatchString(name) {
 			l.at(key, "is not the name of an HTTP header")
 		}
-		if strings.ContainsAny(value, "\r\n\x00") {
+		if strings.ContainsAny(headers[name], "\r\n\x00") {
 			l.at(key, "contains a line break or NUL; remove it")
 		}
 	}
-	inRange(l, path+".connect_timeout", h.ConnectTimeout, 100*time.Millisecond, 5*time.Minute)
-	inRange(l, path+".header_timeout", h.HeaderTimeout, 0, 24*time.Hour)
+}
+
+func (l *loader) openAIExecutor(path string, o *OpenAIExecutor) {
+	switch {
+	case l.hasProblem(path) || l.hasProblem(path+".base_url"):
+	case o.BaseURL == "":
+		l.at(path+".base_url", "is missing; write the URL of the API, such as https://api.openai.com/v1")
+	default:
+		l.webURL(path+".base_url", o.BaseURL)
+	}
+	if !l.hasProblem(path) && !l.hasProblem(path+".model") && o.Model == "" {
+		l.at(path+".model", "is missing; write the name of the model")
+	}
+	if o.APIKey != "" && o.APIKeyFile != "" {
+		l.at(path+".api_key_file", "excludes api_key; remove one")
+	}
+	if strings.ContainsAny(o.APIKey, "\r\n\x00") {
+		l.at(path+".api_key", "contains a line break or NUL; remove it")
+	}
+	l.headers(path+".headers", o.Headers)
+	l.toolServers(path+".tools", o.Tools)
+	inRange(l, path+".max_tool_calls", o.MaxToolCalls, 1, 10_000)
+	inRange(l, path+".tool_timeout", o.ToolTimeout, 100*time.Millisecond, 24*time.Hour)
+	inRange(l, path+".connect_timeout", o.ConnectTimeout, 100*time.Millisecond, 5*time.Minute)
+	inRange(l, path+".header_timeout", o.HeaderTimeout, 100*time.Millisecond, 24*time.Hour)
+	inRange(l, path+".idle_timeout", o.IdleTimeout, 100*time.Millisecond, 24*time.Hour)
+}
+
+// toolServerName leaves room for the tool's own name in the 64 characters of a function's name.
+var toolServerName = regexp.MustCompile(`^[a-zA-Z0-9-]{1,24}$`)
+
+func (l *loader) toolServers(path string, servers []ToolServer) {
+	names := map[string]bool{}
+	for i := range servers {
+		s, at := &servers[i], fmt.Sprintf("%s[%d]", path, i)
+		name := at + ".name"
+		switch {
+		case l.hasProblem(at), l.hasProblem(name):
+		case s.Name == "":
+			l.at(name, "is missing")
+		case !toolServerName.MatchString(s.Name):
+			l.at(name, "%q is not a valid name; use 1 to 24 letters, digits and -", s.Name)
+		case names[s.Name]:
+			l.at(name, "%q is already the name of another server; choose another name", s.Name)
+		}
+		names[s.Name] = true
+		switch {
+		case l.hasProblem(at):
+		case (len(s.Argv) == 0) == (s.URL == ""):
+			l.at(at, "needs either argv, a program, or url, an address")
+		case s.URL != "":
+			l.webURL(at+".url", s.URL)
+		case s.Argv[0] == "":
+			l.at(at+".argv", "is missing; write the program and its arguments")
+		}
+		l.headers(at+".headers", s.Headers)
+		l.environment(at, s.Env, s.Inherit)
+	}
+}
+
+// environment checks the variables of a program.
+func (l *loader) environment(path string, set map[string]string, inherit []string) {
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		if !envName.MatchString(name) {
+			l.at(path+".env."+name, "is not the name of an environment variable; use letters, digits and _, with no digit first")
+		}
+	}
+	for i, name := range inherit {
+		if !envName.MatchString(name) {
+			l.at(fmt.Sprintf("%s.inherit[%d]", path, i), "%q is not the name of an environment variable", name)
+		}
+	}
+}
+
+// a2aExecutor checks the section. The executor itself knows the versions and bindings.
+func (l *loader) a2aExecutor(path string, a *A2AExecutor) {
+	if a.CardURL == "" && a.URL == "" && !l.hasProblem(path) && !l.hasProblem(path+".card_url") && !l.hasProblem(path+".url") {
+		l.at(path+".card_url", "is missing; write the URL of the agent, such as https://agents.example.com/travel")
+	}
+	for _, u := range []struct{ key, value string }{{".card_url", a.CardURL}, {".url", a.URL}} {
+		if u.value != "" {
+			l.webURL(path+u.key, u.value)
+		}
+	}
+	l.headers(path+".headers", a.Headers)
+	inRange(l, path+".connect_timeout", a.ConnectTimeout, 100*time.Millisecond, 5*time.Minute)
+	inRange(l, path+".call_timeout", a.CallTimeout, time.Second, 10*time.Minute)
+	inRange(l, path+".poll_interval", a.PollInterval, 50*time.Millisecond, 10*time.Minute)
 }
 
 func (l *loader) commandExecutor(path string, c *CommandExecutor) {
 	if !l.hasProblem(path) && !l.hasProblem(path+".argv") && (len(c.Argv) == 0 || c.Argv[0] == "") {
 		l.at(path+".argv", "is missing; write the program and its arguments, such as [python3, agent.py]")
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
-		if !envName.MatchString(name) {
-			l.at(path+".env."+name, "is not the name of an environment variable; use letters, digits and _, with no digit first")
-		}
-	}
-	for i, name := range c.Inherit {
-		if !envName.MatchString(name) {
-			l.at(fmt.Sprintf("%s.inherit[%d]", path, i), "%q is not the name of an environment variable", name)
-		}
-	}
+	l.environment(path, c.Env, c.Inherit)
 	inRange(l, path+".uid", c.UID, 0, math.MaxInt32)
 	inRange(l, path+".gid", c.GID, 0, math.MaxInt32)
 	if (c.UID == 0) != (c.GID == 0) {

@@ -515,7 +515,12 @@ func TestSurroundings(t *testing.T) {
 			Kind: config.ExecutorCommand, Command: config.CommandExecutor{Argv: []string{program, "sesame"}},
 		}}
 	}
-	cfg.Agents = append(cfg.Agents,
+	model := config.Agent{Name: "model", Executor: config.Executor{Kind: config.ExecutorOpenAI, OpenAI: config.OpenAIExecutor{
+		BaseURL: agent.URL + "/sesame", APIKey: "sesame", Tools: []config.ToolServer{
+			{Name: "far", URL: gone.URL + "/sesame"}, {Name: "near", Argv: []string{"sh", "sesame"}}, {Name: "typo", Argv: []string{"no-such-tools"}},
+		},
+	}}}
+	cfg.Agents = append(cfg.Agents, model,
 		executor("there", strings.Replace(agent.URL, "http://", "http://me:sesame@", 1)+"/run?key=sesame"),
 		executor("gone", gone.URL+"/run?key=sesame"), program("sh", "sh"), program("typo", "no-such-program"))
 	r := examine(t, Options{Config: cfg, Strangers: []string{"HOLDFAST_DATABSE_URL"}})
@@ -524,13 +529,17 @@ func TestSurroundings(t *testing.T) {
 	r.is(t, "agent there", OK, "answers")
 	r.is(t, "agent gone", Fail, "does not answer")
 	r.is(t, "agent sh", OK, "is installed")
+	r.is(t, "agent model", OK, "openai: "+agent.URL+" answers")
+	r.is(t, "agent model", Fail, "tools of far: "+gone.URL+" does not answer")
+	r.is(t, "agent model", OK, "tools of near: sh is installed")
+	r.is(t, "agent model", Fail, "no-such-tools")
 	r.is(t, "agent typo", Fail, "no-such-program")
 	r.is(t, "listen", Fail, "is taken")
 	r.is(t, "grpc_listen", Fail, "is taken")
 	r.is(t, "admin_listen", Fail, "is taken")
 	r.is(t, "database", Fail, "is not reachable")
 	require.NotContains(t, fmt.Sprint(r), "sesame", "output contains no secret")
-	require.Equal(t, int64(1), asked.Load())
+	require.Equal(t, int64(2), asked.Load())
 
 	for listen, c := range map[string]struct {
 		public string

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -245,7 +246,6 @@ func (e *examination) openFiles(context.Context) ([]Finding, error) {
 
 // agent checks whether a run could start, and starts none.
 func agent(ctx context.Context, a *config.Agent) ([]Finding, error) {
-	const late = "start the agent or correct its URL; until then its tasks wait, for at most limits.unreachable_for"
 	switch a.Executor.Kind {
 	case config.ExecutorCommand:
 		c := a.Executor.Command
@@ -254,29 +254,60 @@ func agent(ctx context.Context, a *config.Agent) ([]Finding, error) {
 		}
 		return oks("command: %s is installed", c.Argv[0]), nil
 	case config.ExecutorHTTP:
-		target, err := url.Parse(a.Executor.HTTP.URL)
-		if err != nil {
-			return nil, errors.New("its URL is invalid")
+		return answers(ctx, "http", a.Executor.HTTP.URL)
+	case config.ExecutorA2A:
+		return answers(ctx, "a2a", cmp.Or(a.Executor.A2A.URL, a.Executor.A2A.CardURL))
+	case config.ExecutorOpenAI:
+		m := a.Executor.OpenAI
+		found, err := answers(ctx, "openai", m.BaseURL)
+		for i := range m.Tools {
+			if err != nil {
+				return found, err
+			}
+			var more []Finding
+			more, err = toolServer(ctx, &m.Tools[i])
+			found = append(found, more...)
 		}
-		// Its path may be a secret, and its query even more likely.
-		shown := fmt.Sprintf("%s://%s", target.Scheme, target.Host)
-		// OPTIONS changes nothing. Any answer shows that a server is there. Credentials are not sent.
-		req, err := http.NewRequestWithContext(ctx, http.MethodOptions, target.String(), nil)
-		if err != nil {
-			return nil, errors.New("its URL is invalid")
-		}
-		req.URL.User = nil
-		resp, err := direct.Do(req)
-		var failed *url.Error
-		if errors.As(err, &failed) {
-			err = failed.Err // without the URL
-		}
-		if err != nil {
-			return fails("http: %s does not answer: %v", shown, err).advise(late), nil
-		}
-		resp.Body.Close()
-		return oks("http: %s answers", shown), nil
+		return found, err
 	case config.ExecutorDemo, config.ExecutorGo:
 	}
 	return oks("%s: built in", a.Executor.Kind), nil
+}
+
+// toolServer checks whether a run could reach the tools of a model.
+func toolServer(ctx context.Context, s *config.ToolServer) ([]Finding, error) {
+	if s.URL != "" {
+		return answers(ctx, "tools of "+s.Name, s.URL)
+	}
+	if _, err := command.NewProgram(command.Options{Argv: s.Argv, Dir: s.Dir, Env: s.Env, Inherit: s.Inherit}); err != nil {
+		return fails("tools of %s: %v", s.Name, err).advise("install the program here or correct agents[].executor.openai.tools"), nil
+	}
+	return oks("tools of %s: %s is installed", s.Name, s.Argv[0]), nil
+}
+
+// answers checks whether a server is at an address. It sends no credential, and shows no path: it may be a secret, and the
+// query even more likely.
+func answers(ctx context.Context, kind, address string) ([]Finding, error) {
+	target, err := url.Parse(address)
+	if err != nil {
+		return nil, errors.New("its URL is invalid")
+	}
+	shown := fmt.Sprintf("%s://%s", target.Scheme, target.Host)
+	// OPTIONS changes nothing. Any answer shows that a server is there.
+	req, err := http.NewRequestWithContext(ctx, http.MethodOptions, target.String(), nil)
+	if err != nil {
+		return nil, errors.New("its URL is invalid")
+	}
+	req.URL.User = nil
+	resp, err := direct.Do(req)
+	var failed *url.Error
+	if errors.As(err, &failed) {
+		err = failed.Err // without the URL
+	}
+	if err != nil {
+		return fails("%s: %s does not answer: %v", kind, shown, err).
+			advise("start the agent or correct its URL; until then its tasks wait, for at most limits.unreachable_for"), nil
+	}
+	resp.Body.Close()
+	return oks("%s: %s answers", kind, shown), nil
 }

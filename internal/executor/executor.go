@@ -112,6 +112,10 @@ type Memory interface {
 	References(ctx context.Context, within Bounds) ([]Reference, error)
 	// Checkpoint returns the last checkpoint of earlier attempts for this message, or nil.
 	Checkpoint(ctx context.Context) (json.RawMessage, error)
+	// Checkpoints returns all checkpoints of earlier attempts for this message, oldest first.
+	Checkpoints(ctx context.Context) ([]json.RawMessage, error)
+	// Task returns the task as its log has it, with its messages and artifacts. The caller may change it.
+	Task(ctx context.Context) (*task.Task, error)
 	// Dialogue returns what the user and the agent have said before this run's message, oldest first: messages, and
 	// artifacts with their whole content. OfContext has the other tasks of the owner in the context, too, if they have
 	// ended or wait for their client. The bounds keep the newest entries.
@@ -195,6 +199,9 @@ type Emitter interface {
 	Reply(ctx context.Context, msg *task.Message) error
 	// Checkpoint stores the progress of the run for the next attempt, if there is one.
 	Checkpoint(ctx context.Context, data json.RawMessage) error
+	// Committed blocks until all events so far are committed. Call it before an effect outside that must not be repeated
+	// because its checkpoint was lost.
+	Committed(ctx context.Context) error
 	// Wait ends the run. The task stays working, without a process, until the next turn begins: at the given time, or
 	// with a message of the client.
 	Wait(ctx context.Context, w Wait) error

@@ -35,14 +35,20 @@ const ExcerptBytes = 512
 // ReadExcerpt reads the start of an error answer as one line. cancel ends the request if the sender does not finish its
 // answer.
 func ReadExcerpt(r *http.Response, cancel context.CancelFunc) string {
+	return Excerpt(ReadStart(r, ExcerptBytes, cancel))
+}
+
+// ReadStart reads at most the given number of bytes of an error answer. cancel ends the request if the sender does not
+// finish its answer.
+func ReadStart(r *http.Response, most int64, cancel context.CancelFunc) []byte {
 	if r.StatusCode < 200 {
 		// The connection was upgraded to another protocol, so its body has no end.
-		return ""
+		return nil
 	}
 	defer time.AfterFunc(drainTime, cancel).Stop()
-	// Bytes that were read before an error are still a useful excerpt.
-	start, _ := io.ReadAll(io.LimitReader(r.Body, ExcerptBytes))
-	return Excerpt(start)
+	// Bytes that were read before an error are still of use.
+	start, _ := io.ReadAll(io.LimitReader(r.Body, most))
+	return start
 }
 
 // Excerpt returns the start of foreign bytes in a form that fits on one line of a message.

@@ -510,6 +510,9 @@ func (m *recollection) walk(ctx context.Context, after task.Seq, visit func(*tas
 		if err != nil || len(evs) == 0 {
 			return err
 		}
+		if len(evs) == 0 { // not fewer than a page: a page of large events is short
+			return nil
+		}
 		for _, e := range evs {
 			after = e.Seq
 			if err := visit(e); err != nil {

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,14 @@ type program struct {
 // New makes an executor that starts opts.Argv for each run. From then on, other processes of this user cannot read the
 // memory and the environment of this process (on Linux).
 func New(opts Options) (executor.Executor, error) {
+	p, err := newProgram(opts)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func newProgram(opts Options) (*program, error) {
 	path, err := opts.resolve()
 	if err != nil {
 		return nil, err
@@ -43,7 +52,7 @@ func (p *program) Execute(ctx context.Context, run *executor.Run, out executor.E
 	}
 	log := p.opts.Log.With(slog.String("task_id", run.TaskID), slog.Int("attempt", int(run.Attempt)))
 	stderr := newErrorLog(log)
-	child, err := p.start(doc, stderr)
+	child, err := p.start(bytes.NewReader(doc), stderr)
 	if err != nil {
 		return &executor.Unavailable{Err: fmt.Errorf("start the agent's command: %w", err)}
 	}

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -29,7 +28,7 @@ type process struct {
 	reaped   bool
 }
 
-func (p *program) start(doc []byte, stderr io.Writer) (*process, error) {
+func (p *program) start(stdin io.Reader, stderr io.Writer) (*process, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -39,7 +38,7 @@ func (p *program) start(doc []byte, stderr io.Writer) (*process, error) {
 		Args:        p.opts.Argv,
 		Dir:         p.opts.Dir,
 		Env:         p.env,
-		Stdin:       bytes.NewReader(doc),
+		Stdin:       stdin,
 		Stdout:      write,
 		Stderr:      stderr,
 		SysProcAttr: p.attributes(),

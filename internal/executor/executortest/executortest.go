@@ -27,6 +27,7 @@ type Memory struct {
 	Messages []task.Message
 	Events   []task.Event
 	Stored   json.RawMessage
+	Log      []task.Event    // of the whole task
 	Said     []executor.Said // of the task; in the context, Before comes first
 	Before   []executor.Said
 	Refs     []executor.Reference
@@ -103,6 +104,12 @@ func (m *Memory) Earlier(context.Context) ([]task.Event, error) {
 func (m *Memory) Checkpoint(context.Context) (json.RawMessage, error) {
 	m.Reads++
 	return m.Stored, nil
+}
+
+// Task returns the fold of Log.
+func (m *Memory) Task(context.Context) (*task.Task, error) {
+	m.Reads++
+	return task.Fold(task.Task{}, m.Log)
 }
 
 // NewRun returns the first run of a new task for a message with one text part.

@@ -18,7 +18,6 @@ import (
 	"net/url"
 	"strconv"
 	"sync/atomic"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -38,21 +37,7 @@ func New(opts Options) (executor.Executor, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	dialer := &net.Dialer{Timeout: opts.ConnectTimeout}
-	return &backend{opts: opts, client: &nethttp.Client{
-		CheckRedirect: outbound.NoRedirects,
-		Transport: &nethttp.Transport{
-			DialContext:           dialer.DialContext,
-			TLSHandshakeTimeout:   opts.ConnectTimeout,
-			ResponseHeaderTimeout: opts.HeaderTimeout,
-			ForceAttemptHTTP2:     true,
-			// An agent or proxy that compresses delays events to fill its blocks.
-			DisableCompression: true,
-			// Runs of one agent go to one host, so the limit per host is the limit.
-			MaxIdleConnsPerHost: 64,
-			IdleConnTimeout:     90 * time.Second,
-		},
-	}}, nil
+	return &backend{opts: opts, client: outbound.ToAgents(opts.ConnectTimeout, opts.HeaderTimeout)}, nil
 }
 
 // Execute implements executor.Executor. When ctx ends, it closes the request; that is how the agent learns of it.

@@ -139,10 +139,8 @@ func EncodeRun(ctx context.Context, run *executor.Run, history History) ([]byte,
 		m := fromMessage(run.Message)
 		doc.Message = &m
 	}
-	if !history.None {
-		if err := doc.recall(ctx, run, history); err != nil {
-			return nil, err
-		}
+	if err := doc.recall(ctx, run, history); err != nil {
+		return nil, err
 	}
 	if run.Attempt > 1 { // not Try: an attempt that was handed back does not count there, but may have written
 		if err := doc.resume(ctx, run); err != nil {
@@ -162,14 +160,23 @@ func EncodeRun(ctx context.Context, run *executor.Run, history History) ([]byte,
 	return raw, nil
 }
 
-func (d *runDocument) recall(ctx context.Context, run *executor.Run, h History) error {
+// Read returns what was said before the message of the run.
+func (h History) Read(ctx context.Context, run *executor.Run) ([]executor.Said, error) {
 	h.Of, h.Count, h.Bytes = cmp.Or(h.Of, executor.OfTask), cmp.Or(h.Count, DefaultHistory), cmp.Or(h.Bytes, DefaultHistoryBytes)
-	if run.Turn == 1 && h.Of == executor.OfTask {
-		return nil
+	if h.None || run.Turn == 1 && h.Of == executor.OfTask {
+		return nil, nil
 	}
 	said, err := run.Memory.Dialogue(ctx, h.Of, h.Bounds)
 	if err != nil {
-		return fmt.Errorf("read the history: %w", err)
+		return nil, fmt.Errorf("read the history: %w", err)
+	}
+	return said, nil
+}
+
+func (d *runDocument) recall(ctx context.Context, run *executor.Run, h History) error {
+	said, err := h.Read(ctx, run)
+	if err != nil {
+		return err
 	}
 	for i := range said {
 		d.History = append(d.History, fromSaid(&said[i], run))

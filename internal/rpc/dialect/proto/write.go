@@ -111,7 +111,7 @@ func (s *Style) Direct(t *task.Task, e *task.Event) []byte {
 func (s *Style) appendBare(dst []byte, t *task.Task, m *task.Message) []byte {
 	bare := *m
 	bare.TaskID, bare.ContextID = "", t.ContextID
-	return append(s.appendMessage(append(dst, `{"message":`...), &bare), '}')
+	return append(s.AppendMessage(append(dst, `{"message":`...), &bare), '}')
 }
 
 func (s *Style) appendTask(dst []byte, t *task.Task, v dialect.View) []byte {
@@ -127,7 +127,7 @@ func (s *Style) appendTask(dst []byte, t *task.Task, v dialect.View) []byte {
 	}
 	if len(history) > 0 {
 		dst = jsonrw.AppendMember(dst, "history")
-		dst = jsonrw.AppendArray(dst, history, s.appendMessage)
+		dst = jsonrw.AppendArray(dst, history, s.AppendMessage)
 	}
 	dst = jsonrw.AppendRawMember(dst, "metadata", t.Metadata)
 	return append(dst, '}')
@@ -177,12 +177,13 @@ func (s *Style) appendStatus(dst []byte, state task.State, m *task.Message, at t
 	}
 	if m != nil {
 		dst = jsonrw.AppendMember(dst, "message")
-		dst = s.appendMessage(dst, m)
+		dst = s.AppendMessage(dst, m)
 	}
 	return append(dst, '}')
 }
 
-func (s *Style) appendMessage(dst []byte, m *task.Message) []byte {
+// AppendMessage appends a Message.
+func (s *Style) AppendMessage(dst []byte, m *task.Message) []byte {
 	dst = append(dst, `{"messageId":`...)
 	dst = jsonrw.AppendString(dst, m.ID)
 	dst = append(dst, `,"role":"`...)

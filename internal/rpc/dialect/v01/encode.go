@@ -182,3 +182,6 @@ func mark(metadata json.RawMessage, s task.State) json.RawMessage {
 	}
 	return jsonrw.With(metadata, stateMark, json.RawMessage(`"`+s.String()+`"`))
 }
+
+// AppendMessage appends a message as a client sends it.
+func AppendMessage(dst []byte, m *task.Message) []byte { return appendMessage(dst, m) }

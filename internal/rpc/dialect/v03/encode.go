@@ -209,3 +209,6 @@ func (f *form) appendArtifact(dst []byte, a *task.Artifact, chunk string) []byte
 	dst = jsonrw.AppendStringsMember(dst, "extensions", a.Extensions)
 	return append(dst, '}')
 }
+
+// AppendMessage appends a message as a client sends it.
+func AppendMessage(dst []byte, m *task.Message) []byte { return plain.appendMessage(dst, m) }

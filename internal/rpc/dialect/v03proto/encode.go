@@ -83,3 +83,6 @@ func appendFile(dst []byte, p *task.Part, named bool) []byte {
 	}
 	return append(dst, '}')
 }
+
+// AppendMessage appends a message as a client sends it.
+func AppendMessage(dst []byte, m *task.Message) []byte { return style.AppendMessage(dst, m) }

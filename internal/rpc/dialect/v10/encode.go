@@ -54,3 +54,6 @@ func appendPart(dst []byte, p *task.Part) []byte {
 	dst = jsonrw.AppendRawMember(dst, "metadata", p.Metadata)
 	return append(dst, '}')
 }
+
+// AppendMessage appends a message as a client sends it.
+func AppendMessage(dst []byte, m *task.Message) []byte { return style.AppendMessage(dst, m) }

@@ -1,0 +1,205 @@
+package agents
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/mcptest"
+	"github.com/holdfast-a2a/holdfast/internal/modeltest"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+// documented returns the example of docs/agents/openai.md, with the address and the name of the test's model.
+func documented(t *testing.T, model *modeltest.Server) string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/agents/openai.md")
+	require.NoError(t, err)
+	_, example, found := strings.Cut(string(page), "```yaml\nagents:\n")
+	require.True(t, found)
+	example, _, _ = strings.Cut(example, "```")
+	for key, value := range map[string]string{"base_url": model.Base(), "model": modeltest.Model} {
+		line := regexp.MustCompile(`(?m)^(\s+` + key + `: ).*$`)
+		require.Len(t, line.FindAllString(example, -1), 1, key)
+		example = line.ReplaceAllString(example, "${1}"+value)
+	}
+	return clustertest.Settings + example
+}
+
+func withKey(o clustertest.Options) clustertest.Options {
+	o.Env = append(o.Env, "OPENAI_API_KEY="+modeltest.Key)
+	return o
+}
+
+// The example of the page answers, in every version of A2A, and counts its tokens.
+func TestModelAsDocumented(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	model := modeltest.New(t, modeltest.Streams(modeltest.Role, modeltest.Text("It is "), modeltest.Text("42."), modeltest.Stop, modeltest.Spent, modeltest.Done))
+	r := clustertest.Start(t, withKey(clustertest.Options{Name: "a", DB: db.URL, Config: documented(t, model)}))
+	for _, d := range a2atest.Old {
+		res := r.Send(d, a2atest.Say("What is the answer?").At("helper"))
+		require.Equal(t, "completed", res.State(), res.Said())
+		require.Equal(t, "It is 42.", a2atest.Text(res.Artifacts[0].Parts))
+	}
+	call := model.Calls()[0]
+	require.Equal(t, "system", call.Messages[0]["role"])
+	require.Equal(t, map[string]any{"role": "user", "content": "What is the answer?"}, call.Messages[len(call.Messages)-1])
+	require.NotNil(t, call.Temperature)
+
+	require.Equal(t, int64(17*len(a2atest.Old)), clustertest.One[int64](db, "SELECT sum(total_tokens)::bigint FROM holdfast.v_usage"))
+}
+
+// The model remembers the tasks of its caller in the context, with its own answers, and no other context.
+func TestModelRemembersTheContext(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	model := modeltest.New(t, modeltest.Streams(modeltest.Role, modeltest.Text("Hello, "), modeltest.Text("Ada."), modeltest.Stop, modeltest.Done))
+	a, b := clustertest.Pair(t, withKey(clustertest.Options{DB: db.URL, Config: documented(t, model)}))
+	first := a.Send(a2atest.V03, a2atest.Say("I am Ada.").At("helper"))
+	require.Equal(t, "completed", first.State())
+	b.Send(a2atest.V03, a2atest.Say("I am Bob.").At("helper"))
+	second := b.Send(a2atest.V03, &a2atest.Args{Texts: []string{"Who am I?"}, Context: first.ContextID, Agent: "helper"})
+	require.Equal(t, "completed", second.State())
+	require.NotEqual(t, first.Task(), second.Task())
+	calls := model.Calls()
+	require.Equal(t, []map[string]any{
+		{"role": "user", "content": "I am Ada."},
+		{"role": "assistant", "content": "Hello, Ada."},
+		{"role": "user", "content": "Who am I?"},
+	}, calls[len(calls)-1].Messages[1:])
+}
+
+// A replica dies while the model speaks. The other one asks again, and its answer replaces the first half.
+func TestModelAnswersAgainAfterKill(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	model := modeltest.New(t,
+		func(w http.ResponseWriter, r *http.Request, _ modeltest.Request) {
+			modeltest.Write(w, modeltest.Role, modeltest.Text("Half an "))
+			<-r.Context().Done()
+		},
+		modeltest.Streams(modeltest.Role, modeltest.Text("A whole "), modeltest.Text("answer."), modeltest.Stop, modeltest.Spent, modeltest.Done),
+	)
+	config := documented(t, model)
+	a := clustertest.Start(t, withKey(clustertest.Options{Name: "a", DB: db.URL, Config: config}))
+	s := a.Stream(a2atest.V03, a2atest.Say("Speak").At("helper"))
+	first := s.Until("the first half", func(e *a2atest.Event) bool { return e.Artifact != nil })
+	b := clustertest.Start(t, withKey(clustertest.Options{Name: "b", DB: db.URL, Config: config}))
+	a.Kill()
+	s = b.Subscribe(a2atest.Unversioned, a2atest.Say().To(first.Task()).At("helper"))
+	require.Equal(t, "completed", a2atest.Last(s.Rest()).State())
+	res := b.GetOver(a2atest.Unversioned, a2atest.Say().To(first.Task()).At("helper"))
+	require.Len(t, res.Artifacts, 1)
+	require.Equal(t, "A whole answer.", a2atest.Text(res.Artifacts[0].Parts))
+}
+
+// A provider that is overloaded uses up no try, and its key is in no error.
+func TestOverloadedModelIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	refused, err := json.Marshal(map[string]any{"error": map[string]any{"message": "slow down, " + modeltest.Key}})
+	require.NoError(t, err)
+	busy := modeltest.Answers(http.StatusTooManyRequests, string(refused), "Retry-After", "1")
+	model := modeltest.New(t, busy, busy, modeltest.Streams(modeltest.Text("Hi"), modeltest.Stop, modeltest.Done))
+	r := clustertest.Start(t, withKey(clustertest.Options{Name: "a", DB: db.URL, Config: documented(t, model) + "    limits: {max_attempts: 1}\n"}))
+	res := r.Send(a2atest.V03, a2atest.Say("Hello").At("helper"))
+	require.Equal(t, "completed", res.State(), res.Said())
+	require.Equal(t, "Hi", a2atest.Text(res.Artifacts[0].Parts))
+	require.NotContains(t, r.Log(), modeltest.Key)
+	require.Zero(t, clustertest.One[int64](db, "SELECT count(*) FROM holdfast.task_events WHERE payload::text LIKE '%' || $1 || '%'", modeltest.Key))
+}
+
+// A replica dies in the middle of a call of a tool, at each kind of tool. The other replica goes on behind the last finished
+// call, and repeats the interrupted one only if that does no harm.
+func TestCallsOfToolsSurviveKill(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		made   int
+		result string
+	}{
+		"look": {2, "done: second"},
+		"pay":  {1, "The call was interrupted. It is not known whether it took effect."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := clustertest.NewDB(t)
+			tools := mcptest.New(t)
+			var last atomic.Pointer[modeltest.Request]
+			calls := func(text, tool, of string) modeltest.Handler {
+				return modeltest.Streams(modeltest.Role, modeltest.Text(text),
+					modeltest.Chunk(fmt.Sprintf(`{"tool_calls":[{"index":0,"id":"c","function":{"name":"shop__%s","arguments":"{\"of\":\"%s\"}"}}]}`, tool, of), "null"),
+					modeltest.Chunk(`{}`, `"tool_calls"`), modeltest.Spent, modeltest.Done)
+			}
+			block := calls("Second.", name, "second")
+			model := modeltest.New(t, calls("First.", "pay", "first"),
+				func(w http.ResponseWriter, r *http.Request, call modeltest.Request) {
+					tools.Block()
+					block(w, r, call)
+				},
+				func(w http.ResponseWriter, _ *http.Request, call modeltest.Request) {
+					last.Store(&call)
+					modeltest.Write(w, modeltest.Role, modeltest.Text("Done."), modeltest.Stop, modeltest.Spent, modeltest.Done)
+				})
+			config := documented(t, model) + fmt.Sprintf(`
+        tools:
+          - name: shop
+            argv: [%q]
+            env: {%s: %q}
+`, tools.Argv()[0], mcptest.Variable, tools.Dir)
+			a := clustertest.Start(t, withKey(clustertest.Options{Name: "a", DB: db.URL, Config: config}))
+			sent := a.Stream(a2atest.V03, a2atest.Say("Buy").At("helper")).Until("the task", func(e *a2atest.Event) bool { return e.Task() != "" })
+			waittest.Eventually(t, "the second call", func() error {
+				return waittest.Unless(len(tools.Calls()) == 2, "%v", tools.Calls())
+			})
+			a.Kill()
+			tools.Release()
+			b := clustertest.Start(t, withKey(clustertest.Options{Name: "b", DB: db.URL, Config: config}))
+			s := b.Subscribe(a2atest.Unversioned, a2atest.Say().To(sent.Task()).At("helper"))
+			require.Equal(t, "completed", a2atest.Last(s.Rest()).State())
+			res := b.GetOver(a2atest.Unversioned, a2atest.Say().To(sent.Task()).At("helper"))
+			require.Equal(t, "First.\n\nSecond.\n\nDone.", a2atest.Text(res.Artifacts[0].Parts))
+			require.Len(t, tools.Calls(), 1+c.made, "%v", tools.Calls())
+			require.Len(t, model.Calls(), 3, "the model was not asked again")
+			var results []any
+			for _, m := range last.Load().Messages {
+				if m["role"] == "tool" {
+					results = append(results, m["content"])
+				}
+			}
+			require.Equal(t, []any{"done: first", c.result}, results)
+		})
+	}
+}
+
+// A call waits for its client's approval without a process, and is made once, by whichever replica gets the answer.
+func TestCallsOfToolsWaitForApproval(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	tools := mcptest.New(t)
+	model := modeltest.New(t,
+		modeltest.Streams(modeltest.Chunk(`{"tool_calls":[{"index":0,"id":"c","function":{"name":"shop__pay","arguments":"{\"of\":\"tea\"}"}}]}`, `"tool_calls"`), modeltest.Spent, modeltest.Done),
+		modeltest.Streams(modeltest.Text("Bought."), modeltest.Stop, modeltest.Spent, modeltest.Done))
+	config := documented(t, model) + fmt.Sprintf("        tools: [{name: shop, argv: [%q], env: {%s: %q}, approve: [pay]}]\n",
+		tools.Argv()[0], mcptest.Variable, tools.Dir)
+	a := clustertest.Start(t, withKey(clustertest.Options{Name: "a", DB: db.URL, Config: config}))
+	asked := a.Send(a2atest.V03, a2atest.Say("Buy tea").At("helper"))
+	require.Equal(t, "input-required", asked.State())
+	require.Contains(t, asked.Said(), `shop__pay {"of":"tea"}`)
+	a.Kill()
+	b := clustertest.Start(t, withKey(clustertest.Options{Name: "b", DB: db.URL, Config: config}))
+	res := b.Send(a2atest.V03, a2atest.Say("yes").To(asked.Task()).At("helper"))
+	require.Equal(t, "completed", res.State(), res.Said())
+	require.Equal(t, "Bought.", a2atest.Text(res.Artifacts[0].Parts))
+	require.Len(t, tools.Calls(), 1)
+	require.Equal(t, int64(34), clustertest.One[int64](db, "SELECT sum(total_tokens)::bigint FROM holdfast.v_usage"))
+}

@@ -1,0 +1,30 @@
+// Package fronts runs Holdfast in front of other A2A servers.
+package fronts
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+)
+
+func TestMain(m *testing.M) {
+	clustertest.Main(m)
+}
+
+// front is the configuration of a server with an agent in front of another server.
+func front(name, settings, limits string) string {
+	return fmt.Sprintf("\n  - {name: %s, executor: {kind: a2a, a2a: {poll_interval: 300ms, %s}}, limits: {backoff: 100ms, cancel_grace: 5s, max_attempts: 100%s}}\n",
+		name, settings, limits)
+}
+
+// text is the text of a task's only artifact.
+func text(r *a2atest.Result) string {
+	var b strings.Builder
+	for _, a := range r.Artifacts {
+		b.WriteString(a2atest.Text(a.Parts))
+	}
+	return b.String()
+}

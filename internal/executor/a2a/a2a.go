@@ -1,0 +1,411 @@
+package a2a
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Front is the executor for one A2A server.
+type Front struct {
+	opts   Options
+	http   *http.Client
+	target atomic.Pointer[target]
+	aiming chan struct{}
+}
+
+// New makes an executor that is a front of the server that opts name. It does not call the server yet.
+func New(opts Options) (*Front, error) {
+	if opts.Version == auto {
+		opts.Version = ""
+	}
+	if opts.Binding == auto {
+		opts.Binding = ""
+	}
+	if err := opts.validate(); err != nil {
+		return nil, err
+	}
+	opts = opts.withDefaults()
+	return &Front{opts: opts, http: newClient(&opts), aiming: make(chan struct{}, 1)}, nil
+}
+
+// link is what the front stores of a task: where its other side is.
+type link struct {
+	Task    string `json:"task,omitempty"`
+	Context string `json:"context,omitempty"`
+	// Turn is the newest turn whose message the agent has. No run sends it again.
+	Turn int `json:"turn,omitempty"`
+}
+
+// run is one execution.
+type run struct {
+	*Front
+	*executor.Run
+	to     *target
+	mirror *mirror
+
+	link       link
+	version    int64 // of the stored link
+	context    link  // of the context: only Context is used
+	contextVer int64
+	// linked is closed when the id of the agent's task is known, so that a cancel can name it.
+	linked chan struct{}
+}
+
+// Execute implements executor.Executor.
+func (f *Front) Execute(ctx context.Context, of *executor.Run, out executor.Emitter) error {
+	to, err := f.aim(ctx)
+	if err != nil {
+		return ended(ctx, err)
+	}
+	r := &run{Front: f, Run: of, to: to, linked: make(chan struct{})}
+	if err := r.load(ctx, out); err != nil {
+		return ended(ctx, err)
+	}
+	err = r.execute(ctx)
+	if unwanted(ctx, err) {
+		r.leave(ctx)
+	}
+	return ended(ctx, err)
+}
+
+// unwanted reports whether the end of a run means that nobody wants the agent's task any more. Otherwise the next run
+// follows it.
+func unwanted(ctx context.Context, err error) bool {
+	if ctx.Err() != nil {
+		cause := context.Cause(ctx)
+		return err != nil && !errors.Is(cause, executor.ErrLeaseLost) && !errors.Is(cause, executor.ErrShutdown)
+	}
+	_, again := executor.IsRetryable(err)
+	var away *executor.Unavailable
+	var failure *executor.Failure
+	return errors.As(err, &failure) && !again && !errors.As(err, &away)
+}
+
+// ended returns why the run ended, if its context did.
+func ended(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// load reads what earlier runs have stored.
+func (r *run) load(ctx context.Context, out executor.Emitter) error {
+	read := func(of executor.Scope, into *link) (int64, error) {
+		state, err := r.Memory.State(ctx, of)
+		if err != nil || state.Value == nil {
+			return state.Version, err
+		}
+		if err := json.Unmarshal(state.Value, into); err != nil {
+			return 0, fmt.Errorf("the stored %s state is not one of an a2a agent: %w", of, err)
+		}
+		return state.Version, nil
+	}
+	var err error
+	if r.Attempt > 1 || r.Turn > 1 {
+		if r.version, err = read(executor.OfTask, &r.link); err != nil {
+			return err
+		}
+	}
+	if r.link.Context == "" {
+		if r.contextVer, err = read(executor.OfContext, &r.context); err != nil {
+			return err
+		}
+	}
+	have, err := r.Memory.Task(ctx)
+	if err != nil {
+		return err
+	}
+	r.mirror = newMirror(out, have, r.opts.DirectReplies, r.maxAnswer())
+	return nil
+}
+
+func (r *run) execute(ctx context.Context) error {
+	switch {
+	case r.link.Turn == r.Turn:
+		return r.follow(ctx)
+	case r.link.Task != "":
+		return r.answer(ctx)
+	case r.Attempt > 1 && !r.to.wire.ChoosesIDs():
+		// An earlier try may have sent the message and ended before the agent named its task.
+		if found, err := r.search(ctx); err != nil || found {
+			return after(err, func() error { return r.follow(ctx) })
+		}
+	case r.to.wire.ChoosesIDs():
+		// The id is ours, so it is known whether the message was sent.
+		r.link.Task = r.ID.String()
+		if r.Attempt > 1 {
+			u, err := r.call(ctx, r.to, client.Get, &client.Params{TaskID: r.link.Task})
+			if err == nil {
+				return after(r.adopt(ctx, u.TaskID, u.ContextID), func() error { return r.follow(ctx) })
+			}
+			if !errors.Is(err, task.NotFound) {
+				return outcome(err)
+			}
+		}
+	}
+	return r.send(ctx)
+}
+
+// after calls next if err is nil.
+func after(err error, next func() error) error {
+	if err != nil {
+		return err
+	}
+	return next()
+}
+
+// answer continues a task of the agent that asked something, if it still waits for the answer.
+func (r *run) answer(ctx context.Context) error {
+	u, err := r.call(ctx, r.to, client.Get, &client.Params{TaskID: r.link.Task})
+	switch {
+	case errors.Is(err, task.NotFound):
+		return r.again(ctx)
+	case err != nil:
+		return outcome(err)
+	case u.Task == nil:
+		return errNoTask
+	}
+	state := u.Task.Status.State
+	switch {
+	case state.Parked() && !said(u.Task, r.IdempotencyKey()):
+		return r.send(ctx)
+	case state == task.StateFailed, state == task.StateCanceled, state == task.StateRejected:
+		return r.again(ctx)
+	}
+	// It went on by itself, as an agent does when its user has authenticated elsewhere, or an earlier try has sent the
+	// message.
+	return after(r.adopt(ctx, r.link.Task, u.ContextID), func() error { return r.follow(ctx) })
+}
+
+// again begins a new task of the agent in the same context.
+func (r *run) again(ctx context.Context) error {
+	r.link.Task = ""
+	if r.to.wire.ChoosesIDs() {
+		r.link.Task = fmt.Sprintf("%s-%d", r.ID, r.Turn)
+	}
+	return r.send(ctx)
+}
+
+var errNoTask = &executor.Failure{Msg: "the agent's answer is no task"}
+
+// said reports whether a task's history has a message.
+func said(t *task.Task, id string) bool {
+	return slices.ContainsFunc(t.History, func(m task.Message) bool { return m.ID == id })
+}
+
+// search looks for the task that the run's message has begun, in the agent's list of the context.
+func (r *run) search(ctx context.Context) (found bool, err error) {
+	if !r.to.wire.Has(client.List) || r.contextID() == "" {
+		return false, nil
+	}
+	u, err := r.call(ctx, r.to, client.List, &client.Params{Context: r.contextID()})
+	var reported *client.Error
+	switch {
+	case errors.As(err, &reported): // many servers have no list
+		return false, nil
+	case err != nil:
+		return false, outcome(err)
+	}
+	for _, t := range u.Tasks {
+		if said(t, r.IdempotencyKey()) {
+			return true, r.adopt(ctx, t.PublicID, t.ContextID)
+		}
+	}
+	return false, nil
+}
+
+// contextID returns the agent's context of the conversation, or "". It is never the client's own: all clients share the
+// credential of the front, so one that guesses another's context would read it.
+func (r *run) contextID() string {
+	if r.link.Context != "" {
+		return r.link.Context
+	}
+	return r.context.Context
+}
+
+// adopt stores the agent's task before anything of it is emitted.
+func (r *run) adopt(ctx context.Context, id, contextID string) error {
+	if id == "" {
+		return &executor.Failure{Msg: "the agent's task has no id"}
+	}
+	r.link.Task, r.link.Turn = id, r.Turn
+	if contextID != "" {
+		r.link.Context = contextID
+	}
+	value, err := json.Marshal(r.link)
+	if err != nil {
+		return err
+	}
+	// A run that was canceled meanwhile still stores the id, so that the cancel can name it.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opts.CallTimeout)
+	defer cancel()
+	r.version, err = r.Memory.SetState(ctx, executor.OfTask, value, executor.AnyVersion)
+	if err != nil {
+		return err
+	}
+	close(r.linked)
+	return r.shareContext(ctx, contextID)
+}
+
+// shareContext stores the agent's context for later tasks of ours in the same context.
+func (r *run) shareContext(ctx context.Context, contextID string) error {
+	if contextID == "" || contextID == r.context.Context {
+		return nil
+	}
+	value, err := json.Marshal(link{Context: contextID})
+	if err != nil {
+		return err
+	}
+	_, err = r.Memory.SetState(ctx, executor.OfContext, value, r.contextVer)
+	if errors.Is(err, executor.ErrStateChanged) {
+		return nil // a task that began at the same time was first
+	}
+	return err
+}
+
+// message returns the run's message as the agent gets it.
+func (r *run) message() *task.Message {
+	m := *r.Message
+	m.ID, m.Role = r.IdempotencyKey(), task.RoleUser
+	m.TaskID, m.ContextID = r.link.Task, r.contextID()
+	m.References = nil // they name our tasks
+	return &m
+}
+
+// send sends the run's message, and reads the answer.
+func (r *run) send(ctx context.Context) error {
+	params := &client.Params{TaskID: r.link.Task, Message: r.message(), Metadata: r.Metadata, Return: true}
+	// A cancel must not close the call before the agent has named its task: then nobody could cancel that.
+	callCtx, stop := r.until(ctx)
+	defer stop()
+	op := client.Send
+	if r.to.streams {
+		op = client.Stream
+	}
+	a, err := r.open(callCtx, r.to, op, params, r.IdempotencyKey())
+	if op == client.Stream && errors.Is(err, task.Unsupported) {
+		a, err = r.open(callCtx, r.to, client.Send, params, r.IdempotencyKey())
+	}
+	if err != nil {
+		return outcome(err)
+	}
+	r.Began()
+	if a.body == nil {
+		if done, err := r.take(ctx, a.update); done || err != nil {
+			return err
+		}
+		return r.follow(ctx)
+	}
+	defer a.body.Close()
+	// A connection may be dead without a sign. Reading the task shows it.
+	a.body.timer = time.AfterFunc(maxIdle, func() {
+		select {
+		case <-r.linked:
+			stop()
+		default: // without the id there is nothing to read
+		}
+	})
+	defer a.body.timer.Stop()
+	return r.live(ctx, a.stream)
+}
+
+// until returns a context for the send. When ctx ends it lasts until the agent's task is known, but no longer than the
+// timeout of a cancel.
+func (r *run) until(ctx context.Context) (context.Context, context.CancelFunc) {
+	callCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	release := context.AfterFunc(ctx, func() {
+		timer := time.NewTimer(r.opts.CancelTimeout)
+		defer timer.Stop()
+		select {
+		case <-r.linked:
+		case <-timer.C:
+		case <-callCtx.Done():
+		}
+		stop()
+	})
+	return callCtx, func() { release(); stop() }
+}
+
+// live passes the stream that answers the send on. If it breaks, follow goes on.
+func (r *run) live(ctx context.Context, events *wire.Stream) error {
+	for {
+		raw, _, err := events.Next()
+		if err == nil {
+			update, err := r.parse(r.to, client.Stream, raw)
+			if err != nil {
+				return outcome(err)
+			}
+			if done, err := r.take(ctx, update); done || err != nil {
+				return err
+			}
+			continue
+		}
+		var failure *executor.Failure
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.As(err, &failure): // an event that is too long, or no event
+			return failure
+		case r.link.Turn == r.Turn:
+			return r.follow(ctx)
+		case errors.Is(err, io.EOF):
+			return executor.Retryable(errors.New("the agent's stream ended without an event"), 0)
+		}
+		return executor.Retryable(fmt.Errorf("the agent's stream broke before its first event: %w", err), 0)
+	}
+}
+
+// take handles an update of the answer to a send. It reports whether the run has settled.
+func (r *run) take(ctx context.Context, u *client.Update) (done bool, err error) {
+	known := r.link.Turn == r.Turn
+	if u.Message != nil && !known {
+		// A bare message: the agent made no task. Only its context lives on.
+		if err := r.shareContext(ctx, u.ContextID); err != nil {
+			return true, err
+		}
+		return true, r.mirror.reply(ctx, u.Message)
+	}
+	switch {
+	case u.TaskID == "" && !known:
+		return true, &executor.Failure{Msg: "the agent's first event names no task"}
+	case !known:
+		if want := r.link.Task; want != "" && u.TaskID != want {
+			return true, &executor.Failure{Msg: "the agent answered with another task than the message names"}
+		}
+		if err := r.adopt(ctx, u.TaskID, u.ContextID); err != nil {
+			return true, err
+		}
+	case u.TaskID != "" && u.TaskID != r.link.Task:
+		return true, &executor.Failure{Msg: "the agent sent an event of another task"}
+	}
+	if ctx.Err() != nil {
+		return true, context.Cause(ctx)
+	}
+	return r.mirror.update(ctx, u)
+}
+
+// leave cancels the agent's task.
+func (r *run) leave(ctx context.Context) {
+	if r.link.Task == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opts.CancelTimeout)
+	defer cancel()
+	_, err := r.call(ctx, r.to, client.Cancel, &client.Params{TaskID: r.link.Task})
+	if err != nil && !errors.Is(err, task.NotFound) && !errors.Is(err, task.NotCancelable) {
+		r.opts.Log.Warn("could not cancel the agent's task", "task_id", r.TaskID, "agent_task", r.link.Task, "error", err)
+	}
+}

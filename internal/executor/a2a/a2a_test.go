@@ -1,0 +1,698 @@
+package a2a_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/executor/a2a"
+	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// agent is a scripted A2A 1.0 server on JSON-RPC.
+type agent struct {
+	t      *testing.T
+	url    string
+	mu     sync.Mutex
+	calls  []call
+	answer map[string][]func(w http.ResponseWriter, c call)
+	card   string
+	status int // of the card
+}
+
+type call struct {
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+	Header http.Header     `json:"-"`
+	ctx    context.Context
+}
+
+const streamingCard = `{"name":"Up","description":"d","version":"1","capabilities":{"streaming":true},"skills":[],
+	"supportedInterfaces":[{"url":"%s/rpc","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`
+
+// newAgent starts a server whose answers on adds, and the executor in front of it.
+func newAgent(t *testing.T, opts a2a.Options) (*agent, executor.Executor) {
+	t.Helper()
+	a := &agent{t: t, answer: map[string][]func(http.ResponseWriter, call){}, card: streamingCard, status: 200}
+	server := httptest.NewServer(a)
+	t.Cleanup(server.Close)
+	a.url = server.URL
+	if opts.CardURL == "" && opts.URL == "" {
+		opts.CardURL = server.URL
+	}
+	opts.PollInterval, opts.CancelTimeout = 20*time.Millisecond, 5*time.Second
+	e, err := a2a.New(opts)
+	require.NoError(t, err)
+	return a, e
+}
+
+// on adds an answer to a method. Answers are used in their order, the last one for good.
+func (a *agent) on(method string, answer func(w http.ResponseWriter, c call)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.answer[method] = append(a.answer[method], answer)
+}
+
+func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet {
+		if r.URL.Path != "/.well-known/agent-card.json" {
+			http.NotFound(w, r)
+			return
+		}
+		w.WriteHeader(a.status)
+		_, _ = io.WriteString(w, strings.ReplaceAll(a.card, "%s", a.url))
+		return
+	}
+	var c call
+	if err := json.NewDecoder(r.Body).Decode(&c); err != nil {
+		a.t.Error(err)
+	}
+	c.Header, c.ctx = r.Header, r.Context()
+	_, _ = io.Copy(io.Discard, r.Body)
+	a.mu.Lock()
+	a.calls = append(a.calls, c)
+	answers := a.answer[c.Method]
+	if len(answers) > 1 {
+		a.answer[c.Method] = answers[1:]
+	}
+	a.mu.Unlock()
+	if len(answers) == 0 {
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found"}}`)
+		return
+	}
+	answers[0](w, c)
+}
+
+// called returns the calls of a method.
+func (a *agent) called(method string) (calls []call) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, c := range a.calls {
+		if c.Method == method {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
+// says answers with a document.
+func says(result string) func(http.ResponseWriter, call) {
+	return func(w http.ResponseWriter, _ call) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":`+result+`}`)
+	}
+}
+
+func fails(code int, message string) func(http.ResponseWriter, call) {
+	return func(w http.ResponseWriter, _ call) {
+		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":1,"error":{"code":%d,"message":%q}}`, code, message)
+	}
+}
+
+// streams answers with events, and ends the stream. With the event "cut" it breaks the connection, with "hold" it waits
+// until the client leaves.
+func streams(events ...string) func(http.ResponseWriter, call) {
+	return func(w http.ResponseWriter, c call) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for _, e := range events {
+			switch e {
+			case "cut":
+				panic(http.ErrAbortHandler)
+			case "hold":
+				<-c.ctx.Done()
+				return
+			}
+			_, _ = io.WriteString(w, `data: {"jsonrpc":"2.0","id":1,"result":`+e+"}\n\n")
+			_ = http.NewResponseController(w).Flush()
+		}
+	}
+}
+
+func taskIn(state, more string) string {
+	return `{"id":"up-1","contextId":"ctx-1","status":{"state":"TASK_STATE_` + state + `"}` + more + `}`
+}
+
+func working(more string) string { return `{"task":` + taskIn("WORKING", more) + `}` }
+
+func status(state, message string) string {
+	if message != "" {
+		message = `,"message":{"messageId":"s-` + message + `","role":"ROLE_AGENT","parts":[{"text":"` + message + `"}]}`
+	}
+	return `{"statusUpdate":{"taskId":"up-1","contextId":"ctx-1","status":{"state":"TASK_STATE_` + state + `"` + message + `}}}`
+}
+
+func chunk(text string, more bool) string {
+	return fmt.Sprintf(`{"artifactUpdate":{"taskId":"up-1","contextId":"ctx-1","append":%t,"artifact":{"artifactId":"a","parts":[{"text":%q}]}}}`, more, text)
+}
+
+// artifact is a member of a task: an artifact with a part for each text.
+func artifact(texts ...string) string {
+	parts := make([]string, len(texts))
+	for i, text := range texts {
+		parts[i] = fmt.Sprintf(`{"text":%q}`, text)
+	}
+	return `,"artifacts":[{"artifactId":"a","parts":[` + strings.Join(parts, ",") + `]}]`
+}
+
+func execute(t *testing.T, e executor.Executor, run *executor.Run) (*executortest.Recorder, error) {
+	t.Helper()
+	out := executortest.NewRecorder()
+	return out, executortest.Wait(t, executortest.Go(t.Context(), e, run, out))
+}
+
+// next returns the run after another one: its next try, with what that one has emitted in the log.
+func next(run *executor.Run, out *executortest.Recorder) *executor.Run {
+	again, memory := *run, run.Memory.(*executortest.Memory)
+	again.Attempt, again.Try = run.Attempt+1, run.Try+1
+	memory.Log = append(memory.Log, out.Events()...)
+	for i := range memory.Log {
+		memory.Log[i].Seq = task.Seq(i + 1)
+	}
+	return &again
+}
+
+// nextTurn returns the first run for a further message.
+func nextTurn(run *executor.Run, out *executortest.Recorder, text string) *executor.Run {
+	turn := next(run, out)
+	turn.Turn, turn.Try = run.Turn+1, 1
+	turn.Message = &task.Message{ID: "message-2", Role: task.RoleUser, Parts: []task.Part{task.Text(text)}}
+	return turn
+}
+
+// linkedFirst fails if something is emitted before the link is stored.
+type linkedFirst struct {
+	executor.Emitter
+	t   *testing.T
+	run *executor.Run
+}
+
+func (l *linkedFirst) check(ctx context.Context) {
+	state, err := l.run.Memory.State(ctx, executor.OfTask)
+	if err != nil || !strings.Contains(string(state.Value), `"up-1"`) {
+		l.t.Errorf("emitted without a link: %s %v", state.Value, err)
+	}
+}
+
+func (l *linkedFirst) Status(ctx context.Context, s task.State, msg *task.Message) error {
+	l.check(ctx)
+	return l.Emitter.Status(ctx, s, msg)
+}
+
+func (l *linkedFirst) Artifact(ctx context.Context, c executor.Chunk) (string, error) {
+	l.check(ctx)
+	return l.Emitter.Artifact(ctx, c)
+}
+
+func TestPassesAStreamOn(t *testing.T) {
+	t.Parallel()
+	a, e := newAgent(t, a2a.Options{Headers: map[string]string{"X-Mine": "1"}, Auth: a2a.Auth{Bearer: "s3cret"}})
+	a.on("SendStreamingMessage", streams(working(""), status("WORKING", "reading"), chunk("one ", false), chunk("two", true), status("COMPLETED", "done")))
+	run, out := executortest.NewRun("hello"), executortest.NewRecorder()
+	run.Metadata = json.RawMessage(`{"n":1.0}`)
+	run.Message.Parts = append(run.Message.Parts, task.Part{Kind: task.PartData, Data: json.RawMessage(`{"big":12345678901234567890}`)})
+	require.NoError(t, executortest.Wait(t, executortest.Go(t.Context(), e, run, &linkedFirst{out, t, run})))
+
+	got := out.Task(t)
+	require.Equal(t, task.StateCompleted, got.Status.State)
+	require.Equal(t, "done", got.Status.Message.FirstText())
+	require.Equal(t, "one two", out.Text(t))
+	require.Equal(t, "s-reading", got.History[0].ID)
+	sent := a.called("SendStreamingMessage")
+	require.Len(t, sent, 1)
+	require.JSONEq(t, `{"message":{"messageId":"01020304-0506-0708-0900-000000000000:1","role":"ROLE_USER","parts":[{"text":"hello"},
+		{"data":{"big":12345678901234567890}}]},"configuration":{},"metadata":{"n":1.0}}`, string(sent[0].Params))
+	require.Contains(t, string(sent[0].Params), `"n":1.0`)
+	for name, want := range map[string]string{
+		"A2A-Version": "1.0", "Authorization": "Bearer s3cret", "X-Mine": "1", "Idempotency-Key": "01020304-0506-0708-0900-000000000000:1",
+	} {
+		require.Equal(t, want, sent[0].Header.Get(name), name)
+	}
+}
+
+func TestGoesOnAfterACut(t *testing.T) {
+	t.Parallel()
+	for name, cut := range map[string][]string{"a broken connection": {"cut"}, "a clean end": {}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, e := newAgent(t, a2a.Options{})
+			a.on("SendStreamingMessage", streams(append([]string{working(""), chunk("one ", false), chunk("two ", true)}, cut...)...))
+			a.on("GetTask", says(taskIn("WORKING", artifact("one ", "two ", "three "))))
+			a.on("GetTask", says(taskIn("COMPLETED", artifact("one ", "two ", "three ", "four")+
+				`,"history":[{"messageId":"h-1","role":"ROLE_AGENT","parts":[{"text":"said"}]}]`)))
+			run := executortest.NewRun("hello")
+			out, err := execute(t, e, run)
+			require.NoError(t, err)
+			require.Equal(t, "one two three four", out.Text(t))
+			require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
+			require.Equal(t, "h-1", out.Task(t).History[0].ID)
+			require.Len(t, a.called("SendStreamingMessage"), 1)
+			require.Empty(t, a.called("SubscribeToTask"))
+			require.Len(t, out.Events(), 8, "four pieces, one message, and statuses: nothing is emitted twice")
+		})
+	}
+}
+
+func TestNextTryDoesNotSendAgain(t *testing.T) {
+	t.Parallel()
+	a, e := newAgent(t, a2a.Options{})
+	a.on("SendStreamingMessage", streams(working(""), status("WORKING", "reading"), chunk("one ", false), "hold"))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	run, out := executortest.NewRun("hello"), executortest.NewRecorder()
+	done := executortest.Go(ctx, e, run, out)
+	out.Await(t, 3)
+	cancel(executor.ErrShutdown)
+	require.ErrorIs(t, executortest.Wait(t, done), executor.ErrShutdown)
+
+	a.on("GetTask", says(taskIn("COMPLETED", artifact("one two")+
+		`,"history":[{"messageId":"s-reading","role":"ROLE_AGENT","parts":[{"text":"reading"}]}]`)))
+	out, err := execute(t, e, next(run, out))
+	require.NoError(t, err)
+	require.Equal(t, "two", out.Text(t), "only the rest")
+	require.Empty(t, out.Task(t).History)
+	require.Len(t, a.called("SendStreamingMessage"), 1)
+	require.Empty(t, a.called("CancelTask"))
+}
+
+func TestPollsAgentsWithoutStreams(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(a *agent, o *a2a.Options){
+		"by the card":          func(a *agent, _ *a2a.Options) { a.card = strings.Replace(streamingCard, "true", "false", 1) },
+		"by the configuration": func(_ *agent, o *a2a.Options) { o.Poll = true },
+		"by the answer":        func(a *agent, _ *a2a.Options) { a.on("SendStreamingMessage", fails(-32004, "no streams")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			opts := a2a.Options{}
+			prepare(&agent{answer: map[string][]func(http.ResponseWriter, call){}}, &opts)
+			a, e := newAgent(t, opts)
+			prepare(a, &opts)
+			a.on("SendMessage", says(working("")))
+			a.on("GetTask", says(taskIn("SUBMITTED", "")))
+			a.on("GetTask", says(taskIn("WORKING", artifact("one "))))
+			a.on("GetTask", says(taskIn("COMPLETED", artifact("one two"))))
+			out, err := execute(t, e, executortest.NewRun("hello"))
+			require.NoError(t, err)
+			require.Equal(t, "one two", out.Text(t))
+			require.Contains(t, string(a.called("SendMessage")[0].Params), `"returnImmediately":true`)
+		})
+	}
+}
+
+func TestBareMessages(t *testing.T) {
+	t.Parallel()
+	const bare = `{"message":{"messageId":"m","contextId":"ctx-1","role":"ROLE_AGENT","parts":[{"text":"hi"}],"metadata":{"k":1.0}}}`
+	for _, direct := range []bool{false, true} {
+		a, e := newAgent(t, a2a.Options{DirectReplies: direct})
+		a.on("SendStreamingMessage", streams(bare))
+		run := executortest.NewRun("hello")
+		out, err := execute(t, e, run)
+		require.NoError(t, err)
+		got := out.Task(t)
+		require.Equal(t, task.StateCompleted, got.Status.State)
+		require.Equal(t, direct, got.Direct)
+		require.Equal(t, "hi", got.Status.Message.FirstText())
+		require.JSONEq(t, `{"k":1.0}`, string(got.Status.Message.Metadata))
+		shared, err := run.Memory.State(t.Context(), executor.OfContext)
+		require.NoError(t, err)
+		require.JSONEq(t, `{"context":"ctx-1"}`, string(shared.Value))
+	}
+}
+
+func TestLaterTasksContinueTheContext(t *testing.T) {
+	t.Parallel()
+	a, e := newAgent(t, a2a.Options{})
+	a.on("SendStreamingMessage", streams(working(""), status("COMPLETED", "")))
+	run := executortest.NewRun("hello")
+	_, err := execute(t, e, run)
+	require.NoError(t, err)
+	later, memory := executortest.NewRun("again"), &executortest.Memory{}
+	later.Memory = memory
+	shared, err := run.Memory.State(t.Context(), executor.OfContext)
+	require.NoError(t, err)
+	_, err = memory.SetState(t.Context(), executor.OfContext, shared.Value, 0)
+	require.NoError(t, err)
+	_, err = execute(t, e, later)
+	require.NoError(t, err)
+	sent := a.called("SendStreamingMessage")
+	require.NotContains(t, string(sent[0].Params), "contextId", "the client's own context is not the agent's")
+	require.Contains(t, string(sent[1].Params), `"contextId":"ctx-1"`)
+	require.NotContains(t, string(sent[1].Params), "taskId")
+}
+
+// asked runs the first turn of a task in which the agent asks.
+func asked(t *testing.T, a *agent, e executor.Executor, state string) (*executor.Run, *executortest.Recorder) {
+	t.Helper()
+	a.on("SendStreamingMessage", streams(working(""), chunk("one ", false), status(state, "which")))
+	run := executortest.NewRun("hello")
+	out, err := execute(t, e, run)
+	require.NoError(t, err)
+	require.True(t, out.Task(t).Status.State.Parked())
+	return run, out
+}
+
+func TestAnswersTheSameTask(t *testing.T) {
+	t.Parallel()
+	a, e := newAgent(t, a2a.Options{})
+	run, out := asked(t, a, e, "INPUT_REQUIRED")
+	a.on("GetTask", says(taskIn("INPUT_REQUIRED", artifact("one "))))
+	a.mu.Lock()
+	a.answer["SendStreamingMessage"] = nil
+	a.mu.Unlock()
+	a.on("SendStreamingMessage", streams(working(artifact("one ")), chunk("two", true), status("COMPLETED", "")))
+	out, err := execute(t, e, nextTurn(run, out, "Oslo"))
+	require.NoError(t, err)
+	require.Equal(t, "two", out.Text(t), "the artifact of the first turn is known")
+	sent := a.called("SendStreamingMessage")
+	require.Len(t, sent, 2)
+	require.Contains(t, string(sent[1].Params), `"taskId":"up-1","contextId":"ctx-1"`)
+	require.Contains(t, string(sent[1].Params), `"messageId":"01020304-0506-0708-0900-000000000000:2"`)
+}
+
+func TestAnswersToTasksThatWentOn(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		now   func(http.ResponseWriter, call)
+		sends int
+		text  string
+	}{
+		"it completed":            {says(taskIn("COMPLETED", artifact("one two"))), 1, "two"},
+		"it failed":               {says(taskIn("FAILED", "")), 2, "new"},
+		"it is gone":              {fails(-32001, "Task not found"), 2, "new"},
+		"it has the answer":       {says(taskIn("INPUT_REQUIRED", `,"history":[{"messageId":"01020304-0506-0708-0900-000000000000:2","role":"ROLE_USER","parts":[]}]`)), 1, ""},
+		"it waits for the answer": {says(taskIn("AUTH_REQUIRED", "")), 2, "new"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, e := newAgent(t, a2a.Options{})
+			run, out := asked(t, a, e, "AUTH_REQUIRED")
+			a.on("GetTask", c.now)
+			a.mu.Lock()
+			a.answer["SendStreamingMessage"] = nil
+			a.mu.Unlock()
+			a.on("SendStreamingMessage", streams(working(""), chunk("new", false), status("COMPLETED", "")))
+			out, err := execute(t, e, nextTurn(run, out, "done"))
+			require.NoError(t, err)
+			require.Equal(t, c.text, out.Text(t))
+			sent := a.called("SendStreamingMessage")
+			require.Len(t, sent, c.sends)
+			if name == "it failed" {
+				require.NotContains(t, string(sent[1].Params), "taskId")
+				require.Contains(t, string(sent[1].Params), `"contextId":"ctx-1"`)
+			}
+		})
+	}
+}
+
+func TestCancelReachesTheAgent(t *testing.T) {
+	t.Parallel()
+	for name, cause := range map[string]error{
+		"canceled": executor.ErrCanceled, "timeout": executor.ErrTimeout, "lost": executor.ErrLeaseLost, "stopping": executor.ErrShutdown,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, e := newAgent(t, a2a.Options{})
+			a.on("SendStreamingMessage", streams(working(""), chunk("one", false), "hold"))
+			a.on("CancelTask", says(taskIn("CANCELED", "")))
+			ctx, cancel := context.WithCancelCause(t.Context())
+			out := executortest.NewRecorder()
+			done := executortest.Go(ctx, e, executortest.NewRun("hello"), out)
+			out.Await(t, 2)
+			cancel(cause)
+			require.ErrorIs(t, executortest.Wait(t, done), cause)
+			if name == "canceled" || name == "timeout" {
+				require.Len(t, a.called("CancelTask"), 1)
+				require.JSONEq(t, `{"id":"up-1"}`, string(a.called("CancelTask")[0].Params))
+			} else {
+				require.Empty(t, a.called("CancelTask"))
+			}
+		})
+	}
+}
+
+func TestCancelWaitsForTheTaskToHaveAName(t *testing.T) {
+	t.Parallel()
+	a, e := newAgent(t, a2a.Options{})
+	called, name := make(chan struct{}), make(chan struct{})
+	a.on("SendStreamingMessage", func(w http.ResponseWriter, c call) {
+		close(called)
+		<-name
+		streams(working(""), "hold")(w, c)
+	})
+	a.on("CancelTask", says(taskIn("CANCELED", "")))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	done := executortest.Go(ctx, e, executortest.NewRun("hello"), executortest.NewRecorder())
+	<-called
+	cancel(executor.ErrCanceled)
+	close(name)
+	require.ErrorIs(t, executortest.Wait(t, done), executor.ErrCanceled)
+	require.Len(t, a.called("CancelTask"), 1)
+}
+
+func TestAgentCancelsItsTask(t *testing.T) {
+	t.Parallel()
+	a, e := newAgent(t, a2a.Options{})
+	a.on("SendStreamingMessage", streams(working(""), status("CANCELED", "")))
+	out, err := execute(t, e, executortest.NewRun("hello"))
+	require.NoError(t, err)
+	require.Equal(t, task.StateFailed, out.Task(t).Status.State)
+	require.Equal(t, "The agent canceled the task.", out.Task(t).Status.Message.FirstText())
+}
+
+func TestLaterTryLooksForTheTask(t *testing.T) {
+	t.Parallel()
+	const key = "01020304-0506-0708-0900-000000000000:1"
+	for name, c := range map[string]struct {
+		list  func(http.ResponseWriter, call)
+		sends int
+	}{
+		"it is there": {says(`{"tasks":[{"id":"other","status":{"state":2}},{"id":"up-1","contextId":"ctx-1","status":{"state":2},
+			"history":[{"messageId":"` + key + `","role":"ROLE_USER","parts":[]}]}]}`), 0},
+		"it is not":        {says(`{"tasks":[]}`), 1},
+		"there is no list": {fails(-32601, "Method not found"), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, e := newAgent(t, a2a.Options{})
+			a.on("ListTasks", c.list)
+			a.on("GetTask", says(taskIn("COMPLETED", artifact("done"))))
+			a.on("SendStreamingMessage", streams(working(""), chunk("done", false), status("COMPLETED", "")))
+			run := executortest.NewRun("hello")
+			run.Attempt, run.Try = 2, 2
+			_, err := run.Memory.SetState(t.Context(), executor.OfContext, json.RawMessage(`{"context":"ctx-1"}`), 0)
+			require.NoError(t, err)
+			out, err := execute(t, e, run)
+			require.NoError(t, err)
+			require.Equal(t, "done", out.Text(t))
+			require.Len(t, a.called("SendStreamingMessage"), c.sends)
+			require.JSONEq(t, `{"contextId":"ctx-1","pageSize":50}`, string(a.called("ListTasks")[0].Params))
+		})
+	}
+}
+
+func TestAgentIsAway(t *testing.T) {
+	t.Parallel()
+	away := httptest.NewServer(http.NotFoundHandler())
+	away.Close()
+	e, err := a2a.New(a2a.Options{CardURL: away.URL})
+	require.NoError(t, err)
+	_, err = execute(t, e, executortest.NewRun("hello"))
+	var u *executor.Unavailable
+	require.ErrorAs(t, err, &u)
+	require.False(t, u.Answered)
+	require.ErrorContains(t, err, "read the agent's card")
+
+	for name, c := range map[string]struct {
+		status   int
+		answered bool
+		again    bool
+	}{"busy": {503, true, false}, "too many": {429, true, false}, "a gateway": {502, true, true}, "a crash": {500, false, true}} {
+		a, e := newAgent(t, a2a.Options{})
+		a.on("SendStreamingMessage", func(w http.ResponseWriter, _ call) {
+			w.Header().Set("Retry-After", "7")
+			w.WriteHeader(c.status)
+		})
+		_, err := execute(t, e, executortest.NewRun("hello"))
+		after, again := executor.IsRetryable(err)
+		require.Equal(t, c.again, again, name)
+		u = nil
+		require.Equal(t, c.answered, errors.As(err, &u), name)
+		if u != nil {
+			after = u.RetryAfter
+		}
+		require.Equal(t, 7*time.Second, after, name)
+	}
+}
+
+func TestAgentIsAwayDuringARun(t *testing.T) {
+	t.Parallel()
+	a, e := newAgent(t, a2a.Options{})
+	a.on("SendStreamingMessage", streams(working(""), chunk("one ", false), "cut"))
+	a.on("GetTask", func(w http.ResponseWriter, _ call) { w.WriteHeader(502) })
+	a.on("GetTask", func(http.ResponseWriter, call) { panic(http.ErrAbortHandler) })
+	a.on("GetTask", fails(-32001, "not yet"))
+	a.on("GetTask", fails(-32603, "the store is away"))
+	a.on("GetTask", says(taskIn("COMPLETED", artifact("one ", "two"))))
+	out, err := execute(t, e, executortest.NewRun("hello"))
+	require.NoError(t, err)
+	require.Equal(t, "one two", out.Text(t))
+	require.Len(t, a.called("SendStreamingMessage"), 1)
+}
+
+func TestLongAbsenceEndsTheRun(t *testing.T) {
+	t.Parallel()
+	a, e := newAgent(t, a2a.Options{})
+	a.on("SendStreamingMessage", streams(working(""), "cut"))
+	a.on("GetTask", func(w http.ResponseWriter, _ call) {
+		w.Header().Set("Retry-After", "60")
+		w.WriteHeader(503)
+	})
+	_, err := execute(t, e, executortest.NewRun("hello"))
+	var u *executor.Unavailable
+	require.ErrorAs(t, err, &u)
+	require.Equal(t, time.Minute, u.RetryAfter)
+}
+
+func TestAgentLosesItsTask(t *testing.T) {
+	t.Parallel()
+	a, e := newAgent(t, a2a.Options{})
+	a.on("SendStreamingMessage", streams(working(""), "cut"))
+	a.on("GetTask", fails(-32001, "Task not found"))
+	_, err := execute(t, e, executortest.NewRun("hello"))
+	var f *executor.Failure
+	require.ErrorAs(t, err, &f)
+	require.Equal(t, "the agent lost its task", f.Msg)
+	require.Len(t, a.called("SendStreamingMessage"), 1)
+}
+
+func TestHostileAgents(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		answer func(http.ResponseWriter, call)
+		want   string
+	}{
+		"no task in the first event": {streams(`{"statusUpdate":{"status":{"state":2}}}`), "names no task"},
+		"an event of another task":   {streams(working(""), strings.ReplaceAll(chunk("x", false), "up-1", "up-2")), "an event of another task"},
+		"a snapshot of another task": {streams(working(""), strings.ReplaceAll(working(""), "up-1", "up-2")), "an event of another task"},
+		"no JSON":                    {streams(`{`), "is not A2A 1.0"},
+		"half an object":             {streams(`{"task":{}}`), "result.task.id: is required"},
+		"too long":                   {streams(chunk(strings.Repeat("x", 5000), false)), "longer than"},
+		"a long document":            {says(`"` + strings.Repeat("x", 5000) + `"`), "longer than"},
+		"too deep":                   {streams(strings.Repeat(`[`, 200) + strings.Repeat(`]`, 200)), "deep"},
+		"an unknown state":           {streams(status("DREAMING", "")), "is not a state"},
+		"a redirect":                 {func(w http.ResponseWriter, r call) { w.Header().Set("Location", "http://other"); w.WriteHeader(307) }, "redirects are not followed"},
+		"an error":                   {fails(-32602, "message.parts: no\nimages"), "error -32602: message.parts: no images"},
+		"a refusal":                  {func(w http.ResponseWriter, _ call) { w.WriteHeader(401) }, "refused the server's credential"},
+		"a page":                     {func(w http.ResponseWriter, _ call) { _, _ = io.WriteString(w, "<html>") }, "is not A2A 1.0"},
+		"events after the end":       {streams(working(""), status("COMPLETED", ""), `{"task":{}}`, `7`), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, e := newAgent(t, a2a.Options{MaxEvent: 1000, Auth: a2a.Auth{Bearer: "s3cret"}})
+			a.on("SendStreamingMessage", c.answer)
+			a.on("SendMessage", c.answer)
+			out, err := execute(t, e, executortest.NewRun("hello"))
+			if c.want == "" {
+				require.NoError(t, err)
+				require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
+				return
+			}
+			var f *executor.Failure
+			require.ErrorAs(t, err, &f)
+			require.ErrorContains(t, err, c.want)
+			require.NotContains(t, err.Error(), "s3cret")
+		})
+	}
+}
+
+func TestCards(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ card, want string }{
+		"another host": {strings.ReplaceAll(streamingCard, "%s/rpc", "http://192.0.2.1/rpc"), "set a2a.url to it"},
+		"no binding":   {strings.ReplaceAll(streamingCard, "JSONRPC", "GRPC"), "the card offers GRPC 1.0"},
+		"no card":      {`[]`, "agent-card.json"},
+		"no URL":       {`{"name":"n"}`, "it names no URL"},
+		"too long":     {`{"name":"` + strings.Repeat("x", 2<<20) + `"}`, "read the agent's card"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, e := newAgent(t, a2a.Options{})
+			a.card = c.card
+			_, err := execute(t, e, executortest.NewRun("hello"))
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+	t.Run("url overrides the card's", func(t *testing.T) {
+		t.Parallel()
+		a, _ := newAgent(t, a2a.Options{})
+		a.card = strings.ReplaceAll(streamingCard, "%s/rpc", "http://0.0.0.0:9999/")
+		e, err := a2a.New(a2a.Options{URL: a.url})
+		require.NoError(t, err)
+		a.on("SendStreamingMessage", streams(working(""), status("COMPLETED", "")))
+		_, err = execute(t, e, executortest.NewRun("hello"))
+		require.NoError(t, err)
+	})
+	t.Run("url and version need no card", func(t *testing.T) {
+		t.Parallel()
+		a, _ := newAgent(t, a2a.Options{})
+		a.status = 404
+		e, err := a2a.New(a2a.Options{URL: a.url, Version: "1.0"})
+		require.NoError(t, err)
+		a.on("SendStreamingMessage", streams(working(""), status("COMPLETED", "")))
+		_, err = execute(t, e, executortest.NewRun("hello"))
+		require.NoError(t, err)
+	})
+}
+
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(file, []byte("first\n"), 0o600))
+	a, e := newAgent(t, a2a.Options{Auth: a2a.Auth{BearerFile: file}})
+	a.on("SendStreamingMessage", streams(working(""), status("COMPLETED", "")))
+	_, err := execute(t, e, executortest.NewRun("hello"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, []byte("second"), 0o600))
+	_, err = execute(t, e, executortest.NewRun("hello"))
+	require.NoError(t, err)
+	sent := a.called("SendStreamingMessage")
+	require.Equal(t, "Bearer first", sent[0].Header.Get("Authorization"))
+	require.Equal(t, "Bearer second", sent[1].Header.Get("Authorization"))
+
+	a, e = newAgent(t, a2a.Options{Auth: a2a.Auth{Username: "ada", Password: "pw"}})
+	a.on("SendStreamingMessage", streams(working(""), status("COMPLETED", "")))
+	_, err = execute(t, e, executortest.NewRun("hello"))
+	require.NoError(t, err)
+	require.Equal(t, "Basic YWRhOnB3", a.called("SendStreamingMessage")[0].Header.Get("Authorization"))
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	t.Parallel()
+	for want, o := range map[string]a2a.Options{
+		"card_url: is required, or url":    {},
+		"card_url: must begin with http":   {CardURL: "ftp://x"},
+		"url: must not contain a password": {URL: "http://a:b@h"},
+		"version: \"2.0\" is not":          {CardURL: "http://h", Version: "2.0"},
+		"binding: \"grpc\" does not exist": {CardURL: "http://h", Binding: "grpc"},
+		"headers.Host: is set by Holdfast": {CardURL: "http://h", Headers: map[string]string{"Host": "x"}},
+		"auth: has several credentials":    {CardURL: "http://h", Auth: a2a.Auth{Bearer: "a", Username: "b"}},
+		"auth.username: is required":       {CardURL: "http://h", Auth: a2a.Auth{Password: "a"}},
+		"no such file":                     {CardURL: "http://h", Auth: a2a.Auth{BearerFile: "/nowhere/token"}},
+	} {
+		_, err := a2a.New(o)
+		require.ErrorContains(t, err, want)
+	}
+}

@@ -1,0 +1,300 @@
+package a2a
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
+	"github.com/holdfast-a2a/holdfast/internal/outbound"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+func basic(user, password string) string {
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+}
+
+// A callError is a call without an answer of the agent: something was away, or in between.
+type callError struct {
+	err      error
+	after    time.Duration // what the answer asks for
+	unsent   bool          // the agent cannot have got the request
+	busy     bool          // the agent, or something for it, says so
+	answered bool
+	crashed  bool // the agent had the request and failed
+}
+
+func (e *callError) Error() string { return e.err.Error() }
+func (e *callError) Unwrap() error { return e.err }
+
+// answer is an answer: one update, or a stream of them.
+type answer struct {
+	update *client.Update
+	stream *wire.Stream
+	body   *heard // nil without a stream
+}
+
+func newClient(opts *Options) *http.Client {
+	dialer := &net.Dialer{Timeout: opts.ConnectTimeout}
+	return &http.Client{
+		CheckRedirect: outbound.NoRedirects,
+		Transport: &http.Transport{
+			DialContext:         dialer.DialContext,
+			TLSHandshakeTimeout: opts.ConnectTimeout,
+			ForceAttemptHTTP2:   true,
+			// An agent or proxy that compresses delays events to fill its blocks.
+			DisableCompression:  true,
+			MaxIdleConnsPerHost: 64,
+			IdleConnTimeout:     90 * time.Second,
+		},
+	}
+}
+
+// call does an operation whose answer is one document, within the call timeout.
+func (f *Front) call(ctx context.Context, to *target, op client.Op, p *client.Params) (*client.Update, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.opts.CallTimeout)
+	defer cancel()
+	a, err := f.open(ctx, to, op, p, "")
+	if err != nil {
+		return nil, err
+	}
+	if a.body != nil {
+		a.body.Close()
+		return nil, &executor.Failure{Msg: "the agent answered with a stream where one document belongs"}
+	}
+	return a.update, nil
+}
+
+// open does an operation. If the answer is a stream, the caller closes its body.
+func (f *Front) open(ctx context.Context, to *target, op client.Op, p *client.Params, key string) (*answer, error) {
+	p.Tenant = to.tenant
+	request, err := to.wire.Request(to.url, op, p)
+	if err != nil {
+		return nil, err
+	}
+	response, err := f.do(ctx, to, request, key)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode < 200 || response.StatusCode > 299 {
+		defer response.Body.Close()
+		return nil, f.refusal(to, op, response)
+	}
+	mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	if mediaType == "text/event-stream" {
+		body := &heard{ReadCloser: response.Body}
+		return &answer{stream: wire.ServerSentEvents(body, f.maxAnswer()), body: body}, nil
+	}
+	defer response.Body.Close()
+	body, err := f.read(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	update, err := f.parse(to, op, body)
+	if err != nil {
+		return nil, err
+	}
+	return &answer{update: update}, nil
+}
+
+// maxAnswer bounds a document: a whole task.
+func (f *Front) maxAnswer() int { return 4 * f.opts.MaxEvent }
+
+func (f *Front) read(from io.Reader) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(from, int64(f.maxAnswer())+1))
+	switch {
+	case err != nil:
+		return nil, &callError{err: fmt.Errorf("the connection to the agent broke: %w", err)}
+	case len(body) > f.maxAnswer():
+		return nil, &executor.Failure{Msg: fmt.Sprintf("the agent's answer is longer than %d bytes, four times limits.max_event", f.maxAnswer())}
+	}
+	return body, nil
+}
+
+// parse reads a document. An error that the agent reports is a *client.Error; any other is a Failure.
+func (f *Front) parse(to *target, op client.Op, document []byte) (*client.Update, error) {
+	update, err := to.wire.Answer(op, document, wire.MaxDepth)
+	var reported *client.Error
+	if err != nil && !errors.As(err, &reported) {
+		return nil, &executor.Failure{Msg: "the agent's answer is not A2A " + to.wire.Version + ": " + err.Error()}
+	}
+	return update, err
+}
+
+// do sends a request with the headers of the front.
+func (f *Front) do(ctx context.Context, to *target, r *client.Request, key string) (*http.Response, error) {
+	var body io.Reader
+	if r.Body != nil {
+		body = bytes.NewReader(r.Body)
+	}
+	request, err := http.NewRequestWithContext(ctx, r.Method, r.URL, body)
+	if err != nil {
+		return nil, fmt.Errorf("build the request to the agent: %w", err)
+	}
+	for name, value := range f.opts.Headers {
+		request.Header.Set(name, value)
+	}
+	credential, err := f.opts.Auth.value()
+	if err != nil {
+		return nil, &callError{err: err, unsent: true}
+	}
+	if credential != "" {
+		request.Header.Set("Authorization", credential)
+	}
+	if request.Header.Get("User-Agent") == "" {
+		request.Header.Set("User-Agent", "Holdfast")
+	}
+	if r.Body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	request.Header.Set("Accept", r.Accept)
+	if to != nil && !to.wire.Oldest() {
+		request.Header.Set("A2A-Version", to.wire.Version)
+	}
+	if key != "" {
+		// Not of A2A, but some servers, such as another Holdfast, know it: a repeated send finds the task of the first.
+		request.Header.Set("Idempotency-Key", key)
+	}
+	var sent atomic.Bool
+	request = request.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}))
+	response, err := f.http.Do(request)
+	if err != nil {
+		// Drop the URL, whose query may contain a key: the error is logged, and stored with the task.
+		var of *url.Error
+		if errors.As(err, &of) {
+			err = of.Err
+		}
+		return nil, &callError{err: fmt.Errorf("call the agent: %w", err), unsent: !sent.Load()}
+	}
+	return response, nil
+}
+
+const maxRetryAfter = time.Hour
+
+// refusal returns the error of an answer with a status other than 2xx.
+func (f *Front) refusal(to *target, op client.Op, response *http.Response) error {
+	code := response.StatusCode
+	text := fmt.Sprintf("the agent answered %d %s", code, http.StatusText(code))
+	if code >= 300 && code < 400 {
+		return &executor.Failure{Msg: text + "; redirects are not followed"}
+	}
+	after := outbound.RetryAfter(response.Header.Get("Retry-After"), time.Now(), maxRetryAfter)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { response.Body.Close() }) // in case the agent does not finish its answer
+	defer stop()
+	body, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+	switch code {
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		return &callError{err: errors.New(text), after: after, busy: true, answered: true}
+	case http.StatusBadGateway, http.StatusGatewayTimeout, http.StatusRequestTimeout, http.StatusTooEarly:
+		return &callError{err: errors.New(text), after: after, answered: true}
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return &executor.Failure{Msg: "the agent refused the server's credential", Cause: errors.New(text)}
+	}
+	if to.wire.Binding == client.JSONRPC {
+		// Some servers choose a status for the error that the body has.
+		var reported *client.Error
+		if _, err := to.wire.Answer(op, body, wire.MaxDepth); errors.As(err, &reported) {
+			return reported
+		}
+	} else if reported := to.wire.Failure(code, body, wire.MaxDepth); reported.Message != "" || code < 500 {
+		return reported
+	}
+	if code >= 500 { // the text of a crash is for operators; it is often a stack trace
+		return &callError{err: &executor.Failure{Msg: text, Cause: errors.New(outbound.Excerpt(body))}, after: after, answered: true, crashed: true}
+	}
+	return &client.Error{Status: code, Message: outbound.Excerpt(body)}
+}
+
+// outcome turns the error of a call into the error of a run that has not begun.
+func outcome(err error) error {
+	var away *callError
+	var reported *client.Error
+	switch {
+	case errors.As(err, &away):
+		inner := away.err
+		switch {
+		case away.unsent:
+			return &executor.Unavailable{Err: inner, RetryAfter: away.after}
+		case away.busy:
+			return &executor.Unavailable{Err: inner, RetryAfter: away.after, Answered: true}
+		case away.answered && !away.crashed:
+			return &executor.Unavailable{Err: executor.Retryable(inner, away.after), RetryAfter: away.after, Answered: true}
+		}
+		return executor.Retryable(inner, away.after)
+	case errors.As(err, &reported):
+		failure := &executor.Failure{Msg: "the agent answered with " + reported.Error()}
+		if errors.Is(reported, task.Internal) { // its text is for operators
+			failure = &executor.Failure{Msg: "the agent answered with an internal error", Cause: reported}
+			return executor.Retryable(failure, 0)
+		}
+		return failure
+	}
+	return err
+}
+
+// sameOrigin reports whether two URLs have one scheme, host and port.
+func sameOrigin(a, b string) bool {
+	u, err := url.Parse(a)
+	if err != nil {
+		return false
+	}
+	v, err := url.Parse(b)
+	if err != nil {
+		return false
+	}
+	port := func(u *url.URL) string {
+		if p := u.Port(); p != "" {
+			return p
+		}
+		return map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return u.Scheme == v.Scheme && strings.EqualFold(u.Hostname(), v.Hostname()) && port(u) == port(v)
+}
+
+// cardPaths are where servers have their cards, the newest first.
+var cardPaths = []string{"/.well-known/agent-card.json", "/.well-known/agent.json"}
+
+// cardURLs returns where a card may be.
+func (o *Options) cardURLs() []string {
+	from := o.CardURL
+	if from == "" {
+		from = o.URL
+	}
+	u, err := url.Parse(from)
+	if err != nil {
+		return nil
+	}
+	if o.CardURL != "" && (strings.HasSuffix(u.Path, ".json") || u.RawQuery != "") {
+		return []string{from}
+	}
+	var all []string
+	for _, base := range []string{strings.TrimSuffix(u.Path, "/"), ""} {
+		for _, path := range cardPaths {
+			at := *u
+			at.Path, at.RawPath = base+path, ""
+			if s := at.String(); !slices.Contains(all, s) {
+				all = append(all, s)
+			}
+		}
+		if o.CardURL != "" && base != "" {
+			return append(all, from) // an operator who names a path means that agent, and not the one of the host
+		}
+	}
+	return all
+}

@@ -1,0 +1,170 @@
+package openai
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
+	"github.com/holdfast-a2a/holdfast/internal/outbound"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// kept are the steps of a turn that ended with a question, as the task's state. The client's answer is the next turn.
+type kept struct {
+	Turn    int    `json:"turn"`    // that asked
+	Carried int    `json:"carried"` // how many of its rounds belong to earlier turns
+	Steps   []step `json:"steps"`
+}
+
+// keep stores the steps for the next turn.
+func (s *steps) keep(ctx context.Context) error {
+	raw, err := json.Marshal(kept{s.run.Turn, s.carried, s.shortened()})
+	if err != nil {
+		return fmt.Errorf("encode the state: %w", err)
+	}
+	_, err = s.run.Memory.SetState(ctx, executor.OfTask, raw, executor.AnyVersion)
+	return err
+}
+
+// maxKept bounds the results that wait for an answer, in bytes: a state has a limit of 256 KiB.
+const maxKept = 128 << 10
+
+// shortened returns the steps with results that fit into a state together: the longest ones are cut.
+func (s *steps) shortened() []step {
+	out := slices.Clone(s.log)
+	for most := maxKept; ; most /= 2 {
+		total := 0
+		for i := range out {
+			if r := out[i].Result; r != nil {
+				if len(r.Text) > most {
+					out[i].Result = &result{cutTo(r.Text, most), r.Error}
+				}
+				total += len(out[i].Result.Text)
+			}
+		}
+		if total <= maxKept || most <= len(wasCut) {
+			return out
+		}
+	}
+}
+
+// restore reads the steps of an earlier turn that asked, or of this turn if its run ended just before the question.
+func (s *steps) restore(ctx context.Context) (asked bool, err error) {
+	stored, err := s.run.Memory.State(ctx, executor.OfTask)
+	if err != nil {
+		return false, fmt.Errorf("read the state: %w", err)
+	}
+	if stored.Value == nil {
+		return false, nil
+	}
+	var k kept
+	if err := json.Unmarshal(stored.Value, &k); err != nil {
+		return false, fmt.Errorf("read the state: %w", err)
+	}
+	for i := range k.Steps {
+		if err := s.apply(k.Steps[i]); err != nil {
+			return false, err
+		}
+	}
+	if k.Turn == s.run.Turn {
+		s.carried = k.Carried
+		return true, nil
+	}
+	s.carried = len(s.rounds)
+	return false, nil
+}
+
+// ask ends the run with the question whether calls may be made.
+func (s *steps) ask(ctx context.Context, about []place, w *writer) error {
+	if err := w.pause(); err != nil {
+		return err
+	}
+	if err := s.keep(ctx); err != nil {
+		return err
+	}
+	type wanted struct {
+		ID        string `json:"id"`
+		Tool      string `json:"tool"`
+		Arguments any    `json:"arguments"`
+	}
+	var question strings.Builder
+	question.WriteString("The agent asks for your approval of:\n")
+	list := make([]wanted, len(about))
+	for i, at := range about {
+		c := s.call(at)
+		list[i] = wanted{c.ID, c.Name, c.Arguments}
+		var object map[string]jsontext.Value
+		if wire.Unmarshal([]byte(c.Arguments), &object) == nil {
+			list[i].Arguments = json.RawMessage(c.Arguments)
+		}
+		fmt.Fprintf(&question, "- %s %s\n", c.Name, outbound.Excerpt([]byte(c.Arguments)))
+	}
+	question.WriteString("Answer yes or no.")
+	data, err := json.Marshal(map[string]any{"approvals": list})
+	if err != nil {
+		return fmt.Errorf("encode the question: %w", err)
+	}
+	return s.out.Status(ctx, task.StateInputRequired, &task.Message{
+		Role: task.RoleAgent, Metadata: w.metadata(),
+		Parts: []task.Part{task.Text(question.String()), {Kind: task.PartData, Data: data}},
+	})
+}
+
+// verdict is the client's answer to the question.
+type verdict struct {
+	all  bool
+	each map[string]bool // by the id of the call
+}
+
+func (v *verdict) approves(id string) bool {
+	if approved, ok := v.each[id]; ok {
+		return approved
+	}
+	return v.all
+}
+
+// agreements are the texts that approve. Everything else does not.
+var agreements = []string{"yes", "y", "ok", "okay", "approve", "approved"}
+
+// decide reads the client's answer: a data part with approve (true, false, or an object with ids), or text. If it says
+// both yes and no, the answer is no.
+func decide(m *task.Message) verdict {
+	var v verdict
+	said := false
+	for i := range m.Parts {
+		p := &m.Parts[i]
+		switch p.Kind {
+		case task.PartText:
+			agrees := slices.Contains(agreements, strings.ToLower(strings.Trim(p.Text, " \t\r\n.!")))
+			v.all = agrees && (v.all || !said)
+			said = true
+		case task.PartData:
+			var in struct {
+				Approve jsontext.Value `json:"approve"`
+			}
+			if wire.Unmarshal(p.Data, &in) != nil {
+				continue
+			}
+			switch in.Approve.Kind() {
+			case jsontext.KindTrue, jsontext.KindFalse:
+				v.all = in.Approve.Kind() == jsontext.KindTrue && (v.all || !said)
+				said = true
+			case jsontext.KindBeginObject:
+				if wire.Unmarshal(in.Approve, &v.each) != nil {
+					v.each = nil
+				}
+			default:
+			}
+		case task.PartRaw, task.PartURL:
+		}
+	}
+	return v
+}
+
+const notApproved = "The user did not approve this call. It was not made."

@@ -1,0 +1,264 @@
+package openai
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
+)
+
+// completion is a chat completion, or a chunk of one. Providers add members, leave out some and vary the types of others;
+// those that vary are read leniently.
+type completion struct {
+	Error   jsontext.Value `json:"error"`
+	Model   string         `json:"model"`
+	Choices []choice       `json:"choices"`
+	Usage   jsontext.Value `json:"usage"`
+}
+
+type choice struct {
+	Index        int     `json:"index"`
+	Delta        *said   `json:"delta"`   // of a chunk
+	Message      *said   `json:"message"` // of a whole completion
+	FinishReason *string `json:"finish_reason"`
+}
+
+// said is what the model said.
+type said struct {
+	Content          jsontext.Value `json:"content"` // a string, null, or a list of parts
+	Refusal          *string        `json:"refusal"`
+	ReasoningContent jsontext.Value `json:"reasoning_content"` // the name of DeepSeek, vLLM and LiteLLM
+	Reasoning        jsontext.Value `json:"reasoning"`         // the name of OpenRouter, Groq and Ollama
+	ToolCalls        []callPiece    `json:"tool_calls"`
+	Images           []image        `json:"images"`
+}
+
+// callPiece is a call of a tool, or a piece of one.
+type callPiece struct {
+	Index    *int    `json:"index"`
+	ID       *string `json:"id"`
+	Function struct {
+		Name      *string        `json:"name"`
+		Arguments jsontext.Value `json:"arguments"` // a string; some servers send the object itself
+	} `json:"function"`
+}
+
+type image struct {
+	ImageURL struct {
+		URL string `json:"url"`
+	} `json:"image_url"`
+}
+
+// text returns the text of a content that is a string or a list of parts.
+func text(content jsontext.Value) string {
+	switch content.Kind() {
+	case jsontext.KindString:
+		return unquote(content)
+	case jsontext.KindBeginArray:
+		var parts []struct {
+			Type string         `json:"type"`
+			Text jsontext.Value `json:"text"`
+		}
+		if wire.Unmarshal(content, &parts) != nil {
+			return ""
+		}
+		var all strings.Builder
+		for _, p := range parts {
+			if p.Type == "text" || p.Type == "output_text" {
+				all.WriteString(unquote(p.Text))
+			}
+		}
+		return all.String()
+	default:
+		return ""
+	}
+}
+
+// unquote returns the content of a JSON string, or "" for any other value.
+func unquote(v jsontext.Value) string {
+	if v.Kind() != jsontext.KindString {
+		return ""
+	}
+	plain, err := jsontext.AppendUnquote(nil, v)
+	if err != nil {
+		return ""
+	}
+	return string(plain)
+}
+
+// maxCalls bounds the calls of one answer, and maxArguments the arguments of each, in bytes.
+const (
+	maxCalls     = 128
+	maxArguments = 1 << 20
+)
+
+// answer is what the chunks of a completion add up to.
+type answer struct {
+	max     int // bytes of text
+	text    strings.Builder
+	refusal strings.Builder
+	calls   []call
+	model   string
+	finish  string // the reason why it ended; empty until then
+	usage   usage
+}
+
+// call is a call of a tool that the model asks for.
+type call struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`      // as the model knows the tool
+	Arguments string `json:"arguments"` // JSON, if the model made no mistake
+}
+
+// piece is what one chunk adds to the output of the run.
+type piece struct {
+	text, reasoning string
+	images          []image
+}
+
+// add adds a chunk.
+func (a *answer) add(c *completion) (piece, error) {
+	if a.model == "" {
+		a.model = c.Model
+	}
+	a.usage.read(c.Usage)
+	var out piece
+	for i := range c.Choices {
+		choice := &c.Choices[i]
+		if choice.Index != 0 || a.finish != "" {
+			continue // we asked for one choice, and it says nothing after its end
+		}
+		said := choice.Delta
+		if said == nil {
+			said = choice.Message
+		}
+		if said != nil {
+			if err := a.hear(said, &out); err != nil {
+				return out, err
+			}
+		}
+		if choice.FinishReason != nil {
+			a.finish = *choice.FinishReason
+		}
+	}
+	return out, nil
+}
+
+func (a *answer) hear(s *said, out *piece) error {
+	said := text(s.Content)
+	a.text.WriteString(said)
+	out.text += said
+	if s.Refusal != nil {
+		a.refusal.WriteString(*s.Refusal)
+	}
+	if a.text.Len()+a.refusal.Len() > a.max {
+		return &executor.Failure{Msg: fmt.Sprintf("the model's answer is longer than %d bytes", a.max)}
+	}
+	if reasoning := unquote(s.ReasoningContent); reasoning != "" {
+		out.reasoning += reasoning
+	} else {
+		out.reasoning += unquote(s.Reasoning)
+	}
+	out.images = append(out.images, s.Images...)
+	for i := range s.ToolCalls {
+		if err := a.hearCall(&s.ToolCalls[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hearCall adds a piece of a call. Its index says to which call it belongs; without one, an id begins a call.
+func (a *answer) hearCall(p *callPiece) error {
+	at := len(a.calls) - 1
+	switch {
+	case p.Index != nil:
+		at = *p.Index
+	case p.ID != nil && *p.ID != "" || at < 0:
+		at++
+	}
+	switch {
+	case at < 0 || at > len(a.calls):
+		return &executor.Failure{Msg: fmt.Sprintf("the model's answer is not understood: tool_calls: index %d comes after %d calls", at, len(a.calls))}
+	case at >= maxCalls:
+		return &executor.Failure{Msg: fmt.Sprintf("the model asks for more than %d calls of tools at once", maxCalls)}
+	case at == len(a.calls):
+		a.calls = append(a.calls, call{})
+	}
+	c := &a.calls[at]
+	if p.ID != nil && c.ID == "" {
+		c.ID = *p.ID
+	}
+	if p.Function.Name != nil && c.Name == "" {
+		c.Name = *p.Function.Name
+	}
+	switch arguments := p.Function.Arguments; arguments.Kind() {
+	case jsontext.KindString:
+		c.Arguments += unquote(arguments)
+	case jsontext.KindBeginObject:
+		c.Arguments += string(arguments)
+	default:
+	}
+	if len(c.Arguments) > maxArguments {
+		return &executor.Failure{Msg: fmt.Sprintf("the model calls a tool with more than %d bytes of arguments", maxArguments)}
+	}
+	return nil
+}
+
+// usage counts the tokens of a turn.
+type usage struct {
+	Input     int64 `json:"inputTokens"`
+	Output    int64 `json:"outputTokens"`
+	Total     int64 `json:"totalTokens"`
+	Cached    int64 `json:"cachedInputTokens,omitempty"`
+	Reasoning int64 `json:"reasoningTokens,omitempty"`
+}
+
+// read takes the counts of a completion. The counts of later chunks include those of earlier ones. Values that are
+// not counts are ignored: they cost nobody an answer.
+func (u *usage) read(raw jsontext.Value) {
+	if raw.Kind() != jsontext.KindBeginObject {
+		return
+	}
+	var in map[string]jsontext.Value
+	if wire.Unmarshal(raw, &in) != nil {
+		return
+	}
+	u.Input, u.Output = count(in["prompt_tokens"]), count(in["completion_tokens"])
+	if u.Total = count(in["total_tokens"]); u.Total == 0 {
+		u.Total = u.Input + u.Output
+	}
+	u.Cached = count(member(in["prompt_tokens_details"], "cached_tokens"))
+	u.Reasoning = count(member(in["completion_tokens_details"], "reasoning_tokens"))
+}
+
+func member(object jsontext.Value, name string) jsontext.Value {
+	var in map[string]jsontext.Value
+	if object.Kind() != jsontext.KindBeginObject || wire.Unmarshal(object, &in) != nil {
+		return nil
+	}
+	return in[name]
+}
+
+// mostTokens keeps the sum of hostile counts a number.
+const mostTokens = 1 << 50
+
+func count(v jsontext.Value) int64 {
+	var n int64
+	if v.Kind() != jsontext.KindNumber || json.Unmarshal(v, &n) != nil || n < 0 || n > mostTokens {
+		return 0
+	}
+	return n
+}
+
+func (u *usage) plus(other usage) {
+	u.Input += other.Input
+	u.Output += other.Output
+	u.Total += other.Total
+	u.Cached += other.Cached
+	u.Reasoning += other.Reasoning
+}

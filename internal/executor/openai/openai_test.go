@@ -1,0 +1,541 @@
+package openai_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
+	"github.com/holdfast-a2a/holdfast/internal/executor/openai"
+	"github.com/holdfast-a2a/holdfast/internal/modeltest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// fake is a model's API and the executor's options for it.
+type fake struct{ *modeltest.Server }
+
+func newFake(t *testing.T, handlers ...modeltest.Handler) *fake {
+	t.Helper()
+	return &fake{modeltest.New(t, handlers...)}
+}
+
+func (f *fake) agent(t *testing.T, change ...func(*openai.Options)) executor.Executor {
+	t.Helper()
+	opts := openai.Options{BaseURL: f.Base(), Model: modeltest.Model, APIKey: modeltest.Key}
+	for _, c := range change {
+		c(&opts)
+	}
+	e, err := openai.New(opts)
+	require.NoError(t, err)
+	return e
+}
+
+func run(t *testing.T, e executor.Executor, text string) (*executortest.Recorder, error) {
+	t.Helper()
+	out := executortest.NewRecorder()
+	return out, executortest.Wait(t, executortest.Go(t.Context(), e, executortest.NewRun(text), out))
+}
+
+func long(n int) string { return strings.Repeat("x", n) }
+
+func TestStreamedAnswerIsOneArtifact(t *testing.T) {
+	t.Parallel()
+	next := make(chan string)
+	f := newFake(t, func(w http.ResponseWriter, _ *http.Request, _ modeltest.Request) {
+		modeltest.Write(w, modeltest.Role)
+		for c := range next {
+			modeltest.Write(w, c)
+		}
+	})
+	out := executortest.NewRecorder()
+	agent := f.agent(t, func(o *openai.Options) {
+		o.System = "Be brief."
+		o.Parameters = map[string]json.RawMessage{"temperature": json.RawMessage("0.2")}
+	})
+	ended := executortest.Go(t.Context(), agent, executortest.NewRun("hello"), out)
+	next <- modeltest.Text("Hi")
+	chunks := func(n int) func(e []task.Event) bool {
+		return func(e []task.Event) bool { return len(artifacts(e)) >= n }
+	}
+	await(t, out, chunks(1)) // before the answer ends
+	next <- modeltest.Text(" there")
+	await(t, out, chunks(2))
+	next <- modeltest.Stop
+	next <- modeltest.Spent
+	next <- modeltest.Done
+	close(next)
+	require.NoError(t, executortest.Wait(t, ended))
+
+	folded := out.Task(t)
+	require.Len(t, folded.Artifacts, 1)
+	require.Equal(t, "answer-1", folded.Artifacts[0].ID)
+	require.Equal(t, []task.Part{task.Text("Hi there")}, folded.Artifacts[0].Parts)
+	pieces := artifacts(out.Events())
+	last := pieces[len(pieces)-1]
+	require.True(t, last.Last)
+	require.JSONEq(t, `{"usage":{"inputTokens":12,"outputTokens":5,"totalTokens":17,"cachedInputTokens":4,"reasoningTokens":2},
+		"model":"small-0611","finishReason":"stop"}`, string(last.Metadata))
+
+	got := f.Calls()[0]
+	require.Equal(t, []map[string]any{
+		{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"},
+	}, got.Messages)
+	require.InDelta(t, 0.2, *got.Temperature, 0)
+	require.NotEmpty(t, got.Key)
+}
+
+func artifacts(events []task.Event) []task.Event {
+	var out []task.Event
+	for _, e := range events {
+		if e.Kind == task.EventArtifact {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func await(t *testing.T, out *executortest.Recorder, what func([]task.Event) bool) {
+	t.Helper()
+	for n := 0; ; n++ {
+		if what(out.Await(t, n)) {
+			return
+		}
+	}
+}
+
+// A model that sends a token at a time must not make a row of the log for each.
+func TestTokensAreCollected(t *testing.T) {
+	t.Parallel()
+	tokens := []string{modeltest.Role}
+	for range 2000 {
+		tokens = append(tokens, modeltest.Text("word "))
+	}
+	f := newFake(t, func(w http.ResponseWriter, _ *http.Request, _ modeltest.Request) {
+		var all strings.Builder
+		for _, c := range append(tokens, modeltest.Stop, modeltest.Done) {
+			all.WriteString("data: " + c + "\n\n")
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = w.Write([]byte(all.String()))
+	})
+	out, err := run(t, f.agent(t), "hello")
+	require.NoError(t, err)
+	require.Equal(t, strings.Repeat("word ", 2000), out.Text(t))
+	require.Less(t, len(artifacts(out.Events())), 1000)
+}
+
+func TestWholeAnswers(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]string{
+		"text":           `{"choices":[{"index":0,"message":{"role":"assistant","content":"Hi there","refusal":null,"annotations":[]},"finish_reason":"stop"}]}`,
+		"parts":          `{"choices":[{"message":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"Hi there"}]},"finish_reason":"stop"}]}`,
+		"two choices":    `{"choices":[{"index":0,"message":{"content":"Hi there"}},{"index":1,"message":{"content":"Ho there"}}]}`,
+		"half a pair":    `{"choices":[{"message":{"content":"Hi there"},"finish_reason":"stop"}],"service_tier":"\ud83d"}`,
+		"usage is wrong": `{"choices":[{"message":{"content":"Hi there"},"finish_reason":"stop"}],"usage":{"prompt_tokens":-7,"completion_tokens":"many","total_tokens":1e400}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, err := run(t, newFake(t, modeltest.Answers(200, body)).agent(t, func(o *openai.Options) { o.Whole = true }), "hello")
+			require.NoError(t, err)
+			require.Equal(t, "Hi there", out.Text(t))
+			require.NotContains(t, string(artifacts(out.Events())[0].Metadata), "usage")
+		})
+	}
+}
+
+// A server may answer a request for a stream with a document.
+func TestDocumentInsteadOfStream(t *testing.T) {
+	t.Parallel()
+	out, err := run(t, newFake(t, modeltest.Answers(200, `{"choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}]}`)).agent(t), "hello")
+	require.NoError(t, err)
+	require.Equal(t, "Hi", out.Text(t))
+}
+
+func TestStreamsOfOddServers(t *testing.T) {
+	t.Parallel()
+	for name, chunks := range map[string][]string{
+		"no reason":            {modeltest.Role, modeltest.Text("Hi"), modeltest.Done},
+		"no [DONE]":            {modeltest.Role, modeltest.Text("Hi"), modeltest.Stop},
+		"the reason with text": {modeltest.Chunk(`{"content":"Hi"}`, `"stop"`), modeltest.Done},
+		"text after the end":   {modeltest.Text("Hi"), modeltest.Stop, modeltest.Text("more"), modeltest.Done},
+		"an unknown reason":    {modeltest.Text("Hi"), modeltest.Chunk(`{}`, `"eos_token"`), modeltest.Done},
+		"another choice":       {`{"choices":[{"index":1,"delta":{"content":"Ho"}}]}`, modeltest.Text("Hi"), modeltest.Stop, modeltest.Done},
+		"a prompt filter":      {`{"choices":[],"prompt_filter_results":[{"prompt_index":0}]}`, modeltest.Text("Hi"), modeltest.Stop, modeltest.Done},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, err := run(t, newFake(t, modeltest.Streams(chunks...)).agent(t), "hello")
+			require.NoError(t, err)
+			require.Equal(t, "Hi", out.Text(t))
+		})
+	}
+}
+
+// The answer is complete with its reason to end; what is cut then is only the count of tokens.
+func TestCutAfterTheReasonIsComplete(t *testing.T) {
+	t.Parallel()
+	out, err := run(t, newFake(t, modeltest.Cuts(modeltest.Role, modeltest.Text("Hi"), modeltest.Stop)).agent(t), "hello")
+	require.NoError(t, err)
+	require.Equal(t, "Hi", out.Text(t))
+}
+
+// A run that is retried after a cut replaces what the first one wrote.
+func TestCutStreamIsRetriedAndReplaced(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, modeltest.Cuts(modeltest.Role, modeltest.Text("One fine "), modeltest.Text("day")), modeltest.Streams(modeltest.Role, modeltest.Text("Another "), modeltest.Text("answer"), modeltest.Stop, modeltest.Done))
+	out := executortest.NewRecorder()
+	err := executortest.Wait(t, executortest.Go(t.Context(), f.agent(t), executortest.NewRun("hello"), out))
+	_, again := executor.IsRetryable(err)
+	require.True(t, again, "%v", err)
+	failure, ok := errors.AsType[*executor.Failure](err)
+	require.True(t, ok)
+	require.Equal(t, "the model's answer broke off", failure.Msg)
+	require.Contains(t, out.Text(t), "One fine ")
+
+	second := executortest.NewRun("hello")
+	second.Attempt, second.Try = 2, 2
+	require.NoError(t, executortest.Wait(t, executortest.Go(t.Context(), f.agent(t), second, out)))
+	require.Equal(t, "Another answer", out.Text(t))
+	require.Len(t, out.Task(t).Artifacts, 1)
+}
+
+func TestBrokenAnswersAreRetried(t *testing.T) {
+	t.Parallel()
+	for name, handler := range map[string]modeltest.Handler{
+		"no reason, no [DONE]": modeltest.Streams(modeltest.Role, modeltest.Text("Hi")),
+		"nothing":              modeltest.Streams(),
+		"half a chunk": func(w http.ResponseWriter, _ *http.Request, _ modeltest.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = w.Write([]byte("data: " + modeltest.Text("Hi")[:40]))
+		},
+		"half JSON in a chunk":   modeltest.Streams(modeltest.Role, modeltest.Text("Hi")[:40], modeltest.Stop, modeltest.Done),
+		"half a document":        modeltest.Answers(200, `{"choices":[{"message":{"cont`),
+		"an empty document":      modeltest.Answers(200, ``),
+		"an error in the stream": modeltest.Streams(modeltest.Role, modeltest.Text("Hi"), `{"error":{"message":"boom `+modeltest.Key+`","code":500}}`, modeltest.Done),
+		"an ending in error":     modeltest.Streams(modeltest.Role, modeltest.Text("Hi"), modeltest.Chunk(`{}`, `"error"`), modeltest.Done),
+		"an error with a status": modeltest.Streams(`{"error":{"message":"no","code":"502"}}`),
+		"an error as a string":   modeltest.Streams(`{"error":"model runner has crashed"}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := run(t, newFake(t, handler).agent(t), "hello")
+			_, again := executor.IsRetryable(err)
+			require.True(t, again, "%v", err)
+			require.NotContains(t, err.Error(), modeltest.Key)
+		})
+	}
+}
+
+func TestInvalidAnswersFail(t *testing.T) {
+	t.Parallel()
+	small := func(o *openai.Options) { o.MaxEvent = 2000 }
+	deep := strings.Repeat(`{"a":`, 200) + "1" + strings.Repeat("}", 200)
+	var many []string
+	for range 30 {
+		many = append(many, modeltest.Text(long(100)))
+	}
+	for name, c := range map[string]struct {
+		handler modeltest.Handler
+		want    string
+	}{
+		"a web page": {func(w http.ResponseWriter, _ *http.Request, _ modeltest.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = w.Write([]byte("<p>"))
+		}, `the model's API answered with the content type "text/html" instead of text/event-stream or application/json; is base_url right?`},
+		"no choices":      {modeltest.Answers(200, `{"object":"list"}`), "the model's answer is not understood: choices: is missing or empty"},
+		"wrong choices":   {modeltest.Answers(200, `{"choices":"none"}`), "the model's answer is not understood: choices: must be an array, not a string"},
+		"a wrong refusal": {modeltest.Streams(modeltest.Role, `{"choices":[{"delta":{"refusal":7}}]}`), "the model's answer is not understood: line 3: choices[0].delta.refusal: must be a string, not a number"},
+		"a long document": {modeltest.Answers(200, `{"choices":[{"message":{"content":"`+long(3000)+`"}}]}`), "the model's answer is longer than 2000 bytes"},
+		"a long chunk":    {modeltest.Streams(modeltest.Text(long(3000))), "the agent's answer is not understood: line 1: is longer than the 2000 bytes that an event may have"},
+		"endless text":    {modeltest.Streams(many...), "the model's answer is longer than 2000 bytes"},
+		"nested":          {modeltest.Streams(`{"choices":[],"x":` + deep + `}`), "the model's answer is not understood: line 1: nests deeper than 100 levels"},
+		"a call of a tool": {
+			modeltest.Streams(modeltest.Chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"rm","arguments":"{}"}}]}`, `"tool_calls"`), modeltest.Done),
+			`the model called the tool "rm", but it has no tools`,
+		},
+		"calls out of order": {
+			modeltest.Streams(modeltest.Chunk(`{"tool_calls":[{"index":7000000,"id":"a","function":{"name":"rm"}}]}`, "null"), modeltest.Done),
+			"the model's answer is not understood: tool_calls: index 7000000 comes after 0 calls",
+		},
+		"nothing but reasoning": {
+			modeltest.Streams(modeltest.Chunk(`{"reasoning_content":"hm"}`, `"length"`), modeltest.Done),
+			"the model reached its limit of tokens before it said anything; raise max_tokens",
+		},
+		"a bad image": {
+			modeltest.Streams(modeltest.Chunk(`{"images":[{"image_url":{"url":"data:image/png;base64,#"}}]}`, "null")),
+			"the model's answer is not understood: images: is not a data URL in base64",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := run(t, newFake(t, c.handler).agent(t, small), "hello")
+			failure, ok := errors.AsType[*executor.Failure](err)
+			require.True(t, ok, "%v", err)
+			require.Equal(t, c.want, failure.Msg)
+			_, again := executor.IsRetryable(err)
+			require.False(t, again)
+		})
+	}
+}
+
+func TestStatuses(t *testing.T) {
+	t.Parallel()
+	const again, away = 1, 2
+	for name, c := range map[string]struct {
+		code       int
+		body       string
+		retryAfter string
+		msg, cause string
+		outcome    int
+		after      time.Duration
+	}{
+		"bad request": {
+			400, `{"error":{"message":"too many tokens","type":"invalid_request_error","code":"context_length_exceeded"}}`, "",
+			"the model's API answered 400 Bad Request: too many tokens", "", 0, 0,
+		},
+		"the key is repeated": {
+			401, `{"error":{"message":"Incorrect API key provided: ` + modeltest.Key + `","code":"invalid_api_key"}}`, "",
+			"the model's API answered 401 Unauthorized", "Incorrect API key provided: [redacted]", 0, 0,
+		},
+		"no such model": {404, `{"detail":"no model small"}`, "", "the model's API answered 404 Not Found", "no model small", 0, 0},
+		"redirect":      {302, ``, "", "the model's API answered 302 Found; redirects are not followed", "", 0, 0},
+		"too many":      {429, `{"error":{"message":"slow down"}}`, "7", "the model's API answered 429 Too Many Requests", "slow down", away, 7 * time.Second},
+		"unavailable":   {503, `upstream`, "", "the model's API answered 503 Service Unavailable", "upstream", away, 0},
+		"forever":       {503, ``, "99999999", "the model's API answered 503 Service Unavailable", "", away, time.Hour},
+		"overloaded":    {529, `{"error":{"type":"overloaded_error","message":"busy"}}`, "", "the model's API answered 529 ", "busy", away, 0},
+		"bad gateway":   {502, `<html>`, "", "the model's API answered 502 Bad Gateway", "<html>", away | again, 0},
+		"server error":  {500, `{"error":{"message":"oops","code":null}}`, "2", "the model's API answered 500 Internal Server Error", "oops", again, 2 * time.Second},
+		"a long body":   {400, `{"error":{"message":"` + long(70<<10) + `"}}`, "", "the model's API answered 400 Bad Request: " + (`{"error":{"message":"` + long(600))[:512], "", 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			header := []string{"Location", "http://127.0.0.1:1/"}
+			if c.retryAfter != "" {
+				header = append(header, "Retry-After", c.retryAfter)
+			}
+			out, err := run(t, newFake(t, modeltest.Answers(c.code, c.body, header...)).agent(t), "hello")
+			failure, ok := errors.AsType[*executor.Failure](err)
+			require.True(t, ok, "%v", err)
+			require.Equal(t, c.msg, failure.Msg)
+			if c.cause == "" {
+				require.NoError(t, failure.Cause)
+			} else {
+				require.EqualError(t, failure.Cause, c.cause)
+			}
+			after, retry := executor.IsRetryable(err)
+			require.Equal(t, c.outcome&again != 0, retry)
+			u, unavailable := errors.AsType[*executor.Unavailable](err)
+			require.Equal(t, c.outcome&away != 0, unavailable)
+			if unavailable {
+				after = u.RetryAfter
+			}
+			require.Equal(t, c.after, after)
+			require.Empty(t, out.Events())
+		})
+	}
+}
+
+func TestRejections(t *testing.T) {
+	t.Parallel()
+	const filtered = "The content filter of the model's provider stopped the answer."
+	for name, c := range map[string]struct {
+		handler modeltest.Handler
+		want    string
+	}{
+		"a refusal":       {modeltest.Streams(modeltest.Chunk(`{"refusal":"I can't "}`, "null"), modeltest.Chunk(`{"refusal":"do that."}`, "null"), modeltest.Stop, modeltest.Spent, modeltest.Done), "I can't do that."},
+		"a filter":        {modeltest.Streams(modeltest.Text("Well"), modeltest.Chunk(`{}`, `"content_filter"`), modeltest.Spent, modeltest.Done), filtered},
+		"Azure":           {modeltest.Answers(400, `{"error":{"code":"content_filter","message":"The response was filtered","status":400}}`), filtered},
+		"in the stream":   {modeltest.Streams(modeltest.Role, `{"error":{"code":"content_filter","message":"filtered"}}`), filtered},
+		"a whole refusal": {modeltest.Answers(200, `{"choices":[{"message":{"content":null,"refusal":"I can't do that."},"finish_reason":"stop"}]}`), "I can't do that."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, err := run(t, newFake(t, c.handler).agent(t), "hello")
+			require.NoError(t, err)
+			status := out.Task(t).Status
+			require.Equal(t, task.StateRejected, status.State)
+			require.Equal(t, c.want, status.Message.FirstText())
+			if name == "a refusal" {
+				require.Contains(t, string(status.Message.Metadata), `"totalTokens":17`)
+			}
+		})
+	}
+}
+
+func TestReasoningAndImages(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, modeltest.Streams(modeltest.Role, modeltest.Chunk(`{"reasoning_content":"Let me "}`, "null"), modeltest.Chunk(`{"reasoning":"think."}`, "null"),
+		modeltest.Text("Here:"), modeltest.Chunk(`{"images":[{"type":"image_url","image_url":{"url":"data:image/png;base64,aGVsbG8="}},{"image_url":{"url":"https://x.test/y.png"}}]}`, "null"),
+		modeltest.Stop, modeltest.Done))
+	out, err := run(t, f.agent(t, func(o *openai.Options) { o.Reasoning = true }), "draw")
+	require.NoError(t, err)
+	got := map[string][]task.Part{}
+	for _, a := range out.Task(t).Artifacts {
+		got[a.ID] = a.Parts
+	}
+	require.Equal(t, map[string][]task.Part{
+		"reasoning-1": {task.Text("Let me think.")},
+		"answer-1":    {task.Text("Here:")},
+		"image-1-1":   {{Kind: task.PartRaw, Raw: []byte("hello"), MediaType: "image/png"}},
+		"image-1-2":   {{Kind: task.PartURL, URL: "https://x.test/y.png"}},
+	}, got)
+
+	out, err = run(t, f.agent(t), "draw")
+	require.NoError(t, err)
+	for _, a := range out.Task(t).Artifacts {
+		require.NotEqual(t, "reasoning-1", a.ID, "off by default")
+	}
+}
+
+func TestPartsOfTheConversation(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, modeltest.Streams(modeltest.Text("ok"), modeltest.Stop, modeltest.Done))
+	r := executortest.NewRun("and this?")
+	r.Turn = 2
+	r.Message.Parts = append(
+		r.Message.Parts,
+		task.Part{Kind: task.PartRaw, Raw: []byte{1, 2}, MediaType: "image/png"},
+		task.Part{Kind: task.PartRaw, Raw: []byte("%PDF-1.4"), Filename: "a.pdf"},
+		task.Part{Kind: task.PartRaw, Raw: []byte("a,b"), Filename: "t.csv", MediaType: "text/csv; charset=utf-8"},
+		task.Part{Kind: task.PartRaw, Raw: []byte{3}, MediaType: "audio/mpeg"},
+		task.Part{Kind: task.PartURL, URL: "https://x.test/cat.jpg?size=1"},
+		task.Part{Kind: task.PartURL, URL: "https://x.test/report"},
+		task.Part{Kind: task.PartData, Data: json.RawMessage(`{"n":1}`)},
+	)
+	r.Memory = &executortest.Memory{
+		Before: []executor.Said{{Message: &task.Message{Role: task.RoleUser, Parts: []task.Part{task.Text("zeroth")}}}},
+		Said: []executor.Said{
+			{Message: &task.Message{Role: task.RoleUser, Parts: []task.Part{task.Text("first")}}},
+			{Message: &task.Message{Role: task.RoleUser, Parts: []task.Part{task.Text("second")}}},
+			{Artifact: &task.Artifact{ID: "reasoning-1", Name: "reasoning", Parts: []task.Part{task.Text("hm")}}},
+			{Artifact: &task.Artifact{ID: "answer-1", Name: "answer", Parts: []task.Part{
+				task.Text("yes"), {Kind: task.PartRaw, Raw: []byte{1}, Filename: "z.png", MediaType: "image/png"},
+			}}},
+			{Artifact: &task.Artifact{ID: "film"}, Left: 9_000_000},
+			{Message: &task.Message{Role: task.RoleAgent}},
+		},
+	}
+	require.NoError(t, executortest.Wait(t, executortest.Go(t.Context(), f.agent(t, func(o *openai.Options) { o.History.Of = executor.OfContext }), r, executortest.NewRecorder())))
+	got, err := json.Marshal(f.Calls()[0].Messages)
+	require.NoError(t, err)
+	require.JSONEq(t, `[
+		{"role":"user","content":"zeroth\n\nfirst\n\nsecond"},
+		{"role":"assistant","content":"yes\n\n[z.png, image/png]\n\n[9000000 bytes are left out here]"},
+		{"role":"user","content":[
+			{"type":"text","text":"and this?"},
+			{"type":"image_url","image_url":{"url":"data:image/png;base64,AQI="}},
+			{"type":"file","file":{"filename":"a.pdf","file_data":"data:application/pdf;base64,JVBERi0xLjQ="}},
+			{"type":"text","text":"t.csv:\na,b"},
+			{"type":"input_audio","input_audio":{"data":"Aw==","format":"mp3"}},
+			{"type":"image_url","image_url":{"url":"https://x.test/cat.jpg?size=1"}},
+			{"type":"text","text":"https://x.test/report"},
+			{"type":"text","text":"{\"n\":1}"}
+		]}]`, string(got))
+}
+
+// An answer that stalls is given up. Comments, which servers send while a model thinks, are signs of life.
+func TestStalledAnswerIsRetried(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, func(w http.ResponseWriter, r *http.Request, _ modeltest.Request) {
+		modeltest.Write(w, modeltest.Role, modeltest.Text("Hi"))
+		<-r.Context().Done()
+	})
+	_, err := run(t, f.agent(t, func(o *openai.Options) { o.IdleTimeout = 50 * time.Millisecond }), "hello")
+	_, again := executor.IsRetryable(err)
+	require.True(t, again, "%v", err)
+	require.ErrorContains(t, err, "the model's answer broke off: nothing came for 50ms")
+}
+
+func TestSlowHeaderIsUnavailable(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, func(_ http.ResponseWriter, r *http.Request, _ modeltest.Request) { <-r.Context().Done() })
+	_, err := run(t, f.agent(t, func(o *openai.Options) { o.HeaderTimeout = 50 * time.Millisecond }), "hello")
+	u, ok := errors.AsType[*executor.Unavailable](err)
+	require.True(t, ok, "%v", err)
+	require.True(t, u.Answered)
+}
+
+func TestUnreachedModelIsUnavailable(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, modeltest.Streams(modeltest.Done))
+	agent := f.agent(t)
+	f.Close()
+	_, err := run(t, agent, "hello")
+	_, ok := errors.AsType[*executor.Unavailable](err)
+	require.True(t, ok, "%v", err)
+	require.NotContains(t, err.Error(), "/v1")
+}
+
+func TestCancelClosesTheRequest(t *testing.T) {
+	t.Parallel()
+	closed := make(chan struct{})
+	f := newFake(t, func(w http.ResponseWriter, r *http.Request, _ modeltest.Request) {
+		modeltest.Write(w, modeltest.Role, modeltest.Text("Hi"))
+		<-r.Context().Done()
+		close(closed)
+	})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	out := executortest.NewRecorder()
+	ended := executortest.Go(ctx, f.agent(t), executortest.NewRun("hello"), out)
+	await(t, out, func(e []task.Event) bool { return len(artifacts(e)) > 0 })
+	cancel(executor.ErrCanceled)
+	require.ErrorIs(t, executortest.Wait(t, ended), executor.ErrCanceled)
+	<-closed
+}
+
+// A lost lease ends the run, and with it the request.
+func TestRefusedEventEndsTheRun(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, modeltest.Streams(modeltest.Role, modeltest.Text("Hi"), modeltest.Stop, modeltest.Done))
+	out := executortest.NewRecorder()
+	out.Refuse(task.LeaseLost)
+	require.ErrorIs(t, executortest.Wait(t, executortest.Go(t.Context(), f.agent(t), executortest.NewRun("hello"), out)), task.LeaseLost)
+}
+
+// A key in a file may be replaced while the server runs.
+func TestKeyInAFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "key")
+	require.NoError(t, os.WriteFile(file, []byte("old-key\n"), 0o600))
+	f := newFake(t, modeltest.Streams(modeltest.Text("Hi"), modeltest.Stop, modeltest.Done))
+	agent := f.agent(t, func(o *openai.Options) { o.APIKey, o.APIKeyFile = "", file })
+	require.NoError(t, os.WriteFile(file, []byte(modeltest.Key+"\n"), 0o600))
+	_, err := run(t, agent, "hello")
+	require.NoError(t, err)
+
+	require.NoError(t, os.Remove(file))
+	_, err = run(t, agent, "hello")
+	_, ok := errors.AsType[*executor.Unavailable](err)
+	require.True(t, ok, "%v", err)
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	t.Parallel()
+	_, err := openai.New(openai.Options{
+		BaseURL: "api.test/v1", APIKey: "a\nb", APIKeyFile: "/none", IdleTimeout: -1, Headers: map[string]string{"Content-Type": "x", "a b": ""},
+		Parameters: map[string]json.RawMessage{"messages": json.RawMessage("[]"), "seed": json.RawMessage("{")},
+	})
+	for _, want := range []string{
+		"openai: base_url: is not an absolute URL; write https://host/v1",
+		"openai: model: is required",
+		"openai: api_key_file: excludes api_key; remove one",
+		"openai: api_key: has characters that HTTP headers forbid",
+		"openai: headers.Content-Type: is set by Holdfast; remove it",
+		"openai: headers.a b: is not the name of an HTTP header",
+		"openai: parameters.messages: is set by Holdfast; remove it",
+		"openai: parameters.seed: is not JSON",
+		"openai: idle_timeout: must not be negative",
+	} {
+		require.ErrorContains(t, err, want)
+	}
+	require.NotContains(t, err.Error(), "a\nb")
+}

@@ -1,0 +1,154 @@
+package openai
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/textproto"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
+)
+
+// Options say which model answers, and how. Only BaseURL and Model are required.
+type Options struct {
+	BaseURL string // below it lies chat/completions
+	Model   string
+
+	APIKey     string            // sent as a bearer token; empty sends none
+	APIKeyFile string            // has the key, and is read for each call; excludes APIKey
+	Headers    map[string]string // sent with every call
+
+	System     string                     // the first message of every conversation; empty sends none
+	Parameters map[string]json.RawMessage // further members of the request, such as temperature; null removes one of ours
+	History    wire.History               // what of the conversation to send; the zero History means that of the task
+	Whole      bool                       // ask for the answer in one piece instead of a stream
+	Reasoning  bool                       // show what the model reasons as an artifact of its own
+
+	Tools        []ToolServer
+	MaxToolCalls int           // in one turn; 0 means 50
+	ToolTimeout  time.Duration // bounds a call, and the connection to a server of tools; 0 means a minute
+
+	ConnectTimeout time.Duration // bounds connecting, and again the TLS handshake; 0 means 10 seconds
+	HeaderTimeout  time.Duration // bounds the wait for the first byte of an answer; 0 means 10 minutes
+	IdleTimeout    time.Duration // bounds the silence within an answer; 0 means 5 minutes
+	MaxEvent       int           // bytes of an event of a stream, and of a whole answer; 0 means 16 MiB
+
+	Log *slog.Logger // nil discards
+}
+
+// reserved are the members of a request that only the executor sets.
+var reserved = []string{"model", "messages", "stream", "tools", "n"}
+
+func (o *Options) validate() error {
+	var problems []error
+	complain := func(option, format string, args ...any) {
+		problems = append(problems, fmt.Errorf("openai: %s: %s", option, fmt.Sprintf(format, args...)))
+	}
+	switch u, err := url.Parse(o.BaseURL); {
+	case o.BaseURL == "":
+		complain("base_url", "is required")
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		complain("base_url", "is not an absolute URL; write https://host/v1")
+	}
+	if o.Model == "" {
+		complain("model", "is required")
+	}
+	switch {
+	case o.APIKeyFile == "":
+	case o.APIKey != "":
+		complain("api_key_file", "excludes api_key; remove one")
+	default:
+		if _, err := readKey(o.APIKeyFile); err != nil {
+			complain("api_key_file", "%v", err)
+		}
+	}
+	if !httpguts.ValidHeaderFieldValue(o.APIKey) {
+		complain("api_key", "has characters that HTTP headers forbid")
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Headers)) {
+		option := "headers." + name
+		switch {
+		case !httpguts.ValidHeaderFieldName(name):
+			complain(option, "is not the name of an HTTP header")
+		case ours(name):
+			complain(option, "is set by Holdfast; remove it")
+		case !httpguts.ValidHeaderFieldValue(o.Headers[name]):
+			complain(option, "has a value with characters that HTTP headers forbid")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Parameters)) {
+		switch value := o.Parameters[name]; {
+		case slices.Contains(reserved, name):
+			complain("parameters."+name, "is set by Holdfast; remove it")
+		case !json.Valid(value):
+			complain("parameters."+name, "is not JSON")
+		}
+	}
+	for name, n := range map[string]int64{
+		"max_tool_calls": int64(o.MaxToolCalls), "tool_timeout": int64(o.ToolTimeout), "connect_timeout": int64(o.ConnectTimeout),
+		"header_timeout": int64(o.HeaderTimeout), "idle_timeout": int64(o.IdleTimeout), "max_event": int64(o.MaxEvent),
+	} {
+		if n < 0 {
+			complain(name, "must not be negative")
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// ours reports whether a configuration cannot set a header.
+func ours(name string) bool {
+	switch textproto.CanonicalMIMEHeaderKey(name) {
+	case "Accept", "Accept-Encoding", "Connection", "Content-Length", "Content-Type", "Host", "Idempotency-Key",
+		"Trailer", "Transfer-Encoding", "Upgrade":
+		return true
+	default:
+		return false
+	}
+}
+
+func (o Options) withDefaults() Options {
+	if o.ConnectTimeout == 0 {
+		o.ConnectTimeout = 10 * time.Second
+	}
+	if o.HeaderTimeout == 0 {
+		o.HeaderTimeout = 10 * time.Minute
+	}
+	if o.IdleTimeout == 0 {
+		o.IdleTimeout = 5 * time.Minute
+	}
+	if o.MaxToolCalls == 0 {
+		o.MaxToolCalls = 50
+	}
+	if o.ToolTimeout == 0 {
+		o.ToolTimeout = time.Minute
+	}
+	if o.MaxEvent == 0 {
+		o.MaxEvent = wire.DefaultMaxEvent
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// readKey reads an API key. The error names no content.
+func readKey(file string) (string, error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	key := strings.TrimSpace(string(raw))
+	if key == "" || !httpguts.ValidHeaderFieldValue(key) {
+		return "", fmt.Errorf("%s has no API key; write the key on one line", file)
+	}
+	return key, nil
+}

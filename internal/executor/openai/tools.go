@@ -1,0 +1,356 @@
+package openai
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	nethttp "net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/executor/command"
+	"github.com/holdfast-a2a/holdfast/internal/outbound"
+)
+
+// ToolServer is an MCP server whose tools the model may call: a program, or an address.
+type ToolServer struct {
+	Name string // begins the names of its tools
+
+	Argv    []string // a program that speaks MCP on stdin and stdout
+	Dir     string
+	Env     map[string]string
+	Inherit []string
+
+	URL     string // an endpoint of streamable HTTP
+	Headers map[string]string
+
+	Allow   []string // the tools that the model gets; empty means all
+	Approve []string // the tools that the client must approve before each call; * means all
+}
+
+const (
+	// maxTools bounds the tools of an agent, and maxListed the pages that a server lists them on.
+	maxTools  = 128
+	maxListed = 64
+	// maxResult bounds the text of a result, in bytes. The model pays for each one again in every further call.
+	maxResult = 256 << 10
+	// maxName is the longest name of a function that the API allows.
+	maxName = 64
+	// toolGrace is how long a program may take to end after its stdin has ended.
+	toolGrace = 2 * time.Second
+)
+
+// toolServer is a configured server.
+type toolServer struct {
+	opts    ToolServer
+	program *command.Program // nil for an address
+	client  *nethttp.Client  // nil for a program
+	redact  func(string) string
+}
+
+func newToolServer(o ToolServer, agent *Options) (*toolServer, error) {
+	s := &toolServer{opts: o, redact: redactor(o.Headers)}
+	if o.URL != "" {
+		client := outbound.ToAgents(agent.ConnectTimeout, agent.ToolTimeout)
+		client.Transport = &toolTransport{next: client.Transport, headers: o.Headers, most: int64(agent.MaxEvent)}
+		s.client = client
+		return s, nil
+	}
+	var err error
+	s.program, err = command.NewProgram(command.Options{
+		Argv: o.Argv, Dir: o.Dir, Env: o.Env, Inherit: o.Inherit, Grace: toolGrace, Log: agent.Log,
+	})
+	return s, err
+}
+
+// toolTransport adds the configured headers, and bounds the body of an answer.
+type toolTransport struct {
+	next    nethttp.RoundTripper
+	headers map[string]string
+	most    int64
+}
+
+func (t *toolTransport) RoundTrip(r *nethttp.Request) (*nethttp.Response, error) {
+	r = r.Clone(r.Context())
+	for name, value := range t.headers {
+		r.Header.Set(name, value)
+	}
+	response, err := t.next.RoundTrip(r)
+	if err == nil {
+		response.Body = &bounded{response.Body, t.most}
+	}
+	return response, err
+}
+
+// bounded fails a read beyond its bound.
+type bounded struct {
+	io.ReadCloser
+	left int64
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errors.New("the answer is too long")
+	}
+	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
+}
+
+// link is the connection of one run to a server. A run has its own, so that a session of the server, and all that it
+// remembers, belongs to one task.
+type link struct {
+	server  *toolServer
+	log     *slog.Logger
+	session *mcp.ClientSession
+	process *command.Conversation
+}
+
+func (l *link) open(ctx context.Context) error {
+	if l.session != nil {
+		return nil
+	}
+	client := mcp.NewClient(&mcp.Implementation{Name: "holdfast", Version: "1"}, &mcp.ClientOptions{
+		// The model asks for calls; nothing here answers requests of the server.
+		Capabilities:   &mcp.ClientCapabilities{},
+		MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true},
+	})
+	var transport mcp.Transport = &mcp.StreamableClientTransport{
+		Endpoint: l.server.opts.URL, HTTPClient: l.server.client, MaxRetries: -1, DisableStandaloneSSE: true,
+	}
+	if p := l.server.program; p != nil {
+		process, err := p.Start(l.log)
+		if err != nil {
+			return err
+		}
+		l.process = process
+		transport = &mcp.IOTransport{Reader: process.Out, Writer: process.In}
+	}
+	session, err := client.Connect(ctx, transport, nil)
+	if err != nil {
+		l.close()
+		return errors.New(l.server.redact(err.Error()))
+	}
+	l.session = session
+	return nil
+}
+
+// close ends the session and its program. It blocks until the program has ended.
+func (l *link) close() {
+	if l.process != nil {
+		defer l.process.Close()
+	}
+	if l.session != nil {
+		_ = l.session.Close() // its errors are those of a server that is gone
+	}
+	l.session, l.process = nil, nil
+}
+
+// tool is a tool as the model knows it.
+type tool struct {
+	name    string // for the model
+	own     string // for the server
+	link    *link
+	about   map[string]any // its definition for the API
+	approve bool           // the client decides about each call
+	repeats bool           // a call may be repeated: it changes nothing, or nothing more
+}
+
+// toolbox has the tools of a run.
+type toolbox struct {
+	links []*link
+	tools []*tool
+}
+
+// tools connects to the servers and lists their tools. Close the toolbox also after an error.
+func (a *agent) tools(ctx context.Context, run *executor.Run) (*toolbox, error) {
+	box := &toolbox{}
+	for _, server := range a.servers {
+		log := a.opts.Log.With(slog.String("task_id", run.TaskID), slog.String("tools", server.opts.Name))
+		l := &link{server: server, log: log}
+		box.links = append(box.links, l)
+		if err := box.list(ctx, l, a.opts.ToolTimeout); err != nil {
+			return box, fmt.Errorf("tools of %s: %w", server.opts.Name, err)
+		}
+	}
+	return box, nil
+}
+
+func (b *toolbox) list(ctx context.Context, l *link, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if err := l.open(ctx); err != nil {
+		return &executor.Unavailable{Err: err}
+	}
+	cursor := ""
+	for range maxListed {
+		page, err := l.session.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
+		if err != nil {
+			return &executor.Unavailable{Err: errors.New(l.server.redact(err.Error())), Answered: true}
+		}
+		for _, t := range page.Tools {
+			if allow := l.server.opts.Allow; len(allow) > 0 && !slices.Contains(allow, t.Name) {
+				continue
+			}
+			if err := b.add(l, t); err != nil {
+				return err
+			}
+		}
+		if cursor = page.NextCursor; cursor == "" {
+			return nil
+		}
+	}
+	return &executor.Failure{Msg: "the agent's tools could not be listed", Cause: fmt.Errorf("more than %d pages", maxListed)}
+}
+
+func (b *toolbox) add(l *link, t *mcp.Tool) error {
+	o := &l.server.opts
+	name := functionName(o.Name + "__" + t.Name)
+	switch {
+	case b.find(name) != nil:
+		return &executor.Failure{Msg: "the agent's tools could not be listed", Cause: fmt.Errorf("two tools are %q for the model; leave one out with allow", name)}
+	case len(b.tools) == maxTools:
+		return &executor.Failure{Msg: "the agent's tools could not be listed", Cause: fmt.Errorf("more than %d; choose some with allow", maxTools)}
+	}
+	schema := t.InputSchema
+	if schema == nil {
+		schema = map[string]any{"type": "object"}
+	}
+	b.tools = append(b.tools, &tool{
+		name: name, own: t.Name, link: l,
+		about: map[string]any{"type": "function", "function": map[string]any{
+			"name": name, "description": t.Description, "parameters": schema,
+		}},
+		approve: slices.Contains(o.Approve, "*") || slices.Contains(o.Approve, t.Name),
+		repeats: t.Annotations != nil && (t.Annotations.ReadOnlyHint || t.Annotations.IdempotentHint),
+	})
+	return nil
+}
+
+// functionName returns a name that the API allows for a function.
+func functionName(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
+			return r
+		}
+		return '_'
+	}, s)
+	return s[:min(len(s), maxName)]
+}
+
+func (b *toolbox) find(name string) *tool {
+	for _, t := range b.tools {
+		if t.name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+// definitions are the tools as the API takes them.
+func (b *toolbox) definitions() []map[string]any {
+	all := make([]map[string]any, len(b.tools))
+	for i, t := range b.tools {
+		all[i] = t.about
+	}
+	return all
+}
+
+func (b *toolbox) close() {
+	for _, l := range b.links {
+		l.close()
+	}
+}
+
+// result is the text that the model gets of a call.
+type result struct {
+	Text  string `json:"text"`
+	Error bool   `json:"error,omitempty"`
+}
+
+// call calls a tool. A call that fails is a result, too: the model decides what to do.
+func (t *tool) call(ctx context.Context, arguments, key string, timeout time.Duration) result {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	in := map[string]any{}
+	if strings.TrimSpace(arguments) != "" {
+		if err := json.Unmarshal([]byte(arguments), &in); err != nil {
+			return result{"The arguments are not a JSON object.", true}
+		}
+	}
+	if err := t.link.open(ctx); err != nil {
+		t.link.log.Warn("tool server not reached", slog.Any("error", err))
+		return result{"The server of the tool cannot be reached. The tool was not called.", true}
+	}
+	got, err := t.link.session.CallTool(ctx, &mcp.CallToolParams{
+		Name: t.own, Arguments: in, Meta: mcp.Meta{"holdfast/idempotencyKey": key},
+	})
+	refused, answered := errors.AsType[*jsonrpc.Error](err)
+	switch {
+	case err == nil && got.NeedsInput():
+		return result{"The tool asks for input, which this agent cannot give.", true}
+	case err == nil:
+		return result{cut(textOf(got)), got.IsError}
+	case answered:
+		return result{cut(t.link.server.redact(refused.Message)), true}
+	}
+	t.link.log.Warn("tool call failed", slog.String("tool", t.own), slog.String("error", t.link.server.redact(err.Error())))
+	if ctx.Err() == nil {
+		t.link.close() // the next call connects again
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return result{fmt.Sprintf("The tool did not answer within %s. It is not known whether the call took effect.", timeout), true}
+	}
+	return result{unknown, true}
+}
+
+// unknown is the result of a call that was interrupted.
+const unknown = "The call was interrupted. It is not known whether it took effect."
+
+// textOf returns the content of a result as text.
+func textOf(r *mcp.CallToolResult) string {
+	var texts []string
+	for _, c := range r.Content {
+		switch c := c.(type) {
+		case *mcp.TextContent:
+			texts = append(texts, c.Text)
+		case *mcp.ImageContent:
+			texts = append(texts, fmt.Sprintf("[image, %s, %d bytes]", c.MIMEType, len(c.Data)))
+		case *mcp.AudioContent:
+			texts = append(texts, fmt.Sprintf("[audio, %s, %d bytes]", c.MIMEType, len(c.Data)))
+		case *mcp.ResourceLink:
+			texts = append(texts, c.URI)
+		case *mcp.EmbeddedResource:
+			if c.Resource != nil && c.Resource.Text != "" {
+				texts = append(texts, c.Resource.Text)
+			} else if c.Resource != nil {
+				texts = append(texts, fmt.Sprintf("[%s, %d bytes]", c.Resource.URI, len(c.Resource.Blob)))
+			}
+		}
+	}
+	if len(texts) == 0 && r.StructuredContent != nil {
+		if raw, err := json.Marshal(r.StructuredContent); err == nil {
+			return string(raw)
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+func cut(text string) string {
+	if len(text) <= maxResult {
+		return text
+	}
+	return cutTo(text, maxResult)
+}
+
+const wasCut = "\n[The rest was cut off.]"
+
+func cutTo(text string, size int) string { return strings.ToValidUTF8(text[:size], "") + wasCut }

@@ -1,0 +1,159 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v01"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
+)
+
+// Card is the card of another server.
+type Card struct {
+	card.Card
+	Interfaces []card.Interface // in the server's order
+}
+
+// document has the members of a card in every version.
+type document struct {
+	Name             *string `json:"name"`
+	Description      string  `json:"description"`
+	Version          string  `json:"version"`
+	DocumentationURL string  `json:"documentationUrl"`
+	IconURL          string  `json:"iconUrl"`
+	Provider         *struct {
+		Organization string `json:"organization"`
+		URL          string `json:"url"`
+	} `json:"provider"`
+	Capabilities struct {
+		Streaming  bool `json:"streaming"`
+		Push       bool `json:"pushNotifications"`
+		Extensions []struct {
+			URI         string `json:"uri"`
+			Description string `json:"description"`
+			Required    bool   `json:"required"`
+		} `json:"extensions"`
+	} `json:"capabilities"`
+	InputModes  []string `json:"defaultInputModes"`
+	OutputModes []string `json:"defaultOutputModes"`
+	Skills      []struct {
+		ID          string   `json:"id"`
+		Name        string   `json:"name"`
+		Description string   `json:"description"`
+		Tags        []string `json:"tags"`
+		Examples    []string `json:"examples"`
+		InputModes  []string `json:"inputModes"`
+		OutputModes []string `json:"outputModes"`
+	} `json:"skills"`
+
+	// 1.0
+	SupportedInterfaces []struct {
+		URL     string `json:"url"`
+		Binding string `json:"protocolBinding"`
+		Version string `json:"protocolVersion"`
+		Tenant  string `json:"tenant"`
+	} `json:"supportedInterfaces"`
+
+	// 0.x
+	ProtocolVersion      string          `json:"protocolVersion"`
+	URL                  string          `json:"url"`
+	PreferredTransport   string          `json:"preferredTransport"`
+	Authentication       json.RawMessage `json:"authentication"`
+	AdditionalInterfaces []struct {
+		URL       string `json:"url"`
+		Transport string `json:"transport"`
+	} `json:"additionalInterfaces"`
+}
+
+// ReadCard reads a card of any version. Unknown members are ignored.
+func ReadCard(raw []byte, maxDepth int) (*Card, error) {
+	if err := strictjson.Check(raw, maxDepth); err != nil {
+		return nil, err
+	}
+	var d document
+	if err := json.Unmarshal(raw, &d); err != nil {
+		var wrong *json.UnmarshalTypeError
+		if errors.As(err, &wrong) {
+			return nil, fmt.Errorf("%s: is a JSON %s", wrong.Field, wrong.Value)
+		}
+		return nil, err
+	}
+	if d.Name == nil {
+		return nil, errors.New("name: is required")
+	}
+	c := &Card{Interfaces: d.interfaces()}
+	if len(c.Interfaces) == 0 {
+		return nil, errors.New("it names no URL")
+	}
+	c.Name, c.Description, c.Version = *d.Name, d.Description, d.Version
+	c.DocumentationURL, c.IconURL, c.InputModes, c.OutputModes = d.DocumentationURL, d.IconURL, d.InputModes, d.OutputModes
+	c.Capabilities = card.Capabilities{Streaming: d.Capabilities.Streaming, PushNotifications: d.Capabilities.Push}
+	for _, e := range d.Capabilities.Extensions {
+		c.Capabilities.Extensions = append(c.Capabilities.Extensions, card.Extension(e))
+	}
+	if p := d.Provider; p != nil && p.Organization != "" {
+		c.Provider = &card.Provider{Organization: p.Organization, URL: p.URL}
+	}
+	for _, s := range d.Skills {
+		c.Skills = append(c.Skills, card.Skill{
+			ID: s.ID, Name: s.Name, Description: s.Description, Tags: s.Tags, Examples: s.Examples,
+			InputModes: s.InputModes, OutputModes: s.OutputModes,
+		})
+	}
+	return c, nil
+}
+
+func (d *document) interfaces() []card.Interface {
+	var all []card.Interface
+	add := func(i card.Interface) {
+		if i.URL != "" && !slices.Contains(all, i) {
+			all = append(all, i)
+		}
+	}
+	for _, i := range d.SupportedInterfaces {
+		add(card.Interface{Binding: i.Binding, Version: i.Version, URL: i.URL, Tenant: i.Tenant})
+	}
+	version := d.ProtocolVersion
+	switch {
+	case version != "":
+	case len(d.Authentication) > 0: // a member of 0.1 alone
+		version = v01.Version
+	default: // the documents before 0.2.5 have no member for it
+		version = v03.Version
+	}
+	binding := d.PreferredTransport
+	if binding == "" {
+		binding = JSONRPC
+	}
+	add(card.Interface{Binding: binding, Version: version, URL: d.URL})
+	for _, i := range d.AdditionalInterfaces {
+		add(card.Interface{Binding: i.Transport, Version: version, URL: i.URL})
+	}
+	return all
+}
+
+// Choose returns the interface to use, and its wire: the newest version, and JSON-RPC before HTTP+JSON. version and
+// binding restrict the choice unless they are "".
+func (c *Card) Choose(version, binding string) (*Wire, card.Interface, error) {
+	for _, w := range wires {
+		if version != "" && Find(version, w.Binding) != w || binding != "" && !strings.EqualFold(binding, w.Binding) {
+			continue
+		}
+		for _, i := range c.Interfaces {
+			if Find(i.Version, i.Binding) == w && i.Binding != "" {
+				return w, i, nil
+			}
+		}
+	}
+	var offers []string
+	for _, i := range c.Interfaces {
+		offers = append(offers, cut(i.Binding+" "+i.Version))
+	}
+	return nil, card.Interface{}, fmt.Errorf("the card offers %s; Holdfast speaks 0.1 to 1.0 over JSONRPC and 0.3 to 1.0 over HTTP+JSON, unless version and binding restrict it",
+		strings.Join(offers, ", "))
+}

@@ -1,0 +1,391 @@
+package client_test
+
+import (
+	"encoding/json"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v01"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03proto"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v10"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// served pairs each wire with the codec of our server that answers it.
+var served = map[*client.Wire]dialect.Codec{
+	client.Find("1.0", "JSONRPC"):   v10.Codec{},
+	client.Find("1.0", "HTTP+JSON"): v10.Codec{},
+	client.Find("0.3", "JSONRPC"):   v03.Codec{},
+	client.Find("0.3", "HTTP+JSON"): v03proto.Codec{},
+	client.Find("0.1", "JSONRPC"):   v01.Codec{},
+}
+
+const depth = 64
+
+func eachWire(t *testing.T, do func(t *testing.T, w *client.Wire, c dialect.Codec)) {
+	t.Helper()
+	for w, c := range served {
+		t.Run(w.Version+" "+w.Binding, func(t *testing.T) {
+			t.Parallel()
+			do(t, w, c)
+		})
+	}
+}
+
+// wrap makes an answer of a document.
+func wrap(w *client.Wire, document []byte) []byte {
+	if w.Binding == client.JSONRPC {
+		return []byte(`{"jsonrpc":"2.0","id":1,"result":` + string(document) + `}`)
+	}
+	return document
+}
+
+func parts() []task.Part {
+	return []task.Part{
+		task.Text("he said \"hi\"\n"),
+		{Kind: task.PartRaw, Raw: []byte("bytes"), MediaType: "a/b"},
+		{Kind: task.PartURL, URL: "https://example.com/f", MediaType: "a/b"},
+		{Kind: task.PartData, Data: json.RawMessage(`{"n":12345678901234567890,"f":1.0}`)},
+		{Kind: task.PartData, Data: json.RawMessage(`[1,2]`)},
+		{Kind: task.PartData, Data: json.RawMessage(`null`)},
+	}
+}
+
+func ours() *task.Task {
+	m := func(id string, role task.Role) task.Message {
+		return task.Message{ID: id, Role: role, TaskID: "t-1", ContextID: "c-1", Parts: parts(), Metadata: []byte(`{"b":1,"a":2.0}`)}
+	}
+	asks := m("a-2", task.RoleAgent)
+	return &task.Task{
+		PublicID: "t-1", ContextID: "c-1", Metadata: []byte(`{"k":[]}`),
+		Status:    task.Status{State: task.StateInputRequired, Message: &asks},
+		History:   []task.Message{m("u-1", task.RoleUser), m("a-1", task.RoleAgent)},
+		Artifacts: []task.Artifact{{ID: "artifact-0", Name: "n", Description: "d", Parts: parts(), Metadata: []byte(`{"x":1}`)}},
+	}
+}
+
+// sees returns what a version can say of a task.
+func sees(w *client.Wire, t *task.Task) *task.Task {
+	if !w.ChoosesIDs() {
+		return t
+	}
+	t.Status.Message.ID, t.Status.Message.TaskID, t.Status.Message.ContextID = "", "", ""
+	for i := range t.History {
+		t.History[i].ID, t.History[i].TaskID, t.History[i].ContextID = "", "", ""
+	}
+	return t
+}
+
+var same = cmp.Options{cmpopts.IgnoreUnexported(task.Task{}), cmpopts.EquateEmpty()}
+
+func TestReadsTasks(t *testing.T) {
+	t.Parallel()
+	eachWire(t, func(t *testing.T, w *client.Wire, c dialect.Codec) {
+		t.Helper()
+		for _, op := range []struct {
+			ours   engine.Op
+			theirs client.Op
+		}{{engine.OpSend, client.Send}, {engine.OpGet, client.Get}, {engine.OpCancel, client.Cancel}} {
+			document, err := c.Result(op.ours, ours(), dialect.View{History: engine.AllHistory})
+			require.NoError(t, err)
+			u, err := w.Answer(op.theirs, wrap(w, document), depth)
+			require.NoError(t, err)
+			require.Empty(t, cmp.Diff(sees(w, ours()), u.Task, same))
+			require.Equal(t, "t-1", u.TaskID)
+			require.Equal(t, "c-1", u.ContextID)
+		}
+	})
+}
+
+func TestReadsEvents(t *testing.T) {
+	t.Parallel()
+	said := ours().Status.Message
+	eachWire(t, func(t *testing.T, w *client.Wire, c dialect.Codec) {
+		t.Helper()
+		for _, want := range []task.Event{
+			{Kind: task.EventStatus, State: task.StateWorking},
+			{Kind: task.EventStatus, State: task.StateInputRequired, Message: said, Metadata: []byte(`{"m":1.0}`)},
+			{Kind: task.EventStatus, State: task.StateCompleted},
+			{Kind: task.EventArtifact, Artifact: &ours().Artifacts[0]},
+			{Kind: task.EventArtifact, Artifact: &ours().Artifacts[0], Append: true, Last: true, Metadata: []byte(`{"m":1}`)},
+		} {
+			document, err := c.Event(ours(), &want)
+			require.NoError(t, err)
+			u, err := w.Answer(client.Stream, wrap(w, document), depth)
+			require.NoError(t, err)
+			if w.ChoosesIDs() && want.Message != nil {
+				m := *want.Message
+				m.ID, m.TaskID, m.ContextID = "", "", ""
+				want.Message = &m
+			}
+			require.Empty(t, cmp.Diff(&want, u.Event, same))
+			require.Equal(t, "t-1", u.TaskID)
+		}
+	})
+}
+
+func TestReadsBareMessages(t *testing.T) {
+	t.Parallel()
+	eachWire(t, func(t *testing.T, w *client.Wire, c dialect.Codec) {
+		t.Helper()
+		if w.ChoosesIDs() {
+			t.Skip("0.1 has no bare messages")
+		}
+		direct := ours()
+		direct.Direct = true
+		document, err := c.Result(engine.OpSend, direct, dialect.View{})
+		require.NoError(t, err)
+		u, err := w.Answer(client.Send, wrap(w, document), depth)
+		require.NoError(t, err)
+		require.Nil(t, u.Task)
+		require.Equal(t, parts(), u.Message.Parts)
+		require.Empty(t, u.TaskID)
+		require.Equal(t, "c-1", u.ContextID)
+	})
+}
+
+func TestWritesSends(t *testing.T) {
+	t.Parallel()
+	eachWire(t, func(t *testing.T, w *client.Wire, c dialect.Codec) {
+		t.Helper()
+		message := &task.Message{ID: "m-1", Role: task.RoleUser, TaskID: "t-1", ContextID: "c-1", Parts: parts(), Metadata: []byte(`{"a":1.0}`)}
+		request, err := w.Request("https://example.com/a2a/", client.Send, &client.Params{
+			TaskID: "t-1", Message: message, Metadata: []byte(`{"z":1}`), Modes: []string{"text/plain"}, Return: true,
+		})
+		require.NoError(t, err)
+		body := request.Body
+		if w.Binding == client.JSONRPC {
+			var envelope struct {
+				JSONRPC, Method string
+				Params          json.RawMessage
+			}
+			require.NoError(t, json.Unmarshal(body, &envelope))
+			require.Equal(t, "2.0", envelope.JSONRPC)
+			op, ok := c.Operation(envelope.Method)
+			require.True(t, ok)
+			require.Equal(t, engine.OpSend, op)
+			body = envelope.Params
+		}
+		call, err := c.Decode(engine.OpSend, body)
+		require.NoError(t, err)
+		require.Equal(t, "t-1", call.Send.TaskID)
+		require.Equal(t, "c-1", call.Send.ContextID)
+		require.Equal(t, parts(), call.Send.Message.Parts)
+		require.JSONEq(t, `{"a":1.0}`, string(call.Send.Message.Metadata))
+		require.JSONEq(t, `{"z":1}`, string(call.Send.Metadata))
+		if !w.ChoosesIDs() {
+			require.Equal(t, "m-1", call.Send.Message.ID)
+			require.Equal(t, []string{"text/plain"}, call.Send.OutputModes)
+			require.False(t, call.Send.Wait)
+		}
+	})
+}
+
+func TestWritesOtherOperations(t *testing.T) {
+	t.Parallel()
+	eachWire(t, func(t *testing.T, w *client.Wire, c dialect.Codec) {
+		t.Helper()
+		for theirs, op := range map[client.Op]engine.Op{
+			client.Get: engine.OpGet, client.Cancel: engine.OpCancel, client.List: engine.OpList,
+		} {
+			request, err := w.Request("https://example.com/a2a", theirs, &client.Params{TaskID: "t 1/2", Context: "c&1"})
+			if !w.Has(theirs) {
+				require.Error(t, err)
+				continue
+			}
+			require.NoError(t, err)
+			if w.Binding != client.JSONRPC {
+				u, err := url.Parse(request.URL)
+				require.NoError(t, err)
+				if theirs == client.List {
+					require.Equal(t, "c&1", u.Query().Get("contextId"))
+				} else {
+					require.Contains(t, u.EscapedPath(), "/tasks/t%201%2F2")
+				}
+				continue
+			}
+			var envelope struct {
+				Method string
+				Params json.RawMessage
+			}
+			require.NoError(t, json.Unmarshal(request.Body, &envelope))
+			known, ok := c.Operation(envelope.Method)
+			require.True(t, ok)
+			require.Equal(t, op, known)
+			call, err := c.Decode(op, envelope.Params)
+			require.NoError(t, err)
+			if theirs == client.List {
+				require.Equal(t, "c&1", call.List.ContextID)
+			} else {
+				require.Equal(t, "t 1/2", call.TaskID())
+			}
+		}
+	})
+}
+
+func TestPathsOfHTTPJSON(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		version, endpoint string
+		op                client.Op
+		tenant, want      string
+	}{
+		{"1.0", "https://h/a/", client.Send, "", "POST https://h/a/message:send"},
+		{"1.0", "https://h", client.Stream, "x", "POST https://h/x/message:stream"},
+		{"1.0", "https://h/a?k=v", client.Get, "", "GET https://h/a/tasks/t?k=v"},
+		{"0.3", "https://h/a", client.Send, "", "POST https://h/a/v1/message:send"},
+		{"0.3", "https://h/a/v1/", client.Cancel, "", "POST https://h/a/v1/tasks/t:cancel"},
+	} {
+		r, err := client.Find(c.version, "http+json").Request(c.endpoint, c.op, &client.Params{
+			Tenant: c.tenant, TaskID: "t", Message: &task.Message{},
+		})
+		require.NoError(t, err)
+		require.Equal(t, c.want, r.Method+" "+r.URL)
+	}
+}
+
+func TestFind(t *testing.T) {
+	t.Parallel()
+	for _, c := range [][3]string{
+		{"", "", "1.0 JSONRPC"},
+		{"0.2", "", "0.3 JSONRPC"},
+		{"0.2.5", "HTTP+JSON", "0.3 HTTP+JSON"},
+		{"1.0.1", "", "1.0 JSONRPC"},
+		{"0.1.0", "", "0.1 JSONRPC"},
+	} {
+		w := client.Find(c[0], c[1])
+		require.Equal(t, c[2], w.Version+" "+w.Binding)
+	}
+	for _, c := range [][2]string{{"0.1", "HTTP+JSON"}, {"2.0", ""}, {"1", "GRPC"}, {"x", ""}} {
+		require.Nil(t, client.Find(c[0], c[1]), c)
+	}
+}
+
+// Servers of the field differ from the documents.
+func TestReadsLeniently(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		version string
+		op      client.Op
+		in      string
+		want    func(t *testing.T, u *client.Update)
+	}{
+		"an unknown state": {"0.3", client.Get, `{"id":"t","status":{"state":"unknown"}}`, func(t *testing.T, u *client.Update) {
+			t.Helper()
+			require.Equal(t, task.StateUnspecified, u.Task.Status.State)
+		}},
+		"no kind": {"0.3", client.Stream, `{"taskId":"t","contextId":"c","status":{"state":"TASK_STATE_CANCELLED"}}`, func(t *testing.T, u *client.Update) {
+			t.Helper()
+			require.Equal(t, task.StateCanceled, u.Event.State)
+		}},
+		"NUL and half a pair": {"1.0", client.Send, `{"message":{"messageId":"m","parts":[{"text":"a\u0000b\ud800c\\u0000"}]}}`, func(t *testing.T, u *client.Update) {
+			t.Helper()
+			require.Equal(t, "a\ufffdb\ufffdc\\u0000", u.Message.Parts[0].Text)
+		}},
+		"names of the proto file": {"1.0", client.Stream, `{"status_update":{"task_id":"t","status":{"state":2}}}`, func(t *testing.T, u *client.Update) {
+			t.Helper()
+			require.Equal(t, "t", u.TaskID)
+			require.Equal(t, task.StateWorking, u.Event.State)
+		}},
+		"nulls": {"0.3", client.Get, `{"kind":"task","id":"t","status":{"state":"working","message":null},"artifacts":null,"metadata":null}`, func(t *testing.T, u *client.Update) {
+			t.Helper()
+			require.Equal(t, "t", u.Task.PublicID)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := client.Find(c.version, "JSONRPC")
+			u, err := w.Answer(c.op, wrap(w, []byte(c.in)), depth)
+			require.NoError(t, err)
+			c.want(t, u)
+		})
+	}
+}
+
+func TestRefusesWhatIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		``:                                   "",
+		`[]`:                                 "must be an object",
+		`{"jsonrpc":"2.0","id":1}`:           "result: is missing",
+		`{"result":{}}`:                      "is no task, message",
+		`{"result":{"task":{"id":"t"}}}`:     "result.task.status: is required",
+		`{"result":{"task":{"status":{}}}}`:  "result.task.id: is required",
+		`{"result":{"task":{"id":7}}}`:       "result.task.id: must be a string",
+		`{"result":{"message":{"parts":7}}}`: "result.message.parts: must be an array",
+		`{"result":{"id":"a","id":"b"}}`:     "id",
+		`{"result":{"statusUpdate":{}}}`:     "has neither a status nor an artifact",
+		`{"result":{"artifactUpdate":{"artifact":{"parts":[{"text":"a","url":"b"}],"artifactId":"x"}}}}`: "must have one of",
+		`{"result":{"task":{"id":"t","status":{"state":"dreaming"}}}}`:                                   "is not a state",
+		`{"result":` + strings.Repeat(`{"task":`, 200) + `1` + strings.Repeat(`}`, 200) + `}`:            "deep",
+	} {
+		_, err := client.Find("1.0", "JSONRPC").Answer(client.Get, []byte(in), depth)
+		require.ErrorContains(t, err, want, in)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	rpc, rest := client.Find("1.0", "JSONRPC"), client.Find("1.0", "HTTP+JSON")
+	for body, kind := range map[string]task.Kind{
+		`{"error":{"code":-32001,"message":"Task not found"}}`:     task.NotFound,
+		`{"error":{"code":-32002,"message":"no"}}`:                 task.NotCancelable,
+		`{"error":{"code":-32004,"message":"no"}}`:                 task.Unsupported,
+		`{"id":null,"error":{"code":-32601,"message":"unknown"}}`:  task.Unsupported,
+		`{"error":{"code":-32603,"message":"no","data":{"x":[]}}}`: task.Internal,
+		`{"error":{}}`: task.Internal,
+	} {
+		_, err := rpc.Answer(client.Get, []byte(body), depth)
+		var e *client.Error
+		require.ErrorAs(t, err, &e, body)
+		require.ErrorIs(t, err, kind, body)
+	}
+	for _, c := range []struct {
+		status int
+		body   string
+		kind   error
+		text   string
+	}{
+		{404, `{"error":{"code":404,"status":"NOT_FOUND","message":"Task not found","details":[{"reason":"TASK_NOT_FOUND"}]}}`, task.NotFound, "404 Not Found: Task not found"},
+		{404, `{"message":"Task not found"}`, task.NotFound, "404 Not Found: Task not found"},
+		{404, `<html>`, task.NotFound, "404 Not Found"},
+		{400, `{"error":"TaskNotCancelableError","code":-32002,"message":"no"}`, task.NotCancelable, "400 Bad Request: no"},
+		{400, `{"error":{"code":400,"details":[{"@type":"x","reason":"UNSUPPORTED_OPERATION"}]}}`, task.Unsupported, "400 Bad Request"},
+		{501, ``, task.Unsupported, "501 Not Implemented"},
+	} {
+		err := rest.Failure(c.status, []byte(c.body), depth)
+		require.ErrorIs(t, err, c.kind, c.body)
+		require.EqualError(t, err, c.text)
+	}
+	u, err := rest.Answer(client.Stream, []byte(`{"error":{"code":-32603,"message":"broke"}}`), depth)
+	require.Nil(t, u)
+	require.ErrorContains(t, err, "broke")
+}
+
+func FuzzAnswer(f *testing.F) {
+	for w, c := range served {
+		document, _ := c.Result(engine.OpGet, ours(), dialect.View{History: engine.AllHistory})
+		f.Add(wrap(w, document))
+		event, _ := c.Event(ours(), &task.Event{Kind: task.EventArtifact, Artifact: &ours().Artifacts[0]})
+		f.Add(wrap(w, event))
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		for w := range served {
+			for _, op := range []client.Op{client.Send, client.Stream, client.Get, client.List} {
+				if u, err := w.Answer(op, in, depth); err == nil && u.Task == nil && u.Message == nil && u.Event == nil && u.Tasks == nil {
+					t.Fatal("an answer without content")
+				}
+			}
+			_ = w.Failure(500, in, depth).Error()
+		}
+	})
+}

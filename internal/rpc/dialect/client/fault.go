@@ -1,0 +1,140 @@
+package client
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Error is an error that the server reports.
+type Error struct {
+	Code    int // of JSON-RPC; 0 if the server does not say
+	Status  int // of HTTP; 0 over JSON-RPC
+	Reason  string
+	Message string
+}
+
+func (e *Error) Error() string {
+	said := cutAt(e.Message, 512)
+	switch {
+	case e.Code != 0 && e.Status == 0:
+		return fmt.Sprintf("error %d: %s", e.Code, said)
+	case said == "":
+		return fmt.Sprintf("%d %s", e.Status, http.StatusText(e.Status))
+	}
+	return fmt.Sprintf("%d %s: %s", e.Status, http.StatusText(e.Status), said)
+}
+
+func cutAt(s string, most int) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "")
+	}
+	return s
+}
+
+// Is reports whether the error is of a kind: NotFound, NotCancelable, or Unsupported, which also stands for an unknown
+// method. Other kinds are not told apart.
+func (e *Error) Is(target error) bool {
+	switch target {
+	case task.NotFound:
+		return e.Code == -32001 || e.Reason == "TASK_NOT_FOUND" || e.Status == http.StatusNotFound && e.Reason == "" && e.Code == 0
+	case task.NotCancelable:
+		return e.Code == -32002 || e.Reason == "TASK_NOT_CANCELABLE"
+	case task.Unsupported:
+		return e.Code == -32004 || e.Code == -32601 || e.Reason == "UNSUPPORTED_OPERATION" ||
+			e.Status == http.StatusNotImplemented || e.Status == http.StatusMethodNotAllowed
+	case task.Internal:
+		return e.Code == -32603
+	}
+	return false
+}
+
+// Failure reads the body of an answer over HTTP+JSON with a status other than 2xx. Any body will do.
+func (w *Wire) Failure(status int, body []byte, maxDepth int) *Error {
+	e := &Error{Status: status}
+	if strictjson.Check(body, maxDepth) != nil || object(body) == nil {
+		return e
+	}
+	r := jsonrw.NewReader(body)
+	defer r.Close()
+	d := reader{w: w, r: r}
+	if f := d.restError(); r.Err() == nil {
+		f.Status = status
+		return f
+	}
+	return e
+}
+
+func (d *reader) rpcError() *Error {
+	e := new(Error)
+	d.errorObject(e)
+	if e.Code == 0 {
+		e.Code = -32603
+	}
+	return e
+}
+
+// restError reads {"error": {…}}, or the members themselves: no two libraries of 0.3 agree.
+func (d *reader) restError() *Error {
+	e := new(Error)
+	d.errorObject(e)
+	return e
+}
+
+func (d *reader) errorObject(e *Error) {
+	r := d.r
+	for r.Object(); r.Next(); {
+		switch string(proto.Member(r)) {
+		case "error":
+			if r.IsString() {
+				r.Skip()
+			} else {
+				d.errorObject(e)
+			}
+		case "code":
+			e.Code = d.code()
+		case "message":
+			if r.IsString() {
+				e.Message = r.String()
+			} else {
+				r.Skip()
+			}
+		case "details":
+			d.details(e)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// code reads the code of JSON-RPC. Over HTTP+JSON the member is the HTTP status in 1.0, and a name in some libraries:
+// neither says more than the answer itself.
+func (d *reader) code() int {
+	if !d.r.IsNumber() {
+		d.r.Skip()
+		return 0
+	}
+	raw := string(d.r.Raw())
+	var n int
+	if _, err := fmt.Sscanf(raw, "%d", &n); err != nil || n >= 0 {
+		return 0
+	}
+	return n
+}
+
+func (d *reader) details(e *Error) {
+	if raw := d.r.Raw(); len(raw) > 0 && raw[0] == '[' {
+		// The reason of a google.rpc.ErrorInfo is a plain constant: a search finds it without a schema.
+		for _, reason := range []string{"TASK_NOT_FOUND", "TASK_NOT_CANCELABLE", "UNSUPPORTED_OPERATION"} {
+			if strings.Contains(string(raw), `"`+reason+`"`) {
+				e.Reason = reason
+			}
+		}
+	}
+}

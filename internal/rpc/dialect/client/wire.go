@@ -1,0 +1,221 @@
+package client
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v01"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03proto"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v10"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Op is an operation of a client.
+type Op uint8
+
+// The operations. There is no subscription: see the package a2a of executors.
+const (
+	Send Op = iota
+	Stream
+	Get
+	Cancel
+	List
+)
+
+// Streams reports whether the answer of an operation is a stream of events.
+func (o Op) Streams() bool { return o == Stream }
+
+// The bindings that a Wire may have, by their names in cards.
+const (
+	JSONRPC  = "JSONRPC"
+	HTTPJSON = "HTTP+JSON"
+)
+
+// Wire is a version on a binding.
+type Wire struct {
+	Version string // of A2A, as in cards and in A2A-Version
+	Binding string
+
+	methods [List + 1]string // "": the version has no such operation
+	prefix  string           // of paths
+	message func(dst []byte, m *task.Message) []byte
+	data    bool // a data part is an object in an object
+	// clientIDs says that clients choose the ids of tasks.
+	clientIDs bool
+	modern    bool // members of 1.0
+}
+
+// wires are the versions and bindings, the preferred one first.
+var wires = []*Wire{
+	{
+		Version: v10.Version, Binding: JSONRPC, message: v10.AppendMessage, modern: true,
+		methods: [...]string{"SendMessage", "SendStreamingMessage", "GetTask", "CancelTask", "ListTasks"},
+	},
+	{
+		Version: v10.Version, Binding: HTTPJSON, message: v10.AppendMessage, modern: true,
+		methods: [...]string{"message:send", "message:stream", "", ":cancel", "tasks"},
+	},
+	{
+		Version: v03.Version, Binding: JSONRPC, message: v03.AppendMessage,
+		methods: [...]string{"message/send", "message/stream", "tasks/get", "tasks/cancel", ""},
+	},
+	{
+		Version: v03.Version, Binding: HTTPJSON, message: v03proto.AppendMessage, prefix: "/v1", data: true,
+		methods: [...]string{"message:send", "message:stream", "", ":cancel", ""},
+	},
+	{
+		Version: v01.Version, Binding: JSONRPC, message: v01.AppendMessage, clientIDs: true,
+		methods: [...]string{"tasks/send", "tasks/sendSubscribe", "tasks/get", "tasks/cancel", ""},
+	},
+}
+
+// Find returns the preferred wire of a version and binding. Either may be "", for any. 0.2 is 0.3 on the wire, and a
+// patch number changes nothing. It returns nil for another version or binding.
+func Find(version, binding string) *Wire {
+	if version != "" {
+		major, minor, _ := strings.Cut(version, ".")
+		minor, _, _ = strings.Cut(minor, ".")
+		if version = major + "." + minor; version == "0.2" {
+			version = v03.Version
+		}
+	}
+	for _, w := range wires {
+		if (version == "" || w.Version == version) && (binding == "" || strings.EqualFold(w.Binding, binding)) {
+			return w
+		}
+	}
+	return nil
+}
+
+// Oldest reports whether cards without a version mean this version's wire: those of 0.1.
+func (w *Wire) Oldest() bool { return w.clientIDs }
+
+// ChoosesIDs reports whether the client names its new tasks.
+func (w *Wire) ChoosesIDs() bool { return w.clientIDs }
+
+// Has reports whether the version has an operation.
+func (w *Wire) Has(op Op) bool { return op == Get || w.methods[op] != "" }
+
+// Params are what an operation says. Each operation uses only its own.
+type Params struct {
+	Tenant   string          // that the interface of the card names
+	TaskID   string          // Get, Cancel; of a send where clients choose ids
+	Context  string          // List
+	Message  *task.Message   // Send, Stream; with the ids of its task and context
+	Metadata json.RawMessage // Send, Stream, Cancel: of the request
+	Modes    []string        // Send, Stream: accepted media types
+	Return   bool            // Send: do not wait for the task's end
+}
+
+// Request is a request as HTTP carries it.
+type Request struct {
+	Method string
+	URL    string
+	Body   []byte // nil: none
+	Accept string
+}
+
+// Request writes an operation for an endpoint.
+func (w *Wire) Request(endpoint string, op Op, p *Params) (*Request, error) {
+	if !w.Has(op) {
+		return nil, fmt.Errorf("A2A %s has no such operation", w.Version)
+	}
+	r := &Request{Method: http.MethodPost, URL: endpoint, Accept: "application/json"}
+	if op.Streams() {
+		r.Accept = "text/event-stream, application/json"
+	}
+	if w.Binding == JSONRPC {
+		r.Body = append(r.Body, `{"jsonrpc":"2.0","id":1,"method":"`+w.methods[op]+`","params":`...)
+		r.Body = append(w.appendParams(r.Body, op, p), '}')
+		return r, nil
+	}
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	base := strings.TrimSuffix(u.EscapedPath(), "/")
+	if w.prefix != "" {
+		base = strings.TrimSuffix(base, w.prefix) + w.prefix // cards name the URL with and without it
+	}
+	if p.Tenant != "" {
+		base += "/" + url.PathEscape(p.Tenant)
+	}
+	id := url.PathEscape(p.TaskID)
+	switch op {
+	case Send, Stream:
+		r.Body = w.appendParams(nil, op, p)
+		base += "/" + w.methods[op]
+	case Get:
+		r.Method = http.MethodGet
+		base += "/tasks/" + id
+	case Cancel:
+		r.Body = []byte("{}")
+		base += "/tasks/" + id + w.methods[op]
+	case List:
+		r.Method = http.MethodGet
+		base += "/tasks"
+		u.RawQuery = url.Values{"contextId": {p.Context}, "pageSize": {strconv.Itoa(pageSize)}}.Encode()
+	}
+	if u.Path, err = url.PathUnescape(base); err != nil {
+		return nil, err
+	}
+	u.RawPath = base
+	r.URL = u.String()
+	return r, nil
+}
+
+// pageSize is how many tasks of a context a list asks for: the newest come first.
+const pageSize = 50
+
+func (w *Wire) appendParams(dst []byte, op Op, p *Params) []byte {
+	dst = append(dst, '{')
+	open := len(dst)
+	if p.Tenant != "" && w.modern && w.Binding == JSONRPC {
+		dst = jsonrw.AppendStringMember(dst, "tenant", p.Tenant)
+	}
+	switch op {
+	case Send, Stream:
+		dst = w.appendSend(dst, op, p)
+	case List:
+		dst = jsonrw.AppendStringMember(dst, "contextId", p.Context)
+		dst = strconv.AppendInt(jsonrw.AppendMember(dst, "pageSize"), pageSize, 10)
+	case Cancel:
+		dst = jsonrw.AppendString(jsonrw.AppendMember(dst, "id"), p.TaskID)
+		dst = jsonrw.AppendRawMember(dst, "metadata", p.Metadata)
+	default:
+		dst = jsonrw.AppendString(jsonrw.AppendMember(dst, "id"), p.TaskID)
+	}
+	return append(append(dst[:open:open], dst[open+1:]...), '}') // without the first comma
+}
+
+func (w *Wire) appendSend(dst []byte, op Op, p *Params) []byte {
+	if w.clientIDs {
+		dst = jsonrw.AppendString(jsonrw.AppendMember(dst, "id"), p.TaskID)
+		dst = jsonrw.AppendStringMember(dst, "sessionId", p.Message.ContextID)
+		dst = w.message(jsonrw.AppendMember(dst, "message"), p.Message)
+		dst = append(dst, `,"historyLength":1000`...)
+		return jsonrw.AppendRawMember(dst, "metadata", p.Metadata)
+	}
+	dst = w.message(jsonrw.AppendMember(dst, "message"), p.Message)
+	dst = append(jsonrw.AppendMember(dst, "configuration"), '{')
+	open := len(dst)
+	dst = jsonrw.AppendStringsMember(dst, "acceptedOutputModes", p.Modes)
+	if op == Send {
+		if w.modern {
+			dst = strconv.AppendBool(jsonrw.AppendMember(dst, "returnImmediately"), p.Return)
+		} else {
+			dst = strconv.AppendBool(jsonrw.AppendMember(dst, "blocking"), !p.Return)
+		}
+	}
+	if len(dst) > open {
+		dst = append(dst[:open:open], dst[open+1:]...)
+	}
+	dst = append(dst, '}')
+	return jsonrw.AppendRawMember(dst, "metadata", p.Metadata)
+}
