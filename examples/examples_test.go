@@ -89,24 +89,24 @@ func TestGuideHasGoPrograms(t *testing.T) {
 // conversation runs one task over several turns, as the server would.
 type conversation struct {
 	executor.Executor
-	history []task.Message
+	said []task.Said
 }
 
 // say runs a turn and returns its events.
 func (c *conversation) say(t *testing.T, text string) *executortest.Recorder {
 	t.Helper()
 	run, out := executortest.NewRun(text), executortest.NewRecorder()
-	for _, m := range c.history {
-		if m.Role == task.RoleUser {
+	for i := range c.said {
+		if c.said[i].Role() == task.RoleUser {
 			run.Turn++
 		}
 	}
-	run.Memory = &executortest.Memory{Messages: c.history}
+	run.Memory = &executortest.Memory{Said: c.said}
 	require.NoError(t, c.Execute(t.Context(), run, out))
-	c.history = append(c.history, *run.Message)
+	c.said = append(c.said, task.Said{Message: run.Message})
 	for _, e := range out.Events() {
 		if e.Message != nil {
-			c.history = append(c.history, *e.Message)
+			c.said = append(c.said, task.Said{Message: e.Message, State: e.State})
 		}
 	}
 	return out

@@ -103,27 +103,3 @@ func (r *row) said(begins, asked task.Seq, progress bool) ([]task.Said, error) {
 	})
 	return all, nil
 }
-
-// mostReferences is that of store.Store.
-const mostReferences = 20
-
-// References implements worker.Store.
-func (s *Store) References(_ context.Context, of *task.Task, ids []string, within task.Bounds) ([]task.Reference, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var out []task.Reference
-	for _, id := range ids[:min(len(ids), mostReferences)] {
-		for _, r := range s.rows {
-			h := &r.head
-			if h.PublicID != id || h.Tenant != of.Tenant || h.Owner != of.Owner || h.Agent != of.Agent {
-				continue
-			}
-			said, err := r.said(h.LastSeq+1, h.LastSeq+1, within.Progress)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, task.Reference{TaskID: h.PublicID, ContextID: h.ContextID, State: r.state, Said: within.Newest(said)})
-		}
-	}
-	return out, nil
-}
