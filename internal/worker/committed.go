@@ -1,11 +1,6 @@
 package worker
 
-import (
-	"context"
-	"encoding/json"
-
-	"github.com/holdfast-a2a/holdfast/internal/task"
-)
+import "context"
 
 // Committed implements executor.Emitter.
 func (e *emitter) Committed(ctx context.Context) error {
@@ -29,17 +24,4 @@ func (e *emitter) Committed(ctx context.Context) error {
 			return context.Cause(e.r.ctx)
 		}
 	}
-}
-
-// Checkpoints implements executor.Memory.
-func (m *recollection) Checkpoints(ctx context.Context) ([]json.RawMessage, error) {
-	var all []json.RawMessage
-	err := m.since(ctx, func(e *task.Event) {
-		if e == nil {
-			all = nil
-		} else if e.Kind == task.EventRun && e.Run != nil && e.Run.Outcome == task.RunCheckpoint {
-			all = append(all, e.Run.Checkpoint)
-		}
-	})
-	return all, err
 }

@@ -14,29 +14,50 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// A read of the log ends early at a mebibyte, and the checkpoint may come later.
-func TestCheckpointAfterLargeEventsReachesNextTry(t *testing.T) {
+// Large events make the pages of a log short. A run reads on behind them.
+func TestRunReadsALargeLog(t *testing.T) {
 	t.Parallel()
+	const pieces = 5
+	text := strings.Repeat("x", 700<<10)
+	type seen struct {
+		earlier    int
+		checkpoint string
+		size       int
+		said       string
+	}
+	got := make(chan seen, 1)
 	a := does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-		if run.Try > 1 {
-			stored, err := run.Memory.Checkpoint(ctx)
+		if run.Try == 1 {
+			empty, err := run.Memory.Task(ctx)
 			require.NoError(t, err)
-			require.JSONEq(t, `3`, string(stored))
-			earlier, err := run.Memory.Earlier(ctx)
-			require.NoError(t, err)
-			require.Len(t, earlier, 1+3, "working, and the chunks")
-			return nil
+			require.Empty(t, empty.Artifacts)
+			require.NoError(t, out.Status(ctx, task.StateWorking, &task.Message{ID: "m-1", Parts: []task.Part{task.Text("at work")}}))
+			for range pieces {
+				_, err := out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{ID: "a", Parts: []task.Part{task.Text(text)}}, Append: true})
+				require.NoError(t, err)
+			}
+			require.NoError(t, out.Checkpoint(ctx, json.RawMessage(`7`)))
+			return executor.Retryable(errors.New("again"), 1)
 		}
-		for range 3 {
-			_, err := out.Artifact(ctx, text(strings.Repeat("x", 700<<10)))
-			require.NoError(t, err)
+		earlier, err := run.Memory.Earlier(ctx)
+		require.NoError(t, err)
+		checkpoint, err := run.Memory.Checkpoint(ctx)
+		require.NoError(t, err)
+		whole, err := run.Memory.Task(ctx)
+		require.NoError(t, err)
+		artifacts := 0
+		for _, e := range earlier {
+			if e.Artifact != nil {
+				artifacts++
+			}
 		}
-		require.NoError(t, out.Checkpoint(ctx, json.RawMessage(`3`)))
-		return executor.Retryable(errors.New("again"), time.Millisecond)
+		got <- seen{artifacts, string(checkpoint), len(whole.Artifacts[0].Parts[0].Text), whole.Status.Message.ID}
+		return nil
 	})
 	a.MaxAttempts = 2
 	p := start(t, setup{}, a)
-	p.become(p.create("a", "hi"), task.StateCompleted)
+	p.become(p.create("a", "x"), task.StateCompleted)
+	require.Equal(t, seen{pieces, "7", pieces * len(text), "m-1"}, await(t, got))
 }
 
 // An executor sees the task as its message found it, whatever earlier tries have emitted, and all artifacts.

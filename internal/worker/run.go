@@ -3,7 +3,6 @@ package worker
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -407,117 +406,6 @@ func (r *run) read(ctx context.Context, do func() error) error {
 			return context.Cause(ctx)
 		case <-r.ctx.Done():
 			return context.Cause(r.ctx)
-		}
-	}
-}
-
-// recollection reads the log for the executor.
-type recollection struct{ r *run }
-
-func (m *recollection) History(ctx context.Context) ([]task.Message, error) {
-	c := m.r.claim
-	if c.Turn == 1 {
-		return nil, nil
-	}
-	var said []task.Message
-	err := m.r.read(ctx, func() (err error) {
-		said, err = m.r.pool.opt.Store.Conversation(ctx, c.Task, c.Said(), c.Begins())
-		return err
-	})
-	return said, err
-}
-
-func (m *recollection) Dialogue(ctx context.Context, of executor.Scope, within executor.Bounds) (said []executor.Said, err error) {
-	c := m.r.claim
-	if c.Turn == 1 && of == executor.OfTask {
-		return nil, nil
-	}
-	err = m.r.read(ctx, func() (err error) {
-		said, err = m.r.pool.opt.Store.Dialogue(ctx, store.DialogueOf{
-			Task: c.Task, Said: c.Said(), Begins: c.Begins(), Context: of == executor.OfContext, Bounds: within,
-		})
-		return err
-	})
-	return said, err
-}
-
-func (m *recollection) References(ctx context.Context, within executor.Bounds) (refs []executor.Reference, err error) {
-	ids := m.r.claim.Message.References
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	err = m.r.read(ctx, func() (err error) {
-		refs, err = m.r.pool.opt.Store.References(ctx, m.r.claim.Task, ids, within)
-		return err
-	})
-	return refs, err
-}
-
-func (m *recollection) Earlier(ctx context.Context) ([]task.Event, error) {
-	var out []task.Event
-	err := m.since(ctx, func(e *task.Event) {
-		switch {
-		case e == nil:
-			out = nil
-		case e.Kind != task.EventRun:
-			out = append(out, *e)
-		}
-	})
-	return out, err
-}
-
-func (m *recollection) Checkpoint(ctx context.Context) (json.RawMessage, error) {
-	var last json.RawMessage
-	err := m.since(ctx, func(e *task.Event) {
-		if e == nil {
-			last = nil
-		} else if e.Kind == task.EventRun && e.Run != nil && e.Run.Outcome == task.RunCheckpoint {
-			last = e.Run.Checkpoint
-		}
-	})
-	return last, err
-}
-
-// since visits the events that earlier attempts wrote for the run's message. A nil event says that
-// all events before it belong to an earlier message, whose run was still active when this message
-// arrived.
-func (m *recollection) since(ctx context.Context, visit func(*task.Event)) error {
-	c := m.r.claim
-	if c.Attempt == 1 {
-		return nil
-	}
-	return m.walk(ctx, c.Begins(), func(e *task.Event) error {
-		switch {
-		case e.Kind == task.EventStatus && e.State == task.StateSubmitted:
-			visit(nil)
-		case e.Attempt > 0 && e.Attempt < c.Attempt:
-			visit(e)
-		}
-		return nil
-	})
-}
-
-// walk visits the events after a seq.
-func (m *recollection) walk(ctx context.Context, after task.Seq, visit func(*task.Event) error) error {
-	const page = 500
-	for {
-		var evs []*task.Event
-		err := m.r.read(ctx, func() (err error) {
-			evs, err = m.r.pool.opt.Store.EventsAfter(ctx, m.r.claim.Task, task.Position{Seq: after}, page)
-			return err
-		})
-		// A page of large events is shorter than asked for, so only an empty one is the last.
-		if err != nil || len(evs) == 0 {
-			return err
-		}
-		if len(evs) == 0 { // not fewer than a page: a page of large events is short
-			return nil
-		}
-		for _, e := range evs {
-			after = e.Seq
-			if err := visit(e); err != nil {
-				return err
-			}
 		}
 	}
 }
