@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/pgembed"
 )
 
-// oldSnapshot measures the mean time and the pages of each statement of a server before and after another session has held a snapshot for
-// BENCH_SNAPSHOT (2m), as a long pg_dump does: nothing can be vacuumed meanwhile. Eight clients send tasks with webhooks
+// oldSnapshot measures the mean time and the pages of each statement of a server, before and after another session has held a
+// snapshot for BENCH_SNAPSHOT (2m), as a long pg_dump does: nothing can be vacuumed meanwhile. Eight clients send tasks with webhooks
 // all the time, or at most BENCH_RATE tasks a second, so that an hour of load leaves time for other work. Both windows are a
 // tenth of the time, and at most a minute. Statements that take less than 1 % of either are left out.
 func oldSnapshot(b *testing.B) {

@@ -1,4 +1,4 @@
--- Timers: a run ends, and its task waits for a time or a message without a process (decision 0047).
+-- Timers: a run ends, and its task waits for a time or a message without a process (decision 0045).
 --
 -- A task that waits is working, has a queue row and no worker. wakes_at is on both rows: the one of the task decides under its
 -- lock whether a message ends the wait, the one of the queue keeps the row out of claims until the timer fires.

@@ -16,9 +16,10 @@
 -- one row, of which PostgreSQL expects ten: for a few runs it would look up each one alone, in any
 -- index that has the id. Beside an old snapshot it takes reading a whole index for a look-up.
 --
--- A run may end in a wait: its last event is the run note with it (wait), which names a time (until) or a number of seconds (for). The task keeps
--- its state and its queue row, which no worker claims before its timer fires. If the wait is interruptible and a message
--- waits already, or if the client asked to cancel the task, the next turn is due at once.
+-- A run may end in a wait: its last event is the run note with it (wait), which names a time (until)
+-- or a number of seconds (for). The task keeps its state and its queue row, which no worker claims
+-- before its timer fires. If the wait is interruptible and a message waits already, or if the client
+-- asked to cancel the task, the next turn is due at once.
 --
 -- The event that ends the run records its worker and its start.
 --

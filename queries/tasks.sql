@@ -313,8 +313,9 @@ SELECT * FROM holdfast.tasks
  WHERE id = @id AND client_id IS NULL AND tenant = @tenant AND (owner = @owner OR @tenant_wide::boolean) AND agent = @agent;
 
 -- name: TaskRead :many
--- TaskFind and EventsOf in one statement, for a log of at most @max_events. The task's columns come with its first event only, in one
--- column: repeated in each row of a long log they would cost too much.
+-- TaskFind and EventsOf in one statement, for a log of at most @max_events. The task's columns come
+-- with its first event only, in one column: repeated in each row of a long log they would cost too
+-- much.
 SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, l.payload, l.created_at,
        CAST(CASE WHEN l.seq = 1 THEN json_build_object(
            'Owner', l.owner, 'ContextID', l.context_id, 'Dialect', l.dialect, 'Metadata', l.metadata,

@@ -39,8 +39,9 @@ type Run struct {
 	Agent     string
 	Tenant    string
 	Owner     string
-	Message   *task.Message   // the user's message that this run answers; without parts if Input has begun the turn alone; do not change it
-	Metadata  json.RawMessage // of the task's first request
+	// Message is the user's message that this run answers, without parts if Input has begun the turn alone. Do not change it.
+	Message  *task.Message
+	Metadata json.RawMessage // of the task's first request
 	// TurnMetadata is that of the request with this message. The other facts are of that request, too.
 	TurnMetadata        json.RawMessage
 	AcceptedOutputModes []string     // media types that the client can read; none: any

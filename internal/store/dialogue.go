@@ -32,7 +32,8 @@ const (
 
 // Dialogue returns what clients and the agent have said before a turn, the newest entries within the bounds,
 // with the oldest first. Artifacts are whole; their place is where their content begins. The other tasks of the context come
-// before the task, in the order of their creation. The output of earlier attempts at the same turn is left out. Errors: task.Unavailable.
+// before the task, in the order of their creation. The output of earlier attempts at the same turn is left out.
+// Errors: task.Unavailable.
 func (s *Store) Dialogue(ctx context.Context, of DialogueOf) ([]task.Said, error) {
 	if of.Count <= 0 || of.Bytes <= 0 {
 		return nil, nil

@@ -37,6 +37,6 @@
 //	part      one of "text", "raw" (base64), "url", "data"; and "filename","media_type","metadata"
 //
 // The cause of a status is for operators; no client sees it. A status that parks the task may list
-// the ids of all artifacts so far (tasks.artifacts_seq), for the next run. Absent members are left out. A message's task and context are those of its row and are not
-// repeated.
+// the ids of all artifacts so far (tasks.artifacts_seq), for the next run. Absent members are left
+// out. A message's task and context are those of its row and are not repeated.
 package store

@@ -23,7 +23,7 @@ const (
 )
 
 // follow reads the agent's task until it has settled, and emits what is new each time. It does not subscribe: an
-// official server stores each event again for each subscriber (decision 0050).
+// official server stores each event again for each subscriber (decision 0047).
 func (r *run) follow(ctx context.Context) error {
 	pause, unknown := firstPause, 0
 	var away time.Time // since when

@@ -810,8 +810,9 @@ type TaskReadRow struct {
 	Header     []byte
 }
 
-// TaskFind and EventsOf in one statement, for a log of at most @max_events. The task's columns come with its first event only, in one
-// column: repeated in each row of a long log they would cost too much.
+// TaskFind and EventsOf in one statement, for a log of at most @max_events. The task's columns come
+// with its first event only, in one column: repeated in each row of a long log they would cost too
+// much.
 func (q *Queries) TaskRead(ctx context.Context, db DBTX, arg TaskReadParams) ([]TaskReadRow, error) {
 	rows, err := db.Query(ctx, taskRead,
 		arg.ID,
