@@ -244,6 +244,10 @@ const SecretPageToken = "page_token"
 
 // Secret reads a secret that all replicas share.
 func (s *Store) Secret(ctx context.Context, name string) ([]byte, error) {
-	value, err := s.q.SecretGet(ctx, s.api, name)
+	var value []byte
+	err := s.again(ctx, "secret", func() (err error) {
+		value, err = s.q.SecretGet(ctx, s.api, name)
+		return err
+	})
 	return value, translate("read a secret", err)
 }

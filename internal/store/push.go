@@ -107,8 +107,8 @@ func (v View) DeletePush(ctx context.Context, id task.ID, configID string) (bool
 	return n > 0, translate("delete push", err)
 }
 
-// again retries an idempotent write for a short time while the database is unavailable or the task
-// changes.
+// again retries an idempotent write, or a read that the server needs to start, for a short time while
+// the database is unavailable or the task changes.
 func (s *Store) again(ctx context.Context, kind string, do func() error) error {
 	return s.retry(ctx, kind, do, func(err error) bool { return unavailable(err) || errors.Is(err, errChanged) })
 }

@@ -226,14 +226,15 @@ func admitCallers(ctx context.Context, db *pgxpool.Pool) (reason string, err err
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var admitted bool
-	if err := db.QueryRow(ctx, "SELECT holdfast.admit_callers()").Scan(&admitted); err != nil || !admitted {
+	if err := db.QueryRow(ctx, "SELECT holdfast.admit_callers()", pgx.QueryExecModeExec).Scan(&admitted); err != nil || !admitted {
 		return reason, nil // it says what the operator has to do
 	}
 	return CheckRowSecurity(ctx, db)
 }
 
 // CheckRowSecurity returns why callers' statements cannot run under row-level security; "" means
-// that they can.
+// that they can. It prepares no statement, because nothing repeats it: behind a pooler another session
+// may not know that statement, and then the server would not start.
 func CheckRowSecurity(ctx context.Context, db *pgxpool.Pool) (reason string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -243,7 +244,7 @@ func CheckRowSecurity(ctx context.Context, db *pgxpool.Pool) (reason string, err
 		coalesce(pg_has_role(session_user, r.oid, CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END), false),
 		coalesce(r.rolsuper OR r.rolbypassrls, false),
 		coalesce(has_table_privilege(r.oid, 'holdfast.tasks', 'SELECT') AND has_table_privilege(r.oid, to_regclass('holdfast.callers_log'), 'SELECT'), false)
-		FROM holdfast.api_role() api(name) LEFT JOIN pg_roles r ON r.rolname = api.name`).Scan(&login, &role, &exists, &member, &bypasses, &granted)
+		FROM holdfast.api_role() api(name) LEFT JOIN pg_roles r ON r.rolname = api.name`, pgx.QueryExecModeExec).Scan(&login, &role, &exists, &member, &bypasses, &granted)
 	switch {
 	case err != nil:
 		return "", err
