@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
+	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
 )
 
@@ -77,17 +78,7 @@ func (o *Options) validate() error {
 	} else if client.Find(o.Version, o.Binding) == nil {
 		complain("binding", "%q does not exist in this version; use auto, jsonrpc or http+json", o.Binding)
 	}
-	for name, value := range o.Headers {
-		option := "headers." + name
-		switch {
-		case !httpguts.ValidHeaderFieldName(name):
-			complain(option, "is not the name of an HTTP header")
-		case ours(name):
-			complain(option, "is set by Holdfast; remove it")
-		case !httpguts.ValidHeaderFieldValue(value):
-			complain(option, "has a value with characters that HTTP headers forbid")
-		}
-	}
+	outbound.CheckHeaders(o.Headers, ours, complain)
 	kinds := 0
 	for _, set := range []bool{o.Auth.Bearer != "", o.Auth.BearerFile != "", o.Auth.Username != "", hasHeader(o.Headers, "Authorization")} {
 		if set {

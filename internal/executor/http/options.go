@@ -8,9 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/net/http/httpguts"
-
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
+	"github.com/holdfast-a2a/holdfast/internal/outbound"
 )
 
 // Options say which backend to call, and how. Only URL is required.
@@ -31,8 +30,8 @@ type Options struct {
 
 func (o *Options) validate() error {
 	var problems []error
-	complain := func(option, problem string) {
-		problems = append(problems, fmt.Errorf("http: %s: %s", option, problem))
+	complain := func(option, format string, args ...any) {
+		problems = append(problems, fmt.Errorf("http: %s: %s", option, fmt.Sprintf(format, args...)))
 	}
 	switch u, err := url.Parse(o.URL); {
 	case o.URL == "":
@@ -44,17 +43,7 @@ func (o *Options) validate() error {
 	case u.Host == "":
 		complain("url", "has no host")
 	}
-	for name, value := range o.Headers {
-		option := "headers." + name
-		switch {
-		case !httpguts.ValidHeaderFieldName(name):
-			complain(option, "is not the name of an HTTP header")
-		case ours(name):
-			complain(option, "is set by Holdfast; remove it")
-		case !httpguts.ValidHeaderFieldValue(value):
-			complain(option, "has a value with characters that HTTP headers forbid")
-		}
-	}
+	outbound.CheckHeaders(o.Headers, ours, complain)
 	if o.ConnectTimeout < 0 {
 		complain("connect_timeout", "must not be negative")
 	}

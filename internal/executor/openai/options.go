@@ -16,6 +16,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
+	"github.com/holdfast-a2a/holdfast/internal/outbound"
 )
 
 // Options say which model answers, and how. Only BaseURL and Model are required.
@@ -74,17 +75,7 @@ func (o *Options) validate() error {
 	if !httpguts.ValidHeaderFieldValue(o.APIKey) {
 		complain("api_key", "has characters that HTTP headers forbid")
 	}
-	for _, name := range slices.Sorted(maps.Keys(o.Headers)) {
-		option := "headers." + name
-		switch {
-		case !httpguts.ValidHeaderFieldName(name):
-			complain(option, "is not the name of an HTTP header")
-		case ours(name):
-			complain(option, "is set by Holdfast; remove it")
-		case !httpguts.ValidHeaderFieldValue(o.Headers[name]):
-			complain(option, "has a value with characters that HTTP headers forbid")
-		}
-	}
+	outbound.CheckHeaders(o.Headers, ours, complain)
 	for _, name := range slices.Sorted(maps.Keys(o.Parameters)) {
 		switch value := o.Parameters[name]; {
 		case slices.Contains(reserved, name):
