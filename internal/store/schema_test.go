@@ -78,7 +78,7 @@ func TestInvariantsFindDamage(t *testing.T) {
 		"a queue row of a task that ended": "INSERT INTO holdfast.task_queue (id, agent, message_seq) SELECT id, agent, 1 FROM holdfast.tasks",
 		"an impossible step":               "UPDATE holdfast.task_events SET state = 3 WHERE seq = 2",
 		"a log without a task":             "DELETE FROM holdfast.tasks",
-		"a listing that is none":           "UPDATE holdfast.tasks SET artifacts_seq = 6",
+		"a seq that names no listing":      "UPDATE holdfast.tasks SET artifacts_seq = 6",
 		"a listing without an artifact":    `UPDATE holdfast.task_events SET payload = '{"artifacts":["b"]}' WHERE seq = 6; UPDATE holdfast.tasks SET artifacts_seq = 6`,
 		"a webhook without a mark":         webhook("", "1, 0"),
 		"a webhook past the log":           webhook("", "8, 0"),
