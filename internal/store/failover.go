@@ -101,8 +101,9 @@ func (f *failover) renewal(err error) {
 	f.failing, f.proven = false, f.newest
 }
 
-// refused leaves a server that has become read-only. Connections that only read would stay on it.
-func (f *failover) refused() {
+// reset replaces all connections when they are idle next. A server that has become read-only is left
+// so: connections that only read would stay on it.
+func (f *failover) reset() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, p := range f.pools {

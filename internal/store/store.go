@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -95,6 +97,8 @@ type Store struct {
 	flushes waits // of the writers
 	health  health
 	moves   failover
+
+	unprepared atomic.Bool // the pooler loses prepared statements
 
 	turns turnstile
 	clock clock
@@ -209,11 +213,20 @@ func (s *Store) openPool(ctx context.Context, o Options, conns int, statementTim
 		}
 		return nil
 	}
+	cfg.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+		if s.unprepared.Load() {
+			c.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+		}
+		return nil
+	}
 	cfg.ConnConfig.DialFunc = s.moves.dials(cfg.ConnConfig.DialFunc)
 	closes := cfg.ConnConfig.OnPgError
 	cfg.ConnConfig.OnPgError = func(c *pgconn.PgConn, err *pgconn.PgError) bool {
-		if err.Code == readOnly {
-			go s.moves.refused()
+		switch {
+		case err.Code == readOnly:
+			go s.moves.reset()
+		case o.Pooled && slices.Contains(lostStatement, err.Code):
+			go s.unprepare()
 		}
 		return closes(c, err)
 	}
@@ -249,6 +262,20 @@ func (s *Store) openPool(ctx context.Context, o Options, conns int, statementTim
 		}
 	}
 	return newPool(ctx, cfg, statementTimeout)
+}
+
+// lostStatement are the SQLSTATEs of a prepared statement that is missing or already there. Behind a
+// pooler they mean that it does not keep a client's prepared statements.
+var lostStatement = []string{"26000", "42P05"}
+
+// unprepare makes the pools prepare no statement in PostgreSQL any more. Their connections are
+// replaced.
+func (s *Store) unprepare() {
+	if s.unprepared.Swap(true) {
+		return
+	}
+	s.log.Error("the pooler loses prepared statements, so the server stops using them; remove default_query_exec_mode from database_url")
+	s.moves.reset()
 }
 
 // Close writes the queued items, for as long as ctx allows, and disconnects.
