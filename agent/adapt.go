@@ -24,7 +24,7 @@ func fromRun(run *executor.Run) *Run {
 		TurnMetadata: run.TurnMetadata, AcceptedOutputModes: run.AcceptedOutputModes, Extensions: run.Extensions,
 		Scopes: run.Scopes, Traceparent: run.Traceparent, Deadline: run.Deadline,
 		Turn: run.Turn, Try: run.Try, Attempt: int(run.Attempt),
-		key: run.IdempotencyKey(), memory: run.Memory,
+		ResumeURL: run.ResumeURL, key: run.IdempotencyKey(), memory: run.Memory,
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor/openai"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -33,11 +34,12 @@ type agents struct {
 	worker     []worker.Agent
 	rpc        []rpc.Agent
 	operation  []dispatch.Agent
+	callbacks  map[string]callback.Agent
 	cancelWait time.Duration
 }
 
 func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.Logger) (*agents, error) {
-	out := &agents{}
+	out := &agents{callbacks: map[string]callback.Agent{}}
 	fronts, err := buildFronts(cfg, log)
 	if err != nil {
 		return nil, err
@@ -47,6 +49,7 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.L
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]
 		out.names = append(out.names, a.Name)
+		out.callbacks[a.Name] = callback.Agent{ByGet: a.ResumeByGet, MaxBody: int64(a.Limits.MaxResume)}
 		out.engine = append(out.engine, engine.Agent{
 			Name: a.Name, RejectBusy: a.OnBusy == config.BusyReject, DirectReplies: a.DirectReplies,
 			DedupeMessages: a.DedupeMessageID, TenantVisible: a.Auth.Visibility == config.VisibleToTenant,

@@ -363,6 +363,7 @@ func (l *loader) agent(path string, a *Agent) {
 	inRange(l, limits+".history_entries", lim.HistoryEntries, 1, 10_000)
 	inRange(l, limits+".history_bytes", lim.HistoryBytes, 1*KiB, 64*MiB)
 	inRange(l, limits+".max_state", lim.MaxState, 1*KiB, 16*MiB)
+	inRange(l, limits+".max_resume", lim.MaxResume, 1*KiB, 16*MiB)
 }
 
 func (l *loader) card(path string, c *Card) {

@@ -33,7 +33,7 @@
 //	request   {"metadata","output_modes","extensions","scopes","traceparent"}
 //	status    {"message":{…},"direct":true,"cause","metadata","artifacts":[…]}, or null when there is nothing to say
 //	artifact  {"index","name","description","parts":[…],"metadata","extensions","event_metadata"}
-//	run       {"outcome","error","worker","checkpoint","until","for","interruptible"}
+//	run       {"outcome","error","worker","checkpoint","until","for","interruptible","sealed"}
 //	part      one of "text", "raw" (base64), "url", "data"; and "filename","media_type","metadata"
 //
 // The cause of a status is for operators; no client sees it. A status that parks the task may list

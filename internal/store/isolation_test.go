@@ -158,6 +158,7 @@ func init() {
 		"a run's, fenced by its attempt":                                             {"EventsAppend", "RunStates", "RunRequeue", "ArtifactIDs", "TaskStateGet", "ContextStateGet", "TaskStateSet", "ContextStateSet", "DialogueIndex", "EventsAt", "RunBegins", "ContextTasks"},
 		"a worker's, of any agent's tasks":                                           {"QueueClaim", "RunsOwned", "RunsCanceled", "RunsRescue"},
 		"the hub's, for all of a replica's streams: a subscriber has found its task": {"EventsAfter", "EventsCatchUp", "TaskSeqs"},
+		"by a resume URL, which names the task and proves it":                        {"ResumeState", "TaskResume", "ResumeFind"},
 		"the listener's, about its own session":                                      {"SessionBusy"},
 		"processes and duties": {
 			"WorkerRegister", "WorkerRenew", "WorkerRemove", "WorkerCount", "WorkersReap", "AgentsBegan", "QueueAcquit", "TimersFire", "LeaseAcquire", "LeaseRelease",

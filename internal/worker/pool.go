@@ -82,6 +82,8 @@ type Options struct {
 	// Lines bounds the events that executors read (memory.NewLines), and Events those that are not committed. Nil: no
 	// bound.
 	Lines, Events *memory.Budget
+	// ResumeURL returns the resume URL of a turn. Nil: there are none.
+	ResumeURL func(id task.ID, turn int) string
 
 	Observer Observer
 	Log      *slog.Logger
@@ -424,6 +426,9 @@ func (p *Pool) start(s *slots, c *store.Claimed, expired bool) {
 		p.opt.Observer.Running(s.Name, 1)
 	}
 	held := messageBytes(c.Message) * messageFactor
+	if c.Wait != nil && c.Wait.Resumed != nil {
+		held += int64(len(c.Wait.Resumed.Body)) * messageFactor
+	}
 	p.opt.Memory.Add("", held)
 	p.runs.Go(func() {
 		r.run()

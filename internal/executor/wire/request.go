@@ -33,6 +33,7 @@ type runDocument struct {
 	Task           taskDocument      `json:"task"`
 	Message        *message          `json:"message,omitempty"`
 	Input          *input            `json:"input,omitempty"`
+	Resume         *resumeDocument   `json:"resume,omitempty"`
 	Metadata       jsontext.Value    `json:"metadata,omitzero"`
 	Turn           int               `json:"turn"`
 	Try            int               `json:"try"`
@@ -131,6 +132,9 @@ func EncodeRun(ctx context.Context, run *executor.Run, history History) ([]byte,
 		Attempt:  int(run.Attempt),
 
 		AcceptedOutputModes: run.AcceptedOutputModes, Extensions: run.Extensions, Scopes: run.Scopes, Traceparent: run.Traceparent, Deadline: run.Deadline,
+	}
+	if run.ResumeURL != "" {
+		doc.Resume = &resumeDocument{run.ResumeURL}
 	}
 	if run.Turn > 1 {
 		doc.TurnMetadata = jsontext.Value(run.TurnMetadata)

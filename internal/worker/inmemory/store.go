@@ -65,6 +65,11 @@ type row struct {
 	wakesAt       time.Time // zero: no timer, or it has fired
 	interruptible bool
 
+	resumable  bool     // parked: the resume URL of its turn is valid
+	resumedSeq task.Seq // the note of a resume that came before the run has parked, or 0
+
+	contents map[task.Seq]*task.Resumed // of resumes, by their notes
+
 	turnOf map[task.Attempt]int
 }
 
@@ -78,7 +83,7 @@ func (s *Store) Create(h *task.Task, m *task.Message) {
 	s.mu.Lock()
 	head := store.Empty(h)
 	head.CreatedAt = s.now()
-	r := &row{head: *head, state: task.StateSubmitted, turnOf: map[task.Attempt]int{}}
+	r := &row{head: *head, state: task.StateSubmitted, turnOf: map[task.Attempt]int{}, contents: map[task.Seq]*task.Resumed{}}
 	s.rows[h.ID] = r
 	s.write(r, &task.Event{Kind: task.EventMessage, Message: inTask(r, m)})
 	s.enqueue(r, 1)
@@ -113,6 +118,40 @@ func (s *Store) AddMessage(id task.ID, m *task.Message) (turn int, err error) {
 	s.mu.Unlock()
 	s.changed(r.head.Agent)
 	return turn, nil
+}
+
+// Resume begins the next turn of a task by the resume URL of a turn, as TaskResume does, and returns it. Errors:
+// task.Terminal.
+func (s *Store) Resume(id task.ID, turn int, content *task.Resumed) (next int, err error) {
+	s.mu.Lock()
+	r := s.rows[id]
+	parked := r.state.Parked()
+	if r.state.Terminal() || r.turns-r.pending != turn || parked && !r.resumable || !parked && r.resumedSeq > 0 {
+		s.mu.Unlock()
+		return 0, task.Errorf(task.Terminal, "the resume URL of turn %d is not valid", turn)
+	}
+	s.write(r, &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunResume}})
+	note := r.head.LastSeq
+	r.contents[note] = content
+	if parked {
+		s.write(r, &task.Event{Kind: task.EventStatus, State: task.StateSubmitted})
+		r.state = task.StateSubmitted
+		r.turns++
+		s.enqueue(r, r.messageSeq)
+		r.inputSeq = note
+	} else {
+		r.resumedSeq = note
+	}
+	s.mu.Unlock()
+	s.changed(r.head.Agent)
+	return turn + 1, nil
+}
+
+// Turn returns the turn that runs, waits or has parked the task.
+func (s *Store) Turn(id task.ID) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rows[id].turns - s.rows[id].pending
 }
 
 // Fire makes the turn after a wait due, as TimersFire does when its time has come. It returns the turn, or 0 if no timer
@@ -261,7 +300,7 @@ func (s *Store) claim(r *row, worker task.ID) *store.Claimed {
 		Spared: r.spared,
 	}
 	if r.inputSeq > 0 {
-		c.Wait = &store.Wait{Seq: r.inputSeq, Until: r.log[r.inputSeq-1].Run.Until, Interrupted: r.interrupted}
+		c.Wait = &store.Wait{Seq: r.inputSeq, Until: r.log[r.inputSeq-1].Run.Until, Interrupted: r.interrupted, Resumed: r.contents[r.inputSeq]}
 		if !r.interrupted {
 			c.Message = &task.Message{}
 		}
@@ -310,7 +349,7 @@ func (s *Store) append(a *store.Append) (again bool, err error) {
 	if r.attempt != a.Attempt || r.ordinal != a.Ordinal || r.state >= task.StateInputRequired || r.worker.IsZero() {
 		return false, task.LeaseLost
 	}
-	status, waits := -1, false
+	status, waits, resumed := -1, false, task.Seq(0)
 	for i, e := range a.Events {
 		if e.Kind == task.EventStatus {
 			status = i
@@ -321,8 +360,11 @@ func (s *Store) append(a *store.Append) (again bool, err error) {
 		e := *e
 		e.Attempt = a.Attempt
 		if i == status {
+			r.resumable = e.Resumable > 0
 			if e.State.Parked() && r.canceled {
 				e.State = task.StateCanceled
+			} else if r.resumable && r.resumedSeq > 0 {
+				e.State, again, resumed = task.StateSubmitted, true, r.resumedSeq
 			} else if e.State.Parked() && r.pending > 0 {
 				e.State, again = task.StateSubmitted, true
 			}
@@ -340,6 +382,10 @@ func (s *Store) append(a *store.Append) (again bool, err error) {
 	switch {
 	case waits:
 		again = s.wait(r, r.log[len(r.log)-1])
+	case resumed > 0:
+		r.turns++
+		s.requeue(r, r.messageSeq)
+		r.inputSeq = resumed
 	case again:
 		r.pending--
 		s.requeue(r, r.next())
@@ -556,7 +602,7 @@ func (s *Store) enqueue(r *row, message task.Seq) {
 func (s *Store) requeue(r *row, message task.Seq) {
 	r.worker, r.messageSeq, r.tries, r.availableAt = task.ID{}, message, 0, s.now()
 	r.suspect, r.spared, r.awaySince = false, 0, time.Time{}
-	r.inputSeq, r.interrupted, r.wakesAt, r.interruptible = 0, false, time.Time{}, false
+	r.inputSeq, r.interrupted, r.wakesAt, r.interruptible, r.resumedSeq = 0, false, time.Time{}, false, 0
 	r.turn++
 }
 
