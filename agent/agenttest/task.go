@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -108,6 +109,9 @@ func (k *server) start() {
 	pool := worker.New(worker.Options{
 		Store: k.store, Agents: []worker.Agent{k.agent}, PollInterval: time.Second, StopGrace: k.options.StopGrace,
 		Worker: func() task.ID { return self },
+		ResumeURL: func(id task.ID, turn int) string {
+			return fmt.Sprintf("https://holdfast.example/resume/%s/%d", id, turn)
+		},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -185,6 +189,19 @@ func (k *Task) Wake() *Turn {
 	turn := k.store.Fire(k.header.ID)
 	if turn == 0 {
 		k.t.Fatalf("Wake: the agent does not wait; the log of the task:\n%s", k.log())
+	}
+	return (&Turn{task: k, number: turn}).Wait()
+}
+
+// Resume is a request by the resume URL of the newest turn (Run.ResumeURL), which has asked with a Resume. It waits for the
+// end of the turn that it begins. If the run is not over, the request is kept until it asks.
+func (k *Task) Resume(r agent.Resumed) *Turn {
+	k.t.Helper()
+	k.begun()
+	content := task.Resumed(r)
+	turn, err := k.store.Resume(k.header.ID, k.store.Turn(k.header.ID), &content)
+	if err != nil {
+		k.t.Fatalf("Resume: the agent does not ask for it; the log of the task:\n%s", k.log())
 	}
 	return (&Turn{task: k, number: turn}).Wait()
 }
