@@ -48,8 +48,8 @@ type Run struct {
 
 	Deadline time.Time // when the run times out; zero: never
 
-	// ResumeURL begins the next turn if this one ends with an Ask with a Resume: give it to whoever answers instead of the
-	// client, before or after asking. It is the same for every try. Who has it can answer.
+	// ResumeURL begins the next turn if this one ends with an Ask with a Resume: give it to the third party that answers instead of the
+	// client, before or after asking. It is the same for every try. Everybody with it can answer.
 	ResumeURL string
 
 	key    string

@@ -22,7 +22,7 @@ type Resume struct {
 	Show bool          // add the URL to the message, as its last text part
 }
 
-// Resumed is a request by a resume URL. It comes from whoever had the URL: check what it says.
+// Resumed is a request by a resume URL. Anybody with the URL may have sent it: check what it says.
 type Resumed struct {
 	Method      string // POST, or GET if the agent's configuration allows it
 	Query       string // as it came, without the question mark

@@ -1,5 +1,5 @@
 // Package resume makes and reads resume URLs. A URL names a task and a turn and proves it by a MAC, so that nothing is
-// stored until it is used. Whoever has the URL may use it (decision 0052).
+// stored until it is used. Everybody with the URL may use it (decision 0052).
 package resume
 
 import (

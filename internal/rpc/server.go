@@ -48,7 +48,7 @@ type Options struct {
 	JSONRPC   *jsonrpc.Binding
 	REST      *rest.Binding
 	GRPC      *grpcapi.Binding // nil: no gRPC
-	// Callbacks serves resume URLs. Nil: there are none.
+	// Callbacks serves resume URLs. Nil: no URLs.
 	Callbacks *callback.Handler
 	// Keys signs the cards, unless PlainCards is set, and its public keys are published. Nil:
 	// neither. Without PublicURL cards are not signed, since their URLs follow the request. The

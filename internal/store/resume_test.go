@@ -288,7 +288,7 @@ func TestResumeOverALostConnection(t *testing.T) {
 	}
 }
 
-// What came by a URL belongs to its turn: copied to another one, it is not read.
+// A resume belongs to its turn: copied to another one, it is not read.
 func TestResumesCannotBeMoved(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

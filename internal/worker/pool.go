@@ -82,7 +82,7 @@ type Options struct {
 	// Lines bounds the events that executors read (memory.NewLines), and Events those that are not committed. Nil: no
 	// bound.
 	Lines, Events *memory.Budget
-	// ResumeURL returns the resume URL of a turn. Nil: there are none.
+	// ResumeURL returns the resume URL of a turn. Nil: no URLs.
 	ResumeURL func(id task.ID, turn int) string
 
 	Observer Observer
