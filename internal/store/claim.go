@@ -140,12 +140,11 @@ func (s *Store) waited(ctx context.Context, r *dbsqlc.QueueClaimRow, t *task.Tas
 	w = &Wait{Seq: task.Seq(r.InputSeq), Interrupted: r.Interrupted}
 	// Of a wait the time alone: a note that cannot be read does not stop the run.
 	e := &task.Event{Task: t.ID, Seq: w.Seq, Kind: task.EventRun}
-	if decodePayload(e, r.Input, t) != nil || e.Run == nil {
-		return w, nil
-	}
-	w.Until = e.Run.Until
-	if e.Run.Outcome == task.RunResume {
-		w.Resumed, err = s.openResume(ctx, t.ID, int(r.Turn), e.Run.Sealed)
+	if decodePayload(e, r.Input, t) == nil && e.Run != nil {
+		w.Until = e.Run.Until
+		if e.Run.Outcome == task.RunResume {
+			w.Resumed, err = s.openResume(ctx, t.ID, int(r.Turn), e.Run.Sealed)
+		}
 	}
 	return w, err
 }

@@ -142,9 +142,10 @@ func TestResumeBeforeTheRunParks(t *testing.T) {
 // A resume that the run did not ask for is dropped with its turn.
 func TestResumeThatNobodyAskedFor(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
 	for name, ends := range map[string]*task.Event{"asks the client alone": status(task.StateInputRequired), "waits": waitNote(time.Hour, true)} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
 			p := f.running("a")
 			id := p.c.Task.ID
 			p.must(t, status(task.StateWorking))
