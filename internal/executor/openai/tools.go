@@ -159,9 +159,10 @@ type tool struct {
 	name    string // for the model
 	own     string // for the server
 	link    *link
-	about   map[string]any // its definition for the API
-	approve bool           // the client decides about each call
-	repeats bool           // a call may be repeated: it changes nothing, or nothing more
+	text    string // its description for the model
+	schema  any    // of its arguments
+	approve bool   // the client decides about each call
+	repeats bool   // a call may be repeated: it changes nothing, or nothing more
 }
 
 // toolbox has the tools of a run.
@@ -226,9 +227,7 @@ func (b *toolbox) add(l *link, t *mcp.Tool) error {
 	}
 	b.tools = append(b.tools, &tool{
 		name: name, own: t.Name, link: l,
-		about: map[string]any{"type": "function", "function": map[string]any{
-			"name": name, "description": t.Description, "parameters": schema,
-		}},
+		text: t.Description, schema: schema,
 		approve: slices.Contains(o.Approve, "*") || slices.Contains(o.Approve, t.Name),
 		repeats: t.Annotations != nil && (t.Annotations.ReadOnlyHint || t.Annotations.IdempotentHint),
 	})
@@ -255,13 +254,9 @@ func (b *toolbox) find(name string) *tool {
 	return nil
 }
 
-// definitions are the tools as the API takes them.
-func (b *toolbox) definitions() []map[string]any {
-	all := make([]map[string]any, len(b.tools))
-	for i, t := range b.tools {
-		all[i] = t.about
-	}
-	return all
+// about returns the tool's definition for the API.
+func (t *tool) about() map[string]any {
+	return map[string]any{"name": t.name, "description": t.text, "parameters": t.schema}
 }
 
 func (b *toolbox) close() {
