@@ -78,7 +78,7 @@ func (a *agent) complete(ctx context.Context, x *exchange, got *answer, into sin
 	default:
 		return &executor.Failure{Msg: fmt.Sprintf(
 			"the model's API answered with the content type %q instead of text/event-stream or application/json; is base_url right?",
-			outbound.Excerpt([]byte(mediaType)))}
+			outbound.Excerpt([]byte(redact(mediaType))))}
 	}
 }
 
@@ -127,11 +127,17 @@ func (a *agent) secrets() (token string, redact func(string) string, err error) 
 			return "", nil, fmt.Errorf("read the API key: %w", err)
 		}
 	}
-	return token, redactor(a.opts.Headers, token), nil
+	return token, redactor(a.opts.Headers, a.url, token), nil
 }
 
-// redactor returns a function that removes secrets, and the values of headers, from a text.
-func redactor(headers map[string]string, secrets ...string) func(string) string {
+// redactor returns a function that removes secrets from a text: those given, the values of headers, and what a URL may
+// have of them.
+func redactor(headers map[string]string, address *url.URL, secrets ...string) func(string) string {
+	password, _ := address.User.Password()
+	secrets = append(secrets, password, address.RawQuery)
+	for _, values := range address.Query() {
+		secrets = append(secrets, values...)
+	}
 	for _, value := range headers {
 		_, credential, _ := strings.Cut(value, " ") // behind Bearer or Basic
 		secrets = append(secrets, value, credential)
@@ -231,9 +237,9 @@ func (a *agent) hear(to *answer, raw []byte, line int, into sink, redact func(st
 }
 
 // decode reads an answer or an event of one. Half of a document is as good as none: the call is repeated.
-func decode(raw []byte, line int, into any) error {
+func decode(raw []byte, line int, into any, redact func(string) string) error {
 	if !json.Valid(raw) {
-		return broken(fmt.Errorf("not JSON: %s", outbound.Excerpt(raw[:min(len(raw), 80)])))
+		return broken(fmt.Errorf("not JSON: %s", outbound.Excerpt([]byte(redact(string(raw[:min(len(raw), maxErrorBody)]))))))
 	}
 	if bad := wire.Unmarshal(raw, into); bad != nil {
 		bad.Line = line

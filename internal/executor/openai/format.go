@@ -39,7 +39,7 @@ func (f chat) request(conversation []message, box *toolbox, _ bool) map[string]a
 
 func (chat) hear(to *answer, raw []byte, line int, redact func(string) string) (piece, error) {
 	var c completion
-	if err := decode(raw, line, &c); err != nil {
+	if err := decode(raw, line, &c, redact); err != nil {
 		return piece{}, err
 	}
 	if reported := errorIn(c.Error); reported != nil {

@@ -150,7 +150,7 @@ type thought struct {
 func (responses) hear(to *answer, raw []byte, line int, redact func(string) string) (piece, error) {
 	if line == 0 {
 		var r response
-		if err := decode(raw, line, &r); err != nil {
+		if err := decode(raw, line, &r, redact); err != nil {
 			return piece{}, err
 		}
 		if reported := errorIn(r.Error); reported != nil && r.Status == "" {
@@ -162,7 +162,7 @@ func (responses) hear(to *answer, raw []byte, line int, redact func(string) stri
 		return to.conclude(&r, redact)
 	}
 	var e event
-	if err := decode(raw, line, &e); err != nil {
+	if err := decode(raw, line, &e, redact); err != nil {
 		return piece{}, err
 	}
 	if to.repeated(e.Number) {
