@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// markInterval is the least time between two marks. Each mark is a row of the log.
-	markInterval = time.Second
+	// bookmarkInterval is the least time between two bookmarks. Each is a row of the log.
+	bookmarkInterval = time.Second
 	// maxCuts is how often an answer may break off without progress before the run ends, and firstPause is the pause
 	// before it is read again, doubled each time.
 	maxCuts    = 5
@@ -138,7 +138,7 @@ func (a *agent) ask(
 	got := &answer{max: a.opts.MaxEvent}
 	if background {
 		got.opened = func(id string) error {
-			w.mark = done.marks(ctx, got)
+			w.bookmark = done.bookmarks(ctx, got)
 			return done.record(ctx, step{Asked: &asked{ID: id}})
 		}
 		x.refused = func(code int, about *apiError) error {
@@ -204,7 +204,7 @@ func (a *agent) reopen(ctx context.Context, got *answer, done *steps, w *writer)
 		done.asked.Next, done.partial, done.reasoning = 0, "", ""
 		w.resume(done)
 	}
-	w.mark = done.marks(ctx, got)
+	w.bookmark = done.bookmarks(ctx, got)
 	got.from = got.next
 	address := a.url.JoinPath("responses", got.id)
 	query := address.Query()
@@ -261,11 +261,11 @@ func (a *agent) recalled(done *steps, w *writer) *answer {
 	return got
 }
 
-// marks returns a function that stores how far the answer is in the log. Call it when all that was heard is written.
-func (s *steps) marks(ctx context.Context, got *answer) func() error {
+// bookmarks returns a function that stores how far the answer is in the log. Call it when all that was heard is written.
+func (s *steps) bookmarks(ctx context.Context, got *answer) func() error {
 	var newest time.Time
 	return func() error {
-		if !got.continues() || time.Since(newest) < markInterval {
+		if !got.continues() || time.Since(newest) < bookmarkInterval {
 			return nil
 		}
 		newest = time.Now()
@@ -283,7 +283,7 @@ func (s *steps) forget(ctx context.Context) error {
 	return s.record(ctx, step{Asked: &asked{}})
 }
 
-// reread reads the text that earlier runs have written up to the newest mark.
+// reread reads the text that earlier runs have written up to the newest bookmark.
 func (s *steps) reread(ctx context.Context, w *writer) error {
 	if s.asked == nil || s.asked.Next == 0 {
 		return nil
@@ -292,7 +292,7 @@ func (s *steps) reread(ctx context.Context, w *writer) error {
 	if err != nil {
 		return fmt.Errorf("read the events of earlier runs: %w", err)
 	}
-	now, marked := map[string]string{}, map[string]string{}
+	now, stored := map[string]string{}, map[string]string{}
 	for i := range events {
 		switch e := &events[i]; {
 		case e.Kind == task.EventArtifact && (e.Artifact.ID == w.answer.id || e.Artifact.ID == w.reasoning.id):
@@ -305,15 +305,15 @@ func (s *steps) reread(ctx context.Context, w *writer) error {
 		case e.Kind == task.EventRun && e.Run != nil && e.Run.Outcome == task.RunCheckpoint:
 			var one step
 			if json.Unmarshal(e.Run.Checkpoint, &one) == nil && one.Asked != nil && one.Asked.Next > 0 {
-				marked[w.answer.id], marked[w.reasoning.id] = now[w.answer.id], now[w.reasoning.id]
+				stored[w.answer.id], stored[w.reasoning.id] = now[w.answer.id], now[w.reasoning.id]
 			}
 		}
 	}
-	partial, ok := strings.CutPrefix(marked[w.answer.id], s.text())
+	partial, ok := strings.CutPrefix(stored[w.answer.id], s.text())
 	if !ok {
 		s.asked.Next = 0 // what is in the log is of another answer: read this one from its beginning
 		return nil
 	}
-	s.partial, s.reasoning = partial, marked[w.reasoning.id]
+	s.partial, s.reasoning = partial, stored[w.reasoning.id]
 	return nil
 }

@@ -113,8 +113,11 @@ func TestHostileServersOfTools(t *testing.T) {
 	})
 	t.Run("a silent address", func(t *testing.T) {
 		t.Parallel()
-		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
-		t.Cleanup(server.CloseClientConnections)
+		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body) // only then does the server see that the client is gone
+			<-r.Context().Done()
+		}))
+		t.Cleanup(server.Close)
 		away(t, openai.ToolServer{Name: "t", URL: server.URL})
 	})
 	t.Run("an address that hangs at the end", func(t *testing.T) {

@@ -34,7 +34,7 @@ type writer struct {
 	timer     <-chan time.Time
 	last      time.Time    // of the newest chunk
 	alive     time.Time    // of the newest sign of life
-	mark      func() error // stores how far the answer is in the log, after each chunk; may be nil
+	bookmark  func() error // stores how far the answer is in the log, after each chunk; may be nil
 
 	tokens usage
 	model  string
@@ -106,8 +106,8 @@ func (w *writer) flush() error {
 			return err
 		}
 	}
-	if w.mark != nil {
-		return w.mark()
+	if w.bookmark != nil {
+		return w.bookmark()
 	}
 	return nil
 }
