@@ -267,7 +267,7 @@ func (f *Responses) serve(w http.ResponseWriter, r *http.Request, s *stored, fro
 
 // Said is an event with text of the output item with the index.
 func Said(index int, text string) string {
-	return fmt.Sprintf(`{"type":"response.output_text.delta","item_id":"i","output_index":%d,"content_index":0,"delta":%q,"logprobs":[]}`, index, text)
+	return fmt.Sprintf(`{"type":"response.output_text.delta","item_id":"i","output_index":%d,"content_index":0,"delta":%s,"logprobs":[]}`, index, quote(text))
 }
 
 // Item is the end of an output item.
@@ -277,7 +277,7 @@ func Item(index int, item string) string {
 
 // FunctionCall is an output item that calls a function.
 func FunctionCall(id, name, arguments string) string {
-	return fmt.Sprintf(`{"type":"function_call","id":"fc_%s","call_id":%q,"name":%q,"arguments":%q,"status":"completed"}`, id, id, name, arguments)
+	return fmt.Sprintf(`{"type":"function_call","id":"fc_%s","call_id":%q,"name":%q,"arguments":%s,"status":"completed"}`, id, id, name, quote(arguments))
 }
 
 // Ended is the end of a response: its status, further members in JSON, and its output.
@@ -291,5 +291,13 @@ func Ended(status, members string, output ...string) string {
 
 // Message is an output item with text.
 func Message(text string) string {
-	return fmt.Sprintf(`{"type":"message","id":"m","role":"assistant","status":"completed","content":[{"type":"output_text","text":%q,"annotations":[]}]}`, text)
+	return fmt.Sprintf(`{"type":"message","id":"m","role":"assistant","status":"completed","content":[{"type":"output_text","text":%s,"annotations":[]}]}`, quote(text))
+}
+
+func quote(text string) string {
+	raw, err := json.Marshal(text)
+	if err != nil {
+		panic(err) // strings have JSON
+	}
+	return string(raw)
 }
