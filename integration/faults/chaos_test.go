@@ -266,7 +266,7 @@ func (c *rig) judge() {
 	require.NoError(c.t, c.load.troubles())
 	require.NoError(c.t, judgetest.CheckAtRest(context.Background(), c.pg.URL, c.load.ledger))
 	c.behindDB.Sound()
-	require.EqualValues(c.t, c.load.fronted.Load(), clustertest.One[int64](c.behindDB, "SELECT count(*) FROM holdfast.v_tasks"),
+	require.Equal(c.t, c.load.fronted.Load(), clustertest.One[int64](c.behindDB, "SELECT count(*) FROM holdfast.v_tasks"),
 		"the server behind the front got each message once")
 }
 
