@@ -5,12 +5,14 @@ package interop
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +24,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
@@ -121,6 +124,44 @@ func TestFrontsOfOfficialServers(t *testing.T) {
 				res = send("that one", res.Task())
 				require.Equal(t, "completed", res.State(), res.Said())
 				require.Equal(t, "You answered: that one", a2atest.Text(res.Artifacts[0].Parts))
+			}
+		})
+	}
+}
+
+// everyClient selects all clients of the first ring for TestClientsThroughAFront.
+var everyClient = flag.Bool("fronts", false, "run all clients of the first ring through a front, instead of the newest of each language")
+
+// Clients get from a front what they get from the server behind it.
+func TestClientsThroughAFront(t *testing.T) {
+	t.Parallel()
+	if *ring2 {
+		t.Skip("a front is the same for the clients of the second ring")
+	}
+	clients := []string{"go-2", "js-1", "py-1"}
+	if *everyClient {
+		clients = slices.DeleteFunc(folders(t, "clients"), func(folder string) bool {
+			return !isProgram(folder) || exists(t, filepath.Join("clients", folder, "ring2"))
+		})
+	}
+	behind := clustertest.Start(t, clustertest.Options{Name: "behind", DB: storetest.New(t).URL, Config: settings(demo, free(t), true)})
+	c := startCluster(t, fronting(a2atest.Host(behind.URL), true), true)
+	for _, name := range clients {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			command := install(t, "clients", name)
+			for _, binding := range bindings {
+				if _, ok := find(unsupported, name, binding, ""); ok {
+					continue
+				}
+				t.Run(binding, func(t *testing.T) {
+					t.Parallel()
+					results, stderr := runClient(t, command, c.job(t, binding))
+					judge(t, name, binding, results)
+					if t.Failed() {
+						t.Logf("stderr of %s over %s:\n%s", name, binding, stderr)
+					}
+				})
 			}
 		})
 	}

@@ -220,7 +220,7 @@ func (a *auditor) waits() {
 	}
 }
 
-// after returns the first event of the run after a wait, or nil if there is none, or a client ended the wait.
+// after returns the first event of the run after a wait, or nil if no run followed, or a client ended the wait.
 func after(events []row, early, messaged bool) *row {
 	for i := range events {
 		switch e := &events[i]; {
