@@ -46,6 +46,8 @@ type link struct {
 	Context string `json:"context,omitempty"`
 	// Turn is the newest turn whose message the agent has. No run sends it again.
 	Turn int `json:"turn,omitempty"`
+	// Asked is the id of the agent's question that this message answers.
+	Asked string `json:"asked,omitempty"`
 }
 
 // run is one execution.
@@ -129,6 +131,7 @@ func (r *run) load(ctx context.Context, out executor.Emitter) error {
 		return err
 	}
 	r.mirror = newMirror(out, have, r.opts.DirectReplies, r.maxAnswer())
+	r.mirror.asked = r.link.Asked
 	return nil
 }
 
@@ -179,6 +182,11 @@ func (r *run) answer(ctx context.Context) error {
 		return errNoTask
 	}
 	state := u.Task.Status.State
+	r.link.Asked = ""
+	if q := u.Task.Status.Message; state.Parked() && q != nil && q.ID != "" && r.mirror.spoken[q.ID] {
+		r.link.Asked = q.ID
+	}
+	r.mirror.asked = r.link.Asked
 	switch {
 	case state.Parked() && !said(u.Task, r.IdempotencyKey()):
 		return r.send(ctx)
@@ -360,6 +368,9 @@ func (r *run) live(ctx context.Context, events *wire.Stream) error {
 		case errors.As(err, &failure): // an event that is too long, or no event
 			return failure
 		case r.link.Turn == r.Turn:
+			if errors.Is(err, io.EOF) { // the agent is done with the message, even if its task shows no change
+				r.mirror.asked = ""
+			}
 			return r.follow(ctx)
 		case errors.Is(err, io.EOF):
 			return executor.Retryable(errors.New("the agent's stream ended without an event"), 0)

@@ -382,6 +382,67 @@ func TestAnswersTheSameTask(t *testing.T) {
 	require.Contains(t, string(sent[1].Params), `"messageId":"01020304-0506-0708-0900-000000000000:2"`)
 }
 
+// The servers of an official SDK answer an answer with the task as it was, and then with what the agent does.
+func TestOldQuestionIsNotAskedAgain(t *testing.T) {
+	t.Parallel()
+	before := `{"id":"up-1","contextId":"ctx-1","status":{"state":"TASK_STATE_INPUT_REQUIRED","message":` +
+		`{"messageId":"s-which","role":"ROLE_AGENT","parts":[{"text":"which"}]}}` + artifact("one ") + `}`
+	for name, c := range map[string]struct {
+		poll   bool
+		answer func(http.ResponseWriter, call)
+		gets   []func(http.ResponseWriter, call)
+		state  task.State
+	}{
+		"then an event": {
+			answer: streams(`{"task":`+before+`}`, chunk("two", true), status("COMPLETED", "")), state: task.StateCompleted,
+		},
+		"then a cut": {
+			answer: streams(`{"task":`+before+`}`, "cut"), state: task.StateCompleted,
+			gets: []func(http.ResponseWriter, call){says(before), says(taskIn("COMPLETED", artifact("one two")))},
+		},
+		"without a stream": {
+			poll: true, answer: says(`{"task":` + before + `}`), state: task.StateCompleted,
+			gets: []func(http.ResponseWriter, call){says(before), says(taskIn("COMPLETED", artifact("one two")))},
+		},
+		"then another question": {
+			answer: streams(`{"task":`+before+`}`, status("INPUT_REQUIRED", "really")), state: task.StateInputRequired,
+		},
+		"then the end of the stream": {
+			answer: streams(`{"task":` + before + `}`), gets: []func(http.ResponseWriter, call){says(before)}, state: task.StateInputRequired,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, e := newAgent(t, a2a.Options{Poll: c.poll})
+			send := "SendStreamingMessage"
+			if c.poll {
+				send = "SendMessage"
+				a.on(send, says(`{"task":`+before+`}`))
+			} else {
+				a.on(send, streams(working(""), chunk("one ", false), status("INPUT_REQUIRED", "which")))
+			}
+			run := executortest.NewRun("hello")
+			out, err := execute(t, e, run)
+			require.NoError(t, err)
+			require.True(t, out.Task(t).Status.State.Parked())
+			a.mu.Lock()
+			a.answer[send] = nil
+			a.mu.Unlock()
+			a.on(send, c.answer)
+			for _, get := range append([]func(http.ResponseWriter, call){says(before)}, c.gets...) {
+				a.on("GetTask", get)
+			}
+			out, err = execute(t, e, nextTurn(run, out, "Oslo"))
+			require.NoError(t, err)
+			require.Equal(t, c.state, out.Task(t).Status.State)
+			require.Len(t, a.called(send), 2)
+			if c.state == task.StateCompleted {
+				require.Equal(t, "two", out.Text(t))
+			}
+		})
+	}
+}
+
 func TestAnswersToTasksThatWentOn(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -15,6 +15,7 @@ type mirror struct {
 	out    executor.Emitter
 	have   *task.Task // our task, with all that this run emitted
 	direct bool       // bare messages are replies
+	asked  string     // the id of the question that the run's message answers
 	spoken map[string]bool
 	size   int // of the texts and files that have keeps
 	most   int
@@ -129,6 +130,10 @@ func (m *mirror) snapshot(ctx context.Context, theirs *task.Task) (done bool, er
 		if err := m.catchUp(ctx, &theirs.Artifacts[i], theirs.Status.State.Terminal()); err != nil {
 			return false, err
 		}
+	}
+	if q := theirs.Status.Message; theirs.Status.State.Parked() && m.asked != "" && q != nil && q.ID == m.asked {
+		// The agent has not begun the turn. Servers of the JavaScript SDK 1 begin the stream of each turn with such a task.
+		return false, m.out.Status(ctx, task.StateWorking, nil)
 	}
 	return m.status(ctx, theirs.Status.State, theirs.Status.Message)
 }
