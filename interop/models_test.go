@@ -23,25 +23,14 @@ const masterKey = "sk-key-of-the-proxy"
 
 // proxy is LiteLLM's proxy, installed and not started.
 type proxy struct {
-	t                        *testing.T
-	program, config, address string
+	t       *testing.T
+	command []string
+	address string
 }
 
 func newProxy(t *testing.T) *proxy {
 	t.Helper()
-	source, err := filepath.Abs("servers/litellm")
-	require.NoError(t, err)
-	manifest := filepath.Join(source, "requirements.txt")
-	content, err := os.ReadFile(manifest)
-	require.NoError(t, err)
-	dir := cacheOf(t, "server-litellm", content)
-	bin := filepath.Join(dir, "venv", "bin")
-	once(t, dir, func() {
-		execute(t, dir, nil, "python3", "-m", "venv", filepath.Join(dir, "venv"))
-		execute(t, dir, nil, filepath.Join(bin, "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-			"--requirement", manifest)
-	})
-	return &proxy{t, filepath.Join(bin, "litellm"), filepath.Join(source, "config.yaml"), free(t)}
+	return &proxy{t, install(t, "models", "litellm"), clustertest.Reserve(t)}
 }
 
 // start starts the proxy, and stops it when the test ends.
@@ -49,7 +38,9 @@ func (p *proxy) start() {
 	p.t.Helper()
 	host, port, err := net.SplitHostPort(p.address)
 	require.NoError(p.t, err)
-	cmd := exec.Command(p.program, "--config", p.config, "--host", host, "--port", port)
+	config, err := filepath.Abs("models/litellm/config.yaml")
+	require.NoError(p.t, err)
+	cmd := exec.Command(p.command[0], append(p.command[1:], "--config", config, "--host", host, "--port", port)...)
 	// Without the last variable, it downloads prices.
 	cmd.Env = append(os.Environ(), "LITELLM_MASTER_KEY="+masterKey, "OWN_ADDRESS=http://"+p.address+"/v1", "LITELLM_LOCAL_MODEL_COST_MAP=True")
 	cmd.Dir = p.t.TempDir()
