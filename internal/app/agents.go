@@ -168,6 +168,13 @@ var ownExtensions = []config.Extension{
 	},
 }
 
+func ownURIs() (uris []string) {
+	for _, e := range ownExtensions {
+		uris = append(uris, e.URI)
+	}
+	return uris
+}
+
 // extensions returns the extensions of an agent: ours, unless its card overrides them, and its own.
 func extensions(a *config.Agent) []config.Extension {
 	var all []config.Extension

@@ -108,8 +108,8 @@ type Memory interface {
 	Snapshot(ctx context.Context) (t *task.Task, before int, err error)
 	// Earlier returns the events that earlier attempts for the same message have emitted.
 	Earlier(ctx context.Context) ([]task.Event, error)
-	// References returns the tasks that the message refers to, as far as its caller may read them, with what was said in
-	// them within the bounds.
+	// References returns the tasks that the message refers to, as far as they are its owner's and this agent's, with the
+	// state stored for each and what was said in it within the bounds. Bounds of zero read no dialogue.
 	References(ctx context.Context, within Bounds) ([]Reference, error)
 	// Checkpoint returns the last checkpoint of earlier attempts for this message, or nil.
 	Checkpoint(ctx context.Context) (json.RawMessage, error)

@@ -269,3 +269,28 @@ func TestReferences(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, refs, MostReferences)
 }
+
+func TestReferencesHaveTheStoredState(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var ids []string
+	for _, owner := range []string{"", "other"} {
+		n := fresh("a")
+		if owner != "" {
+			n.Task.Owner = owner
+		}
+		f.create(n)
+		p := f.next("a")
+		_, err := p.setState(t.Context(), false, `{"n":1}`, 0)
+		require.NoError(t, err)
+		p.must(t, says(task.StateCompleted, "done"))
+		ids = append(ids, n.Task.PublicID)
+	}
+	h := f.create(fresh("a"))
+	refs, err := f.References(t.Context(), h, ids, task.Bounds{})
+	require.NoError(t, err)
+	require.Len(t, refs, 1)
+	require.Equal(t, ids[0], refs[0].TaskID)
+	require.JSONEq(t, `{"n":1}`, string(refs[0].Stored))
+	require.Empty(t, refs[0].Said)
+}
