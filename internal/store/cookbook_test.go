@@ -309,7 +309,7 @@ func (s *story) retry(reason string, after time.Duration) *story {
 
 func (s *story) cancel() *story {
 	s.b.t.Helper()
-	_, err := s.b.Cancel(s.b.t.Context(), s.h)
+	_, err := s.b.Cancel(s.b.t.Context(), s.h, nil)
 	require.NoError(s.b.t, err)
 	s.asked = s.now
 	return s.dated()

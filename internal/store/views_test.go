@@ -397,11 +397,11 @@ func TestCanceledAndContinuedRunsInSQL(t *testing.T) {
 	p := f.running("a")
 	p.must(t, status(task.StateWorking))
 	h := p.c.Task
-	ended, err := f.Cancel(t.Context(), h)
+	ended, err := f.Cancel(t.Context(), h, nil)
 	require.NoError(t, err)
 	require.False(t, ended)
 	asked := scan[time.Time](f, "SELECT cancel_requested_at FROM holdfast.v_tasks")
-	_, err = f.Cancel(t.Context(), h)
+	_, err = f.Cancel(t.Context(), h, nil)
 	require.NoError(t, err)
 	require.Equal(t, asked, scan[time.Time](f, "SELECT cancel_requested_at FROM holdfast.v_tasks"), "the first request counts")
 	p.must(t, status(task.StateCanceled))
@@ -430,7 +430,7 @@ func TestKeysAndWebhooksInSQL(t *testing.T) {
 	f.setPush(h.ID, c)
 	_, lines = query(t, f.conn(), "SELECT config_id, url, host, delivered_seq, behind, last_status IS NULL, in_flight FROM holdfast.v_push")
 	require.Equal(t, [][]string{{"c", "http://hook/hook", "hook:80", "1", "0", "t", "f"}}, lines)
-	_, err := f.Cancel(t.Context(), h)
+	_, err := f.Cancel(t.Context(), h, nil)
 	require.NoError(t, err)
 	process := f.worker(time.Hour)
 	for range 2 {
