@@ -117,7 +117,7 @@ SELECT t.id AS task,
   FROM holdfast.cancel_notices n
   JOIN holdfast.tasks t ON t.id = n.task;
 
-COMMENT ON VIEW holdfast.v_cancels IS 'What agents are told about canceled tasks that they have worked on, if they want to know.';
+COMMENT ON VIEW holdfast.v_cancels IS 'Notices of canceled tasks to the agents that have worked on them and want to know.';
 COMMENT ON COLUMN holdfast.v_cancels.reason IS 'canceled (by a client or an operator) or expired (it was parked for too long).';
 COMMENT ON COLUMN holdfast.v_cancels.phase IS 'pending (a try is due or under way, or the run has not ended yet), delivered (the agent has accepted it) or failed (the agent refused it, or unreachable_for is over).';
 COMMENT ON COLUMN holdfast.v_cancels.requested_at IS 'When the cancel was requested.';

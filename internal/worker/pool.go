@@ -69,7 +69,7 @@ type Observer struct {
 	Ran     func(agent, outcome string, took time.Duration)
 	Running func(agent string, delta int)
 	Limited func(agent, limit string)   // a limit ended a run
-	Told    func(agent, outcome string) // an agent was told of a cancel, or was not: delivered, retried or failed
+	Told    func(agent, outcome string) // an agent was notified of a cancel, or was not: delivered, retried or failed
 }
 
 // LimitArtifacts is the name of Agent.MaxArtifacts in Observer.Limited.
