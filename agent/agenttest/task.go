@@ -214,7 +214,7 @@ func (k *Task) CancelWith(metadata json.RawMessage) {
 		if err := k.worker().Notices(context.Background()); err != nil {
 			k.t.Errorf("tell the agent of the cancel: %v", err)
 		}
-		return false
+		return k.store.Told(k.header.ID) // the agent has completed the task in spite of the cancel
 	})
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// office is an agent behind HTTP that asks, or hangs if the message says so, and is told of cancels.
+// office is an agent behind HTTP that asks, or hangs if the message says so, and gets notices of cancels.
 type office struct {
 	url string
 
@@ -76,7 +76,7 @@ func (o *office) close(closed bool) {
 	o.closed = closed
 }
 
-// await returns what the agent was told of a task for this reason.
+// await returns what the agent has accepted about a task for this reason.
 func (o *office) await(t *testing.T, id, reason string) (doc object) {
 	t.Helper()
 	waittest.Eventually(t, "the agent is told that "+id+" is "+reason, func() error {
@@ -110,7 +110,7 @@ func TestCancelMetadataReachesAgent(t *testing.T) {
 		require.Contains(t, a2atest.Plain(a.CancelOver(w, args).State()), "cancel", w)
 		doc := o.await(t, id, "canceled")
 		require.Equal(t, want, doc["metadata"], w)
-		require.Equal(t, object{"task": map[string]any{"data": map[string]any{"job": 7.0}, "version": 1.0}}, object(doc["state"].(map[string]any)), w)
+		require.Equal(t, map[string]any{"task": map[string]any{"data": map[string]any{"job": 7.0}, "version": 1.0}}, doc["state"], w)
 	}
 	db.Sound()
 }
