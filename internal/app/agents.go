@@ -103,7 +103,7 @@ func buildExecutor(a *config.Agent, o Options, fronts fronts, log *slog.Logger) 
 	case config.ExecutorHTTP:
 		h := a.Executor.HTTP
 		return httpexec.New(httpexec.Options{
-			URL: h.URL, Headers: h.Headers, ConnectTimeout: h.ConnectTimeout, HeaderTimeout: h.HeaderTimeout,
+			URL: h.URL, CancelURL: h.CancelURL, Headers: h.Headers, ConnectTimeout: h.ConnectTimeout, HeaderTimeout: h.HeaderTimeout,
 			History: history(a), MaxEvent: int(a.Limits.MaxEvent),
 		})
 	case config.ExecutorCommand:
@@ -135,6 +135,18 @@ func buildModel(a *config.Agent, log *slog.Logger) (executor.Executor, error) {
 		ConnectTimeout: m.ConnectTimeout, HeaderTimeout: m.HeaderTimeout, IdleTimeout: m.IdleTimeout,
 		MaxEvent: int(a.Limits.MaxEvent), Log: log,
 	})
+}
+
+// Tells reports for each agent whether it wants to be told about canceled tasks. Whether an agent of kind go does, only its
+// worker knows: that drops the notice if it does not.
+func Tells(cfg *config.Config) func(agent string) bool {
+	told := map[string]bool{}
+	for i := range cfg.Agents {
+		e := &cfg.Agents[i].Executor
+		told[cfg.Agents[i].Name] = e.Kind == config.ExecutorGo || e.Kind == config.ExecutorA2A ||
+			e.Kind == config.ExecutorHTTP && e.HTTP.CancelURL != ""
+	}
+	return func(agent string) bool { return told[agent] }
 }
 
 // modes returns the media types of an agent and of all its skills.

@@ -217,7 +217,7 @@ func TestDialogueOfManyTasks(t *testing.T) {
 		n := fresh("a")
 		n.Message.Parts = []task.Part{task.Text(fmt.Sprint(i))}
 		h := f.create(n)
-		_, err := f.Cancel(t.Context(), h)
+		_, err := f.Cancel(t.Context(), h, nil)
 		require.NoError(t, err)
 		want = append(want, fmt.Sprint("user: ", i))
 	}

@@ -82,12 +82,11 @@ func (f *Front) Execute(ctx context.Context, of *executor.Run, out executor.Emit
 	return ended(ctx, err)
 }
 
-// unwanted reports whether the end of a run means that nobody wants the agent's task any more. Otherwise the next run
-// follows it.
+// unwanted reports whether the run's own failure means that nobody wants the agent's task any more. If something else has
+// ended the run, the worker calls Cancel.
 func unwanted(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
-		cause := context.Cause(ctx)
-		return err != nil && !errors.Is(cause, executor.ErrLeaseLost) && !errors.Is(cause, executor.ErrShutdown)
+		return false
 	}
 	_, again := executor.IsRetryable(err)
 	var away *executor.Unavailable
@@ -434,8 +433,7 @@ func (r *run) leave(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opts.CancelTimeout)
 	defer cancel()
-	_, err := r.call(ctx, client.Cancel, &client.Params{TaskID: r.link.Task})
-	if err != nil && !errors.Is(err, task.NotFound) && !errors.Is(err, task.NotCancelable) {
+	if err := r.cancel(ctx, r.to, r.link.Task, nil); err != nil {
 		r.opts.Log.Warn("could not cancel the agent's task", "task_id", r.TaskID, "agent_task", r.link.Task, "error", err)
 	}
 }

@@ -526,27 +526,59 @@ func TestAnswersToTasksThatWentOn(t *testing.T) {
 
 func TestCancelReachesTheAgent(t *testing.T) {
 	t.Parallel()
-	for name, cause := range map[string]error{
-		"canceled": executor.ErrCanceled, "timeout": executor.ErrTimeout, "lost": executor.ErrLeaseLost, "stopping": executor.ErrShutdown,
+	for reason, cause := range map[executor.Reason]error{
+		executor.ReasonCanceled: executor.ErrCanceled, executor.ReasonTimedOut: executor.ErrTimeout,
+		executor.ReasonLeaseLost: executor.ErrLeaseLost, executor.ReasonStopping: executor.ErrShutdown,
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(string(reason), func(t *testing.T) {
 			t.Parallel()
 			a, e := newAgent(t, a2a.Options{})
 			a.on("SendStreamingMessage", streams(working(""), chunk("one", false), "hold"))
 			a.on("CancelTask", says(taskIn("CANCELED", "")))
 			ctx, cancel := context.WithCancelCause(t.Context())
 			out := executortest.NewRecorder()
-			done := executortest.Go(ctx, e, executortest.NewRun("hello"), out)
+			run := executortest.NewRun("hello")
+			done := executortest.Go(ctx, e, run, out)
 			out.Await(t, 2)
 			cancel(cause)
 			require.ErrorIs(t, executortest.Wait(t, done), cause)
-			if name == "canceled" || name == "timeout" {
+			require.NoError(t, cancelRun(t, e, run, reason))
+			if reason.Ended() {
 				require.Len(t, a.called("CancelTask"), 1)
-				require.JSONEq(t, `{"id":"up-1"}`, string(a.called("CancelTask")[0].Params))
+				require.JSONEq(t, `{"id":"up-1","metadata":{"why":"x"}}`, string(a.called("CancelTask")[0].Params))
 			} else {
 				require.Empty(t, a.called("CancelTask"))
 			}
 		})
+	}
+}
+
+// cancelRun tells the executor why a run has ended, as the worker does.
+func cancelRun(t *testing.T, e executor.Executor, run *executor.Run, reason executor.Reason) error {
+	t.Helper()
+	return e.(executor.Canceler).Cancel(t.Context(), &executor.Cancellation{
+		Reason: reason, ID: run.ID, TaskID: run.TaskID, Turn: run.Turn, Attempt: run.Attempt, Stored: run.Memory.State,
+		Metadata: json.RawMessage(`{"why":"x"}`),
+	})
+}
+
+// A task that the agent has never named has nothing to cancel, and one that has ended is canceled enough.
+func TestCancelWithoutTask(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[int]string{-32001: "", -32002: "", -32004: "the agent answered with"} {
+		a, e := newAgent(t, a2a.Options{})
+		run := executortest.NewRun("hello")
+		require.NoError(t, cancelRun(t, e, run, executor.ReasonCanceled))
+		require.Empty(t, a.called("CancelTask"))
+		_, err := run.Memory.SetState(t.Context(), executor.OfTask, json.RawMessage(`{"task":"up-1"}`), 0)
+		require.NoError(t, err)
+		a.on("CancelTask", fails(code, "no"))
+		err = cancelRun(t, e, run, executor.ReasonExpired)
+		if want == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorContains(t, err, want)
 	}
 }
 
@@ -561,11 +593,13 @@ func TestCancelWaitsForTheTaskToHaveAName(t *testing.T) {
 	})
 	a.on("CancelTask", says(taskIn("CANCELED", "")))
 	ctx, cancel := context.WithCancelCause(t.Context())
-	done := executortest.Go(ctx, e, executortest.NewRun("hello"), executortest.NewRecorder())
+	run := executortest.NewRun("hello")
+	done := executortest.Go(ctx, e, run, executortest.NewRecorder())
 	<-called
 	cancel(executor.ErrCanceled)
 	close(name)
 	require.ErrorIs(t, executortest.Wait(t, done), executor.ErrCanceled)
+	require.NoError(t, cancelRun(t, e, run, executor.ReasonCanceled))
 	require.Len(t, a.called("CancelTask"), 1)
 }
 

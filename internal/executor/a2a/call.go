@@ -66,11 +66,27 @@ func newClient(opts *Options) *http.Client {
 	}
 }
 
-// call does an operation whose answer is one document, within the call timeout.
+// call does an operation for a run, whose answer is one document.
 func (r *run) call(ctx context.Context, op client.Op, p *client.Params) (*client.Update, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.opts.CallTimeout)
+	return r.Front.call(ctx, r.to, op, r.facts(p))
+}
+
+// open does an operation for a run. If the answer is a stream, the caller closes its body.
+func (r *run) open(ctx context.Context, op client.Op, p *client.Params) (*answer, error) {
+	return r.Front.open(ctx, r.to, op, r.facts(p))
+}
+
+// facts adds what the run's request said.
+func (r *run) facts(p *client.Params) *client.Params {
+	p.Extensions, p.Traceparent = r.extensions(r.to, r.Extensions), r.Traceparent
+	return p
+}
+
+// call does an operation whose answer is one document, within the call timeout.
+func (f *Front) call(ctx context.Context, to *target, op client.Op, p *client.Params) (*client.Update, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.opts.CallTimeout)
 	defer cancel()
-	a, err := r.open(ctx, op, p)
+	a, err := f.open(ctx, to, op, p)
 	if err != nil {
 		return nil, err
 	}
@@ -82,9 +98,8 @@ func (r *run) call(ctx context.Context, op client.Op, p *client.Params) (*client
 }
 
 // open does an operation. If the answer is a stream, the caller closes its body.
-func (r *run) open(ctx context.Context, op client.Op, p *client.Params) (*answer, error) {
-	f, to := r.Front, r.to
-	p.Tenant, p.Extensions, p.Traceparent = to.tenant, f.extensions(to, r.Extensions), r.Traceparent
+func (f *Front) open(ctx context.Context, to *target, op client.Op, p *client.Params) (*answer, error) {
+	p.Tenant = to.tenant
 	request, err := to.wire.Request(to.url, op, p)
 	if err != nil {
 		return nil, err
