@@ -60,7 +60,7 @@ func newPool(e *env, agents *agents, st *store.Store, links *resume.Links, keepe
 	pool := worker.New(worker.Options{
 		Store: st, Agents: agents.worker, PollInterval: e.cfg.Worker.PollInterval, StopGrace: e.cfg.Worker.StopGrace,
 		Worker: keeper.ID, ResumeURL: links.URL, Memory: e.memory.Runs, Lines: e.memory.Lines, Events: e.memory.Events, Log: e.log,
-		Observer: worker.Observer{Claimed: m.Claimed, Ran: m.Ran, Running: m.Running, Limited: m.Limited},
+		Observer: worker.Observer{Claimed: m.Claimed, Ran: m.Ran, Running: m.Running, Limited: m.Limited, Told: m.Told},
 	})
 	bus.Queues.Subscribe(pool.Wake)
 	bus.Cancels.Subscribe(pool.CancelHint)

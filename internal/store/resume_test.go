@@ -99,7 +99,7 @@ func TestResumeURLsThatAreNotValid(t *testing.T) {
 
 	p = f.running("b")
 	p.must(t, status(task.StateWorking), asking(time.Hour))
-	ended, err := f.Cancel(t.Context(), p.c.Task)
+	ended, err := f.Cancel(t.Context(), p.c.Task, nil)
 	require.NoError(t, err)
 	require.True(t, ended)
 	f.dead(p.c.Task.ID, 1, "The task has ended.")
@@ -166,7 +166,7 @@ func TestCancelBeatsAnEarlyResume(t *testing.T) {
 	p := f.running("a")
 	p.must(t, status(task.StateWorking))
 	require.NoError(t, f.Resume(t.Context(), resumeOf(p.c.Task.ID, 1, "early")))
-	_, err := f.Cancel(t.Context(), p.c.Task)
+	_, err := f.Cancel(t.Context(), p.c.Task, nil)
 	require.NoError(t, err)
 	require.False(t, p.must(t, asking(time.Hour)).requeued)
 	require.Equal(t, task.StateCanceled, f.state(p.c.Task.ID))
@@ -197,7 +197,7 @@ func TestResumesRace(t *testing.T) {
 		}
 		g.Go(func() error { _, said = f.say(id, true); return nil })
 		if cancels {
-			g.Go(func() error { _, canceled = f.Cancel(t.Context(), p.c.Task); return nil })
+			g.Go(func() error { _, canceled = f.Cancel(t.Context(), p.c.Task, nil); return nil })
 		}
 		if early {
 			g.Go(func() error { return await(t, p.write(asking(time.Hour))).err })
@@ -238,7 +238,7 @@ func TestResumesRace(t *testing.T) {
 			}
 			require.LessOrEqual(t, len(turns), 2)
 		}
-		_, err := f.Cancel(t.Context(), p.c.Task)
+		_, err := f.Cancel(t.Context(), p.c.Task, nil)
 		require.True(t, err == nil || errors.Is(err, task.NotCancelable))
 	}
 	require.NotZero(t, resumed[true], "no resume won")

@@ -80,6 +80,7 @@ const (
 	RunCheckpoint = "checkpoint" // it continues; Checkpoint holds its progress
 	RunWaits      = "waits"      // it ended; the next turn begins at the time Until, or after For
 	RunResume     = "resume"     // not an attempt: a request by resume URL, which begins the next turn
+	RunCancel     = "cancel"     // it continues; a client has asked to cancel the task, with metadata
 )
 
 // RunNote is the content of an EventRun.
