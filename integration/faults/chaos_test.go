@@ -543,8 +543,8 @@ func (c *rig) leaveAgent() {
 			return waittest.Unless(n == 1, "not yet")
 		})
 		if away.uncounted {
-			tries := query[int](c, "SELECT count(*) FROM holdfast.v_runs WHERE agent = 'remote' AND outcome = 'retry' AND started_at > $1", left)
-			require.Zero(c.t, tries, "runs that an absent agent did not begin used up tries")
+			tries := query[[]string](c, "SELECT array_agg(started_at - $1 || ': ' || error) FROM holdfast.v_runs WHERE agent = 'remote' AND outcome = 'retry' AND started_at > $1", left)
+			require.Empty(c.t, tries, "runs that an absent agent did not begin used up tries")
 		}
 		away.back()
 		for range cap(calls) {
