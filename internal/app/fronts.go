@@ -35,7 +35,8 @@ func buildFronts(cfg *config.Config, log *slog.Logger) (fronts, error) {
 			ConnectTimeout: u.ConnectTimeout, CallTimeout: u.CallTimeout, PollInterval: u.PollInterval,
 			// The run must end within its grace.
 			CancelTimeout: min(5*time.Second, max(a.Limits.CancelGrace/2, 100*time.Millisecond)),
-			MaxEvent:      int(a.Limits.MaxEvent), DirectReplies: a.DirectReplies, Log: log.With("agent", a.Name),
+			MaxEvent:      int(a.Limits.MaxEvent), DirectReplies: a.DirectReplies, OwnExtensions: ownURIs(),
+			Log: log.With("agent", a.Name),
 		})
 		if err != nil {
 			mistakes = append(mistakes, fmt.Errorf("agent %s: %w", a.Name, err))
@@ -111,7 +112,9 @@ func adopt(c *config.Card, of *client.Card) {
 			continue // headers list them, separated by commas
 		}
 		if !slices.ContainsFunc(c.Extensions, func(own config.Extension) bool { return own.URI == e.URI }) {
-			c.Extensions = append(c.Extensions, config.Extension(e))
+			c.Extensions = append(c.Extensions, config.Extension{
+				URI: e.URI, Description: e.Description, Required: e.Required, Params: config.JSON(e.Params),
+			})
 		}
 	}
 }

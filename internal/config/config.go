@@ -288,6 +288,8 @@ type Agent struct {
 	OnBusy        OnBusy  `yaml:"on_busy"`
 	History       History `yaml:"history"`
 	DirectReplies bool    `yaml:"direct_replies"`
+	// ResumeByGet lets a GET of a resume URL resume a task, as the callbacks of OAuth do.
+	ResumeByGet bool `yaml:"resume_by_get"`
 	// DedupeMessageID deduplicates messages: one with the same id and content counts as a repetition.
 	DedupeMessageID bool        `yaml:"dedupe_message_id"`
 	Card            Card        `yaml:"card"`
@@ -360,6 +362,7 @@ type Extension struct {
 	URI         string `yaml:"uri"`
 	Description string `yaml:"description"`
 	Required    bool   `yaml:"required"`
+	Params      JSON   `yaml:"params"`
 }
 
 // Executor says what runs the agent. Only the section of its kind is used.
@@ -387,6 +390,7 @@ const (
 // HTTPExecutor is an agent behind an HTTP endpoint.
 type HTTPExecutor struct {
 	URL            string            `yaml:"url"`
+	CancelURL      string            `yaml:"cancel_url"`
 	Headers        map[string]string `yaml:"headers"`
 	ConnectTimeout time.Duration     `yaml:"connect_timeout"`
 	HeaderTimeout  time.Duration     `yaml:"header_timeout"` // 0: only the run's timeout
@@ -403,8 +407,10 @@ type CommandExecutor struct {
 	StopGrace time.Duration     `yaml:"stop_grace"`
 }
 
-// OpenAIExecutor is a model behind the Chat Completions API of OpenAI.
+// OpenAIExecutor is a model behind an API of OpenAI.
 type OpenAIExecutor struct {
+	API            ModelAPI          `yaml:"api"`
+	Background     bool              `yaml:"background"` // only of the Responses API
 	BaseURL        string            `yaml:"base_url"`
 	Model          string            `yaml:"model"`
 	APIKey         string            `yaml:"api_key"`
@@ -421,6 +427,15 @@ type OpenAIExecutor struct {
 	HeaderTimeout  time.Duration     `yaml:"header_timeout"`
 	IdleTimeout    time.Duration     `yaml:"idle_timeout"`
 }
+
+// ModelAPI is the API of a model.
+type ModelAPI string
+
+// The APIs of models.
+const (
+	APIChat      ModelAPI = "chat-completions"
+	APIResponses ModelAPI = "responses"
+)
 
 // ToolServer is an MCP server whose tools a model may call: a program or an address.
 type ToolServer struct {
@@ -474,7 +489,8 @@ type AgentLimits struct {
 	MaxEvent          Size          `yaml:"max_event"`
 	HistoryEntries    int           `yaml:"history_entries"` // messages and artifacts
 	HistoryBytes      Size          `yaml:"history_bytes"`
-	MaxState          Size          `yaml:"max_state"` // of a task or a context
+	MaxState          Size          `yaml:"max_state"`  // of a task or a context
+	MaxResume         Size          `yaml:"max_resume"` // body of a request by resume URL
 }
 
 // HasRole reports whether this replica takes the role.

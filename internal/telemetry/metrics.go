@@ -39,6 +39,7 @@ type Metrics struct {
 	requests  *prometheus.HistogramVec
 	answered  *prometheus.HistogramVec
 	faults    *prometheus.CounterVec
+	notices   *prometheus.CounterVec
 	limited   *prometheus.CounterVec
 
 	pushAttempts *prometheus.CounterVec
@@ -67,8 +68,9 @@ var (
 	retryKinds  = set("create", "append", "message", "cancel", "push_set", "push_delete", "push_record")
 	pushClasses = set("delivered", "gone", "redirect", "throttled", "client", "server", "refused", "dns", "tls", "timeout",
 		"network", "internal")
-	runOutcomes = set("completed", "failed", "rejected", "canceled", "parked", "waits", "retried", "returned", "away", "lost")
-	operations  = set("send", "stream", "get", "list", "cancel", "subscribe",
+	noticeOutcomes = set("delivered", "retried", "failed")
+	runOutcomes    = set("completed", "failed", "rejected", "canceled", "parked", "waits", "retried", "returned", "away", "lost")
+	operations     = set("send", "stream", "get", "list", "cancel", "subscribe",
 		"push_set", "push_get", "push_list", "push_delete", "extended_card", none)
 	bindings = set("jsonrpc", "rest", "grpc")
 	// The outcomes that are faults of the server or of an agent, and not of the request.
@@ -133,6 +135,8 @@ func New(reg prometheus.Registerer, versions ...string) *Metrics {
 			"Duration of runs, however they ended.", work, "agent"),
 		running: gauges("holdfast_runs_active",
 			"Runs under way on this replica. At the agent's `limits.concurrency` the replica claims no further tasks.", "agent"),
+		notices: counters("holdfast_cancel_notices_total",
+			"Tries to tell an agent of a cancel or of another end from outside: `delivered`, `retried`, `failed`.", "agent", "outcome"),
 		rescues: counter("holdfast_rescues_total",
 			"Runs rescued from a worker that did not renew its lease. More than a few mean that replicas die or cannot renew."),
 		fenced: counter("holdfast_fenced_writes_total",
@@ -255,6 +259,9 @@ func (m *Metrics) Agents(names ...string) {
 		for outcome := range runOutcomes {
 			m.runs.WithLabelValues(agent, outcome)
 		}
+		for outcome := range noticeOutcomes {
+			m.notices.WithLabelValues(agent, outcome)
+		}
 	}
 }
 
@@ -274,6 +281,11 @@ func (m *Metrics) Running(agent string, delta int) {
 func (m *Metrics) Ran(agent, outcome string, took time.Duration) {
 	m.runs.WithLabelValues(agent, bounded(runOutcomes, outcome)).Inc()
 	m.runTime.WithLabelValues(agent).Observe(took.Seconds())
+}
+
+// Told counts a try to tell an agent of a cancel.
+func (m *Metrics) Told(agent, outcome string) {
+	m.notices.WithLabelValues(agent, bounded(noticeOutcomes, outcome)).Inc()
 }
 
 // Rescued counts runs taken from dead workers.

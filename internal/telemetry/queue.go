@@ -55,8 +55,8 @@ func RegisterQueue(reg prometheus.Registerer, read Queue, known ...string) {
 }
 
 type queueCollector struct {
-	depths                                           reading[[]QueueDepth]
-	known                                            map[string]bool
+	depths                                                   reading[[]QueueDepth]
+	known                                                    map[string]bool
 	waiting, timers, parked, running, oldest, away, readable *prometheus.Desc
 }
 

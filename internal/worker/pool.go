@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -38,6 +39,10 @@ type Store interface {
 	References(ctx context.Context, of *task.Task, ids []string, within task.Bounds) ([]task.Reference, error)
 	AgentState(ctx context.Context, of store.StateOf) (value json.RawMessage, version int64, err error)
 	SetAgentState(ctx context.Context, n store.NewState) (version int64, err error)
+	ClaimNotices(ctx context.Context, worker task.ID, want []store.NoticeDemand) ([]store.Notice, error)
+	RecordNotice(ctx context.Context, r store.NoticeResult) error
+	DropNotice(ctx context.Context, id task.ID) error
+	NoticeFacts(ctx context.Context, id task.ID) (store.NoticeFacts, error)
 }
 
 // Agent is an executor with its limits. A zero limit means no limit, except for Concurrency and
@@ -45,17 +50,29 @@ type Store interface {
 type Agent struct {
 	Name              string
 	Executor          executor.Executor
-	Concurrency       int           // concurrent runs in this process; at least 1
-	MaxAttempts       int           // executor starts per message, including crashes; at least 1
-	UnreachableFor    time.Duration // how long tasks wait for the agent when it is away; default 1 h
-	RunTimeout        time.Duration // of one attempt
-	InactivityTimeout time.Duration // longest time without an emission
-	Backoff           time.Duration // before the first retry; doubles, with jitter; default 1 s
-	MaxBackoff        time.Duration // default 5 min
-	CancelGrace       time.Duration // between asking a run to end and writing its status anyway
-	MaxArtifacts      int64         // maximum bytes of the artifacts of a task; 0: no limit
-	MaxState          int64         // maximum bytes of the state of a task or context; 0: no limit
-	DirectReplies     bool          // may answer with a bare Message: working is not reported before the first emission
+	Concurrency       int                        // concurrent runs in this process; at least 1
+	MaxAttempts       int                        // executor starts per message, including crashes; at least 1
+	UnreachableFor    time.Duration              // how long tasks wait for the agent when it is away; default 1 h
+	RunTimeout        time.Duration              // of one attempt
+	InactivityTimeout time.Duration              // longest time without an emission
+	Backoff           time.Duration              // before the first retry; doubles, with jitter; default 1 s
+	MaxBackoff        time.Duration              // default 5 min
+	CancelGrace       time.Duration              // between asking a run to end and writing its status anyway
+	MaxArtifacts      int64                      // maximum bytes of the artifacts of a task; 0: no limit
+	MaxState          int64                      // maximum bytes of the state of a task or context; 0: no limit
+	ExtensionParams   map[string]json.RawMessage // of the extensions on the agent's card that have parameters, by URI
+	DirectReplies     bool                       // may answer with a bare Message: working is not reported before the first emission
+}
+
+// params returns the parameters of those extensions that have some.
+func (a *Agent) params(extensions []string) map[string]json.RawMessage {
+	of := map[string]json.RawMessage{}
+	for _, uri := range extensions {
+		if params, ok := a.ExtensionParams[uri]; ok {
+			of[uri] = params
+		}
+	}
+	return of
 }
 
 // Observer receives the pool's measurements. Every field is optional.
@@ -63,7 +80,8 @@ type Observer struct {
 	Claimed func(agent string, n int, waited time.Duration)
 	Ran     func(agent, outcome string, took time.Duration)
 	Running func(agent string, delta int)
-	Limited func(agent, limit string) // a limit ended a run
+	Limited func(agent, limit string)   // a limit ended a run
+	Told    func(agent, outcome string) // an agent was notified of a cancel, or was not: delivered, retried or failed
 }
 
 // LimitArtifacts is the name of Agent.MaxArtifacts in Observer.Limited.
@@ -82,6 +100,8 @@ type Options struct {
 	// Lines bounds the events that executors read (memory.NewLines), and Events those that are not committed. Nil: no
 	// bound.
 	Lines, Events *memory.Budget
+	// ResumeURL returns the resume URL of a turn. Nil: no URLs.
+	ResumeURL func(id task.ID, turn int) string
 
 	Observer Observer
 	Log      *slog.Logger
@@ -102,6 +122,8 @@ type Pool struct {
 	// stopping: the grace for runs is over, too
 	stopping bool
 	runs     sync.WaitGroup
+	telling  context.Context // of notices
+	silence  context.CancelFunc
 
 	// Results of the previous Reconcile, used only there: runs that only the database knows, and
 	// runs that only this process knows.
@@ -116,6 +138,7 @@ type slots struct {
 	ready   bool // a hint came, or a claim won all it asked for: more may be waiting
 	since   time.Time
 	scanned time.Time // last claim that scanned the whole queue
+	telling int       // notices that are claimed
 	breaker breaker
 	noted   time.Time // the newest begin that Reconcile has recorded
 }
@@ -127,7 +150,8 @@ func New(o Options) *Pool {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	p := &Pool{opt: o, agents: map[string]*slots{}, wake: make(chan struct{}, 1), running: map[task.ID]*run{}, hinted: map[task.ID]struct{}{}}
+	telling, silence := context.WithCancel(context.Background())
+	p := &Pool{telling: telling, silence: silence, opt: o, agents: map[string]*slots{}, wake: make(chan struct{}, 1), running: map[task.ID]*run{}, hinted: map[task.ID]struct{}{}}
 	for _, a := range o.Agents {
 		a.Concurrency, a.MaxAttempts = max(a.Concurrency, 1), max(a.MaxAttempts, 1)
 		a.UnreachableFor = cmp.Or(a.UnreachableFor, time.Hour)
@@ -424,6 +448,9 @@ func (p *Pool) start(s *slots, c *store.Claimed, expired bool) {
 		p.opt.Observer.Running(s.Name, 1)
 	}
 	held := messageBytes(c.Message) * messageFactor
+	if c.Wait != nil && c.Wait.Resumed != nil {
+		held += int64(len(c.Wait.Resumed.Body)) * messageFactor
+	}
 	p.opt.Memory.Add("", held)
 	p.runs.Go(func() {
 		r.run()
@@ -637,15 +664,19 @@ func (p *Pool) disown(ctx context.Context, owned []store.Owned) error {
 	defer p.mu.Unlock()
 	for _, id := range doubtful {
 		if _, ok := there[id]; !ok && p.running[id] != nil {
-			p.running[id].interrupt(executor.ErrLeaseLost)
+			p.running[id].interrupt(errDeleted)
 		}
 	}
 	return nil
 }
 
+// errDeleted is the cause of a run whose task was deleted.
+var errDeleted = fmt.Errorf("the task was deleted: %w", executor.ErrLeaseLost)
+
 // drain stops the pool. It blocks until all runs have ended or were given back, or the last grace
 // has passed.
 func (p *Pool) drain() {
+	defer p.silence()
 	p.mu.Lock()
 	p.closing = true
 	n := len(p.running)
@@ -666,6 +697,7 @@ func (p *Pool) drain() {
 		r.interrupt(executor.ErrShutdown)
 	}
 	p.mu.Unlock()
+	p.silence()
 	select {
 	case <-done:
 	case <-time.After(p.lastGrace()):

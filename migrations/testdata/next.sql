@@ -13,6 +13,8 @@
 -- 00015_audit_plans.sql e5eaf58116c1fc61d06b8252929500c8925788178d8af9396bb9f5d9324bd28e
 -- 00016_state.sql d112f5dc32fc9549ce7d9f0974265b0000f0dd532ee2dff5806589d3263e5083
 -- 00017_waits.sql ec38cdb10678744da87c8e2debca2e946e66ba603b423db379abd43f7cb8b63b
+-- 00018_cancels.sql d3353998be80a2f43e6099c355cf87e604506ca206cb5a475b1b79dd0b36bc57
+-- 00019_resume.sql 661ed3cd6e19929b6885fb4deb64833e20c8616156127a3dff4cfd16d67acfe4
 SET statement_timeout = 0;
 SET lock_timeout = 0;
 SET idle_in_transaction_session_timeout = 0;
@@ -67,6 +69,7 @@ BEGIN
         'SELECT, INSERT, UPDATE, DELETE ON holdfast.task_queue, holdfast.push_configs, holdfast.push_cursors',
         'SELECT, INSERT, DELETE ON holdfast.idempotency_keys',
         'SELECT, DELETE ON holdfast.task_names',
+        'INSERT ON holdfast.cancel_notices',
         'SELECT ON holdfast.callers_log',
         'EXECUTE ON FUNCTION holdfast.caller(), holdfast.api_role(), holdfast.task_exists(uuid), holdfast.audit(text)'
     ] LOOP
@@ -205,14 +208,10 @@ END
 $$;
 COMMENT ON FUNCTION holdfast.live_tasks(slot integer, of_tenant text, of_owner text, of_agent text, bound integer) IS 'How many open tasks a caller has with an agent, up to a bound. Locks the limit until the commit, so that no other statement creates a task under it.';
 CREATE FUNCTION holdfast.message_after(of uuid, at bigint) RETURNS bigint
-    LANGUAGE plpgsql STABLE STRICT
+    LANGUAGE plpgsql STRICT
     AS $$
 BEGIN
-    -- A message that was committed while the caller waited for the task's lock is invisible to its snapshot. Nothing but
-    -- messages can have come in between, so the oldest of them follows what is visible.
-    RETURN coalesce(
-        (SELECT e.seq FROM holdfast.task_events e WHERE e.task = of AND e.seq > at AND e.kind = 1 ORDER BY e.seq LIMIT 1),
-        (SELECT max(e.seq) + 1 FROM holdfast.task_events e WHERE e.task = of));
+    RETURN (SELECT e.seq FROM holdfast.task_events e WHERE e.task = of AND e.seq > at AND e.kind = 1 ORDER BY e.seq LIMIT 1);
 END
 $$;
 COMMENT ON FUNCTION holdfast.message_after(of uuid, at bigint) IS 'The seq of the first message after seq at. There must be such a message.';
@@ -224,6 +223,14 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION holdfast.message_at(of uuid, at bigint) IS 'The payload of a message event.';
+CREATE FUNCTION holdfast.message_last(of uuid) RETURNS bigint
+    LANGUAGE plpgsql STABLE STRICT
+    AS $$
+BEGIN
+    RETURN (SELECT e.seq FROM holdfast.task_events e WHERE e.task = of AND e.kind = 1 ORDER BY e.seq DESC LIMIT 1);
+END
+$$;
+COMMENT ON FUNCTION holdfast.message_last(of uuid) IS 'The seq of the newest message of a task.';
 CREATE FUNCTION holdfast.note_at(of uuid, at bigint) RETURNS json
     LANGUAGE plpgsql STABLE STRICT
     AS $$
@@ -281,7 +288,7 @@ $$;
 COMMENT ON FUNCTION holdfast.push_park(window_rows integer, busy_hosts text[], busy_callers bigint[], since timestamp with time zone) IS 'Parks the deliveries for these hosts and callers, among those that have been due for longest since then, and returns how many it parked.';
 CREATE FUNCTION holdfast.sql_contract_version() RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS $$ SELECT '1.2' $$;
+    AS $$ SELECT '1.3' $$;
 COMMENT ON FUNCTION holdfast.sql_contract_version() IS 'Version of the views as major.minor. A minor version adds columns at the end, views and functions; a major version may change anything.';
 CREATE FUNCTION holdfast.state_name(state smallint) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -304,6 +311,14 @@ BEGIN
 END
 $_$;
 COMMENT ON FUNCTION holdfast.task_has_pushes(of uuid, any_pushes boolean) IS 'Sets tasks.pushes.';
+CREATE FUNCTION holdfast.task_state(of uuid) RETURNS smallint
+    LANGUAGE plpgsql STABLE STRICT
+    AS $$
+BEGIN
+    RETURN (SELECT t.state FROM holdfast.tasks t WHERE t.id = of);
+END
+$$;
+COMMENT ON FUNCTION holdfast.task_state(of uuid) IS 'The state of a task, by primary key; null: there is no such task.';
 CREATE FUNCTION holdfast.task_stays(of uuid) RETURNS boolean
     LANGUAGE plpgsql STABLE STRICT
     AS $$
@@ -642,6 +657,8 @@ CREATE TABLE holdfast.tasks (
     artifacts_seq bigint,
     wakes_at timestamp with time zone,
     interruptible boolean DEFAULT false NOT NULL,
+    resume_until timestamp with time zone,
+    resumed_seq bigint,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -660,7 +677,7 @@ COMMENT ON COLUMN holdfast.tasks.status_at IS 'When that event was written; of a
 COMMENT ON COLUMN holdfast.tasks.attempt IS 'Fencing token: each claim and each rescue raises it; a write with an older one is refused.';
 COMMENT ON COLUMN holdfast.tasks.run_ordinal IS 'How many events the current attempt has written, so that a retried append writes nothing twice.';
 COMMENT ON COLUMN holdfast.tasks.runs IS 'How often an executor was started for this task.';
-COMMENT ON COLUMN holdfast.tasks.turns IS 'How many turns it has: a message of the client begins one, as does a timer.';
+COMMENT ON COLUMN holdfast.tasks.turns IS 'How many turns it has: a message of the client begins one, as does a timer or a resume URL.';
 COMMENT ON COLUMN holdfast.tasks.pending IS 'Messages that wait behind the one that is queued or running.';
 COMMENT ON COLUMN holdfast.tasks.worker_id IS 'The process that runs it now.';
 COMMENT ON COLUMN holdfast.tasks.claimed_at IS 'When the newest attempt was claimed.';
@@ -674,6 +691,8 @@ COMMENT ON COLUMN holdfast.tasks.artifact_bytes IS 'Bytes of all artifact chunks
 COMMENT ON COLUMN holdfast.tasks.artifacts_seq IS 'The newest status that lists the ids of all artifacts before it, in their order.';
 COMMENT ON COLUMN holdfast.tasks.wakes_at IS 'When the wait of its agent ends; null: it does not wait. The next claim sets it to null.';
 COMMENT ON COLUMN holdfast.tasks.interruptible IS 'With wakes_at: a message of the client ends the wait.';
+COMMENT ON COLUMN holdfast.tasks.resume_until IS 'Parked: until when the resume URL of its turn is valid; null: its agent has not asked for that.';
+COMMENT ON COLUMN holdfast.tasks.resumed_seq IS 'The run note of a resume that came before the run has parked; null: none came.';
 CREATE VIEW holdfast.callers_log WITH (security_barrier='true') AS
  SELECT t.id,
     e.task,
@@ -703,6 +722,28 @@ CREATE VIEW holdfast.callers_log WITH (security_barrier='true') AS
            FROM pg_class c
           WHERE (c.oid = ('holdfast.tasks'::regclass)::oid)));
 COMMENT ON VIEW holdfast.callers_log IS 'The events of the tasks that the caller sees, with their task. For the server; readers have v_events.';
+CREATE TABLE holdfast.cancel_notices (
+    task uuid NOT NULL,
+    agent text NOT NULL,
+    reason text NOT NULL,
+    requested_at timestamp with time zone DEFAULT now() NOT NULL,
+    due_at timestamp with time zone DEFAULT now() NOT NULL,
+    tries integer DEFAULT 0 NOT NULL,
+    worker_id uuid,
+    ended_at timestamp with time zone,
+    delivered boolean DEFAULT false NOT NULL,
+    error text DEFAULT ''::text NOT NULL
+)
+WITH (fillfactor='70');
+COMMENT ON TABLE holdfast.cancel_notices IS 'What agents are told about canceled tasks that they have worked on. A row ends with its task.';
+COMMENT ON COLUMN holdfast.cancel_notices.reason IS 'canceled (by a client or an operator) or expired (it was parked for too long).';
+COMMENT ON COLUMN holdfast.cancel_notices.requested_at IS 'When the cancel was requested.';
+COMMENT ON COLUMN holdfast.cancel_notices.due_at IS 'When the next try is due. During a try: when the claim on it ends.';
+COMMENT ON COLUMN holdfast.cancel_notices.tries IS 'How many tries it has had. A try records its result only if no later one has begun.';
+COMMENT ON COLUMN holdfast.cancel_notices.worker_id IS 'The process that made the newest try.';
+COMMENT ON COLUMN holdfast.cancel_notices.ended_at IS 'When it was delivered or given up; null: a try is due or under way.';
+COMMENT ON COLUMN holdfast.cancel_notices.delivered IS 'With ended_at: the agent has accepted it.';
+COMMENT ON COLUMN holdfast.cancel_notices.error IS 'The error of the newest try that failed.';
 CREATE TABLE holdfast.context_states (
     tenant text NOT NULL,
     owner text NOT NULL,
@@ -916,7 +957,7 @@ CREATE TABLE holdfast.secrets (
     created_at timestamp with time zone DEFAULT now() NOT NULL
 );
 COMMENT ON TABLE holdfast.secrets IS 'Secret: keys that all replicas share.';
-COMMENT ON COLUMN holdfast.secrets.name IS 'page_token: signs the page tokens of lists; a new value invalidates the tokens in use. push: seals the secrets of webhooks if the environment has no key.';
+COMMENT ON COLUMN holdfast.secrets.name IS 'page_token: signs the page tokens of lists; a new value invalidates the tokens in use. push: seals the secrets of webhooks, and what comes by resume URLs, if the environment has no key. resume: signs resume URLs if the environment has no key.';
 CREATE TABLE holdfast.signing_keys (
     key_id text NOT NULL,
     algorithm text NOT NULL,
@@ -965,7 +1006,7 @@ COMMENT ON COLUMN holdfast.task_queue.suspect IS 'Its last run was lost with its
 COMMENT ON COLUMN holdfast.task_queue.spared IS 'How many of its tries were lost with a process that also lost other runs.';
 COMMENT ON COLUMN holdfast.task_queue.message_bytes IS 'Size of the message that the run answers, as text. A worker claims as many messages as its memory allows.';
 COMMENT ON COLUMN holdfast.task_queue.wakes_at IS 'When its timer fires; null: it has none. No process claims it before.';
-COMMENT ON COLUMN holdfast.task_queue.input_seq IS 'The run note with the wait that this turn follows; null for a turn that follows none.';
+COMMENT ON COLUMN holdfast.task_queue.input_seq IS 'The run note with the wait that this turn follows, or with the resume that began it; null for a turn that only a message began.';
 COMMENT ON COLUMN holdfast.task_queue.interrupted IS 'With input_seq: a message ended the wait. The run answers that message.';
 CREATE TABLE holdfast.task_states (
     task uuid NOT NULL,
@@ -1012,6 +1053,8 @@ CREATE TABLE holdfast.tasks_ended (
     artifacts_seq bigint,
     wakes_at timestamp with time zone,
     interruptible boolean DEFAULT false NOT NULL,
+    resume_until timestamp with time zone,
+    resumed_seq bigint,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1050,6 +1093,8 @@ CREATE TABLE holdfast.tasks_dated (
     artifacts_seq bigint,
     wakes_at timestamp with time zone,
     interruptible boolean DEFAULT false NOT NULL,
+    resume_until timestamp with time zone,
+    resumed_seq bigint,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1088,6 +1133,8 @@ CREATE TABLE holdfast.tasks_20261101 (
     artifacts_seq bigint,
     wakes_at timestamp with time zone,
     interruptible boolean DEFAULT false NOT NULL,
+    resume_until timestamp with time zone,
+    resumed_seq bigint,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1125,6 +1172,8 @@ CREATE TABLE holdfast.tasks_kept (
     artifacts_seq bigint,
     wakes_at timestamp with time zone,
     interruptible boolean DEFAULT false NOT NULL,
+    resume_until timestamp with time zone,
+    resumed_seq bigint,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1162,6 +1211,8 @@ CREATE TABLE holdfast.tasks_open (
     artifacts_seq bigint,
     wakes_at timestamp with time zone,
     interruptible boolean DEFAULT false NOT NULL,
+    resume_until timestamp with time zone,
+    resumed_seq bigint,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1292,6 +1343,47 @@ COMMENT ON COLUMN holdfast.v_audit.object IS 'The object besides the task: the i
 COMMENT ON COLUMN holdfast.v_audit.login IS 'The database login that wrote the entry.';
 COMMENT ON COLUMN holdfast.v_audit.chain IS 'The chain that holds the entry.';
 COMMENT ON COLUMN holdfast.v_audit.n IS 'The row of that chain; several entries may share one.';
+CREATE VIEW holdfast.v_cancels AS
+ SELECT t.id AS task,
+    COALESCE(t.client_id, (t.id)::text) AS task_id,
+    t.agent,
+    t.tenant,
+    t.owner,
+    t.context_id,
+    n.reason,
+        CASE
+            WHEN n.delivered THEN 'delivered'::text
+            WHEN (n.ended_at IS NOT NULL) THEN 'failed'::text
+            ELSE 'pending'::text
+        END AS phase,
+    n.requested_at,
+    n.tries,
+        CASE
+            WHEN (n.ended_at IS NULL) THEN n.due_at
+            ELSE NULL::timestamp with time zone
+        END AS due_at,
+    n.ended_at,
+    NULLIF(n.error, ''::text) AS error,
+    ( SELECT p.name
+           FROM holdfast.processes p
+          WHERE (p.id = n.worker_id)) AS worker_name
+   FROM (holdfast.cancel_notices n
+     JOIN holdfast.tasks t ON ((t.id = n.task)));
+COMMENT ON VIEW holdfast.v_cancels IS 'Notices of canceled tasks to the agents that have worked on them and want to know.';
+COMMENT ON COLUMN holdfast.v_cancels.task IS 'The task''s UUID, a UUIDv7. It joins the views and is the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_cancels.task_id IS 'The id that clients use for the task. To find it, compare task with holdfast.task_uuid(…).';
+COMMENT ON COLUMN holdfast.v_cancels.agent IS 'The agent''s name in the configuration.';
+COMMENT ON COLUMN holdfast.v_cancels.tenant IS 'The tenant of the caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_cancels.owner IS 'The caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_cancels.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
+COMMENT ON COLUMN holdfast.v_cancels.reason IS 'canceled (by a client or an operator) or expired (it was parked for too long).';
+COMMENT ON COLUMN holdfast.v_cancels.phase IS 'pending (a try is due or under way, or the run has not ended yet), delivered (the agent has accepted it) or failed (the agent refused it, or unreachable_for is over).';
+COMMENT ON COLUMN holdfast.v_cancels.requested_at IS 'When the cancel was requested.';
+COMMENT ON COLUMN holdfast.v_cancels.tries IS 'How many tries it has had.';
+COMMENT ON COLUMN holdfast.v_cancels.due_at IS 'When the next try is due; null once it is delivered or failed.';
+COMMENT ON COLUMN holdfast.v_cancels.ended_at IS 'When it was delivered or failed.';
+COMMENT ON COLUMN holdfast.v_cancels.error IS 'The error of the newest try that failed.';
+COMMENT ON COLUMN holdfast.v_cancels.worker_name IS 'The name of the process that made the newest try.';
 CREATE VIEW holdfast.v_events AS
  SELECT e.task,
     COALESCE(t.client_id, (t.id)::text) AS task_id,
@@ -1318,7 +1410,7 @@ COMMENT ON COLUMN holdfast.v_events.tenant IS 'The tenant of the caller that cre
 COMMENT ON COLUMN holdfast.v_events.owner IS 'The caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_events.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
 COMMENT ON COLUMN holdfast.v_events.seq IS 'Place in the task''s log, from 1 without a gap; the id of the event on a stream.';
-COMMENT ON COLUMN holdfast.v_events.kind IS 'message (from the client), status, artifact (a chunk of one), or run (an attempt that ended badly or in a wait, or a checkpoint; clients do not see these).';
+COMMENT ON COLUMN holdfast.v_events.kind IS 'message (from the client), status, artifact (a chunk of one), or run (an attempt that ended badly or in a wait, a checkpoint, the metadata of a cancel, or a resume; clients do not see these).';
 COMMENT ON COLUMN holdfast.v_events.at IS 'When it was stored.';
 COMMENT ON COLUMN holdfast.v_events.attempt IS 'The attempt that wrote it; 0 for an event of a client.';
 COMMENT ON COLUMN holdfast.v_events.state IS 'Status: the state that it sets or repeats.';
@@ -1766,7 +1858,7 @@ COMMENT ON COLUMN holdfast.v_tasks.ended_at IS 'When it ended; null while it is 
 COMMENT ON COLUMN holdfast.v_tasks.duration IS 'From created_at to ended_at; null while it is open.';
 COMMENT ON COLUMN holdfast.v_tasks.status_message IS 'The message of the current status, if it has one: id, role, parts, metadata.';
 COMMENT ON COLUMN holdfast.v_tasks.status_text IS 'The text of that message, such as why the task failed or what a parked task asks for.';
-COMMENT ON COLUMN holdfast.v_tasks.turns IS 'How many turns it has: a message of the client begins one, as does a timer.';
+COMMENT ON COLUMN holdfast.v_tasks.turns IS 'How many turns it has: a message of the client begins one, as does a timer or a resume URL.';
 COMMENT ON COLUMN holdfast.v_tasks.pending IS 'How many messages wait behind the turn that is queued, runs or waits.';
 COMMENT ON COLUMN holdfast.v_tasks.runs IS 'How often an executor was started. Runs that a stopping server returned do not count.';
 COMMENT ON COLUMN holdfast.v_tasks.attempt IS 'Fencing token of the newest attempt. Rescues raise it too, so it may be higher than runs.';
@@ -1946,79 +2038,79 @@ ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_dated FOR 
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_ended FOR VALUES IN ('5', '6', '7', '8');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_open FOR VALUES IN ('1', '2', '3', '4');
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-51b0-72ae-be1d-9909ab58ee0f', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 13:40:41.50145+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-51b0-72ae-be1d-9909ab58ee0f', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 13:40:41.504072+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-5249-7b27-ad15-90163aeab447', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 13:40:41.54062+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-5270-7df6-865e-215d8bb59ea5', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 13:40:41.564543+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-527e-72c8-b87d-fb373fcc1428', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 13:40:41.584564+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-527e-72c8-b87d-fb373fcc1428', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 13:40:41.596021+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.606409+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.606982+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.607468+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.608207+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.608741+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.609233+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.611424+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.612058+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.612589+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.616542+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.617104+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.617656+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.618159+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.618689+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.619142+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.61982+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.621323+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.623338+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.629128+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.629704+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-52be-7b29-b5e9-e160e759190f', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 13:40:41.639707+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-52c8-79ea-9797-11d42951c6b2', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 13:40:41.642828+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-52e0-7e9f-9741-6e5454f073ce', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 13:40:41.669282+05:45', NULL, NULL);
-INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a20767-52e0-7e9f-9741-6e5454f073ce', 'w1', '2026-11-23 13:40:41.6689+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20767-5190-723c-ae09-2eb3aa37c201');
-INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a20767-52e0-7e9f-9741-6e5454f073ce', 'w1', '2026-11-23 13:40:41.698018+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a20767-5190-723c-ae09-2eb3aa37c201');
-INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a20767-52d8-74c7-83b6-dc30063a7faf', 'w1', '2026-11-23 13:40:41.713662+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20767-5190-723c-ae09-2eb3aa37c201');
-INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a20767-52d8-74c7-83b6-dc30063a7faf', 'w1', '2026-11-23 13:40:41.723976+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20767-5190-723c-ae09-2eb3aa37c201');
-INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a20767-52d8-74c7-83b6-dc30063a7faf', 'w1', '2026-11-23 13:40:41.733682+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20767-5190-723c-ae09-2eb3aa37c201');
-INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a20767-52da-781c-a79e-ef30e39eca12', 'w1', '2026-11-23 13:40:41.753064+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20767-5190-723c-ae09-2eb3aa37c201');
-INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a20767-52da-781c-a79e-ef30e39eca12', 'w1', '2026-11-23 13:40:41.769355+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20767-5190-723c-ae09-2eb3aa37c201');
-INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a20767-52dc-7b2a-9ff1-944023050972', 'w1', '2026-11-23 13:40:41.783149+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20767-5190-723c-ae09-2eb3aa37c201');
-INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a20767-52cb-7d21-b7a6-a71d14d0f676', 'w1', '2026-11-23 13:40:41.797794+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a20767-5190-723c-ae09-2eb3aa37c201');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 13:40:41.381843+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-51b0-72ae-be1d-9909ab58ee0f","agent":"travel","subject":"ada"}]', '\xcae9a5db7cac801970477759f60d6649224ccd725c258e73ffa88b4856acc986');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 13:40:41.47018+05:45', 'holdfast', '[{"action":"task.continued","task":"01a20767-51b0-72ae-be1d-9909ab58ee0f","agent":"travel"}]', '\xbc620d9d4d55945e94b63800e889d4d27649f43a49c52158a417bc87565264f0');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 13:40:41.524262+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-5249-7b27-ad15-90163aeab447","agent":"travel","subject":"ada"}]', '\x1a91a3e7a8f82cafaf1538a8291b02e0fef8fb6783d387f498354c018727ee1c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 13:40:41.548851+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-526b-73f7-9299-6cabe8e51554","agent":"travel","subject":"ben"}]', '\xda669a304fdf425d98cefe31d632da417711348d38e1a8a741a06688967396a7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 13:40:41.553405+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-5270-7df6-865e-215d8bb59ea5","agent":"travel","subject":"ben"}]', '\xd8c79542dfdac9475dc05ae9322526e26e8dd93a079178e8c72b0fe1e7a44004');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 13:40:41.567334+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-527e-72c8-b87d-fb373fcc1428","agent":"travel","subject":"ben"}]', '\xc7b4661f43cf49f999d5bab3b1d705740d5a6894da862e8ea7d724432d641b07');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 13:40:41.599746+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-529f-744b-a8a4-e164d81dfd6a","agent":"writer","subject":"ada"}]', '\x7a061a0123fb9c87800f562fabc57715d2a384a5243fa59a3b2fe71c2e544c36');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 13:40:41.632972+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52be-7b29-b5e9-e160e759190f","agent":"writer","subject":"cyd"}]', '\x17ae989c38fa0dde3e410c5f0671084bc8d634af6a7132aef9a6cad29486c813');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 13:40:41.641126+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52c8-79ea-9797-11d42951c6b2","agent":"writer","subject":"cyd"}]', '\x435b76538e649c6f7920267299aa1791e5920df62bbb810d42285a23b66a309a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 13:40:41.644205+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52cb-7d21-b7a6-a71d14d0f676","agent":"writer","subject":"cyd"}]', '\x726b73c8cf9f95adeddfc8332a4c8d666de136da3a1a742feaa0fa186022c304');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 13:40:41.646927+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20767-52cb-7d21-b7a6-a71d14d0f676","agent":"writer"}]', '\x03661cffef44ce8129442d8eb706ddd555851a37de4678cbbb79a0d9bec469a8');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 13:40:41.648185+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52cf-7ccb-97b5-2fd15aa82962","agent":"writer","subject":"cyd"}]', '\xdccff8670e5d12b00ca28edd8215e5ad83c65a4cde4975379bdfde050a664f8e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 13:40:41.648794+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20767-52cf-7ccb-97b5-2fd15aa82962","agent":"writer"}]', '\xca56eeef36181c6633f4e884f865ddc73d7f4c7e13b47ae0a6b77714a40b0eee');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 13:40:41.649478+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52d1-7267-8f23-ab7b7fa6f4ff","agent":"support","subject":"ben"}]', '\x9c802949486802889f60d2943008c82d5006b75e5ac0f40faa39a976325824b4');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 13:40:41.65187+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52d3-784c-af2c-246029fb81e9","agent":"support","subject":"ben"}]', '\xb1ab78b3f0440f063971626f523aaf14dc3cd9fe8a9726fa9eb78240d3a79a97');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 13:40:41.654335+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52d6-7028-8a40-c8d4ae5accc3","agent":"support","subject":"cyd"}]', '\x0840fbd21ced0ff5aa34ff8b1fef45eea2de64270764ef00105aa12575e5ecb7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 13:40:41.656671+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52d8-74c7-83b6-dc30063a7faf","agent":"support","subject":"cyd"}]', '\xb83c956ce4a4925472a90437f36ada0b625a9cd29fff0c8ed09b6330ba20e466');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 13:40:41.658846+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52da-781c-a79e-ef30e39eca12","agent":"support","subject":"cyd"}]', '\xf24bc0e3593f810677403d91e18a0b21010509236efbc30e6f9a6436964d06b0');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 13:40:41.661119+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52dc-7b2a-9ff1-944023050972","agent":"support","subject":"cyd"}]', '\x4b799e90ad422a3e2a1426035a7823eba00124fc2ae6035c56bcba4a1d91f458');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 13:40:41.666194+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52e0-7e9f-9741-6e5454f073ce","agent":"writer","subject":"ada"}]', '\x6448434b5ff606fce08be23ed46b2381ca0c534704ceedb29b6a32d004829afa');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 13:40:41.672189+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52e7-7bff-ac96-263e5797f99b","agent":"writer","subject":"ben"}]', '\x7972e91deb10ff368b331b0a083fbbc5e39aea3915fc7211cdfb3d581c27bc15');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 13:40:41.674819+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52e9-7b2c-afe3-2448d9176477","agent":"support","subject":"ben"}]', '\x40a9085cd9911c45892ab7fb2fc6bf31c09a67b66aecef5b431f78b3ad960cff');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 13:40:41.682331+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52f1-7be2-a7e3-baea7f5fdab0","agent":"travel","subject":"ada"}]', '\x1660294853775f89021c37b740dbbc9833b36ff09b4aefa25e1faada82c4c4d6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 13:40:41.68321+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52f2-7cf8-8a24-6586b6f645bf","agent":"travel","subject":"ada"}]', '\x0c76944c04384e68207715db7177448e7e8fc12e08f26d1883842bded745cadd');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 13:40:41.687735+05:45', 'holdfast', '[{"action":"push.set","task":"01a20767-52e0-7e9f-9741-6e5454f073ce","object":"w1"}]', '\xab51767931a60bc1d90407994033c176e351083fa480d5f6ae714e638620964d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 13:40:41.689289+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20767-52e0-7e9f-9741-6e5454f073ce","object":"w1"}]', '\xc57e9436264ba28ca13d592b331dfa497237eb34aa71d48be901588bd46a5ca9');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 13:40:41.739385+05:45', 'holdfast', '[{"action":"push.set","task":"01a20767-52d8-74c7-83b6-dc30063a7faf","object":"w1"}]', '\xa35e30c082d4ef62deeae9e53268d781eb8af1836ac94a77f9f8e9d07087b9fc');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 13:40:41.739905+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20767-52d8-74c7-83b6-dc30063a7faf","object":"w1"}]', '\x00bd2ce39ed009c14c312fd5f28480111c9b33541ae52b1b8e942c62c81607d2');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 13:40:41.775141+05:45', 'holdfast', '[{"action":"push.set","task":"01a20767-52da-781c-a79e-ef30e39eca12","object":"w1"}]', '\xf0fe3480153ebbb148c6066b7c632adde8d15c5d3be4831f1579348344a3c214');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 13:40:41.775756+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20767-52da-781c-a79e-ef30e39eca12","object":"w1"}]', '\x5ecc7aa10eba8898e39b8bf7bfd62aace4a214559cb6f82a554bc050a1eea85b');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 13:40:41.811167+05:45', 'holdfast', '[{"action":"push.set","task":"01a20767-52dc-7b2a-9ff1-944023050972","object":"w1"}]', '\x7a5121066cff27454d9da133ad0ff2ce39b4d256eafbb7c131bb988e6a27da25');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 13:40:41.811875+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20767-52dc-7b2a-9ff1-944023050972","object":"w1"}]', '\xfdea9b55deb56e0c61dda22fffc0fb0937a4c71489eba010192e3c6f6a316a56');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 13:40:41.82489+05:45', 'holdfast', '[{"action":"push.set","task":"01a20767-52cb-7d21-b7a6-a71d14d0f676","object":"w1"}]', '\x248710522fb71e7afd18e1db7d23d3f41435eece5fe0afe91b47f5c18dd2c15c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 13:40:41.825586+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20767-52cb-7d21-b7a6-a71d14d0f676","object":"w1"}]', '\xf903ae4c831197ae93f40fc6092b6922a0feb8afa1ed531f0976ef25f23cff35');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 13:40:41.843638+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-538e-73a9-bb6a-c18493d2bf0c","agent":"writer","subject":"cyd"}]', '\xc3ecb4f846893ccd39efa057052566c504832982fe185fc69a52d1cc86a0c67b');
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-748f-7412-9b0a-361a0f8e5c23', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 18:21:33.10289+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-748f-7412-9b0a-361a0f8e5c23', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 18:21:33.103913+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-74d1-7984-a93e-000cced9d94b', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 18:21:33.113918+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-74de-73fe-8d17-b20e0a3e40f6', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 18:21:33.130678+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-74ec-703e-98e0-244b53950fb6', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 18:21:33.135591+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-74ec-703e-98e0-244b53950fb6', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 18:21:33.152238+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-7501-7ca6-a8d1-8c85b27fc3ce', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:21:33.156179+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-7501-7ca6-a8d1-8c85b27fc3ce', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:21:33.156838+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-7501-7ca6-a8d1-8c85b27fc3ce', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:21:33.157455+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-7501-7ca6-a8d1-8c85b27fc3ce', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:21:33.158056+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-7501-7ca6-a8d1-8c85b27fc3ce', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:21:33.158612+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-7501-7ca6-a8d1-8c85b27fc3ce', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:21:33.159218+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-7501-7ca6-a8d1-8c85b27fc3ce', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:21:33.159811+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-7501-7ca6-a8d1-8c85b27fc3ce', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:21:33.160385+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-7501-7ca6-a8d1-8c85b27fc3ce', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:21:33.160923+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-7501-7ca6-a8d1-8c85b27fc3ce', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:21:33.161464+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-7501-7ca6-a8d1-8c85b27fc3ce', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:21:33.162045+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-7501-7ca6-a8d1-8c85b27fc3ce', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:21:33.162537+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-7501-7ca6-a8d1-8c85b27fc3ce', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:21:33.16305+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-7501-7ca6-a8d1-8c85b27fc3ce', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:21:33.163631+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-7501-7ca6-a8d1-8c85b27fc3ce', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:21:33.164231+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-7501-7ca6-a8d1-8c85b27fc3ce', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:21:33.164855+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-7501-7ca6-a8d1-8c85b27fc3ce', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:21:33.165406+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-7501-7ca6-a8d1-8c85b27fc3ce', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:21:33.166021+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-7501-7ca6-a8d1-8c85b27fc3ce', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:21:33.166725+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-7501-7ca6-a8d1-8c85b27fc3ce', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:21:33.167305+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-7510-7559-b2ed-ad7831a29a93', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 18:21:33.171475+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-7514-7830-8546-d661c1350f98', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 18:21:33.178139+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20868-7538-7c4c-8df2-c538930c4136', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 18:21:33.217802+05:45', NULL, NULL);
+INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a20868-7538-7c4c-8df2-c538930c4136', 'w1', '2026-11-23 18:21:33.249145+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20868-7488-734b-b06f-2745d6a3d4da');
+INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a20868-7538-7c4c-8df2-c538930c4136', 'w1', '2026-11-23 18:21:33.258762+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a20868-7488-734b-b06f-2745d6a3d4da');
+INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a20868-7529-7f31-ba75-dab0c2634b49', 'w1', '2026-11-23 18:21:33.281644+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20868-7488-734b-b06f-2745d6a3d4da');
+INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a20868-7529-7f31-ba75-dab0c2634b49', 'w1', '2026-11-23 18:21:33.296096+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20868-7488-734b-b06f-2745d6a3d4da');
+INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a20868-7529-7f31-ba75-dab0c2634b49', 'w1', '2026-11-23 18:21:33.412696+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20868-7488-734b-b06f-2745d6a3d4da');
+INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a20868-752e-7169-90db-bb24fe1ed01a', 'w1', '2026-11-23 18:21:33.431992+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20868-7488-734b-b06f-2745d6a3d4da');
+INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a20868-752e-7169-90db-bb24fe1ed01a', 'w1', '2026-11-23 18:21:33.449206+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20868-7488-734b-b06f-2745d6a3d4da');
+INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a20868-7530-7896-b703-035c3660dcee', 'w1', '2026-11-23 18:21:33.475778+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20868-7488-734b-b06f-2745d6a3d4da');
+INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a20868-751b-73d1-95ad-cf6713a030b6', 'w1', '2026-11-23 18:21:33.492141+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a20868-7488-734b-b06f-2745d6a3d4da');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 18:21:33.048021+05:45', 'holdfast', '[{"action":"task.created","task":"01a20868-748f-7412-9b0a-361a0f8e5c23","agent":"travel","subject":"ada"}]', '\x67d221a405316451509dee29c72649ef49aadd04c5739f839e465a6b2229dd53');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 18:21:33.094383+05:45', 'holdfast', '[{"action":"task.continued","task":"01a20868-748f-7412-9b0a-361a0f8e5c23","agent":"travel"}]', '\xb78af8ffb3218f0d91015bfa14511a29059d550352ae40dff1b1ae5f2690102a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 18:21:33.10631+05:45', 'holdfast', '[{"action":"task.created","task":"01a20868-74d1-7984-a93e-000cced9d94b","agent":"travel","subject":"ada"}]', '\x75f84b6edfed16cf2f9672bc3f5b5a666d5a2eca27f9e6315c88d346ce0beafe');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 18:21:33.115542+05:45', 'holdfast', '[{"action":"task.created","task":"01a20868-74db-716c-89da-5349334c6568","agent":"travel","subject":"ben"}]', '\x7894701c0531abc0e7a37820aa0fe2cf5807ae12bbbd2ba3af45bab474ebb6d0');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 18:21:33.118678+05:45', 'holdfast', '[{"action":"task.created","task":"01a20868-74de-73fe-8d17-b20e0a3e40f6","agent":"travel","subject":"ben"}]', '\xe172dc8686a3f2b08667760b1219262b44834548accaeaf501cf7ab4bbd14dd6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 18:21:33.132471+05:45', 'holdfast', '[{"action":"task.created","task":"01a20868-74ec-703e-98e0-244b53950fb6","agent":"travel","subject":"ben"}]', '\x784c2a8d4f1803bc700c0bf0ba13cde05cefbe13f524b284221199cb31fb0108');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 18:21:33.154347+05:45', 'holdfast', '[{"action":"task.created","task":"01a20868-7501-7ca6-a8d1-8c85b27fc3ce","agent":"writer","subject":"ada"}]', '\x0000f4929a5c4cf154c083d265ee96e5f44a6664cbcd974b65535f6f0da71df7');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 18:21:33.168799+05:45', 'holdfast', '[{"action":"task.created","task":"01a20868-7510-7559-b2ed-ad7831a29a93","agent":"writer","subject":"cyd"}]', '\x8b6551a56a0323e9bbf9a111c6fd9fecc32d019803ac9d34dce159dd96fefe87');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 18:21:33.172911+05:45', 'holdfast', '[{"action":"task.created","task":"01a20868-7514-7830-8546-d661c1350f98","agent":"writer","subject":"cyd"}]', '\xd1fff6940d70d1934c5e3ecf8e0dbb21db557f0187bb938acac164ef2243922f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 18:21:33.179629+05:45', 'holdfast', '[{"action":"task.created","task":"01a20868-751b-73d1-95ad-cf6713a030b6","agent":"writer","subject":"cyd"}]', '\xb8838b979b36d0961ba1908cdc838cd768fed3f86cae1d0a6c32fbe6116435f2');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 18:21:33.183361+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20868-751b-73d1-95ad-cf6713a030b6","agent":"writer"}]', '\x895344544e6a3b8fa7692a7a34f64a3809dc13c64efb4c99f2f6bf143ece4aed');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 18:21:33.185065+05:45', 'holdfast', '[{"action":"task.created","task":"01a20868-7520-79e8-a88c-bf50b1f27c86","agent":"writer","subject":"cyd"}]', '\xb65a758cdd121725d3479d3cf34c3f84232178d92c867f71cc55d539639d8ef4');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 18:21:33.185777+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20868-7520-79e8-a88c-bf50b1f27c86","agent":"writer"}]', '\x3bf82d3c1e498efecef06dead620e2216fcef01cc5d03884f97de8048a410a06');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 18:21:33.186568+05:45', 'holdfast', '[{"action":"task.created","task":"01a20868-7522-7301-90a7-9950d737abe4","agent":"support","subject":"ben"}]', '\x37d4653ba7a10ddf994bff7093569185efb43463b4cd74f6e3af42d54d63246c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 18:21:33.189269+05:45', 'holdfast', '[{"action":"task.created","task":"01a20868-7524-7cec-86df-a81618168262","agent":"support","subject":"ben"}]', '\x110e04e346b1fd14896a11808340145750766db8dd24b94ffe6335eedeeb0d74');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 18:21:33.191785+05:45', 'holdfast', '[{"action":"task.created","task":"01a20868-7527-765c-bf19-0e077f46b919","agent":"support","subject":"cyd"}]', '\xc226596eeb96d8adc3a3c736f958185a1609ecd75be45f51cd3c3e6a01692fdb');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 18:21:33.194407+05:45', 'holdfast', '[{"action":"task.created","task":"01a20868-7529-7f31-ba75-dab0c2634b49","agent":"support","subject":"cyd"}]', '\x6d52d6ba3f314bc30d146892070ccee2581afa31ddb59dd45667aa2eeb915659');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 18:21:33.19848+05:45', 'holdfast', '[{"action":"task.created","task":"01a20868-752e-7169-90db-bb24fe1ed01a","agent":"support","subject":"cyd"}]', '\xde46c01065bf9b0515165e54875df162f33b8f99df96fcd53a781876439b48fd');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 18:21:33.200946+05:45', 'holdfast', '[{"action":"task.created","task":"01a20868-7530-7896-b703-035c3660dcee","agent":"support","subject":"cyd"}]', '\x24820cb211a26b4ff2ad62b518fadcda27e1f75bb1fd7c129ffe9bbcb4d26332');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 18:21:33.209378+05:45', 'holdfast', '[{"action":"task.created","task":"01a20868-7538-7c4c-8df2-c538930c4136","agent":"writer","subject":"ada"}]', '\xf29f01addd33b7252601a47c669c3caf5f6a20172a5aeb9d3b576b87d24c3d50');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 18:21:33.230144+05:45', 'holdfast', '[{"action":"task.created","task":"01a20868-754d-7903-801a-0fcf079aa4a9","agent":"writer","subject":"ben"}]', '\xf6b8038f682e053e23eb692e5e8086a2bc5a784bf59204cb991dc6ebebf2e67a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 18:21:33.232803+05:45', 'holdfast', '[{"action":"task.created","task":"01a20868-7550-75c1-8560-f8d540eec2b2","agent":"support","subject":"ben"}]', '\x2bb1386e1436a9fe1f3573d92d133576c3601fbee58e5a4cc804f3d9c07654b4');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 18:21:33.237586+05:45', 'holdfast', '[{"action":"task.created","task":"01a20868-7555-72b4-a339-1deb7bfd1f6d","agent":"travel","subject":"ada"}]', '\x7dfae9d08ac0b329ca2dc6b7275d86caa29184e710bf4fa08349742ccdc7449b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 18:21:33.2385+05:45', 'holdfast', '[{"action":"task.created","task":"01a20868-7556-71ed-8f41-900aa05aa6a9","agent":"travel","subject":"ada"}]', '\x77b5e93a79e7eb1caa2e4be429bba316013da2481bed47e576f293e8194df5c6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 18:21:33.249284+05:45', 'holdfast', '[{"action":"push.set","task":"01a20868-7538-7c4c-8df2-c538930c4136","object":"w1"}]', '\xec39ccee183d44fe57ed1e02dddd1c18f907adb82fa3fa5c961678e494dd59aa');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 18:21:33.253008+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20868-7538-7c4c-8df2-c538930c4136","object":"w1"}]', '\x594eec3011854432ca4bc59a420a4f2edfd034a0f895248b41037ed2cc1df85b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 18:21:33.300253+05:45', 'holdfast', '[{"action":"push.set","task":"01a20868-7529-7f31-ba75-dab0c2634b49","object":"w1"}]', '\xba1a821113bf5735a13b84a809fc237ffcf9fa607900971716b9420fe6f4fcb6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 18:21:33.300885+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20868-7529-7f31-ba75-dab0c2634b49","object":"w1"}]', '\xdbe3273f5225ad6c2973a7d3008c934de9a6aaacae903f7ae07e9424b183f7a7');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 18:21:33.454182+05:45', 'holdfast', '[{"action":"push.set","task":"01a20868-752e-7169-90db-bb24fe1ed01a","object":"w1"}]', '\x776610c29e4d048e682844bec7aad26c5fa29e108e9e9e968e5a89592d04b284');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 18:21:33.454675+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20868-752e-7169-90db-bb24fe1ed01a","object":"w1"}]', '\x437e45364b8b8f9ee8701fc2689ef05d7df30da6d36034fa9aea723ca059c8e1');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 18:21:33.49509+05:45', 'holdfast', '[{"action":"push.set","task":"01a20868-7530-7896-b703-035c3660dcee","object":"w1"}]', '\xd9fbad3bf0983583371eeb72c4f678fc77fb0f240ed7bb26f839980def3a4d68');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 18:21:33.495664+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20868-7530-7896-b703-035c3660dcee","object":"w1"}]', '\x41fc216e7adefd0ec80c5ad599d48e7a36d70564c2ce104ca697b01a3207da25');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 18:21:33.517221+05:45', 'holdfast', '[{"action":"push.set","task":"01a20868-751b-73d1-95ad-cf6713a030b6","object":"w1"}]', '\x3255a038e5fa0aab1ca22988a71c5dc459841e5094aa01c2dffb60d3191ec20e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 18:21:33.517788+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20868-751b-73d1-95ad-cf6713a030b6","object":"w1"}]', '\x643225821ef966a955ce1397bd1191f7591575112e365cecea49cf61c176e99f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 18:21:33.536471+05:45', 'holdfast', '[{"action":"task.created","task":"01a20868-767c-788c-b7df-e7b416f94806","agent":"writer","subject":"cyd"}]', '\x78458bbc0da00d258aa7c15ea933074c342c291cbbc2961693e4e59606babb9a');
 INSERT INTO holdfast.audit_chains VALUES (2, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (3, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (4, 0, '\x', 0, '\x');
@@ -2082,160 +2174,164 @@ INSERT INTO holdfast.audit_chains VALUES (61, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (62, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (63, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (64, 0, '\x', 0, '\x');
-INSERT INTO holdfast.audit_chains VALUES (1, 35, '\xc3ecb4f846893ccd39efa057052566c504832982fe185fc69a52d1cc86a0c67b', 0, '\x');
-INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a20767-52e0-7e9f-9741-6e5454f073ce', 1, '{"chapter": 1}', '01a20767-52e6-7c53-ba3f-234a8b9cfda2', '2026-11-23 13:40:41.671148+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-51b0-72ae-be1d-9909ab58ee0f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 13:40:41.364829+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-51b0-72ae-be1d-9909ab58ee0f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.442774+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-51b0-72ae-be1d-9909ab58ee0f', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 13:40:41.449188+05:45', '01a20767-5190-723c-ae09-2eb3aa37c201', '2026-11-23 13:40:41.410694+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-51b0-72ae-be1d-9909ab58ee0f', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a20767-5209-7dfc-9e9c-97db5ded839f', '2026-11-23 13:40:41.453976+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-51b0-72ae-be1d-9909ab58ee0f', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.453976+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-51b0-72ae-be1d-9909ab58ee0f', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.498689+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-51b0-72ae-be1d-9909ab58ee0f', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 13:40:41.506307+05:45', '01a20767-51a8-73a8-aa21-c04e43fc0f68', '2026-11-23 13:40:41.49742+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-5249-7b27-ad15-90163aeab447', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 13:40:41.515366+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-5249-7b27-ad15-90163aeab447', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.532985+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-5249-7b27-ad15-90163aeab447', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.545069+05:45', '01a20767-5190-723c-ae09-2eb3aa37c201', '2026-11-23 13:40:41.531727+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-526b-73f7-9299-6cabe8e51554', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 13:40:41.548122+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-526b-73f7-9299-6cabe8e51554', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.551304+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-526b-73f7-9299-6cabe8e51554', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 13:40:41.552101+05:45', '01a20767-5190-723c-ae09-2eb3aa37c201', '2026-11-23 13:40:41.550096+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-5270-7df6-865e-215d8bb59ea5', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 13:40:41.553062+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-5270-7df6-865e-215d8bb59ea5', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.559161+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-5270-7df6-865e-215d8bb59ea5', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 13:40:41.560292+05:45', '01a20767-51a8-73a8-aa21-c04e43fc0f68', '2026-11-23 13:40:41.555426+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-5270-7df6-865e-215d8bb59ea5', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 13:40:41.56191+05:45', '01a20767-51a8-73a8-aa21-c04e43fc0f68', '2026-11-23 13:40:41.561509+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-5270-7df6-865e-215d8bb59ea5', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.565473+05:45', '01a20767-5190-723c-ae09-2eb3aa37c201', '2026-11-23 13:40:41.563114+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-527e-72c8-b87d-fb373fcc1428', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 13:40:41.566949+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-527e-72c8-b87d-fb373fcc1428', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.580351+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-527e-72c8-b87d-fb373fcc1428', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a20767-51a9-77b2-b6da-be51e3700c09"}', NULL, '2026-11-23 13:40:41.592701+05:45', '01a20767-51a9-77b2-b6da-be51e3700c09', '2026-11-23 13:40:41.576701+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-527e-72c8-b87d-fb373fcc1428', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.597891+05:45', '01a20767-5190-723c-ae09-2eb3aa37c201', '2026-11-23 13:40:41.595294+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 13:40:41.599356+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.605605+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 13:40:41.63022+05:45', '01a20767-5190-723c-ae09-2eb3aa37c201', '2026-11-23 13:40:41.601692+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52be-7b29-b5e9-e160e759190f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 13:40:41.632545+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52be-7b29-b5e9-e160e759190f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.639007+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52be-7b29-b5e9-e160e759190f', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.640178+05:45', '01a20767-51a8-73a8-aa21-c04e43fc0f68', '2026-11-23 13:40:41.636908+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52c8-79ea-9797-11d42951c6b2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 13:40:41.640727+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52c8-79ea-9797-11d42951c6b2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.642236+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52c8-79ea-9797-11d42951c6b2', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.643315+05:45', '01a20767-51a8-73a8-aa21-c04e43fc0f68', '2026-11-23 13:40:41.641687+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52cb-7d21-b7a6-a71d14d0f676', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 13:40:41.643913+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52cb-7d21-b7a6-a71d14d0f676', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.645339+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52cb-7d21-b7a6-a71d14d0f676', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.647341+05:45', '01a20767-5190-723c-ae09-2eb3aa37c201', '2026-11-23 13:40:41.644894+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52cf-7ccb-97b5-2fd15aa82962', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 13:40:41.647896+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52cf-7ccb-97b5-2fd15aa82962', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.648699+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52d1-7267-8f23-ab7b7fa6f4ff', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 13:40:41.649215+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52d1-7267-8f23-ab7b7fa6f4ff', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.650417+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52d1-7267-8f23-ab7b7fa6f4ff', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 13:40:41.651011+05:45', '01a20767-51a8-73a8-aa21-c04e43fc0f68', '2026-11-23 13:40:41.6499+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52d3-784c-af2c-246029fb81e9', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 13:40:41.651615+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52d3-784c-af2c-246029fb81e9', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.652984+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52d3-784c-af2c-246029fb81e9', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 13:40:41.653579+05:45', '01a20767-51a8-73a8-aa21-c04e43fc0f68', '2026-11-23 13:40:41.652385+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52d6-7028-8a40-c8d4ae5accc3', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 13:40:41.654073+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52d6-7028-8a40-c8d4ae5accc3', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.655281+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52d6-7028-8a40-c8d4ae5accc3', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 13:40:41.655831+05:45', '01a20767-51a8-73a8-aa21-c04e43fc0f68', '2026-11-23 13:40:41.654801+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52d8-74c7-83b6-dc30063a7faf', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 13:40:41.65638+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52d8-74c7-83b6-dc30063a7faf', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.657531+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52d8-74c7-83b6-dc30063a7faf', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 13:40:41.658069+05:45', '01a20767-5190-723c-ae09-2eb3aa37c201', '2026-11-23 13:40:41.657146+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52da-781c-a79e-ef30e39eca12', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 13:40:41.658593+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52da-781c-a79e-ef30e39eca12', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.65969+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52da-781c-a79e-ef30e39eca12', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 13:40:41.660244+05:45', '01a20767-5190-723c-ae09-2eb3aa37c201', '2026-11-23 13:40:41.659316+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52dc-7b2a-9ff1-944023050972', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 13:40:41.660822+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52dc-7b2a-9ff1-944023050972', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.663718+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52dc-7b2a-9ff1-944023050972', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 13:40:41.664403+05:45', '01a20767-5190-723c-ae09-2eb3aa37c201', '2026-11-23 13:40:41.663223+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52e0-7e9f-9741-6e5454f073ce', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 13:40:41.665015+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52e0-7e9f-9741-6e5454f073ce', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.668668+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52e7-7bff-ac96-263e5797f99b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 13:40:41.671857+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52e7-7bff-ac96-263e5797f99b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.673224+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52e9-7b2c-afe3-2448d9176477', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 13:40:41.674506+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52e9-7b2c-afe3-2448d9176477', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.677024+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52f1-7be2-a7e3-baea7f5fdab0', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 13:40:41.681875+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52e9-7b2c-afe3-2448d9176477', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 13:40:41.677635+05:45', '01a20767-51a8-73a8-aa21-c04e43fc0f68', '2026-11-23 13:40:41.676101+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52f2-7cf8-8a24-6586b6f645bf', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 13:40:41.682904+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-538e-73a9-bb6a-c18493d2bf0c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 13:40:41.84092+05:45', NULL, NULL);
-INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a20767-51b0-72ae-be1d-9909ab58ee0f', '2026-11-23 13:40:41.364829+05:45');
-INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a20767-5249-7b27-ad15-90163aeab447', '2026-11-23 13:40:41.515366+05:45');
-INSERT INTO holdfast.leases VALUES ('partitions', '01a20767-5190-723c-ae09-2eb3aa37c201', '2026-11-23 14:40:41.358434+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20767-5190-723c-ae09-2eb3aa37c201', 'web-1/1042', '1.4.0', '2026-11-23 13:40:41.336406+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20767-51a8-73a8-aa21-c04e43fc0f68', 'web-2/988', '1.4.0', '2026-11-23 13:40:41.352332+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20767-51a9-77b2-b6da-be51e3700c09', 'web-2/731', '1.4.0', '2026-11-23 13:40:41.35364+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20767-52e0-7e9f-9741-6e5454f073ce', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 13:40:41.683737+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20767-52d8-74c7-83b6-dc30063a7faf', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 13:40:41.738421+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20767-52da-781c-a79e-ef30e39eca12', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 13:40:41.774159+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20767-52dc-7b2a-9ff1-944023050972', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 13:40:41.8098+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20767-52cb-7d21-b7a6-a71d14d0f676', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 13:40:41.82361+05:45');
-INSERT INTO holdfast.push_cursors VALUES ('01a20767-52e0-7e9f-9741-6e5454f073ce', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
-INSERT INTO holdfast.push_cursors VALUES ('01a20767-52d8-74c7-83b6-dc30063a7faf', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 14:40:41.773682+05:45', '2026-11-23 13:40:41.739629+05:45', false, 3, '2026-11-23 13:40:41.753662+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20767-52da-781c-a79e-ef30e39eca12', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 14:40:41.809355+05:45', '2026-11-23 13:40:41.775436+05:45', false, 2, '2026-11-23 13:40:41.793064+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20767-52dc-7b2a-9ff1-944023050972', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 14:40:41.823149+05:45', '2026-11-23 13:40:41.811514+05:45', false, 1, '2026-11-23 13:40:41.823149+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20767-52cb-7d21-b7a6-a71d14d0f676', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 13:40:41.825228+05:45', false, 1, '2026-11-23 13:40:41.837794+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 13:40:41.837794+05:45', 'the receiver answered 410 Gone', false);
-INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 07:55:39.650693');
-INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 07:55:39.666028');
-INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 07:55:39.838178');
-INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 07:55:39.85101');
-INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 07:55:39.893365');
-INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 07:55:39.960052');
-INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 07:55:40.03404');
-INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 07:55:40.053228');
-INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-23 07:55:40.073103');
-INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-23 07:55:40.098947');
-INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-23 07:55:40.204173');
-INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-23 07:55:40.208523');
-INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-23 07:55:40.214308');
-INSERT INTO holdfast.schema_version VALUES (14, 15, true, '2026-11-23 07:55:40.217038');
-INSERT INTO holdfast.schema_version VALUES (15, 16, true, '2026-11-23 07:55:40.218381');
-INSERT INTO holdfast.schema_version VALUES (16, 17, true, '2026-11-23 07:55:40.247851');
-INSERT INTO holdfast.secrets VALUES ('page_token', '\x75e05f9c556b42adbaa993928ef5ece0625c283a2c6b4271a957f9288658b893', '2026-11-23 13:40:39.893365+05:45');
-INSERT INTO holdfast.secrets VALUES ('push', '\x7b4981d0539b43de8769bbdb2c22f068a423d2d1315844c9b83d5e4ffaeba0ca', '2026-11-23 13:40:39.893365+05:45');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a20767-51b0-72ae-be1d-9909ab58ee0f');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a20767-5249-7b27-ad15-90163aeab447');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a20767-526b-73f7-9299-6cabe8e51554');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a20767-5270-7df6-865e-215d8bb59ea5');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a20767-527e-72c8-b87d-fb373fcc1428');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a20767-529f-744b-a8a4-e164d81dfd6a');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a20767-52be-7b29-b5e9-e160e759190f');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a20767-52c8-79ea-9797-11d42951c6b2');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a20767-52cf-7ccb-97b5-2fd15aa82962');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a20767-52d1-7267-8f23-ab7b7fa6f4ff');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a20767-52d3-784c-af2c-246029fb81e9');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a20767-52d6-7028-8a40-c8d4ae5accc3');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a20767-52d8-74c7-83b6-dc30063a7faf');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a20767-52da-781c-a79e-ef30e39eca12');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a20767-52dc-7b2a-9ff1-944023050972');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a20767-52e0-7e9f-9741-6e5454f073ce');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a20767-52e7-7bff-ac96-263e5797f99b');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a20767-52e9-7b2c-afe3-2448d9176477');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a20767-52f1-7be2-a7e3-baea7f5fdab0');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a20767-52f2-7cf8-8a24-6586b6f645bf');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a20767-538e-73a9-bb6a-c18493d2bf0c');
-INSERT INTO holdfast.task_queue VALUES ('01a20767-52e0-7e9f-9741-6e5454f073ce', 'writer', '2026-11-23 13:40:41.665015+05:45', '01a20767-5190-723c-ae09-2eb3aa37c201', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false);
-INSERT INTO holdfast.task_queue VALUES ('01a20767-52e7-7bff-ac96-263e5797f99b', 'writer', '2026-11-23 13:40:41.671857+05:45', '01a20767-51a8-73a8-aa21-c04e43fc0f68', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false);
-INSERT INTO holdfast.task_queue VALUES ('01a20767-52e9-7b2c-afe3-2448d9176477', 'support', '2026-11-23 13:40:41.677635+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false);
-INSERT INTO holdfast.task_queue VALUES ('01a20767-52f1-7be2-a7e3-baea7f5fdab0', 'travel', '2026-11-23 13:40:41.681875+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false);
-INSERT INTO holdfast.task_queue VALUES ('01a20767-52f2-7cf8-8a24-6586b6f645bf', 'travel', '2026-11-23 13:40:41.682904+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false);
-INSERT INTO holdfast.task_queue VALUES ('01a20767-538e-73a9-bb6a-c18493d2bf0c', 'writer', '2026-11-23 13:40:41.84092+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false);
-INSERT INTO holdfast.task_states VALUES ('01a20767-52e0-7e9f-9741-6e5454f073ce', 1, '{"chapter": 1}', '01a20767-52e5-7b6e-97b7-aa0869926ed3', '2026-11-23 13:40:41.670212+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20767-51b0-72ae-be1d-9909ab58ee0f', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 13:40:41.506307+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 13:40:41.49742+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 13:40:41.364829+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20767-5249-7b27-ad15-90163aeab447', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 13:40:41.545069+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 13:40:41.531727+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 13:40:41.515366+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20767-526b-73f7-9299-6cabe8e51554', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 13:40:41.552101+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:40:41.550096+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:40:41.548122+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20767-5270-7df6-865e-215d8bb59ea5', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 13:40:41.565473+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 13:40:41.563114+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 13:40:41.553062+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20767-527e-72c8-b87d-fb373fcc1428', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 13:40:41.597891+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 13:40:41.595294+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 13:40:41.566949+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 13:40:41.63022+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 13:40:41.601692+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 13:40:41.599356+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20767-52be-7b29-b5e9-e160e759190f', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 13:40:41.640178+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 13:40:41.636908+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 13:40:41.632545+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20767-52c8-79ea-9797-11d42951c6b2', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 13:40:41.643315+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 13:40:41.641687+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 13:40:41.640727+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20767-52cf-7ccb-97b5-2fd15aa82962', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 13:40:41.648699+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 13:40:41.648699+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:40:41.647896+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20767-52d1-7267-8f23-ab7b7fa6f4ff', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 13:40:41.651011+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:40:41.6499+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:40:41.649215+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20767-52d3-784c-af2c-246029fb81e9', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 13:40:41.653579+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:40:41.652385+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:40:41.651615+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20767-52d6-7028-8a40-c8d4ae5accc3', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 13:40:41.655831+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:40:41.654801+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:40:41.654073+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20767-52cb-7d21-b7a6-a71d14d0f676', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 13:40:41.647341+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:40:41.644894+05:45', true, '2026-11-23 13:40:41.646169+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 13:40:41.643913+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a20767-52da-781c-a79e-ef30e39eca12', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 13:40:41.660244+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:40:41.659316+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 13:40:41.658593+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a20767-52dc-7b2a-9ff1-944023050972', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 13:40:41.664403+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:40:41.663223+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 13:40:41.660822+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a20767-52d8-74c7-83b6-dc30063a7faf', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 13:40:41.658069+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:40:41.657146+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 13:40:41.65638+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a20767-52e7-7bff-ac96-263e5797f99b', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 13:40:41.673224+05:45', 1, 1, 1, 1, 0, '01a20767-51a8-73a8-aa21-c04e43fc0f68', '2026-11-23 13:40:41.672736+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:40:41.671857+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a20767-52e9-7b2c-afe3-2448d9176477', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 13:40:41.677024+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 13:40:41.676101+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:40:41.674506+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a20767-52f1-7be2-a7e3-baea7f5fdab0', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 13:40:41.681875+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:40:41.681875+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a20767-52f2-7cf8-8a24-6586b6f645bf', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 13:40:41.682904+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:40:41.682904+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a20767-52e0-7e9f-9741-6e5454f073ce', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 13:40:41.668668+05:45', 1, 2, 1, 1, 0, '01a20767-5190-723c-ae09-2eb3aa37c201', '2026-11-23 13:40:41.666741+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 13:40:41.665015+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a20767-538e-73a9-bb6a-c18493d2bf0c', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 13:40:41.84092+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 13:40:41.84092+05:45', NULL, NULL, false);
-INSERT INTO holdfast.workers VALUES ('01a20767-5190-723c-ae09-2eb3aa37c201', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 13:40:41.336406+05:45', '2026-11-23 14:40:41.336406+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20767-51a8-73a8-aa21-c04e43fc0f68', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 13:40:41.352332+05:45', '2026-11-23 14:40:41.352332+05:45');
+INSERT INTO holdfast.audit_chains VALUES (1, 35, '\x78458bbc0da00d258aa7c15ea933074c342c291cbbc2961693e4e59606babb9a', 0, '\x');
+INSERT INTO holdfast.cancel_notices VALUES ('01a20868-751b-73d1-95ad-cf6713a030b6', 'writer', 'canceled', '2026-11-23 18:21:33.182437+05:45', '2026-11-23 18:21:33.182437+05:45', 0, NULL, NULL, false, '');
+INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a20868-7538-7c4c-8df2-c538930c4136', 1, '{"chapter": 1}', '01a20868-7543-76cd-be03-ee916bc8087f', '2026-11-23 18:21:33.228833+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-748f-7412-9b0a-361a0f8e5c23', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 18:21:33.042313+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-748f-7412-9b0a-361a0f8e5c23', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:21:33.074768+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-748f-7412-9b0a-361a0f8e5c23', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 18:21:33.080898+05:45', '01a20868-7488-734b-b06f-2745d6a3d4da', '2026-11-23 18:21:33.057464+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-748f-7412-9b0a-361a0f8e5c23', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a20868-74b9-7ae5-9a25-0638534330cb', '2026-11-23 18:21:33.086874+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-748f-7412-9b0a-361a0f8e5c23', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 18:21:33.086874+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-748f-7412-9b0a-361a0f8e5c23', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 18:21:33.101997+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-748f-7412-9b0a-361a0f8e5c23', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 18:21:33.10459+05:45', '01a20868-748b-7a80-a899-31f823711b07', '2026-11-23 18:21:33.101328+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-74d1-7984-a93e-000cced9d94b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 18:21:33.105769+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-74d1-7984-a93e-000cced9d94b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:21:33.113101+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-74d1-7984-a93e-000cced9d94b', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:21:33.114521+05:45', '01a20868-7488-734b-b06f-2745d6a3d4da', '2026-11-23 18:21:33.112093+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-74db-716c-89da-5349334c6568', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 18:21:33.11521+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-74db-716c-89da-5349334c6568', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:21:33.117081+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-74db-716c-89da-5349334c6568', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 18:21:33.117724+05:45', '01a20868-7488-734b-b06f-2745d6a3d4da', '2026-11-23 18:21:33.116109+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-74de-73fe-8d17-b20e0a3e40f6', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 18:21:33.118364+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-74de-73fe-8d17-b20e0a3e40f6', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:21:33.120151+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-74de-73fe-8d17-b20e0a3e40f6', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 18:21:33.126007+05:45', '01a20868-748b-7a80-a899-31f823711b07', '2026-11-23 18:21:33.119312+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-74de-73fe-8d17-b20e0a3e40f6', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 18:21:33.129151+05:45', '01a20868-748b-7a80-a899-31f823711b07', '2026-11-23 18:21:33.128546+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-74de-73fe-8d17-b20e0a3e40f6', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 18:21:33.131442+05:45', '01a20868-7488-734b-b06f-2745d6a3d4da', '2026-11-23 18:21:33.129707+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-74ec-703e-98e0-244b53950fb6', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 18:21:33.132108+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-74ec-703e-98e0-244b53950fb6', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:21:33.134917+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-74ec-703e-98e0-244b53950fb6', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a20868-748b-7d33-9bde-01319f5c1a80"}', NULL, '2026-11-23 18:21:33.139406+05:45', '01a20868-748b-7d33-9bde-01319f5c1a80', '2026-11-23 18:21:33.133172+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-74ec-703e-98e0-244b53950fb6', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 18:21:33.153118+05:45', '01a20868-7488-734b-b06f-2745d6a3d4da', '2026-11-23 18:21:33.15142+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7501-7ca6-a8d1-8c85b27fc3ce', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 18:21:33.153955+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7501-7ca6-a8d1-8c85b27fc3ce', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:21:33.155466+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7501-7ca6-a8d1-8c85b27fc3ce', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 18:21:33.167839+05:45', '01a20868-7488-734b-b06f-2745d6a3d4da', '2026-11-23 18:21:33.154957+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7510-7559-b2ed-ad7831a29a93', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 18:21:33.168422+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7510-7559-b2ed-ad7831a29a93', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:21:33.170847+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7510-7559-b2ed-ad7831a29a93', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:21:33.172002+05:45', '01a20868-748b-7a80-a899-31f823711b07', '2026-11-23 18:21:33.16942+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7514-7830-8546-d661c1350f98', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 18:21:33.172603+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7514-7830-8546-d661c1350f98', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:21:33.177506+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7514-7830-8546-d661c1350f98', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:21:33.178709+05:45', '01a20868-748b-7a80-a899-31f823711b07', '2026-11-23 18:21:33.176593+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-751b-73d1-95ad-cf6713a030b6', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 18:21:33.179334+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-751b-73d1-95ad-cf6713a030b6', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:21:33.181195+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-751b-73d1-95ad-cf6713a030b6', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:21:33.18408+05:45', '01a20868-7488-734b-b06f-2745d6a3d4da', '2026-11-23 18:21:33.180399+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7520-79e8-a88c-bf50b1f27c86', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 18:21:33.184729+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7520-79e8-a88c-bf50b1f27c86', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 18:21:33.185654+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7522-7301-90a7-9950d737abe4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 18:21:33.186259+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7522-7301-90a7-9950d737abe4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:21:33.187565+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7522-7301-90a7-9950d737abe4', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 18:21:33.188247+05:45', '01a20868-748b-7a80-a899-31f823711b07', '2026-11-23 18:21:33.187129+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7524-7cec-86df-a81618168262', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 18:21:33.188953+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7524-7cec-86df-a81618168262', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:21:33.19026+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7524-7cec-86df-a81618168262', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 18:21:33.19088+05:45', '01a20868-748b-7a80-a899-31f823711b07', '2026-11-23 18:21:33.189848+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7527-765c-bf19-0e077f46b919', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 18:21:33.191493+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7527-765c-bf19-0e077f46b919', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:21:33.192768+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7527-765c-bf19-0e077f46b919', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 18:21:33.193424+05:45', '01a20868-748b-7a80-a899-31f823711b07', '2026-11-23 18:21:33.192344+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7529-7f31-ba75-dab0c2634b49', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 18:21:33.194107+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7529-7f31-ba75-dab0c2634b49', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:21:33.196972+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7529-7f31-ba75-dab0c2634b49', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 18:21:33.197582+05:45', '01a20868-7488-734b-b06f-2745d6a3d4da', '2026-11-23 18:21:33.19653+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-752e-7169-90db-bb24fe1ed01a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 18:21:33.198155+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-752e-7169-90db-bb24fe1ed01a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:21:33.199389+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-752e-7169-90db-bb24fe1ed01a', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 18:21:33.199983+05:45', '01a20868-7488-734b-b06f-2745d6a3d4da', '2026-11-23 18:21:33.199014+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7530-7896-b703-035c3660dcee', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 18:21:33.200637+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7530-7896-b703-035c3660dcee', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:21:33.204094+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7530-7896-b703-035c3660dcee', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 18:21:33.204901+05:45', '01a20868-7488-734b-b06f-2745d6a3d4da', '2026-11-23 18:21:33.203294+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7538-7c4c-8df2-c538930c4136', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 18:21:33.2089+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7538-7c4c-8df2-c538930c4136', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:21:33.217072+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-754d-7903-801a-0fcf079aa4a9', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 18:21:33.229746+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-754d-7903-801a-0fcf079aa4a9', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:21:33.231745+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7550-75c1-8560-f8d540eec2b2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 18:21:33.232473+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7550-75c1-8560-f8d540eec2b2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:21:33.234272+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7555-72b4-a339-1deb7bfd1f6d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 18:21:33.237254+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7550-75c1-8560-f8d540eec2b2', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 18:21:33.236531+05:45', '01a20868-748b-7a80-a899-31f823711b07', '2026-11-23 18:21:33.233359+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-7556-71ed-8f41-900aa05aa6a9', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 18:21:33.238202+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20868-767c-788c-b7df-e7b416f94806', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 18:21:33.534155+05:45', NULL, NULL);
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a20868-748f-7412-9b0a-361a0f8e5c23', '2026-11-23 18:21:33.042313+05:45');
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a20868-74d1-7984-a93e-000cced9d94b', '2026-11-23 18:21:33.105769+05:45');
+INSERT INTO holdfast.leases VALUES ('partitions', '01a20868-7488-734b-b06f-2745d6a3d4da', '2026-11-23 19:21:33.038848+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20868-7488-734b-b06f-2745d6a3d4da', 'web-1/1042', '1.4.0', '2026-11-23 18:21:33.035137+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20868-748b-7a80-a899-31f823711b07', 'web-2/988', '1.4.0', '2026-11-23 18:21:33.035743+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20868-748b-7d33-9bde-01319f5c1a80', 'web-2/731', '1.4.0', '2026-11-23 18:21:33.035893+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20868-7538-7c4c-8df2-c538930c4136', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 18:21:33.239092+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20868-7529-7f31-ba75-dab0c2634b49', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 18:21:33.299157+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20868-752e-7169-90db-bb24fe1ed01a', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 18:21:33.453187+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20868-7530-7896-b703-035c3660dcee', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 18:21:33.492899+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20868-751b-73d1-95ad-cf6713a030b6', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 18:21:33.516183+05:45');
+INSERT INTO holdfast.push_cursors VALUES ('01a20868-7538-7c4c-8df2-c538930c4136', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
+INSERT INTO holdfast.push_cursors VALUES ('01a20868-7529-7f31-ba75-dab0c2634b49', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 19:21:33.452696+05:45', '2026-11-23 18:21:33.300554+05:45', false, 3, '2026-11-23 18:21:33.321644+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20868-752e-7169-90db-bb24fe1ed01a', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 19:21:33.489206+05:45', '2026-11-23 18:21:33.454396+05:45', false, 2, '2026-11-23 18:21:33.471992+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20868-7530-7896-b703-035c3660dcee', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 19:21:33.515778+05:45', '2026-11-23 18:21:33.495343+05:45', false, 1, '2026-11-23 18:21:33.515778+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20868-751b-73d1-95ad-cf6713a030b6', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 18:21:33.517466+05:45', false, 1, '2026-11-23 18:21:33.532141+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 18:21:33.532141+05:45', 'the receiver answered 410 Gone', false);
+INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 12:36:32.441155');
+INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 12:36:32.451321');
+INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 12:36:32.49293');
+INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 12:36:32.501073');
+INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 12:36:32.521884');
+INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 12:36:32.529576');
+INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 12:36:32.548333');
+INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 12:36:32.554653');
+INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-23 12:36:32.556624');
+INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-23 12:36:32.561959');
+INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-23 12:36:32.608981');
+INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-23 12:36:32.609696');
+INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-23 12:36:32.610941');
+INSERT INTO holdfast.schema_version VALUES (14, 15, true, '2026-11-23 12:36:32.617113');
+INSERT INTO holdfast.schema_version VALUES (15, 16, true, '2026-11-23 12:36:32.619254');
+INSERT INTO holdfast.schema_version VALUES (16, 17, true, '2026-11-23 12:36:32.625452');
+INSERT INTO holdfast.schema_version VALUES (17, 18, true, '2026-11-23 12:36:32.63153');
+INSERT INTO holdfast.schema_version VALUES (18, 19, true, '2026-11-23 12:36:32.6915');
+INSERT INTO holdfast.secrets VALUES ('page_token', '\x03744cfcee134376982923b566c562c60738801d94fb4dc2928d0a3d9a1a086a', '2026-11-23 18:21:32.521884+05:45');
+INSERT INTO holdfast.secrets VALUES ('push', '\x0af7c4658c6e4b3aa9b6a31e45e52116931331c3a1904b1283627859848565b7', '2026-11-23 18:21:32.521884+05:45');
+INSERT INTO holdfast.secrets VALUES ('resume', '\x604e763ed9f24fe18426711aec676568e9e951fb39f44704b3a07e4c345d0652', '2026-11-23 18:21:32.6915+05:45');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a20868-748f-7412-9b0a-361a0f8e5c23');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a20868-74d1-7984-a93e-000cced9d94b');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a20868-74db-716c-89da-5349334c6568');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a20868-74de-73fe-8d17-b20e0a3e40f6');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a20868-74ec-703e-98e0-244b53950fb6');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a20868-7501-7ca6-a8d1-8c85b27fc3ce');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a20868-7510-7559-b2ed-ad7831a29a93');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a20868-7514-7830-8546-d661c1350f98');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a20868-7520-79e8-a88c-bf50b1f27c86');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a20868-7522-7301-90a7-9950d737abe4');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a20868-7524-7cec-86df-a81618168262');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a20868-7527-765c-bf19-0e077f46b919');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a20868-7529-7f31-ba75-dab0c2634b49');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a20868-752e-7169-90db-bb24fe1ed01a');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a20868-7530-7896-b703-035c3660dcee');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a20868-7538-7c4c-8df2-c538930c4136');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a20868-754d-7903-801a-0fcf079aa4a9');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a20868-7550-75c1-8560-f8d540eec2b2');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a20868-7555-72b4-a339-1deb7bfd1f6d');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a20868-7556-71ed-8f41-900aa05aa6a9');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a20868-767c-788c-b7df-e7b416f94806');
+INSERT INTO holdfast.task_queue VALUES ('01a20868-7538-7c4c-8df2-c538930c4136', 'writer', '2026-11-23 18:21:33.2089+05:45', '01a20868-7488-734b-b06f-2745d6a3d4da', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a20868-754d-7903-801a-0fcf079aa4a9', 'writer', '2026-11-23 18:21:33.229746+05:45', '01a20868-748b-7a80-a899-31f823711b07', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a20868-7550-75c1-8560-f8d540eec2b2', 'support', '2026-11-23 18:21:33.236531+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a20868-7555-72b4-a339-1deb7bfd1f6d', 'travel', '2026-11-23 18:21:33.237254+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a20868-7556-71ed-8f41-900aa05aa6a9', 'travel', '2026-11-23 18:21:33.238202+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a20868-767c-788c-b7df-e7b416f94806', 'writer', '2026-11-23 18:21:33.534155+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false);
+INSERT INTO holdfast.task_states VALUES ('01a20868-7538-7c4c-8df2-c538930c4136', 1, '{"chapter": 1}', '01a20868-7542-7559-9c0b-a6f8c5ac97c5', '2026-11-23 18:21:33.218857+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20868-748f-7412-9b0a-361a0f8e5c23', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 18:21:33.10459+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 18:21:33.101328+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 18:21:33.042313+05:45', NULL, NULL, false, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20868-74d1-7984-a93e-000cced9d94b', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 18:21:33.114521+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 18:21:33.112093+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 18:21:33.105769+05:45', NULL, NULL, false, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20868-74db-716c-89da-5349334c6568', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 18:21:33.117724+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 18:21:33.116109+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 18:21:33.11521+05:45', NULL, NULL, false, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20868-74de-73fe-8d17-b20e0a3e40f6', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 18:21:33.131442+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 18:21:33.129707+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 18:21:33.118364+05:45', NULL, NULL, false, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20868-74ec-703e-98e0-244b53950fb6', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 18:21:33.153118+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 18:21:33.15142+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 18:21:33.132108+05:45', NULL, NULL, false, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20868-7501-7ca6-a8d1-8c85b27fc3ce', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 18:21:33.167839+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 18:21:33.154957+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 18:21:33.153955+05:45', NULL, NULL, false, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20868-7510-7559-b2ed-ad7831a29a93', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 18:21:33.172002+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 18:21:33.16942+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 18:21:33.168422+05:45', NULL, NULL, false, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20868-7514-7830-8546-d661c1350f98', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 18:21:33.178709+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 18:21:33.176593+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 18:21:33.172603+05:45', NULL, NULL, false, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20868-7520-79e8-a88c-bf50b1f27c86', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 18:21:33.185654+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 18:21:33.185654+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 18:21:33.184729+05:45', NULL, NULL, false, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20868-7522-7301-90a7-9950d737abe4', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 18:21:33.188247+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 18:21:33.187129+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 18:21:33.186259+05:45', NULL, NULL, false, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20868-7524-7cec-86df-a81618168262', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 18:21:33.19088+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 18:21:33.189848+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 18:21:33.188953+05:45', NULL, NULL, false, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20868-7527-765c-bf19-0e077f46b919', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 18:21:33.193424+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 18:21:33.192344+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 18:21:33.191493+05:45', NULL, NULL, false, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20868-751b-73d1-95ad-cf6713a030b6', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 18:21:33.18408+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 18:21:33.180399+05:45', true, '2026-11-23 18:21:33.182437+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 18:21:33.179334+05:45', NULL, NULL, false, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20868-752e-7169-90db-bb24fe1ed01a', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 18:21:33.199983+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 18:21:33.199014+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 18:21:33.198155+05:45', NULL, NULL, false, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20868-7530-7896-b703-035c3660dcee', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 18:21:33.204901+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 18:21:33.203294+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 18:21:33.200637+05:45', NULL, NULL, false, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20868-7529-7f31-ba75-dab0c2634b49', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 18:21:33.197582+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 18:21:33.19653+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 18:21:33.194107+05:45', NULL, NULL, false, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20868-754d-7903-801a-0fcf079aa4a9', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 18:21:33.231745+05:45', 1, 1, 1, 1, 0, '01a20868-748b-7a80-a899-31f823711b07', '2026-11-23 18:21:33.230813+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 18:21:33.229746+05:45', NULL, NULL, false, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20868-7550-75c1-8560-f8d540eec2b2', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 18:21:33.234272+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 18:21:33.233359+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 18:21:33.232473+05:45', NULL, NULL, false, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20868-7555-72b4-a339-1deb7bfd1f6d', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 18:21:33.237254+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 18:21:33.237254+05:45', NULL, NULL, false, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20868-7556-71ed-8f41-900aa05aa6a9', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 18:21:33.238202+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 18:21:33.238202+05:45', NULL, NULL, false, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20868-7538-7c4c-8df2-c538930c4136', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 18:21:33.217072+05:45', 1, 2, 1, 1, 0, '01a20868-7488-734b-b06f-2745d6a3d4da', '2026-11-23 18:21:33.212548+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 18:21:33.2089+05:45', NULL, NULL, false, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20868-767c-788c-b7df-e7b416f94806', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 18:21:33.534155+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 18:21:33.534155+05:45', NULL, NULL, false, NULL, NULL);
+INSERT INTO holdfast.workers VALUES ('01a20868-7488-734b-b06f-2745d6a3d4da', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 18:21:33.035137+05:45', '2026-11-23 19:21:33.035137+05:45');
+INSERT INTO holdfast.workers VALUES ('01a20868-748b-7a80-a899-31f823711b07', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 18:21:33.035743+05:45', '2026-11-23 19:21:33.035743+05:45');
 SELECT pg_catalog.setval('holdfast.push_attempts_id', 9, true);
-SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 16, true);
+SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 18, true);
 ALTER TABLE ONLY holdfast.agent_outages
     ADD CONSTRAINT agent_outages_pkey PRIMARY KEY (agent);
 ALTER TABLE ONLY holdfast.api_keys
@@ -2254,6 +2350,8 @@ ALTER TABLE ONLY holdfast.audit_20261101
     ADD CONSTRAINT audit_20261101_pkey PRIMARY KEY (chain, n, at);
 ALTER TABLE ONLY holdfast.audit_chains
     ADD CONSTRAINT audit_chains_pkey PRIMARY KEY (chain, length);
+ALTER TABLE ONLY holdfast.cancel_notices
+    ADD CONSTRAINT cancel_notices_pkey PRIMARY KEY (task);
 ALTER TABLE ONLY holdfast.context_states
     ADD CONSTRAINT context_states_pkey PRIMARY KEY (tenant, owner, agent, context_id);
 ALTER TABLE ONLY holdfast.erasures
@@ -2304,6 +2402,7 @@ CREATE INDEX attempts_20261123_task_config_id_id_idx ON holdfast.attempts_202611
 CREATE INDEX attempts_20261124_task_config_id_id_idx ON holdfast.attempts_20261124 USING btree (task, config_id, id);
 CREATE INDEX audit_log_at ON ONLY holdfast.audit_log USING brin (at);
 CREATE INDEX audit_20261101_at_idx ON holdfast.audit_20261101 USING brin (at);
+CREATE INDEX cancel_notices_due ON holdfast.cancel_notices USING btree (agent, due_at) WHERE (ended_at IS NULL);
 CREATE INDEX context_states_task ON holdfast.context_states USING btree (task);
 CREATE UNIQUE INDEX events_20261101_task_request_id_idx ON holdfast.events_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE UNIQUE INDEX events_kept_request ON holdfast.events_kept USING btree (task, request_id) WHERE (request_id IS NOT NULL);
@@ -2375,6 +2474,7 @@ CREATE TRIGGER append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON holdfast.audit
 ALTER TABLE holdfast.audit_log ENABLE ALWAYS TRIGGER append_only;
 CREATE TRIGGER grow_only BEFORE UPDATE ON holdfast.audit_chains FOR EACH ROW EXECUTE FUNCTION holdfast.audit_advance();
 ALTER TABLE holdfast.audit_chains ENABLE ALWAYS TRIGGER grow_only;
+CREATE POLICY callers ON holdfast.cancel_notices USING (holdfast.task_exists(task));
 CREATE POLICY callers ON holdfast.context_states USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
     (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller))));
 CREATE POLICY callers ON holdfast.idempotency_keys USING (((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
@@ -2388,6 +2488,7 @@ CREATE POLICY callers ON holdfast.task_queue USING (holdfast.task_exists(id));
 CREATE POLICY callers ON holdfast.task_states USING (holdfast.task_exists(task));
 CREATE POLICY callers ON holdfast.tasks USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
     (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller))));
+ALTER TABLE holdfast.cancel_notices ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.context_states ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.idempotency_keys ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.push_configs ENABLE ROW LEVEL SECURITY;
@@ -2401,6 +2502,7 @@ GRANT USAGE ON SCHEMA holdfast TO holdfast_reader;
 REVOKE ALL ON FUNCTION holdfast.audit(entries text) FROM PUBLIC;
 GRANT SELECT ON TABLE holdfast.v_artifacts TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_audit TO holdfast_reader;
+GRANT SELECT ON TABLE holdfast.v_cancels TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_events TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_history TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_keys TO holdfast_reader;
