@@ -2,7 +2,7 @@
 // checks, metrics and profiles.
 //
 // Labels come from small fixed sets or from the configuration. Ids, names chosen by clients and message content never
-// become labels. docs/operations.md describes every metric; a test keeps that page complete.
+// become labels. docs/metrics.md is written from their helps.
 package telemetry
 
 import (
@@ -71,7 +71,7 @@ var (
 	noticeOutcomes = set("delivered", "retried", "failed")
 	runOutcomes    = set("completed", "failed", "rejected", "canceled", "parked", "waits", "retried", "returned", "away", "lost")
 	operations     = set("send", "stream", "get", "list", "cancel", "subscribe",
-		"push_set", "push_get", "push_list", "push_delete", "extended_card", none)
+		"push_set", "push_get", "push_list", "push_delete", "extended_card", "card", none)
 	bindings = set("jsonrpc", "rest", "grpc")
 	// The outcomes that are faults of the server or of an agent, and not of the request.
 	serverFaults = []string{"INTERNAL_ERROR", "UNAVAILABLE", "INVALID_AGENT_RESPONSE"}
@@ -128,7 +128,7 @@ func New(reg prometheus.Registerer, versions ...string) *Metrics {
 		claims: counters("holdfast_claims_total",
 			"Tasks that this replica took from the queue.", "agent"),
 		claimWait: histograms("holdfast_claim_wait_seconds",
-			"How long those tasks had been due: a client's wait before anything happens.", latency, "agent"),
+			"How long a task had been due when this replica took it from the queue: a client's wait before anything happens.", latency, "agent"),
 		runs: counters("holdfast_runs_total",
 			"Runs that ended: `completed`, `failed`, `rejected`, `canceled`, `parked` (the task waits for input or authentication), `retried` (it will be retried), `returned` (given back because the server stops), `away` (the agent was away and did not begin it; the task waits), `lost` (another worker got the lease), `other`.", "agent", "outcome"),
 		runTime: histograms("holdfast_run_seconds",
@@ -136,7 +136,7 @@ func New(reg prometheus.Registerer, versions ...string) *Metrics {
 		running: gauges("holdfast_runs_active",
 			"Runs under way on this replica. At the agent's `limits.concurrency` the replica claims no further tasks.", "agent"),
 		notices: counters("holdfast_cancel_notices_total",
-			"Tries to tell an agent of a cancel or of another end from outside: `delivered`, `retried`, `failed`.", "agent", "outcome"),
+			"Tries to tell an agent of a cancel or of another end from outside: `delivered`, `retried`, `failed` (given up, or refused by the agent; v_cancels has the error).", "agent", "outcome"),
 		rescues: counter("holdfast_rescues_total",
 			"Runs rescued from a worker that did not renew its lease. More than a few mean that replicas die or cannot renew."),
 		fenced: counter("holdfast_fenced_writes_total",
@@ -146,7 +146,7 @@ func New(reg prometheus.Registerer, versions ...string) *Metrics {
 		batch: histograms("holdfast_commit_batch_size",
 			"Writes that shared one flush. It grows with load, and throughput with it; near 500 the writers are saturated.", []float64{1, 2, 5, 10, 20, 50, 100, 200, 500}, "kind"),
 		limited: counters("holdfast_limited_total",
-			"Refusals by limits: `rate`, `streams` (of a caller), `server_streams`, `memory`, `body`, `parts`, `live_tasks`, `queue`, `pending_messages`; and runs ended by `artifacts`.", "agent", "limit"),
+			"Requests and streams refused by a limit: `rate`, `streams` (of a caller), `server_streams`, `memory`, `body`, `parts`, `live_tasks`, `queue`, `pending_messages`; and runs ended by `artifacts`.", "agent", "limit"),
 		retries: counters("holdfast_write_retries_total",
 			"Writes retried because the database failed or went away: `create`, `append`, `message`, `cancel`, `push_set`, `push_delete`, `push_record`, `other`.", "kind"),
 		events: counters("holdfast_events_total",
@@ -168,7 +168,7 @@ func New(reg prometheus.Registerer, versions ...string) *Metrics {
 		resumes: counters("holdfast_stream_resumes_total",
 			"Streams opened with `Last-Event-ID`.", "version"),
 		requests: histograms("holdfast_request_seconds",
-			"Time until the answer of a request was ready, or until its stream was open. A `send` that waits for the task takes as long as the agent. Its count is the number of requests.",
+			"Time until the answer of a request was ready, or until its stream was open. A `send` that waits for the task takes as long as the agent, and a `cancel` until the run has ended. `operation`: `send`, `stream`, `get`, `list`, `cancel`, `subscribe`, `push_set`, `push_get`, `push_list`, `push_delete`, `extended_card`, `card`, `none` (not recognised), `other`. `outcome`: `ok`; `refused` (not a valid JSON-RPC request); otherwise the reason of the error, such as `TASK_NOT_FOUND` or `INVALID_PARAMS`.",
 			work, "operation", "binding", "version", "agent", "outcome"),
 		answered: histograms("holdfast_first_event_seconds",
 			"Time from a `stream` request to the first event of the agent: an artifact, a message, a question or the end.", work, "agent"),
@@ -179,7 +179,7 @@ func New(reg prometheus.Registerer, versions ...string) *Metrics {
 			"Attempts to deliver from this replica: `delivered` (2xx), `gone` (410), `redirect` (3xx, not followed), `throttled` (408, 425, 429), `client` (other 4xx), `server` (5xx), `refused` (by the rules for addresses), `dns`, `tls`, `timeout`, `network`, `internal` (a fault of the server), `other`.", "class"),
 		pushTime: register(reg, prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "holdfast_push_attempt_seconds", Buckets: latency,
-			Help: "Duration of attempts.",
+			Help: "Duration of attempts to deliver.",
 		})),
 		pushLag: register(reg, prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "holdfast_push_lag_seconds", Buckets: append([]float64{.002, .005}, work[1:]...),
@@ -204,9 +204,9 @@ func New(reg prometheus.Registerer, versions ...string) *Metrics {
 		keySets: counters("holdfast_issuer_fetches_total",
 			"Attempts to fetch the keys of a token issuer: `ok`, `error`.", "scheme", "outcome"),
 		duties: counters("holdfast_duty_runs_total",
-			"Periodic work of this replica, in pieces. `outcome`: `ok`, `error` (the log has the reason; it is retried). `duty`: `runs` (compare runs with the database) and `signing_keys` on every replica; `partitions`, `expire_parked`, `retention_tasks`, `retention_records` and `erase_logs` (retention.md) on one replica at a time. Alert when the sum of `ok` over all replicas does not grow.", "duty", "outcome"),
+			"Periodic work of this replica, in pieces. `outcome`: `ok`, `error` (the log has the reason; it is retried). `duty`: `runs` (compare runs with the database), `timers` and `cancels` (tell agents of cancels) on every worker; `signing_keys` on every replica; `partitions`, `expire_parked`, `retention_tasks`, `retention_records` and `erase_logs` (retention) on one replica at a time. Alert when the sum of `ok` over all replicas does not grow.", "duty", "outcome"),
 		dutyTime: histograms("holdfast_duty_seconds",
-			"Duration of a piece.", latency, "duty"),
+			"Duration of a piece of periodic work.", latency, "duty"),
 	}
 	m.showZeros()
 	return m

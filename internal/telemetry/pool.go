@@ -33,11 +33,11 @@ func RegisterPool(reg prometheus.Registerer, name string, stat func() PoolStat) 
 			func(s PoolStat) float64 { return float64(s.IdleConns()) },
 		},
 		{
-			desc("connections_max", "Limit of the pool."), prometheus.GaugeValue,
+			desc("connections_max", "Database connections that the pool may have."), prometheus.GaugeValue,
 			func(s PoolStat) float64 { return float64(s.MaxConns()) },
 		},
 		{
-			desc("acquires_total", "Connections handed out."), prometheus.CounterValue,
+			desc("acquires_total", "Database connections handed out."), prometheus.CounterValue,
 			func(s PoolStat) float64 { return float64(s.AcquireCount()) },
 		},
 		{
@@ -45,11 +45,11 @@ func RegisterPool(reg prometheus.Registerer, name string, stat func() PoolStat) 
 			func(s PoolStat) float64 { return float64(s.EmptyAcquireCount()) },
 		},
 		{
-			desc("wait_seconds_total", "Time spent in such waits."), prometheus.CounterValue,
+			desc("wait_seconds_total", "Time spent in waits for a free connection."), prometheus.CounterValue,
 			func(s PoolStat) float64 { return s.EmptyAcquireWaitTime().Seconds() },
 		},
 		{
-			desc("canceled_acquires_total", "Waits that were canceled."), prometheus.CounterValue,
+			desc("canceled_acquires_total", "Waits for a free connection that were canceled."), prometheus.CounterValue,
 			func(s PoolStat) float64 { return float64(s.CanceledAcquireCount()) },
 		},
 	}})

@@ -38,7 +38,7 @@ func RegisterProcess(reg prometheus.Registerer, p Process) {
 		"Time until the lease of this replica may expire. Below 0 others may take its runs.",
 		func() float64 { return p.LeaseMargin().Seconds() })
 	gauge("holdfast_replicas",
-		"Processes with a lease on this database, as this one last saw them. Take the max.",
+		"Processes with a lease on this database, as this one last saw them (take the `max`).",
 		func() float64 { return float64(p.Replicas()) })
 	if p.Certificate != nil {
 		gauge("holdfast_certificate_expiry_timestamp_seconds",

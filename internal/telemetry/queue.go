@@ -33,19 +33,19 @@ func RegisterQueue(reg prometheus.Registerer, read Queue, known ...string) {
 	c := &queueCollector{
 		known: set(known...),
 		waiting: prometheus.NewDesc("holdfast_queue_waiting",
-			"Tasks that wait for a worker, over all replicas. Every replica reports the same number: take the `max`, not the `sum`.", []string{"agent"}, nil),
+			"Tasks that wait for a worker, over all replicas (take the `max`).", []string{"agent"}, nil),
 		timers: prometheus.NewDesc("holdfast_queue_timers",
-			"Tasks whose agent waits for a time, over all replicas (`max` likewise).", []string{"agent"}, nil),
+			"Tasks whose agent waits for a time, over all replicas (take the `max`).", []string{"agent"}, nil),
 		parked: prometheus.NewDesc("holdfast_tasks_parked",
-			"Tasks that wait for their client (input-required, auth-required), over all replicas (max likewise), counted up to 10,000.", []string{"agent"}, nil),
+			"Tasks that wait for their client (input-required, auth-required), over all replicas (take the `max`), counted up to 10,000.", []string{"agent"}, nil),
 		running: prometheus.NewDesc("holdfast_queue_running",
-			"Tasks that a worker runs, over all replicas (`max` likewise).", []string{"agent"}, nil),
+			"Tasks that a worker runs, over all replicas (take the `max`).", []string{"agent"}, nil),
 		oldest: prometheus.NewDesc("holdfast_queue_oldest_seconds",
 			"How long the oldest waiting task has been due. The first thing to alert on: it grows when workers are too few or stuck.", []string{"agent"}, nil),
 		away: prometheus.NewDesc("holdfast_agent_away_seconds",
-			"How long the agent has been away; 0: it is not known to be. Its tasks wait (v_outages).", []string{"agent"}, nil),
+			"How long the agent has been away; 0: it is not known to be. Its tasks wait; v_outages has them.", []string{"agent"}, nil),
 		readable: prometheus.NewDesc("holdfast_queue_readable",
-			"Whether the queue could be read for this scrape; at 0 the five metrics above are absent. Read at most once in 5 s.", nil, nil),
+			"1 if the queue could be read for this scrape. At 0 the other metrics of the queue, holdfast_tasks_parked and holdfast_agent_away_seconds are absent. Read at most once in 5 s.", nil, nil),
 	}
 	c.depths.read = func(ctx context.Context) ([]QueueDepth, error) {
 		rows, err := read(ctx)
