@@ -28,7 +28,7 @@ func read(t *testing.T, path string) string {
 	return string(b)
 }
 
-// What is deployed beside the server asks only for metrics that the server has.
+// Alerts, dashboard and runbook ask only for metrics that the server has.
 func TestDeployedNamesAreMetrics(t *testing.T) {
 	t.Parallel()
 	families, err := everything(t).Gather()
