@@ -70,6 +70,9 @@ func (w *wrapper) execute(ctx context.Context, s *session, run *agent.Run, store
 	if err != nil {
 		return err
 	}
+	if exec.RelatedTasks, err = relatedTasks(ctx, run); err != nil {
+		return err
+	}
 	return w.play(ctx, s, exec, w.executor.Execute)
 }
 
@@ -81,7 +84,7 @@ func (w *wrapper) cancel(ctx context.Context, s *session, run *agent.Run, stored
 	if err != nil {
 		return
 	}
-	exec.Message = nil // as in the SDK: a request to cancel
+	exec.Message, exec.Metadata = nil, nil // as in the SDK: those of a request to cancel
 	if exec.StoredTask == nil {
 		exec.StoredTask = &a2a.Task{ID: exec.TaskID, ContextID: exec.ContextID, Status: a2a.TaskStatus{State: a2a.TaskStateWorking}}
 	}
@@ -94,6 +97,9 @@ type sequence func(context.Context, *a2asrv.ExecutorContext) iter.Seq2[a2a.Event
 func (w *wrapper) play(ctx context.Context, s *session, exec *a2asrv.ExecutorContext, begin sequence) (err error) {
 	ctx, call := a2asrv.NewCallContext(context.WithValue(ctx, sessionKey{}, s), exec.ServiceParams)
 	call.User = exec.User
+	for _, uri := range s.run.Extensions {
+		call.Extensions().Activate(&a2a.AgentExtension{URI: uri})
+	}
 	if cleaner, ok := w.executor.(a2asrv.AgentExecutionCleaner); ok {
 		defer func() { cleaner.Cleanup(context.WithoutCancel(ctx), exec, s.outcome(err), err) }()
 	}
