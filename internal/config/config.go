@@ -387,6 +387,7 @@ const (
 // HTTPExecutor is an agent behind an HTTP endpoint.
 type HTTPExecutor struct {
 	URL            string            `yaml:"url"`
+	CancelURL      string            `yaml:"cancel_url"`
 	Headers        map[string]string `yaml:"headers"`
 	ConnectTimeout time.Duration     `yaml:"connect_timeout"`
 	HeaderTimeout  time.Duration     `yaml:"header_timeout"` // 0: only the run's timeout

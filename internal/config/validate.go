@@ -463,6 +463,9 @@ func (l *loader) httpExecutor(path string, h *HTTPExecutor) {
 	default:
 		l.webURL(path+".url", h.URL)
 	}
+	if h.CancelURL != "" {
+		l.webURL(path+".cancel_url", h.CancelURL)
+	}
 	l.headers(path+".headers", h.Headers)
 	inRange(l, path+".connect_timeout", h.ConnectTimeout, 100*time.Millisecond, 5*time.Minute)
 	inRange(l, path+".header_timeout", h.HeaderTimeout, 0, 24*time.Hour)
