@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A stand-in for a model, with nothing but Python's library: model.py [PORT].
+"""A fake of a model, with nothing but Python's library: model.py [PORT].
 
 It speaks the part of the Chat Completions API that Holdfast's openai executor uses. It answers with what the
 conversation has told it, so that you can see what a model would get.
@@ -29,7 +29,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"data: [DONE]\n\n")
 
     def send(self, chunk):
-        document = {"id": "answer-1", "object": "chat.completion.chunk", "created": 0, "model": "stand-in"} | chunk
+        document = {"id": "answer-1", "object": "chat.completion.chunk", "created": 0, "model": "fake"} | chunk
         self.wfile.write(b"data: " + json.dumps(document).encode() + b"\n\n")
 
     def log_message(self, *args):

@@ -93,7 +93,7 @@ func (a *agent) complete(ctx context.Context, key string, body []byte, into sink
 func (a *agent) secrets() (token string, redact func(string) string, err error) {
 	token = a.opts.APIKey
 	if a.opts.APIKeyFile != "" {
-		if token, err = readKey(a.opts.APIKeyFile); err != nil {
+		if token, err = outbound.ReadCredential(a.opts.APIKeyFile); err != nil {
 			return "", nil, fmt.Errorf("read the API key: %w", err)
 		}
 	}
