@@ -1,4 +1,4 @@
-package outbound
+package outbound_test
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/outbound"
 )
 
 func TestURLsAreChecked(t *testing.T) {
@@ -21,7 +23,7 @@ func TestURLsAreChecked(t *testing.T) {
 		"HTTPS://host.example": "",
 	} {
 		got := ""
-		u := CheckURL("url", value, func(option, format string, args ...any) { got = option + " " + fmt.Sprintf(format, args...) })
+		u := outbound.CheckURL("url", value, func(option, format string, args ...any) { got = option + " " + fmt.Sprintf(format, args...) })
 		require.Equal(t, want, got, value)
 		require.Equal(t, want == "url is not a URL", u == nil, value)
 	}
@@ -30,7 +32,7 @@ func TestURLsAreChecked(t *testing.T) {
 func TestHeadersAreChecked(t *testing.T) {
 	t.Parallel()
 	var got []string
-	CheckHeaders(map[string]string{
+	outbound.CheckHeaders(map[string]string{
 		"Authorization": "Bearer s3cret", "content-type": "s3cret", "X-Ours": "s3cret", "x-value": "s3cret\n", "a b": "s3cret",
 	}, func(name string) bool { return name == "X-Ours" }, func(option, format string, args ...any) {
 		got = append(got, option+" "+fmt.Sprintf(format, args...))
@@ -53,7 +55,7 @@ func TestCredentialsComeFromFiles(t *testing.T) {
 		"s3cret\x00nother": " has more than a credential; write it on one line",
 	} {
 		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
-		got, err := ReadCredential(file)
+		got, err := outbound.ReadCredential(file)
 		if want == "" {
 			require.NoError(t, err)
 			require.Equal(t, "s3cret", got)
@@ -61,6 +63,16 @@ func TestCredentialsComeFromFiles(t *testing.T) {
 		}
 		require.EqualError(t, err, file+want)
 	}
-	_, err := ReadCredential(file + "-missing")
+	_, err := outbound.ReadCredential(file + "-missing")
 	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestSecretsAreRemoved(t *testing.T) {
+	t.Parallel()
+	redact := outbound.Redactor(map[string]string{"Authorization": "Bearer token-1", "X-Short": "abc"},
+		[]string{"https://user:password@host/?key=key-1%2F2", "%"}, "token-1-and-more", "")
+	require.Equal(t, "[redacted], [redacted], [redacted], [redacted], [redacted], abc, [redacted]",
+		redact("Bearer token-1, token-1, password, key=key-1%2F2, key-1/2, abc, token-1-and-more"))
+	require.Equal(t, "[redacted]… and passwor, [redacted]", redact("passwo… and passwor, key=key-1"), "of a text that was cut")
+	require.Equal(t, "text", outbound.Redactor(nil, nil)("text"))
 }

@@ -128,23 +128,26 @@ func (o Options) withDefaults() Options {
 // value returns the value of the header Authorization, or "". Files are read at each call, because orchestrators replace
 // tokens in place.
 func (a *Auth) value() (string, error) {
-	secret := func(value, file string) (string, error) {
-		if file == "" {
-			return value, nil
-		}
-		text, err := outbound.ReadCredential(file)
-		if err != nil {
-			return "", fmt.Errorf("read the credential of the agent: %w", err)
-		}
-		return text, nil
-	}
 	switch {
 	case a.Bearer != "" || a.BearerFile != "":
-		token, err := secret(a.Bearer, a.BearerFile)
+		token, err := secretOf(a.Bearer, a.BearerFile)
 		return "Bearer " + token, err
 	case a.Username != "":
-		password, err := secret(a.Password, a.PasswordFile)
+		password, err := a.password()
 		return basic(a.Username, password), err
 	}
 	return "", nil
+}
+
+func (a *Auth) password() (string, error) { return secretOf(a.Password, a.PasswordFile) }
+
+func secretOf(value, file string) (string, error) {
+	if file == "" {
+		return value, nil
+	}
+	text, err := outbound.ReadCredential(file)
+	if err != nil {
+		return "", fmt.Errorf("read the credential of the agent: %w", err)
+	}
+	return text, nil
 }
