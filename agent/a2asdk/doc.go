@@ -50,6 +50,12 @@
 //
 // When a client cancels the task, the context of Execute ends, and Cancel is called beside it. The task ends as canceled when
 // both have returned, or when the agent's cancel_grace is over. A message and metadata of the canceled status are kept. If Cancel completes
-// the task, it is completed. An error of Cancel has no effect. Cancel is not called for a task that has no run, such as one
-// that waits for input, nor when a run times out or the server stops: then only the context ends.
+// the task, it is completed. An error of Cancel has no effect.
+//
+// For a task without a run, such as one that waits for input, Cancel is called after the task has ended as canceled or has
+// expired. StoredTask has only the ids and that state, Metadata is that of the request to cancel, and there is no run. Events
+// have no effect, and Cancel is called again only after an agent.Retryable error. After a crash, and if another replica had the
+// run, Cancel may be called twice.
+//
+// Cancel is not called when a run times out or the server stops: then only the context ends.
 package a2asdk

@@ -490,6 +490,44 @@ func TestCancelIsCalledBesideExecute(t *testing.T) {
 	}
 }
 
+// A task without a run has ended when its agent is told.
+func TestCancelIsCalledWithoutRun(t *testing.T) {
+	t.Parallel()
+	busy := agent.Retryable(errors.New("busy"), 0)
+	for name, errs := range map[string][]error{"": {nil}, "with an error": {errors.New("gone")}, "again": {busy, busy, nil}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			calls := 0
+			c := &cleaned{results: make(chan a2a.SendMessageResult, 4), errs: make(chan error, 4)}
+			c.execute = func(_ context.Context, exec *a2asrv.ExecutorContext, yield yield) {
+				yield(status(exec, a2a.TaskStateInputRequired, "Where to?"), nil)
+			}
+			c.cancel = func(ctx context.Context, exec *a2asrv.ExecutorContext, yield yield) {
+				require.Equal(t, true, ctx.Value(intercepted{}))
+				require.Nil(t, exec.Message)
+				require.Equal(t, a2a.TaskStateCanceled, exec.StoredTask.Status.State)
+				require.Equal(t, exec.TaskID, exec.StoredTask.ID)
+				require.Equal(t, map[string]any{"why": "x"}, exec.Metadata)
+				require.Equal(t, "ada", exec.User.Name)
+				_, ok := a2asdk.RunFrom(ctx)
+				require.False(t, ok)
+				calls++
+				_ = yield(status(exec, a2a.TaskStateCanceled, "not shown"), nil) && yield(nil, errs[calls-1])
+			}
+			task := agenttest.New(t, a2asdk.Wrap(c, a2asdk.WithInterceptors(interceptor{})), agenttest.Options{Owner: "ada"})
+			turn := task.Say("hi")
+			<-c.results
+			<-c.errs
+			task.CancelWith(json.RawMessage(`{"why":"x"}`))
+			require.Equal(t, len(errs), calls)
+			for _, err := range errs {
+				require.ErrorIs(t, <-c.errs, err)
+			}
+			turn.Want("working", `input-required: "Where to?"`, "canceled")
+		})
+	}
+}
+
 // Only a client cancels: at other ends the context says why.
 func TestCancelIsNotCalledWithoutClient(t *testing.T) {
 	t.Parallel()
