@@ -517,7 +517,7 @@ func TestCancelIsCalledWithoutRun(t *testing.T) {
 			task := agenttest.New(t, a2asdk.Wrap(c, a2asdk.WithInterceptors(interceptor{})), agenttest.Options{Owner: "ada"})
 			turn := task.Say("hi")
 			<-c.results
-			<-c.errs
+			require.NoError(t, <-c.errs)
 			task.CancelWith(json.RawMessage(`{"why":"x"}`))
 			require.Equal(t, len(errs), calls)
 			for _, err := range errs {
