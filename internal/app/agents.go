@@ -129,6 +129,7 @@ func buildModel(a *config.Agent, log *slog.Logger) (executor.Executor, error) {
 		tools = append(tools, openai.ToolServer(m.Tools[i]))
 	}
 	return openai.New(openai.Options{
+		Responses: m.API == config.APIResponses, Background: m.Background,
 		BaseURL: m.BaseURL, Model: m.Model, APIKey: m.APIKey, APIKeyFile: m.APIKeyFile, Headers: m.Headers,
 		System: m.System, Parameters: parameters, History: history(a), Whole: !m.Stream, Reasoning: m.Reasoning,
 		Tools: tools, MaxToolCalls: m.MaxToolCalls, ToolTimeout: m.ToolTimeout,

@@ -404,8 +404,10 @@ type CommandExecutor struct {
 	StopGrace time.Duration     `yaml:"stop_grace"`
 }
 
-// OpenAIExecutor is a model behind the Chat Completions API of OpenAI.
+// OpenAIExecutor is a model behind an API of OpenAI.
 type OpenAIExecutor struct {
+	API            ModelAPI          `yaml:"api"`
+	Background     bool              `yaml:"background"` // only of the Responses API
 	BaseURL        string            `yaml:"base_url"`
 	Model          string            `yaml:"model"`
 	APIKey         string            `yaml:"api_key"`
@@ -422,6 +424,15 @@ type OpenAIExecutor struct {
 	HeaderTimeout  time.Duration     `yaml:"header_timeout"`
 	IdleTimeout    time.Duration     `yaml:"idle_timeout"`
 }
+
+// ModelAPI is the API of a model.
+type ModelAPI string
+
+// The APIs of models.
+const (
+	APIChat      ModelAPI = "chat-completions"
+	APIResponses ModelAPI = "responses"
+)
 
 // ToolServer is an MCP server whose tools a model may call: a program or an address.
 type ToolServer struct {

@@ -501,6 +501,7 @@ func (l *loader) openAIExecutor(path string, o *OpenAIExecutor) {
 	if strings.ContainsAny(o.APIKey, "\r\n\x00") {
 		l.at(path+".api_key", "contains a line break or NUL; remove it")
 	}
+	oneOf(l, path+".api", o.API, APIChat, APIResponses)
 	l.headers(path+".headers", o.Headers)
 	l.toolServers(path+".tools", o.Tools)
 	inRange(l, path+".max_tool_calls", o.MaxToolCalls, 1, 10_000)
