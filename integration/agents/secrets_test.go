@@ -25,7 +25,7 @@ func tattling(t *testing.T) *httptest.Server {
 		user, password, _ := r.BasicAuth()
 		said := fmt.Sprintf("not for %s %s, %s %s, %s, %s", r.Header.Get("Authorization"), r.Header.Get("X-Key"), user, password, r.URL.RawQuery, r.URL.Query().Get("key"))
 		switch said = strings.TrimSpace(said); {
-		case strings.HasSuffix(r.URL.Path, "/type"):
+		case strings.Contains(r.URL.Path, "/type"):
 			w.Header().Set("Content-Type", said)
 			_, _ = io.WriteString(w, "x")
 		case strings.HasSuffix(r.URL.Path, "/rpc"):
@@ -34,6 +34,9 @@ func tattling(t *testing.T) *httptest.Server {
 		case strings.HasSuffix(r.URL.Path, "/broken"):
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":1,"result":{"kind":"task","id":"1","contextId":"c","status":{"state":%q}}}`, said)
+		case strings.Contains(r.URL.Path, "/stream"):
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = fmt.Fprintf(w, "data: {\"type\":\"error\",\"message\":%q,\"error\":{\"message\":%[1]q}}\n\n", said)
 		case strings.Contains(r.URL.Path, "/500"):
 			http.Error(w, said, http.StatusInternalServerError)
 		case strings.Contains(r.URL.Path, "/503"):
@@ -75,10 +78,14 @@ func TestSecretsOfAgentsLeakNowhere(t *testing.T) {
 	}
 	add("a2a-card", fmt.Sprintf(`{kind: a2a, a2a: {card_url: "%s/card?key=${CANARY}-query", headers: %s}}`, server.URL, headers), true)
 	add("a2a-gone", fmt.Sprintf(`{kind: a2a, a2a: {card_url: "http://127.0.0.1:1/card?key=${CANARY}-query", headers: %s}}`, headers), false)
-	for _, path := range []string{"400", "500", "503"} {
-		add("openai-"+path, fmt.Sprintf(`{kind: openai, openai: {base_url: "%s/%s", model: m, api_key: "${CANARY}-token", headers: {X-Key: "${CANARY}-key"}}}`,
-			server.URL, path), true)
+	for _, path := range []string{"400", "500", "503", "type", "stream"} {
+		for api, key := range map[string]string{"chat-completions": `api_key: "${CANARY}-token"`, "responses": fmt.Sprintf("api_key_file: %q", file)} {
+			add("openai-"+path+"-"+api, fmt.Sprintf(`{kind: openai, openai: {api: %s, base_url: "%s/%s?key=${CANARY}-query", model: m, %s, headers: {X-Key: "${CANARY}-key"}}}`,
+				api, server.URL, path, key), true)
+		}
 	}
+	add("openai-tools", fmt.Sprintf(`{kind: openai, openai: {base_url: "%s/400", model: m, tools: [{name: t, url: "%s/400?key=${CANARY}-query", headers: %s}]}}`,
+		server.URL, server.URL, headers), false)
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: config, Env: []string{"CANARY=" + canary}})
 
 	for name, removed := range tells {
