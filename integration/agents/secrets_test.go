@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -67,6 +68,7 @@ func TestSecretsOfAgentsLeakNowhere(t *testing.T) {
 	for _, path := range []string{"400", "500", "503", "type"} {
 		add("http-"+path, fmt.Sprintf(`{kind: http, http: {url: "%s/%s?key=${CANARY}-query", headers: %s}}`, server.URL, path, headers), true)
 	}
+	add("http-user", fmt.Sprintf(`{kind: http, http: {url: "http://ada:${CANARY}-password@%s/400"}}`, server.Listener.Addr()), true)
 	add("http-gone", `{kind: http, http: {url: "http://user:${CANARY}@127.0.0.1:1/?key=${CANARY}-query"}}`, false)
 	for _, path := range []string{"400", "500", "503", "rpc", "broken"} {
 		for name, auth := range map[string]string{
@@ -108,8 +110,10 @@ func TestSecretsOfAgentsLeakNowhere(t *testing.T) {
 	}
 	require.NotContains(t, r.Log(), canary)
 	require.Contains(t, r.Log(), "[redacted]")
+	forms := []string{canary, hex.EncodeToString([]byte(canary)), base64.StdEncoding.EncodeToString([]byte("ada:" + canary + "-password"))}
+	require.NotContains(t, r.Log(), forms[2])
 	for _, table := range clustertest.Column[string](db, "SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace AND relkind = 'r'") {
-		for _, form := range []string{canary, hex.EncodeToString([]byte(canary))} {
+		for _, form := range forms {
 			require.Zero(t, clustertest.One[int64](db, "SELECT count(*) FROM "+table+" t WHERE strpos(t::text, $1) > 0", form), table)
 		}
 	}

@@ -71,8 +71,8 @@ func TestSecretsAreRemoved(t *testing.T) {
 	t.Parallel()
 	redact := outbound.Redactor(map[string]string{"Authorization": "Bearer token-1", "X-Short": "abc"},
 		[]string{"https://user:password@host/?key=key-1%2F2", "%"}, "token-1-and-more", "")
-	require.Equal(t, "[redacted], [redacted], [redacted], [redacted], [redacted], abc, [redacted]",
-		redact("Bearer token-1, token-1, password, key=key-1%2F2, key-1/2, abc, token-1-and-more"))
+	require.Equal(t, "[redacted], [redacted], [redacted], [redacted], [redacted], abc, [redacted], Basic [redacted]",
+		redact("Bearer token-1, token-1, password, key=key-1%2F2, key-1/2, abc, token-1-and-more, Basic dXNlcjpwYXNzd29yZA=="))
 	require.Equal(t, "[redacted]… and passwor, [redacted]", redact("passwo… and passwor, key=key-1"), "of a text that was cut")
 	require.Equal(t, "text", outbound.Redactor(nil, nil)("text"))
 }

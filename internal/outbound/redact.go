@@ -2,6 +2,7 @@ package outbound
 
 import (
 	"cmp"
+	"encoding/base64"
 	"net/url"
 	"slices"
 	"strings"
@@ -19,8 +20,10 @@ func Redactor(headers map[string]string, addresses []string, secrets ...string) 
 		if err != nil {
 			continue
 		}
-		password, _ := u.User.Password()
-		secrets = append(secrets, password, u.RawQuery)
+		if password, ok := u.User.Password(); ok {
+			secrets = append(secrets, password, base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password))) // as sent
+		}
+		secrets = append(secrets, u.RawQuery)
 		for _, values := range u.Query() {
 			secrets = append(secrets, values...)
 		}
