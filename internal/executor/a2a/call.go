@@ -9,7 +9,6 @@ import (
 	"io"
 	"maps"
 	"mime"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -48,22 +47,6 @@ type answer struct {
 	update *client.Update
 	stream *wire.Stream
 	body   *heard // nil without a stream
-}
-
-func newClient(opts *Options) *http.Client {
-	dialer := &net.Dialer{Timeout: opts.ConnectTimeout}
-	return &http.Client{
-		CheckRedirect: outbound.NoRedirects,
-		Transport: &http.Transport{
-			DialContext:         dialer.DialContext,
-			TLSHandshakeTimeout: opts.ConnectTimeout,
-			ForceAttemptHTTP2:   true,
-			// An agent or proxy that compresses delays events to fill its blocks.
-			DisableCompression:  true,
-			MaxIdleConnsPerHost: 64,
-			IdleConnTimeout:     90 * time.Second,
-		},
-	}
 }
 
 // call does an operation for a run, whose answer is one document.
