@@ -25,14 +25,16 @@ type client struct{ server }
 type server interface {
 	open(h *task.Task, m *task.Message, q *task.Request) // the task that the next calls are about
 	tell(m *task.Message, q *task.Request)
-	cancel()
-	lose() // the process of the run dies
-	fire() // the time of a wait has come
+	end(metadata json.RawMessage) // cancels the task
+	notices()                     // the time of notices has come
+	lose()                        // the process of the run dies
+	fire()                        // the time of a wait has come
 	log() []*task.Event
 }
 
 func (c client) create(text string) { c.open(&task.Task{}, asks(text), nil) }
 func (c client) say(text string)    { c.tell(asks(text), nil) }
+func (c client) cancel()            { c.end(nil) }
 
 // opened completes the header of a task.
 func opened(h *task.Task) *task.Task {
@@ -75,10 +77,12 @@ func (c *inPostgres) exists(sql string, args ...any) (exists bool) {
 	return exists
 }
 
-func (c *inPostgres) cancel() {
-	_, err := c.store.Cancel(c.t.Context(), c.h, nil)
+func (c *inPostgres) end(metadata json.RawMessage) {
+	_, err := c.store.Cancel(c.t.Context(), c.h, metadata)
 	require.NoError(c.t, err)
 }
+
+func (c *inPostgres) notices() { require.NoError(c.t, c.pool.Notices(c.t.Context())) }
 
 func (c *inPostgres) lose() {
 	old := *c.id.Load()
@@ -125,7 +129,11 @@ func (c *inMemory) tell(m *task.Message, q *task.Request) {
 	require.NoError(c.t, err)
 }
 
-func (c *inMemory) cancel()            { require.NoError(c.t, c.store.Cancel(c.h.ID, nil)) }
+func (c *inMemory) end(metadata json.RawMessage) {
+	require.NoError(c.t, c.store.Cancel(c.h.ID, metadata))
+}
+
+func (c *inMemory) notices()           { require.NoError(c.t, c.pool.Notices(c.t.Context())) }
 func (c *inMemory) fire()              { require.Positive(c.t, c.store.Fire(c.h.ID)) }
 func (c *inMemory) lose()              { require.Equal(c.t, 1, c.store.Rescue(c.pool.LoseAll)) }
 func (c *inMemory) log() []*task.Event { return c.store.Events(c.h.ID, 0) }
@@ -264,12 +272,35 @@ func blocks(ctx context.Context, out executor.Emitter) error {
 	return waits(ctx)
 }
 
+// canceler is an agent that records its notices.
+type canceler struct {
+	executor.Func
+	told chan string
+}
+
+func (a canceler) Cancel(ctx context.Context, c *executor.Cancellation) error {
+	stored, err := c.Stored(ctx, executor.OfTask)
+	if err != nil {
+		return err
+	}
+	a.told <- fmt.Sprintf("%s turn=%d attempt=%d try=%d %s %s %s", c.Reason, c.Turn, c.Attempt, c.Try, c.Metadata, c.Checkpoint, stored.Value)
+	return nil
+}
+
 func scenarios() map[string]scenario {
 	ends := func(s task.State) func(*testing.T, client) {
 		return func(t *testing.T, c client) { t.Helper(); c.create("hi"); reaches(t, c, s) }
 	}
 	heard, heardToo := make(chan struct{}), make(chan struct{})
 	again := executor.Retryable(errors.New("again"), time.Millisecond)
+	elsewhere := canceler{told: make(chan string, 1)}
+	elsewhere.Func = func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+		if run.Turn == 3 {
+			return blocks(ctx, out)
+		}
+		_, err := run.Memory.SetState(ctx, executor.OfTask, json.RawMessage(fmt.Sprintf(`{"job":%d}`, run.Turn)), executor.AnyVersion)
+		return errors.Join(err, out.Checkpoint(ctx, json.RawMessage(fmt.Sprint(run.Turn))), out.Status(ctx, task.StateInputRequired, says(fmt.Sprint(run.Turn))))
+	}
 	all := map[string]scenario{
 		"emits": {does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
 			_, err := out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{ID: "x", Name: "n\x00", Parts: []task.Part{task.Text("1")}}, Metadata: json.RawMessage(`{"k": 1.0}`)})
@@ -354,6 +385,25 @@ func scenarios() map[string]scenario {
 			c.create("hi")
 			reaches(t, c, task.StateAuthRequired)
 			c.cancel()
+			reaches(t, c, task.StateCanceled)
+		}},
+		"gets notices of cancels": {worker.Agent{Executor: elsewhere}, func(t *testing.T, c client) {
+			t.Helper()
+			c.open(&task.Task{PublicID: "parked"}, asks("hi"), nil)
+			hears(t, c, "1")
+			c.end(json.RawMessage(`{"why":1.0}`))
+			eventually(t, "the agent is told", func() bool { c.notices(); return len(elsewhere.told) > 0 })
+			require.Equal(t, `canceled turn=1 attempt=1 try=1 {"why":1.0} 1 {"job":1}`, <-elsewhere.told)
+
+			c.open(&task.Task{PublicID: "running"}, asks("hi"), nil)
+			hears(t, c, "1")
+			c.say("again")
+			hears(t, c, "2")
+			c.say("again")
+			hears(t, c, "busy")
+			c.cancel()
+			eventually(t, "the agent is told", func() bool { return len(elsewhere.told) > 0 })
+			require.Equal(t, `canceled turn=3 attempt=3 try=1  2 {"job":2}`, <-elsewhere.told)
 			reaches(t, c, task.StateCanceled)
 		}},
 		"loses its lease": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
