@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -104,8 +105,11 @@ func start(t testing.TB, s setup, agents ...worker.Agent) *process {
 			agents[i].CancelGrace = patience
 		}
 	}
+	tells := func(name string) bool {
+		return slices.ContainsFunc(agents, func(a worker.Agent) bool { _, ok := a.Executor.(executor.Canceler); return ok && a.Name == name })
+	}
 	var err error
-	p.store, err = store.Open(t.Context(), store.Options{URL: s.through, APIConns: 3, Listener: p})
+	p.store, err = store.Open(t.Context(), store.Options{URL: s.through, APIConns: 3, Listener: p, Tells: tells})
 	require.NoError(t, err)
 	p.register()
 	var seen worker.Store = p.store
