@@ -45,11 +45,16 @@ func TestResumeBeginsATurn(t *testing.T) {
 	id := p.c.Task.ID
 	f.setPush(id, &task.PushConfig{ID: "w", URL: "https://example.com/", Dialect: "0.3"})
 	require.False(t, p.must(t, status(task.StateWorking), chunk("x"), asking(time.Hour)).requeued)
+	until := func() *time.Time {
+		return scan[*time.Time](f, "SELECT resume_until FROM holdfast.v_tasks WHERE task = $1", id)
+	}
+	require.NotNil(t, until())
 	agent, err := f.Resumable(t.Context(), id, 1)
 	require.NoError(t, err)
 	require.Equal(t, "a", agent)
 	require.NoError(t, f.Resume(t.Context(), resumeOf(id, 1, "the secret")))
 	require.Equal(t, task.StateSubmitted, f.state(id))
+	require.Nil(t, until(), "the URL is used")
 	f.dead(id, 1, used)
 	require.EqualValues(t, 6, scan[int64](f, "SELECT due_seq FROM holdfast.push_cursors WHERE task = $1", id), "webhooks learn that the task goes on")
 
