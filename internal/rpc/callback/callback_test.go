@@ -256,7 +256,7 @@ func TestBodiesThatAreRefused(t *testing.T) {
 	require.NotContains(t, f.log.String(), strings.TrimPrefix(f.path(), resume.Path))
 }
 
-// A server without memory for a large body says so, and takes it later. What a request held is free after it.
+// A server without memory for a large body says so, and takes it later. The bytes of a request are free after it.
 func TestBodiesHoldMemory(t *testing.T) {
 	t.Parallel()
 	budgets := memory.New(16 << 20)
