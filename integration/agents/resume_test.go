@@ -242,13 +242,12 @@ func TestMessageAndResumeRace(t *testing.T) {
 		g.Wait()
 		ended := settled(both[0], id)
 		require.Equal(t, "completed", ended.State())
-		switch {
-		case status == http.StatusAccepted:
+		if status == http.StatusAccepted {
 			wins["resume"]++
 			require.Error(t, refused)
 			require.NotContains(t, refused.Error(), "nternal")
 			require.Equal(t, "POST  third party", ended.Said())
-		default:
+		} else {
 			wins["message"]++
 			require.Equal(t, http.StatusGone, status, text)
 			require.NoError(t, refused)
