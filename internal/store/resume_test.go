@@ -294,6 +294,24 @@ func TestResumeOverALostConnection(t *testing.T) {
 	}
 }
 
+// Anybody writes what comes by a URL. The agent gets the body byte for byte, and headers that its run document can hold.
+func TestHostileResumes(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, body := range []string{"", "\n", "{}\n{}", "\x00\xff\n", `{"method":"GET"}` + "\nx", strings.Repeat("\n", 1<<18)} {
+		p := f.running("a")
+		p.must(t, status(task.StateWorking), asking(time.Hour))
+		r := resumeOf(p.c.Task.ID, 1, body)
+		r.Content.Query, r.Content.ContentType = "a\xffb\"\n", "\xff"
+		require.NoError(t, f.Resume(t.Context(), r))
+		c := f.claim(f.worker(time.Hour), "a", 1)[0]
+		require.NoError(t, c.Unreadable)
+		require.Equal(t, body, string(c.Wait.Resumed.Body))
+		require.Equal(t, []string{"POST", "a\uFFFDb\"\n", "\uFFFD"}, []string{c.Wait.Resumed.Method, c.Wait.Resumed.Query, c.Wait.Resumed.ContentType})
+		(&pen{s: f.Store, c: c}).must(t, status(task.StateCompleted))
+	}
+}
+
 // A resume belongs to its turn: copied to another one, it is not read.
 func TestResumesCannotBeMoved(t *testing.T) {
 	t.Parallel()
