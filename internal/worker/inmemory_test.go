@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/resume"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
@@ -29,6 +30,7 @@ type server interface {
 	notices()                     // the time of notices has come
 	lose()                        // the process of the run dies
 	fire()                        // the time of a wait has come
+	resume(turn int, text string) (accepted bool)
 	log() []*task.Event
 }
 
@@ -77,6 +79,20 @@ func (c *inPostgres) exists(sql string, args ...any) (exists bool) {
 	return exists
 }
 
+func (c *inPostgres) resume(turn int, text string) bool {
+	err := c.store.Resume(c.t.Context(), &resume.Request{
+		ID: store.NewID(), Task: c.h.ID, Turn: turn, Agent: "a", Content: resumedWith(text),
+	})
+	if err != nil {
+		require.ErrorIs(c.t, err, task.Terminal)
+	}
+	return err == nil
+}
+
+func resumedWith(text string) *task.Resumed {
+	return &task.Resumed{Method: "POST", Query: "code=1", ContentType: "text/plain", Body: []byte(text)}
+}
+
 func (c *inPostgres) end(metadata json.RawMessage) {
 	_, err := c.store.Cancel(c.t.Context(), c.h, metadata)
 	require.NoError(c.t, err)
@@ -110,7 +126,7 @@ func inMemoryOf(t *testing.T, a worker.Agent) *inMemory {
 	})
 	a.Name, a.CancelGrace = "a", patience
 	c.pool = worker.New(worker.Options{
-		Store: c.store, Agents: []worker.Agent{a}, StopGrace: patience, Worker: func() task.ID { return self },
+		Store: c.store, Agents: []worker.Agent{a}, StopGrace: patience, Worker: func() task.ID { return self }, ResumeURL: resumeURL,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -127,6 +143,14 @@ func (c *inMemory) open(h *task.Task, m *task.Message, q *task.Request) {
 func (c *inMemory) tell(m *task.Message, q *task.Request) {
 	_, err := c.store.AddMessage(c.h.ID, m, q)
 	require.NoError(c.t, err)
+}
+
+func (c *inMemory) resume(turn int, text string) bool {
+	_, err := c.store.Resume(c.h.ID, turn, resumedWith(text))
+	if err != nil {
+		require.ErrorIs(c.t, err, task.Terminal)
+	}
+	return err == nil
 }
 
 func (c *inMemory) end(metadata json.RawMessage) {
@@ -189,9 +213,12 @@ func recalls(ctx context.Context, run *executor.Run) string {
 		return err.Error()
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "turn %d try %d attempt %d checkpoint %s %q", run.Turn, run.Try, run.Attempt, checkpoint, run.Message.FirstText())
+	fmt.Fprintf(&b, "turn %d try %d attempt %d checkpoint %s %q %s", run.Turn, run.Try, run.Attempt, checkpoint, run.Message.FirstText(), run.ResumeURL)
 	if in := run.Input; in != nil {
 		fmt.Fprintf(&b, " after %s %v %v", in.Source, in.Interrupted, in.Until.IsZero())
+		if r := in.Resumed; r != nil {
+			fmt.Fprintf(&b, " %s %s %s %q", r.Method, r.Query, r.ContentType, r.Body)
+		}
 	}
 	for i := range history {
 		fmt.Fprintf(&b, " | %d %s", history[i].Role, history[i].FirstText())
@@ -291,7 +318,7 @@ func scenarios() map[string]scenario {
 	ends := func(s task.State) func(*testing.T, client) {
 		return func(t *testing.T, c client) { t.Helper(); c.create("hi"); reaches(t, c, s) }
 	}
-	heard, heardToo := make(chan struct{}), make(chan struct{})
+	heard, heardToo, resumed, resumedToo := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
 	again := executor.Retryable(errors.New("again"), time.Millisecond)
 	elsewhere := canceler{told: make(chan string, 1)}
 	elsewhere.Func = func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
@@ -551,6 +578,123 @@ func scenarios() map[string]scenario {
 			}
 			c.tell(look, &task.Request{Metadata: json.RawMessage(`{"turn":2.0}`)})
 			reaches(t, c, task.StateCompleted)
+		}},
+		"asks with a resume URL": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+			if run.Turn == 2 && run.Try == 1 {
+				_, err := out.Artifact(ctx, text("2"))
+				return cmpErr(errors.Join(err, out.Checkpoint(ctx, json.RawMessage("2"))), again)
+			}
+			switch run.Turn {
+			case 1:
+				_, err := out.Artifact(ctx, text("1"))
+				return cmpErr(err, out.Ask(ctx, executor.Ask{State: task.StateAuthRequired, Resume: &executor.Resume{Show: true}}))
+			case 2:
+				err := out.Status(ctx, task.StateWorking, says(recalls(ctx, run)))
+				return cmpErr(err, out.Ask(ctx, executor.Ask{State: task.StateInputRequired, Message: says("question 2"), Resume: &executor.Resume{For: time.Hour}}))
+			case 3:
+				err := out.Status(ctx, task.StateWorking, says(recalls(ctx, run)))
+				return cmpErr(err, out.Ask(ctx, executor.Ask{State: task.StateInputRequired, Message: says("question 3")}))
+			}
+			return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
+		}), func(t *testing.T, c client) {
+			t.Helper()
+			c.create("hi")
+			hears(t, c, resumeURL(task.ID{}, 1))
+			require.False(t, c.resume(2, "of a later turn"))
+			require.True(t, c.resume(1, "one"))
+			require.False(t, c.resume(1, "one again"))
+			hears(t, c, "question 2")
+			require.False(t, c.resume(1, "of an earlier turn"))
+			c.say("two")
+			require.False(t, c.resume(2, "too late"))
+			hears(t, c, "question 3")
+			require.False(t, c.resume(3, "not asked for"))
+			c.say("three")
+			reaches(t, c, task.StateCompleted)
+			require.False(t, c.resume(4, "after the end"))
+		}},
+		"is resumed before it asks": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+			switch {
+			case run.Turn == 1 && run.Try == 1:
+				return blocks(ctx, out)
+			case run.Turn == 1:
+				return out.Ask(ctx, executor.Ask{State: task.StateAuthRequired, Message: says(recalls(ctx, run)), Resume: &executor.Resume{}})
+			case run.Turn == 2:
+				return out.Ask(ctx, executor.Ask{State: task.StateInputRequired, Message: says(recalls(ctx, run)), Resume: &executor.Resume{}})
+			}
+			return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
+		}), func(t *testing.T, c client) {
+			t.Helper()
+			c.create("hi")
+			hears(t, c, "busy")
+			require.True(t, c.resume(1, "early"))
+			require.False(t, c.resume(1, "early again"))
+			c.say("more")
+			c.lose()
+			reaches(t, c, task.StateCompleted)
+		}},
+		"is resumed and asks only the client": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+			switch run.Turn {
+			case 1:
+				if err := out.Status(ctx, task.StateWorking, says("busy")); err != nil {
+					return err
+				}
+				<-resumed
+				return out.Status(ctx, task.StateInputRequired, says("question 1"))
+			case 2:
+				return out.Ask(ctx, executor.Ask{State: task.StateInputRequired, Message: says("question 2"), Resume: &executor.Resume{}})
+			}
+			return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
+		}), func(t *testing.T, c client) {
+			t.Helper()
+			c.create("hi")
+			hears(t, c, "busy")
+			require.True(t, c.resume(1, "early"))
+			resumed <- struct{}{}
+			hears(t, c, "question 1")
+			require.False(t, c.resume(1, "again"))
+			c.say("one")
+			hears(t, c, "question 2")
+			require.True(t, c.resume(2, "two"))
+			reaches(t, c, task.StateCompleted)
+		}},
+		"is resumed and waits": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+			switch run.Turn {
+			case 1:
+				if err := out.Status(ctx, task.StateWorking, says("busy")); err != nil {
+					return err
+				}
+				<-resumedToo
+				return out.Wait(ctx, executor.Wait{For: time.Millisecond})
+			case 2:
+				err := out.Status(ctx, task.StateWorking, says(recalls(ctx, run)))
+				return cmpErr(err, out.Ask(ctx, executor.Ask{State: task.StateInputRequired, Message: says("question"), Resume: &executor.Resume{}}))
+			}
+			return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
+		}), func(t *testing.T, c client) {
+			t.Helper()
+			c.create("hi")
+			hears(t, c, "busy")
+			require.True(t, c.resume(1, "early"))
+			resumedToo <- struct{}{}
+			until(t, c, "the agent waits", (*task.Event).Waits)
+			require.False(t, c.resume(1, "again"))
+			c.fire()
+			hears(t, c, "question")
+			require.True(t, c.resume(2, "two"))
+			reaches(t, c, task.StateCompleted)
+		}},
+		"is canceled after an early resume": {does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+			_ = blocks(ctx, out)
+			return out.Ask(context.WithoutCancel(ctx), executor.Ask{State: task.StateInputRequired, Message: says("what?"), Resume: &executor.Resume{}})
+		}), func(t *testing.T, c client) {
+			t.Helper()
+			c.create("hi")
+			hears(t, c, "busy")
+			require.True(t, c.resume(1, "early"))
+			c.cancel()
+			reaches(t, c, task.StateCanceled)
+			require.False(t, c.resume(1, "late"))
 		}},
 		"stores a state": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 			var log []string

@@ -121,7 +121,7 @@ func start(t testing.TB, s setup, agents ...worker.Agent) *process {
 	}
 	p.pool = worker.New(worker.Options{
 		Store: seen, Agents: agents, PollInterval: 100 * time.Millisecond, StopGrace: s.grace,
-		Worker: func() task.ID { return *p.id.Load() }, Memory: s.memory, Lines: s.lines, Events: s.events,
+		Worker: func() task.ID { return *p.id.Load() }, Memory: s.memory, Lines: s.lines, Events: s.events, ResumeURL: resumeURL,
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
@@ -136,6 +136,11 @@ func start(t testing.TB, s setup, agents ...worker.Agent) *process {
 		}
 	})
 	return p
+}
+
+// resumeURL has no part that differs between two runs of a test.
+func resumeURL(_ task.ID, turn int) string {
+	return fmt.Sprintf("https://holdfast.example/resume/%d", turn)
 }
 
 func (p *process) register() {
