@@ -19,7 +19,8 @@ type watch struct {
 	kick chan struct{}
 	// told counts the calls of Recheck.
 	told atomic.Uint64
-	// looked is called at the end of a round, for tests.
+	// within is the timeout of one check. Tests change it, and get a call of looked at the end of a round.
+	within time.Duration
 	looked func()
 }
 
@@ -33,16 +34,14 @@ type ongoing struct {
 }
 
 const (
-	// watchEvery is the interval between rounds, watchFor the timeout of one check.
-	watchEvery = time.Minute
-	watchFor   = 5 * time.Second
+	watchEvery = time.Minute // the interval between rounds
 	soon       = 24 * time.Hour
 	// awayAfter is the number of consecutive failed checks after which a round skips the rest of a scheme.
 	awayAfter = 3
 )
 
 func newWatch() *watch {
-	return &watch{all: map[*ongoing]struct{}{}, kick: make(chan struct{}, 1), looked: func() {}}
+	return &watch{all: map[*ongoing]struct{}{}, kick: make(chan struct{}, 1), within: 5 * time.Second, looked: func() {}}
 }
 
 // Watch calls end when the gate would no longer admit the identity, with the error for the caller. It calls end from
@@ -129,7 +128,7 @@ func (a *Authenticator) look(ctx context.Context) {
 
 // again admits the call as if its request came now.
 func (a *Authenticator) again(ctx context.Context, w *ongoing) error {
-	ctx, cancel := context.WithTimeout(ctx, watchFor)
+	ctx, cancel := context.WithTimeout(ctx, a.within)
 	defer cancel()
 	now := &Authentication{scheme: w.id.scheme, credential: w.id.credential}
 	scheme, r := a.byName[now.scheme], &Request{Chain: w.id.chain, before: true}
