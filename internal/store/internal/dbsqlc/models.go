@@ -183,4 +183,10 @@ type Task struct {
 	WakesAt pgtype.Timestamptz
 	// With wakes_at: a message of the client ends the wait.
 	Interruptible bool
+	// How many events posted_attempt has taken through the run API, so that a repeated upload writes nothing twice.
+	Posted int64
+	// The newest attempt whose agent has called the run API.
+	PostedAttempt int32
+	// When it last sent events or a heartbeat there.
+	HeardAt pgtype.Timestamptz
 }
