@@ -93,7 +93,15 @@ func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents
 
 	h := newHub(e, db, st, bus)
 	keeper := newKeeper(e, st, h, bus)
-	pool := newPool(e, agents, st, keeper, bus)
+	tokens, err := newTokens(ctx, st)
+	if err != nil {
+		return err
+	}
+	visited := newPool(e, agents, st, keeper, bus, runAPI(e, ports, tokens))
+	pool := visited
+	if !e.cfg.HasRole(config.RoleWorker) {
+		pool = nil
+	}
 	hooks, err := newHooks(e, ring, ports)
 	if err != nil {
 		return err
@@ -105,7 +113,7 @@ func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents
 	}
 	s := &server{
 		env: e, ports: ports, hub: h, keeper: keeper, pool: pool, dispatcher: dispatcher,
-		api:    newAPI(e, agents, access, ports, eng, ring),
+		api:    newAPI(e, agents, access, ports, eng, ring, newRunAPI(e, agents, st, visited, tokens)),
 		duties: newDuties(e, st, keeper, pool, ring),
 		access: access,
 	}

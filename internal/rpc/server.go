@@ -47,6 +47,11 @@ type Options struct {
 	JSONRPC   *jsonrpc.Binding
 	REST      *rest.Binding
 	GRPC      *grpcapi.Binding // nil: no gRPC
+	// RunAPI answers the requests that it serves, from agents. Nil: there is none.
+	RunAPI interface {
+		http.Handler
+		Serves(r *http.Request) bool
+	}
 	// Keys signs the cards, unless PlainCards is set, and its public keys are published. Nil:
 	// neither. Without PublicURL cards are not signed, since their URLs follow the request. The
 	// operation for the extended card then returns an error.
@@ -91,7 +96,7 @@ func New(o Options) *Server {
 	s := &Server{opt: o, agents: map[string]*Agent{}}
 	e := echo.New()
 	e.HTTPErrorHandler = s.httpError
-	e.Pre(s.limitBody, s.foreign)
+	e.Pre(s.limitBody, s.runAPI, s.foreign)
 	if len(o.CORS.Origins) > 0 {
 		e.Pre(cors(o.CORS))
 	}
@@ -187,6 +192,18 @@ func (s *Server) rest(next echo.HandlerFunc) echo.HandlerFunc {
 			return next(c)
 		}
 		s.opt.REST.Serve(c.Response().Writer, c.Request(), s.arrival(c.Request(), agent, common), target)
+		return nil
+	}
+}
+
+// runAPI passes the requests of agents on, before the rules for clients and browsers: a token is a credential that no
+// browser sends by itself, and agents may know this server by another host name.
+func (s *Server) runAPI(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if s.opt.RunAPI == nil || !s.opt.RunAPI.Serves(c.Request()) {
+			return next(c)
+		}
+		s.opt.RunAPI.ServeHTTP(c.Response().Writer, c.Request())
 		return nil
 	}
 }

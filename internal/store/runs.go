@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -178,6 +179,16 @@ func (s *Store) Artifact(ctx context.Context, h *task.Task, id string) (*task.Ar
 func (s *Store) Begun(ctx context.Context, id task.ID, attempt task.Attempt, artifact string) (bool, error) {
 	begun, err := s.q.ArtifactBegun(ctx, s.api, dbsqlc.ArtifactBegunParams{Task: uuid.UUID(id), ArtifactID: cleanName(artifact), Attempt: int32(attempt)})
 	return begun, translate("read artifact", err)
+}
+
+// Sibling finds one of the Siblings by its public id. Errors: task.NotFound.
+func (s *Store) Sibling(ctx context.Context, of *task.Task, publicID string) (*task.Task, error) {
+	v := s.As(identity.Caller{Tenant: of.Tenant, Subject: of.Owner}, Visibility{Agent: of.Agent})
+	h, err := v.FindTask(ctx, publicID)
+	if err == nil && (h.ContextID != of.ContextID || h.ID == of.ID || !h.Status.State.Settled()) {
+		err = task.NotFound
+	}
+	return h, err
 }
 
 // Siblings lists the other tasks of an owner and an agent in the context of a task that have ended or are parked, the newest

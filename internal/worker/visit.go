@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -72,8 +71,8 @@ func (p *Pool) Visit(ctx context.Context, s VisitStore, id task.ID, attempt task
 	return &Visit{store: s, run: r, found: found, Run: r.execution()}, nil
 }
 
-// Context ends with the visit, and when the attempt turns out to be over.
-func (v *Visit) Context() context.Context { return v.run.ctx }
+// Live ends with the visit, and when the attempt turns out to be over.
+func (v *Visit) Live() context.Context { return v.run.ctx }
 
 // Close ends the visit. Events that are not committed yet will be.
 func (v *Visit) Close() { v.run.cancel(nil) }
@@ -81,7 +80,7 @@ func (v *Visit) Close() { v.run.cancel(nil) }
 // Agent returns the limits of the agent.
 func (v *Visit) Agent() *Agent { return v.run.agent }
 
-// Task returns the header of the task, and Begins and Said where the turn began.
+// Task returns the header of the task.
 func (v *Visit) Task() *task.Task { return v.found.Task }
 
 // Claimed returns the attempt as its worker has claimed it.
@@ -113,7 +112,7 @@ func (v *Visit) Begun(ctx context.Context, artifact string) (bool, error) {
 // come between, that of an event which the database refused.
 func (v *Visit) Flush(ctx context.Context) error {
 	e := v.run.out
-	if err := e.finish(); err != nil {
+	if err := e.Committed(ctx); err != nil {
 		return err
 	}
 	e.mu.Lock()
@@ -164,9 +163,6 @@ func (v *Visit) Heartbeat(ctx context.Context) (canceled bool, err error) {
 	_, canceled, err = v.store.Heard(ctx, v.found.Task.ID, v.run.attempt, -1, 0)
 	return canceled, err
 }
-
-// IsPosted reports whether err says that other events were posted in the place of these.
-func IsPosted(err error) bool { return errors.Is(err, store.ErrPosted) }
 
 // request returns the id of a write to a state. That of a posted event is the same when it is posted again.
 func (e *emitter) request() task.ID {
