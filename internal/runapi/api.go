@@ -149,7 +149,7 @@ func (a *API) begin(ctx context.Context, c echo.Context, withMessage bool) (*exc
 }
 
 func (x *exchange) end() {
-	x.Visit.Close()
+	x.Close()
 	x.account.Close()
 }
 

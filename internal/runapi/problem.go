@@ -23,7 +23,7 @@ type problem struct {
 	Reason string `json:"reason"` // for programs
 	Detail string `json:"detail,omitempty"`
 	Field  string `json:"field,omitempty"` // the parameter, the header or the member at fault
-	Line   int    `json:"line,omitempty"`  // of the upload
+	Line   int    `json:"line,omitzero"`   // of the upload
 	// Next is the ordinal of the next event: all before it are stored.
 	Next *int64 `json:"next,omitempty"`
 
