@@ -261,10 +261,12 @@ SELECT coalesce(s.seq, m.seq)::bigint AS seq
 
 -- name: TaskCancel :one
 -- Ends a task that no worker runs, or asks the worker of a running one to end it. It deletes the
--- queue row only if no worker owns or is claiming it. No row: the task has ended or is unknown, or a
--- claim is taking it from the queue; the caller reads which.
+-- queue row only if no worker owns or is claiming it. Metadata of the request is in the payload of the
+-- status, or of a run note if there is a run; that of a second request to the same run is dropped. With
+-- @notice the agent is told if it has been started for this task. No row: the task has ended or is
+-- unknown, or a claim is taking it from the queue; the caller reads which.
 WITH lck AS MATERIALIZED (
-    SELECT t.id, t.kept, t.last_seq, t.worker_id, t.state >= 3 AS parked, t.pushes
+    SELECT t.id, t.agent, t.kept, t.last_seq, t.attempt, t.worker_id, t.state >= 3 AS parked, t.pushes, t.cancel_requested
       FROM holdfast.tasks t
      WHERE t.id = @id AND t.state NOT IN (5, 6, 7, 8)
        FOR NO KEY UPDATE
@@ -276,13 +278,14 @@ WITH lck AS MATERIALIZED (
 ), unqueued AS (
     DELETE FROM holdfast.task_queue q WHERE q.id = (SELECT free.id FROM free)
 ), eff AS MATERIALIZED (
-    SELECT x.* FROM (
-        SELECT lck.id, lck.kept, lck.last_seq, lck.worker_id, (lck.parked OR EXISTS (SELECT FROM free)) AS idle, lck.pushes FROM lck) x
+    SELECT x.*, x.idle OR @metadata::text <> '' AND NOT x.cancel_requested AS logs FROM (
+        SELECT lck.id, lck.agent, lck.kept, lck.last_seq, lck.attempt, lck.worker_id, (lck.parked OR EXISTS (SELECT FROM free)) AS idle, lck.pushes,
+               lck.cancel_requested FROM lck) x
      WHERE x.idle OR x.worker_id IS NOT NULL
 ), upd AS (
     UPDATE holdfast.tasks t
        SET state = CASE WHEN eff.idle THEN 7 ELSE t.state END,
-           last_seq = CASE WHEN eff.idle THEN eff.last_seq + 1 ELSE t.last_seq END,
+           last_seq = CASE WHEN eff.logs THEN eff.last_seq + 1 ELSE t.last_seq END,
            status_seq = CASE WHEN eff.idle THEN eff.last_seq + 1 ELSE t.status_seq END,
            status_at = CASE WHEN eff.idle THEN now() ELSE t.status_at END,
            pending = CASE WHEN eff.idle THEN 0 ELSE t.pending END,
@@ -294,10 +297,17 @@ WITH lck AS MATERIALIZED (
            cancel_requested_at = coalesce(t.cancel_requested_at, now())
       FROM eff WHERE t.id = @id AND t.id = eff.id AND t.state NOT IN (5, 6, 7, 8)
 ), logged AS (
-    INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt)
-    SELECT eff.id, eff.last_seq + 1, 2, eff.kept, 7, 0 FROM eff WHERE eff.idle
+    INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, payload)
+    SELECT eff.id, eff.last_seq + 1, CASE WHEN eff.idle THEN 2 ELSE 4 END, eff.kept, CASE WHEN eff.idle THEN 7 END, 0,
+           CASE WHEN NOT eff.idle THEN json_build_object('outcome', 'cancel', 'cancel', CAST(nullif(@metadata::text, '') AS json))
+                WHEN @metadata::text <> '' THEN json_build_object('cancel', CAST(nullif(@metadata::text, '') AS json)) END
+      FROM eff WHERE eff.logs
+), noticed AS (
+    INSERT INTO holdfast.cancel_notices (task, agent, reason)
+    SELECT eff.id, eff.agent, 'canceled' FROM eff WHERE @notice::boolean AND eff.attempt > 0
+    ON CONFLICT DO NOTHING
 )
-SELECT eff.idle::boolean AS ended, (eff.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
+SELECT eff.idle::boolean AS ended, eff.logs::boolean AS logged, (eff.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
        (CASE WHEN eff.idle AND eff.pushes
              THEN holdfast.push_mark(ARRAY[eff.id], ARRAY[eff.last_seq + 1], ARRAY[eff.last_seq + 1]) ELSE 0 END)::integer AS marked,
        coalesce(holdfast.audit(nullif(@audit::text, '')), 0)::bigint AS audited

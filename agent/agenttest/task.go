@@ -190,15 +190,31 @@ func (k *Task) Wake() *Turn {
 }
 
 // Cancel cancels the task as a client does, and waits until it has ended: until the agent returns, or CancelGrace is over.
+// If the agent is an agent.Canceler, Cancel then waits until that has returned nil or a Failure.
 func (k *Task) Cancel() {
 	k.t.Helper()
+	k.CancelWith(nil)
+}
+
+// CancelWith is Cancel with metadata of the request, a JSON object.
+func (k *Task) CancelWith(metadata json.RawMessage) {
+	k.t.Helper()
 	k.begun()
-	if err := k.store.Cancel(k.header.ID); err != nil {
+	if err := k.store.Cancel(k.header.ID, metadata); err != nil {
 		k.t.Fatalf("cancel: %v", err)
 	}
 	k.await("the end of the canceled task", func() bool {
 		state, _ := k.store.State(k.header.ID)
 		return state.Terminal()
+	})
+	k.await("the agent's answer to Cancel", func() bool {
+		if k.store.Told(k.header.ID) {
+			return true
+		}
+		if err := k.worker().Notices(context.Background()); err != nil {
+			k.t.Errorf("tell the agent of the cancel: %v", err)
+		}
+		return k.store.Told(k.header.ID) // the agent has completed the task in spite of the cancel
 	})
 }
 

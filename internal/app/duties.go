@@ -21,7 +21,8 @@ func newDuties(e *env, st *store.Store, keeper *worker.Keeper, pool *worker.Pool
 		// The timeout must leave time to find canceled and lost runs within a lease.
 		duties = append(duties, maintenance.Duty{
 			Name: "runs", Every: time.Second, Timeout: max(e.cfg.Worker.LeaseTTL/3, time.Second), Run: whole(pool.Reconcile),
-		}, maintenance.Duty{Name: "timers", Every: time.Second, Run: timers(st)})
+		}, maintenance.Duty{Name: "timers", Every: time.Second, Run: timers(st)},
+			maintenance.Duty{Name: "cancels", Every: time.Second, Run: whole(pool.Notices)})
 	}
 	if ring != nil {
 		duties = append(duties, maintenance.Duty{Name: "signing_keys", Every: time.Minute, Run: whole(ring.Refresh)})

@@ -58,7 +58,7 @@ func newPool(e *env, agents *agents, st *store.Store, keeper *worker.Keeper, bus
 	pool := worker.New(worker.Options{
 		Store: st, Agents: agents.worker, PollInterval: e.cfg.Worker.PollInterval, StopGrace: e.cfg.Worker.StopGrace,
 		Worker: keeper.ID, Memory: e.memory.Runs, Lines: e.memory.Lines, Events: e.memory.Events, RunAPI: runAPI, Log: e.log,
-		Observer: worker.Observer{Claimed: m.Claimed, Ran: m.Ran, Running: m.Running, Limited: m.Limited},
+		Observer: worker.Observer{Claimed: m.Claimed, Ran: m.Ran, Running: m.Running, Limited: m.Limited, Told: m.Told},
 	})
 	if !e.cfg.HasRole(config.RoleWorker) {
 		return pool

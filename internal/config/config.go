@@ -394,6 +394,7 @@ const (
 // HTTPExecutor is an agent behind an HTTP endpoint.
 type HTTPExecutor struct {
 	URL            string            `yaml:"url"`
+	CancelURL      string            `yaml:"cancel_url"`
 	Headers        map[string]string `yaml:"headers"`
 	ConnectTimeout time.Duration     `yaml:"connect_timeout"`
 	HeaderTimeout  time.Duration     `yaml:"header_timeout"` // 0: only the run's timeout
@@ -410,8 +411,10 @@ type CommandExecutor struct {
 	StopGrace time.Duration     `yaml:"stop_grace"`
 }
 
-// OpenAIExecutor is a model behind the Chat Completions API of OpenAI.
+// OpenAIExecutor is a model behind an API of OpenAI.
 type OpenAIExecutor struct {
+	API            ModelAPI          `yaml:"api"`
+	Background     bool              `yaml:"background"` // only of the Responses API
 	BaseURL        string            `yaml:"base_url"`
 	Model          string            `yaml:"model"`
 	APIKey         string            `yaml:"api_key"`
@@ -428,6 +431,15 @@ type OpenAIExecutor struct {
 	HeaderTimeout  time.Duration     `yaml:"header_timeout"`
 	IdleTimeout    time.Duration     `yaml:"idle_timeout"`
 }
+
+// ModelAPI is the API of a model.
+type ModelAPI string
+
+// The APIs of models.
+const (
+	APIChat      ModelAPI = "chat-completions"
+	APIResponses ModelAPI = "responses"
+)
 
 // ToolServer is an MCP server whose tools a model may call: a program or an address.
 type ToolServer struct {

@@ -466,6 +466,9 @@ func (l *loader) httpExecutor(path string, h *HTTPExecutor) {
 	default:
 		l.webURL(path+".url", h.URL)
 	}
+	if h.CancelURL != "" {
+		l.webURL(path+".cancel_url", h.CancelURL)
+	}
 	l.headers(path+".headers", h.Headers)
 	inRange(l, path+".connect_timeout", h.ConnectTimeout, 100*time.Millisecond, 5*time.Minute)
 	inRange(l, path+".header_timeout", h.HeaderTimeout, 0, 24*time.Hour)
@@ -501,6 +504,7 @@ func (l *loader) openAIExecutor(path string, o *OpenAIExecutor) {
 	if strings.ContainsAny(o.APIKey, "\r\n\x00") {
 		l.at(path+".api_key", "contains a line break or NUL; remove it")
 	}
+	oneOf(l, path+".api", o.API, APIChat, APIResponses)
 	l.headers(path+".headers", o.Headers)
 	l.toolServers(path+".tools", o.Tools)
 	inRange(l, path+".max_tool_calls", o.MaxToolCalls, 1, 10_000)

@@ -107,7 +107,9 @@ func (r *Run) Began() {
 
 // IdempotencyKey is the same for every attempt at one message, and unique on the server. It uses the internal id,
 // because clients of A2A 0.1 choose the public one.
-func (r *Run) IdempotencyKey() string { return fmt.Sprintf("%s:%d", r.ID, r.Turn) }
+func (r *Run) IdempotencyKey() string { return idempotencyKey(r.ID, r.Turn) }
+
+func idempotencyKey(id task.ID, turn int) string { return fmt.Sprintf("%s:%d", id, turn) }
 
 // Memory is what an agent may know of its task and context, and what it may store beside them. Each call is a query.
 type Memory interface {
@@ -118,8 +120,8 @@ type Memory interface {
 	Snapshot(ctx context.Context) (t *task.Task, before int, err error)
 	// Earlier returns the events that earlier attempts for the same message have emitted.
 	Earlier(ctx context.Context) ([]task.Event, error)
-	// References returns the tasks that the message refers to, as far as its caller may read them, with what was said in
-	// them within the bounds.
+	// References returns the tasks that the message refers to, as far as they are its owner's and this agent's, with the
+	// state stored for each and what was said in it within the bounds. Bounds of zero read no dialogue.
 	References(ctx context.Context, within Bounds) ([]Reference, error)
 	// Checkpoint returns the last checkpoint of earlier attempts for this message, or nil.
 	Checkpoint(ctx context.Context) (json.RawMessage, error)

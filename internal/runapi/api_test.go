@@ -591,7 +591,7 @@ func TestCancelWhileAnAgentPosts(t *testing.T) {
 	})
 	h, err := w.store.Header(t.Context(), r.ID)
 	require.NoError(t, err)
-	_, err = w.store.Cancel(t.Context(), h)
+	_, err = w.store.Cancel(t.Context(), h, nil)
 	require.NoError(t, err)
 	w.becomes(r, task.StateCanceled)
 	for write("after the end") == nil { // until the server answers

@@ -24,8 +24,8 @@ type Run struct {
 	Since    time.Time
 }
 
-// Run returns the newest attempt of a task, with its message if wanted. Errors: task.NotFound.
-func (s *Store) Run(ctx context.Context, id task.ID, withMessage bool) (*Run, error) {
+// FindRun returns the newest attempt of a task, with its message if wanted. Errors: task.NotFound.
+func (s *Store) FindRun(ctx context.Context, id task.ID, withMessage bool) (*Run, error) {
 	row, err := s.q.RunFor(ctx, s.api, dbsqlc.RunForParams{ID: uuid.UUID(id), WithMessage: withMessage})
 	if err != nil {
 		return nil, translate("read run", err)

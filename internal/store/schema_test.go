@@ -357,7 +357,7 @@ func TestPlansForEmptyQueue(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for range 50 {
-		ended, err := f.Cancel(t.Context(), f.create(fresh("a")))
+		ended, err := f.Cancel(t.Context(), f.create(fresh("a")), nil)
 		require.NoError(t, err)
 		require.True(t, ended)
 	}

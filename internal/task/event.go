@@ -75,6 +75,7 @@ const (
 	RunReturned   = "returned"   // the worker shut down and gave it back
 	RunCheckpoint = "checkpoint" // it continues; Checkpoint holds its progress
 	RunWaits      = "waits"      // it ended; the next turn begins at the time Until, or after For
+	RunCancel     = "cancel"     // it continues; a client has asked to cancel the task, with metadata
 )
 
 // RunNote is the content of an EventRun.

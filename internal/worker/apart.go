@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// lastWords is how long an executor may go on after the run API has ended its run: the agent may be about to finish its
+// farewell is how long an executor may go on after the run API has ended its run: the agent may be about to finish its
 // answer.
-const lastWords = time.Second
+const farewell = time.Second
 
 // over ends a run whose attempt is over in the database: its agent has ended it through the run API, perhaps in another
 // process. If another attempt runs already, the executor must not go on.
@@ -22,7 +22,7 @@ func (r *run) over(end store.Ending) {
 	}
 	if r.out.endApart(end) {
 		close(r.apart)
-		time.AfterFunc(lastWords, func() { r.interrupt(executor.ErrEnded) })
+		time.AfterFunc(farewell, func() { r.interrupt(executor.ErrEnded) })
 	}
 }
 

@@ -53,7 +53,7 @@ func (c *inPostgres) exists(sql string, args ...any) (exists bool) {
 }
 
 func (c *inPostgres) cancel() {
-	_, err := c.store.Cancel(c.t.Context(), c.h)
+	_, err := c.store.Cancel(c.t.Context(), c.h, nil)
 	require.NoError(c.t, err)
 }
 
@@ -103,7 +103,7 @@ func (c *inMemory) say(text string) {
 	require.NoError(c.t, err)
 }
 
-func (c *inMemory) cancel()            { require.NoError(c.t, c.store.Cancel(c.h.ID)) }
+func (c *inMemory) cancel()            { require.NoError(c.t, c.store.Cancel(c.h.ID, nil)) }
 func (c *inMemory) fire()              { require.Positive(c.t, c.store.Fire(c.h.ID)) }
 func (c *inMemory) lose()              { require.Equal(c.t, 1, c.store.Rescue(c.pool.LoseAll)) }
 func (c *inMemory) log() []*task.Event { return c.store.Events(c.h.ID, 0) }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -42,6 +43,10 @@ type Store interface {
 	Ended(ctx context.Context, attempts map[task.ID]task.Attempt) (map[task.ID]store.Ending, error)
 	// Silence returns for how long the agent of an attempt has not called the run API; never: not at all.
 	Silence(ctx context.Context, id task.ID, attempt task.Attempt) (d time.Duration, never bool, err error)
+	ClaimNotices(ctx context.Context, worker task.ID, want []store.NoticeDemand) ([]store.Notice, error)
+	RecordNotice(ctx context.Context, r store.NoticeResult) error
+	DropNotice(ctx context.Context, id task.ID) error
+	NoticeFacts(ctx context.Context, id task.ID) (store.NoticeFacts, error)
 }
 
 // Agent is an executor with its limits. A zero limit means no limit, except for Concurrency and
@@ -67,7 +72,8 @@ type Observer struct {
 	Claimed func(agent string, n int, waited time.Duration)
 	Ran     func(agent, outcome string, took time.Duration)
 	Running func(agent string, delta int)
-	Limited func(agent, limit string) // a limit ended a run
+	Limited func(agent, limit string)   // a limit ended a run
+	Told    func(agent, outcome string) // an agent was notified of a cancel, or was not: delivered, retried or failed
 }
 
 // LimitArtifacts is the name of Agent.MaxArtifacts in Observer.Limited.
@@ -108,6 +114,8 @@ type Pool struct {
 	// stopping: the grace for runs is over, too
 	stopping bool
 	runs     sync.WaitGroup
+	telling  context.Context // of notices
+	silence  context.CancelFunc
 
 	// Results of the previous Reconcile, used only there: runs that only the database knows, and
 	// runs that only this process knows.
@@ -122,6 +130,7 @@ type slots struct {
 	ready   bool // a hint came, or a claim won all it asked for: more may be waiting
 	since   time.Time
 	scanned time.Time // last claim that scanned the whole queue
+	telling int       // notices that are claimed
 	breaker breaker
 	noted   time.Time // the newest begin that Reconcile has recorded
 }
@@ -133,7 +142,8 @@ func New(o Options) *Pool {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	p := &Pool{opt: o, agents: map[string]*slots{}, wake: make(chan struct{}, 1), running: map[task.ID]*run{}, hinted: map[task.ID]struct{}{}}
+	telling, silence := context.WithCancel(context.Background())
+	p := &Pool{telling: telling, silence: silence, opt: o, agents: map[string]*slots{}, wake: make(chan struct{}, 1), running: map[task.ID]*run{}, hinted: map[task.ID]struct{}{}}
 	for _, a := range o.Agents {
 		a.Concurrency, a.MaxAttempts = max(a.Concurrency, 1), max(a.MaxAttempts, 1)
 		a.UnreachableFor = cmp.Or(a.UnreachableFor, time.Hour)
@@ -663,16 +673,20 @@ func (p *Pool) disown(ctx context.Context, owned []store.Owned) error {
 		}
 		p.mu.Lock()
 		if p.running[id] != nil {
-			p.running[id].interrupt(executor.ErrLeaseLost)
+			p.running[id].interrupt(errDeleted)
 		}
 		p.mu.Unlock()
 	}
 	return nil
 }
 
+// errDeleted is the cause of a run whose task was deleted.
+var errDeleted = fmt.Errorf("the task was deleted: %w", executor.ErrLeaseLost)
+
 // drain stops the pool. It blocks until all runs have ended or were given back, or the last grace
 // has passed.
 func (p *Pool) drain() {
+	defer p.silence()
 	p.mu.Lock()
 	p.closing = true
 	n := len(p.running)
@@ -693,6 +707,7 @@ func (p *Pool) drain() {
 		r.interrupt(executor.ErrShutdown)
 	}
 	p.mu.Unlock()
+	p.silence()
 	select {
 	case <-done:
 	case <-time.After(p.lastGrace()):

@@ -28,6 +28,7 @@ type run struct {
 	refused bool          // the database refused an event
 	claimed time.Time
 	expired error // the task waited too long for the agent, which is away with this error
+	started bool  // the executor was called
 
 	// Pool.mu guards them.
 	starting bool // counts in the agent's breaker
@@ -58,6 +59,7 @@ func (r *run) run() {
 	start := time.Now()
 	outcome, err := r.outcome()
 	r.cancel(nil)
+	defer r.tell(outcome)
 	if r.pool.opt.Observer.Ran != nil {
 		r.pool.opt.Observer.Ran(r.agent.Name, outcome, time.Since(start))
 	}
@@ -92,6 +94,7 @@ func (r *run) outcome() (string, error) {
 			return r.conclude(err)
 		}
 	}
+	r.started = true
 	go r.execute()
 	return r.conclude(r.watch())
 }

@@ -12,8 +12,8 @@ import (
 
 // VisitStore is what visits need of the database besides Store.
 type VisitStore interface {
-	// Run returns the newest attempt of a task, with its message if wanted.
-	Run(ctx context.Context, id task.ID, withMessage bool) (*store.Run, error)
+	// FindRun returns the newest attempt of a task, with its message if wanted.
+	FindRun(ctx context.Context, id task.ID, withMessage bool) (*store.Run, error)
 	// Heard notes a sign of life, and counts the posted events from ordinal to after, unless ordinal is negative.
 	Heard(ctx context.Context, id task.ID, attempt task.Attempt, ordinal, after int64) (posted int64, canceled bool, err error)
 	// Begun reports whether an attempt has written a part of an artifact.
@@ -48,7 +48,7 @@ func (o *Over) Error() string {
 // Visit begins a visit to an attempt; ctx is that of the whole visit. Errors: Over, task.NotFound for a deleted task,
 // task.Unavailable.
 func (p *Pool) Visit(ctx context.Context, s VisitStore, id task.ID, attempt task.Attempt, withMessage bool) (*Visit, error) {
-	found, err := s.Run(ctx, id, withMessage)
+	found, err := s.FindRun(ctx, id, withMessage)
 	if err != nil {
 		return nil, err
 	}

@@ -209,31 +209,13 @@ func (d *runDocument) refer(ctx context.Context, run *executor.Run, h History) e
 	return nil
 }
 
-func (d *runDocument) states(ctx context.Context, run *executor.Run) error {
-	read := func(of executor.Scope) (*StateDocument, error) {
-		s, err := run.Memory.State(ctx, of)
-		if err != nil {
-			return nil, fmt.Errorf("read the state of the %s: %w", of, err)
-		}
-		if s.Value == nil {
-			return nil, nil
-		}
-		return &StateDocument{Data: jsontext.Value(s.Value), Version: s.Version}, nil
-	}
-	var all stateDocument
-	var err error
-	if all.Context, err = read(executor.OfContext); err != nil {
-		return err
-	}
+func (d *runDocument) states(ctx context.Context, run *executor.Run) (err error) {
+	scopes := []executor.Scope{executor.OfContext}
 	if run.Attempt > 1 { // every turn and every try has its own attempt
-		if all.Task, err = read(executor.OfTask); err != nil {
-			return err
-		}
+		scopes = append(scopes, executor.OfTask)
 	}
-	if all != (stateDocument{}) {
-		d.State = &all
-	}
-	return nil
+	d.State, err = states(func(of executor.Scope) (executor.State, error) { return run.Memory.State(ctx, of) }, scopes...)
+	return err
 }
 
 func (d *runDocument) resume(ctx context.Context, run *executor.Run) error {

@@ -6,6 +6,7 @@ package inmemory
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
 	"sync"
@@ -31,6 +32,7 @@ type Store struct {
 	mu      sync.Mutex
 	rows    map[task.ID]*row
 	states  map[stateKey]state
+	notices map[task.ID]*notice
 	queue   []task.ID // the rows with a queue row, in their order
 	appends []*store.Append
 	writing bool // whether write runs
@@ -70,7 +72,7 @@ type row struct {
 
 // New makes an empty store.
 func New(l Listener) *Store {
-	return &Store{listener: l, rows: map[task.ID]*row{}, states: map[stateKey]state{}}
+	return &Store{listener: l, rows: map[task.ID]*row{}, states: map[stateKey]state{}, notices: map[task.ID]*notice{}}
 }
 
 // Create adds a task with its first message, as TaskCreate does.
@@ -131,8 +133,9 @@ func (s *Store) Fire(id task.ID) (turn int) {
 	return turn
 }
 
-// Cancel ends a task or asks its worker to end it, as TaskCancel does. Errors: task.NotCancelable.
-func (s *Store) Cancel(id task.ID) error {
+// Cancel ends a task or asks its worker to end it, as TaskCancel does. metadata is that of the request, or nil. Errors:
+// task.NotCancelable.
+func (s *Store) Cancel(id task.ID, metadata json.RawMessage) error {
 	s.mu.Lock()
 	r := s.rows[id]
 	if r.state.Terminal() {
@@ -141,6 +144,9 @@ func (s *Store) Cancel(id task.ID) error {
 	}
 	r.canceled = true
 	running := !r.worker.IsZero()
+	if s.notices[id] == nil && r.attempt > 0 {
+		s.notices[id] = &notice{metadata: metadata}
+	}
 	if !running {
 		s.dequeue(r)
 		r.pending, r.state, r.wakesAt = 0, task.StateCanceled, time.Time{}

@@ -465,6 +465,29 @@ func (q *Queries) NamesGone(ctx context.Context, db DBTX, arg NamesGoneParams) (
 	return result.RowsAffected(), nil
 }
 
+const noticesGone = `-- name: NoticesGone :execrows
+DELETE FROM holdfast.cancel_notices n
+ WHERE n.task = ANY(ARRAY(
+    SELECT x.task FROM holdfast.cancel_notices x
+     WHERE x.task >= $1 AND x.task < $2 AND NOT holdfast.task_stays(x.task)
+     ORDER BY x.task LIMIT $3))
+`
+
+type NoticesGoneParams struct {
+	Lowest  uuid.UUID
+	Highest uuid.UUID
+	MaxRows int32
+}
+
+// Deletes the notices of the same tasks as NamesGone. By primary key.
+func (q *Queries) NoticesGone(ctx context.Context, db DBTX, arg NoticesGoneParams) (int64, error) {
+	result, err := db.Exec(ctx, noticesGone, arg.Lowest, arg.Highest, arg.MaxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const openKeep = `-- name: OpenKeep :one
 WITH mine AS MATERIALIZED (
     SELECT t.id FROM holdfast.tasks t
@@ -553,11 +576,14 @@ WITH due AS MATERIALIZED (
            json_build_object('message', json_build_object('id', 'expired-' || due.id, 'role', 'agent',
                              'parts', json_build_array(json_build_object('text', $4::text))))
       FROM due
+), noticed AS (
+    INSERT INTO holdfast.cancel_notices (task, agent, reason) SELECT due.id, $1, 'expired' FROM due WHERE $5::boolean
+    ON CONFLICT DO NOTHING
 ), hooked AS MATERIALIZED (
     SELECT array_agg(id ORDER BY id) AS tasks, array_agg(last_seq + 1 ORDER BY id) AS seqs FROM due WHERE pushes
 ), audited AS MATERIALIZED (
     SELECT holdfast.audit(json_agg(json_build_object('action', 'task.expired', 'task', due.id, 'agent', $1::text, 'method', 'operator'))::text) AS n
-      FROM due WHERE $5::boolean HAVING count(*) > 0
+      FROM due WHERE $6::boolean HAVING count(*) > 0
 )
 SELECT due.id, (due.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
        (SELECT CASE WHEN hooked.tasks IS NULL THEN 0 ELSE holdfast.push_mark(hooked.tasks, hooked.seqs, hooked.seqs) END FROM hooked)::integer AS marked,
@@ -570,6 +596,7 @@ type ParkedExpireParams struct {
 	After   time.Duration
 	MaxRows int32
 	Reason  string
+	Notice  bool
 	Audit   bool
 }
 
@@ -582,13 +609,14 @@ type ParkedExpireRow struct {
 }
 
 // Cancels tasks of an agent that have been parked for longer than @after, with a status message.
-// Index tasks_open_parked.
+// With @notice the agent is told. Index tasks_open_parked.
 func (q *Queries) ParkedExpire(ctx context.Context, db DBTX, arg ParkedExpireParams) ([]ParkedExpireRow, error) {
 	rows, err := db.Query(ctx, parkedExpire,
 		arg.Agent,
 		arg.After,
 		arg.MaxRows,
 		arg.Reason,
+		arg.Notice,
 		arg.Audit,
 	)
 	if err != nil {
@@ -813,6 +841,8 @@ WITH mine AS MATERIALIZED (
      USING (SELECT DISTINCT tenant, owner, agent, context_id FROM gone) g
      WHERE s.tenant = g.tenant AND s.owner = g.owner AND s.agent = g.agent AND s.context_id = g.context_id
        AND NOT holdfast.context_has_other(g.tenant, g.owner, g.agent, g.context_id, ARRAY(SELECT id FROM gone))
+), notices AS (
+    DELETE FROM holdfast.cancel_notices n WHERE n.task = ANY(ARRAY(SELECT id FROM gone))
 ), queue AS (
     DELETE FROM holdfast.task_queue q WHERE q.id = ANY(ARRAY(SELECT id FROM gone WHERE state < 5))
 ), names AS (

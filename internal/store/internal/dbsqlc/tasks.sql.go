@@ -327,7 +327,7 @@ func (q *Queries) TaskByID(ctx context.Context, db DBTX, id uuid.UUID) (Task, er
 
 const taskCancel = `-- name: TaskCancel :one
 WITH lck AS MATERIALIZED (
-    SELECT t.id, t.kept, t.last_seq, t.worker_id, t.state >= 3 AS parked, t.pushes
+    SELECT t.id, t.agent, t.kept, t.last_seq, t.attempt, t.worker_id, t.state >= 3 AS parked, t.pushes, t.cancel_requested
       FROM holdfast.tasks t
      WHERE t.id = $2 AND t.state NOT IN (5, 6, 7, 8)
        FOR NO KEY UPDATE
@@ -339,13 +339,14 @@ WITH lck AS MATERIALIZED (
 ), unqueued AS (
     DELETE FROM holdfast.task_queue q WHERE q.id = (SELECT free.id FROM free)
 ), eff AS MATERIALIZED (
-    SELECT x.id, x.kept, x.last_seq, x.worker_id, x.idle, x.pushes FROM (
-        SELECT lck.id, lck.kept, lck.last_seq, lck.worker_id, (lck.parked OR EXISTS (SELECT FROM free)) AS idle, lck.pushes FROM lck) x
+    SELECT x.id, x.agent, x.kept, x.last_seq, x.attempt, x.worker_id, x.idle, x.pushes, x.cancel_requested, x.idle OR $3::text <> '' AND NOT x.cancel_requested AS logs FROM (
+        SELECT lck.id, lck.agent, lck.kept, lck.last_seq, lck.attempt, lck.worker_id, (lck.parked OR EXISTS (SELECT FROM free)) AS idle, lck.pushes,
+               lck.cancel_requested FROM lck) x
      WHERE x.idle OR x.worker_id IS NOT NULL
 ), upd AS (
     UPDATE holdfast.tasks t
        SET state = CASE WHEN eff.idle THEN 7 ELSE t.state END,
-           last_seq = CASE WHEN eff.idle THEN eff.last_seq + 1 ELSE t.last_seq END,
+           last_seq = CASE WHEN eff.logs THEN eff.last_seq + 1 ELSE t.last_seq END,
            status_seq = CASE WHEN eff.idle THEN eff.last_seq + 1 ELSE t.status_seq END,
            status_at = CASE WHEN eff.idle THEN now() ELSE t.status_at END,
            pending = CASE WHEN eff.idle THEN 0 ELSE t.pending END,
@@ -357,10 +358,17 @@ WITH lck AS MATERIALIZED (
            cancel_requested_at = coalesce(t.cancel_requested_at, now())
       FROM eff WHERE t.id = $2 AND t.id = eff.id AND t.state NOT IN (5, 6, 7, 8)
 ), logged AS (
-    INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt)
-    SELECT eff.id, eff.last_seq + 1, 2, eff.kept, 7, 0 FROM eff WHERE eff.idle
+    INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, payload)
+    SELECT eff.id, eff.last_seq + 1, CASE WHEN eff.idle THEN 2 ELSE 4 END, eff.kept, CASE WHEN eff.idle THEN 7 END, 0,
+           CASE WHEN NOT eff.idle THEN json_build_object('outcome', 'cancel', 'cancel', CAST(nullif($3::text, '') AS json))
+                WHEN $3::text <> '' THEN json_build_object('cancel', CAST(nullif($3::text, '') AS json)) END
+      FROM eff WHERE eff.logs
+), noticed AS (
+    INSERT INTO holdfast.cancel_notices (task, agent, reason)
+    SELECT eff.id, eff.agent, 'canceled' FROM eff WHERE $4::boolean AND eff.attempt > 0
+    ON CONFLICT DO NOTHING
 )
-SELECT eff.idle::boolean AS ended, (eff.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
+SELECT eff.idle::boolean AS ended, eff.logs::boolean AS logged, (eff.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
        (CASE WHEN eff.idle AND eff.pushes
              THEN holdfast.push_mark(ARRAY[eff.id], ARRAY[eff.last_seq + 1], ARRAY[eff.last_seq + 1]) ELSE 0 END)::integer AS marked,
        coalesce(holdfast.audit(nullif($1::text, '')), 0)::bigint AS audited
@@ -368,12 +376,15 @@ SELECT eff.idle::boolean AS ended, (eff.last_seq + 1)::bigint AS seq, now()::tim
 `
 
 type TaskCancelParams struct {
-	Audit string
-	ID    uuid.UUID
+	Audit    string
+	ID       uuid.UUID
+	Metadata string
+	Notice   bool
 }
 
 type TaskCancelRow struct {
 	Ended   bool
+	Logged  bool
 	Seq     int64
 	At      time.Time
 	Marked  int32
@@ -381,13 +392,21 @@ type TaskCancelRow struct {
 }
 
 // Ends a task that no worker runs, or asks the worker of a running one to end it. It deletes the
-// queue row only if no worker owns or is claiming it. No row: the task has ended or is unknown, or a
-// claim is taking it from the queue; the caller reads which.
+// queue row only if no worker owns or is claiming it. Metadata of the request is in the payload of the
+// status, or of a run note if there is a run; that of a second request to the same run is dropped. With
+// @notice the agent is told if it has been started for this task. No row: the task has ended or is
+// unknown, or a claim is taking it from the queue; the caller reads which.
 func (q *Queries) TaskCancel(ctx context.Context, db DBTX, arg TaskCancelParams) (TaskCancelRow, error) {
-	row := db.QueryRow(ctx, taskCancel, arg.Audit, arg.ID)
+	row := db.QueryRow(ctx, taskCancel,
+		arg.Audit,
+		arg.ID,
+		arg.Metadata,
+		arg.Notice,
+	)
 	var i TaskCancelRow
 	err := row.Scan(
 		&i.Ended,
+		&i.Logged,
 		&i.Seq,
 		&i.At,
 		&i.Marked,
