@@ -111,9 +111,10 @@ func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents
 	if err != nil {
 		return err
 	}
+	runs := newRunAPI(e, agents, st, visited, tokens)
 	s := &server{
-		env: e, ports: ports, hub: h, keeper: keeper, pool: pool, dispatcher: dispatcher,
-		api:    newAPI(e, agents, access, ports, eng, ring, newRunAPI(e, agents, st, visited, tokens)),
+		env: e, ports: ports, hub: h, keeper: keeper, pool: pool, dispatcher: dispatcher, runs: runs,
+		api:    newAPI(e, agents, access, ports, eng, ring, runs),
 		duties: newDuties(e, st, keeper, pool, ring),
 		access: access,
 	}

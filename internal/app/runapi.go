@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 
+	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/runapi"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -19,8 +20,11 @@ func newTokens(ctx context.Context, st *store.Store) (*runapi.Tokens, error) {
 	return runapi.NewTokens(keys), nil
 }
 
-// runAPI returns where the agent of an attempt finds the run API.
+// runAPI returns where the agent of an attempt finds the run API; nil if this process cannot know.
 func runAPI(e *env, p *ports, tokens *runapi.Tokens) func(task.ID, task.Attempt) executor.API {
+	if !e.cfg.HasRole(config.RoleAPI) && e.cfg.RunAPI.URL == "" && e.cfg.PublicURL == "" {
+		return nil
+	}
 	url := e.cfg.RunAPIURL(p.baseURL(e.cfg)) + runapi.Path
 	return func(id task.ID, attempt task.Attempt) executor.API {
 		return executor.API{URL: url, Token: tokens.Make(id, attempt)}

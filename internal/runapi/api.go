@@ -58,8 +58,10 @@ type Options struct {
 
 // API answers the requests of agents.
 type API struct {
-	o    Options
-	echo *echo.Echo
+	o       Options
+	echo    *echo.Echo
+	stopped context.Context //nolint:containedctx // of all uploads
+	stop    context.CancelFunc
 }
 
 // readTimeout bounds a request that posts no events, also while the database is away.
@@ -69,6 +71,7 @@ const readTimeout = 30 * time.Second
 func New(o Options) *API {
 	o.Limits = o.Limits.OrDefaults()
 	a := &API{o: o, echo: echo.New()}
+	a.stopped, a.stop = context.WithCancel(context.Background())
 	a.echo.HTTPErrorHandler = a.fail
 	g := a.echo.Group(Path)
 	g.GET("", a.during(true, a.run))
@@ -90,6 +93,9 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.o.Limits.Begin(w)
 	a.echo.ServeHTTP(w, r)
 }
+
+// Stop ends the uploads that are under way, after the events that have arrived. Their agents go on at another replica.
+func (a *API) Stop() { a.stop() }
 
 // Serves reports whether a request is one of the run API.
 func (a *API) Serves(r *http.Request) bool {
@@ -212,7 +218,10 @@ func (a *API) heartbeat(x *exchange) error {
 func (x *exchange) below(folder string) (string, error) {
 	_, escaped, _ := strings.Cut(x.Request().URL.EscapedPath(), Path+"/"+folder+"/")
 	id, err := url.PathUnescape(escaped)
-	if err != nil || id == "" {
+	if id == "" && err == nil {
+		return "", echo.ErrNotFound
+	}
+	if err != nil {
 		return "", refuse(http.StatusBadRequest, reasonInvalid, "id", "must be an id, percent-encoded")
 	}
 	return id, nil

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -54,6 +55,7 @@ type world struct {
 	store *store.Store
 	pool  *worker.Pool
 	api   string
+	stop  func() // of the run API
 	runs  chan ran
 }
 
@@ -93,7 +95,7 @@ func newWorld(t *testing.T, a worker.Agent) *world {
 	self := store.NewID()
 	require.NoError(t, w.store.Register(t.Context(), store.Process{ID: self, Name: "test"}, time.Hour))
 
-	a.Name, a.CancelGrace = "a", patience
+	a.Name, a.CancelGrace, a.Concurrency = "a", patience, 10
 	if a.MaxAttempts == 0 {
 		a.MaxAttempts = 5
 	}
@@ -117,12 +119,13 @@ func newWorld(t *testing.T, a worker.Agent) *world {
 	}
 	w.pool = worker.New(options)
 	options.Store = elsewhere
-	server := httptest.NewServer(runapi.New(runapi.Options{
+	api := runapi.New(runapi.Options{
 		Store: elsewhere, Pool: worker.New(options), Tokens: tokens, Memory: memory.New(64 << 20),
 		Agents: map[string]runapi.Agent{"a": {MaxEvent: 1 << 20, History: wire.History{Of: executor.OfTask}}},
-		Limits: body.Limits{Size: 2 << 20},
-	}))
-	w.api = server.URL + runapi.Path
+		Limits: body.Limits{Size: 2 << 20}, Log: slog.New(slog.DiscardHandler),
+	})
+	server := httptest.NewServer(api)
+	w.api, w.stop = server.URL+runapi.Path, api.Stop
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = w.pool.Run(ctx) }()
@@ -351,7 +354,7 @@ func TestReads(t *testing.T) {
 	require.Contains(t, string(doc.Body), `"second"`)
 	require.Len(t, doc.Entry, 4)
 
-	h := r.Do(t, "GET", "/history?bytes=1000", "")
+	h := r.Do(t, "GET", "/history?bytes=8000", "")
 	require.Len(t, h.Entry, 4)
 	require.Positive(t, h.Entry[1].Omitted)
 	require.Empty(t, h.Entry[1].Parts)
@@ -402,7 +405,7 @@ func TestReads(t *testing.T) {
 
 func TestStates(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, worker.Agent{MaxState: 100})
+	w := newWorld(t, worker.Agent{MaxState: 200})
 	r := w.begin("go")
 	for _, scope := range []string{"task", "context"} {
 		path := "/state/" + scope
@@ -427,8 +430,8 @@ func TestStates(t *testing.T) {
 		value   string
 		headers []string
 	}{
-		{413, `"` + strings.Repeat("x", 100) + `"`, nil},
-		{413, strings.Repeat(" ", 300) + "1", nil},
+		{413, `"` + strings.Repeat("x", 200) + `"`, nil},
+		{413, strings.Repeat(" ", 500) + "1", nil},
 		{400, `{`, nil},
 		{400, ``, nil},
 		{400, `1 2`, nil},
@@ -568,27 +571,50 @@ func TestTokens(t *testing.T) {
 	require.Equal(t, 410, r.Do(t, "GET", "", "").Status, "the task was deleted")
 }
 
+// upload begins an upload that stays open, with one event, and waits until that is stored. The answer is nil if the
+// connection broke.
+func (w *world) upload(r ran) (write func(text string) error, answered <-chan *runapitest.Answer) {
+	w.t.Helper()
+	in, out := io.Pipe()
+	result := make(chan *runapitest.Answer, 1)
+	go func() {
+		a, err := r.Client.Try(context.Background(), "POST", "/events?from=0", in, "Content-Type", "application/x-ndjson")
+		_ = in.Close()
+		if err != nil {
+			w.t.Log(err)
+			a = nil
+		}
+		result <- a
+	}()
+	write = func(text string) error {
+		_, err := io.WriteString(out, `{"type":"text","text":"`+text+`"}`+"\n")
+		return err
+	}
+	require.NoError(w.t, write("begun"))
+	waittest.Eventually(w.t, "the text is stored", func() error {
+		return waittest.Unless(len(w.task(r).Artifacts) == 1, "not yet")
+	})
+	return write, result
+}
+
+func TestUploadsEndWithTheServer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worker.Agent{})
+	r := w.begin("go")
+	_, answered := w.upload(r)
+	w.stop()
+	a := <-answered
+	require.NotNil(t, a)
+	require.Equal(t, 503, a.Status, "%s", a.Body)
+	require.Equal(t, "1", string(a.Next))
+	require.Equal(t, "1", a.Header.Get("Retry-After"))
+}
+
 func TestCancelWhileAnAgentPosts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worker.Agent{})
 	r := w.begin("go")
-	in, out := io.Pipe()
-	answered := make(chan *runapitest.Answer, 1)
-	var failed error
-	go func() {
-		var a *runapitest.Answer
-		a, failed = r.Client.Try(context.Background(), "POST", "/events?from=0", in, "Content-Type", "application/x-ndjson")
-		_ = in.Close()
-		answered <- a
-	}()
-	write := func(text string) error {
-		_, err := io.WriteString(out, `{"type":"text","text":"`+text+`"}`+"\n")
-		return err
-	}
-	require.NoError(t, write("begun"))
-	waittest.Eventually(t, "the text is stored", func() error {
-		return waittest.Unless(len(w.task(r).Artifacts) == 1, "not yet")
-	})
+	write, answered := w.upload(r)
 	h, err := w.store.Header(t.Context(), r.ID)
 	require.NoError(t, err)
 	_, err = w.store.Cancel(t.Context(), h, nil)
@@ -597,8 +623,7 @@ func TestCancelWhileAnAgentPosts(t *testing.T) {
 	for write("after the end") == nil { // until the server answers
 		time.Sleep(time.Millisecond)
 	}
-	a := <-answered
-	if failed == nil { // else the server has closed the connection, whose request was not read to its end
+	if a := <-answered; a != nil { // else the server has closed the connection, whose request was not read to its end
 		require.Equal(t, 410, a.Status, "%s", a.Body)
 	}
 	require.Equal(t, 410, r.Do(t, "POST", "/heartbeat", "").Status)
@@ -647,7 +672,8 @@ func TestArtifactsBeyondTheirLimit(t *testing.T) {
 	require.Equal(t, 413, a.Status, "%s", a.Body)
 	w.ends(r)
 	require.Equal(t, task.StateFailed, w.task(r).Status.State)
-	require.Equal(t, 410, r.Post(t, 1, half).Status)
+	require.JSONEq(t, `{"next":2,"ended":true}`, string(r.Post(t, 1, half).Body), "the second one has ended the run")
+	require.Equal(t, 410, r.Post(t, 2, half).Status)
 }
 
 // The worker ends its run while the agent posts: whoever commits first wins, and nothing comes after the end.

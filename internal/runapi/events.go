@@ -88,8 +88,17 @@ func (a *API) receive(u *upload) error {
 	most := a.o.Agents[u.Run.Agent].MaxEvent
 	switch media {
 	case "application/x-ndjson", "application/ndjson", "application/jsonl":
-		in := &patient{u.Request().Body, http.NewResponseController(u.Response()), a.o.Limits.Timeout}
-		return u.stream(wire.Lines(in, most))
+		in := &patient{u.Request().Body, http.NewResponseController(u.Response()), a.o.Limits.Timeout, a.stopped}
+		stop := context.AfterFunc(a.stopped, in.wake)
+		defer stop()
+		err := u.stream(wire.Lines(in, most))
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			if a.stopped.Err() != nil {
+				return refuse(http.StatusServiceUnavailable, reasonUnavailable, "", "the server is stopping; go on at next")
+			}
+			return refuse(http.StatusRequestTimeout, reasonInvalid, "", "no event came for too long; go on at next")
+		}
+		return err
 	case "application/json":
 		limits := a.o.Limits
 		limits.Size = min(limits.Size, int64(most))
@@ -111,20 +120,29 @@ func (a *API) receive(u *upload) error {
 	return refuse(http.StatusUnsupportedMediaType, reasonInvalid, "Content-Type", "must be application/x-ndjson or application/json")
 }
 
-// patient is a body whose sender may take its time between two reads.
+// patient is a body whose sender may take its time between two reads, until the server stops.
 type patient struct {
-	in       io.Reader
-	deadline *http.ResponseController
-	timeout  time.Duration
+	in         io.Reader
+	connection *http.ResponseController
+	timeout    time.Duration
+	stopped    context.Context //nolint:containedctx // of the server
 }
 
 func (p *patient) Read(b []byte) (int, error) {
-	_ = p.deadline.SetReadDeadline(time.Now().Add(p.timeout))
+	_ = p.connection.SetReadDeadline(time.Now().Add(p.timeout))
+	if p.stopped.Err() != nil {
+		p.wake()
+	}
 	return p.in.Read(b)
 }
 
-// errCut says that the connection broke inside an upload.
-var errCut = refuse(http.StatusBadRequest, reasonInvalid, "", "the body is incomplete; go on at next")
+// wake ends a read that waits.
+func (p *patient) wake() { _ = p.connection.SetReadDeadline(time.Now()) }
+
+// cut says that the connection broke inside an upload.
+func cut() *problem {
+	return refuse(http.StatusBadRequest, reasonInvalid, "", "the body is incomplete; go on at next")
+}
 
 func (u *upload) stream(in *wire.Stream) error {
 	in.For(u.Live(), u.Run)
@@ -137,15 +155,16 @@ func (u *upload) stream(in *wire.Stream) error {
 			return nil
 		case errors.Is(err, wire.ErrCut): // a last line without its end
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return refuse(http.StatusRequestTimeout, reasonInvalid, "", "no event came for too long; go on at next")
+			return err
 		case refused:
 			p := refuse(http.StatusRequestEntityTooLarge, reasonTooLarge, "", err.Error())
 			p.Line = line
 			return p
-		case err != nil && u.Live().Err() == nil:
-			return errCut
-		case err != nil:
-			return context.Cause(u.Live())
+		case err != nil: // net/http ends the request's context, too
+			if cause := context.Cause(u.Live()); cause != nil && !errors.Is(cause, context.Canceled) {
+				return cause
+			}
+			return cut()
 		}
 		if u.ordinal < u.stored {
 			u.ordinal++
@@ -199,7 +218,8 @@ func (u *upload) take(e *wire.Event) error {
 
 // broken ends an upload in its middle. The events before stay.
 func (u *upload) broken(err error) error {
-	ctx, cancel := context.WithTimeout(u.Request().Context(), readTimeout)
+	// The request's context may have ended with its body.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.Request().Context()), readTimeout)
 	defer cancel()
 	flushed := u.Flush(ctx)
 	p := toProblem(err)

@@ -89,6 +89,8 @@ func toProblem(err error) *problem {
 		return refuse(http.StatusConflict, reasonStateChanged, "version", "the stored state has another version")
 	case errors.Is(err, store.ErrPosted):
 		return refuse(http.StatusConflict, reasonOrdinal, "from", "another upload has posted events meanwhile; go on at next")
+	case errors.Is(err, context.Canceled):
+		return cut()
 	case errors.Is(err, context.DeadlineExceeded):
 		return refuse(http.StatusServiceUnavailable, reasonUnavailable, "", "the database does not answer in time")
 	case errors.As(err, &failure):
@@ -114,16 +116,13 @@ func toProblem(err error) *problem {
 	if errors.As(err, &e) {
 		p.after = e.RetryAfter
 	}
-	if p.after == 0 && known.status == http.StatusServiceUnavailable {
-		p.after = time.Second
-	}
 	return p
 }
 
 // fail answers with an error.
 func (a *API) fail(err error, c echo.Context) {
 	r := c.Request()
-	if c.Response().Committed || r.Context().Err() != nil {
+	if c.Response().Committed || errors.Is(err, context.Canceled) {
 		return // the agent has left
 	}
 	p := toProblem(err)
@@ -131,8 +130,8 @@ func (a *API) fail(err error, c echo.Context) {
 		a.o.Log.Error("a request of the run API failed", "path", r.URL.Path, "error", p.cause)
 	}
 	h := c.Response().Header()
-	if p.after > 0 {
-		h.Set("Retry-After", strconv.Itoa(int((p.after+time.Second-1)/time.Second)))
+	if p.Status == http.StatusServiceUnavailable || p.Status == http.StatusTooManyRequests {
+		h.Set("Retry-After", strconv.Itoa(int((max(p.after, time.Second)+time.Second-1)/time.Second)))
 	}
 	if p.Status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", "Bearer")

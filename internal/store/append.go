@@ -19,9 +19,9 @@ type Append struct {
 	Attempt task.Attempt
 	Ordinal int64 // number of events that the attempt wrote before; with Posted, that its agent posted before
 	Events  []*task.Event
-	// Posted says that the agent has posted the events, to any replica. After is the number of posted events with these.
-	// The error ErrPosted says that another upload has come between.
-	Posted bool
+	// Upload is the request with which the agent has posted the events, to any replica; zero: the worker wrote them. After is
+	// the number of posted events with these. The error ErrPosted says that another upload has come between.
+	Upload task.ID
 	After  int64
 	// Done is called once, by a writer, in order for each task. It must not block. The error is
 	// task.LeaseLost if the run was fenced; then none of the events were written. requeued says
@@ -36,9 +36,11 @@ var ErrPosted = errors.New("other events were posted meanwhile")
 
 func (a *Append) task() task.ID { return a.Task }
 
+func (a *Append) posted() bool { return !a.Upload.IsZero() }
+
 // after is the ordinal of the next append from the same source.
 func (a *Append) after() int64 {
-	if a.Posted {
+	if a.posted() {
 		return a.After
 	}
 	return a.Ordinal + int64(len(a.Events))
@@ -112,8 +114,8 @@ func (s *Store) writeAppends(ctx context.Context, items []*Append) (blocked []*A
 	}
 }
 
-// groupAppends makes the arguments of a statement. A run may write and its agent post at the same time, but one statement
-// has the events of one of them: others has the rest.
+// groupAppends makes the arguments of a statement. A run may write and its agent post at the same time, also with two
+// uploads. But one statement has the events of a run from one of them: others has the rest.
 func groupAppends(items []*Append) (_ []*appendGroup, _ dbsqlc.EventsAppendParams, others []*Append) {
 	var groups []*appendGroup
 	byRun := make(map[runKey]*appendGroup, len(items))
@@ -121,7 +123,7 @@ func groupAppends(items []*Append) (_ []*appendGroup, _ dbsqlc.EventsAppendParam
 	for _, a := range items {
 		k := runKey{a.Task, a.Attempt}
 		g := byRun[k]
-		if g != nil && (a.Posted || g.items[0].Posted) && !g.continues(a) {
+		if g != nil && a.Upload != g.items[0].Upload {
 			others = append(others, a)
 			continue
 		}
@@ -147,7 +149,7 @@ func groupAppends(items []*Append) (_ []*appendGroup, _ dbsqlc.EventsAppendParam
 				arg.Tasks = append(arg.Tasks, uuid.UUID(a.Task))
 				arg.Attempts = append(arg.Attempts, int32(a.Attempt))
 				arg.Ordinals = append(arg.Ordinals, g.items[0].Ordinal)
-				arg.Posts = append(arg.Posts, a.Posted)
+				arg.Posts = append(arg.Posts, a.posted())
 				arg.Afters = append(arg.Afters, a.after())
 				arg.Kinds = append(arg.Kinds, int16(e.Kind))
 				arg.States = append(arg.States, int16(e.State))
@@ -166,12 +168,6 @@ func groupAppends(items []*Append) (_ []*appendGroup, _ dbsqlc.EventsAppendParam
 		}
 	}
 	return groups, arg, others
-}
-
-// continues reports whether an append follows those of the group, from the same source.
-func (g *appendGroup) continues(a *Append) bool {
-	last := g.items[len(g.items)-1]
-	return last.Posted == a.Posted && last.after() == a.Ordinal
 }
 
 func (s *Store) finishAppends(ctx context.Context, groups []*appendGroup, rows []dbsqlc.EventsAppendRow) (blocked []*Append) {
@@ -291,7 +287,7 @@ func (s *Store) finishMissing(ctx context.Context, missing []*appendGroup) (bloc
 			blocked = append(blocked, g.items...)
 		case g.isIn(now):
 			s.committedBefore(g, &r)
-		case ours && r.Owned && first.Posted:
+		case ours && r.Owned && first.posted():
 			g.done(false, ErrPosted)
 		default:
 			if s.observe.Fenced != nil {
@@ -312,7 +308,7 @@ func (g *appendGroup) isIn(now map[task.ID]dbsqlc.RunStatesRow) bool {
 
 // written returns the ordinal that the source of the group has reached.
 func (g *appendGroup) written(r *dbsqlc.RunStatesRow) int64 {
-	if g.items[0].Posted {
+	if g.items[0].posted() {
 		return r.Posted
 	}
 	return r.RunOrdinal
@@ -322,7 +318,7 @@ func (g *appendGroup) written(r *dbsqlc.RunStatesRow) int64 {
 func (g *appendGroup) ends() bool {
 	last := g.items[len(g.items)-1]
 	end := last.Events[len(last.Events)-1]
-	return last.Posted && (end.Waits() || end.Kind == task.EventStatus && end.State.Settled())
+	return last.posted() && (end.Waits() || end.Kind == task.EventStatus && end.State.Settled())
 }
 
 // committedBefore answers a group that an earlier try has written.

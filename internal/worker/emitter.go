@@ -62,10 +62,10 @@ type emitter struct {
 
 	mu       sync.Mutex
 	ordinal  int64
-	stored   int64 // ordinal up to which all events are known to be committed
-	posted   bool  // the events come through the run API: ordinals count posted events
-	position int64 // of a posted event: the ordinal after it
-	waiting  int   // appends without a result yet
+	stored   int64   // ordinal up to which all events are known to be committed
+	upload   task.ID // of the run API, from which the events come: ordinals count posted events; zero: from the executor
+	position int64   // of a posted event: the ordinal after it
+	waiting  int     // appends without a result yet
 	answered chan struct{}
 	started  bool       // working was reported, by this attempt or an earlier one
 	bare     bool       // the newest status of this attempt is working without a message
@@ -366,12 +366,12 @@ func (e *emitter) queue(ev *task.Event, in admission) error {
 		e.settled = task.StateWorking
 	}
 	after := e.ordinal + int64(len(evs))
-	if e.posted {
+	if e.posted() {
 		after = e.position
 	}
 	a := &store.Append{
 		Task: e.r.claim.Task.ID, Agent: e.r.agent.Name, Attempt: e.r.attempt, Ordinal: e.ordinal, Events: evs,
-		Posted: e.posted, After: after, Done: func(_ bool, err error) { e.done(in, after, err) },
+		Upload: e.upload, After: after, Done: func(_ bool, err error) { e.done(in, after, err) },
 	}
 	e.ordinal = after
 	e.waiting++
@@ -471,7 +471,7 @@ func (e *emitter) loadIndex(ctx context.Context) error {
 	e.mu.Lock()
 	// Turn and Try would be wrong here: they do not count a run that was given back, but it may
 	// have written.
-	known := e.loaded || e.r.claim.Attempt == 1 && !e.posted
+	known := e.loaded || e.r.claim.Attempt == 1 && !e.posted()
 	e.mu.Unlock()
 	if known {
 		return nil
@@ -499,7 +499,7 @@ func (e *emitter) loadIndex(ctx context.Context) error {
 // know them or they are too many.
 func (e *emitter) listing() []string {
 	known := e.loaded || e.r.claim.Attempt == 1
-	if e.posted || !known || len(e.index) == 0 || len(e.index) > listedArtifacts {
+	if e.posted() || !known || len(e.index) == 0 || len(e.index) > listedArtifacts {
 		return nil
 	}
 	ids, size := make([]string, len(e.index)), 0

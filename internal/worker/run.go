@@ -377,7 +377,7 @@ func (r *run) giveBack(outcome string, note task.RunNote, delay time.Duration, u
 }
 
 func (r *run) requeue(outcome string, back store.Requeue) (string, error) {
-	back.Task, back.Agent, back.Attempt, back.Posted = r.claim.Task.ID, r.agent.Name, r.attempt, r.out.posted
+	back.Task, back.Agent, back.Attempt, back.Posted = r.claim.Task.ID, r.agent.Name, r.attempt, r.out.posted()
 	r.out.close()
 	// The emitted events belong to the attempt and must be in the log before it ends.
 	if err := r.out.finish(); err != nil {

@@ -66,7 +66,7 @@ func (p *Pool) Visit(ctx context.Context, s VisitStore, id task.ID, attempt task
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
 	r.claimed = found.Since
 	r.begun = true // by another
-	r.out.posted, r.out.ordinal, r.out.stored = true, found.Posted, found.Posted
+	r.out.upload, r.out.ordinal, r.out.stored = store.NewID(), found.Posted, found.Posted
 	r.out.bare = r.out.started
 	return &Visit{store: s, run: r, found: found, Run: r.execution()}, nil
 }
@@ -112,7 +112,7 @@ func (v *Visit) Begun(ctx context.Context, artifact string) (bool, error) {
 // come between, that of an event which the database refused.
 func (v *Visit) Flush(ctx context.Context) error {
 	e := v.run.out
-	if err := e.Committed(ctx); err != nil {
+	if err := e.await(ctx, context.Background()); err != nil {
 		return err
 	}
 	e.mu.Lock()
@@ -164,11 +164,14 @@ func (v *Visit) Heartbeat(ctx context.Context) (canceled bool, err error) {
 	return canceled, err
 }
 
+// posted reports whether the events come through the run API.
+func (e *emitter) posted() bool { return !e.upload.IsZero() }
+
 // request returns the id of a write to a state. That of a posted event is the same when it is posted again.
 func (e *emitter) request() task.ID {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.posted || e.position == 0 {
+	if !e.posted() || e.position == 0 {
 		return store.NewID()
 	}
 	id := e.r.claim.Task.ID
