@@ -81,13 +81,6 @@ func TestPostedEventsBesideThoseOfTheRun(t *testing.T) {
 	require.Equal(t, int64(3), r.Posted)
 }
 
-func chunks(n int) (all []*task.Event) {
-	for range n {
-		all = append(all, chunk("no"))
-	}
-	return all
-}
-
 // Both sources in one flush: they go into statements of their own.
 func TestBothSourcesInOneFlush(t *testing.T) {
 	t.Parallel()
