@@ -168,8 +168,17 @@ func (a *API) answer(c echo.Context, status int, media string, doc any) error {
 	return a.send(c, status, media, raw)
 }
 
+// wholeBody is the name of the note that a body was read to its end.
+const wholeBody = "whole body"
+
+func bodyRead(c echo.Context) { c.Set(wholeBody, true) }
+
 func (a *API) send(c echo.Context, status int, media string, raw []byte) error {
 	w := c.Response()
+	if c.Request().ContentLength != 0 && c.Get(wholeBody) == nil {
+		// Otherwise net/http reads on before it answers, and the agent may go on sending.
+		w.Header().Set("Connection", "close")
+	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(a.o.Limits.Timeout))
 	w.Header().Set("Content-Length", strconv.Itoa(len(raw)))
 	return c.Blob(status, media, raw)

@@ -561,11 +561,6 @@ func TestTokens(t *testing.T) {
 	require.Contains(t, string(other.Do(t, "GET", "", "").Body), other.TaskID)
 	require.NotContains(t, string(other.Do(t, "GET", "", "").Body), r.TaskID)
 
-	// A key that was replaced still opens.
-	old, fresh := []byte("old"), []byte("new")
-	token := runapi.NewTokens([][]byte{old}).Make(r.ID, 1)
-	require.NotEqual(t, token, runapi.NewTokens([][]byte{fresh, old}).Make(r.ID, 1))
-
 	_, err := w.store.Erase(t.Context(), []task.ID{r.ID}, false, "")
 	require.NoError(t, err)
 	require.Equal(t, 410, r.Do(t, "GET", "", "").Status, "the task was deleted")
@@ -573,7 +568,7 @@ func TestTokens(t *testing.T) {
 
 // upload begins an upload that stays open, with one event, and waits until that is stored. The answer is nil if the
 // connection broke.
-func (w *world) upload(r ran) (write func(text string) error, answered <-chan *runapitest.Answer) {
+func (w *world) upload(r ran) (write func(event string) error, answered <-chan *runapitest.Answer) {
 	w.t.Helper()
 	in, out := io.Pipe()
 	result := make(chan *runapitest.Answer, 1)
@@ -586,15 +581,35 @@ func (w *world) upload(r ran) (write func(text string) error, answered <-chan *r
 		}
 		result <- a
 	}()
-	write = func(text string) error {
-		_, err := io.WriteString(out, `{"type":"text","text":"`+text+`"}`+"\n")
+	write = func(event string) error {
+		_, err := io.WriteString(out, event+"\n")
 		return err
 	}
-	require.NoError(w.t, write("begun"))
+	require.NoError(w.t, write(`{"type":"text","text":"begun"}`))
 	waittest.Eventually(w.t, "the text is stored", func() error {
 		return waittest.Unless(len(w.task(r).Artifacts) == 1, "not yet")
 	})
 	return write, result
+}
+
+// The answer comes although the agent has not ended its upload.
+func TestUploadsEndWithTheRun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worker.Agent{})
+	r := w.begin("go")
+	write, answered := w.upload(r)
+	require.NoError(t, write(`{"type":"complete"}`))
+	a := waittest.Within(t, "the upload is answered", answered)
+	require.NotNil(t, a)
+	require.JSONEq(t, `{"next":2,"ended":true}`, string(a.Body))
+	w.ends(r)
+
+	// Neither does a refusal wait for the end of a body.
+	open, _ := io.Pipe()
+	a, err := r.Client.Try(t.Context(), "POST", "/events?from=2", open, "Content-Type", "application/x-ndjson")
+	_ = open.Close()
+	require.NoError(t, err)
+	require.Equal(t, 410, a.Status)
 }
 
 func TestUploadsEndWithTheServer(t *testing.T) {
@@ -620,7 +635,7 @@ func TestCancelWhileAnAgentPosts(t *testing.T) {
 	_, err = w.store.Cancel(t.Context(), h, nil)
 	require.NoError(t, err)
 	w.becomes(r, task.StateCanceled)
-	for write("after the end") == nil { // until the server answers
+	for write(`{"type":"text","text":"after the end"}`) == nil { // until the server answers
 		time.Sleep(time.Millisecond)
 	}
 	if a := <-answered; a != nil { // else the server has closed the connection, whose request was not read to its end

@@ -106,6 +106,7 @@ func (a *API) receive(u *upload) error {
 		if fault != nil {
 			return unread(fault)
 		}
+		bodyRead(u.Context)
 		events, bad := wire.DecodeAnswer(raw)
 		if bad != nil {
 			return malformed(bad)
@@ -152,6 +153,7 @@ func (u *upload) stream(in *wire.Stream) error {
 		_, refused := errors.AsType[*executor.Failure](err)
 		switch {
 		case errors.Is(err, io.EOF):
+			bodyRead(u.Context)
 			return nil
 		case errors.Is(err, wire.ErrCut): // a last line without its end
 		case errors.Is(err, os.ErrDeadlineExceeded):

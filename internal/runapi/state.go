@@ -55,6 +55,7 @@ func (a *API) setState(x *exchange) error {
 	if fault != nil {
 		return unread(fault)
 	}
+	bodyRead(x.Context)
 	var value jsontext.Value
 	if bad := wire.Unmarshal(raw, &value); bad != nil {
 		return malformed(bad)
