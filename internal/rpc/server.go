@@ -47,7 +47,7 @@ type Options struct {
 	JSONRPC   *jsonrpc.Binding
 	REST      *rest.Binding
 	GRPC      *grpcapi.Binding // nil: no gRPC
-	// RunAPI answers the requests that it serves, from agents. Nil: there is none.
+	// RunAPI answers the requests that it serves, from agents. It may be nil.
 	RunAPI interface {
 		http.Handler
 		Serves(r *http.Request) bool

@@ -488,7 +488,7 @@ func TestStates(t *testing.T) {
 	require.Equal(t, "2", string(r.Do(t, "GET", "/state/task", "").Data))
 }
 
-// What is wrong in an upload is refused, with its place; the events before stay, and the run goes on.
+// The API refuses an invalid event of an upload with its place. The events before it stay, and the run goes on.
 func TestHostileUploads(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worker.Agent{MaxState: 100})
@@ -691,7 +691,7 @@ func TestArtifactsBeyondTheirLimit(t *testing.T) {
 	require.Equal(t, 410, r.Post(t, 2, half).Status)
 }
 
-// The worker ends its run while the agent posts: whoever commits first wins, and nothing comes after the end.
+// The worker ends its run while the agent posts: the first commit wins, and nothing comes after the end.
 func TestBothEndARun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worker.Agent{})

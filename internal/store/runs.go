@@ -43,7 +43,7 @@ func (s *Store) FindRun(ctx context.Context, id task.ID, withMessage bool) (*Run
 	return r, nil
 }
 
-// Heard notes that the agent of an attempt is there, and counts posted events that are none in the log: those from ordinal
+// Heard notes that the agent of an attempt is there, and counts posted events that have no row in the log: those from ordinal
 // to after. With a negative ordinal it counts none. It returns the count, and whether the run was asked to end.
 // Errors: task.LeaseLost, also if another upload has come between.
 func (s *Store) Heard(ctx context.Context, id task.ID, attempt task.Attempt, ordinal, after int64) (posted int64, canceled bool, err error) {

@@ -17,7 +17,7 @@ type Player struct {
 	played  int
 	settled bool
 
-	// Begun reports whether the run has written a part of an artifact, through another Player. Nil: there is none.
+	// Begun reports whether the run has written a part of an artifact, through another Player. It may be nil: then there is no other Player.
 	Begun func(ctx context.Context, artifact string) (bool, error)
 }
 
