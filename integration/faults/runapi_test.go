@@ -126,6 +126,9 @@ func TestRunAPIWhenTheWorkerIsKilled(t *testing.T) {
 	require.Equal(t, "completed", res.State())
 	require.Equal(t, "anew", a2atest.Text(res.Artifacts[0].Parts), "it replaced the text of the attempt before")
 	require.Equal(t, []string{"checkpoint", "lost"}, db.Runs(id))
+	for _, r := range []*clustertest.Replica{owner, other} {
+		require.NotContains(t, r.Log(), "hfrun_", "no token is in a log")
+	}
 	db.Sound()
 }
 
