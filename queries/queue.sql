@@ -196,7 +196,7 @@ SELECT sqlc.embed(t), coalesce(q.worker_id = t.worker_id, false)::boolean AS own
  WHERE t.id = @id;
 
 -- name: RunHeard :one
--- Counts posted events that are none in the log, and notes a sign of life. With the ordinal -1 it is only
+-- Counts posted events that have no row in the log, and notes a sign of life. With the ordinal -1 it is only
 -- that. Fenced like EventsAppend. No row: the attempt is over, or the ordinal does not fit.
 UPDATE holdfast.tasks t
    SET posted = CASE WHEN @ordinal::bigint >= 0 THEN @after::bigint WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END,
@@ -209,6 +209,14 @@ RETURNING t.posted, t.cancel_requested;
 -- For how long the agent of an attempt has not called the run API. No row: it never has.
 SELECT (now() - t.heard_at)::interval AS silence FROM holdfast.tasks t
  WHERE t.id = @id AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.attempt = @attempt AND t.posted_attempt = t.attempt AND t.heard_at IS NOT NULL;
+-- name: TasksParked :many
+-- For metrics: the tasks that wait for their client, by agent, counted up to @most each. Index tasks_open_parked.
+SELECT a.agent::text AS agent, p.tasks
+  FROM (SELECT unnest(@agents::text[]) AS agent) a
+ CROSS JOIN LATERAL (
+    SELECT count(*)::bigint AS tasks
+      FROM (SELECT FROM holdfast.tasks_open t WHERE t.agent = a.agent AND t.state IN (3, 4) LIMIT @most::integer) t
+ ) p;
 
 -- name: QueueDepth :many
 -- For metrics: queued and running tasks, and those with a timer, by agent.

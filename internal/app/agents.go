@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor/openai"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/runapi"
@@ -35,11 +36,12 @@ type agents struct {
 	visited    map[string]runapi.Agent
 	rpc        []rpc.Agent
 	operation  []dispatch.Agent
+	callbacks  map[string]callback.Agent
 	cancelWait time.Duration
 }
 
 func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.Logger) (*agents, error) {
-	out := &agents{visited: map[string]runapi.Agent{}}
+	out := &agents{visited: map[string]runapi.Agent{}, callbacks: map[string]callback.Agent{}}
 	fronts, err := buildFronts(cfg, log)
 	if err != nil {
 		return nil, err
@@ -49,6 +51,7 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.L
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]
 		out.names = append(out.names, a.Name)
+		out.callbacks[a.Name] = callback.Agent{ByGet: a.ResumeByGet, MaxBody: int64(a.Limits.MaxResume)}
 		out.engine = append(out.engine, engine.Agent{
 			Name: a.Name, RejectBusy: a.OnBusy == config.BusyReject, DirectReplies: a.DirectReplies,
 			DedupeMessages: a.DedupeMessageID, TenantVisible: a.Auth.Visibility == config.VisibleToTenant,
@@ -84,7 +87,7 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.L
 			RunTimeout: a.Limits.RunTimeout, InactivityTimeout: a.Limits.InactivityTimeout,
 			Backoff: a.Limits.Backoff, CancelGrace: a.Limits.CancelGrace, DirectReplies: a.DirectReplies,
 			MaxArtifacts: int64(a.Limits.MaxArtifacts), UnreachableFor: a.Limits.UnreachableFor,
-			MaxState: int64(a.Limits.MaxState),
+			MaxState: int64(a.Limits.MaxState), ExtensionParams: extensionParams(a),
 		})
 	}
 	return out, errors.Join(mistakes...)
@@ -201,6 +204,17 @@ func extensions(a *config.Agent) []config.Extension {
 	return append(all, a.Card.Extensions...)
 }
 
+// extensionParams returns the parameters of the extensions that have some, by URI.
+func extensionParams(a *config.Agent) map[string]json.RawMessage {
+	params := map[string]json.RawMessage{}
+	for _, e := range a.Card.Extensions {
+		if e.Params != nil {
+			params[e.URI] = json.RawMessage(e.Params)
+		}
+	}
+	return params
+}
+
 // renderings has the renderings of agent-card.json.
 var renderings = map[config.CardUnversioned]card.Rendering{
 	config.CardSuperset: card.RenderSuperset, config.CardStrict10: card.RenderStrict, config.CardLegacy: card.RenderLegacy,
@@ -230,7 +244,9 @@ func describe(a *config.Agent, schemes []config.AuthScheme) card.Card {
 		c.Provider = &card.Provider{Organization: p.Organization, URL: p.URL}
 	}
 	for _, e := range extensions(a) {
-		c.Capabilities.Extensions = append(c.Capabilities.Extensions, card.Extension(e))
+		c.Capabilities.Extensions = append(c.Capabilities.Extensions, card.Extension{
+			URI: e.URI, Description: e.Description, Required: e.Required, Params: json.RawMessage(e.Params),
+		})
 	}
 	for _, s := range a.Card.Skills {
 		c.Skills = append(c.Skills, card.Skill(s))

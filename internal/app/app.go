@@ -93,11 +93,15 @@ func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents
 
 	h := newHub(e, db, st, bus)
 	keeper := newKeeper(e, st, h, bus)
+	links, err := newLinks(ctx, e, st, ports)
+	if err != nil {
+		return err
+	}
 	tokens, err := newTokens(ctx, st)
 	if err != nil {
 		return err
 	}
-	visited := newPool(e, agents, st, keeper, bus, runAPI(e, ports, tokens))
+	visited := newPool(e, agents, st, links, keeper, bus, runAPI(e, ports, tokens))
 	pool := visited
 	if !e.cfg.HasRole(config.RoleWorker) {
 		pool = nil
@@ -114,12 +118,13 @@ func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents
 	runs := newRunAPI(e, agents, st, visited, tokens)
 	s := &server{
 		env: e, ports: ports, hub: h, keeper: keeper, pool: pool, dispatcher: dispatcher, runs: runs,
-		api:    newAPI(e, agents, access, ports, eng, ring, runs),
+		api:    newAPI(e, agents, access, ports, eng, ring, newCallbacks(e, agents, st, links), runs),
 		duties: newDuties(e, st, keeper, pool, ring),
 		access: access,
 	}
-	s.admin = newAdmin(e, access, st, checks(&s.stopping, st, keeper, h))
-	export(e, agents, st)
+	probes := checks(&s.stopping, st, keeper, h)
+	s.admin = newAdmin(e, access, st, probes)
+	export(e, agents, access, st, keeper, probes)
 	if err := prepare(ctx, e, st, keeper, ring); err != nil {
 		return err
 	}

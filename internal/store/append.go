@@ -140,7 +140,7 @@ func groupAppends(items []*Append) (_ []*appendGroup, _ dbsqlc.EventsAppendParam
 		Tasks: make([]uuid.UUID, 0, n), Attempts: make([]int32, 0, n), Ordinals: make([]int64, 0, n),
 		Posts: make([]bool, 0, n), Afters: make([]int64, 0, n),
 		Kinds: make([]int16, 0, n), States: make([]int16, 0, n), Directs: make([]bool, 0, n),
-		Appends: make([]bool, 0, n), Lasts: make([]bool, 0, n), Waits: make([]bool, 0, n), Listings: make([]bool, 0, n),
+		Appends: make([]bool, 0, n), Lasts: make([]bool, 0, n), Waits: make([]bool, 0, n), Resumes: make([]float64, 0, n), Listings: make([]bool, 0, n),
 		ArtifactIds: make([]string, 0, n), Payloads: make([]string, 0, n), ArtifactSizes: make([]int64, 0, n),
 	}
 	for _, g := range groups {
@@ -157,6 +157,7 @@ func groupAppends(items []*Append) (_ []*appendGroup, _ dbsqlc.EventsAppendParam
 				arg.Appends = append(arg.Appends, e.Append)
 				arg.Lasts = append(arg.Lasts, e.Last)
 				arg.Waits = append(arg.Waits, e.Waits())
+				arg.Resumes = append(arg.Resumes, e.Resumable.Seconds())
 				arg.Listings = append(arg.Listings, len(e.Artifacts) > 0)
 				id, size := "", int64(0)
 				if e.Artifact != nil {

@@ -19,7 +19,7 @@ type Claimed struct {
 	Message         *task.Message
 	Request         *task.Request // that carried the message; may be nil
 	MessageSeq      task.Seq
-	Wait            *Wait // that this turn follows, or nil
+	Wait            *Wait // that this turn follows, or the resume that began it, or nil
 	Attempt         task.Attempt
 	Turn            int
 	Try             int
@@ -33,11 +33,12 @@ type Claimed struct {
 	Unreadable      error         // why the message cannot be decoded; Message is then empty
 }
 
-// Wait is the wait of an agent that a turn follows.
+// Wait is the wait of an agent that a turn follows, or the resume that began the turn.
 type Wait struct {
-	Seq         task.Seq  // the run note with the wait
+	Seq         task.Seq  // the run note with it
 	Until       time.Time // when its timer fired, or would have
 	Interrupted bool      // the message of the turn ended it; otherwise the turn has none, and MessageSeq is an earlier one
+	Resumed     *task.Resumed
 }
 
 // Begins returns the event with which the turn began.
@@ -104,7 +105,7 @@ func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Cl
 	out := make([]*Claimed, len(rows))
 	for i := range rows {
 		r := &rows[i]
-		out[i] = claimed(&dbsqlc.Task{
+		out[i] = s.claimed(ctx, &dbsqlc.Task{
 			ID: r.ID, ClientID: r.ClientID, Agent: r.Agent, Tenant: r.Tenant, Owner: r.Owner,
 			ContextID: r.ContextID, State: r.State, LastSeq: r.LastSeq, Dialect: r.Dialect, Attempt: r.Attempt,
 			Metadata: r.Metadata, CreatedAt: r.CreatedAt, CancelRequested: r.CancelRequested, ArtifactBytes: r.ArtifactBytes,
@@ -125,7 +126,7 @@ type queued struct {
 	payload, input       []byte
 }
 
-func claimed(r *dbsqlc.Task, of queued) *Claimed {
+func (s *Store) claimed(ctx context.Context, r *dbsqlc.Task, of queued) *Claimed {
 	t := header(r)
 	e := &task.Event{Task: t.ID, Seq: task.Seq(of.messageSeq), Kind: task.EventMessage}
 	// The claim is committed, so one unreadable message must not fail the other runs.
@@ -139,19 +140,25 @@ func claimed(r *dbsqlc.Task, of queued) *Claimed {
 		ArtifactBytes: r.ArtifactBytes, Unreadable: unreadable,
 	}
 	if of.inputSeq > 0 {
-		c.Wait = waited(of, t)
+		var err error
+		if c.Wait, err = s.waited(ctx, of, t); err != nil {
+			c.Unreadable = err
+		}
 	}
 	return c
 }
 
-func waited(of queued, t *task.Task) *Wait {
-	w := &Wait{Seq: task.Seq(of.inputSeq), Interrupted: of.interrupted}
-	// The time alone: a note that cannot be read does not stop the run.
+func (s *Store) waited(ctx context.Context, of queued, t *task.Task) (w *Wait, err error) {
+	w = &Wait{Seq: task.Seq(of.inputSeq), Interrupted: of.interrupted}
+	// Of a wait the time alone: a note that cannot be read does not stop the run.
 	e := &task.Event{Task: t.ID, Seq: w.Seq, Kind: task.EventRun}
 	if decodePayload(e, of.input, t) == nil && e.Run != nil {
 		w.Until = e.Run.Until
+		if e.Run.Outcome == task.RunResume {
+			w.Resumed, err = s.openResume(ctx, t.ID, int(of.turn), e.Run.Sealed)
+		}
 	}
-	return w
+	return w, err
 }
 
 // FireTimers makes the turns due whose timer has fired, at most so many. more says that there may be further ones.
@@ -304,6 +311,22 @@ type QueueDepth struct {
 	Timers           int64 // tasks whose agent waits
 	Oldest           time.Duration
 	Away             time.Duration // how long the agent has been away; 0: it is not known to be away
+}
+
+// maxParked bounds the tasks that Parked counts.
+const maxParked = 10_000
+
+// Parked counts the tasks of agents that wait for their client, up to 10,000 for each agent.
+func (s *Store) Parked(ctx context.Context, agents []string) (map[string]int64, error) {
+	rows, err := s.q.TasksParked(ctx, s.api, dbsqlc.TasksParkedParams{Agents: agents, Most: maxParked})
+	if err != nil {
+		return nil, translate("parked tasks", err)
+	}
+	out := make(map[string]int64, len(rows))
+	for _, r := range rows {
+		out[r.Agent] = r.Tasks
+	}
+	return out, nil
 }
 
 // QueueDepths measures the queue for metrics.

@@ -34,7 +34,7 @@ func (s *Store) FindRun(ctx context.Context, id task.ID, withMessage bool) (*Run
 		Owned: row.Owned, Posted: row.Posted, Fresh: row.Posted == 0 && row.Task.RunOrdinal == 0,
 		Timed: row.Task.WakesAt.Valid, Since: row.Task.ClaimedAt.Time,
 	}
-	r.Claimed = claimed(&row.Task, queued{
+	r.Claimed = s.claimed(ctx, &row.Task, queued{
 		row.MessageSeq, row.InputSeq, row.Interrupted, row.Turn, row.Tries, row.Spared, row.Payload, row.Input,
 	})
 	if !withMessage {

@@ -299,7 +299,7 @@ func (q *Queries) QueueHurry(ctx context.Context, db DBTX, id uuid.UUID) (QueueH
 }
 
 const runFor = `-- name: RunFor :one
-SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.kept, t.held_at, t.last_seq, t.status_seq, t.status_at, t.attempt, t.run_ordinal, t.runs, t.turns, t.pending, t.worker_id, t.claimed_at, t.cancel_requested, t.cancel_requested_at, t.direct, t.pushes, t.dialect, t.stream_base, t.artifact_bytes, t.metadata, t.created_at, t.artifacts_seq, t.wakes_at, t.interruptible, t.posted, t.posted_attempt, t.heard_at, coalesce(q.worker_id = t.worker_id, false)::boolean AS owned,
+SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.kept, t.held_at, t.last_seq, t.status_seq, t.status_at, t.attempt, t.run_ordinal, t.runs, t.turns, t.pending, t.worker_id, t.claimed_at, t.cancel_requested, t.cancel_requested_at, t.direct, t.pushes, t.dialect, t.stream_base, t.artifact_bytes, t.metadata, t.created_at, t.artifacts_seq, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.posted, t.posted_attempt, t.heard_at, coalesce(q.worker_id = t.worker_id, false)::boolean AS owned,
        (CASE WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END)::bigint AS posted,
        coalesce(q.message_seq, 0)::bigint AS message_seq, coalesce(q.input_seq, 0)::bigint AS input_seq,
        coalesce(q.interrupted, false)::boolean AS interrupted, coalesce(q.turn, 0)::integer AS turn,
@@ -367,6 +367,8 @@ func (q *Queries) RunFor(ctx context.Context, db DBTX, arg RunForParams) (RunFor
 		&i.Task.ArtifactsSeq,
 		&i.Task.WakesAt,
 		&i.Task.Interruptible,
+		&i.Task.ResumeUntil,
+		&i.Task.ResumedSeq,
 		&i.Task.Posted,
 		&i.Task.PostedAttempt,
 		&i.Task.HeardAt,
@@ -405,7 +407,7 @@ type RunHeardRow struct {
 	CancelRequested bool
 }
 
-// Counts posted events that are none in the log, and notes a sign of life. With the ordinal -1 it is only
+// Counts posted events that have no row in the log, and notes a sign of life. With the ordinal -1 it is only
 // that. Fenced like EventsAppend. No row: the attempt is over, or the ordinal does not fit.
 func (q *Queries) RunHeard(ctx context.Context, db DBTX, arg RunHeardParams) (RunHeardRow, error) {
 	row := db.QueryRow(ctx, runHeard,
@@ -632,6 +634,46 @@ func (q *Queries) RunsOwned(ctx context.Context, db DBTX, worker uuid.UUID) ([]R
 	for rows.Next() {
 		var i RunsOwnedRow
 		if err := rows.Scan(&i.ID, &i.Attempt, &i.CancelRequested); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const tasksParked = `-- name: TasksParked :many
+SELECT a.agent::text AS agent, p.tasks
+  FROM (SELECT unnest($1::text[]) AS agent) a
+ CROSS JOIN LATERAL (
+    SELECT count(*)::bigint AS tasks
+      FROM (SELECT FROM holdfast.tasks_open t WHERE t.agent = a.agent AND t.state IN (3, 4) LIMIT $2::integer) t
+ ) p
+`
+
+type TasksParkedParams struct {
+	Agents []string
+	Most   int32
+}
+
+type TasksParkedRow struct {
+	Agent string
+	Tasks int64
+}
+
+// For metrics: the tasks that wait for their client, by agent, counted up to @most each. Index tasks_open_parked.
+func (q *Queries) TasksParked(ctx context.Context, db DBTX, arg TasksParkedParams) ([]TasksParkedRow, error) {
+	rows, err := db.Query(ctx, tasksParked, arg.Agents, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TasksParkedRow
+	for rows.Next() {
+		var i TasksParkedRow
+		if err := rows.Scan(&i.Agent, &i.Tasks); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
