@@ -7,6 +7,10 @@
 -- and its ordinal fits. A run without a row in the result was fenced, another session has locked its
 -- task, or this is a retry of a committed statement; RunStates tells which.
 --
+-- Events that an agent has posted (posts) have a count of their own: ordinal is the number of events
+-- that were posted before, and after the number with these. (A posted event may be none in the log.)
+-- All events of a task come from one of the two. The artifacts that a worker lists may lack posted ones.
+--
 -- A run that parks while a message is already waiting does not park. The task goes back to
 -- submitted for that message, with the run's status message. A run that parks after the client
 -- asked to cancel it is canceled instead.
@@ -33,6 +37,8 @@ WITH inp AS MATERIALIZED (
     SELECT unnest(@tasks::uuid[]) AS task,
            unnest(@attempts::integer[]) AS attempt,
            unnest(@ordinals::bigint[]) AS ordinal,
+           unnest(@posts::boolean[]) AS post,
+           unnest(@afters::bigint[]) AS after,
            unnest(@kinds::smallint[]) AS kind,
            unnest(@states::smallint[]) AS state,
            unnest(@directs::boolean[]) AS direct,
@@ -48,19 +54,20 @@ WITH inp AS MATERIALIZED (
 ), num AS MATERIALIZED (
     SELECT i.*, row_number() OVER (PARTITION BY i.task, i.attempt ORDER BY i.ord) AS rn FROM inp i
 ), run AS MATERIALIZED (
-    SELECT task, attempt, ordinal, count(*) AS n, max(ord) FILTER (WHERE state <> 0) AS status_ord, max(payload) FILTER (WHERE wait)::json AS wait,
+    SELECT task, attempt, ordinal, post, max(after) AS after, count(*) AS n, max(ord) FILTER (WHERE state <> 0) AS status_ord, max(payload) FILTER (WHERE wait)::json AS wait,
            max(ord) FILTER (WHERE kind IN (2, 3)) - min(ord) + 1 AS shown_rn, sum(artifact_size)::bigint AS artifact_bytes
-      FROM inp GROUP BY task, attempt, ordinal
+      FROM inp GROUP BY task, attempt, ordinal, post
 ), lck AS MATERIALIZED (
     SELECT t.id, t.kept, t.attempt, t.last_seq, t.turns, t.pending, t.cancel_requested, t.worker_id, t.claimed_at, t.pushes,
-           t.resumed_seq, r.n, r.status_ord, r.wait, r.shown_rn, r.artifact_bytes
-      FROM run r JOIN holdfast.tasks t ON t.id = r.task AND t.attempt = r.attempt AND t.run_ordinal = r.ordinal
+           t.resumed_seq, t.posted_attempt = t.attempt AS posted, r.post, r.after, r.n, r.status_ord, r.wait, r.shown_rn, r.artifact_bytes
+      FROM run r JOIN holdfast.tasks t ON t.id = r.task AND t.attempt = r.attempt
+       AND r.ordinal = CASE WHEN NOT r.post THEN t.run_ordinal WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END
      WHERE t.id = ANY(ARRAY(SELECT task FROM run)) AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
      ORDER BY t.id
        FOR NO KEY UPDATE OF t SKIP LOCKED
 ), eff AS MATERIALIZED (
-    SELECT l.id, l.kept, l.attempt, l.last_seq, l.turns, l.pending, l.worker_id, l.claimed_at, l.pushes, l.n, l.status_ord, l.shown_rn, l.artifact_bytes,
-           s.rn AS status_rn, CASE WHEN s.listing THEN l.last_seq + s.rn END AS artifacts_seq,
+    SELECT l.id, l.kept, l.attempt, l.last_seq, l.turns, l.pending, l.worker_id, l.claimed_at, l.pushes, l.post, l.after, l.n, l.status_ord, l.shown_rn, l.artifact_bytes,
+           s.rn AS status_rn, CASE WHEN s.listing AND NOT l.posted THEN l.last_seq + s.rn END AS artifacts_seq,
            coalesce(s.direct, false) AS direct,
            coalesce(s.state IN (3, 4) AND (l.pending > 0 OR s.resume > 0 AND l.resumed_seq IS NOT NULL) AND NOT l.cancel_requested, false) AS again,
            CASE WHEN s.state IN (3, 4) AND l.cancel_requested THEN 7::smallint
@@ -76,7 +83,10 @@ WITH inp AS MATERIALIZED (
 ), upd AS (
     UPDATE holdfast.tasks t
        SET last_seq = e.last_seq + e.n,
-           run_ordinal = t.run_ordinal + e.n,
+           run_ordinal = CASE WHEN e.post THEN t.run_ordinal ELSE t.run_ordinal + e.n END,
+           posted = CASE WHEN e.post THEN e.after ELSE t.posted END,
+           posted_attempt = CASE WHEN e.post THEN e.attempt ELSE t.posted_attempt END,
+           heard_at = CASE WHEN e.post THEN now() ELSE t.heard_at END,
            state = coalesce(e.state, t.state),
            status_seq = coalesce(e.last_seq + e.status_rn, t.status_seq),
            status_at = CASE WHEN e.status_rn IS NULL THEN t.status_at ELSE now() END,
@@ -138,7 +148,7 @@ SELECT id, attempt, last_seq::bigint AS base, coalesce(state, 0)::smallint AS st
 -- committed before its connection died.
 SELECT t.* FROM unnest(@ids::uuid[]) AS i (id)
  CROSS JOIN LATERAL (
-    SELECT x.id, x.attempt, x.run_ordinal, x.state, x.last_seq, x.pushes, (x.worker_id IS NOT NULL)::boolean AS owned FROM holdfast.tasks x
+    SELECT x.id, x.attempt, x.run_ordinal, (CASE WHEN x.posted_attempt = x.attempt THEN x.posted ELSE 0 END)::bigint AS posted, x.state, x.last_seq, x.pushes, (x.worker_id IS NOT NULL)::boolean AS owned FROM holdfast.tasks x
      WHERE x.id = i.id AND x.id BETWEEN @lowest AND @highest OFFSET 0
  ) t;
 

@@ -170,6 +170,45 @@ SELECT t.id, t.attempt, t.cancel_requested
 SELECT id, attempt FROM holdfast.tasks
  WHERE id = ANY(@ids::uuid[]) AND state NOT IN (3, 4, 5, 6, 7, 8) AND worker_id = @worker::uuid AND cancel_requested;
 
+-- name: RunsEnded :many
+-- Those of the given attempts that are over, with what became of their tasks: the run API may have ended
+-- them. By primary key.
+SELECT t.id, t.attempt, t.state, (t.wakes_at IS NOT NULL)::boolean AS waits
+  FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@attempts::integer[]) AS attempt) i
+ CROSS JOIN LATERAL (
+    SELECT x.id, x.attempt, x.state, x.wakes_at, x.worker_id FROM holdfast.tasks x
+     WHERE x.id = i.id AND x.id BETWEEN @lowest AND @highest OFFSET 0
+ ) t
+ WHERE t.attempt <> i.attempt OR t.worker_id IS NULL;
+
+-- name: RunFor :one
+-- An attempt for a request of the run API, with the message only if wanted. The attempt may be over (not
+-- owned). By primary keys.
+SELECT sqlc.embed(t), coalesce(q.worker_id = t.worker_id, false)::boolean AS owned,
+       (CASE WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END)::bigint AS posted,
+       coalesce(q.message_seq, 0)::bigint AS message_seq, coalesce(q.input_seq, 0)::bigint AS input_seq,
+       coalesce(q.interrupted, false)::boolean AS interrupted, coalesce(q.turn, 0)::integer AS turn,
+       coalesce(q.tries, 0)::integer AS tries, coalesce(q.spared, 0)::integer AS spared,
+       CAST(CASE WHEN @with_message::boolean AND (q.input_seq IS NULL OR q.interrupted) THEN holdfast.message_at(t.id, q.message_seq) END AS json) AS payload,
+       CAST(CASE WHEN @with_message::boolean THEN holdfast.note_at(t.id, q.input_seq) END AS json) AS input
+  FROM holdfast.tasks t
+  LEFT JOIN LATERAL (SELECT x.* FROM holdfast.task_queue x WHERE x.id = @id OFFSET 0) q ON true
+ WHERE t.id = @id;
+
+-- name: RunHeard :one
+-- Counts posted events that have no row in the log, and notes a sign of life. With the ordinal -1 it is only
+-- that. Fenced like EventsAppend. No row: the attempt is over, or the ordinal does not fit.
+UPDATE holdfast.tasks t
+   SET posted = CASE WHEN @ordinal::bigint >= 0 THEN @after::bigint WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END,
+       posted_attempt = t.attempt, heard_at = now()
+ WHERE t.id = @id AND t.attempt = @attempt AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
+   AND (@ordinal::bigint = -1 OR @ordinal::bigint = CASE WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END)
+RETURNING t.posted, t.cancel_requested;
+
+-- name: RunSilence :one
+-- For how long the agent of an attempt has not called the run API. No row: it never has.
+SELECT (now() - t.heard_at)::interval AS silence FROM holdfast.tasks t
+ WHERE t.id = @id AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.attempt = @attempt AND t.posted_attempt = t.attempt AND t.heard_at IS NOT NULL;
 -- name: TasksParked :many
 -- For metrics: the tasks that wait for their client, by agent, counted up to @most each. Index tasks_open_parked.
 SELECT a.agent::text AS agent, p.tasks

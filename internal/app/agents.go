@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
+	"github.com/holdfast-a2a/holdfast/internal/runapi"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
@@ -31,7 +32,8 @@ import (
 type agents struct {
 	names      []string
 	engine     []engine.Agent
-	worker     []worker.Agent
+	worker     []worker.Agent // without the worker role they have no executor
+	visited    map[string]runapi.Agent
 	rpc        []rpc.Agent
 	operation  []dispatch.Agent
 	callbacks  map[string]callback.Agent
@@ -39,7 +41,7 @@ type agents struct {
 }
 
 func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.Logger) (*agents, error) {
-	out := &agents{callbacks: map[string]callback.Agent{}}
+	out := &agents{visited: map[string]runapi.Agent{}, callbacks: map[string]callback.Agent{}}
 	fronts, err := buildFronts(cfg, log)
 	if err != nil {
 		return nil, err
@@ -72,13 +74,13 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.L
 		// A cancel is answered when the run has ended or the grace is over. Without hints, the worker learns of the
 		// cancel in its next round.
 		out.cancelWait = max(out.cancelWait, a.Limits.CancelGrace+cfg.Worker.LeaseTTL/3+2*time.Second)
-		if !cfg.HasRole(config.RoleWorker) {
-			continue
-		}
-		exec, err := buildExecutor(a, o, fronts, log)
-		if err != nil {
-			mistakes = append(mistakes, fmt.Errorf("agent %s: %w", a.Name, err))
-			continue
+		out.visited[a.Name] = runapi.Agent{MaxEvent: int(a.Limits.MaxEvent), History: history(a)}
+		var exec executor.Executor
+		if cfg.HasRole(config.RoleWorker) {
+			if exec, err = buildExecutor(a, o, fronts, log); err != nil {
+				mistakes = append(mistakes, fmt.Errorf("agent %s: %w", a.Name, err))
+				continue
+			}
 		}
 		out.worker = append(out.worker, worker.Agent{
 			Name: a.Name, Executor: exec, Concurrency: a.Limits.Concurrency, MaxAttempts: a.Limits.MaxAttempts,

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
+	"github.com/holdfast-a2a/holdfast/internal/runapi"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
@@ -37,13 +38,13 @@ func newEngine(ctx context.Context, e *env, agents *agents, st *store.Store, h *
 }
 
 // newAPI makes the public server with its three bindings; nil without the api role.
-func newAPI(e *env, agents *agents, access *access, p *ports, eng *engine.Engine, ring *keys.Ring, callbacks *callback.Handler) *rpc.Server {
+func newAPI(e *env, agents *agents, access *access, p *ports, eng *engine.Engine, ring *keys.Ring, callbacks *callback.Handler, runAPI *runapi.API) *rpc.Server {
 	if eng == nil {
 		return nil
 	}
 	cfg, log := e.cfg, e.log
 	operations := newOperations(e, agents, eng)
-	limits := body.Limits{Size: int64(cfg.Limits.MaxBody), Depth: cfg.Limits.MaxDepth, Timeout: cfg.Limits.BodyTimeout}
+	limits := bodyLimits(cfg)
 	formerStatuses := cfg.Protocol.StatusTable == config.Statuses100
 	strict := cfg.Protocol.VersionHeader == config.VersionStrict
 	o := rpc.Options{
@@ -53,6 +54,7 @@ func newAPI(e *env, agents *agents, access *access, p *ports, eng *engine.Engine
 		Unversioned:   renderings[cfg.Protocol.CardUnversioned],
 		LocalOnly:     cfg.LocalOnly(),
 		Callbacks:     callbacks,
+		RunAPI:        runAPI,
 		Auth:          access.authenticator, TLS: access.tlsConfig(),
 		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
 		JSONRPC: jsonrpc.New(jsonrpc.Options{
@@ -75,6 +77,10 @@ func newAPI(e *env, agents *agents, access *access, p *ports, eng *engine.Engine
 		o.Keys, o.PlainCards = ring, !cfg.Signing.Cards
 	}
 	return rpc.New(o)
+}
+
+func bodyLimits(cfg *config.Config) body.Limits {
+	return body.Limits{Size: int64(cfg.Limits.MaxBody), Depth: cfg.Limits.MaxDepth, Timeout: cfg.Limits.BodyTimeout}
 }
 
 // newOperations makes the operations that all bindings call.

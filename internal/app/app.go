@@ -97,7 +97,15 @@ func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents
 	if err != nil {
 		return err
 	}
-	pool := newPool(e, agents, st, links, keeper, bus)
+	tokens, err := newTokens(ctx, st)
+	if err != nil {
+		return err
+	}
+	visited := newPool(e, agents, st, links, keeper, bus, runAPI(e, ports, tokens))
+	pool := visited
+	if !e.cfg.HasRole(config.RoleWorker) {
+		pool = nil
+	}
 	hooks, err := newHooks(e, ring, ports)
 	if err != nil {
 		return err
@@ -107,9 +115,10 @@ func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents
 	if err != nil {
 		return err
 	}
+	runs := newRunAPI(e, agents, st, visited, tokens)
 	s := &server{
-		env: e, ports: ports, hub: h, keeper: keeper, pool: pool, dispatcher: dispatcher,
-		api:    newAPI(e, agents, access, ports, eng, ring, newCallbacks(e, agents, st, links)),
+		env: e, ports: ports, hub: h, keeper: keeper, pool: pool, dispatcher: dispatcher, runs: runs,
+		api:    newAPI(e, agents, access, ports, eng, ring, newCallbacks(e, agents, st, links), runs),
 		duties: newDuties(e, st, keeper, pool, ring),
 		access: access,
 	}

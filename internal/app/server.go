@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/maintenance"
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
+	"github.com/holdfast-a2a/holdfast/internal/runapi"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
@@ -29,6 +30,7 @@ type server struct {
 	pool       *worker.Pool     // nil without the worker role
 	dispatcher *push.Dispatcher // nil without the push role
 	api        *rpc.Server      // nil without the api role
+	runs       *runapi.API
 	duties     *maintenance.Runner
 	admin      *http.Server
 	stopping   atomic.Bool
@@ -86,7 +88,7 @@ func (s *server) stop(base, failed context.Context, stopLive func(), lease, duti
 		// Callers and streams are still served while runs finish.
 		{"wait for runs", claims.wait},
 		{"stop claiming webhooks", deliveries.end},
-		{"end streams", s.hub.Close},
+		{"end streams", func() { s.hub.Close(); s.runs.Stop() }},
 		{"wait for requests", func() { requests.waitFor(lastAnswers) }},
 		{"wait for deliveries", deliveries.wait},
 		{"stop duties", duties.stop},

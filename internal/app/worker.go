@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 	"github.com/holdfast-a2a/holdfast/internal/resume"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
@@ -51,17 +52,22 @@ func (l heardLeases) tell(err error) error {
 	return err
 }
 
-// newPool makes the pool, which runs agents; nil without the worker role.
-func newPool(e *env, agents *agents, st *store.Store, links *resume.Links, keeper *worker.Keeper, bus *signal.Bus) *worker.Pool {
-	if !e.cfg.HasRole(config.RoleWorker) {
-		return nil
-	}
+// newPool makes the pool, which runs agents. Without the worker role it only has the agents' limits, for the run API, and
+// is not run.
+func newPool(
+	e *env, agents *agents, st *store.Store, links *resume.Links, keeper *worker.Keeper, bus *signal.Bus,
+	runAPI func(task.ID, task.Attempt) executor.API,
+) *worker.Pool {
 	m := e.metrics
 	pool := worker.New(worker.Options{
 		Store: st, Agents: agents.worker, PollInterval: e.cfg.Worker.PollInterval, StopGrace: e.cfg.Worker.StopGrace,
-		Worker: keeper.ID, ResumeURL: links.URL, Memory: e.memory.Runs, Lines: e.memory.Lines, Events: e.memory.Events, Log: e.log,
+		Worker: keeper.ID, ResumeURL: links.URL, RunAPI: runAPI,
+		Memory: e.memory.Runs, Lines: e.memory.Lines, Events: e.memory.Events, Log: e.log,
 		Observer: worker.Observer{Claimed: m.Claimed, Ran: m.Ran, Running: m.Running, Limited: m.Limited, Told: m.Told},
 	})
+	if !e.cfg.HasRole(config.RoleWorker) {
+		return pool
+	}
 	bus.Queues.Subscribe(pool.Wake)
 	bus.Cancels.Subscribe(pool.CancelHint)
 	bus.Lost.Subscribe(func(struct{}) { pool.LoseAll() })

@@ -6,6 +6,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/base64"
 	"net"
 	"strconv"
@@ -36,6 +37,7 @@ type Config struct {
 	SSE       SSE       `yaml:"sse"`
 	Worker    Worker    `yaml:"worker"`
 	Hub       Hub       `yaml:"hub"`
+	RunAPI    RunAPI    `yaml:"run_api"`
 	Store     Store     `yaml:"store"`
 	Signing   Signing   `yaml:"signing"`
 	Audit     Audit     `yaml:"audit"`
@@ -186,6 +188,11 @@ type Worker struct {
 	LeaseTTL     time.Duration `yaml:"lease_ttl"`
 	PollInterval time.Duration `yaml:"poll_interval"`
 	StopGrace    time.Duration `yaml:"stop_grace"`
+}
+
+// RunAPI is where agents act for their runs from elsewhere.
+type RunAPI struct {
+	URL string `yaml:"url" env:"HOLDFAST_RUN_API_URL"`
 }
 
 // Hub tunes how events of other replicas arrive.
@@ -524,6 +531,12 @@ func (c *Config) BaseURL(bound string) string {
 		return "https://" + ReachableAddr(bound)
 	}
 	return "http://" + ReachableAddr(bound)
+}
+
+// RunAPIURL returns the URL where agents reach this server or any other replica, without a trailing slash. base is the one
+// for clients.
+func (c *Config) RunAPIURL(base string) string {
+	return strings.TrimRight(cmp.Or(c.RunAPI.URL, base), "/")
 }
 
 // GRPCOff is the grpc_listen of a server without gRPC.

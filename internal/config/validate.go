@@ -195,6 +195,9 @@ func (l *loader) addresses(c *Config) {
 		l.at("admin_listen", "is the same address as listen; choose another port")
 	}
 	l.grpc(c)
+	if u := c.RunAPI.URL; u != "" && l.webURL("run_api.url", u) && strings.ContainsAny(u, "?#") {
+		l.at("run_api.url", "must not have a query or a fragment")
+	}
 	if c.PublicURL == "" {
 		return
 	}

@@ -59,8 +59,18 @@ type Run struct {
 	ResumeURL string
 	OnBegin   func() // see Began; may be nil
 
+	API    *API // where the agent can act for this run from elsewhere; nil: nowhere
 	Memory Memory
 	Buffer Buffer // of the event that the executor is reading from its agent; nil: without a bound
+}
+
+// API is the run API of one run (docs/run-api.yaml).
+type API struct {
+	URL   string
+	Token string // a secret; it is of no use when the attempt is over
+	// Ended is closed when a call of the run API has ended the run. The executor then has a moment to return; its result
+	// changes nothing.
+	Ended <-chan struct{}
 }
 
 // Hold blocks until the process has memory for n bytes of the event that the executor is reading. Time in it does not
@@ -257,6 +267,7 @@ var (
 	ErrTimeout    = errors.New("the run took longer than the agent allows")
 	ErrInactivity = errors.New("the agent was silent for too long")
 	ErrShutdown   = errors.New("the server is stopping")
+	ErrEnded      = errors.New("a call of the run API has ended the run")
 )
 
 // ErrReply is the error of a Reply that the agent may not give now.

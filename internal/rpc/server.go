@@ -48,6 +48,11 @@ type Options struct {
 	JSONRPC   *jsonrpc.Binding
 	REST      *rest.Binding
 	GRPC      *grpcapi.Binding // nil: no gRPC
+	// RunAPI answers the requests that it serves, from agents. It may be nil.
+	RunAPI interface {
+		http.Handler
+		Serves(r *http.Request) bool
+	}
 	// Callbacks serves resume URLs. Nil: no URLs.
 	Callbacks *callback.Handler
 	// Keys signs the cards, unless PlainCards is set, and its public keys are published. Nil:
@@ -94,8 +99,8 @@ func New(o Options) *Server {
 	s := &Server{opt: o, agents: map[string]*Agent{}}
 	e := echo.New()
 	e.HTTPErrorHandler = s.httpError
-	// Before the rules for pages: the URL is the credential, and a page of any origin may lead to it.
-	e.Pre(s.limitBody, s.callbacks, s.foreign)
+	// Before the rules for pages: the URL of a callback is its credential, and a page of any origin may lead to it.
+	e.Pre(s.limitBody, s.callbacks, s.runAPI, s.foreign)
 	if len(o.CORS.Origins) > 0 {
 		e.Pre(cors(o.CORS))
 	}
@@ -203,6 +208,18 @@ func (s *Server) rest(next echo.HandlerFunc) echo.HandlerFunc {
 			return next(c)
 		}
 		s.opt.REST.Serve(c.Response().Writer, c.Request(), s.arrival(c.Request(), agent, common), target)
+		return nil
+	}
+}
+
+// runAPI passes the requests of agents on, before the rules for clients and browsers: a token is a credential that no
+// browser sends by itself, and agents may know this server by another host name.
+func (s *Server) runAPI(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if s.opt.RunAPI == nil || !s.opt.RunAPI.Serves(c.Request()) {
+			return next(c)
+		}
+		s.opt.RunAPI.ServeHTTP(c.Response().Writer, c.Request())
 		return nil
 	}
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -16,8 +17,12 @@ type Append struct {
 	Task    task.ID
 	Agent   string
 	Attempt task.Attempt
-	Ordinal int64 // number of events that the attempt wrote before
+	Ordinal int64 // number of events that the attempt wrote before; with Posted, that its agent posted before
 	Events  []*task.Event
+	// Upload is the request with which the agent has posted the events, to any replica; zero: the worker wrote them. After is
+	// the number of posted events with these. The error ErrPosted says that another upload has come between.
+	Upload task.ID
+	After  int64
 	// Done is called once, by a writer, in order for each task. It must not block. The error is
 	// task.LeaseLost if the run was fenced; then none of the events were written. requeued says
 	// that the run wanted to park or to wait, but the next turn is due already.
@@ -26,7 +31,20 @@ type Append struct {
 	payloads []string
 }
 
+// ErrPosted says that other events have been posted in the place of these.
+var ErrPosted = errors.New("other events were posted meanwhile")
+
 func (a *Append) task() task.ID { return a.Task }
+
+func (a *Append) posted() bool { return !a.Upload.IsZero() }
+
+// after is the ordinal of the next append from the same source.
+func (a *Append) after() int64 {
+	if a.posted() {
+		return a.After
+	}
+	return a.Ordinal + int64(len(a.Events))
+}
 
 func (a *Append) size() (n int) {
 	for _, p := range a.payloads {
@@ -48,7 +66,7 @@ func (s *Store) Append(a *Append) {
 	}
 }
 
-// appendGroup is the consecutive appends of one run in one flush: one row lock, one range of seqs.
+// appendGroup is the consecutive appends of one run, from one source, in one flush: one row lock, one range of seqs.
 type appendGroup struct {
 	items  []*Append
 	events int
@@ -62,7 +80,12 @@ type runKey struct {
 // writeAppends writes items in one commit. It returns those whose rows another session has locked.
 func (s *Store) writeAppends(ctx context.Context, items []*Append) (blocked []*Append) {
 	start := time.Now()
-	groups, arg := groupAppends(items)
+	groups, arg, others := groupAppends(items)
+	if len(others) > 0 {
+		items = slices.DeleteFunc(slices.Clone(items), func(a *Append) bool { return slices.Contains(others, a) })
+		blocked = s.writeAppends(ctx, items)
+		return append(blocked, s.writeAppends(ctx, others)...)
+	}
 	for try := 0; ; try++ {
 		rows, err := s.q.EventsAppend(ctx, s.write, arg)
 		if err == nil {
@@ -91,13 +114,19 @@ func (s *Store) writeAppends(ctx context.Context, items []*Append) (blocked []*A
 	}
 }
 
-func groupAppends(items []*Append) ([]*appendGroup, dbsqlc.EventsAppendParams) {
+// groupAppends makes the arguments of a statement. A run may write and its agent post at the same time, also with two
+// uploads. But one statement has the events of a run from one of them: others has the rest.
+func groupAppends(items []*Append) (_ []*appendGroup, _ dbsqlc.EventsAppendParams, others []*Append) {
 	var groups []*appendGroup
 	byRun := make(map[runKey]*appendGroup, len(items))
 	n := 0
 	for _, a := range items {
 		k := runKey{a.Task, a.Attempt}
 		g := byRun[k]
+		if g != nil && a.Upload != g.items[0].Upload {
+			others = append(others, a)
+			continue
+		}
 		if g == nil {
 			g = &appendGroup{}
 			byRun[k] = g
@@ -109,6 +138,7 @@ func groupAppends(items []*Append) ([]*appendGroup, dbsqlc.EventsAppendParams) {
 	}
 	arg := dbsqlc.EventsAppendParams{
 		Tasks: make([]uuid.UUID, 0, n), Attempts: make([]int32, 0, n), Ordinals: make([]int64, 0, n),
+		Posts: make([]bool, 0, n), Afters: make([]int64, 0, n),
 		Kinds: make([]int16, 0, n), States: make([]int16, 0, n), Directs: make([]bool, 0, n),
 		Appends: make([]bool, 0, n), Lasts: make([]bool, 0, n), Waits: make([]bool, 0, n), Resumes: make([]float64, 0, n), Listings: make([]bool, 0, n),
 		ArtifactIds: make([]string, 0, n), Payloads: make([]string, 0, n), ArtifactSizes: make([]int64, 0, n),
@@ -119,6 +149,8 @@ func groupAppends(items []*Append) ([]*appendGroup, dbsqlc.EventsAppendParams) {
 				arg.Tasks = append(arg.Tasks, uuid.UUID(a.Task))
 				arg.Attempts = append(arg.Attempts, int32(a.Attempt))
 				arg.Ordinals = append(arg.Ordinals, g.items[0].Ordinal)
+				arg.Posts = append(arg.Posts, a.posted())
+				arg.Afters = append(arg.Afters, a.after())
 				arg.Kinds = append(arg.Kinds, int16(e.Kind))
 				arg.States = append(arg.States, int16(e.State))
 				arg.Directs = append(arg.Directs, e.Direct)
@@ -136,7 +168,7 @@ func groupAppends(items []*Append) ([]*appendGroup, dbsqlc.EventsAppendParams) {
 			}
 		}
 	}
-	return groups, arg
+	return groups, arg, others
 }
 
 func (s *Store) finishAppends(ctx context.Context, groups []*appendGroup, rows []dbsqlc.EventsAppendRow) (blocked []*Append) {
@@ -167,6 +199,9 @@ func (s *Store) finishAppends(ctx context.Context, groups []*appendGroup, rows [
 			g.done(r.Again, nil)
 			if r.Again && s.listener != nil {
 				s.listener.Ready(g.items[0].Agent)
+			}
+			if s.listener != nil && g.ends() {
+				s.listener.CancelWanted(g.items[0].Task) // its worker may be another process
 			}
 		}
 	}
@@ -246,13 +281,15 @@ func (s *Store) finishMissing(ctx context.Context, missing []*appendGroup) (bloc
 		r, ok := now[first.Task]
 		ours := ok && task.Attempt(r.Attempt) == first.Attempt
 		switch {
-		case ours && r.Owned && r.RunOrdinal == first.Ordinal:
+		case ours && r.Owned && g.written(&r) == first.Ordinal:
 			if s.observe.Retried != nil {
 				s.observe.Retried("append")
 			}
 			blocked = append(blocked, g.items...)
 		case g.isIn(now):
 			s.committedBefore(g, &r)
+		case ours && r.Owned && first.posted():
+			g.done(false, ErrPosted)
 		default:
 			if s.observe.Fenced != nil {
 				s.observe.Fenced(len(g.items))
@@ -267,7 +304,22 @@ func (s *Store) finishMissing(ctx context.Context, missing []*appendGroup) (bloc
 func (g *appendGroup) isIn(now map[task.ID]dbsqlc.RunStatesRow) bool {
 	first := g.items[0]
 	r, ok := now[first.Task]
-	return ok && task.Attempt(r.Attempt) == first.Attempt && r.RunOrdinal >= first.Ordinal+int64(g.events)
+	return ok && task.Attempt(r.Attempt) == first.Attempt && g.written(&r) >= g.items[len(g.items)-1].after()
+}
+
+// written returns the ordinal that the source of the group has reached.
+func (g *appendGroup) written(r *dbsqlc.RunStatesRow) int64 {
+	if g.items[0].posted() {
+		return r.Posted
+	}
+	return r.RunOrdinal
+}
+
+// ends reports whether the group ends a run that another process may execute.
+func (g *appendGroup) ends() bool {
+	last := g.items[len(g.items)-1]
+	end := last.Events[len(last.Events)-1]
+	return last.posted() && (end.Waits() || end.Kind == task.EventStatus && end.State.Settled())
 }
 
 // committedBefore answers a group that an earlier try has written.
@@ -285,5 +337,8 @@ func (s *Store) committedBefore(g *appendGroup, r *dbsqlc.RunStatesRow) {
 	g.done(requeued, nil)
 	if requeued && s.listener != nil {
 		s.listener.Ready(first.Agent)
+	}
+	if s.listener != nil && g.ends() {
+		s.listener.CancelWanted(first.Task)
 	}
 }

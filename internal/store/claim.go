@@ -105,30 +105,12 @@ func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Cl
 	out := make([]*Claimed, len(rows))
 	for i := range rows {
 		r := &rows[i]
-		t := header(&dbsqlc.Task{
+		out[i] = s.claimed(ctx, &dbsqlc.Task{
 			ID: r.ID, ClientID: r.ClientID, Agent: r.Agent, Tenant: r.Tenant, Owner: r.Owner,
-			ContextID: r.ContextID, State: r.State, LastSeq: r.LastSeq, Dialect: r.Dialect,
-			Metadata: r.Metadata, CreatedAt: r.CreatedAt,
-		})
-		e := &task.Event{Task: t.ID, Seq: task.Seq(r.MessageSeq), Kind: task.EventMessage}
-		// The claim is committed, so one unreadable message must not fail the other runs.
-		unreadable := decodePayload(e, r.Payload, t)
-		if e.Message == nil {
-			e.Message = &task.Message{}
-		}
-		out[i] = &Claimed{
-			Task: t, Message: e.Message, Request: e.Request, MessageSeq: e.Seq, Attempt: task.Attempt(r.Attempt),
-			Turn: int(r.Turn), Try: int(r.Tries), CancelRequested: r.CancelRequested,
-			Waited: r.ClaimedAt.Sub(r.AvailableAt), AvailableAt: r.AvailableAt,
-			ArtifactBytes: r.ArtifactBytes, Suspect: r.Suspect, Spared: int(r.Spared),
-			Unreadable: unreadable,
-		}
-		if r.InputSeq > 0 {
-			var err error
-			if out[i].Wait, err = s.waited(ctx, r, t); err != nil {
-				out[i].Unreadable = err
-			}
-		}
+			ContextID: r.ContextID, State: r.State, LastSeq: r.LastSeq, Dialect: r.Dialect, Attempt: r.Attempt,
+			Metadata: r.Metadata, CreatedAt: r.CreatedAt, CancelRequested: r.CancelRequested, ArtifactBytes: r.ArtifactBytes,
+		}, queued{r.MessageSeq, r.InputSeq, r.Interrupted, r.Turn, r.Tries, r.Spared, r.Payload, r.Input})
+		out[i].Waited, out[i].AvailableAt, out[i].Suspect = r.ClaimedAt.Sub(r.AvailableAt), r.AvailableAt, r.Suspect
 		if r.Away {
 			out[i].AwayFor = max(r.AwayFor, 1)
 		}
@@ -136,14 +118,44 @@ func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Cl
 	return out, nil
 }
 
-func (s *Store) waited(ctx context.Context, r *dbsqlc.QueueClaimRow, t *task.Task) (w *Wait, err error) {
-	w = &Wait{Seq: task.Seq(r.InputSeq), Interrupted: r.Interrupted}
+// queued has the columns of the queue row of a run, and the payloads of its message and of the note that began its turn.
+type queued struct {
+	messageSeq, inputSeq int64
+	interrupted          bool
+	turn, tries, spared  int32
+	payload, input       []byte
+}
+
+func (s *Store) claimed(ctx context.Context, r *dbsqlc.Task, of queued) *Claimed {
+	t := header(r)
+	e := &task.Event{Task: t.ID, Seq: task.Seq(of.messageSeq), Kind: task.EventMessage}
+	// The claim is committed, so one unreadable message must not fail the other runs.
+	unreadable := decodePayload(e, of.payload, t)
+	if e.Message == nil {
+		e.Message = &task.Message{}
+	}
+	c := &Claimed{
+		Task: t, Message: e.Message, Request: e.Request, MessageSeq: e.Seq, Attempt: task.Attempt(r.Attempt),
+		Turn: int(of.turn), Try: int(of.tries), Spared: int(of.spared), CancelRequested: r.CancelRequested,
+		ArtifactBytes: r.ArtifactBytes, Unreadable: unreadable,
+	}
+	if of.inputSeq > 0 {
+		var err error
+		if c.Wait, err = s.waited(ctx, of, t); err != nil {
+			c.Unreadable = err
+		}
+	}
+	return c
+}
+
+func (s *Store) waited(ctx context.Context, of queued, t *task.Task) (w *Wait, err error) {
+	w = &Wait{Seq: task.Seq(of.inputSeq), Interrupted: of.interrupted}
 	// Of a wait the time alone: a note that cannot be read does not stop the run.
 	e := &task.Event{Task: t.ID, Seq: w.Seq, Kind: task.EventRun}
-	if decodePayload(e, r.Input, t) == nil && e.Run != nil {
+	if decodePayload(e, of.input, t) == nil && e.Run != nil {
 		w.Until = e.Run.Until
 		if e.Run.Outcome == task.RunResume {
-			w.Resumed, err = s.openResume(ctx, t.ID, int(r.Turn), e.Run.Sealed)
+			w.Resumed, err = s.openResume(ctx, t.ID, int(of.turn), e.Run.Sealed)
 		}
 	}
 	return w, err
@@ -177,6 +189,7 @@ type Requeue struct {
 	Away    bool // the agent did not begin the run
 	InPlace bool // with Away: the agent is away. The task keeps its place, Delay does not apply
 	Silent  bool // do not write the note to the log
+	Posted  bool // through the run API: another process may execute the run
 }
 
 // GiveBack ends an attempt without ending the task. Errors: task.LeaseLost if the run was fenced.
@@ -206,6 +219,9 @@ func (s *Store) Requeue(ctx context.Context, r Requeue) (awayFor time.Duration, 
 	if !r.Silent {
 		ev.Seq, ev.At = task.Seq(row.Seq), row.At
 		s.committed(ev)
+	}
+	if r.Posted && s.listener != nil {
+		s.listener.CancelWanted(r.Task)
 	}
 	// Nobody is woken for an agent that is away: each worker finds out at its own pace.
 	if r.Delay == 0 && !r.InPlace && s.listener != nil {

@@ -43,12 +43,17 @@ func (s *Store) Dialogue(ctx context.Context, of DialogueOf) ([]task.Said, error
 		return nil, translate("read dialogue", err)
 	}
 	r := &dialogue{s: s, Bounds: of.Bounds}
-	if err := r.read(ctx, of.Task, max(task.Seq(begins)+1, of.Begins), of.Said); err != nil {
-		return nil, translate("read dialogue", err)
+	if of.Before.Of(of.Task.ID) {
+		if err := r.read(ctx, of.Task, max(task.Seq(begins)+1, of.Begins), of.Said); err != nil {
+			return nil, translate("read dialogue", err)
+		}
 	}
 	arg := dbsqlc.ContextTasksParams{
 		ContextID: of.Task.ContextID, Tenant: of.Task.Tenant, Owner: of.Task.Owner, Agent: of.Task.Agent,
 		Before: uuid.Max, Besides: uuid.UUID(of.Task.ID), MaxRows: tasksRows,
+	}
+	if !of.Before.Of(of.Task.ID) {
+		arg.Before = next(of.Before.Task)
 	}
 	for of.Context && !r.full {
 		tasks, err := s.q.ContextTasks(ctx, s.api, arg)
@@ -71,6 +76,17 @@ func (s *Store) Dialogue(ctx context.Context, of DialogueOf) ([]task.Said, error
 	}
 	slices.Reverse(r.said)
 	return r.Newest(r.said), nil
+}
+
+// next returns the id that follows another one.
+func next(id task.ID) uuid.UUID {
+	u := uuid.UUID(id)
+	for i := len(u) - 1; i >= 0; i-- {
+		if u[i]++; u[i] != 0 {
+			return u
+		}
+	}
+	return uuid.Max
 }
 
 // MostReferences is how many tasks of a message References reads.
@@ -126,7 +142,11 @@ type utterance struct {
 // read adds what was said in a task: by clients before the event asked, and by its agent before the event begins. (The status
 // that queues a task again may have a question of the run before it.)
 func (d *dialogue) read(ctx context.Context, h *task.Task, begins, asked task.Seq) error {
-	found, err := d.index(ctx, h, begins, asked)
+	older := begins
+	if d.Before.Task == h.ID && d.Before.Seq > 0 {
+		older = min(older, d.Before.Seq)
+	}
+	found, err := d.index(ctx, h, begins, asked, older)
 	for len(found) > 0 && !d.full && err == nil {
 		n, size := 0, int64(0)
 		for n < len(found) && (n == 0 || size+found[n].size <= pageBytes/4) {
@@ -139,11 +159,14 @@ func (d *dialogue) read(ctx context.Context, h *task.Task, begins, asked task.Se
 	return err
 }
 
-// index finds the newest entries of a task, at least as many as fit, the newest first. Files take a third more on disk
+// index finds the newest entries of a task that begin before the event older, at least as many as fit, the newest first. Files take a third more on disk
 // than in memory.
-func (d *dialogue) index(ctx context.Context, h *task.Task, begins, asked task.Seq) (found []utterance, err error) {
+func (d *dialogue) index(ctx context.Context, h *task.Task, begins, asked, older task.Seq) (found []utterance, err error) {
 	bytes := d.bytes
 	add := func(u utterance) (more bool) {
+		if task.Seq(u.seqs[len(u.seqs)-1]) >= older {
+			return true
+		}
 		found = append(found, u)
 		if !d.Large(u.size) {
 			bytes += u.size

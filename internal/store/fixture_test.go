@@ -319,7 +319,7 @@ func (f *fixture) written(p *pen, evs ...*task.Event) (commit func()) {
 	for _, e := range evs {
 		a.payloads = append(a.payloads, EncodePayload(e))
 	}
-	_, arg := groupAppends([]*Append{a})
+	_, arg, _ := groupAppends([]*Append{a})
 	rows, err := f.q.EventsAppend(f.t.Context(), tx, arg)
 	require.NoError(f.t, err)
 	require.Len(f.t, rows, 1)

@@ -74,7 +74,7 @@ func TestWritesBesideAnOldSnapshot(t *testing.T) {
 		write := func(s task.State) func(dbsqlc.DBTX) error {
 			return func(db dbsqlc.DBTX) error {
 				e := status(s)
-				_, arg := groupAppends([]*Append{{Task: n.Task.ID, Attempt: 1, Ordinal: ordinal, Events: []*task.Event{e}, payloads: []string{EncodePayload(e)}}})
+				_, arg, _ := groupAppends([]*Append{{Task: n.Task.ID, Attempt: 1, Ordinal: ordinal, Events: []*task.Event{e}, payloads: []string{EncodePayload(e)}}})
 				rows, err := f.q.EventsAppend(t.Context(), db, arg)
 				require.Len(t, rows, 1)
 				ordinal++

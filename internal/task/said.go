@@ -67,7 +67,18 @@ type Bounds struct {
 	Count    int
 	Bytes    int64
 	Progress bool // with the messages of the status working
+	Before   Place
 }
+
+// Place is a place in a dialogue: that of an entry. With it in the Bounds, only entries before that place are read. The
+// zero Place is the end.
+type Place struct {
+	Task ID
+	Seq  Seq
+}
+
+// Of reports whether entries of a task, to which the dialogue belongs, may be before the place.
+func (p Place) Of(id ID) bool { return p.Task.IsZero() || p.Task == id }
 
 // Large reports whether an entry of this size is there without its content.
 func (b Bounds) Large(size int64) bool { return size > b.Bytes/2 }

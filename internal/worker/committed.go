@@ -5,6 +5,11 @@ import "context"
 // Committed implements executor.Emitter.
 func (e *emitter) Committed(ctx context.Context) error {
 	defer e.hold()()
+	return e.await(ctx, e.r.ctx)
+}
+
+// await blocks until all events are committed, or until one of the contexts ends.
+func (e *emitter) await(ctx, run context.Context) error {
 	for {
 		e.mu.Lock()
 		err, waiting := e.err, e.waiting > 0
@@ -20,8 +25,8 @@ func (e *emitter) Committed(ctx context.Context) error {
 		case <-answered:
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-e.r.ctx.Done():
-			return context.Cause(e.r.ctx)
+		case <-run.Done():
+			return context.Cause(run)
 		}
 	}
 }

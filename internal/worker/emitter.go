@@ -63,12 +63,15 @@ type emitter struct {
 
 	mu       sync.Mutex
 	ordinal  int64
-	stored   int64 // number of events known to be committed
-	waiting  int   // appends without a result yet
+	stored   int64   // ordinal up to which all events are known to be committed
+	upload   task.ID // of the run API, from which the events come: ordinals count posted events; zero: from the executor
+	position int64   // of a posted event: the ordinal after it
+	waiting  int     // appends without a result yet
 	answered chan struct{}
 	started  bool       // working was reported, by this attempt or an earlier one
 	bare     bool       // the newest status of this attempt is working without a message
 	settled  task.State // unspecified until the run has settled; working if it ended in a wait
+	apart    string     // the outcome, if the run API has ended the run
 	closed   bool
 	err      error          // first error of an append; sticky
 	index    map[string]int // artifact id → index
@@ -391,11 +394,15 @@ func (e *emitter) queue(ev *task.Event, in admission) error {
 	if ev.Waits() {
 		e.settled = task.StateWorking
 	}
+	after := e.ordinal + int64(len(evs))
+	if e.posted() {
+		after = e.position
+	}
 	a := &store.Append{
 		Task: e.r.claim.Task.ID, Agent: e.r.agent.Name, Attempt: e.r.attempt, Ordinal: e.ordinal, Events: evs,
-		Done: func(_ bool, err error) { e.done(in, len(evs), err) },
+		Upload: e.upload, After: after, Done: func(_ bool, err error) { e.done(in, after, err) },
 	}
-	e.ordinal += int64(len(evs))
+	e.ordinal = after
 	e.waiting++
 	e.r.pool.opt.Store.Append(a)
 	e.last.Store(time.Now().UnixNano()) // after the append, because encoding a large event takes a while
@@ -403,12 +410,12 @@ func (e *emitter) queue(ev *task.Event, in admission) error {
 }
 
 // done handles the result of an append. The store's writer calls it, in order.
-func (e *emitter) done(in admission, events int, err error) {
+func (e *emitter) done(in admission, after int64, err error) {
 	e.leave(in)
 	e.mu.Lock()
 	e.waiting--
 	if err == nil {
-		e.stored += int64(events)
+		e.stored = after
 	} else if e.err == nil {
 		e.err = err
 	}
@@ -493,7 +500,7 @@ func (e *emitter) loadIndex(ctx context.Context) error {
 	e.mu.Lock()
 	// Turn and Try would be wrong here: they do not count a run that was given back, but it may
 	// have written.
-	known := e.loaded || e.r.claim.Attempt == 1
+	known := e.loaded || e.r.claim.Attempt == 1 && !e.posted()
 	e.mu.Unlock()
 	if known {
 		return nil
@@ -521,7 +528,7 @@ func (e *emitter) loadIndex(ctx context.Context) error {
 // know them or they are too many.
 func (e *emitter) listing() []string {
 	known := e.loaded || e.r.claim.Attempt == 1
-	if !known || len(e.index) == 0 || len(e.index) > listedArtifacts {
+	if e.posted() || !known || len(e.index) == 0 || len(e.index) > listedArtifacts {
 		return nil
 	}
 	ids, size := make([]string, len(e.index)), 0

@@ -39,6 +39,10 @@ type Store interface {
 	References(ctx context.Context, of *task.Task, ids []string, within task.Bounds) ([]task.Reference, error)
 	AgentState(ctx context.Context, of store.StateOf) (value json.RawMessage, version int64, err error)
 	SetAgentState(ctx context.Context, n store.NewState) (version int64, err error)
+	// Ended returns those of the attempts that are over.
+	Ended(ctx context.Context, attempts map[task.ID]task.Attempt) (map[task.ID]store.Ending, error)
+	// Silence returns for how long the agent of an attempt has not called the run API; never: not at all.
+	Silence(ctx context.Context, id task.ID, attempt task.Attempt) (d time.Duration, never bool, err error)
 	ClaimNotices(ctx context.Context, worker task.ID, want []store.NoticeDemand) ([]store.Notice, error)
 	RecordNotice(ctx context.Context, r store.NoticeResult) error
 	DropNotice(ctx context.Context, id task.ID) error
@@ -100,6 +104,8 @@ type Options struct {
 	// Lines bounds the events that executors read (memory.NewLines), and Events those that are not committed. Nil: no
 	// bound.
 	Lines, Events *memory.Budget
+	// RunAPI returns the address of the run API and the token of an attempt. Nil: there is no run API.
+	RunAPI func(id task.ID, attempt task.Attempt) executor.API
 	// ResumeURL returns the resume URL of a turn. Nil: no URLs.
 	ResumeURL func(id task.ID, turn int) string
 
@@ -236,8 +242,9 @@ func (p *Pool) release(s *slots) {
 	}
 }
 
-// CancelHint tells the pool that a client may have canceled a run. The pool ends the run only if
-// the database confirms it, because anyone who can log in to the database can send a hint.
+// CancelHint tells the pool that a client may have canceled a run, or that its agent may have ended it through the run
+// API. The pool ends the run only if the database confirms it, because anyone who can log in to the database can send a
+// hint.
 func (p *Pool) CancelHint(id task.ID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -269,13 +276,26 @@ func (p *Pool) look() {
 		if err != nil {
 			p.opt.Log.Debug("could not check the hinted cancels; the next reconcile finds them", "error", err)
 		}
+		runs, attempts := map[task.ID]*run{}, map[task.ID]task.Attempt{}
 		p.mu.Lock()
-		for id, attempt := range canceled {
-			if r := p.running[id]; r != nil && r.attempt == attempt {
-				r.interrupt(executor.ErrCanceled)
+		for _, id := range ids {
+			if r := p.running[id]; r != nil {
+				runs[id], attempts[id] = r, r.attempt
+				if canceled[id] == r.attempt {
+					r.interrupt(executor.ErrCanceled)
+				}
 			}
 		}
 		p.mu.Unlock()
+		asking, cancel = context.WithTimeout(context.Background(), claimTimeout)
+		ended, err := p.opt.Store.Ended(asking, attempts)
+		cancel()
+		if err != nil {
+			p.opt.Log.Debug("could not check which of the hinted runs have ended; the next reconcile does", "error", err)
+		}
+		for id, end := range ended {
+			runs[id].over(end)
+		}
 	}
 }
 
@@ -438,6 +458,9 @@ func (p *Pool) start(s *slots, c *store.Claimed, expired bool) {
 	}
 	// A create with a late answer may start a run that was given back and claimed again meanwhile.
 	if old := p.running[c.Task.ID]; old == nil || old.attempt < r.attempt {
+		if old != nil {
+			old.interrupt(executor.ErrLeaseLost)
+		}
 		p.running[c.Task.ID] = r
 	}
 	if p.stopping {
@@ -660,12 +683,16 @@ func (p *Pool) disown(ctx context.Context, owned []store.Owned) error {
 	if err != nil {
 		return err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	for _, id := range doubtful {
-		if _, ok := there[id]; !ok && p.running[id] != nil {
+		if _, ok := there[id]; ok {
+			p.CancelHint(id) // the run API may have ended the run
+			continue
+		}
+		p.mu.Lock()
+		if p.running[id] != nil {
 			p.running[id].interrupt(errDeleted)
 		}
+		p.mu.Unlock()
 	}
 	return nil
 }

@@ -23,8 +23,9 @@ type run struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	out     *emitter
-	ended   chan error // the executor's result
-	refused bool       // the database refused an event
+	ended   chan error    // the executor's result
+	apart   chan struct{} // closed when the run API has ended the run
+	refused bool          // the database refused an event
 	claimed time.Time
 	expired error // the task waited too long for the agent, which is away with this error
 	started bool  // the executor was called
@@ -35,7 +36,7 @@ type run struct {
 }
 
 func newRun(p *Pool, s *slots, c *store.Claimed) *run {
-	r := &run{pool: p, agent: &s.Agent, claim: c, attempt: c.Attempt, ended: make(chan error, 1), claimed: time.Now()}
+	r := &run{pool: p, agent: &s.Agent, claim: c, attempt: c.Attempt, ended: make(chan error, 1), apart: make(chan struct{}), claimed: time.Now()}
 	// Not derived from the pool's context: when the server stops, runs get their grace.
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	r.out = newEmitter(r)
@@ -123,6 +124,13 @@ func (r *run) execute() {
 			r.ended <- &executor.Failure{Msg: "The agent crashed.", Cause: fmt.Errorf("panic: %v", v)}
 		}
 	}()
+	err := r.agent.Executor.Execute(r.ctx, r.execution(), r.out)
+	returned = true
+	r.ended <- err
+}
+
+// execution describes the run to its executor.
+func (r *run) execution() *executor.Run {
 	c := r.claim
 	run := &executor.Run{
 		ID: c.Task.ID, TaskID: c.Task.PublicID, ContextID: c.Task.ContextID, Agent: c.Task.Agent,
@@ -130,6 +138,11 @@ func (r *run) execute() {
 		Attempt: c.Attempt, Try: c.Try, Turn: c.Turn, Input: input(c), Memory: &recollection{r},
 		Buffer:  &buffer{r.out, r.pool.opt.Lines.Line(c.Task.Agent)},
 		OnBegin: func() { r.pool.begin(r, false) }, ResumeURL: r.resumeURL(),
+	}
+	if r.pool.opt.RunAPI != nil {
+		api := r.pool.opt.RunAPI(c.Task.ID, c.Attempt)
+		api.Ended = r.apart
+		run.API = &api
 	}
 	if q := c.Request; q != nil {
 		run.AcceptedOutputModes, run.Extensions, run.Scopes, run.Traceparent = q.OutputModes, q.Extensions, q.Scopes, q.Traceparent
@@ -145,9 +158,7 @@ func (r *run) execute() {
 	if r.agent.RunTimeout > 0 {
 		run.Deadline = r.claimed.Add(r.agent.RunTimeout)
 	}
-	err := r.agent.Executor.Execute(r.ctx, run, r.out)
-	returned = true
-	r.ended <- err
+	return run
 }
 
 func input(c *store.Claimed) *executor.Input {
@@ -199,7 +210,7 @@ func (r *run) watch() error {
 		case <-timeout:
 			r.interrupt(executor.ErrTimeout)
 		case now := <-quiet:
-			if now.Sub(r.out.lastEmission()) > r.agent.InactivityTimeout {
+			if now.Sub(r.out.lastEmission()) > r.agent.InactivityTimeout && r.silent() {
 				r.interrupt(executor.ErrInactivity)
 			}
 		case <-r.ctx.Done():
@@ -232,6 +243,10 @@ func (r *run) acquit() {
 
 // conclude ends the attempt according to the executor's result.
 func (r *run) conclude(err error) (string, error) {
+	if outcome := r.out.endedApart(); outcome != "" {
+		_ = r.out.finish() // the fence refuses what the executor has emitted since
+		return outcome, nil
+	}
 	if s, ok := r.out.settledIn(); ok {
 		// After settling, the executor's result changes nothing. A lost lease does.
 		if ferr := r.out.finish(); ferr != nil {
@@ -374,7 +389,7 @@ func (r *run) giveBack(outcome string, note task.RunNote, delay time.Duration, u
 }
 
 func (r *run) requeue(outcome string, back store.Requeue) (string, error) {
-	back.Task, back.Agent, back.Attempt = r.claim.Task.ID, r.agent.Name, r.attempt
+	back.Task, back.Agent, back.Attempt, back.Posted = r.claim.Task.ID, r.agent.Name, r.attempt, r.out.posted()
 	r.out.close()
 	// The emitted events belong to the attempt and must be in the log before it ends.
 	if err := r.out.finish(); err != nil {

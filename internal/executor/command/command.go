@@ -52,7 +52,7 @@ func (p *program) Execute(ctx context.Context, run *executor.Run, out executor.E
 	}
 	log := p.opts.Log.With(slog.String("task_id", run.TaskID), slog.Int("attempt", int(run.Attempt)))
 	stderr := newErrorLog(log)
-	child, err := p.start(bytes.NewReader(doc), stderr)
+	child, err := p.start(bytes.NewReader(doc), stderr, runAPI(run)...)
 	if err != nil {
 		return &executor.Unavailable{Err: fmt.Errorf("start the agent's command: %w", err)}
 	}
@@ -72,6 +72,14 @@ func (p *program) Execute(ctx context.Context, run *executor.Run, out executor.E
 	v := verdict{played: err, settled: player.Settled(), exit: child.wait()}
 	stderr.flush()
 	return p.outcome(ctx, v, stderr)
+}
+
+// runAPI returns the variables with the address of the run API and its token, which the run document has, too.
+func runAPI(run *executor.Run) []string {
+	if run.API == nil {
+		return nil
+	}
+	return []string{"HOLDFAST_RUN_URL=" + run.API.URL, "HOLDFAST_RUN_TOKEN=" + run.API.Token}
 }
 
 // play returns at the end of stdout, at the event that settles the run, or with the reason why the run cannot continue.

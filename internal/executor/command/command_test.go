@@ -118,6 +118,17 @@ func TestEnvironmentAndDirectory(t *testing.T) {
 	}
 }
 
+func TestRunAPIIsInTheEnvironment(t *testing.T) {
+	t.Parallel()
+	run, out := executortest.NewRun("hello"), executortest.NewRecorder()
+	run.API = &executor.API{URL: "http://holdfast.example/run/v1", Token: "hfrun_x"}
+	log := &logs{}
+	e := shell(t, t.TempDir(), `echo "{\"type\":\"text\",\"text\":\"$HOLDFAST_RUN_URL $HOLDFAST_RUN_TOKEN\"}"`, command.Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	require.NoError(t, e.Execute(t.Context(), run, out))
+	require.Equal(t, "http://holdfast.example/run/v1 hfrun_x", out.Text(t))
+	require.NotContains(t, log.String(), "hfrun_x")
+}
+
 func TestExitStatus(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

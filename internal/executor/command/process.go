@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -28,7 +29,7 @@ type process struct {
 	reaped   bool
 }
 
-func (p *program) start(stdin io.Reader, stderr io.Writer) (*process, error) {
+func (p *program) start(stdin io.Reader, stderr io.Writer, env ...string) (*process, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -37,7 +38,7 @@ func (p *program) start(stdin io.Reader, stderr io.Writer) (*process, error) {
 		Path:        p.path,
 		Args:        p.opts.Argv,
 		Dir:         p.opts.Dir,
-		Env:         p.env,
+		Env:         slices.Concat(p.env, env),
 		Stdin:       stdin,
 		Stdout:      write,
 		Stderr:      stderr,

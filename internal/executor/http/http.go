@@ -105,7 +105,23 @@ func (b *backend) call(
 		return err
 	}
 	outbound.Drain(response.Body, cancel)
+	if response.StatusCode == nethttp.StatusAccepted && !player.Settled() {
+		return elsewhere(ctx, run)
+	}
 	return nil
+}
+
+// elsewhere waits for the end of a run that its agent has accepted: its events come through the run API.
+func elsewhere(ctx context.Context, run *executor.Run) error {
+	if run.API == nil {
+		return &executor.Failure{Msg: "the agent answered 202 Accepted, but this server has no run API through which its events could come"}
+	}
+	select {
+	case <-run.API.Ended:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func (b *backend) setHeaders(h nethttp.Header, key string, id task.ID, traceparent string) {
@@ -131,7 +147,8 @@ func (b *backend) play(ctx context.Context, run *executor.Run, player *wire.Play
 	if response.StatusCode == nethttp.StatusNoContent || response.ContentLength == 0 {
 		return nil
 	}
-	body := &body{in: response.Body, framed: framed(response)}
+	// With 202 the end of the answer is not that of the run.
+	body := &body{in: response.Body, framed: framed(response) || response.StatusCode == nethttp.StatusAccepted}
 	mediaType, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	if err != nil {
 		mediaType = response.Header.Get("Content-Type")

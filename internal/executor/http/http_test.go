@@ -170,6 +170,51 @@ func TestRunEndsAtSettlingEvent(t *testing.T) {
 	<-released
 }
 
+// An agent that answers 202 has accepted the run. The answer may have events, and the others come through the run API.
+func TestAcceptedRuns(t *testing.T) {
+	t.Parallel()
+	accepts := func(body string) executor.Executor {
+		return agentServer(t, http.Options{}, func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+			if body != "" {
+				w.Header().Set("Content-Type", "application/x-ndjson")
+			}
+			w.WriteHeader(nethttp.StatusAccepted)
+			_, _ = io.WriteString(w, body)
+		})
+	}
+	began := make(chan struct{}, 1)
+	newRun := func() (run *executor.Run, ended chan struct{}) {
+		ended = make(chan struct{})
+		run = executortest.NewRun("hello")
+		run.API, run.OnBegin = &executor.API{Ended: ended}, func() { began <- struct{}{} }
+		return run, ended
+	}
+	for _, body := range []string{"", `{"type":"status","message":"accepted"}` + "\n"} {
+		run, ended := newRun()
+		out := executortest.NewRecorder()
+		done := executortest.Go(t.Context(), accepts(body), run, out)
+		<-began
+		out.Await(t, strings.Count(body, "\n"))
+		close(ended)
+		require.NoError(t, executortest.Wait(t, done))
+	}
+
+	run, _ := newRun()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	done := executortest.Go(ctx, accepts(""), run, executortest.NewRecorder())
+	<-began
+	cancel(executor.ErrTimeout)
+	require.ErrorIs(t, executortest.Wait(t, done), executor.ErrTimeout)
+
+	run, _ = newRun()
+	out := executortest.NewRecorder()
+	require.NoError(t, accepts(`{"type":"complete"}`).Execute(t.Context(), run, out), "the answer itself ends the run")
+	require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
+
+	_, err := execute(t, accepts(""))
+	require.ErrorContains(t, err, "no run API")
+}
+
 func TestStatuses(t *testing.T) {
 	t.Parallel()
 	const again, away = 1, 2

@@ -52,7 +52,7 @@ func states(read func(executor.Scope) (executor.State, error), scopes ...executo
 		if s.Value == nil {
 			continue
 		}
-		stored := &storedState{Data: jsontext.Value(s.Value), Version: s.Version}
+		stored := &StateDocument{Data: jsontext.Value(s.Value), Version: s.Version}
 		if of == executor.OfTask {
 			all.Task = stored
 		} else {

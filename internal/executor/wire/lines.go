@@ -3,9 +3,11 @@ package wire
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"io"
 
+	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 )
 
@@ -44,8 +46,16 @@ func (s *Stream) Next() (raw []byte, line int, err error) {
 	return s.next(s)
 }
 
+// For makes the stream wait for memory of a run before it keeps more of a large event.
+func (s *Stream) For(ctx context.Context, run *executor.Run) {
+	s.bounded(func(n int) error { return run.Hold(ctx, n) }, run.Drop)
+}
+
 // bounded makes the stream wait for memory before it keeps more of an event.
 func (s *Stream) bounded(hold func(n int) error, drop func()) { s.hold, s.drop = hold, drop }
+
+// Close drops the last event and its memory.
+func (s *Stream) Close() { s.forget() }
 
 // forget drops the last event, and the buffers of a large one.
 func (s *Stream) forget() {

@@ -16,6 +16,9 @@ type Player struct {
 	started map[string]bool // text artifacts that this run has started
 	played  int
 	settled bool
+
+	// Begun reports whether the run has written a part of an artifact, through another Player. It may be nil: then there is no other Player.
+	Begun func(ctx context.Context, artifact string) (bool, error)
 }
 
 // NewPlayer makes the Player of a run.
@@ -36,12 +39,15 @@ func (p *Player) PlayLine(ctx context.Context, line int, raw []byte) error {
 	return p.play(ctx, line, event)
 }
 
+// Play plays an event. Errors are those of the Emitter, executor.ErrStateChanged, and a retryable error for the event retry.
+func (p *Player) Play(ctx context.Context, e *Event) error { return p.play(ctx, 0, e) }
+
 // PlayStream plays events until the agent settles the run or the stream ends. If the stream ends inside an event, it
 // calls cut. A nil result means to play those bytes; an error ends the run.
 //
 // It reads no more of a large event while the process has no memory for it.
 func (p *Player) PlayStream(ctx context.Context, s *Stream, cut func() error) error {
-	s.bounded(func(n int) error { return p.run.Hold(ctx, n) }, p.run.Drop)
+	s.For(ctx, p.run)
 	defer s.forget()
 	for !p.settled {
 		raw, line, err := s.Next()
@@ -109,7 +115,10 @@ func (p *Player) play(ctx context.Context, line int, e *Event) error {
 	case Artifact:
 		_, err = p.out.Artifact(ctx, e.Chunk)
 	case Text:
-		_, err = p.out.Artifact(ctx, p.place(e))
+		var chunk executor.Chunk
+		if chunk, err = p.place(ctx, e); err == nil {
+			_, err = p.out.Artifact(ctx, chunk)
+		}
 	case Checkpoint:
 		err = p.out.Checkpoint(ctx, e.Checkpoint)
 	case Reply:
@@ -139,7 +148,7 @@ func (p *Player) play(ctx context.Context, line int, e *Event) error {
 func (p *Player) store(ctx context.Context, s Stored) error {
 	_, err := p.run.Memory.SetState(ctx, s.Scope, s.Value, s.Version)
 	if errors.Is(err, executor.ErrStateChanged) {
-		return executor.Retryable(fmt.Errorf("the state of the %s no longer has version %d", s.Scope, s.Version), 0)
+		return executor.Retryable(fmt.Errorf("state of the %s, version %d: %w", s.Scope, s.Version, err), 0)
 	}
 	return err
 }
@@ -147,7 +156,7 @@ func (p *Player) store(ctx context.Context, s Stored) error {
 // place completes the chunk of a text event. All texts with one name form one artifact. Its id depends only on the name
 // and the turn, and the first text of a run replaces its content. So an agent that restarts after a crash leaves one
 // clean artifact, even if it does not know of the crash.
-func (p *Player) place(e *Event) executor.Chunk {
+func (p *Player) place(ctx context.Context, e *Event) (executor.Chunk, error) {
 	chunk := e.Chunk
 	if chunk.Artifact.ID == "" {
 		name := chunk.Artifact.Name
@@ -158,9 +167,15 @@ func (p *Player) place(e *Event) executor.Chunk {
 	}
 	if !e.Placed {
 		chunk.Append = p.started[chunk.Artifact.ID]
+		if !chunk.Append && p.Begun != nil {
+			var err error
+			if chunk.Append, err = p.Begun(ctx, chunk.Artifact.ID); err != nil {
+				return chunk, err
+			}
+		}
 	}
 	p.started[chunk.Artifact.ID] = true
-	return chunk
+	return chunk, nil
 }
 
 func retryReason(reason string) error {

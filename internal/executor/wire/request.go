@@ -52,6 +52,13 @@ type runDocument struct {
 	Traceparent         string                     `json:"traceparent,omitempty"`
 	Deadline            time.Time                  `json:"deadline,omitzero"`
 	References          []referenceDocument        `json:"references,omitempty"`
+	RunAPI              *apiDocument               `json:"runApi,omitempty"`
+}
+
+// apiDocument says where and with which token the agent can act for the run from elsewhere.
+type apiDocument struct {
+	URL   string `json:"url"`
+	Token string `json:"token"`
 }
 
 type taskDocument struct {
@@ -73,9 +80,9 @@ type entry struct {
 	Omitted     int64  `json:"omitted,omitzero"`
 }
 
-func fromSaid(s *executor.Said, run *executor.Run) entry {
+func fromSaid(s *executor.Said, taskID string) entry {
 	e := entry{Omitted: s.Left}
-	if s.TaskID != run.TaskID {
+	if s.TaskID != taskID {
 		e.TaskID = s.TaskID
 	}
 	if a := s.Artifact; a != nil {
@@ -100,13 +107,8 @@ type referenceDocument struct {
 
 // stateDocument has what runs have stored with state events.
 type stateDocument struct {
-	Task    *storedState `json:"task,omitempty"`
-	Context *storedState `json:"context,omitempty"`
-}
-
-type storedState struct {
-	Data    jsontext.Value `json:"data"`
-	Version int64          `json:"version"`
+	Task    *StateDocument `json:"task,omitempty"`
+	Context *StateDocument `json:"context,omitempty"`
 }
 
 // earlierArtifact summarizes an artifact, so that an agent can continue after an earlier attempt. Its size does not
@@ -137,6 +139,9 @@ func EncodeRun(ctx context.Context, run *executor.Run, history History) ([]byte,
 	}
 	if run.ResumeURL != "" {
 		doc.Resume = &resumeDocument{run.ResumeURL}
+	}
+	if run.API != nil {
+		doc.RunAPI = &apiDocument{run.API.URL, run.API.Token}
 	}
 	if run.Turn > 1 {
 		doc.TurnMetadata = jsontext.Value(run.TurnMetadata)
@@ -185,7 +190,7 @@ func (d *runDocument) recall(ctx context.Context, run *executor.Run, h History) 
 		return err
 	}
 	for i := range said {
-		d.History = append(d.History, fromSaid(&said[i], run))
+		d.History = append(d.History, fromSaid(&said[i], run.TaskID))
 	}
 	return nil
 }
@@ -203,9 +208,7 @@ func (d *runDocument) refer(ctx context.Context, run *executor.Run, h History) e
 	for _, r := range refs {
 		doc := referenceDocument{ID: r.TaskID, ContextID: r.ContextID, State: r.State.String()}
 		for i := range r.Said {
-			e := fromSaid(&r.Said[i], run)
-			e.TaskID = ""
-			doc.History = append(doc.History, e)
+			doc.History = append(doc.History, fromSaid(&r.Said[i], r.TaskID))
 		}
 		d.References = append(d.References, doc)
 	}

@@ -45,7 +45,7 @@ func TestStateEvents(t *testing.T) {
 	require.JSONEq(t, `[1]`, string(stored(executor.OfContext).Value))
 
 	err := p.PlayLine(t.Context(), 3, []byte(`{"type":"state","scope":"context","data":[2],"version":0}`))
-	require.ErrorContains(t, err, "the state of the context no longer has version 0")
+	require.ErrorContains(t, err, "state of the context, version 0: the state has changed")
 	_, again := executor.IsRetryable(err)
 	require.True(t, again, "another run changed it, so this one is retried with what is stored")
 	require.JSONEq(t, `[1]`, string(stored(executor.OfContext).Value))

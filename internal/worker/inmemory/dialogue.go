@@ -22,8 +22,11 @@ func (s *Store) Dialogue(_ context.Context, of store.DialogueOf) ([]task.Said, e
 		}
 	}
 	said, err := own.said(begins, of.Said, of.Progress)
+	if !of.Before.Of(of.Task.ID) {
+		said = nil
+	}
 	if err != nil || !of.Context {
-		return of.Newest(said), err
+		return of.Newest(before(said, of.Before)), err
 	}
 	var others []*row
 	for _, r := range s.rows {
@@ -34,13 +37,16 @@ func (s *Store) Dialogue(_ context.Context, of store.DialogueOf) ([]task.Said, e
 	slices.SortFunc(others, func(a, b *row) int { return bytes.Compare(a.head.ID[:], b.head.ID[:]) })
 	var all []task.Said
 	for _, r := range others {
+		if !of.Before.Of(own.head.ID) && bytes.Compare(r.head.ID[:], of.Before.Task[:]) > 0 {
+			continue
+		}
 		more, err := r.said(r.head.LastSeq+1, r.head.LastSeq+1, of.Progress)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, more...)
 	}
-	return of.Newest(append(all, said...)), nil
+	return of.Newest(before(append(all, said...), of.Before)), nil
 }
 
 // References implements worker.Store.
@@ -105,4 +111,12 @@ func (r *row) said(begins, asked task.Seq, progress bool) ([]task.Said, error) {
 		return cmp.Or(cmp.Compare(headless(&a), headless(&b)), cmp.Compare(a.Seq, b.Seq))
 	})
 	return all, nil
+}
+
+// before returns the entries of a dialogue before a place.
+func before(said []task.Said, p task.Place) []task.Said {
+	if p == (task.Place{}) {
+		return said
+	}
+	return slices.DeleteFunc(said, func(s task.Said) bool { return s.Task == p.Task && s.Seq >= p.Seq })
 }

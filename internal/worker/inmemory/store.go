@@ -536,6 +536,24 @@ func (s *Store) Canceled(_ context.Context, worker task.ID, ids []task.ID) (map[
 	return out, nil
 }
 
+// Ended implements worker.Store.
+func (s *Store) Ended(_ context.Context, attempts map[task.ID]task.Attempt) (map[task.ID]store.Ending, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[task.ID]store.Ending{}
+	for id, attempt := range attempts {
+		if r := s.rows[id]; r != nil && (r.attempt != attempt || r.worker.IsZero()) {
+			out[id] = store.Ending{Attempt: r.attempt, State: r.state, Waits: !r.wakesAt.IsZero()}
+		}
+	}
+	return out, nil
+}
+
+// Silence implements worker.Store: there is no run API.
+func (s *Store) Silence(context.Context, task.ID, task.Attempt) (d time.Duration, never bool, err error) {
+	return 0, true, nil
+}
+
 // ArtifactIDs implements worker.Store.
 func (s *Store) ArtifactIDs(_ context.Context, id task.ID) ([]string, error) {
 	s.mu.Lock()

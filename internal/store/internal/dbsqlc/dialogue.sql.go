@@ -11,8 +11,131 @@ import (
 	"github.com/google/uuid"
 )
 
+const artifactBegun = `-- name: ArtifactBegun :one
+SELECT coalesce((
+    SELECT e.attempt FROM holdfast.task_events e
+     WHERE e.task = $1 AND e.kind = 3 AND e.artifact_id = $2::text ORDER BY e.seq DESC LIMIT 1
+) = $3::integer, false)::boolean AS begun
+`
+
+type ArtifactBegunParams struct {
+	Task       uuid.UUID
+	ArtifactID string
+	Attempt    int32
+}
+
+// Whether an attempt has written a chunk of an artifact. The newest chunks come first: it is mostly one of them.
+func (q *Queries) ArtifactBegun(ctx context.Context, db DBTX, arg ArtifactBegunParams) (bool, error) {
+	row := db.QueryRow(ctx, artifactBegun, arg.Task, arg.ArtifactID, arg.Attempt)
+	var begun bool
+	err := row.Scan(&begun)
+	return begun, err
+}
+
+const artifactChunks = `-- name: ArtifactChunks :many
+SELECT e.seq, e.append, coalesce(pg_column_size(e.payload), 0)::bigint AS size FROM holdfast.task_events e
+ WHERE e.task = $1 AND e.kind = 3 AND e.artifact_id = $2::text ORDER BY e.seq
+`
+
+type ArtifactChunksParams struct {
+	Task       uuid.UUID
+	ArtifactID string
+}
+
+type ArtifactChunksRow struct {
+	Seq    int64
+	Append bool
+	Size   int64
+}
+
+// The chunks of an artifact, without their contents.
+func (q *Queries) ArtifactChunks(ctx context.Context, db DBTX, arg ArtifactChunksParams) ([]ArtifactChunksRow, error) {
+	rows, err := db.Query(ctx, artifactChunks, arg.Task, arg.ArtifactID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ArtifactChunksRow
+	for rows.Next() {
+		var i ArtifactChunksRow
+		if err := rows.Scan(&i.Seq, &i.Append, &i.Size); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const artifactsListed = `-- name: ArtifactsListed :many
+WITH c AS MATERIALIZED (
+    SELECT e.artifact_id, e.seq, e.append, e.last, coalesce(pg_column_size(e.payload), 0) AS size
+      FROM holdfast.task_events e WHERE e.task = $1 AND e.kind = 3
+), a AS MATERIALIZED (
+    SELECT c.artifact_id, min(c.seq) AS first_seq, coalesce(max(c.seq) FILTER (WHERE NOT c.append), min(c.seq)) AS begins, max(c.seq) AS newest
+      FROM c GROUP BY c.artifact_id
+), page AS MATERIALIZED (
+    SELECT artifact_id, first_seq, begins, newest FROM a WHERE a.first_seq > $2::bigint ORDER BY a.first_seq LIMIT $3
+)
+SELECT coalesce(p.artifact_id, '')::text AS artifact_id, p.first_seq::bigint AS first_seq,
+       coalesce((SELECT (e.payload -> 'name') #>> '{}' FROM holdfast.task_events e WHERE e.task = $1 AND e.seq = p.begins), '')::text AS name,
+       s.chunks::bigint AS chunks, s.size::bigint AS size, s.last::boolean AS last
+  FROM page p
+ CROSS JOIN LATERAL (
+    SELECT count(*) AS chunks, sum(c.size) AS size, bool_or(c.last AND c.seq = p.newest) AS last
+      FROM c WHERE c.artifact_id = p.artifact_id AND c.seq >= p.begins
+ ) s
+ ORDER BY p.first_seq
+`
+
+type ArtifactsListedParams struct {
+	Task    uuid.UUID
+	After   int64
+	MaxRows int32
+}
+
+type ArtifactsListedRow struct {
+	ArtifactID string
+	FirstSeq   int64
+	Name       string
+	Chunks     int64
+	Size       int64
+	Last       bool
+}
+
+// The artifacts of a task in the order of their first appearance, without their contents: where the present
+// content begins, its chunks and its size on disk.
+func (q *Queries) ArtifactsListed(ctx context.Context, db DBTX, arg ArtifactsListedParams) ([]ArtifactsListedRow, error) {
+	rows, err := db.Query(ctx, artifactsListed, arg.Task, arg.After, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ArtifactsListedRow
+	for rows.Next() {
+		var i ArtifactsListedRow
+		if err := rows.Scan(
+			&i.ArtifactID,
+			&i.FirstSeq,
+			&i.Name,
+			&i.Chunks,
+			&i.Size,
+			&i.Last,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const contextTasks = `-- name: ContextTasks :many
-SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.kept, t.held_at, t.last_seq, t.status_seq, t.status_at, t.attempt, t.run_ordinal, t.runs, t.turns, t.pending, t.worker_id, t.claimed_at, t.cancel_requested, t.cancel_requested_at, t.direct, t.pushes, t.dialect, t.stream_base, t.artifact_bytes, t.metadata, t.created_at, t.artifacts_seq, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq FROM holdfast.tasks t
+SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.kept, t.held_at, t.last_seq, t.status_seq, t.status_at, t.attempt, t.run_ordinal, t.runs, t.turns, t.pending, t.worker_id, t.claimed_at, t.cancel_requested, t.cancel_requested_at, t.direct, t.pushes, t.dialect, t.stream_base, t.artifact_bytes, t.metadata, t.created_at, t.artifacts_seq, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.posted, t.posted_attempt, t.heard_at FROM holdfast.tasks t
  WHERE t.context_id = $1 AND t.tenant = $2 AND t.owner = $3 AND t.agent = $4
    AND t.state IN (3, 4, 5, 6, 7, 8) AND t.id < $5 AND t.id <> $6
  ORDER BY t.id DESC LIMIT $7
@@ -81,6 +204,9 @@ func (q *Queries) ContextTasks(ctx context.Context, db DBTX, arg ContextTasksPar
 			&i.Interruptible,
 			&i.ResumeUntil,
 			&i.ResumedSeq,
+			&i.Posted,
+			&i.PostedAttempt,
+			&i.HeardAt,
 		); err != nil {
 			return nil, err
 		}

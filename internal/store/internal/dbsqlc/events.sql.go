@@ -135,34 +135,37 @@ WITH inp AS MATERIALIZED (
     SELECT unnest($1::uuid[]) AS task,
            unnest($2::integer[]) AS attempt,
            unnest($3::bigint[]) AS ordinal,
-           unnest($4::smallint[]) AS kind,
-           unnest($5::smallint[]) AS state,
-           unnest($6::boolean[]) AS direct,
-           unnest($7::boolean[]) AS append,
-           unnest($8::boolean[]) AS last,
-           unnest($9::boolean[]) AS wait,
-           unnest($10::float8[]) AS resume,
-           unnest($11::text[]) AS artifact_id,
-           unnest($12::text[]) AS payload,
-           unnest($13::bigint[]) AS artifact_size,
-           unnest($14::boolean[]) AS listing,
+           unnest($4::boolean[]) AS post,
+           unnest($5::bigint[]) AS after,
+           unnest($6::smallint[]) AS kind,
+           unnest($7::smallint[]) AS state,
+           unnest($8::boolean[]) AS direct,
+           unnest($9::boolean[]) AS append,
+           unnest($10::boolean[]) AS last,
+           unnest($11::boolean[]) AS wait,
+           unnest($12::float8[]) AS resume,
+           unnest($13::text[]) AS artifact_id,
+           unnest($14::text[]) AS payload,
+           unnest($15::bigint[]) AS artifact_size,
+           unnest($16::boolean[]) AS listing,
            generate_subscripts($1::uuid[], 1) AS ord
 ), num AS MATERIALIZED (
-    SELECT i.task, i.attempt, i.ordinal, i.kind, i.state, i.direct, i.append, i.last, i.wait, i.resume, i.artifact_id, i.payload, i.artifact_size, i.listing, i.ord, row_number() OVER (PARTITION BY i.task, i.attempt ORDER BY i.ord) AS rn FROM inp i
+    SELECT i.task, i.attempt, i.ordinal, i.post, i.after, i.kind, i.state, i.direct, i.append, i.last, i.wait, i.resume, i.artifact_id, i.payload, i.artifact_size, i.listing, i.ord, row_number() OVER (PARTITION BY i.task, i.attempt ORDER BY i.ord) AS rn FROM inp i
 ), run AS MATERIALIZED (
-    SELECT task, attempt, ordinal, count(*) AS n, max(ord) FILTER (WHERE state <> 0) AS status_ord, max(payload) FILTER (WHERE wait)::json AS wait,
+    SELECT task, attempt, ordinal, post, max(after) AS after, count(*) AS n, max(ord) FILTER (WHERE state <> 0) AS status_ord, max(payload) FILTER (WHERE wait)::json AS wait,
            max(ord) FILTER (WHERE kind IN (2, 3)) - min(ord) + 1 AS shown_rn, sum(artifact_size)::bigint AS artifact_bytes
-      FROM inp GROUP BY task, attempt, ordinal
+      FROM inp GROUP BY task, attempt, ordinal, post
 ), lck AS MATERIALIZED (
     SELECT t.id, t.kept, t.attempt, t.last_seq, t.turns, t.pending, t.cancel_requested, t.worker_id, t.claimed_at, t.pushes,
-           t.resumed_seq, r.n, r.status_ord, r.wait, r.shown_rn, r.artifact_bytes
-      FROM run r JOIN holdfast.tasks t ON t.id = r.task AND t.attempt = r.attempt AND t.run_ordinal = r.ordinal
+           t.resumed_seq, t.posted_attempt = t.attempt AS posted, r.post, r.after, r.n, r.status_ord, r.wait, r.shown_rn, r.artifact_bytes
+      FROM run r JOIN holdfast.tasks t ON t.id = r.task AND t.attempt = r.attempt
+       AND r.ordinal = CASE WHEN NOT r.post THEN t.run_ordinal WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END
      WHERE t.id = ANY(ARRAY(SELECT task FROM run)) AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
      ORDER BY t.id
        FOR NO KEY UPDATE OF t SKIP LOCKED
 ), eff AS MATERIALIZED (
-    SELECT l.id, l.kept, l.attempt, l.last_seq, l.turns, l.pending, l.worker_id, l.claimed_at, l.pushes, l.n, l.status_ord, l.shown_rn, l.artifact_bytes,
-           s.rn AS status_rn, CASE WHEN s.listing THEN l.last_seq + s.rn END AS artifacts_seq,
+    SELECT l.id, l.kept, l.attempt, l.last_seq, l.turns, l.pending, l.worker_id, l.claimed_at, l.pushes, l.post, l.after, l.n, l.status_ord, l.shown_rn, l.artifact_bytes,
+           s.rn AS status_rn, CASE WHEN s.listing AND NOT l.posted THEN l.last_seq + s.rn END AS artifacts_seq,
            coalesce(s.direct, false) AS direct,
            coalesce(s.state IN (3, 4) AND (l.pending > 0 OR s.resume > 0 AND l.resumed_seq IS NOT NULL) AND NOT l.cancel_requested, false) AS again,
            CASE WHEN s.state IN (3, 4) AND l.cancel_requested THEN 7::smallint
@@ -178,7 +181,10 @@ WITH inp AS MATERIALIZED (
 ), upd AS (
     UPDATE holdfast.tasks t
        SET last_seq = e.last_seq + e.n,
-           run_ordinal = t.run_ordinal + e.n,
+           run_ordinal = CASE WHEN e.post THEN t.run_ordinal ELSE t.run_ordinal + e.n END,
+           posted = CASE WHEN e.post THEN e.after ELSE t.posted END,
+           posted_attempt = CASE WHEN e.post THEN e.attempt ELSE t.posted_attempt END,
+           heard_at = CASE WHEN e.post THEN now() ELSE t.heard_at END,
            state = coalesce(e.state, t.state),
            status_seq = coalesce(e.last_seq + e.status_rn, t.status_seq),
            status_at = CASE WHEN e.status_rn IS NULL THEN t.status_at ELSE now() END,
@@ -240,6 +246,8 @@ type EventsAppendParams struct {
 	Tasks         []uuid.UUID
 	Attempts      []int32
 	Ordinals      []int64
+	Posts         []bool
+	Afters        []int64
 	Kinds         []int16
 	States        []int16
 	Directs       []bool
@@ -271,6 +279,10 @@ type EventsAppendRow struct {
 // and its ordinal fits. A run without a row in the result was fenced, another session has locked its
 // task, or this is a retry of a committed statement; RunStates tells which.
 //
+// Events that an agent has posted (posts) have a count of their own: ordinal is the number of events
+// that were posted before, and after the number with these. (A posted event may be none in the log.)
+// All events of a task come from one of the two. The artifacts that a worker lists may lack posted ones.
+//
 // A run that parks while a message is already waiting does not park. The task goes back to
 // submitted for that message, with the run's status message. A run that parks after the client
 // asked to cancel it is canceled instead.
@@ -298,6 +310,8 @@ func (q *Queries) EventsAppend(ctx context.Context, db DBTX, arg EventsAppendPar
 		arg.Tasks,
 		arg.Attempts,
 		arg.Ordinals,
+		arg.Posts,
+		arg.Afters,
 		arg.Kinds,
 		arg.States,
 		arg.Directs,
@@ -480,9 +494,9 @@ func (q *Queries) EventsOf(ctx context.Context, db DBTX, arg EventsOfParams) ([]
 }
 
 const runStates = `-- name: RunStates :many
-SELECT t.id, t.attempt, t.run_ordinal, t.state, t.last_seq, t.pushes, t.owned FROM unnest($1::uuid[]) AS i (id)
+SELECT t.id, t.attempt, t.run_ordinal, t.posted, t.state, t.last_seq, t.pushes, t.owned FROM unnest($1::uuid[]) AS i (id)
  CROSS JOIN LATERAL (
-    SELECT x.id, x.attempt, x.run_ordinal, x.state, x.last_seq, x.pushes, (x.worker_id IS NOT NULL)::boolean AS owned FROM holdfast.tasks x
+    SELECT x.id, x.attempt, x.run_ordinal, (CASE WHEN x.posted_attempt = x.attempt THEN x.posted ELSE 0 END)::bigint AS posted, x.state, x.last_seq, x.pushes, (x.worker_id IS NOT NULL)::boolean AS owned FROM holdfast.tasks x
      WHERE x.id = i.id AND x.id BETWEEN $2 AND $3 OFFSET 0
  ) t
 `
@@ -497,6 +511,7 @@ type RunStatesRow struct {
 	ID         uuid.UUID
 	Attempt    int32
 	RunOrdinal int64
+	Posted     int64
 	State      int16
 	LastSeq    int64
 	Pushes     bool
@@ -518,6 +533,7 @@ func (q *Queries) RunStates(ctx context.Context, db DBTX, arg RunStatesParams) (
 			&i.ID,
 			&i.Attempt,
 			&i.RunOrdinal,
+			&i.Posted,
 			&i.State,
 			&i.LastSeq,
 			&i.Pushes,

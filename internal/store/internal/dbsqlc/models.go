@@ -187,4 +187,10 @@ type Task struct {
 	ResumeUntil pgtype.Timestamptz
 	// The run note of a resume that came before the run has parked; null: none came.
 	ResumedSeq pgtype.Int8
+	// How many events posted_attempt has taken through the run API, so that a repeated upload writes nothing twice.
+	Posted int64
+	// The newest attempt whose agent has called the run API.
+	PostedAttempt int32
+	// When it last sent events or a heartbeat there.
+	HeardAt pgtype.Timestamptz
 }

@@ -298,6 +298,129 @@ func (q *Queries) QueueHurry(ctx context.Context, db DBTX, id uuid.UUID) (QueueH
 	return i, err
 }
 
+const runFor = `-- name: RunFor :one
+SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.kept, t.held_at, t.last_seq, t.status_seq, t.status_at, t.attempt, t.run_ordinal, t.runs, t.turns, t.pending, t.worker_id, t.claimed_at, t.cancel_requested, t.cancel_requested_at, t.direct, t.pushes, t.dialect, t.stream_base, t.artifact_bytes, t.metadata, t.created_at, t.artifacts_seq, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.posted, t.posted_attempt, t.heard_at, coalesce(q.worker_id = t.worker_id, false)::boolean AS owned,
+       (CASE WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END)::bigint AS posted,
+       coalesce(q.message_seq, 0)::bigint AS message_seq, coalesce(q.input_seq, 0)::bigint AS input_seq,
+       coalesce(q.interrupted, false)::boolean AS interrupted, coalesce(q.turn, 0)::integer AS turn,
+       coalesce(q.tries, 0)::integer AS tries, coalesce(q.spared, 0)::integer AS spared,
+       CAST(CASE WHEN $1::boolean AND (q.input_seq IS NULL OR q.interrupted) THEN holdfast.message_at(t.id, q.message_seq) END AS json) AS payload,
+       CAST(CASE WHEN $1::boolean THEN holdfast.note_at(t.id, q.input_seq) END AS json) AS input
+  FROM holdfast.tasks t
+  LEFT JOIN LATERAL (SELECT x.id, x.agent, x.available_at, x.worker_id, x.message_seq, x.turn, x.tries, x.away_since, x.suspect, x.spared, x.message_bytes, x.wakes_at, x.input_seq, x.interrupted FROM holdfast.task_queue x WHERE x.id = $2 OFFSET 0) q ON true
+ WHERE t.id = $2
+`
+
+type RunForParams struct {
+	WithMessage bool
+	ID          uuid.UUID
+}
+
+type RunForRow struct {
+	Task        Task
+	Owned       bool
+	Posted      int64
+	MessageSeq  int64
+	InputSeq    int64
+	Interrupted bool
+	Turn        int32
+	Tries       int32
+	Spared      int32
+	Payload     []byte
+	Input       []byte
+}
+
+// An attempt for a request of the run API, with the message only if wanted. The attempt may be over (not
+// owned). By primary keys.
+func (q *Queries) RunFor(ctx context.Context, db DBTX, arg RunForParams) (RunForRow, error) {
+	row := db.QueryRow(ctx, runFor, arg.WithMessage, arg.ID)
+	var i RunForRow
+	err := row.Scan(
+		&i.Task.ID,
+		&i.Task.ClientID,
+		&i.Task.Agent,
+		&i.Task.Tenant,
+		&i.Task.Owner,
+		&i.Task.ContextID,
+		&i.Task.State,
+		&i.Task.Kept,
+		&i.Task.HeldAt,
+		&i.Task.LastSeq,
+		&i.Task.StatusSeq,
+		&i.Task.StatusAt,
+		&i.Task.Attempt,
+		&i.Task.RunOrdinal,
+		&i.Task.Runs,
+		&i.Task.Turns,
+		&i.Task.Pending,
+		&i.Task.WorkerID,
+		&i.Task.ClaimedAt,
+		&i.Task.CancelRequested,
+		&i.Task.CancelRequestedAt,
+		&i.Task.Direct,
+		&i.Task.Pushes,
+		&i.Task.Dialect,
+		&i.Task.StreamBase,
+		&i.Task.ArtifactBytes,
+		&i.Task.Metadata,
+		&i.Task.CreatedAt,
+		&i.Task.ArtifactsSeq,
+		&i.Task.WakesAt,
+		&i.Task.Interruptible,
+		&i.Task.ResumeUntil,
+		&i.Task.ResumedSeq,
+		&i.Task.Posted,
+		&i.Task.PostedAttempt,
+		&i.Task.HeardAt,
+		&i.Owned,
+		&i.Posted,
+		&i.MessageSeq,
+		&i.InputSeq,
+		&i.Interrupted,
+		&i.Turn,
+		&i.Tries,
+		&i.Spared,
+		&i.Payload,
+		&i.Input,
+	)
+	return i, err
+}
+
+const runHeard = `-- name: RunHeard :one
+UPDATE holdfast.tasks t
+   SET posted = CASE WHEN $1::bigint >= 0 THEN $2::bigint WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END,
+       posted_attempt = t.attempt, heard_at = now()
+ WHERE t.id = $3 AND t.attempt = $4 AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
+   AND ($1::bigint = -1 OR $1::bigint = CASE WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END)
+RETURNING t.posted, t.cancel_requested
+`
+
+type RunHeardParams struct {
+	Ordinal int64
+	After   int64
+	ID      uuid.UUID
+	Attempt int32
+}
+
+type RunHeardRow struct {
+	Posted          int64
+	CancelRequested bool
+}
+
+// Counts posted events that have no row in the log, and notes a sign of life. With the ordinal -1 it is only
+// that. Fenced like EventsAppend. No row: the attempt is over, or the ordinal does not fit.
+func (q *Queries) RunHeard(ctx context.Context, db DBTX, arg RunHeardParams) (RunHeardRow, error) {
+	row := db.QueryRow(ctx, runHeard,
+		arg.Ordinal,
+		arg.After,
+		arg.ID,
+		arg.Attempt,
+	)
+	var i RunHeardRow
+	err := row.Scan(&i.Posted, &i.CancelRequested)
+	return i, err
+}
+
 const runRequeue = `-- name: RunRequeue :one
 WITH lck AS MATERIALIZED (
     SELECT t.id, t.kept, t.last_seq, t.attempt, t.cancel_requested, t.worker_id, t.claimed_at FROM holdfast.tasks t
@@ -376,6 +499,24 @@ func (q *Queries) RunRequeue(ctx context.Context, db DBTX, arg RunRequeueParams)
 	return i, err
 }
 
+const runSilence = `-- name: RunSilence :one
+SELECT (now() - t.heard_at)::interval AS silence FROM holdfast.tasks t
+ WHERE t.id = $1 AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.attempt = $2 AND t.posted_attempt = t.attempt AND t.heard_at IS NOT NULL
+`
+
+type RunSilenceParams struct {
+	ID      uuid.UUID
+	Attempt int32
+}
+
+// For how long the agent of an attempt has not called the run API. No row: it never has.
+func (q *Queries) RunSilence(ctx context.Context, db DBTX, arg RunSilenceParams) (time.Duration, error) {
+	row := db.QueryRow(ctx, runSilence, arg.ID, arg.Attempt)
+	var silence time.Duration
+	err := row.Scan(&silence)
+	return silence, err
+}
+
 const runsCanceled = `-- name: RunsCanceled :many
 SELECT id, attempt FROM holdfast.tasks
  WHERE id = ANY($1::uuid[]) AND state NOT IN (3, 4, 5, 6, 7, 8) AND worker_id = $2::uuid AND cancel_requested
@@ -403,6 +544,62 @@ func (q *Queries) RunsCanceled(ctx context.Context, db DBTX, arg RunsCanceledPar
 	for rows.Next() {
 		var i RunsCanceledRow
 		if err := rows.Scan(&i.ID, &i.Attempt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const runsEnded = `-- name: RunsEnded :many
+SELECT t.id, t.attempt, t.state, (t.wakes_at IS NOT NULL)::boolean AS waits
+  FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::integer[]) AS attempt) i
+ CROSS JOIN LATERAL (
+    SELECT x.id, x.attempt, x.state, x.wakes_at, x.worker_id FROM holdfast.tasks x
+     WHERE x.id = i.id AND x.id BETWEEN $3 AND $4 OFFSET 0
+ ) t
+ WHERE t.attempt <> i.attempt OR t.worker_id IS NULL
+`
+
+type RunsEndedParams struct {
+	Ids      []uuid.UUID
+	Attempts []int32
+	Lowest   uuid.UUID
+	Highest  uuid.UUID
+}
+
+type RunsEndedRow struct {
+	ID      uuid.UUID
+	Attempt int32
+	State   int16
+	Waits   bool
+}
+
+// Those of the given attempts that are over, with what became of their tasks: the run API may have ended
+// them. By primary key.
+func (q *Queries) RunsEnded(ctx context.Context, db DBTX, arg RunsEndedParams) ([]RunsEndedRow, error) {
+	rows, err := db.Query(ctx, runsEnded,
+		arg.Ids,
+		arg.Attempts,
+		arg.Lowest,
+		arg.Highest,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RunsEndedRow
+	for rows.Next() {
+		var i RunsEndedRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Attempt,
+			&i.State,
+			&i.Waits,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

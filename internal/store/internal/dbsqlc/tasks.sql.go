@@ -333,7 +333,7 @@ func (q *Queries) ResumeState(ctx context.Context, db DBTX, id uuid.UUID) (Resum
 }
 
 const taskByID = `-- name: TaskByID :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq FROM holdfast.tasks WHERE id = $1
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, posted, posted_attempt, heard_at FROM holdfast.tasks WHERE id = $1
 `
 
 // By primary key, for the server's own use; the caller must check the owner.
@@ -374,6 +374,9 @@ func (q *Queries) TaskByID(ctx context.Context, db DBTX, id uuid.UUID) (Task, er
 		&i.Interruptible,
 		&i.ResumeUntil,
 		&i.ResumedSeq,
+		&i.Posted,
+		&i.PostedAttempt,
+		&i.HeardAt,
 	)
 	return i, err
 }
@@ -695,7 +698,7 @@ func (q *Queries) TaskCreate(ctx context.Context, db DBTX, arg TaskCreateParams)
 }
 
 const taskFind = `-- name: TaskFind :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, posted, posted_attempt, heard_at FROM holdfast.tasks
  WHERE id = $1 AND client_id IS NULL AND tenant = $2 AND (owner = $3 OR $4::boolean) AND agent = $5
 `
 
@@ -751,12 +754,15 @@ func (q *Queries) TaskFind(ctx context.Context, db DBTX, arg TaskFindParams) (Ta
 		&i.Interruptible,
 		&i.ResumeUntil,
 		&i.ResumedSeq,
+		&i.Posted,
+		&i.PostedAttempt,
+		&i.HeardAt,
 	)
 	return i, err
 }
 
 const taskNamed = `-- name: TaskNamed :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, posted, posted_attempt, heard_at FROM holdfast.tasks
  WHERE id = $1 AND client_id = $2::text AND tenant = $3 AND (owner = $4 OR $5::boolean) AND agent = $6
 `
 
@@ -814,6 +820,9 @@ func (q *Queries) TaskNamed(ctx context.Context, db DBTX, arg TaskNamedParams) (
 		&i.Interruptible,
 		&i.ResumeUntil,
 		&i.ResumedSeq,
+		&i.Posted,
+		&i.PostedAttempt,
+		&i.HeardAt,
 	)
 	return i, err
 }
@@ -1117,7 +1126,7 @@ func (q *Queries) TaskResume(ctx context.Context, db DBTX, arg TaskResumeParams)
 }
 
 const taskSeen = `-- name: TaskSeen :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq FROM holdfast.tasks WHERE id = $1 AND tenant = $2 AND (owner = $3 OR $4::boolean)
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, posted, posted_attempt, heard_at FROM holdfast.tasks WHERE id = $1 AND tenant = $2 AND (owner = $3 OR $4::boolean)
 `
 
 type TaskSeenParams struct {
@@ -1170,6 +1179,9 @@ func (q *Queries) TaskSeen(ctx context.Context, db DBTX, arg TaskSeenParams) (Ta
 		&i.Interruptible,
 		&i.ResumeUntil,
 		&i.ResumedSeq,
+		&i.Posted,
+		&i.PostedAttempt,
+		&i.HeardAt,
 	)
 	return i, err
 }

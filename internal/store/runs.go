@@ -1,0 +1,213 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Run is an attempt as a request of the run API finds it.
+type Run struct {
+	*Claimed       // of a run that is over: only Task, Attempt and CancelRequested
+	Owned    bool  // a worker has it; otherwise the run is over
+	Posted   int64 // how many events were posted
+	Fresh    bool  // it has written nothing
+	Timed    bool  // its task waits for a timer
+	Since    time.Time
+}
+
+// FindRun returns the newest attempt of a task, with its message if wanted. Errors: task.NotFound.
+func (s *Store) FindRun(ctx context.Context, id task.ID, withMessage bool) (*Run, error) {
+	row, err := s.q.RunFor(ctx, s.api, dbsqlc.RunForParams{ID: uuid.UUID(id), WithMessage: withMessage})
+	if err != nil {
+		return nil, translate("read run", err)
+	}
+	r := &Run{
+		Owned: row.Owned, Posted: row.Posted, Fresh: row.Posted == 0 && row.Task.RunOrdinal == 0,
+		Timed: row.Task.WakesAt.Valid, Since: row.Task.ClaimedAt.Time,
+	}
+	r.Claimed = s.claimed(ctx, &row.Task, queued{
+		row.MessageSeq, row.InputSeq, row.Interrupted, row.Turn, row.Tries, row.Spared, row.Payload, row.Input,
+	})
+	if !withMessage {
+		r.Unreadable = nil
+	}
+	return r, nil
+}
+
+// Heard notes that the agent of an attempt is there, and counts posted events that have no row in the log: those from ordinal
+// to after. With a negative ordinal it counts none. It returns the count, and whether the run was asked to end.
+// Errors: task.LeaseLost, also if another upload has come between.
+func (s *Store) Heard(ctx context.Context, id task.ID, attempt task.Attempt, ordinal, after int64) (posted int64, canceled bool, err error) {
+	var row dbsqlc.RunHeardRow
+	err = s.again(ctx, "heard", func() (err error) {
+		row, err = s.q.RunHeard(ctx, s.api, dbsqlc.RunHeardParams{ID: uuid.UUID(id), Attempt: int32(attempt), Ordinal: max(ordinal, -1), After: after})
+		return err
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, false, task.LeaseLost
+	}
+	return row.Posted, row.CancelRequested, translate("note a sign of life", err)
+}
+
+// Silence returns for how long the agent of an attempt has not called the run API; never says that it has not at all.
+func (s *Store) Silence(ctx context.Context, id task.ID, attempt task.Attempt) (d time.Duration, never bool, err error) {
+	d, err = s.q.RunSilence(ctx, s.hot, dbsqlc.RunSilenceParams{ID: uuid.UUID(id), Attempt: int32(attempt)})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, true, nil
+	}
+	return d, false, translate("read a sign of life", err)
+}
+
+// Ending is what became of an attempt that is over.
+type Ending struct {
+	Attempt task.Attempt // of the task now
+	State   task.State
+	Waits   bool // for a timer
+}
+
+// Ended returns those of the attempts that are over.
+func (s *Store) Ended(ctx context.Context, attempts map[task.ID]task.Attempt) (map[task.ID]Ending, error) {
+	arg := dbsqlc.RunsEndedParams{Ids: []uuid.UUID{}, Attempts: []int32{}}
+	for id, attempt := range attempts {
+		arg.Ids, arg.Attempts = append(arg.Ids, uuid.UUID(id)), append(arg.Attempts, int32(attempt))
+	}
+	if len(arg.Ids) == 0 {
+		return nil, nil
+	}
+	arg.Lowest, arg.Highest = span(arg.Ids)
+	rows, err := s.q.RunsEnded(ctx, s.hot, arg)
+	if err != nil {
+		return nil, translate("ended runs", err)
+	}
+	out := make(map[task.ID]Ending, len(rows))
+	for _, r := range rows {
+		out[task.ID(r.ID)] = Ending{task.Attempt(r.Attempt), task.State(r.State), r.Waits}
+	}
+	return out, nil
+}
+
+// Artifact is an entry of the list of a task's artifacts.
+type Artifact struct {
+	ID, Name string
+	Chunks   int
+	Bytes    int64 // as stored, where it may be compressed
+	Last     bool
+	Seq      task.Seq // the event with which it first appeared: its place in the list
+}
+
+// Artifacts lists the artifacts of a task, in the order in which they first appeared, after a place.
+func (s *Store) Artifacts(ctx context.Context, h *task.Task, after task.Seq, most int) ([]Artifact, error) {
+	rows, err := s.q.ArtifactsListed(ctx, s.api, dbsqlc.ArtifactsListedParams{Task: uuid.UUID(h.ID), After: int64(after), MaxRows: int32(most)})
+	if err != nil {
+		return nil, translate("list artifacts", err)
+	}
+	out := make([]Artifact, len(rows))
+	for i, r := range rows {
+		out[i] = Artifact{r.ArtifactID, r.Name, int(r.Chunks), r.Size, r.Last, task.Seq(r.FirstSeq)}
+	}
+	return out, nil
+}
+
+// Artifact returns an artifact with its whole content, whose bytes the account of ctx takes. Errors: task.NotFound,
+// task.TooLarge, task.Unavailable, task.RateLimited.
+func (s *Store) Artifact(ctx context.Context, h *task.Task, id string) (*task.Artifact, error) {
+	chunks, err := s.q.ArtifactChunks(ctx, s.api, dbsqlc.ArtifactChunksParams{Task: uuid.UUID(h.ID), ArtifactID: cleanName(id)})
+	if err != nil {
+		return nil, translate("read artifact", err)
+	}
+	var u utterance // the newest chunk first
+	for _, c := range chunks {
+		if !c.Append {
+			u = utterance{}
+		}
+		u.seqs, u.size = append([]int64{c.Seq}, u.seqs...), u.size+c.Size
+	}
+	if len(u.seqs) == 0 {
+		return nil, task.Errorf(task.NotFound, "the task has no artifact with this id")
+	}
+	account := memory.Of(ctx)
+	if err := account.Reserve(ctx, u.size); err != nil {
+		return nil, err
+	}
+	bySeq := make(map[int64]*dbsqlc.EventsAtRow, len(u.seqs))
+	for rest := u.seqs; len(rest) > 0; {
+		m := &meter{DBTX: s.api, most: pageBytes, account: account}
+		rows, err := s.q.EventsAt(ctx, m, dbsqlc.EventsAtParams{Task: uuid.UUID(h.ID), Seqs: rest})
+		if err != nil {
+			return nil, translate("read artifact", err)
+		}
+		if m.cut && len(rows) == 0 {
+			if err := account.Reserve(ctx, m.row); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		for i := range rows {
+			bySeq[rows[i].Event.Seq] = &rows[i]
+		}
+		if !m.cut {
+			break
+		}
+		left := rest[:0:0]
+		for _, seq := range rest {
+			if bySeq[seq] == nil {
+				left = append(left, seq)
+			}
+		}
+		rest = left
+	}
+	said, err := entry(h, &u, bySeq)
+	if err != nil {
+		return nil, translate("read artifact", err)
+	}
+	if said == nil {
+		return nil, task.Errorf(task.NotFound, "the artifact was deleted meanwhile")
+	}
+	return said.Artifact, nil
+}
+
+// Begun reports whether an attempt has written a part of an artifact.
+func (s *Store) Begun(ctx context.Context, id task.ID, attempt task.Attempt, artifact string) (bool, error) {
+	begun, err := s.q.ArtifactBegun(ctx, s.api, dbsqlc.ArtifactBegunParams{Task: uuid.UUID(id), ArtifactID: cleanName(artifact), Attempt: int32(attempt)})
+	return begun, translate("read artifact", err)
+}
+
+// Sibling finds one of the Siblings by its public id. Errors: task.NotFound.
+func (s *Store) Sibling(ctx context.Context, of *task.Task, publicID string) (*task.Task, error) {
+	v := s.As(identity.Caller{Tenant: of.Tenant, Subject: of.Owner}, Visibility{Agent: of.Agent})
+	h, err := v.FindTask(ctx, publicID)
+	if err == nil && (h.ContextID != of.ContextID || h.ID == of.ID || !h.Status.State.Settled()) {
+		err = task.NotFound
+	}
+	return h, err
+}
+
+// Siblings lists the other tasks of an owner and an agent in the context of a task that have ended or are parked, the newest
+// first, from before a task on.
+func (s *Store) Siblings(ctx context.Context, of *task.Task, before task.ID, most int) ([]*task.Task, error) {
+	arg := dbsqlc.ContextTasksParams{
+		ContextID: of.ContextID, Tenant: of.Tenant, Owner: of.Owner, Agent: of.Agent,
+		Before: uuid.UUID(before), Besides: uuid.UUID(of.ID), MaxRows: int32(most),
+	}
+	if before.IsZero() {
+		arg.Before = uuid.Max
+	}
+	rows, err := s.q.ContextTasks(ctx, s.api, arg)
+	if err != nil {
+		return nil, translate("list tasks of the context", err)
+	}
+	out := make([]*task.Task, len(rows))
+	for i := range rows {
+		out[i] = header(&rows[i])
+	}
+	return out, nil
+}

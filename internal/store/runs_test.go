@@ -1,0 +1,174 @@
+package store
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// posted is an append of what an agent has posted: one event for each ordinal from the first one on.
+func posted(p *pen, done chan answer, first int64, evs ...*task.Event) []*Append {
+	var all []*Append
+	upload := NewID()
+	for i, e := range evs {
+		a := (&pen{s: p.s, c: p.c}).item(done, e)
+		a.Upload, a.Ordinal, a.After = upload, first+int64(i), first+int64(i)+1
+		all = append(all, a)
+	}
+	return all
+}
+
+func post(t *testing.T, f *fixture, p *pen, first int64, evs ...*task.Event) (errs []error) {
+	t.Helper()
+	done := make(chan answer, len(evs))
+	for _, a := range posted(p, done, first, evs...) {
+		f.Append(a)
+	}
+	for range evs {
+		errs = append(errs, await(t, done).err)
+	}
+	return errs
+}
+
+func texts(log []*task.Event) (out []string) {
+	for _, e := range log {
+		if e.Kind == task.EventArtifact {
+			out = append(out, e.Artifact.Parts[0].Text)
+		}
+	}
+	return out
+}
+
+// The stream of a run and posted events have ordinals of their own, so that they may interleave and be repeated.
+func TestPostedEventsBesideThoseOfTheRun(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	p.must(t, status(task.StateWorking), chunk("own 1"))
+	require.Equal(t, []error{nil, nil}, post(t, f, p, 0, chunk("posted 1"), chunk("posted 2")))
+	p.must(t, chunk("own 2"))
+	require.Equal(t, []error{nil, nil}, post(t, f, p, 0, chunk("posted 1"), chunk("posted 2")), "a repetition")
+	require.Equal(t, []error{ErrPosted}, post(t, f, p, 3, chunk("after a gap")))
+	require.Equal(t, []string{"own 1", "posted 1", "posted 2", "own 2"}, texts(f.log(p.c.Task.ID)))
+
+	r, err := f.FindRun(t.Context(), p.c.Task.ID, true)
+	require.NoError(t, err)
+	require.True(t, r.Owned)
+	require.False(t, r.Fresh)
+	require.Equal(t, int64(2), r.Posted)
+	require.Equal(t, p.c.Attempt, r.Attempt)
+	require.NotEmpty(t, r.Message.Parts)
+
+	require.Equal(t, []error{nil}, post(t, f, p, 2, status(task.StateCompleted)))
+	require.Equal(t, []error{nil}, post(t, f, p, 2, status(task.StateCompleted)), "a repetition of the end")
+	eventually(t, "the worker is told", func() bool {
+		f.ear.mu.Lock()
+		defer f.ear.mu.Unlock()
+		return slices.Contains(f.ear.cancels, p.c.Task.ID)
+	})
+	require.Equal(t, answer{err: task.LeaseLost}, await(t, p.write(chunk("late"))))
+	require.Equal(t, []error{task.LeaseLost}, post(t, f, p, 3, chunk("late")))
+	ended, err := f.Ended(t.Context(), map[task.ID]task.Attempt{p.c.Task.ID: p.c.Attempt})
+	require.NoError(t, err)
+	require.Equal(t, map[task.ID]Ending{p.c.Task.ID: {Attempt: p.c.Attempt, State: task.StateCompleted}}, ended)
+	r, err = f.FindRun(t.Context(), p.c.Task.ID, true)
+	require.NoError(t, err)
+	require.False(t, r.Owned)
+	require.Equal(t, int64(3), r.Posted)
+}
+
+// Both sources in one flush: they go into statements of their own.
+func TestBothSourcesInOneFlush(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	done := make(chan answer, 8)
+	items := []*Append{p.item(done, status(task.StateWorking))}
+	items = append(items, posted(p, done, 0, chunk("posted 1"))...)
+	items = append(items, p.item(done, chunk("own")))
+	items = append(items, posted(p, done, 1, chunk("posted 2"))...)
+	items = append(items, posted(p, done, 0, chunk("posted 1"))...)
+	f.asOneFlush(items...)
+	for range items {
+		require.NoError(t, await(t, done).err)
+	}
+	require.Equal(t, []string{"own", "posted 1", "posted 2"}, texts(f.log(p.c.Task.ID)))
+}
+
+func TestHeard(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	id, attempt := p.c.Task.ID, p.c.Attempt
+	_, never, err := f.Silence(t.Context(), id, attempt)
+	require.NoError(t, err)
+	require.True(t, never)
+
+	n, canceled, err := f.Heard(t.Context(), id, attempt, -1, 0)
+	require.NoError(t, err)
+	require.Zero(t, n)
+	require.False(t, canceled)
+	f.exec("UPDATE holdfast.tasks SET heard_at = now() - interval '1 hour'")
+	silence, never, err := f.Silence(t.Context(), id, attempt)
+	require.NoError(t, err)
+	require.False(t, never)
+	require.GreaterOrEqual(t, silence, time.Hour)
+
+	n, _, err = f.Heard(t.Context(), id, attempt, 0, 2)
+	require.NoError(t, err)
+	require.Equal(t, int64(2), n)
+	_, _, err = f.Heard(t.Context(), id, attempt, 0, 2)
+	require.ErrorIs(t, err, task.LeaseLost, "the ordinal does not fit")
+	_, err = f.Cancel(t.Context(), p.c.Task, nil)
+	require.NoError(t, err)
+	_, canceled, err = f.Heard(t.Context(), id, attempt, -1, 0)
+	require.NoError(t, err)
+	require.True(t, canceled)
+	_, _, err = f.Heard(t.Context(), id, attempt+1, -1, 0)
+	require.ErrorIs(t, err, task.LeaseLost)
+	_, never, err = f.Silence(t.Context(), id, attempt+1)
+	require.NoError(t, err)
+	require.True(t, never, "it was another attempt")
+}
+
+func TestArtifactsOfARun(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	piece := func(id, text string, appends, last bool) *task.Event {
+		e := chunk(text)
+		e.Artifact.ID, e.Artifact.Name, e.Append, e.Last = id, "name of "+id, appends, last
+		return e
+	}
+	p.must(t, status(task.StateWorking), piece("a", "replaced", false, true), piece("b", "1", false, false),
+		piece("a", "x", false, false), piece("b", "2", true, true), piece("a", "y", true, false))
+	list, err := f.Artifacts(t.Context(), p.c.Task, 0, 10)
+	require.NoError(t, err)
+	for i := range list {
+		require.Positive(t, list[i].Bytes)
+		list[i].Bytes = 0
+	}
+	a, b := Artifact{ID: "a", Name: "name of a", Chunks: 2, Seq: 3}, Artifact{ID: "b", Name: "name of b", Chunks: 2, Last: true, Seq: 4}
+	require.Equal(t, []Artifact{a, b}, list)
+	list, err = f.Artifacts(t.Context(), p.c.Task, a.Seq, 1)
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.Equal(t, "b", list[0].ID)
+
+	got, err := f.Artifact(t.Context(), p.c.Task, "a")
+	require.NoError(t, err)
+	require.Equal(t, []task.Part{task.Text("xy")}, got.Parts)
+	_, err = f.Artifact(t.Context(), p.c.Task, "c")
+	require.ErrorIs(t, err, task.NotFound)
+
+	begun, err := f.Begun(t.Context(), p.c.Task.ID, p.c.Attempt, "a")
+	require.NoError(t, err)
+	require.True(t, begun)
+	begun, err = f.Begun(t.Context(), p.c.Task.ID, p.c.Attempt+1, "a")
+	require.NoError(t, err)
+	require.False(t, begun)
+}
