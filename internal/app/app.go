@@ -103,11 +103,12 @@ func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents
 	if err != nil {
 		return err
 	}
+	operations := newOperations(e, agents, eng)
+	api := newAPI(e, agents, access, ports, eng, operations, ring)
 	s := &server{
 		env: e, ports: ports, hub: h, keeper: keeper, pool: pool, dispatcher: dispatcher,
-		api:    newAPI(e, agents, access, ports, eng, ring),
-		duties: newDuties(e, st, keeper, pool, ring),
-		access: access,
+		api: api, duties: newDuties(e, st, keeper, pool, ring), access: access,
+		watches: agents.watch(e.cfg, eng, operations, api),
 	}
 	s.admin = newAdmin(e, access, st, checks(&s.stopping, st, keeper, h))
 	export(e, agents, st)

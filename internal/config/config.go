@@ -459,6 +459,7 @@ type A2AExecutor struct {
 	ConnectTimeout time.Duration     `yaml:"connect_timeout"`
 	CallTimeout    time.Duration     `yaml:"call_timeout"`  // of calls that do not wait for the agent
 	PollInterval   time.Duration     `yaml:"poll_interval"` // longest pause between two reads of a task
+	CardInterval   time.Duration     `yaml:"card_interval"` // between two reads of the card
 }
 
 // A2AAuth is the credential for an A2A server.

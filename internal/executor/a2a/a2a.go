@@ -37,7 +37,9 @@ func New(opts Options) (*Front, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	return &Front{opts: opts, http: newClient(&opts), aiming: make(chan struct{}, 1)}, nil
+	f := &Front{opts: opts, http: newClient(&opts), aiming: make(chan struct{}, 1)}
+	f.target.Store(opts.fixed())
+	return f, nil
 }
 
 // link is what the front stores of a task: where its other side is.

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +33,8 @@ type agent struct {
 	answer map[string][]func(w http.ResponseWriter, c call)
 	card   string
 	status int // of the card
+
+	cardReads atomic.Int64
 }
 
 type call struct {
@@ -67,14 +70,25 @@ func (a *agent) on(method string, answer func(w http.ResponseWriter, c call)) {
 	a.answer[method] = append(a.answer[method], answer)
 }
 
+// show changes the card.
+func (a *agent) show(code int, card string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.status, a.card = code, card
+}
+
 func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
 		if r.URL.Path != "/.well-known/agent-card.json" {
 			http.NotFound(w, r)
 			return
 		}
-		w.WriteHeader(a.status)
-		_, _ = io.WriteString(w, strings.ReplaceAll(a.card, "%s", a.url))
+		a.mu.Lock()
+		code, card := a.status, a.card
+		a.mu.Unlock()
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, strings.ReplaceAll(card, "%s", a.url))
+		a.cardReads.Add(1)
 		return
 	}
 	var c call

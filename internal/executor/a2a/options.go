@@ -30,6 +30,7 @@ type Options struct {
 
 	ConnectTimeout time.Duration // 0: 10 seconds
 	CallTimeout    time.Duration // of calls that do not wait for the agent; 0: 30 seconds
+	CardInterval   time.Duration // between reads of the card; 0: 5 minutes
 	PollInterval   time.Duration // longest pause between reads of a task; 0: 5 seconds
 	CancelTimeout  time.Duration // of the cancel of a task; 0: 5 seconds
 	MaxEvent       int           // bytes; 0: 16 MiB. A whole task may have four times as many
@@ -128,6 +129,7 @@ func (o Options) withDefaults() Options {
 	}
 	def(&o.ConnectTimeout, 10*time.Second)
 	def(&o.CallTimeout, 30*time.Second)
+	def(&o.CardInterval, 5*time.Minute)
 	def(&o.PollInterval, 5*time.Second)
 	def(&o.CancelTimeout, 5*time.Second)
 	if o.MaxEvent == 0 {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
@@ -19,15 +18,19 @@ type target struct {
 	tenant  string
 	streams bool
 	card    *client.Card // nil if the configuration says everything
-	until   time.Time    // when the card should be read again
 }
 
-// cardLife is how long a card is used before it is read again.
-const cardLife = 5 * time.Minute
+// fixed returns the target if runs need no card, otherwise nil.
+func (o *Options) fixed() *target {
+	if o.URL == "" || o.CardURL != "" || o.Version == "" {
+		return nil
+	}
+	return &target{wire: client.Find(o.Version, o.Binding), url: o.URL, streams: !o.Poll}
+}
 
-// aim returns the target, and reads the card if it is not known or old. If an old card cannot be read again, it stays.
+// aim returns the target, and reads the card if it is not known.
 func (f *Front) aim(ctx context.Context) (*target, error) {
-	if t := f.target.Load(); t != nil && time.Now().Before(t.until) {
+	if t := f.target.Load(); t != nil {
 		return t, nil
 	}
 	select {
@@ -36,45 +39,27 @@ func (f *Front) aim(ctx context.Context) (*target, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	old := f.target.Load()
-	if old != nil && time.Now().Before(old.until) {
-		return old, nil
+	if t := f.target.Load(); t != nil {
+		return t, nil
 	}
-	t, err := f.discover(ctx)
-	if err != nil && old != nil && ctx.Err() == nil {
-		f.opts.Log.Warn("could not read the agent's card again, so the old one is used", "error", err)
-		t, err = new(target), nil
-		*t = *old
-	}
-	if err != nil {
-		return nil, err
-	}
-	t.until = time.Now().Add(cardLife)
-	f.target.Store(t)
-	return t, nil
+	return f.discover(ctx)
 }
 
-// Card reads the agent's card, even where runs need none.
-func (f *Front) Card(ctx context.Context) (*client.Card, error) {
-	t, err := f.aim(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if t.card != nil {
-		return t.card, nil
-	}
-	card, _, err := f.readCard(ctx)
-	return card, err
-}
-
+// discover reads the card, and aims at the interface that it names. If it cannot be used, the front aims as before.
 func (f *Front) discover(ctx context.Context) (*target, error) {
-	if f.opts.URL != "" && f.opts.CardURL == "" && f.opts.Version != "" {
-		return &target{wire: client.Find(f.opts.Version, f.opts.Binding), url: f.opts.URL, streams: !f.opts.Poll}, nil
-	}
 	card, at, err := f.readCard(ctx)
 	if err != nil {
 		return nil, err
 	}
+	t, err := f.targetOf(card, at)
+	if err != nil {
+		return nil, err
+	}
+	f.target.Store(t)
+	return t, nil
+}
+
+func (f *Front) targetOf(card *client.Card, at string) (*target, error) {
 	w, i, err := card.Choose(f.opts.Version, f.opts.Binding)
 	if err != nil {
 		return nil, &executor.Failure{Msg: "the agent's card cannot be used", Cause: fmt.Errorf("%s: %w", at, err)}
