@@ -54,6 +54,16 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, s.card)
 		return
 	}
+	body, _ := io.ReadAll(r.Body)
+	if strings.Contains(string(body), "GetExtendedAgentCard") {
+		if r.Header.Get("Authorization") != "Bearer s3cret" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":1,"result":{"name":"Back room","version":"1","description":"d","defaultInputModes":["image/png"],
+			"supportedInterfaces":[{"url":"%s/rpc","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}}`, s.URL)
+		return
+	}
 	_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"task":{"id":"up-1","contextId":"c","status":{"state":"TASK_STATE_COMPLETED"}}}}`)
 }
 
@@ -83,7 +93,7 @@ func cardOf(t *testing.T, url string) (c struct {
 func TestFrontFollowsTheAgentsCard(t *testing.T) {
 	t.Parallel()
 	up := openShop(t)
-	config := clustertest.Settings + front("shop", fmt.Sprintf("card_url: %q, card_interval: 100ms", up.URL), "")
+	config := clustertest.Settings + front("shop", fmt.Sprintf("card_url: %q, card_interval: 100ms, auth: {bearer: s3cret}", up.URL), "")
 	f := clustertest.Start(t, clustertest.Options{Name: "front", DB: clustertest.NewDB(t).URL, Config: config})
 	at := f.URL + "/agents/shop/.well-known/agent-card.json"
 	shows := func(name string) {
@@ -118,8 +128,17 @@ func TestFrontFollowsTheAgentsCard(t *testing.T) {
 	require.Contains(t, send("image/png", ""), "urn:frame", "an extension is required")
 	require.Contains(t, send("image/png", "urn:frame"), "TASK_STATE_")
 
+	up.show(`"name":"Public shop","skills":[{"id":"sell","name":"Sell"}],"capabilities":{"extendedAgentCard":true}`)
+	shows("Public shop")
+	extended := f.URL + "/agents/shop/agent/authenticatedExtendedCard"
+	require.Equal(t, "Back room", cardOf(t, extended).Name)
+	require.Equal(t, "Public shop", cardOf(t, at).Name)
+	require.Contains(t, send("image/png", ""), "TASK_STATE_", "only the extended card says that it reads images")
+	require.NotContains(t, f.Log(), "s3cret")
+
 	up.show("")
 	up.readAgain(t)
-	require.Equal(t, "Art shop", cardOf(t, at).Name)
+	require.Equal(t, "Public shop", cardOf(t, at).Name)
+	require.Equal(t, "Back room", cardOf(t, extended).Name)
 	require.Equal(t, 1, strings.Count(f.Log(), "could not read the agent's card again"))
 }

@@ -22,7 +22,11 @@ type Front struct {
 	opts   Options
 	http   *http.Client
 	target atomic.Pointer[target]
-	aiming chan struct{}
+	aiming chan struct{} // full while cards are read
+
+	// While aiming is full:
+	extended   *client.Card // the newest
+	noExtended bool         // it could not be read the last time
 }
 
 // New makes an executor that is a front of the server that opts name. It does not call the server yet.

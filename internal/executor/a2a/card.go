@@ -2,10 +2,12 @@ package a2a
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"reflect"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
 )
 
@@ -23,18 +25,68 @@ func (f *Front) Cards(ctx context.Context) (*Cards, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if f.opts.fixed() != nil {
-		card, _, err := f.readCard(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return &Cards{Public: card}, nil
+	to, cards := f.opts.fixed(), new(Cards)
+	var err error
+	if to != nil {
+		cards.Public, _, err = f.readCard(ctx)
+	} else if to, err = f.discover(ctx); err == nil {
+		cards.Public = to.card
 	}
-	t, err := f.discover(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &Cards{Public: t.card}, nil
+	cards.Extended = f.extendedCard(ctx, to, cards.Public)
+	return cards, nil
+}
+
+// extendedCard returns the extended card, if the agent says that it has one and the front has a credential. If it cannot be
+// read, the last one stays.
+func (f *Front) extendedCard(ctx context.Context, to *target, public *client.Card) *client.Card {
+	if !public.Capabilities.ExtendedCard || !to.wire.Has(client.ExtendedCard) || !f.opts.hasCredential() {
+		f.extended = nil
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.opts.CallTimeout)
+	defer cancel()
+	card, err := f.readExtendedCard(ctx, to)
+	switch {
+	case err == nil:
+		f.extended, f.noExtended = card, false
+	case !f.noExtended:
+		f.noExtended = true
+		f.opts.Log.Warn("could not read the agent's extended card", "error", err)
+	}
+	return f.extended
+}
+
+func (f *Front) readExtendedCard(ctx context.Context, to *target) (*client.Card, error) {
+	card, err := f.askExtendedCard(ctx, to)
+	var reported *client.Error
+	if errors.As(err, &reported) { // 0.2 has no operation for it
+		for _, at := range to.wire.ExtendedCardURLs(to.url) {
+			if card, oldErr := f.readCardAt(ctx, at); oldErr == nil {
+				return card, nil
+			}
+		}
+	}
+	return card, err
+}
+
+func (f *Front) askExtendedCard(ctx context.Context, to *target) (*client.Card, error) {
+	response, err := f.ask(ctx, to, client.ExtendedCard, new(client.Params))
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	raw, err := readCardBody(response)
+	if err != nil {
+		return nil, err
+	}
+	document, err := to.wire.Document(raw, wire.MaxDepth)
+	if err != nil {
+		return nil, err
+	}
+	return client.ReadCard(document, wire.MaxDepth)
 }
 
 // firstRetry is how long the front waits after the first of several failures to read the card.

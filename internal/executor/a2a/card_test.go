@@ -3,7 +3,11 @@ package a2a_test
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -115,4 +119,117 @@ func TestRunsFollowTheCard(t *testing.T) {
 	_, err = execute(t, e, executortest.NewRun("hello"))
 	require.NoError(t, err)
 	require.Len(t, a.called("SendMessage"), 1)
+}
+
+// extended is a server of a version that has an extended card for a credential.
+func extended(t *testing.T, version, binding, flag string, at func(r *http.Request, body []byte) bool, wrap string) string {
+	t.Helper()
+	var server *httptest.Server
+	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		card := func(name string) string {
+			return fmt.Sprintf(`{"name":%q,"url":"%s/a/rpc","preferredTransport":%q,"protocolVersion":%q,%s}`, name, server.URL, binding, version, flag)
+		}
+		switch {
+		case r.URL.Path == "/.well-known/agent-card.json":
+			_, _ = io.WriteString(w, card("Public"))
+		case !at(r, body):
+			if r.Method == http.MethodPost {
+				_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found"}}`)
+				return
+			}
+			http.NotFound(w, r)
+		case r.Header.Get("Authorization") != "Bearer s3cret":
+			w.WriteHeader(http.StatusUnauthorized)
+		default:
+			_, _ = fmt.Fprintf(w, wrap, card("Extended"))
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestExtendedCards(t *testing.T) {
+	t.Parallel()
+	const old, current = `"supportsAuthenticatedExtendedCard":true`, `"capabilities":{"extendedAgentCard":true}`
+	method := func(name string) func(*http.Request, []byte) bool {
+		return func(_ *http.Request, body []byte) bool { return strings.Contains(string(body), `"`+name+`"`) }
+	}
+	path := func(path string) func(*http.Request, []byte) bool {
+		return func(r *http.Request, _ []byte) bool { return r.Method == http.MethodGet && r.URL.Path == path }
+	}
+	for name, c := range map[string]struct {
+		version, binding, flag string
+		at                     func(*http.Request, []byte) bool
+		wrap                   string
+	}{
+		"1.0, JSON-RPC":             {"1.0", "JSONRPC", current, method("GetExtendedAgentCard"), `{"result":%s}`},
+		"1.0, HTTP+JSON":            {"1.0", "HTTP+JSON", current, path("/a/rpc/extendedAgentCard"), `%s`},
+		"0.3, JSON-RPC":             {"0.3.0", "JSONRPC", old, method("agent/getAuthenticatedExtendedCard"), `{"result":%s}`},
+		"0.3, HTTP+JSON":            {"0.3.0", "HTTP+JSON", old, path("/a/rpc/v1/card"), `%s`},
+		"0.2, beside the endpoint":  {"0.2.6", "JSONRPC", old, path("/a/agent/authenticatedExtendedCard"), `%s`},
+		"0.2, below the endpoint":   {"0.2.6", "JSONRPC", old, path("/a/rpc/agent/authenticatedExtendedCard"), `%s`},
+		"0.3, at the place of 0.2":  {"0.3.0", "JSONRPC", old, path("/a/agent/authenticatedExtendedCard"), `%s`},
+		"without the old precision": {"0.2", "JSONRPC", old, path("/a/agent/authenticatedExtendedCard"), `%s`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := extended(t, c.version, c.binding, c.flag, c.at, c.wrap)
+			cards := func(opts a2a.Options) *a2a.Cards {
+				opts.CardURL = url
+				e, err := a2a.New(opts)
+				require.NoError(t, err)
+				cards, err := e.Cards(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, "Public", cards.Public.Name)
+				return cards
+			}
+			got := cards(a2a.Options{Auth: a2a.Auth{Bearer: "s3cret"}})
+			require.NotNil(t, got.Extended)
+			require.Equal(t, "Extended", got.Extended.Name)
+			require.Equal(t, "Extended", cards(a2a.Options{Headers: map[string]string{"Authorization": "Bearer s3cret"}}).Extended.Name)
+			require.Nil(t, cards(a2a.Options{}).Extended, "without a credential")
+			require.Nil(t, cards(a2a.Options{Auth: a2a.Auth{Bearer: "another"}}).Extended)
+		})
+	}
+	t.Run("none declared", func(t *testing.T) {
+		t.Parallel()
+		asked := func(*http.Request, []byte) bool { t.Error("the front has asked for it"); return false }
+		e, err := a2a.New(a2a.Options{CardURL: extended(t, "1.0", "JSONRPC", `"capabilities":{}`, asked, ""), Auth: a2a.Auth{Bearer: "s3cret"}})
+		require.NoError(t, err)
+		cards, err := e.Cards(t.Context())
+		require.NoError(t, err)
+		require.Nil(t, cards.Extended)
+	})
+}
+
+// The public card is served also while the extended one cannot be read.
+func TestExtendedCardFails(t *testing.T) {
+	t.Parallel()
+	a, log, changed := watched(t, a2a.Options{Auth: a2a.Auth{Bearer: "s3cret"}})
+	declares := strings.Replace(streamingCard, `"streaming":true`, `"streaming":true,"extendedAgentCard":true`, 1)
+	a.on("GetExtendedAgentCard", fails(-32603, "no luck"))
+	a.show(200, declares)
+	require.Nil(t, await(t, changed).Extended)
+	a.reads(3)
+	require.Empty(t, changed)
+	require.Equal(t, 1, log.count("could not read the agent's extended card"))
+	require.Zero(t, log.count("s3cret"))
+
+	a.on("GetExtendedAgentCard", says(strings.ReplaceAll(strings.Replace(declares, "Up", "More", 1), "%s", a.url)))
+	require.Equal(t, "More", await(t, changed).Extended.Name)
+	for _, bad := range []func(http.ResponseWriter, call){
+		fails(-32603, "no luck"), says(`{}`), says(`[]`), says(`{"name":"` + strings.Repeat("x", 2<<20) + `"}`),
+		func(w http.ResponseWriter, _ call) { w.WriteHeader(503) },
+	} {
+		a.on("GetExtendedAgentCard", bad)
+		a.reads(3)
+	}
+	require.Empty(t, changed, "the last one stays")
+	require.Equal(t, 2, log.count("could not read the agent's extended card"))
+	a.show(200, streamingCard)
+	require.Nil(t, await(t, changed).Extended, "the agent has none any more")
 }

@@ -102,6 +102,9 @@ func (o *Options) validate() error {
 	return errors.Join(problems...)
 }
 
+// hasCredential reports whether calls may carry one.
+func (o *Options) hasCredential() bool { return o.Auth != Auth{} || len(o.Headers) > 0 }
+
 func hasHeader(headers map[string]string, name string) bool {
 	for n := range headers {
 		if textproto.CanonicalMIMEHeaderKey(n) == name {

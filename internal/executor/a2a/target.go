@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
@@ -110,9 +111,20 @@ func (f *Front) readCardAt(ctx context.Context, at string) (*client.Card, error)
 	case code != http.StatusOK:
 		return nil, fmt.Errorf("%d %s", code, http.StatusText(code))
 	}
-	raw, err := f.read(http.MaxBytesReader(nil, response.Body, maxCard))
+	raw, err := readCardBody(response)
 	if err != nil {
 		return nil, err
 	}
 	return client.ReadCard(raw, wire.MaxDepth)
+}
+
+func readCardBody(response *http.Response) ([]byte, error) {
+	raw, err := io.ReadAll(io.LimitReader(response.Body, maxCard+1))
+	switch {
+	case err != nil:
+		return nil, &callError{err: fmt.Errorf("the connection to the agent broke: %w", err)}
+	case len(raw) > maxCard:
+		return nil, fmt.Errorf("the card is longer than %d bytes", maxCard)
+	}
+	return raw, nil
 }

@@ -33,6 +33,7 @@ type document struct {
 	Capabilities struct {
 		Streaming  bool `json:"streaming"`
 		Push       bool `json:"pushNotifications"`
+		Extended   bool `json:"extendedAgentCard"` // 1.0
 		Extensions []struct {
 			URI         string `json:"uri"`
 			Description string `json:"description"`
@@ -60,6 +61,7 @@ type document struct {
 	} `json:"supportedInterfaces"`
 
 	// 0.x
+	Extended             bool            `json:"supportsAuthenticatedExtendedCard"` // 0.2.1 and newer
 	ProtocolVersion      string          `json:"protocolVersion"`
 	URL                  string          `json:"url"`
 	PreferredTransport   string          `json:"preferredTransport"`
@@ -93,6 +95,7 @@ func ReadCard(raw []byte, maxDepth int) (*Card, error) {
 	c.Name, c.Description, c.Version = *d.Name, d.Description, d.Version
 	c.DocumentationURL, c.IconURL, c.InputModes, c.OutputModes = d.DocumentationURL, d.IconURL, d.InputModes, d.OutputModes
 	c.Capabilities = card.Capabilities{Streaming: d.Capabilities.Streaming, PushNotifications: d.Capabilities.Push}
+	c.Capabilities.ExtendedCard = d.Capabilities.Extended || d.Extended
 	for _, e := range d.Capabilities.Extensions {
 		c.Capabilities.Extensions = append(c.Capabilities.Extensions, card.Extension(e))
 	}

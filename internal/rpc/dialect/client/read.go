@@ -52,6 +52,37 @@ func (w *Wire) Answer(op Op, body []byte, maxDepth int) (*Update, error) {
 	return u, nil
 }
 
+// Document reads the body of an answer with a 2xx status to ExtendedCard, and returns the card as it was written. The error
+// is an *Error if the server reports one.
+func (w *Wire) Document(body []byte, maxDepth int) ([]byte, error) {
+	if err := strictjson.Check(body, maxDepth); err != nil || w.Binding != JSONRPC {
+		return body, err
+	}
+	r := jsonrw.NewReader(body)
+	defer r.Close()
+	read := reader{w: w, op: ExtendedCard, r: r}
+	var document []byte
+	for r.Object(); r.Next(); {
+		switch string(r.Name()) {
+		case "result":
+			document = r.Raw()
+		case "error":
+			read.fault = read.rpcError()
+		default:
+			r.Skip()
+		}
+	}
+	switch {
+	case r.Err() != nil:
+		return nil, r.Err()
+	case read.fault != nil:
+		return nil, read.fault
+	case document == nil:
+		return nil, task.InvalidField("result", "is missing")
+	}
+	return document, nil
+}
+
 // withoutNUL replaces escaped NUL characters, which the log cannot store, as the worker does it with the output of
 // other agents. It skips escapes in pairs: u0000 after an escaped backslash is text.
 func withoutNUL(text []byte) []byte {
