@@ -142,3 +142,30 @@ func TestFrontFollowsTheAgentsCard(t *testing.T) {
 	require.Equal(t, "Back room", cardOf(t, extended).Name)
 	require.Equal(t, 1, strings.Count(f.Log(), "could not read the agent's card again"))
 }
+
+// Holdfast signs its cards, so a front of another Holdfast can check them.
+func TestFrontChecksSignatures(t *testing.T) {
+	t.Parallel()
+	up := clustertest.Start(t, clustertest.Options{Name: "up", DB: clustertest.NewDB(t).URL, Config: clustertest.Settings})
+	resp, err := http.Get(up.URL + "/.well-known/jwks.json")
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	keys, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	stranger := openShop(t)
+	stranger.show(`"name":"Stranger"`)
+	config := clustertest.Settings +
+		front("signed", fmt.Sprintf("card_url: %q, card_keys: '%s'", up.URL, keys), "") +
+		front("unsigned", fmt.Sprintf("card_url: %q, card_keys: '%s'", stranger.URL, keys), "")
+	db := clustertest.NewDB(t)
+	f := clustertest.Start(t, clustertest.Options{Name: "front", DB: db.URL, Config: config})
+	theirs := cardOf(t, up.URL+"/.well-known/agent-card.json")
+	require.Equal(t, theirs.Name, cardOf(t, f.URL+"/agents/signed/.well-known/agent-card.json").Name)
+	res := f.Send(a2atest.V03, a2atest.Say("echo:hello").At("signed"))
+	require.Equal(t, "completed", res.State(), res.Said())
+
+	require.Equal(t, "unsigned", cardOf(t, f.URL+"/agents/unsigned/.well-known/agent-card.json").Name)
+	res = f.Send(a2atest.V03, a2atest.Say("hello").At("unsigned"))
+	require.Equal(t, "failed", res.State())
+	require.Contains(t, clustertest.One[string](db, "SELECT error FROM holdfast.v_runs WHERE error <> ''"), "signatures: is missing; a2a.card_keys needs a signed card")
+}

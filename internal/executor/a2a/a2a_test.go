@@ -35,6 +35,7 @@ type agent struct {
 	status int // of the card
 
 	cardReads atomic.Int64
+	keyReads  atomic.Int64
 }
 
 type call struct {
@@ -79,6 +80,9 @@ func (a *agent) show(code int, card string) {
 
 func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
+		if r.URL.Path == "/keys" {
+			a.keyReads.Add(1)
+		}
 		if r.URL.Path != "/.well-known/agent-card.json" {
 			http.NotFound(w, r)
 			return
@@ -843,6 +847,9 @@ func TestOptionsAreChecked(t *testing.T) {
 		"version: \"2.0\" is not":          {CardURL: "http://h", Version: "2.0"},
 		"binding: \"grpc\" does not exist": {CardURL: "http://h", Binding: "grpc"},
 		"headers.Host: is set by Holdfast": {CardURL: "http://h", Headers: map[string]string{"Host": "x"}},
+		"card_keys: is neither a JSON Web": {CardURL: "http://h", CardKeys: "x"},
+		"card_keys: is given twice":        {CardURL: "http://h", CardKeys: "x", CardKeysFile: "y"},
+		"card_keys: open /nowhere/keys":    {CardURL: "http://h", CardKeysFile: "/nowhere/keys"},
 		"auth: has several credentials":    {CardURL: "http://h", Auth: a2a.Auth{Bearer: "a", Username: "b"}},
 		"auth.username: is required":       {CardURL: "http://h", Auth: a2a.Auth{Password: "a"}},
 		"no such file":                     {CardURL: "http://h", Auth: a2a.Auth{BearerFile: "/nowhere/token"}},

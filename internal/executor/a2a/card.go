@@ -86,7 +86,7 @@ func (f *Front) askExtendedCard(ctx context.Context, to *target) (*client.Card, 
 	if err != nil {
 		return nil, err
 	}
-	return client.ReadCard(document, wire.MaxDepth)
+	return f.parseCard(document)
 }
 
 // firstRetry is how long the front waits after the first of several failures to read the card.

@@ -3,16 +3,24 @@ package a2a_test
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor/a2a"
@@ -232,4 +240,74 @@ func TestExtendedCardFails(t *testing.T) {
 	require.Equal(t, 2, log.count("could not read the agent's extended card"))
 	a.show(200, streamingCard)
 	require.Nil(t, await(t, changed).Extended, "the agent has none any more")
+}
+
+// signedCard signs a card of the server with a key.
+func (a *agent) signedCard(key *ecdsa.PrivateKey, card string) string {
+	a.t.Helper()
+	card = strings.ReplaceAll(card, "%s", a.url)
+	payload := jsontext.Value(card).Clone()
+	require.NoError(a.t, payload.Canonicalize())
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, (&jose.SignerOptions{}).WithHeader("jku", a.url+"/keys"))
+	require.NoError(a.t, err)
+	object, err := signer.Sign(payload)
+	require.NoError(a.t, err)
+	compact, err := object.CompactSerialize()
+	require.NoError(a.t, err)
+	parts := strings.Split(compact, ".")
+	return strings.TrimSuffix(card, "}") + `,"signatures":[{"protected":"` + parts[0] + `","signature":"` + parts[2] + `"}]}`
+}
+
+func keySet(t *testing.T, key *ecdsa.PrivateKey) string {
+	t.Helper()
+	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k"}}})
+	require.NoError(t, err)
+	return string(set)
+}
+
+func TestSignaturesOfCards(t *testing.T) {
+	t.Parallel()
+	newKey := func() *ecdsa.PrivateKey {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		require.NoError(t, err)
+		return key
+	}
+	key, next := newKey(), newKey()
+	file := filepath.Join(t.TempDir(), "keys.json")
+	require.NoError(t, os.WriteFile(file, []byte(keySet(t, key)), 0o600))
+	for name, opts := range map[string]a2a.Options{"inline": {CardKeys: keySet(t, key)}, "in a file": {CardKeysFile: file}} {
+		a, e := newAgent(t, opts)
+		a.on("SendStreamingMessage", streams(working(""), status("COMPLETED", "")))
+		for what, card := range map[string]string{
+			"signatures: is missing": streamingCard, "signatures: none is of a key in a2a.card_keys": a.signedCard(next, streamingCard),
+		} {
+			a.show(200, card)
+			_, err := execute(t, e, executortest.NewRun("hello"))
+			require.ErrorContains(t, err, what, name)
+		}
+		require.Empty(t, a.called("SendStreamingMessage"), "no message goes to an agent that was not verified")
+		a.show(200, a.signedCard(key, streamingCard))
+		_, err := execute(t, e, executortest.NewRun("hello"))
+		require.NoError(t, err, name)
+		require.Zero(t, a.keyReads.Load(), "nobody asks the card's own address for keys")
+	}
+
+	// A new key in the file is used without a restart.
+	a, e := newAgent(t, a2a.Options{CardKeysFile: file, Auth: a2a.Auth{Bearer: "s3cret"}})
+	a.show(200, a.signedCard(next, strings.Replace(streamingCard, `"streaming":true`, `"streaming":true,"extendedAgentCard":true`, 1)))
+	front := e.(*a2a.Front)
+	_, err := front.Cards(t.Context())
+	require.ErrorContains(t, err, "signatures: none")
+	require.NoError(t, os.WriteFile(file, []byte(keySet(t, next)), 0o600))
+	a.on("GetExtendedAgentCard", says(strings.ReplaceAll(streamingCard, "%s", a.url)))
+	a.on("GetExtendedAgentCard", says(a.signedCard(next, streamingCard)))
+	cards, err := front.Cards(t.Context())
+	require.NoError(t, err)
+	require.Nil(t, cards.Extended, "it must be signed, too")
+	cards, err = front.Cards(t.Context())
+	require.NoError(t, err)
+	require.NotNil(t, cards.Extended)
+	require.NoError(t, os.Remove(file))
+	_, err = front.Cards(t.Context())
+	require.ErrorContains(t, err, "a2a.card_keys_file: ")
 }

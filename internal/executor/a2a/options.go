@@ -25,6 +25,11 @@ type Options struct {
 	Binding string // JSONRPC or HTTP+JSON; "" or auto: as the card offers
 	Poll    bool   // never stream: send without waiting, and poll
 
+	// CardKeys are the public keys that may sign the card: a JSON Web Key Set or PEM. Without them, and CardKeysFile, signatures
+	// are not looked at.
+	CardKeys     string
+	CardKeysFile string // has the same, and is read with each card
+
 	Headers map[string]string // sent with every call
 	Auth    Auth
 
@@ -81,6 +86,11 @@ func (o *Options) validate() error {
 	} else if client.Find(o.Version, o.Binding) == nil {
 		complain("binding", "%q does not exist in this version; use auto, jsonrpc or http+json", o.Binding)
 	}
+	if o.CardKeys != "" && o.CardKeysFile != "" {
+		complain("card_keys", "is given twice; remove card_keys or card_keys_file")
+	} else if _, err := o.cardKeys(); err != nil {
+		complain("card_keys", "%s", err)
+	}
 	outbound.CheckHeaders(o.Headers, ours, complain)
 	kinds := 0
 	for _, set := range []bool{o.Auth.Bearer != "", o.Auth.BearerFile != "", o.Auth.Username != "", hasHeader(o.Headers, "Authorization")} {
@@ -100,6 +110,25 @@ func (o *Options) validate() error {
 		complain("auth", "%s", err)
 	}
 	return errors.Join(problems...)
+}
+
+// cardKeys returns the keys that may sign the card, or nil if it need not be signed.
+func (o *Options) cardKeys() (client.Keys, error) {
+	if o.CardKeys != "" {
+		return client.ParseKeys([]byte(o.CardKeys))
+	}
+	if o.CardKeysFile == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(o.CardKeysFile)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := client.ParseKeys(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.CardKeysFile, err)
+	}
+	return keys, nil
 }
 
 // hasCredential reports whether calls may carry one.

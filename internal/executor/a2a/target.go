@@ -115,7 +115,21 @@ func (f *Front) readCardAt(ctx context.Context, at string) (*client.Card, error)
 	if err != nil {
 		return nil, err
 	}
-	return client.ReadCard(raw, wire.MaxDepth)
+	return f.parseCard(raw)
+}
+
+// parseCard reads a card. If the operator has keys for it, it reads only what one of them has signed.
+func (f *Front) parseCard(document []byte) (*client.Card, error) {
+	keys, err := f.opts.cardKeys()
+	if err != nil {
+		return nil, fmt.Errorf("a2a.card_keys_file: %w", err)
+	}
+	if keys != nil {
+		if document, err = keys.Verify(document, wire.MaxDepth); err != nil {
+			return nil, err
+		}
+	}
+	return client.ReadCard(document, wire.MaxDepth)
 }
 
 func readCardBody(response *http.Response) ([]byte, error) {
