@@ -180,10 +180,10 @@ func adopt(c *config.Card, of *client.Card) {
 	}
 	fill(&c.Name, of.Name)
 	fill(&c.Description, of.Description)
-	fill(&c.DocumentationURL, of.DocumentationURL)
-	fill(&c.IconURL, of.IconURL)
+	fill(&c.DocumentationURL, webURL(of.DocumentationURL))
+	fill(&c.IconURL, webURL(of.IconURL))
 	if of.Provider != nil && c.Provider.Organization == "" {
-		c.Provider = config.Provider(*of.Provider)
+		c.Provider = config.Provider{Organization: of.Provider.Organization, URL: webURL(of.Provider.URL)}
 	}
 	if modes := mediaTypes(of.InputModes); slices.Equal(c.DefaultInputModes, plain.DefaultInputModes) && modes != nil {
 		c.DefaultInputModes = modes
@@ -204,10 +204,18 @@ func adopt(c *config.Card, of *client.Card) {
 		if u, err := url.Parse(e.URI); err != nil || !u.IsAbs() || strings.ContainsAny(e.URI, ", ") {
 			continue // headers list them, separated by commas
 		}
-		if !slices.ContainsFunc(c.Extensions, func(own config.Extension) bool { return own.URI == e.URI }) {
+		if !slices.Contains(ownURIs(), e.URI) && !slices.ContainsFunc(c.Extensions, func(own config.Extension) bool { return own.URI == e.URI }) {
 			c.Extensions = append(c.Extensions, config.Extension(e))
 		}
 	}
+}
+
+// webURL returns a URL of the web, and "" for anything else: clients may show it as a link.
+func webURL(s string) string {
+	if u, err := url.Parse(s); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return ""
+	}
+	return s
 }
 
 // mediaTypes returns the modes of a card as media types. Many agents write text for text/plain, as the schema of 0.1 did.

@@ -157,6 +157,9 @@ func (r *run) execute(ctx context.Context) error {
 		if r.Attempt > 1 {
 			u, err := r.call(ctx, client.Get, &client.Params{TaskID: r.link.Task})
 			if err == nil {
+				if u.Task == nil || u.TaskID != r.link.Task {
+					return errOtherTask
+				}
 				return after(r.adopt(ctx, u.TaskID, u.ContextID), func() error { return r.follow(ctx) })
 			}
 			if !errors.Is(err, task.NotFound) {
@@ -185,6 +188,8 @@ func (r *run) answer(ctx context.Context) error {
 		return outcome(err)
 	case u.Task == nil:
 		return errNoTask
+	case u.TaskID != r.link.Task:
+		return errOtherTask
 	}
 	state := u.Task.Status.State
 	r.link.Asked = ""
@@ -212,7 +217,10 @@ func (r *run) again(ctx context.Context) error {
 	return r.send(ctx)
 }
 
-var errNoTask = &executor.Failure{Msg: "the agent's answer is no task"}
+var (
+	errNoTask    = &executor.Failure{Msg: "the agent's answer is no task"}
+	errOtherTask = &executor.Failure{Msg: "the agent answered with another task than the one that it was asked for"}
+)
 
 // said reports whether a task's history has a message.
 func said(t *task.Task, id string) bool {

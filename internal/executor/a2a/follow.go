@@ -33,8 +33,12 @@ func (r *run) follow(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err == nil && (u.Task == nil || u.Task.PublicID != r.link.Task) {
+		switch {
+		case err != nil:
+		case u.Task == nil:
 			return errNoTask
+		case u.TaskID != r.link.Task:
+			return errOtherTask
 		}
 		var absent *callError
 		switch {

@@ -187,11 +187,11 @@ func (d *reader) member(name string, f *flat) {
 	case "kind":
 		f.kind = r.String()
 	case "id":
-		f.id = r.String()
+		f.id = d.id()
 	case "taskId":
-		f.taskID = r.String()
+		f.taskID = d.id()
 	case "contextId", "sessionId":
-		f.contextID = r.String()
+		f.contextID = d.id()
 	case "status":
 		f.status, f.seen.status = d.status(), true
 	case "artifact":
@@ -312,6 +312,17 @@ func (d *reader) status() *status {
 	return s
 }
 
+// maxID bounds ids, in bytes. Runs keep those of their task in memory.
+const maxID = 1024
+
+func (d *reader) id() string {
+	id := d.r.String()
+	if len(id) > maxID {
+		d.r.Fail("is longer than %d bytes", maxID)
+	}
+	return id
+}
+
 // state reads a state. The state unknown of the 0.x versions is unspecified here.
 func (d *reader) state() task.State {
 	if d.r.IsString() {
@@ -348,15 +359,15 @@ func (d *reader) messageMember(name string, m *task.Message) {
 	r := d.r
 	switch name {
 	case "messageId":
-		m.ID = r.String()
+		m.ID = d.id()
 	case "role":
 		m.Role = d.role()
 	case "parts", "content":
 		m.Parts = d.parts()
 	case "taskId":
-		m.TaskID = r.String()
+		m.TaskID = d.id()
 	case "contextId":
-		m.ContextID = r.String()
+		m.ContextID = d.id()
 	case "metadata":
 		m.Metadata = r.RawObject()
 	case "extensions":
@@ -393,7 +404,7 @@ func (d *reader) artifact() *chunk {
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
 		case "artifactId":
-			c.ID = r.String()
+			c.ID = d.id()
 		case "index":
 			c.Index = r.Count()
 		case "name":
