@@ -27,13 +27,15 @@ func refusal(response *nethttp.Response, cancel context.CancelFunc) error {
 		failure.Msg += "; redirects are not followed"
 		return failure
 	}
-	switch text := outbound.ReadExcerpt(response, cancel); {
+	start := outbound.ReadStart(response, recognizable, cancel)
+	switch text := outbound.Excerpt(start); {
 	case text == "":
 	case code >= 500: // the text of a crash is for operators; it is often a stack trace
 		failure.Cause = errors.New(text)
 	default:
 		failure.Msg += ": " + text
 	}
+	failure.Msg += recognize(start)
 	after := outbound.RetryAfter(response.Header.Get("Retry-After"), time.Now(), maxRetryAfter)
 	switch {
 	case code == nethttp.StatusTooManyRequests, code == nethttp.StatusServiceUnavailable:
