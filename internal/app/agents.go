@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor/openai"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -34,6 +35,7 @@ type agents struct {
 	worker     []worker.Agent
 	rpc        []rpc.Agent
 	operation  []dispatch.Agent
+	callbacks  map[string]callback.Agent
 	cancelWait time.Duration
 	fronts     fronts
 	cards      map[string]*a2a.Cards // of the servers behind fronts, as they were at the start
@@ -44,13 +46,14 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.L
 	if err != nil {
 		return nil, err
 	}
-	out := &agents{fronts: fronts, cards: fronts.read(ctx, log)}
+	out := &agents{fronts: fronts, cards: fronts.read(ctx, log), callbacks: map[string]callback.Agent{}}
 	var mistakes []error
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]
 		out.names = append(out.names, a.Name)
 		face := newFace(a, out.cards[a.Name])
 		input, output := face.modes()
+		out.callbacks[a.Name] = callback.Agent{ByGet: a.ResumeByGet, MaxBody: int64(a.Limits.MaxResume)}
 		out.engine = append(out.engine, engine.Agent{
 			Name: a.Name, RejectBusy: a.OnBusy == config.BusyReject, DirectReplies: a.DirectReplies,
 			DedupeMessages: a.DedupeMessageID, TenantVisible: a.Auth.Visibility == config.VisibleToTenant,
@@ -80,7 +83,7 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.L
 			RunTimeout: a.Limits.RunTimeout, InactivityTimeout: a.Limits.InactivityTimeout,
 			Backoff: a.Limits.Backoff, CancelGrace: a.Limits.CancelGrace, DirectReplies: a.DirectReplies,
 			MaxArtifacts: int64(a.Limits.MaxArtifacts), UnreachableFor: a.Limits.UnreachableFor,
-			MaxState: int64(a.Limits.MaxState),
+			MaxState: int64(a.Limits.MaxState), ExtensionParams: extensionParams(face.extended),
 		})
 	}
 	return out, errors.Join(mistakes...)
@@ -197,6 +200,17 @@ func extensions(c *config.Card) []config.Extension {
 	return append(all, c.Extensions...)
 }
 
+// extensionParams returns the parameters of the extensions that have some, by URI.
+func extensionParams(c *config.Card) map[string]json.RawMessage {
+	params := map[string]json.RawMessage{}
+	for _, e := range c.Extensions {
+		if e.Params != nil {
+			params[e.URI] = json.RawMessage(e.Params)
+		}
+	}
+	return params
+}
+
 // renderings has the renderings of agent-card.json.
 var renderings = map[config.CardUnversioned]card.Rendering{
 	config.CardSuperset: card.RenderSuperset, config.CardStrict10: card.RenderStrict, config.CardLegacy: card.RenderLegacy,
@@ -226,7 +240,9 @@ func describe(a *config.Agent, of *config.Card, schemes []config.AuthScheme) car
 		c.Provider = &card.Provider{Organization: p.Organization, URL: p.URL}
 	}
 	for _, e := range extensions(of) {
-		c.Capabilities.Extensions = append(c.Capabilities.Extensions, card.Extension(e))
+		c.Capabilities.Extensions = append(c.Capabilities.Extensions, card.Extension{
+			URI: e.URI, Description: e.Description, Required: e.Required, Params: json.RawMessage(e.Params),
+		})
 	}
 	for _, s := range of.Skills {
 		c.Skills = append(c.Skills, card.Skill(s))

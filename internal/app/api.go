@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
@@ -36,7 +37,9 @@ func newEngine(ctx context.Context, e *env, agents *agents, st *store.Store, h *
 }
 
 // newAPI makes the public server with its three bindings; nil without the api role.
-func newAPI(e *env, agents *agents, access *access, p *ports, eng *engine.Engine, operations *dispatch.Runner, ring *keys.Ring) *rpc.Server {
+func newAPI(
+	e *env, agents *agents, access *access, p *ports, eng *engine.Engine, operations *dispatch.Runner, ring *keys.Ring, callbacks *callback.Handler,
+) *rpc.Server {
 	if eng == nil {
 		return nil
 	}
@@ -50,6 +53,7 @@ func newAPI(e *env, agents *agents, access *access, p *ports, eng *engine.Engine
 		OriginRefused: e.metrics.OriginRefused,
 		Unversioned:   renderings[cfg.Protocol.CardUnversioned],
 		LocalOnly:     cfg.LocalOnly(),
+		Callbacks:     callbacks,
 		Auth:          access.authenticator, TLS: access.tlsConfig(),
 		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
 		JSONRPC: jsonrpc.New(jsonrpc.Options{
@@ -90,7 +94,12 @@ func newOperations(e *env, agents *agents, eng *engine.Engine) *dispatch.Runner 
 		ReturnByDefault: cfg.Protocol.BlockingDefault == config.BlockingReturn,
 		Ambiguous:       ambiguous[cfg.Protocol.AmbiguousResult],
 		Agents:          agents.operation,
-		Observer:        dispatch.Observer{Request: m.Request, StreamOpened: m.StreamOpened, Resumed: m.Resumed, Limited: m.Limited},
+		Observer: dispatch.Observer{
+			Answered: func(a dispatch.Answer) {
+				m.Answered(a.Operation, a.Binding, a.Version, a.Agent, a.Outcome, a.Took)
+			},
+			FirstEvent: m.FirstEvent, StreamOpened: m.StreamOpened, Resumed: m.Resumed, Limited: m.Limited,
+		},
 	})
 }
 

@@ -93,7 +93,11 @@ func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents
 
 	h := newHub(e, db, st, bus)
 	keeper := newKeeper(e, st, h, bus)
-	pool := newPool(e, agents, st, keeper, bus)
+	links, err := newLinks(ctx, e, st, ports)
+	if err != nil {
+		return err
+	}
+	pool := newPool(e, agents, st, links, keeper, bus)
 	hooks, err := newHooks(e, ring, ports)
 	if err != nil {
 		return err
@@ -104,14 +108,15 @@ func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents
 		return err
 	}
 	operations := newOperations(e, agents, eng)
-	api := newAPI(e, agents, access, ports, eng, operations, ring)
+	api := newAPI(e, agents, access, ports, eng, operations, ring, newCallbacks(e, agents, st, links))
 	s := &server{
 		env: e, ports: ports, hub: h, keeper: keeper, pool: pool, dispatcher: dispatcher,
 		api: api, duties: newDuties(e, st, keeper, pool, ring), access: access,
 		watches: agents.watch(e.cfg, eng, operations, api),
 	}
-	s.admin = newAdmin(e, access, st, checks(&s.stopping, st, keeper, h))
-	export(e, agents, st)
+	probes := checks(&s.stopping, st, keeper, h)
+	s.admin = newAdmin(e, access, st, probes)
+	export(e, agents, access, st, keeper, probes)
 	if err := prepare(ctx, e, st, keeper, ring); err != nil {
 		return err
 	}

@@ -288,6 +288,8 @@ type Agent struct {
 	OnBusy        OnBusy  `yaml:"on_busy"`
 	History       History `yaml:"history"`
 	DirectReplies bool    `yaml:"direct_replies"`
+	// ResumeByGet lets a GET of a resume URL resume a task, as the callbacks of OAuth do.
+	ResumeByGet bool `yaml:"resume_by_get"`
 	// DedupeMessageID deduplicates messages: one with the same id and content counts as a repetition.
 	DedupeMessageID bool        `yaml:"dedupe_message_id"`
 	Card            Card        `yaml:"card"`
@@ -360,6 +362,7 @@ type Extension struct {
 	URI         string `yaml:"uri"`
 	Description string `yaml:"description"`
 	Required    bool   `yaml:"required"`
+	Params      JSON   `yaml:"params"`
 }
 
 // Executor says what runs the agent. Only the section of its kind is used.
@@ -489,7 +492,8 @@ type AgentLimits struct {
 	MaxEvent          Size          `yaml:"max_event"`
 	HistoryEntries    int           `yaml:"history_entries"` // messages and artifacts
 	HistoryBytes      Size          `yaml:"history_bytes"`
-	MaxState          Size          `yaml:"max_state"` // of a task or a context
+	MaxState          Size          `yaml:"max_state"`  // of a task or a context
+	MaxResume         Size          `yaml:"max_resume"` // body of a request by resume URL
 }
 
 // HasRole reports whether this replica takes the role.

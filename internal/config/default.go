@@ -101,7 +101,7 @@ func (a *Agent) setDefaults() {
 			CancelGrace:    10 * time.Second,
 			MaxEvent:       16 * MiB,
 			HistoryEntries: 100, HistoryBytes: 1 * MiB,
-			MaxState: 256 * KiB,
+			MaxState: 256 * KiB, MaxResume: 256 * KiB,
 		},
 	}
 }

@@ -363,6 +363,7 @@ func (l *loader) agent(path string, a *Agent) {
 	inRange(l, limits+".history_entries", lim.HistoryEntries, 1, 10_000)
 	inRange(l, limits+".history_bytes", lim.HistoryBytes, 1*KiB, 64*MiB)
 	inRange(l, limits+".max_state", lim.MaxState, 1*KiB, 16*MiB)
+	inRange(l, limits+".max_resume", lim.MaxResume, 1*KiB, 16*MiB)
 }
 
 func (l *loader) card(path string, c *Card) {
@@ -413,6 +414,9 @@ func (l *loader) extensions(path string, extensions []Extension) {
 			l.at(key, "%q is already declared; remove one", e.URI)
 		}
 		uris[e.URI] = true
+		if len(e.Params) > 0 && e.Params[0] != '{' {
+			l.at(fmt.Sprintf("%s[%d].params", path, i), "must be a mapping")
+		}
 	}
 }
 

@@ -44,16 +44,20 @@ type Run struct {
 	Metadata json.RawMessage // of the task's first request
 	// TurnMetadata is that of the request with this message. The other facts are of that request, too.
 	TurnMetadata        json.RawMessage
-	AcceptedOutputModes []string     // media types that the client can read; none: any
-	Extensions          []string     // URIs of the extensions in force
-	Scopes              []string     // of the caller
-	Traceparent         string       // W3C Trace Context, or ""
-	Deadline            time.Time    // when the run times out; zero: never
-	Attempt             task.Attempt // the fencing token
-	Try                 int          // 1 for the first invocation for this message
-	Turn                int          // 1 for the task's first message
-	Input               *Input       // what began the turn, if not only the client's message; or nil
-	OnBegin             func()       // see Began; may be nil
+	AcceptedOutputModes []string                   // media types that the client can read; none: any
+	Extensions          []string                   // URIs of the extensions in force
+	ExtensionParams     map[string]json.RawMessage // of those that have parameters on the agent's card, by URI
+	Scopes              []string                   // of the caller
+	Traceparent         string                     // W3C Trace Context, or ""
+	Deadline            time.Time                  // when the run times out; zero: never
+	Attempt             task.Attempt               // the fencing token
+	Try                 int                        // 1 for the first invocation for this message
+	Turn                int                        // 1 for the task's first message
+	Input               *Input                     // what began the turn, if not only the client's message; or nil
+	// ResumeURL begins the next turn if the run ends with an Ask with a Resume. It is the same for all tries, and a secret of
+	// those who may answer. "": the server has none.
+	ResumeURL string
+	OnBegin   func() // see Began; may be nil
 
 	Memory Memory
 	Buffer Buffer // of the event that the executor is reading from its agent; nil: without a bound
@@ -77,11 +81,13 @@ func (r *Run) Drop() {
 
 // Input is what began a turn besides a message of the client.
 type Input struct {
-	Source string // SourceTimer
+	Source string // SourceTimer or SourceResume
 	// Until is when the agent's wait ended, or would have ended.
 	Until time.Time
 	// Interrupted says that the run's Message ended the wait earlier.
 	Interrupted bool
+	// Resumed is the request by resume URL.
+	Resumed *Resumed
 }
 
 // SourceTimer is the source of a turn after a wait.
@@ -195,6 +201,8 @@ type Emitter interface {
 	Status(ctx context.Context, s task.State, msg *task.Message) error
 	// StatusWithMetadata is Status with metadata of the event, a JSON object.
 	StatusWithMetadata(ctx context.Context, s task.State, msg *task.Message, metadata json.RawMessage) error
+	// Ask parks the task, as Status with input-required or auth-required does.
+	Ask(ctx context.Context, a Ask) error
 	// Artifact emits a whole artifact or a chunk. It returns the id of the artifact, so that an executor may leave the
 	// choice to the server.
 	Artifact(ctx context.Context, c Chunk) (id string, err error)

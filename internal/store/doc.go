@@ -33,7 +33,7 @@
 //	request   {"metadata","output_modes","extensions","scopes","traceparent"}
 //	status    {"message":{…},"direct":true,"cause","metadata","artifacts":[…],"cancel":{…}}, or null when there is nothing to say
 //	artifact  {"index","name","description","parts":[…],"metadata","extensions","event_metadata"}
-//	run       {"outcome","error","worker","checkpoint","until","for","interruptible","cancel":{…}}
+//	run       {"outcome","error","worker","checkpoint","until","for","interruptible","sealed","cancel":{…}}
 //	part      one of "text", "raw" (base64), "url", "data"; and "filename","media_type","metadata"
 //
 // The cause of a status is for operators; no client sees it. Neither does it see "cancel", the metadata of the request that

@@ -158,6 +158,7 @@ func init() {
 		"a run's, fenced by its attempt":                                             {"EventsAppend", "RunStates", "RunRequeue", "ArtifactIDs", "TaskStateGet", "ContextStateGet", "TaskStateSet", "ContextStateSet", "DialogueIndex", "EventsAt", "RunBegins", "ContextTasks"},
 		"a worker's, of any agent's tasks":                                           {"QueueClaim", "RunsOwned", "RunsCanceled", "RunsRescue", "NoticesClaim", "NoticeRecord", "NoticeDrop", "NoticeFacts"},
 		"the hub's, for all of a replica's streams: a subscriber has found its task": {"EventsAfter", "EventsCatchUp", "TaskSeqs"},
+		"by a resume URL, which names the task and proves it":                        {"ResumeState", "TaskResume", "ResumeFind"},
 		"the listener's, about its own session":                                      {"SessionBusy"},
 		"processes and duties": {
 			"WorkerRegister", "WorkerRenew", "WorkerRemove", "WorkerCount", "WorkersReap", "AgentsBegan", "QueueAcquit", "TimersFire", "LeaseAcquire", "LeaseRelease",
@@ -171,7 +172,7 @@ func init() {
 			"RetentionCounts", "TaskStatesGone", "ContextStatesGone", "NoticesGone",
 		},
 		"at the end of a transaction of either; it reads and changes no row": {"CommitProve"},
-		"upkeep and metrics": {"QueueDepth", "PushCounts", "PushSecrets", "PushReseal", "NotifySend", "NotifyQueueTrim"},
+		"upkeep and metrics": {"QueueDepth", "TasksParked", "PushCounts", "PushSecrets", "PushReseal", "NotifySend", "NotifyQueueTrim"},
 		"before the caller is known, and the server's own keys": {"APIKeyFind", "APIKeyUsed", "APIKeyAdd", "APIKeys", "APIKeyRevoke", "SecretGet", "SigningKeys", "SigningKeysLock", "SigningKeyAdd", "SigningKeysRetire"},
 	} {
 		for _, name := range names {

@@ -72,6 +72,7 @@ type runJSON struct {
 	Until         time.Time `json:"until"`
 	For           float64   `json:"for"`
 	Interruptible bool      `json:"interruptible"`
+	Sealed        []byte    `json:"sealed"`
 }
 
 // EncodePayload returns the part of an event that is stored as payload, besides the columns; ""
@@ -130,6 +131,10 @@ func EncodePayload(e *task.Event) string {
 		if e.Run.Interruptible {
 			w.name("interruptible")
 			w.b = append(w.b, "true"...)
+		}
+		if len(e.Run.Sealed) > 0 {
+			w.name("sealed")
+			w.b = append(base64.StdEncoding.AppendEncode(append(w.b, '"'), e.Run.Sealed), '"')
 		}
 		return w.end()
 	}
@@ -299,7 +304,7 @@ func decodePayload(e *task.Event, payload []byte, owner *task.Task) error {
 		if err = json.Unmarshal(payload, &r, lenient); err == nil {
 			e.Run = &task.RunNote{
 				Outcome: r.Outcome, Error: r.Error, Worker: r.Worker, Checkpoint: raw(r.Checkpoint),
-				Until: r.Until, For: time.Duration(r.For * float64(time.Second)), Interruptible: r.Interruptible,
+				Until: r.Until, For: time.Duration(r.For * float64(time.Second)), Interruptible: r.Interruptible, Sealed: r.Sealed,
 			}
 		}
 	}

@@ -81,7 +81,7 @@ func (r *run) outcome() (string, error) {
 	case r.claim.CancelRequested:
 		return r.settle(task.StateCanceled, "", nil)
 	case r.claim.Unreadable != nil:
-		return r.settle(task.StateFailed, "The message could not be read.", r.claim.Unreadable)
+		return r.settle(task.StateFailed, "The message or the input could not be read.", r.claim.Unreadable)
 	case r.expired != nil:
 		return r.unreachable(r.expired)
 	case r.try() > r.agent.MaxAttempts:
@@ -129,10 +129,11 @@ func (r *run) execute() {
 		Tenant: c.Task.Tenant, Owner: c.Task.Owner, Message: c.Message, Metadata: c.Task.Metadata,
 		Attempt: c.Attempt, Try: c.Try, Turn: c.Turn, Input: input(c), Memory: &recollection{r},
 		Buffer:  &buffer{r.out, r.pool.opt.Lines.Line(c.Task.Agent)},
-		OnBegin: func() { r.pool.begin(r, false) },
+		OnBegin: func() { r.pool.begin(r, false) }, ResumeURL: r.resumeURL(),
 	}
 	if q := c.Request; q != nil {
 		run.AcceptedOutputModes, run.Extensions, run.Scopes, run.Traceparent = q.OutputModes, q.Extensions, q.Scopes, q.Traceparent
+		run.ExtensionParams = r.agent.params(q.Extensions)
 	}
 	switch {
 	case c.Wait != nil && !c.Wait.Interrupted: // no request began the turn
@@ -153,7 +154,18 @@ func input(c *store.Claimed) *executor.Input {
 	if c.Wait == nil {
 		return nil
 	}
+	if c.Wait.Resumed != nil {
+		return &executor.Input{Source: executor.SourceResume, Resumed: c.Wait.Resumed}
+	}
 	return &executor.Input{Source: executor.SourceTimer, Until: c.Wait.Until, Interrupted: c.Wait.Interrupted}
+}
+
+// resumeURL returns the URL that begins the turn after that of the run, or "".
+func (r *run) resumeURL() string {
+	if r.pool.opt.ResumeURL == nil {
+		return ""
+	}
+	return r.pool.opt.ResumeURL(r.claim.Task.ID, r.claim.Turn)
 }
 
 // errAbandoned says that an executor did not return within its grace.

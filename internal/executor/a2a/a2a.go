@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
+	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -41,7 +42,7 @@ func New(opts Options) (*Front, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	f := &Front{opts: opts, http: newClient(&opts), aiming: make(chan struct{}, 1)}
+	f := &Front{opts: opts, http: outbound.ToAgents(opts.ConnectTimeout, 0), aiming: make(chan struct{}, 1)}
 	f.target.Store(opts.fixed())
 	return f, nil
 }

@@ -83,6 +83,9 @@ func (f *Front) askExtendedCard(ctx context.Context, to *target) (*client.Card, 
 		return nil, err
 	}
 	document, err := to.wire.Document(raw, wire.MaxDepth)
+	if reported, ok := errors.AsType[*client.Error](err); ok {
+		reported.Message = f.redact(reported.Message)
+	}
 	if err != nil {
 		return nil, err
 	}

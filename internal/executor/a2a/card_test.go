@@ -217,9 +217,9 @@ func TestExtendedCards(t *testing.T) {
 // The public card is served also while the extended one cannot be read.
 func TestExtendedCardFails(t *testing.T) {
 	t.Parallel()
-	a, log, changed := watched(t, a2a.Options{Auth: a2a.Auth{Bearer: "s3cret"}})
+	a, log, changed := watched(t, a2a.Options{Auth: a2a.Auth{Bearer: "s3cret-token"}})
 	declares := strings.Replace(streamingCard, `"streaming":true`, `"streaming":true,"extendedAgentCard":true`, 1)
-	a.on("GetExtendedAgentCard", fails(-32603, "no luck"))
+	a.on("GetExtendedAgentCard", fails(-32603, "you sent s3cret-token"))
 	a.show(200, declares)
 	require.Nil(t, await(t, changed).Extended)
 	a.reads(3)
@@ -230,7 +230,7 @@ func TestExtendedCardFails(t *testing.T) {
 	a.on("GetExtendedAgentCard", says(strings.ReplaceAll(strings.Replace(declares, "Up", "More", 1), "%s", a.url)))
 	require.Equal(t, "More", await(t, changed).Extended.Name)
 	for _, bad := range []func(http.ResponseWriter, call){
-		fails(-32603, "no luck"), says(`{}`), says(`[]`), says(`{"name":"` + strings.Repeat("x", 2<<20) + `"}`),
+		fails(-32603, "you sent s3cret-token"), says(`{"s3cret-token":1,"s3cret-token":2}`), says(`{}`), says(`[]`), says(`{"name":"` + strings.Repeat("x", 2<<20) + `"}`),
 		func(w http.ResponseWriter, _ call) { w.WriteHeader(503) },
 	} {
 		a.on("GetExtendedAgentCard", bad)
@@ -240,6 +240,10 @@ func TestExtendedCardFails(t *testing.T) {
 	require.Equal(t, 2, log.count("could not read the agent's extended card"))
 	a.show(200, streamingCard)
 	require.Nil(t, await(t, changed).Extended, "the agent has none any more")
+	a.show(200, `{"s3cret-token":1,"s3cret-token":2}`)
+	a.reads(3)
+	require.Equal(t, 1, log.count("could not read the agent's card again"))
+	require.Zero(t, log.count("s3cret"))
 }
 
 // signedCard signs a card of the server with a key.

@@ -63,7 +63,7 @@ func (f *Front) discover(ctx context.Context) (*target, error) {
 func (f *Front) targetOf(card *client.Card, at string) (*target, error) {
 	w, i, err := card.Choose(f.opts.Version, f.opts.Binding)
 	if err != nil {
-		return nil, &executor.Failure{Msg: "the agent's card cannot be used", Cause: fmt.Errorf("%s: %w", at, err)}
+		return nil, &executor.Failure{Msg: "the agent's card cannot be used", Cause: fmt.Errorf("%s: %w", f.redact(at), err)}
 	}
 	t := &target{wire: w, url: i.URL, tenant: i.Tenant, streams: card.Capabilities.Streaming && !f.opts.Poll, card: card}
 	switch {
@@ -72,7 +72,7 @@ func (f *Front) targetOf(card *client.Card, at string) (*target, error) {
 	case !sameOrigin(t.url, f.opts.CardURL):
 		// The credential, and the conversation, go only where the operator sends them.
 		return nil, &executor.Failure{Msg: "the agent's card cannot be used", Cause: fmt.Errorf(
-			"%s names the URL %.200q of another host; set a2a.url to it if that is right", at, t.url)}
+			"%s names the URL %.200q of another host; set a2a.url to it if that is right", f.redact(at), t.url)}
 	}
 	return t, nil
 }
@@ -94,7 +94,7 @@ func (f *Front) readCard(ctx context.Context) (*client.Card, string, error) {
 		if errors.As(err, &away) {
 			return nil, at, &executor.Unavailable{Err: fmt.Errorf("read the agent's card: %w", away.err), RetryAfter: away.after, Answered: away.answered}
 		}
-		missing = errors.Join(missing, fmt.Errorf("%s: %w", at, err))
+		missing = errors.Join(missing, fmt.Errorf("%s: %w", f.redact(at), err))
 	}
 	return nil, "", &executor.Failure{Msg: "the agent's card cannot be read", Cause: missing}
 }
@@ -125,11 +125,16 @@ func (f *Front) parseCard(document []byte) (*client.Card, error) {
 		return nil, fmt.Errorf("a2a.card_keys_file: %w", err)
 	}
 	if keys != nil {
-		if document, err = keys.Verify(document, wire.MaxDepth); err != nil {
-			return nil, err
-		}
+		document, err = keys.Verify(document, wire.MaxDepth)
 	}
-	return client.ReadCard(document, wire.MaxDepth)
+	var card *client.Card
+	if err == nil {
+		card, err = client.ReadCard(document, wire.MaxDepth)
+	}
+	if err != nil {
+		return nil, errors.New(f.redact(err.Error())) // it may repeat members of the card
+	}
+	return card, nil
 }
 
 func readCardBody(response *http.Response) ([]byte, error) {

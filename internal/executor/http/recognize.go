@@ -11,9 +11,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 )
 
-// recognizable is how much of an error answer is read to recognize the endpoint, in bytes.
-const recognizable = 16 << 10
-
 // recognize returns which kind of executor an answer needs instead, as the end of a message. It returns "" for an answer that
 // may be of an agent of this kind.
 func recognize(answer []byte) string {

@@ -11,13 +11,14 @@ type input struct {
 	Source      string    `json:"source"`
 	Until       time.Time `json:"until,omitzero"`
 	Interrupted bool      `json:"interrupted,omitzero"`
+	*resumed
 }
 
 func fromInput(in *executor.Input) *input {
 	if in == nil {
 		return nil
 	}
-	return &input{Source: in.Source, Until: in.Until, Interrupted: in.Interrupted}
+	return &input{Source: in.Source, Until: in.Until, Interrupted: in.Interrupted, resumed: fromResumed(in.Resumed)}
 }
 
 func decodeWait(raw []byte) (*Event, *Malformed) {

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,9 +36,10 @@ type document struct {
 		Push       bool `json:"pushNotifications"`
 		Extended   bool `json:"extendedAgentCard"` // 1.0
 		Extensions []struct {
-			URI         string `json:"uri"`
-			Description string `json:"description"`
-			Required    bool   `json:"required"`
+			URI         string          `json:"uri"`
+			Description string          `json:"description"`
+			Required    bool            `json:"required"`
+			Params      json.RawMessage `json:"params"`
 		} `json:"extensions"`
 	} `json:"capabilities"`
 	InputModes  []string `json:"defaultInputModes"`
@@ -97,6 +99,9 @@ func ReadCard(raw []byte, maxDepth int) (*Card, error) {
 	c.Capabilities = card.Capabilities{Streaming: d.Capabilities.Streaming, PushNotifications: d.Capabilities.Push}
 	c.Capabilities.ExtendedCard = d.Capabilities.Extended || d.Extended
 	for _, e := range d.Capabilities.Extensions {
+		if !bytes.HasPrefix(e.Params, []byte("{")) {
+			e.Params = nil // also null
+		}
 		c.Capabilities.Extensions = append(c.Capabilities.Extensions, card.Extension(e))
 	}
 	if p := d.Provider; p != nil && p.Organization != "" {

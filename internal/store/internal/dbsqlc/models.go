@@ -153,7 +153,7 @@ type Task struct {
 	RunOrdinal int64
 	// How often an executor was started for this task.
 	Runs int32
-	// How many turns it has: a message of the client begins one, as does a timer.
+	// How many turns it has: a message of the client begins one, as does a timer or a resume URL.
 	Turns int32
 	// Messages that wait behind the one that is queued or running.
 	Pending int32
@@ -183,4 +183,8 @@ type Task struct {
 	WakesAt pgtype.Timestamptz
 	// With wakes_at: a message of the client ends the wait.
 	Interruptible bool
+	// Parked: until when the resume URL of its turn is valid; null: its agent has not asked for that.
+	ResumeUntil pgtype.Timestamptz
+	// The run note of a resume that came before the run has parked; null: none came.
+	ResumedSeq pgtype.Int8
 }

@@ -278,8 +278,62 @@ func (q *Queries) NameGetOfTenant(ctx context.Context, db DBTX, arg NameGetOfTen
 	return task, err
 }
 
+const resumeFind = `-- name: ResumeFind :one
+SELECT t.agent, t.last_seq FROM holdfast.task_events e JOIN holdfast.tasks t ON t.id = e.task
+ WHERE e.task = $1 AND e.request_id = $2::uuid AND e.kind = 4
+`
+
+type ResumeFindParams struct {
+	Task      uuid.UUID
+	RequestID uuid.UUID
+}
+
+type ResumeFindRow struct {
+	Agent   string
+	LastSeq int64
+}
+
+// Finds the resume of a call whose answer was lost with its connection (by the index on task and
+// request_id).
+func (q *Queries) ResumeFind(ctx context.Context, db DBTX, arg ResumeFindParams) (ResumeFindRow, error) {
+	row := db.QueryRow(ctx, resumeFind, arg.Task, arg.RequestID)
+	var i ResumeFindRow
+	err := row.Scan(&i.Agent, &i.LastSeq)
+	return i, err
+}
+
+const resumeState = `-- name: ResumeState :one
+SELECT t.agent, t.state, (t.turns - t.pending)::integer AS turn, (t.resumed_seq IS NOT NULL)::boolean AS kept,
+       (t.resume_until IS NOT NULL)::boolean AS asked, coalesce(t.resume_until <= now(), false)::boolean AS expired
+  FROM holdfast.tasks t WHERE t.id = $1
+`
+
+type ResumeStateRow struct {
+	Agent   string
+	State   int16
+	Turn    int32
+	Kept    bool
+	Asked   bool
+	Expired bool
+}
+
+// What a resume URL of a turn can still do: the reasons for which TaskResume finds no row. By primary key.
+func (q *Queries) ResumeState(ctx context.Context, db DBTX, id uuid.UUID) (ResumeStateRow, error) {
+	row := db.QueryRow(ctx, resumeState, id)
+	var i ResumeStateRow
+	err := row.Scan(
+		&i.Agent,
+		&i.State,
+		&i.Turn,
+		&i.Kept,
+		&i.Asked,
+		&i.Expired,
+	)
+	return i, err
+}
+
 const taskByID = `-- name: TaskByID :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible FROM holdfast.tasks WHERE id = $1
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq FROM holdfast.tasks WHERE id = $1
 `
 
 // By primary key, for the server's own use; the caller must check the owner.
@@ -318,6 +372,8 @@ func (q *Queries) TaskByID(ctx context.Context, db DBTX, id uuid.UUID) (Task, er
 		&i.ArtifactsSeq,
 		&i.WakesAt,
 		&i.Interruptible,
+		&i.ResumeUntil,
+		&i.ResumedSeq,
 	)
 	return i, err
 }
@@ -639,7 +695,7 @@ func (q *Queries) TaskCreate(ctx context.Context, db DBTX, arg TaskCreateParams)
 }
 
 const taskFind = `-- name: TaskFind :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq FROM holdfast.tasks
  WHERE id = $1 AND client_id IS NULL AND tenant = $2 AND (owner = $3 OR $4::boolean) AND agent = $5
 `
 
@@ -693,12 +749,14 @@ func (q *Queries) TaskFind(ctx context.Context, db DBTX, arg TaskFindParams) (Ta
 		&i.ArtifactsSeq,
 		&i.WakesAt,
 		&i.Interruptible,
+		&i.ResumeUntil,
+		&i.ResumedSeq,
 	)
 	return i, err
 }
 
 const taskNamed = `-- name: TaskNamed :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq FROM holdfast.tasks
  WHERE id = $1 AND client_id = $2::text AND tenant = $3 AND (owner = $4 OR $5::boolean) AND agent = $6
 `
 
@@ -754,6 +812,8 @@ func (q *Queries) TaskNamed(ctx context.Context, db DBTX, arg TaskNamedParams) (
 		&i.ArtifactsSeq,
 		&i.WakesAt,
 		&i.Interruptible,
+		&i.ResumeUntil,
+		&i.ResumedSeq,
 	)
 	return i, err
 }
@@ -984,8 +1044,80 @@ func (q *Queries) TaskReopen(ctx context.Context, db DBTX, arg TaskReopenParams)
 	return i, err
 }
 
+const taskResume = `-- name: TaskResume :one
+WITH lck AS MATERIALIZED (
+    SELECT t.id, t.agent, t.kept, t.last_seq, t.turns, t.state >= 3 AS parked, t.pushes
+      FROM holdfast.tasks t
+     WHERE t.id = $2 AND t.state NOT IN (5, 6, 7, 8) AND t.turns - t.pending = $3
+       AND (t.state >= 3 AND t.resume_until > now() OR t.state < 3 AND t.resumed_seq IS NULL)
+       FOR NO KEY UPDATE
+), upd AS (
+    UPDATE holdfast.tasks t
+       SET last_seq = lck.last_seq + CASE WHEN lck.parked THEN 2 ELSE 1 END,
+           turns = CASE WHEN lck.parked THEN lck.turns + 1 ELSE lck.turns END,
+           state = CASE WHEN lck.parked THEN 1 ELSE t.state END,
+           status_seq = CASE WHEN lck.parked THEN lck.last_seq + 2 ELSE t.status_seq END,
+           status_at = CASE WHEN lck.parked THEN now() ELSE t.status_at END,
+           resumed_seq = CASE WHEN NOT lck.parked THEN lck.last_seq + 1 END
+      FROM lck WHERE t.id = $2 AND t.id = lck.id AND t.state NOT IN (5, 6, 7, 8)
+), logged AS (
+    INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, payload, request_id)
+    SELECT lck.id, lck.last_seq + 1, 4, lck.kept, NULL::smallint, 0, CAST($4::text AS json), $5::uuid FROM lck
+     UNION ALL
+    SELECT lck.id, lck.last_seq + 2, 2, lck.kept, 1::smallint, 0, NULL, NULL FROM lck WHERE lck.parked
+), queued AS (
+    INSERT INTO holdfast.task_queue (id, agent, message_seq, input_seq, turn, message_bytes)
+    SELECT lck.id, lck.agent, holdfast.message_last(lck.id), lck.last_seq + 1, lck.turns + 1, octet_length($4::text) FROM lck WHERE lck.parked
+)
+SELECT lck.agent, (lck.last_seq + 1)::bigint AS seq, lck.parked::boolean AS parked, now()::timestamptz AS at,
+       (CASE WHEN lck.parked AND lck.pushes
+             THEN holdfast.push_mark(ARRAY[lck.id], ARRAY[lck.last_seq + 2], ARRAY[lck.last_seq + 2]) ELSE 0 END)::integer AS marked,
+       coalesce(holdfast.audit(nullif($1::text, '')), 0)::bigint AS audited
+  FROM lck
+`
+
+type TaskResumeParams struct {
+	Audit     string
+	ID        uuid.UUID
+	Turn      int32
+	Payload   string
+	RequestID uuid.UUID
+}
+
+type TaskResumeRow struct {
+	Agent   string
+	Seq     int64
+	Parked  bool
+	At      time.Time
+	Marked  int32
+	Audited int64
+}
+
+// Begins the next turn of a task that asks for input with its resume URL valid. If the run of that turn
+// has not parked yet, the resume is kept until it does; another one is refused. No row: the URL is used,
+// expired or of another turn, or the task has ended or is unknown; the caller reads which.
+func (q *Queries) TaskResume(ctx context.Context, db DBTX, arg TaskResumeParams) (TaskResumeRow, error) {
+	row := db.QueryRow(ctx, taskResume,
+		arg.Audit,
+		arg.ID,
+		arg.Turn,
+		arg.Payload,
+		arg.RequestID,
+	)
+	var i TaskResumeRow
+	err := row.Scan(
+		&i.Agent,
+		&i.Seq,
+		&i.Parked,
+		&i.At,
+		&i.Marked,
+		&i.Audited,
+	)
+	return i, err
+}
+
 const taskSeen = `-- name: TaskSeen :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible FROM holdfast.tasks WHERE id = $1 AND tenant = $2 AND (owner = $3 OR $4::boolean)
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq FROM holdfast.tasks WHERE id = $1 AND tenant = $2 AND (owner = $3 OR $4::boolean)
 `
 
 type TaskSeenParams struct {
@@ -1036,6 +1168,8 @@ func (q *Queries) TaskSeen(ctx context.Context, db DBTX, arg TaskSeenParams) (Ta
 		&i.ArtifactsSeq,
 		&i.WakesAt,
 		&i.Interruptible,
+		&i.ResumeUntil,
+		&i.ResumedSeq,
 	)
 	return i, err
 }
