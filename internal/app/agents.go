@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/executor/a2a"
 	"github.com/holdfast-a2a/holdfast/internal/executor/command"
 	"github.com/holdfast-a2a/holdfast/internal/executor/demo"
 	httpexec "github.com/holdfast-a2a/holdfast/internal/executor/http"
@@ -38,37 +39,36 @@ type agents struct {
 	operation  []dispatch.Agent
 	callbacks  map[string]callback.Agent
 	cancelWait time.Duration
+	fronts     fronts
+	cards      map[string]*a2a.Cards // of the servers behind fronts, as they were at the start
 }
 
 func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.Logger) (*agents, error) {
-	out := &agents{visited: map[string]runapi.Agent{}, callbacks: map[string]callback.Agent{}}
 	fronts, err := buildFronts(cfg, log)
 	if err != nil {
 		return nil, err
 	}
-	fronts.describe(ctx, cfg, log)
+	out := &agents{
+		fronts: fronts, cards: fronts.read(ctx, log), visited: map[string]runapi.Agent{}, callbacks: map[string]callback.Agent{},
+	}
 	var mistakes []error
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]
 		out.names = append(out.names, a.Name)
+		face := newFace(a, out.cards[a.Name])
+		input, output := face.modes()
 		out.callbacks[a.Name] = callback.Agent{ByGet: a.ResumeByGet, MaxBody: int64(a.Limits.MaxResume)}
 		out.engine = append(out.engine, engine.Agent{
 			Name: a.Name, RejectBusy: a.OnBusy == config.BusyReject, DirectReplies: a.DirectReplies,
 			DedupeMessages: a.DedupeMessageID, TenantVisible: a.Auth.Visibility == config.VisibleToTenant,
 			Limits:          store.Limits{Live: cmp.Or(a.Limits.LiveTasks, cfg.Limits.PerPrincipal.LiveTasks), Queue: a.Limits.Queue},
 			PendingMessages: a.Limits.PendingMessages,
-			InputModes:      modes(a.Card.DefaultInputModes, a.Card.Skills, func(s *config.Skill) []string { return s.InputModes }),
-			OutputModes:     modes(a.Card.DefaultOutputModes, a.Card.Skills, func(s *config.Skill) []string { return s.OutputModes }),
+			InputModes:      input, OutputModes: output,
 		})
-		served := dispatch.Agent{Name: a.Name, NoStreams: !a.Card.Streaming}
-		for _, e := range extensions(a) {
-			served.Extensions = append(served.Extensions, dispatch.Extension{URI: e.URI, Required: e.Required})
-		}
-		out.operation = append(out.operation, served)
-		shown := describe(a, cfg.Auth.Schemes)
-		shown.Capabilities.PushNotifications = cfg.Push.Enabled
+		out.operation = append(out.operation, dispatch.Agent{Name: a.Name, NoStreams: !a.Card.Streaming, Extensions: face.extensions()})
+		public, extended := face.cards(cfg)
 		out.rpc = append(out.rpc, rpc.Agent{
-			Name: a.Name, Default: a.Default, Card: shown,
+			Name: a.Name, Default: a.Default, Card: public, Extended: extended,
 			Gate: auth.Gate{Schemes: a.Auth.Schemes, Scope: a.Auth.Scope},
 		})
 		// A cancel is answered when the run has ended or the grace is over. Without hints, the worker learns of the
@@ -87,7 +87,7 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.L
 			RunTimeout: a.Limits.RunTimeout, InactivityTimeout: a.Limits.InactivityTimeout,
 			Backoff: a.Limits.Backoff, CancelGrace: a.Limits.CancelGrace, DirectReplies: a.DirectReplies,
 			MaxArtifacts: int64(a.Limits.MaxArtifacts), UnreachableFor: a.Limits.UnreachableFor,
-			MaxState: int64(a.Limits.MaxState), ExtensionParams: extensionParams(a),
+			MaxState: int64(a.Limits.MaxState), ExtensionParams: extensionParams(face.extended),
 		})
 	}
 	return out, errors.Join(mistakes...)
@@ -194,20 +194,20 @@ func ownURIs() (uris []string) {
 }
 
 // extensions returns the extensions of an agent: ours, unless its card overrides them, and its own.
-func extensions(a *config.Agent) []config.Extension {
+func extensions(c *config.Card) []config.Extension {
 	var all []config.Extension
 	for _, own := range ownExtensions {
-		if !slices.ContainsFunc(a.Card.Extensions, func(e config.Extension) bool { return e.URI == own.URI }) {
+		if !slices.ContainsFunc(c.Extensions, func(e config.Extension) bool { return e.URI == own.URI }) {
 			all = append(all, own)
 		}
 	}
-	return append(all, a.Card.Extensions...)
+	return append(all, c.Extensions...)
 }
 
 // extensionParams returns the parameters of the extensions that have some, by URI.
-func extensionParams(a *config.Agent) map[string]json.RawMessage {
+func extensionParams(c *config.Card) map[string]json.RawMessage {
 	params := map[string]json.RawMessage{}
-	for _, e := range a.Card.Extensions {
+	for _, e := range c.Extensions {
 		if e.Params != nil {
 			params[e.URI] = json.RawMessage(e.Params)
 		}
@@ -225,12 +225,12 @@ var ambiguous = map[config.AmbiguousResult]dispatch.Ambiguous{
 	config.ResultOrigin: dispatch.AsOrigin, config.ResultUnion: dispatch.AsUnion, config.Result03: dispatch.AsNewest,
 }
 
-func describe(a *config.Agent, schemes []config.AuthScheme) card.Card {
+func describe(a *config.Agent, of *config.Card, schemes []config.AuthScheme) card.Card {
 	c := card.Card{
-		Name: a.Card.Name, Description: a.Card.Description, Version: a.Card.Version,
-		DocumentationURL: a.Card.DocumentationURL, IconURL: a.Card.IconURL,
-		InputModes: a.Card.DefaultInputModes, OutputModes: a.Card.DefaultOutputModes,
-		Capabilities: card.Capabilities{Streaming: a.Card.Streaming, ExtendedCard: a.Card.Extended},
+		Name: of.Name, Description: of.Description, Version: of.Version,
+		DocumentationURL: of.DocumentationURL, IconURL: of.IconURL,
+		InputModes: of.DefaultInputModes, OutputModes: of.DefaultOutputModes,
+		Capabilities: card.Capabilities{Streaming: of.Streaming, ExtendedCard: of.Extended},
 		Scope:        a.Auth.Scope,
 	}
 	for _, name := range a.Auth.Schemes {
@@ -240,15 +240,15 @@ func describe(a *config.Agent, schemes []config.AuthScheme) card.Card {
 			}
 		}
 	}
-	if p := a.Card.Provider; p.Organization != "" {
+	if p := of.Provider; p.Organization != "" {
 		c.Provider = &card.Provider{Organization: p.Organization, URL: p.URL}
 	}
-	for _, e := range extensions(a) {
+	for _, e := range extensions(of) {
 		c.Capabilities.Extensions = append(c.Capabilities.Extensions, card.Extension{
 			URI: e.URI, Description: e.Description, Required: e.Required, Params: json.RawMessage(e.Params),
 		})
 	}
-	for _, s := range a.Card.Skills {
+	for _, s := range of.Skills {
 		c.Skills = append(c.Skills, card.Skill(s))
 	}
 	if c.Restricted() {

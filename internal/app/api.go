@@ -38,12 +38,14 @@ func newEngine(ctx context.Context, e *env, agents *agents, st *store.Store, h *
 }
 
 // newAPI makes the public server with its three bindings; nil without the api role.
-func newAPI(e *env, agents *agents, access *access, p *ports, eng *engine.Engine, ring *keys.Ring, callbacks *callback.Handler, runAPI *runapi.API) *rpc.Server {
+func newAPI(
+	e *env, agents *agents, access *access, p *ports, eng *engine.Engine, operations *dispatch.Runner, ring *keys.Ring,
+	callbacks *callback.Handler, runAPI *runapi.API,
+) *rpc.Server {
 	if eng == nil {
 		return nil
 	}
 	cfg, log := e.cfg, e.log
-	operations := newOperations(e, agents, eng)
 	limits := bodyLimits(cfg)
 	formerStatuses := cfg.Protocol.StatusTable == config.Statuses100
 	strict := cfg.Protocol.VersionHeader == config.VersionStrict
@@ -83,8 +85,11 @@ func bodyLimits(cfg *config.Config) body.Limits {
 	return body.Limits{Size: int64(cfg.Limits.MaxBody), Depth: cfg.Limits.MaxDepth, Timeout: cfg.Limits.BodyTimeout}
 }
 
-// newOperations makes the operations that all bindings call.
+// newOperations makes the operations that all bindings call; nil without the api role.
 func newOperations(e *env, agents *agents, eng *engine.Engine) *dispatch.Runner {
+	if eng == nil {
+		return nil
+	}
 	cfg, m := e.cfg, e.metrics
 	return dispatch.New(dispatch.Options{
 		Engine: dispatch.Views(eng.As), KeepAlive: cfg.SSE.KeepAlive, MaxStreams: cfg.Limits.MaxStreams,

@@ -115,12 +115,13 @@ func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents
 	if err != nil {
 		return err
 	}
+	operations := newOperations(e, agents, eng)
 	runs := newRunAPI(e, agents, st, visited, tokens)
+	api := newAPI(e, agents, access, ports, eng, operations, ring, newCallbacks(e, agents, st, links), runs)
 	s := &server{
 		env: e, ports: ports, hub: h, keeper: keeper, pool: pool, dispatcher: dispatcher, runs: runs,
-		api:    newAPI(e, agents, access, ports, eng, ring, newCallbacks(e, agents, st, links), runs),
-		duties: newDuties(e, st, keeper, pool, ring),
-		access: access,
+		api: api, duties: newDuties(e, st, keeper, pool, ring), access: access,
+		watches: agents.watch(e.cfg, eng, operations, api),
 	}
 	probes := checks(&s.stopping, st, keeper, h)
 	s.admin = newAdmin(e, access, st, probes)

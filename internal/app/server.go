@@ -33,6 +33,7 @@ type server struct {
 	runs       *runapi.API
 	duties     *maintenance.Runner
 	admin      *http.Server
+	watches    []func(context.Context) error // of the agents behind fronts
 	stopping   atomic.Bool
 }
 
@@ -106,6 +107,7 @@ func (s *server) background() []func(context.Context) error {
 		s.hub.Run,
 		func(context.Context) error { return serveAdmin(s.admin, s.ports.admin) },
 	}, s.access.background...)
+	parts = append(parts, s.watches...)
 	if s.api != nil {
 		parts = append(parts, func(context.Context) error { return s.api.Serve(s.ports.public) })
 	}

@@ -90,7 +90,7 @@ func (a *Agent) setDefaults() {
 			},
 			A2A: A2AExecutor{
 				Version: "auto", Binding: "auto", Stream: true,
-				ConnectTimeout: 10 * time.Second, CallTimeout: 30 * time.Second, PollInterval: 5 * time.Second,
+				ConnectTimeout: 10 * time.Second, CallTimeout: 30 * time.Second, PollInterval: 5 * time.Second, CardInterval: 5 * time.Minute,
 			},
 		},
 		Limits: AgentLimits{

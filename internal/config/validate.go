@@ -578,6 +578,7 @@ func (l *loader) a2aExecutor(path string, a *A2AExecutor) {
 	inRange(l, path+".connect_timeout", a.ConnectTimeout, 100*time.Millisecond, 5*time.Minute)
 	inRange(l, path+".call_timeout", a.CallTimeout, time.Second, 10*time.Minute)
 	inRange(l, path+".poll_interval", a.PollInterval, 50*time.Millisecond, 10*time.Minute)
+	inRange(l, path+".card_interval", a.CardInterval, 100*time.Millisecond, 24*time.Hour)
 }
 
 func (l *loader) commandExecutor(path string, c *CommandExecutor) {

@@ -486,13 +486,56 @@ func TestHangingDatabase(t *testing.T) {
 	require.Contains(t, fmt.Sprint(r), "not checked, like all checks after it")
 }
 
+func TestHTTPAgentsOfOtherKinds(t *testing.T) {
+	t.Parallel()
+	var server *httptest.Server
+	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.Method + " " + r.URL.Path {
+		case "GET /.well-known/agent-card.json":
+			_, _ = fmt.Fprintf(w, `{"name":"A","url":"http://0.0.0.0/a2a/"}`)
+		case "GET /old/.well-known/agent.json":
+			_, _ = fmt.Fprintf(w, `{"name":"B","url":"%s/old"}`, server.URL)
+		case "GET /v1/models":
+			_, _ = fmt.Fprint(w, `{"object":"list","data":[]}`)
+		case "GET /asks/v1/models":
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = fmt.Fprint(w, `{"error":{"message":"no key","type":"invalid_request_error","param":null,"code":null}}`)
+		case "GET /run/models":
+			_, _ = fmt.Fprint(w, `{"models":[]}`)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	cfg := configuration(t, "postgres://u@127.0.0.1:1/x")
+	wants := map[string]string{
+		"/a2a": "speaks A2A", "/old/": "speaks A2A", "/v1": "speaks the API of OpenAI", "/v1/chat/completions": "speaks the API of OpenAI",
+		"/asks/v1/responses": "speaks the API of OpenAI", "/run": "answers", "/": "answers",
+	}
+	for path := range wants {
+		cfg.Agents = append(cfg.Agents, config.Agent{Name: path, Executor: config.Executor{
+			Kind: config.ExecutorHTTP, HTTP: config.HTTPExecutor{URL: server.URL + path},
+		}})
+	}
+	r := examine(t, Options{Config: cfg})
+	for path, want := range wants {
+		status := Warn
+		if want == "answers" {
+			status = OK
+		}
+		r.is(t, "agent "+path, status, want)
+	}
+}
+
 func TestSurroundings(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
 	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
-		if r.Method != http.MethodOptions || r.Header.Get("Authorization") != "" {
-			t.Errorf("%s with %v", r.Method, r.Header)
+		if r.Method == http.MethodOptions {
+			asked.Add(1)
+		}
+		if r.Method != http.MethodOptions && r.Method != http.MethodGet || r.Header.Get("Authorization") != "" || r.URL.RawQuery != "" && r.Method == http.MethodGet {
+			t.Errorf("%s %s with %v", r.Method, r.URL, r.Header)
 		}
 		w.WriteHeader(http.StatusMethodNotAllowed)
 	}))

@@ -254,7 +254,7 @@ func agent(ctx context.Context, a *config.Agent) ([]Finding, error) {
 		}
 		return oks("command: %s is installed", c.Argv[0]), nil
 	case config.ExecutorHTTP:
-		return answers(ctx, "http", a.Executor.HTTP.URL)
+		return httpAgent(ctx, a.Executor.HTTP.URL)
 	case config.ExecutorA2A:
 		return answers(ctx, "a2a", cmp.Or(a.Executor.A2A.URL, a.Executor.A2A.CardURL))
 	case config.ExecutorOpenAI:

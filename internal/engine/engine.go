@@ -102,6 +102,7 @@ type Options struct {
 type Engine struct {
 	opt      Options
 	agents   map[string]Agent
+	modes    sync.Map      // by the agent's name, as SetModes has changed them
 	counting chan struct{} // full while an exact count runs
 	counters sync.Map      // owners with an exact count that waits or runs
 }
@@ -127,6 +128,13 @@ func New(o Options) *Engine {
 		e.agents[a.Name] = a
 	}
 	return e
+}
+
+type modes struct{ input, output []string }
+
+// SetModes replaces the media types of an agent, whose card has changed.
+func (e *Engine) SetModes(agent string, input, output []string) {
+	e.modes.Store(agent, modes{input, output})
 }
 
 // View is the engine as one caller sees it at one agent. Each request has its own view. A view is

@@ -62,6 +62,10 @@ func (v *View) deliver(ctx context.Context, r *SendRequest, subscribe bool) (*se
 	if !ok {
 		return nil, task.Errorf(task.NotFound, "there is no agent %q", v.agent)
 	}
+	if current, changed := v.modes.Load(v.agent); changed {
+		m := current.(modes)
+		agent.InputModes, agent.OutputModes = m.input, m.output
+	}
 	if err := agent.negotiate(r); err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ func (s *Server) publisher(bindings ...card.Binding) *card.Publisher {
 }
 
 // cardRoutes serves the card of an agent below a path.
-func (s *Server) cardRoutes(e *echo.Echo, base string, a *Agent) {
+func (s *Server) cardRoutes(e *echo.Echo, base string, a *served) {
 	get(e, base+cardPath, func(c echo.Context) error {
 		c.Response().Header().Add("Vary", versionHeader)
 		return s.card(c, base, a, s.rendering(c))
@@ -46,16 +46,17 @@ func (s *Server) cardRoutes(e *echo.Echo, base string, a *Agent) {
 	get(e, base+legacyCardPath, func(c echo.Context) error {
 		return s.card(c, base, a, card.RenderLegacy)
 	})
-	if !a.Card.Capabilities.ExtendedCard {
-		return
-	}
 	// 0.2 serves the extended card below the endpoint.
 	get(e, base+"/agent/authenticatedExtendedCard", func(c echo.Context) error {
+		extended := a.extended()
+		if extended == nil {
+			return echo.ErrNotFound
+		}
 		caller, err := s.reader(c.Request(), a.Name).Admit(a.Name)
 		if err != nil {
 			return turnAway(c, err)
 		}
-		return s.render(c, base, a, a.Card.For(caller.Has), card.RenderLegacy, privateCard)
+		return s.render(c, base, a, extended.For(caller.Has), card.RenderLegacy, privateCard)
 	})
 }
 
@@ -85,9 +86,9 @@ const (
 )
 
 // card answers with the card of an agent that is served below a path.
-func (s *Server) card(c echo.Context, base string, a *Agent, r card.Rendering) error {
+func (s *Server) card(c echo.Context, base string, a *served, r card.Rendering) error {
 	if !a.personal() {
-		return s.render(c, base, a, &a.Card, r, publicCard)
+		return s.render(c, base, a, a.card(), r, publicCard)
 	}
 	shown, err := cardOf(a, s.reader(c.Request(), a.Name))
 	if err != nil {
@@ -96,7 +97,7 @@ func (s *Server) card(c echo.Context, base string, a *Agent, r card.Rendering) e
 	return s.render(c, base, a, shown, r, privateCard)
 }
 
-func (s *Server) render(c echo.Context, base string, a *Agent, shown *card.Card, r card.Rendering, cacheControl string) error {
+func (s *Server) render(c echo.Context, base string, a *served, shown *card.Card, r card.Rendering, cacheControl string) error {
 	url, fixed := s.baseURL(c)
 	d, err := s.cards.Render(a.Name, shown, url+base, r, fixed)
 	if err != nil {
@@ -119,17 +120,21 @@ func (s *Server) baseURL(c echo.Context) (url string, fixed bool) {
 // see. Agents that do not declare an extended card have none.
 func (s *Server) extendedCard(r *dispatch.Request) ([]byte, error) {
 	a, traits := s.agents[r.Agent], r.Codec.Traits()
+	var extended *card.Card
+	if a != nil {
+		extended = a.extended()
+	}
 	switch {
-	case traits.UndeclaredCards && (a == nil || !a.Card.Capabilities.ExtendedCard):
+	case traits.UndeclaredCards && extended == nil:
 		return nil, task.Errorf(task.Unsupported, "the card declares no extended card")
-	case a == nil, !a.Card.Capabilities.ExtendedCard, s.opt.PublicURL == "":
+	case extended == nil, s.opt.PublicURL == "":
 		return nil, &task.Error{Kind: task.NoExtendedCard}
 	}
 	below := s.opt.PublicURL
 	if !a.Default {
 		below += agentPath(a.Name)
 	}
-	d, err := s.cards.Render(a.Name, a.Card.For(r.Caller.Has), below, traits.Card, true)
+	d, err := s.cards.Render(a.Name, extended.For(r.Caller.Has), below, traits.Card, true)
 	if err != nil {
 		return nil, err
 	}
@@ -180,12 +185,12 @@ func (s *Server) reader(r *http.Request, agents ...string) *admission {
 // only to callers with that scope. Any other card is public: a caller with an expired token must
 // learn where to get a new one. Skills may have scopes of their own. Callers that may lack the
 // scope must not learn that the skill exists.
-func cardOf(a *Agent, reader *admission) (*card.Card, error) {
+func cardOf(a *served, reader *admission) (*card.Card, error) {
 	c, err := reader.Admit(a.Name)
 	if err != nil && (a.Gate.Scope != "" || a.personal() && !refused(err)) {
 		return nil, err
 	}
-	return a.Card.For(c.Has), nil
+	return a.card().For(c.Has), nil
 }
 
 // refused reports whether an error rejects the credentials. It is false when they could not be
@@ -196,7 +201,7 @@ func refused(err error) bool {
 }
 
 // personal reports whether the card of an agent differs by reader.
-func (a *Agent) personal() bool { return a.Gate.Scope != "" || a.Card.Restricted() }
+func (a *served) personal() bool { return a.Gate.Scope != "" || a.card().Restricted() }
 
 // turnAway answers a reader that the agent does not admit, in the shape of no version.
 func turnAway(c echo.Context, err error) error {

@@ -238,3 +238,46 @@ func TestNoKeySetWithoutKeys(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, do(t, s, http.MethodGet, "/.well-known/jwks.json", "").StatusCode)
 	require.NotContains(t, string(do(t, s, http.MethodGet, "/.well-known/agent-card.json", "", "A2A-Version", "1.0").body), "signatures")
 }
+
+func TestCardsChange(t *testing.T) {
+	t.Parallel()
+	var server *rpc.Server
+	s := cardServer(t, func(o *rpc.Options) {
+		server = rpc.New(*o)
+		*o = rpc.Options{JSONRPC: o.JSONRPC, REST: o.REST, Log: o.Log}
+	})
+	s.Config.Handler = server
+	const public, old, extended = "/agents/plain/.well-known/agent-card.json", "/agents/plain/.well-known/agent.json", "/agents/plain/agent/authenticatedExtendedCard"
+	operation := func() []byte {
+		return do(t, s, http.MethodPost, "/agents/plain", `{"jsonrpc":"2.0","id":1,"method":"GetExtendedAgentCard"}`, "A2A-Version", "1.0").body
+	}
+	first := do(t, s, http.MethodGet, public, "")
+	require.Contains(t, string(first.body), `"name":"Plain"`)
+	require.Equal(t, http.StatusNotFound, do(t, s, http.MethodGet, extended, "").StatusCode)
+	require.Contains(t, string(operation()), "error")
+
+	changed := card.Card{Name: "Changed", Version: "2", Capabilities: card.Capabilities{ExtendedCard: true}}
+	more := changed
+	more.Name = "More"
+	for range 2 { // the second time from the publisher's cache
+		server.SetCards("plain", changed, &more)
+		for range 2 {
+			r := do(t, s, http.MethodGet, public, "", "If-None-Match", first.Header.Get("ETag"))
+			require.Equal(t, http.StatusOK, r.StatusCode)
+			require.NotEqual(t, first.Header.Get("ETag"), r.Header.Get("ETag"))
+			require.Contains(t, string(r.body), `"name":"Changed"`)
+			require.Contains(t, string(do(t, s, http.MethodGet, old, "").body), `"name":"Changed"`)
+			require.Contains(t, string(do(t, s, http.MethodGet, extended, "").body), `"name":"More"`)
+			require.Contains(t, string(operation()), `"name":"More"`)
+			catalog := string(do(t, s, http.MethodGet, "/agents", "").body)
+			require.Contains(t, catalog, `"name":"Changed"`)
+			require.Contains(t, catalog, `"name":"Demo"`, "other agents stay")
+			require.NotContains(t, catalog, `"name":"More"`)
+		}
+	}
+	server.SetCards("plain", card.Card{Name: "Plain", Version: "1"}, nil)
+	require.Equal(t, first.Header.Get("ETag"), do(t, s, http.MethodGet, public, "").Header.Get("ETag"))
+	require.Equal(t, http.StatusNotFound, do(t, s, http.MethodGet, extended, "").StatusCode)
+	require.Contains(t, string(operation()), "error")
+	server.SetCards("unknown", changed, nil)
+}

@@ -35,7 +35,49 @@ type Agent struct {
 	Name    string
 	Default bool // also served at the root
 	Card    card.Card
-	Gate    auth.Gate
+	// Extended is the card for callers that the agent admits. Nil: Card, with the skills that they may see.
+	Extended *card.Card
+	Gate     auth.Gate
+}
+
+// served is an agent with its current cards.
+type served struct {
+	*Agent
+	cards atomic.Pointer[cards]
+}
+
+// cards are what an agent shows.
+type cards struct{ public, extended card.Card }
+
+// card returns the public card.
+func (a *served) card() *card.Card { return &a.cards.Load().public }
+
+// extended returns the card for callers that the agent admits, or nil if the public card declares none.
+func (a *served) extended() *card.Card {
+	if c := a.cards.Load(); c.public.Capabilities.ExtendedCard {
+		return &c.extended
+	}
+	return nil
+}
+
+// SetCards replaces the cards of an agent. Requests under way may still show the old ones.
+func (s *Server) SetCards(agent string, public card.Card, extended *card.Card) {
+	a := s.agents[agent]
+	if a == nil {
+		return
+	}
+	a.show(public, extended, s.revisions.Add(1))
+	s.cards.Forget(agent)
+}
+
+func (a *served) show(public card.Card, extended *card.Card, revision int64) {
+	c := &cards{public: public, extended: public}
+	c.public.Revision, c.extended.Revision = int(2*revision), int(2*revision)
+	if extended != nil {
+		c.extended = *extended
+		c.extended.Revision = int(2*revision + 1)
+	}
+	a.cards.Store(c)
 }
 
 // Options configures a server.
@@ -83,9 +125,11 @@ type Options struct {
 type Server struct {
 	opt    Options
 	cards  *card.Publisher
-	agents map[string]*Agent
+	agents map[string]*served
 	names  []string // of agents, sorted
-	common string   // the agent at the root, or ""
+	// revisions counts the changes of cards.
+	revisions atomic.Int64
+	common    string // the agent at the root, or ""
 	// originLogged is when a refused origin was logged last.
 	originLogged atomic.Int64
 	http         *http.Server
@@ -96,7 +140,7 @@ type Server struct {
 // New makes a server; Serve starts it.
 func New(o Options) *Server {
 	o.PublicURL = strings.TrimSuffix(o.PublicURL, "/")
-	s := &Server{opt: o, agents: map[string]*Agent{}}
+	s := &Server{opt: o, agents: map[string]*served{}}
 	e := echo.New()
 	e.HTTPErrorHandler = s.httpError
 	// Before the rules for pages: the URL of a callback is its credential, and a page of any origin may lead to it.
@@ -116,7 +160,8 @@ func New(o Options) *Server {
 	}
 	get(e, catalogPath, s.serveCatalog)
 	for i := range o.Agents {
-		a := &o.Agents[i]
+		a := &served{Agent: &o.Agents[i]}
+		a.show(a.Card, a.Extended, 0)
 		s.agents[a.Name] = a
 		s.names = append(s.names, a.Name)
 		s.routes(e, agentPath(a.Name), a)
@@ -165,7 +210,7 @@ func http2Limits(patience time.Duration) *http.HTTP2Config {
 func agentPath(name string) string { return catalogPath + "/" + name }
 
 // routes serves one agent below a path.
-func (s *Server) routes(e *echo.Echo, base string, a *Agent) {
+func (s *Server) routes(e *echo.Echo, base string, a *served) {
 	serve := func(pin string) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			// The writer below echo's reports when a flush fails.

@@ -13,7 +13,7 @@ func TestAgentDecidesOnce(t *testing.T) {
 	t.Parallel()
 	s := &Server{
 		opt:    Options{Auth: auth.New(auth.Options{})},
-		agents: map[string]*Agent{"a": {Name: "a", Gate: auth.Gate{Schemes: []string{"keys"}}}}, names: []string{"a"},
+		agents: map[string]*served{"a": {Agent: &Agent{Name: "a", Gate: auth.Gate{Schemes: []string{"keys"}}}}}, names: []string{"a"},
 	}
 	at := s.endpoint(t.Context(), &auth.Request{Header: func(string) []string { return nil }}, "a", true)
 	_, err := at.Admit("a")

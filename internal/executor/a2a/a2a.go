@@ -23,7 +23,11 @@ type Front struct {
 	opts   Options
 	http   *http.Client
 	target atomic.Pointer[target]
-	aiming chan struct{}
+	aiming chan struct{} // full while cards are read
+
+	// While aiming is full:
+	extended   *client.Card // the newest
+	noExtended bool         // it could not be read the last time
 }
 
 // New makes an executor that is a front of the server that opts name. It does not call the server yet.
@@ -38,7 +42,9 @@ func New(opts Options) (*Front, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	return &Front{opts: opts, http: outbound.ToAgents(opts.ConnectTimeout, 0), aiming: make(chan struct{}, 1)}, nil
+	f := &Front{opts: opts, http: outbound.ToAgents(opts.ConnectTimeout, 0), aiming: make(chan struct{}, 1)}
+	f.target.Store(opts.fixed())
+	return f, nil
 }
 
 // link is what the front stores of a task: where its other side is.
@@ -152,6 +158,9 @@ func (r *run) execute(ctx context.Context) error {
 		if r.Attempt > 1 {
 			u, err := r.call(ctx, client.Get, &client.Params{TaskID: r.link.Task})
 			if err == nil {
+				if u.Task == nil || u.TaskID != r.link.Task {
+					return errOtherTask
+				}
 				return after(r.adopt(ctx, u.TaskID, u.ContextID), func() error { return r.follow(ctx) })
 			}
 			if !errors.Is(err, task.NotFound) {
@@ -180,6 +189,8 @@ func (r *run) answer(ctx context.Context) error {
 		return outcome(err)
 	case u.Task == nil:
 		return errNoTask
+	case u.TaskID != r.link.Task:
+		return errOtherTask
 	}
 	state := u.Task.Status.State
 	r.link.Asked = ""
@@ -207,7 +218,10 @@ func (r *run) again(ctx context.Context) error {
 	return r.send(ctx)
 }
 
-var errNoTask = &executor.Failure{Msg: "the agent's answer is no task"}
+var (
+	errNoTask    = &executor.Failure{Msg: "the agent's answer is no task"}
+	errOtherTask = &executor.Failure{Msg: "the agent answered with another task than the one that it was asked for"}
+)
 
 // said reports whether a task's history has a message.
 func said(t *task.Task, id string) bool {

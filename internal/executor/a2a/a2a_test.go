@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +33,9 @@ type agent struct {
 	answer map[string][]func(w http.ResponseWriter, c call)
 	card   string
 	status int // of the card
+
+	cardReads atomic.Int64
+	keyReads  atomic.Int64
 }
 
 type call struct {
@@ -67,14 +71,35 @@ func (a *agent) on(method string, answer func(w http.ResponseWriter, c call)) {
 	a.answer[method] = append(a.answer[method], answer)
 }
 
+// forget removes the answers to a method.
+func (a *agent) forget(method string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.answer[method] = nil
+}
+
+// show changes the card.
+func (a *agent) show(code int, card string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.status, a.card = code, card
+}
+
 func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
+		if r.URL.Path == "/keys" {
+			a.keyReads.Add(1)
+		}
 		if r.URL.Path != "/.well-known/agent-card.json" {
 			http.NotFound(w, r)
 			return
 		}
-		w.WriteHeader(a.status)
-		_, _ = io.WriteString(w, strings.ReplaceAll(a.card, "%s", a.url))
+		a.mu.Lock()
+		code, card := a.status, a.card
+		a.mu.Unlock()
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, strings.ReplaceAll(card, "%s", a.url))
+		a.cardReads.Add(1)
 		return
 	}
 	var c call
@@ -415,9 +440,7 @@ func TestAnswersTheSameTask(t *testing.T) {
 	a, e := newAgent(t, a2a.Options{})
 	run, out := asked(t, a, e, "INPUT_REQUIRED")
 	a.on("GetTask", says(taskIn("INPUT_REQUIRED", artifact("one "))))
-	a.mu.Lock()
-	a.answer["SendStreamingMessage"] = nil
-	a.mu.Unlock()
+	a.forget("SendStreamingMessage")
 	a.on("SendStreamingMessage", streams(working(artifact("one ")), chunk("two", true), status("COMPLETED", "")))
 	out, err := execute(t, e, nextTurn(run, out, "Oslo"))
 	require.NoError(t, err)
@@ -719,6 +742,108 @@ func TestAgentLosesItsTask(t *testing.T) {
 	require.Len(t, a.called("SendStreamingMessage"), 1)
 }
 
+// endless repeats a text until the client is gone. It repeats nothing slowly.
+func endless(code int, mediaType, text string) func(http.ResponseWriter, call) {
+	return func(w http.ResponseWriter, c call) {
+		if code != 0 {
+			w.Header().Set("Content-Type", mediaType)
+			w.WriteHeader(code)
+		}
+		_ = http.NewResponseController(w).Flush()
+		if text == "" {
+			<-c.ctx.Done()
+		}
+		for c.ctx.Err() == nil {
+			if _, err := io.WriteString(w, strings.Repeat(text, 1000)); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Each way to read the agent's task checks whose it is.
+func TestOtherTasksAreRefused(t *testing.T) {
+	t.Parallel()
+	other := says(strings.ReplaceAll(taskIn("COMPLETED", ""), "up-1", "up-2"))
+	t.Run("after a cut", func(t *testing.T) {
+		t.Parallel()
+		a, e := newAgent(t, a2a.Options{})
+		a.on("SendStreamingMessage", streams(working("")))
+		a.on("GetTask", other)
+		_, err := execute(t, e, executortest.NewRun("hello"))
+		require.ErrorContains(t, err, "another task than the one that it was asked for")
+	})
+	t.Run("before an answer", func(t *testing.T) {
+		t.Parallel()
+		a, e := newAgent(t, a2a.Options{})
+		run, out := asked(t, a, e, "INPUT_REQUIRED")
+		a.on("GetTask", other)
+		_, err := execute(t, e, nextTurn(run, out, "Oslo"))
+		require.ErrorContains(t, err, "another task than the one that it was asked for")
+		require.Len(t, a.called("SendStreamingMessage"), 1, "the answer is not sent")
+	})
+	t.Run("in the answer to an answer", func(t *testing.T) {
+		t.Parallel()
+		a, e := newAgent(t, a2a.Options{})
+		run, out := asked(t, a, e, "INPUT_REQUIRED")
+		a.on("GetTask", says(taskIn("INPUT_REQUIRED", "")))
+		a.forget("SendStreamingMessage")
+		a.on("SendStreamingMessage", streams(strings.ReplaceAll(working(""), "up-1", "up-2")))
+		_, err := execute(t, e, nextTurn(run, out, "Oslo"))
+		require.ErrorContains(t, err, "another task than the message names")
+	})
+}
+
+// A drip of bytes keeps no call beyond its timeout, and no run beyond its own.
+func TestSlowDrips(t *testing.T) {
+	t.Parallel()
+	drip := func(mediaType, text string) func(http.ResponseWriter, call) {
+		return func(w http.ResponseWriter, c call) {
+			w.Header().Set("Content-Type", mediaType)
+			for c.ctx.Err() == nil {
+				_, _ = io.WriteString(w, text)
+				_ = http.NewResponseController(w).Flush()
+				time.Sleep(5 * time.Millisecond)
+			}
+		}
+	}
+	t.Run("a read of the task", func(t *testing.T) {
+		t.Parallel()
+		a, e := newAgent(t, a2a.Options{CallTimeout: time.Second})
+		a.on("SendStreamingMessage", streams(working("")))
+		a.on("GetTask", drip("application/json", " "))
+		a.on("GetTask", says(taskIn("COMPLETED", "")))
+		out, err := execute(t, e, executortest.NewRun("hello"))
+		require.NoError(t, err)
+		require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
+		require.Len(t, a.called("GetTask"), 2)
+	})
+	for name, answer := range map[string]func(http.ResponseWriter, call){
+		"a stream of comments":    drip("text/event-stream", ":\n"),
+		"a stream without an end": drip("text/event-stream", ":"),
+		"a document":              drip("application/json", " "),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, _ := newAgent(t, a2a.Options{})
+			e, err := a2a.New(a2a.Options{CardURL: a.url, CancelTimeout: 50 * time.Millisecond})
+			require.NoError(t, err)
+			called, gone := make(chan struct{}), make(chan struct{})
+			a.on("SendStreamingMessage", func(w http.ResponseWriter, c call) {
+				close(called)
+				answer(w, c)
+				close(gone)
+			})
+			ctx, cancel := context.WithCancelCause(t.Context())
+			done := executortest.Go(ctx, e, executortest.NewRun("hello"), executortest.NewRecorder())
+			<-called
+			cancel(executor.ErrTimeout)
+			require.ErrorIs(t, executortest.Wait(t, done), executor.ErrTimeout)
+			<-gone
+		})
+	}
+}
+
 func TestHostileAgents(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -728,6 +853,16 @@ func TestHostileAgents(t *testing.T) {
 		"no task in the first event": {streams(`{"statusUpdate":{"status":{"state":2}}}`), "names no task"},
 		"an event of another task":   {streams(working(""), strings.ReplaceAll(chunk("x", false), "up-1", "up-2")), "an event of another task"},
 		"a snapshot of another task": {streams(working(""), strings.ReplaceAll(working(""), "up-1", "up-2")), "an event of another task"},
+		"a very long id":             {streams(strings.ReplaceAll(working(""), "up-1", strings.Repeat("x", 1025))), "result.task.id: is longer than 1024 bytes"},
+		"an endless line":            {endless(200, "text/event-stream", ":"), "longer than"},
+		"an endless event":           {endless(200, "text/event-stream", "data: 1\n"), "longer than"},
+		"an endless document":        {endless(200, "application/json", "[1,"), "longer than"},
+		"an endless error":           {endless(400, "application/json", "[1,"), "400 Bad Request"},
+		"an endless crash":           {endless(500, "text/html", "x"), "500 Internal Server Error"},
+		"a silent error":             {endless(400, "text/plain", ""), "400 Bad Request"},
+		"a text of another type":     {streams(strings.Replace(chunk("x", false), `"x"`, `7`, 1)), "text: must be a string"},
+		"metadata of another type":   {streams(working(`,"metadata":7`)), "metadata: must be an object"},
+		"a compressed answer":        {streams("\x1f\x8b\x08"), "is not A2A 1.0"},
 		"no JSON":                    {streams(`{`), "is not A2A 1.0"},
 		"half an object":             {streams(`{"task":{}}`), "result.task.id: is required"},
 		"too long":                   {streams(chunk(strings.Repeat("x", 5000), false)), "longer than"},
@@ -739,6 +874,10 @@ func TestHostileAgents(t *testing.T) {
 		"a refusal":                  {func(w http.ResponseWriter, _ call) { w.WriteHeader(401) }, "refused the server's credential"},
 		"a page":                     {func(w http.ResponseWriter, _ call) { _, _ = io.WriteString(w, "<html>") }, "is not A2A 1.0"},
 		"events after the end":       {streams(working(""), status("COMPLETED", ""), `{"task":{}}`, `7`), ""},
+		"an endless end": {func(w http.ResponseWriter, c call) {
+			streams(working(""), status("COMPLETED", ""))(w, c)
+			endless(0, "", "data: 1\n\n")(w, c)
+		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -765,8 +904,10 @@ func TestCards(t *testing.T) {
 		"another host": {strings.ReplaceAll(streamingCard, "%s/rpc", "http://192.0.2.1/rpc"), "set a2a.url to it"},
 		"no binding":   {strings.ReplaceAll(streamingCard, "JSONRPC", "GRPC"), "the card offers GRPC 1.0"},
 		"no card":      {`[]`, "agent-card.json"},
+		"too deep":     {strings.Replace(streamingCard, `"skills":[]`, `"x":`+strings.Repeat("[", 200)+strings.Repeat("]", 200), 1), "deep"},
+		"a wrong type": {strings.Replace(streamingCard, `"skills":[]`, `"skills":[{"tags":[7]}]`, 1), "skills.tags: is a JSON number"},
 		"no URL":       {`{"name":"n"}`, "it names no URL"},
-		"too long":     {`{"name":"` + strings.Repeat("x", 2<<20) + `"}`, "read the agent's card"},
+		"too long":     {`{"name":"` + strings.Repeat("x", 2<<20) + `"}`, "the card is longer than"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -829,6 +970,9 @@ func TestOptionsAreChecked(t *testing.T) {
 		"version: \"2.0\" is not":          {CardURL: "http://h", Version: "2.0"},
 		"binding: \"grpc\" does not exist": {CardURL: "http://h", Binding: "grpc"},
 		"headers.Host: is set by Holdfast": {CardURL: "http://h", Headers: map[string]string{"Host": "x"}},
+		"card_keys: is neither a JSON Web": {CardURL: "http://h", CardKeys: "x"},
+		"card_keys: is given twice":        {CardURL: "http://h", CardKeys: "x", CardKeysFile: "y"},
+		"card_keys: open /nowhere/keys":    {CardURL: "http://h", CardKeysFile: "/nowhere/keys"},
 		"auth: has several credentials":    {CardURL: "http://h", Auth: a2a.Auth{Bearer: "a", Username: "b"}},
 		"auth.username: is required":       {CardURL: "http://h", Auth: a2a.Auth{Password: "a"}},
 		"no such file":                     {CardURL: "http://h", Auth: a2a.Auth{BearerFile: "/nowhere/token"}},

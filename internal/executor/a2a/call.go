@@ -80,8 +80,8 @@ func (f *Front) call(ctx context.Context, to *target, op client.Op, p *client.Pa
 	return a.update, nil
 }
 
-// open does an operation. If the answer is a stream, the caller closes its body.
-func (f *Front) open(ctx context.Context, to *target, op client.Op, p *client.Params) (*answer, error) {
+// ask does an operation, and returns an answer with a 2xx status. The caller closes its body.
+func (f *Front) ask(ctx context.Context, to *target, op client.Op, p *client.Params) (*http.Response, error) {
 	p.Tenant = to.tenant
 	request, err := to.wire.Request(to.url, op, p)
 	if err != nil {
@@ -94,6 +94,15 @@ func (f *Front) open(ctx context.Context, to *target, op client.Op, p *client.Pa
 	if response.StatusCode < 200 || response.StatusCode > 299 {
 		defer response.Body.Close()
 		return nil, f.refusal(to, op, response)
+	}
+	return response, nil
+}
+
+// open does an operation. If the answer is a stream, the caller closes its body.
+func (f *Front) open(ctx context.Context, to *target, op client.Op, p *client.Params) (*answer, error) {
+	response, err := f.ask(ctx, to, op, p)
+	if err != nil {
+		return nil, err
 	}
 	mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	if mediaType == "text/event-stream" {

@@ -33,8 +33,12 @@ func (r *run) follow(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err == nil && (u.Task == nil || u.Task.PublicID != r.link.Task) {
+		switch {
+		case err != nil:
+		case u.Task == nil:
 			return errNoTask
+		case u.TaskID != r.link.Task:
+			return errOtherTask
 		}
 		var absent *callError
 		switch {
@@ -88,13 +92,21 @@ func (r *run) absent(err error) error {
 // rest waits until the task should be read again. took is how long the last read took: a large task is read less often.
 func rest(ctx context.Context, pause, took time.Duration) error {
 	pause = max(pause, 2*took)
-	timer := time.NewTimer(pause + rand.N(pause/4+1))
+	if !sleep(ctx, pause+rand.N(pause/4+1)) {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// sleep reports whether the time has passed before ctx ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return false
 	case <-timer.C:
-		return nil
+		return true
 	}
 }
 

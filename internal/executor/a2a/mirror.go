@@ -18,24 +18,46 @@ type mirror struct {
 	direct bool       // bare messages are replies
 	asked  string     // the id of the question that the run's message answers
 	spoken map[string]bool
-	size   int // of the texts and files that have keeps
+	size   int // of what have and spoken keep
 	most   int
-	blind  bool // have was too large to keep
+	blind  bool // it was too large to keep
 	moved  bool // something was emitted since the last look
 }
 
 func newMirror(out executor.Emitter, have *task.Task, direct bool, most int) *mirror {
 	m := &mirror{out: out, have: have, direct: direct, spoken: map[string]bool{}, most: most}
 	for i := range have.History {
-		m.spoken[have.History[i].ID] = true
+		m.speak(have.History[i].ID)
 	}
 	if have.Status.Message != nil {
-		m.spoken[have.Status.Message.ID] = true
+		m.speak(have.Status.Message.ID)
 	}
 	for i := range have.Artifacts {
-		m.size += int(have.Artifacts[i].Size())
+		m.keep(&have.Artifacts[i])
 	}
 	return m
+}
+
+// overhead is about what a part or an id takes in memory besides its bytes.
+const overhead = 256
+
+// keep counts an artifact that have gets, and reports whether there is room for it. Without room the mirror keeps nothing.
+func (m *mirror) keep(a *task.Artifact) bool {
+	return m.grow(int(a.Size()) + overhead*(1+len(a.Parts)))
+}
+
+// speak remembers the id of a message.
+func (m *mirror) speak(id string) {
+	if !m.spoken[id] && m.grow(len(id)+overhead) {
+		m.spoken[id] = true
+	}
+}
+
+func (m *mirror) grow(n int) bool {
+	if m.size += n; m.size > m.most {
+		m.blind, m.have.Artifacts, m.spoken = true, nil, nil
+	}
+	return !m.blind
 }
 
 // reply ends the run with a bare message.
@@ -83,7 +105,7 @@ func (m *mirror) say(ctx context.Context, msg *task.Message, metadata json.RawMe
 		return m.out.StatusWithMetadata(ctx, task.StateWorking, nil, metadata)
 	}
 	m.moved = true
-	m.spoken[msg.ID] = true
+	m.speak(msg.ID)
 	m.have.Status.Message = msg
 	return m.out.StatusWithMetadata(ctx, task.StateWorking, shown(msg), metadata)
 }
@@ -112,10 +134,7 @@ func (m *mirror) chunk(ctx context.Context, c executor.Chunk) error {
 	if _, err := m.out.Artifact(ctx, c); err != nil {
 		return err
 	}
-	if m.size += int(c.Artifact.Size()); m.size > m.most {
-		m.blind, m.have.Artifacts = true, nil
-	}
-	if m.blind {
+	if !m.keep(&c.Artifact) {
 		return nil
 	}
 	artifact := c.Artifact
@@ -149,7 +168,7 @@ func (m *mirror) snapshot(ctx context.Context, theirs *task.Task) (done bool, er
 	return m.status(ctx, theirs.Status.State, theirs.Status.Message, nil)
 }
 
-var errTooLarge = &executor.Failure{Msg: "the artifacts are too large to compare them after a cut: they have more than four times limits.max_event"}
+var errTooLarge = &executor.Failure{Msg: "the task is too large to compare it after a cut: its artifacts, and the ids of its messages, have more than four times limits.max_event"}
 
 // catchUp emits what an artifact of the agent has and ours lacks.
 func (m *mirror) catchUp(ctx context.Context, theirs *task.Artifact, last bool) error {

@@ -114,3 +114,33 @@ func snapshot(t *rapid.T, theirs *task.Task) *task.Task {
 	}
 	return s
 }
+
+// Neither artifacts nor messages fill the memory, however small each is.
+func TestMirrorIsBounded(t *testing.T) {
+	t.Parallel()
+	const most = 10 * overhead
+	for name, event := range map[string]func(id string) *task.Event{
+		"artifacts": func(id string) *task.Event {
+			return &task.Event{Kind: task.EventArtifact, Artifact: &task.Artifact{ID: id, Parts: []task.Part{task.Text("x")}}}
+		},
+		"parts": func(string) *task.Event {
+			return &task.Event{Kind: task.EventArtifact, Append: true, Artifact: &task.Artifact{ID: "a", Parts: []task.Part{{Kind: task.PartURL, URL: "u"}}}}
+		},
+		"messages": func(id string) *task.Event {
+			return &task.Event{Kind: task.EventStatus, State: task.StateWorking, Message: &task.Message{ID: id, Parts: []task.Part{task.Text("x")}}}
+		},
+	} {
+		out := executortest.NewRecorder()
+		m := newMirror(out, &task.Task{}, false, most)
+		for i := range 30 {
+			_, err := m.update(t.Context(), &client.Update{Event: event(fmt.Sprint(i))})
+			require.NoError(t, err)
+		}
+		require.True(t, m.blind, name)
+		require.Empty(t, m.have.Artifacts, name)
+		require.Empty(t, m.spoken, name)
+		require.GreaterOrEqual(t, len(out.Events()), 30, "%s: all is passed on", name)
+		_, err := m.update(t.Context(), &client.Update{Task: &task.Task{Status: task.Status{State: task.StateWorking}}})
+		require.ErrorContains(t, err, "too large to compare", name)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/textproto"
+	"os"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
@@ -20,11 +21,17 @@ type Options struct {
 	Binding string // JSONRPC or HTTP+JSON; "" or auto: as the card offers
 	Poll    bool   // never stream: send without waiting, and poll
 
+	// CardKeys are the public keys that may sign the card: a JSON Web Key Set or PEM. Without them, and CardKeysFile, signatures
+	// are not looked at.
+	CardKeys     string
+	CardKeysFile string // has the same, and is read with each card
+
 	Headers map[string]string // sent with every call
 	Auth    Auth
 
 	ConnectTimeout time.Duration // 0: 10 seconds
 	CallTimeout    time.Duration // of calls that do not wait for the agent; 0: 30 seconds
+	CardInterval   time.Duration // between reads of the card; 0: 5 minutes
 	PollInterval   time.Duration // longest pause between reads of a task; 0: 5 seconds
 	CancelTimeout  time.Duration // of the cancel of a task; 0: 5 seconds
 	MaxEvent       int           // bytes; 0: 16 MiB. A whole task may have four times as many
@@ -68,6 +75,11 @@ func (o *Options) validate() error {
 	} else if client.Find(o.Version, o.Binding) == nil {
 		complain("binding", "%q does not exist in this version; use auto, jsonrpc or http+json", o.Binding)
 	}
+	if o.CardKeys != "" && o.CardKeysFile != "" {
+		complain("card_keys", "is given twice; remove card_keys or card_keys_file")
+	} else if _, err := o.cardKeys(); err != nil {
+		complain("card_keys", "%s", err)
+	}
 	outbound.CheckHeaders(o.Headers, ours, complain)
 	kinds := 0
 	for _, set := range []bool{o.Auth.Bearer != "", o.Auth.BearerFile != "", o.Auth.Username != "", hasHeader(o.Headers, "Authorization")} {
@@ -88,6 +100,28 @@ func (o *Options) validate() error {
 	}
 	return errors.Join(problems...)
 }
+
+// cardKeys returns the keys that may sign the card, or nil if it need not be signed.
+func (o *Options) cardKeys() (client.Keys, error) {
+	if o.CardKeys != "" {
+		return client.ParseKeys([]byte(o.CardKeys))
+	}
+	if o.CardKeysFile == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(o.CardKeysFile)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := client.ParseKeys(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.CardKeysFile, err)
+	}
+	return keys, nil
+}
+
+// hasCredential reports whether calls may carry one.
+func (o *Options) hasCredential() bool { return o.Auth != Auth{} || len(o.Headers) > 0 }
 
 func hasHeader(headers map[string]string, name string) bool {
 	for n := range headers {
@@ -114,6 +148,7 @@ func (o Options) withDefaults() Options {
 	}
 	def(&o.ConnectTimeout, 10*time.Second)
 	def(&o.CallTimeout, 30*time.Second)
+	def(&o.CardInterval, 5*time.Minute)
 	def(&o.PollInterval, 5*time.Second)
 	def(&o.CancelTimeout, 5*time.Second)
 	if o.MaxEvent == 0 {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
-	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
@@ -19,15 +19,19 @@ type target struct {
 	tenant  string
 	streams bool
 	card    *client.Card // nil if the configuration says everything
-	until   time.Time    // when the card should be read again
 }
 
-// cardLife is how long a card is used before it is read again.
-const cardLife = 5 * time.Minute
+// fixed returns the target if runs need no card, otherwise nil.
+func (o *Options) fixed() *target {
+	if o.URL == "" || o.CardURL != "" || o.Version == "" {
+		return nil
+	}
+	return &target{wire: client.Find(o.Version, o.Binding), url: o.URL, streams: !o.Poll}
+}
 
-// aim returns the target, and reads the card if it is not known or old. If an old card cannot be read again, it stays.
+// aim returns the target, and reads the card if it is not known.
 func (f *Front) aim(ctx context.Context) (*target, error) {
-	if t := f.target.Load(); t != nil && time.Now().Before(t.until) {
+	if t := f.target.Load(); t != nil {
 		return t, nil
 	}
 	select {
@@ -36,45 +40,27 @@ func (f *Front) aim(ctx context.Context) (*target, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	old := f.target.Load()
-	if old != nil && time.Now().Before(old.until) {
-		return old, nil
+	if t := f.target.Load(); t != nil {
+		return t, nil
 	}
-	t, err := f.discover(ctx)
-	if err != nil && old != nil && ctx.Err() == nil {
-		f.opts.Log.Warn("could not read the agent's card again, so the old one is used", "error", err)
-		t, err = new(target), nil
-		*t = *old
-	}
-	if err != nil {
-		return nil, err
-	}
-	t.until = time.Now().Add(cardLife)
-	f.target.Store(t)
-	return t, nil
+	return f.discover(ctx)
 }
 
-// Card reads the agent's card, even where runs need none.
-func (f *Front) Card(ctx context.Context) (*client.Card, error) {
-	t, err := f.aim(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if t.card != nil {
-		return t.card, nil
-	}
-	card, _, err := f.readCard(ctx)
-	return card, err
-}
-
+// discover reads the card, and aims at the interface that it names. If it cannot be used, the front aims as before.
 func (f *Front) discover(ctx context.Context) (*target, error) {
-	if f.opts.URL != "" && f.opts.CardURL == "" && f.opts.Version != "" {
-		return &target{wire: client.Find(f.opts.Version, f.opts.Binding), url: f.opts.URL, streams: !f.opts.Poll}, nil
-	}
 	card, at, err := f.readCard(ctx)
 	if err != nil {
 		return nil, err
 	}
+	t, err := f.targetOf(card, at)
+	if err != nil {
+		return nil, err
+	}
+	f.target.Store(t)
+	return t, nil
+}
+
+func (f *Front) targetOf(card *client.Card, at string) (*target, error) {
 	w, i, err := card.Choose(f.opts.Version, f.opts.Binding)
 	if err != nil {
 		return nil, &executor.Failure{Msg: "the agent's card cannot be used", Cause: fmt.Errorf("%s: %w", f.redact(at), err)}
@@ -125,9 +111,39 @@ func (f *Front) readCardAt(ctx context.Context, at string) (*client.Card, error)
 	case code != http.StatusOK:
 		return nil, fmt.Errorf("%d %s", code, http.StatusText(code))
 	}
-	raw, err := f.read(http.MaxBytesReader(nil, response.Body, maxCard))
+	raw, err := readCardBody(response)
 	if err != nil {
 		return nil, err
 	}
-	return client.ReadCard(raw, wire.MaxDepth)
+	return f.parseCard(raw)
+}
+
+// parseCard reads a card. If the operator has keys for it, it reads only what one of them has signed.
+func (f *Front) parseCard(document []byte) (*client.Card, error) {
+	keys, err := f.opts.cardKeys()
+	if err != nil {
+		return nil, fmt.Errorf("a2a.card_keys_file: %w", err)
+	}
+	if keys != nil {
+		document, err = keys.Verify(document, wire.MaxDepth)
+	}
+	var card *client.Card
+	if err == nil {
+		card, err = client.ReadCard(document, wire.MaxDepth)
+	}
+	if err != nil {
+		return nil, errors.New(f.redact(err.Error())) // it may repeat members of the card
+	}
+	return card, nil
+}
+
+func readCardBody(response *http.Response) ([]byte, error) {
+	raw, err := io.ReadAll(io.LimitReader(response.Body, maxCard+1))
+	switch {
+	case err != nil:
+		return nil, &callError{err: fmt.Errorf("the connection to the agent broke: %w", err)}
+	case len(raw) > maxCard:
+		return nil, fmt.Errorf("the card is longer than %d bytes", maxCard)
+	}
+	return raw, nil
 }

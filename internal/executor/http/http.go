@@ -192,5 +192,5 @@ func (b *backend) playDocument(ctx context.Context, player *wire.Player, body *b
 			return err
 		}
 	}
-	return player.PlayAnswer(ctx, doc)
+	return recognized(player.PlayAnswer(ctx, doc), doc)
 }

@@ -38,6 +38,7 @@ func refusal(response *nethttp.Response, cancel context.CancelFunc, redact func(
 	default:
 		failure.Msg += ": " + text
 	}
+	failure.Msg += recognize(start)
 	after := outbound.RetryAfter(response.Header.Get("Retry-After"), time.Now(), maxRetryAfter)
 	switch {
 	case code == nethttp.StatusTooManyRequests, code == nethttp.StatusServiceUnavailable:

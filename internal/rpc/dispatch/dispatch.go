@@ -7,6 +7,7 @@ package dispatch
 import (
 	"cmp"
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
@@ -103,6 +104,19 @@ type Agent struct {
 	NoStreams  bool        // its card declares no streams
 }
 
+// agent is an agent with its current extensions.
+type agent struct {
+	*Agent
+	extensions atomic.Pointer[[]Extension]
+}
+
+// SetExtensions replaces the extensions of an agent, whose card has changed.
+func (o *Runner) SetExtensions(name string, all []Extension) {
+	if a := o.agents[name]; a != nil {
+		a.extensions.Store(&all)
+	}
+}
+
 // Extension is a protocol extension.
 type Extension struct {
 	URI      string
@@ -112,16 +126,18 @@ type Extension struct {
 // Runner runs operations, for all bindings of a server.
 type Runner struct {
 	opt     Options
-	agents  map[string]*Agent
+	agents  map[string]*agent
 	streams chan struct{}
 }
 
 // New makes a runner.
 func New(o Options) *Runner {
 	o.KeepAlive = cmp.Or(o.KeepAlive, 15*time.Second)
-	r := &Runner{opt: o, agents: map[string]*Agent{}}
+	r := &Runner{opt: o, agents: map[string]*agent{}}
 	for i := range o.Agents {
-		r.agents[o.Agents[i].Name] = &o.Agents[i]
+		a := &agent{Agent: &o.Agents[i]}
+		a.extensions.Store(&a.Extensions)
+		r.agents[a.Name] = a
 	}
 	if o.MaxStreams > 0 {
 		r.streams = make(chan struct{}, o.MaxStreams)

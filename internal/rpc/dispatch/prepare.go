@@ -33,7 +33,7 @@ func (o *Runner) prepare(r *Request) error {
 	if agent == nil {
 		return nil
 	}
-	for _, e := range agent.Extensions {
+	for _, e := range *agent.extensions.Load() {
 		switch {
 		case slices.Contains(r.Extensions, e.URI):
 			r.active = append(r.active, e.URI)

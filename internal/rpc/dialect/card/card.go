@@ -27,6 +27,8 @@ type Card struct {
 	Security []Security
 	// Scope is the scope that a client needs to use the agent, or "".
 	Scope string
+	// Revision tells the cards of an agent apart: two that differ have different revisions.
+	Revision int
 	// shown lists the restricted skills that this copy of the card contains.
 	shown string
 }

@@ -2,6 +2,7 @@ package card
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -58,6 +59,7 @@ type Publisher struct {
 // place is the cache key of a document, besides the card itself.
 type place struct {
 	agent, below string
+	revision     int
 	rendering    Rendering
 	shown        string
 	key          string
@@ -98,8 +100,8 @@ func (p *Publisher) Interfaces(agent, below string) []Interface {
 	return out
 }
 
-// Render renders the card of an agent whose URL is below. An agent's card must not change, except
-// for the skills that For omits.
+// Render renders a card of an agent whose URL is below. Cards of one revision differ only in the
+// skills that For omits.
 //
 // fixed says that the operator has set below. A URL that follows the request is neither signed nor
 // cached. Otherwise anybody could have the server sign a foreign address for its agents, and fill
@@ -108,7 +110,7 @@ func (p *Publisher) Render(agent string, c *Card, below string, r Rendering, fix
 	if !fixed {
 		return p.render(agent, c, below, r, nil)
 	}
-	at := place{agent: agent, below: below, rendering: r, shown: c.shown}
+	at := place{agent: agent, below: below, revision: c.Revision, rendering: r, shown: c.shown}
 	var sign Sign
 	if p.opt.Signer != nil && p.opt.KeySetURL != "" && r != RenderLegacy && r != RenderBinary {
 		at.key = p.opt.Signer.KeyID()
@@ -128,6 +130,13 @@ func (p *Publisher) Render(agent string, c *Card, below string, r Rendering, fix
 		p.kept[at] = d
 	}
 	return d, err
+}
+
+// Forget drops the documents of an agent, whose cards have changed.
+func (p *Publisher) Forget(agent string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.kept, func(at place, _ *Document) bool { return at.agent == agent })
 }
 
 // forget drops documents that an older key has signed.

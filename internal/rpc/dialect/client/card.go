@@ -34,6 +34,7 @@ type document struct {
 	Capabilities struct {
 		Streaming  bool `json:"streaming"`
 		Push       bool `json:"pushNotifications"`
+		Extended   bool `json:"extendedAgentCard"` // 1.0
 		Extensions []struct {
 			URI         string          `json:"uri"`
 			Description string          `json:"description"`
@@ -62,6 +63,7 @@ type document struct {
 	} `json:"supportedInterfaces"`
 
 	// 0.x
+	Extended             bool            `json:"supportsAuthenticatedExtendedCard"` // 0.2.1 and newer
 	ProtocolVersion      string          `json:"protocolVersion"`
 	URL                  string          `json:"url"`
 	PreferredTransport   string          `json:"preferredTransport"`
@@ -95,6 +97,7 @@ func ReadCard(raw []byte, maxDepth int) (*Card, error) {
 	c.Name, c.Description, c.Version = *d.Name, d.Description, d.Version
 	c.DocumentationURL, c.IconURL, c.InputModes, c.OutputModes = d.DocumentationURL, d.IconURL, d.InputModes, d.OutputModes
 	c.Capabilities = card.Capabilities{Streaming: d.Capabilities.Streaming, PushNotifications: d.Capabilities.Push}
+	c.Capabilities.ExtendedCard = d.Capabilities.Extended || d.Extended
 	for _, e := range d.Capabilities.Extensions {
 		if !bytes.HasPrefix(e.Params, []byte("{")) {
 			e.Params = nil // also null

@@ -272,6 +272,8 @@ func TestPathsOfHTTPJSON(t *testing.T) {
 		{"1.0", "https://h/a?k=v", client.Get, "", "GET https://h/a/tasks/t?k=v"},
 		{"0.3", "https://h/a", client.Send, "", "POST https://h/a/v1/message:send"},
 		{"0.3", "https://h/a/v1/", client.Cancel, "", "POST https://h/a/v1/tasks/t:cancel"},
+		{"0.3", "https://h/a", client.ExtendedCard, "", "GET https://h/a/v1/card"},
+		{"1.0", "https://h/a", client.ExtendedCard, "x", "GET https://h/a/x/extendedAgentCard"},
 	} {
 		r, err := client.Find(c.version, "http+json").Request(c.endpoint, c.op, &client.Params{
 			Tenant: c.tenant, TaskID: "t", Message: &task.Message{},
@@ -279,6 +281,32 @@ func TestPathsOfHTTPJSON(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, c.want, r.Method+" "+r.URL)
 	}
+}
+
+func TestExtendedCards(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]string{
+		"1.0": `{"jsonrpc":"2.0","id":1,"method":"GetExtendedAgentCard","params":{"tenant":"x"}}`,
+		"0.3": `{"jsonrpc":"2.0","id":1,"method":"agent/getAuthenticatedExtendedCard","params":{}}`,
+	} {
+		w := client.Find(version, client.JSONRPC)
+		r, err := w.Request("https://h", client.ExtendedCard, &client.Params{Tenant: "x"})
+		require.NoError(t, err)
+		require.Equal(t, want, string(r.Body))
+		document, err := w.Document([]byte(`{"jsonrpc":"2.0","result":{"name":"n","x":1.0}}`), depth)
+		require.NoError(t, err)
+		require.JSONEq(t, `{"name":"n","x":1.0}`, string(document))
+		_, err = w.Document([]byte(`{"error":{"code":-32007,"message":"none"}}`), depth)
+		require.EqualError(t, err, "error -32007: none")
+		for bad, want := range map[string]string{`{}`: "result: is missing", `[`: "", `[]`: "", strings.Repeat("[", depth+1) + strings.Repeat("]", depth+1): "deep"} {
+			_, err = w.Document([]byte(bad), depth)
+			require.ErrorContains(t, err, want, bad)
+		}
+	}
+	require.False(t, client.Find("0.1", "").Has(client.ExtendedCard))
+	document, err := client.Find("1.0", client.HTTPJSON).Document([]byte(`{"name":"n"}`), depth)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"name":"n"}`, string(document))
 }
 
 func TestFind(t *testing.T) {
@@ -351,7 +379,12 @@ func TestRefusesWhatIsNoAnswer(t *testing.T) {
 		`{"result":{"task":{"id":7}}}`:       "result.task.id: must be a string",
 		`{"result":{"message":{"parts":7}}}`: "result.message.parts: must be an array",
 		`{"result":{"id":"a","id":"b"}}`:     "id",
-		`{"result":{"statusUpdate":{}}}`:     "has neither a status nor an artifact",
+		`{"result":{"task":{"id":"` + strings.Repeat("x", 1025) + `"}}}`:                                 "result.task.id: is longer than 1024 bytes",
+		`{"result":{"task":{"contextId":"` + strings.Repeat("x", 1025) + `"}}}`:                          "result.task.contextId: is longer",
+		`{"result":{"message":{"messageId":"` + strings.Repeat("x", 1025) + `"}}}`:                       "result.message.messageId: is longer",
+		`{"result":{"artifactUpdate":{"taskId":"` + strings.Repeat("x", 1025) + `"}}}`:                   "result.artifactUpdate.taskId: is longer",
+		`{"result":{"artifactUpdate":{"artifact":{"artifactId":"` + strings.Repeat("x", 1025) + `"}}}}`:  "artifactId: is longer",
+		`{"result":{"statusUpdate":{}}}`:                                                                 "has neither a status nor an artifact",
 		`{"result":{"artifactUpdate":{"artifact":{"parts":[{"text":"a","url":"b"}],"artifactId":"x"}}}}`: "must have one of",
 		`{"result":{"task":{"id":"t","status":{"state":"dreaming"}}}}`:                                   "is not a state",
 		`{"result":` + strings.Repeat(`{"task":`, 200) + `1` + strings.Repeat(`}`, 200) + `}`:            "deep",

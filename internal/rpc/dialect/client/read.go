@@ -52,6 +52,37 @@ func (w *Wire) Answer(op Op, body []byte, maxDepth int) (*Update, error) {
 	return u, nil
 }
 
+// Document reads the body of an answer with a 2xx status to ExtendedCard, and returns the card as it was written. The error
+// is an *Error if the server reports one.
+func (w *Wire) Document(body []byte, maxDepth int) ([]byte, error) {
+	if err := strictjson.Check(body, maxDepth); err != nil || w.Binding != JSONRPC {
+		return body, err
+	}
+	r := jsonrw.NewReader(body)
+	defer r.Close()
+	read := reader{w: w, op: ExtendedCard, r: r}
+	var document []byte
+	for r.Object(); r.Next(); {
+		switch string(r.Name()) {
+		case "result":
+			document = r.Raw()
+		case "error":
+			read.fault = read.rpcError()
+		default:
+			r.Skip()
+		}
+	}
+	switch {
+	case r.Err() != nil:
+		return nil, r.Err()
+	case read.fault != nil:
+		return nil, read.fault
+	case document == nil:
+		return nil, task.InvalidField("result", "is missing")
+	}
+	return document, nil
+}
+
 // withoutNUL replaces escaped NUL characters, which the log cannot store, as the worker does it with the output of
 // other agents. It skips escapes in pairs: u0000 after an escaped backslash is text.
 func withoutNUL(text []byte) []byte {
@@ -156,11 +187,11 @@ func (d *reader) member(name string, f *flat) {
 	case "kind":
 		f.kind = r.String()
 	case "id":
-		f.id = r.String()
+		f.id = d.id()
 	case "taskId":
-		f.taskID = r.String()
+		f.taskID = d.id()
 	case "contextId", "sessionId":
-		f.contextID = r.String()
+		f.contextID = d.id()
 	case "status":
 		f.status, f.seen.status = d.status(), true
 	case "artifact":
@@ -281,6 +312,17 @@ func (d *reader) status() *status {
 	return s
 }
 
+// maxID bounds ids, in bytes. Runs keep those of their task in memory.
+const maxID = 1024
+
+func (d *reader) id() string {
+	id := d.r.String()
+	if len(id) > maxID {
+		d.r.Fail("is longer than %d bytes", maxID)
+	}
+	return id
+}
+
 // state reads a state. The state unknown of the 0.x versions is unspecified here.
 func (d *reader) state() task.State {
 	if d.r.IsString() {
@@ -317,15 +359,15 @@ func (d *reader) messageMember(name string, m *task.Message) {
 	r := d.r
 	switch name {
 	case "messageId":
-		m.ID = r.String()
+		m.ID = d.id()
 	case "role":
 		m.Role = d.role()
 	case "parts", "content":
 		m.Parts = d.parts()
 	case "taskId":
-		m.TaskID = r.String()
+		m.TaskID = d.id()
 	case "contextId":
-		m.ContextID = r.String()
+		m.ContextID = d.id()
 	case "metadata":
 		m.Metadata = r.RawObject()
 	case "extensions":
@@ -362,7 +404,7 @@ func (d *reader) artifact() *chunk {
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
 		case "artifactId":
-			c.ID = r.String()
+			c.ID = d.id()
 		case "index":
 			c.Index = r.Count()
 		case "name":

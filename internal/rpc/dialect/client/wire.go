@@ -27,6 +27,7 @@ const (
 	Get
 	Cancel
 	List
+	ExtendedCard // its answer is a document: see Document
 )
 
 // Streams reports whether the answer of an operation is a stream of events.
@@ -43,8 +44,8 @@ type Wire struct {
 	Version string // of A2A, as in cards and in A2A-Version
 	Binding string
 
-	methods [List + 1]string // "": the version has no such operation
-	prefix  string           // of paths
+	methods [ExtendedCard + 1]string // "": the version has no such operation
+	prefix  string                   // of paths
 	message func(dst []byte, m *task.Message) []byte
 	data    bool // a data part is an object in an object
 	// clientIDs says that clients choose the ids of tasks.
@@ -56,23 +57,23 @@ type Wire struct {
 var wires = []*Wire{
 	{
 		Version: v10.Version, Binding: JSONRPC, message: v10.AppendMessage, modern: true,
-		methods: [...]string{"SendMessage", "SendStreamingMessage", "GetTask", "CancelTask", "ListTasks"},
+		methods: [...]string{"SendMessage", "SendStreamingMessage", "GetTask", "CancelTask", "ListTasks", "GetExtendedAgentCard"},
 	},
 	{
 		Version: v10.Version, Binding: HTTPJSON, message: v10.AppendMessage, modern: true,
-		methods: [...]string{"message:send", "message:stream", "", ":cancel", "tasks"},
+		methods: [...]string{"message:send", "message:stream", "", ":cancel", "tasks", "extendedAgentCard"},
 	},
 	{
 		Version: v03.Version, Binding: JSONRPC, message: v03.AppendMessage,
-		methods: [...]string{"message/send", "message/stream", "tasks/get", "tasks/cancel", ""},
+		methods: [...]string{"message/send", "message/stream", "tasks/get", "tasks/cancel", "", "agent/getAuthenticatedExtendedCard"},
 	},
 	{
 		Version: v03.Version, Binding: HTTPJSON, message: v03proto.AppendMessage, prefix: "/v1", data: true,
-		methods: [...]string{"message:send", "message:stream", "", ":cancel", ""},
+		methods: [...]string{"message:send", "message:stream", "", ":cancel", "", "card"},
 	},
 	{
 		Version: v01.Version, Binding: JSONRPC, message: v01.AppendMessage, clientIDs: true,
-		methods: [...]string{"tasks/send", "tasks/sendSubscribe", "tasks/get", "tasks/cancel", ""},
+		methods: [...]string{"tasks/send", "tasks/sendSubscribe", "tasks/get", "tasks/cancel", "", ""},
 	},
 }
 
@@ -99,6 +100,19 @@ func (w *Wire) ChoosesIDs() bool { return w.clientIDs }
 
 // Has reports whether the version has an operation.
 func (w *Wire) Has(op Op) bool { return op == Get || w.methods[op] != "" }
+
+// ExtendedCardURLs returns where servers of 0.2 have their extended card: beside their endpoint, some below it.
+func (w *Wire) ExtendedCardURLs(endpoint string) (all []string) {
+	u, err := url.Parse(endpoint)
+	if err != nil || w.Binding != JSONRPC || w.Version != v03.Version {
+		return nil
+	}
+	u.RawQuery = ""
+	for _, path := range []string{"../agent/authenticatedExtendedCard", "agent/authenticatedExtendedCard"} {
+		all = append(all, u.JoinPath(path).String())
+	}
+	return all
+}
 
 // Params are what an operation says. Each operation uses only its own.
 type Params struct {
@@ -182,6 +196,9 @@ func (w *Wire) Request(endpoint string, op Op, p *Params) (*Request, error) {
 	case Cancel:
 		r.Body = []byte("{}")
 		base += "/tasks/" + id + w.methods[op]
+	case ExtendedCard:
+		r.Method = http.MethodGet
+		base += "/" + w.methods[op]
 	case List:
 		r.Method = http.MethodGet
 		base += "/tasks"
@@ -213,10 +230,14 @@ func (w *Wire) appendParams(dst []byte, op Op, p *Params) []byte {
 	case Cancel:
 		dst = jsonrw.AppendString(jsonrw.AppendMember(dst, "id"), p.TaskID)
 		dst = jsonrw.AppendRawMember(dst, "metadata", p.Metadata)
+	case ExtendedCard:
 	default:
 		dst = jsonrw.AppendString(jsonrw.AppendMember(dst, "id"), p.TaskID)
 	}
-	return append(append(dst[:open:open], dst[open+1:]...), '}') // without the first comma
+	if len(dst) > open {
+		dst = append(dst[:open:open], dst[open+1:]...) // without the first comma
+	}
+	return append(dst, '}')
 }
 
 func (w *Wire) appendSend(dst []byte, op Op, p *Params) []byte {
