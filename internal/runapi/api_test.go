@@ -536,6 +536,18 @@ func TestHostileUploads(t *testing.T) {
 	w.ends(r)
 }
 
+func TestDocumentedOperationsExist(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worker.Agent{})
+	all, err := runapitest.Operations()
+	require.NoError(t, err)
+	require.Len(t, all, 11)
+	stranger := runapitest.Client{URL: w.api}
+	for _, o := range all {
+		require.Equal(t, 401, stranger.Do(t, o.Method, o.Path, "").Status, "%s %s", o.Method, o.Path)
+	}
+}
+
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worker.Agent{})

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -169,6 +170,26 @@ var read = sync.OnceValues(func() (*document, error) {
 	d.paths["base"] = map[string]any{"url": base}
 	return d, nil
 })
+
+// Operation is an operation of the document, with names in the place of the path's parameters.
+type Operation struct{ Method, Path string }
+
+// Operations lists the operations of the document.
+func Operations() ([]Operation, error) {
+	d, err := read()
+	if err != nil {
+		return nil, err
+	}
+	var all []Operation
+	for path, item := range d.paths {
+		for method := range item {
+			if verb := strings.ToUpper(method); slices.Contains([]string{"GET", "PUT", "POST", "DELETE"}, verb) {
+				all = append(all, Operation{verb, strings.NewReplacer("{scope}", "task", "{", "", "}", "").Replace(path)})
+			}
+		}
+	}
+	return all, nil
+}
 
 // check compares an answer with the document.
 func check(method, path string, a *Answer) error {
