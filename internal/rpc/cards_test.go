@@ -20,6 +20,12 @@ import (
 // cardServer serves two agents, the second without an extended card.
 func cardServer(t *testing.T, change func(*rpc.Options)) *httptest.Server {
 	t.Helper()
+	s := httptest.NewServer(rpc.New(cardOptions(change)))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func cardOptions(change func(*rpc.Options)) rpc.Options {
 	operations := dispatch.New(dispatch.Options{Engine: namer{}.As, Agents: []dispatch.Agent{{Name: "demo"}, {Name: "plain"}}})
 	o := rpc.Options{
 		Agents: []rpc.Agent{
@@ -36,9 +42,7 @@ func cardServer(t *testing.T, change func(*rpc.Options)) *httptest.Server {
 	if change != nil {
 		change(&o)
 	}
-	s := httptest.NewServer(rpc.New(o))
-	t.Cleanup(s.Close)
-	return s
+	return o
 }
 
 // shape returns the kind of rendering, found by its members.
@@ -241,12 +245,9 @@ func TestNoKeySetWithoutKeys(t *testing.T) {
 
 func TestCardsChange(t *testing.T) {
 	t.Parallel()
-	var server *rpc.Server
-	s := cardServer(t, func(o *rpc.Options) {
-		server = rpc.New(*o)
-		*o = rpc.Options{JSONRPC: o.JSONRPC, REST: o.REST, Log: o.Log}
-	})
-	s.Config.Handler = server
+	server := rpc.New(cardOptions(nil))
+	s := httptest.NewServer(server)
+	t.Cleanup(s.Close)
 	const public, old, extended = "/agents/plain/.well-known/agent-card.json", "/agents/plain/.well-known/agent.json", "/agents/plain/agent/authenticatedExtendedCard"
 	operation := func() []byte {
 		return do(t, s, http.MethodPost, "/agents/plain", `{"jsonrpc":"2.0","id":1,"method":"GetExtendedAgentCard"}`, "A2A-Version", "1.0").body
