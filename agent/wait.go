@@ -18,9 +18,10 @@ type Wait struct {
 
 // Input is what began a turn besides a message.
 type Input struct {
-	Source      string    // Timer
+	Source      string    // Timer or Calls
 	Until       time.Time // when the wait ended, or would have ended
 	Interrupted bool      // Run.Message ended the wait
+	Results     []Result  // of the calls, in their order
 }
 
 // Timer is the source of a turn after a wait.
@@ -30,7 +31,7 @@ func fromInput(in *executor.Input) *Input {
 	if in == nil {
 		return nil
 	}
-	return &Input{Source: in.Source, Until: in.Until, Interrupted: in.Interrupted}
+	return &Input{Source: in.Source, Until: in.Until, Interrupted: in.Interrupted, Results: fromResults(in.Results)}
 }
 
 func (e emitter) Wait(ctx context.Context, w Wait) error {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/auth"
+	"github.com/holdfast-a2a/holdfast/internal/calls"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/executor"
@@ -30,6 +31,7 @@ import (
 type agents struct {
 	names      []string
 	engine     []engine.Agent
+	calls      []calls.Agent
 	worker     []worker.Agent
 	rpc        []rpc.Agent
 	operation  []dispatch.Agent
@@ -54,6 +56,11 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.L
 			PendingMessages: a.Limits.PendingMessages,
 			InputModes:      modes(a.Card.DefaultInputModes, a.Card.Skills, func(s *config.Skill) []string { return s.InputModes }),
 			OutputModes:     modes(a.Card.DefaultOutputModes, a.Card.Skills, func(s *config.Skill) []string { return s.OutputModes }),
+		})
+		e := &out.engine[i]
+		out.calls = append(out.calls, calls.Agent{
+			Name: a.Name, Schemes: a.Auth.Schemes, Scope: a.Auth.Scope, RejectBusy: e.RejectBusy, PendingMessages: e.PendingMessages,
+			Limits: e.Limits, MaxDepth: a.Limits.CallDepth, Recursive: a.RecursiveCalls,
 		})
 		served := dispatch.Agent{Name: a.Name, NoStreams: !a.Card.Streaming}
 		for _, e := range extensions(a) {
@@ -82,7 +89,7 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.L
 			RunTimeout: a.Limits.RunTimeout, InactivityTimeout: a.Limits.InactivityTimeout,
 			Backoff: a.Limits.Backoff, CancelGrace: a.Limits.CancelGrace, DirectReplies: a.DirectReplies,
 			MaxArtifacts: int64(a.Limits.MaxArtifacts), UnreachableFor: a.Limits.UnreachableFor,
-			MaxState: int64(a.Limits.MaxState),
+			MaxState: int64(a.Limits.MaxState), MaxCalls: a.Limits.Calls, MaxResults: int64(a.Limits.CallResults),
 		})
 	}
 	return out, errors.Join(mistakes...)

@@ -106,7 +106,7 @@ func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents
 	s := &server{
 		env: e, ports: ports, hub: h, keeper: keeper, pool: pool, dispatcher: dispatcher,
 		api:    newAPI(e, agents, access, ports, eng, ring),
-		duties: newDuties(e, st, keeper, pool, ring),
+		duties: newDuties(e, st, keeper, pool, newCaller(e, agents, st, bus), ring),
 		access: access,
 	}
 	s.admin = newAdmin(e, access, st, checks(&s.stopping, st, keeper, h))

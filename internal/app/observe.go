@@ -30,7 +30,7 @@ func queueDepths(st *store.Store) func(context.Context) ([]telemetry.QueueDepth,
 		rows, err := st.QueueDepths(ctx)
 		out := make([]telemetry.QueueDepth, len(rows))
 		for i, r := range rows {
-			out[i] = telemetry.QueueDepth{Agent: r.Agent, Waiting: r.Waiting, Timers: r.Timers, Running: r.Running, Oldest: r.Oldest, Away: r.Away}
+			out[i] = telemetry.QueueDepth{Agent: r.Agent, Waiting: r.Waiting, Timers: r.Timers, Calls: r.Calls, Running: r.Running, Oldest: r.Oldest, Away: r.Away}
 		}
 		return out, err
 	}

@@ -288,6 +288,8 @@ type Agent struct {
 	OnBusy        OnBusy  `yaml:"on_busy"`
 	History       History `yaml:"history"`
 	DirectReplies bool    `yaml:"direct_replies"`
+	// RecursiveCalls lets the agent call itself and the agents that have called it.
+	RecursiveCalls bool `yaml:"recursive_calls"`
 	// DedupeMessageID deduplicates messages: one with the same id and content counts as a repetition.
 	DedupeMessageID bool        `yaml:"dedupe_message_id"`
 	Card            Card        `yaml:"card"`
@@ -475,6 +477,9 @@ type AgentLimits struct {
 	HistoryEntries    int           `yaml:"history_entries"` // messages and artifacts
 	HistoryBytes      Size          `yaml:"history_bytes"`
 	MaxState          Size          `yaml:"max_state"` // of a task or a context
+	Calls             int           `yaml:"calls"`     // of one event
+	CallDepth         int           `yaml:"call_depth"`
+	CallResults       Size          `yaml:"call_results"` // in a run document
 }
 
 // HasRole reports whether this replica takes the role.

@@ -363,6 +363,9 @@ func (l *loader) agent(path string, a *Agent) {
 	inRange(l, limits+".history_entries", lim.HistoryEntries, 1, 10_000)
 	inRange(l, limits+".history_bytes", lim.HistoryBytes, 1*KiB, 64*MiB)
 	inRange(l, limits+".max_state", lim.MaxState, 1*KiB, 16*MiB)
+	inRange(l, limits+".calls", lim.Calls, 1, 1000)
+	inRange(l, limits+".call_depth", lim.CallDepth, 1, 100)
+	inRange(l, limits+".call_results", lim.CallResults, 1*KiB, 64*MiB)
 }
 
 func (l *loader) card(path string, c *Card) {

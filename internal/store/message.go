@@ -250,6 +250,7 @@ func (v View) Cancel(ctx context.Context, h *task.Task) (ended bool, err error) 
 	case row.Ended:
 		v.s.committed(&task.Event{Task: h.ID, Seq: task.Seq(row.Seq), Kind: task.EventStatus, At: row.At, State: task.StateCanceled})
 		v.s.marked(row.Marked)
+		v.s.kin(row.Kin)
 	case v.s.listener != nil:
 		v.s.listener.CancelWanted(h.ID)
 	}

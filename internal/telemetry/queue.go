@@ -13,6 +13,7 @@ type QueueDepth struct {
 	Agent            string
 	Waiting, Running int64         // tasks that a worker could claim now; tasks that a worker runs
 	Timers           int64         // tasks whose agent waits for a time
+	Calls            int64         // tasks whose agent waits for tasks that it has called
 	Oldest           time.Duration // how long the oldest waiting task has been due; 0 if no task waits
 	Away             time.Duration // how long the agent has been away; 0 if it is not known to be away
 }
@@ -35,6 +36,8 @@ func RegisterQueue(reg prometheus.Registerer, read Queue, known ...string) {
 			"Tasks that wait for a run, over all replicas.", []string{"agent"}, nil),
 		timers: prometheus.NewDesc("holdfast_queue_timers",
 			"Tasks whose agent waits for a time, over all replicas.", []string{"agent"}, nil),
+		calls: prometheus.NewDesc("holdfast_queue_calls",
+			"Tasks whose agent waits for the tasks of other agents that it has called, over all replicas.", []string{"agent"}, nil),
 		running: prometheus.NewDesc("holdfast_queue_running",
 			"Tasks that have a run, over all replicas.", []string{"agent"}, nil),
 		oldest: prometheus.NewDesc("holdfast_queue_oldest_seconds",
@@ -52,9 +55,9 @@ func RegisterQueue(reg prometheus.Registerer, read Queue, known ...string) {
 }
 
 type queueCollector struct {
-	depths                                           reading[[]QueueDepth]
-	known                                            map[string]bool
-	waiting, timers, running, oldest, away, readable *prometheus.Desc
+	depths                                                  reading[[]QueueDepth]
+	known                                                   map[string]bool
+	waiting, timers, calls, running, oldest, away, readable *prometheus.Desc
 }
 
 // reading caches a value from the database for a short time.
@@ -83,6 +86,7 @@ func (r *reading[T]) get() (T, error) {
 func (c *queueCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.waiting
 	ch <- c.timers
+	ch <- c.calls
 	ch <- c.running
 	ch <- c.oldest
 	ch <- c.away
@@ -103,6 +107,7 @@ func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, d := range depths {
 		gauge(c.waiting, float64(d.Waiting), d.Agent)
 		gauge(c.timers, float64(d.Timers), d.Agent)
+		gauge(c.calls, float64(d.Calls), d.Agent)
 		gauge(c.running, float64(d.Running), d.Agent)
 		gauge(c.oldest, d.Oldest.Seconds(), d.Agent)
 		gauge(c.away, d.Away.Seconds(), d.Agent)
@@ -122,6 +127,7 @@ func (c *queueCollector) merge(rows []QueueDepth) []QueueDepth {
 			Agent:   label,
 			Waiting: d.Waiting + r.Waiting,
 			Timers:  d.Timers + r.Timers,
+			Calls:   d.Calls + r.Calls,
 			Running: d.Running + r.Running,
 			Oldest:  max(d.Oldest, r.Oldest),
 			Away:    max(d.Away, r.Away),

@@ -39,7 +39,7 @@ const (
 )
 
 var (
-	errSettled = errors.New("the run has settled: emit nothing after input-required, auth-required, completed, failed, rejected, a wait or a reply")
+	errSettled = errors.New("the run has settled: emit nothing after input-required, auth-required, completed, failed, rejected, a wait, calls or a reply")
 	errNotJSON = errors.New("not valid JSON")
 	errSpent   = errors.New("the artifacts of the task exceed max_artifacts")
 )
@@ -68,6 +68,7 @@ type emitter struct {
 	started  bool       // working was reported, by this attempt or an earlier one
 	bare     bool       // the newest status of this attempt is working without a message
 	settled  task.State // unspecified until the run has settled; working if it ended in a wait
+	calls    bool       // that wait is one for calls
 	closed   bool
 	err      error          // first error of an append; sticky
 	index    map[string]int // artifact id → index
@@ -207,6 +208,50 @@ func (e *emitter) Wait(ctx context.Context, w executor.Wait) error {
 	return e.emit(ctx, &task.Event{Kind: task.EventRun, Run: &task.RunNote{
 		Outcome: task.RunWaits, Until: w.Until, For: w.For, Interruptible: w.Interruptible,
 	}})
+}
+
+// Call implements executor.Emitter.
+func (e *emitter) Call(ctx context.Context, calls []executor.Call) error {
+	e.began()
+	if err := executor.CheckCalls(calls, e.r.agent.MaxCalls); err != nil {
+		return err
+	}
+	if e.spent.Load() {
+		return errSpent
+	}
+	note := &task.RunNote{Outcome: task.RunCalls}
+	ev := &task.Event{Kind: task.EventRun, Run: note}
+	for i := range calls {
+		c := &calls[i]
+		m := *c.Message // the executor may go on to use its own
+		m.Role, m.TaskID, m.ContextID = task.RoleUser, "", ""
+		if m.ID == "" {
+			m.ID = uuid.NewString()
+		}
+		out := task.Call{ID: e.cleanText(c.CallID(i)), Agent: e.cleanText(c.Agent), ContextID: e.cleanText(c.ContextID), Message: &m, Metadata: c.Metadata}
+		if c.TaskID != "" {
+			out.Answers, out.RequestID = true, store.NewID()
+			out.Task, _ = task.ParseID(c.TaskID) // checked
+		} else {
+			out.Task = e.r.pool.opt.Store.NewTaskID()
+		}
+		note.Calls = append(note.Calls, out)
+	}
+	in, err := e.admit(ctx, eventSize(ev))
+	if err != nil {
+		return err
+	}
+	for i := range note.Calls {
+		c := &note.Calls[i]
+		if err = e.cleanMessage(c.Message); err == nil {
+			c.Metadata, err = e.cleanJSON("metadata", c.Metadata)
+		}
+		if err != nil {
+			e.leave(in)
+			return fmt.Errorf("calls[%d].%w", i, err)
+		}
+	}
+	return e.queue(ev, in)
 }
 
 // began records the first emission of the executor: the agent is there.
@@ -360,7 +405,7 @@ func (e *emitter) queue(ev *task.Event, in admission) error {
 		}
 	}
 	if ev.Waits() {
-		e.settled = task.StateWorking
+		e.settled, e.calls = task.StateWorking, ev.Run.Outcome == task.RunCalls
 	}
 	a := &store.Append{
 		Task: e.r.claim.Task.ID, Agent: e.r.agent.Name, Attempt: e.r.attempt, Ordinal: e.ordinal, Events: evs,
@@ -533,6 +578,10 @@ func eventSize(ev *task.Event) int64 {
 	}
 	if ev.Run != nil {
 		n += int64(len(ev.Run.Checkpoint))
+		for i := range ev.Run.Calls {
+			count(ev.Run.Calls[i].Message.Parts)
+			n += int64(len(ev.Run.Calls[i].Metadata))
+		}
 	}
 	return max(n, eventCost)
 }

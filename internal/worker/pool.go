@@ -38,6 +38,8 @@ type Store interface {
 	References(ctx context.Context, of *task.Task, ids []string, within task.Bounds) ([]task.Reference, error)
 	AgentState(ctx context.Context, of store.StateOf) (value json.RawMessage, version int64, err error)
 	SetAgentState(ctx context.Context, n store.NewState) (version int64, err error)
+	NewTaskID() task.ID
+	Results(ctx context.Context, of *task.Task, note task.Seq, most int64) ([]task.Result, error)
 }
 
 // Agent is an executor with its limits. A zero limit means no limit, except for Concurrency and
@@ -54,6 +56,8 @@ type Agent struct {
 	MaxBackoff        time.Duration // default 5 min
 	CancelGrace       time.Duration // between asking a run to end and writing its status anyway
 	MaxArtifacts      int64         // maximum bytes of the artifacts of a task; 0: no limit
+	MaxCalls          int           // maximum calls of one event; 0: executor.DefaultCalls
+	MaxResults        int64         // maximum bytes of the results of calls; 0: DefaultResults
 	MaxState          int64         // maximum bytes of the state of a task or context; 0: no limit
 	DirectReplies     bool          // may answer with a bare Message: working is not reported before the first emission
 }
@@ -65,6 +69,9 @@ type Observer struct {
 	Running func(agent string, delta int)
 	Limited func(agent, limit string) // a limit ended a run
 }
+
+// DefaultResults bounds the results of calls in a run document, in bytes.
+const DefaultResults = 1 << 20
 
 // LimitArtifacts is the name of Agent.MaxArtifacts in Observer.Limited.
 const LimitArtifacts = "artifacts"

@@ -47,6 +47,7 @@ func (r *run) interrupt(cause error) { r.cancel(cause) }
 const (
 	outcomeParked   = "parked"
 	outcomeWaits    = task.RunWaits
+	outcomeCalls    = task.RunCalls
 	outcomeRetried  = "retried"
 	outcomeReturned = "returned"
 	outcomeAway     = "away"
@@ -121,10 +122,16 @@ func (r *run) execute() {
 		}
 	}()
 	c := r.claim
+	in, err := r.input()
+	if err != nil {
+		returned = true
+		r.ended <- err
+		return
+	}
 	run := &executor.Run{
 		ID: c.Task.ID, TaskID: c.Task.PublicID, ContextID: c.Task.ContextID, Agent: c.Task.Agent,
 		Tenant: c.Task.Tenant, Owner: c.Task.Owner, Message: c.Message, Metadata: c.Task.Metadata,
-		Attempt: c.Attempt, Try: c.Try, Turn: c.Turn, Input: input(c), Memory: &recollection{r},
+		Attempt: c.Attempt, Try: c.Try, Turn: c.Turn, Input: in, Memory: &recollection{r},
 		Buffer:  &buffer{r.out, r.pool.opt.Lines.Line(c.Task.Agent)},
 		OnBegin: func() { r.pool.begin(r, false) },
 	}
@@ -141,16 +148,26 @@ func (r *run) execute() {
 	if r.agent.RunTimeout > 0 {
 		run.Deadline = r.claimed.Add(r.agent.RunTimeout)
 	}
-	err := r.agent.Executor.Execute(r.ctx, run, r.out)
+	err = r.agent.Executor.Execute(r.ctx, run, r.out)
 	returned = true
 	r.ended <- err
 }
 
-func input(c *store.Claimed) *executor.Input {
-	if c.Wait == nil {
-		return nil
+// input returns what began the turn besides a message.
+func (r *run) input() (*executor.Input, error) {
+	c := r.claim
+	switch {
+	case c.Wait == nil:
+		return nil, nil
+	case !c.Wait.Calls:
+		return &executor.Input{Source: executor.SourceTimer, Until: c.Wait.Until, Interrupted: c.Wait.Interrupted}, nil
 	}
-	return &executor.Input{Source: executor.SourceTimer, Until: c.Wait.Until, Interrupted: c.Wait.Interrupted}
+	in := &executor.Input{Source: executor.SourceCalls}
+	err := r.read(r.ctx, func() (err error) {
+		in.Results, err = r.pool.opt.Store.Results(r.ctx, c.Task, c.Wait.Seq, cmp.Or(r.agent.MaxResults, DefaultResults))
+		return err
+	})
+	return in, err
 }
 
 // errAbandoned says that an executor did not return within its grace.
@@ -225,6 +242,8 @@ func (r *run) conclude(err error) (string, error) {
 		switch {
 		case s.Parked():
 			return outcomeParked, nil
+		case s == task.StateWorking && r.out.calls:
+			return outcomeCalls, nil
 		case s == task.StateWorking:
 			return outcomeWaits, nil
 		}

@@ -13,6 +13,7 @@
 -- 00015_audit_plans.sql e5eaf58116c1fc61d06b8252929500c8925788178d8af9396bb9f5d9324bd28e
 -- 00016_state.sql d112f5dc32fc9549ce7d9f0974265b0000f0dd532ee2dff5806589d3263e5083
 -- 00017_waits.sql ec38cdb10678744da87c8e2debca2e946e66ba603b423db379abd43f7cb8b63b
+-- 00020_calls.sql 524312f043a8d753b39f3d6e3490de18575d3fafd5d00bf5615738d218b23b58
 SET statement_timeout = 0;
 SET lock_timeout = 0;
 SET idle_in_transaction_session_timeout = 0;
@@ -136,10 +137,78 @@ BEGIN
     RAISE EXCEPTION 'the audit log is append-only: % of % is refused', TG_OP, TG_TABLE_NAME USING ERRCODE = 'insufficient_privilege';
 END
 $$;
+CREATE FUNCTION holdfast.call_begin(of uuid) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    UPDATE holdfast.task_calls c SET started_at = now()
+     WHERE (c.parent, c.seq, c.nth) IN (
+        SELECT x.parent, x.seq, x.nth FROM holdfast.task_calls x
+         WHERE x.child = of AND NOT x.answers AND x.started_at IS NULL AND x.settled_at IS NULL
+           FOR UPDATE SKIP LOCKED);
+    RETURN FOUND;
+END
+$$;
+COMMENT ON FUNCTION holdfast.call_begin(of uuid) IS 'Whether the caller may create this called task, which it then must: the call has not begun, and its caller has not given it up.';
+CREATE FUNCTION holdfast.call_settle(of uuid, at bigint) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    became smallint := holdfast.settled_state(of, at);
+BEGIN
+    UPDATE holdfast.task_calls c SET settled_at = now(), state = became, child_seq = at
+     WHERE c.child = of AND c.started_at IS NOT NULL AND c.settled_at IS NULL AND c.after_seq < at AND became IS NOT NULL;
+    RETURN FOUND;
+END
+$$;
+COMMENT ON FUNCTION holdfast.call_settle(of uuid, at bigint) IS 'Gives the calls that wait for a task their result, if this status ended or parked it.';
+CREATE FUNCTION holdfast.call_settled(of uuid, at bigint) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    INSERT INTO holdfast.task_settled (task, seq) VALUES (of, at) ON CONFLICT DO NOTHING;
+    RETURN 1;
+END
+$$;
+COMMENT ON FUNCTION holdfast.call_settled(of uuid, at bigint) IS 'Records that a task with a lineage has ended or parked.';
 CREATE FUNCTION holdfast.caller() RETURNS text[]
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN (NULLIF(current_setting('holdfast.caller'::text, true), ''::text))::text[];
 COMMENT ON FUNCTION holdfast.caller() IS 'The caller of the transaction: tenant, owner, and the tenant again if it sees all of the tenant''s tasks. Null: no caller.';
+CREATE FUNCTION holdfast.caller_ended(of uuid) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM holdfast.task_calls c WHERE c.parent = of)
+       AND NOT EXISTS (SELECT FROM holdfast.tasks t WHERE t.id = of AND t.state NOT IN (5, 6, 7, 8));
+END
+$$;
+COMMENT ON FUNCTION holdfast.caller_ended(of uuid) IS 'Whether a task has called others, and has ended or was deleted.';
+CREATE FUNCTION holdfast.calls_open(of uuid, note bigint, payload json) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    own holdfast.task_calls;
+BEGIN
+    SELECT * INTO own FROM holdfast.task_calls c WHERE c.child = of AND NOT c.answers LIMIT 1;
+    INSERT INTO holdfast.task_calls (parent, seq, nth, call_id, agent, child, answers, root, callers)
+    SELECT of, note, c.n, c.call ->> 'id', coalesce(c.call ->> 'agent', ''), (c.call ->> 'task')::uuid,
+           coalesce((c.call ->> 'answers')::boolean, false), coalesce(own.root, of),
+           coalesce(own.callers, '{}') || (SELECT t.agent FROM holdfast.tasks t WHERE t.id = of AND t.state NOT IN (5, 6, 7, 8))
+      FROM json_array_elements(payload -> 'calls') WITH ORDINALITY c(call, n);
+    RETURN 1;
+END
+$$;
+COMMENT ON FUNCTION holdfast.calls_open(of uuid, note bigint, payload json) IS 'Records the calls of a run note. The caller has locked the task and writes the note.';
+CREATE FUNCTION holdfast.calls_settled(of uuid, note bigint) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+    RETURN NOT EXISTS (SELECT FROM holdfast.task_calls c WHERE c.parent = of AND c.seq = note AND c.settled_at IS NULL);
+END
+$$;
+COMMENT ON FUNCTION holdfast.calls_settled(of uuid, note bigint) IS 'Whether all calls of a run note have their result.';
 CREATE FUNCTION holdfast.context_has_other(of_tenant text, of_owner text, of_agent text, of_context text, besides uuid[]) RETURNS boolean
     LANGUAGE plpgsql STABLE STRICT COST 10000
     AS $$
@@ -279,9 +348,30 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION holdfast.push_park(window_rows integer, busy_hosts text[], busy_callers bigint[], since timestamp with time zone) IS 'Parks the deliveries for these hosts and callers, among those that have been due for longest since then, and returns how many it parked.';
+CREATE FUNCTION holdfast.settled_drop(of uuid, at bigint) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    DELETE FROM holdfast.task_settled s
+     WHERE s.task = of AND s.seq = at
+       AND NOT EXISTS (SELECT FROM holdfast.task_calls c WHERE c.child = of AND c.started_at IS NULL AND c.settled_at IS NULL);
+    RETURN FOUND;
+END
+$$;
+COMMENT ON FUNCTION holdfast.settled_drop(of uuid, at bigint) IS 'Forgets the end of a task, unless a message to it has not begun: its result may be this end.';
+CREATE FUNCTION holdfast.settled_state(of uuid, at bigint) RETURNS smallint
+    LANGUAGE plpgsql STABLE STRICT
+    AS $$
+BEGIN
+    RETURN coalesce(
+        (SELECT e.state FROM holdfast.task_events e WHERE e.task = of AND e.seq = at AND e.kind = 2 AND e.state >= 3),
+        CASE WHEN NOT holdfast.task_exists(of) THEN 7 END);
+END
+$$;
+COMMENT ON FUNCTION holdfast.settled_state(of uuid, at bigint) IS 'The state in which a status ended or parked a task; canceled for a deleted task, null if it did neither.';
 CREATE FUNCTION holdfast.sql_contract_version() RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS $$ SELECT '1.2' $$;
+    AS $$ SELECT '1.3' $$;
 COMMENT ON FUNCTION holdfast.sql_contract_version() IS 'Version of the views as major.minor. A minor version adds columns at the end, views and functions; a major version may change anything.';
 CREATE FUNCTION holdfast.state_name(state smallint) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -642,6 +732,7 @@ CREATE TABLE holdfast.tasks (
     artifacts_seq bigint,
     wakes_at timestamp with time zone,
     interruptible boolean DEFAULT false NOT NULL,
+    lineage boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -660,7 +751,7 @@ COMMENT ON COLUMN holdfast.tasks.status_at IS 'When that event was written; of a
 COMMENT ON COLUMN holdfast.tasks.attempt IS 'Fencing token: each claim and each rescue raises it; a write with an older one is refused.';
 COMMENT ON COLUMN holdfast.tasks.run_ordinal IS 'How many events the current attempt has written, so that a retried append writes nothing twice.';
 COMMENT ON COLUMN holdfast.tasks.runs IS 'How often an executor was started for this task.';
-COMMENT ON COLUMN holdfast.tasks.turns IS 'How many turns it has: a message of the client begins one, as does a timer.';
+COMMENT ON COLUMN holdfast.tasks.turns IS 'How many turns it has: a message of the client begins one, as do a timer and the results of calls.';
 COMMENT ON COLUMN holdfast.tasks.pending IS 'Messages that wait behind the one that is queued or running.';
 COMMENT ON COLUMN holdfast.tasks.worker_id IS 'The process that runs it now.';
 COMMENT ON COLUMN holdfast.tasks.claimed_at IS 'When the newest attempt was claimed.';
@@ -672,8 +763,9 @@ COMMENT ON COLUMN holdfast.tasks.dialect IS 'The A2A version of the request that
 COMMENT ON COLUMN holdfast.tasks.stream_base IS 'How many events the earlier tasks with its client_id had; null for the first one. A stream id is this plus seq, so the stream ids of one public id only grow.';
 COMMENT ON COLUMN holdfast.tasks.artifact_bytes IS 'Bytes of all artifact chunks that its runs have written, including replaced ones.';
 COMMENT ON COLUMN holdfast.tasks.artifacts_seq IS 'The newest status that lists the ids of all artifacts before it, in their order.';
-COMMENT ON COLUMN holdfast.tasks.wakes_at IS 'When the wait of its agent ends; null: it does not wait. The next claim sets it to null.';
+COMMENT ON COLUMN holdfast.tasks.wakes_at IS 'When the wait of its agent ends; infinity: with the results of its calls; null: it does not wait. The next claim sets it to null.';
 COMMENT ON COLUMN holdfast.tasks.interruptible IS 'With wakes_at: a message of the client ends the wait.';
+COMMENT ON COLUMN holdfast.tasks.lineage IS 'A task has called it, or it has called one: the statement that ends or parks it writes to task_settled.';
 CREATE VIEW holdfast.callers_log WITH (security_barrier='true') AS
  SELECT t.id,
     e.task,
@@ -929,6 +1021,42 @@ COMMENT ON TABLE holdfast.signing_keys IS 'Secret: the keys that replicas sign c
 COMMENT ON COLUMN holdfast.signing_keys.key_id IS 'The kid of signatures and of the published set: RFC 7638 thumbprint.';
 COMMENT ON COLUMN holdfast.signing_keys.private_key IS 'PKCS #8.';
 COMMENT ON COLUMN holdfast.signing_keys.active_at IS 'When it starts to sign. It signs until a later key starts.';
+CREATE TABLE holdfast.task_calls (
+    parent uuid NOT NULL,
+    seq bigint NOT NULL,
+    nth integer NOT NULL,
+    call_id text NOT NULL,
+    agent text NOT NULL,
+    child uuid NOT NULL,
+    answers boolean NOT NULL,
+    root uuid NOT NULL,
+    callers text[] NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    started_at timestamp with time zone,
+    after_seq bigint DEFAULT 0 NOT NULL,
+    settled_at timestamp with time zone,
+    state smallint,
+    child_seq bigint,
+    error text,
+    CONSTRAINT task_calls_settled CHECK (((settled_at IS NULL) = (state IS NULL)))
+)
+WITH (fillfactor='80');
+COMMENT ON TABLE holdfast.task_calls IS 'The calls of agents: which task has called which. They are deleted with the caller.';
+COMMENT ON COLUMN holdfast.task_calls.parent IS 'The task that has called.';
+COMMENT ON COLUMN holdfast.task_calls.seq IS 'The run note of the caller with the calls.';
+COMMENT ON COLUMN holdfast.task_calls.nth IS 'Place in that note, from 1.';
+COMMENT ON COLUMN holdfast.task_calls.call_id IS 'The name that the caller gave it.';
+COMMENT ON COLUMN holdfast.task_calls.agent IS 'The agent that is called.';
+COMMENT ON COLUMN holdfast.task_calls.child IS 'The task that is called. It does not exist before started_at.';
+COMMENT ON COLUMN holdfast.task_calls.answers IS 'The call is a message to a task of an earlier call.';
+COMMENT ON COLUMN holdfast.task_calls.root IS 'The caller that nothing has called.';
+COMMENT ON COLUMN holdfast.task_calls.callers IS 'The agents of the callers, from that of the root to that of the parent.';
+COMMENT ON COLUMN holdfast.task_calls.started_at IS 'When the child was created, or got the message.';
+COMMENT ON COLUMN holdfast.task_calls.after_seq IS 'Events of the child up to this one are no result: they came before the message.';
+COMMENT ON COLUMN holdfast.task_calls.settled_at IS 'When the call got its result; null: it has none yet.';
+COMMENT ON COLUMN holdfast.task_calls.state IS 'The state of the child that is the result; 8 with an error for a call that was refused.';
+COMMENT ON COLUMN holdfast.task_calls.child_seq IS 'The status of the child with that state.';
+COMMENT ON COLUMN holdfast.task_calls.error IS 'Why the call was refused.';
 CREATE TABLE holdfast.task_names (
     tenant text NOT NULL,
     owner text NOT NULL,
@@ -964,9 +1092,16 @@ COMMENT ON COLUMN holdfast.task_queue.away_since IS 'Since when the agent has no
 COMMENT ON COLUMN holdfast.task_queue.suspect IS 'Its last run was lost with its process and may have been the reason. A process starts one such run at a time.';
 COMMENT ON COLUMN holdfast.task_queue.spared IS 'How many of its tries were lost with a process that also lost other runs.';
 COMMENT ON COLUMN holdfast.task_queue.message_bytes IS 'Size of the message that the run answers, as text. A worker claims as many messages as its memory allows.';
-COMMENT ON COLUMN holdfast.task_queue.wakes_at IS 'When its timer fires; null: it has none. No process claims it before.';
-COMMENT ON COLUMN holdfast.task_queue.input_seq IS 'The run note with the wait that this turn follows; null for a turn that follows none.';
+COMMENT ON COLUMN holdfast.task_queue.wakes_at IS 'When its timer fires; infinity: its turn begins with the results of calls; null: neither. No process claims it before.';
+COMMENT ON COLUMN holdfast.task_queue.input_seq IS 'The run note with the wait or the calls that this turn follows; null for a turn that follows none.';
 COMMENT ON COLUMN holdfast.task_queue.interrupted IS 'With input_seq: a message ended the wait. The run answers that message.';
+CREATE TABLE holdfast.task_settled (
+    task uuid NOT NULL,
+    seq bigint NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='500', autovacuum_vacuum_cost_delay='0');
+COMMENT ON TABLE holdfast.task_settled IS 'Tasks with a lineage that have ended or parked, until the duty calls has told their callers and ended what they called.';
+COMMENT ON COLUMN holdfast.task_settled.seq IS 'The status that ended or parked it; of a deleted task, one more than its last event.';
 CREATE TABLE holdfast.task_states (
     task uuid NOT NULL,
     version bigint NOT NULL,
@@ -1012,6 +1147,7 @@ CREATE TABLE holdfast.tasks_ended (
     artifacts_seq bigint,
     wakes_at timestamp with time zone,
     interruptible boolean DEFAULT false NOT NULL,
+    lineage boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1050,6 +1186,7 @@ CREATE TABLE holdfast.tasks_dated (
     artifacts_seq bigint,
     wakes_at timestamp with time zone,
     interruptible boolean DEFAULT false NOT NULL,
+    lineage boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1088,6 +1225,7 @@ CREATE TABLE holdfast.tasks_20261101 (
     artifacts_seq bigint,
     wakes_at timestamp with time zone,
     interruptible boolean DEFAULT false NOT NULL,
+    lineage boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1125,6 +1263,7 @@ CREATE TABLE holdfast.tasks_kept (
     artifacts_seq bigint,
     wakes_at timestamp with time zone,
     interruptible boolean DEFAULT false NOT NULL,
+    lineage boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1162,6 +1301,7 @@ CREATE TABLE holdfast.tasks_open (
     artifacts_seq bigint,
     wakes_at timestamp with time zone,
     interruptible boolean DEFAULT false NOT NULL,
+    lineage boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1318,7 +1458,7 @@ COMMENT ON COLUMN holdfast.v_events.tenant IS 'The tenant of the caller that cre
 COMMENT ON COLUMN holdfast.v_events.owner IS 'The caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_events.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
 COMMENT ON COLUMN holdfast.v_events.seq IS 'Place in the task''s log, from 1 without a gap; the id of the event on a stream.';
-COMMENT ON COLUMN holdfast.v_events.kind IS 'message (from the client), status, artifact (a chunk of one), or run (an attempt that ended badly or in a wait, or a checkpoint; clients do not see these).';
+COMMENT ON COLUMN holdfast.v_events.kind IS 'message (from the client), status, artifact (a chunk of one), or run (an attempt that ended badly in a wait or in calls, or a checkpoint; clients do not see these).';
 COMMENT ON COLUMN holdfast.v_events.at IS 'When it was stored.';
 COMMENT ON COLUMN holdfast.v_events.attempt IS 'The attempt that wrote it; 0 for an event of a client.';
 COMMENT ON COLUMN holdfast.v_events.state IS 'Status: the state that it sets or repeats.';
@@ -1401,6 +1541,35 @@ COMMENT ON COLUMN holdfast.v_keys.owner IS 'The caller that created the task; em
 COMMENT ON COLUMN holdfast.v_keys.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
 COMMENT ON COLUMN holdfast.v_keys.key IS 'The key. An index has tenant, owner and key.';
 COMMENT ON COLUMN holdfast.v_keys.used_at IS 'When it was first used.';
+CREATE VIEW holdfast.v_lineage AS
+ SELECT t.id AS task,
+    COALESCE(t.client_id, (t.id)::text) AS task_id,
+    t.agent,
+    t.tenant,
+    t.owner,
+    t.context_id,
+    holdfast.state_name(t.state) AS state,
+    c.parent,
+    c.root,
+    cardinality(c.callers) AS depth,
+    c.call_id AS call,
+    c.started_at AS called_at
+   FROM (holdfast.task_calls c
+     JOIN holdfast.tasks t ON ((t.id = c.child)))
+  WHERE ((NOT c.answers) AND (c.started_at IS NOT NULL));
+COMMENT ON VIEW holdfast.v_lineage IS 'The tasks that other tasks have called, with their callers.';
+COMMENT ON COLUMN holdfast.v_lineage.task IS 'The task''s UUID, a UUIDv7. It joins the views and is the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_lineage.task_id IS 'The id that clients use for the task. To find it, compare task with holdfast.task_uuid(…).';
+COMMENT ON COLUMN holdfast.v_lineage.agent IS 'The agent''s name in the configuration.';
+COMMENT ON COLUMN holdfast.v_lineage.tenant IS 'The tenant of the caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_lineage.owner IS 'The caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_lineage.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
+COMMENT ON COLUMN holdfast.v_lineage.state IS 'submitted, working, input-required, auth-required, completed, failed, canceled or rejected.';
+COMMENT ON COLUMN holdfast.v_lineage.parent IS 'The task that has called it.';
+COMMENT ON COLUMN holdfast.v_lineage.root IS 'The task at the beginning of the calls, which a client has created.';
+COMMENT ON COLUMN holdfast.v_lineage.depth IS 'How many calls lead from the root to it, from 1.';
+COMMENT ON COLUMN holdfast.v_lineage.call IS 'The id that its caller gave the call.';
+COMMENT ON COLUMN holdfast.v_lineage.called_at IS 'When the call created it.';
 CREATE VIEW holdfast.v_names AS
  SELECT n.task,
     n.client_id AS task_id,
@@ -1547,6 +1716,7 @@ CREATE VIEW holdfast.v_queue AS
     t.context_id,
         CASE
             WHEN (q.worker_id IS NOT NULL) THEN 'running'::text
+            WHEN (q.wakes_at = 'infinity'::timestamp with time zone) THEN 'calls'::text
             WHEN (q.wakes_at IS NOT NULL) THEN 'timer'::text
             WHEN (q.available_at > now()) THEN 'delayed'::text
             ELSE 'waiting'::text
@@ -1577,7 +1747,7 @@ COMMENT ON COLUMN holdfast.v_queue.agent IS 'The agent''s name in the configurat
 COMMENT ON COLUMN holdfast.v_queue.tenant IS 'The tenant of the caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_queue.owner IS 'The caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_queue.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
-COMMENT ON COLUMN holdfast.v_queue.phase IS 'running (a worker has it), waiting (a worker may claim it, or its agent is away: see v_outages), delayed (a retry that is due at available_at) or timer (its agent waits until available_at).';
+COMMENT ON COLUMN holdfast.v_queue.phase IS 'running (a worker has it), waiting (a worker may claim it, or its agent is away: see v_outages), delayed (a retry that is due at available_at), timer (its agent waits until available_at) or calls (its agent waits for tasks that it has called: see v_lineage).';
 COMMENT ON COLUMN holdfast.v_queue.available_at IS 'When it was or will be due.';
 COMMENT ON COLUMN holdfast.v_queue.waiting IS 'How long it has been due and unclaimed; null while it runs or its timer does.';
 COMMENT ON COLUMN holdfast.v_queue.worker IS 'The process that runs it.';
@@ -1628,7 +1798,7 @@ CREATE VIEW holdfast.v_runs AS
             x.ended_at,
             x.payload,
             row_number() OVER (ORDER BY x.seq) AS run,
-            (1 + count(*) FILTER (WHERE ((x.kind = 2) OR (((x.payload -> 'outcome'::text) #>> '{}'::text[]) = 'waits'::text))) OVER (ORDER BY x.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS turn
+            (1 + count(*) FILTER (WHERE ((x.kind = 2) OR (((x.payload -> 'outcome'::text) #>> '{}'::text[]) = ANY (ARRAY['waits'::text, 'calls'::text])))) OVER (ORDER BY x.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS turn
            FROM ( SELECT e.seq,
                     e.kind,
                     e.state,
@@ -1638,7 +1808,7 @@ CREATE VIEW holdfast.v_runs AS
                     e.created_at AS ended_at,
                     e.payload
                    FROM holdfast.task_events e
-                  WHERE ((e.task = t.id) AND (e.attempt > 0) AND (((e.kind = 2) AND (e.state <> 2)) OR ((e.kind = 4) AND (((e.payload -> 'outcome'::text) #>> '{}'::text[]) = ANY (ARRAY['lost'::text, 'retry'::text, 'returned'::text, 'away'::text, 'waits'::text])))))
+                  WHERE ((e.task = t.id) AND (e.attempt > 0) AND (((e.kind = 2) AND (e.state <> 2)) OR ((e.kind = 4) AND (((e.payload -> 'outcome'::text) #>> '{}'::text[]) = ANY (ARRAY['lost'::text, 'retry'::text, 'returned'::text, 'away'::text, 'waits'::text, 'calls'::text])))))
                 UNION ALL
                  SELECT NULL::bigint,
                     NULL::smallint,
@@ -1664,7 +1834,7 @@ COMMENT ON COLUMN holdfast.v_runs.worker_name IS 'The name of that process, even
 COMMENT ON COLUMN holdfast.v_runs.started_at IS 'When the process claimed it.';
 COMMENT ON COLUMN holdfast.v_runs.ended_at IS 'When it ended; for a lost run, when another process noticed; null while it runs.';
 COMMENT ON COLUMN holdfast.v_runs.duration IS 'From started_at to ended_at, or to now.';
-COMMENT ON COLUMN holdfast.v_runs.outcome IS 'running; the state that it left the task in (completed, failed, canceled, rejected, input-required, auth-required); continued (it asked for input that was already there); waits (a timer begins the next turn); or retry (it failed and is retried), away (the agent was away and did not begin it), returned (its server stopped and gave it back), lost (its process stopped renewing its lease).';
+COMMENT ON COLUMN holdfast.v_runs.outcome IS 'running; the state that it left the task in (completed, failed, canceled, rejected, input-required, auth-required); continued (it asked for input that was already there); waits (a timer begins the next turn); calls (the results of calls begin it); or retry (it failed and is retried), away (the agent was away and did not begin it), returned (its server stopped and gave it back), lost (its process stopped renewing its lease).';
 COMMENT ON COLUMN holdfast.v_runs.error IS 'Why it failed, was rejected or is retried, with the cause that the client does not read.';
 COMMENT ON COLUMN holdfast.v_runs.seq IS 'The event that ended it; null while it runs.';
 CREATE VIEW holdfast.v_states AS
@@ -1766,7 +1936,7 @@ COMMENT ON COLUMN holdfast.v_tasks.ended_at IS 'When it ended; null while it is 
 COMMENT ON COLUMN holdfast.v_tasks.duration IS 'From created_at to ended_at; null while it is open.';
 COMMENT ON COLUMN holdfast.v_tasks.status_message IS 'The message of the current status, if it has one: id, role, parts, metadata.';
 COMMENT ON COLUMN holdfast.v_tasks.status_text IS 'The text of that message, such as why the task failed or what a parked task asks for.';
-COMMENT ON COLUMN holdfast.v_tasks.turns IS 'How many turns it has: a message of the client begins one, as does a timer.';
+COMMENT ON COLUMN holdfast.v_tasks.turns IS 'How many turns it has: a message of the client begins one, as do a timer and the results of calls.';
 COMMENT ON COLUMN holdfast.v_tasks.pending IS 'How many messages wait behind the turn that is queued, runs or waits.';
 COMMENT ON COLUMN holdfast.v_tasks.runs IS 'How often an executor was started. Runs that a stopping server returned do not count.';
 COMMENT ON COLUMN holdfast.v_tasks.attempt IS 'Fencing token of the newest attempt. Rescues raise it too, so it may be higher than runs.';
@@ -1946,79 +2116,81 @@ ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_dated FOR 
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_ended FOR VALUES IN ('5', '6', '7', '8');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_open FOR VALUES IN ('1', '2', '3', '4');
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-51b0-72ae-be1d-9909ab58ee0f', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 13:40:41.50145+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-51b0-72ae-be1d-9909ab58ee0f', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 13:40:41.504072+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-5249-7b27-ad15-90163aeab447', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 13:40:41.54062+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-5270-7df6-865e-215d8bb59ea5', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 13:40:41.564543+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-527e-72c8-b87d-fb373fcc1428', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 13:40:41.584564+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-527e-72c8-b87d-fb373fcc1428', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 13:40:41.596021+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.606409+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.606982+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.607468+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.608207+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.608741+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.609233+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.611424+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.612058+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.612589+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.616542+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.617104+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.617656+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.618159+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.618689+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.619142+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.61982+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.621323+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.623338+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.629128+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:40:41.629704+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-52be-7b29-b5e9-e160e759190f', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 13:40:41.639707+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-52c8-79ea-9797-11d42951c6b2', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 13:40:41.642828+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20767-52e0-7e9f-9741-6e5454f073ce', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 13:40:41.669282+05:45', NULL, NULL);
-INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a20767-52e0-7e9f-9741-6e5454f073ce', 'w1', '2026-11-23 13:40:41.6689+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20767-5190-723c-ae09-2eb3aa37c201');
-INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a20767-52e0-7e9f-9741-6e5454f073ce', 'w1', '2026-11-23 13:40:41.698018+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a20767-5190-723c-ae09-2eb3aa37c201');
-INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a20767-52d8-74c7-83b6-dc30063a7faf', 'w1', '2026-11-23 13:40:41.713662+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20767-5190-723c-ae09-2eb3aa37c201');
-INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a20767-52d8-74c7-83b6-dc30063a7faf', 'w1', '2026-11-23 13:40:41.723976+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20767-5190-723c-ae09-2eb3aa37c201');
-INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a20767-52d8-74c7-83b6-dc30063a7faf', 'w1', '2026-11-23 13:40:41.733682+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20767-5190-723c-ae09-2eb3aa37c201');
-INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a20767-52da-781c-a79e-ef30e39eca12', 'w1', '2026-11-23 13:40:41.753064+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20767-5190-723c-ae09-2eb3aa37c201');
-INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a20767-52da-781c-a79e-ef30e39eca12', 'w1', '2026-11-23 13:40:41.769355+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20767-5190-723c-ae09-2eb3aa37c201');
-INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a20767-52dc-7b2a-9ff1-944023050972', 'w1', '2026-11-23 13:40:41.783149+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20767-5190-723c-ae09-2eb3aa37c201');
-INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a20767-52cb-7d21-b7a6-a71d14d0f676', 'w1', '2026-11-23 13:40:41.797794+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a20767-5190-723c-ae09-2eb3aa37c201');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 13:40:41.381843+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-51b0-72ae-be1d-9909ab58ee0f","agent":"travel","subject":"ada"}]', '\xcae9a5db7cac801970477759f60d6649224ccd725c258e73ffa88b4856acc986');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 13:40:41.47018+05:45', 'holdfast', '[{"action":"task.continued","task":"01a20767-51b0-72ae-be1d-9909ab58ee0f","agent":"travel"}]', '\xbc620d9d4d55945e94b63800e889d4d27649f43a49c52158a417bc87565264f0');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 13:40:41.524262+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-5249-7b27-ad15-90163aeab447","agent":"travel","subject":"ada"}]', '\x1a91a3e7a8f82cafaf1538a8291b02e0fef8fb6783d387f498354c018727ee1c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 13:40:41.548851+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-526b-73f7-9299-6cabe8e51554","agent":"travel","subject":"ben"}]', '\xda669a304fdf425d98cefe31d632da417711348d38e1a8a741a06688967396a7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 13:40:41.553405+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-5270-7df6-865e-215d8bb59ea5","agent":"travel","subject":"ben"}]', '\xd8c79542dfdac9475dc05ae9322526e26e8dd93a079178e8c72b0fe1e7a44004');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 13:40:41.567334+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-527e-72c8-b87d-fb373fcc1428","agent":"travel","subject":"ben"}]', '\xc7b4661f43cf49f999d5bab3b1d705740d5a6894da862e8ea7d724432d641b07');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 13:40:41.599746+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-529f-744b-a8a4-e164d81dfd6a","agent":"writer","subject":"ada"}]', '\x7a061a0123fb9c87800f562fabc57715d2a384a5243fa59a3b2fe71c2e544c36');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 13:40:41.632972+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52be-7b29-b5e9-e160e759190f","agent":"writer","subject":"cyd"}]', '\x17ae989c38fa0dde3e410c5f0671084bc8d634af6a7132aef9a6cad29486c813');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 13:40:41.641126+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52c8-79ea-9797-11d42951c6b2","agent":"writer","subject":"cyd"}]', '\x435b76538e649c6f7920267299aa1791e5920df62bbb810d42285a23b66a309a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 13:40:41.644205+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52cb-7d21-b7a6-a71d14d0f676","agent":"writer","subject":"cyd"}]', '\x726b73c8cf9f95adeddfc8332a4c8d666de136da3a1a742feaa0fa186022c304');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 13:40:41.646927+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20767-52cb-7d21-b7a6-a71d14d0f676","agent":"writer"}]', '\x03661cffef44ce8129442d8eb706ddd555851a37de4678cbbb79a0d9bec469a8');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 13:40:41.648185+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52cf-7ccb-97b5-2fd15aa82962","agent":"writer","subject":"cyd"}]', '\xdccff8670e5d12b00ca28edd8215e5ad83c65a4cde4975379bdfde050a664f8e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 13:40:41.648794+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20767-52cf-7ccb-97b5-2fd15aa82962","agent":"writer"}]', '\xca56eeef36181c6633f4e884f865ddc73d7f4c7e13b47ae0a6b77714a40b0eee');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 13:40:41.649478+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52d1-7267-8f23-ab7b7fa6f4ff","agent":"support","subject":"ben"}]', '\x9c802949486802889f60d2943008c82d5006b75e5ac0f40faa39a976325824b4');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 13:40:41.65187+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52d3-784c-af2c-246029fb81e9","agent":"support","subject":"ben"}]', '\xb1ab78b3f0440f063971626f523aaf14dc3cd9fe8a9726fa9eb78240d3a79a97');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 13:40:41.654335+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52d6-7028-8a40-c8d4ae5accc3","agent":"support","subject":"cyd"}]', '\x0840fbd21ced0ff5aa34ff8b1fef45eea2de64270764ef00105aa12575e5ecb7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 13:40:41.656671+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52d8-74c7-83b6-dc30063a7faf","agent":"support","subject":"cyd"}]', '\xb83c956ce4a4925472a90437f36ada0b625a9cd29fff0c8ed09b6330ba20e466');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 13:40:41.658846+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52da-781c-a79e-ef30e39eca12","agent":"support","subject":"cyd"}]', '\xf24bc0e3593f810677403d91e18a0b21010509236efbc30e6f9a6436964d06b0');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 13:40:41.661119+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52dc-7b2a-9ff1-944023050972","agent":"support","subject":"cyd"}]', '\x4b799e90ad422a3e2a1426035a7823eba00124fc2ae6035c56bcba4a1d91f458');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 13:40:41.666194+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52e0-7e9f-9741-6e5454f073ce","agent":"writer","subject":"ada"}]', '\x6448434b5ff606fce08be23ed46b2381ca0c534704ceedb29b6a32d004829afa');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 13:40:41.672189+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52e7-7bff-ac96-263e5797f99b","agent":"writer","subject":"ben"}]', '\x7972e91deb10ff368b331b0a083fbbc5e39aea3915fc7211cdfb3d581c27bc15');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 13:40:41.674819+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52e9-7b2c-afe3-2448d9176477","agent":"support","subject":"ben"}]', '\x40a9085cd9911c45892ab7fb2fc6bf31c09a67b66aecef5b431f78b3ad960cff');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 13:40:41.682331+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52f1-7be2-a7e3-baea7f5fdab0","agent":"travel","subject":"ada"}]', '\x1660294853775f89021c37b740dbbc9833b36ff09b4aefa25e1faada82c4c4d6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 13:40:41.68321+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-52f2-7cf8-8a24-6586b6f645bf","agent":"travel","subject":"ada"}]', '\x0c76944c04384e68207715db7177448e7e8fc12e08f26d1883842bded745cadd');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 13:40:41.687735+05:45', 'holdfast', '[{"action":"push.set","task":"01a20767-52e0-7e9f-9741-6e5454f073ce","object":"w1"}]', '\xab51767931a60bc1d90407994033c176e351083fa480d5f6ae714e638620964d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 13:40:41.689289+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20767-52e0-7e9f-9741-6e5454f073ce","object":"w1"}]', '\xc57e9436264ba28ca13d592b331dfa497237eb34aa71d48be901588bd46a5ca9');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 13:40:41.739385+05:45', 'holdfast', '[{"action":"push.set","task":"01a20767-52d8-74c7-83b6-dc30063a7faf","object":"w1"}]', '\xa35e30c082d4ef62deeae9e53268d781eb8af1836ac94a77f9f8e9d07087b9fc');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 13:40:41.739905+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20767-52d8-74c7-83b6-dc30063a7faf","object":"w1"}]', '\x00bd2ce39ed009c14c312fd5f28480111c9b33541ae52b1b8e942c62c81607d2');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 13:40:41.775141+05:45', 'holdfast', '[{"action":"push.set","task":"01a20767-52da-781c-a79e-ef30e39eca12","object":"w1"}]', '\xf0fe3480153ebbb148c6066b7c632adde8d15c5d3be4831f1579348344a3c214');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 13:40:41.775756+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20767-52da-781c-a79e-ef30e39eca12","object":"w1"}]', '\x5ecc7aa10eba8898e39b8bf7bfd62aace4a214559cb6f82a554bc050a1eea85b');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 13:40:41.811167+05:45', 'holdfast', '[{"action":"push.set","task":"01a20767-52dc-7b2a-9ff1-944023050972","object":"w1"}]', '\x7a5121066cff27454d9da133ad0ff2ce39b4d256eafbb7c131bb988e6a27da25');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 13:40:41.811875+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20767-52dc-7b2a-9ff1-944023050972","object":"w1"}]', '\xfdea9b55deb56e0c61dda22fffc0fb0937a4c71489eba010192e3c6f6a316a56');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 13:40:41.82489+05:45', 'holdfast', '[{"action":"push.set","task":"01a20767-52cb-7d21-b7a6-a71d14d0f676","object":"w1"}]', '\x248710522fb71e7afd18e1db7d23d3f41435eece5fe0afe91b47f5c18dd2c15c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 13:40:41.825586+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20767-52cb-7d21-b7a6-a71d14d0f676","object":"w1"}]', '\xf903ae4c831197ae93f40fc6092b6922a0feb8afa1ed531f0976ef25f23cff35');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 13:40:41.843638+05:45', 'holdfast', '[{"action":"task.created","task":"01a20767-538e-73a9-bb6a-c18493d2bf0c","agent":"writer","subject":"cyd"}]', '\xc3ecb4f846893ccd39efa057052566c504832982fe185fc69a52d1cc86a0c67b');
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21a4-7edd-a082-d1df190c0ed8', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 17:13:28.61183+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21a4-7edd-a082-d1df190c0ed8', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 17:13:28.612616+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21c6-7148-9a90-1a39aa258ad4', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 17:13:28.61638+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21cb-7918-a5da-6166e21ecbd7', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 17:13:28.624605+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d2-7278-9504-8ed1e8121f4f', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 17:13:28.628179+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d2-7278-9504-8ed1e8121f4f', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 17:13:28.630931+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.633923+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.634428+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.634914+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.635458+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.635933+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.636414+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.636968+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.637635+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.638089+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.638612+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.63915+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.63965+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.640076+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.640603+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.641097+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.641548+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.642029+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.642521+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.644252+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.644809+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21e5-7cdc-a27a-f4a9089103a4', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 17:13:28.648178+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21e9-72a5-a467-608a68826539', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 17:13:28.651207+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21ff-7d6d-aa7d-7ca8ad59d459', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 17:13:28.675046+05:45', NULL, NULL);
+INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a2082a-21ff-7d6d-aa7d-7ca8ad59d459', 'w1', '2026-11-23 17:13:28.660693+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2082a-21a0-7106-b4ef-9cfb6204005a');
+INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a2082a-21ff-7d6d-aa7d-7ca8ad59d459', 'w1', '2026-11-23 17:13:28.667041+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a2082a-21a0-7106-b4ef-9cfb6204005a');
+INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a2082a-21f8-7e34-a2ee-0e6af0ddb403', 'w1', '2026-11-23 17:13:28.675165+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2082a-21a0-7106-b4ef-9cfb6204005a');
+INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a2082a-21f8-7e34-a2ee-0e6af0ddb403', 'w1', '2026-11-23 17:13:28.680659+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2082a-21a0-7106-b4ef-9cfb6204005a');
+INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a2082a-21f8-7e34-a2ee-0e6af0ddb403', 'w1', '2026-11-23 17:13:28.686006+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2082a-21a0-7106-b4ef-9cfb6204005a');
+INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a2082a-21fb-7355-b5fc-4489d1e22f3f', 'w1', '2026-11-23 17:13:28.693501+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2082a-21a0-7106-b4ef-9cfb6204005a');
+INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a2082a-21fb-7355-b5fc-4489d1e22f3f', 'w1', '2026-11-23 17:13:28.698884+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2082a-21a0-7106-b4ef-9cfb6204005a');
+INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a2082a-21fd-78d8-beb3-84b3edb5b519', 'w1', '2026-11-23 17:13:28.706346+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2082a-21a0-7106-b4ef-9cfb6204005a');
+INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a2082a-21ec-7267-a85e-2c7f62a1acbf', 'w1', '2026-11-23 17:13:28.713891+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a2082a-21a0-7106-b4ef-9cfb6204005a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 17:13:28.589656+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21a4-7edd-a082-d1df190c0ed8","agent":"travel","subject":"ada"}]', '\xc401ca11a789ba918f33b16851610d554913589f1e6c745cc05f51191236e17c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 17:13:28.608784+05:45', 'holdfast', '[{"action":"task.continued","task":"01a2082a-21a4-7edd-a082-d1df190c0ed8","agent":"travel"}]', '\x258fb55e274bf35fa9cd3ebf2fab4cacc0e32495ba0d2d622b4dae94376366a5');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 17:13:28.61461+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21c6-7148-9a90-1a39aa258ad4","agent":"travel","subject":"ada"}]', '\x3a096b0f303b5d334a19b6fe169d3f792fd6fe6fc25fed00916454accaebc834');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 17:13:28.617712+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21c9-750a-ac27-2273e08e2592","agent":"travel","subject":"ben"}]', '\x0bdfdb0f9d12e4fce7aed2ef62d6b7ea4b138d7f10ab5291b39b357193a13c97');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 17:13:28.619929+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21cb-7918-a5da-6166e21ecbd7","agent":"travel","subject":"ben"}]', '\xa48b94f0800d4cc51b3b89abd1fa6b31ed9e9eed79703a656bfb4c06e2cd7b73');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 17:13:28.626583+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21d2-7278-9504-8ed1e8121f4f","agent":"travel","subject":"ben"}]', '\x49bd811febcdfa2ad817ccc7a710714a9dc6e8107af121cfcf913219ba8433d3');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 17:13:28.632354+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21d7-7e7c-b100-ef5cee5794fe","agent":"writer","subject":"ada"}]', '\x2257fbf4e8284826dbdba01a4ba5663a033ff773d4f112976f7c5b307915b457');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 17:13:28.646346+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21e5-7cdc-a27a-f4a9089103a4","agent":"writer","subject":"cyd"}]', '\xdb338ef0c5fd75b41a9fa3949cae5b01cafd2240fab2813b7e1bc3c5a5c4bad6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 17:13:28.649598+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21e9-72a5-a467-608a68826539","agent":"writer","subject":"cyd"}]', '\x80795920fb659d82efef101e62fa269b40b99ca3acd513f3ab73ea21b8a130ff');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 17:13:28.652568+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21ec-7267-a85e-2c7f62a1acbf","agent":"writer","subject":"cyd"}]', '\x1b8f79bd10b3e46cb9f0d1a14ac15fb85c50bd50805c04d1205cb313344e629e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 17:13:28.655363+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a2082a-21ec-7267-a85e-2c7f62a1acbf","agent":"writer"}]', '\x030932c493c9bfcf46d67e3a72d0ab7fae45d43393ddcbb73714edf25e9bd71a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 17:13:28.656759+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21f0-7576-8cb9-81b8a7417ce8","agent":"writer","subject":"cyd"}]', '\x139b42e49b692d23f23786bf1eb73aca0e69245edf1dc2cf9b15972200fcd2cc');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 17:13:28.657376+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a2082a-21f0-7576-8cb9-81b8a7417ce8","agent":"writer"}]', '\x4df1aeca527f4ad95112528c14b82ea744172ab0da37083e128fd7453b3a7219');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 17:13:28.658122+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21f1-7bcd-a8cc-e5060b67a3e3","agent":"support","subject":"ben"}]', '\xe14868d3116b5c6153bf9ba54e543529a9d93fe003d028a9bc7d20365e8ab366');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 17:13:28.66046+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21f4-71c4-a015-40b8616813fe","agent":"support","subject":"ben"}]', '\xa09a64855b289bd6a5f0ca37cd539928398a3853bc8433833bace6c2498b346e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 17:13:28.6629+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21f6-789c-ac1a-dae66a0459ea","agent":"support","subject":"cyd"}]', '\x59996f8cdd22486175870de2f3656ca91824b3b04ef8e72fe25b29c3f22f838c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 17:13:28.665262+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21f8-7e34-a2ee-0e6af0ddb403","agent":"support","subject":"cyd"}]', '\xb3ba8cb1bd3973a1c1c0618f61624fafac5b65bfabac6fe1d9b74fa87b11ff85');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 17:13:28.667551+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21fb-7355-b5fc-4489d1e22f3f","agent":"support","subject":"cyd"}]', '\x5f2cc5d1c25c7352a5bbf4f0285a50867b05b27c549816284d47247895a631c3');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 17:13:28.66995+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21fd-78d8-beb3-84b3edb5b519","agent":"support","subject":"cyd"}]', '\x02794b169a5267ccf762e8f8440526ecc399024278a53a48931860073b5ab845');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 17:13:28.673444+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21ff-7d6d-aa7d-7ca8ad59d459","agent":"writer","subject":"ada"}]', '\xe62983ac94fa3d5ef0e9f14420901dc74c2ddcda03b4e6c94bd281f0d2300789');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 17:13:28.67827+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-2205-7d2f-bb2e-9fa4f7a858a1","agent":"writer","subject":"ben"}]', '\xc2bbf1ee99261d3a6a84ffef227fd7d7c45d383109ccbd36abbd0e14db411105');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 17:13:28.680078+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-2207-7b0b-bad8-db3cbbc9fe80","agent":"support","subject":"ben"}]', '\xb0906b981972b39ac482ed2df4e2de90871c4e639c97edcfd0f98f3551887a42');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 17:13:28.683467+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-220b-7117-93e6-06b40e1dfbad","agent":"travel","subject":"ada"}]', '\x44d7151a229fc69a72928709804036d6b8aae24cb6915d9a880d6922deac654a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 17:13:28.684273+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-220b-7dbd-843a-c137d668a157","agent":"travel","subject":"ada"}]', '\x325b162a0515379ea4d7bc0552624928ef4c723fcbadb5a0b9ca0fa13a3c76af');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 17:13:28.689046+05:45', 'holdfast', '[{"action":"push.set","task":"01a2082a-21ff-7d6d-aa7d-7ca8ad59d459","object":"w1"}]', '\x64f52503a8353c34edf9f844d801a852467e850c8833de4dd6bb85c17558f461');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 17:13:28.690632+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2082a-21ff-7d6d-aa7d-7ca8ad59d459","object":"w1"}]', '\xe983a0dd6790128abe3060b5882823bdace0f31c60ea631b4adb3f953b2bf022');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 17:13:28.708591+05:45', 'holdfast', '[{"action":"push.set","task":"01a2082a-21f8-7e34-a2ee-0e6af0ddb403","object":"w1"}]', '\xaf5116f9ef0f65b73a2d10281e0840398e2b37844dd2d1b98e3750c8757ebdcf');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 17:13:28.709256+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2082a-21f8-7e34-a2ee-0e6af0ddb403","object":"w1"}]', '\xa10b533291d6607401bf36c5eaf178dc8bdfd689a62b25465693cff286b1abba');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 17:13:28.727465+05:45', 'holdfast', '[{"action":"push.set","task":"01a2082a-21fb-7355-b5fc-4489d1e22f3f","object":"w1"}]', '\xccf3ae393e637c51938bf7dc2c40c810bd4b490fe99bc5c33502a4f4b6b73273');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 17:13:28.728077+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2082a-21fb-7355-b5fc-4489d1e22f3f","object":"w1"}]', '\x8939579651ea1bb3334ea48b7441364d3141b77866d9f9b6fdc5478f855ff9db');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 17:13:28.740255+05:45', 'holdfast', '[{"action":"push.set","task":"01a2082a-21fd-78d8-beb3-84b3edb5b519","object":"w1"}]', '\xc236a7d8ed67ae08fcb8b4ee966e34d460c04d1fd6fd0413967f29e63e86f279');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 17:13:28.740823+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2082a-21fd-78d8-beb3-84b3edb5b519","object":"w1"}]', '\x677ffd44c712a5b315b1421b683cae34756c03b835a9f706fe53b7ff17b2efa4');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 17:13:28.747822+05:45', 'holdfast', '[{"action":"push.set","task":"01a2082a-21ec-7267-a85e-2c7f62a1acbf","object":"w1"}]', '\xf297e4ad6f393fdf45516abf93ed6d567a0bfd68d537ead964ac8f2e475ab5c1');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 17:13:28.748539+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2082a-21ec-7267-a85e-2c7f62a1acbf","object":"w1"}]', '\xa8d88c8b5699066a222264d942c26096a0a6c577dc1760839acc7f94f9b1c752');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 17:13:28.758278+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-2252-740f-a575-2e2789ed96e9","agent":"writer","subject":"cyd"}]', '\xc4ef59c2d1835741e0b3fcb625a919c1ba862f82eb4f222d4ec197a64162c8fc');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 36, '2026-11-23 17:13:28.759483+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-2256-7c25-a2e1-b9ad1ea217fb","agent":"caller","tenant":"tenant","subject":"owner"}]', '\x0c14ccd4f3526308c7f30698fa40b5cc0346faa31f75afdd4d25b7c4f0570426');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 37, '2026-11-23 17:13:28.765338+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-2258-7b88-97b1-328c48017d96","agent":"helper"}]', '\x6e0c0b0361409be85585427c105c7fdae554f9996c9b63365886f5a545e895c2');
 INSERT INTO holdfast.audit_chains VALUES (2, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (3, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (4, 0, '\x', 0, '\x');
@@ -2082,160 +2254,176 @@ INSERT INTO holdfast.audit_chains VALUES (61, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (62, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (63, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (64, 0, '\x', 0, '\x');
-INSERT INTO holdfast.audit_chains VALUES (1, 35, '\xc3ecb4f846893ccd39efa057052566c504832982fe185fc69a52d1cc86a0c67b', 0, '\x');
-INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a20767-52e0-7e9f-9741-6e5454f073ce', 1, '{"chapter": 1}', '01a20767-52e6-7c53-ba3f-234a8b9cfda2', '2026-11-23 13:40:41.671148+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-51b0-72ae-be1d-9909ab58ee0f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 13:40:41.364829+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-51b0-72ae-be1d-9909ab58ee0f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.442774+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-51b0-72ae-be1d-9909ab58ee0f', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 13:40:41.449188+05:45', '01a20767-5190-723c-ae09-2eb3aa37c201', '2026-11-23 13:40:41.410694+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-51b0-72ae-be1d-9909ab58ee0f', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a20767-5209-7dfc-9e9c-97db5ded839f', '2026-11-23 13:40:41.453976+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-51b0-72ae-be1d-9909ab58ee0f', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.453976+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-51b0-72ae-be1d-9909ab58ee0f', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.498689+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-51b0-72ae-be1d-9909ab58ee0f', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 13:40:41.506307+05:45', '01a20767-51a8-73a8-aa21-c04e43fc0f68', '2026-11-23 13:40:41.49742+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-5249-7b27-ad15-90163aeab447', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 13:40:41.515366+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-5249-7b27-ad15-90163aeab447', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.532985+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-5249-7b27-ad15-90163aeab447', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.545069+05:45', '01a20767-5190-723c-ae09-2eb3aa37c201', '2026-11-23 13:40:41.531727+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-526b-73f7-9299-6cabe8e51554', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 13:40:41.548122+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-526b-73f7-9299-6cabe8e51554', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.551304+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-526b-73f7-9299-6cabe8e51554', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 13:40:41.552101+05:45', '01a20767-5190-723c-ae09-2eb3aa37c201', '2026-11-23 13:40:41.550096+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-5270-7df6-865e-215d8bb59ea5', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 13:40:41.553062+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-5270-7df6-865e-215d8bb59ea5', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.559161+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-5270-7df6-865e-215d8bb59ea5', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 13:40:41.560292+05:45', '01a20767-51a8-73a8-aa21-c04e43fc0f68', '2026-11-23 13:40:41.555426+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-5270-7df6-865e-215d8bb59ea5', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 13:40:41.56191+05:45', '01a20767-51a8-73a8-aa21-c04e43fc0f68', '2026-11-23 13:40:41.561509+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-5270-7df6-865e-215d8bb59ea5', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.565473+05:45', '01a20767-5190-723c-ae09-2eb3aa37c201', '2026-11-23 13:40:41.563114+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-527e-72c8-b87d-fb373fcc1428', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 13:40:41.566949+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-527e-72c8-b87d-fb373fcc1428', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.580351+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-527e-72c8-b87d-fb373fcc1428', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a20767-51a9-77b2-b6da-be51e3700c09"}', NULL, '2026-11-23 13:40:41.592701+05:45', '01a20767-51a9-77b2-b6da-be51e3700c09', '2026-11-23 13:40:41.576701+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-527e-72c8-b87d-fb373fcc1428', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.597891+05:45', '01a20767-5190-723c-ae09-2eb3aa37c201', '2026-11-23 13:40:41.595294+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 13:40:41.599356+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.605605+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 13:40:41.63022+05:45', '01a20767-5190-723c-ae09-2eb3aa37c201', '2026-11-23 13:40:41.601692+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52be-7b29-b5e9-e160e759190f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 13:40:41.632545+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52be-7b29-b5e9-e160e759190f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.639007+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52be-7b29-b5e9-e160e759190f', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.640178+05:45', '01a20767-51a8-73a8-aa21-c04e43fc0f68', '2026-11-23 13:40:41.636908+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52c8-79ea-9797-11d42951c6b2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 13:40:41.640727+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52c8-79ea-9797-11d42951c6b2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.642236+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52c8-79ea-9797-11d42951c6b2', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.643315+05:45', '01a20767-51a8-73a8-aa21-c04e43fc0f68', '2026-11-23 13:40:41.641687+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52cb-7d21-b7a6-a71d14d0f676', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 13:40:41.643913+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52cb-7d21-b7a6-a71d14d0f676', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.645339+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52cb-7d21-b7a6-a71d14d0f676', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.647341+05:45', '01a20767-5190-723c-ae09-2eb3aa37c201', '2026-11-23 13:40:41.644894+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52cf-7ccb-97b5-2fd15aa82962', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 13:40:41.647896+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52cf-7ccb-97b5-2fd15aa82962', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.648699+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52d1-7267-8f23-ab7b7fa6f4ff', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 13:40:41.649215+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52d1-7267-8f23-ab7b7fa6f4ff', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.650417+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52d1-7267-8f23-ab7b7fa6f4ff', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 13:40:41.651011+05:45', '01a20767-51a8-73a8-aa21-c04e43fc0f68', '2026-11-23 13:40:41.6499+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52d3-784c-af2c-246029fb81e9', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 13:40:41.651615+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52d3-784c-af2c-246029fb81e9', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.652984+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52d3-784c-af2c-246029fb81e9', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 13:40:41.653579+05:45', '01a20767-51a8-73a8-aa21-c04e43fc0f68', '2026-11-23 13:40:41.652385+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52d6-7028-8a40-c8d4ae5accc3', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 13:40:41.654073+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52d6-7028-8a40-c8d4ae5accc3', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.655281+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52d6-7028-8a40-c8d4ae5accc3', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 13:40:41.655831+05:45', '01a20767-51a8-73a8-aa21-c04e43fc0f68', '2026-11-23 13:40:41.654801+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52d8-74c7-83b6-dc30063a7faf', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 13:40:41.65638+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52d8-74c7-83b6-dc30063a7faf', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.657531+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52d8-74c7-83b6-dc30063a7faf', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 13:40:41.658069+05:45', '01a20767-5190-723c-ae09-2eb3aa37c201', '2026-11-23 13:40:41.657146+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52da-781c-a79e-ef30e39eca12', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 13:40:41.658593+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52da-781c-a79e-ef30e39eca12', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.65969+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52da-781c-a79e-ef30e39eca12', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 13:40:41.660244+05:45', '01a20767-5190-723c-ae09-2eb3aa37c201', '2026-11-23 13:40:41.659316+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52dc-7b2a-9ff1-944023050972', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 13:40:41.660822+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52dc-7b2a-9ff1-944023050972', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.663718+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52dc-7b2a-9ff1-944023050972', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 13:40:41.664403+05:45', '01a20767-5190-723c-ae09-2eb3aa37c201', '2026-11-23 13:40:41.663223+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52e0-7e9f-9741-6e5454f073ce', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 13:40:41.665015+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52e0-7e9f-9741-6e5454f073ce', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.668668+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52e7-7bff-ac96-263e5797f99b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 13:40:41.671857+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52e7-7bff-ac96-263e5797f99b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.673224+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52e9-7b2c-afe3-2448d9176477', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 13:40:41.674506+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52e9-7b2c-afe3-2448d9176477', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:40:41.677024+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52f1-7be2-a7e3-baea7f5fdab0', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 13:40:41.681875+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52e9-7b2c-afe3-2448d9176477', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 13:40:41.677635+05:45', '01a20767-51a8-73a8-aa21-c04e43fc0f68', '2026-11-23 13:40:41.676101+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-52f2-7cf8-8a24-6586b6f645bf', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 13:40:41.682904+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20767-538e-73a9-bb6a-c18493d2bf0c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 13:40:41.84092+05:45', NULL, NULL);
-INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a20767-51b0-72ae-be1d-9909ab58ee0f', '2026-11-23 13:40:41.364829+05:45');
-INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a20767-5249-7b27-ad15-90163aeab447', '2026-11-23 13:40:41.515366+05:45');
-INSERT INTO holdfast.leases VALUES ('partitions', '01a20767-5190-723c-ae09-2eb3aa37c201', '2026-11-23 14:40:41.358434+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20767-5190-723c-ae09-2eb3aa37c201', 'web-1/1042', '1.4.0', '2026-11-23 13:40:41.336406+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20767-51a8-73a8-aa21-c04e43fc0f68', 'web-2/988', '1.4.0', '2026-11-23 13:40:41.352332+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20767-51a9-77b2-b6da-be51e3700c09', 'web-2/731', '1.4.0', '2026-11-23 13:40:41.35364+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20767-52e0-7e9f-9741-6e5454f073ce', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 13:40:41.683737+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20767-52d8-74c7-83b6-dc30063a7faf', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 13:40:41.738421+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20767-52da-781c-a79e-ef30e39eca12', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 13:40:41.774159+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20767-52dc-7b2a-9ff1-944023050972', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 13:40:41.8098+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20767-52cb-7d21-b7a6-a71d14d0f676', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 13:40:41.82361+05:45');
-INSERT INTO holdfast.push_cursors VALUES ('01a20767-52e0-7e9f-9741-6e5454f073ce', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
-INSERT INTO holdfast.push_cursors VALUES ('01a20767-52d8-74c7-83b6-dc30063a7faf', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 14:40:41.773682+05:45', '2026-11-23 13:40:41.739629+05:45', false, 3, '2026-11-23 13:40:41.753662+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20767-52da-781c-a79e-ef30e39eca12', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 14:40:41.809355+05:45', '2026-11-23 13:40:41.775436+05:45', false, 2, '2026-11-23 13:40:41.793064+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20767-52dc-7b2a-9ff1-944023050972', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 14:40:41.823149+05:45', '2026-11-23 13:40:41.811514+05:45', false, 1, '2026-11-23 13:40:41.823149+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20767-52cb-7d21-b7a6-a71d14d0f676', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 13:40:41.825228+05:45', false, 1, '2026-11-23 13:40:41.837794+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 13:40:41.837794+05:45', 'the receiver answered 410 Gone', false);
-INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 07:55:39.650693');
-INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 07:55:39.666028');
-INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 07:55:39.838178');
-INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 07:55:39.85101');
-INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 07:55:39.893365');
-INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 07:55:39.960052');
-INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 07:55:40.03404');
-INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 07:55:40.053228');
-INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-23 07:55:40.073103');
-INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-23 07:55:40.098947');
-INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-23 07:55:40.204173');
-INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-23 07:55:40.208523');
-INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-23 07:55:40.214308');
-INSERT INTO holdfast.schema_version VALUES (14, 15, true, '2026-11-23 07:55:40.217038');
-INSERT INTO holdfast.schema_version VALUES (15, 16, true, '2026-11-23 07:55:40.218381');
-INSERT INTO holdfast.schema_version VALUES (16, 17, true, '2026-11-23 07:55:40.247851');
-INSERT INTO holdfast.secrets VALUES ('page_token', '\x75e05f9c556b42adbaa993928ef5ece0625c283a2c6b4271a957f9288658b893', '2026-11-23 13:40:39.893365+05:45');
-INSERT INTO holdfast.secrets VALUES ('push', '\x7b4981d0539b43de8769bbdb2c22f068a423d2d1315844c9b83d5e4ffaeba0ca', '2026-11-23 13:40:39.893365+05:45');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a20767-51b0-72ae-be1d-9909ab58ee0f');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a20767-5249-7b27-ad15-90163aeab447');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a20767-526b-73f7-9299-6cabe8e51554');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a20767-5270-7df6-865e-215d8bb59ea5');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a20767-527e-72c8-b87d-fb373fcc1428');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a20767-529f-744b-a8a4-e164d81dfd6a');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a20767-52be-7b29-b5e9-e160e759190f');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a20767-52c8-79ea-9797-11d42951c6b2');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a20767-52cf-7ccb-97b5-2fd15aa82962');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a20767-52d1-7267-8f23-ab7b7fa6f4ff');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a20767-52d3-784c-af2c-246029fb81e9');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a20767-52d6-7028-8a40-c8d4ae5accc3');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a20767-52d8-74c7-83b6-dc30063a7faf');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a20767-52da-781c-a79e-ef30e39eca12');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a20767-52dc-7b2a-9ff1-944023050972');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a20767-52e0-7e9f-9741-6e5454f073ce');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a20767-52e7-7bff-ac96-263e5797f99b');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a20767-52e9-7b2c-afe3-2448d9176477');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a20767-52f1-7be2-a7e3-baea7f5fdab0');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a20767-52f2-7cf8-8a24-6586b6f645bf');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a20767-538e-73a9-bb6a-c18493d2bf0c');
-INSERT INTO holdfast.task_queue VALUES ('01a20767-52e0-7e9f-9741-6e5454f073ce', 'writer', '2026-11-23 13:40:41.665015+05:45', '01a20767-5190-723c-ae09-2eb3aa37c201', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false);
-INSERT INTO holdfast.task_queue VALUES ('01a20767-52e7-7bff-ac96-263e5797f99b', 'writer', '2026-11-23 13:40:41.671857+05:45', '01a20767-51a8-73a8-aa21-c04e43fc0f68', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false);
-INSERT INTO holdfast.task_queue VALUES ('01a20767-52e9-7b2c-afe3-2448d9176477', 'support', '2026-11-23 13:40:41.677635+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false);
-INSERT INTO holdfast.task_queue VALUES ('01a20767-52f1-7be2-a7e3-baea7f5fdab0', 'travel', '2026-11-23 13:40:41.681875+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false);
-INSERT INTO holdfast.task_queue VALUES ('01a20767-52f2-7cf8-8a24-6586b6f645bf', 'travel', '2026-11-23 13:40:41.682904+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false);
-INSERT INTO holdfast.task_queue VALUES ('01a20767-538e-73a9-bb6a-c18493d2bf0c', 'writer', '2026-11-23 13:40:41.84092+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false);
-INSERT INTO holdfast.task_states VALUES ('01a20767-52e0-7e9f-9741-6e5454f073ce', 1, '{"chapter": 1}', '01a20767-52e5-7b6e-97b7-aa0869926ed3', '2026-11-23 13:40:41.670212+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20767-51b0-72ae-be1d-9909ab58ee0f', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 13:40:41.506307+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 13:40:41.49742+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 13:40:41.364829+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20767-5249-7b27-ad15-90163aeab447', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 13:40:41.545069+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 13:40:41.531727+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 13:40:41.515366+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20767-526b-73f7-9299-6cabe8e51554', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 13:40:41.552101+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:40:41.550096+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:40:41.548122+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20767-5270-7df6-865e-215d8bb59ea5', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 13:40:41.565473+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 13:40:41.563114+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 13:40:41.553062+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20767-527e-72c8-b87d-fb373fcc1428', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 13:40:41.597891+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 13:40:41.595294+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 13:40:41.566949+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20767-529f-744b-a8a4-e164d81dfd6a', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 13:40:41.63022+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 13:40:41.601692+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 13:40:41.599356+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20767-52be-7b29-b5e9-e160e759190f', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 13:40:41.640178+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 13:40:41.636908+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 13:40:41.632545+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20767-52c8-79ea-9797-11d42951c6b2', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 13:40:41.643315+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 13:40:41.641687+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 13:40:41.640727+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20767-52cf-7ccb-97b5-2fd15aa82962', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 13:40:41.648699+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 13:40:41.648699+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:40:41.647896+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20767-52d1-7267-8f23-ab7b7fa6f4ff', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 13:40:41.651011+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:40:41.6499+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:40:41.649215+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20767-52d3-784c-af2c-246029fb81e9', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 13:40:41.653579+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:40:41.652385+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:40:41.651615+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20767-52d6-7028-8a40-c8d4ae5accc3', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 13:40:41.655831+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:40:41.654801+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:40:41.654073+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20767-52cb-7d21-b7a6-a71d14d0f676', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 13:40:41.647341+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:40:41.644894+05:45', true, '2026-11-23 13:40:41.646169+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 13:40:41.643913+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a20767-52da-781c-a79e-ef30e39eca12', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 13:40:41.660244+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:40:41.659316+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 13:40:41.658593+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a20767-52dc-7b2a-9ff1-944023050972', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 13:40:41.664403+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:40:41.663223+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 13:40:41.660822+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a20767-52d8-74c7-83b6-dc30063a7faf', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 13:40:41.658069+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:40:41.657146+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 13:40:41.65638+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a20767-52e7-7bff-ac96-263e5797f99b', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 13:40:41.673224+05:45', 1, 1, 1, 1, 0, '01a20767-51a8-73a8-aa21-c04e43fc0f68', '2026-11-23 13:40:41.672736+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:40:41.671857+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a20767-52e9-7b2c-afe3-2448d9176477', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 13:40:41.677024+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 13:40:41.676101+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:40:41.674506+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a20767-52f1-7be2-a7e3-baea7f5fdab0', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 13:40:41.681875+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:40:41.681875+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a20767-52f2-7cf8-8a24-6586b6f645bf', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 13:40:41.682904+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:40:41.682904+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a20767-52e0-7e9f-9741-6e5454f073ce', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 13:40:41.668668+05:45', 1, 2, 1, 1, 0, '01a20767-5190-723c-ae09-2eb3aa37c201', '2026-11-23 13:40:41.666741+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 13:40:41.665015+05:45', NULL, NULL, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a20767-538e-73a9-bb6a-c18493d2bf0c', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 13:40:41.84092+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 13:40:41.84092+05:45', NULL, NULL, false);
-INSERT INTO holdfast.workers VALUES ('01a20767-5190-723c-ae09-2eb3aa37c201', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 13:40:41.336406+05:45', '2026-11-23 14:40:41.336406+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20767-51a8-73a8-aa21-c04e43fc0f68', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 13:40:41.352332+05:45', '2026-11-23 14:40:41.352332+05:45');
+INSERT INTO holdfast.audit_chains VALUES (1, 37, '\x6e0c0b0361409be85585427c105c7fdae554f9996c9b63365886f5a545e895c2', 0, '\x');
+INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a2082a-21ff-7d6d-aa7d-7ca8ad59d459', 1, '{"chapter": 1}', '01a2082a-2204-7c4b-8071-7d4ece4cc8c4', '2026-11-23 17:13:28.677108+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21a4-7edd-a082-d1df190c0ed8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 17:13:28.584098+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21a4-7edd-a082-d1df190c0ed8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.60148+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21a4-7edd-a082-d1df190c0ed8', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 17:13:28.603964+05:45', '01a2082a-21a0-7106-b4ef-9cfb6204005a', '2026-11-23 17:13:28.595584+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21a4-7edd-a082-d1df190c0ed8', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a2082a-21bc-78ca-bf52-b0cdb167fba5', '2026-11-23 17:13:28.605702+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21a4-7edd-a082-d1df190c0ed8', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.605702+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21a4-7edd-a082-d1df190c0ed8', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.611152+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21a4-7edd-a082-d1df190c0ed8', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 17:13:28.61317+05:45', '01a2082a-21a3-7c17-9c07-0a745724618b', '2026-11-23 17:13:28.610604+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21c6-7148-9a90-1a39aa258ad4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 17:13:28.614167+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21c6-7148-9a90-1a39aa258ad4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.615736+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21c6-7148-9a90-1a39aa258ad4', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.616893+05:45', '01a2082a-21a0-7106-b4ef-9cfb6204005a', '2026-11-23 17:13:28.615266+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21c9-750a-ac27-2273e08e2592', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 17:13:28.617422+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21c9-750a-ac27-2273e08e2592', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.618618+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21c9-750a-ac27-2273e08e2592', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 17:13:28.619173+05:45', '01a2082a-21a0-7106-b4ef-9cfb6204005a', '2026-11-23 17:13:28.618215+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21cb-7918-a5da-6166e21ecbd7', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 17:13:28.619672+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21cb-7918-a5da-6166e21ecbd7', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.620803+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21cb-7918-a5da-6166e21ecbd7', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 17:13:28.621855+05:45', '01a2082a-21a3-7c17-9c07-0a745724618b', '2026-11-23 17:13:28.620394+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21cb-7918-a5da-6166e21ecbd7', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 17:13:28.623284+05:45', '01a2082a-21a3-7c17-9c07-0a745724618b', '2026-11-23 17:13:28.622887+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21cb-7918-a5da-6166e21ecbd7', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.625667+05:45', '01a2082a-21a0-7106-b4ef-9cfb6204005a', '2026-11-23 17:13:28.623644+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21d2-7278-9504-8ed1e8121f4f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 17:13:28.626268+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21d2-7278-9504-8ed1e8121f4f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.627604+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21d2-7278-9504-8ed1e8121f4f', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a2082a-21a3-7e75-9c47-94704bf730b5"}', NULL, '2026-11-23 17:13:28.629574+05:45', '01a2082a-21a3-7e75-9c47-94704bf730b5', '2026-11-23 17:13:28.627163+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21d2-7278-9504-8ed1e8121f4f', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.631524+05:45', '01a2082a-21a0-7106-b4ef-9cfb6204005a', '2026-11-23 17:13:28.630569+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 17:13:28.632051+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.63333+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 17:13:28.645369+05:45', '01a2082a-21a0-7106-b4ef-9cfb6204005a', '2026-11-23 17:13:28.63292+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21e5-7cdc-a27a-f4a9089103a4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 17:13:28.645979+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21e5-7cdc-a27a-f4a9089103a4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.647565+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21e5-7cdc-a27a-f4a9089103a4', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.648713+05:45', '01a2082a-21a3-7c17-9c07-0a745724618b', '2026-11-23 17:13:28.646986+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21e9-72a5-a467-608a68826539', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 17:13:28.649282+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21e9-72a5-a467-608a68826539', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.650641+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21e9-72a5-a467-608a68826539', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.651711+05:45', '01a2082a-21a3-7c17-9c07-0a745724618b', '2026-11-23 17:13:28.650184+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21ec-7267-a85e-2c7f62a1acbf', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 17:13:28.652244+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21ec-7267-a85e-2c7f62a1acbf', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.653529+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21ec-7267-a85e-2c7f62a1acbf', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.655849+05:45', '01a2082a-21a0-7106-b4ef-9cfb6204005a', '2026-11-23 17:13:28.653106+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21f0-7576-8cb9-81b8a7417ce8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 17:13:28.656435+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21f0-7576-8cb9-81b8a7417ce8', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.657276+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21f1-7bcd-a8cc-e5060b67a3e3', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 17:13:28.657853+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21f1-7bcd-a8cc-e5060b67a3e3', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.65907+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21f1-7bcd-a8cc-e5060b67a3e3', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 17:13:28.659632+05:45', '01a2082a-21a3-7c17-9c07-0a745724618b', '2026-11-23 17:13:28.658596+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21f4-71c4-a015-40b8616813fe', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 17:13:28.660203+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21f4-71c4-a015-40b8616813fe', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.661394+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21f4-71c4-a015-40b8616813fe', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 17:13:28.662067+05:45', '01a2082a-21a3-7c17-9c07-0a745724618b', '2026-11-23 17:13:28.660962+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21f6-789c-ac1a-dae66a0459ea', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 17:13:28.662631+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21f6-789c-ac1a-dae66a0459ea', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.663812+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21f6-789c-ac1a-dae66a0459ea', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 17:13:28.664387+05:45', '01a2082a-21a3-7c17-9c07-0a745724618b', '2026-11-23 17:13:28.663451+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21f8-7e34-a2ee-0e6af0ddb403', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 17:13:28.664995+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21f8-7e34-a2ee-0e6af0ddb403', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.666156+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21f8-7e34-a2ee-0e6af0ddb403', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 17:13:28.666715+05:45', '01a2082a-21a0-7106-b4ef-9cfb6204005a', '2026-11-23 17:13:28.665794+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21fb-7355-b5fc-4489d1e22f3f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 17:13:28.667288+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21fb-7355-b5fc-4489d1e22f3f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.668512+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21fb-7355-b5fc-4489d1e22f3f', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 17:13:28.669129+05:45', '01a2082a-21a0-7106-b4ef-9cfb6204005a', '2026-11-23 17:13:28.668144+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21fd-78d8-beb3-84b3edb5b519', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 17:13:28.669661+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21fd-78d8-beb3-84b3edb5b519', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.670865+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21fd-78d8-beb3-84b3edb5b519', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 17:13:28.671424+05:45', '01a2082a-21a0-7106-b4ef-9cfb6204005a', '2026-11-23 17:13:28.670488+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21ff-7d6d-aa7d-7ca8ad59d459', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 17:13:28.671946+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21ff-7d6d-aa7d-7ca8ad59d459', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.674378+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-2205-7d2f-bb2e-9fa4f7a858a1', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 17:13:28.677985+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-2205-7d2f-bb2e-9fa4f7a858a1', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.679216+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-2207-7b0b-bad8-db3cbbc9fe80', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 17:13:28.679826+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-2207-7b0b-bad8-db3cbbc9fe80', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.681038+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-220b-7117-93e6-06b40e1dfbad', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 17:13:28.6832+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-2207-7b0b-bad8-db3cbbc9fe80', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 17:13:28.681524+05:45', '01a2082a-21a3-7c17-9c07-0a745724618b', '2026-11-23 17:13:28.680632+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-220b-7dbd-843a-c137d668a157', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 17:13:28.684015+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-2256-7c25-a2e1-b9ad1ea217fb', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 17:13:28.758973+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-2256-7c25-a2e1-b9ad1ea217fb', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.760856+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-2256-7c25-a2e1-b9ad1ea217fb', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"calls","calls":[{"id":"call-1","agent":"helper","task":"01a2082a-2258-7b88-97b1-328c48017d96","message":{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}}]}', NULL, '2026-11-23 17:13:28.760856+05:45', '01a2082a-2257-7e2c-99d9-25d94d231c84', '2026-11-23 17:13:28.760221+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-2258-7b88-97b1-328c48017d96', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}', NULL, '2026-11-23 17:13:28.764594+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-2258-7b88-97b1-328c48017d96', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.766325+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-2258-7b88-97b1-328c48017d96', 3, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.766325+05:45', '01a2082a-225d-79a5-a782-787dc105b1ee', '2026-11-23 17:13:28.765847+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-2252-740f-a575-2e2789ed96e9', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 17:13:28.755886+05:45', NULL, NULL);
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a2082a-21a4-7edd-a082-d1df190c0ed8', '2026-11-23 17:13:28.584098+05:45');
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a2082a-21c6-7148-9a90-1a39aa258ad4', '2026-11-23 17:13:28.614167+05:45');
+INSERT INTO holdfast.leases VALUES ('partitions', '01a2082a-21a0-7106-b4ef-9cfb6204005a', '2026-11-23 18:13:28.580564+05:45');
+INSERT INTO holdfast.processes VALUES ('01a2082a-21a0-7106-b4ef-9cfb6204005a', 'web-1/1042', '1.4.0', '2026-11-23 17:13:28.57922+05:45');
+INSERT INTO holdfast.processes VALUES ('01a2082a-21a3-7c17-9c07-0a745724618b', 'web-2/988', '1.4.0', '2026-11-23 17:13:28.579857+05:45');
+INSERT INTO holdfast.processes VALUES ('01a2082a-21a3-7e75-9c47-94704bf730b5', 'web-2/731', '1.4.0', '2026-11-23 17:13:28.579989+05:45');
+INSERT INTO holdfast.processes VALUES ('01a2082a-2257-7e2c-99d9-25d94d231c84', 'test', '1', '2026-11-23 17:13:28.759976+05:45');
+INSERT INTO holdfast.processes VALUES ('01a2082a-225d-79a5-a782-787dc105b1ee', 'test', '1', '2026-11-23 17:13:28.765671+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a2082a-21ff-7d6d-aa7d-7ca8ad59d459', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 17:13:28.684887+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a2082a-21f8-7e34-a2ee-0e6af0ddb403', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 17:13:28.707436+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a2082a-21fb-7355-b5fc-4489d1e22f3f', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 17:13:28.726369+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a2082a-21fd-78d8-beb3-84b3edb5b519', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 17:13:28.739282+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a2082a-21ec-7267-a85e-2c7f62a1acbf', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 17:13:28.746777+05:45');
+INSERT INTO holdfast.push_cursors VALUES ('01a2082a-21ff-7d6d-aa7d-7ca8ad59d459', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
+INSERT INTO holdfast.push_cursors VALUES ('01a2082a-21f8-7e34-a2ee-0e6af0ddb403', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 18:13:28.726006+05:45', '2026-11-23 17:13:28.708867+05:45', false, 3, '2026-11-23 17:13:28.715165+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a2082a-21fb-7355-b5fc-4489d1e22f3f', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 18:13:28.738884+05:45', '2026-11-23 17:13:28.727767+05:45', false, 2, '2026-11-23 17:13:28.733501+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a2082a-21fd-78d8-beb3-84b3edb5b519', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 18:13:28.746346+05:45', '2026-11-23 17:13:28.740561+05:45', false, 1, '2026-11-23 17:13:28.746346+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a2082a-21ec-7267-a85e-2c7f62a1acbf', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 17:13:28.748169+05:45', false, 1, '2026-11-23 17:13:28.753891+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 17:13:28.753891+05:45', 'the receiver answered 410 Gone', false);
+INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 11:25:35.921637');
+INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 11:25:35.929798');
+INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 11:25:35.968083');
+INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 11:25:35.976783');
+INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 11:25:35.989182');
+INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 11:25:36.005113');
+INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 11:25:36.030587');
+INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 11:25:36.0372');
+INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-23 11:25:36.042557');
+INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-23 11:25:36.050901');
+INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-23 11:25:36.065235');
+INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-23 11:25:36.066038');
+INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-23 11:25:36.067427');
+INSERT INTO holdfast.schema_version VALUES (14, 15, true, '2026-11-23 11:25:36.068322');
+INSERT INTO holdfast.schema_version VALUES (15, 16, true, '2026-11-23 11:25:36.068807');
+INSERT INTO holdfast.schema_version VALUES (16, 17, true, '2026-11-23 11:25:36.080175');
+INSERT INTO holdfast.schema_version VALUES (17, 20, true, '2026-11-23 11:25:36.088187');
+INSERT INTO holdfast.secrets VALUES ('page_token', '\x6cabe864b0e546a9acc21f83ce2c4b62504b7bc6a77b4790b97ffb866d5d7219', '2026-11-23 17:10:35.989182+05:45');
+INSERT INTO holdfast.secrets VALUES ('push', '\x6dc5bffbcac04416a1173c0c18c2bdeff23e9150a1fb4a768fcc91b625701d6d', '2026-11-23 17:10:35.989182+05:45');
+INSERT INTO holdfast.task_calls VALUES ('01a2082a-2256-7c25-a2e1-b9ad1ea217fb', 3, 1, 'call-1', 'helper', '01a2082a-2258-7b88-97b1-328c48017d96', false, '01a2082a-2256-7c25-a2e1-b9ad1ea217fb', '{caller}', '2026-11-23 17:13:28.760856+05:45', '2026-11-23 17:13:28.764594+05:45', 0, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a2082a-21a4-7edd-a082-d1df190c0ed8');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a2082a-21c6-7148-9a90-1a39aa258ad4');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a2082a-21c9-750a-ac27-2273e08e2592');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a2082a-21cb-7918-a5da-6166e21ecbd7');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a2082a-21d2-7278-9504-8ed1e8121f4f');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a2082a-21d7-7e7c-b100-ef5cee5794fe');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a2082a-21e5-7cdc-a27a-f4a9089103a4');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a2082a-21e9-72a5-a467-608a68826539');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a2082a-21f0-7576-8cb9-81b8a7417ce8');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a2082a-21f1-7bcd-a8cc-e5060b67a3e3');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a2082a-21f4-71c4-a015-40b8616813fe');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a2082a-21f6-789c-ac1a-dae66a0459ea');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a2082a-21f8-7e34-a2ee-0e6af0ddb403');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a2082a-21fb-7355-b5fc-4489d1e22f3f');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a2082a-21fd-78d8-beb3-84b3edb5b519');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a2082a-21ff-7d6d-aa7d-7ca8ad59d459');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a2082a-2205-7d2f-bb2e-9fa4f7a858a1');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a2082a-2207-7b0b-bad8-db3cbbc9fe80');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a2082a-220b-7117-93e6-06b40e1dfbad');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a2082a-220b-7dbd-843a-c137d668a157');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a2082a-2252-740f-a575-2e2789ed96e9');
+INSERT INTO holdfast.task_queue VALUES ('01a2082a-21ff-7d6d-aa7d-7ca8ad59d459', 'writer', '2026-11-23 17:13:28.671946+05:45', '01a2082a-21a0-7106-b4ef-9cfb6204005a', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a2082a-2205-7d2f-bb2e-9fa4f7a858a1', 'writer', '2026-11-23 17:13:28.677985+05:45', '01a2082a-21a3-7c17-9c07-0a745724618b', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a2082a-2207-7b0b-bad8-db3cbbc9fe80', 'support', '2026-11-23 17:13:28.681524+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a2082a-220b-7117-93e6-06b40e1dfbad', 'travel', '2026-11-23 17:13:28.6832+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a2082a-220b-7dbd-843a-c137d668a157', 'travel', '2026-11-23 17:13:28.684015+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a2082a-2252-740f-a575-2e2789ed96e9', 'writer', '2026-11-23 17:13:28.755886+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a2082a-2256-7c25-a2e1-b9ad1ea217fb', 'caller', '2026-11-23 17:13:28.760856+05:45', NULL, 1, 2, 0, NULL, false, 0, 0, 'infinity', 3, false);
+INSERT INTO holdfast.task_settled VALUES ('01a2082a-2258-7b88-97b1-328c48017d96', 3);
+INSERT INTO holdfast.task_states VALUES ('01a2082a-21ff-7d6d-aa7d-7ca8ad59d459', 1, '{"chapter": 1}', '01a2082a-2203-77cf-ab6b-66e66fe419c1', '2026-11-23 17:13:28.676086+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2082a-21a4-7edd-a082-d1df190c0ed8', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 17:13:28.61317+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 17:13:28.610604+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 17:13:28.584098+05:45', NULL, NULL, false, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2082a-21c6-7148-9a90-1a39aa258ad4', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 17:13:28.616893+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 17:13:28.615266+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 17:13:28.614167+05:45', NULL, NULL, false, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2082a-21c9-750a-ac27-2273e08e2592', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 17:13:28.619173+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 17:13:28.618215+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.617422+05:45', NULL, NULL, false, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2082a-21cb-7918-a5da-6166e21ecbd7', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 17:13:28.625667+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 17:13:28.623644+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 17:13:28.619672+05:45', NULL, NULL, false, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2082a-21d2-7278-9504-8ed1e8121f4f', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 17:13:28.631524+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 17:13:28.630569+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 17:13:28.626268+05:45', NULL, NULL, false, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 17:13:28.645369+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 17:13:28.63292+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 17:13:28.632051+05:45', NULL, NULL, false, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2082a-21e5-7cdc-a27a-f4a9089103a4', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 17:13:28.648713+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 17:13:28.646986+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 17:13:28.645979+05:45', NULL, NULL, false, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2082a-21e9-72a5-a467-608a68826539', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 17:13:28.651711+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 17:13:28.650184+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 17:13:28.649282+05:45', NULL, NULL, false, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2082a-21f0-7576-8cb9-81b8a7417ce8', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 17:13:28.657276+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 17:13:28.657276+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.656435+05:45', NULL, NULL, false, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2082a-21f1-7bcd-a8cc-e5060b67a3e3', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 17:13:28.659632+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 17:13:28.658596+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.657853+05:45', NULL, NULL, false, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2082a-21f4-71c4-a015-40b8616813fe', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 17:13:28.662067+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 17:13:28.660962+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.660203+05:45', NULL, NULL, false, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2082a-21f6-789c-ac1a-dae66a0459ea', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 17:13:28.664387+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 17:13:28.663451+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.662631+05:45', NULL, NULL, false, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2082a-21ec-7267-a85e-2c7f62a1acbf', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 17:13:28.655849+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 17:13:28.653106+05:45', true, '2026-11-23 17:13:28.654493+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.652244+05:45', NULL, NULL, false, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2082a-2258-7b88-97b1-328c48017d96', NULL, 'helper', 'tenant', 'owner', 'context', 5, false, NULL, 3, 3, '2026-11-23 17:13:28.766325+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 17:13:28.765847+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.764594+05:45', NULL, NULL, false, true);
+INSERT INTO holdfast.tasks_open VALUES ('01a2082a-21fb-7355-b5fc-4489d1e22f3f', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 17:13:28.669129+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 17:13:28.668144+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.667288+05:45', NULL, NULL, false, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a2082a-21fd-78d8-beb3-84b3edb5b519', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 17:13:28.671424+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 17:13:28.670488+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.669661+05:45', NULL, NULL, false, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a2082a-21f8-7e34-a2ee-0e6af0ddb403', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 17:13:28.666715+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 17:13:28.665794+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.664995+05:45', NULL, NULL, false, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a2082a-2205-7d2f-bb2e-9fa4f7a858a1', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 17:13:28.679216+05:45', 1, 1, 1, 1, 0, '01a2082a-21a3-7c17-9c07-0a745724618b', '2026-11-23 17:13:28.678814+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.677985+05:45', NULL, NULL, false, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a2082a-2207-7b0b-bad8-db3cbbc9fe80', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 17:13:28.681038+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 17:13:28.680632+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.679826+05:45', NULL, NULL, false, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a2082a-220b-7117-93e6-06b40e1dfbad', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 17:13:28.6832+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.6832+05:45', NULL, NULL, false, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a2082a-220b-7dbd-843a-c137d668a157', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 17:13:28.684015+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.684015+05:45', NULL, NULL, false, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a2082a-21ff-7d6d-aa7d-7ca8ad59d459', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 17:13:28.674378+05:45', 1, 2, 1, 1, 0, '01a2082a-21a0-7106-b4ef-9cfb6204005a', '2026-11-23 17:13:28.673989+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 17:13:28.671946+05:45', NULL, NULL, false, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a2082a-2252-740f-a575-2e2789ed96e9', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 17:13:28.755886+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 17:13:28.755886+05:45', NULL, NULL, false, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a2082a-2256-7c25-a2e1-b9ad1ea217fb', NULL, 'caller', 'tenant', 'owner', 'context', 2, false, NULL, 3, 2, '2026-11-23 17:13:28.760856+05:45', 1, 2, 1, 2, 0, NULL, '2026-11-23 17:13:28.760221+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.758973+05:45', NULL, 'infinity', false, true);
+INSERT INTO holdfast.workers VALUES ('01a2082a-21a0-7106-b4ef-9cfb6204005a', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 17:13:28.57922+05:45', '2026-11-23 18:13:28.57922+05:45');
+INSERT INTO holdfast.workers VALUES ('01a2082a-21a3-7c17-9c07-0a745724618b', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 17:13:28.579857+05:45', '2026-11-23 18:13:28.579857+05:45');
+INSERT INTO holdfast.workers VALUES ('01a2082a-2257-7e2c-99d9-25d94d231c84', 'test', '1', 'worker', '2026-11-23 17:13:28.759976+05:45', '2026-11-23 18:13:28.759976+05:45');
+INSERT INTO holdfast.workers VALUES ('01a2082a-225d-79a5-a782-787dc105b1ee', 'test', '1', 'worker', '2026-11-23 17:13:28.765671+05:45', '2026-11-23 18:13:28.765671+05:45');
 SELECT pg_catalog.setval('holdfast.push_attempts_id', 9, true);
-SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 16, true);
+SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 17, true);
 ALTER TABLE ONLY holdfast.agent_outages
     ADD CONSTRAINT agent_outages_pkey PRIMARY KEY (agent);
 ALTER TABLE ONLY holdfast.api_keys
@@ -2284,10 +2472,14 @@ ALTER TABLE ONLY holdfast.secrets
     ADD CONSTRAINT secrets_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY holdfast.signing_keys
     ADD CONSTRAINT signing_keys_pkey PRIMARY KEY (key_id);
+ALTER TABLE ONLY holdfast.task_calls
+    ADD CONSTRAINT task_calls_pkey PRIMARY KEY (parent, seq, nth);
 ALTER TABLE ONLY holdfast.task_names
     ADD CONSTRAINT task_names_pkey PRIMARY KEY (tenant, owner, agent, client_id);
 ALTER TABLE ONLY holdfast.task_queue
     ADD CONSTRAINT task_queue_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY holdfast.task_settled
+    ADD CONSTRAINT task_settled_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.task_states
     ADD CONSTRAINT task_states_pkey PRIMARY KEY (task);
 ALTER TABLE ONLY holdfast.tasks_20261101
@@ -2314,6 +2506,8 @@ CREATE INDEX processes_started ON holdfast.processes USING btree (started_at);
 CREATE INDEX push_cursors_disabled_at ON holdfast.push_cursors USING btree (disabled_at) WHERE (disabled_at IS NOT NULL);
 CREATE INDEX push_cursors_due ON holdfast.push_cursors USING btree (due_at) WHERE ((due_at IS NOT NULL) AND (NOT parked));
 CREATE INDEX push_cursors_lanes ON holdfast.push_cursors USING btree (caller, host, due_at) WHERE (parked AND (due_at IS NOT NULL));
+CREATE INDEX task_calls_child ON holdfast.task_calls USING btree (child);
+CREATE INDEX task_calls_new ON holdfast.task_calls USING btree (created_at, parent, seq, nth) WHERE ((started_at IS NULL) AND (settled_at IS NULL));
 CREATE INDEX task_names_of_tenant ON holdfast.task_names USING btree (client_id, tenant, agent);
 CREATE INDEX task_names_task ON holdfast.task_names USING btree (task);
 CREATE INDEX task_queue_owned ON holdfast.task_queue USING btree (worker_id) WHERE (worker_id IS NOT NULL);
@@ -2381,10 +2575,12 @@ CREATE POLICY callers ON holdfast.idempotency_keys USING (((tenant, owner) = ( S
     (holdfast.caller())[2] AS caller)));
 CREATE POLICY callers ON holdfast.push_configs USING (holdfast.task_exists(task));
 CREATE POLICY callers ON holdfast.push_cursors USING (holdfast.task_exists(task));
+CREATE POLICY callers ON holdfast.task_calls USING (holdfast.task_exists(parent));
 CREATE POLICY callers ON holdfast.task_events USING (holdfast.task_exists(task));
 CREATE POLICY callers ON holdfast.task_names USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
     (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller))));
 CREATE POLICY callers ON holdfast.task_queue USING (holdfast.task_exists(id));
+CREATE POLICY callers ON holdfast.task_settled USING (holdfast.task_exists(task));
 CREATE POLICY callers ON holdfast.task_states USING (holdfast.task_exists(task));
 CREATE POLICY callers ON holdfast.tasks USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
     (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller))));
@@ -2392,9 +2588,11 @@ ALTER TABLE holdfast.context_states ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.idempotency_keys ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.push_configs ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.push_cursors ENABLE ROW LEVEL SECURITY;
+ALTER TABLE holdfast.task_calls ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.task_events ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.task_names ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.task_queue ENABLE ROW LEVEL SECURITY;
+ALTER TABLE holdfast.task_settled ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.task_states ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.tasks ENABLE ROW LEVEL SECURITY;
 GRANT USAGE ON SCHEMA holdfast TO holdfast_reader;
@@ -2404,6 +2602,7 @@ GRANT SELECT ON TABLE holdfast.v_audit TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_events TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_history TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_keys TO holdfast_reader;
+GRANT SELECT ON TABLE holdfast.v_lineage TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_names TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_outages TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_push TO holdfast_reader;

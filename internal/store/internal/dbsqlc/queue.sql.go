@@ -222,7 +222,8 @@ func (q *Queries) QueueClaim(ctx context.Context, db DBTX, arg QueueClaimParams)
 const queueDepth = `-- name: QueueDepth :many
 SELECT agent,
        count(*) FILTER (WHERE worker_id IS NULL AND wakes_at IS NULL)::bigint AS waiting,
-       count(*) FILTER (WHERE wakes_at IS NOT NULL)::bigint AS timers,
+       count(*) FILTER (WHERE wakes_at < 'infinity')::bigint AS timers,
+       count(*) FILTER (WHERE wakes_at = 'infinity')::bigint AS calls,
        count(*) FILTER (WHERE worker_id IS NOT NULL)::bigint AS running,
        coalesce(extract(epoch FROM now() - min(available_at) FILTER (WHERE worker_id IS NULL AND wakes_at IS NULL AND available_at <= now())), 0)::float8
            AS oldest_seconds,
@@ -235,12 +236,13 @@ type QueueDepthRow struct {
 	Agent         string
 	Waiting       int64
 	Timers        int64
+	Calls         int64
 	Running       int64
 	OldestSeconds float64
 	AwaySeconds   float64
 }
 
-// For metrics: queued and running tasks, and those with a timer, by agent.
+// For metrics: queued and running tasks, and those that wait for a timer or for calls, by agent.
 func (q *Queries) QueueDepth(ctx context.Context, db DBTX) ([]QueueDepthRow, error) {
 	rows, err := db.Query(ctx, queueDepth)
 	if err != nil {
@@ -254,6 +256,7 @@ func (q *Queries) QueueDepth(ctx context.Context, db DBTX) ([]QueueDepthRow, err
 			&i.Agent,
 			&i.Waiting,
 			&i.Timers,
+			&i.Calls,
 			&i.Running,
 			&i.OldestSeconds,
 			&i.AwaySeconds,
