@@ -438,7 +438,7 @@ func TestLineageOfCallsOfCalls(t *testing.T) {
 	require.True(t, scan[bool](f, "SELECT cancel_requested FROM holdfast.tasks WHERE id = $1", c.c.Task.ID))
 }
 
-// A role that may only read can record an end that is none: it changes nothing.
+// A role that may only read can record an end that never was. It changes nothing.
 func TestForgedEndOfACalledTask(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
