@@ -295,10 +295,11 @@ func TestTooManyCallsFailTheRun(t *testing.T) {
 	t.Parallel()
 	a := called{Agent: calls.Agent{Name: "a"}, maxCalls: 2, run: func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
 		err := out.Call(ctx, []executor.Call{call("b"), call("b"), call("b")})
-		return &executor.Failure{Msg: err.Error()}
+		require.ErrorContains(t, err, "calls: has 3 calls; the agent's limit is 2")
+		return err
 	}}
 	p := start(t, "", a, does("b"))
-	require.Equal(t, "calls: has 3 calls; the agent's limit is 2", p.becomes(p.send("a", "hi").ID, task.StateFailed).Status.Message.FirstText())
+	require.Equal(t, "The agent's calls are wrong.", p.becomes(p.send("a", "hi").ID, task.StateFailed).Status.Message.FirstText())
 }
 
 // A called agent asks, the caller answers, twice, and gets the result.

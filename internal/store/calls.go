@@ -236,7 +236,7 @@ func (s *Store) Results(ctx context.Context, of *task.Task, note task.Seq, most 
 	return out, nil
 }
 
-// result reads the content of a result as the called task had it at a seq, and returns its size.
+// result reads the content of a result: the message of the status upto, and the artifacts before it. It returns their size.
 func (s *Store) result(ctx context.Context, child uuid.UUID, upto task.Seq, most int64, r *task.Result) (size int64, err error) {
 	row, err := s.q.TaskByID(ctx, s.api, child)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -248,28 +248,38 @@ func (s *Store) result(ctx context.Context, child uuid.UUID, upto task.Seq, most
 	}
 	h := header(&row)
 	r.Agent = h.Agent
-	h.LastSeq = min(h.LastSeq, upto)
-	// The bytes of all chunks, so at least those of the artifacts.
-	fits := row.ArtifactBytes <= most
-	t, err := s.Snapshot(ctx, h, fits)
+	status, err := s.EventsAfter(ctx, h, task.Position{Seq: upto - 1}, 1)
 	if err != nil {
 		return 0, err
 	}
-	if fits {
-		r.Artifacts = t.Artifacts
-		for i := range t.Artifacts {
-			size += t.Artifacts[i].Size()
+	for _, e := range status {
+		switch m := e.Message; {
+		case m == nil:
+		case m.Size() > most:
+			r.Omitted = m.Size()
+		default:
+			r.Message, size = m, m.Size()
 		}
-	} else {
-		r.Omitted = row.ArtifactBytes
 	}
-	if m := t.Status.Message; m != nil {
-		if m.Size() > most-size {
-			r.Omitted += m.Size()
-			return size, nil
+	// The bytes of all chunks, so at least those of the artifacts.
+	if size+row.ArtifactBytes > most {
+		r.Omitted += row.ArtifactBytes
+		return size, nil
+	}
+	t := Empty(h)
+	h.LastSeq = min(h.LastSeq, upto)
+	err = s.walk(ctx, s.api, h, true, func(row *dbsqlc.EventsOfRow) error {
+		if task.EventKind(row.Kind) != task.EventArtifact {
+			return nil // there may be much of it
 		}
-		r.Message = m
-		size += m.Size()
+		return apply(t, row)
+	})
+	if err != nil {
+		return 0, translate("read results", err)
+	}
+	r.Artifacts = t.Artifacts
+	for i := range t.Artifacts {
+		size += t.Artifacts[i].Size()
 	}
 	return size, nil
 }

@@ -214,7 +214,7 @@ func (e *emitter) Wait(ctx context.Context, w executor.Wait) error {
 func (e *emitter) Call(ctx context.Context, calls []executor.Call) error {
 	e.began()
 	if err := executor.CheckCalls(calls, e.r.agent.MaxCalls); err != nil {
-		return err
+		return &executor.Failure{Msg: "The agent's calls are wrong.", Cause: err}
 	}
 	if e.spent.Load() {
 		return errSpent
