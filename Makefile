@@ -23,7 +23,7 @@ export BENCH_STORED
 # Whether PACKAGES include tests that run servers.
 INTEGRATION = $(findstring ./...,$(PACKAGES))$(findstring ./integration,$(PACKAGES))
 
-.PHONY: help run build test test-postgres race chaos memory interop interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean
+.PHONY: help run build test test-postgres race chaos memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ memory: ## large loads on a server with 512 MiB of memory (minutes; needs 8 GiB 
 
 interop: ## the official clients against two replicas (needs npm, and python3 with venv; downloads the clients once)
 	go test -tags interop -count=1 -timeout 20m -v ./interop
+
+interop-fronts: ## the first ring through fronts, and fronts of official servers under faults, with 500 tasks each (long)
+	HOLDFAST_FRONT_TASKS=500 go test -tags interop -count=1 -timeout 60m -run Front -v ./interop -fronts
 
 interop-ring: ## clients of the second ring: needs Java 17 with mvn, cargo, npm, and python3 with venv
 	go test -tags interop -count=1 -timeout 40m -v ./interop -ring2

@@ -12,9 +12,13 @@ import (
 // adapt makes an Executor that the server can run. User code sees only the types of this package, so that the server's
 // own types may change.
 func adapt(e Executor) executor.Executor {
-	return executor.Func(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+	adapted := executor.Func(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 		return e.Execute(ctx, fromRun(run), emitter{out})
 	})
+	if to, ok := e.(Canceler); ok {
+		return canceler{adapted, to}
+	}
+	return adapted
 }
 
 func fromRun(run *executor.Run) *Run {
@@ -24,7 +28,7 @@ func fromRun(run *executor.Run) *Run {
 		TurnMetadata: run.TurnMetadata, AcceptedOutputModes: run.AcceptedOutputModes, Extensions: run.Extensions,
 		Scopes: run.Scopes, Traceparent: run.Traceparent, Deadline: run.Deadline,
 		Turn: run.Turn, Try: run.Try, Attempt: int(run.Attempt),
-		key: run.IdempotencyKey(), memory: run.Memory,
+		ResumeURL: run.ResumeURL, key: run.IdempotencyKey(), memory: run.Memory,
 	}
 }
 

@@ -32,7 +32,7 @@ type Run struct {
 	Agent     string // the name under which the agent is configured
 	Tenant    string
 	Owner     string
-	Message   Message         // what to answer; do not change it. Without parts if a timer began the turn
+	Message   Message         // what to answer; do not change it. Without parts if a timer or a callback began the turn
 	Input     *Input          // what began the turn, if not only a message; or nil
 	Metadata  json.RawMessage // of the request that created the task
 	Turn      int             // 1 for the task's first message
@@ -47,6 +47,10 @@ type Run struct {
 	Traceparent         string   // W3C Trace Context, or ""
 
 	Deadline time.Time // when the run times out; zero: never
+
+	// ResumeURL begins the next turn if this one ends with an Ask with a Resume: give it to the third party that answers instead of the
+	// client, before or after asking. It is the same for every try. Everybody with it can answer.
+	ResumeURL string
 
 	key    string
 	memory executor.Memory
@@ -228,7 +232,7 @@ func (r *Run) SetState(ctx context.Context, of Scope, v any, version int64) (int
 
 // Emitter writes to the task. Its methods keep their order. They return when the event is on its way to the database;
 // no client sees an event before it is stored. They fail when the run has ended: after a cancel, a lost lease, or one
-// of AskInput, AskAuth, Complete, Fail, Reject, Reply, Wait and Call.
+// of AskInput, AskAuth, Ask, Complete, Fail, Reject, Reply, Wait and Call.
 type Emitter interface {
 	// Working reports that the agent is busy, with a message or with the zero Message.
 	Working(ctx context.Context, m Message) error
@@ -243,6 +247,8 @@ type Emitter interface {
 	AskInput(ctx context.Context, question Message) error
 	// AskAuth ends the run until the user has authenticated.
 	AskAuth(ctx context.Context, m Message) error
+	// Ask is AskInput or AskAuth with more choices, such as a resume URL.
+	Ask(ctx context.Context, a Ask) error
 	// Complete ends the task with a message. Returning nil completes without one.
 	Complete(ctx context.Context, m Message) error
 	// Fail ends the task as failed, with a message that the client reads.

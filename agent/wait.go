@@ -18,20 +18,28 @@ type Wait struct {
 
 // Input is what began a turn besides a message.
 type Input struct {
-	Source      string    // Timer or Calls
+	Source      string    // Timer, Calls or Callback
 	Until       time.Time // when the wait ended, or would have ended
 	Interrupted bool      // Run.Message ended the wait
 	Results     []Result  // of the calls, in their order
+	Resumed     *Resumed  // the request by resume URL
 }
 
-// Timer is the source of a turn after a wait.
-const Timer = executor.SourceTimer
+// The sources of turns: the timer of a wait, and a request by the resume URL of the turn before.
+const (
+	Timer    = executor.SourceTimer
+	Callback = executor.SourceResume
+)
 
 func fromInput(in *executor.Input) *Input {
 	if in == nil {
 		return nil
 	}
-	return &Input{Source: in.Source, Until: in.Until, Interrupted: in.Interrupted, Results: fromResults(in.Results)}
+	out := &Input{Source: in.Source, Until: in.Until, Interrupted: in.Interrupted, Results: fromResults(in.Results)}
+	if in.Resumed != nil {
+		out.Resumed = &Resumed{Method: in.Resumed.Method, Query: in.Resumed.Query, ContentType: in.Resumed.ContentType, Body: in.Resumed.Body}
+	}
+	return out
 }
 
 func (e emitter) Wait(ctx context.Context, w Wait) error {

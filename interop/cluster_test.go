@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 )
 
-// settings are the settings of a replica. Its card announces gRPC only with an address. Webhooks go to this machine.
-func settings(grpc string, announced bool) string {
+// settings are the settings of a replica with an executor. Its card announces gRPC only with an address. Webhooks go to this machine.
+func settings(executor, grpc string, announced bool) string {
 	address := ""
 	if announced {
 		address = grpc
@@ -30,13 +30,16 @@ admin_listen: 127.0.0.1:0
 push: {allow_private: true}
 agents:
   - name: demo
-    executor: {kind: demo}
+    executor: %s
     card:
       extended: true
       default_input_modes: [text/plain, application/json, "*/*"]
       default_output_modes: [text/plain, application/json, "*/*"]
-`, grpc, address)
+`, grpc, address, executor)
 }
+
+// demo is the executor of the agent that all clients know.
+const demo = "{kind: demo}"
 
 // free returns an address with a port that was free a moment ago.
 func free(t *testing.T) string {
@@ -50,12 +53,12 @@ func free(t *testing.T) string {
 // cluster is two replicas on one database.
 type cluster struct{ a, b *clustertest.Replica }
 
-func startCluster(t *testing.T, announced bool) *cluster {
+func startCluster(t *testing.T, executor string, announced bool) *cluster {
 	t.Helper()
 	db := storetest.New(t).URL
 	both := clustertest.Together(t,
-		clustertest.Options{Name: "A", DB: db, Config: settings(free(t), announced)},
-		clustertest.Options{Name: "B", DB: db, Config: settings(free(t), announced)})
+		clustertest.Options{Name: "A", DB: db, Config: settings(executor, free(t), announced)},
+		clustertest.Options{Name: "B", DB: db, Config: settings(executor, free(t), announced)})
 	return &cluster{both[0], both[1]}
 }
 

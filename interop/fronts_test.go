@@ -4,162 +4,264 @@ package interop
 
 import (
 	"bufio"
+	"context"
+	"flag"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync/atomic"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// Holdfast in front of the official Python servers, as processes. servers/ has the agents.
+// Holdfast in front of agents on official servers, as processes, and of another Holdfast. servers/ has the agents.
 
-// upstream is a server process.
+// servers are the folders below servers that have an agent.
+func servers(t *testing.T) []string {
+	t.Helper()
+	return slices.DeleteFunc(folders(t, "servers"), func(folder string) bool { return !isProgram(folder) })
+}
+
+// upstream is an agent on an official server.
 type upstream struct {
-	addr     string
-	executed atomic.Int64
-	kill     func()
+	t       *testing.T
+	name    string
+	addr    string
+	command []string
+	cmd     *exec.Cmd
+	read    chan struct{} // closed when all output has been read
+
+	mu       sync.Mutex
+	executed map[string][]string // the tasks that a text began, in order
 }
 
 func startUpstream(t *testing.T, name string) *upstream {
 	t.Helper()
-	source, err := filepath.Abs(filepath.Join("servers", name))
-	require.NoError(t, err)
-	manifest := filepath.Join(source, "requirements.txt")
-	content, err := os.ReadFile(manifest)
-	require.NoError(t, err)
-	dir := cacheOf(t, "server-"+name, content)
-	python := filepath.Join(dir, "venv", "bin", "python")
-	once(t, dir, func() {
-		execute(t, dir, nil, "python3", "-m", "venv", filepath.Join(dir, "venv"))
-		execute(t, dir, nil, python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement", manifest)
-	})
-	u := &upstream{addr: free(t)}
-	_, port, err := net.SplitHostPort(u.addr)
-	require.NoError(t, err)
-	cmd := exec.Command(python, filepath.Join(source, "main.py"), port)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	u.kill = func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }
+	u := &upstream{t: t, name: name, addr: clustertest.Reserve(t), command: install(t, "servers", name), executed: map[string][]string{}}
 	t.Cleanup(u.kill)
+	u.run()
+	return u
+}
+
+func (u *upstream) run() {
+	u.t.Helper()
+	_, port, err := net.SplitHostPort(u.addr)
+	require.NoError(u.t, err)
+	u.cmd = exec.Command(u.command[0], append(u.command[1:len(u.command):len(u.command)], port)...)
+	u.cmd.Stderr = os.Stderr
+	out, err := u.cmd.StdoutPipe()
+	require.NoError(u.t, err)
+	require.NoError(u.t, u.cmd.Start())
+	read := make(chan struct{})
+	u.read = read
 	go func() {
+		defer close(read)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
-			if lines.Text() == "executed" {
-				u.executed.Add(1)
+			if rest, ok := strings.CutPrefix(lines.Text(), "executed "); ok {
+				task, text, _ := strings.Cut(rest, " ")
+				u.mu.Lock()
+				u.executed[text] = append(u.executed[text], task)
+				u.mu.Unlock()
 			}
 		}
 	}()
-	waittest.Eventually(t, name+" serves", func() error {
+	waittest.Eventually(u.t, u.name+" serves", func() error {
 		resp, err := http.Get("http://" + u.addr + "/.well-known/agent-card.json")
 		if err == nil {
 			resp.Body.Close()
 		}
 		return err
 	})
-	return u
+}
+
+// kill kills the process, and reads all that it has said. Its store is its memory, which is lost.
+func (u *upstream) kill() {
+	_ = u.cmd.Process.Kill()
+	<-u.read
+	_ = u.cmd.Wait()
+}
+
+// fronting is an executor in front of the server at an address.
+func fronting(addr string, stream bool) string {
+	return fmt.Sprintf(`{kind: a2a, a2a: {card_url: "http://%s", url: "http://%s", stream: %t, poll_interval: 300ms}}`, addr, addr, stream)
 }
 
 func TestFrontsOfOfficialServers(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"py-1", "py-0.3"} {
+	for _, name := range servers(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			u := startUpstream(t, name)
-			link := clustertest.NewProxy(t, u.addr)
-			db := clustertest.NewDB(t)
-			path := map[string]string{"py-1": "/rpc", "py-0.3": "/"}[name]
-			config := clustertest.Settings
-			for agent, stream := range map[string]bool{"up": true, "poll": false} {
-				config += fmt.Sprintf("  - {name: %s, executor: {kind: a2a, a2a: {card_url: \"http://%s\", url: \"http://%s%s\", stream: %t, poll_interval: 300ms}}, limits: {cancel_grace: 5s}}\n",
-					agent, link.Addr, link.Addr, path, stream)
-			}
-			f := clustertest.Start(t, clustertest.Options{Name: "front", DB: db.URL, Config: config})
-			executions := int64(0)
+			config := clustertest.Settings +
+				"  - {name: up, executor: " + fronting(u.addr, true) + "}\n" +
+				"  - {name: poll, executor: " + fronting(u.addr, false) + "}\n"
+			f := clustertest.Start(t, clustertest.Options{Name: "front", DB: clustertest.NewDB(t).URL, Config: config})
 			for _, agent := range []string{"up", "poll"} {
 				send := func(says, task string) *a2atest.Result {
 					t.Helper()
-					executions++
 					return f.Send(a2atest.V03, a2atest.Say(says).To(task).At(agent))
 				}
-				res := send("hello", "")
+				res := send("echo:hello", "")
 				require.Equal(t, "completed", res.State(), res.Said())
-				require.Equal(t, "you said hello", a2atest.Text(res.Artifacts[0].Parts))
-				res = send("ask", "")
+				require.Equal(t, "hello", a2atest.Text(res.Artifacts[0].Parts))
+				res = send("ask:which?", "")
 				require.Equal(t, "input-required", res.State(), res.Said())
 				require.Equal(t, "which?", res.Said())
 				res = send("that one", res.Task())
 				require.Equal(t, "completed", res.State(), res.Said())
-				require.Equal(t, "you said that one", a2atest.Text(res.Artifacts[0].Parts))
+				require.Equal(t, "You answered: that one", a2atest.Text(res.Artifacts[0].Parts))
 			}
-			want := ""
-			for i := range 40 {
-				want += fmt.Sprintf("%08d ", i)
-			}
-			// Cuts, at each third piece that the first client gets.
-			streams := make([]*a2atest.Reply, 10)
-			for i := range streams {
-				streams[i] = f.Stream(a2atest.V03, a2atest.Say("count").At("up"))
-				// From its first event on, the front knows the agent's task.
-				streams[i].Until("the agent's first event", func(e *a2atest.Event) bool { return e.Said() == "at work" })
-				executions++
-			}
-			for i, s := range streams {
-				got := ""
-				for n := 0; ; {
-					e, err := s.Next()
-					require.NoError(t, err)
-					if e.Artifact != nil {
-						got += a2atest.Text(e.Artifact.Parts)
-						if n++; i == 0 && n%3 == 0 {
-							link.Cut()
-						}
-					}
-					if e.State() == "completed" {
-						break
-					}
-					require.NotContains(t, []string{"failed", "canceled"}, e.State(), e.Said())
-				}
-				require.Equal(t, want, got, "each piece once")
-			}
-			// kill -9 of the front, while it streams.
-			task := f.Send(a2atest.V03, a2atest.Say("count").At("up").Detached()).Task()
-			executions++
-			waittest.Eventually(t, "the agent works", func() error {
-				return waittest.Unless(len(db.Chunks(task)) > 0, "not yet")
-			})
-			f.Kill()
-			f.Run()
-			waittest.Eventually(t, "the task completes", func() error {
-				got := f.GetOver(a2atest.Unversioned, a2atest.Say().To(task).At("up"))
-				require.NotEqual(t, "failed", got.State(), got.Said())
-				return waittest.Unless(got.State() == "completed", "%s", got.State())
-			})
-			got := f.GetOver(a2atest.Unversioned, a2atest.Say().To(task).At("up"))
-			require.Equal(t, want, a2atest.Text(got.Artifacts[0].Parts))
-			require.Equal(t, executions, u.executed.Load(), "each message was executed once")
-
-			// kill -9 of the agent, whose store is its memory: the task is lost, and is not begun again.
-			lost := f.Stream(a2atest.V03, a2atest.Say("count").At("up"))
-			executions++
-			lost.Until("a piece", func(e *a2atest.Event) bool { return e.Artifact != nil })
-			u.kill()
-			again := startUpstream(t, name)
-			link.Lead(again.addr)
-			end := a2atest.Last(lost.Rest())
-			require.Equal(t, "failed", end.State())
-			require.Contains(t, end.Said(), "lost its task")
-			require.Zero(t, again.executed.Load())
-			db.Sound()
 		})
+	}
+}
+
+// everyClient selects all clients of the first ring for TestClientsThroughAFront.
+var everyClient = flag.Bool("fronts", false, "run all clients of the first ring through a front, instead of the newest of each language")
+
+// Clients get from a front what they get from the server behind it.
+func TestClientsThroughAFront(t *testing.T) {
+	t.Parallel()
+	if *ring2 {
+		t.Skip("a front is the same for the clients of the second ring")
+	}
+	clients := []string{"go-2", "js-1", "py-1"}
+	if *everyClient {
+		clients = slices.DeleteFunc(folders(t, "clients"), func(folder string) bool {
+			return !isProgram(folder) || exists(t, filepath.Join("clients", folder, "ring2"))
+		})
+	}
+	behind := clustertest.Start(t, clustertest.Options{Name: "behind", DB: storetest.New(t).URL, Config: settings(demo, free(t), true)})
+	c := startCluster(t, fronting(a2atest.Host(behind.URL), true), true)
+	for _, name := range clients {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			command := install(t, "clients", name)
+			for _, binding := range bindings {
+				if _, ok := find(unsupported, name, binding, ""); ok {
+					continue
+				}
+				t.Run(binding, func(t *testing.T) {
+					t.Parallel()
+					results, stderr := runClient(t, command, c.job(t, binding))
+					judge(t, name, binding, results)
+					if t.Failed() {
+						t.Logf("stderr of %s over %s:\n%s", name, binding, stderr)
+					}
+				})
+			}
+		})
+	}
+}
+
+// many is how many tasks a test with faults sends.
+func many() int {
+	if n, err := strconv.Atoi(os.Getenv("HOLDFAST_FRONT_TASKS")); err == nil {
+		return n
+	}
+	return 20
+}
+
+// faults come again and again, after a pause that is random.
+var faults = []struct {
+	name  string
+	every time.Duration
+	do    func(*upstream, *clustertest.Proxy, *clustertest.Replica)
+	loses bool // tasks of the server
+}{
+	{name: "cuts", every: 500 * time.Millisecond, do: func(_ *upstream, link *clustertest.Proxy, _ *clustertest.Replica) { link.Cut() }},
+	{name: "kills of the front", every: 4 * time.Second, do: func(_ *upstream, _ *clustertest.Proxy, f *clustertest.Replica) {
+		f.Kill()
+		f.Run()
+	}},
+	{name: "kills of the server", every: 3 * time.Second, loses: true, do: func(u *upstream, _ *clustertest.Proxy, _ *clustertest.Replica) {
+		u.kill()
+		u.run()
+	}},
+}
+
+// Clients' streams are whole, and no task runs a second time after the front has stored its id.
+func TestFaultsBetweenFrontsAndOfficialServers(t *testing.T) {
+	t.Parallel()
+	for _, name := range servers(t) {
+		for _, fault := range faults {
+			t.Run(name+"/"+fault.name, func(t *testing.T) {
+				t.Parallel()
+				const chunks, together = 40, 20
+				u := startUpstream(t, name)
+				link := clustertest.NewProxy(t, u.addr)
+				db := clustertest.NewDB(t)
+				config := clustertest.Settings + "  - {name: up, executor: " + fronting(link.Addr, true) + ", limits: {backoff: 100ms, max_attempts: 1000}}\n"
+				f := clustertest.Start(t, clustertest.Options{Name: "front", DB: db.URL, Config: config})
+				n, times, resumes := many(), 0, 0
+				clients := f.In(t) // a restart has the same address
+				ctx, cancel := context.WithTimeout(t.Context(), waittest.Patience+time.Duration(n)*5*time.Second)
+				defer cancel()
+				texts := make([]string, n)
+				got, errs := make([]*a2atest.Followed, n), make([]error, n)
+				var running sync.WaitGroup
+				places, ended := make(chan struct{}, together), make(chan struct{})
+				for i := range n {
+					texts[i] = fmt.Sprintf("chunks=%d size=32 delay=50ms n=%d", chunks, i)
+					running.Go(func() {
+						places <- struct{}{}
+						got[i], errs[i] = clients.Follow(ctx, a2atest.Say(texts[i]).At("up"))
+						<-places
+					})
+				}
+				go func() { running.Wait(); close(ended) }()
+				waittest.Eventually(t, "an id is known", func() error {
+					n := clustertest.One[int](db, "SELECT count(*) FROM holdfast.task_states")
+					return waittest.Unless(n > 0, "not yet")
+				})
+				time.Sleep(rand.N(time.Second)) // any moment of the first task
+				fault.do(u, link, f)
+				times++
+				for going := true; going; {
+					select {
+					case <-ended:
+						going = false
+					case <-time.After(fault.every/2 + rand.N(fault.every)):
+						fault.do(u, link, f)
+						times++
+					}
+				}
+				f.WaitReady()
+				u.kill() // all that it has said is read
+				lost, unknown := 0, 0
+				for i, c := range got {
+					require.NoError(t, errs[i])
+					resumes += c.Resumes
+					if fault.loses && c.State == "failed" {
+						require.Contains(t, c.Said, "lost its task")
+						lost++
+					} else {
+						require.Equal(t, "completed", c.State, c.Said)
+						clustertest.Indexed(t, c.Pieces(32), chunks)
+					}
+					// The id was stored once, and nothing was executed afterwards.
+					executed := u.executed[texts[i]]
+					link := clustertest.Column[string](db, "SELECT version || ' ' || (value->>'task') FROM holdfast.task_states WHERE task = $1", db.ID(c.Task))
+					require.Equal(t, []string{"1 " + executed[len(executed)-1]}, link)
+					unknown += len(executed) - 1
+				}
+				db.Sound()
+				t.Logf("%d tasks, %d faults, %d resumes of clients; %d tasks lost by the server; %d executed before their id was known, and again",
+					n, times, resumes, lost, unknown)
+			})
+		}
 	}
 }

@@ -19,10 +19,10 @@ import (
 // cache holds installations, a folder for each version of a client's manifests.
 const cache = ".cache"
 
-// folders lists the folders below clients: the clients, and the code that they share.
-func folders(t *testing.T) []string {
+// folders lists the folders below clients or servers: the programs, and the code that they share.
+func folders(t *testing.T, kind string) []string {
 	t.Helper()
-	entries, err := os.ReadDir("clients")
+	entries, err := os.ReadDir(kind)
 	require.NoError(t, err)
 	var names []string
 	for _, e := range entries {
@@ -33,38 +33,38 @@ func folders(t *testing.T) []string {
 	return names
 }
 
-// isClient reports whether a folder is a client's, and not code that clients share.
-func isClient(folder string) bool { return !strings.HasSuffix(folder, "-common") }
+// isProgram reports whether a folder is a program's, and not code that programs share.
+func isProgram(folder string) bool { return !strings.HasSuffix(folder, "-common") }
 
-// install makes a client runnable, and returns the command.
-func install(t *testing.T, name string) []string {
+// install makes a client or a server runnable, and returns the command.
+func install(t *testing.T, kind, name string) []string {
 	t.Helper()
-	source, err := filepath.Abs(filepath.Join("clients", name))
+	source, err := filepath.Abs(filepath.Join(kind, name))
 	require.NoError(t, err)
 	switch {
 	case exists(t, filepath.Join(source, "go.mod")):
-		dir := cached(t, name)
-		// Go's own cache makes later builds fast. A workspace would override the client's manifest. The programs that a
-		// client runs are its tools; they lie beside it.
+		dir := cached(t, kind, name)
+		// Go's own cache makes later builds fast. A workspace would override the manifest. The programs that a client runs
+		// are its tools; they lie beside it.
 		execute(t, source, []string{"GOWORK=off", "GOFLAGS=-mod=readonly"}, "go", "build", "-o", dir+"/", ".", "tool")
 		return []string{filepath.Join(dir, name)}
 	case exists(t, filepath.Join(source, "package-lock.json")):
-		// Node looks for modules beside the program, so the program is copied, with the folders that clients share.
-		dir := cached(t, name, "package.json", "package-lock.json")
+		// Node looks for modules beside the program, so the program is copied, with the folders that programs share.
+		dir := cached(t, kind, name, "package.json", "package-lock.json")
 		copied := filepath.Join(dir, name)
 		once(t, dir, func() {
 			transfer(t, source, copied)
 			execute(t, copied, nil, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 		})
 		transfer(t, source, copied) // it may have changed since
-		for _, folder := range folders(t) {
-			if !isClient(folder) {
-				transfer(t, filepath.Join("clients", folder), filepath.Join(dir, folder))
+		for _, folder := range folders(t, kind) {
+			if !isProgram(folder) {
+				transfer(t, filepath.Join(kind, folder), filepath.Join(dir, folder))
 			}
 		}
 		return []string{"node", filepath.Join(copied, "main.mjs")}
 	case exists(t, filepath.Join(source, "requirements.txt")):
-		dir := cached(t, name, "requirements.txt")
+		dir := cached(t, kind, name, "requirements.txt")
 		python := filepath.Join(dir, "venv", "bin", "python")
 		once(t, dir, func() {
 			execute(t, dir, nil, "python3", "-m", "venv", filepath.Join(dir, "venv"))
@@ -73,7 +73,7 @@ func install(t *testing.T, name string) []string {
 		})
 		return []string{python, filepath.Join(source, "main.py")}
 	case exists(t, filepath.Join(source, "pom.xml")):
-		dir := cached(t, name, "pom.xml")
+		dir := cached(t, kind, name, "pom.xml")
 		jars := filepath.Join(dir, "jars")
 		once(t, dir, func() {
 			execute(t, source, nil, "mvn", "-q", "-B", "-DoutputDirectory="+jars, "dependency:copy-dependencies")
@@ -83,7 +83,7 @@ func install(t *testing.T, name string) []string {
 		return []string{"java", "-cp", classes + ":" + jars + "/*", "Main"}
 	case exists(t, filepath.Join(source, "Cargo.toml")):
 		// Cargo writes the lock file beside the manifest, and keeps it there for later builds.
-		dir := cached(t, name, "Cargo.toml")
+		dir := cached(t, kind, name, "Cargo.toml")
 		transfer(t, source, dir)
 		execute(t, dir, nil, "cargo", "build", "--quiet")
 		return []string{filepath.Join(dir, "target", "debug", name)}
@@ -93,24 +93,17 @@ func install(t *testing.T, name string) []string {
 	}
 }
 
-// cached returns the folder of a client, by the content of its manifests.
-func cached(t *testing.T, name string, manifests ...string) string {
-	t.Helper()
-	var contents [][]byte
-	for _, m := range manifests {
-		content, err := os.ReadFile(filepath.Join("clients", name, m))
-		require.NoError(t, err)
-		contents = append(contents, content)
-	}
-	return cacheOf(t, name, contents...)
-}
-
-// cacheOf returns the folder of an installation with the contents of its manifests.
-func cacheOf(t *testing.T, name string, manifests ...[]byte) string {
+// cached returns the folder of an installation, by the content of its manifests.
+func cached(t *testing.T, kind, name string, manifests ...string) string {
 	t.Helper()
 	sum := sha256.New()
-	for _, content := range manifests {
+	for _, m := range manifests {
+		content, err := os.ReadFile(filepath.Join(kind, name, m))
+		require.NoError(t, err)
 		sum.Write(content)
+	}
+	if kind == "servers" {
+		name = "server-" + name
 	}
 	dir, err := filepath.Abs(filepath.Join(cache, name+"-"+hex.EncodeToString(sum.Sum(nil))[:12]))
 	require.NoError(t, err)

@@ -56,23 +56,23 @@ var ring2 = flag.Bool("ring2", false, "run the clients of the second ring only")
 
 func TestClients(t *testing.T) {
 	t.Parallel()
-	clients := slices.DeleteFunc(folders(t), func(folder string) bool { return !isClient(folder) })
+	clients := slices.DeleteFunc(folders(t, "clients"), func(folder string) bool { return !isProgram(folder) })
 	requireNeeded(t, clients)
 	clients = slices.DeleteFunc(clients, func(folder string) bool {
 		return exists(t, filepath.Join("clients", folder, "ring2")) != *ring2
 	})
 	require.NotEmpty(t, clients)
-	c := startCluster(t, true)
+	c := startCluster(t, demo, true)
 	unannounced := c
 	if slices.ContainsFunc(clients, refusesAddress) {
-		unannounced = startCluster(t, false)
+		unannounced = startCluster(t, demo, false)
 	}
 	var total tally
 	t.Cleanup(func() { t.Logf("%d clients, %s", len(clients), &total) })
 	for _, name := range clients {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			command := install(t, name)
+			command := install(t, "clients", name)
 			c := c
 			if refusesAddress(name) {
 				c = unannounced

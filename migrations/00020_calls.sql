@@ -10,9 +10,9 @@ SET LOCAL lock_timeout = '5s';
 ALTER TABLE holdfast.tasks ADD COLUMN lineage boolean NOT NULL DEFAULT false;
 COMMENT ON COLUMN holdfast.tasks.lineage IS 'A task has called it, or it has called one: the statement that ends or parks it writes to task_settled.';
 COMMENT ON COLUMN holdfast.tasks.wakes_at IS 'When the wait of its agent ends; infinity: with the results of its calls; null: it does not wait. The next claim sets it to null.';
-COMMENT ON COLUMN holdfast.tasks.turns IS 'How many turns it has: a message of the client begins one, as do a timer and the results of calls.';
+COMMENT ON COLUMN holdfast.tasks.turns IS 'How many turns it has: a message of the client begins one, as does a timer, the results of calls or a resume URL.';
 COMMENT ON COLUMN holdfast.task_queue.wakes_at IS 'When its timer fires; infinity: its turn begins with the results of calls; null: neither. No process claims it before.';
-COMMENT ON COLUMN holdfast.task_queue.input_seq IS 'The run note with the wait or the calls that this turn follows; null for a turn that follows none.';
+COMMENT ON COLUMN holdfast.task_queue.input_seq IS 'The run note with the wait or the calls that this turn follows, or with the resume that began it; null for a turn that only a message began.';
 
 CREATE TABLE holdfast.task_calls (
     parent     uuid        NOT NULL,
@@ -168,7 +168,7 @@ $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION holdfast.caller_ended IS 'Whether a task has called others, and has ended or was deleted.';
 
-COMMENT ON COLUMN holdfast.v_tasks.turns IS 'How many turns it has: a message of the client begins one, as do a timer and the results of calls.';
+COMMENT ON COLUMN holdfast.v_tasks.turns IS 'How many turns it has: a message of the client begins one, as does a timer, the results of calls or a resume URL.';
 
 CREATE OR REPLACE VIEW holdfast.v_runs AS
 SELECT t.id AS task,
@@ -225,7 +225,7 @@ SELECT t.id AS task,
   FROM holdfast.task_queue q
   JOIN holdfast.tasks t ON t.id = q.id AND t.state < 3;
 COMMENT ON COLUMN holdfast.v_queue.phase IS 'running (a worker has it), waiting (a worker may claim it, or its agent is away: see v_outages), delayed (a retry that is due at available_at), timer (its agent waits until available_at) or calls (its agent waits for tasks that it has called: see v_lineage).';
-COMMENT ON COLUMN holdfast.v_events.kind IS 'message (from the client), status, artifact (a chunk of one), or run (an attempt that ended badly in a wait or in calls, or a checkpoint; clients do not see these).';
+COMMENT ON COLUMN holdfast.v_events.kind IS 'message (from the client), status, artifact (a chunk of one), or run (an attempt that ended badly, in a wait or in calls, a checkpoint, the metadata of a cancel, or a resume; clients do not see these).';
 
 CREATE VIEW holdfast.v_lineage AS
 SELECT t.id AS task,
@@ -243,9 +243,6 @@ COMMENT ON COLUMN holdfast.v_lineage.root IS 'The task at the beginning of the c
 COMMENT ON COLUMN holdfast.v_lineage.depth IS 'How many calls lead from the root to it, from 1.';
 COMMENT ON COLUMN holdfast.v_lineage.call IS 'The id that its caller gave the call.';
 COMMENT ON COLUMN holdfast.v_lineage.called_at IS 'When the call created it.';
-
-CREATE OR REPLACE FUNCTION holdfast.sql_contract_version() RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$ SELECT '1.3' $$;
 
 -- +goose StatementBegin
 DO $$
@@ -265,10 +262,8 @@ SET LOCAL lock_timeout = '5s';
 -- A task that waits for calls is due at once.
 UPDATE holdfast.task_queue SET wakes_at = NULL, available_at = now() WHERE wakes_at = 'infinity';
 UPDATE holdfast.tasks SET wakes_at = NULL WHERE wakes_at = 'infinity' AND state < 5;
-CREATE OR REPLACE FUNCTION holdfast.sql_contract_version() RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$ SELECT '1.2' $$;
 DROP VIEW holdfast.v_lineage;
-COMMENT ON COLUMN holdfast.v_events.kind IS 'message (from the client), status, artifact (a chunk of one), or run (an attempt that ended badly or in a wait, or a checkpoint; clients do not see these).';
+COMMENT ON COLUMN holdfast.v_events.kind IS 'message (from the client), status, artifact (a chunk of one), or run (an attempt that ended badly or in a wait, a checkpoint, the metadata of a cancel, or a resume; clients do not see these).';
 CREATE OR REPLACE VIEW holdfast.v_queue AS
 SELECT t.id AS task,
        coalesce(t.client_id, t.id::text) AS task_id,
@@ -324,7 +319,7 @@ SELECT t.id AS task,
              WHERE t.worker_id IS NOT NULL) x
  ) r;
 COMMENT ON COLUMN holdfast.v_runs.outcome IS 'running; the state that it left the task in (completed, failed, canceled, rejected, input-required, auth-required); continued (it asked for input that was already there); waits (a timer begins the next turn); or retry (it failed and is retried), away (the agent was away and did not begin it), returned (its server stopped and gave it back), lost (its process stopped renewing its lease).';
-COMMENT ON COLUMN holdfast.v_tasks.turns IS 'How many turns it has: a message of the client begins one, as does a timer.';
+COMMENT ON COLUMN holdfast.v_tasks.turns IS 'How many turns it has: a message of the client begins one, as does a timer or a resume URL.';
 DROP FUNCTION holdfast.caller_ended;
 DROP FUNCTION holdfast.calls_settled;
 DROP FUNCTION holdfast.settled_drop;
@@ -335,8 +330,8 @@ DROP FUNCTION holdfast.call_begin;
 DROP FUNCTION holdfast.calls_open;
 DROP TABLE holdfast.task_settled;
 DROP TABLE holdfast.task_calls;
-COMMENT ON COLUMN holdfast.task_queue.input_seq IS 'The run note with the wait that this turn follows; null for a turn that follows none.';
+COMMENT ON COLUMN holdfast.task_queue.input_seq IS 'The run note with the wait that this turn follows, or with the resume that began it; null for a turn that only a message began.';
 COMMENT ON COLUMN holdfast.task_queue.wakes_at IS 'When its timer fires; null: it has none. No process claims it before.';
-COMMENT ON COLUMN holdfast.tasks.turns IS 'How many turns it has: a message of the client begins one, as does a timer.';
+COMMENT ON COLUMN holdfast.tasks.turns IS 'How many turns it has: a message of the client begins one, as does a timer or a resume URL.';
 COMMENT ON COLUMN holdfast.tasks.wakes_at IS 'When the wait of its agent ends; null: it does not wait. The next claim sets it to null.';
 ALTER TABLE holdfast.tasks DROP COLUMN lineage;

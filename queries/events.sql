@@ -22,6 +22,10 @@
 -- asked to cancel the task, the next turn is due at once. A run note with calls is such a wait without an
 -- end (infinity): the duty calls wakes the task when all calls have their results.
 --
+-- A run that parks may ask for its resume URL to be valid for some seconds (resume). If a resume has come
+-- already (resumed_seq), the run does not park: the next turn is that of the resume, before those of
+-- waiting messages. A resume that no run asked for is dropped with the turn.
+--
 -- The event that ends the run records its worker and its start.
 --
 -- Webhooks are marked last, by a function with its own snapshot, and only for tasks that have
@@ -36,6 +40,7 @@ WITH inp AS MATERIALIZED (
            unnest(@appends::boolean[]) AS append,
            unnest(@lasts::boolean[]) AS last,
            unnest(@waits::boolean[]) AS wait,
+           unnest(@resumes::float8[]) AS resume,
            unnest(@artifact_ids::text[]) AS artifact_id,
            unnest(@payloads::text[]) AS payload,
            unnest(@artifact_sizes::bigint[]) AS artifact_size,
@@ -49,7 +54,7 @@ WITH inp AS MATERIALIZED (
       FROM inp GROUP BY task, attempt, ordinal
 ), lck AS MATERIALIZED (
     SELECT t.id, t.kept, t.attempt, t.last_seq, t.turns, t.pending, t.cancel_requested, t.worker_id, t.claimed_at, t.pushes, t.lineage,
-           r.n, r.status_ord, r.wait, r.shown_rn, r.artifact_bytes
+           t.resumed_seq, r.n, r.status_ord, r.wait, r.shown_rn, r.artifact_bytes
       FROM run r JOIN holdfast.tasks t ON t.id = r.task AND t.attempt = r.attempt AND t.run_ordinal = r.ordinal
      WHERE t.id = ANY(ARRAY(SELECT task FROM run)) AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
      ORDER BY t.id
@@ -58,9 +63,11 @@ WITH inp AS MATERIALIZED (
     SELECT l.id, l.kept, l.attempt, l.last_seq, l.turns, l.pending, l.worker_id, l.claimed_at, l.pushes, l.lineage, l.n, l.status_ord, l.shown_rn, l.artifact_bytes,
            s.rn AS status_rn, CASE WHEN s.listing THEN l.last_seq + s.rn END AS artifacts_seq,
            coalesce(s.direct, false) AS direct,
-           coalesce(s.state IN (3, 4) AND l.pending > 0 AND NOT l.cancel_requested, false) AS again,
+           coalesce(s.state IN (3, 4) AND (l.pending > 0 OR s.resume > 0 AND l.resumed_seq IS NOT NULL) AND NOT l.cancel_requested, false) AS again,
            CASE WHEN s.state IN (3, 4) AND l.cancel_requested THEN 7::smallint
-                WHEN s.state IN (3, 4) AND l.pending > 0 THEN 1::smallint ELSE s.state END AS state,
+                WHEN s.state IN (3, 4) AND (l.pending > 0 OR s.resume > 0 AND l.resumed_seq IS NOT NULL) THEN 1::smallint ELSE s.state END AS state,
+           CASE WHEN s.resume > 0 THEN now() + s.resume * interval '1 second' END AS resume_until,
+           CASE WHEN s.state IN (3, 4) AND s.resume > 0 AND NOT l.cancel_requested THEN l.resumed_seq END AS resumed_seq,
            l.wait IS NOT NULL AS waits, l.cancel_requested, l.wait,
            coalesce(l.wait ->> 'outcome' = 'calls', false) AS calls,
            -- Not before the present: claims may pass over what is due for longer than they look back.
@@ -82,11 +89,13 @@ WITH inp AS MATERIALIZED (
            artifacts_seq = coalesce(e.artifacts_seq, t.artifacts_seq),
            -- From the locked row: an UPDATE with an older snapshot is first computed, and its
            -- CHECKs tested, on the version in that snapshot.
-           turns = CASE WHEN e.waits AND NOT e.interrupted THEN e.turns + 1 ELSE e.turns END,
-           pending = CASE WHEN e.again OR e.interrupted THEN e.pending - 1 ELSE e.pending END,
+           turns = CASE WHEN e.waits AND NOT e.interrupted OR e.resumed_seq IS NOT NULL THEN e.turns + 1 ELSE e.turns END,
+           pending = CASE WHEN e.again AND e.resumed_seq IS NULL OR e.interrupted THEN e.pending - 1 ELSE e.pending END,
            worker_id = CASE WHEN e.again OR e.waits OR coalesce(e.state, t.state) >= 3 THEN NULL ELSE t.worker_id END,
            wakes_at = CASE WHEN e.waits AND NOT e.interrupted AND NOT e.cancel_requested THEN e.wakes_at END,
            interruptible = e.interruptible,
+           resume_until = CASE WHEN e.state IN (3, 4) THEN e.resume_until END,
+           resumed_seq = CASE WHEN e.again OR e.waits OR e.state >= 3 THEN NULL ELSE t.resumed_seq END,
            lineage = e.lineage OR e.calls
       FROM eff e WHERE t.id = ANY(ARRAY(SELECT id FROM eff)) AND t.id = e.id AND t.state NOT IN (3, 4, 5, 6, 7, 8)
     RETURNING t.id, t.state
@@ -94,10 +103,11 @@ WITH inp AS MATERIALIZED (
     DELETE FROM holdfast.task_queue q WHERE q.id = ANY(ARRAY(SELECT id FROM upd WHERE state >= 3))
 ), requeued AS (
     UPDATE holdfast.task_queue q
-       SET worker_id = NULL, available_at = now(), tries = 0, turn = q.turn + 1, input_seq = NULL, interrupted = false,
-           message_seq = holdfast.message_after(q.id, q.message_seq),
-           message_bytes = coalesce(octet_length(holdfast.message_at(q.id, holdfast.message_after(q.id, q.message_seq))::text), 0)
-     WHERE q.id = ANY(ARRAY(SELECT id FROM eff WHERE again))
+       SET worker_id = NULL, available_at = now(), tries = 0, turn = q.turn + 1, input_seq = e.resumed_seq, interrupted = false,
+           message_seq = CASE WHEN e.resumed_seq IS NULL THEN holdfast.message_after(q.id, q.message_seq) ELSE q.message_seq END,
+           message_bytes = coalesce(octet_length(CASE WHEN e.resumed_seq IS NULL
+               THEN holdfast.message_at(q.id, holdfast.message_after(q.id, q.message_seq)) ELSE holdfast.note_at(q.id, e.resumed_seq) END::text), 0)
+      FROM eff e WHERE q.id = ANY(ARRAY(SELECT id FROM eff WHERE again)) AND q.id = e.id
 ), waiting AS (
     UPDATE holdfast.task_queue q
        SET worker_id = NULL, tries = 0, turn = q.turn + 1, away_since = NULL, suspect = false, spared = 0,

@@ -16,7 +16,7 @@ SELECT agent::text AS agent FROM a WHERE agent IS NOT NULL;
 
 -- name: ParkedExpire :many
 -- Cancels tasks of an agent that have been parked for longer than @after, with a status message.
--- Index tasks_open_parked.
+-- With @notice the agent is told. Index tasks_open_parked.
 WITH due AS MATERIALIZED (
     SELECT t.id, t.kept, t.last_seq, t.pushes, t.lineage FROM holdfast.tasks t
      WHERE t.state IN (3, 4) AND t.agent = @agent AND t.status_at < now() - @after::interval AND t.held_at IS NULL
@@ -32,6 +32,9 @@ WITH due AS MATERIALIZED (
            json_build_object('message', json_build_object('id', 'expired-' || due.id, 'role', 'agent',
                              'parts', json_build_array(json_build_object('text', @reason::text))))
       FROM due
+), noticed AS (
+    INSERT INTO holdfast.cancel_notices (task, agent, reason) SELECT due.id, @agent, 'expired' FROM due WHERE @notice::boolean
+    ON CONFLICT DO NOTHING
 ), hooked AS MATERIALIZED (
     SELECT array_agg(id ORDER BY id) AS tasks, array_agg(last_seq + 1 ORDER BY id) AS seqs FROM due WHERE pushes
 ), audited AS MATERIALIZED (
@@ -159,6 +162,14 @@ DELETE FROM holdfast.task_states s
      WHERE x.task >= @lowest AND x.task < @highest AND NOT holdfast.task_stays(x.task)
      ORDER BY x.task LIMIT @max_rows));
 
+-- name: NoticesGone :execrows
+-- Deletes the notices of the same tasks as NamesGone. By primary key.
+DELETE FROM holdfast.cancel_notices n
+ WHERE n.task = ANY(ARRAY(
+    SELECT x.task FROM holdfast.cancel_notices x
+     WHERE x.task >= @lowest AND x.task < @highest AND NOT holdfast.task_stays(x.task)
+     ORDER BY x.task LIMIT @max_rows));
+
 -- name: CallsGone :execrows
 -- Deletes the calls of the same tasks as NamesGone. By primary key.
 DELETE FROM holdfast.task_calls c
@@ -201,6 +212,8 @@ WITH mine AS MATERIALIZED (
      USING (SELECT DISTINCT tenant, owner, agent, context_id FROM gone) g
      WHERE s.tenant = g.tenant AND s.owner = g.owner AND s.agent = g.agent AND s.context_id = g.context_id
        AND NOT holdfast.context_has_other(g.tenant, g.owner, g.agent, g.context_id, ARRAY(SELECT id FROM gone))
+), notices AS (
+    DELETE FROM holdfast.cancel_notices n WHERE n.task = ANY(ARRAY(SELECT id FROM gone))
 ), settled AS (
     -- For the tasks that wait for it, and for those that it has called.
     INSERT INTO holdfast.task_settled (task, seq) SELECT id, last_seq + 1 FROM gone WHERE lineage

@@ -263,12 +263,60 @@ SELECT coalesce(s.seq, m.seq)::bigint AS seq
     ON s.task = m.task AND s.seq = m.seq + 1 AND s.kind = 2 AND s.state = 1 AND s.attempt = 0
  WHERE m.task = @task AND m.request_id = @request_id::uuid AND m.kind = 1;
 
+-- name: ResumeState :one
+-- What a resume URL of a turn can still do: the reasons for which TaskResume finds no row. By primary key.
+SELECT t.agent, t.state, (t.turns - t.pending)::integer AS turn, (t.resumed_seq IS NOT NULL)::boolean AS kept,
+       (t.resume_until IS NOT NULL)::boolean AS asked, coalesce(t.resume_until <= now(), false)::boolean AS expired
+  FROM holdfast.tasks t WHERE t.id = @id;
+
+-- name: TaskResume :one
+-- Begins the next turn of a task that asks for input with its resume URL valid. If the run of that turn
+-- has not parked yet, the resume is kept until it does; another one is refused. No row: the URL is used,
+-- expired or of another turn, or the task has ended or is unknown; the caller reads which.
+WITH lck AS MATERIALIZED (
+    SELECT t.id, t.agent, t.kept, t.last_seq, t.turns, t.state >= 3 AS parked, t.pushes
+      FROM holdfast.tasks t
+     WHERE t.id = @id AND t.state NOT IN (5, 6, 7, 8) AND t.turns - t.pending = @turn
+       AND (t.state >= 3 AND t.resume_until > now() OR t.state < 3 AND t.resumed_seq IS NULL)
+       FOR NO KEY UPDATE
+), upd AS (
+    UPDATE holdfast.tasks t
+       SET last_seq = lck.last_seq + CASE WHEN lck.parked THEN 2 ELSE 1 END,
+           turns = CASE WHEN lck.parked THEN lck.turns + 1 ELSE lck.turns END,
+           state = CASE WHEN lck.parked THEN 1 ELSE t.state END,
+           status_seq = CASE WHEN lck.parked THEN lck.last_seq + 2 ELSE t.status_seq END,
+           status_at = CASE WHEN lck.parked THEN now() ELSE t.status_at END,
+           resumed_seq = CASE WHEN NOT lck.parked THEN lck.last_seq + 1 END
+      FROM lck WHERE t.id = @id AND t.id = lck.id AND t.state NOT IN (5, 6, 7, 8)
+), logged AS (
+    INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, payload, request_id)
+    SELECT lck.id, lck.last_seq + 1, 4, lck.kept, NULL::smallint, 0, CAST(@payload::text AS json), @request_id::uuid FROM lck
+     UNION ALL
+    SELECT lck.id, lck.last_seq + 2, 2, lck.kept, 1::smallint, 0, NULL, NULL FROM lck WHERE lck.parked
+), queued AS (
+    INSERT INTO holdfast.task_queue (id, agent, message_seq, input_seq, turn, message_bytes)
+    SELECT lck.id, lck.agent, holdfast.message_last(lck.id), lck.last_seq + 1, lck.turns + 1, octet_length(@payload::text) FROM lck WHERE lck.parked
+)
+SELECT lck.agent, (lck.last_seq + 1)::bigint AS seq, lck.parked::boolean AS parked, now()::timestamptz AS at,
+       (CASE WHEN lck.parked AND lck.pushes
+             THEN holdfast.push_mark(ARRAY[lck.id], ARRAY[lck.last_seq + 2], ARRAY[lck.last_seq + 2]) ELSE 0 END)::integer AS marked,
+       coalesce(holdfast.audit(nullif(@audit::text, '')), 0)::bigint AS audited
+  FROM lck;
+
+-- name: ResumeFind :one
+-- Finds the resume of a call whose answer was lost with its connection (by the index on task and
+-- request_id).
+SELECT t.agent, t.last_seq FROM holdfast.task_events e JOIN holdfast.tasks t ON t.id = e.task
+ WHERE e.task = @task AND e.request_id = @request_id::uuid AND e.kind = 4;
+
 -- name: TaskCancel :one
 -- Ends a task that no worker runs, or asks the worker of a running one to end it. It deletes the
--- queue row only if no worker owns or is claiming it. No row: the task has ended or is unknown, or a
--- claim is taking it from the queue; the caller reads which.
+-- queue row only if no worker owns or is claiming it. Metadata of the request is in the payload of the
+-- status, or of a run note if there is a run; that of a second request to the same run is dropped. With
+-- @notice the agent is told if it has been started for this task. No row: the task has ended or is
+-- unknown, or a claim is taking it from the queue; the caller reads which.
 WITH lck AS MATERIALIZED (
-    SELECT t.id, t.kept, t.last_seq, t.worker_id, t.state >= 3 AS parked, t.pushes, t.lineage
+    SELECT t.id, t.agent, t.kept, t.last_seq, t.attempt, t.worker_id, t.state >= 3 AS parked, t.pushes, t.lineage, t.cancel_requested
       FROM holdfast.tasks t
      WHERE t.id = @id AND t.state NOT IN (5, 6, 7, 8)
        FOR NO KEY UPDATE
@@ -280,13 +328,14 @@ WITH lck AS MATERIALIZED (
 ), unqueued AS (
     DELETE FROM holdfast.task_queue q WHERE q.id = (SELECT free.id FROM free)
 ), eff AS MATERIALIZED (
-    SELECT x.* FROM (
-        SELECT lck.id, lck.kept, lck.last_seq, lck.worker_id, (lck.parked OR EXISTS (SELECT FROM free)) AS idle, lck.pushes, lck.lineage FROM lck) x
+    SELECT x.*, x.idle OR @metadata::text <> '' AND NOT x.cancel_requested AS logs FROM (
+        SELECT lck.id, lck.agent, lck.kept, lck.last_seq, lck.attempt, lck.worker_id, (lck.parked OR EXISTS (SELECT FROM free)) AS idle, lck.pushes,
+               lck.lineage, lck.cancel_requested FROM lck) x
      WHERE x.idle OR x.worker_id IS NOT NULL
 ), upd AS (
     UPDATE holdfast.tasks t
        SET state = CASE WHEN eff.idle THEN 7 ELSE t.state END,
-           last_seq = CASE WHEN eff.idle THEN eff.last_seq + 1 ELSE t.last_seq END,
+           last_seq = CASE WHEN eff.logs THEN eff.last_seq + 1 ELSE t.last_seq END,
            status_seq = CASE WHEN eff.idle THEN eff.last_seq + 1 ELSE t.status_seq END,
            status_at = CASE WHEN eff.idle THEN now() ELSE t.status_at END,
            pending = CASE WHEN eff.idle THEN 0 ELSE t.pending END,
@@ -298,10 +347,17 @@ WITH lck AS MATERIALIZED (
            cancel_requested_at = coalesce(t.cancel_requested_at, now())
       FROM eff WHERE t.id = @id AND t.id = eff.id AND t.state NOT IN (5, 6, 7, 8)
 ), logged AS (
-    INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt)
-    SELECT eff.id, eff.last_seq + 1, 2, eff.kept, 7, 0 FROM eff WHERE eff.idle
+    INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, payload)
+    SELECT eff.id, eff.last_seq + 1, CASE WHEN eff.idle THEN 2 ELSE 4 END, eff.kept, CASE WHEN eff.idle THEN 7 END, 0,
+           CASE WHEN NOT eff.idle THEN json_build_object('outcome', 'cancel', 'cancel', CAST(nullif(@metadata::text, '') AS json))
+                WHEN @metadata::text <> '' THEN json_build_object('cancel', CAST(nullif(@metadata::text, '') AS json)) END
+      FROM eff WHERE eff.logs
+), noticed AS (
+    INSERT INTO holdfast.cancel_notices (task, agent, reason)
+    SELECT eff.id, eff.agent, 'canceled' FROM eff WHERE @notice::boolean AND eff.attempt > 0
+    ON CONFLICT DO NOTHING
 )
-SELECT eff.idle::boolean AS ended, (eff.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
+SELECT eff.idle::boolean AS ended, eff.logs::boolean AS logged, (eff.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
        (CASE WHEN eff.idle AND eff.pushes
              THEN holdfast.push_mark(ARRAY[eff.id], ARRAY[eff.last_seq + 1], ARRAY[eff.last_seq + 1]) ELSE 0 END)::integer AS marked,
        (CASE WHEN eff.idle AND eff.lineage THEN holdfast.call_settled(eff.id, eff.last_seq + 1) ELSE 0 END)::integer AS kin,

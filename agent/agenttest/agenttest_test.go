@@ -402,3 +402,56 @@ func TestFailuresShowTheLog(t *testing.T) {
 		task.Wake()
 	})[0], "does not wait")
 }
+
+// booking is an agent whose work goes on elsewhere: Cancel is told what to end.
+type booking struct {
+	agent.Func
+	told chan string
+}
+
+func (b *booking) Cancel(ctx context.Context, c *agent.Cancellation) error {
+	if c.Try == 1 {
+		return agent.Retryable(errors.New("the office is closed"), time.Hour)
+	}
+	var job, page string
+	if _, err := c.State(ctx, agent.OfTask, &job); err != nil {
+		return err
+	}
+	if _, err := c.Checkpoint(&page); err != nil {
+		return err
+	}
+	b.told <- fmt.Sprintln(c.Reason, c.Reason.Ended(), job, page, string(c.Metadata), c.Turn, c.IdempotencyKey() != "")
+	return nil
+}
+
+func TestAgentIsToldOfCancel(t *testing.T) {
+	t.Parallel()
+	book := func(ctx context.Context, run *agent.Run, out agent.Emitter) error {
+		if _, err := run.SetState(ctx, agent.OfTask, "job 7", agent.AnyVersion); err != nil {
+			return err
+		}
+		if err := out.Checkpoint(ctx, "page 3"); err != nil {
+			return err
+		}
+		if run.Text() == "block" {
+			if err := out.Working(ctx, agent.Say("stored")); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		return out.AskInput(ctx, agent.Say("Where to?"))
+	}
+	for _, text := range []string{"ask", "block"} {
+		b := &booking{Func: book, told: make(chan string, 1)}
+		task := agenttest.New(t, b)
+		if text == "ask" {
+			task.Say(text)
+		} else {
+			task.Start(agent.Say(text)).Await(`working: "stored"`)
+		}
+		task.CancelWith(json.RawMessage(`{"why":"x"}`))
+		require.Equal(t, "canceled true job 7 page 3 {\"why\":\"x\"} 1 true\n", <-b.told, text)
+		require.Equal(t, []time.Duration{time.Hour}, task.Delays(), text)
+	}
+}

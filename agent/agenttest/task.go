@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -108,6 +109,9 @@ func (k *server) start() {
 	pool := worker.New(worker.Options{
 		Store: k.store, Agents: []worker.Agent{k.agent}, PollInterval: time.Second, StopGrace: k.options.StopGrace,
 		Worker: func() task.ID { return self },
+		ResumeURL: func(id task.ID, turn int) string {
+			return fmt.Sprintf("https://holdfast.example/resume/%s/%d", id, turn)
+		},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -226,16 +230,45 @@ func (k *Task) Return(results ...agent.Result) *Turn {
 	return (&Turn{task: k, number: k.store.Return(k.header.ID, out)}).Wait()
 }
 
-// Cancel cancels the task as a client does, and waits until it has ended: until the agent returns, or CancelGrace is over.
-func (k *Task) Cancel() {
+// Resume is a request by the resume URL of the newest turn (Run.ResumeURL), which has asked with a Resume. It waits for the
+// end of the turn that it begins. If the run is not over, the request is kept until it asks.
+func (k *Task) Resume(r agent.Resumed) *Turn {
 	k.t.Helper()
 	k.begun()
-	if err := k.store.Cancel(k.header.ID); err != nil {
+	content := task.Resumed(r)
+	turn, err := k.store.Resume(k.header.ID, k.store.Turn(k.header.ID), &content)
+	if err != nil {
+		k.t.Fatalf("Resume: the agent does not ask for it; the log of the task:\n%s", k.log())
+	}
+	return (&Turn{task: k, number: turn}).Wait()
+}
+
+// Cancel cancels the task as a client does, and waits until it has ended: until the agent returns, or CancelGrace is over.
+// If the agent is an agent.Canceler, Cancel then waits until that has returned nil or a Failure.
+func (k *Task) Cancel() {
+	k.t.Helper()
+	k.CancelWith(nil)
+}
+
+// CancelWith is Cancel with metadata of the request, a JSON object.
+func (k *Task) CancelWith(metadata json.RawMessage) {
+	k.t.Helper()
+	k.begun()
+	if err := k.store.Cancel(k.header.ID, metadata); err != nil {
 		k.t.Fatalf("cancel: %v", err)
 	}
 	k.await("the end of the canceled task", func() bool {
 		state, _ := k.store.State(k.header.ID)
 		return state.Terminal()
+	})
+	k.await("the agent's answer to Cancel", func() bool {
+		if k.store.Told(k.header.ID) {
+			return true
+		}
+		if err := k.worker().Notices(context.Background()); err != nil {
+			k.t.Errorf("tell the agent of the cancel: %v", err)
+		}
+		return k.store.Told(k.header.ID) // the agent has completed the task in spite of the cancel
 	})
 }
 

@@ -3,6 +3,7 @@ package agents
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"regexp"
@@ -20,7 +21,7 @@ import (
 )
 
 // documented returns the example of docs/agents/openai.md, with the address and the name of the test's model.
-func documented(t *testing.T, model *modeltest.Server) string {
+func documented(t *testing.T, model interface{ Base() string }) string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/agents/openai.md")
 	require.NoError(t, err)
@@ -202,4 +203,79 @@ func TestCallsOfToolsWaitForApproval(t *testing.T) {
 	require.Equal(t, "Bought.", a2atest.Text(res.Artifacts[0].Parts))
 	require.Len(t, tools.Calls(), 1)
 	require.Equal(t, int64(34), clustertest.One[int64](db, "SELECT sum(total_tokens)::bigint FROM holdfast.v_usage"))
+}
+
+// responses are the events of an answer, of which the fake sends one each time that the test lets it.
+func responses(text ...string) []string {
+	var events []string
+	for _, piece := range text {
+		events = append(events, modeltest.Said(0, piece))
+	}
+	return append(events, modeltest.Ended("completed", "", modeltest.Message(strings.Join(text, ""))))
+}
+
+// Replicas die at random moments of many answers. No answer whose id was stored is asked for again, and each one is whole.
+func TestResponsesArePaidOnce(t *testing.T) {
+	t.Parallel()
+	const tasks, kills = 20, 3
+	db := clustertest.NewDB(t)
+	next := make(chan struct{})
+	pieces := strings.SplitAfter(strings.Repeat("All work and \x00no play. ", 10), " ")
+	model := modeltest.NewResponses(t, modeltest.Script{Events: responses(pieces...), Next: next})
+	config := documented(t, model) + "        api: responses\n"
+	start := func(name string) *clustertest.Replica {
+		return clustertest.Start(t, withKey(clustertest.Options{Name: name, DB: db.URL, Config: config}))
+	}
+	replica := start("r0")
+	var sent []string
+	for range tasks {
+		first := replica.Stream(a2atest.V03, a2atest.Say("Speak").At("helper")).Until("the task", func(e *a2atest.Event) bool { return e.Task() != "" })
+		sent = append(sent, first.Task())
+	}
+	for i := range kills {
+		for range 100 + rand.IntN(500) { // of about 1200 events
+			next <- struct{}{}
+		}
+		replica.Kill()
+		replica = start(fmt.Sprintf("r%d", i+1))
+	}
+	ended := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case next <- struct{}{}:
+			case <-ended:
+				return
+			}
+		}
+	}()
+	defer close(ended)
+	want := strings.ReplaceAll(strings.Join(pieces, ""), "\x00", "\uFFFD")
+	for _, id := range sent {
+		s := replica.Subscribe(a2atest.Unversioned, a2atest.Say().To(id).At("helper"))
+		require.Equal(t, "completed", a2atest.Last(s.Rest()).State())
+		res := replica.GetOver(a2atest.Unversioned, a2atest.Say().To(id).At("helper"))
+		require.Len(t, res.Artifacts, 1)
+		require.Equal(t, want, a2atest.Text(res.Artifacts[0].Parts))
+	}
+	const twice = `SELECT count(*) FROM (SELECT FROM holdfast.v_events WHERE payload->'checkpoint'->'asked' IS NOT NULL
+		GROUP BY task_id HAVING count(DISTINCT payload->'checkpoint'->'asked'->>'id') > 1) paid`
+	require.Zero(t, clustertest.One[int64](db, twice))
+	require.NotEmpty(t, model.Reads(), "runs went on")
+	t.Logf("%d tasks, %d kills: %d requests for answers, %d reads", tasks, kills, len(model.Calls()), len(model.Reads()))
+	require.Equal(t, int64(17*tasks), clustertest.One[int64](db, "SELECT sum(total_tokens)::bigint FROM holdfast.v_usage"))
+}
+
+// The client cancels, and with it the provider's work.
+func TestCanceledResponse(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	next := make(chan struct{})
+	model := modeltest.NewResponses(t, modeltest.Script{Events: responses("Half ", "an answer"), Next: next})
+	r := clustertest.Start(t, withKey(clustertest.Options{Name: "a", DB: db.URL, Config: documented(t, model) + "        api: responses\n"}))
+	s := r.Stream(a2atest.V03, a2atest.Say("Speak").At("helper"))
+	next <- struct{}{}
+	first := s.Until("the first half", func(e *a2atest.Event) bool { return e.Artifact != nil })
+	require.Equal(t, "canceled", r.CancelOver(a2atest.Unversioned, a2atest.Say().To(first.Task()).At("helper")).State())
+	require.Equal(t, []string{"resp_1"}, model.Canceled())
 }

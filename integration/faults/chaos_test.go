@@ -39,7 +39,7 @@ var (
 
 // chaotic clustertest.Settings allow any number of lost attempts, so only a client's request may end a task.
 // Retention deletes a task two minutes after its end, and the judge reads it in the export, whose directory is added.
-// The address of the agent behind HTTP is added, too.
+// The addresses of the agent behind HTTP, and of the server behind the front, are added, too.
 const chaotic = `
 listen: 127.0.0.1:0
 grpc_listen: off
@@ -59,6 +59,9 @@ agents:
     limits: {backoff: 100ms, max_attempts: 1000}
   - name: remote
     executor: {kind: http, http: {url: "http://AGENT/", header_timeout: 1s}}
+    limits: {backoff: 100ms, max_attempts: 1000}
+  - name: front
+    executor: {kind: a2a, a2a: {url: "http://BEHIND", poll_interval: 300ms}}
     limits: {backoff: 100ms, max_attempts: 1000}
 `
 
@@ -89,6 +92,7 @@ var faults = []struct {
 	{name: notifyQueueFull, do: (*rig).fillNotifyQueue},
 	{name: "connections cut in the commit", do: (*rig).cutCommits},
 	{name: "an agent away", do: (*rig).leaveAgent},
+	{name: "the server behind a front killed and cut off", do: (*rig).breakBehind},
 	{name: "failover to a synchronous standby", do: (*rig).failover, standby: true},
 	{name: "failover that loses commits", do: (*rig).loseCommits, standby: true},
 }
@@ -164,7 +168,8 @@ func roomFor(t *testing.T, bytes uint64) bool {
 	return disk.Bavail*uint64(disk.Bsize) > bytes
 }
 
-// rig is the cluster under test: a PostgreSQL of its own, three replicas with a proxy each, and their clients.
+// rig is the cluster under test: a PostgreSQL of its own, three replicas with a proxy each, and their clients. An agent of
+// the replicas is a front of one more server, which has another database.
 type rig struct {
 	t        *testing.T
 	pg       *storetest.PrivateServer
@@ -173,6 +178,9 @@ type rig struct {
 	spares   []*pgproxytest.Proxy // to the standby, or to no server
 	replicas []*clustertest.Replica
 	agent    *agent
+	behind   *clustertest.Replica
+	behindDB *clustertest.DB
+	link     *clustertest.Proxy // to behind
 	load     *load
 	rng      *mathrand.Rand
 	scraped  map[*clustertest.Replica]counters
@@ -186,8 +194,11 @@ func newRig(t *testing.T, seed uint64, settings map[string]string, clients int, 
 	c := &rig{
 		t: t, pg: storetest.Server(t, settings), agent: newAgent(t), rng: mathrand.New(mathrand.NewPCG(seed, 0)), scraped: map[*clustertest.Replica]counters{},
 	}
+	c.behindDB = clustertest.NewDB(t)
+	c.behind = clustertest.Start(t, clustertest.Options{Name: "behind", DB: c.behindDB.URL, Config: clustertest.Settings})
+	c.link = clustertest.NewProxy(t, a2atest.Host(c.behind.URL))
 	exports := t.TempDir()
-	config := strings.NewReplacer("EXPORTS", exports, "AGENT", c.agent.addr).Replace(chaotic)
+	config := strings.NewReplacer("EXPORTS", exports, "AGENT", c.agent.addr, "BEHIND", c.link.Addr).Replace(chaotic)
 	var all []clustertest.Options
 	for _, name := range []string{"a", "b", "c"} {
 		proxy := pgproxytest.New(t, c.pg.URL)
@@ -207,7 +218,7 @@ func newRig(t *testing.T, seed uint64, settings map[string]string, clients int, 
 		urls = append(urls, r.URL)
 	}
 	c.load = newLoad(t, seed, urls...)
-	c.load.ledger.Exports = exports
+	c.load.ledger.Exports, c.load.front = exports, true
 	c.load.start(clients)
 	return c
 }
@@ -257,6 +268,9 @@ func (c *rig) judge() {
 	c.t.Helper()
 	require.NoError(c.t, c.load.troubles())
 	require.NoError(c.t, judgetest.CheckAtRest(context.Background(), c.pg.URL, c.load.ledger))
+	c.behindDB.Sound()
+	require.Equal(c.t, c.load.fronted.Load(), clustertest.One[int64](c.behindDB, "SELECT count(*) FROM holdfast.v_tasks"),
+		"the server behind the front got each message once")
 }
 
 // progress waits until clients have finished n more operations.
@@ -538,6 +552,26 @@ func (c *rig) leaveAgent() {
 		away.back()
 		for range cap(calls) {
 			require.NoError(c.t, <-calls, "a task whose agent was away")
+		}
+	}
+}
+
+// breakBehind cuts the connections between the front and the server behind it, and kills that server.
+func (c *rig) breakBehind() {
+	for range 3 {
+		ends := make(chan error, 4)
+		for n := range cap(ends) {
+			go func() { ends <- c.load.throughFront(uint64(n)) }()
+		}
+		for range 3 {
+			c.link.Cut()
+			c.progress(len(c.replicas))
+		}
+		c.behind.Kill()
+		c.progress(len(c.replicas)) // while it is down
+		c.behind.Run()
+		for range cap(ends) {
+			require.NoError(c.t, <-ends, "a task behind a front")
 		}
 	}
 }

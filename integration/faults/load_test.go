@@ -28,6 +28,7 @@ type load struct {
 	ledger *judgetest.Ledger
 	seed   uint64
 	lossy  bool // the database may lose what it acknowledged
+	front  bool // the replicas have an agent that is a front of another server
 
 	turn    sync.RWMutex // held for reading by each operation
 	stop    chan struct{}
@@ -37,6 +38,7 @@ type load struct {
 	done    atomic.Int64 // operations
 	tries   atomic.Int64 // requests that had to be repeated
 	resumes atomic.Int64 // streams that were continued
+	fronted atomic.Int64 // tasks of the front
 
 	mu      sync.Mutex
 	kinds   map[string]int
@@ -162,13 +164,18 @@ var operations = []struct {
 	{"busy", 2, (*client).interrupting},
 	{"cancel", 2, (*client).canceling},
 	{"calling", 1, (*client).calling},
+	{"waiting", 2, (*client).waiting},
+	{"fronting", 2, (*client).fronting},
 	{"delegating", 2, (*client).delegating},
 }
 
 func (c *client) run() {
 	sum, operations := 0, operations
-	if c.lossy {
+	switch {
+	case c.lossy:
 		operations = operations[:3] // that leave no task for a client that lost it
+	case !c.front:
+		operations = operations[:len(operations)-1]
 	}
 	for _, o := range operations {
 		sum += o.weight
@@ -343,6 +350,43 @@ func (c *client) canceling(ctx context.Context) error {
 	return canceled
 }
 
+// waiting sends to an agent that waits without a process, and sometimes ends the wait with a message. The judge finds waits
+// that end early.
+func (c *client) waiting(ctx context.Context) error {
+	c = c.modern()
+	script, ends := fmt.Sprintf("wait=%dms", c.rng.IntN(2000)), c.rng.IntN(3) == 0
+	if ends {
+		script = "wait=1h interruptible"
+	}
+	taskID, r, err := c.send(ctx, c.message("", script).without("blocking"))
+	if err != nil {
+		return err
+	}
+	if ends {
+		time.Sleep(time.Duration(c.rng.IntN(500)) * time.Millisecond) // the wait may have begun, or not
+		if _, r, err = c.send(ctx, c.message(taskID, "now").without("blocking")); err != nil {
+			return err
+		}
+	}
+	c.ledger.Expect(taskID, judgetest.Outcome{State: "completed"})
+	return c.poll(ctx, taskID, r, "completed")
+}
+
+// fronting reads a stream of the agent that is a front of another server. After a cut, a front may join chunks.
+func (c *client) fronting(ctx context.Context) error {
+	const size = 32
+	c = c.modern()
+	c.path = "/agents/front"
+	n := 5 + c.rng.IntN(40)
+	taskID, _, err := c.stream(ctx, c.message("", fmt.Sprintf("chunks=%d size=%d delay=%dms", n, size, 2+c.rng.IntN(30))), nil)
+	if err != nil {
+		return err
+	}
+	c.fronted.Add(1)
+	c.ledger.Expect(taskID, judgetest.Outcome{State: "completed", Chunks: n, Size: size})
+	return nil
+}
+
 func (c *client) cancel(ctx context.Context, taskID string) error {
 	for {
 		a, err := c.ask(ctx, a2atest.Request("tasks/cancel", object{"id": taskID}))
@@ -366,6 +410,13 @@ func (c *client) cancel(ctx context.Context, taskID string) error {
 			return err
 		}
 	}
+}
+
+// throughFront is fronting by one client that is not part of the crowd.
+func (l *load) throughFront(n uint64) error {
+	ctx, cancel := context.WithTimeout(context.Background(), giveUp)
+	defer cancel()
+	return l.client(a2atest.V03, n).fronting(ctx)
 }
 
 // modern is this client speaking 0.3, which can send without waiting.

@@ -2,7 +2,9 @@ package fronts
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"iter"
 	"net"
 	"net/http"
@@ -51,6 +53,22 @@ func (c *counting) Execute(_ context.Context, in *a2asrv.ExecutorContext) iter.S
 		case "ask":
 			emit(a2a.NewStatusUpdateEvent(in, a2a.TaskStateInputRequired, a2a.NewMessageForTask(a2a.MessageRoleAgent, in, a2a.NewTextPart("which?"))))
 			return
+		case "facts":
+			seen := map[string]any{"metadata": in.Metadata, "references": in.Message.ReferenceTasks, "task": in.TaskID}
+			for name, values := range in.ServiceParams.List() {
+				seen[name] = values
+			}
+			text, err := json.Marshal(seen)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			report := a2a.NewMessageForTask(a2a.MessageRoleAgent, in, a2a.NewTextPart(string(text)))
+			report.Metadata, report.Extensions = map[string]any{"of": "the message"}, []string{"urn:counter"}
+			event := a2a.NewStatusUpdateEvent(in, a2a.TaskStateCompleted, report)
+			event.Metadata = map[string]any{"of": "the status"}
+			emit(event)
+			return
 		case "reject":
 			emit(a2a.NewStatusUpdateEvent(in, a2a.TaskStateRejected, nil))
 			return
@@ -89,7 +107,8 @@ func startSDK(t testing.TB) (agent *counting, link *clustertest.Proxy) {
 	server := httptest.NewUnstartedServer(mux)
 	link = clustertest.NewProxy(t, server.Listener.Addr().(*net.TCPAddr).String())
 	card := &a2a.AgentCard{
-		Name: "Counter", Description: "Counts.", Version: "3.1", Capabilities: a2a.AgentCapabilities{Streaming: true},
+		Name: "Counter", Description: "Counts.", Version: "3.1",
+		Capabilities:      a2a.AgentCapabilities{Streaming: true, Extensions: []a2a.AgentExtension{{URI: "urn:counter"}}},
 		DefaultInputModes: []string{"text/plain"}, DefaultOutputModes: []string{"text/plain", "application/json"},
 		Skills:              []a2a.AgentSkill{{ID: "count", Name: "Count", Description: "Counts up.", Tags: []string{"numbers"}}},
 		SupportedInterfaces: []*a2a.AgentInterface{a2a.NewAgentInterface("http://"+link.Addr+"/rpc", a2a.TransportProtocolJSONRPC)},
@@ -136,6 +155,45 @@ func TestFrontOfTheGoSDK(t *testing.T) {
 			require.Contains(t, res.Said(), "hi")
 		})
 	}
+}
+
+// Facts beside a message reach the agent, and facts beside its answer reach the client.
+func TestFactsPassTheFront(t *testing.T) {
+	t.Parallel()
+	_, link := startSDK(t)
+	config := clustertest.Settings + front("count", fmt.Sprintf("card_url: http://%s", link.Addr), "")
+	f := clustertest.Start(t, clustertest.Options{Name: "front", DB: clustertest.NewDB(t).URL, Config: config})
+	ask := func(references ...string) (task string, events string) {
+		t.Helper()
+		resp, err := a2atest.Post(t.Context(), f.URL+"/agents/count", a2atest.Request("SendStreamingMessage", a2atest.Object{
+			"message": a2atest.Object{
+				"messageId": "m", "role": "ROLE_USER", "parts": []any{a2atest.Object{"text": "facts"}}, "referenceTaskIds": references,
+			},
+			"metadata": a2atest.Object{"of": "the request"}, "configuration": a2atest.Object{"acceptedOutputModes": []string{"application/json"}},
+		}), "A2A-Version", "1.0", "A2A-Extensions", "urn:counter, urn:unknown, "+a2atest.ResumeURI,
+			"Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "Authorization", "Bearer of-the-client", "X-Private", "of-the-client")
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		events = strings.ReplaceAll(string(body), `\"`, `"`) // the report is JSON in a text
+		id := regexp.MustCompile(`"taskId":"([^"]+)"`).FindStringSubmatch(events)
+		require.NotNil(t, id, events)
+		return id[1], events
+	}
+	first, events := ask()
+	for _, want := range []string{
+		`"metadata":{"of":"the request"}`, `"metadata":{"of":"the message"}`, `"of":"the status"`, `"extensions":["urn:counter"]`,
+		`"a2a-extensions":["urn:counter"]`, `"traceparent":["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"]`,
+	} {
+		require.Contains(t, events, want)
+	}
+	require.NotContains(t, events, "of-the-client", "headers of clients are not forwarded")
+	theirs := regexp.MustCompile(`"task":"([^"]+)"`).FindStringSubmatch(events)
+	require.NotNil(t, theirs, events)
+	require.NotEqual(t, first, theirs[1])
+	_, events = ask(first)
+	require.Contains(t, events, `"references":["`+theirs[1]+`"]`, "the agent's own task")
 }
 
 func TestCutsBetweenFrontAndTheGoSDK(t *testing.T) {

@@ -188,7 +188,7 @@ type Args struct {
 	Page          string   // token of a page of two tasks
 	After         string   // the event to resume after
 	Header        []string // names and values; a name may come twice
-	Params        Object   // replaces all params; over HTTP+JSON the query of Get, and a body of Subscribe
+	Params        Object   // replaces all params; over HTTP+JSON the query of Get, and a body of Cancel and Subscribe
 }
 
 // Say makes the Args of a message.
@@ -370,7 +370,7 @@ func (w *Wire) request(op Op, a *Args) (verb, path string, body Object) {
 	case List:
 		return http.MethodGet, "/tasks" + query(w.Params(op, a)), nil
 	case Cancel:
-		return http.MethodPost, task + ":cancel", nil
+		return http.MethodPost, task + ":cancel", a.Params
 	case Subscribe:
 		return http.MethodGet, task + ":subscribe", a.Params
 	case SetHook:

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor/openai"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -35,11 +36,12 @@ type agents struct {
 	worker     []worker.Agent
 	rpc        []rpc.Agent
 	operation  []dispatch.Agent
+	callbacks  map[string]callback.Agent
 	cancelWait time.Duration
 }
 
 func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.Logger) (*agents, error) {
-	out := &agents{}
+	out := &agents{callbacks: map[string]callback.Agent{}}
 	fronts, err := buildFronts(cfg, log)
 	if err != nil {
 		return nil, err
@@ -49,6 +51,7 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.L
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]
 		out.names = append(out.names, a.Name)
+		out.callbacks[a.Name] = callback.Agent{ByGet: a.ResumeByGet, MaxBody: int64(a.Limits.MaxResume)}
 		out.engine = append(out.engine, engine.Agent{
 			Name: a.Name, RejectBusy: a.OnBusy == config.BusyReject, DirectReplies: a.DirectReplies,
 			DedupeMessages: a.DedupeMessageID, TenantVisible: a.Auth.Visibility == config.VisibleToTenant,
@@ -110,7 +113,7 @@ func buildExecutor(a *config.Agent, o Options, fronts fronts, log *slog.Logger) 
 	case config.ExecutorHTTP:
 		h := a.Executor.HTTP
 		return httpexec.New(httpexec.Options{
-			URL: h.URL, Headers: h.Headers, ConnectTimeout: h.ConnectTimeout, HeaderTimeout: h.HeaderTimeout,
+			URL: h.URL, CancelURL: h.CancelURL, Headers: h.Headers, ConnectTimeout: h.ConnectTimeout, HeaderTimeout: h.HeaderTimeout,
 			History: history(a), MaxEvent: int(a.Limits.MaxEvent),
 		})
 	case config.ExecutorCommand:
@@ -136,12 +139,25 @@ func buildModel(a *config.Agent, log *slog.Logger) (executor.Executor, error) {
 		tools = append(tools, openai.ToolServer(m.Tools[i]))
 	}
 	return openai.New(openai.Options{
+		Responses: m.API == config.APIResponses, Background: m.Background,
 		BaseURL: m.BaseURL, Model: m.Model, APIKey: m.APIKey, APIKeyFile: m.APIKeyFile, Headers: m.Headers,
 		System: m.System, Parameters: parameters, History: history(a), Whole: !m.Stream, Reasoning: m.Reasoning,
 		Tools: tools, MaxToolCalls: m.MaxToolCalls, ToolTimeout: m.ToolTimeout,
 		ConnectTimeout: m.ConnectTimeout, HeaderTimeout: m.HeaderTimeout, IdleTimeout: m.IdleTimeout,
 		MaxEvent: int(a.Limits.MaxEvent), Log: log,
 	})
+}
+
+// Tells reports for each agent whether it wants to be told about canceled tasks. Whether an agent of kind go does, only its
+// worker knows: that drops the notice if it does not.
+func Tells(cfg *config.Config) func(agent string) bool {
+	told := map[string]bool{}
+	for i := range cfg.Agents {
+		e := &cfg.Agents[i].Executor
+		told[cfg.Agents[i].Name] = e.Kind == config.ExecutorGo || e.Kind == config.ExecutorA2A ||
+			e.Kind == config.ExecutorHTTP && e.HTTP.CancelURL != ""
+	}
+	return func(agent string) bool { return told[agent] }
 }
 
 // modes returns the media types of an agent and of all its skills.
@@ -173,6 +189,13 @@ var ownExtensions = []config.Extension{
 		URI:         dispatch.IdempotencyURI,
 		Description: "Idempotency-Key makes a repeated send find the task of the first one",
 	},
+}
+
+func ownURIs() (uris []string) {
+	for _, e := range ownExtensions {
+		uris = append(uris, e.URI)
+	}
+	return uris
 }
 
 // extensions returns the extensions of an agent: ours, unless its card overrides them, and its own.

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
@@ -36,7 +37,7 @@ func newEngine(ctx context.Context, e *env, agents *agents, st *store.Store, h *
 }
 
 // newAPI makes the public server with its three bindings; nil without the api role.
-func newAPI(e *env, agents *agents, access *access, p *ports, eng *engine.Engine, ring *keys.Ring) *rpc.Server {
+func newAPI(e *env, agents *agents, access *access, p *ports, eng *engine.Engine, ring *keys.Ring, callbacks *callback.Handler) *rpc.Server {
 	if eng == nil {
 		return nil
 	}
@@ -51,6 +52,7 @@ func newAPI(e *env, agents *agents, access *access, p *ports, eng *engine.Engine
 		OriginRefused: e.metrics.OriginRefused,
 		Unversioned:   renderings[cfg.Protocol.CardUnversioned],
 		LocalOnly:     cfg.LocalOnly(),
+		Callbacks:     callbacks,
 		Auth:          access.authenticator, TLS: access.tlsConfig(),
 		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
 		JSONRPC: jsonrpc.New(jsonrpc.Options{

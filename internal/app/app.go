@@ -93,7 +93,11 @@ func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents
 
 	h := newHub(e, db, st, bus)
 	keeper := newKeeper(e, st, h, bus)
-	pool := newPool(e, agents, st, keeper, bus)
+	links, err := newLinks(ctx, e, st, ports)
+	if err != nil {
+		return err
+	}
+	pool := newPool(e, agents, st, links, keeper, bus)
 	hooks, err := newHooks(e, ring, ports)
 	if err != nil {
 		return err
@@ -105,7 +109,7 @@ func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents
 	}
 	s := &server{
 		env: e, ports: ports, hub: h, keeper: keeper, pool: pool, dispatcher: dispatcher,
-		api:    newAPI(e, agents, access, ports, eng, ring),
+		api:    newAPI(e, agents, access, ports, eng, ring, newCallbacks(e, agents, st, links)),
 		duties: newDuties(e, st, keeper, pool, newCaller(e, agents, st, bus), ring),
 		access: access,
 	}

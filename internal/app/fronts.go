@@ -35,7 +35,8 @@ func buildFronts(cfg *config.Config, log *slog.Logger) (fronts, error) {
 			ConnectTimeout: u.ConnectTimeout, CallTimeout: u.CallTimeout, PollInterval: u.PollInterval,
 			// The run must end within its grace.
 			CancelTimeout: min(5*time.Second, max(a.Limits.CancelGrace/2, 100*time.Millisecond)),
-			MaxEvent:      int(a.Limits.MaxEvent), DirectReplies: a.DirectReplies, Log: log.With("agent", a.Name),
+			MaxEvent:      int(a.Limits.MaxEvent), DirectReplies: a.DirectReplies, OwnExtensions: ownURIs(),
+			Log: log.With("agent", a.Name),
 		})
 		if err != nil {
 			mistakes = append(mistakes, fmt.Errorf("agent %s: %w", a.Name, err))

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/resume"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -52,15 +53,15 @@ func (l heardLeases) tell(err error) error {
 }
 
 // newPool makes the pool, which runs agents; nil without the worker role.
-func newPool(e *env, agents *agents, st *store.Store, keeper *worker.Keeper, bus *signal.Bus) *worker.Pool {
+func newPool(e *env, agents *agents, st *store.Store, links *resume.Links, keeper *worker.Keeper, bus *signal.Bus) *worker.Pool {
 	if !e.cfg.HasRole(config.RoleWorker) {
 		return nil
 	}
 	m := e.metrics
 	pool := worker.New(worker.Options{
 		Store: st, Agents: agents.worker, PollInterval: e.cfg.Worker.PollInterval, StopGrace: e.cfg.Worker.StopGrace,
-		Worker: keeper.ID, Memory: e.memory.Runs, Lines: e.memory.Lines, Events: e.memory.Events, Log: e.log,
-		Observer: worker.Observer{Claimed: m.Claimed, Ran: m.Ran, Running: m.Running, Limited: m.Limited},
+		Worker: keeper.ID, ResumeURL: links.URL, Memory: e.memory.Runs, Lines: e.memory.Lines, Events: e.memory.Events, Log: e.log,
+		Observer: worker.Observer{Claimed: m.Claimed, Ran: m.Ran, Running: m.Running, Limited: m.Limited, Told: m.Told},
 	})
 	bus.Queues.Subscribe(pool.Wake)
 	bus.Cancels.Subscribe(pool.CancelHint)

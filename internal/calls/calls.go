@@ -266,7 +266,7 @@ func (r *Runner) end(ctx context.Context, t store.Settled) error {
 	}
 	for _, h := range open {
 		by := identity.Caller{Tenant: h.Tenant, Subject: h.Owner, Method: identity.MethodAgent}
-		_, err := r.opt.Store.As(by, store.Visibility{Agent: h.Agent}).Cancel(ctx, h)
+		_, err := r.opt.Store.As(by, store.Visibility{Agent: h.Agent}).Cancel(ctx, h, nil)
 		if err != nil && !errors.Is(err, task.NotCancelable) && !errors.Is(err, task.NotFound) {
 			return fmt.Errorf("cancel called task %s: %w", h.PublicID, err)
 		}

@@ -242,7 +242,7 @@ func TestCallsThatAreRefused(t *testing.T) {
 				refused := slices.ContainsFunc(made, func(c store.CallRow) bool { return strings.Contains(c.Error, "1 of your tasks with this agent") })
 				return errors.Join(err, waittest.Unless(refused, "%v", made))
 			})
-			_, err := p.store.Cancel(t.Context(), h)
+			_, err := p.store.Cancel(t.Context(), h, nil)
 			require.NoError(t, err)
 			p.allEnd()
 		})
@@ -341,7 +341,7 @@ func TestEndOfACallerEndsItsTree(t *testing.T) {
 		rows, err := p.store.ListTasks(t.Context(), store.TaskFilter{Agent: "d", Limit: 100})
 		return errors.Join(err, waittest.Unless(len(rows) == 3, "%d run", len(rows)))
 	})
-	_, err := p.store.Cancel(t.Context(), h)
+	_, err := p.store.Cancel(t.Context(), h, nil)
 	require.NoError(t, err)
 	p.allEnd()
 }
@@ -355,7 +355,7 @@ func TestCanceledTaskIsAResult(t *testing.T) {
 		d, err = p.store.ListTasks(t.Context(), store.TaskFilter{Agent: "d", Limit: 10})
 		return errors.Join(err, waittest.Unless(len(d) == 1, "%d", len(d)))
 	})
-	_, err := p.store.Cancel(t.Context(), d[0].Task)
+	_, err := p.store.Cancel(t.Context(), d[0].Task, nil)
 	require.NoError(t, err)
 	require.Equal(t, "1 b completed did for b; 2 d canceled", p.becomes(h.ID, task.StateCompleted).Status.Message.FirstText())
 }

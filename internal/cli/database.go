@@ -28,7 +28,7 @@ func openOperator(ctx context.Context, cfg *config.Config, log *slog.Logger) (Op
 	}
 	bell := hub.NewDoorbell(db.DirectURL)
 	s, err := store.Open(ctx, store.Options{
-		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: 2, Writers: 1, Listener: bell, SecretKeys: cfg.Push.SealingKeys(), Widths: app.Widths(cfg), By: operatorCaller(), WithoutAudit: !cfg.Audit.Enabled, Log: log,
+		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: 2, Writers: 1, Listener: bell, SecretKeys: cfg.Push.SealingKeys(), Widths: app.Widths(cfg), By: operatorCaller(), WithoutAudit: !cfg.Audit.Enabled, Tells: app.Tells(cfg), Log: log,
 	})
 	if err != nil {
 		db.Close()
@@ -124,7 +124,7 @@ func (w *watch) Next(ctx context.Context) ([]TaskEvent, bool, error) {
 func (w *watch) Dropped() int { return w.w.Dropped }
 
 func (o *operator) Cancel(ctx context.Context, t *task.Task) (ended bool, err error) {
-	ended, err = o.store.Cancel(ctx, t)
+	ended, err = o.store.Cancel(ctx, t, nil)
 	o.ring(ctx)
 	return ended, err
 }

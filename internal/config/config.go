@@ -290,6 +290,8 @@ type Agent struct {
 	DirectReplies bool    `yaml:"direct_replies"`
 	// RecursiveCalls lets the agent call itself and the agents that have called it.
 	RecursiveCalls bool `yaml:"recursive_calls"`
+	// ResumeByGet lets a GET of a resume URL resume a task, as the callbacks of OAuth do.
+	ResumeByGet bool `yaml:"resume_by_get"`
 	// DedupeMessageID deduplicates messages: one with the same id and content counts as a repetition.
 	DedupeMessageID bool        `yaml:"dedupe_message_id"`
 	Card            Card        `yaml:"card"`
@@ -389,6 +391,7 @@ const (
 // HTTPExecutor is an agent behind an HTTP endpoint.
 type HTTPExecutor struct {
 	URL            string            `yaml:"url"`
+	CancelURL      string            `yaml:"cancel_url"`
 	Headers        map[string]string `yaml:"headers"`
 	ConnectTimeout time.Duration     `yaml:"connect_timeout"`
 	HeaderTimeout  time.Duration     `yaml:"header_timeout"` // 0: only the run's timeout
@@ -405,8 +408,10 @@ type CommandExecutor struct {
 	StopGrace time.Duration     `yaml:"stop_grace"`
 }
 
-// OpenAIExecutor is a model behind the Chat Completions API of OpenAI.
+// OpenAIExecutor is a model behind an API of OpenAI.
 type OpenAIExecutor struct {
+	API            ModelAPI          `yaml:"api"`
+	Background     bool              `yaml:"background"` // only of the Responses API
 	BaseURL        string            `yaml:"base_url"`
 	Model          string            `yaml:"model"`
 	APIKey         string            `yaml:"api_key"`
@@ -423,6 +428,15 @@ type OpenAIExecutor struct {
 	HeaderTimeout  time.Duration     `yaml:"header_timeout"`
 	IdleTimeout    time.Duration     `yaml:"idle_timeout"`
 }
+
+// ModelAPI is the API of a model.
+type ModelAPI string
+
+// The APIs of models.
+const (
+	APIChat      ModelAPI = "chat-completions"
+	APIResponses ModelAPI = "responses"
+)
 
 // ToolServer is an MCP server whose tools a model may call: a program or an address.
 type ToolServer struct {
@@ -476,8 +490,9 @@ type AgentLimits struct {
 	MaxEvent          Size          `yaml:"max_event"`
 	HistoryEntries    int           `yaml:"history_entries"` // messages and artifacts
 	HistoryBytes      Size          `yaml:"history_bytes"`
-	MaxState          Size          `yaml:"max_state"` // of a task or a context
-	Calls             int           `yaml:"calls"`     // of one event
+	MaxState          Size          `yaml:"max_state"`  // of a task or a context
+	MaxResume         Size          `yaml:"max_resume"` // body of a request by resume URL
+	Calls             int           `yaml:"calls"`      // of one event
 	CallDepth         int           `yaml:"call_depth"`
 	CallResults       Size          `yaml:"call_results"` // in a run document
 }

@@ -85,7 +85,7 @@ func (a *Agent) setDefaults() {
 			HTTP:    HTTPExecutor{ConnectTimeout: 10 * time.Second},
 			Command: CommandExecutor{StopGrace: 5 * time.Second},
 			OpenAI: OpenAIExecutor{
-				Stream: true, MaxToolCalls: 50, ToolTimeout: time.Minute,
+				API: APIChat, Background: true, Stream: true, MaxToolCalls: 50, ToolTimeout: time.Minute,
 				ConnectTimeout: 10 * time.Second, HeaderTimeout: 10 * time.Minute, IdleTimeout: 5 * time.Minute,
 			},
 			A2A: A2AExecutor{
@@ -101,8 +101,8 @@ func (a *Agent) setDefaults() {
 			CancelGrace:    10 * time.Second,
 			MaxEvent:       16 * MiB,
 			HistoryEntries: 100, HistoryBytes: 1 * MiB,
-			MaxState: 256 * KiB,
-			Calls:    100, CallDepth: 8, CallResults: 1 * MiB,
+			MaxState: 256 * KiB, MaxResume: 256 * KiB,
+			Calls: 100, CallDepth: 8, CallResults: 1 * MiB,
 		},
 	}
 }

@@ -363,6 +363,7 @@ func (l *loader) agent(path string, a *Agent) {
 	inRange(l, limits+".history_entries", lim.HistoryEntries, 1, 10_000)
 	inRange(l, limits+".history_bytes", lim.HistoryBytes, 1*KiB, 64*MiB)
 	inRange(l, limits+".max_state", lim.MaxState, 1*KiB, 16*MiB)
+	inRange(l, limits+".max_resume", lim.MaxResume, 1*KiB, 16*MiB)
 	inRange(l, limits+".calls", lim.Calls, 1, 1000)
 	inRange(l, limits+".call_depth", lim.CallDepth, 1, 100)
 	inRange(l, limits+".call_results", lim.CallResults, 1*KiB, 64*MiB)
@@ -466,6 +467,9 @@ func (l *loader) httpExecutor(path string, h *HTTPExecutor) {
 	default:
 		l.webURL(path+".url", h.URL)
 	}
+	if h.CancelURL != "" {
+		l.webURL(path+".cancel_url", h.CancelURL)
+	}
 	l.headers(path+".headers", h.Headers)
 	inRange(l, path+".connect_timeout", h.ConnectTimeout, 100*time.Millisecond, 5*time.Minute)
 	inRange(l, path+".header_timeout", h.HeaderTimeout, 0, 24*time.Hour)
@@ -501,6 +505,7 @@ func (l *loader) openAIExecutor(path string, o *OpenAIExecutor) {
 	if strings.ContainsAny(o.APIKey, "\r\n\x00") {
 		l.at(path+".api_key", "contains a line break or NUL; remove it")
 	}
+	oneOf(l, path+".api", o.API, APIChat, APIResponses)
 	l.headers(path+".headers", o.Headers)
 	l.toolServers(path+".tools", o.Tools)
 	inRange(l, path+".max_tool_calls", o.MaxToolCalls, 1, 10_000)

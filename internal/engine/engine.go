@@ -6,6 +6,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"sync"
@@ -28,7 +29,7 @@ type Store interface {
 	Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*task.Task, error)
 	Holds(ctx context.Context, h *task.Task, p task.Position) (bool, error)
 	AddMessage(ctx context.Context, n *store.NewMessage) (task.Seq, error)
-	Cancel(ctx context.Context, h *task.Task) (ended bool, err error)
+	Cancel(ctx context.Context, h *task.Task, metadata json.RawMessage) (ended bool, err error)
 	List(ctx context.Context, l *store.Listing) (page []*task.Task, more bool, err error)
 	Count(ctx context.Context, l *store.Listing, bound int) (int, error)
 	SetPush(ctx context.Context, id task.ID, c *task.PushConfig, most int) error
@@ -159,6 +160,9 @@ func (v *View) Get(ctx context.Context, r *GetRequest) (*task.Task, error) {
 // CancelWait. After that it returns the task in its current state. Errors: task.NotCancelable if
 // the task had ended before.
 func (v *View) Cancel(ctx context.Context, r *CancelRequest) (*task.Task, error) {
+	if err := checkMetadata(r.Metadata); err != nil {
+		return nil, err
+	}
 	h, err := v.Find(ctx, r.TaskID)
 	if err != nil {
 		return nil, err
@@ -168,7 +172,7 @@ func (v *View) Cancel(ctx context.Context, r *CancelRequest) (*task.Task, error)
 	}
 	sub := v.opt.Hub.Subscribe(h)
 	defer sub.Close()
-	ended, err := v.store.Cancel(ctx, h)
+	ended, err := v.store.Cancel(ctx, h, r.Metadata)
 	if err != nil {
 		return nil, err
 	}

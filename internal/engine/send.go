@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"slices"
 
@@ -69,8 +70,8 @@ func (v *View) deliver(ctx context.Context, r *SendRequest, subscribe bool) (*se
 			return nil, err
 		}
 	}
-	if len(r.Metadata) > maxMetadata {
-		return nil, task.InvalidField("metadata", "must not be longer than %d bytes; put larger data in a part of the message", maxMetadata)
+	if err := checkMetadata(r.Metadata); err != nil {
+		return nil, err
 	}
 	for range 5 {
 		s, err := v.deliverOnce(ctx, r, agent, subscribe)
@@ -108,6 +109,13 @@ func (v *View) deliverOnce(ctx context.Context, r *SendRequest, agent Agent, sub
 		}
 	}
 	return orGone(v.create(ctx, r, n, subscribe))
+}
+
+func checkMetadata(metadata json.RawMessage) error {
+	if len(metadata) > maxMetadata {
+		return task.InvalidField("metadata", "must not be longer than %d bytes; put larger data in a part of a message", maxMetadata)
+	}
+	return nil
 }
 
 // maxMetadata bounds a request's metadata, in bytes. It becomes the task's metadata, which lists

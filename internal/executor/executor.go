@@ -54,7 +54,10 @@ type Run struct {
 	Try                 int          // 1 for the first invocation for this message
 	Turn                int          // 1 for the task's first message
 	Input               *Input       // what began the turn, if not only the client's message; or nil
-	OnBegin             func()       // see Began; may be nil
+	// ResumeURL begins the next turn if the run ends with an Ask with a Resume. It is the same for all tries, and a secret of
+	// those who may answer. "": the server has none.
+	ResumeURL string
+	OnBegin   func() // see Began; may be nil
 
 	Memory Memory
 	Buffer Buffer // of the event that the executor is reading from its agent; nil: without a bound
@@ -78,13 +81,15 @@ func (r *Run) Drop() {
 
 // Input is what began a turn besides a message of the client.
 type Input struct {
-	Source string // SourceTimer or SourceCalls
+	Source string // SourceTimer, SourceCalls or SourceResume
 	// Until is when the agent's wait ended, or would have ended.
 	Until time.Time
 	// Interrupted says that the run's Message ended the wait earlier.
 	Interrupted bool
 	// Results are those of the calls that the turn follows, in the order of the calls.
 	Results []Result
+	// Resumed is the request by resume URL.
+	Resumed *Resumed
 }
 
 // The sources of an Input.
@@ -103,7 +108,9 @@ func (r *Run) Began() {
 
 // IdempotencyKey is the same for every attempt at one message, and unique on the server. It uses the internal id,
 // because clients of A2A 0.1 choose the public one.
-func (r *Run) IdempotencyKey() string { return fmt.Sprintf("%s:%d", r.ID, r.Turn) }
+func (r *Run) IdempotencyKey() string { return idempotencyKey(r.ID, r.Turn) }
+
+func idempotencyKey(id task.ID, turn int) string { return fmt.Sprintf("%s:%d", id, turn) }
 
 // Memory is what an agent may know of its task and context, and what it may store beside them. Each call is a query.
 type Memory interface {
@@ -114,8 +121,8 @@ type Memory interface {
 	Snapshot(ctx context.Context) (t *task.Task, before int, err error)
 	// Earlier returns the events that earlier attempts for the same message have emitted.
 	Earlier(ctx context.Context) ([]task.Event, error)
-	// References returns the tasks that the message refers to, as far as its caller may read them, with what was said in
-	// them within the bounds.
+	// References returns the tasks that the message refers to, as far as they are its owner's and this agent's, with the
+	// state stored for each and what was said in it within the bounds. Bounds of zero read no dialogue.
 	References(ctx context.Context, within Bounds) ([]Reference, error)
 	// Checkpoint returns the last checkpoint of earlier attempts for this message, or nil.
 	Checkpoint(ctx context.Context) (json.RawMessage, error)
@@ -199,6 +206,8 @@ type Emitter interface {
 	Status(ctx context.Context, s task.State, msg *task.Message) error
 	// StatusWithMetadata is Status with metadata of the event, a JSON object.
 	StatusWithMetadata(ctx context.Context, s task.State, msg *task.Message, metadata json.RawMessage) error
+	// Ask parks the task, as Status with input-required or auth-required does.
+	Ask(ctx context.Context, a Ask) error
 	// Artifact emits a whole artifact or a chunk. It returns the id of the artifact, so that an executor may leave the
 	// choice to the server.
 	Artifact(ctx context.Context, c Chunk) (id string, err error)

@@ -37,7 +37,7 @@ func TestReplicasReceiveHintsOfDoorbell(t *testing.T) {
 	sub := r.hub.Subscribe(u.h)
 	defer sub.Close()
 	sub.Start(task.Position{Seq: u.h.LastSeq})
-	ended, err := visitor.Cancel(t.Context(), u.h)
+	ended, err := visitor.Cancel(t.Context(), u.h, nil)
 	require.NoError(t, err)
 	require.False(t, ended)
 	_, err = visitor.AddMessage(t.Context(), &store.NewMessage{

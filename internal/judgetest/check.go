@@ -1,6 +1,7 @@
 package judgetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -57,6 +59,7 @@ func check(ctx context.Context, tx pgx.Tx, l *Ledger, rest bool) error {
 	a.logs = logs
 	a.messages(l)
 	a.expected(l)
+	a.waits()
 	for _, r := range l.readings {
 		a.reading(r)
 	}
@@ -74,6 +77,9 @@ type row struct {
 	Event
 	shown bool   // in streams
 	mark  string // of a user's message
+	at    time.Time
+	until time.Time // of a wait that ends a run; zero for all other events
+	early bool      // of a wait: a message ends it
 }
 
 func readLogs(ctx context.Context, tx pgx.Tx) (map[string]*log, error) {
@@ -83,7 +89,8 @@ func readLogs(ctx context.Context, tx pgx.Tx) (map[string]*log, error) {
 		       coalesce(e.payload #>> '{parts,-1,text}', ''),
 		       (SELECT coalesce(string_agg(p ->> 'text', '' ORDER BY n), '') FROM json_array_elements(
 		            CASE e.kind WHEN 3 THEN e.payload -> 'parts' WHEN 2 THEN e.payload #> '{message,parts}' END
-		        ) WITH ORDINALITY AS x (p, n))
+		        ) WITH ORDINALITY AS x (p, n)),
+		       e.created_at, CASE e.kind WHEN 4 THEN (e.payload ->> 'until')::timestamptz END, coalesce((e.payload ->> 'interruptible')::boolean, false)
 		  FROM holdfast.tasks t JOIN holdfast.task_events e ON e.task = t.id
 		 ORDER BY e.task, e.seq`)
 	if err != nil {
@@ -94,7 +101,12 @@ func readLogs(ctx context.Context, tx pgx.Tx) (map[string]*log, error) {
 	var kind task.EventKind
 	var state task.State
 	var r row
-	_, err = pgx.ForEachRow(rows, []any{&id, &r.Seq, &kind, &state, &r.Artifact, &r.Append, &r.Last, &mark, &r.Text}, func() error {
+	var until *time.Time
+	_, err = pgx.ForEachRow(rows, []any{&id, &r.Seq, &kind, &state, &r.Artifact, &r.Append, &r.Last, &mark, &r.Text, &r.at, &until, &r.early}, func() error {
+		r.until = time.Time{}
+		if until != nil {
+			r.until = *until
+		}
 		r.shown = kind == task.EventStatus || kind == task.EventArtifact
 		r.State, r.mark = "", ""
 		switch kind {
@@ -185,25 +197,61 @@ func (a *auditor) expected(l *Ledger) {
 			a.violation("task %s is %s, and should be %s", id, got.State, want.State)
 		}
 		if want.Chunks > 0 {
-			if err := lg.indexed(want.Chunks); err != nil {
+			if err := lg.indexed(want.Chunks, want.Size); err != nil {
 				a.violation("task %s: %w", id, err)
 			}
 		}
 	}
 }
 
-// indexed checks that the chunks count from 0 to n-1.
-func (l *log) indexed(n int) error {
+// waits checks that no run follows a wait before its time. A message may end a wait that allows it, and a cancel any. That
+// a timer fires at all is part of expected, and that it fires once part of the invariants: turns counts timers.
+func (a *auditor) waits() {
+	for _, id := range slices.Sorted(maps.Keys(a.logs)) {
+		events := a.logs[id].events
+		messages := 0
+		for i := range events {
+			if events[i].mark != "" {
+				messages++
+			}
+			if wait := &events[i]; !wait.until.IsZero() {
+				if next := after(events[i+1:], wait.early, messages > 1); next != nil && next.at.Before(wait.until) {
+					a.violation("task %s: event %d of %s follows a wait until %s", id, next.Seq, next.at.Format(time.RFC3339Nano), wait.until.Format(time.RFC3339Nano))
+				}
+			}
+		}
+	}
+}
+
+// after returns the first event of the run after a wait, or nil if no run followed, or a client ended the wait.
+func after(events []row, early, messaged bool) *row {
+	for i := range events {
+		switch e := &events[i]; {
+		case e.mark != "":
+			messaged = true
+		case early && messaged || e.State == "canceled":
+			return nil
+		default:
+			return e
+		}
+	}
+	return nil
+}
+
+// indexed checks that the chunks count from 0 to n-1. If size is not zero, an event may have several chunks of that size.
+func (l *log) indexed(n, size int) error {
 	next := 0
 	for _, e := range l.events {
 		if !e.shown || e.Artifact == "" {
 			continue
 		}
-		index, err := strconv.Atoi(e.Text[:min(8, len(e.Text))])
-		if err != nil || index != next {
-			return fmt.Errorf("event %d is chunk %.8q, and should be %d", e.Seq, e.Text, next)
+		for chunk := range slices.Chunk([]byte(e.Text), cmp.Or(size, max(len(e.Text), 1))) {
+			index, err := strconv.Atoi(string(chunk[:min(8, len(chunk))]))
+			if err != nil || index != next {
+				return fmt.Errorf("event %d is chunk %.8q, and should be %d", e.Seq, chunk, next)
+			}
+			next++
 		}
-		next++
 	}
 	if next != n {
 		return fmt.Errorf("%d chunks, and should be %d", next, n)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // readExports reads the logs of tasks that retention has deleted and exported (docs/retention.md): an acknowledged
@@ -36,12 +37,15 @@ type exported struct {
 		Seq        int64
 		Kind       string
 		State      string
+		At         time.Time
 		ArtifactID string `json:"artifact_id"`
 		Append     bool
 		Last       bool
 		Payload    struct {
-			Parts   []part
-			Message struct{ Parts []part }
+			Parts         []part
+			Message       struct{ Parts []part }
+			Until         time.Time
+			Interruptible bool
 		}
 	}
 }
@@ -71,7 +75,7 @@ func readExport(name string, stored map[string]bool, logs map[string]*log) error
 		for i := range x.Events {
 			e := &x.Events[i]
 			r := row{shown: e.Kind == "status" || e.Kind == "artifact"}
-			r.Seq, r.State, r.Artifact, r.Append, r.Last = e.Seq, e.State, e.ArtifactID, e.Append, e.Last
+			r.Seq, r.State, r.Artifact, r.Append, r.Last, r.at = e.Seq, e.State, e.ArtifactID, e.Append, e.Last, e.At
 			switch e.Kind {
 			case "message":
 				if n := len(e.Payload.Parts); n > 0 {
@@ -81,6 +85,8 @@ func readExport(name string, stored map[string]bool, logs map[string]*log) error
 				r.Text = text(e.Payload.Message.Parts)
 			case "artifact":
 				r.Text = text(e.Payload.Parts)
+			case "run":
+				r.until, r.early = e.Payload.Until, e.Payload.Interruptible
 			}
 			l.events = append(l.events, r)
 		}

@@ -18,13 +18,16 @@ import (
 const (
 	chunksID = "0199a3c1-5b7e-7c3a-9a51-000000000001" // a stream of three chunks
 	askID    = "0199a3c1-5b7e-7c3a-9a51-000000000002" // a question that waits for its answer
+	waitID   = "0199a3c1-5b7e-7c3a-9a51-000000000004" // a wait, and the turn after it
 )
 
 // life is what the two tasks left in the database.
 const life = `
 	INSERT INTO holdfast.tasks (id, agent, context_id, state, last_seq, status_seq, attempt, run_ordinal, runs, dialect) VALUES
 	 ('` + chunksID + `', 'demo', 'c', 5, 6, 6, 1, 5, 1, '0.3'),
-	 ('` + askID + `', 'demo', 'c', 3, 3, 3, 1, 2, 1, '0.3');
+	 ('` + askID + `', 'demo', 'c', 3, 3, 3, 1, 2, 1, '0.3'),
+	 ('` + waitID + `', 'demo', 'c', 5, 5, 5, 2, 2, 2, '0.3');
+	UPDATE holdfast.tasks SET turns = 2 WHERE id = '` + waitID + `';
 	INSERT INTO holdfast.task_events (task, seq, kind, state, attempt, append, last, artifact_id, payload) VALUES
 	 ('` + chunksID + `', 1, 1, NULL, 0, false, false, NULL, '{"role":"user","parts":[{"text":"chunks=3"},{"text":"mark-1"}]}'),
 	 ('` + chunksID + `', 2, 2, 2, 1, false, false, NULL, NULL),
@@ -34,7 +37,12 @@ const life = `
 	 ('` + chunksID + `', 6, 2, 5, 1, false, false, NULL, NULL),
 	 ('` + askID + `', 1, 1, NULL, 0, false, false, NULL, '{"role":"user","parts":[{"text":"ask:what?"},{"text":"mark-2"}]}'),
 	 ('` + askID + `', 2, 2, 2, 1, false, false, NULL, NULL),
-	 ('` + askID + `', 3, 2, 3, 1, false, false, NULL, '{"message":{"role":"agent","parts":[{"text":"what?"}]}}');`
+	 ('` + askID + `', 3, 2, 3, 1, false, false, NULL, '{"message":{"role":"agent","parts":[{"text":"what?"}]}}'),
+	 ('` + waitID + `', 1, 1, NULL, 0, false, false, NULL, '{"role":"user","parts":[{"text":"wait=1s"},{"text":"mark-5"}]}'),
+	 ('` + waitID + `', 2, 2, 2, 1, false, false, NULL, NULL),
+	 ('` + waitID + `', 3, 4, NULL, 1, false, false, NULL, '{"outcome":"waits","until":"2025-10-01T10:00:01Z","interruptible":true}'),
+	 ('` + waitID + `', 4, 3, NULL, 2, false, true, 'wait', '{"index":0,"parts":[{"text":"Waited."}]}'),
+	 ('` + waitID + `', 5, 2, 5, 2, false, false, NULL, NULL);`
 
 func live(t *testing.T, db *storetest.DB) {
 	t.Helper()
@@ -61,6 +69,9 @@ func told() *Ledger {
 	l.Sending("mark-3")
 	l.Refused("mark-3")
 	l.Sending("mark-4") // never answered
+	l.Sending("mark-5")
+	l.Stored("mark-5", waitID)
+	l.Expect(waitID, Outcome{State: "completed"})
 	l.Expect(chunksID, Outcome{State: "completed", Chunks: 3})
 	l.Expect(askID, Outcome{State: "input-required"})
 	stream := l.Follow(chunksID)
@@ -160,7 +171,10 @@ func TestCheckFindsViolations(t *testing.T) {
 		{"answers: a view that never existed", "", func(l *Ledger) {
 			l.Follow(chunksID).Saw(View{State: "canceled"})
 		}, "no position of the log"},
-		{"an acknowledgement of nothing", "", func(l *Ledger) { l.Stored("mark-5", chunksID) }, "is lost"},
+		{"a wait: its turn is early", `UPDATE holdfast.task_events SET payload = '{"outcome":"waits","until":"2999-10-01T10:00:01Z","interruptible":true}'
+			WHERE task = '` + waitID + `' AND seq = 3`, nil, "follows a wait until 2999"},
+		{"a wait: its timer fires twice", "UPDATE holdfast.tasks SET turns = 3 WHERE id = '" + waitID + "'", nil, "turns counts the messages, the timers, the calls and the resumes"},
+		{"an acknowledgement of nothing", "", func(l *Ledger) { l.Stored("mark-6", chunksID) }, "is lost"},
 		{"an acknowledgement for another task", "", func(l *Ledger) { l.Stored("mark-2", chunksID) }, "is in task"},
 		{"a refusal of a stored message", "", func(l *Ledger) { l.Refused("mark-2") }, "was refused, and is stored"},
 		{"a message that no client sent", "", func(l *Ledger) { delete(l.messages, "mark-2") }, "no client sent it"},
@@ -201,5 +215,5 @@ func TestCheckDuringLoadExpectsNoEnd(t *testing.T) {
 	delete(l.messages, "mark-2")
 	require.NoError(t, Check(t.Context(), db.URL, l))
 	require.Error(t, CheckAtRest(t.Context(), db.URL, l))
-	require.Equal(t, Count{Messages: 3, Stored: 1, Refused: 1, Readings: 4, Views: 4, Events: 8}, l.Count())
+	require.Equal(t, Count{Messages: 4, Stored: 2, Refused: 1, Readings: 4, Views: 4, Events: 8}, l.Count())
 }

@@ -42,8 +42,8 @@ const (
 type Outcome struct {
 	State string
 	// Chunks, if not zero, is the number of chunks in the artifact of the demo agent's stream: each begins with its
-	// index in eight digits.
-	Chunks int
+	// index in eight digits. Size is their size in bytes, if an event may have several.
+	Chunks, Size int
 }
 
 // View is a task as an answer showed it.

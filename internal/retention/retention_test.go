@@ -187,7 +187,7 @@ func TestSweepDropsPeriodAndKeepsTasks(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Equal(t, parked.LastSeq+2, seq)
-	ended, err := f.Cancel(t.Context(), parked)
+	ended, err := f.Cancel(t.Context(), parked, nil)
 	require.NoError(t, err)
 	require.True(t, ended)
 	h, err := f.at("a").FindTask(t.Context(), "parked")
@@ -453,7 +453,7 @@ func TestRetentionUnderLoad(t *testing.T) {
 				if _, err := f.Create(t.Context(), n); err != nil {
 					return err
 				}
-				if _, err := f.Cancel(t.Context(), &n.Task); err != nil {
+				if _, err := f.Cancel(t.Context(), &n.Task, nil); err != nil {
 					return err
 				}
 				made.Add(1)

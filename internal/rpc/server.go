@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-a2a/holdfast/internal/auth"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
@@ -47,6 +48,8 @@ type Options struct {
 	JSONRPC   *jsonrpc.Binding
 	REST      *rest.Binding
 	GRPC      *grpcapi.Binding // nil: no gRPC
+	// Callbacks serves resume URLs. Nil: no URLs.
+	Callbacks *callback.Handler
 	// Keys signs the cards, unless PlainCards is set, and its public keys are published. Nil:
 	// neither. Without PublicURL cards are not signed, since their URLs follow the request. The
 	// operation for the extended card then returns an error.
@@ -91,7 +94,8 @@ func New(o Options) *Server {
 	s := &Server{opt: o, agents: map[string]*Agent{}}
 	e := echo.New()
 	e.HTTPErrorHandler = s.httpError
-	e.Pre(s.limitBody, s.foreign)
+	// Before the rules for pages: the URL is the credential, and a page of any origin may lead to it.
+	e.Pre(s.limitBody, s.callbacks, s.foreign)
 	if len(o.CORS.Origins) > 0 {
 		e.Pre(cors(o.CORS))
 	}
@@ -175,6 +179,18 @@ func (s *Server) routes(e *echo.Echo, base string, a *Agent) {
 		e.POST(base+"/v"+c.Version(), serve(c.Version()))
 	}
 	s.cardRoutes(e, base, a)
+}
+
+// callbacks serves resume URLs.
+func (s *Server) callbacks(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		token, ok := callback.Match(c.Request().URL.Path)
+		if !ok || s.opt.Callbacks == nil {
+			return next(c)
+		}
+		s.opt.Callbacks.Serve(c.Response().Writer, c.Request(), token)
+		return nil
+	}
 }
 
 // rest serves the paths of HTTP+JSON. They are not echo routes, because echo does not see escaped

@@ -4,6 +4,7 @@ package rpctest
 
 import (
 	"context"
+	"encoding/json"
 	"sync"
 	"time"
 
@@ -206,7 +207,7 @@ func (m *Log) AddMessage(_ context.Context, n *store.NewMessage) (task.Seq, erro
 }
 
 // Cancel ends a task.
-func (m *Log) Cancel(_ context.Context, h *task.Task) (bool, error) {
+func (m *Log) Cancel(_ context.Context, h *task.Task, _ json.RawMessage) (bool, error) {
 	m.Add(h.ID, Status(task.StateCanceled))
 	return true, nil
 }

@@ -110,7 +110,7 @@ func groupAppends(items []*Append) ([]*appendGroup, dbsqlc.EventsAppendParams) {
 	arg := dbsqlc.EventsAppendParams{
 		Tasks: make([]uuid.UUID, 0, n), Attempts: make([]int32, 0, n), Ordinals: make([]int64, 0, n),
 		Kinds: make([]int16, 0, n), States: make([]int16, 0, n), Directs: make([]bool, 0, n),
-		Appends: make([]bool, 0, n), Lasts: make([]bool, 0, n), Waits: make([]bool, 0, n), Listings: make([]bool, 0, n),
+		Appends: make([]bool, 0, n), Lasts: make([]bool, 0, n), Waits: make([]bool, 0, n), Resumes: make([]float64, 0, n), Listings: make([]bool, 0, n),
 		ArtifactIds: make([]string, 0, n), Payloads: make([]string, 0, n), ArtifactSizes: make([]int64, 0, n),
 	}
 	for _, g := range groups {
@@ -125,6 +125,7 @@ func groupAppends(items []*Append) ([]*appendGroup, dbsqlc.EventsAppendParams) {
 				arg.Appends = append(arg.Appends, e.Append)
 				arg.Lasts = append(arg.Lasts, e.Last)
 				arg.Waits = append(arg.Waits, e.Waits())
+				arg.Resumes = append(arg.Resumes, e.Resumable.Seconds())
 				arg.Listings = append(arg.Listings, len(e.Artifacts) > 0)
 				id, size := "", int64(0)
 				if e.Artifact != nil {

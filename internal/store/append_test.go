@@ -364,7 +364,7 @@ func TestAllOperationsConcurrently(t *testing.T) {
 			_, err := f.AddMessage(t.Context(), &NewMessage{Task: any(), Message: user("x"), Enqueue: rand.N(3) > 0, RequestID: NewID()})
 			return expected(err)
 		case n < 82:
-			_, err := f.Cancel(t.Context(), any())
+			_, err := f.Cancel(t.Context(), any(), nil)
 			return expected(err)
 		case n < 90:
 			p := takePen()

@@ -19,6 +19,7 @@ import (
 const (
 	auditCreated     = "task.created"
 	auditContinued   = "task.continued" // by a message
+	auditResumed     = "task.resumed"   // by its resume URL
 	auditCanceled    = "task.canceled"
 	auditHurried     = "task.hurried"
 	auditHeld        = "task.held"

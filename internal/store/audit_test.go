@@ -64,10 +64,10 @@ func TestAuditLogNamesCallerAndAct(t *testing.T) {
 	require.NoError(t, err)
 	_, err = f.RevokeAPIKey(t.Context(), "none")
 	require.NoError(t, err)
-	ended, err := v.Cancel(t.Context(), h)
+	ended, err := v.Cancel(t.Context(), h, nil)
 	require.NoError(t, err)
 	require.True(t, ended)
-	_, err = v.Cancel(t.Context(), h)
+	_, err = v.Cancel(t.Context(), h, nil)
 	require.ErrorIs(t, err, task.NotCancelable)
 	_, _, err = f.Hurry(t.Context(), h)
 	require.ErrorIs(t, err, task.NotFound)
@@ -113,7 +113,7 @@ func TestAuditEntryIsInCommitOfAct(t *testing.T) {
 	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.v_audit"))
 
 	p := f.running("busy")
-	_, err = f.Cancel(t.Context(), p.c.Task)
+	_, err = f.Cancel(t.Context(), p.c.Task, nil)
 	require.NoError(t, err)
 	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.v_audit WHERE action = 'task.canceled'"), "a cancel that was requested of a running task")
 	p.must(t, status(task.StateCanceled))
@@ -131,7 +131,7 @@ func TestAuditChainsOfManyWriters(t *testing.T) {
 				if _, err := f.Create(t.Context(), n); err != nil {
 					return err
 				}
-				if _, err := f.Cancel(t.Context(), &n.Task); err != nil {
+				if _, err := f.Cancel(t.Context(), &n.Task, nil); err != nil {
 					return err
 				}
 			}

@@ -72,7 +72,7 @@ func (f *fixture) join() {
 			open, err := f.OpenCalls(f.t.Context(), t.Task)
 			require.NoError(f.t, err)
 			for _, h := range open {
-				_, err := f.Cancel(f.t.Context(), h)
+				_, err := f.Cancel(f.t.Context(), h, nil)
 				require.NoError(f.t, err)
 				more = true
 			}
@@ -212,7 +212,7 @@ func TestCancelOfACallerRacesWithItsCalls(t *testing.T) {
 			})
 		}
 		g.Go(func() error {
-			_, err := f.Cancel(t.Context(), p.c.Task)
+			_, err := f.Cancel(t.Context(), p.c.Task, nil)
 			f.join()
 			return err
 		})
@@ -228,7 +228,7 @@ func TestCanceledRunCallsNobody(t *testing.T) {
 	f := newFixture(t)
 	p := f.running("caller")
 	p.must(t, status(task.StateWorking))
-	_, err := f.Cancel(t.Context(), p.c.Task)
+	_, err := f.Cancel(t.Context(), p.c.Task, nil)
 	require.NoError(t, err)
 	require.True(t, p.must(t, f.callNote("b")).requeued)
 	require.True(t, f.claim(f.worker(time.Hour), "caller", 1)[0].CancelRequested)
@@ -405,7 +405,7 @@ func TestAnswerToACalledTaskThatHasEnded(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	child, answer := f.answering()
-	_, err := f.Cancel(t.Context(), child)
+	_, err := f.Cancel(t.Context(), child, nil)
 	require.NoError(t, err)
 	h, err := f.Header(t.Context(), child.ID)
 	require.NoError(t, err)
@@ -430,7 +430,7 @@ func TestLineageOfCallsOfCalls(t *testing.T) {
 
 	h, err := f.Header(t.Context(), root)
 	require.NoError(t, err)
-	_, err = f.Cancel(t.Context(), h)
+	_, err = f.Cancel(t.Context(), h, nil)
 	require.NoError(t, err)
 	f.join()
 	require.Equal(t, task.StateCanceled, f.state(b.c.Task.ID))

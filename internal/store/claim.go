@@ -20,7 +20,7 @@ type Claimed struct {
 	Message         *task.Message
 	Request         *task.Request // that carried the message; may be nil
 	MessageSeq      task.Seq
-	Wait            *Wait // that this turn follows, or nil
+	Wait            *Wait // that this turn follows, or the resume that began it, or nil
 	Attempt         task.Attempt
 	Turn            int
 	Try             int
@@ -34,12 +34,13 @@ type Claimed struct {
 	Unreadable      error         // why the message cannot be decoded; Message is then empty
 }
 
-// Wait is the wait of an agent that a turn follows.
+// Wait is the wait of an agent that a turn follows, or the resume that began the turn.
 type Wait struct {
-	Seq         task.Seq  // the run note with the wait
+	Seq         task.Seq  // the run note with it
 	Calls       bool      // it was one for the results of calls
 	Until       time.Time // when its timer fired, or would have; zero after calls
 	Interrupted bool      // the message of the turn ended it; otherwise the turn has none, and MessageSeq is an earlier one
+	Resumed     *task.Resumed
 }
 
 // Begins returns the event with which the turn began.
@@ -125,7 +126,10 @@ func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Cl
 			Unreadable: unreadable,
 		}
 		if r.InputSeq > 0 {
-			out[i].Wait = waited(r, t)
+			var err error
+			if out[i].Wait, err = s.waited(ctx, r, t); err != nil {
+				out[i].Unreadable = err
+			}
 		}
 		if r.Away {
 			out[i].AwayFor = max(r.AwayFor, 1)
@@ -134,14 +138,17 @@ func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Cl
 	return out, nil
 }
 
-func waited(r *dbsqlc.QueueClaimRow, t *task.Task) *Wait {
-	w := &Wait{Seq: task.Seq(r.InputSeq), Interrupted: r.Interrupted}
-	// The time and the outcome: a note that cannot be read does not stop the run.
+func (s *Store) waited(ctx context.Context, r *dbsqlc.QueueClaimRow, t *task.Task) (w *Wait, err error) {
+	w = &Wait{Seq: task.Seq(r.InputSeq), Interrupted: r.Interrupted}
+	// Of a wait the time and the outcome: a note that cannot be read does not stop the run.
 	e := &task.Event{Task: t.ID, Seq: w.Seq, Kind: task.EventRun}
 	if decodePayload(e, r.Input, t) == nil && e.Run != nil {
 		w.Until, w.Calls = e.Run.Until, e.Run.Outcome == task.RunCalls
+		if e.Run.Outcome == task.RunResume {
+			w.Resumed, err = s.openResume(ctx, t.ID, int(r.Turn), e.Run.Sealed)
+		}
 	}
-	return w
+	return w, err
 }
 
 // FireTimers makes the turns due whose timer has fired, at most so many. more says that there may be further ones.

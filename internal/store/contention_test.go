@@ -221,7 +221,7 @@ func (f *fixture) bystanders() map[string]func(i int) error {
 			}
 			h, err := f.Header(ctx, n.Task.ID)
 			if err == nil {
-				_, err = f.Cancel(ctx, h)
+				_, err = f.Cancel(ctx, h, nil)
 			}
 			return err
 		},

@@ -76,8 +76,8 @@ func (s *Store) Dialogue(ctx context.Context, of DialogueOf) ([]task.Said, error
 // MostReferences is how many tasks of a message References reads.
 const MostReferences = 20
 
-// References returns the tasks with these public ids that the owner of a task has with its agent, and what was said in each
-// within the bounds. Other ids are left out.
+// References returns the tasks with these public ids that the owner of a task has with its agent, with the state that the
+// agent has stored for each, and what was said in it within the bounds. Other ids are left out.
 func (s *Store) References(ctx context.Context, of *task.Task, ids []string, within task.Bounds) ([]task.Reference, error) {
 	v := s.As(identity.Caller{Tenant: of.Tenant, Subject: of.Owner}, Visibility{Agent: of.Agent})
 	var out []task.Reference
@@ -89,12 +89,20 @@ func (s *Store) References(ctx context.Context, of *task.Task, ids []string, wit
 		if err != nil {
 			return nil, err
 		}
+		stored, _, err := s.AgentState(ctx, StateOf{Task: h})
+		if err != nil {
+			return nil, err
+		}
 		r := &dialogue{s: s, Bounds: within}
-		if err := r.read(ctx, h, h.LastSeq+1, h.LastSeq+1); err != nil {
-			return nil, translate("read reference", err)
+		if within.Count > 0 {
+			if err := r.read(ctx, h, h.LastSeq+1, h.LastSeq+1); err != nil {
+				return nil, translate("read reference", err)
+			}
 		}
 		slices.Reverse(r.said)
-		out = append(out, task.Reference{TaskID: h.PublicID, ContextID: h.ContextID, State: h.Status.State, Said: r.Newest(r.said)})
+		out = append(out, task.Reference{
+			TaskID: h.PublicID, ContextID: h.ContextID, State: h.Status.State, Said: r.Newest(r.said), Stored: stored,
+		})
 	}
 	return out, nil
 }

@@ -217,7 +217,7 @@ func TestDialogueOfManyTasks(t *testing.T) {
 		n := fresh("a")
 		n.Message.Parts = []task.Part{task.Text(fmt.Sprint(i))}
 		h := f.create(n)
-		_, err := f.Cancel(t.Context(), h)
+		_, err := f.Cancel(t.Context(), h, nil)
 		require.NoError(t, err)
 		want = append(want, fmt.Sprint("user: ", i))
 	}
@@ -268,4 +268,29 @@ func TestReferences(t *testing.T) {
 	refs, err = f.References(t.Context(), h, many, task.Bounds{Count: 1, Bytes: 1 << 20})
 	require.NoError(t, err)
 	require.Len(t, refs, MostReferences)
+}
+
+func TestReferencesHaveTheStoredState(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var ids []string
+	for _, owner := range []string{"", "other"} {
+		n := fresh("a")
+		if owner != "" {
+			n.Task.Owner = owner
+		}
+		f.create(n)
+		p := f.next("a")
+		_, err := p.setState(t.Context(), false, `{"n":1}`, 0)
+		require.NoError(t, err)
+		p.must(t, says(task.StateCompleted, "done"))
+		ids = append(ids, n.Task.PublicID)
+	}
+	h := f.create(fresh("a"))
+	refs, err := f.References(t.Context(), h, ids, task.Bounds{})
+	require.NoError(t, err)
+	require.Len(t, refs, 1)
+	require.Equal(t, ids[0], refs[0].TaskID)
+	require.JSONEq(t, `{"n":1}`, string(refs[0].Stored))
+	require.Empty(t, refs[0].Said)
 }

@@ -32,13 +32,14 @@
 //
 //	message   {"id","role":"user|agent","parts":[…],"metadata","extensions","references","request":{…}}
 //	request   {"metadata","output_modes","extensions","scopes","traceparent"}
-//	status    {"message":{…},"direct":true,"cause","metadata","artifacts":[…]}, or null when there is nothing to say
+//	status    {"message":{…},"direct":true,"cause","metadata","artifacts":[…],"cancel":{…}}, or null when there is nothing to say
 //	artifact  {"index","name","description","parts":[…],"metadata","extensions","event_metadata"}
-//	run       {"outcome","error","worker","checkpoint","until","for","interruptible","calls":[…]}
+//	run       {"outcome","error","worker","checkpoint","until","for","interruptible","calls":[…],"sealed","cancel":{…}}
 //	call      {"id","agent","task","answers":true,"request_id","context_id","message":{…},"metadata"}
 //	part      one of "text", "raw" (base64), "url", "data"; and "filename","media_type","metadata"
 //
-// The cause of a status is for operators; no client sees it. A status that parks the task may list
+// The cause of a status is for operators; no client sees it. Neither does it see "cancel", the metadata of the request that
+// canceled the task; only NoticeFacts reads that. A status that parks the task may list
 // the ids of all artifacts so far (tasks.artifacts_seq), for the next run. Absent members are left
 // out. A message's task and context are those of its row and are not repeated.
 package store

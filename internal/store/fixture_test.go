@@ -55,7 +55,7 @@ func openFixture(t testing.TB, url, through string) *fixture {
 	if through == "" {
 		through = url
 	}
-	s, err := Open(t.Context(), Options{URL: through, APIConns: 4, RowSecurity: true, Listener: f.ear, Observer: Observer{Retried: f.ear.retried, Limited: f.ear.refused}})
+	s, err := Open(t.Context(), Options{URL: through, APIConns: 4, RowSecurity: true, Listener: f.ear, Tells: func(string) bool { return true }, Observer: Observer{Retried: f.ear.retried, Limited: f.ear.refused}})
 	require.NoError(t, err)
 	f.Store = s
 	t.Cleanup(func() {

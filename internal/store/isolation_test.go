@@ -66,7 +66,7 @@ var byCallers = map[string]func(ctx context.Context, v View, x *victim) (int, er
 		return len(rows), err
 	},
 	"TaskCancel": func(ctx context.Context, v View, x *victim) (int, error) {
-		_, err := v.s.q.TaskCancel(ctx, v.db, dbsqlc.TaskCancelParams{ID: x.id, Audit: "[{}]"})
+		_, err := v.s.q.TaskCancel(ctx, v.db, dbsqlc.TaskCancelParams{ID: x.id, Audit: "[{}]", Metadata: `{"why":"x"}`, Notice: true})
 		return one(err)
 	},
 	"EventsOf": func(ctx context.Context, v View, x *victim) (int, error) {
@@ -156,8 +156,9 @@ func init() {
 		"at the end of a transaction, with its arguments only":                       {"AuditAppend"},
 		"a create, of a row that no policy sees yet; it names its owner":             {"TaskReopen"},
 		"a run's, fenced by its attempt":                                             {"EventsAppend", "RunStates", "RunRequeue", "ArtifactIDs", "TaskStateGet", "ContextStateGet", "TaskStateSet", "ContextStateSet", "DialogueIndex", "EventsAt", "RunBegins", "ContextTasks", "CallResults"},
-		"a worker's, of any agent's tasks":                                           {"QueueClaim", "RunsOwned", "RunsCanceled", "RunsRescue"},
+		"a worker's, of any agent's tasks":                                           {"QueueClaim", "RunsOwned", "RunsCanceled", "RunsRescue", "NoticesClaim", "NoticeRecord", "NoticeDrop", "NoticeFacts"},
 		"the hub's, for all of a replica's streams: a subscriber has found its task": {"EventsAfter", "EventsCatchUp", "TaskSeqs"},
+		"by a resume URL, which names the task and proves it":                        {"ResumeState", "TaskResume", "ResumeFind"},
 		"the listener's, about its own session":                                      {"SessionBusy"},
 		"processes and duties": {
 			"WorkerRegister", "WorkerRenew", "WorkerRemove", "WorkerCount", "WorkersReap", "AgentsBegan", "QueueAcquit", "TimersFire", "LeaseAcquire", "LeaseRelease",
@@ -172,7 +173,7 @@ func init() {
 			"ParkedAgents", "ParkedExpire", "EndedAgents", "EndedBefore", "OpenKeep", "EndedKeep", "KeptUnmoved", "EventsKeep",
 			"ArtifactsUnmoved", "ArtifactsErase", "NamesGone", "PushesGone", "TasksErase", "Erasures", "EventsErase", "ErasureDone",
 			"TasksToPurge", "TaskHold", "ProgressGet", "ProgressSet", "ProgressForget", "KeysForget", "ProcessesForget", "AuditRemoved",
-			"RetentionCounts", "TaskStatesGone", "ContextStatesGone", "CallsGone",
+			"RetentionCounts", "TaskStatesGone", "ContextStatesGone", "NoticesGone", "CallsGone",
 		},
 		"at the end of a transaction of either; it reads and changes no row": {"CommitProve"},
 		"upkeep and metrics": {"QueueDepth", "PushCounts", "PushSecrets", "PushReseal", "NotifySend", "NotifyQueueTrim"},
@@ -235,7 +236,7 @@ func (f *fixture) victim(agent, tenant, owner, name string) *victim {
 func (f *fixture) everything() string {
 	f.t.Helper()
 	var all strings.Builder
-	for _, table := range []string{"tasks", "task_names", "task_events", "task_queue", "idempotency_keys", "push_configs", "push_cursors"} {
+	for _, table := range []string{"tasks", "task_names", "task_events", "task_queue", "idempotency_keys", "push_configs", "push_cursors", "cancel_notices"} {
 		all.WriteString(scan[string](f, "SELECT coalesce(string_agg(r, E'\\n' ORDER BY r), '') FROM (SELECT x::text AS r FROM holdfast."+table+" x) y"))
 	}
 	return all.String()
@@ -358,6 +359,7 @@ func TestCallersRoleWithoutPredicates(t *testing.T) {
 			"INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task) VALUES (now(), 'tenant', 'owner', 'k', '', 'TASK')",
 			"INSERT INTO holdfast.push_configs (task, config_id, agent, public_id, dialect, url, schemes) VALUES ('TASK', 'x', 'a', 't', '1.0', 'http://thief', '[]')",
 			"INSERT INTO holdfast.push_cursors (task, config_id, host, artifacts) VALUES ('TASK', 'x', 'thief:80', true)",
+			"INSERT INTO holdfast.cancel_notices (task, agent, reason) VALUES ('TASK', 'a', 'canceled')",
 		} {
 			_, err := c.Exec(t.Context(), strings.ReplaceAll(insert, "TASK", victim.id.String()))
 			require.True(t, denied(err), "%s: %s: %v", who, insert, err)
@@ -606,7 +608,7 @@ func callersOfAModestRole(t *testing.T, admin *pgx.Conn, asModest string) {
 	whole, err := ownerOf(n).of(s).ReadTask(t.Context(), n.Task.PublicID, true)
 	require.NoError(t, err)
 	require.Len(t, whole.History, 1)
-	ended, err := ownerOf(n).of(s).Cancel(t.Context(), &n.Task)
+	ended, err := ownerOf(n).of(s).Cancel(t.Context(), &n.Task, nil)
 	require.NoError(t, err)
 	require.True(t, ended)
 	chains, err := s.VerifyAudit(t.Context(), nil)

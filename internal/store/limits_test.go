@@ -48,7 +48,7 @@ func TestBatchWithCreatesOverLimit(t *testing.T) {
 	f := newFixture(t)
 	f.create(limited(keyed(chosen("a", "first"), "key", "1"), 3, 0))
 	ended := f.create(limited(fresh("a"), 3, 0))
-	_, err := f.Cancel(t.Context(), ended)
+	_, err := f.Cancel(t.Context(), ended, nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{
 		"taken", "taken", // repetitions do not count
@@ -110,7 +110,7 @@ func TestReopeningObeysLimits(t *testing.T) {
 	f := newFixture(t)
 	old := f.create(chosen("a", "id"))
 	f.setPush(old.ID, hook("id", "kept")) // it stays with the old task if the reopening is refused
-	_, err := f.Cancel(t.Context(), old)
+	_, err := f.Cancel(t.Context(), old, nil)
 	require.NoError(t, err)
 	again := func(live, queue int) error {
 		n := limited(keyed(chosen("a", "id"), "key", "1"), live, queue)
@@ -124,7 +124,7 @@ func TestReopeningObeysLimits(t *testing.T) {
 	require.Zero(t, scan[int](f, "SELECT count(*) FROM holdfast.idempotency_keys"))
 	require.NoError(t, again(2, 2))
 	require.ErrorIs(t, again(2, 2), ErrTaken, "the key belongs to the present task")
-	_, err = f.Cancel(t.Context(), other)
+	_, err = f.Cancel(t.Context(), other, nil)
 	require.NoError(t, err)
 }
 
@@ -175,7 +175,7 @@ func TestLimitsHoldAcrossReplicas(t *testing.T) {
 				}
 				if len(mine) > 0 && (round%3 == 0 || round == rounds-1) {
 					for _, h := range mine {
-						if _, err := s.Cancel(t.Context(), h); err != nil {
+						if _, err := s.Cancel(t.Context(), h, nil); err != nil {
 							return err
 						}
 					}

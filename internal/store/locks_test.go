@@ -97,7 +97,7 @@ func TestLockDelaysOnlyItsTask(t *testing.T) {
 			f.create(fresh("e"))
 			_, err = f.say(parked.c.Task.ID, true)
 			require.NoError(t, err)
-			_, err = f.Cancel(t.Context(), queued)
+			_, err = f.Cancel(t.Context(), queued, nil)
 			require.NoError(t, err)
 			f.claim(f.worker(time.Hour), "c", 1)
 			beside.must(t, chunk("2"), status(task.StateCompleted))
@@ -169,7 +169,7 @@ func TestRequestsToALockedTaskShareAConnection(t *testing.T) {
 	for range 4 * f.api.Config().MaxConns {
 		all.Go(func() error { _, err := f.say(p.c.Task.ID, true); return err })
 	}
-	all.Go(func() error { _, err := f.Cancel(t.Context(), p.c.Task); return err })
+	all.Go(func() error { _, err := f.Cancel(t.Context(), p.c.Task, nil); return err })
 	all.Go(func() error { return f.SetPush(t.Context(), p.c.Task.ID, hooked, 20) })
 	f.blocked(1)
 	_, err := f.say(other.c.Task.ID, true)
@@ -191,7 +191,7 @@ func TestCancelMeetsAnOpenClaim(t *testing.T) {
 	require.NoError(t, err)
 	canceled := make(chan error, 1)
 	go func() {
-		ended, err := f.Cancel(t.Context(), h)
+		ended, err := f.Cancel(t.Context(), h, nil)
 		if err == nil && ended {
 			err = errors.New("a worker has the task")
 		}

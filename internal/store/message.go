@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -202,15 +203,22 @@ func (v View) interruptible(ctx context.Context, id task.ID) bool {
 	return err == nil && row.WakesAt.Valid && row.Interruptible
 }
 
+// noticed reports whether an agent is told about cancels.
+func (s *Store) noticed(agent string) bool { return s.tells != nil && s.tells(agent) }
+
 // Cancel ends a task without a run at once. For a running task it asks the worker to end it. ended
-// tells which. Errors: task.NotCancelable, task.NotFound, task.Unavailable.
-func (v View) Cancel(ctx context.Context, h *task.Task) (ended bool, err error) {
+// tells which. metadata is that of the request, a JSON object or nil. Errors: task.NotCancelable,
+// task.NotFound, task.Unavailable.
+func (v View) Cancel(ctx context.Context, h *task.Task, metadata json.RawMessage) (ended bool, err error) {
 	leave, err := v.s.turns.enter(ctx, h.ID)
 	if err != nil {
 		return false, err
 	}
 	defer leave()
-	arg := dbsqlc.TaskCancelParams{ID: uuid.UUID(h.ID), Audit: entries(v.audited(auditCanceled, h.ID, h.Agent, ""))}
+	arg := dbsqlc.TaskCancelParams{
+		ID: uuid.UUID(h.ID), Metadata: string(metadata), Notice: v.s.noticed(h.Agent),
+		Audit: entries(v.audited(auditCanceled, h.ID, h.Agent, "")),
+	}
 	var row dbsqlc.TaskCancelRow
 	repeated, before := false, false
 	err = v.s.again(ctx, "cancel", func() error {
@@ -251,8 +259,15 @@ func (v View) Cancel(ctx context.Context, h *task.Task) (ended bool, err error) 
 		v.s.committed(&task.Event{Task: h.ID, Seq: task.Seq(row.Seq), Kind: task.EventStatus, At: row.At, State: task.StateCanceled})
 		v.s.marked(row.Marked)
 		v.s.kin(row.Kin)
-	case v.s.listener != nil:
-		v.s.listener.CancelWanted(h.ID)
+	default:
+		if row.Logged {
+			v.s.committed(&task.Event{
+				Task: h.ID, Seq: task.Seq(row.Seq), Kind: task.EventRun, At: row.At, Run: &task.RunNote{Outcome: task.RunCancel},
+			})
+		}
+		if v.s.listener != nil {
+			v.s.listener.CancelWanted(h.ID)
+		}
 	}
 	return before || row.Ended, nil
 }

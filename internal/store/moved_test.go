@@ -55,7 +55,7 @@ func TestStatementsAreRetriedWhenTaskEnds(t *testing.T) {
 			return err
 		}, task.Terminal},
 		"cancel": {"cancel", func(v View, p *pen) error {
-			_, err := v.Cancel(context.Background(), p.c.Task)
+			_, err := v.Cancel(context.Background(), p.c.Task, nil)
 			return err
 		}, task.NotCancelable},
 		"set a webhook": {"push_set", func(v View, p *pen) error {

@@ -59,7 +59,7 @@ func TestConnectionsDieAroundACommit(t *testing.T) {
 				await(t, lost)
 				require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.tasks WHERE agent = 'b'"))
 
-				ended, err := f.Cancel(t.Context(), &n.Task)
+				ended, err := f.Cancel(t.Context(), &n.Task, nil)
 				require.NoError(t, err)
 				require.True(t, ended)
 				lost = proxy.Lose("TaskReopen", loss, times)
@@ -95,7 +95,7 @@ func TestConnectionsDieAroundACommit(t *testing.T) {
 
 				waiting := f.create(fresh("e"))
 				lost = proxy.Lose("TaskCancel", loss, times)
-				ended, err = f.Cancel(t.Context(), waiting)
+				ended, err = f.Cancel(t.Context(), waiting, nil)
 				require.NoError(t, err)
 				require.True(t, ended)
 				await(t, lost)
@@ -184,7 +184,7 @@ func TestStoreSurvivesDatabaseRestart(t *testing.T) {
 		unavailable(err)
 		_, err = f.AddMessage(t.Context(), &NewMessage{Task: waiting, Message: user("x"), Enqueue: true, RequestID: NewID()})
 		unavailable(err)
-		_, err = f.Cancel(t.Context(), waiting)
+		_, err = f.Cancel(t.Context(), waiting, nil)
 		unavailable(err)
 		unavailable(f.Health(t.Context()))
 		queued := []<-chan answer{run.write(chunk("1")), run.write(chunk("2"), chunk("3")), run.write(status(task.StateCompleted))}
@@ -243,7 +243,7 @@ func TestSilentDatabase(t *testing.T) {
 	require.ErrorIs(t, err, task.Unavailable)
 	await(t, silent)
 	silent = proxy.Lose("TaskCancel", pgproxytest.Silence, 1)
-	ended, err := f.Cancel(t.Context(), &n.Task)
+	ended, err := f.Cancel(t.Context(), &n.Task, nil)
 	require.NoError(t, err)
 	require.True(t, ended)
 	await(t, silent)

@@ -73,6 +73,7 @@ type runJSON struct {
 	Until         time.Time `json:"until"`
 	For           float64   `json:"for"`
 	Interruptible bool      `json:"interruptible"`
+	Sealed        []byte    `json:"sealed"`
 
 	Calls []callJSON `json:"calls"`
 }
@@ -148,6 +149,10 @@ func EncodePayload(e *task.Event) string {
 		if len(e.Run.Calls) > 0 {
 			w.name("calls")
 			w.b = appendCalls(w.b, e.Run.Calls)
+		}
+		if len(e.Run.Sealed) > 0 {
+			w.name("sealed")
+			w.b = append(base64.StdEncoding.AppendEncode(append(w.b, '"'), e.Run.Sealed), '"')
 		}
 		return w.end()
 	}
@@ -342,7 +347,7 @@ func decodePayload(e *task.Event, payload []byte, owner *task.Task) error {
 		if err = json.Unmarshal(payload, &r, lenient); err == nil {
 			e.Run = &task.RunNote{
 				Outcome: r.Outcome, Error: r.Error, Worker: r.Worker, Checkpoint: raw(r.Checkpoint),
-				Until: r.Until, For: time.Duration(r.For * float64(time.Second)), Interruptible: r.Interruptible,
+				Until: r.Until, For: time.Duration(r.For * float64(time.Second)), Interruptible: r.Interruptible, Sealed: r.Sealed,
 			}
 			for i := range r.Calls {
 				c := &r.Calls[i]

@@ -23,7 +23,7 @@ func TestNothingIsAcknowledgedWithoutSynchronousStandby(t *testing.T) {
 	waiting := f.create(fresh("d"))
 	ended := chosen("e", "name")
 	f.create(ended)
-	_, err := f.Cancel(t.Context(), &ended.Task)
+	_, err := f.Cancel(t.Context(), &ended.Task, nil)
 	require.NoError(t, err)
 	f.setPush(hooked.ID, hook("old", "receiver"))
 	owner := asker{Tenant: "tenant", Subject: "owner", Agent: "f"}.of(f.Store)
@@ -36,7 +36,7 @@ func TestNothingIsAcknowledgedWithoutSynchronousStandby(t *testing.T) {
 		"message": func(ctx context.Context) error { _, err := f.AddMessage(ctx, say); return err },
 		"create":  func(ctx context.Context) error { _, err := owner.Create(ctx, made); return err },
 		"reopen":  func(ctx context.Context) error { _, err := f.Create(ctx, again); return err },
-		"cancel":  func(ctx context.Context) error { _, err := f.Cancel(ctx, waiting); return err },
+		"cancel":  func(ctx context.Context) error { _, err := f.Cancel(ctx, waiting, nil); return err },
 		"set webhook": func(ctx context.Context) error {
 			return f.SetPush(ctx, hooked.ID, hook("new", "receiver"), 20)
 		},

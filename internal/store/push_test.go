@@ -54,7 +54,7 @@ func (f *fixture) ended(n *NewTask, host string) task.ID {
 	f.t.Helper()
 	n.Push = hook("hook", host)
 	h := f.create(n)
-	_, err := f.Cancel(f.t.Context(), h)
+	_, err := f.Cancel(f.t.Context(), h, nil)
 	require.NoError(f.t, err)
 	return h.ID
 }
@@ -247,7 +247,7 @@ func TestSecretsAreSealed(t *testing.T) {
 	one.setPush(h.ID, secret("one"))
 	two := with(2, 1)
 	two.setPush(h.ID, secret("two"))
-	_, err := plain.Cancel(t.Context(), h)
+	_, err := plain.Cancel(t.Context(), h, nil)
 	require.NoError(t, err)
 	for _, word := range []string{"token", "credentials"} {
 		require.Zero(t, scan[int](plain, "SELECT count(*) FROM holdfast.push_configs WHERE position($1::bytea in secrets) > 0", []byte(word)))
@@ -393,7 +393,7 @@ func TestEveryStatusMakesAWebhookDue(t *testing.T) {
 	_, err = f.AddMessage(t.Context(), &NewMessage{Task: h, Message: user("more"), Enqueue: true, RequestID: NewID()})
 	require.NoError(t, err)
 	require.EqualValues(t, 9, f.cursor(id, "statuses").Upto, "the status after the message")
-	ended, err := f.Cancel(t.Context(), h)
+	ended, err := f.Cancel(t.Context(), h, nil)
 	require.NoError(t, err)
 	require.True(t, ended)
 	require.EqualValues(t, 10, f.cursor(id, "statuses").Upto)
@@ -443,7 +443,7 @@ func TestAWebhookThatComesWithTheMessage(t *testing.T) {
 	require.EqualValues(t, 3, f.cursor(n.Task.ID, "d").Next, "the first event is its message")
 	require.EqualValues(t, 4, f.cursor(n.Task.ID, "d").Upto)
 	require.EqualValues(t, 4, f.cursor(n.Task.ID, "c").Upto)
-	_, err = f.Cancel(t.Context(), h)
+	_, err = f.Cancel(t.Context(), h, nil)
 	require.NoError(t, err)
 	require.ErrorIs(t, add(hook("e", "h"), 20), task.Terminal)
 	all, err := f.Pushes(t.Context(), n.Task.ID)
@@ -871,7 +871,7 @@ func TestAClaimIsBoundedPerCaller(t *testing.T) {
 		n.Task.Tenant, n.Task.Owner, n.Push = tenant, owner, hook("inline", tenant+owner+"inline")
 		h := f.create(n)
 		f.setPush(h.ID, hook("set", tenant+owner+"set"))
-		_, err := f.Cancel(t.Context(), h)
+		_, err := f.Cancel(t.Context(), h, nil)
 		require.NoError(t, err)
 	}
 	for range 4 {
@@ -1367,7 +1367,7 @@ func TestNoEventFallsBetweenASetAndAnAppend(t *testing.T) {
 	for name, write := range map[string]func(p *pen){
 		"append": func(p *pen) { p.must(t, status(task.StateWorking)) },
 		"cancel": func(p *pen) {
-			ended, err := f.Cancel(t.Context(), p.c.Task)
+			ended, err := f.Cancel(t.Context(), p.c.Task, nil)
 			require.NoError(t, err)
 			require.True(t, ended)
 		},
@@ -1491,7 +1491,7 @@ func TestAClaimSkipsAConfigurationThatIsSetAgain(t *testing.T) {
 	f := newFixture(t)
 	h := f.create(fresh("a"))
 	f.setPush(h.ID, hook("c", "old"))
-	_, err := f.Cancel(t.Context(), h)
+	_, err := f.Cancel(t.Context(), h, nil)
 	require.NoError(t, err)
 	held := func(sql string, args ...any) pgx.Tx {
 		tx, err := f.conn().Begin(t.Context())
@@ -1700,7 +1700,7 @@ func TestWebhooksGoWithAnIDThatIsReopened(t *testing.T) {
 	f.setPush(old.Task.ID, kept)
 	f.setPush(old.Task.ID, hook("dead", "dead"))
 	f.exec("UPDATE holdfast.push_cursors SET disabled_at = now(), disabled_for = 'gone', due_at = NULL WHERE config_id = 'dead'")
-	ended, err := f.Cancel(t.Context(), &old.Task)
+	ended, err := f.Cancel(t.Context(), &old.Task, nil)
 	require.NoError(t, err)
 	require.True(t, ended)
 
@@ -1708,7 +1708,7 @@ func TestWebhooksGoWithAnIDThatIsReopened(t *testing.T) {
 	fresh.Reopens, fresh.Push = &old.Task, hook("t", "new")
 	fresh.Push.Token = "another secret"
 	f.create(fresh)
-	ended, err = f.Cancel(t.Context(), &fresh.Task)
+	ended, err = f.Cancel(t.Context(), &fresh.Task, nil)
 	require.NoError(t, err)
 	require.True(t, ended)
 	told := map[string]string{}

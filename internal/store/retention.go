@@ -53,7 +53,7 @@ func (s *Store) ExpireParked(ctx context.Context, agent string, after time.Durat
 	var rows []dbsqlc.ParkedExpireRow
 	err = s.again(ctx, "expire", func() (err error) {
 		rows, err = s.q.ParkedExpire(ctx, s.hot, dbsqlc.ParkedExpireParams{
-			Agent: agent, After: after, Reason: reason, Audit: !s.withoutAudit, MaxRows: retainTasks,
+			Agent: agent, After: after, Reason: reason, Audit: !s.withoutAudit, MaxRows: retainTasks, Notice: s.noticed(agent),
 		})
 		return err
 	})
@@ -202,11 +202,15 @@ func (s *Store) ForgetBeside(ctx context.Context, p Span) error {
 		if err != nil {
 			return translate("forget states", err)
 		}
+		notices, err := s.q.NoticesGone(ctx, s.hot, dbsqlc.NoticesGoneParams{Lowest: lowest, Highest: highest, MaxRows: retainEvents})
+		if err != nil {
+			return translate("forget notices", err)
+		}
 		calls, err := s.q.CallsGone(ctx, s.hot, dbsqlc.CallsGoneParams{Lowest: lowest, Highest: highest, MaxRows: retainEvents})
 		if err != nil {
 			return translate("forget calls", err)
 		}
-		if names == 0 && pushes == 0 && states == 0 && calls == 0 {
+		if names == 0 && pushes == 0 && states == 0 && notices == 0 && calls == 0 {
 			return s.forgetContextStates(ctx, highest)
 		}
 	}

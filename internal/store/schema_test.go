@@ -270,7 +270,7 @@ func TestPlansOfHotQueries(t *testing.T) {
 				require.NotRegexp(t, seq, plan, "%s: %s", setting, name)
 			}
 			switch name {
-			case "EventsAppend", "QueueClaim", "QueueHurry", "RunRequeue", "RunsOwned", "RunsCanceled", "RunsRescue", "MessageAppend", "TaskCancel", "OpsOpenTasks":
+			case "EventsAppend", "QueueClaim", "QueueHurry", "RunRequeue", "RunsOwned", "RunsCanceled", "RunsRescue", "MessageAppend", "TaskResume", "TaskCancel", "OpsOpenTasks":
 				require.Contains(t, plan, "on tasks_open", name)
 				require.NotRegexp(t, ` tasks_(ended|kept|dated|\d+)`, plan, "%s: ended tasks are in no plan", name)
 			case "TimersFire":
@@ -357,7 +357,7 @@ func TestPlansForEmptyQueue(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for range 50 {
-		ended, err := f.Cancel(t.Context(), f.create(fresh("a")))
+		ended, err := f.Cancel(t.Context(), f.create(fresh("a")), nil)
 		require.NoError(t, err)
 		require.True(t, ended)
 	}

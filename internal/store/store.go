@@ -77,8 +77,10 @@ type Options struct {
 	By identity.Caller
 	// WithoutAudit turns the audit log off.
 	WithoutAudit bool
-	Widths       Widths
-	Log          *slog.Logger
+	// Tells reports whether an agent wants to be told about canceled tasks. Nil: none does.
+	Tells  func(agent string) bool
+	Widths Widths
+	Log    *slog.Logger
 }
 
 // Store is the database. It is safe for concurrent use.
@@ -106,6 +108,7 @@ type Store struct {
 	clock clock
 
 	withoutAudit       bool
+	tells              func(agent string) bool
 	rowSecurity        bool
 	withoutRowSecurity string
 
@@ -135,7 +138,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		q: dbsqlc.New(), log: o.Log, listener: o.Listener, observe: o.Observer,
 		lanes: lanes{after: beforeLanes}, secretKeys: o.SecretKeys,
-		widths: o.Widths, withoutAudit: o.WithoutAudit, base: run, cancel: cancel, stop: make(chan struct{}),
+		widths: o.Widths, withoutAudit: o.WithoutAudit, tells: o.Tells, base: run, cancel: cancel, stop: make(chan struct{}),
 	}
 	if err := s.connect(ctx, o); err != nil {
 		cancel()

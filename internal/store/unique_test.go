@@ -59,7 +59,7 @@ func TestKeyIsUniqueAcrossDays(t *testing.T) {
 	require.ErrorIs(t, err, ErrTaken)
 	ended := chosen("a", "x")
 	f.create(ended)
-	_, err = f.Cancel(t.Context(), &ended.Task)
+	_, err = f.Cancel(t.Context(), &ended.Task, nil)
 	require.NoError(t, err)
 	reopened := keyed(chosen("a", "x"), "old", "1")
 	reopened.Reopens = &ended.Task
@@ -188,7 +188,7 @@ func TestReopeningMovesName(t *testing.T) {
 	last := chosen("a", "x")
 	f.create(last)
 	for range 3 {
-		_, err := f.Cancel(t.Context(), &last.Task)
+		_, err := f.Cancel(t.Context(), &last.Task, nil)
 		require.NoError(t, err)
 		n := chosen("a", "x")
 		n.Reopens = &last.Task

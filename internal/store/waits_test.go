@@ -156,7 +156,7 @@ func TestCancelEndsAWait(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := f.waiting("a", false)
-	ended, err := f.Cancel(t.Context(), p.c.Task)
+	ended, err := f.Cancel(t.Context(), p.c.Task, nil)
 	require.NoError(t, err)
 	require.True(t, ended)
 	require.Equal(t, task.StateCanceled, f.state(p.c.Task.ID))
@@ -164,7 +164,7 @@ func TestCancelEndsAWait(t *testing.T) {
 	// The client canceled before the agent began to wait: the next run only says so.
 	p = f.running("a")
 	p.must(t, status(task.StateWorking))
-	ended, err = f.Cancel(t.Context(), p.c.Task)
+	ended, err = f.Cancel(t.Context(), p.c.Task, nil)
 	require.NoError(t, err)
 	require.False(t, ended)
 	require.True(t, p.must(t, waitNote(time.Hour, false)).requeued)

@@ -68,7 +68,7 @@ func TestWatchSeesEventsOnce(t *testing.T) {
 	f.shows(ofB, seen{})
 	f.shows(w, seen{})
 
-	_, err := f.Cancel(t.Context(), waiting)
+	_, err := f.Cancel(t.Context(), waiting, nil)
 	require.NoError(t, err)
 	_, err = f.AddMessage(t.Context(), &NewMessage{Task: parked, Message: user("more"), RequestID: NewID()})
 	require.NoError(t, err)

@@ -133,7 +133,7 @@ func TestRepeatedMessageFindsLateFirstTry(t *testing.T) {
 	require.NoError(t, err)
 	_, err = v.AddMessage(t.Context(), message())
 	require.ErrorIs(t, err, ErrTaken, "the task is busy")
-	_, err = f.Cancel(t.Context(), r.c.Task)
+	_, err = f.Cancel(t.Context(), r.c.Task, nil)
 	require.NoError(t, err)
 	_, err = v.AddMessage(t.Context(), message())
 	require.ErrorIs(t, err, ErrTaken, "the task has ended")
@@ -323,7 +323,7 @@ func TestCancelWhileRunParks(t *testing.T) {
 	commit := f.written(p, status(task.StateInputRequired))
 	canceled := make(chan error, 1)
 	go func() {
-		ended, err := f.Cancel(t.Context(), p.c.Task)
+		ended, err := f.Cancel(t.Context(), p.c.Task, nil)
 		if err == nil && !ended {
 			err = task.Busy
 		}
@@ -339,24 +339,24 @@ func TestCancelInEveryState(t *testing.T) { //nolint:tparallel // the cases shar
 	f := newFixture(t)
 	t.Run("queued", func(t *testing.T) {
 		h := f.create(fresh("q"))
-		ended, err := f.Cancel(t.Context(), h)
+		ended, err := f.Cancel(t.Context(), h, nil)
 		require.NoError(t, err)
 		require.True(t, ended)
 		require.Equal(t, task.StateCanceled, f.state(h.ID))
 		f.claim(f.worker(time.Hour), "q", 0)
-		_, err = f.Cancel(t.Context(), h)
+		_, err = f.Cancel(t.Context(), h, nil)
 		require.ErrorIs(t, err, task.NotCancelable)
 	})
 	t.Run("parked", func(t *testing.T) {
 		p := f.running("a")
 		p.must(t, status(task.StateAuthRequired))
-		ended, err := f.Cancel(t.Context(), p.c.Task)
+		ended, err := f.Cancel(t.Context(), p.c.Task, nil)
 		require.NoError(t, err)
 		require.True(t, ended)
 	})
 	t.Run("running", func(t *testing.T) {
 		p := f.running("a")
-		ended, err := f.Cancel(t.Context(), p.c.Task)
+		ended, err := f.Cancel(t.Context(), p.c.Task, nil)
 		require.NoError(t, err)
 		require.False(t, ended)
 		require.Contains(t, f.ear.cancels, p.c.Task.ID)
@@ -366,7 +366,7 @@ func TestCancelInEveryState(t *testing.T) { //nolint:tparallel // the cases shar
 		p := f.running("a")
 		_, err := f.say(p.c.Task.ID, true)
 		require.NoError(t, err)
-		_, err = f.Cancel(t.Context(), p.c.Task)
+		_, err = f.Cancel(t.Context(), p.c.Task, nil)
 		require.NoError(t, err)
 		s := status(task.StateInputRequired)
 		require.False(t, p.must(t, s).requeued)
@@ -375,7 +375,7 @@ func TestCancelInEveryState(t *testing.T) { //nolint:tparallel // the cases shar
 	})
 	t.Run("running, and then returned", func(t *testing.T) {
 		p := f.running("r")
-		_, err := f.Cancel(t.Context(), p.c.Task)
+		_, err := f.Cancel(t.Context(), p.c.Task, nil)
 		require.NoError(t, err)
 		require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: p.c.Task.ID, Agent: "r", Attempt: p.c.Attempt, Delay: time.Hour}))
 		c := f.claim(f.worker(time.Hour), "r", 1)[0]
@@ -384,11 +384,11 @@ func TestCancelInEveryState(t *testing.T) { //nolint:tparallel // the cases shar
 	t.Run("ended", func(t *testing.T) {
 		p := f.running("a")
 		p.must(t, status(task.StateCompleted))
-		_, err := f.Cancel(t.Context(), p.c.Task)
+		_, err := f.Cancel(t.Context(), p.c.Task, nil)
 		require.ErrorIs(t, err, task.NotCancelable)
 	})
 	t.Run("unknown", func(t *testing.T) {
-		_, err := f.Cancel(t.Context(), &task.Task{ID: NewID()})
+		_, err := f.Cancel(t.Context(), &task.Task{ID: NewID()}, nil)
 		require.ErrorIs(t, err, task.NotFound)
 	})
 }
@@ -402,7 +402,7 @@ func TestClaimSkipsLockedTask(t *testing.T) {
 	release := f.lock(h.ID)
 	canceled := make(chan bool, 1)
 	go func() {
-		ended, err := f.Cancel(t.Context(), h)
+		ended, err := f.Cancel(t.Context(), h, nil)
 		canceled <- ended && err == nil
 	}()
 	f.blocked(1)
@@ -461,7 +461,7 @@ func TestCancelAndClaimRace(t *testing.T) {
 		var g errgroup.Group
 		ended := false
 		var won []*Claimed
-		g.Go(func() (err error) { ended, err = f.Cancel(t.Context(), h); return err })
+		g.Go(func() (err error) { ended, err = f.Cancel(t.Context(), h, nil); return err })
 		g.Go(func() (err error) {
 			won, err = f.Claim(t.Context(), w, []Demand{{Agent: "a", Slots: 1}})
 			return err

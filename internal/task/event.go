@@ -16,7 +16,7 @@ const (
 	EventStatus
 	// EventArtifact is a chunk of an artifact.
 	EventArtifact
-	// EventRun records a failed attempt, a wait or a checkpoint. No client sees it.
+	// EventRun records a failed attempt, a wait, a checkpoint or a resume. No client sees it.
 	EventRun
 )
 
@@ -59,6 +59,10 @@ type Event struct {
 	// appearance, on an EventStatus that parks it. Its next run reads them; clients never see them.
 	// nil: not stated.
 	Artifacts []string
+
+	// Resumable is how long the resume URL of the turn is valid after the commit, on an EventStatus that parks the task. 0: it
+	// is not. It is not part of the log.
+	Resumable time.Duration
 }
 
 // Streamed reports whether clients see the event on a stream.
@@ -78,6 +82,8 @@ const (
 	RunCheckpoint = "checkpoint" // it continues; Checkpoint holds its progress
 	RunWaits      = "waits"      // it ended; the next turn begins at the time Until, or after For
 	RunCalls      = "calls"      // it ended; the next turn begins with the results of Calls
+	RunResume     = "resume"     // not an attempt: a request by resume URL, which begins the next turn
+	RunCancel     = "cancel"     // it continues; a client has asked to cancel the task, with metadata
 )
 
 // RunNote is the content of an EventRun.
@@ -92,4 +98,14 @@ type RunNote struct {
 	Interruptible bool          // RunWaits: a message of the client begins the next turn earlier
 
 	Calls []Call // RunCalls
+
+	Sealed []byte // RunResume: the Resumed, as only the store reads it
+}
+
+// Resumed is a request by the resume URL of a task. It may have secrets: it is stored sealed, and only the agent reads it.
+type Resumed struct {
+	Method      string // POST or GET
+	Query       string // as it came, without the question mark
+	ContentType string
+	Body        []byte
 }

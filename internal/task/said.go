@@ -1,5 +1,7 @@
 package task
 
+import "encoding/json"
+
 // Said is one entry of a dialogue: a message, or an artifact of the agent with its whole content.
 type Said struct {
 	Task     ID
@@ -18,6 +20,7 @@ type Reference struct {
 	ContextID string
 	State     State
 	Said      []Said
+	Stored    json.RawMessage // the state that its agent has stored for the task, or nil
 }
 
 // Role returns who said it.

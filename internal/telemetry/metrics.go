@@ -35,6 +35,7 @@ type Metrics struct {
 	streams   *prometheus.GaugeVec
 	resumes   *prometheus.CounterVec
 	requests  *prometheus.CounterVec
+	notices   *prometheus.CounterVec
 	limited   *prometheus.CounterVec
 
 	pushAttempts *prometheus.CounterVec
@@ -63,8 +64,9 @@ var (
 	retryKinds  = set("create", "append", "message", "cancel", "push_set", "push_delete", "push_record")
 	pushClasses = set("delivered", "gone", "redirect", "throttled", "client", "server", "refused", "dns", "tls", "timeout",
 		"network", "internal")
-	runOutcomes = set("completed", "failed", "rejected", "canceled", "parked", "waits", "retried", "returned", "away", "lost")
-	operations  = set("send", "stream", "get", "list", "cancel", "subscribe",
+	noticeOutcomes = set("delivered", "retried", "failed")
+	runOutcomes    = set("completed", "failed", "rejected", "canceled", "parked", "waits", "retried", "returned", "away", "lost")
+	operations     = set("send", "stream", "get", "list", "cancel", "subscribe",
 		"push_set", "push_get", "push_list", "push_delete", "extended_card", "card", none)
 	// The outcomes of a request beyond ok: refused by the binding, or the reason of an error from the table of faults.
 	requestOutcomes = set("ok", "refused",
@@ -126,6 +128,8 @@ func New(reg prometheus.Registerer, dialects ...string) *Metrics {
 			"Duration of runs in seconds.", work, "agent"),
 		running: gauges("holdfast_runs_active",
 			"Runs in progress on this replica.", "agent"),
+		notices: counters("holdfast_cancel_notices_total",
+			"Tries to tell an agent of a cancel or of another end from outside, by agent and outcome.", "agent", "outcome"),
 		rescues: counter("holdfast_rescues_total",
 			"Runs that this replica rescued from dead processes."),
 		fenced: counter("holdfast_fenced_writes_total",
@@ -234,6 +238,9 @@ func (m *Metrics) Agents(names ...string) {
 		for outcome := range runOutcomes {
 			m.runs.WithLabelValues(agent, outcome)
 		}
+		for outcome := range noticeOutcomes {
+			m.notices.WithLabelValues(agent, outcome)
+		}
 	}
 }
 
@@ -253,6 +260,11 @@ func (m *Metrics) Running(agent string, delta int) {
 func (m *Metrics) Ran(agent, outcome string, took time.Duration) {
 	m.runs.WithLabelValues(agent, bounded(runOutcomes, outcome)).Inc()
 	m.runTime.WithLabelValues(agent).Observe(took.Seconds())
+}
+
+// Told counts a try to tell an agent of a cancel.
+func (m *Metrics) Told(agent, outcome string) {
+	m.notices.WithLabelValues(agent, bounded(noticeOutcomes, outcome)).Inc()
 }
 
 // Rescued counts runs taken from dead workers.

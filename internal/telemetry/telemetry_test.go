@@ -90,6 +90,7 @@ func everything(t *testing.T) *prometheus.Registry {
 	m.Running("weather", 1)
 	m.Running("weather", -1)
 	m.Ran("weather", "completed", 3*time.Second)
+	m.Told("weather", "retried")
 	m.Rescued(2)
 	m.Fenced(3)
 	m.Flushed("append", 40, 2*time.Millisecond)
@@ -136,6 +137,8 @@ func TestScrape(t *testing.T) {
 		`holdfast_runs_total{agent="weather",outcome="lost"} 0`,
 		`holdfast_run_seconds_sum{agent="weather"} 3`,
 		`holdfast_runs_active{agent="weather"} 1`,
+		`holdfast_cancel_notices_total{agent="weather",outcome="retried"} 1`,
+		`holdfast_cancel_notices_total{agent="weather",outcome="failed"} 0`,
 		`holdfast_rescues_total 2`,
 		`holdfast_fenced_writes_total 3`,
 		`holdfast_commit_seconds_bucket{kind="append",le="0.001"} 0`,

@@ -134,7 +134,7 @@ func TestCanceledWhileItWaitsForMemory(t *testing.T) {
 	}))
 	h := p.create("a", "x")
 	await(t, begun)
-	_, err := p.store.Cancel(t.Context(), h)
+	_, err := p.store.Cancel(t.Context(), h, nil)
 	require.NoError(t, err)
 	require.Empty(t, p.become(h, task.StateCanceled).Artifacts)
 	events.Give("another", 1<<20)

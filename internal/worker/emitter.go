@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -124,6 +125,34 @@ func (e *emitter) StatusWithMetadata(ctx context.Context, s task.State, msg *tas
 		return e.emit(ctx, ev)
 	}
 	return fmt.Errorf("an executor cannot set the state %s; it can set working, input-required, auth-required, completed, failed and rejected", s)
+}
+
+// Ask implements executor.Emitter.
+func (e *emitter) Ask(ctx context.Context, a executor.Ask) error {
+	if !a.State.Parked() {
+		return fmt.Errorf("a question leaves the task input-required or auth-required, not %s", a.State)
+	}
+	if err := a.Resume.Check(); err != nil {
+		return err
+	}
+	url := e.r.resumeURL()
+	if a.Resume != nil && url == "" {
+		return errors.New("resume: this server has no resume URLs")
+	}
+	e.began()
+	metadata, err := e.cleanJSON("metadata", a.Metadata)
+	if err != nil {
+		return err
+	}
+	if e.spent.Load() {
+		return errSpent
+	}
+	ev := e.status(a.State, a.Shown(url))
+	ev.Metadata = metadata
+	if a.Resume != nil {
+		ev.Resumable = cmp.Or(a.Resume.For, executor.DefaultResume)
+	}
+	return e.emit(ctx, ev)
 }
 
 // Artifact implements executor.Emitter.

@@ -63,7 +63,7 @@ func (c *inPostgres) exists(sql string, args ...any) (exists bool) {
 }
 
 func (c *inPostgres) cancel() {
-	_, err := c.store.Cancel(c.t.Context(), c.h)
+	_, err := c.store.Cancel(c.t.Context(), c.h, nil)
 	require.NoError(c.t, err)
 }
 
@@ -113,8 +113,6 @@ func (c *inMemory) say(text string) {
 	require.NoError(c.t, err)
 }
 
-func (c *inMemory) cancel() { require.NoError(c.t, c.store.Cancel(c.h.ID)) }
-func (c *inMemory) fire()   { require.Positive(c.t, c.store.Fire(c.h.ID)) }
 func (c *inMemory) refuse() {
 	calls := c.store.Calls(c.h.ID)
 	require.NotEmpty(c.t, calls)
@@ -125,6 +123,8 @@ func (c *inMemory) refuse() {
 	c.store.Return(c.h.ID, results)
 }
 
+func (c *inMemory) cancel()            { require.NoError(c.t, c.store.Cancel(c.h.ID, nil)) }
+func (c *inMemory) fire()              { require.Positive(c.t, c.store.Fire(c.h.ID)) }
 func (c *inMemory) lose()              { require.Equal(c.t, 1, c.store.Rescue(c.pool.LoseAll)) }
 func (c *inMemory) log() []*task.Event { return c.store.Events(c.h.ID, 0) }
 

@@ -173,7 +173,7 @@ func TestSlowScansRest(t *testing.T) {
 	p.become(h, task.StateWorking)
 	require.NoError(t, p.pool.Reconcile(t.Context()))
 	scans := slow.scans.Load()
-	_, err := p.store.Cancel(t.Context(), h)
+	_, err := p.store.Cancel(t.Context(), h, nil)
 	require.NoError(t, err)
 	require.NoError(t, p.pool.Reconcile(t.Context()))
 	p.become(h, task.StateCanceled)

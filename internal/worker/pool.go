@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -40,6 +41,10 @@ type Store interface {
 	SetAgentState(ctx context.Context, n store.NewState) (version int64, err error)
 	NewTaskID() task.ID
 	Results(ctx context.Context, of *task.Task, note task.Seq, most int64) ([]task.Result, error)
+	ClaimNotices(ctx context.Context, worker task.ID, want []store.NoticeDemand) ([]store.Notice, error)
+	RecordNotice(ctx context.Context, r store.NoticeResult) error
+	DropNotice(ctx context.Context, id task.ID) error
+	NoticeFacts(ctx context.Context, id task.ID) (store.NoticeFacts, error)
 }
 
 // Agent is an executor with its limits. A zero limit means no limit, except for Concurrency and
@@ -67,7 +72,8 @@ type Observer struct {
 	Claimed func(agent string, n int, waited time.Duration)
 	Ran     func(agent, outcome string, took time.Duration)
 	Running func(agent string, delta int)
-	Limited func(agent, limit string) // a limit ended a run
+	Limited func(agent, limit string)   // a limit ended a run
+	Told    func(agent, outcome string) // an agent was notified of a cancel, or was not: delivered, retried or failed
 }
 
 // DefaultResults bounds the results of calls in a run document, in bytes.
@@ -89,6 +95,8 @@ type Options struct {
 	// Lines bounds the events that executors read (memory.NewLines), and Events those that are not committed. Nil: no
 	// bound.
 	Lines, Events *memory.Budget
+	// ResumeURL returns the resume URL of a turn. Nil: no URLs.
+	ResumeURL func(id task.ID, turn int) string
 
 	Observer Observer
 	Log      *slog.Logger
@@ -109,6 +117,8 @@ type Pool struct {
 	// stopping: the grace for runs is over, too
 	stopping bool
 	runs     sync.WaitGroup
+	telling  context.Context // of notices
+	silence  context.CancelFunc
 
 	// Results of the previous Reconcile, used only there: runs that only the database knows, and
 	// runs that only this process knows.
@@ -123,6 +133,7 @@ type slots struct {
 	ready   bool // a hint came, or a claim won all it asked for: more may be waiting
 	since   time.Time
 	scanned time.Time // last claim that scanned the whole queue
+	telling int       // notices that are claimed
 	breaker breaker
 	noted   time.Time // the newest begin that Reconcile has recorded
 }
@@ -134,7 +145,8 @@ func New(o Options) *Pool {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	p := &Pool{opt: o, agents: map[string]*slots{}, wake: make(chan struct{}, 1), running: map[task.ID]*run{}, hinted: map[task.ID]struct{}{}}
+	telling, silence := context.WithCancel(context.Background())
+	p := &Pool{telling: telling, silence: silence, opt: o, agents: map[string]*slots{}, wake: make(chan struct{}, 1), running: map[task.ID]*run{}, hinted: map[task.ID]struct{}{}}
 	for _, a := range o.Agents {
 		a.Concurrency, a.MaxAttempts = max(a.Concurrency, 1), max(a.MaxAttempts, 1)
 		a.UnreachableFor = cmp.Or(a.UnreachableFor, time.Hour)
@@ -431,6 +443,9 @@ func (p *Pool) start(s *slots, c *store.Claimed, expired bool) {
 		p.opt.Observer.Running(s.Name, 1)
 	}
 	held := messageBytes(c.Message) * messageFactor
+	if c.Wait != nil && c.Wait.Resumed != nil {
+		held += int64(len(c.Wait.Resumed.Body)) * messageFactor
+	}
 	p.opt.Memory.Add("", held)
 	p.runs.Go(func() {
 		r.run()
@@ -644,15 +659,19 @@ func (p *Pool) disown(ctx context.Context, owned []store.Owned) error {
 	defer p.mu.Unlock()
 	for _, id := range doubtful {
 		if _, ok := there[id]; !ok && p.running[id] != nil {
-			p.running[id].interrupt(executor.ErrLeaseLost)
+			p.running[id].interrupt(errDeleted)
 		}
 	}
 	return nil
 }
 
+// errDeleted is the cause of a run whose task was deleted.
+var errDeleted = fmt.Errorf("the task was deleted: %w", executor.ErrLeaseLost)
+
 // drain stops the pool. It blocks until all runs have ended or were given back, or the last grace
 // has passed.
 func (p *Pool) drain() {
+	defer p.silence()
 	p.mu.Lock()
 	p.closing = true
 	n := len(p.running)
@@ -673,6 +692,7 @@ func (p *Pool) drain() {
 		r.interrupt(executor.ErrShutdown)
 	}
 	p.mu.Unlock()
+	p.silence()
 	select {
 	case <-done:
 	case <-time.After(p.lastGrace()):

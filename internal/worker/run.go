@@ -27,6 +27,7 @@ type run struct {
 	refused bool       // the database refused an event
 	claimed time.Time
 	expired error // the task waited too long for the agent, which is away with this error
+	started bool  // the executor was called
 
 	// Pool.mu guards them.
 	starting bool // counts in the agent's breaker
@@ -58,6 +59,7 @@ func (r *run) run() {
 	start := time.Now()
 	outcome, err := r.outcome()
 	r.cancel(nil)
+	defer r.tell(outcome)
 	if r.pool.opt.Observer.Ran != nil {
 		r.pool.opt.Observer.Ran(r.agent.Name, outcome, time.Since(start))
 	}
@@ -80,7 +82,7 @@ func (r *run) outcome() (string, error) {
 	case r.claim.CancelRequested:
 		return r.settle(task.StateCanceled, "", nil)
 	case r.claim.Unreadable != nil:
-		return r.settle(task.StateFailed, "The message could not be read.", r.claim.Unreadable)
+		return r.settle(task.StateFailed, "The message or the input could not be read.", r.claim.Unreadable)
 	case r.expired != nil:
 		return r.unreachable(r.expired)
 	case r.try() > r.agent.MaxAttempts:
@@ -92,6 +94,7 @@ func (r *run) outcome() (string, error) {
 			return r.conclude(err)
 		}
 	}
+	r.started = true
 	go r.execute()
 	return r.conclude(r.watch())
 }
@@ -133,7 +136,7 @@ func (r *run) execute() {
 		Tenant: c.Task.Tenant, Owner: c.Task.Owner, Message: c.Message, Metadata: c.Task.Metadata,
 		Attempt: c.Attempt, Try: c.Try, Turn: c.Turn, Input: in, Memory: &recollection{r},
 		Buffer:  &buffer{r.out, r.pool.opt.Lines.Line(c.Task.Agent)},
-		OnBegin: func() { r.pool.begin(r, false) },
+		OnBegin: func() { r.pool.begin(r, false) }, ResumeURL: r.resumeURL(),
 	}
 	if q := c.Request; q != nil {
 		run.AcceptedOutputModes, run.Extensions, run.Scopes, run.Traceparent = q.OutputModes, q.Extensions, q.Scopes, q.Traceparent
@@ -159,6 +162,8 @@ func (r *run) input() (*executor.Input, error) {
 	switch {
 	case c.Wait == nil:
 		return nil, nil
+	case c.Wait.Resumed != nil:
+		return &executor.Input{Source: executor.SourceResume, Resumed: c.Wait.Resumed}, nil
 	case !c.Wait.Calls:
 		return &executor.Input{Source: executor.SourceTimer, Until: c.Wait.Until, Interrupted: c.Wait.Interrupted}, nil
 	}
@@ -168,6 +173,14 @@ func (r *run) input() (*executor.Input, error) {
 		return err
 	})
 	return in, err
+}
+
+// resumeURL returns the URL that begins the turn after that of the run, or "".
+func (r *run) resumeURL() string {
+	if r.pool.opt.ResumeURL == nil {
+		return ""
+	}
+	return r.pool.opt.ResumeURL(r.claim.Task.ID, r.claim.Turn)
 }
 
 // errAbandoned says that an executor did not return within its grace.

@@ -400,7 +400,7 @@ func TestCancel(t *testing.T) {
 	for _, agent := range []string{"a", "b"} {
 		h := p.create(agent, "x")
 		await(t, begun)
-		ended, err := p.store.Cancel(t.Context(), h)
+		ended, err := p.store.Cancel(t.Context(), h, nil)
 		require.NoError(t, err)
 		require.False(t, ended)
 		p.become(h, task.StateCanceled)
@@ -416,7 +416,7 @@ func TestCancel(t *testing.T) {
 	p.deaf.Store(true)
 	h := p.create("a", "x")
 	await(t, begun)
-	_, err := p.store.Cancel(t.Context(), h)
+	_, err := p.store.Cancel(t.Context(), h, nil)
 	require.NoError(t, err)
 	require.NoError(t, p.pool.Reconcile(t.Context()))
 	p.become(h, task.StateCanceled)
@@ -461,7 +461,7 @@ func TestForgedCancelHintEndsNothing(t *testing.T) {
 	p.pool.CancelHint(hs[0].ID)
 	require.Equal(t, []task.ID{hs[0].ID}, await(t, db.begun))
 	// Hints that arrive during a read share the next one, however many there are.
-	ended, err := p.store.Cancel(t.Context(), hs[2])
+	ended, err := p.store.Cancel(t.Context(), hs[2], nil)
 	require.NoError(t, err)
 	require.False(t, ended)
 	for range 100 {

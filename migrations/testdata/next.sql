@@ -13,7 +13,9 @@
 -- 00015_audit_plans.sql e5eaf58116c1fc61d06b8252929500c8925788178d8af9396bb9f5d9324bd28e
 -- 00016_state.sql d112f5dc32fc9549ce7d9f0974265b0000f0dd532ee2dff5806589d3263e5083
 -- 00017_waits.sql ec38cdb10678744da87c8e2debca2e946e66ba603b423db379abd43f7cb8b63b
--- 00020_calls.sql 524312f043a8d753b39f3d6e3490de18575d3fafd5d00bf5615738d218b23b58
+-- 00018_cancels.sql d3353998be80a2f43e6099c355cf87e604506ca206cb5a475b1b79dd0b36bc57
+-- 00019_resume.sql 661ed3cd6e19929b6885fb4deb64833e20c8616156127a3dff4cfd16d67acfe4
+-- 00020_calls.sql 1c4f635db87a3a84315a538f857dd734423b798fd50a6ddfe9e9e9cf8e29cc97
 SET statement_timeout = 0;
 SET lock_timeout = 0;
 SET idle_in_transaction_session_timeout = 0;
@@ -68,6 +70,7 @@ BEGIN
         'SELECT, INSERT, UPDATE, DELETE ON holdfast.task_queue, holdfast.push_configs, holdfast.push_cursors',
         'SELECT, INSERT, DELETE ON holdfast.idempotency_keys',
         'SELECT, DELETE ON holdfast.task_names',
+        'INSERT ON holdfast.cancel_notices',
         'SELECT ON holdfast.callers_log',
         'EXECUTE ON FUNCTION holdfast.caller(), holdfast.api_role(), holdfast.task_exists(uuid), holdfast.audit(text)'
     ] LOOP
@@ -274,14 +277,10 @@ END
 $$;
 COMMENT ON FUNCTION holdfast.live_tasks(slot integer, of_tenant text, of_owner text, of_agent text, bound integer) IS 'How many open tasks a caller has with an agent, up to a bound. Locks the limit until the commit, so that no other statement creates a task under it.';
 CREATE FUNCTION holdfast.message_after(of uuid, at bigint) RETURNS bigint
-    LANGUAGE plpgsql STABLE STRICT
+    LANGUAGE plpgsql STRICT
     AS $$
 BEGIN
-    -- A message that was committed while the caller waited for the task's lock is invisible to its snapshot. Nothing but
-    -- messages can have come in between, so the oldest of them follows what is visible.
-    RETURN coalesce(
-        (SELECT e.seq FROM holdfast.task_events e WHERE e.task = of AND e.seq > at AND e.kind = 1 ORDER BY e.seq LIMIT 1),
-        (SELECT max(e.seq) + 1 FROM holdfast.task_events e WHERE e.task = of));
+    RETURN (SELECT e.seq FROM holdfast.task_events e WHERE e.task = of AND e.seq > at AND e.kind = 1 ORDER BY e.seq LIMIT 1);
 END
 $$;
 COMMENT ON FUNCTION holdfast.message_after(of uuid, at bigint) IS 'The seq of the first message after seq at. There must be such a message.';
@@ -293,6 +292,14 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION holdfast.message_at(of uuid, at bigint) IS 'The payload of a message event.';
+CREATE FUNCTION holdfast.message_last(of uuid) RETURNS bigint
+    LANGUAGE plpgsql STABLE STRICT
+    AS $$
+BEGIN
+    RETURN (SELECT e.seq FROM holdfast.task_events e WHERE e.task = of AND e.kind = 1 ORDER BY e.seq DESC LIMIT 1);
+END
+$$;
+COMMENT ON FUNCTION holdfast.message_last(of uuid) IS 'The seq of the newest message of a task.';
 CREATE FUNCTION holdfast.note_at(of uuid, at bigint) RETURNS json
     LANGUAGE plpgsql STABLE STRICT
     AS $$
@@ -394,6 +401,14 @@ BEGIN
 END
 $_$;
 COMMENT ON FUNCTION holdfast.task_has_pushes(of uuid, any_pushes boolean) IS 'Sets tasks.pushes.';
+CREATE FUNCTION holdfast.task_state(of uuid) RETURNS smallint
+    LANGUAGE plpgsql STABLE STRICT
+    AS $$
+BEGIN
+    RETURN (SELECT t.state FROM holdfast.tasks t WHERE t.id = of);
+END
+$$;
+COMMENT ON FUNCTION holdfast.task_state(of uuid) IS 'The state of a task, by primary key; null: there is no such task.';
 CREATE FUNCTION holdfast.task_stays(of uuid) RETURNS boolean
     LANGUAGE plpgsql STABLE STRICT
     AS $$
@@ -732,6 +747,8 @@ CREATE TABLE holdfast.tasks (
     artifacts_seq bigint,
     wakes_at timestamp with time zone,
     interruptible boolean DEFAULT false NOT NULL,
+    resume_until timestamp with time zone,
+    resumed_seq bigint,
     lineage boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
@@ -751,7 +768,7 @@ COMMENT ON COLUMN holdfast.tasks.status_at IS 'When that event was written; of a
 COMMENT ON COLUMN holdfast.tasks.attempt IS 'Fencing token: each claim and each rescue raises it; a write with an older one is refused.';
 COMMENT ON COLUMN holdfast.tasks.run_ordinal IS 'How many events the current attempt has written, so that a retried append writes nothing twice.';
 COMMENT ON COLUMN holdfast.tasks.runs IS 'How often an executor was started for this task.';
-COMMENT ON COLUMN holdfast.tasks.turns IS 'How many turns it has: a message of the client begins one, as do a timer and the results of calls.';
+COMMENT ON COLUMN holdfast.tasks.turns IS 'How many turns it has: a message of the client begins one, as does a timer, the results of calls or a resume URL.';
 COMMENT ON COLUMN holdfast.tasks.pending IS 'Messages that wait behind the one that is queued or running.';
 COMMENT ON COLUMN holdfast.tasks.worker_id IS 'The process that runs it now.';
 COMMENT ON COLUMN holdfast.tasks.claimed_at IS 'When the newest attempt was claimed.';
@@ -765,6 +782,8 @@ COMMENT ON COLUMN holdfast.tasks.artifact_bytes IS 'Bytes of all artifact chunks
 COMMENT ON COLUMN holdfast.tasks.artifacts_seq IS 'The newest status that lists the ids of all artifacts before it, in their order.';
 COMMENT ON COLUMN holdfast.tasks.wakes_at IS 'When the wait of its agent ends; infinity: with the results of its calls; null: it does not wait. The next claim sets it to null.';
 COMMENT ON COLUMN holdfast.tasks.interruptible IS 'With wakes_at: a message of the client ends the wait.';
+COMMENT ON COLUMN holdfast.tasks.resume_until IS 'Parked: until when the resume URL of its turn is valid; null: its agent has not asked for that.';
+COMMENT ON COLUMN holdfast.tasks.resumed_seq IS 'The run note of a resume that came before the run has parked; null: none came.';
 COMMENT ON COLUMN holdfast.tasks.lineage IS 'A task has called it, or it has called one: the statement that ends or parks it writes to task_settled.';
 CREATE VIEW holdfast.callers_log WITH (security_barrier='true') AS
  SELECT t.id,
@@ -795,6 +814,28 @@ CREATE VIEW holdfast.callers_log WITH (security_barrier='true') AS
            FROM pg_class c
           WHERE (c.oid = ('holdfast.tasks'::regclass)::oid)));
 COMMENT ON VIEW holdfast.callers_log IS 'The events of the tasks that the caller sees, with their task. For the server; readers have v_events.';
+CREATE TABLE holdfast.cancel_notices (
+    task uuid NOT NULL,
+    agent text NOT NULL,
+    reason text NOT NULL,
+    requested_at timestamp with time zone DEFAULT now() NOT NULL,
+    due_at timestamp with time zone DEFAULT now() NOT NULL,
+    tries integer DEFAULT 0 NOT NULL,
+    worker_id uuid,
+    ended_at timestamp with time zone,
+    delivered boolean DEFAULT false NOT NULL,
+    error text DEFAULT ''::text NOT NULL
+)
+WITH (fillfactor='70');
+COMMENT ON TABLE holdfast.cancel_notices IS 'What agents are told about canceled tasks that they have worked on. A row ends with its task.';
+COMMENT ON COLUMN holdfast.cancel_notices.reason IS 'canceled (by a client or an operator) or expired (it was parked for too long).';
+COMMENT ON COLUMN holdfast.cancel_notices.requested_at IS 'When the cancel was requested.';
+COMMENT ON COLUMN holdfast.cancel_notices.due_at IS 'When the next try is due. During a try: when the claim on it ends.';
+COMMENT ON COLUMN holdfast.cancel_notices.tries IS 'How many tries it has had. A try records its result only if no later one has begun.';
+COMMENT ON COLUMN holdfast.cancel_notices.worker_id IS 'The process that made the newest try.';
+COMMENT ON COLUMN holdfast.cancel_notices.ended_at IS 'When it was delivered or given up; null: a try is due or under way.';
+COMMENT ON COLUMN holdfast.cancel_notices.delivered IS 'With ended_at: the agent has accepted it.';
+COMMENT ON COLUMN holdfast.cancel_notices.error IS 'The error of the newest try that failed.';
 CREATE TABLE holdfast.context_states (
     tenant text NOT NULL,
     owner text NOT NULL,
@@ -1008,7 +1049,7 @@ CREATE TABLE holdfast.secrets (
     created_at timestamp with time zone DEFAULT now() NOT NULL
 );
 COMMENT ON TABLE holdfast.secrets IS 'Secret: keys that all replicas share.';
-COMMENT ON COLUMN holdfast.secrets.name IS 'page_token: signs the page tokens of lists; a new value invalidates the tokens in use. push: seals the secrets of webhooks if the environment has no key.';
+COMMENT ON COLUMN holdfast.secrets.name IS 'page_token: signs the page tokens of lists; a new value invalidates the tokens in use. push: seals the secrets of webhooks, and what comes by resume URLs, if the environment has no key. resume: signs resume URLs if the environment has no key.';
 CREATE TABLE holdfast.signing_keys (
     key_id text NOT NULL,
     algorithm text NOT NULL,
@@ -1093,7 +1134,7 @@ COMMENT ON COLUMN holdfast.task_queue.suspect IS 'Its last run was lost with its
 COMMENT ON COLUMN holdfast.task_queue.spared IS 'How many of its tries were lost with a process that also lost other runs.';
 COMMENT ON COLUMN holdfast.task_queue.message_bytes IS 'Size of the message that the run answers, as text. A worker claims as many messages as its memory allows.';
 COMMENT ON COLUMN holdfast.task_queue.wakes_at IS 'When its timer fires; infinity: its turn begins with the results of calls; null: neither. No process claims it before.';
-COMMENT ON COLUMN holdfast.task_queue.input_seq IS 'The run note with the wait or the calls that this turn follows; null for a turn that follows none.';
+COMMENT ON COLUMN holdfast.task_queue.input_seq IS 'The run note with the wait or the calls that this turn follows, or with the resume that began it; null for a turn that only a message began.';
 COMMENT ON COLUMN holdfast.task_queue.interrupted IS 'With input_seq: a message ended the wait. The run answers that message.';
 CREATE TABLE holdfast.task_settled (
     task uuid NOT NULL,
@@ -1147,6 +1188,8 @@ CREATE TABLE holdfast.tasks_ended (
     artifacts_seq bigint,
     wakes_at timestamp with time zone,
     interruptible boolean DEFAULT false NOT NULL,
+    resume_until timestamp with time zone,
+    resumed_seq bigint,
     lineage boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
@@ -1186,6 +1229,8 @@ CREATE TABLE holdfast.tasks_dated (
     artifacts_seq bigint,
     wakes_at timestamp with time zone,
     interruptible boolean DEFAULT false NOT NULL,
+    resume_until timestamp with time zone,
+    resumed_seq bigint,
     lineage boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
@@ -1225,6 +1270,8 @@ CREATE TABLE holdfast.tasks_20261101 (
     artifacts_seq bigint,
     wakes_at timestamp with time zone,
     interruptible boolean DEFAULT false NOT NULL,
+    resume_until timestamp with time zone,
+    resumed_seq bigint,
     lineage boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
@@ -1263,6 +1310,8 @@ CREATE TABLE holdfast.tasks_kept (
     artifacts_seq bigint,
     wakes_at timestamp with time zone,
     interruptible boolean DEFAULT false NOT NULL,
+    resume_until timestamp with time zone,
+    resumed_seq bigint,
     lineage boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
@@ -1301,6 +1350,8 @@ CREATE TABLE holdfast.tasks_open (
     artifacts_seq bigint,
     wakes_at timestamp with time zone,
     interruptible boolean DEFAULT false NOT NULL,
+    resume_until timestamp with time zone,
+    resumed_seq bigint,
     lineage boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
@@ -1432,6 +1483,47 @@ COMMENT ON COLUMN holdfast.v_audit.object IS 'The object besides the task: the i
 COMMENT ON COLUMN holdfast.v_audit.login IS 'The database login that wrote the entry.';
 COMMENT ON COLUMN holdfast.v_audit.chain IS 'The chain that holds the entry.';
 COMMENT ON COLUMN holdfast.v_audit.n IS 'The row of that chain; several entries may share one.';
+CREATE VIEW holdfast.v_cancels AS
+ SELECT t.id AS task,
+    COALESCE(t.client_id, (t.id)::text) AS task_id,
+    t.agent,
+    t.tenant,
+    t.owner,
+    t.context_id,
+    n.reason,
+        CASE
+            WHEN n.delivered THEN 'delivered'::text
+            WHEN (n.ended_at IS NOT NULL) THEN 'failed'::text
+            ELSE 'pending'::text
+        END AS phase,
+    n.requested_at,
+    n.tries,
+        CASE
+            WHEN (n.ended_at IS NULL) THEN n.due_at
+            ELSE NULL::timestamp with time zone
+        END AS due_at,
+    n.ended_at,
+    NULLIF(n.error, ''::text) AS error,
+    ( SELECT p.name
+           FROM holdfast.processes p
+          WHERE (p.id = n.worker_id)) AS worker_name
+   FROM (holdfast.cancel_notices n
+     JOIN holdfast.tasks t ON ((t.id = n.task)));
+COMMENT ON VIEW holdfast.v_cancels IS 'Notices of canceled tasks to the agents that have worked on them and want to know.';
+COMMENT ON COLUMN holdfast.v_cancels.task IS 'The task''s UUID, a UUIDv7. It joins the views and is the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_cancels.task_id IS 'The id that clients use for the task. To find it, compare task with holdfast.task_uuid(…).';
+COMMENT ON COLUMN holdfast.v_cancels.agent IS 'The agent''s name in the configuration.';
+COMMENT ON COLUMN holdfast.v_cancels.tenant IS 'The tenant of the caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_cancels.owner IS 'The caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_cancels.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
+COMMENT ON COLUMN holdfast.v_cancels.reason IS 'canceled (by a client or an operator) or expired (it was parked for too long).';
+COMMENT ON COLUMN holdfast.v_cancels.phase IS 'pending (a try is due or under way, or the run has not ended yet), delivered (the agent has accepted it) or failed (the agent refused it, or unreachable_for is over).';
+COMMENT ON COLUMN holdfast.v_cancels.requested_at IS 'When the cancel was requested.';
+COMMENT ON COLUMN holdfast.v_cancels.tries IS 'How many tries it has had.';
+COMMENT ON COLUMN holdfast.v_cancels.due_at IS 'When the next try is due; null once it is delivered or failed.';
+COMMENT ON COLUMN holdfast.v_cancels.ended_at IS 'When it was delivered or failed.';
+COMMENT ON COLUMN holdfast.v_cancels.error IS 'The error of the newest try that failed.';
+COMMENT ON COLUMN holdfast.v_cancels.worker_name IS 'The name of the process that made the newest try.';
 CREATE VIEW holdfast.v_events AS
  SELECT e.task,
     COALESCE(t.client_id, (t.id)::text) AS task_id,
@@ -1458,7 +1550,7 @@ COMMENT ON COLUMN holdfast.v_events.tenant IS 'The tenant of the caller that cre
 COMMENT ON COLUMN holdfast.v_events.owner IS 'The caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_events.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
 COMMENT ON COLUMN holdfast.v_events.seq IS 'Place in the task''s log, from 1 without a gap; the id of the event on a stream.';
-COMMENT ON COLUMN holdfast.v_events.kind IS 'message (from the client), status, artifact (a chunk of one), or run (an attempt that ended badly in a wait or in calls, or a checkpoint; clients do not see these).';
+COMMENT ON COLUMN holdfast.v_events.kind IS 'message (from the client), status, artifact (a chunk of one), or run (an attempt that ended badly, in a wait or in calls, a checkpoint, the metadata of a cancel, or a resume; clients do not see these).';
 COMMENT ON COLUMN holdfast.v_events.at IS 'When it was stored.';
 COMMENT ON COLUMN holdfast.v_events.attempt IS 'The attempt that wrote it; 0 for an event of a client.';
 COMMENT ON COLUMN holdfast.v_events.state IS 'Status: the state that it sets or repeats.';
@@ -1936,7 +2028,7 @@ COMMENT ON COLUMN holdfast.v_tasks.ended_at IS 'When it ended; null while it is 
 COMMENT ON COLUMN holdfast.v_tasks.duration IS 'From created_at to ended_at; null while it is open.';
 COMMENT ON COLUMN holdfast.v_tasks.status_message IS 'The message of the current status, if it has one: id, role, parts, metadata.';
 COMMENT ON COLUMN holdfast.v_tasks.status_text IS 'The text of that message, such as why the task failed or what a parked task asks for.';
-COMMENT ON COLUMN holdfast.v_tasks.turns IS 'How many turns it has: a message of the client begins one, as do a timer and the results of calls.';
+COMMENT ON COLUMN holdfast.v_tasks.turns IS 'How many turns it has: a message of the client begins one, as does a timer, the results of calls or a resume URL.';
 COMMENT ON COLUMN holdfast.v_tasks.pending IS 'How many messages wait behind the turn that is queued, runs or waits.';
 COMMENT ON COLUMN holdfast.v_tasks.runs IS 'How often an executor was started. Runs that a stopping server returned do not count.';
 COMMENT ON COLUMN holdfast.v_tasks.attempt IS 'Fencing token of the newest attempt. Rescues raise it too, so it may be higher than runs.';
@@ -2116,81 +2208,81 @@ ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_dated FOR 
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_ended FOR VALUES IN ('5', '6', '7', '8');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_open FOR VALUES IN ('1', '2', '3', '4');
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21a4-7edd-a082-d1df190c0ed8', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 17:13:28.61183+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21a4-7edd-a082-d1df190c0ed8', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 17:13:28.612616+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21c6-7148-9a90-1a39aa258ad4', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 17:13:28.61638+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21cb-7918-a5da-6166e21ecbd7', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 17:13:28.624605+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d2-7278-9504-8ed1e8121f4f', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 17:13:28.628179+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d2-7278-9504-8ed1e8121f4f', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 17:13:28.630931+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.633923+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.634428+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.634914+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.635458+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.635933+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.636414+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.636968+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.637635+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.638089+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.638612+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.63915+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.63965+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.640076+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.640603+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.641097+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.641548+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.642029+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.642521+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.644252+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 17:13:28.644809+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21e5-7cdc-a27a-f4a9089103a4', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 17:13:28.648178+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21e9-72a5-a467-608a68826539', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 17:13:28.651207+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2082a-21ff-7d6d-aa7d-7ca8ad59d459', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 17:13:28.675046+05:45', NULL, NULL);
-INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a2082a-21ff-7d6d-aa7d-7ca8ad59d459', 'w1', '2026-11-23 17:13:28.660693+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2082a-21a0-7106-b4ef-9cfb6204005a');
-INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a2082a-21ff-7d6d-aa7d-7ca8ad59d459', 'w1', '2026-11-23 17:13:28.667041+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a2082a-21a0-7106-b4ef-9cfb6204005a');
-INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a2082a-21f8-7e34-a2ee-0e6af0ddb403', 'w1', '2026-11-23 17:13:28.675165+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2082a-21a0-7106-b4ef-9cfb6204005a');
-INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a2082a-21f8-7e34-a2ee-0e6af0ddb403', 'w1', '2026-11-23 17:13:28.680659+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2082a-21a0-7106-b4ef-9cfb6204005a');
-INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a2082a-21f8-7e34-a2ee-0e6af0ddb403', 'w1', '2026-11-23 17:13:28.686006+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2082a-21a0-7106-b4ef-9cfb6204005a');
-INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a2082a-21fb-7355-b5fc-4489d1e22f3f', 'w1', '2026-11-23 17:13:28.693501+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2082a-21a0-7106-b4ef-9cfb6204005a');
-INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a2082a-21fb-7355-b5fc-4489d1e22f3f', 'w1', '2026-11-23 17:13:28.698884+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2082a-21a0-7106-b4ef-9cfb6204005a');
-INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a2082a-21fd-78d8-beb3-84b3edb5b519', 'w1', '2026-11-23 17:13:28.706346+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2082a-21a0-7106-b4ef-9cfb6204005a');
-INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a2082a-21ec-7267-a85e-2c7f62a1acbf', 'w1', '2026-11-23 17:13:28.713891+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a2082a-21a0-7106-b4ef-9cfb6204005a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 17:13:28.589656+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21a4-7edd-a082-d1df190c0ed8","agent":"travel","subject":"ada"}]', '\xc401ca11a789ba918f33b16851610d554913589f1e6c745cc05f51191236e17c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 17:13:28.608784+05:45', 'holdfast', '[{"action":"task.continued","task":"01a2082a-21a4-7edd-a082-d1df190c0ed8","agent":"travel"}]', '\x258fb55e274bf35fa9cd3ebf2fab4cacc0e32495ba0d2d622b4dae94376366a5');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 17:13:28.61461+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21c6-7148-9a90-1a39aa258ad4","agent":"travel","subject":"ada"}]', '\x3a096b0f303b5d334a19b6fe169d3f792fd6fe6fc25fed00916454accaebc834');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 17:13:28.617712+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21c9-750a-ac27-2273e08e2592","agent":"travel","subject":"ben"}]', '\x0bdfdb0f9d12e4fce7aed2ef62d6b7ea4b138d7f10ab5291b39b357193a13c97');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 17:13:28.619929+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21cb-7918-a5da-6166e21ecbd7","agent":"travel","subject":"ben"}]', '\xa48b94f0800d4cc51b3b89abd1fa6b31ed9e9eed79703a656bfb4c06e2cd7b73');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 17:13:28.626583+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21d2-7278-9504-8ed1e8121f4f","agent":"travel","subject":"ben"}]', '\x49bd811febcdfa2ad817ccc7a710714a9dc6e8107af121cfcf913219ba8433d3');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 17:13:28.632354+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21d7-7e7c-b100-ef5cee5794fe","agent":"writer","subject":"ada"}]', '\x2257fbf4e8284826dbdba01a4ba5663a033ff773d4f112976f7c5b307915b457');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 17:13:28.646346+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21e5-7cdc-a27a-f4a9089103a4","agent":"writer","subject":"cyd"}]', '\xdb338ef0c5fd75b41a9fa3949cae5b01cafd2240fab2813b7e1bc3c5a5c4bad6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 17:13:28.649598+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21e9-72a5-a467-608a68826539","agent":"writer","subject":"cyd"}]', '\x80795920fb659d82efef101e62fa269b40b99ca3acd513f3ab73ea21b8a130ff');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 17:13:28.652568+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21ec-7267-a85e-2c7f62a1acbf","agent":"writer","subject":"cyd"}]', '\x1b8f79bd10b3e46cb9f0d1a14ac15fb85c50bd50805c04d1205cb313344e629e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 17:13:28.655363+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a2082a-21ec-7267-a85e-2c7f62a1acbf","agent":"writer"}]', '\x030932c493c9bfcf46d67e3a72d0ab7fae45d43393ddcbb73714edf25e9bd71a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 17:13:28.656759+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21f0-7576-8cb9-81b8a7417ce8","agent":"writer","subject":"cyd"}]', '\x139b42e49b692d23f23786bf1eb73aca0e69245edf1dc2cf9b15972200fcd2cc');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 17:13:28.657376+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a2082a-21f0-7576-8cb9-81b8a7417ce8","agent":"writer"}]', '\x4df1aeca527f4ad95112528c14b82ea744172ab0da37083e128fd7453b3a7219');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 17:13:28.658122+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21f1-7bcd-a8cc-e5060b67a3e3","agent":"support","subject":"ben"}]', '\xe14868d3116b5c6153bf9ba54e543529a9d93fe003d028a9bc7d20365e8ab366');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 17:13:28.66046+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21f4-71c4-a015-40b8616813fe","agent":"support","subject":"ben"}]', '\xa09a64855b289bd6a5f0ca37cd539928398a3853bc8433833bace6c2498b346e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 17:13:28.6629+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21f6-789c-ac1a-dae66a0459ea","agent":"support","subject":"cyd"}]', '\x59996f8cdd22486175870de2f3656ca91824b3b04ef8e72fe25b29c3f22f838c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 17:13:28.665262+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21f8-7e34-a2ee-0e6af0ddb403","agent":"support","subject":"cyd"}]', '\xb3ba8cb1bd3973a1c1c0618f61624fafac5b65bfabac6fe1d9b74fa87b11ff85');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 17:13:28.667551+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21fb-7355-b5fc-4489d1e22f3f","agent":"support","subject":"cyd"}]', '\x5f2cc5d1c25c7352a5bbf4f0285a50867b05b27c549816284d47247895a631c3');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 17:13:28.66995+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21fd-78d8-beb3-84b3edb5b519","agent":"support","subject":"cyd"}]', '\x02794b169a5267ccf762e8f8440526ecc399024278a53a48931860073b5ab845');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 17:13:28.673444+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-21ff-7d6d-aa7d-7ca8ad59d459","agent":"writer","subject":"ada"}]', '\xe62983ac94fa3d5ef0e9f14420901dc74c2ddcda03b4e6c94bd281f0d2300789');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 17:13:28.67827+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-2205-7d2f-bb2e-9fa4f7a858a1","agent":"writer","subject":"ben"}]', '\xc2bbf1ee99261d3a6a84ffef227fd7d7c45d383109ccbd36abbd0e14db411105');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 17:13:28.680078+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-2207-7b0b-bad8-db3cbbc9fe80","agent":"support","subject":"ben"}]', '\xb0906b981972b39ac482ed2df4e2de90871c4e639c97edcfd0f98f3551887a42');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 17:13:28.683467+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-220b-7117-93e6-06b40e1dfbad","agent":"travel","subject":"ada"}]', '\x44d7151a229fc69a72928709804036d6b8aae24cb6915d9a880d6922deac654a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 17:13:28.684273+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-220b-7dbd-843a-c137d668a157","agent":"travel","subject":"ada"}]', '\x325b162a0515379ea4d7bc0552624928ef4c723fcbadb5a0b9ca0fa13a3c76af');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 17:13:28.689046+05:45', 'holdfast', '[{"action":"push.set","task":"01a2082a-21ff-7d6d-aa7d-7ca8ad59d459","object":"w1"}]', '\x64f52503a8353c34edf9f844d801a852467e850c8833de4dd6bb85c17558f461');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 17:13:28.690632+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2082a-21ff-7d6d-aa7d-7ca8ad59d459","object":"w1"}]', '\xe983a0dd6790128abe3060b5882823bdace0f31c60ea631b4adb3f953b2bf022');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 17:13:28.708591+05:45', 'holdfast', '[{"action":"push.set","task":"01a2082a-21f8-7e34-a2ee-0e6af0ddb403","object":"w1"}]', '\xaf5116f9ef0f65b73a2d10281e0840398e2b37844dd2d1b98e3750c8757ebdcf');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 17:13:28.709256+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2082a-21f8-7e34-a2ee-0e6af0ddb403","object":"w1"}]', '\xa10b533291d6607401bf36c5eaf178dc8bdfd689a62b25465693cff286b1abba');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 17:13:28.727465+05:45', 'holdfast', '[{"action":"push.set","task":"01a2082a-21fb-7355-b5fc-4489d1e22f3f","object":"w1"}]', '\xccf3ae393e637c51938bf7dc2c40c810bd4b490fe99bc5c33502a4f4b6b73273');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 17:13:28.728077+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2082a-21fb-7355-b5fc-4489d1e22f3f","object":"w1"}]', '\x8939579651ea1bb3334ea48b7441364d3141b77866d9f9b6fdc5478f855ff9db');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 17:13:28.740255+05:45', 'holdfast', '[{"action":"push.set","task":"01a2082a-21fd-78d8-beb3-84b3edb5b519","object":"w1"}]', '\xc236a7d8ed67ae08fcb8b4ee966e34d460c04d1fd6fd0413967f29e63e86f279');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 17:13:28.740823+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2082a-21fd-78d8-beb3-84b3edb5b519","object":"w1"}]', '\x677ffd44c712a5b315b1421b683cae34756c03b835a9f706fe53b7ff17b2efa4');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 17:13:28.747822+05:45', 'holdfast', '[{"action":"push.set","task":"01a2082a-21ec-7267-a85e-2c7f62a1acbf","object":"w1"}]', '\xf297e4ad6f393fdf45516abf93ed6d567a0bfd68d537ead964ac8f2e475ab5c1');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 17:13:28.748539+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2082a-21ec-7267-a85e-2c7f62a1acbf","object":"w1"}]', '\xa8d88c8b5699066a222264d942c26096a0a6c577dc1760839acc7f94f9b1c752');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 17:13:28.758278+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-2252-740f-a575-2e2789ed96e9","agent":"writer","subject":"cyd"}]', '\xc4ef59c2d1835741e0b3fcb625a919c1ba862f82eb4f222d4ec197a64162c8fc');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 36, '2026-11-23 17:13:28.759483+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-2256-7c25-a2e1-b9ad1ea217fb","agent":"caller","tenant":"tenant","subject":"owner"}]', '\x0c14ccd4f3526308c7f30698fa40b5cc0346faa31f75afdd4d25b7c4f0570426');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 37, '2026-11-23 17:13:28.765338+05:45', 'holdfast', '[{"action":"task.created","task":"01a2082a-2258-7b88-97b1-328c48017d96","agent":"helper"}]', '\x6e0c0b0361409be85585427c105c7fdae554f9996c9b63365886f5a545e895c2');
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3c4e-7f12-b555-82081f6b5a5f', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 18:39:53.01642+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3c4e-7f12-b555-82081f6b5a5f', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 18:39:53.020525+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3d60-7c9c-a6ce-93dcdad877b4', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 18:39:53.072544+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3dd0-78e8-922e-5fcbd82c66b5', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 18:39:53.177205+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3e03-76e9-a688-6bf544d24ad8', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 18:39:53.217917+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3e03-76e9-a688-6bf544d24ad8', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 18:39:53.230084+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3e30-7f27-8982-b4cbfa0ef7b8', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:39:53.24857+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3e30-7f27-8982-b4cbfa0ef7b8', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:39:53.254041+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3e30-7f27-8982-b4cbfa0ef7b8', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:39:53.257685+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3e30-7f27-8982-b4cbfa0ef7b8', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:39:53.258605+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3e30-7f27-8982-b4cbfa0ef7b8', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:39:53.260051+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3e30-7f27-8982-b4cbfa0ef7b8', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:39:53.261033+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3e30-7f27-8982-b4cbfa0ef7b8', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:39:53.264959+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3e30-7f27-8982-b4cbfa0ef7b8', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:39:53.272562+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3e30-7f27-8982-b4cbfa0ef7b8', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:39:53.274633+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3e30-7f27-8982-b4cbfa0ef7b8', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:39:53.275386+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3e30-7f27-8982-b4cbfa0ef7b8', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:39:53.27848+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3e30-7f27-8982-b4cbfa0ef7b8', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:39:53.284546+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3e30-7f27-8982-b4cbfa0ef7b8', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:39:53.286805+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3e30-7f27-8982-b4cbfa0ef7b8', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:39:53.292532+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3e30-7f27-8982-b4cbfa0ef7b8', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:39:53.295054+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3e30-7f27-8982-b4cbfa0ef7b8', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:39:53.300724+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3e30-7f27-8982-b4cbfa0ef7b8', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:39:53.301642+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3e30-7f27-8982-b4cbfa0ef7b8', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:39:53.302377+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3e30-7f27-8982-b4cbfa0ef7b8', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:39:53.308074+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3e30-7f27-8982-b4cbfa0ef7b8', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 18:39:53.315464+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3e85-7511-b0af-95a7b4c333ae', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 18:39:53.356556+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3eb1-74b1-90ee-261a39ff683f', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 18:39:53.371166+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20879-3f91-790b-a2ad-97437f16665d', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 18:39:53.601636+05:45', NULL, NULL);
+INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a20879-3f91-790b-a2ad-97437f16665d', 'w1', '2026-11-23 18:39:53.792533+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20879-3c44-719c-a898-e1168e6908fd');
+INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a20879-3f91-790b-a2ad-97437f16665d', 'w1', '2026-11-23 18:39:53.807503+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a20879-3c44-719c-a898-e1168e6908fd');
+INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a20879-3f15-7813-bb37-b80e3593da01', 'w1', '2026-11-23 18:39:53.867584+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20879-3c44-719c-a898-e1168e6908fd');
+INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a20879-3f15-7813-bb37-b80e3593da01', 'w1', '2026-11-23 18:39:53.902578+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20879-3c44-719c-a898-e1168e6908fd');
+INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a20879-3f15-7813-bb37-b80e3593da01', 'w1', '2026-11-23 18:39:53.951958+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20879-3c44-719c-a898-e1168e6908fd');
+INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a20879-3f2e-7021-bc56-902b12413beb', 'w1', '2026-11-23 18:39:54.005559+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20879-3c44-719c-a898-e1168e6908fd');
+INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a20879-3f2e-7021-bc56-902b12413beb', 'w1', '2026-11-23 18:39:54.029575+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20879-3c44-719c-a898-e1168e6908fd');
+INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a20879-3f80-7d95-9bbc-84467edbdadb', 'w1', '2026-11-23 18:39:54.059983+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20879-3c44-719c-a898-e1168e6908fd');
+INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a20879-3ec0-7531-b18e-95258a3d0ee2', 'w1', '2026-11-23 18:39:54.104546+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a20879-3c44-719c-a898-e1168e6908fd');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 18:39:52.801455+05:45', 'holdfast', '[{"action":"task.created","task":"01a20879-3c4e-7f12-b555-82081f6b5a5f","agent":"travel","subject":"ada"}]', '\x1c8eb4ee7bff6dbdaadbf26024cc5cf47ded11ede3fd893ecfff784f5d69ccd0');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 18:39:52.982971+05:45', 'holdfast', '[{"action":"task.continued","task":"01a20879-3c4e-7f12-b555-82081f6b5a5f","agent":"travel"}]', '\xa62e118b1db441b59a7d6e56e2700786bee85ed32ad7d878f437f73029e9c577');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 18:39:53.041333+05:45', 'holdfast', '[{"action":"task.created","task":"01a20879-3d60-7c9c-a6ce-93dcdad877b4","agent":"travel","subject":"ada"}]', '\x1e6fd68bdae7dbbfafa1fe12cc9fd9c0582d0c3a9040a8e51dc984dd68a477f1');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 18:39:53.117149+05:45', 'holdfast', '[{"action":"task.created","task":"01a20879-3db8-7985-8f11-06ab1a400a45","agent":"travel","subject":"ben"}]', '\x0c878ae37ee52ca581f1d545ad68bb0f9da13af5eb89bf7c932d9cf6d3d2ee64');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 18:39:53.143764+05:45', 'holdfast', '[{"action":"task.created","task":"01a20879-3dd0-78e8-922e-5fcbd82c66b5","agent":"travel","subject":"ben"}]', '\xc8be41804410a28e194d355ecc07d93fe6fcbce182f9581cc589358aeb03ef12');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 18:39:53.188+05:45', 'holdfast', '[{"action":"task.created","task":"01a20879-3e03-76e9-a688-6bf544d24ad8","agent":"travel","subject":"ben"}]', '\x1b7c1cb4012eb89ae7de0ab5e7efed8d6c713431e776f977c74cddf531960fb7');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 18:39:53.236033+05:45', 'holdfast', '[{"action":"task.created","task":"01a20879-3e30-7f27-8982-b4cbfa0ef7b8","agent":"writer","subject":"ada"}]', '\xa6436cd180011a58f8a1240c83ea909b641edf62f3a4ec5c519b2727e911a34b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 18:39:53.343626+05:45', 'holdfast', '[{"action":"task.created","task":"01a20879-3e85-7511-b0af-95a7b4c333ae","agent":"writer","subject":"cyd"}]', '\x0463619ca6cc1c4e46364ac590767da6fbbb680fc3aa15a44d9399bb448f07c7');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 18:39:53.364078+05:45', 'holdfast', '[{"action":"task.created","task":"01a20879-3eb1-74b1-90ee-261a39ff683f","agent":"writer","subject":"cyd"}]', '\x64c9e042227ed0b6a34730c4a827a0a9d5309fded7f34e144322397f13acbf39');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 18:39:53.378218+05:45', 'holdfast', '[{"action":"task.created","task":"01a20879-3ec0-7531-b18e-95258a3d0ee2","agent":"writer","subject":"cyd"}]', '\x9a25a671aac3fd1434fb42c83f0e66d5437d3e546d7dea54e102017aa56dda13');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 18:39:53.409437+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20879-3ec0-7531-b18e-95258a3d0ee2","agent":"writer"}]', '\x883c40b6b690fd5f46918787afd448e32dd3f96a6c2f330251392bf6e612e4ac');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 18:39:53.418304+05:45', 'holdfast', '[{"action":"task.created","task":"01a20879-3ee9-7c39-b091-17e341d4978f","agent":"writer","subject":"cyd"}]', '\x6b2052960977b7c147cd92e189b978941a027dbd5b8f2b24d01a2deef49788fc');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 18:39:53.420716+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20879-3ee9-7c39-b091-17e341d4978f","agent":"writer"}]', '\xda9a7bac503dbebb9c8eeca5ff490c36a107b9a247b301d311e58c82bcd28293');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 18:39:53.425013+05:45', 'holdfast', '[{"action":"task.created","task":"01a20879-3eee-7bcb-840b-49b5b3838bb2","agent":"support","subject":"ben"}]', '\x0e3dfedfac97323331d948f2ea35dfd7d134ae4c4b1ef930822aa041b15f30c1');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 18:39:53.435946+05:45', 'holdfast', '[{"action":"task.created","task":"01a20879-3efa-7968-aa9f-e350b9a893cf","agent":"support","subject":"ben"}]', '\x8df5a5894798c9fceab94c0593fc2cfa7d810a17c2629d3bd13646544a816818');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 18:39:53.457386+05:45', 'holdfast', '[{"action":"task.created","task":"01a20879-3f0f-7df5-b6dc-77a6f7c7f615","agent":"support","subject":"cyd"}]', '\x7d7cb76568789e257019458daff90f86512b1922d7822ec9eabfdad513f9365c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 18:39:53.469034+05:45', 'holdfast', '[{"action":"task.created","task":"01a20879-3f15-7813-bb37-b80e3593da01","agent":"support","subject":"cyd"}]', '\x12bbf442529408a5998f0debd1ebaa2b601e65ab5b1728b4a98149c547a2568c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 18:39:53.48656+05:45', 'holdfast', '[{"action":"task.created","task":"01a20879-3f2e-7021-bc56-902b12413beb","agent":"support","subject":"cyd"}]', '\x3ff7e5b4768ef5ecbcebaac7049e9356ad7f0227045615dd3beff6e8a0cf42f8');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 18:39:53.579607+05:45', 'holdfast', '[{"action":"task.created","task":"01a20879-3f80-7d95-9bbc-84467edbdadb","agent":"support","subject":"cyd"}]', '\x39b1b86d49db55f2b96a9f62cd6e928001adde7fa1e8e84f5a15163bc1347bea');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 18:39:53.590086+05:45', 'holdfast', '[{"action":"task.created","task":"01a20879-3f91-790b-a2ad-97437f16665d","agent":"writer","subject":"ada"}]', '\x1e9ce627b31e44b07aef22e33849980a5c91910c88a071f4f427b8fee48f64b9');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 18:39:53.609112+05:45', 'holdfast', '[{"action":"task.created","task":"01a20879-3fa4-76dd-b178-191131b074dc","agent":"writer","subject":"ben"}]', '\x75a3eda220f465434e67e35c3f971c7672c850977b3150ef0671965f5502e0e3');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 18:39:53.69717+05:45', 'holdfast', '[{"action":"task.created","task":"01a20879-3fd6-7e04-b53a-a962d77302c8","agent":"support","subject":"ben"}]', '\xeb0596df7d9be2fcf89e05326b82f67b3b4211c8551d8d1cf27b0ad88c2a69f6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 18:39:53.724208+05:45', 'holdfast', '[{"action":"task.created","task":"01a20879-401b-7a2c-82e0-de4440586e8d","agent":"travel","subject":"ada"}]', '\xcf4afe09a95487e11ef0691463146145bdd8c07ac3e83f3795c7902321cf2e66');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 18:39:53.727251+05:45', 'holdfast', '[{"action":"task.created","task":"01a20879-401c-7d12-ac5f-396f15ef7eb9","agent":"travel","subject":"ada"}]', '\xb4a325edea2d53ba551183022cf1ca1895c721d425c4fcd59afec6fc5e2b2052');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 18:39:53.755149+05:45', 'holdfast', '[{"action":"push.set","task":"01a20879-3f91-790b-a2ad-97437f16665d","object":"w1"}]', '\x0e2d1acd1ea85d5f9cc5766382bf7088af02e8cd2121b077a18de7bd43cd607d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 18:39:53.765341+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20879-3f91-790b-a2ad-97437f16665d","object":"w1"}]', '\xecfaf6873c3b495a265f29be31acbfe997c5c7de276ed4424f181d1378afa196');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 18:39:53.86471+05:45', 'holdfast', '[{"action":"push.set","task":"01a20879-3f15-7813-bb37-b80e3593da01","object":"w1"}]', '\xac9f16467df68751eee230ff9e432a337abb17208df5b4ca5ecd59989cb29713');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 18:39:53.868668+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20879-3f15-7813-bb37-b80e3593da01","object":"w1"}]', '\x0b102b67fea84b14e703658b586a81d12f2bbb4009c1e18a72736e50967ccba7');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 18:39:53.996932+05:45', 'holdfast', '[{"action":"push.set","task":"01a20879-3f2e-7021-bc56-902b12413beb","object":"w1"}]', '\xce914b847c2c106010c52802cf08c3ed8f7f3e95ceca7e14aa3ee4ad519f6c36');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 18:39:54.001862+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20879-3f2e-7021-bc56-902b12413beb","object":"w1"}]', '\x1d92398751e449ca28050ba9fe174fbb35d727c1ab23370f35e49030ea4ef5f7');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 18:39:54.07366+05:45', 'holdfast', '[{"action":"push.set","task":"01a20879-3f80-7d95-9bbc-84467edbdadb","object":"w1"}]', '\x1e457477f8e41c39940a13b3acf73f562f4f39ca31a554a20e01f8e922b250a2');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 18:39:54.076617+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20879-3f80-7d95-9bbc-84467edbdadb","object":"w1"}]', '\xff5fb03aaf1546d3669505082236d9b00d2c233756696a0aa9da1ebc59a09629');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 18:39:54.104023+05:45', 'holdfast', '[{"action":"push.set","task":"01a20879-3ec0-7531-b18e-95258a3d0ee2","object":"w1"}]', '\xf9d66cfdee8e0ed6526cbacff36608e5cb723931c165ed54070f4071b97fb58e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 18:39:54.112594+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20879-3ec0-7531-b18e-95258a3d0ee2","object":"w1"}]', '\x7ca5333d402869431fa96de711a61b8329f4ee916bc8c874aba0b35ed67c0cb3');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 18:39:54.157446+05:45', 'holdfast', '[{"action":"task.created","task":"01a20879-41c1-7056-848b-c17fe363ecab","agent":"writer","subject":"cyd"}]', '\x2b8ace8d2177af718f2a1af0ce6f1f2b0c3c935a3a12119142bf718c22d1b0fd');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 36, '2026-11-23 18:39:54.16092+05:45', 'holdfast', '[{"action":"task.created","task":"01a20879-41d0-7449-abdf-39f78987f5b8","agent":"caller","tenant":"tenant","subject":"owner"}]', '\x602a1e21766312d0fa124cbcaf90cd94456eb5d8bc0c32f72880f23d44be66a5');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 37, '2026-11-23 18:39:54.167342+05:45', 'holdfast', '[{"action":"task.created","task":"01a20879-41d2-7698-90bd-7d9a99451bc3","agent":"helper"}]', '\xcea054ad2dcbb56132220769945368768a70b2d867dc5f57551c2ed0b0f120b3');
 INSERT INTO holdfast.audit_chains VALUES (2, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (3, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (4, 0, '\x', 0, '\x');
@@ -2254,176 +2346,180 @@ INSERT INTO holdfast.audit_chains VALUES (61, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (62, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (63, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (64, 0, '\x', 0, '\x');
-INSERT INTO holdfast.audit_chains VALUES (1, 37, '\x6e0c0b0361409be85585427c105c7fdae554f9996c9b63365886f5a545e895c2', 0, '\x');
-INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a2082a-21ff-7d6d-aa7d-7ca8ad59d459', 1, '{"chapter": 1}', '01a2082a-2204-7c4b-8071-7d4ece4cc8c4', '2026-11-23 17:13:28.677108+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21a4-7edd-a082-d1df190c0ed8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 17:13:28.584098+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21a4-7edd-a082-d1df190c0ed8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.60148+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21a4-7edd-a082-d1df190c0ed8', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 17:13:28.603964+05:45', '01a2082a-21a0-7106-b4ef-9cfb6204005a', '2026-11-23 17:13:28.595584+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21a4-7edd-a082-d1df190c0ed8', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a2082a-21bc-78ca-bf52-b0cdb167fba5', '2026-11-23 17:13:28.605702+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21a4-7edd-a082-d1df190c0ed8', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.605702+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21a4-7edd-a082-d1df190c0ed8', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.611152+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21a4-7edd-a082-d1df190c0ed8', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 17:13:28.61317+05:45', '01a2082a-21a3-7c17-9c07-0a745724618b', '2026-11-23 17:13:28.610604+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21c6-7148-9a90-1a39aa258ad4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 17:13:28.614167+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21c6-7148-9a90-1a39aa258ad4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.615736+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21c6-7148-9a90-1a39aa258ad4', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.616893+05:45', '01a2082a-21a0-7106-b4ef-9cfb6204005a', '2026-11-23 17:13:28.615266+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21c9-750a-ac27-2273e08e2592', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 17:13:28.617422+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21c9-750a-ac27-2273e08e2592', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.618618+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21c9-750a-ac27-2273e08e2592', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 17:13:28.619173+05:45', '01a2082a-21a0-7106-b4ef-9cfb6204005a', '2026-11-23 17:13:28.618215+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21cb-7918-a5da-6166e21ecbd7', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 17:13:28.619672+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21cb-7918-a5da-6166e21ecbd7', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.620803+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21cb-7918-a5da-6166e21ecbd7', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 17:13:28.621855+05:45', '01a2082a-21a3-7c17-9c07-0a745724618b', '2026-11-23 17:13:28.620394+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21cb-7918-a5da-6166e21ecbd7', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 17:13:28.623284+05:45', '01a2082a-21a3-7c17-9c07-0a745724618b', '2026-11-23 17:13:28.622887+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21cb-7918-a5da-6166e21ecbd7', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.625667+05:45', '01a2082a-21a0-7106-b4ef-9cfb6204005a', '2026-11-23 17:13:28.623644+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21d2-7278-9504-8ed1e8121f4f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 17:13:28.626268+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21d2-7278-9504-8ed1e8121f4f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.627604+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21d2-7278-9504-8ed1e8121f4f', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a2082a-21a3-7e75-9c47-94704bf730b5"}', NULL, '2026-11-23 17:13:28.629574+05:45', '01a2082a-21a3-7e75-9c47-94704bf730b5', '2026-11-23 17:13:28.627163+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21d2-7278-9504-8ed1e8121f4f', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.631524+05:45', '01a2082a-21a0-7106-b4ef-9cfb6204005a', '2026-11-23 17:13:28.630569+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 17:13:28.632051+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.63333+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 17:13:28.645369+05:45', '01a2082a-21a0-7106-b4ef-9cfb6204005a', '2026-11-23 17:13:28.63292+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21e5-7cdc-a27a-f4a9089103a4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 17:13:28.645979+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21e5-7cdc-a27a-f4a9089103a4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.647565+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21e5-7cdc-a27a-f4a9089103a4', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.648713+05:45', '01a2082a-21a3-7c17-9c07-0a745724618b', '2026-11-23 17:13:28.646986+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21e9-72a5-a467-608a68826539', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 17:13:28.649282+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21e9-72a5-a467-608a68826539', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.650641+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21e9-72a5-a467-608a68826539', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.651711+05:45', '01a2082a-21a3-7c17-9c07-0a745724618b', '2026-11-23 17:13:28.650184+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21ec-7267-a85e-2c7f62a1acbf', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 17:13:28.652244+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21ec-7267-a85e-2c7f62a1acbf', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.653529+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21ec-7267-a85e-2c7f62a1acbf', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.655849+05:45', '01a2082a-21a0-7106-b4ef-9cfb6204005a', '2026-11-23 17:13:28.653106+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21f0-7576-8cb9-81b8a7417ce8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 17:13:28.656435+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21f0-7576-8cb9-81b8a7417ce8', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.657276+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21f1-7bcd-a8cc-e5060b67a3e3', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 17:13:28.657853+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21f1-7bcd-a8cc-e5060b67a3e3', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.65907+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21f1-7bcd-a8cc-e5060b67a3e3', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 17:13:28.659632+05:45', '01a2082a-21a3-7c17-9c07-0a745724618b', '2026-11-23 17:13:28.658596+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21f4-71c4-a015-40b8616813fe', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 17:13:28.660203+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21f4-71c4-a015-40b8616813fe', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.661394+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21f4-71c4-a015-40b8616813fe', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 17:13:28.662067+05:45', '01a2082a-21a3-7c17-9c07-0a745724618b', '2026-11-23 17:13:28.660962+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21f6-789c-ac1a-dae66a0459ea', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 17:13:28.662631+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21f6-789c-ac1a-dae66a0459ea', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.663812+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21f6-789c-ac1a-dae66a0459ea', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 17:13:28.664387+05:45', '01a2082a-21a3-7c17-9c07-0a745724618b', '2026-11-23 17:13:28.663451+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21f8-7e34-a2ee-0e6af0ddb403', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 17:13:28.664995+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21f8-7e34-a2ee-0e6af0ddb403', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.666156+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21f8-7e34-a2ee-0e6af0ddb403', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 17:13:28.666715+05:45', '01a2082a-21a0-7106-b4ef-9cfb6204005a', '2026-11-23 17:13:28.665794+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21fb-7355-b5fc-4489d1e22f3f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 17:13:28.667288+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21fb-7355-b5fc-4489d1e22f3f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.668512+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21fb-7355-b5fc-4489d1e22f3f', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 17:13:28.669129+05:45', '01a2082a-21a0-7106-b4ef-9cfb6204005a', '2026-11-23 17:13:28.668144+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21fd-78d8-beb3-84b3edb5b519', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 17:13:28.669661+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21fd-78d8-beb3-84b3edb5b519', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.670865+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21fd-78d8-beb3-84b3edb5b519', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 17:13:28.671424+05:45', '01a2082a-21a0-7106-b4ef-9cfb6204005a', '2026-11-23 17:13:28.670488+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21ff-7d6d-aa7d-7ca8ad59d459', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 17:13:28.671946+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-21ff-7d6d-aa7d-7ca8ad59d459', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.674378+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-2205-7d2f-bb2e-9fa4f7a858a1', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 17:13:28.677985+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-2205-7d2f-bb2e-9fa4f7a858a1', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.679216+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-2207-7b0b-bad8-db3cbbc9fe80', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 17:13:28.679826+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-2207-7b0b-bad8-db3cbbc9fe80', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.681038+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-220b-7117-93e6-06b40e1dfbad', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 17:13:28.6832+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-2207-7b0b-bad8-db3cbbc9fe80', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 17:13:28.681524+05:45', '01a2082a-21a3-7c17-9c07-0a745724618b', '2026-11-23 17:13:28.680632+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-220b-7dbd-843a-c137d668a157', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 17:13:28.684015+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-2256-7c25-a2e1-b9ad1ea217fb', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 17:13:28.758973+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-2256-7c25-a2e1-b9ad1ea217fb', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.760856+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-2256-7c25-a2e1-b9ad1ea217fb', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"calls","calls":[{"id":"call-1","agent":"helper","task":"01a2082a-2258-7b88-97b1-328c48017d96","message":{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}}]}', NULL, '2026-11-23 17:13:28.760856+05:45', '01a2082a-2257-7e2c-99d9-25d94d231c84', '2026-11-23 17:13:28.760221+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-2258-7b88-97b1-328c48017d96', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}', NULL, '2026-11-23 17:13:28.764594+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-2258-7b88-97b1-328c48017d96', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.766325+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-2258-7b88-97b1-328c48017d96', 3, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 17:13:28.766325+05:45', '01a2082a-225d-79a5-a782-787dc105b1ee', '2026-11-23 17:13:28.765847+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2082a-2252-740f-a575-2e2789ed96e9', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 17:13:28.755886+05:45', NULL, NULL);
-INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a2082a-21a4-7edd-a082-d1df190c0ed8', '2026-11-23 17:13:28.584098+05:45');
-INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a2082a-21c6-7148-9a90-1a39aa258ad4', '2026-11-23 17:13:28.614167+05:45');
-INSERT INTO holdfast.leases VALUES ('partitions', '01a2082a-21a0-7106-b4ef-9cfb6204005a', '2026-11-23 18:13:28.580564+05:45');
-INSERT INTO holdfast.processes VALUES ('01a2082a-21a0-7106-b4ef-9cfb6204005a', 'web-1/1042', '1.4.0', '2026-11-23 17:13:28.57922+05:45');
-INSERT INTO holdfast.processes VALUES ('01a2082a-21a3-7c17-9c07-0a745724618b', 'web-2/988', '1.4.0', '2026-11-23 17:13:28.579857+05:45');
-INSERT INTO holdfast.processes VALUES ('01a2082a-21a3-7e75-9c47-94704bf730b5', 'web-2/731', '1.4.0', '2026-11-23 17:13:28.579989+05:45');
-INSERT INTO holdfast.processes VALUES ('01a2082a-2257-7e2c-99d9-25d94d231c84', 'test', '1', '2026-11-23 17:13:28.759976+05:45');
-INSERT INTO holdfast.processes VALUES ('01a2082a-225d-79a5-a782-787dc105b1ee', 'test', '1', '2026-11-23 17:13:28.765671+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2082a-21ff-7d6d-aa7d-7ca8ad59d459', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 17:13:28.684887+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2082a-21f8-7e34-a2ee-0e6af0ddb403', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 17:13:28.707436+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2082a-21fb-7355-b5fc-4489d1e22f3f', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 17:13:28.726369+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2082a-21fd-78d8-beb3-84b3edb5b519', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 17:13:28.739282+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2082a-21ec-7267-a85e-2c7f62a1acbf', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 17:13:28.746777+05:45');
-INSERT INTO holdfast.push_cursors VALUES ('01a2082a-21ff-7d6d-aa7d-7ca8ad59d459', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
-INSERT INTO holdfast.push_cursors VALUES ('01a2082a-21f8-7e34-a2ee-0e6af0ddb403', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 18:13:28.726006+05:45', '2026-11-23 17:13:28.708867+05:45', false, 3, '2026-11-23 17:13:28.715165+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a2082a-21fb-7355-b5fc-4489d1e22f3f', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 18:13:28.738884+05:45', '2026-11-23 17:13:28.727767+05:45', false, 2, '2026-11-23 17:13:28.733501+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a2082a-21fd-78d8-beb3-84b3edb5b519', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 18:13:28.746346+05:45', '2026-11-23 17:13:28.740561+05:45', false, 1, '2026-11-23 17:13:28.746346+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a2082a-21ec-7267-a85e-2c7f62a1acbf', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 17:13:28.748169+05:45', false, 1, '2026-11-23 17:13:28.753891+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 17:13:28.753891+05:45', 'the receiver answered 410 Gone', false);
-INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 11:25:35.921637');
-INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 11:25:35.929798');
-INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 11:25:35.968083');
-INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 11:25:35.976783');
-INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 11:25:35.989182');
-INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 11:25:36.005113');
-INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 11:25:36.030587');
-INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 11:25:36.0372');
-INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-23 11:25:36.042557');
-INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-23 11:25:36.050901');
-INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-23 11:25:36.065235');
-INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-23 11:25:36.066038');
-INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-23 11:25:36.067427');
-INSERT INTO holdfast.schema_version VALUES (14, 15, true, '2026-11-23 11:25:36.068322');
-INSERT INTO holdfast.schema_version VALUES (15, 16, true, '2026-11-23 11:25:36.068807');
-INSERT INTO holdfast.schema_version VALUES (16, 17, true, '2026-11-23 11:25:36.080175');
-INSERT INTO holdfast.schema_version VALUES (17, 20, true, '2026-11-23 11:25:36.088187');
-INSERT INTO holdfast.secrets VALUES ('page_token', '\x6cabe864b0e546a9acc21f83ce2c4b62504b7bc6a77b4790b97ffb866d5d7219', '2026-11-23 17:10:35.989182+05:45');
-INSERT INTO holdfast.secrets VALUES ('push', '\x6dc5bffbcac04416a1173c0c18c2bdeff23e9150a1fb4a768fcc91b625701d6d', '2026-11-23 17:10:35.989182+05:45');
-INSERT INTO holdfast.task_calls VALUES ('01a2082a-2256-7c25-a2e1-b9ad1ea217fb', 3, 1, 'call-1', 'helper', '01a2082a-2258-7b88-97b1-328c48017d96', false, '01a2082a-2256-7c25-a2e1-b9ad1ea217fb', '{caller}', '2026-11-23 17:13:28.760856+05:45', '2026-11-23 17:13:28.764594+05:45', 0, NULL, NULL, NULL, NULL);
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a2082a-21a4-7edd-a082-d1df190c0ed8');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a2082a-21c6-7148-9a90-1a39aa258ad4');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a2082a-21c9-750a-ac27-2273e08e2592');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a2082a-21cb-7918-a5da-6166e21ecbd7');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a2082a-21d2-7278-9504-8ed1e8121f4f');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a2082a-21d7-7e7c-b100-ef5cee5794fe');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a2082a-21e5-7cdc-a27a-f4a9089103a4');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a2082a-21e9-72a5-a467-608a68826539');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a2082a-21f0-7576-8cb9-81b8a7417ce8');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a2082a-21f1-7bcd-a8cc-e5060b67a3e3');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a2082a-21f4-71c4-a015-40b8616813fe');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a2082a-21f6-789c-ac1a-dae66a0459ea');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a2082a-21f8-7e34-a2ee-0e6af0ddb403');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a2082a-21fb-7355-b5fc-4489d1e22f3f');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a2082a-21fd-78d8-beb3-84b3edb5b519');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a2082a-21ff-7d6d-aa7d-7ca8ad59d459');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a2082a-2205-7d2f-bb2e-9fa4f7a858a1');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a2082a-2207-7b0b-bad8-db3cbbc9fe80');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a2082a-220b-7117-93e6-06b40e1dfbad');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a2082a-220b-7dbd-843a-c137d668a157');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a2082a-2252-740f-a575-2e2789ed96e9');
-INSERT INTO holdfast.task_queue VALUES ('01a2082a-21ff-7d6d-aa7d-7ca8ad59d459', 'writer', '2026-11-23 17:13:28.671946+05:45', '01a2082a-21a0-7106-b4ef-9cfb6204005a', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false);
-INSERT INTO holdfast.task_queue VALUES ('01a2082a-2205-7d2f-bb2e-9fa4f7a858a1', 'writer', '2026-11-23 17:13:28.677985+05:45', '01a2082a-21a3-7c17-9c07-0a745724618b', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false);
-INSERT INTO holdfast.task_queue VALUES ('01a2082a-2207-7b0b-bad8-db3cbbc9fe80', 'support', '2026-11-23 17:13:28.681524+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false);
-INSERT INTO holdfast.task_queue VALUES ('01a2082a-220b-7117-93e6-06b40e1dfbad', 'travel', '2026-11-23 17:13:28.6832+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false);
-INSERT INTO holdfast.task_queue VALUES ('01a2082a-220b-7dbd-843a-c137d668a157', 'travel', '2026-11-23 17:13:28.684015+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false);
-INSERT INTO holdfast.task_queue VALUES ('01a2082a-2252-740f-a575-2e2789ed96e9', 'writer', '2026-11-23 17:13:28.755886+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false);
-INSERT INTO holdfast.task_queue VALUES ('01a2082a-2256-7c25-a2e1-b9ad1ea217fb', 'caller', '2026-11-23 17:13:28.760856+05:45', NULL, 1, 2, 0, NULL, false, 0, 0, 'infinity', 3, false);
-INSERT INTO holdfast.task_settled VALUES ('01a2082a-2258-7b88-97b1-328c48017d96', 3);
-INSERT INTO holdfast.task_states VALUES ('01a2082a-21ff-7d6d-aa7d-7ca8ad59d459', 1, '{"chapter": 1}', '01a2082a-2203-77cf-ab6b-66e66fe419c1', '2026-11-23 17:13:28.676086+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2082a-21a4-7edd-a082-d1df190c0ed8', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 17:13:28.61317+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 17:13:28.610604+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 17:13:28.584098+05:45', NULL, NULL, false, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2082a-21c6-7148-9a90-1a39aa258ad4', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 17:13:28.616893+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 17:13:28.615266+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 17:13:28.614167+05:45', NULL, NULL, false, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2082a-21c9-750a-ac27-2273e08e2592', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 17:13:28.619173+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 17:13:28.618215+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.617422+05:45', NULL, NULL, false, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2082a-21cb-7918-a5da-6166e21ecbd7', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 17:13:28.625667+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 17:13:28.623644+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 17:13:28.619672+05:45', NULL, NULL, false, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2082a-21d2-7278-9504-8ed1e8121f4f', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 17:13:28.631524+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 17:13:28.630569+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 17:13:28.626268+05:45', NULL, NULL, false, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2082a-21d7-7e7c-b100-ef5cee5794fe', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 17:13:28.645369+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 17:13:28.63292+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 17:13:28.632051+05:45', NULL, NULL, false, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2082a-21e5-7cdc-a27a-f4a9089103a4', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 17:13:28.648713+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 17:13:28.646986+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 17:13:28.645979+05:45', NULL, NULL, false, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2082a-21e9-72a5-a467-608a68826539', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 17:13:28.651711+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 17:13:28.650184+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 17:13:28.649282+05:45', NULL, NULL, false, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2082a-21f0-7576-8cb9-81b8a7417ce8', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 17:13:28.657276+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 17:13:28.657276+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.656435+05:45', NULL, NULL, false, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2082a-21f1-7bcd-a8cc-e5060b67a3e3', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 17:13:28.659632+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 17:13:28.658596+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.657853+05:45', NULL, NULL, false, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2082a-21f4-71c4-a015-40b8616813fe', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 17:13:28.662067+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 17:13:28.660962+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.660203+05:45', NULL, NULL, false, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2082a-21f6-789c-ac1a-dae66a0459ea', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 17:13:28.664387+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 17:13:28.663451+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.662631+05:45', NULL, NULL, false, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2082a-21ec-7267-a85e-2c7f62a1acbf', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 17:13:28.655849+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 17:13:28.653106+05:45', true, '2026-11-23 17:13:28.654493+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.652244+05:45', NULL, NULL, false, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2082a-2258-7b88-97b1-328c48017d96', NULL, 'helper', 'tenant', 'owner', 'context', 5, false, NULL, 3, 3, '2026-11-23 17:13:28.766325+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 17:13:28.765847+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.764594+05:45', NULL, NULL, false, true);
-INSERT INTO holdfast.tasks_open VALUES ('01a2082a-21fb-7355-b5fc-4489d1e22f3f', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 17:13:28.669129+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 17:13:28.668144+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.667288+05:45', NULL, NULL, false, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a2082a-21fd-78d8-beb3-84b3edb5b519', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 17:13:28.671424+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 17:13:28.670488+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.669661+05:45', NULL, NULL, false, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a2082a-21f8-7e34-a2ee-0e6af0ddb403', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 17:13:28.666715+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 17:13:28.665794+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.664995+05:45', NULL, NULL, false, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a2082a-2205-7d2f-bb2e-9fa4f7a858a1', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 17:13:28.679216+05:45', 1, 1, 1, 1, 0, '01a2082a-21a3-7c17-9c07-0a745724618b', '2026-11-23 17:13:28.678814+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.677985+05:45', NULL, NULL, false, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a2082a-2207-7b0b-bad8-db3cbbc9fe80', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 17:13:28.681038+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 17:13:28.680632+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.679826+05:45', NULL, NULL, false, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a2082a-220b-7117-93e6-06b40e1dfbad', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 17:13:28.6832+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.6832+05:45', NULL, NULL, false, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a2082a-220b-7dbd-843a-c137d668a157', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 17:13:28.684015+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.684015+05:45', NULL, NULL, false, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a2082a-21ff-7d6d-aa7d-7ca8ad59d459', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 17:13:28.674378+05:45', 1, 2, 1, 1, 0, '01a2082a-21a0-7106-b4ef-9cfb6204005a', '2026-11-23 17:13:28.673989+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 17:13:28.671946+05:45', NULL, NULL, false, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a2082a-2252-740f-a575-2e2789ed96e9', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 17:13:28.755886+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 17:13:28.755886+05:45', NULL, NULL, false, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a2082a-2256-7c25-a2e1-b9ad1ea217fb', NULL, 'caller', 'tenant', 'owner', 'context', 2, false, NULL, 3, 2, '2026-11-23 17:13:28.760856+05:45', 1, 2, 1, 2, 0, NULL, '2026-11-23 17:13:28.760221+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 17:13:28.758973+05:45', NULL, 'infinity', false, true);
-INSERT INTO holdfast.workers VALUES ('01a2082a-21a0-7106-b4ef-9cfb6204005a', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 17:13:28.57922+05:45', '2026-11-23 18:13:28.57922+05:45');
-INSERT INTO holdfast.workers VALUES ('01a2082a-21a3-7c17-9c07-0a745724618b', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 17:13:28.579857+05:45', '2026-11-23 18:13:28.579857+05:45');
-INSERT INTO holdfast.workers VALUES ('01a2082a-2257-7e2c-99d9-25d94d231c84', 'test', '1', 'worker', '2026-11-23 17:13:28.759976+05:45', '2026-11-23 18:13:28.759976+05:45');
-INSERT INTO holdfast.workers VALUES ('01a2082a-225d-79a5-a782-787dc105b1ee', 'test', '1', 'worker', '2026-11-23 17:13:28.765671+05:45', '2026-11-23 18:13:28.765671+05:45');
+INSERT INTO holdfast.audit_chains VALUES (1, 37, '\xcea054ad2dcbb56132220769945368768a70b2d867dc5f57551c2ed0b0f120b3', 0, '\x');
+INSERT INTO holdfast.cancel_notices VALUES ('01a20879-3ec0-7531-b18e-95258a3d0ee2', 'writer', 'canceled', '2026-11-23 18:39:53.407635+05:45', '2026-11-23 18:39:53.407635+05:45', 0, NULL, NULL, false, '');
+INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a20879-3f91-790b-a2ad-97437f16665d', 1, '{"chapter": 1}', '01a20879-3fa3-7657-86bf-d359c7682973', '2026-11-23 18:39:53.603804+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3c4e-7f12-b555-82081f6b5a5f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 18:39:52.764536+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3c4e-7f12-b555-82081f6b5a5f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:39:52.952452+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3c4e-7f12-b555-82081f6b5a5f', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 18:39:52.964582+05:45', '01a20879-3c44-719c-a898-e1168e6908fd', '2026-11-23 18:39:52.887259+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3c4e-7f12-b555-82081f6b5a5f', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a20879-3d29-79db-88b6-a3c28339af30', '2026-11-23 18:39:52.971994+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3c4e-7f12-b555-82081f6b5a5f', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 18:39:52.971994+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3c4e-7f12-b555-82081f6b5a5f', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 18:39:53.005537+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3c4e-7f12-b555-82081f6b5a5f', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 18:39:53.023266+05:45', '01a20879-3c4d-71f9-a009-735d32a0f2e2', '2026-11-23 18:39:53.004779+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3d60-7c9c-a6ce-93dcdad877b4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 18:39:53.032552+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3d60-7c9c-a6ce-93dcdad877b4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:39:53.048543+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3d60-7c9c-a6ce-93dcdad877b4', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:39:53.106685+05:45', '01a20879-3c44-719c-a898-e1168e6908fd', '2026-11-23 18:39:53.04661+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3db8-7985-8f11-06ab1a400a45', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 18:39:53.116535+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3db8-7985-8f11-06ab1a400a45', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:39:53.127333+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3db8-7985-8f11-06ab1a400a45', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 18:39:53.132544+05:45', '01a20879-3c44-719c-a898-e1168e6908fd', '2026-11-23 18:39:53.124549+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3dd0-78e8-922e-5fcbd82c66b5', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 18:39:53.143143+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3dd0-78e8-922e-5fcbd82c66b5', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:39:53.152553+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3dd0-78e8-922e-5fcbd82c66b5', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 18:39:53.159726+05:45', '01a20879-3c4d-71f9-a009-735d32a0f2e2', '2026-11-23 18:39:53.145434+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3dd0-78e8-922e-5fcbd82c66b5', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 18:39:53.169269+05:45', '01a20879-3c4d-71f9-a009-735d32a0f2e2', '2026-11-23 18:39:53.168543+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3dd0-78e8-922e-5fcbd82c66b5', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 18:39:53.185747+05:45', '01a20879-3c44-719c-a898-e1168e6908fd', '2026-11-23 18:39:53.176581+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3e03-76e9-a688-6bf544d24ad8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 18:39:53.187555+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3e03-76e9-a688-6bf544d24ad8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:39:53.213299+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3e03-76e9-a688-6bf544d24ad8', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a20879-3c29-704e-a665-1a577e5e8017"}', NULL, '2026-11-23 18:39:53.224749+05:45', '01a20879-3c29-704e-a665-1a577e5e8017', '2026-11-23 18:39:53.199863+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3e03-76e9-a688-6bf544d24ad8', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 18:39:53.232096+05:45', '01a20879-3c44-719c-a898-e1168e6908fd', '2026-11-23 18:39:53.226038+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3e30-7f27-8982-b4cbfa0ef7b8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 18:39:53.235535+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3e30-7f27-8982-b4cbfa0ef7b8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:39:53.238762+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3e30-7f27-8982-b4cbfa0ef7b8', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 18:39:53.316602+05:45', '01a20879-3c44-719c-a898-e1168e6908fd', '2026-11-23 18:39:53.236898+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3e85-7511-b0af-95a7b4c333ae', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 18:39:53.343008+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3e85-7511-b0af-95a7b4c333ae', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:39:53.355244+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3e85-7511-b0af-95a7b4c333ae', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:39:53.360533+05:45', '01a20879-3c4d-71f9-a009-735d32a0f2e2', '2026-11-23 18:39:53.354451+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3eb1-74b1-90ee-261a39ff683f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 18:39:53.363591+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3eb1-74b1-90ee-261a39ff683f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:39:53.366124+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3eb1-74b1-90ee-261a39ff683f', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:39:53.375406+05:45', '01a20879-3c4d-71f9-a009-735d32a0f2e2', '2026-11-23 18:39:53.365542+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3ec0-7531-b18e-95258a3d0ee2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 18:39:53.377688+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3ec0-7531-b18e-95258a3d0ee2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:39:53.403703+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3ec0-7531-b18e-95258a3d0ee2', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:39:53.416918+05:45', '01a20879-3c44-719c-a898-e1168e6908fd', '2026-11-23 18:39:53.395797+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3ee9-7c39-b091-17e341d4978f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 18:39:53.417883+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3ee9-7c39-b091-17e341d4978f', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 18:39:53.420539+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3eee-7bcb-840b-49b5b3838bb2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 18:39:53.424535+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3eee-7bcb-840b-49b5b3838bb2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:39:53.431163+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3eee-7bcb-840b-49b5b3838bb2', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 18:39:53.433711+05:45', '01a20879-3c4d-71f9-a009-735d32a0f2e2', '2026-11-23 18:39:53.425712+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3efa-7968-aa9f-e350b9a893cf', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 18:39:53.434738+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3efa-7968-aa9f-e350b9a893cf', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:39:53.444302+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3efa-7968-aa9f-e350b9a893cf', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 18:39:53.45497+05:45', '01a20879-3c4d-71f9-a009-735d32a0f2e2', '2026-11-23 18:39:53.436892+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3f0f-7df5-b6dc-77a6f7c7f615', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 18:39:53.456965+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3f0f-7df5-b6dc-77a6f7c7f615', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:39:53.458752+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3f0f-7df5-b6dc-77a6f7c7f615', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 18:39:53.460864+05:45', '01a20879-3c4d-71f9-a009-735d32a0f2e2', '2026-11-23 18:39:53.458134+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3f15-7813-bb37-b80e3593da01', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 18:39:53.468555+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3f15-7813-bb37-b80e3593da01', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:39:53.476071+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3f15-7813-bb37-b80e3593da01', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 18:39:53.483828+05:45', '01a20879-3c44-719c-a898-e1168e6908fd', '2026-11-23 18:39:53.475466+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3f2e-7021-bc56-902b12413beb', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 18:39:53.486129+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3f2e-7021-bc56-902b12413beb', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:39:53.489776+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3f2e-7021-bc56-902b12413beb', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 18:39:53.492531+05:45', '01a20879-3c44-719c-a898-e1168e6908fd', '2026-11-23 18:39:53.489202+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3f80-7d95-9bbc-84467edbdadb', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 18:39:53.579028+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3f80-7d95-9bbc-84467edbdadb', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:39:53.583738+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3f80-7d95-9bbc-84467edbdadb', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 18:39:53.584926+05:45', '01a20879-3c44-719c-a898-e1168e6908fd', '2026-11-23 18:39:53.580631+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3f91-790b-a2ad-97437f16665d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 18:39:53.588583+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3f91-790b-a2ad-97437f16665d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:39:53.600713+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3fa4-76dd-b178-191131b074dc', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 18:39:53.60859+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3fa4-76dd-b178-191131b074dc', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:39:53.648581+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3fd6-7e04-b53a-a962d77302c8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 18:39:53.696576+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3fd6-7e04-b53a-a962d77302c8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:39:53.720668+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-401b-7a2c-82e0-de4440586e8d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 18:39:53.723782+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-3fd6-7e04-b53a-a962d77302c8', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 18:39:53.721931+05:45', '01a20879-3c4d-71f9-a009-735d32a0f2e2', '2026-11-23 18:39:53.698113+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-401c-7d12-ac5f-396f15ef7eb9', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 18:39:53.726881+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-41d0-7449-abdf-39f78987f5b8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 18:39:54.160435+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-41d0-7449-abdf-39f78987f5b8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:39:54.162588+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-41d0-7449-abdf-39f78987f5b8', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"calls","calls":[{"id":"call-1","agent":"helper","task":"01a20879-41d2-7698-90bd-7d9a99451bc3","message":{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}}]}', NULL, '2026-11-23 18:39:54.162588+05:45', '01a20879-41d1-777d-a161-bd5b3d5ae36f', '2026-11-23 18:39:54.161889+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-41d2-7698-90bd-7d9a99451bc3', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}', NULL, '2026-11-23 18:39:54.166622+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-41d2-7698-90bd-7d9a99451bc3', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:39:54.168516+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-41d2-7698-90bd-7d9a99451bc3', 3, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 18:39:54.168516+05:45', '01a20879-41d7-7a44-9b43-faf487c82767', '2026-11-23 18:39:54.167926+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20879-41c1-7056-848b-c17fe363ecab', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 18:39:54.14716+05:45', NULL, NULL);
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a20879-3c4e-7f12-b555-82081f6b5a5f', '2026-11-23 18:39:52.764536+05:45');
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a20879-3d60-7c9c-a6ce-93dcdad877b4', '2026-11-23 18:39:53.032552+05:45');
+INSERT INTO holdfast.leases VALUES ('partitions', '01a20879-3c44-719c-a898-e1168e6908fd', '2026-11-23 19:39:52.75026+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20879-3c29-704e-a665-1a577e5e8017', 'web-2/731', '1.4.0', '2026-11-23 18:39:52.739165+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20879-3c44-719c-a898-e1168e6908fd', 'web-1/1042', '1.4.0', '2026-11-23 18:39:52.748804+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20879-3c4d-71f9-a009-735d32a0f2e2', 'web-2/988', '1.4.0', '2026-11-23 18:39:52.74924+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20879-41d1-777d-a161-bd5b3d5ae36f', 'test', '1', '2026-11-23 18:39:54.16167+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20879-41d7-7a44-9b43-faf487c82767', 'test', '1', '2026-11-23 18:39:54.167737+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20879-3f91-790b-a2ad-97437f16665d', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 18:39:53.727953+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20879-3f15-7813-bb37-b80e3593da01', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 18:39:53.860569+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20879-3f2e-7021-bc56-902b12413beb', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 18:39:53.992465+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20879-3f80-7d95-9bbc-84467edbdadb', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 18:39:54.072666+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20879-3ec0-7531-b18e-95258a3d0ee2', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 18:39:54.102745+05:45');
+INSERT INTO holdfast.push_cursors VALUES ('01a20879-3f91-790b-a2ad-97437f16665d', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
+INSERT INTO holdfast.push_cursors VALUES ('01a20879-3f15-7813-bb37-b80e3593da01', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 19:39:53.991958+05:45', '2026-11-23 18:39:53.865138+05:45', false, 3, '2026-11-23 18:39:53.907584+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20879-3f2e-7021-bc56-902b12413beb', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 19:39:54.069575+05:45', '2026-11-23 18:39:53.99777+05:45', false, 2, '2026-11-23 18:39:54.045559+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20879-3f80-7d95-9bbc-84467edbdadb', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 19:39:54.099983+05:45', '2026-11-23 18:39:54.07396+05:45', false, 1, '2026-11-23 18:39:54.099983+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20879-3ec0-7531-b18e-95258a3d0ee2', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 18:39:54.104357+05:45', false, 1, '2026-11-23 18:39:54.144546+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 18:39:54.144546+05:45', 'the receiver answered 410 Gone', false);
+INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 12:54:50.257176');
+INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 12:54:50.282349');
+INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 12:54:50.437961');
+INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 12:54:50.472658');
+INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 12:54:50.50674');
+INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 12:54:50.591089');
+INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 12:54:50.646268');
+INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 12:54:50.674161');
+INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-23 12:54:50.705754');
+INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-23 12:54:50.752979');
+INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-23 12:54:50.842867');
+INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-23 12:54:50.850635');
+INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-23 12:54:50.854145');
+INSERT INTO holdfast.schema_version VALUES (14, 15, true, '2026-11-23 12:54:50.856843');
+INSERT INTO holdfast.schema_version VALUES (15, 16, true, '2026-11-23 12:54:50.8573');
+INSERT INTO holdfast.schema_version VALUES (16, 17, true, '2026-11-23 12:54:50.898803');
+INSERT INTO holdfast.schema_version VALUES (17, 18, true, '2026-11-23 12:54:50.922664');
+INSERT INTO holdfast.schema_version VALUES (18, 19, true, '2026-11-23 12:54:50.985484');
+INSERT INTO holdfast.schema_version VALUES (19, 20, true, '2026-11-23 12:54:50.988041');
+INSERT INTO holdfast.secrets VALUES ('page_token', '\xa0573a73f91b4d3eae20723874ea585e9947773ff6dc43b98612c1152a638a6f', '2026-11-23 18:39:50.50674+05:45');
+INSERT INTO holdfast.secrets VALUES ('push', '\x19898dedd7b145be9881a848f49d6c8ceaf8fe4818b7485791341c30a24d304b', '2026-11-23 18:39:50.50674+05:45');
+INSERT INTO holdfast.secrets VALUES ('resume', '\xe923c089c8684b4bbb3ac2db04a647dfadcf6deb2a7f40ec840823293588b9dc', '2026-11-23 18:39:50.985484+05:45');
+INSERT INTO holdfast.task_calls VALUES ('01a20879-41d0-7449-abdf-39f78987f5b8', 3, 1, 'call-1', 'helper', '01a20879-41d2-7698-90bd-7d9a99451bc3', false, '01a20879-41d0-7449-abdf-39f78987f5b8', '{caller}', '2026-11-23 18:39:54.162588+05:45', '2026-11-23 18:39:54.166622+05:45', 0, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a20879-3c4e-7f12-b555-82081f6b5a5f');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a20879-3d60-7c9c-a6ce-93dcdad877b4');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a20879-3db8-7985-8f11-06ab1a400a45');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a20879-3dd0-78e8-922e-5fcbd82c66b5');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a20879-3e03-76e9-a688-6bf544d24ad8');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a20879-3e30-7f27-8982-b4cbfa0ef7b8');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a20879-3e85-7511-b0af-95a7b4c333ae');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a20879-3eb1-74b1-90ee-261a39ff683f');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a20879-3ee9-7c39-b091-17e341d4978f');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a20879-3eee-7bcb-840b-49b5b3838bb2');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a20879-3efa-7968-aa9f-e350b9a893cf');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a20879-3f0f-7df5-b6dc-77a6f7c7f615');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a20879-3f15-7813-bb37-b80e3593da01');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a20879-3f2e-7021-bc56-902b12413beb');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a20879-3f80-7d95-9bbc-84467edbdadb');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a20879-3f91-790b-a2ad-97437f16665d');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a20879-3fa4-76dd-b178-191131b074dc');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a20879-3fd6-7e04-b53a-a962d77302c8');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a20879-401b-7a2c-82e0-de4440586e8d');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a20879-401c-7d12-ac5f-396f15ef7eb9');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a20879-41c1-7056-848b-c17fe363ecab');
+INSERT INTO holdfast.task_queue VALUES ('01a20879-3f91-790b-a2ad-97437f16665d', 'writer', '2026-11-23 18:39:53.588583+05:45', '01a20879-3c44-719c-a898-e1168e6908fd', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a20879-3fa4-76dd-b178-191131b074dc', 'writer', '2026-11-23 18:39:53.60859+05:45', '01a20879-3c4d-71f9-a009-735d32a0f2e2', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a20879-3fd6-7e04-b53a-a962d77302c8', 'support', '2026-11-23 18:39:53.721931+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a20879-401b-7a2c-82e0-de4440586e8d', 'travel', '2026-11-23 18:39:53.723782+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a20879-401c-7d12-ac5f-396f15ef7eb9', 'travel', '2026-11-23 18:39:53.726881+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a20879-41c1-7056-848b-c17fe363ecab', 'writer', '2026-11-23 18:39:54.14716+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a20879-41d0-7449-abdf-39f78987f5b8', 'caller', '2026-11-23 18:39:54.162588+05:45', NULL, 1, 2, 0, NULL, false, 0, 0, 'infinity', 3, false);
+INSERT INTO holdfast.task_settled VALUES ('01a20879-41d2-7698-90bd-7d9a99451bc3', 3);
+INSERT INTO holdfast.task_states VALUES ('01a20879-3f91-790b-a2ad-97437f16665d', 1, '{"chapter": 1}', '01a20879-3fa2-737f-9e6c-5cdcfbef7e11', '2026-11-23 18:39:53.602769+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20879-3c4e-7f12-b555-82081f6b5a5f', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 18:39:53.023266+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 18:39:53.004779+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 18:39:52.764536+05:45', NULL, NULL, false, NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20879-3d60-7c9c-a6ce-93dcdad877b4', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 18:39:53.106685+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 18:39:53.04661+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 18:39:53.032552+05:45', NULL, NULL, false, NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20879-3db8-7985-8f11-06ab1a400a45', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 18:39:53.132544+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 18:39:53.124549+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 18:39:53.116535+05:45', NULL, NULL, false, NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20879-3dd0-78e8-922e-5fcbd82c66b5', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 18:39:53.185747+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 18:39:53.176581+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 18:39:53.143143+05:45', NULL, NULL, false, NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20879-3e03-76e9-a688-6bf544d24ad8', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 18:39:53.232096+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 18:39:53.226038+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 18:39:53.187555+05:45', NULL, NULL, false, NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20879-3e30-7f27-8982-b4cbfa0ef7b8', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 18:39:53.316602+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 18:39:53.236898+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 18:39:53.235535+05:45', NULL, NULL, false, NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20879-3e85-7511-b0af-95a7b4c333ae', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 18:39:53.360533+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 18:39:53.354451+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 18:39:53.343008+05:45', NULL, NULL, false, NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20879-3eb1-74b1-90ee-261a39ff683f', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 18:39:53.375406+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 18:39:53.365542+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 18:39:53.363591+05:45', NULL, NULL, false, NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20879-3ee9-7c39-b091-17e341d4978f', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 18:39:53.420539+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 18:39:53.420539+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 18:39:53.417883+05:45', NULL, NULL, false, NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20879-3eee-7bcb-840b-49b5b3838bb2', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 18:39:53.433711+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 18:39:53.425712+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 18:39:53.424535+05:45', NULL, NULL, false, NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20879-3efa-7968-aa9f-e350b9a893cf', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 18:39:53.45497+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 18:39:53.436892+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 18:39:53.434738+05:45', NULL, NULL, false, NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20879-3f0f-7df5-b6dc-77a6f7c7f615', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 18:39:53.460864+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 18:39:53.458134+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 18:39:53.456965+05:45', NULL, NULL, false, NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20879-3ec0-7531-b18e-95258a3d0ee2', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 18:39:53.416918+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 18:39:53.395797+05:45', true, '2026-11-23 18:39:53.407635+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 18:39:53.377688+05:45', NULL, NULL, false, NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20879-41d2-7698-90bd-7d9a99451bc3', NULL, 'helper', 'tenant', 'owner', 'context', 5, false, NULL, 3, 3, '2026-11-23 18:39:54.168516+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 18:39:54.167926+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 18:39:54.166622+05:45', NULL, NULL, false, NULL, NULL, true);
+INSERT INTO holdfast.tasks_open VALUES ('01a20879-3f2e-7021-bc56-902b12413beb', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 18:39:53.492531+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 18:39:53.489202+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 18:39:53.486129+05:45', NULL, NULL, false, NULL, NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20879-3f80-7d95-9bbc-84467edbdadb', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 18:39:53.584926+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 18:39:53.580631+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 18:39:53.579028+05:45', NULL, NULL, false, NULL, NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20879-3f15-7813-bb37-b80e3593da01', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 18:39:53.483828+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 18:39:53.475466+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 18:39:53.468555+05:45', NULL, NULL, false, NULL, NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20879-3fa4-76dd-b178-191131b074dc', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 18:39:53.648581+05:45', 1, 1, 1, 1, 0, '01a20879-3c4d-71f9-a009-735d32a0f2e2', '2026-11-23 18:39:53.615119+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 18:39:53.60859+05:45', NULL, NULL, false, NULL, NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20879-3fd6-7e04-b53a-a962d77302c8', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 18:39:53.720668+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 18:39:53.698113+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 18:39:53.696576+05:45', NULL, NULL, false, NULL, NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20879-401b-7a2c-82e0-de4440586e8d', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 18:39:53.723782+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 18:39:53.723782+05:45', NULL, NULL, false, NULL, NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20879-401c-7d12-ac5f-396f15ef7eb9', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 18:39:53.726881+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 18:39:53.726881+05:45', NULL, NULL, false, NULL, NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20879-3f91-790b-a2ad-97437f16665d', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 18:39:53.600713+05:45', 1, 2, 1, 1, 0, '01a20879-3c44-719c-a898-e1168e6908fd', '2026-11-23 18:39:53.600014+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 18:39:53.588583+05:45', NULL, NULL, false, NULL, NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20879-41c1-7056-848b-c17fe363ecab', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 18:39:54.14716+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 18:39:54.14716+05:45', NULL, NULL, false, NULL, NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20879-41d0-7449-abdf-39f78987f5b8', NULL, 'caller', 'tenant', 'owner', 'context', 2, false, NULL, 3, 2, '2026-11-23 18:39:54.162588+05:45', 1, 2, 1, 2, 0, NULL, '2026-11-23 18:39:54.161889+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 18:39:54.160435+05:45', NULL, 'infinity', false, NULL, NULL, true);
+INSERT INTO holdfast.workers VALUES ('01a20879-3c44-719c-a898-e1168e6908fd', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 18:39:52.748804+05:45', '2026-11-23 19:39:52.748804+05:45');
+INSERT INTO holdfast.workers VALUES ('01a20879-3c4d-71f9-a009-735d32a0f2e2', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 18:39:52.74924+05:45', '2026-11-23 19:39:52.74924+05:45');
+INSERT INTO holdfast.workers VALUES ('01a20879-41d1-777d-a161-bd5b3d5ae36f', 'test', '1', 'worker', '2026-11-23 18:39:54.16167+05:45', '2026-11-23 19:39:54.16167+05:45');
+INSERT INTO holdfast.workers VALUES ('01a20879-41d7-7a44-9b43-faf487c82767', 'test', '1', 'worker', '2026-11-23 18:39:54.167737+05:45', '2026-11-23 19:39:54.167737+05:45');
 SELECT pg_catalog.setval('holdfast.push_attempts_id', 9, true);
-SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 17, true);
+SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 19, true);
 ALTER TABLE ONLY holdfast.agent_outages
     ADD CONSTRAINT agent_outages_pkey PRIMARY KEY (agent);
 ALTER TABLE ONLY holdfast.api_keys
@@ -2442,6 +2538,8 @@ ALTER TABLE ONLY holdfast.audit_20261101
     ADD CONSTRAINT audit_20261101_pkey PRIMARY KEY (chain, n, at);
 ALTER TABLE ONLY holdfast.audit_chains
     ADD CONSTRAINT audit_chains_pkey PRIMARY KEY (chain, length);
+ALTER TABLE ONLY holdfast.cancel_notices
+    ADD CONSTRAINT cancel_notices_pkey PRIMARY KEY (task);
 ALTER TABLE ONLY holdfast.context_states
     ADD CONSTRAINT context_states_pkey PRIMARY KEY (tenant, owner, agent, context_id);
 ALTER TABLE ONLY holdfast.erasures
@@ -2496,6 +2594,7 @@ CREATE INDEX attempts_20261123_task_config_id_id_idx ON holdfast.attempts_202611
 CREATE INDEX attempts_20261124_task_config_id_id_idx ON holdfast.attempts_20261124 USING btree (task, config_id, id);
 CREATE INDEX audit_log_at ON ONLY holdfast.audit_log USING brin (at);
 CREATE INDEX audit_20261101_at_idx ON holdfast.audit_20261101 USING brin (at);
+CREATE INDEX cancel_notices_due ON holdfast.cancel_notices USING btree (agent, due_at) WHERE (ended_at IS NULL);
 CREATE INDEX context_states_task ON holdfast.context_states USING btree (task);
 CREATE UNIQUE INDEX events_20261101_task_request_id_idx ON holdfast.events_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE UNIQUE INDEX events_kept_request ON holdfast.events_kept USING btree (task, request_id) WHERE (request_id IS NOT NULL);
@@ -2569,6 +2668,7 @@ CREATE TRIGGER append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON holdfast.audit
 ALTER TABLE holdfast.audit_log ENABLE ALWAYS TRIGGER append_only;
 CREATE TRIGGER grow_only BEFORE UPDATE ON holdfast.audit_chains FOR EACH ROW EXECUTE FUNCTION holdfast.audit_advance();
 ALTER TABLE holdfast.audit_chains ENABLE ALWAYS TRIGGER grow_only;
+CREATE POLICY callers ON holdfast.cancel_notices USING (holdfast.task_exists(task));
 CREATE POLICY callers ON holdfast.context_states USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
     (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller))));
 CREATE POLICY callers ON holdfast.idempotency_keys USING (((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
@@ -2584,6 +2684,7 @@ CREATE POLICY callers ON holdfast.task_settled USING (holdfast.task_exists(task)
 CREATE POLICY callers ON holdfast.task_states USING (holdfast.task_exists(task));
 CREATE POLICY callers ON holdfast.tasks USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
     (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller))));
+ALTER TABLE holdfast.cancel_notices ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.context_states ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.idempotency_keys ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.push_configs ENABLE ROW LEVEL SECURITY;
@@ -2599,6 +2700,7 @@ GRANT USAGE ON SCHEMA holdfast TO holdfast_reader;
 REVOKE ALL ON FUNCTION holdfast.audit(entries text) FROM PUBLIC;
 GRANT SELECT ON TABLE holdfast.v_artifacts TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_audit TO holdfast_reader;
+GRANT SELECT ON TABLE holdfast.v_cancels TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_events TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_history TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_keys TO holdfast_reader;

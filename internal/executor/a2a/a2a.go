@@ -46,6 +46,8 @@ type link struct {
 	Context string `json:"context,omitempty"`
 	// Turn is the newest turn whose message the agent has. No run sends it again.
 	Turn int `json:"turn,omitempty"`
+	// Asked is the id of the agent's question that this message answers.
+	Asked string `json:"asked,omitempty"`
 }
 
 // run is one execution.
@@ -80,12 +82,11 @@ func (f *Front) Execute(ctx context.Context, of *executor.Run, out executor.Emit
 	return ended(ctx, err)
 }
 
-// unwanted reports whether the end of a run means that nobody wants the agent's task any more. Otherwise the next run
-// follows it.
+// unwanted reports whether the run's own failure means that nobody wants the agent's task any more. If something else has
+// ended the run, the worker calls Cancel.
 func unwanted(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
-		cause := context.Cause(ctx)
-		return err != nil && !errors.Is(cause, executor.ErrLeaseLost) && !errors.Is(cause, executor.ErrShutdown)
+		return false
 	}
 	_, again := executor.IsRetryable(err)
 	var away *executor.Unavailable
@@ -129,6 +130,7 @@ func (r *run) load(ctx context.Context, out executor.Emitter) error {
 		return err
 	}
 	r.mirror = newMirror(out, have, r.opts.DirectReplies, r.maxAnswer())
+	r.mirror.asked = r.link.Asked
 	return nil
 }
 
@@ -147,7 +149,7 @@ func (r *run) execute(ctx context.Context) error {
 		// The id is ours, so it is known whether the message was sent.
 		r.link.Task = r.ID.String()
 		if r.Attempt > 1 {
-			u, err := r.call(ctx, r.to, client.Get, &client.Params{TaskID: r.link.Task})
+			u, err := r.call(ctx, client.Get, &client.Params{TaskID: r.link.Task})
 			if err == nil {
 				return after(r.adopt(ctx, u.TaskID, u.ContextID), func() error { return r.follow(ctx) })
 			}
@@ -169,7 +171,7 @@ func after(err error, next func() error) error {
 
 // answer continues a task of the agent that asked something, if it still waits for the answer.
 func (r *run) answer(ctx context.Context) error {
-	u, err := r.call(ctx, r.to, client.Get, &client.Params{TaskID: r.link.Task})
+	u, err := r.call(ctx, client.Get, &client.Params{TaskID: r.link.Task})
 	switch {
 	case errors.Is(err, task.NotFound):
 		return r.again(ctx)
@@ -179,6 +181,11 @@ func (r *run) answer(ctx context.Context) error {
 		return errNoTask
 	}
 	state := u.Task.Status.State
+	r.link.Asked = ""
+	if q := u.Task.Status.Message; state.Parked() && q != nil && q.ID != "" && r.mirror.spoken[q.ID] {
+		r.link.Asked = q.ID
+	}
+	r.mirror.asked = r.link.Asked
 	switch {
 	case state.Parked() && !said(u.Task, r.IdempotencyKey()):
 		return r.send(ctx)
@@ -211,7 +218,7 @@ func (r *run) search(ctx context.Context) (found bool, err error) {
 	if !r.to.wire.Has(client.List) || r.contextID() == "" {
 		return false, nil
 	}
-	u, err := r.call(ctx, r.to, client.List, &client.Params{Context: r.contextID()})
+	u, err := r.call(ctx, client.List, &client.Params{Context: r.contextID()})
 	var reported *client.Error
 	switch {
 	case errors.As(err, &reported): // many servers have no list
@@ -277,17 +284,36 @@ func (r *run) shareContext(ctx context.Context, contextID string) error {
 }
 
 // message returns the run's message as the agent gets it.
-func (r *run) message() *task.Message {
+func (r *run) message(ctx context.Context) (*task.Message, error) {
 	m := *r.Message
 	m.ID, m.Role = r.IdempotencyKey(), task.RoleUser
-	m.TaskID, m.ContextID = r.link.Task, r.contextID()
-	m.References = nil // they name our tasks
-	return &m
+	m.TaskID, m.ContextID, m.References = r.link.Task, r.contextID(), nil
+	if len(r.Message.References) == 0 {
+		return &m, nil
+	}
+	// The client's references name our tasks. The agent knows its own.
+	refs, err := r.Memory.References(ctx, executor.Bounds{})
+	if err != nil {
+		return nil, err
+	}
+	for i := range refs {
+		var of link
+		if json.Unmarshal(refs[i].Stored, &of) == nil && of.Task != "" {
+			m.References = append(m.References, of.Task)
+		}
+	}
+	return &m, nil
 }
 
 // send sends the run's message, and reads the answer.
 func (r *run) send(ctx context.Context) error {
-	params := &client.Params{TaskID: r.link.Task, Message: r.message(), Metadata: r.Metadata, Return: true}
+	message, err := r.message(ctx)
+	if err != nil {
+		return err
+	}
+	params := &client.Params{
+		TaskID: r.link.Task, Message: message, Metadata: r.TurnMetadata, Modes: r.AcceptedOutputModes, Return: true, Key: r.IdempotencyKey(),
+	}
 	// A cancel must not close the call before the agent has named its task: then nobody could cancel that.
 	callCtx, stop := r.until(ctx)
 	defer stop()
@@ -295,9 +321,9 @@ func (r *run) send(ctx context.Context) error {
 	if r.to.streams {
 		op = client.Stream
 	}
-	a, err := r.open(callCtx, r.to, op, params, r.IdempotencyKey())
+	a, err := r.open(callCtx, op, params)
 	if op == client.Stream && errors.Is(err, task.Unsupported) {
-		a, err = r.open(callCtx, r.to, client.Send, params, r.IdempotencyKey())
+		a, err = r.open(callCtx, client.Send, params)
 	}
 	if err != nil {
 		return outcome(err)
@@ -360,6 +386,9 @@ func (r *run) live(ctx context.Context, events *wire.Stream) error {
 		case errors.As(err, &failure): // an event that is too long, or no event
 			return failure
 		case r.link.Turn == r.Turn:
+			if errors.Is(err, io.EOF) { // the agent is done with the message, even if its task shows no change
+				r.mirror.asked = ""
+			}
 			return r.follow(ctx)
 		case errors.Is(err, io.EOF):
 			return executor.Retryable(errors.New("the agent's stream ended without an event"), 0)
@@ -404,8 +433,7 @@ func (r *run) leave(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opts.CancelTimeout)
 	defer cancel()
-	_, err := r.call(ctx, r.to, client.Cancel, &client.Params{TaskID: r.link.Task})
-	if err != nil && !errors.Is(err, task.NotFound) && !errors.Is(err, task.NotCancelable) {
+	if err := r.cancel(ctx, r.to, r.link.Task, nil); err != nil {
 		r.opts.Log.Warn("could not cancel the agent's task", "task_id", r.TaskID, "agent_task", r.link.Task, "error", err)
 	}
 }

@@ -207,9 +207,9 @@ func (l *linkedFirst) check(ctx context.Context) {
 	}
 }
 
-func (l *linkedFirst) Status(ctx context.Context, s task.State, msg *task.Message) error {
+func (l *linkedFirst) StatusWithMetadata(ctx context.Context, s task.State, msg *task.Message, metadata json.RawMessage) error {
 	l.check(ctx)
-	return l.Emitter.Status(ctx, s, msg)
+	return l.Emitter.StatusWithMetadata(ctx, s, msg, metadata)
 }
 
 func (l *linkedFirst) Artifact(ctx context.Context, c executor.Chunk) (string, error) {
@@ -222,7 +222,7 @@ func TestPassesAStreamOn(t *testing.T) {
 	a, e := newAgent(t, a2a.Options{Headers: map[string]string{"X-Mine": "1"}, Auth: a2a.Auth{Bearer: "s3cret"}})
 	a.on("SendStreamingMessage", streams(working(""), status("WORKING", "reading"), chunk("one ", false), chunk("two", true), status("COMPLETED", "done")))
 	run, out := executortest.NewRun("hello"), executortest.NewRecorder()
-	run.Metadata = json.RawMessage(`{"n":1.0}`)
+	run.Metadata, run.TurnMetadata = json.RawMessage(`{"of":"the task"}`), json.RawMessage(`{"n":1.0}`)
 	run.Message.Parts = append(run.Message.Parts, task.Part{Kind: task.PartData, Data: json.RawMessage(`{"big":12345678901234567890}`)})
 	require.NoError(t, executortest.Wait(t, executortest.Go(t.Context(), e, run, &linkedFirst{out, t, run})))
 
@@ -241,6 +241,52 @@ func TestPassesAStreamOn(t *testing.T) {
 	} {
 		require.Equal(t, want, sent[0].Header.Get(name), name)
 	}
+}
+
+func TestRequestFactsReachTheAgent(t *testing.T) {
+	t.Parallel()
+	a, e := newAgent(t, a2a.Options{OwnExtensions: []string{"urn:ours"}})
+	a.card = strings.Replace(a.card, `"streaming":true`, `"streaming":true,"extensions":[{"uri":"urn:theirs"},{"uri":"urn:also"},{"uri":"urn:ours"}]`, 1)
+	a.on("SendStreamingMessage", streams(working(""), status("COMPLETED", "")))
+	run := executortest.NewRun("hello")
+	run.AcceptedOutputModes = []string{"text/plain", "image/*"}
+	run.Extensions = []string{"urn:theirs", "urn:ours", "urn:another-agent", "urn:also"}
+	run.Traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	run.Message.References = []string{"1", "2", "3"}
+	run.Memory.(*executortest.Memory).Refs = []executor.Reference{
+		{TaskID: "1", Stored: json.RawMessage(`{"task":"up-0","turn":1}`)}, {TaskID: "2"}, {TaskID: "3", Stored: json.RawMessage(`{"context":"c"}`)},
+	}
+	_, err := execute(t, e, run)
+	require.NoError(t, err)
+	sent := a.called("SendStreamingMessage")[0]
+	require.Equal(t, "urn:theirs, urn:also", sent.Header.Get("A2A-Extensions"))
+	require.Equal(t, run.Traceparent, sent.Header.Get("Traceparent"))
+	require.Contains(t, string(sent.Params), `"acceptedOutputModes":["text/plain","image/*"]`)
+	require.Contains(t, string(sent.Params), `"referenceTaskIds":["up-0"]`)
+}
+
+func TestMetadataComesBack(t *testing.T) {
+	t.Parallel()
+	a, e := newAgent(t, a2a.Options{})
+	with := func(state, message, metadata string) string {
+		return `{"statusUpdate":{"taskId":"up-1","contextId":"ctx-1","metadata":` + metadata + `,"status":{"state":"TASK_STATE_` + state + `"` + message + `}}}`
+	}
+	message := `,"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"x"}],"metadata":{"n":1.0},"extensions":["urn:x"],"referenceTaskIds":["up-0"]}`
+	a.on("SendStreamingMessage", streams(working(""), with("WORKING", "", `{"progress":0.5}`), with("WORKING", message, `{"progress":0.9}`),
+		with("COMPLETED", "", `{"tokens":10}`)))
+	out, err := execute(t, e, executortest.NewRun("hello"))
+	require.NoError(t, err)
+	var got []string
+	for _, ev := range out.Events() {
+		if ev.Metadata != nil {
+			got = append(got, string(ev.Metadata))
+		}
+	}
+	require.Equal(t, []string{`{"progress":0.5}`, `{"progress":0.9}`, `{"tokens":10}`}, got)
+	said := out.Task(t).History[0]
+	require.Equal(t, `{"n":1.0}`, string(said.Metadata))
+	require.Equal(t, []string{"urn:x"}, said.Extensions)
+	require.Empty(t, said.References, "clients of ours do not know the agent's tasks")
 }
 
 func TestGoesOnAfterACut(t *testing.T) {
@@ -382,6 +428,67 @@ func TestAnswersTheSameTask(t *testing.T) {
 	require.Contains(t, string(sent[1].Params), `"messageId":"01020304-0506-0708-0900-000000000000:2"`)
 }
 
+// The servers of an official SDK answer an answer with the task as it was, and then with what the agent does.
+func TestOldQuestionIsNotAskedAgain(t *testing.T) {
+	t.Parallel()
+	before := `{"id":"up-1","contextId":"ctx-1","status":{"state":"TASK_STATE_INPUT_REQUIRED","message":` +
+		`{"messageId":"s-which","role":"ROLE_AGENT","parts":[{"text":"which"}]}}` + artifact("one ") + `}`
+	for name, c := range map[string]struct {
+		poll   bool
+		answer func(http.ResponseWriter, call)
+		gets   []func(http.ResponseWriter, call)
+		state  task.State
+	}{
+		"then an event": {
+			answer: streams(`{"task":`+before+`}`, chunk("two", true), status("COMPLETED", "")), state: task.StateCompleted,
+		},
+		"then a cut": {
+			answer: streams(`{"task":`+before+`}`, "cut"), state: task.StateCompleted,
+			gets: []func(http.ResponseWriter, call){says(before), says(taskIn("COMPLETED", artifact("one two")))},
+		},
+		"without a stream": {
+			poll: true, answer: says(`{"task":` + before + `}`), state: task.StateCompleted,
+			gets: []func(http.ResponseWriter, call){says(before), says(taskIn("COMPLETED", artifact("one two")))},
+		},
+		"then another question": {
+			answer: streams(`{"task":`+before+`}`, status("INPUT_REQUIRED", "really")), state: task.StateInputRequired,
+		},
+		"then the end of the stream": {
+			answer: streams(`{"task":` + before + `}`), gets: []func(http.ResponseWriter, call){says(before)}, state: task.StateInputRequired,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, e := newAgent(t, a2a.Options{Poll: c.poll})
+			send := "SendStreamingMessage"
+			if c.poll {
+				send = "SendMessage"
+				a.on(send, says(`{"task":`+before+`}`))
+			} else {
+				a.on(send, streams(working(""), chunk("one ", false), status("INPUT_REQUIRED", "which")))
+			}
+			run := executortest.NewRun("hello")
+			out, err := execute(t, e, run)
+			require.NoError(t, err)
+			require.True(t, out.Task(t).Status.State.Parked())
+			a.mu.Lock()
+			a.answer[send] = nil
+			a.mu.Unlock()
+			a.on(send, c.answer)
+			for _, get := range append([]func(http.ResponseWriter, call){says(before)}, c.gets...) {
+				a.on("GetTask", get)
+			}
+			out, err = execute(t, e, nextTurn(run, out, "Oslo"))
+			require.NoError(t, err)
+			require.Equal(t, c.state, out.Task(t).Status.State)
+			require.Len(t, a.called(send), 2)
+			if c.state == task.StateCompleted {
+				require.Equal(t, "two", out.Text(t))
+			}
+		})
+	}
+}
+
 func TestAnswersToTasksThatWentOn(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -419,27 +526,59 @@ func TestAnswersToTasksThatWentOn(t *testing.T) {
 
 func TestCancelReachesTheAgent(t *testing.T) {
 	t.Parallel()
-	for name, cause := range map[string]error{
-		"canceled": executor.ErrCanceled, "timeout": executor.ErrTimeout, "lost": executor.ErrLeaseLost, "stopping": executor.ErrShutdown,
+	for reason, cause := range map[executor.Reason]error{
+		executor.ReasonCanceled: executor.ErrCanceled, executor.ReasonTimedOut: executor.ErrTimeout,
+		executor.ReasonLeaseLost: executor.ErrLeaseLost, executor.ReasonStopping: executor.ErrShutdown,
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(string(reason), func(t *testing.T) {
 			t.Parallel()
 			a, e := newAgent(t, a2a.Options{})
 			a.on("SendStreamingMessage", streams(working(""), chunk("one", false), "hold"))
 			a.on("CancelTask", says(taskIn("CANCELED", "")))
 			ctx, cancel := context.WithCancelCause(t.Context())
 			out := executortest.NewRecorder()
-			done := executortest.Go(ctx, e, executortest.NewRun("hello"), out)
+			run := executortest.NewRun("hello")
+			done := executortest.Go(ctx, e, run, out)
 			out.Await(t, 2)
 			cancel(cause)
 			require.ErrorIs(t, executortest.Wait(t, done), cause)
-			if name == "canceled" || name == "timeout" {
+			require.NoError(t, cancelRun(t, e, run, reason))
+			if reason.Ended() {
 				require.Len(t, a.called("CancelTask"), 1)
-				require.JSONEq(t, `{"id":"up-1"}`, string(a.called("CancelTask")[0].Params))
+				require.JSONEq(t, `{"id":"up-1","metadata":{"why":"x"}}`, string(a.called("CancelTask")[0].Params))
 			} else {
 				require.Empty(t, a.called("CancelTask"))
 			}
 		})
+	}
+}
+
+// cancelRun tells the executor why a run has ended, as the worker does.
+func cancelRun(t *testing.T, e executor.Executor, run *executor.Run, reason executor.Reason) error {
+	t.Helper()
+	return e.(executor.Canceler).Cancel(t.Context(), &executor.Cancellation{
+		Reason: reason, ID: run.ID, TaskID: run.TaskID, Turn: run.Turn, Attempt: run.Attempt, Stored: run.Memory.State,
+		Metadata: json.RawMessage(`{"why":"x"}`),
+	})
+}
+
+// A task that the agent has never named has nothing to cancel, and one that has ended is canceled enough.
+func TestCancelWithoutTask(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[int]string{-32001: "", -32002: "", -32004: "the agent answered with"} {
+		a, e := newAgent(t, a2a.Options{})
+		run := executortest.NewRun("hello")
+		require.NoError(t, cancelRun(t, e, run, executor.ReasonCanceled))
+		require.Empty(t, a.called("CancelTask"))
+		_, err := run.Memory.SetState(t.Context(), executor.OfTask, json.RawMessage(`{"task":"up-1"}`), 0)
+		require.NoError(t, err)
+		a.on("CancelTask", fails(code, "no"))
+		err = cancelRun(t, e, run, executor.ReasonExpired)
+		if want == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorContains(t, err, want)
 	}
 }
 
@@ -454,11 +593,13 @@ func TestCancelWaitsForTheTaskToHaveAName(t *testing.T) {
 	})
 	a.on("CancelTask", says(taskIn("CANCELED", "")))
 	ctx, cancel := context.WithCancelCause(t.Context())
-	done := executortest.Go(ctx, e, executortest.NewRun("hello"), executortest.NewRecorder())
+	run := executortest.NewRun("hello")
+	done := executortest.Go(ctx, e, run, executortest.NewRecorder())
 	<-called
 	cancel(executor.ErrCanceled)
 	close(name)
 	require.ErrorIs(t, executortest.Wait(t, done), executor.ErrCanceled)
+	require.NoError(t, cancelRun(t, e, run, executor.ReasonCanceled))
 	require.Len(t, a.called("CancelTask"), 1)
 }
 

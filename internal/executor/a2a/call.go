@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/outbound"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -64,11 +66,27 @@ func newClient(opts *Options) *http.Client {
 	}
 }
 
+// call does an operation for a run, whose answer is one document.
+func (r *run) call(ctx context.Context, op client.Op, p *client.Params) (*client.Update, error) {
+	return r.Front.call(ctx, r.to, op, r.facts(p))
+}
+
+// open does an operation for a run. If the answer is a stream, the caller closes its body.
+func (r *run) open(ctx context.Context, op client.Op, p *client.Params) (*answer, error) {
+	return r.Front.open(ctx, r.to, op, r.facts(p))
+}
+
+// facts adds what the run's request said.
+func (r *run) facts(p *client.Params) *client.Params {
+	p.Extensions, p.Traceparent = r.extensions(r.to, r.Extensions), r.Traceparent
+	return p
+}
+
 // call does an operation whose answer is one document, within the call timeout.
 func (f *Front) call(ctx context.Context, to *target, op client.Op, p *client.Params) (*client.Update, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.opts.CallTimeout)
 	defer cancel()
-	a, err := f.open(ctx, to, op, p, "")
+	a, err := f.open(ctx, to, op, p)
 	if err != nil {
 		return nil, err
 	}
@@ -80,13 +98,13 @@ func (f *Front) call(ctx context.Context, to *target, op client.Op, p *client.Pa
 }
 
 // open does an operation. If the answer is a stream, the caller closes its body.
-func (f *Front) open(ctx context.Context, to *target, op client.Op, p *client.Params, key string) (*answer, error) {
+func (f *Front) open(ctx context.Context, to *target, op client.Op, p *client.Params) (*answer, error) {
 	p.Tenant = to.tenant
 	request, err := to.wire.Request(to.url, op, p)
 	if err != nil {
 		return nil, err
 	}
-	response, err := f.do(ctx, to, request, key)
+	response, err := f.do(ctx, request)
 	if err != nil {
 		return nil, err
 	}
@@ -109,6 +127,18 @@ func (f *Front) open(ctx context.Context, to *target, op client.Op, p *client.Pa
 		return nil, err
 	}
 	return &answer{update: update}, nil
+}
+
+// extensions returns which of a client's extensions go to the agent: those that its card declares. Holdfast serves its own
+// ones itself.
+func (f *Front) extensions(to *target, active []string) (theirs []string) {
+	for _, uri := range active {
+		declared := to.card == nil || slices.ContainsFunc(to.card.Capabilities.Extensions, func(e card.Extension) bool { return e.URI == uri })
+		if declared && !slices.Contains(f.opts.OwnExtensions, uri) {
+			theirs = append(theirs, uri)
+		}
+	}
+	return theirs
 }
 
 // maxAnswer bounds a document: a whole task.
@@ -136,7 +166,7 @@ func (f *Front) parse(to *target, op client.Op, document []byte) (*client.Update
 }
 
 // do sends a request with the headers of the front.
-func (f *Front) do(ctx context.Context, to *target, r *client.Request, key string) (*http.Response, error) {
+func (f *Front) do(ctx context.Context, r *client.Request) (*http.Response, error) {
 	var body io.Reader
 	if r.Body != nil {
 		body = bytes.NewReader(r.Body)
@@ -145,6 +175,7 @@ func (f *Front) do(ctx context.Context, to *target, r *client.Request, key strin
 	if err != nil {
 		return nil, fmt.Errorf("build the request to the agent: %w", err)
 	}
+	maps.Copy(request.Header, r.Header)
 	for name, value := range f.opts.Headers {
 		request.Header.Set(name, value)
 	}
@@ -160,14 +191,6 @@ func (f *Front) do(ctx context.Context, to *target, r *client.Request, key strin
 	}
 	if r.Body != nil {
 		request.Header.Set("Content-Type", "application/json")
-	}
-	request.Header.Set("Accept", r.Accept)
-	if to != nil && !to.wire.Oldest() {
-		request.Header.Set("A2A-Version", to.wire.Version)
-	}
-	if key != "" {
-		// Not of A2A, but some servers, such as another Holdfast, know it: a repeated send finds the task of the first.
-		request.Header.Set("Idempotency-Key", key)
 	}
 	var sent atomic.Bool
 	request = request.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}))

@@ -29,7 +29,7 @@ func (r *run) follow(ctx context.Context) error {
 	var away time.Time // since when
 	for {
 		asked := time.Now()
-		u, err := r.call(ctx, r.to, client.Get, &client.Params{TaskID: r.link.Task})
+		u, err := r.call(ctx, client.Get, &client.Params{TaskID: r.link.Task})
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

@@ -3,6 +3,7 @@ package a2a
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"slices"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
@@ -15,6 +16,7 @@ type mirror struct {
 	out    executor.Emitter
 	have   *task.Task // our task, with all that this run emitted
 	direct bool       // bare messages are replies
+	asked  string     // the id of the question that the run's message answers
 	spoken map[string]bool
 	size   int // of the texts and files that have keeps
 	most   int
@@ -39,9 +41,9 @@ func newMirror(out executor.Emitter, have *task.Task, direct bool, most int) *mi
 // reply ends the run with a bare message.
 func (m *mirror) reply(ctx context.Context, msg *task.Message) error {
 	if m.direct && len(m.have.History) == 0 {
-		return m.out.Reply(ctx, msg)
+		return m.out.Reply(ctx, shown(msg))
 	}
-	return m.out.Status(ctx, task.StateCompleted, msg)
+	return m.out.Status(ctx, task.StateCompleted, shown(msg))
 }
 
 // update emits an event, or what is new in a snapshot. It reports whether the run has settled.
@@ -50,7 +52,7 @@ func (m *mirror) update(ctx context.Context, u *client.Update) (done bool, err e
 	case u.Task != nil:
 		return m.snapshot(ctx, u.Task)
 	case u.Message != nil: // within a task: something that the agent says while it works
-		return false, m.say(ctx, u.Message)
+		return false, m.say(ctx, u.Message, nil)
 	case u.Event == nil:
 		return false, errNoTask
 	case u.Event.Kind == task.EventArtifact:
@@ -58,10 +60,10 @@ func (m *mirror) update(ctx context.Context, u *client.Update) (done bool, err e
 			Artifact: *u.Event.Artifact, Append: u.Event.Append, Last: u.Event.Last, Metadata: u.Event.Metadata,
 		})
 	}
-	return m.status(ctx, u.Event.State, u.Event.Message)
+	return m.status(ctx, u.Event.State, u.Event.Message, u.Event.Metadata)
 }
 
-func (m *mirror) status(ctx context.Context, s task.State, msg *task.Message) (done bool, err error) {
+func (m *mirror) status(ctx context.Context, s task.State, msg *task.Message, metadata json.RawMessage) (done bool, err error) {
 	switch {
 	case s == task.StateCanceled:
 		// Only our client cancels our task. If the agent's was canceled elsewhere, ours has failed.
@@ -70,20 +72,30 @@ func (m *mirror) status(ctx context.Context, s task.State, msg *task.Message) (d
 		}
 		s = task.StateFailed
 	case !s.Settled():
-		return false, m.say(ctx, msg)
+		return false, m.say(ctx, msg, metadata)
 	}
-	return true, m.out.Status(ctx, s, msg)
+	return true, m.out.StatusWithMetadata(ctx, s, shown(msg), metadata)
 }
 
-// say emits a message of an agent that works, or without a message a sign of life.
-func (m *mirror) say(ctx context.Context, msg *task.Message) error {
+// say emits a message of an agent that works, with the metadata of its status. Without either it is a sign of life.
+func (m *mirror) say(ctx context.Context, msg *task.Message, metadata json.RawMessage) error {
 	if msg == nil || len(msg.Parts) == 0 || m.spoken[msg.ID] && msg.ID != "" || msg.ID == "" && m.repeats(msg) {
-		return m.out.Status(ctx, task.StateWorking, nil)
+		return m.out.StatusWithMetadata(ctx, task.StateWorking, nil, metadata)
 	}
 	m.moved = true
 	m.spoken[msg.ID] = true
 	m.have.Status.Message = msg
-	return m.out.Status(ctx, task.StateWorking, msg)
+	return m.out.StatusWithMetadata(ctx, task.StateWorking, shown(msg), metadata)
+}
+
+// shown returns an agent's message without the ids of its tasks, which our clients do not know.
+func shown(msg *task.Message) *task.Message {
+	if msg == nil {
+		return nil
+	}
+	own := *msg
+	own.Role, own.References = task.RoleAgent, nil
+	return &own
 }
 
 // repeats reports whether a message without an id is the newest one again.
@@ -121,7 +133,7 @@ func (m *mirror) snapshot(ctx context.Context, theirs *task.Task) (done bool, er
 		if msg.Role != task.RoleAgent || msg.ID == "" || m.spoken[msg.ID] || len(msg.Parts) == 0 {
 			continue
 		}
-		if err := m.say(ctx, msg); err != nil {
+		if err := m.say(ctx, msg, nil); err != nil {
 			return false, err
 		}
 	}
@@ -130,7 +142,11 @@ func (m *mirror) snapshot(ctx context.Context, theirs *task.Task) (done bool, er
 			return false, err
 		}
 	}
-	return m.status(ctx, theirs.Status.State, theirs.Status.Message)
+	if q := theirs.Status.Message; theirs.Status.State.Parked() && m.asked != "" && q != nil && q.ID == m.asked {
+		// The agent has not begun the turn. Servers of the JavaScript SDK 1 begin the stream of each turn with such a task.
+		return false, m.out.Status(ctx, task.StateWorking, nil)
+	}
+	return m.status(ctx, theirs.Status.State, theirs.Status.Message, nil)
 }
 
 var errTooLarge = &executor.Failure{Msg: "the artifacts are too large to compare them after a cut: they have more than four times limits.max_event"}

@@ -35,6 +35,8 @@ type Options struct {
 	MaxEvent       int           // bytes; 0: 16 MiB. A whole task may have four times as many
 	DirectReplies  bool          // bare messages are passed on as such
 
+	OwnExtensions []string // URIs of the extensions that Holdfast serves itself: agents do not get them
+
 	Log *slog.Logger
 }
 
@@ -112,7 +114,7 @@ func hasHeader(headers map[string]string, name string) bool {
 func ours(name string) bool {
 	switch textproto.CanonicalMIMEHeaderKey(name) {
 	case "Accept", "Accept-Encoding", "Connection", "Content-Length", "Content-Type", "Host", "Idempotency-Key", "Trailer",
-		"Transfer-Encoding", "Upgrade", "A2a-Version", "A2a-Extensions":
+		"Transfer-Encoding", "Upgrade", "A2a-Version", "A2a-Extensions", "X-A2a-Extensions", "Traceparent":
 		return true
 	}
 	return false

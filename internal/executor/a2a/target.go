@@ -114,7 +114,7 @@ func (f *Front) readCard(ctx context.Context) (*client.Card, string, error) {
 }
 
 func (f *Front) readCardAt(ctx context.Context, at string) (*client.Card, error) {
-	response, err := f.do(ctx, nil, &client.Request{Method: http.MethodGet, URL: at, Accept: "application/json"}, "")
+	response, err := f.do(ctx, &client.Request{Method: http.MethodGet, URL: at, Header: http.Header{"Accept": {"application/json"}}})
 	if err != nil {
 		return nil, err
 	}

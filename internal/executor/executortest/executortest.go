@@ -3,6 +3,7 @@
 package executortest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -152,6 +153,21 @@ func (r *Recorder) Status(ctx context.Context, s task.State, msg *task.Message) 
 func (r *Recorder) StatusWithMetadata(ctx context.Context, s task.State, msg *task.Message, metadata json.RawMessage) error {
 	return r.record(ctx, task.Event{Kind: task.EventStatus, State: s, Message: msg, Metadata: metadata}, s.Settled())
 }
+
+// Ask records a status event.
+func (r *Recorder) Ask(ctx context.Context, a executor.Ask) error {
+	if err := a.Resume.Check(); err != nil {
+		return err
+	}
+	event := task.Event{Kind: task.EventStatus, State: a.State, Message: a.Shown(ResumeURL), Metadata: a.Metadata}
+	if a.Resume != nil {
+		event.Resumable = cmp.Or(a.Resume.For, executor.DefaultResume)
+	}
+	return r.record(ctx, event, true)
+}
+
+// ResumeURL is the resume URL that a Recorder shows.
+const ResumeURL = "https://holdfast.example/resume/1"
 
 // Artifact records an artifact event and gives the artifact an id if it has none.
 func (r *Recorder) Artifact(ctx context.Context, c executor.Chunk) (string, error) {

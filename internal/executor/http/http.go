@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/outbound"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 type backend struct {
@@ -37,7 +38,11 @@ func New(opts Options) (executor.Executor, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	return &backend{opts: opts, client: outbound.ToAgents(opts.ConnectTimeout, opts.HeaderTimeout)}, nil
+	b := &backend{opts: opts, client: outbound.ToAgents(opts.ConnectTimeout, opts.HeaderTimeout)}
+	if opts.CancelURL != "" {
+		return cancelable{b}, nil
+	}
+	return b, nil
 }
 
 // Execute implements executor.Executor. When ctx ends, it closes the request; that is how the agent learns of it.
@@ -63,7 +68,9 @@ func (b *backend) call(
 	if err != nil {
 		return fmt.Errorf("build the request to the agent: %w", err)
 	}
-	b.setHeaders(request.Header, run)
+	b.setHeaders(request.Header, run.IdempotencyKey(), run.ID, run.Traceparent)
+	request.Header.Set("Accept", "application/x-ndjson, text/event-stream, application/json")
+	request.Header.Set("Holdfast-Attempt", strconv.Itoa(int(run.Attempt)))
 	var sent atomic.Bool // the agent may have got some of the request
 	request = request.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}))
 	response, err := b.client.Do(request)
@@ -97,7 +104,7 @@ func (b *backend) call(
 	return nil
 }
 
-func (b *backend) setHeaders(h nethttp.Header, run *executor.Run) {
+func (b *backend) setHeaders(h nethttp.Header, key string, id task.ID, traceparent string) {
 	for name, value := range b.opts.Headers {
 		h.Set(name, value)
 	}
@@ -105,16 +112,14 @@ func (b *backend) setHeaders(h nethttp.Header, run *executor.Run) {
 		h.Set("User-Agent", "Holdfast")
 	}
 	h.Set("Content-Type", "application/json")
-	h.Set("Accept", "application/x-ndjson, text/event-stream, application/json")
 	// With this header, the transport may also repeat a call whose idle connection was dead.
-	h.Set("Idempotency-Key", run.IdempotencyKey())
+	h.Set("Idempotency-Key", key)
 	// Send the internal id: a client of A2A 0.1 may choose a public id that no header can carry. The document has the
 	// public id.
-	h.Set("Holdfast-Task-Id", run.ID.String())
-	if run.Traceparent != "" {
-		h.Set("Traceparent", run.Traceparent)
+	h.Set("Holdfast-Task-Id", id.String())
+	if traceparent != "" {
+		h.Set("Traceparent", traceparent)
 	}
-	h.Set("Holdfast-Attempt", strconv.Itoa(int(run.Attempt)))
 }
 
 // play reads the answer in the form of its content type.

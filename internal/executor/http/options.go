@@ -14,8 +14,9 @@ import (
 
 // Options say which backend to call, and how. Only URL is required.
 type Options struct {
-	URL     string            // http or https
-	Headers map[string]string // sent with every call, such as Authorization
+	URL       string            // http or https
+	CancelURL string            // is told why something else than the agent has ended its work; empty: nobody is
+	Headers   map[string]string // sent with every call, such as Authorization
 
 	// ConnectTimeout bounds connecting, and again the TLS handshake; 0 means 10 seconds.
 	ConnectTimeout time.Duration
@@ -33,15 +34,13 @@ func (o *Options) validate() error {
 	complain := func(option, format string, args ...any) {
 		problems = append(problems, fmt.Errorf("http: %s: %s", option, fmt.Sprintf(format, args...)))
 	}
-	switch u, err := url.Parse(o.URL); {
-	case o.URL == "":
+	if o.URL == "" {
 		complain("url", "is required")
-	case err != nil:
-		complain("url", "is not a URL")
-	case u.Scheme != "http" && u.Scheme != "https":
-		complain("url", "must begin with http:// or https://")
-	case u.Host == "":
-		complain("url", "has no host")
+	} else {
+		checkURL("url", o.URL, complain)
+	}
+	if o.CancelURL != "" {
+		checkURL("cancel_url", o.CancelURL, complain)
 	}
 	outbound.CheckHeaders(o.Headers, ours, complain)
 	if o.ConnectTimeout < 0 {
@@ -54,6 +53,17 @@ func (o *Options) validate() error {
 		complain("max_event", "must not be negative")
 	}
 	return errors.Join(problems...)
+}
+
+func checkURL(option, value string, complain func(option, format string, args ...any)) {
+	switch u, err := url.Parse(value); {
+	case err != nil:
+		complain(option, "is not a URL")
+	case u.Scheme != "http" && u.Scheme != "https":
+		complain(option, "must begin with http:// or https://")
+	case u.Host == "":
+		complain(option, "has no host")
+	}
 }
 
 // ours reports whether a configuration cannot set a header. Those are headers that Holdfast sets, and headers of the

@@ -35,9 +35,15 @@ func (s *steps) keep(ctx context.Context) error {
 // maxKept bounds the results that wait for an answer, in bytes: a state has a limit of 256 KiB.
 const maxKept = 128 << 10
 
-// shortened returns the steps with results that fit into a state together: the longest ones are cut.
+// shortened returns the steps with results that fit into a state together: the longest ones are cut. The next turn does
+// without the model's encrypted reasoning.
 func (s *steps) shortened() []step {
 	out := slices.Clone(s.log)
+	for i := range out {
+		if r := out[i].Said; r != nil && len(r.Thoughts) > 0 {
+			out[i].Said = &round{Text: r.Text, Usage: r.Usage, Calls: r.Calls, Images: r.Images}
+		}
+	}
 	for most := maxKept; ; most /= 2 {
 		total := 0
 		for i := range out {

@@ -34,18 +34,63 @@ type sink interface {
 // errIdle is the cause of a request that was closed because nothing came.
 var errIdle = errors.New("silent for too long")
 
-// complete calls the model once. The sink gets all text at once; the answer is complete when complete returns.
-func (a *agent) complete(ctx context.Context, key string, body []byte, into sink) (*answer, error) {
+// exchange is a request to the model's API.
+type exchange struct {
+	method string
+	url    *url.URL
+	key    string // for idempotency; may be empty
+	body   []byte // nil without one
+	// refused may replace the error of an answer with a status other than 2xx; nil replaces none.
+	refused func(code int, about *apiError) error
+}
+
+// complete asks the model, or for the rest of its answer. The sink gets all text at once; the answer is complete when
+// complete returns.
+func (a *agent) complete(ctx context.Context, x *exchange, got *answer, into sink) error {
 	// The request has its own context, so that an answer that stalls ends it alone.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	response, redact, err := a.send(ctx, x)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	stop := func() { cancel(nil) }
+	if code := response.StatusCode; code < 200 || code > 299 {
+		body := outbound.ReadStart(response, maxErrorBody, stop)
+		if x.refused != nil {
+			if err := x.refused(code, errorOf(body)); err != nil {
+				return err
+			}
+		}
+		return refused(response, body, redact)
+	}
+	in := &reader{in: response.Body, idle: a.opts.IdleTimeout, cancel: cancel, ctx: ctx}
+	mediaType, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	if err != nil {
+		mediaType = response.Header.Get("Content-Type")
+	}
+	switch mediaType {
+	case "text/event-stream":
+		return a.stream(ctx, cancel, in, got, into, redact)
+	case "application/json":
+		return a.whole(in, got, into, redact)
+	default:
+		return &executor.Failure{Msg: fmt.Sprintf(
+			"the model's API answered with the content type %q instead of text/event-stream or application/json; is base_url right?",
+			outbound.Excerpt([]byte(redact(mediaType))))}
+	}
+}
+
+// send sends a request. The caller closes the body of the response.
+func (a *agent) send(ctx context.Context, x *exchange) (*nethttp.Response, func(string) string, error) {
 	token, redact, err := a.secrets()
 	if err != nil {
-		return nil, &executor.Unavailable{Err: err}
+		return nil, nil, &executor.Unavailable{Err: err}
 	}
-	request, err := nethttp.NewRequestWithContext(ctx, nethttp.MethodPost, a.url, bytes.NewReader(body))
+	request, err := nethttp.NewRequestWithContext(ctx, x.method, x.url.String(), bytes.NewReader(x.body))
 	if err != nil {
-		return nil, fmt.Errorf("build the request to the model: %w", err)
+		return nil, nil, fmt.Errorf("build the request to the model: %w", err)
 	}
 	for name, value := range a.opts.Headers {
 		request.Header.Set(name, value)
@@ -56,36 +101,21 @@ func (a *agent) complete(ctx context.Context, key string, body []byte, into sink
 	if request.Header.Get("User-Agent") == "" {
 		request.Header.Set("User-Agent", "Holdfast")
 	}
-	request.Header.Set("Content-Type", "application/json")
+	if x.body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
 	request.Header.Set("Accept", "text/event-stream, application/json")
-	// With this header, the transport may also repeat a call whose idle connection was dead.
-	request.Header.Set("Idempotency-Key", key)
+	if x.key != "" {
+		// With this header, the transport may also repeat a call whose idle connection was dead.
+		request.Header.Set("Idempotency-Key", x.key)
+	}
 	var sent atomic.Bool // the API may have got some of the request
 	request = request.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}))
 	response, err := a.client.Do(request)
 	if err != nil {
-		return nil, unreached(err, sent.Load())
+		return nil, nil, unreached(err, sent.Load())
 	}
-	defer response.Body.Close()
-	stop := func() { cancel(nil) }
-	if code := response.StatusCode; code < 200 || code > 299 {
-		return nil, refused(response, outbound.ReadStart(response, maxErrorBody, stop), redact)
-	}
-	in := &reader{in: response.Body, idle: a.opts.IdleTimeout, cancel: cancel, ctx: ctx}
-	mediaType, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
-	if err != nil {
-		mediaType = response.Header.Get("Content-Type")
-	}
-	switch mediaType {
-	case "text/event-stream":
-		return a.stream(ctx, cancel, in, into, redact)
-	case "application/json":
-		return a.whole(in, into, redact)
-	default:
-		return nil, &executor.Failure{Msg: fmt.Sprintf(
-			"the model's API answered with the content type %q instead of text/event-stream or application/json; is base_url right?",
-			outbound.Excerpt([]byte(mediaType)))}
-	}
+	return response, redact, nil
 }
 
 // secrets returns the API key, and a function that removes all secrets of the configuration from a text: APIs repeat the
@@ -97,11 +127,17 @@ func (a *agent) secrets() (token string, redact func(string) string, err error) 
 			return "", nil, fmt.Errorf("read the API key: %w", err)
 		}
 	}
-	return token, redactor(a.opts.Headers, token), nil
+	return token, redactor(a.opts.Headers, a.url, token), nil
 }
 
-// redactor returns a function that removes secrets, and the values of headers, from a text.
-func redactor(headers map[string]string, secrets ...string) func(string) string {
+// redactor returns a function that removes secrets from a text: those given, the values of headers, and what a URL may
+// have of them.
+func redactor(headers map[string]string, address *url.URL, secrets ...string) func(string) string {
+	password, _ := address.User.Password()
+	secrets = append(secrets, password, address.RawQuery)
+	for _, values := range address.Query() {
+		secrets = append(secrets, values...)
+	}
 	for _, value := range headers {
 		_, credential, _ := strings.Cut(value, " ") // behind Bearer or Basic
 		secrets = append(secrets, value, credential)
@@ -132,7 +168,7 @@ func unreached(err error, sent bool) error {
 	case errors.As(err, &timeout) && timeout.Timeout(): // header_timeout
 		return &executor.Unavailable{Err: executor.Retryable(err, 0), Answered: true}
 	}
-	return executor.Retryable(err, 0)
+	return broken(err)
 }
 
 // reader is the body of an answer. It ends the request when nothing comes for too long. Time in which nobody reads, such
@@ -157,43 +193,42 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// cutOff is the cause of the error of an answer without an end.
+type cutOff struct{ error }
+
 // broken is the error of an answer without an end. Another call may get a whole one.
 func broken(err error) error {
-	return executor.Retryable(&executor.Failure{Msg: "the model's answer broke off", Cause: err}, 0)
+	return executor.Retryable(&executor.Failure{Msg: "the model's answer broke off", Cause: cutOff{err}}, 0)
 }
 
 // whole reads an answer in one piece.
-func (a *agent) whole(in io.Reader, into sink, redact func(string) string) (*answer, error) {
+func (a *agent) whole(in io.Reader, got *answer, into sink, redact func(string) string) error {
 	doc, err := io.ReadAll(io.LimitReader(in, int64(a.opts.MaxEvent)+1))
 	switch {
 	case err != nil:
-		return nil, err
+		return err
 	case len(doc) > a.opts.MaxEvent:
-		return nil, &executor.Failure{Msg: fmt.Sprintf("the model's answer is longer than %d bytes", a.opts.MaxEvent)}
+		return &executor.Failure{Msg: fmt.Sprintf("the model's answer is longer than %d bytes", a.opts.MaxEvent)}
 	}
-	got := &answer{max: a.opts.MaxEvent}
 	if err := a.hear(got, doc, 0, into, redact); err != nil {
-		return nil, err
+		return err
 	}
-	if got.finish == "" {
-		got.finish = "stop" // the document is complete, whether it says so or not
-	}
-	return got, nil
+	return a.conclude(got)
 }
+
+// conclude is called at the end that the server marks.
+func (a *agent) conclude(got *answer) error {
+	if a.format.ended(got); got.finish == "" {
+		return errNoEnd
+	}
+	return nil
+}
+
+var errNoEnd = broken(errors.New("it ended before it was complete"))
 
 // hear adds one event of a stream, or a whole answer.
 func (a *agent) hear(to *answer, raw []byte, line int, into sink, redact func(string) string) error {
-	c, err := decode(raw, line)
-	if err != nil {
-		return err
-	}
-	if reported := errorIn(c.Error); reported != nil {
-		return reported.during(redact)
-	}
-	if line == 0 && len(c.Choices) == 0 {
-		return &executor.Failure{Msg: "the model's answer is not understood: choices: is missing or empty"}
-	}
-	p, err := to.add(c)
+	p, err := a.format.hear(to, raw, line, redact)
 	if err != nil {
 		return err
 	}
@@ -201,17 +236,16 @@ func (a *agent) hear(to *answer, raw []byte, line int, into sink, redact func(st
 	return into.take(p)
 }
 
-// decode reads a completion. Half of a document is as good as none: the call is repeated.
-func decode(raw []byte, line int) (*completion, error) {
+// decode reads an answer or an event of one. Half of a document is as good as none: the call is repeated.
+func decode(raw []byte, line int, into any, redact func(string) string) error {
 	if !json.Valid(raw) {
-		return nil, broken(fmt.Errorf("not JSON: %s", outbound.Excerpt(raw[:min(len(raw), 80)])))
+		return broken(fmt.Errorf("not JSON: %s", outbound.Excerpt([]byte(redact(string(raw[:min(len(raw), maxErrorBody)]))))))
 	}
-	var c completion
-	if bad := wire.Unmarshal(raw, &c); bad != nil {
+	if bad := wire.Unmarshal(raw, into); bad != nil {
 		bad.Line = line
-		return nil, &executor.Failure{Msg: "the model's answer is not understood: " + bad.Error()}
+		return &executor.Failure{Msg: "the model's answer is not understood: " + bad.Error()}
 	}
-	return &c, nil
+	return nil
 }
 
 // received is an event of a stream, or its end.
@@ -225,8 +259,8 @@ var done = []byte("[DONE]")
 
 // stream reads an answer in pieces, and flushes the sink when it is due.
 func (a *agent) stream(
-	ctx context.Context, cancel context.CancelCauseFunc, in io.Reader, into sink, redact func(string) string,
-) (*answer, error) {
+	ctx context.Context, cancel context.CancelCauseFunc, in io.Reader, got *answer, into sink, redact func(string) string,
+) error {
 	events := make(chan received, 16)
 	go receive(ctx, wire.ServerSentEvents(in, a.opts.MaxEvent), events)
 	defer func() {
@@ -235,34 +269,30 @@ func (a *agent) stream(
 			continue // the canceled request ends the reader
 		}
 	}()
-	got := &answer{max: a.opts.MaxEvent}
 	for {
 		select {
 		case e, open := <-events:
 			switch {
 			case !open && errors.Is(context.Cause(ctx), errIdle):
-				return nil, broken(fmt.Errorf("nothing came for %s", a.opts.IdleTimeout))
+				return broken(fmt.Errorf("nothing came for %s", a.opts.IdleTimeout))
 			case !open:
-				return nil, context.Cause(ctx)
+				return context.Cause(ctx)
 			case e.err == nil && bytes.Equal(e.raw, done), errors.Is(e.err, wire.ErrCut) && bytes.Equal(e.raw, done):
-				if got.finish == "" {
-					got.finish = "stop" // some servers give no reason
-				}
-				return got, nil
+				return a.conclude(got)
 			case e.err == nil:
-				if err := a.hear(got, e.raw, e.line, into, redact); err != nil {
-					return nil, err
+				if err := a.hear(got, e.raw, e.line, into, redact); err != nil || got.last {
+					return err
 				}
 			case got.finish != "":
-				return got, nil // only the count of tokens may be missing
+				return nil // only the count of tokens may be missing
 			case errors.Is(e.err, io.EOF), errors.Is(e.err, wire.ErrCut):
-				return nil, broken(errors.New("the stream ended without a finish_reason"))
+				return errNoEnd
 			default:
-				return nil, e.err
+				return e.err
 			}
 		case <-into.due():
 			if err := into.flush(); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}

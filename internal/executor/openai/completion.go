@@ -39,12 +39,14 @@ type said struct {
 
 // callPiece is a call of a tool, or a piece of one.
 type callPiece struct {
-	Index    *int    `json:"index"`
-	ID       *string `json:"id"`
-	Function struct {
-		Name      *string        `json:"name"`
-		Arguments jsontext.Value `json:"arguments"` // a string; some servers send the object itself
-	} `json:"function"`
+	Index    *int     `json:"index"`
+	ID       *string  `json:"id"`
+	Function function `json:"function"`
+}
+
+type function struct {
+	Name      *string        `json:"name"`
+	Arguments jsontext.Value `json:"arguments"` // a string; some servers send the object itself
 }
 
 type image struct {
@@ -59,15 +61,8 @@ func text(content jsontext.Value) string {
 	case jsontext.KindString:
 		return unquote(content)
 	case jsontext.KindBeginArray:
-		var parts []struct {
-			Type string         `json:"type"`
-			Text jsontext.Value `json:"text"`
-		}
-		if wire.Unmarshal(content, &parts) != nil {
-			return ""
-		}
 		var all strings.Builder
-		for _, p := range parts {
+		for _, p := range partsOf(content) {
 			if p.Type == "text" || p.Type == "output_text" {
 				all.WriteString(unquote(p.Text))
 			}
@@ -76,6 +71,22 @@ func text(content jsontext.Value) string {
 	default:
 		return ""
 	}
+}
+
+// part is a part of a content.
+type part struct {
+	Type    string         `json:"type"`
+	Text    jsontext.Value `json:"text"`
+	Refusal jsontext.Value `json:"refusal"`
+}
+
+// partsOf reads a list of parts. Anything else has none.
+func partsOf(list jsontext.Value) []part {
+	var parts []part
+	if list.Kind() != jsontext.KindBeginArray || wire.Unmarshal(list, &parts) != nil {
+		return nil
+	}
+	return parts
 }
 
 // unquote returns the content of a JSON string, or "" for any other value.
@@ -104,7 +115,17 @@ type answer struct {
 	calls   []call
 	model   string
 	finish  string // the reason why it ended; empty until then
+	last    bool   // nothing follows that matters
 	usage   usage
+
+	// Of the Responses API.
+	item     int          // the output index of the newest text
+	taken    map[int]bool // output indexes of items that are not text
+	reasoned bool         // reasoning was heard
+	images   int
+	thoughts []thought
+	thinking int // bytes of thoughts
+	position
 }
 
 // call is a call of a tool that the model asks for.
@@ -155,8 +176,8 @@ func (a *answer) hear(s *said, out *piece) error {
 	if s.Refusal != nil {
 		a.refusal.WriteString(*s.Refusal)
 	}
-	if a.text.Len()+a.refusal.Len() > a.max {
-		return &executor.Failure{Msg: fmt.Sprintf("the model's answer is longer than %d bytes", a.max)}
+	if err := a.bounded(); err != nil {
+		return err
 	}
 	if reasoning := unquote(s.ReasoningContent); reasoning != "" {
 		out.reasoning += reasoning
@@ -228,12 +249,16 @@ func (u *usage) read(raw jsontext.Value) {
 	if wire.Unmarshal(raw, &in) != nil {
 		return
 	}
-	u.Input, u.Output = count(in["prompt_tokens"]), count(in["completion_tokens"])
+	input, output := "prompt_tokens", "completion_tokens"
+	if _, ok := in["input_tokens"]; ok { // of the Responses API
+		input, output = "input_tokens", "output_tokens"
+	}
+	u.Input, u.Output = count(in[input]), count(in[output])
 	if u.Total = count(in["total_tokens"]); u.Total == 0 {
 		u.Total = u.Input + u.Output
 	}
-	u.Cached = count(member(in["prompt_tokens_details"], "cached_tokens"))
-	u.Reasoning = count(member(in["completion_tokens_details"], "reasoning_tokens"))
+	u.Cached = count(member(in[input+"_details"], "cached_tokens"))
+	u.Reasoning = count(member(in[output+"_details"], "reasoning_tokens"))
 }
 
 func member(object jsontext.Value, name string) jsontext.Value {

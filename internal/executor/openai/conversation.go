@@ -20,6 +20,8 @@ type message struct {
 	Content    any        `json:"content"` // a string, a []content, or nil
 	ToolCalls  []toolCall `json:"tool_calls,omitempty"`
 	ToolCallID string     `json:"tool_call_id,omitempty"`
+
+	thoughts []thought // only of the Responses API
 }
 
 type toolCall struct {
@@ -50,6 +52,8 @@ type audio struct {
 type file struct {
 	Filename string `json:"filename"`
 	Data     string `json:"file_data"`
+
+	url string // instead of data; only of the Responses API
 }
 
 // The roles of the API.
@@ -73,10 +77,10 @@ func (a *agent) conversation(ctx context.Context, run *executor.Run) ([]message,
 	var turns []spoken
 	for i := range before {
 		if s := &before[i]; !shownReasoning(s) {
-			turns = spokenBy(turns, s.Role(), remembered(s))
+			turns = a.spokenBy(turns, s.Role(), remembered(s))
 		}
 	}
-	turns = spokenBy(turns, task.RoleUser, run.Message.Parts)
+	turns = a.spokenBy(turns, task.RoleUser, run.Message.Parts)
 	for i := range turns {
 		all = append(all, turns[i].message())
 	}
@@ -103,14 +107,17 @@ type spoken struct {
 }
 
 // spokenBy adds parts to a conversation.
-func spokenBy(turns []spoken, role task.Role, parts []task.Part) []spoken {
+func (a *agent) spokenBy(turns []spoken, role task.Role, parts []task.Part) []spoken {
 	name := roleUser
 	if role == task.RoleAgent {
 		name = roleAssistant
 	}
 	var said []content
 	for i := range parts {
-		if c, ok := contentOf(&parts[i], name); ok {
+		p := &parts[i]
+		if a.opts.Responses && name == roleUser && p.Kind == task.PartURL && strings.HasPrefix(typeOf(p), "application/") {
+			said = append(said, content{Type: "file", File: &file{url: p.URL}})
+		} else if c, ok := contentOf(p, name); ok {
 			said = append(said, c)
 		}
 	}

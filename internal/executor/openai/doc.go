@@ -1,5 +1,5 @@
 // Package openai is the executor for models behind the Chat Completions API of OpenAI, which most providers and gateways
-// speak. The conversation of the context is the model's memory. docs/agents/openai.md has the operator's side.
+// speak, or behind its Responses API. Both formats share the conversation, the writer and the loop of tools. The conversation of the context is the model's memory. docs/agents/openai.md has the operator's side.
 //
 // # A run
 //
@@ -12,6 +12,9 @@
 // The answer is one artifact for each turn. A run that is retried replaces it with its first chunk, so a broken stream
 // leaves nothing doubled. Each step with tools (what the model said, the beginning of a call, its result) is a checkpoint,
 // committed before the next one: a later run of the turn continues there, and repeats no finished call.
+//
+// In the background mode of the Responses API, the id of the response is such a checkpoint, too, and so is how far its text
+// is in the log. A later run reads on behind that.
 //
 // Answers of the model's API are foreign: the executor checks their size, depth and types, and keeps the secrets of the
 // configuration out of errors.

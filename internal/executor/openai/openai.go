@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	nethttp "net/http"
 	"net/url"
 	"slices"
+	"sync/atomic"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/outbound"
@@ -16,10 +18,12 @@ import (
 
 type agent struct {
 	opts   Options
-	url    string // of the API's method
+	url    *url.URL // of the API
 	client *nethttp.Client
+	format format
 
-	servers []*toolServer
+	servers    []*toolServer
+	foreground atomic.Bool // the API has refused background mode
 }
 
 // New makes an executor that has a model answer.
@@ -33,8 +37,11 @@ func New(opts Options) (executor.Executor, error) {
 		return nil, err // validate has parsed it
 	}
 	a := &agent{
-		opts: opts, url: base.JoinPath("chat", "completions").String(),
-		client: outbound.ToAgents(opts.ConnectTimeout, opts.HeaderTimeout),
+		opts: opts, url: base, client: outbound.ToAgents(opts.ConnectTimeout, opts.HeaderTimeout),
+	}
+	a.format = chat{&a.opts}
+	if opts.Responses {
+		a.format = responses{&a.opts}
 	}
 	for i := range opts.Tools {
 		server, err := newToolServer(opts.Tools[i], &opts)
@@ -49,7 +56,13 @@ func New(opts Options) (executor.Executor, error) {
 // Execute implements executor.Executor.
 func (a *agent) Execute(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 	w := newWriter(ctx, run, out, a.opts.Reasoning)
-	err := a.answer(ctx, run, w)
+	done := &steps{run: run, out: out}
+	err := a.answer(ctx, run, done, w)
+	if done.asked != nil && abandoned(ctx, err) {
+		if err := a.cancel(ctx, done.asked.ID); err != nil {
+			a.opts.Log.Warn("response not cancelled", slog.String("task_id", run.TaskID), slog.Any("error", err))
+		}
+	}
 	if no, ok := errors.AsType[*rejection](err); ok && ctx.Err() == nil {
 		return out.Status(ctx, task.StateRejected, &task.Message{
 			Role: task.RoleAgent, Parts: []task.Part{task.Text(no.reason)}, Metadata: w.metadata(),
@@ -61,14 +74,16 @@ func (a *agent) Execute(ctx context.Context, run *executor.Run, out executor.Emi
 	return err
 }
 
-func (a *agent) answer(ctx context.Context, run *executor.Run, w *writer) error {
+func (a *agent) answer(ctx context.Context, run *executor.Run, done *steps, w *writer) error {
 	messages, err := a.conversation(ctx, run)
 	if err != nil {
 		return err
 	}
-	done := &steps{run: run, out: w.out}
-	if len(a.servers) > 0 {
+	if len(a.servers) > 0 || a.opts.Responses {
 		if err := done.recall(ctx); err != nil {
+			return err
+		}
+		if err := done.reread(ctx, w); err != nil {
 			return err
 		}
 	}
@@ -83,11 +98,8 @@ func (a *agent) answer(ctx context.Context, run *executor.Run, w *writer) error 
 		if asked || err != nil {
 			return err
 		}
-		body, err := a.request(slices.Concat(messages, done.messages()), box)
-		if err != nil {
-			return err
-		}
-		got, err := a.complete(ctx, fmt.Sprintf("%s:%d", run.IdempotencyKey(), len(done.rounds)), body, w)
+		images := w.images
+		got, err := a.respond(ctx, slices.Concat(messages, done.messages()), done, box, w)
 		if err != nil {
 			return err
 		}
@@ -104,7 +116,7 @@ func (a *agent) answer(ctx context.Context, run *executor.Run, w *writer) error 
 		case len(got.calls) > 0 && done.calls()+len(got.calls) > a.opts.MaxToolCalls:
 			return &executor.Failure{Msg: fmt.Sprintf("the model called tools more than %d times in one turn", a.opts.MaxToolCalls)}
 		case len(got.calls) > 0:
-			if err := done.said(ctx, got); err != nil {
+			if err := done.said(ctx, got, w.images-images); err != nil {
 				return err
 			}
 			w.rest(got)
@@ -169,18 +181,14 @@ func (a *agent) perform(ctx context.Context, done *steps, at place, t *tool, w *
 }
 
 // request returns the body of a call.
-func (a *agent) request(messages []message, box *toolbox) ([]byte, error) {
-	body := map[string]any{"model": a.opts.Model, "messages": messages, "stream": !a.opts.Whole}
-	if !a.opts.Whole {
-		body["stream_options"] = map[string]bool{"include_usage": true}
-	}
-	if len(box.tools) > 0 {
-		body["tools"] = box.definitions()
-	}
+func (a *agent) request(messages []message, box *toolbox, background bool) ([]byte, error) {
+	body := a.format.request(messages, box, background)
+	body["model"] = a.opts.Model
 	for name, value := range a.opts.Parameters {
-		if string(value) == "null" {
+		switch {
+		case string(value) == "null":
 			delete(body, name)
-		} else {
+		case name != "tools": // which the format joins with ours
 			body[name] = value
 		}
 	}

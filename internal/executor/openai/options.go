@@ -21,8 +21,11 @@ import (
 
 // Options say which model answers, and how. Only BaseURL and Model are required.
 type Options struct {
-	BaseURL string // below it lies chat/completions
+	BaseURL string // below it lies chat/completions or responses
 	Model   string
+
+	Responses  bool // call the Responses API instead of Chat Completions
+	Background bool // have the API go on with a response when the connection or this process is gone; only for Responses
 
 	APIKey     string            // sent as a bearer token; empty sends none
 	APIKeyFile string            // has the key, and is read for each call; excludes APIKey
@@ -46,8 +49,11 @@ type Options struct {
 	Log *slog.Logger // nil discards
 }
 
-// reserved are the members of a request that only the executor sets.
-var reserved = []string{"model", "messages", "stream", "tools", "n"}
+// reserved are the members of a request that only the executor sets, for each API.
+var reserved = map[bool][]string{
+	false: {"model", "messages", "stream", "tools", "n"},
+	true:  {"model", "input", "instructions", "stream", "background", "previous_response_id", "conversation"},
+}
 
 func (o *Options) validate() error {
 	var problems []error
@@ -78,10 +84,12 @@ func (o *Options) validate() error {
 	outbound.CheckHeaders(o.Headers, ours, complain)
 	for _, name := range slices.Sorted(maps.Keys(o.Parameters)) {
 		switch value := o.Parameters[name]; {
-		case slices.Contains(reserved, name):
+		case slices.Contains(reserved[o.Responses], name):
 			complain("parameters."+name, "is set by Holdfast; remove it")
 		case !json.Valid(value):
 			complain("parameters."+name, "is not JSON")
+		case name == "tools" && json.Unmarshal(value, &[]any{}) != nil:
+			complain("parameters.tools", "is not a list")
 		}
 	}
 	for name, n := range map[string]int64{

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	nethttp "net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -30,6 +31,7 @@ const filtered = "The content filter of the model's provider stopped the answer.
 type apiError struct {
 	message string
 	code    string // a name or a status
+	param   string // the member of the request that is at fault
 	status  int    // a code that is a number
 }
 
@@ -48,9 +50,10 @@ func errorIn(v jsontext.Value) *apiError {
 		Message jsontext.Value `json:"message"`
 		Code    jsontext.Value `json:"code"`
 		Type    jsontext.Value `json:"type"`
+		Param   jsontext.Value `json:"param"`
 	}
 	_ = wire.Unmarshal(v, &in) // any JSON fits
-	e := &apiError{message: unquote(in.Message), code: unquote(in.Code), status: int(count(in.Code))}
+	e := &apiError{message: unquote(in.Message), code: unquote(in.Code), status: int(count(in.Code)), param: unquote(in.Param)}
 	if n, err := strconv.Atoi(e.code); err == nil { // of LiteLLM
 		e.status = n
 	}
@@ -89,13 +92,20 @@ func (e *apiError) shown(redact func(string) string) string {
 
 // filters reports whether a content filter caused the error. Azure answers 400 then.
 func (e *apiError) filters() bool {
-	return e.code == "content_filter" || e.code == "content_policy_violation"
+	return e.code == "content_filter" || strings.HasSuffix(e.code, "content_policy_violation")
 }
 
 // during is the error of a run whose answer has begun with status 200.
 func (e *apiError) during(redact func(string) string) error {
 	if e.filters() {
 		return &rejection{filtered}
+	}
+	switch {
+	case e.status != 0:
+	case e.code == "rate_limit_exceeded":
+		e.status = nethttp.StatusTooManyRequests
+	case e.code == "invalid_prompt", strings.Contains(e.code, "image"): // of the Responses API
+		e.status = nethttp.StatusBadRequest
 	}
 	return classify(e.status, "the model's API reported an error", e.shown(redact), 0, e.status < 400 || e.status > 499)
 }

@@ -19,6 +19,11 @@ type steps struct {
 	// carried is how many rounds belong to earlier turns, which ended with a question. The conversation has their
 	// text.
 	carried int
+
+	// asked is the response in background mode that the model is at; nil without one. The log has partial of its text,
+	// and reasoning of the turn.
+	asked              *asked
+	partial, reasoning string
 }
 
 // round is an answer of the model that asks for calls.
@@ -26,6 +31,9 @@ type round struct {
 	Text  string `json:"text,omitempty"`
 	Usage usage  `json:"usage"`
 	Calls []call `json:"calls"`
+	// Thoughts are reasoning that the model wants back.
+	Thoughts []thought `json:"thoughts,omitempty"`
+	Images   int       `json:"images,omitempty"`
 
 	began   []bool // by call
 	results []*result
@@ -41,6 +49,7 @@ type step struct {
 	Began  *place  `json:"began,omitempty"` // a call is about to be made
 	Result *result `json:"result,omitempty"`
 	Of     *place  `json:"of,omitempty"` // the call of the result
+	Asked  *asked  `json:"asked,omitempty"`
 }
 
 // place is a call within the turn.
@@ -80,7 +89,14 @@ func (s *steps) apply(one step) error {
 		}
 	}
 	switch {
+	case one.Asked != nil:
+		s.asked = nil
+		if one.Asked.ID != "" {
+			s.asked = one.Asked
+		}
+		return nil // the next turn begins after the answer
 	case one.Said != nil:
+		s.asked = nil
 		one.Said.prepare()
 		s.rounds = append(s.rounds, one.Said)
 	case one.Began != nil:
@@ -117,8 +133,8 @@ func (s *steps) record(ctx context.Context, one step) error {
 }
 
 // said records an answer with calls. Each call gets an id of its own if the model gave none.
-func (s *steps) said(ctx context.Context, a *answer) error {
-	r := &round{Text: a.text.String(), Usage: a.usage, Calls: a.calls}
+func (s *steps) said(ctx context.Context, a *answer, images int) error {
+	r := &round{Text: a.text.String(), Usage: a.usage, Calls: a.calls, Thoughts: a.thoughts, Images: images}
 	seen := map[string]bool{}
 	for i := range r.Calls {
 		c := &r.Calls[i]
@@ -162,7 +178,7 @@ func (s *steps) perform(ctx context.Context, at place, with func(key string) res
 func (s *steps) messages() []message {
 	var all []message
 	for at, r := range s.rounds {
-		said := message{Role: roleAssistant}
+		said := message{Role: roleAssistant, thoughts: r.Thoughts}
 		if r.Text != "" && at >= s.carried {
 			said.Content = r.Text
 		}
@@ -189,6 +205,15 @@ func (s *steps) text() string {
 		all.WriteString(withBreak(r.Text))
 	}
 	return all.String()
+}
+
+// images counts the images of this turn.
+func (s *steps) images() int {
+	n := 0
+	for _, r := range s.rounds[s.carried:] {
+		n += r.Images
+	}
+	return n
 }
 
 // withBreak separates what the model says before its calls from what it says after them.

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	nethttp "net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -54,17 +56,21 @@ type toolServer struct {
 	program *command.Program // nil for an address
 	client  *nethttp.Client  // nil for a program
 	redact  func(string) string
+	most    int // bytes of a message
 }
 
 func newToolServer(o ToolServer, agent *Options) (*toolServer, error) {
-	s := &toolServer{opts: o, redact: redactor(o.Headers)}
+	address, err := url.Parse(o.URL)
+	if err != nil {
+		return nil, errors.New("url: is not a URL") // the error would repeat it
+	}
+	s := &toolServer{opts: o, redact: redactor(o.Headers, address), most: agent.MaxEvent}
 	if o.URL != "" {
 		client := outbound.ToAgents(agent.ConnectTimeout, agent.ToolTimeout)
 		client.Transport = &toolTransport{next: client.Transport, headers: o.Headers, most: int64(agent.MaxEvent)}
 		s.client = client
 		return s, nil
 	}
-	var err error
 	s.program, err = command.NewProgram(command.Options{
 		Argv: o.Argv, Dir: o.Dir, Env: o.Env, Inherit: o.Inherit, Grace: toolGrace, Log: agent.Log,
 	})
@@ -105,6 +111,25 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// lines fails a read of a line that is too long: MCP over stdio has a message per line.
+type lines struct {
+	io.ReadCloser
+	most, length int
+}
+
+func (l *lines) Read(p []byte) (int, error) {
+	n, err := l.ReadCloser.Read(p)
+	for line := range bytes.Lines(p[:n]) {
+		if l.length += len(line); l.length > l.most {
+			return 0, errors.New("the program wrote a line that is too long")
+		}
+		if bytes.HasSuffix(line, []byte("\n")) {
+			l.length = 0
+		}
+	}
+	return n, err
+}
+
 // link is the connection of one run to a server. A run has its own, so that a session of the server, and all that it
 // remembers, belongs to one task.
 type link struct {
@@ -132,7 +157,7 @@ func (l *link) open(ctx context.Context) error {
 			return err
 		}
 		l.process = process
-		transport = &mcp.IOTransport{Reader: process.Out, Writer: process.In}
+		transport = &mcp.IOTransport{Reader: &lines{ReadCloser: process.Out, most: l.server.most}, Writer: process.In}
 	}
 	session, err := client.Connect(ctx, transport, nil)
 	if err != nil {
@@ -159,9 +184,10 @@ type tool struct {
 	name    string // for the model
 	own     string // for the server
 	link    *link
-	about   map[string]any // its definition for the API
-	approve bool           // the client decides about each call
-	repeats bool           // a call may be repeated: it changes nothing, or nothing more
+	text    string // its description for the model
+	schema  any    // of its arguments
+	approve bool   // the client decides about each call
+	repeats bool   // a call may be repeated: it changes nothing, or nothing more
 }
 
 // toolbox has the tools of a run.
@@ -226,9 +252,7 @@ func (b *toolbox) add(l *link, t *mcp.Tool) error {
 	}
 	b.tools = append(b.tools, &tool{
 		name: name, own: t.Name, link: l,
-		about: map[string]any{"type": "function", "function": map[string]any{
-			"name": name, "description": t.Description, "parameters": schema,
-		}},
+		text: t.Description, schema: schema,
 		approve: slices.Contains(o.Approve, "*") || slices.Contains(o.Approve, t.Name),
 		repeats: t.Annotations != nil && (t.Annotations.ReadOnlyHint || t.Annotations.IdempotentHint),
 	})
@@ -255,13 +279,9 @@ func (b *toolbox) find(name string) *tool {
 	return nil
 }
 
-// definitions are the tools as the API takes them.
-func (b *toolbox) definitions() []map[string]any {
-	all := make([]map[string]any, len(b.tools))
-	for i, t := range b.tools {
-		all[i] = t.about
-	}
-	return all
+// about returns the tool's definition for the API.
+func (t *tool) about() map[string]any {
+	return map[string]any{"name": t.name, "description": t.text, "parameters": t.schema}
 }
 
 func (b *toolbox) close() {
@@ -298,7 +318,7 @@ func (t *tool) call(ctx context.Context, arguments, key string, timeout time.Dur
 	case err == nil && got.NeedsInput():
 		return result{"The tool asks for input, which this agent cannot give.", true}
 	case err == nil:
-		return result{cut(textOf(got)), got.IsError}
+		return result{cut(t.link.server.redact(textOf(got))), got.IsError}
 	case answered:
 		return result{cut(t.link.server.redact(refused.Message)), true}
 	}

@@ -32,8 +32,9 @@ type writer struct {
 	reasons   bool // show the reasoning
 	images    int
 	timer     <-chan time.Time
-	last      time.Time // of the newest chunk
-	alive     time.Time // of the newest sign of life
+	last      time.Time    // of the newest chunk
+	alive     time.Time    // of the newest sign of life
+	bookmark  func() error // stores how far the answer is in the log, after each chunk; may be nil
 
 	tokens usage
 	model  string
@@ -105,6 +106,9 @@ func (w *writer) flush() error {
 			return err
 		}
 	}
+	if w.bookmark != nil {
+		return w.bookmark()
+	}
 	return nil
 }
 
@@ -142,8 +146,12 @@ func (w *writer) image(address string) error {
 // resume starts with what earlier runs of the turn have finished. The first chunk has their text, because it replaces all
 // that they wrote.
 func (w *writer) resume(done *steps) {
-	w.answer.pending.WriteString(done.text())
-	w.tokens = done.usage()
+	for g, text := range map[*growing]string{&w.answer: done.text() + done.partial, &w.reasoning: done.reasoning} {
+		g.begun = false
+		g.pending.Reset()
+		g.pending.WriteString(text)
+	}
+	w.tokens, w.images = done.usage(), done.images()
 }
 
 // rest ends what the model said before its calls.

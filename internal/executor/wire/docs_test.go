@@ -13,7 +13,7 @@ func TestExamplesInGuideAreValid(t *testing.T) {
 	t.Parallel()
 	guide, err := os.ReadFile("../../../docs/executors.md")
 	require.NoError(t, err)
-	blocks := regexp.MustCompile("(?s)```(ndjson|json answer|json run)\n(.*?)```").FindAllStringSubmatch(string(guide), -1)
+	blocks := regexp.MustCompile("(?s)```(ndjson|json answer|json run|json cancel)\n(.*?)```").FindAllStringSubmatch(string(guide), -1)
 	require.NotEmpty(t, blocks)
 	seen := map[string]bool{}
 	for _, block := range blocks {
@@ -30,11 +30,11 @@ func TestExamplesInGuideAreValid(t *testing.T) {
 			_, bad := DecodeAnswer([]byte(text))
 			require.Nil(t, bad, text)
 			require.NoError(t, compile(t, "answer").Validate(instance(t, text)), text)
-		case "json run":
-			require.NoError(t, compile(t, "run").Validate(instance(t, text)), text)
+		case "json run", "json cancel":
+			require.NoError(t, compile(t, strings.TrimPrefix(kind, "json ")).Validate(instance(t, text)), text)
 		}
 	}
-	require.Len(t, seen, 3, "an example of each document")
+	require.Len(t, seen, 4, "an example of each document")
 	for name := range decoders {
 		require.Contains(t, string(guide), "| `"+name+"` |")
 	}

@@ -35,17 +35,18 @@ const (
 // Event is one decoded event.
 type Event struct {
 	Action     Action
-	State      task.State      // Status
-	Message    *task.Message   // Status (may be nil) and Reply
-	Metadata   json.RawMessage // Status: of the event
-	Chunk      executor.Chunk  // Artifact, Text
-	Placed     bool            // Text: the agent said whether the chunk appends
-	Checkpoint json.RawMessage // Checkpoint
-	Wait       executor.Wait   // Wait
-	Calls      []executor.Call // Call
-	Reason     string          // Retry
-	After      time.Duration   // Retry; zero leaves the delay to the server
-	Stored     Stored          // Store
+	State      task.State       // Status
+	Message    *task.Message    // Status (may be nil) and Reply
+	Metadata   json.RawMessage  // Status: of the event
+	Resume     *executor.Resume // Status of ask and auth; may be nil
+	Chunk      executor.Chunk   // Artifact, Text
+	Placed     bool             // Text: the agent said whether the chunk appends
+	Checkpoint json.RawMessage  // Checkpoint
+	Wait       executor.Wait    // Wait
+	Calls      []executor.Call  // Call
+	Reason     string           // Retry
+	After      time.Duration    // Retry; zero leaves the delay to the server
+	Stored     Stored           // Store
 }
 
 // Stored is a state event.
@@ -65,8 +66,8 @@ var decoders = map[string]func([]byte) (*Event, *Malformed){
 	"text":       decodeText,
 	"artifact":   decodeArtifact,
 	"status":     decodeStatus,
-	"ask":        says(task.StateInputRequired, true),
-	"auth":       says(task.StateAuthRequired, false),
+	"ask":        asks(task.StateInputRequired, true),
+	"auth":       asks(task.StateAuthRequired, false),
 	"complete":   says(task.StateCompleted, false),
 	"fail":       says(task.StateFailed, true),
 	"reject":     says(task.StateRejected, false),
@@ -224,16 +225,44 @@ func says(state task.State, needsMessage bool) func([]byte) (*Event, *Malformed)
 		if bad := unmarshal(raw, &in); bad != nil {
 			return nil, bad
 		}
-		msg, bad := in.Message.said(needsMessage)
-		if bad != nil {
+		return ending(state, needsMessage, in.Message, in.Metadata)
+	}
+}
+
+// asks returns the decoder of events that park the task.
+func asks(state task.State, needsMessage bool) func([]byte) (*Event, *Malformed) {
+	return func(raw []byte) (*Event, *Malformed) {
+		var in struct {
+			Type     string         `json:"type"`
+			Message  *speech        `json:"message"`
+			Metadata jsontext.Value `json:"metadata"`
+			Resume   *resume        `json:"resume"`
+		}
+		if bad := unmarshal(raw, &in); bad != nil {
 			return nil, bad
 		}
-		metadata, bad := object(in.Metadata)
-		if bad != nil {
-			return nil, bad.inside("metadata")
+		event, bad := ending(state, needsMessage, in.Message, in.Metadata)
+		if bad != nil || in.Resume == nil {
+			return event, bad
 		}
-		return &Event{Action: Status, State: state, Message: msg, Metadata: metadata}, nil
+		if event.Resume, bad = in.Resume.executor(); bad != nil {
+			return nil, bad.inside("resume")
+		}
+		return event, nil
 	}
+}
+
+// ending returns the event that ends a run in a state.
+func ending(state task.State, needsMessage bool, message *speech, data jsontext.Value) (*Event, *Malformed) {
+	msg, bad := message.said(needsMessage)
+	if bad != nil {
+		return nil, bad
+	}
+	metadata, bad := object(data)
+	if bad != nil {
+		return nil, bad.inside("metadata")
+	}
+	return &Event{Action: Status, State: state, Message: msg, Metadata: metadata}, nil
 }
 
 func decodeReply(raw []byte) (*Event, *Malformed) {

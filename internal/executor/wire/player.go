@@ -101,6 +101,10 @@ func (p *Player) play(ctx context.Context, line int, e *Event) error {
 	var err error
 	switch e.Action {
 	case Status:
+		if e.Resume != nil {
+			err = p.out.Ask(ctx, executor.Ask{State: e.State, Message: e.Message, Metadata: e.Metadata, Resume: e.Resume})
+			break
+		}
 		err = p.out.StatusWithMetadata(ctx, e.State, e.Message, e.Metadata)
 	case Artifact:
 		_, err = p.out.Artifact(ctx, e.Chunk)

@@ -33,6 +33,7 @@ type runDocument struct {
 	Task           taskDocument      `json:"task"`
 	Message        *message          `json:"message,omitempty"`
 	Input          *input            `json:"input,omitempty"`
+	Resume         *resumeDocument   `json:"resume,omitempty"`
 	Metadata       jsontext.Value    `json:"metadata,omitzero"`
 	Turn           int               `json:"turn"`
 	Try            int               `json:"try"`
@@ -132,6 +133,9 @@ func EncodeRun(ctx context.Context, run *executor.Run, history History) ([]byte,
 
 		AcceptedOutputModes: run.AcceptedOutputModes, Extensions: run.Extensions, Scopes: run.Scopes, Traceparent: run.Traceparent, Deadline: run.Deadline,
 	}
+	if run.ResumeURL != "" {
+		doc.Resume = &resumeDocument{run.ResumeURL}
+	}
 	if run.Turn > 1 {
 		doc.TurnMetadata = jsontext.Value(run.TurnMetadata)
 	}
@@ -206,31 +210,13 @@ func (d *runDocument) refer(ctx context.Context, run *executor.Run, h History) e
 	return nil
 }
 
-func (d *runDocument) states(ctx context.Context, run *executor.Run) error {
-	read := func(of executor.Scope) (*storedState, error) {
-		s, err := run.Memory.State(ctx, of)
-		if err != nil {
-			return nil, fmt.Errorf("read the state of the %s: %w", of, err)
-		}
-		if s.Value == nil {
-			return nil, nil
-		}
-		return &storedState{Data: jsontext.Value(s.Value), Version: s.Version}, nil
-	}
-	var all stateDocument
-	var err error
-	if all.Context, err = read(executor.OfContext); err != nil {
-		return err
-	}
+func (d *runDocument) states(ctx context.Context, run *executor.Run) (err error) {
+	scopes := []executor.Scope{executor.OfContext}
 	if run.Attempt > 1 { // every turn and every try has its own attempt
-		if all.Task, err = read(executor.OfTask); err != nil {
-			return err
-		}
+		scopes = append(scopes, executor.OfTask)
 	}
-	if all != (stateDocument{}) {
-		d.State = &all
-	}
-	return nil
+	d.State, err = states(func(of executor.Scope) (executor.State, error) { return run.Memory.State(ctx, of) }, scopes...)
+	return err
 }
 
 func (d *runDocument) resume(ctx context.Context, run *executor.Run) error {

@@ -12,13 +12,14 @@ type input struct {
 	Until       time.Time `json:"until,omitzero"`
 	Interrupted bool      `json:"interrupted,omitzero"`
 	Results     []result  `json:"results,omitempty"`
+	*resumed
 }
 
 func fromInput(in *executor.Input) *input {
 	if in == nil {
 		return nil
 	}
-	out := &input{Source: in.Source, Until: in.Until, Interrupted: in.Interrupted}
+	out := &input{Source: in.Source, Until: in.Until, Interrupted: in.Interrupted, resumed: fromResumed(in.Resumed)}
 	for i := range in.Results {
 		out.Results = append(out.Results, fromResult(&in.Results[i]))
 	}

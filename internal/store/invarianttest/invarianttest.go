@@ -60,11 +60,11 @@ var rules = []struct{ name, sql string }{
 		SELECT q.id::text || format(': message_seq %s is of kind %s', q.message_seq, e.kind)
 		  FROM holdfast.task_queue q LEFT JOIN holdfast.task_events e ON e.task = q.id AND e.seq = q.message_seq
 		 WHERE e.kind IS DISTINCT FROM 1`},
-	{"turns counts the messages, the timers and the calls", `
+	{"turns counts the messages, the timers, the calls and the resumes", `
 		SELECT t.id::text || format(': turns %s, messages %s, waits %s', t.turns, count(e.seq) FILTER (WHERE e.kind = 1), count(e.seq) FILTER (WHERE e.kind = 4))
 		  FROM holdfast.tasks t
-		  LEFT JOIN holdfast.task_events e ON e.task = t.id AND (e.kind = 1 OR e.kind = 4 AND e.payload ->> 'outcome' IN ('waits', 'calls'))
-		 -- A wait that a message ended has no turn of its own.
+		  LEFT JOIN holdfast.task_events e ON e.task = t.id AND (e.kind = 1 OR e.kind = 4 AND e.payload ->> 'outcome' IN ('waits', 'calls', 'resume'))
+		 -- A wait that a message ended has no turn of its own, nor has a resume that no run asked for.
 		 GROUP BY t.id, t.turns HAVING t.turns NOT BETWEEN count(e.seq) FILTER (WHERE e.kind = 1) AND count(e.seq)`},
 	{"pending counts the messages behind the one that is answered", `
 		SELECT t.id::text || format(': state %s, pending %s, messages behind %s: %s', t.state, t.pending, q.message_seq, count(e.seq))
@@ -75,10 +75,18 @@ var rules = []struct{ name, sql string }{
 	{"a queue row's turn is the one before the waiting messages", `
 		SELECT q.id::text || format(': turn %s, but %s turns and %s messages wait', q.turn, t.turns, t.pending)
 		  FROM holdfast.task_queue q JOIN holdfast.tasks t ON t.id = q.id WHERE q.turn <> t.turns - t.pending`},
-	{"a queue row's input is a wait or calls", `
+	{"a queue row's input is a wait, calls or a resume", `
 		SELECT q.id::text || format(': input_seq %s is %s', q.input_seq, e.payload)
 		  FROM holdfast.task_queue q LEFT JOIN holdfast.task_events e ON e.task = q.id AND e.seq = q.input_seq AND e.kind = 4
-		 WHERE q.input_seq IS NOT NULL AND coalesce(e.payload ->> 'outcome', '') NOT IN ('waits', 'calls') OR q.interrupted AND q.input_seq IS NULL`},
+		 WHERE q.input_seq IS NOT NULL AND coalesce(e.payload ->> 'outcome', '') NOT IN ('waits', 'calls', 'resume') OR q.interrupted AND coalesce(e.payload ->> 'outcome', '') <> 'waits'`},
+	{"a resume that is kept is in the log of an open task that is not parked", `
+		SELECT t.id::text || format(': state %s, resumed_seq %s is %s', t.state, t.resumed_seq, e.payload ->> 'outcome')
+		  FROM holdfast.tasks t LEFT JOIN holdfast.task_events e ON e.task = t.id AND e.seq = t.resumed_seq
+		 WHERE t.resumed_seq IS NOT NULL AND t.state < 5 AND (t.state >= 3 OR e.kind <> 4 OR e.payload ->> 'outcome' IS DISTINCT FROM 'resume')`},
+	{"each turn is resumed once", `
+		SELECT e.task::text || format(': %s resumes in %s turns', count(*), t.turns)
+		  FROM holdfast.tasks t JOIN holdfast.task_events e ON e.task = t.id AND e.kind = 4 AND e.payload ->> 'outcome' = 'resume'
+		 GROUP BY e.task, t.turns HAVING count(*) > t.turns`},
 	{"a task with a timer is working and has no worker", `
 		SELECT q.id::text || format(': wakes_at %s and %s, due at %s, state %s, worker %s', q.wakes_at, t.wakes_at, q.available_at, t.state, q.worker_id)
 		  FROM holdfast.task_queue q JOIN holdfast.tasks t ON t.id = q.id

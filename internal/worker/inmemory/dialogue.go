@@ -57,7 +57,10 @@ func (s *Store) References(_ context.Context, of *task.Task, ids []string, withi
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, task.Reference{TaskID: id, ContextID: r.head.ContextID, State: r.state, Said: within.Newest(said)})
+			out = append(out, task.Reference{
+				TaskID: id, ContextID: r.head.ContextID, State: r.state, Said: within.Newest(said),
+				Stored: s.states[stateKey{task: r.head.ID}].value,
+			})
 		}
 	}
 	return out, nil

@@ -6,6 +6,7 @@ package inmemory
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
 	"sync"
@@ -31,6 +32,7 @@ type Store struct {
 	mu      sync.Mutex
 	rows    map[task.ID]*row
 	states  map[stateKey]state
+	notices map[task.ID]*notice
 	queue   []task.ID // the rows with a queue row, in their order
 	appends []*store.Append
 	writing bool // whether write runs
@@ -66,12 +68,17 @@ type row struct {
 	interruptible bool
 	results       []task.Result // of calls
 
+	resumable  bool     // parked: the resume URL of its turn is valid
+	resumedSeq task.Seq // the note of a resume that came before the run has parked, or 0
+
+	contents map[task.Seq]*task.Resumed // of resumes, by their notes
+
 	turnOf map[task.Attempt]int
 }
 
 // New makes an empty store.
 func New(l Listener) *Store {
-	return &Store{listener: l, rows: map[task.ID]*row{}, states: map[stateKey]state{}}
+	return &Store{listener: l, rows: map[task.ID]*row{}, states: map[stateKey]state{}, notices: map[task.ID]*notice{}}
 }
 
 // Create adds a task with its first message, as TaskCreate does.
@@ -79,7 +86,7 @@ func (s *Store) Create(h *task.Task, m *task.Message) {
 	s.mu.Lock()
 	head := store.Empty(h)
 	head.CreatedAt = s.now()
-	r := &row{head: *head, state: task.StateSubmitted, turnOf: map[task.Attempt]int{}}
+	r := &row{head: *head, state: task.StateSubmitted, turnOf: map[task.Attempt]int{}, contents: map[task.Seq]*task.Resumed{}}
 	s.rows[h.ID] = r
 	s.write(r, &task.Event{Kind: task.EventMessage, Message: inTask(r, m)})
 	s.enqueue(r, 1)
@@ -114,6 +121,40 @@ func (s *Store) AddMessage(id task.ID, m *task.Message) (turn int, err error) {
 	s.mu.Unlock()
 	s.changed(r.head.Agent)
 	return turn, nil
+}
+
+// Resume begins the next turn of a task by the resume URL of a turn, as TaskResume does, and returns it. Errors:
+// task.Terminal.
+func (s *Store) Resume(id task.ID, turn int, content *task.Resumed) (next int, err error) {
+	s.mu.Lock()
+	r := s.rows[id]
+	parked := r.state.Parked()
+	if r.state.Terminal() || r.turns-r.pending != turn || parked && !r.resumable || !parked && r.resumedSeq > 0 {
+		s.mu.Unlock()
+		return 0, task.Errorf(task.Terminal, "the resume URL of turn %d is not valid", turn)
+	}
+	s.write(r, &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunResume}})
+	note := r.head.LastSeq
+	r.contents[note] = content
+	if parked {
+		s.write(r, &task.Event{Kind: task.EventStatus, State: task.StateSubmitted})
+		r.state = task.StateSubmitted
+		r.turns++
+		s.enqueue(r, r.messageSeq)
+		r.inputSeq = note
+	} else {
+		r.resumedSeq = note
+	}
+	s.mu.Unlock()
+	s.changed(r.head.Agent)
+	return turn + 1, nil
+}
+
+// Turn returns the turn that runs, waits or has parked the task.
+func (s *Store) Turn(id task.ID) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rows[id].turns - s.rows[id].pending
 }
 
 // Fire makes the turn after a wait due, as TimersFire does when its time has come. It returns the turn, or 0 if no timer
@@ -155,8 +196,9 @@ func (s *Store) Return(id task.ID, results []task.Result) (turn int) {
 	return turn
 }
 
-// Cancel ends a task or asks its worker to end it, as TaskCancel does. Errors: task.NotCancelable.
-func (s *Store) Cancel(id task.ID) error {
+// Cancel ends a task or asks its worker to end it, as TaskCancel does. metadata is that of the request, or nil. Errors:
+// task.NotCancelable.
+func (s *Store) Cancel(id task.ID, metadata json.RawMessage) error {
 	s.mu.Lock()
 	r := s.rows[id]
 	if r.state.Terminal() {
@@ -165,6 +207,9 @@ func (s *Store) Cancel(id task.ID) error {
 	}
 	r.canceled = true
 	running := !r.worker.IsZero()
+	if s.notices[id] == nil && r.attempt > 0 {
+		s.notices[id] = &notice{metadata: metadata}
+	}
 	if !running {
 		s.dequeue(r)
 		r.pending, r.state, r.wakesAt = 0, task.StateCanceled, time.Time{}
@@ -286,7 +331,9 @@ func (s *Store) claim(r *row, worker task.ID) *store.Claimed {
 	}
 	if r.inputSeq > 0 {
 		note := r.log[r.inputSeq-1].Run
-		c.Wait = &store.Wait{Seq: r.inputSeq, Calls: note.Outcome == task.RunCalls, Until: note.Until, Interrupted: r.interrupted}
+		c.Wait = &store.Wait{
+			Seq: r.inputSeq, Calls: note.Outcome == task.RunCalls, Until: note.Until, Interrupted: r.interrupted, Resumed: r.contents[r.inputSeq],
+		}
 		if !r.interrupted {
 			c.Message = &task.Message{}
 		}
@@ -335,7 +382,7 @@ func (s *Store) append(a *store.Append) (again bool, err error) {
 	if r.attempt != a.Attempt || r.ordinal != a.Ordinal || r.state >= task.StateInputRequired || r.worker.IsZero() {
 		return false, task.LeaseLost
 	}
-	status, waits := -1, false
+	status, waits, resumed := -1, false, task.Seq(0)
 	for i, e := range a.Events {
 		if e.Kind == task.EventStatus {
 			status = i
@@ -346,8 +393,11 @@ func (s *Store) append(a *store.Append) (again bool, err error) {
 		e := *e
 		e.Attempt = a.Attempt
 		if i == status {
+			r.resumable = e.Resumable > 0
 			if e.State.Parked() && r.canceled {
 				e.State = task.StateCanceled
+			} else if r.resumable && r.resumedSeq > 0 {
+				e.State, again, resumed = task.StateSubmitted, true, r.resumedSeq
 			} else if e.State.Parked() && r.pending > 0 {
 				e.State, again = task.StateSubmitted, true
 			}
@@ -365,6 +415,10 @@ func (s *Store) append(a *store.Append) (again bool, err error) {
 	switch {
 	case waits:
 		again = s.wait(r, r.log[len(r.log)-1])
+	case resumed > 0:
+		r.turns++
+		s.requeue(r, r.messageSeq)
+		r.inputSeq = resumed
 	case again:
 		r.pending--
 		s.requeue(r, r.next())
@@ -597,7 +651,7 @@ func (s *Store) enqueue(r *row, message task.Seq) {
 func (s *Store) requeue(r *row, message task.Seq) {
 	r.worker, r.messageSeq, r.tries, r.availableAt = task.ID{}, message, 0, s.now()
 	r.suspect, r.spared, r.awaySince = false, 0, time.Time{}
-	r.inputSeq, r.interrupted, r.wakesAt, r.interruptible = 0, false, time.Time{}, false
+	r.inputSeq, r.interrupted, r.wakesAt, r.interruptible, r.resumedSeq = 0, false, time.Time{}, false, 0
 	r.turn++
 }
 

@@ -232,6 +232,34 @@ func TestWritesOtherOperations(t *testing.T) {
 	})
 }
 
+func TestWritesHeaders(t *testing.T) {
+	t.Parallel()
+	eachWire(t, func(t *testing.T, w *client.Wire, c dialect.Codec) {
+		t.Helper()
+		for _, op := range []client.Op{client.Send, client.Stream, client.Get, client.Cancel} {
+			r, err := w.Request("https://h", op, &client.Params{
+				TaskID: "t", Message: &task.Message{}, Extensions: []string{"urn:a", "urn:b"}, Traceparent: "00-1", Key: "k",
+			})
+			require.NoError(t, err)
+			require.Equal(t, "00-1", r.Header.Get("Traceparent"))
+			require.Equal(t, "k", r.Header.Get("Idempotency-Key"))
+			require.Equal(t, op == client.Stream, strings.HasPrefix(r.Header.Get("Accept"), "text/event-stream"))
+			if w.ChoosesIDs() {
+				require.NotContains(t, r.Header, "A2a-Version")
+				require.Empty(t, r.Header.Get(c.Traits().EchoHeader))
+				continue
+			}
+			require.Equal(t, w.Version, r.Header.Get("A2A-Version"))
+			require.Equal(t, "urn:a, urn:b", r.Header.Get(c.Traits().EchoHeader))
+		}
+		r, err := w.Request("https://h", client.Get, &client.Params{TaskID: "t"})
+		require.NoError(t, err)
+		for _, name := range []string{"Traceparent", "Idempotency-Key", "A2a-Extensions", "X-A2a-Extensions"} {
+			require.NotContains(t, r.Header, name)
+		}
+	})
+}
+
 func TestPathsOfHTTPJSON(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v01"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03"
@@ -93,9 +94,6 @@ func Find(version, binding string) *Wire {
 	return nil
 }
 
-// Oldest reports whether cards without a version mean this version's wire: those of 0.1.
-func (w *Wire) Oldest() bool { return w.clientIDs }
-
 // ChoosesIDs reports whether the client names its new tasks.
 func (w *Wire) ChoosesIDs() bool { return w.clientIDs }
 
@@ -111,14 +109,44 @@ type Params struct {
 	Metadata json.RawMessage // Send, Stream, Cancel: of the request
 	Modes    []string        // Send, Stream: accepted media types
 	Return   bool            // Send: do not wait for the task's end
+
+	// Headers of any operation.
+	Extensions  []string // URIs of the extensions to use
+	Traceparent string   // W3C Trace Context
+	Key         string   // not of A2A, but some servers, such as another Holdfast, find the task of an earlier send by it
 }
 
 // Request is a request as HTTP carries it.
 type Request struct {
 	Method string
 	URL    string
+	Header http.Header
 	Body   []byte // nil: none
-	Accept string
+}
+
+// header returns the headers of an operation.
+func (w *Wire) header(op Op, p *Params) http.Header {
+	h := http.Header{"Accept": {dialect.TypeJSON}}
+	if op.Streams() {
+		h.Set("Accept", "text/event-stream, "+dialect.TypeJSON)
+	}
+	set := func(name, value string) {
+		if value != "" {
+			h.Set(name, value)
+		}
+	}
+	set("Traceparent", p.Traceparent)
+	set("Idempotency-Key", p.Key)
+	if w.clientIDs {
+		return h // 0.1 has neither versions nor extensions
+	}
+	set("A2A-Version", w.Version)
+	name := dialect.OldExtensionsHeader
+	if w.modern {
+		name = dialect.ExtensionsHeader
+	}
+	set(name, strings.Join(p.Extensions, ", "))
+	return h
 }
 
 // Request writes an operation for an endpoint.
@@ -126,10 +154,7 @@ func (w *Wire) Request(endpoint string, op Op, p *Params) (*Request, error) {
 	if !w.Has(op) {
 		return nil, fmt.Errorf("A2A %s has no such operation", w.Version)
 	}
-	r := &Request{Method: http.MethodPost, URL: endpoint, Accept: "application/json"}
-	if op.Streams() {
-		r.Accept = "text/event-stream, application/json"
-	}
+	r := &Request{Method: http.MethodPost, URL: endpoint, Header: w.header(op, p)}
 	if w.Binding == JSONRPC {
 		r.Body = append(r.Body, `{"jsonrpc":"2.0","id":1,"method":"`+w.methods[op]+`","params":`...)
 		r.Body = append(w.appendParams(r.Body, op, p), '}')

@@ -195,7 +195,7 @@ type Task struct {
 	RunOrdinal int64
 	// How often an executor was started for this task.
 	Runs int32
-	// How many turns it has: a message of the client begins one, as do a timer and the results of calls.
+	// How many turns it has: a message of the client begins one, as does a timer, the results of calls or a resume URL.
 	Turns int32
 	// Messages that wait behind the one that is queued or running.
 	Pending int32
@@ -225,6 +225,10 @@ type Task struct {
 	WakesAt pgtype.Timestamptz
 	// With wakes_at: a message of the client ends the wait.
 	Interruptible bool
+	// Parked: until when the resume URL of its turn is valid; null: its agent has not asked for that.
+	ResumeUntil pgtype.Timestamptz
+	// The run note of a resume that came before the run has parked; null: none came.
+	ResumedSeq pgtype.Int8
 	// A task has called it, or it has called one: the statement that ends or parks it writes to task_settled.
 	Lineage bool
 }

@@ -206,7 +206,7 @@ func (q *Queries) EndedAgents(ctx context.Context, db DBTX, arg EndedAgentsParam
 }
 
 const endedBefore = `-- name: EndedBefore :many
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, lineage FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage FROM holdfast.tasks
  WHERE state >= 5 AND kept = $1 AND id >= $2 AND id < $3 AND agent COLLATE "C" = $4::text AND held_at IS NULL
    AND status_at < $5 AND (status_at, id) > ($6::timestamptz, $7::uuid)
  ORDER BY status_at, id LIMIT $8
@@ -275,6 +275,8 @@ func (q *Queries) EndedBefore(ctx context.Context, db DBTX, arg EndedBeforeParam
 			&i.ArtifactsSeq,
 			&i.WakesAt,
 			&i.Interruptible,
+			&i.ResumeUntil,
+			&i.ResumedSeq,
 			&i.Lineage,
 		); err != nil {
 			return nil, err
@@ -486,6 +488,29 @@ func (q *Queries) NamesGone(ctx context.Context, db DBTX, arg NamesGoneParams) (
 	return result.RowsAffected(), nil
 }
 
+const noticesGone = `-- name: NoticesGone :execrows
+DELETE FROM holdfast.cancel_notices n
+ WHERE n.task = ANY(ARRAY(
+    SELECT x.task FROM holdfast.cancel_notices x
+     WHERE x.task >= $1 AND x.task < $2 AND NOT holdfast.task_stays(x.task)
+     ORDER BY x.task LIMIT $3))
+`
+
+type NoticesGoneParams struct {
+	Lowest  uuid.UUID
+	Highest uuid.UUID
+	MaxRows int32
+}
+
+// Deletes the notices of the same tasks as NamesGone. By primary key.
+func (q *Queries) NoticesGone(ctx context.Context, db DBTX, arg NoticesGoneParams) (int64, error) {
+	result, err := db.Exec(ctx, noticesGone, arg.Lowest, arg.Highest, arg.MaxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const openKeep = `-- name: OpenKeep :one
 WITH mine AS MATERIALIZED (
     SELECT t.id FROM holdfast.tasks t
@@ -574,11 +599,14 @@ WITH due AS MATERIALIZED (
            json_build_object('message', json_build_object('id', 'expired-' || due.id, 'role', 'agent',
                              'parts', json_build_array(json_build_object('text', $4::text))))
       FROM due
+), noticed AS (
+    INSERT INTO holdfast.cancel_notices (task, agent, reason) SELECT due.id, $1, 'expired' FROM due WHERE $5::boolean
+    ON CONFLICT DO NOTHING
 ), hooked AS MATERIALIZED (
     SELECT array_agg(id ORDER BY id) AS tasks, array_agg(last_seq + 1 ORDER BY id) AS seqs FROM due WHERE pushes
 ), audited AS MATERIALIZED (
     SELECT holdfast.audit(json_agg(json_build_object('action', 'task.expired', 'task', due.id, 'agent', $1::text, 'method', 'operator'))::text) AS n
-      FROM due WHERE $5::boolean HAVING count(*) > 0
+      FROM due WHERE $6::boolean HAVING count(*) > 0
 )
 SELECT due.id, (due.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
        (SELECT CASE WHEN hooked.tasks IS NULL THEN 0 ELSE holdfast.push_mark(hooked.tasks, hooked.seqs, hooked.seqs) END FROM hooked)::integer AS marked,
@@ -592,6 +620,7 @@ type ParkedExpireParams struct {
 	After   time.Duration
 	MaxRows int32
 	Reason  string
+	Notice  bool
 	Audit   bool
 }
 
@@ -605,13 +634,14 @@ type ParkedExpireRow struct {
 }
 
 // Cancels tasks of an agent that have been parked for longer than @after, with a status message.
-// Index tasks_open_parked.
+// With @notice the agent is told. Index tasks_open_parked.
 func (q *Queries) ParkedExpire(ctx context.Context, db DBTX, arg ParkedExpireParams) ([]ParkedExpireRow, error) {
 	rows, err := db.Query(ctx, parkedExpire,
 		arg.Agent,
 		arg.After,
 		arg.MaxRows,
 		arg.Reason,
+		arg.Notice,
 		arg.Audit,
 	)
 	if err != nil {
@@ -837,6 +867,8 @@ WITH mine AS MATERIALIZED (
      USING (SELECT DISTINCT tenant, owner, agent, context_id FROM gone) g
      WHERE s.tenant = g.tenant AND s.owner = g.owner AND s.agent = g.agent AND s.context_id = g.context_id
        AND NOT holdfast.context_has_other(g.tenant, g.owner, g.agent, g.context_id, ARRAY(SELECT id FROM gone))
+), notices AS (
+    DELETE FROM holdfast.cancel_notices n WHERE n.task = ANY(ARRAY(SELECT id FROM gone))
 ), settled AS (
     -- For the tasks that wait for it, and for those that it has called.
     INSERT INTO holdfast.task_settled (task, seq) SELECT id, last_seq + 1 FROM gone WHERE lineage

@@ -278,8 +278,62 @@ func (q *Queries) NameGetOfTenant(ctx context.Context, db DBTX, arg NameGetOfTen
 	return task, err
 }
 
+const resumeFind = `-- name: ResumeFind :one
+SELECT t.agent, t.last_seq FROM holdfast.task_events e JOIN holdfast.tasks t ON t.id = e.task
+ WHERE e.task = $1 AND e.request_id = $2::uuid AND e.kind = 4
+`
+
+type ResumeFindParams struct {
+	Task      uuid.UUID
+	RequestID uuid.UUID
+}
+
+type ResumeFindRow struct {
+	Agent   string
+	LastSeq int64
+}
+
+// Finds the resume of a call whose answer was lost with its connection (by the index on task and
+// request_id).
+func (q *Queries) ResumeFind(ctx context.Context, db DBTX, arg ResumeFindParams) (ResumeFindRow, error) {
+	row := db.QueryRow(ctx, resumeFind, arg.Task, arg.RequestID)
+	var i ResumeFindRow
+	err := row.Scan(&i.Agent, &i.LastSeq)
+	return i, err
+}
+
+const resumeState = `-- name: ResumeState :one
+SELECT t.agent, t.state, (t.turns - t.pending)::integer AS turn, (t.resumed_seq IS NOT NULL)::boolean AS kept,
+       (t.resume_until IS NOT NULL)::boolean AS asked, coalesce(t.resume_until <= now(), false)::boolean AS expired
+  FROM holdfast.tasks t WHERE t.id = $1
+`
+
+type ResumeStateRow struct {
+	Agent   string
+	State   int16
+	Turn    int32
+	Kept    bool
+	Asked   bool
+	Expired bool
+}
+
+// What a resume URL of a turn can still do: the reasons for which TaskResume finds no row. By primary key.
+func (q *Queries) ResumeState(ctx context.Context, db DBTX, id uuid.UUID) (ResumeStateRow, error) {
+	row := db.QueryRow(ctx, resumeState, id)
+	var i ResumeStateRow
+	err := row.Scan(
+		&i.Agent,
+		&i.State,
+		&i.Turn,
+		&i.Kept,
+		&i.Asked,
+		&i.Expired,
+	)
+	return i, err
+}
+
 const taskByID = `-- name: TaskByID :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, lineage FROM holdfast.tasks WHERE id = $1
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage FROM holdfast.tasks WHERE id = $1
 `
 
 // By primary key, for the server's own use; the caller must check the owner.
@@ -318,6 +372,8 @@ func (q *Queries) TaskByID(ctx context.Context, db DBTX, id uuid.UUID) (Task, er
 		&i.ArtifactsSeq,
 		&i.WakesAt,
 		&i.Interruptible,
+		&i.ResumeUntil,
+		&i.ResumedSeq,
 		&i.Lineage,
 	)
 	return i, err
@@ -325,7 +381,7 @@ func (q *Queries) TaskByID(ctx context.Context, db DBTX, id uuid.UUID) (Task, er
 
 const taskCancel = `-- name: TaskCancel :one
 WITH lck AS MATERIALIZED (
-    SELECT t.id, t.kept, t.last_seq, t.worker_id, t.state >= 3 AS parked, t.pushes, t.lineage
+    SELECT t.id, t.agent, t.kept, t.last_seq, t.attempt, t.worker_id, t.state >= 3 AS parked, t.pushes, t.lineage, t.cancel_requested
       FROM holdfast.tasks t
      WHERE t.id = $2 AND t.state NOT IN (5, 6, 7, 8)
        FOR NO KEY UPDATE
@@ -337,13 +393,14 @@ WITH lck AS MATERIALIZED (
 ), unqueued AS (
     DELETE FROM holdfast.task_queue q WHERE q.id = (SELECT free.id FROM free)
 ), eff AS MATERIALIZED (
-    SELECT x.id, x.kept, x.last_seq, x.worker_id, x.idle, x.pushes, x.lineage FROM (
-        SELECT lck.id, lck.kept, lck.last_seq, lck.worker_id, (lck.parked OR EXISTS (SELECT FROM free)) AS idle, lck.pushes, lck.lineage FROM lck) x
+    SELECT x.id, x.agent, x.kept, x.last_seq, x.attempt, x.worker_id, x.idle, x.pushes, x.lineage, x.cancel_requested, x.idle OR $3::text <> '' AND NOT x.cancel_requested AS logs FROM (
+        SELECT lck.id, lck.agent, lck.kept, lck.last_seq, lck.attempt, lck.worker_id, (lck.parked OR EXISTS (SELECT FROM free)) AS idle, lck.pushes,
+               lck.lineage, lck.cancel_requested FROM lck) x
      WHERE x.idle OR x.worker_id IS NOT NULL
 ), upd AS (
     UPDATE holdfast.tasks t
        SET state = CASE WHEN eff.idle THEN 7 ELSE t.state END,
-           last_seq = CASE WHEN eff.idle THEN eff.last_seq + 1 ELSE t.last_seq END,
+           last_seq = CASE WHEN eff.logs THEN eff.last_seq + 1 ELSE t.last_seq END,
            status_seq = CASE WHEN eff.idle THEN eff.last_seq + 1 ELSE t.status_seq END,
            status_at = CASE WHEN eff.idle THEN now() ELSE t.status_at END,
            pending = CASE WHEN eff.idle THEN 0 ELSE t.pending END,
@@ -355,10 +412,17 @@ WITH lck AS MATERIALIZED (
            cancel_requested_at = coalesce(t.cancel_requested_at, now())
       FROM eff WHERE t.id = $2 AND t.id = eff.id AND t.state NOT IN (5, 6, 7, 8)
 ), logged AS (
-    INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt)
-    SELECT eff.id, eff.last_seq + 1, 2, eff.kept, 7, 0 FROM eff WHERE eff.idle
+    INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, payload)
+    SELECT eff.id, eff.last_seq + 1, CASE WHEN eff.idle THEN 2 ELSE 4 END, eff.kept, CASE WHEN eff.idle THEN 7 END, 0,
+           CASE WHEN NOT eff.idle THEN json_build_object('outcome', 'cancel', 'cancel', CAST(nullif($3::text, '') AS json))
+                WHEN $3::text <> '' THEN json_build_object('cancel', CAST(nullif($3::text, '') AS json)) END
+      FROM eff WHERE eff.logs
+), noticed AS (
+    INSERT INTO holdfast.cancel_notices (task, agent, reason)
+    SELECT eff.id, eff.agent, 'canceled' FROM eff WHERE $4::boolean AND eff.attempt > 0
+    ON CONFLICT DO NOTHING
 )
-SELECT eff.idle::boolean AS ended, (eff.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
+SELECT eff.idle::boolean AS ended, eff.logs::boolean AS logged, (eff.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
        (CASE WHEN eff.idle AND eff.pushes
              THEN holdfast.push_mark(ARRAY[eff.id], ARRAY[eff.last_seq + 1], ARRAY[eff.last_seq + 1]) ELSE 0 END)::integer AS marked,
        (CASE WHEN eff.idle AND eff.lineage THEN holdfast.call_settled(eff.id, eff.last_seq + 1) ELSE 0 END)::integer AS kin,
@@ -367,12 +431,15 @@ SELECT eff.idle::boolean AS ended, (eff.last_seq + 1)::bigint AS seq, now()::tim
 `
 
 type TaskCancelParams struct {
-	Audit string
-	ID    uuid.UUID
+	Audit    string
+	ID       uuid.UUID
+	Metadata string
+	Notice   bool
 }
 
 type TaskCancelRow struct {
 	Ended   bool
+	Logged  bool
 	Seq     int64
 	At      time.Time
 	Marked  int32
@@ -381,13 +448,21 @@ type TaskCancelRow struct {
 }
 
 // Ends a task that no worker runs, or asks the worker of a running one to end it. It deletes the
-// queue row only if no worker owns or is claiming it. No row: the task has ended or is unknown, or a
-// claim is taking it from the queue; the caller reads which.
+// queue row only if no worker owns or is claiming it. Metadata of the request is in the payload of the
+// status, or of a run note if there is a run; that of a second request to the same run is dropped. With
+// @notice the agent is told if it has been started for this task. No row: the task has ended or is
+// unknown, or a claim is taking it from the queue; the caller reads which.
 func (q *Queries) TaskCancel(ctx context.Context, db DBTX, arg TaskCancelParams) (TaskCancelRow, error) {
-	row := db.QueryRow(ctx, taskCancel, arg.Audit, arg.ID)
+	row := db.QueryRow(ctx, taskCancel,
+		arg.Audit,
+		arg.ID,
+		arg.Metadata,
+		arg.Notice,
+	)
 	var i TaskCancelRow
 	err := row.Scan(
 		&i.Ended,
+		&i.Logged,
 		&i.Seq,
 		&i.At,
 		&i.Marked,
@@ -630,7 +705,7 @@ func (q *Queries) TaskCreate(ctx context.Context, db DBTX, arg TaskCreateParams)
 }
 
 const taskFind = `-- name: TaskFind :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, lineage FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage FROM holdfast.tasks
  WHERE id = $1 AND client_id IS NULL AND tenant = $2 AND (owner = $3 OR $4::boolean) AND agent = $5
 `
 
@@ -684,13 +759,15 @@ func (q *Queries) TaskFind(ctx context.Context, db DBTX, arg TaskFindParams) (Ta
 		&i.ArtifactsSeq,
 		&i.WakesAt,
 		&i.Interruptible,
+		&i.ResumeUntil,
+		&i.ResumedSeq,
 		&i.Lineage,
 	)
 	return i, err
 }
 
 const taskNamed = `-- name: TaskNamed :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, lineage FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage FROM holdfast.tasks
  WHERE id = $1 AND client_id = $2::text AND tenant = $3 AND (owner = $4 OR $5::boolean) AND agent = $6
 `
 
@@ -746,6 +823,8 @@ func (q *Queries) TaskNamed(ctx context.Context, db DBTX, arg TaskNamedParams) (
 		&i.ArtifactsSeq,
 		&i.WakesAt,
 		&i.Interruptible,
+		&i.ResumeUntil,
+		&i.ResumedSeq,
 		&i.Lineage,
 	)
 	return i, err
@@ -977,8 +1056,80 @@ func (q *Queries) TaskReopen(ctx context.Context, db DBTX, arg TaskReopenParams)
 	return i, err
 }
 
+const taskResume = `-- name: TaskResume :one
+WITH lck AS MATERIALIZED (
+    SELECT t.id, t.agent, t.kept, t.last_seq, t.turns, t.state >= 3 AS parked, t.pushes
+      FROM holdfast.tasks t
+     WHERE t.id = $2 AND t.state NOT IN (5, 6, 7, 8) AND t.turns - t.pending = $3
+       AND (t.state >= 3 AND t.resume_until > now() OR t.state < 3 AND t.resumed_seq IS NULL)
+       FOR NO KEY UPDATE
+), upd AS (
+    UPDATE holdfast.tasks t
+       SET last_seq = lck.last_seq + CASE WHEN lck.parked THEN 2 ELSE 1 END,
+           turns = CASE WHEN lck.parked THEN lck.turns + 1 ELSE lck.turns END,
+           state = CASE WHEN lck.parked THEN 1 ELSE t.state END,
+           status_seq = CASE WHEN lck.parked THEN lck.last_seq + 2 ELSE t.status_seq END,
+           status_at = CASE WHEN lck.parked THEN now() ELSE t.status_at END,
+           resumed_seq = CASE WHEN NOT lck.parked THEN lck.last_seq + 1 END
+      FROM lck WHERE t.id = $2 AND t.id = lck.id AND t.state NOT IN (5, 6, 7, 8)
+), logged AS (
+    INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, payload, request_id)
+    SELECT lck.id, lck.last_seq + 1, 4, lck.kept, NULL::smallint, 0, CAST($4::text AS json), $5::uuid FROM lck
+     UNION ALL
+    SELECT lck.id, lck.last_seq + 2, 2, lck.kept, 1::smallint, 0, NULL, NULL FROM lck WHERE lck.parked
+), queued AS (
+    INSERT INTO holdfast.task_queue (id, agent, message_seq, input_seq, turn, message_bytes)
+    SELECT lck.id, lck.agent, holdfast.message_last(lck.id), lck.last_seq + 1, lck.turns + 1, octet_length($4::text) FROM lck WHERE lck.parked
+)
+SELECT lck.agent, (lck.last_seq + 1)::bigint AS seq, lck.parked::boolean AS parked, now()::timestamptz AS at,
+       (CASE WHEN lck.parked AND lck.pushes
+             THEN holdfast.push_mark(ARRAY[lck.id], ARRAY[lck.last_seq + 2], ARRAY[lck.last_seq + 2]) ELSE 0 END)::integer AS marked,
+       coalesce(holdfast.audit(nullif($1::text, '')), 0)::bigint AS audited
+  FROM lck
+`
+
+type TaskResumeParams struct {
+	Audit     string
+	ID        uuid.UUID
+	Turn      int32
+	Payload   string
+	RequestID uuid.UUID
+}
+
+type TaskResumeRow struct {
+	Agent   string
+	Seq     int64
+	Parked  bool
+	At      time.Time
+	Marked  int32
+	Audited int64
+}
+
+// Begins the next turn of a task that asks for input with its resume URL valid. If the run of that turn
+// has not parked yet, the resume is kept until it does; another one is refused. No row: the URL is used,
+// expired or of another turn, or the task has ended or is unknown; the caller reads which.
+func (q *Queries) TaskResume(ctx context.Context, db DBTX, arg TaskResumeParams) (TaskResumeRow, error) {
+	row := db.QueryRow(ctx, taskResume,
+		arg.Audit,
+		arg.ID,
+		arg.Turn,
+		arg.Payload,
+		arg.RequestID,
+	)
+	var i TaskResumeRow
+	err := row.Scan(
+		&i.Agent,
+		&i.Seq,
+		&i.Parked,
+		&i.At,
+		&i.Marked,
+		&i.Audited,
+	)
+	return i, err
+}
+
 const taskSeen = `-- name: TaskSeen :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, lineage FROM holdfast.tasks WHERE id = $1 AND tenant = $2 AND (owner = $3 OR $4::boolean)
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage FROM holdfast.tasks WHERE id = $1 AND tenant = $2 AND (owner = $3 OR $4::boolean)
 `
 
 type TaskSeenParams struct {
@@ -1029,6 +1180,8 @@ func (q *Queries) TaskSeen(ctx context.Context, db DBTX, arg TaskSeenParams) (Ta
 		&i.ArtifactsSeq,
 		&i.WakesAt,
 		&i.Interruptible,
+		&i.ResumeUntil,
+		&i.ResumedSeq,
 		&i.Lineage,
 	)
 	return i, err

@@ -1,0 +1,172 @@
+// Package callback serves resume URLs: a request by one begins the next turn of a task that asks for input. The URL is the
+// credential, so the schemes of the agent do not apply, and no page needs CORS to send a form.
+package callback
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/resume"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Tasks are the tasks that can be resumed. Errors: task.NotFound, task.Terminal (the URL is dead; the text says why),
+// task.Unavailable.
+type Tasks interface {
+	Resumable(ctx context.Context, id task.ID, turn int) (agent string, err error)
+	Resume(ctx context.Context, r *resume.Request) error
+}
+
+// Agent says what the URLs of an agent's tasks accept.
+type Agent struct {
+	ByGet   bool  // GET, too
+	MaxBody int64 // bytes
+}
+
+// Options configures the handler.
+type Options struct {
+	Links   *resume.Links
+	Tasks   Tasks
+	NewID   func() task.ID
+	Agents  map[string]Agent
+	Timeout time.Duration // to read a body
+	Memory  *memory.Budgets
+	Log     *slog.Logger
+}
+
+// Handler serves resume URLs.
+type Handler struct{ opt Options }
+
+// New makes a handler.
+func New(o Options) *Handler { return &Handler{o} }
+
+const (
+	thanks  = "Thank you. The task goes on, and you can close this window."
+	nothing = "There is nothing here."
+)
+
+// Match returns the token of a path that leads to this handler.
+func Match(path string) (token string, ok bool) { return strings.CutPrefix(path, resume.Path) }
+
+// Serve answers a request with a token. It says the same of a forged token, an unknown task and a deleted one, and nothing of
+// what the request has.
+func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, token string) {
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	id, turn, ok := h.opt.Links.Read(token)
+	if !ok {
+		say(w, http.StatusNotFound, nothing)
+		return
+	}
+	name, err := h.opt.Tasks.Resumable(r.Context(), id, turn)
+	agent, known := h.opt.Agents[name]
+	switch {
+	case err != nil:
+		h.refuse(w, err)
+		return
+	case !known:
+		say(w, http.StatusNotFound, nothing)
+		return
+	case r.Method != http.MethodPost && (r.Method != http.MethodGet || !agent.ByGet):
+		// HEAD, too: programs that preview links send it.
+		w.Header().Set("Allow", agent.allow())
+		say(w, http.StatusMethodNotAllowed, "This link accepts only "+agent.allow()+".")
+		return
+	case prefetch(r.Header):
+		say(w, http.StatusServiceUnavailable, "This link works once, so it must not be fetched ahead.")
+		return
+	}
+	content, release, ok := h.read(w, r, name, agent)
+	if !ok {
+		return
+	}
+	defer release()
+	err = h.opt.Tasks.Resume(r.Context(), &resume.Request{
+		ID: h.opt.NewID(), Task: id, Turn: turn, Agent: name, Address: r.RemoteAddr, Content: content,
+	})
+	if err != nil {
+		h.refuse(w, err)
+		return
+	}
+	say(w, http.StatusAccepted, thanks)
+}
+
+func (a Agent) allow() string {
+	if a.ByGet {
+		return "GET, POST"
+	}
+	return "POST"
+}
+
+// prefetch reports whether a browser asks ahead of its user.
+func prefetch(h http.Header) bool {
+	for _, name := range []string{"Sec-Purpose", "Purpose", "X-Moz"} {
+		if strings.HasPrefix(h.Get(name), "prefetch") {
+			return true
+		}
+	}
+	return false
+}
+
+// read reads what the request brings. The caller must release its memory.
+func (h *Handler) read(w http.ResponseWriter, r *http.Request, name string, agent Agent) (content *task.Resumed, release func(), ok bool) {
+	content = &task.Resumed{Method: r.Method, Query: r.URL.RawQuery, ContentType: r.Header.Get("Content-Type")}
+	if r.Method == http.MethodGet {
+		return content, func() {}, true
+	}
+	account := h.opt.Memory.Open(name)
+	limits := body.Limits{Size: agent.MaxBody, Timeout: h.opt.Timeout}.OrDefaults()
+	limits.Begin(w)
+	read, fault := limits.Read(w, r, account)
+	if fault == nil {
+		content.Body = read
+		return content, account.Close, true
+	}
+	account.Close()
+	if fault.Err != nil {
+		h.refuse(w, fault.Err)
+	} else {
+		say(w, fault.Status, fault.Msg)
+	}
+	return nil, nil, false
+}
+
+// refuse answers with an error. Its text is for the sender.
+func (h *Handler) refuse(w http.ResponseWriter, err error) {
+	var e *task.Error
+	switch task.KindOf(err) {
+	case task.NotFound:
+		say(w, http.StatusNotFound, nothing)
+	case task.Terminal:
+		text := "This link is not valid any more."
+		if errors.As(err, &e) {
+			text = e.Msg
+		}
+		say(w, http.StatusGone, text)
+	case task.Unavailable, task.RateLimited:
+		after := time.Second
+		if errors.As(err, &e) {
+			after = max(after, e.RetryAfter)
+		}
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(after.Seconds()))))
+		say(w, http.StatusServiceUnavailable, "This does not work now. Try again.")
+	default:
+		h.opt.Log.Error("request by resume URL failed", "error", err)
+		say(w, http.StatusInternalServerError, "Something went wrong here.")
+	}
+}
+
+// say answers with a text for people.
+func say(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text+"\n") //nolint:gosec // plain text with nosniff, of the server alone
+}

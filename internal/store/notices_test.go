@@ -1,0 +1,180 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/partition"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+func (f *fixture) notices(agent string, slots int) []Notice {
+	f.t.Helper()
+	got, err := f.ClaimNotices(f.t.Context(), f.worker(time.Hour), []NoticeDemand{{Agent: agent, Slots: slots}})
+	require.NoError(f.t, err)
+	return got
+}
+
+func (f *fixture) cancel(h *task.Task, metadata string) (ended bool) {
+	f.t.Helper()
+	ended, err := f.Cancel(f.t.Context(), h, json.RawMessage(metadata))
+	require.NoError(f.t, err)
+	return ended
+}
+
+// A task without a run is canceled in one commit, and its agent is told what the request said.
+func TestNoticeOfParkedTask(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	p.must(t, &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCheckpoint, Checkpoint: json.RawMessage(`{"job":7}`)}}, status(task.StateInputRequired))
+	require.True(t, f.cancel(p.c.Task, `{"why":1.0}`))
+	got := f.notices("a", 5)
+	require.Len(t, got, 1)
+	require.Equal(t, Notice{Task: p.c.Task.ID, Agent: "a", Reason: NoticeCanceled, Try: 1, Age: got[0].Age}, got[0])
+	facts, err := f.NoticeFacts(t.Context(), p.c.Task.ID)
+	require.NoError(t, err)
+	require.Equal(t, NoticeFacts{Attempt: 1, Turn: 1, Checkpoint: json.RawMessage(`{"job":7}`), Metadata: json.RawMessage(`{"why":1.0}`)}, facts)
+	require.Empty(t, f.notices("a", 5), "it is claimed")
+	last := f.log(p.c.Task.ID)
+	require.Nil(t, last[len(last)-1].Metadata, "clients do not see the metadata of a cancel")
+
+	// A later try fences the record of an earlier one.
+	f.exec("UPDATE holdfast.cancel_notices SET due_at = now()")
+	require.Equal(t, 2, f.notices("a", 5)[0].Try)
+	phase := func() string {
+		return scan[string](f, "SELECT format('%s %s %s', phase, tries, error) FROM holdfast.v_cancels")
+	}
+	require.NoError(t, f.RecordNotice(t.Context(), NoticeResult{Task: p.c.Task.ID, Try: 1, Delivered: true}))
+	require.Equal(t, "pending 2 ", phase())
+	require.NoError(t, f.RecordNotice(t.Context(), NoticeResult{Task: p.c.Task.ID, Try: 2, Delay: time.Hour, Error: "away\x00"}))
+	require.Equal(t, "pending 2 away\uFFFD", phase())
+	require.Empty(t, f.notices("a", 5), "it is due in an hour")
+	f.exec("UPDATE holdfast.cancel_notices SET due_at = now()")
+	require.Len(t, f.notices("a", 5), 1)
+	require.NoError(t, f.RecordNotice(t.Context(), NoticeResult{Task: p.c.Task.ID, Try: 3, Delivered: true}))
+	require.Equal(t, "delivered 3 ", phase())
+	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.cancel_notices"))
+}
+
+// The notice of a task with a run waits until the run has ended, and goes if the task was not canceled after all.
+func TestNoticeOfRunningTask(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for name, c := range map[string]struct {
+		ends task.State
+		told bool
+	}{"canceled": {task.StateCanceled, true}, "completed": {task.StateCompleted, false}, "parks": {task.StateInputRequired, true}} {
+		p := f.running(name)
+		require.False(t, f.cancel(p.c.Task, `{"n":1}`))
+		require.False(t, f.cancel(p.c.Task, `{"n":2}`))
+		require.Empty(t, f.notices(name, 5), name)
+		p.must(t, status(c.ends))
+		f.exec("UPDATE holdfast.cancel_notices SET due_at = now() WHERE agent = $1", name)
+		require.Equal(t, c.told, len(f.notices(name, 5)) == 1, name)
+		require.Equal(t, c.told, scan[bool](f, "SELECT EXISTS (SELECT FROM holdfast.cancel_notices WHERE agent = $1)", name), name)
+		facts, err := f.NoticeFacts(t.Context(), p.c.Task.ID)
+		require.NoError(t, err)
+		require.JSONEq(t, `{"n":1}`, string(facts.Metadata), "the first request counts")
+	}
+}
+
+// Only an agent that has been started for the task, and that wants to know, is told.
+func TestNoNoticeWithoutRun(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	require.True(t, f.cancel(f.create(fresh("a")), ""))
+	deaf, err := Open(t.Context(), Options{URL: f.url, APIConns: 1})
+	require.NoError(t, err)
+	defer deaf.Close(t.Context())
+	p := f.running("a")
+	p.must(t, status(task.StateInputRequired))
+	_, err = deaf.Cancel(t.Context(), p.c.Task, nil)
+	require.NoError(t, err)
+	require.Zero(t, scan[int](f, "SELECT count(*) FROM holdfast.cancel_notices"))
+
+	p = f.running("a")
+	p.must(t, status(task.StateInputRequired))
+	f.cancel(p.c.Task, "")
+	require.NoError(t, f.DropNotice(t.Context(), p.c.Task.ID))
+	require.Zero(t, scan[int](f, "SELECT count(*) FROM holdfast.cancel_notices"))
+}
+
+// The facts name the newest run that has begun, also if the task waits or a later turn is queued.
+func TestNoticeFactsNameNewestRun(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	id := p.c.Task.ID
+	is := func(attempt task.Attempt, turn int) {
+		t.Helper()
+		facts, err := f.NoticeFacts(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, []int{int(attempt), turn}, []int{int(facts.Attempt), facts.Turn})
+	}
+	require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: id, Agent: "a", Attempt: p.c.Attempt, Uncount: true, Note: task.RunNote{Outcome: task.RunReturned}}))
+	is(1, 1)
+	p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
+	p.must(t, status(task.StateInputRequired))
+	is(2, 1)
+	_, err := f.AddMessage(t.Context(), &NewMessage{Task: p.c.Task, Message: user("more"), RequestID: NewID()})
+	require.NoError(t, err)
+	is(2, 1)
+	p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
+	require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: id, Agent: "a", Attempt: p.c.Attempt, Uncount: true, Note: task.RunNote{Outcome: task.RunReturned}}))
+	is(3, 2)
+	require.True(t, f.cancel(p.c.Task, ""))
+	is(3, 2)
+	require.Equal(t, int64(2), scan[int64](f, "SELECT max(turn) FROM holdfast.v_runs WHERE task = $1", id.String()))
+}
+
+// A task that was parked for too long is canceled, and its agent is told why.
+func TestNoticeOfExpiredTask(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	p.must(t, status(task.StateAuthRequired))
+	f.exec("UPDATE holdfast.tasks SET status_at = now() - interval '1 day' WHERE id = $1", uuid.UUID(p.c.Task.ID))
+	n, _, err := f.ExpireParked(t.Context(), "a", time.Hour, "too late")
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.Equal(t, NoticeExpired, f.notices("a", 1)[0].Reason)
+}
+
+func TestNoticesEndWithTheirTasks(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	p.must(t, status(task.StateInputRequired))
+	f.cancel(p.c.Task, "")
+	old := time.Now().Add(-60 * 24 * time.Hour)
+	f.exec("INSERT INTO holdfast.cancel_notices (task, agent, reason) VALUES ($1, 'a', 'canceled')", partition.FirstID(old))
+	require.NoError(t, f.ForgetBeside(t.Context(), Span{From: old.Add(-time.Hour), To: old.Add(24 * time.Hour)}))
+	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.cancel_notices"))
+	_, err := f.Erase(t.Context(), []task.ID{p.c.Task.ID}, false, "")
+	require.NoError(t, err)
+	require.Zero(t, scan[int](f, "SELECT count(*) FROM holdfast.cancel_notices"))
+}
+
+// Delivered notices stay as long as their tasks. Looking for work passes over none of them.
+func TestPlansOfNotices(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.exec(`INSERT INTO holdfast.cancel_notices (task, agent, reason, ended_at, delivered)
+		SELECT gen_random_uuid(), 'a', 'canceled', now(), true FROM generate_series(1, 20000)`)
+	f.exec("ANALYZE holdfast.cancel_notices")
+	c := f.conn()
+	_, err := c.Exec(t.Context(), "SET plan_cache_mode = force_generic_plan")
+	require.NoError(t, err)
+	for _, name := range []string{"NoticesClaim", "NoticeRecord", "NoticeDrop", "NoticesGone", "TasksErase"} {
+		plan := strings.Join(explain(t, c, name, statements(t)[name]), "\n")
+		require.NotContains(t, plan, "Seq Scan on cancel_notices", name)
+		require.Contains(t, plan, "cancel_notices_", fmt.Sprint(name, plan))
+	}
+}

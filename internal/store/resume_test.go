@@ -1,0 +1,307 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-a2a/holdfast/internal/resume"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// asking is a status that parks the task with its resume URL valid.
+func asking(d time.Duration) *task.Event {
+	e := status(task.StateAuthRequired)
+	e.Resumable = d
+	return e
+}
+
+func resumeOf(id task.ID, turn int, text string) *resume.Request {
+	return &resume.Request{
+		ID: NewID(), Task: id, Turn: turn, Agent: "a", Address: "192.0.2.1:80",
+		Content: &task.Resumed{Method: "POST", Query: "code=1", ContentType: "text/plain", Body: []byte(text)},
+	}
+}
+
+// dead is the answer to a resume URL that is not valid any more.
+func (f *fixture) dead(id task.ID, turn int, why string) {
+	f.t.Helper()
+	err := f.Resume(f.t.Context(), resumeOf(id, turn, "late"))
+	require.ErrorIs(f.t, err, task.Terminal)
+	require.ErrorContains(f.t, err, why)
+}
+
+const used = "used already, or the task went on without it"
+
+func TestResumeBeginsATurn(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	id := p.c.Task.ID
+	f.setPush(id, &task.PushConfig{ID: "w", URL: "https://example.com/", Dialect: "0.3"})
+	require.False(t, p.must(t, status(task.StateWorking), chunk("x"), asking(time.Hour)).requeued)
+	agent, err := f.Resumable(t.Context(), id, 1)
+	require.NoError(t, err)
+	require.Equal(t, "a", agent)
+	require.NoError(t, f.Resume(t.Context(), resumeOf(id, 1, "the secret")))
+	require.Equal(t, task.StateSubmitted, f.state(id))
+	f.dead(id, 1, used)
+	require.EqualValues(t, 6, scan[int64](f, "SELECT due_seq FROM holdfast.push_cursors WHERE task = $1", id), "webhooks learn that the task goes on")
+
+	c := f.claim(f.worker(time.Hour), "a", 1)[0]
+	require.Equal(t, &Wait{Seq: 5, Resumed: &task.Resumed{Method: "POST", Query: "code=1", ContentType: "text/plain", Body: []byte("the secret")}}, c.Wait)
+	require.Equal(t, []int{2, 1}, []int{c.Turn, c.Try})
+	require.Equal(t, task.Seq(5), c.Begins())
+	require.Equal(t, task.Seq(1), c.MessageSeq)
+	require.Empty(t, c.Message.Parts)
+	require.Len(t, f.before(c), 2, "the message and the artifact; not what came by the URL")
+	p = &pen{s: f.Store, c: c}
+	p.must(t, status(task.StateWorking), asking(time.Hour))
+	f.dead(id, 1, used)
+	require.NoError(t, f.Resume(t.Context(), resumeOf(id, 2, "again")))
+	p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
+	require.Equal(t, "again", string(p.c.Wait.Resumed.Body))
+	p.must(t, status(task.StateCompleted))
+	f.dead(id, 3, "The task has ended.")
+
+	all := f.everything()
+	require.NotContains(t, all, "the secret")
+	require.NotContains(t, all, "code=1")
+	_, lines := query(t, f.conn(), "SELECT run, turn, outcome FROM holdfast.v_runs ORDER BY run")
+	require.Equal(t, [][]string{{"1", "1", "auth-required"}, {"2", "2", "auth-required"}, {"3", "3", "completed"}}, lines)
+	_, lines = query(t, f.conn(), "SELECT action, agent, method, address FROM holdfast.v_audit WHERE task = '"+id.String()+"' AND action = 'task.resumed'")
+	require.Equal(t, [][]string{{"task.resumed", "a", MethodResume, "192.0.2.1:80"}, {"task.resumed", "a", MethodResume, "192.0.2.1:80"}}, lines)
+}
+
+func TestResumeURLsThatAreNotValid(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	id := p.c.Task.ID
+	f.dead(id, 2, used)
+	p.must(t, status(task.StateWorking), status(task.StateInputRequired))
+	f.dead(id, 1, "does not wait for this link")
+	_, err := f.say(id, true)
+	require.NoError(t, err)
+	p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
+	f.dead(id, 1, used)
+	p.must(t, status(task.StateWorking), asking(time.Hour))
+	f.exec("UPDATE holdfast.tasks SET resume_until = now() WHERE id = $1", id)
+	f.dead(id, 2, "expired")
+	_, err = f.say(id, true)
+	require.NoError(t, err, "the client may still answer")
+	require.ErrorIs(t, f.Resume(t.Context(), resumeOf(NewID(), 1, "x")), task.NotFound)
+
+	p = f.running("b")
+	p.must(t, status(task.StateWorking), asking(time.Hour))
+	ended, err := f.Cancel(t.Context(), p.c.Task, nil)
+	require.NoError(t, err)
+	require.True(t, ended)
+	f.dead(p.c.Task.ID, 1, "The task has ended.")
+}
+
+// A third party may be faster than the agent: what it sends is kept until the run asks, also over a lost lease.
+func TestResumeBeforeTheRunParks(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	id := p.c.Task.ID
+	p.must(t, status(task.StateWorking))
+	require.NoError(t, f.Resume(t.Context(), resumeOf(id, 1, "early")))
+	f.dead(id, 1, used)
+	require.Equal(t, task.StateWorking, f.state(id))
+	said, err := f.say(id, true)
+	require.NoError(t, err)
+	require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: id, Agent: "a", Attempt: p.c.Attempt, Note: task.RunNote{Outcome: task.RunRetry}}))
+	p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
+	require.Nil(t, p.c.Wait)
+	require.True(t, p.must(t, chunk("x"), asking(time.Hour)).requeued)
+	require.Equal(t, task.StateSubmitted, f.state(id), "no client sees the question")
+
+	c := f.claim(f.worker(time.Hour), "a", 1)[0]
+	require.Equal(t, "early", string(c.Wait.Resumed.Body))
+	require.Equal(t, []int{2, 1}, []int{c.Turn, c.Try})
+	require.Empty(t, c.Message.Parts)
+	require.Len(t, f.before(c), 2, "the first message and the artifact, not the message that waits")
+	history, err := f.Conversation(t.Context(), c.Task, c.Said(), c.Begins())
+	require.NoError(t, err)
+	require.Len(t, history, 1)
+	p = &pen{s: f.Store, c: c}
+	require.True(t, p.must(t, status(task.StateWorking), status(task.StateInputRequired)).requeued)
+	c = f.claim(f.worker(time.Hour), "a", 1)[0]
+	require.Equal(t, []any{said, 3, (*Wait)(nil)}, []any{c.MessageSeq, c.Turn, c.Wait}, "the message has the turn after that")
+	p = &pen{s: f.Store, c: c}
+	p.must(t, status(task.StateCompleted))
+}
+
+// A resume that the run did not ask for is dropped with its turn.
+func TestResumeThatNobodyAskedFor(t *testing.T) {
+	t.Parallel()
+	for name, ends := range map[string]*task.Event{"asks the client alone": status(task.StateInputRequired), "waits": waitNote(time.Hour, true)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			p := f.running("a")
+			id := p.c.Task.ID
+			p.must(t, status(task.StateWorking))
+			require.NoError(t, f.Resume(t.Context(), resumeOf(id, 1, "early")))
+			require.False(t, p.must(t, ends).requeued)
+			_, err := f.say(id, true)
+			require.NoError(t, err)
+			p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
+			require.Equal(t, "more", p.c.Message.FirstText())
+			require.False(t, p.must(t, status(task.StateWorking), asking(time.Hour)).requeued)
+		})
+	}
+}
+
+func TestCancelBeatsAnEarlyResume(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	p.must(t, status(task.StateWorking))
+	require.NoError(t, f.Resume(t.Context(), resumeOf(p.c.Task.ID, 1, "early")))
+	_, err := f.Cancel(t.Context(), p.c.Task, nil)
+	require.NoError(t, err)
+	require.False(t, p.must(t, asking(time.Hour)).requeued)
+	require.Equal(t, task.StateCanceled, f.state(p.c.Task.ID))
+}
+
+// The client's message, the URL, the URL again and a cancel come at the same moment, before and after the run parks. At most
+// one resume counts, the messages are stored, and each answer says what happened.
+func TestResumesRace(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	resumed := map[bool]int{}
+	for i := range 60 {
+		p := f.running("a")
+		id := p.c.Task.ID
+		p.must(t, status(task.StateWorking))
+		early, cancels := i%2 == 0, i%5 == 0
+		if !early {
+			p.must(t, asking(time.Hour))
+		}
+		var said, canceled error
+		answers := make([]error, 3)
+		var g errgroup.Group
+		for j := range answers {
+			g.Go(func() error {
+				answers[j] = f.Resume(t.Context(), resumeOf(id, 1, fmt.Sprint(j)))
+				return nil
+			})
+		}
+		g.Go(func() error { _, said = f.say(id, true); return nil })
+		if cancels {
+			g.Go(func() error { _, canceled = f.Cancel(t.Context(), p.c.Task, nil); return nil })
+		}
+		if early {
+			g.Go(func() error { return await(t, p.write(asking(time.Hour))).err })
+		}
+		require.NoError(t, g.Wait())
+		winner := -1
+		for j, err := range answers {
+			if err == nil {
+				require.Equal(t, -1, winner, "two resumes of one turn")
+				winner = j
+				continue
+			}
+			require.ErrorIs(t, err, task.Terminal)
+		}
+		require.NoError(t, canceled)
+		if said != nil {
+			require.ErrorIs(t, said, task.Terminal)
+			require.True(t, cancels)
+		}
+		resumed[winner >= 0]++
+		turns := []string{}
+		for f.state(id) == task.StateSubmitted {
+			p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
+			turn := "message"
+			if p.c.Wait != nil {
+				turn = "resume " + string(p.c.Wait.Resumed.Body)
+			}
+			turns = append(turns, turn)
+			p.must(t, status(task.StateWorking), status(task.StateInputRequired))
+		}
+		if !cancels {
+			require.Contains(t, turns, "message")
+			if winner >= 0 && strings.Contains(strings.Join(turns, " "), "resume") {
+				require.Contains(t, turns, fmt.Sprintf("resume %d", winner))
+			}
+			if !early && winner >= 0 {
+				require.Equal(t, fmt.Sprintf("resume %d", winner), turns[0])
+			}
+			require.LessOrEqual(t, len(turns), 2)
+		}
+		_, err := f.Cancel(t.Context(), p.c.Task, nil)
+		require.True(t, err == nil || errors.Is(err, task.NotCancelable))
+	}
+	require.NotZero(t, resumed[true], "no resume won")
+}
+
+// A resume and a message that were committed after the snapshot of the statement that parks are found by it.
+func TestParkFindsWhatItsSnapshotLacks(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	id := p.c.Task.ID
+	p.must(t, status(task.StateWorking))
+	// The function sees what was committed after the snapshot of the statement that calls it.
+	c := f.conn()
+	_, err := c.Exec(t.Context(), "BEGIN; DECLARE late CURSOR FOR SELECT holdfast.message_after($$"+id.String()+"$$, 1) FROM generate_series(1, 1)")
+	require.NoError(t, err)
+	require.NoError(t, f.Resume(t.Context(), resumeOf(id, 1, "early")))
+	said, err := f.say(id, true)
+	require.NoError(t, err)
+	var found task.Seq
+	require.NoError(t, c.QueryRow(t.Context(), "FETCH late").Scan(&found))
+	require.Equal(t, said, found)
+}
+
+// The connection dies around the commit: the sender learns that the resume counts, and it counts once.
+func TestResumeOverALostConnection(t *testing.T) {
+	t.Parallel()
+	for what, loss := range losses {
+		for _, early := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, early %t", what, early), func(t *testing.T) {
+				t.Parallel()
+				f, proxy := newProxied(t)
+				p := f.running("a")
+				p.must(t, status(task.StateWorking))
+				if !early {
+					p.must(t, asking(time.Hour))
+				}
+				lost := proxy.Lose("TaskResume", loss, 1)
+				require.NoError(t, f.Resume(t.Context(), resumeOf(p.c.Task.ID, 1, "x")))
+				<-lost
+				if early {
+					require.True(t, p.must(t, asking(time.Hour)).requeued)
+				}
+				require.Equal(t, "x", string(f.claim(f.worker(time.Hour), "a", 1)[0].Wait.Resumed.Body))
+				require.Equal(t, 1, scan[int](f, "SELECT count(*)::int FROM holdfast.task_events WHERE kind = 4"))
+			})
+		}
+	}
+}
+
+// A resume belongs to its turn: copied to another one, it is not read.
+func TestResumesCannotBeMoved(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	sealed, err := f.sealResume(t.Context(), resumeOf(NewID(), 1, "x"))
+	require.NoError(t, err)
+	_, err = f.openResume(t.Context(), NewID(), 2, sealed)
+	require.ErrorContains(t, err, "what came by the resume URL: not a value that was sealed for this place")
+
+	p := f.running("a")
+	p.must(t, status(task.StateWorking), asking(time.Hour))
+	require.NoError(t, f.Resume(t.Context(), resumeOf(p.c.Task.ID, 1, "x")))
+	f.exec(`UPDATE holdfast.task_events SET payload = '{"outcome":"resume","sealed":"AAAA"}' WHERE kind = 4`)
+	c := f.claim(f.worker(time.Hour), "a", 1)[0]
+	require.Error(t, c.Unreadable)
+}

@@ -1,0 +1,66 @@
+-- Resume URLs: a request from outside begins the next turn of a task that asks for input (decision 0052).
+--
+-- A resume is a run note with attempt 0. Its content is sealed. One that comes before the run has parked is kept, and the
+-- statement that parks the task finds it.
+
+-- +goose Up
+SET LOCAL lock_timeout = '5s';
+
+INSERT INTO holdfast.secrets (name, value)
+VALUES ('resume', decode(replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex'));
+COMMENT ON COLUMN holdfast.secrets.name IS
+    'page_token: signs the page tokens of lists; a new value invalidates the tokens in use. push: seals the secrets of webhooks, and what comes by resume URLs, if the environment has no key. resume: signs resume URLs if the environment has no key.';
+
+ALTER TABLE holdfast.tasks
+    ADD COLUMN resume_until timestamptz,
+    ADD COLUMN resumed_seq  bigint;
+COMMENT ON COLUMN holdfast.tasks.resume_until IS 'Parked: until when the resume URL of its turn is valid; null: its agent has not asked for that.';
+COMMENT ON COLUMN holdfast.tasks.resumed_seq IS 'The run note of a resume that came before the run has parked; null: none came.';
+COMMENT ON COLUMN holdfast.tasks.turns IS 'How many turns it has: a message of the client begins one, as does a timer or a resume URL.';
+COMMENT ON COLUMN holdfast.task_queue.input_seq IS 'The run note with the wait that this turn follows, or with the resume that began it; null for a turn that only a message began.';
+
+-- The newest message is before the events of the newest run.
+-- +goose StatementBegin
+CREATE FUNCTION holdfast.message_last(of uuid) RETURNS bigint STABLE STRICT LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN (SELECT e.seq FROM holdfast.task_events e WHERE e.task = of AND e.kind = 1 ORDER BY e.seq DESC LIMIT 1);
+END
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION holdfast.message_last IS 'The seq of the newest message of a task.';
+
+-- Between the caller's snapshot and its lock, messages and a resume may have been committed. A volatile function has a
+-- snapshot of its own, and sees them.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION holdfast.message_after(of uuid, at bigint) RETURNS bigint VOLATILE STRICT LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN (SELECT e.seq FROM holdfast.task_events e WHERE e.task = of AND e.seq > at AND e.kind = 1 ORDER BY e.seq LIMIT 1);
+END
+$$;
+-- +goose StatementEnd
+
+COMMENT ON COLUMN holdfast.v_tasks.turns IS 'How many turns it has: a message of the client begins one, as does a timer or a resume URL.';
+COMMENT ON COLUMN holdfast.v_events.kind IS 'message (from the client), status, artifact (a chunk of one), or run (an attempt that ended badly or in a wait, a checkpoint, the metadata of a cancel, or a resume; clients do not see these).';
+
+-- +goose Down
+SET LOCAL lock_timeout = '5s';
+COMMENT ON COLUMN holdfast.v_events.kind IS 'message (from the client), status, artifact (a chunk of one), or run (an attempt that ended badly or in a wait, a checkpoint, or the metadata of a cancel; clients do not see these).';
+COMMENT ON COLUMN holdfast.v_tasks.turns IS 'How many turns it has: a message of the client begins one, as does a timer.';
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION holdfast.message_after(of uuid, at bigint) RETURNS bigint STABLE STRICT LANGUAGE plpgsql AS $$
+BEGIN
+    -- A message that was committed while the caller waited for the task's lock is invisible to its snapshot. Nothing but
+    -- messages can have come in between, so the oldest of them follows what is visible.
+    RETURN coalesce(
+        (SELECT e.seq FROM holdfast.task_events e WHERE e.task = of AND e.seq > at AND e.kind = 1 ORDER BY e.seq LIMIT 1),
+        (SELECT max(e.seq) + 1 FROM holdfast.task_events e WHERE e.task = of));
+END
+$$;
+-- +goose StatementEnd
+DROP FUNCTION holdfast.message_last;
+COMMENT ON COLUMN holdfast.task_queue.input_seq IS 'The run note with the wait that this turn follows; null for a turn that follows none.';
+COMMENT ON COLUMN holdfast.tasks.turns IS 'How many turns it has: a message of the client begins one, as does a timer.';
+ALTER TABLE holdfast.tasks DROP COLUMN resume_until, DROP COLUMN resumed_seq;
+COMMENT ON COLUMN holdfast.secrets.name IS
+    'page_token: signs the page tokens of lists; a new value invalidates the tokens in use. push: seals the secrets of webhooks if the environment has no key.';
+DELETE FROM holdfast.secrets WHERE name = 'resume';
