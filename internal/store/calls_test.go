@@ -456,3 +456,49 @@ func TestForgedEndOfACalledTask(t *testing.T) {
 	f.join()
 	f.claim(f.worker(time.Hour), "caller", 1)
 }
+
+// A cancel of a caller ends its tree, and each agent that has begun is told. The turn of a run that ended in calls is over.
+func TestNoticesOfCanceledCalls(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.calling("b", "c")
+	children := f.begin()
+	children[0].must(t, status(task.StateWorking), status(task.StateCompleted))
+	children[1].must(t, status(task.StateWorking), status(task.StateInputRequired))
+	f.join()
+	p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "caller", 1)[0]}
+	p.must(t, f.callNote("d"))
+	require.True(t, f.cancel(p.c.Task, `{"why":1}`))
+	f.join()
+	for agent, told := range map[string]int{"caller": 1, "b": 0, "c": 1, "d": 0} {
+		require.Len(t, f.notices(agent, 5), told, agent)
+	}
+	facts, err := f.NoticeFacts(t.Context(), p.c.Task.ID)
+	require.NoError(t, err)
+	require.Equal(t, []any{task.Attempt(2), 2, `{"why":1}`}, []any{facts.Attempt, facts.Turn, string(facts.Metadata)})
+	facts, err = f.NoticeFacts(t.Context(), children[1].c.Task.ID)
+	require.NoError(t, err)
+	require.Nil(t, facts.Metadata, "it is that of the request for the caller alone")
+}
+
+// A called task parks with its resume URL valid: that is its result, unless the request came before.
+func TestResumeOfACalledTask(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.calling("b", "c")
+	children := f.begin()
+	early, late := children[0], children[1]
+	require.NoError(t, f.Resume(t.Context(), resumeOf(early.c.Task.ID, 1, "early")))
+	early.must(t, status(task.StateWorking), asking(time.Hour))
+	late.must(t, status(task.StateWorking), asking(time.Hour))
+	f.join()
+	f.claim(f.worker(time.Hour), "caller", 0)
+	require.NoError(t, f.Resume(t.Context(), resumeOf(late.c.Task.ID, 1, "late")))
+	for _, agent := range []string{"b", "c"} {
+		p := &pen{s: f.Store, c: f.claim(f.worker(time.Hour), agent, 1)[0]}
+		p.must(t, status(task.StateWorking), status(task.StateCompleted))
+	}
+	f.join()
+	got := f.results(f.claim(f.worker(time.Hour), "caller", 1)[0], 1000)
+	require.Equal(t, []task.State{task.StateCompleted, task.StateAuthRequired}, []task.State{got[0].State, got[1].State})
+}
