@@ -82,7 +82,7 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.L
 		if !cfg.HasRole(config.RoleWorker) {
 			continue
 		}
-		exec, err := buildExecutor(a, o, fronts, log)
+		exec, err := buildExecutor(cfg, a, o, fronts, log)
 		if err != nil {
 			mistakes = append(mistakes, fmt.Errorf("agent %s: %w", a.Name, err))
 			continue
@@ -98,7 +98,7 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.L
 	return out, errors.Join(mistakes...)
 }
 
-func buildExecutor(a *config.Agent, o Options, fronts fronts, log *slog.Logger) (executor.Executor, error) {
+func buildExecutor(cfg *config.Config, a *config.Agent, o Options, fronts fronts, log *slog.Logger) (executor.Executor, error) {
 	log = log.With("agent", a.Name)
 	switch a.Executor.Kind {
 	case config.ExecutorGo:
@@ -123,12 +123,12 @@ func buildExecutor(a *config.Agent, o Options, fronts fronts, log *slog.Logger) 
 			History: history(a), MaxEvent: int(a.Limits.MaxEvent), Log: log,
 		})
 	case config.ExecutorOpenAI:
-		return buildModel(a, log)
+		return buildModel(cfg, a, log)
 	}
 	return nil, fmt.Errorf("unknown executor kind %q", a.Executor.Kind)
 }
 
-func buildModel(a *config.Agent, log *slog.Logger) (executor.Executor, error) {
+func buildModel(cfg *config.Config, a *config.Agent, log *slog.Logger) (executor.Executor, error) {
 	m := a.Executor.OpenAI
 	parameters := map[string]json.RawMessage{}
 	for name, value := range m.Parameters {
@@ -138,11 +138,18 @@ func buildModel(a *config.Agent, log *slog.Logger) (executor.Executor, error) {
 	for i := range m.Tools {
 		tools = append(tools, openai.ToolServer(m.Tools[i]))
 	}
+	var called []openai.AgentTool
+	for _, t := range m.Agents {
+		if i := slices.IndexFunc(cfg.Agents, func(a config.Agent) bool { return a.Name == t.Name }); t.Description == "" && i >= 0 {
+			t.Description = cfg.Agents[i].Card.Description
+		}
+		called = append(called, openai.AgentTool(t))
+	}
 	return openai.New(openai.Options{
 		Responses: m.API == config.APIResponses, Background: m.Background,
 		BaseURL: m.BaseURL, Model: m.Model, APIKey: m.APIKey, APIKeyFile: m.APIKeyFile, Headers: m.Headers,
 		System: m.System, Parameters: parameters, History: history(a), Whole: !m.Stream, Reasoning: m.Reasoning,
-		Tools: tools, MaxToolCalls: m.MaxToolCalls, ToolTimeout: m.ToolTimeout,
+		Tools: tools, Agents: called, MaxToolCalls: m.MaxToolCalls, ToolTimeout: m.ToolTimeout,
 		ConnectTimeout: m.ConnectTimeout, HeaderTimeout: m.HeaderTimeout, IdleTimeout: m.IdleTimeout,
 		MaxEvent: int(a.Limits.MaxEvent), Log: log,
 	})

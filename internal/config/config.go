@@ -422,6 +422,7 @@ type OpenAIExecutor struct {
 	Stream         bool              `yaml:"stream"`
 	Reasoning      bool              `yaml:"reasoning"` // show it as an artifact of its own
 	Tools          []ToolServer      `yaml:"tools"`
+	Agents         []AgentTool       `yaml:"agents"`
 	MaxToolCalls   int               `yaml:"max_tool_calls"` // in one turn
 	ToolTimeout    time.Duration     `yaml:"tool_timeout"`
 	ConnectTimeout time.Duration     `yaml:"connect_timeout"`
@@ -449,6 +450,13 @@ type ToolServer struct {
 	Headers map[string]string `yaml:"headers"`
 	Allow   []string          `yaml:"allow"`   // empty: all tools
 	Approve []string          `yaml:"approve"` // by the client, before each call; * means all
+}
+
+// AgentTool is an agent of this server that a model may call.
+type AgentTool struct {
+	Name        string `yaml:"name"`
+	Description string `yaml:"description"` // for the model; empty: that of the agent's card
+	Approve     bool   `yaml:"approve"`     // by the client, before each call
 }
 
 // A2AExecutor is an agent that is an A2A server itself.

@@ -461,12 +461,12 @@ func TestForgedEndOfACalledTask(t *testing.T) {
 func TestNoticesOfCanceledCalls(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	p := f.calling("b", "c")
+	f.calling("b", "c")
 	children := f.begin()
 	children[0].must(t, status(task.StateWorking), status(task.StateCompleted))
 	children[1].must(t, status(task.StateWorking), status(task.StateInputRequired))
 	f.join()
-	p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "caller", 1)[0]}
+	p := &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "caller", 1)[0]}
 	p.must(t, f.callNote("d"))
 	require.True(t, f.cancel(p.c.Task, `{"why":1}`))
 	f.join()
