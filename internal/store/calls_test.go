@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-a2a/holdfast/internal/store/invarianttest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -501,4 +502,63 @@ func TestResumeOfACalledTask(t *testing.T) {
 	f.join()
 	got := f.results(f.claim(f.worker(time.Hour), "caller", 1)[0], 1000)
 	require.Equal(t, []task.State{task.StateCompleted, task.StateAuthRequired}, []task.State{got[0].State, got[1].State})
+}
+
+// Calls stay as long as their callers. No statement of a duty or a run passes over those that have ended.
+func TestPlansOfCalls(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.exec(`INSERT INTO holdfast.task_calls (parent, seq, nth, call_id, agent, child, answers, root, callers, started_at, settled_at, state)
+		SELECT gen_random_uuid(), 2, 1, '1', 'b', gen_random_uuid(), false, gen_random_uuid(), '{a}', now(), now(), 5 FROM generate_series(1, 20000)`)
+	f.exec("ANALYZE holdfast.task_calls, holdfast.task_settled")
+	c := f.conn()
+	_, err := c.Exec(t.Context(), "SET plan_cache_mode = force_generic_plan")
+	require.NoError(t, err)
+	named := statements(t)
+	for _, name := range []string{
+		"CallsNew", "CallKnown", "CallRefuse", "CallAnswered", "CallersLock", "CallsVoid", "CallsUnended", "CallsErase", "CallResults", "CallsOf", "CallsGone",
+	} {
+		plan := strings.Join(explain(t, c, name, named[name]), "\n")
+		require.NotContains(t, plan, "Seq Scan on task_calls", name)
+		require.Contains(t, plan, "task_calls_", fmt.Sprint(name, plan))
+	}
+	// These functions look at one task.
+	for name, query := range map[string]string{
+		"calls_open":    "SELECT * FROM holdfast.task_calls c WHERE c.child = $1::uuid AND NOT c.answers LIMIT 1",
+		"call_settle":   "UPDATE holdfast.task_calls c SET settled_at = now() WHERE c.child = $1::uuid AND c.started_at IS NOT NULL AND c.settled_at IS NULL",
+		"calls_settled": "SELECT FROM holdfast.task_calls c WHERE c.parent = $1::uuid AND c.seq = $2::bigint AND c.settled_at IS NULL",
+		"caller_ended":  "SELECT FROM holdfast.task_calls c WHERE c.parent = $1::uuid",
+	} {
+		require.NotContains(t, strings.Join(explain(t, c, name, query), "\n"), "Seq Scan on task_calls", name)
+	}
+}
+
+// The invariants find what is wrong with calls.
+func TestInvariantsOfCalls(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.calling("b", "c")
+	children := f.begin()
+	children[0].must(t, status(task.StateWorking), status(task.StateCompleted))
+	f.join()
+	q := f.calling("d")
+	f.begin()[0].must(t, status(task.StateWorking))
+	of := func(format string) string { return strings.ReplaceAll(format, "PARENT", "'"+p.c.Task.ID.String()+"'") }
+	ended := strings.ReplaceAll("UPDATE holdfast.tasks SET state = 7, wakes_at = NULL WHERE id = 'Q'", "Q", q.c.Task.ID.String())
+	for says, damage := range map[string]string{
+		"a task waits for calls only as long":     of("UPDATE holdfast.task_calls SET settled_at = now(), state = 7 WHERE parent = PARENT AND nth = 2"),
+		"a turn after calls has the results":      of("UPDATE holdfast.task_queue SET wakes_at = NULL WHERE id = PARENT"),
+		"calls are those of a run note":           of("UPDATE holdfast.task_calls SET child = gen_random_uuid() WHERE parent = PARENT AND nth = 2"),
+		"if and only if its call has begun":       of("UPDATE holdfast.task_calls SET started_at = NULL WHERE parent = PARENT AND nth = 2"),
+		"the end of a called task is joined":      of("UPDATE holdfast.task_calls SET settled_at = NULL, state = NULL, child_seq = NULL WHERE parent = PARENT AND nth = 1"),
+		"a result is a status of the called task": of("UPDATE holdfast.task_calls SET state = 6 WHERE parent = PARENT AND nth = 1"),
+		"what an ended task has called has ended": ended,
+	} {
+		tx, err := f.conn().Begin(t.Context()) // never committed
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), damage)
+		require.NoError(t, err, says)
+		require.ErrorContains(t, invarianttest.CheckIn(t.Context(), tx), says)
+		require.NoError(t, tx.Rollback(t.Context()))
+	}
 }
