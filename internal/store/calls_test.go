@@ -533,8 +533,8 @@ func TestPlansOfCalls(t *testing.T) {
 	}
 }
 
-// The invariants find what is wrong with calls.
-func TestInvariantsOfCalls(t *testing.T) {
+// The invariants find each damage to calls.
+func TestInvariantsFindDamageToCalls(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := f.calling("b", "c")

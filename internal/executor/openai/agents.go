@@ -97,7 +97,7 @@ func (s *steps) delegate(ctx context.Context, about []place, box *toolbox, w *wr
 	return true, s.out.Call(ctx, calls)
 }
 
-// told returns what the model is told of a result.
+// told returns the text of a result for the model.
 func told(r *executor.Result) result {
 	var said []string
 	add := func(parts []task.Part) {
