@@ -41,10 +41,11 @@ type Run struct {
 
 	// The following are of the request with this message.
 	TurnMetadata        json.RawMessage
-	AcceptedOutputModes []string // media types that the client can read; none: any
-	Extensions          []string // URIs of the extensions in force
-	Scopes              []string // of the caller
-	Traceparent         string   // W3C Trace Context, or ""
+	AcceptedOutputModes []string                   // media types that the client can read; none: any
+	Extensions          []string                   // URIs of the extensions in force
+	ExtensionParams     map[string]json.RawMessage // of those that have parameters on the agent's card, by URI
+	Scopes              []string                   // of the caller
+	Traceparent         string                     // W3C Trace Context, or ""
 
 	Deadline time.Time // when the run times out; zero: never
 

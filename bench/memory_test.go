@@ -144,7 +144,7 @@ func settled(b *testing.B, r *replica) usage {
 		name, value, _ := strings.Cut(scanner.Text(), " ")
 		into := map[string]*float64{
 			"go_memstats_heap_inuse_bytes": &u.heap, "go_memstats_stack_inuse_bytes": &u.stack, "go_goroutines": &u.goroutines,
-			`holdfast_streams_open{dialect="0.3"}`: &u.streams,
+			`holdfast_streams_open{version="0.3"}`: &u.streams,
 		}[name]
 		if into == nil {
 			continue

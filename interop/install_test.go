@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,6 +39,26 @@ func isProgram(folder string) bool { return !strings.HasSuffix(folder, "-common"
 
 // install makes a client or a server runnable, and returns the command.
 func install(t *testing.T, kind, name string) []string {
+	t.Helper()
+	c, _ := installed.LoadOrStore(kind+"/"+name, &command{})
+	of := c.(*command)
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	if of.argv == nil {
+		of.argv = installNow(t, kind, name)
+	}
+	return of.argv
+}
+
+// installed has the command of each program. Tests that run at the same time share one installation.
+var installed sync.Map
+
+type command struct {
+	mu   sync.Mutex
+	argv []string
+}
+
+func installNow(t *testing.T, kind, name string) []string {
 	t.Helper()
 	source, err := filepath.Abs(filepath.Join(kind, name))
 	require.NoError(t, err)

@@ -244,6 +244,9 @@ COMMENT ON COLUMN holdfast.v_lineage.depth IS 'How many calls lead from the root
 COMMENT ON COLUMN holdfast.v_lineage.call IS 'The id that its caller gave the call.';
 COMMENT ON COLUMN holdfast.v_lineage.called_at IS 'When the call created it.';
 
+CREATE OR REPLACE FUNCTION holdfast.sql_contract_version() RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$ SELECT '1.5' $$;
+
 -- +goose StatementBegin
 DO $$
 BEGIN
@@ -262,6 +265,8 @@ SET LOCAL lock_timeout = '5s';
 -- A task that waits for calls is due at once.
 UPDATE holdfast.task_queue SET wakes_at = NULL, available_at = now() WHERE wakes_at = 'infinity';
 UPDATE holdfast.tasks SET wakes_at = NULL WHERE wakes_at = 'infinity' AND state < 5;
+CREATE OR REPLACE FUNCTION holdfast.sql_contract_version() RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$ SELECT '1.4' $$;
 DROP VIEW holdfast.v_lineage;
 COMMENT ON COLUMN holdfast.v_events.kind IS 'message (from the client), status, artifact (a chunk of one), or run (an attempt that ended badly or in a wait, a checkpoint, the metadata of a cancel, or a resume; clients do not see these).';
 CREATE OR REPLACE VIEW holdfast.v_queue AS

@@ -170,6 +170,15 @@ SELECT t.id, t.attempt, t.cancel_requested
 SELECT id, attempt FROM holdfast.tasks
  WHERE id = ANY(@ids::uuid[]) AND state NOT IN (3, 4, 5, 6, 7, 8) AND worker_id = @worker::uuid AND cancel_requested;
 
+-- name: TasksParked :many
+-- For metrics: the tasks that wait for their client, by agent, counted up to @most each. Index tasks_open_parked.
+SELECT a.agent::text AS agent, p.tasks
+  FROM (SELECT unnest(@agents::text[]) AS agent) a
+ CROSS JOIN LATERAL (
+    SELECT count(*)::bigint AS tasks
+      FROM (SELECT FROM holdfast.tasks_open t WHERE t.agent = a.agent AND t.state IN (3, 4) LIMIT @most::integer) t
+ ) p;
+
 -- name: QueueDepth :many
 -- For metrics: queued and running tasks, and those that wait for a timer or for calls, by agent.
 SELECT agent,

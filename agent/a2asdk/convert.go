@@ -1,6 +1,7 @@
 package a2asdk
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 
@@ -14,10 +15,13 @@ import (
 func newContext(run *agent.Run, stored *agent.Task) (*a2asrv.ExecutorContext, error) {
 	exec := &a2asrv.ExecutorContext{
 		TaskID: a2a.TaskID(run.TaskID), ContextID: run.ContextID, Tenant: run.Tenant,
-		User: &a2asrv.User{Name: run.Owner, Authenticated: run.Owner != ""}, ServiceParams: a2asrv.NewServiceParams(nil),
+		User: &a2asrv.User{Name: run.Owner, Authenticated: run.Owner != ""}, ServiceParams: serviceParams(run),
+	}
+	if run.Scopes != nil {
+		exec.User.Attributes = map[string]any{"scopes": run.Scopes}
 	}
 	var err error
-	if exec.Metadata, err = fromObject(run.Metadata); err != nil {
+	if exec.Metadata, err = fromObject(run.TurnMetadata); err != nil {
 		return nil, fmt.Errorf("metadata of the request: %w", err)
 	}
 	if exec.Message, err = fromMessage(run, &run.Message); err != nil {
@@ -32,9 +36,64 @@ func newContext(run *agent.Run, stored *agent.Task) (*a2asrv.ExecutorContext, er
 	if exec.StoredTask, err = fromTask(run, stored); err != nil {
 		return nil, err
 	}
-	exec.StoredTask.Metadata = exec.Metadata
+	if exec.StoredTask.Metadata, err = fromObject(run.Metadata); err != nil {
+		return nil, fmt.Errorf("metadata of the task: %w", err)
+	}
 	exec.StoredTask.History = append(exec.StoredTask.History, exec.Message)
 	return exec, nil
+}
+
+// serviceParams has what Holdfast keeps of the headers.
+func serviceParams(run *agent.Run) *a2asrv.ServiceParams {
+	params := map[string][]string{}
+	if len(run.Extensions) > 0 {
+		params[a2a.SvcParamExtensions] = run.Extensions
+	}
+	if run.Traceparent != "" {
+		params["traceparent"] = []string{run.Traceparent}
+	}
+	return a2asrv.NewServiceParams(params)
+}
+
+// relatedTasks returns the tasks that the message refers to, as the SDK's ReferencedTasksLoader does.
+func relatedTasks(ctx context.Context, run *agent.Run) ([]*a2a.Task, error) {
+	refs, err := run.References(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []*a2a.Task
+	for i := range refs {
+		t, err := fromReference(&refs[i])
+		if err != nil {
+			return nil, fmt.Errorf("task %s: %w", refs[i].TaskID, err)
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+// fromReference leaves out contents that are too large: an executor does not expect a message or artifact without parts.
+func fromReference(ref *agent.Reference) (*a2a.Task, error) {
+	of := agent.Run{TaskID: ref.TaskID, ContextID: ref.ContextID}
+	t := agent.Task{State: agent.TaskState(ref.State)}
+	for i := range ref.Said {
+		s := &ref.Said[i]
+		switch {
+		case s.Omitted > 0:
+		case s.ArtifactID != "":
+			t.Artifacts = append(t.Artifacts, agent.Artifact{ID: s.ArtifactID, Name: s.Name, Parts: s.Parts, Metadata: s.Metadata})
+		default:
+			t.History = append(t.History, agent.Message{ID: s.MessageID, Role: s.Role, Parts: s.Parts, Metadata: s.Metadata})
+			t.Status = nil
+			if s.State == ref.State {
+				t.Status = &t.History[len(t.History)-1]
+			}
+		}
+	}
+	if t.Status != nil {
+		t.History = t.History[:len(t.History)-1]
+	}
+	return fromTask(&of, &t)
 }
 
 func fromTask(run *agent.Run, t *agent.Task) (*a2a.Task, error) {

@@ -77,7 +77,7 @@ func (s *session) emit(ctx context.Context, event a2a.Event) (over bool, err err
 	case *a2a.Message:
 		s.ended, err = true, s.message(ctx, v)
 	case *a2a.TaskStatusUpdateEvent:
-		err = s.setStatus(ctx, v.Status)
+		err = s.setStatus(ctx, v.Status, v.Metadata)
 	case *a2a.TaskArtifactUpdateEvent:
 		err = s.artifact(ctx, v)
 	case *a2a.Task:
@@ -140,13 +140,16 @@ func (s *session) message(ctx context.Context, v *a2a.Message) error {
 	return err
 }
 
-func (s *session) setStatus(ctx context.Context, status a2a.TaskStatus) error {
+func (s *session) setStatus(ctx context.Context, status a2a.TaskStatus, metadata map[string]any) error {
 	var m agent.Message
 	var err error
 	if status.Message != nil {
 		if m, err = toMessage(status.Message); err != nil {
 			return fmt.Errorf("status: %w", err)
 		}
+	}
+	if m.EventMetadata, err = toObject(metadata); err != nil {
+		return fmt.Errorf("metadata: %w", err)
 	}
 	s.status = status
 	s.ended = status.State == a2a.TaskStateInputRequired || status.State == a2a.TaskStateAuthRequired || status.State.Terminal()
@@ -175,12 +178,12 @@ func (s *session) setStatus(ctx context.Context, status a2a.TaskStatus) error {
 func (s *session) canceled(ctx context.Context, m agent.Message) error {
 	if !s.asked(ctx) {
 		if len(m.Parts) == 0 {
-			m = agent.Say("The agent canceled the task.")
+			m.Parts = agent.Say("The agent canceled the task.").Parts
 		}
 		return s.out.Fail(ctx, m)
 	}
 	s.ended = false // the run is over, but the task is not ended by it
-	if len(m.Parts) > 0 {
+	if len(m.Parts) > 0 || m.EventMetadata != nil {
 		// If the run has ended meanwhile, the message comes too late, and the task is canceled anyway.
 		_ = s.out.Working(context.WithoutCancel(ctx), m)
 	}
@@ -259,5 +262,5 @@ func (s *session) task(ctx context.Context, v *a2a.Task) error {
 			return err
 		}
 	}
-	return s.setStatus(ctx, v.Status)
+	return s.setStatus(ctx, v.Status, nil)
 }

@@ -34,6 +34,7 @@ func Wrap(e a2asrv.AgentExecutor, options ...Option) agent.Executor {
 type wrapper struct {
 	executor     a2asrv.AgentExecutor
 	interceptors []a2asrv.ExecutorContextInterceptor
+	told         told
 }
 
 // cancelTime bounds the context of Cancel. The worker does not wait for longer than cancel_grace.
@@ -70,18 +71,22 @@ func (w *wrapper) execute(ctx context.Context, s *session, run *agent.Run, store
 	if err != nil {
 		return err
 	}
+	if exec.RelatedTasks, err = relatedTasks(ctx, run); err != nil {
+		return err
+	}
 	return w.play(ctx, s, exec, w.executor.Execute)
 }
 
 // cancel calls the executor's Cancel. The task ends as canceled, whatever its error.
 func (w *wrapper) cancel(ctx context.Context, s *session, run *agent.Run, stored *agent.Task) {
+	w.told.add(run.TaskID)
 	ctx, done := context.WithTimeout(context.WithValue(context.WithoutCancel(ctx), cancelKey{}, true), cancelTime)
 	defer done()
 	exec, err := newContext(run, stored)
 	if err != nil {
 		return
 	}
-	exec.Message = nil // as in the SDK: a request to cancel
+	exec.Message, exec.Metadata = nil, nil // as in the SDK: a request to cancel. The run is not told its metadata
 	if exec.StoredTask == nil {
 		exec.StoredTask = &a2a.Task{ID: exec.TaskID, ContextID: exec.ContextID, Status: a2a.TaskStatus{State: a2a.TaskStateWorking}}
 	}
@@ -91,18 +96,15 @@ func (w *wrapper) cancel(ctx context.Context, s *session, run *agent.Run, stored
 type sequence func(context.Context, *a2asrv.ExecutorContext) iter.Seq2[a2a.Event, error]
 
 // play emits what the executor yields, until the run is over.
-func (w *wrapper) play(ctx context.Context, s *session, exec *a2asrv.ExecutorContext, begin sequence) (err error) {
-	ctx, call := a2asrv.NewCallContext(context.WithValue(ctx, sessionKey{}, s), exec.ServiceParams)
-	call.User = exec.User
+func (w *wrapper) play(ctx context.Context, s *session, exec *a2asrv.ExecutorContext, call sequence) (err error) {
+	ctx, err = w.begin(context.WithValue(ctx, sessionKey{}, s), exec)
 	if cleaner, ok := w.executor.(a2asrv.AgentExecutionCleaner); ok {
 		defer func() { cleaner.Cleanup(context.WithoutCancel(ctx), exec, s.outcome(err), err) }()
 	}
-	for _, i := range w.interceptors {
-		if ctx, err = i.Intercept(ctx, exec); err != nil {
-			return failure(fmt.Errorf("intercept: %w", err))
-		}
+	if err != nil {
+		return failure(err)
 	}
-	for event, err := range begin(ctx, exec) {
+	for event, err := range call(ctx, exec) {
 		if err != nil {
 			return failure(err)
 		}
@@ -111,6 +113,23 @@ func (w *wrapper) play(ctx context.Context, s *session, exec *a2asrv.ExecutorCon
 		}
 	}
 	return nil
+}
+
+// begin makes the context of a call, as the SDK's server does.
+func (w *wrapper) begin(ctx context.Context, exec *a2asrv.ExecutorContext) (context.Context, error) {
+	ctx, call := a2asrv.NewCallContext(ctx, exec.ServiceParams)
+	call.User = exec.User
+	for _, uri := range call.Extensions().RequestedURIs() {
+		call.Extensions().Activate(&a2a.AgentExtension{URI: uri})
+	}
+	for _, i := range w.interceptors {
+		next, err := i.Intercept(ctx, exec)
+		if err != nil {
+			return ctx, fmt.Errorf("intercept: %w", err)
+		}
+		ctx = next
+	}
+	return ctx, nil
 }
 
 // failure gives clients the text of an error that the SDK would show them.

@@ -168,6 +168,127 @@ func TestContentIsKept(t *testing.T) {
 	require.Equal(t, []string{"t"}, turn.Message().References)
 }
 
+// The executor finds the facts of the request where the SDK's server has them.
+func TestFactsOfTheRequest(t *testing.T) {
+	t.Parallel()
+	cites := &a2a.AgentExtension{URI: "urn:cites"}
+	wrapped := does(func(ctx context.Context, exec *a2asrv.ExecutorContext, yield yield) {
+		run, _ := a2asdk.RunFrom(ctx)
+		call, ok := a2asrv.CallContextFrom(ctx)
+		require.True(t, ok)
+		requested, _ := call.ServiceParams().Get("A2A-Extensions")
+		trace, _ := exec.ServiceParams.Get("traceparent")
+		extensions, ok := a2asrv.ExtensionsFrom(ctx)
+		require.True(t, ok)
+		if exec.StoredTask == nil {
+			require.Equal(t, map[string]any{"task": 1.0}, exec.Metadata)
+			require.Nil(t, exec.User.Attributes)
+			require.Empty(t, requested)
+			require.Empty(t, trace)
+			require.False(t, extensions.Requested(cites))
+			require.False(t, extensions.Active(cites))
+			yield(status(exec, a2a.TaskStateInputRequired, ""), nil)
+			return
+		}
+		require.Equal(t, map[string]any{"turn": 2.0}, exec.Metadata)
+		require.Equal(t, map[string]any{"task": 1.0}, exec.StoredTask.Metadata)
+		require.Equal(t, map[string]any{"scopes": []string{"book"}}, exec.User.Attributes)
+		require.Equal(t, exec.User, call.User)
+		require.Equal(t, []string{"urn:cites"}, requested)
+		require.Equal(t, []string{"00-1-2-01"}, trace)
+		require.True(t, extensions.Requested(cites))
+		require.True(t, extensions.Active(cites))
+		require.Equal(t, []string{"text/plain"}, run.AcceptedOutputModes)
+		yield(status(exec, a2a.TaskStateCompleted, ""), nil)
+	})
+	task := agenttest.New(t, wrapped, agenttest.Options{Metadata: json.RawMessage(`{"task":1}`)})
+	task.Say("one").Want("working", "input-required")
+	task.Send(agent.Say("two"), agenttest.Request{
+		Metadata: json.RawMessage(`{"turn":2}`), AcceptedOutputModes: []string{"text/plain"}, Extensions: []string{"urn:cites"},
+		Scopes: []string{"book"}, Traceparent: "00-1-2-01",
+	}).Want("working", "completed")
+}
+
+// The SDK's server loads them with its ReferencedTasksLoader.
+func TestRelatedTasks(t *testing.T) {
+	t.Parallel()
+	wrapped := does(func(ctx context.Context, exec *a2asrv.ExecutorContext, yield yield) {
+		switch {
+		case exec.Message.Parts[0].Text() == "compare":
+			require.Len(t, exec.RelatedTasks, 1)
+			trip := exec.RelatedTasks[0]
+			require.Equal(t, []any{a2a.TaskID("trip-1"), "context", a2a.TaskStateInputRequired}, []any{trip.ID, trip.ContextID, trip.Status.State})
+			require.Equal(t, "When?", trip.Status.Message.Parts[0].Text())
+			var said []string
+			for _, m := range trip.History {
+				said = append(said, string(m.Role)+" "+m.Parts[0].Text())
+			}
+			require.Equal(t, []string{"ROLE_USER trip", "ROLE_AGENT Where to?", "ROLE_USER Oslo"}, said)
+			require.Len(t, trip.Artifacts, 1, "that without the photo is left out")
+			require.Equal(t, "plan", trip.Artifacts[0].Name)
+			require.Equal(t, map[string]any{"days": 3.0}, trip.Artifacts[0].Metadata)
+		case exec.StoredTask == nil:
+			require.Empty(t, exec.RelatedTasks)
+			plan, photo := a2a.NewArtifactEvent(exec, a2a.NewTextPart("Oslo")), a2a.NewArtifactEvent(exec, a2a.NewRawPart(make([]byte, 600<<10)))
+			plan.Artifact.Name = "plan"
+			plan.Artifact.SetMeta("days", 3)
+			_ = yield(plan, nil) && yield(photo, nil) && yield(status(exec, a2a.TaskStateInputRequired, "Where to?"), nil)
+		default:
+			yield(status(exec, a2a.TaskStateInputRequired, "When?"), nil)
+		}
+	})
+	task := agenttest.New(t, wrapped, agenttest.Options{TaskID: "trip-1"})
+	task.Say("trip")
+	task.Say("Oslo")
+	compare := agent.Say("compare")
+	compare.References = []string{"trip-1", "unknown"}
+	task.Another().Send(compare).Want("working", "completed")
+}
+
+func TestMetadataOfStatuses(t *testing.T) {
+	t.Parallel()
+	step := func(exec *a2asrv.ExecutorContext, state a2a.TaskState, text string, n int) a2a.Event {
+		e := status(exec, state, text)
+		e.SetMeta("step", n)
+		return e
+	}
+	canceled := make(chan struct{})
+	task := agenttest.New(t, a2asdk.Wrap(&executor{
+		execute: func(ctx context.Context, exec *a2asrv.ExecutorContext, yield yield) {
+			if exec.StoredTask == nil {
+				_ = yield(step(exec, a2a.TaskStateWorking, "", 1), nil) && yield(step(exec, a2a.TaskStateInputRequired, "What?", 2), nil)
+				return
+			}
+			require.True(t, yield(step(exec, a2a.TaskStateWorking, "busy", 3), nil))
+			<-canceled
+		},
+		cancel: func(_ context.Context, exec *a2asrv.ExecutorContext, yield yield) {
+			require.Nil(t, exec.Metadata, "a request to cancel has its own")
+			yield(step(exec, a2a.TaskStateCanceled, "", 4), nil)
+			close(canceled)
+		},
+	}), agenttest.Options{Metadata: json.RawMessage(`{"of":"the first request"}`)})
+	metadata := func(turn *agenttest.Turn) (of []string) {
+		for _, e := range turn.Events() {
+			if e.Metadata != nil {
+				of = append(of, string(e.State)+" "+string(e.Metadata))
+			}
+		}
+		return of
+	}
+	require.Equal(t, []string{`working {"step":1}`, `input-required {"step":2}`}, metadata(task.Say("one")))
+	turn := task.Start(agent.Say("two")).Await(`working: "busy"`)
+	task.Cancel()
+	require.Equal(t, []string{`working {"step":3}`, `working {"step":4}`}, metadata(turn.Wait()))
+	require.Equal(t, agent.Canceled, task.State())
+
+	agenttest.New(t, does(func(_ context.Context, exec *a2asrv.ExecutorContext, yield yield) {
+		odd := status(exec, a2a.TaskStateCompleted, "")
+		odd.SetMeta("f", func() {})
+		yield(odd, nil)
+	})).Say("hi").Want("working", `failed: "The agent failed."`)
+}
+
 func TestMessagesAreReplies(t *testing.T) {
 	t.Parallel()
 	hello := yields(func(*a2asrv.ExecutorContext) []a2a.Event { return []a2a.Event{say("hello"), say("not read")} })
@@ -365,6 +486,44 @@ func TestCancelIsCalledBesideExecute(t *testing.T) {
 			turn := task.Start(agent.Say("hi")).Await(`working: "busy"`)
 			task.Cancel()
 			turn.Wait().Want(append([]string{"working", `working: "busy"`}, c.want...)...)
+		})
+	}
+}
+
+// A task without a run has ended when its agent is told.
+func TestCancelIsCalledWithoutRun(t *testing.T) {
+	t.Parallel()
+	busy := agent.Retryable(errors.New("busy"), 0)
+	for name, errs := range map[string][]error{"": {nil}, "with an error": {errors.New("gone")}, "again": {busy, busy, nil}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			calls := 0
+			c := &cleaned{results: make(chan a2a.SendMessageResult, 4), errs: make(chan error, 4)}
+			c.execute = func(_ context.Context, exec *a2asrv.ExecutorContext, yield yield) {
+				yield(status(exec, a2a.TaskStateInputRequired, "Where to?"), nil)
+			}
+			c.cancel = func(ctx context.Context, exec *a2asrv.ExecutorContext, yield yield) {
+				require.Equal(t, true, ctx.Value(intercepted{}))
+				require.Nil(t, exec.Message)
+				require.Equal(t, a2a.TaskStateCanceled, exec.StoredTask.Status.State)
+				require.Equal(t, exec.TaskID, exec.StoredTask.ID)
+				require.Equal(t, map[string]any{"why": "x"}, exec.Metadata)
+				require.Equal(t, "ada", exec.User.Name)
+				_, ok := a2asdk.RunFrom(ctx)
+				require.False(t, ok)
+				calls++
+				_ = yield(status(exec, a2a.TaskStateCanceled, "not shown"), nil) && yield(nil, errs[calls-1])
+			}
+			task := agenttest.New(t, a2asdk.Wrap(c, a2asdk.WithInterceptors(interceptor{})), agenttest.Options{Owner: "ada"})
+			turn := task.Say("hi")
+			<-c.results
+			require.NoError(t, <-c.errs)
+			task.CancelWith(json.RawMessage(`{"why":"x"}`))
+			require.Equal(t, len(errs), calls)
+			for _, err := range errs {
+				require.ErrorIs(t, <-c.errs, err)
+			}
+			turn.Want("working", `input-required: "Where to?"`, "canceled")
 		})
 	}
 }

@@ -20,7 +20,7 @@ type Event struct {
 	Artifact *agent.Artifact // a whole artifact or a chunk
 	Append   bool
 	Last     bool
-	Metadata json.RawMessage // of the artifact event, not of the artifact
+	Metadata json.RawMessage // of the event: of the status, or of the chunk but not of its artifact
 
 	Checkpoint json.RawMessage
 

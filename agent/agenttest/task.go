@@ -41,6 +41,15 @@ type Options struct {
 	Patience time.Duration
 }
 
+// Request has the facts about the request with a message.
+type Request struct {
+	Metadata            json.RawMessage // from the second message on; Options.Metadata is that of the first
+	AcceptedOutputModes []string
+	Extensions          []string
+	Scopes              []string
+	Traceparent         string
+}
+
 // Task is a task of an agent under test. Its methods may be called by one goroutine at a time.
 type Task struct {
 	*server
@@ -153,15 +162,15 @@ func (k *Task) Say(text string) *Turn {
 	return k.Send(agent.Say(text))
 }
 
-// Send sends a message, and waits until the agent has answered it: until the task ends or asks something, or the agent
+// Send sends a message, in a request without further facts if none is given, and waits until the agent has answered it: until the task ends or asks something, or the agent
 // waits for a time.
-func (k *Task) Send(m agent.Message) *Turn {
+func (k *Task) Send(m agent.Message, with ...Request) *Turn {
 	k.t.Helper()
-	return k.Start(m).Wait()
+	return k.Start(m, with...).Wait()
 }
 
-// Start sends a message and does not wait. If the agent is busy with an earlier message, the message waits for that run.
-func (k *Task) Start(m agent.Message) *Turn {
+// Start is Send without waiting. If the agent is busy with an earlier message, the message waits for that run.
+func (k *Task) Start(m agent.Message, with ...Request) *Turn {
 	k.t.Helper()
 	k.messages++
 	if m.ID == "" {
@@ -172,10 +181,16 @@ func (k *Task) Start(m agent.Message) *Turn {
 		k.t.Fatalf("the message: %v", err)
 	}
 	msg.Role = task.RoleUser
+	var request *task.Request
+	for _, r := range with {
+		request = &task.Request{
+			Metadata: r.Metadata, OutputModes: r.AcceptedOutputModes, Extensions: r.Extensions, Scopes: r.Scopes, Traceparent: r.Traceparent,
+		}
+	}
 	turn := &Turn{task: k, number: 1}
 	if k.messages == 1 {
-		k.store.Create(&k.header, msg)
-	} else if turn.number, err = k.store.AddMessage(k.header.ID, msg); err != nil {
+		k.store.Create(&k.header, msg, request)
+	} else if turn.number, err = k.store.AddMessage(k.header.ID, msg, request); err != nil {
 		k.t.Fatalf("message %d: %v", k.messages, err)
 	}
 	return turn

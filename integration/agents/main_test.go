@@ -6,9 +6,11 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 	"github.com/holdfast-a2a/holdfast/internal/mcptest"
+	"github.com/holdfast-a2a/holdfast/internal/receivertest"
 )
 
 func TestMain(m *testing.M) {
 	mcptest.Main()
+	receivertest.Main()
 	clustertest.Main(m)
 }

@@ -25,7 +25,7 @@ func documented(t *testing.T, model interface{ Base() string }) string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/agents/openai.md")
 	require.NoError(t, err)
-	_, example, found := strings.Cut(string(page), "```yaml\nagents:\n")
+	_, example, found := strings.Cut(string(page), "```yaml holdfast.yaml\nagents:\n")
 	require.True(t, found)
 	example, _, _ = strings.Cut(example, "```")
 	for key, value := range map[string]string{"base_url": model.Base(), "model": modeltest.Model} {

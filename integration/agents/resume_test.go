@@ -2,18 +2,24 @@ package agents
 
 import (
 	"bytes"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/receivertest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
@@ -108,4 +114,216 @@ func tokenOf(t *testing.T, said string) string {
 	_, token, ok := strings.Cut(said, "/resume/")
 	require.True(t, ok, said)
 	return strings.TrimSpace(token)
+}
+
+// approverScript is the agent approver as a command.
+const approverScript = `import json, sys
+run = json.load(sys.stdin)
+came = run.get("input")
+if came is None:
+    print(json.dumps({"type": "auth", "message": "Please sign in.", "resume": {"show": True}}))
+else:
+    print(json.dumps({"type": "status", "message": "Checking."}))
+    print(json.dumps({"type": "complete", "message": " ".join([came["method"], came["query"], came["text"]])}))
+`
+
+// approverHTTP is the agent approver over HTTP.
+func approverHTTP(w http.ResponseWriter, r *http.Request) {
+	var run struct {
+		Input *struct{ Method, Query, Text string }
+	}
+	if err := json.NewDecoder(r.Body).Decode(&run); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	if run.Input == nil {
+		_, _ = io.WriteString(w, `{"type": "auth", "message": "Please sign in.", "resume": {"show": true}}`+"\n")
+		return
+	}
+	_, _ = fmt.Fprintf(w, `{"type": "status", "message": "Checking."}`+"\n"+`{"type": "complete", "message": %q}`+"\n",
+		strings.Join([]string{run.Input.Method, run.Input.Query, run.Input.Text}, " "))
+}
+
+// approvers is a configuration with the agent approver of every kind.
+func approvers(t *testing.T) string {
+	t.Helper()
+	script := filepath.Join(t.TempDir(), "agent.py")
+	require.NoError(t, os.WriteFile(script, []byte(approverScript), 0o600))
+	server := httptest.NewServer(http.HandlerFunc(approverHTTP))
+	t.Cleanup(server.Close)
+	return fmt.Sprintf(clustertest.Settings+`
+  - {name: go, executor: {kind: go}, on_busy: reject}
+  - {name: command, executor: {kind: command, command: {argv: [python3, %q]}}}
+  - {name: http, executor: {kind: http, http: {url: %q}}}
+`, script, server.URL)
+}
+
+// approver makes the options of a replica of the program approver.
+func approver(t *testing.T, name string, db *clustertest.DB, config string, env ...string) clustertest.Options {
+	t.Helper()
+	return clustertest.Options{Name: name, DB: db.URL, Config: config, Env: env, Binary: clustertest.Program(t, "./integration/agents/approver")}
+}
+
+// post sends a request by a resume URL.
+func post(t *testing.T, r *clustertest.Replica, token, body string) (status int, text string) {
+	t.Helper()
+	resp, err := http.Post(r.URL+"/resume/"+token, "text/plain", strings.NewReader(body))
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	said, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, string(said)
+}
+
+// settled waits until a task of the agent in Go has ended.
+func settled(r *clustertest.Replica, id string) *a2atest.Result {
+	r.T.Helper()
+	return r.Under("/agents/go").Settled(id)
+}
+
+// A client on a stream and one with a webhook see the task go on, and send nothing.
+func TestListenersSeeResumes(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	config := approvers(t) + receivertest.Pushing(nil)
+	both := clustertest.Together(t, approver(t, "a", db, config), approver(t, "b", db, config))
+	a, b := both[0], both[1]
+	for _, agent := range []string{"go", "command", "http"} {
+		hook := receivertest.Start(t, 1)
+		asked := a.Send(a2atest.V03, a2atest.Say("go").At(agent).Hooked(hook.URL, nil))
+		require.Equal(t, "auth-required", asked.State(), agent)
+		_, states := hook.Until("auth-required")
+		require.NotContains(t, states, "completed")
+		stream := b.Subscribe(a2atest.V10, a2atest.Say().To(asked.Task()).At(agent))
+		require.Equal(t, "auth-required", a2atest.Plain(stream.Take(1)[0].State()))
+
+		status, text := post(t, a, tokenOf(t, asked.Said())+"?code=1", "hush "+agent)
+		require.Equal(t, http.StatusAccepted, status, text)
+		var seen []string
+		for _, e := range stream.Rest() {
+			seen = append(seen, strings.TrimSpace(a2atest.Plain(e.State())+" "+e.Said()))
+		}
+		require.Equal(t, []string{"submitted", "working Checking.", "completed POST code=1 hush " + agent}, withoutBare(seen), agent)
+		_, states = hook.Until("completed")
+		require.Contains(t, states, "working", agent)
+		status, _ = post(t, b, tokenOf(t, asked.Said()), "again")
+		require.Equal(t, http.StatusGone, status)
+		require.Equal(t, 1, clustertest.One[int](db, "SELECT count(*)::int FROM holdfast.v_history WHERE task_id = $1 AND role = 'user'", asked.Task()),
+			"the client sent one message")
+	}
+	db.Sound()
+}
+
+// withoutBare removes the status with which the server says that a run has begun.
+func withoutBare(seen []string) []string {
+	return slices.DeleteFunc(seen, func(s string) bool { return s == "working" })
+}
+
+// The client's message and a request by the resume URL come at the same moment at two replicas: one of them begins the next
+// turn, and the other is refused.
+func TestMessageAndResumeRace(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	config := approvers(t)
+	both := clustertest.Together(t, approver(t, "a", db, config), approver(t, "b", db, config))
+	wins := map[string]int{}
+	for i := range 60 {
+		asked := both[0].Send(a2atest.V03, a2atest.Say("go").At("go"))
+		token, id := tokenOf(t, asked.Said()), asked.Task()
+		var status int
+		var text string
+		var refused error
+		start := make(chan struct{})
+		var g sync.WaitGroup
+		g.Go(func() { <-start; status, text = post(t, both[i%2], token, "third party") })
+		g.Go(func() { <-start; _, refused = both[(i+1)%2].TrySend(a2atest.V03, a2atest.Say("me").To(id).At("go")) })
+		close(start)
+		g.Wait()
+		ended := settled(both[0], id)
+		require.Equal(t, "completed", ended.State())
+		if status == http.StatusAccepted {
+			wins["resume"]++
+			require.Error(t, refused)
+			require.NotContains(t, refused.Error(), "nternal")
+			require.Equal(t, "POST  third party", ended.Said())
+		} else {
+			wins["message"]++
+			require.Equal(t, http.StatusGone, status, text)
+			require.NoError(t, refused)
+			require.Equal(t, "You said me", ended.Said())
+		}
+		require.Equal(t, []string{"auth-required", "completed"}, clustertest.Column[string](db, "SELECT outcome FROM holdfast.v_runs WHERE task_id = $1 ORDER BY run", id))
+	}
+	t.Logf("wins: %v", wins)
+	db.Sound()
+}
+
+// Every process dies between the commit of a resume and its turn. The sender has got its answer, so the turn comes, once.
+func TestAcceptedResumeSurvivesKills(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	config := approvers(t)
+	both := clustertest.Together(t, approver(t, "front", db, config, "HOLDFAST_ROLES=api"), approver(t, "worker", db, config))
+	front, worker := both[0], both[1]
+	tokens := map[string]string{}
+	for range 5 {
+		asked := front.Send(a2atest.V03, a2atest.Say("go").At("go"))
+		tokens[asked.Task()] = tokenOf(t, asked.Said())
+	}
+	worker.Kill()
+	for id, token := range tokens {
+		status, text := post(t, front, token, id)
+		require.Equal(t, http.StatusAccepted, status, text)
+	}
+	front.Kill()
+	require.Equal(t, len(tokens), clustertest.One[int](db, "SELECT count(*)::int FROM holdfast.v_queue WHERE phase = 'waiting' AND turn = 2"))
+	worker.Run()
+	worker.WaitServing()
+	for id, token := range tokens {
+		require.Equal(t, "POST  "+id, settled(worker, id).Said())
+		require.Equal(t, []string{"auth-required", "completed"}, clustertest.Column[string](db, "SELECT outcome FROM holdfast.v_runs WHERE task_id = $1 ORDER BY run", id))
+		status, _ := post(t, worker, token, "again")
+		require.Equal(t, http.StatusGone, status)
+	}
+	db.Sound()
+}
+
+// A new first key leaves the URLs of the old one valid, and what was accepted under it readable, until it is removed.
+func TestResumesOutliveAKeyRotation(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	config := approvers(t)
+	oldKey, newKey := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("o"), 32)), base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("n"), 32))
+	keys := func(all ...string) string { return "HOLDFAST_SECRET_KEYS=" + strings.Join(all, ",") }
+	both := clustertest.Together(t, approver(t, "front", db, config, "HOLDFAST_ROLES=api", keys(oldKey)), approver(t, "worker", db, config, keys(oldKey)))
+	front, worker := both[0], both[1]
+	ask := func(r *clustertest.Replica) (id, token string) {
+		t.Helper()
+		asked := r.Send(a2atest.V03, a2atest.Say("go").At("go"))
+		return asked.Task(), tokenOf(t, asked.Said())
+	}
+	queued, token := ask(front)
+	parked, parkedToken := ask(front)
+	_, forgotten := ask(front)
+	worker.Kill()
+	status, text := post(t, front, token, "under the old key")
+	require.Equal(t, http.StatusAccepted, status, text)
+	front.Kill()
+
+	worker = clustertest.Start(t, approver(t, "rotated", db, config, keys(newKey, oldKey)))
+	require.Equal(t, "POST  under the old key", settled(worker, queued).Said())
+	status, text = post(t, worker, parkedToken, "signed by the old key")
+	require.Equal(t, http.StatusAccepted, status, text)
+	require.Equal(t, "POST  signed by the old key", settled(worker, parked).Said())
+	fresh, freshToken := ask(worker)
+	worker.Kill()
+
+	worker = clustertest.Start(t, approver(t, "removed", db, config, keys(newKey)))
+	status, _ = post(t, worker, forgotten, "too late")
+	require.Equal(t, http.StatusNotFound, status)
+	status, text = post(t, worker, freshToken, "signed by the new key")
+	require.Equal(t, http.StatusAccepted, status, text)
+	require.Equal(t, "POST  signed by the new key", settled(worker, fresh).Said())
+	db.Sound()
 }

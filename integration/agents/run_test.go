@@ -23,6 +23,7 @@ func TestRunDocumentOfRequests(t *testing.T) {
 		Metadata, TurnMetadata json.RawMessage
 		AcceptedOutputModes    []string
 		Extensions             []string
+		ExtensionParams        map[string]json.RawMessage
 		Traceparent            string
 		Deadline               string
 		History                []struct {
@@ -58,7 +59,7 @@ func TestRunDocumentOfRequests(t *testing.T) {
 	t.Cleanup(agent.Close)
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: clustertest.NewDB(t).URL, Config: fmt.Sprintf(clustertest.Settings+`
   - name: echo
-    card: {extensions: [{uri: "https://ext.example/one", description: one}]}
+    card: {extensions: [{uri: "https://ext.example/one", description: one, params: {unit: km, limits: [1, 9007199254740993]}}, {uri: "urn:two", params: {}}]}
     executor: {kind: http, http: {url: %q}}
 `, agent.URL)})
 	send := func(method, params string, headers ...string) (answer string) {
@@ -83,6 +84,7 @@ func TestRunDocumentOfRequests(t *testing.T) {
 	require.Equal(t, `{"n":1.0}`, string(first.Metadata))
 	require.Equal(t, []string{"text/plain"}, first.AcceptedOutputModes)
 	require.Equal(t, []string{"https://ext.example/one"}, first.Extensions)
+	require.Equal(t, map[string]json.RawMessage{"https://ext.example/one": json.RawMessage(`{"limits":[1,9007199254740993],"unit":"km"}`)}, first.ExtensionParams)
 	require.Equal(t, trace, first.Traceparent)
 	require.NotEmpty(t, first.Deadline)
 	require.Empty(t, first.History)
@@ -96,6 +98,7 @@ func TestRunDocumentOfRequests(t *testing.T) {
 	require.Equal(t, `{"n":2}`, string(second.TurnMetadata))
 	require.Empty(t, second.AcceptedOutputModes)
 	require.Empty(t, second.Extensions)
+	require.Empty(t, second.ExtensionParams)
 	require.Empty(t, second.Traceparent)
 	var said []string
 	for _, e := range second.History {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 
@@ -13,10 +14,12 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/resume"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// office is an agent behind HTTP that asks, or hangs if the message says so, and gets notices of cancels.
+// office is an agent behind HTTP that gets notices of cancels. It asks, with its resume URL if the message is "approve", or
+// hangs if that is "hang", and after a resume.
 type office struct {
 	url string
 
@@ -50,8 +53,15 @@ func (o *office) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/run" {
 		w.Header().Set("Content-Type", "application/x-ndjson")
 		_, _ = io.WriteString(w, `{"type":"state","data":{"job":7}}`+"\n")
-		text, _ := doc["message"].(map[string]any)["parts"].([]any)[0].(map[string]any)["text"].(string)
-		if text == "hang" {
+		text := "hang" // the turn of a resume
+		if message, ok := doc["message"].(map[string]any); ok {
+			text, _ = message["parts"].([]any)[0].(map[string]any)["text"].(string)
+		}
+		switch text {
+		case "approve":
+			_, _ = io.WriteString(w, `{"type":"ask","message":"Approve:","resume":{"show":true}}`+"\n")
+			return
+		case "hang":
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
 			return
@@ -156,6 +166,42 @@ func TestNoticesOfCancelsSurviveKills(t *testing.T) {
 		return waittest.Unless(n == len(ids), "%d", n)
 	})
 	require.Equal(t, len(ids), clustertest.One[int](db, "SELECT count(*)::int FROM holdfast.cancel_notices"), "one record for each cancel")
+	db.Sound()
+}
+
+// A cancel after a resume names the turn of the resume once its run has begun, and until then the turn that asked.
+func TestCancelsAfterResumesNameTheirTurn(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	db := clustertest.NewDB(t)
+	a := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: o.config()})
+	front := clustertest.Start(t, clustertest.Options{Name: "front", DB: db.URL, Config: o.config(), Env: []string{"HOLDFAST_ROLES=api"}})
+	resumes := func(asked *a2atest.Result) {
+		t.Helper()
+		_, token, _ := strings.Cut(asked.Said(), resume.Path)
+		status, err := callback(t.Context(), http.DefaultClient, front.URL+resume.Path+token, "yes")
+		require.NoError(t, err)
+		require.Equal(t, http.StatusAccepted, status)
+	}
+	asked := a.Send(a2atest.V03, a2atest.Say("approve"))
+	runs := asked.Task()
+	resumes(asked)
+	waittest.Eventually(t, "the agent runs again", func() error {
+		n := clustertest.One[int](db, "SELECT count(*)::int FROM holdfast.v_states WHERE task_id = $1 AND version = 2", runs)
+		return waittest.Unless(n == 1, "not yet")
+	})
+	a.Cancel(runs)
+	doc := o.await(t, runs, "canceled")
+	require.Equal(t, []any{2.0, 2.0}, []any{doc["turn"], doc["attempt"]})
+
+	parked := a.Send(a2atest.V03, a2atest.Say("approve"))
+	a.Kill()
+	resumes(parked)
+	require.Equal(t, "canceled", front.Cancel(parked.Task()).State())
+	a.Run()
+	a.WaitServing()
+	doc = o.await(t, parked.Task(), "canceled")
+	require.Equal(t, []any{1.0, 1.0}, []any{doc["turn"], doc["attempt"]})
 	db.Sound()
 }
 

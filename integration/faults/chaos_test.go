@@ -546,8 +546,8 @@ func (c *rig) leaveAgent() {
 			return waittest.Unless(n == 1, "not yet")
 		})
 		if away.uncounted {
-			tries := query[int](c, "SELECT count(*) FROM holdfast.v_runs WHERE agent = 'remote' AND outcome = 'retry' AND started_at > $1", left)
-			require.Zero(c.t, tries, "runs that an absent agent did not begin used up tries")
+			tries := query[[]string](c, "SELECT array_agg(started_at - $1 || ': ' || error) FROM holdfast.v_runs WHERE agent = 'remote' AND outcome = 'retry' AND started_at > $1", left)
+			require.Empty(c.t, tries, "runs that an absent agent did not begin used up tries")
 		}
 		away.back()
 		for range cap(calls) {
@@ -644,14 +644,14 @@ func (c *rig) notifyQueueIsSmall() bool {
 
 // counters tell how a fault affected replicas and clients.
 type counters struct {
-	fenced, rescued, polled             int // of the replicas
-	done, tries, resumes, tasks, events int // of the clients
+	fenced, rescued, polled                         int // of the replicas
+	done, tries, resumes, tasks, events, calledBack int // of the clients
 }
 
 func (a counters) minus(b counters) counters {
 	return counters{
 		a.fenced - b.fenced, a.rescued - b.rescued, a.polled - b.polled,
-		a.done - b.done, a.tries - b.tries, a.resumes - b.resumes, a.tasks - b.tasks, a.events - b.events,
+		a.done - b.done, a.tries - b.tries, a.resumes - b.resumes, a.tasks - b.tasks, a.events - b.events, a.calledBack - b.calledBack,
 	}
 }
 
@@ -682,7 +682,8 @@ func (c *rig) sum() counters {
 	l := c.load
 	n := c.total
 	n.done, n.tries, n.resumes = int(l.done.Load()), int(l.tries.Load()), int(l.resumes.Load())
-	n.events = l.ledger.Count().Events
+	count := l.ledger.Count()
+	n.events, n.calledBack = count.Events, count.Accepted
 	n.tasks = query[int](c, "SELECT count(*) FROM holdfast.v_audit WHERE action = 'task.created'") // retention deletes tasks
 	return n
 }

@@ -165,6 +165,7 @@ var operations = []struct {
 	{"cancel", 2, (*client).canceling},
 	{"calling", 1, (*client).calling},
 	{"waiting", 2, (*client).waiting},
+	{"resuming", 2, (*client).resuming},
 	{"fronting", 2, (*client).fronting},
 	{"delegating", 2, (*client).delegating},
 }

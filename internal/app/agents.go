@@ -92,7 +92,8 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.L
 			RunTimeout: a.Limits.RunTimeout, InactivityTimeout: a.Limits.InactivityTimeout,
 			Backoff: a.Limits.Backoff, CancelGrace: a.Limits.CancelGrace, DirectReplies: a.DirectReplies,
 			MaxArtifacts: int64(a.Limits.MaxArtifacts), UnreachableFor: a.Limits.UnreachableFor,
-			MaxState: int64(a.Limits.MaxState), MaxCalls: a.Limits.Calls, MaxResults: int64(a.Limits.CallResults),
+			MaxState: int64(a.Limits.MaxState), ExtensionParams: extensionParams(a),
+			MaxCalls: a.Limits.Calls, MaxResults: int64(a.Limits.CallResults),
 		})
 	}
 	return out, errors.Join(mistakes...)
@@ -216,6 +217,17 @@ func extensions(a *config.Agent) []config.Extension {
 	return append(all, a.Card.Extensions...)
 }
 
+// extensionParams returns the parameters of the extensions that have some, by URI.
+func extensionParams(a *config.Agent) map[string]json.RawMessage {
+	params := map[string]json.RawMessage{}
+	for _, e := range a.Card.Extensions {
+		if e.Params != nil {
+			params[e.URI] = json.RawMessage(e.Params)
+		}
+	}
+	return params
+}
+
 // renderings has the renderings of agent-card.json.
 var renderings = map[config.CardUnversioned]card.Rendering{
 	config.CardSuperset: card.RenderSuperset, config.CardStrict10: card.RenderStrict, config.CardLegacy: card.RenderLegacy,
@@ -245,7 +257,9 @@ func describe(a *config.Agent, schemes []config.AuthScheme) card.Card {
 		c.Provider = &card.Provider{Organization: p.Organization, URL: p.URL}
 	}
 	for _, e := range extensions(a) {
-		c.Capabilities.Extensions = append(c.Capabilities.Extensions, card.Extension(e))
+		c.Capabilities.Extensions = append(c.Capabilities.Extensions, card.Extension{
+			URI: e.URI, Description: e.Description, Required: e.Required, Params: json.RawMessage(e.Params),
+		})
 	}
 	for _, s := range a.Card.Skills {
 		c.Skills = append(c.Skills, card.Skill(s))

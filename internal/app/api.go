@@ -90,7 +90,12 @@ func newOperations(e *env, agents *agents, eng *engine.Engine) *dispatch.Runner 
 		ReturnByDefault: cfg.Protocol.BlockingDefault == config.BlockingReturn,
 		Ambiguous:       ambiguous[cfg.Protocol.AmbiguousResult],
 		Agents:          agents.operation,
-		Observer:        dispatch.Observer{Request: m.Request, StreamOpened: m.StreamOpened, Resumed: m.Resumed, Limited: m.Limited},
+		Observer: dispatch.Observer{
+			Answered: func(a dispatch.Answer) {
+				m.Answered(a.Operation, a.Binding, a.Version, a.Agent, a.Outcome, a.Took)
+			},
+			FirstEvent: m.FirstEvent, StreamOpened: m.StreamOpened, Resumed: m.Resumed, Limited: m.Limited,
+		},
 	})
 }
 

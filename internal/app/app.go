@@ -113,8 +113,9 @@ func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents
 		duties: newDuties(e, st, keeper, pool, newCaller(e, agents, st, bus), ring),
 		access: access,
 	}
-	s.admin = newAdmin(e, access, st, checks(&s.stopping, st, keeper, h))
-	export(e, agents, st)
+	probes := checks(&s.stopping, st, keeper, h)
+	s.admin = newAdmin(e, access, st, probes)
+	export(e, agents, access, st, keeper, probes)
 	if err := prepare(ctx, e, st, keeper, ring); err != nil {
 		return err
 	}

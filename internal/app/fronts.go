@@ -112,7 +112,9 @@ func adopt(c *config.Card, of *client.Card) {
 			continue // headers list them, separated by commas
 		}
 		if !slices.ContainsFunc(c.Extensions, func(own config.Extension) bool { return own.URI == e.URI }) {
-			c.Extensions = append(c.Extensions, config.Extension(e))
+			c.Extensions = append(c.Extensions, config.Extension{
+				URI: e.URI, Description: e.Description, Required: e.Required, Params: config.JSON(e.Params),
+			})
 		}
 	}
 }

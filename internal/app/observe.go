@@ -7,16 +7,30 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/telemetry"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
-// export registers the metrics that are read from the database and its pools at each scrape.
-func export(e *env, agents *agents, st *store.Store) {
+// export registers the metrics that are read at each scrape.
+func export(e *env, agents *agents, access *access, st *store.Store, keeper *worker.Keeper, probes []telemetry.Check) {
 	e.metrics.Agents(agents.names...)
-	telemetry.RegisterQueue(e.registry, queueDepths(st), agents.names...)
+	p := telemetry.Process{
+		Version: e.version, Checks: probes, LeaseMargin: keeper.Margin, Replicas: keeper.Processes, Slots: map[string]int{},
+	}
+	for _, a := range agents.worker {
+		p.Slots[a.Name] = 0
+		if e.cfg.HasRole(config.RoleWorker) {
+			p.Slots[a.Name] = a.Concurrency
+		}
+	}
+	if access.tls != nil {
+		p.Certificate = access.tls.Expires
+	}
+	telemetry.RegisterProcess(e.registry, p)
+	telemetry.RegisterQueue(e.registry, queueDepths(st, agents.names), agents.names...)
 	for name, p := range st.Pools() {
 		telemetry.RegisterPool(e.registry, name, func() telemetry.PoolStat { return p.Stat() })
 	}
@@ -25,12 +39,19 @@ func export(e *env, agents *agents, st *store.Store) {
 	}
 }
 
-func queueDepths(st *store.Store) func(context.Context) ([]telemetry.QueueDepth, error) {
+func queueDepths(st *store.Store, agents []string) func(context.Context) ([]telemetry.QueueDepth, error) {
 	return func(ctx context.Context) ([]telemetry.QueueDepth, error) {
 		rows, err := st.QueueDepths(ctx)
-		out := make([]telemetry.QueueDepth, len(rows))
-		for i, r := range rows {
-			out[i] = telemetry.QueueDepth{Agent: r.Agent, Waiting: r.Waiting, Timers: r.Timers, Calls: r.Calls, Running: r.Running, Oldest: r.Oldest, Away: r.Away}
+		if err != nil {
+			return nil, err
+		}
+		parked, err := st.Parked(ctx, agents)
+		out := make([]telemetry.QueueDepth, 0, len(rows)+len(parked))
+		for _, r := range rows {
+			out = append(out, telemetry.QueueDepth{Agent: r.Agent, Waiting: r.Waiting, Timers: r.Timers, Calls: r.Calls, Running: r.Running, Oldest: r.Oldest, Away: r.Away})
+		}
+		for agent, tasks := range parked {
+			out = append(out, telemetry.QueueDepth{Agent: agent, Parked: tasks})
 		}
 		return out, err
 	}

@@ -53,6 +53,9 @@ func (t *TLS) load(contents [][]byte) error {
 // Roots returns the current authorities of client certificates.
 func (t *TLS) Roots() *x509.CertPool { return t.roots.Load() }
 
+// Expires returns when the current certificate expires.
+func (t *TLS) Expires() time.Time { return t.current.Load().Certificates[0].Leaf.NotAfter }
+
 // Config returns the configuration of a listener. Each connection uses what is loaded when it begins. A session is
 // resumed only with the certificate and authorities that it began with.
 func (t *TLS) Config() *tls.Config {

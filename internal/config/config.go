@@ -364,6 +364,7 @@ type Extension struct {
 	URI         string `yaml:"uri"`
 	Description string `yaml:"description"`
 	Required    bool   `yaml:"required"`
+	Params      JSON   `yaml:"params"`
 }
 
 // Executor says what runs the agent. Only the section of its kind is used.

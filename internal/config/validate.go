@@ -422,6 +422,9 @@ func (l *loader) extensions(path string, extensions []Extension) {
 			l.at(key, "%q is already declared; remove one", e.URI)
 		}
 		uris[e.URI] = true
+		if len(e.Params) > 0 && e.Params[0] != '{' {
+			l.at(fmt.Sprintf("%s[%d].params", path, i), "must be a mapping")
+		}
 	}
 }
 

@@ -45,15 +45,16 @@ type Run struct {
 	Metadata json.RawMessage // of the task's first request
 	// TurnMetadata is that of the request with this message. The other facts are of that request, too.
 	TurnMetadata        json.RawMessage
-	AcceptedOutputModes []string     // media types that the client can read; none: any
-	Extensions          []string     // URIs of the extensions in force
-	Scopes              []string     // of the caller
-	Traceparent         string       // W3C Trace Context, or ""
-	Deadline            time.Time    // when the run times out; zero: never
-	Attempt             task.Attempt // the fencing token
-	Try                 int          // 1 for the first invocation for this message
-	Turn                int          // 1 for the task's first message
-	Input               *Input       // what began the turn, if not only the client's message; or nil
+	AcceptedOutputModes []string                   // media types that the client can read; none: any
+	Extensions          []string                   // URIs of the extensions in force
+	ExtensionParams     map[string]json.RawMessage // of those that have parameters on the agent's card, by URI
+	Scopes              []string                   // of the caller
+	Traceparent         string                     // W3C Trace Context, or ""
+	Deadline            time.Time                  // when the run times out; zero: never
+	Attempt             task.Attempt               // the fencing token
+	Try                 int                        // 1 for the first invocation for this message
+	Turn                int                        // 1 for the task's first message
+	Input               *Input                     // what began the turn, if not only the client's message; or nil
 	// ResumeURL begins the next turn if the run ends with an Ask with a Resume. It is the same for all tries, and a secret of
 	// those who may answer. "": the server has none.
 	ResumeURL string

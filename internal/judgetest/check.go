@@ -58,6 +58,7 @@ func check(ctx context.Context, tx pgx.Tx, l *Ledger, rest bool) error {
 	}
 	a.logs = logs
 	a.messages(l)
+	a.resumes(l)
 	a.expected(l)
 	a.waits()
 	for _, r := range l.readings {
@@ -75,11 +76,12 @@ type log struct {
 // row is an event of a log.
 type row struct {
 	Event
-	shown bool   // in streams
-	mark  string // of a user's message
-	at    time.Time
-	until time.Time // of a wait that ends a run; zero for all other events
-	early bool      // of a wait: a message ends it
+	shown  bool   // in streams
+	mark   string // of a user's message
+	resume bool   // the note of one
+	at     time.Time
+	until  time.Time // of a wait that ends a run; zero for all other events
+	early  bool      // of a wait: a message ends it
 }
 
 func readLogs(ctx context.Context, tx pgx.Tx) (map[string]*log, error) {
@@ -90,7 +92,8 @@ func readLogs(ctx context.Context, tx pgx.Tx) (map[string]*log, error) {
 		       (SELECT coalesce(string_agg(p ->> 'text', '' ORDER BY n), '') FROM json_array_elements(
 		            CASE e.kind WHEN 3 THEN e.payload -> 'parts' WHEN 2 THEN e.payload #> '{message,parts}' END
 		        ) WITH ORDINALITY AS x (p, n)),
-		       e.created_at, CASE e.kind WHEN 4 THEN (e.payload ->> 'until')::timestamptz END, coalesce((e.payload ->> 'interruptible')::boolean, false)
+		       e.created_at, CASE e.kind WHEN 4 THEN (e.payload ->> 'until')::timestamptz END, coalesce((e.payload ->> 'interruptible')::boolean, false),
+		       e.kind = 4 AND e.payload ->> 'outcome' = 'resume'
 		  FROM holdfast.tasks t JOIN holdfast.task_events e ON e.task = t.id
 		 ORDER BY e.task, e.seq`)
 	if err != nil {
@@ -102,7 +105,7 @@ func readLogs(ctx context.Context, tx pgx.Tx) (map[string]*log, error) {
 	var state task.State
 	var r row
 	var until *time.Time
-	_, err = pgx.ForEachRow(rows, []any{&id, &r.Seq, &kind, &state, &r.Artifact, &r.Append, &r.Last, &mark, &r.Text, &r.at, &until, &r.early}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&id, &r.Seq, &kind, &state, &r.Artifact, &r.Append, &r.Last, &mark, &r.Text, &r.at, &until, &r.early, &r.resume}, func() error {
 		r.until = time.Time{}
 		if until != nil {
 			r.until = *until
@@ -170,6 +173,46 @@ func (a *auditor) messages(l *Ledger) {
 			a.violation("message %q was acknowledged in task %s, and is lost", mark, m.task)
 		case m.fate == stored && at[0] != m.task:
 			a.violation("message %q was acknowledged in task %s, and is in task %s", mark, m.task, at[0])
+		}
+	}
+}
+
+// resumes finds each accepted request by a resume URL as the input of one turn of its task, and no other input. Each note in a
+// log has its turn, because the agents ask for all of them.
+func (a *auditor) resumes(l *Ledger) {
+	places := map[string][]string{}
+	for _, id := range slices.Sorted(maps.Keys(a.logs)) {
+		notes, turns := 0, 0
+		for _, e := range a.logs[id].events {
+			if e.resume {
+				notes++
+			}
+			mark, ok := strings.CutPrefix(e.Text, Resumed)
+			if !ok || e.State == "" {
+				continue
+			}
+			turns++
+			mark, _, _ = strings.Cut(mark, "\n")
+			places[mark] = append(places[mark], id)
+			if a.rest && l.resumes[mark] == nil {
+				a.violation("resume %q, event %d of task %s: no client sent it", mark, e.Seq, id)
+			}
+		}
+		if turns > notes || a.rest && turns < notes {
+			a.violation("task %s has %d turns of resumes, and was resumed %d times", id, turns, notes)
+		}
+	}
+	for _, mark := range slices.Sorted(maps.Keys(l.resumes)) {
+		m, at := l.resumes[mark], places[mark]
+		switch {
+		case len(at) > 1:
+			a.violation("resume %q is the input of %d turns: in %s", mark, len(at), strings.Join(at, ", "))
+		case m.fate == refused && len(at) == 1:
+			a.violation("resume %q was refused, and is the input of a turn of task %s", mark, at[0])
+		case m.fate == stored && len(at) == 0 && a.rest:
+			a.violation("resume %q was accepted in task %s, and is the input of no turn", mark, m.task)
+		case m.fate == stored && len(at) == 1 && at[0] != m.task:
+			a.violation("resume %q was accepted in task %s, and is the input of a turn of task %s", mark, m.task, at[0])
 		}
 	}
 }

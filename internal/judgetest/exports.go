@@ -44,6 +44,7 @@ type exported struct {
 		Payload    struct {
 			Parts         []part
 			Message       struct{ Parts []part }
+			Outcome       string
 			Until         time.Time
 			Interruptible bool
 		}
@@ -86,7 +87,7 @@ func readExport(name string, stored map[string]bool, logs map[string]*log) error
 			case "artifact":
 				r.Text = text(e.Payload.Parts)
 			case "run":
-				r.until, r.early = e.Payload.Until, e.Payload.Interruptible
+				r.until, r.early, r.resume = e.Payload.Until, e.Payload.Interruptible, e.Payload.Outcome == "resume"
 			}
 			l.events = append(l.events, r)
 		}

@@ -19,15 +19,17 @@ const (
 	chunksID = "0199a3c1-5b7e-7c3a-9a51-000000000001" // a stream of three chunks
 	askID    = "0199a3c1-5b7e-7c3a-9a51-000000000002" // a question that waits for its answer
 	waitID   = "0199a3c1-5b7e-7c3a-9a51-000000000004" // a wait, and the turn after it
+	resumeID = "0199a3c1-5b7e-7c3a-9a51-000000000005" // a question, and the turn of a resume
 )
 
-// life is what the two tasks left in the database.
+// life is what the tasks left in the database.
 const life = `
 	INSERT INTO holdfast.tasks (id, agent, context_id, state, last_seq, status_seq, attempt, run_ordinal, runs, dialect) VALUES
 	 ('` + chunksID + `', 'demo', 'c', 5, 6, 6, 1, 5, 1, '0.3'),
 	 ('` + askID + `', 'demo', 'c', 3, 3, 3, 1, 2, 1, '0.3'),
-	 ('` + waitID + `', 'demo', 'c', 5, 5, 5, 2, 2, 2, '0.3');
-	UPDATE holdfast.tasks SET turns = 2 WHERE id = '` + waitID + `';
+	 ('` + waitID + `', 'demo', 'c', 5, 5, 5, 2, 2, 2, '0.3'),
+	 ('` + resumeID + `', 'demo', 'c', 5, 6, 6, 2, 1, 2, '0.3');
+	UPDATE holdfast.tasks SET turns = 2 WHERE id IN ('` + waitID + `', '` + resumeID + `');
 	INSERT INTO holdfast.task_events (task, seq, kind, state, attempt, append, last, artifact_id, payload) VALUES
 	 ('` + chunksID + `', 1, 1, NULL, 0, false, false, NULL, '{"role":"user","parts":[{"text":"chunks=3"},{"text":"mark-1"}]}'),
 	 ('` + chunksID + `', 2, 2, 2, 1, false, false, NULL, NULL),
@@ -42,7 +44,13 @@ const life = `
 	 ('` + waitID + `', 2, 2, 2, 1, false, false, NULL, NULL),
 	 ('` + waitID + `', 3, 4, NULL, 1, false, false, NULL, '{"outcome":"waits","until":"2025-10-01T10:00:01Z","interruptible":true}'),
 	 ('` + waitID + `', 4, 3, NULL, 2, false, true, 'wait', '{"index":0,"parts":[{"text":"Waited."}]}'),
-	 ('` + waitID + `', 5, 2, 5, 2, false, false, NULL, NULL);`
+	 ('` + waitID + `', 5, 2, 5, 2, false, false, NULL, NULL),
+	 ('` + resumeID + `', 1, 1, NULL, 0, false, false, NULL, '{"role":"user","parts":[{"text":"approve"},{"text":"mark-7"}]}'),
+	 ('` + resumeID + `', 2, 2, 2, 1, false, false, NULL, NULL),
+	 ('` + resumeID + `', 3, 2, 4, 1, false, false, NULL, NULL),
+	 ('` + resumeID + `', 4, 4, NULL, 0, false, false, NULL, '{"outcome":"resume"}'),
+	 ('` + resumeID + `', 5, 2, 1, 0, false, false, NULL, NULL),
+	 ('` + resumeID + `', 6, 2, 5, 2, false, false, NULL, '{"message":{"role":"agent","parts":[{"text":"resumed by r-1"}]}}');`
 
 func live(t *testing.T, db *storetest.DB) {
 	t.Helper()
@@ -72,6 +80,13 @@ func told() *Ledger {
 	l.Sending("mark-5")
 	l.Stored("mark-5", waitID)
 	l.Expect(waitID, Outcome{State: "completed"})
+	l.Sending("mark-7")
+	l.Stored("mark-7", resumeID)
+	l.Resuming("r-1")
+	l.Accepted("r-1", resumeID)
+	l.Resuming("r-2")
+	l.Dead("r-2")
+	l.Resuming("r-3") // never answered
 	l.Expect(chunksID, Outcome{State: "completed", Chunks: 3})
 	l.Expect(askID, Outcome{State: "input-required"})
 	stream := l.Follow(chunksID)
@@ -173,7 +188,15 @@ func TestCheckFindsViolations(t *testing.T) {
 		}, "no position of the log"},
 		{"a wait: its turn is early", `UPDATE holdfast.task_events SET payload = '{"outcome":"waits","until":"2999-10-01T10:00:01Z","interruptible":true}'
 			WHERE task = '` + waitID + `' AND seq = 3`, nil, "follows a wait until 2999"},
-		{"a wait: its timer fires twice", "UPDATE holdfast.tasks SET turns = 3 WHERE id = '" + waitID + "'", nil, "turns counts the messages, the timers, the calls and the resumes"},
+		{"a wait: its timer fires twice", "UPDATE holdfast.tasks SET turns = 3 WHERE id = '" + waitID + "'", nil, "turns counts the messages, the timers"},
+		{"a resume: it has no turn", `UPDATE holdfast.task_events SET payload = NULL WHERE task = '` + resumeID + `' AND seq = 6`, nil, "has 0 turns of resumes, and was resumed 1 times"},
+		{"a resume: its turn has none", `UPDATE holdfast.task_events SET payload = '{"outcome":"checkpoint"}' WHERE task = '` + resumeID + `' AND seq = 4`, nil, "has 1 turns of resumes, and was resumed 0 times"},
+		{"a resume: two turns of one", `UPDATE holdfast.task_events SET payload = '{"message":{"parts":[{"text":"resumed by r-1\nhttp://x"}]}}'
+			WHERE task = '` + askID + `' AND seq = 3`, nil, `"r-1" is the input of 2 turns`},
+		{"a resume: accepted, and lost", "", func(l *Ledger) { l.Accepted("r-3", resumeID) }, "is the input of no turn"},
+		{"a resume: accepted for another task", "", func(l *Ledger) { l.Accepted("r-1", askID) }, "is the input of a turn of task"},
+		{"a resume: refused, and used", "", func(l *Ledger) { l.Dead("r-1") }, "was refused, and is the input"},
+		{"a resume that no client sent", "", func(l *Ledger) { delete(l.resumes, "r-1") }, "no client sent it"},
 		{"an acknowledgement of nothing", "", func(l *Ledger) { l.Stored("mark-6", chunksID) }, "is lost"},
 		{"an acknowledgement for another task", "", func(l *Ledger) { l.Stored("mark-2", chunksID) }, "is in task"},
 		{"a refusal of a stored message", "", func(l *Ledger) { l.Refused("mark-2") }, "was refused, and is stored"},
@@ -215,5 +238,5 @@ func TestCheckDuringLoadExpectsNoEnd(t *testing.T) {
 	delete(l.messages, "mark-2")
 	require.NoError(t, Check(t.Context(), db.URL, l))
 	require.Error(t, CheckAtRest(t.Context(), db.URL, l))
-	require.Equal(t, Count{Messages: 4, Stored: 2, Refused: 1, Readings: 4, Views: 4, Events: 8}, l.Count())
+	require.Equal(t, Count{Messages: 5, Stored: 3, Refused: 1, Resumes: 3, Accepted: 1, Readings: 4, Views: 4, Events: 8}, l.Count())
 }

@@ -20,11 +20,12 @@ type Ledger struct {
 
 	mu       sync.Mutex
 	messages map[string]*message // by mark
+	resumes  map[string]*message // by mark; stored ones were accepted
 	readings []*Reading
 	expected map[string]Outcome // by task
 }
 
-// message is a user's message, however often it was sent.
+// message is a user's message, or a request by a resume URL, however often it was sent.
 type message struct {
 	fate fate
 	task string // the task that it was stored in
@@ -66,23 +67,36 @@ type Event struct {
 
 // New makes an empty ledger.
 func New() *Ledger {
-	return &Ledger{messages: map[string]*message{}, expected: map[string]Outcome{}}
+	return &Ledger{messages: map[string]*message{}, resumes: map[string]*message{}, expected: map[string]Outcome{}}
 }
 
 // Sending records that a message will be sent for the first time. Its mark is the text of its last part, which no
 // other message has. All tries carry the same idempotency key.
-func (l *Ledger) Sending(mark string) { l.settle(mark, message{}) }
+func (l *Ledger) Sending(mark string) { l.settle(l.messages, mark, message{}) }
 
 // Stored records that the message was acknowledged, with its task.
-func (l *Ledger) Stored(mark, task string) { l.settle(mark, message{stored, task}) }
+func (l *Ledger) Stored(mark, task string) { l.settle(l.messages, mark, message{stored, task}) }
 
 // Refused records that the message got an error that means: not stored, and never will be.
-func (l *Ledger) Refused(mark string) { l.settle(mark, message{fate: refused}) }
+func (l *Ledger) Refused(mark string) { l.settle(l.messages, mark, message{fate: refused}) }
 
-func (l *Ledger) settle(mark string, m message) {
+// Resumed begins the text of the status in which the turn of a resume ends. The mark follows, until the end of the line.
+const Resumed = "resumed by "
+
+// Resuming records that a request by a resume URL will be sent for the first time. Its body is a mark, which no other
+// request has, and with which the agent ends the turn (Resumed).
+func (l *Ledger) Resuming(mark string) { l.settle(l.resumes, mark, message{}) }
+
+// Accepted records that the request counts, with its task.
+func (l *Ledger) Accepted(mark, task string) { l.settle(l.resumes, mark, message{stored, task}) }
+
+// Dead records that the first request with the mark found a URL that is not valid any more, and that there is no second.
+func (l *Ledger) Dead(mark string) { l.settle(l.resumes, mark, message{fate: refused}) }
+
+func (l *Ledger) settle(of map[string]*message, mark string, m message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.messages[mark] = &m
+	of[mark] = &m
 }
 
 // Expect records the expected end of a task.
@@ -167,6 +181,7 @@ func (l *Ledger) Doubt(other *Ledger) {
 // Count says how much a ledger contains.
 type Count struct {
 	Messages, Stored, Refused int
+	Resumes, Accepted         int
 	Readings, Views, Events   int
 }
 
@@ -182,6 +197,12 @@ func (l *Ledger) Count() Count {
 		case refused:
 			c.Refused++
 		case unknown:
+		}
+	}
+	c.Resumes = len(l.resumes)
+	for _, r := range l.resumes {
+		if r.fate == stored {
+			c.Accepted++
 		}
 	}
 	for _, r := range l.readings {
@@ -201,7 +222,7 @@ func (l *Ledger) Count() Count {
 func (l *Ledger) copy() *Ledger {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	out := &Ledger{Exports: l.Exports, messages: maps.Clone(l.messages), expected: maps.Clone(l.expected)}
+	out := &Ledger{Exports: l.Exports, messages: maps.Clone(l.messages), resumes: maps.Clone(l.resumes), expected: maps.Clone(l.expected)}
 	for _, r := range l.readings {
 		// Entries never change, so a shorter slice is a copy.
 		out.readings = append(out.readings, &Reading{task: r.task, entries: slices.Clip(r.entries), left: r.left})

@@ -5,15 +5,11 @@ package outbound
 import (
 	"context"
 	"io"
-	"maps"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
-
-	"golang.org/x/net/http/httpguts"
 )
 
 // NoRedirects is a http.Client's CheckRedirect. A redirect would carry the request and its
@@ -87,21 +83,5 @@ func WorthRetrying(status int) bool {
 		return true
 	default:
 		return status >= 500
-	}
-}
-
-// CheckHeaders complains about headers that a configuration cannot send: malformed ones, and those that the caller sets
-// itself. It names the option of each, and repeats no value, because it may be a credential.
-func CheckHeaders(headers map[string]string, ours func(name string) bool, complain func(option, format string, args ...any)) {
-	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		option := "headers." + name
-		switch {
-		case !httpguts.ValidHeaderFieldName(name):
-			complain(option, "is not the name of an HTTP header")
-		case ours(name):
-			complain(option, "is set by Holdfast; remove it")
-		case !httpguts.ValidHeaderFieldValue(headers[name]):
-			complain(option, "has a value with characters that HTTP headers forbid")
-		}
 	}
 }

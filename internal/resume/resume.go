@@ -62,6 +62,9 @@ func (l *Links) URL(id task.ID, turn int) string {
 
 // Read returns the task and the turn of a token. It takes the same time for all tokens of the right length.
 func (l *Links) Read(token string) (id task.ID, turn int, ok bool) {
+	if len(token) != base64.RawURLEncoding.EncodedLen(tokenLen) { // the decoder skips line breaks
+		return id, 0, false
+	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(raw) != tokenLen || raw[0] != format {
 		return id, 0, false

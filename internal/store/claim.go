@@ -303,6 +303,22 @@ type QueueDepth struct {
 	Away             time.Duration // how long the agent has been away; 0: it is not known to be away
 }
 
+// maxParked bounds the tasks that Parked counts.
+const maxParked = 10_000
+
+// Parked counts the tasks of agents that wait for their client, up to 10,000 for each agent.
+func (s *Store) Parked(ctx context.Context, agents []string) (map[string]int64, error) {
+	rows, err := s.q.TasksParked(ctx, s.api, dbsqlc.TasksParkedParams{Agents: agents, Most: maxParked})
+	if err != nil {
+		return nil, translate("parked tasks", err)
+	}
+	out := make(map[string]int64, len(rows))
+	for _, r := range rows {
+		out[r.Agent] = r.Tasks
+	}
+	return out, nil
+}
+
 // QueueDepths measures the queue for metrics.
 func (s *Store) QueueDepths(ctx context.Context) ([]QueueDepth, error) {
 	rows, err := s.q.QueueDepth(ctx, s.api)

@@ -134,6 +134,80 @@ func TestNoticeFactsNameNewestRun(t *testing.T) {
 	require.Equal(t, int64(2), scan[int64](f, "SELECT max(turn) FROM holdfast.v_runs WHERE task = $1", id.String()))
 }
 
+// A resume is no run and has no turn of its own: a cancel after it names the run before until the next one has begun.
+func TestNoticeFactsAfterAResume(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var p *pen
+	is := func(attempt task.Attempt, turn int) {
+		t.Helper()
+		facts, err := f.NoticeFacts(t.Context(), p.c.Task.ID)
+		require.NoError(t, err)
+		require.Equal(t, []int{int(attempt), turn}, []int{int(facts.Attempt), facts.Turn})
+	}
+	canceled := func(metadata string) {
+		t.Helper()
+		f.exec("UPDATE holdfast.cancel_notices SET due_at = now() WHERE task = $1", p.c.Task.ID)
+		got := f.notices(p.c.Task.Agent, 5)
+		require.Len(t, got, 1)
+		facts, err := f.NoticeFacts(t.Context(), p.c.Task.ID)
+		require.NoError(t, err)
+		require.JSONEq(t, metadata, string(facts.Metadata))
+	}
+	next := func(turn int) {
+		t.Helper()
+		p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), p.c.Task.Agent, 1)[0]}
+		require.Equal(t, turn, p.c.Turn)
+	}
+	for agent, early := range map[string]bool{"parked": false, "early": true} {
+		resumes := func() {
+			t.Helper()
+			if early {
+				require.NoError(t, f.Resume(t.Context(), resumeOf(p.c.Task.ID, p.c.Turn, "x")))
+			}
+			require.Equal(t, early, p.must(t, status(task.StateWorking), asking(time.Hour)).requeued)
+			if !early {
+				require.NoError(t, f.Resume(t.Context(), resumeOf(p.c.Task.ID, p.c.Turn, "x")))
+			}
+		}
+		p = f.running(agent)
+		resumes()
+		is(1, 1)
+		require.True(t, f.cancel(p.c.Task, `{"n":1}`), "before the run of the resume")
+		is(1, 1)
+		canceled(`{"n":1}`)
+
+		p = f.running(agent)
+		resumes()
+		next(2)
+		require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: p.c.Task.ID, Agent: agent, Attempt: p.c.Attempt, Note: task.RunNote{Outcome: task.RunRetry}}))
+		is(2, 2)
+		next(2)
+		resumes()
+		is(3, 2)
+		next(3)
+		require.False(t, f.cancel(p.c.Task, `{"n":2}`), "during the run of the second resume")
+		p.must(t, status(task.StateCanceled))
+		is(4, 3)
+		canceled(`{"n":2}`)
+		require.Equal(t, int64(3), scan[int64](f, "SELECT max(turn) FROM holdfast.v_runs WHERE task = $1", p.c.Task.ID.String()))
+	}
+
+	// A resume that no run asks for leaves no trace.
+	p = f.running("dropped")
+	p.must(t, status(task.StateWorking))
+	require.NoError(t, f.Resume(t.Context(), resumeOf(p.c.Task.ID, 1, "x")))
+	p.must(t, status(task.StateInputRequired))
+	_, err := f.say(p.c.Task.ID, true)
+	require.NoError(t, err)
+	next(2)
+	p.must(t, status(task.StateInputRequired))
+	is(2, 2)
+	require.True(t, f.cancel(p.c.Task, `{"n":3}`))
+	is(2, 2)
+	canceled(`{"n":3}`)
+}
+
 // A task that was parked for too long is canceled, and its agent is told why.
 func TestNoticeOfExpiredTask(t *testing.T) {
 	t.Parallel()

@@ -45,11 +45,16 @@ func TestResumeBeginsATurn(t *testing.T) {
 	id := p.c.Task.ID
 	f.setPush(id, &task.PushConfig{ID: "w", URL: "https://example.com/", Dialect: "0.3"})
 	require.False(t, p.must(t, status(task.StateWorking), chunk("x"), asking(time.Hour)).requeued)
+	until := func() *time.Time {
+		return scan[*time.Time](f, "SELECT resume_until FROM holdfast.v_tasks WHERE task = $1", id)
+	}
+	require.NotNil(t, until())
 	agent, err := f.Resumable(t.Context(), id, 1)
 	require.NoError(t, err)
 	require.Equal(t, "a", agent)
 	require.NoError(t, f.Resume(t.Context(), resumeOf(id, 1, "the secret")))
 	require.Equal(t, task.StateSubmitted, f.state(id))
+	require.Nil(t, until(), "the URL is used")
 	f.dead(id, 1, used)
 	require.EqualValues(t, 6, scan[int64](f, "SELECT due_seq FROM holdfast.push_cursors WHERE task = $1", id), "webhooks learn that the task goes on")
 
@@ -286,6 +291,24 @@ func TestResumeOverALostConnection(t *testing.T) {
 				require.Equal(t, 1, scan[int](f, "SELECT count(*)::int FROM holdfast.task_events WHERE kind = 4"))
 			})
 		}
+	}
+}
+
+// Anybody writes what comes by a URL. The agent gets the body byte for byte, and headers that its run document can hold.
+func TestHostileResumes(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, body := range []string{"", "\n", "{}\n{}", "\x00\xff\n", `{"method":"GET"}` + "\nx", strings.Repeat("\n", 1<<18)} {
+		p := f.running("a")
+		p.must(t, status(task.StateWorking), asking(time.Hour))
+		r := resumeOf(p.c.Task.ID, 1, body)
+		r.Content.Query, r.Content.ContentType = "a\xffb\"\n", "\xff"
+		require.NoError(t, f.Resume(t.Context(), r))
+		c := f.claim(f.worker(time.Hour), "a", 1)[0]
+		require.NoError(t, c.Unreadable)
+		require.Equal(t, body, string(c.Wait.Resumed.Body))
+		require.Equal(t, []string{"POST", "a\uFFFDb\"\n", "\uFFFD"}, []string{c.Wait.Resumed.Method, c.Wait.Resumed.Query, c.Wait.Resumed.ContentType})
+		(&pen{s: f.Store, c: c}).must(t, status(task.StateCompleted))
 	}
 }
 

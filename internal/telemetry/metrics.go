@@ -2,10 +2,11 @@
 // checks, metrics and profiles.
 //
 // Labels come from small fixed sets or from the configuration. Ids, names chosen by clients and message content never
-// become labels. docs/operations.md describes every metric; a test keeps that page complete.
+// become labels. docs/metrics.md is written from their helps.
 package telemetry
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,7 +17,8 @@ import (
 // Metrics counts what the parts of a server do. Its methods match the observers that those parts declare, so that
 // wiring is an assignment. They also keep the labels bounded.
 type Metrics struct {
-	dialects  map[string]bool // the served versions, and none
+	versions  map[string]bool // of A2A that are served, and none
+	agents    map[string]bool
 	claims    *prometheus.CounterVec
 	claimWait *prometheus.HistogramVec
 	runs      *prometheus.CounterVec
@@ -34,7 +36,9 @@ type Metrics struct {
 	listening prometheus.Gauge
 	streams   *prometheus.GaugeVec
 	resumes   *prometheus.CounterVec
-	requests  *prometheus.CounterVec
+	requests  *prometheus.HistogramVec
+	answered  *prometheus.HistogramVec
+	faults    *prometheus.CounterVec
 	notices   *prometheus.CounterVec
 	limited   *prometheus.CounterVec
 
@@ -68,6 +72,9 @@ var (
 	runOutcomes    = set("completed", "failed", "rejected", "canceled", "parked", "waits", "retried", "returned", "away", "lost")
 	operations     = set("send", "stream", "get", "list", "cancel", "subscribe",
 		"push_set", "push_get", "push_list", "push_delete", "extended_card", "card", none)
+	bindings = set("jsonrpc", "rest", "grpc")
+	// The outcomes that are faults of the server or of an agent, and not of the request.
+	serverFaults = []string{"INTERNAL_ERROR", "UNAVAILABLE", "INVALID_AGENT_RESPONSE"}
 	// The outcomes of a request beyond ok: refused by the binding, or the reason of an error from the table of faults.
 	requestOutcomes = set("ok", "refused",
 		"CONTENT_TYPE_NOT_SUPPORTED", "EXTENDED_AGENT_CARD_NOT_CONFIGURED", "EXTENSION_SUPPORT_REQUIRED", "FORBIDDEN",
@@ -96,8 +103,8 @@ func bounded(allowed map[string]bool, value string) string {
 	return other
 }
 
-// New makes the metrics and registers them with reg. dialects are the A2A versions of requests.
-func New(reg prometheus.Registerer, dialects ...string) *Metrics {
+// New makes the metrics and registers them with reg. versions are the served versions of A2A.
+func New(reg prometheus.Registerer, versions ...string) *Metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return register(reg, prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help}))
 	}
@@ -117,83 +124,89 @@ func New(reg prometheus.Registerer, dialects ...string) *Metrics {
 	work := []float64{.005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 900, 3600}
 
 	m := &Metrics{
-		dialects: set(append(dialects, none)...),
+		versions: set(append(versions, none)...), agents: map[string]bool{},
 		claims: counters("holdfast_claims_total",
-			"Tasks claimed from the queue.", "agent"),
+			"Tasks that this replica took from the queue.", "agent"),
 		claimWait: histograms("holdfast_claim_wait_seconds",
-			"Seconds from the time when a task was due to its claim.", latency, "agent"),
+			"How long a task had been due when this replica took it from the queue: a client's wait before anything happens.", latency, "agent"),
 		runs: counters("holdfast_runs_total",
-			"Runs that ended, by agent and outcome.", "agent", "outcome"),
+			"Runs that ended: `completed`, `failed`, `rejected`, `canceled`, `parked` (the task waits for input or authentication), `retried` (it will be retried), `returned` (given back because the server stops), `away` (the agent was away and did not begin it; the task waits), `lost` (another worker got the lease), `other`.", "agent", "outcome"),
 		runTime: histograms("holdfast_run_seconds",
-			"Duration of runs in seconds.", work, "agent"),
+			"Duration of runs, however they ended.", work, "agent"),
 		running: gauges("holdfast_runs_active",
-			"Runs in progress on this replica.", "agent"),
+			"Runs under way on this replica. At the agent's `limits.concurrency` the replica claims no further tasks.", "agent"),
 		notices: counters("holdfast_cancel_notices_total",
-			"Tries to tell an agent of a cancel or of another end from outside, by agent and outcome.", "agent", "outcome"),
+			"Tries to tell an agent of a cancel or of another end from outside: `delivered`, `retried`, `failed` (given up, or refused by the agent; v_cancels has the error).", "agent", "outcome"),
 		rescues: counter("holdfast_rescues_total",
-			"Runs that this replica rescued from dead processes."),
+			"Runs rescued from a worker that did not renew its lease. More than a few mean that replicas die or cannot renew."),
 		fenced: counter("holdfast_fenced_writes_total",
-			"Writes that were refused because their run had lost its lease."),
+			"Writes of runs that were refused because another worker had the lease. Harmless by design; many of them mean that leases are too short."),
 		commit: histograms("holdfast_commit_seconds",
-			"Duration of one flush to the database in seconds, including its commit.", latency, "kind"),
+			"Time of one flush to the database, from its start to its commit: `create` (new tasks and messages), `append` (events), `claim`, `push_claim`, `push_record`.", latency, "kind"),
 		batch: histograms("holdfast_commit_batch_size",
-			"Writes in one flush to the database.", []float64{1, 2, 5, 10, 20, 50, 100, 200, 500}, "kind"),
+			"Writes that shared one flush. It grows with load, and throughput with it; near 500 the writers are saturated.", []float64{1, 2, 5, 10, 20, 50, 100, 200, 500}, "kind"),
 		limited: counters("holdfast_limited_total",
-			"Requests and runs that a limit refused or ended.", "agent", "limit"),
+			"Requests and streams refused by a limit: `rate`, `streams` (of a caller), `server_streams`, `memory`, `body`, `parts`, `live_tasks`, `queue`, `pending_messages`; and runs ended by `artifacts`.", "agent", "limit"),
 		retries: counters("holdfast_write_retries_total",
-			"Writes that were retried after a database error.", "kind"),
+			"Writes retried because the database failed or went away: `create`, `append`, `message`, `cancel`, `push_set`, `push_delete`, `push_record`, `other`.", "kind"),
 		events: counters("holdfast_events_total",
-			"Events written to the logs of tasks.", "kind"),
+			"Events written: `message`, `status`, `artifact`, `run`.", "kind"),
 		hintLag: register(reg, prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "holdfast_hint_delivery_seconds", Buckets: latency,
-			Help: "Seconds from the arrival of another replica's hint to the delivery of its events on this replica.",
+			Help: "From the arrival of another replica's hint to the delivery of its events to the streams of this one.",
 		})),
 		pollFound: counter("holdfast_hub_poll_found_total",
-			"Tasks with subscribers for which the poll found events that no hint had announced."),
+			"Watched tasks for which the poll found events that no hint had announced. Normally zero; it grows when NOTIFYs get lost, or while LISTEN does not work."),
 		rereads: counter("holdfast_hub_rereads_total",
-			"Times that a stream fell behind the events in memory and read the table."),
+			"Streams that fell behind the events in memory and read the table. Mostly slow clients."),
 		listening: register(reg, prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "holdfast_listener_connected",
-			Help: "1 while LISTEN works, 0 while this replica polls instead.",
+			Help: "1 while LISTEN works, 0 while this replica polls.",
 		})),
 		streams: gauges("holdfast_streams_open",
-			"Event streams open on this replica.", "dialect"),
+			"Event streams that are open on this replica.", "version"),
 		resumes: counters("holdfast_stream_resumes_total",
-			"Streams opened with Last-Event-ID.", "dialect"),
-		requests: counters("holdfast_requests_total",
-			"A2A requests answered, by operation, dialect and outcome.", "operation", "dialect", "outcome"),
+			"Streams opened with `Last-Event-ID`.", "version"),
+		requests: histograms("holdfast_request_seconds",
+			"Time until the answer of a request was ready, or until its stream was open. A `send` that waits for the task takes as long as the agent, and a `cancel` until the run has ended. `operation`: `send`, `stream`, `get`, `list`, `cancel`, `subscribe`, `push_set`, `push_get`, `push_list`, `push_delete`, `extended_card`, `card`, `none` (not recognised), `other`. `outcome`: `ok`; `refused` (not a valid JSON-RPC request); otherwise the reason of the error, such as `TASK_NOT_FOUND` or `INVALID_PARAMS`.",
+			work, "operation", "binding", "version", "agent", "outcome"),
+		answered: histograms("holdfast_first_event_seconds",
+			"Time from a `stream` request to the first event of the agent: an artifact, a message, a question or the end.", work, "agent"),
+		faults: counters("holdfast_faults_total",
+			"Requests that failed by a fault of the server (`INTERNAL_ERROR`), of the agent (`INVALID_AGENT_RESPONSE`), or because a part was away or full (`UNAVAILABLE`). The series of every agent are there from the start, so alert on these.",
+			"agent", "outcome"),
 		pushAttempts: counters("holdfast_push_attempts_total",
-			"Attempts to deliver to webhooks, by the class of their outcome.", "class"),
+			"Attempts to deliver from this replica: `delivered` (2xx), `gone` (410), `redirect` (3xx, not followed), `throttled` (408, 425, 429), `client` (other 4xx), `server` (5xx), `refused` (by the rules for addresses), `dns`, `tls`, `timeout`, `network`, `internal` (a fault of the server), `other`.", "class"),
 		pushTime: register(reg, prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "holdfast_push_attempt_seconds", Buckets: latency,
-			Help: "Duration of attempts to deliver in seconds.",
+			Help: "Duration of attempts to deliver.",
 		})),
 		pushLag: register(reg, prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "holdfast_push_lag_seconds", Buckets: append([]float64{.002, .005}, work[1:]...),
-			Help: "Seconds from the commit of an event to its delivery.",
+			Help: "From the commit of an event to its delivery.",
 		})),
 		pushActive: register(reg, prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "holdfast_push_in_flight",
-			Help: "Deliveries in progress on this replica.",
+			Help: "Deliveries in flight on this replica. At `push.concurrency` it starts no further ones.",
 		})),
 		conns: register(reg, prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "holdfast_connections_open",
-			Help: "Open connections to the public ports.",
+			Help: "Open connections to the public ports, including gRPC. At `limits.max_connections` further ones wait.",
 		})),
 		connsOver: register(reg, prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "holdfast_connections_refused_total",
-			Help: "Connections that were closed because their address had reached its limit.",
+			Help: "Connections closed at once because their address had reached `limits.connections_per_address`.",
 		})),
 		origins: counter("holdfast_origins_refused_total",
-			"Requests of web pages whose origin may not use the server."),
+			"Requests of web pages whose origin `cors.allowed_origins` does not have. The log names an origin, at most once a minute."),
 		callers: counters("holdfast_authentications_total",
-			"Requests by scheme and outcome of authentication.", "scheme", "outcome"),
+			"Requests by the outcome of authentication, at agents that require it. `scheme`: its name in the configuration, or `none`. `outcome`: `ok`; `error` (could not be checked: database or issuer unavailable); otherwise the reason of the refusal: `missing`, `several`, `malformed`, `unknown`, `revoked`, `expired`, `early`, `algorithm`, `signature`, `issuer`, `audience`, `claims`, `certificate`, `elsewhere` (the agent does not accept the scheme); or `limited`: not checked, because the server had refused too many, or too many passwords were waiting for a comparison.", "scheme", "outcome"),
 		keySets: counters("holdfast_issuer_fetches_total",
-			"Attempts to fetch an issuer's keys, by scheme and outcome.", "scheme", "outcome"),
+			"Attempts to fetch the keys of a token issuer: `ok`, `error`.", "scheme", "outcome"),
 		duties: counters("holdfast_duty_runs_total",
-			"Pieces of duties that this replica did, by duty and outcome.", "duty", "outcome"),
+			"Periodic work of this replica, in pieces. `outcome`: `ok`, `error` (the log has the reason; it is retried). `duty`: `runs` (compare runs with the database), `timers`, `calls` (create called tasks, join their results) and `cancels` (tell agents of cancels) on every worker; `signing_keys` on every replica; `partitions`, `expire_parked`, `retention_tasks`, `retention_records` and `erase_logs` (retention) on one replica at a time. Alert when the sum of `ok` over all replicas does not grow.", "duty", "outcome"),
 		dutyTime: histograms("holdfast_duty_seconds",
-			"Duration of pieces of duties in seconds.", latency, "duty"),
+			"Duration of a piece of periodic work.", latency, "duty"),
 	}
 	m.showZeros()
 	return m
@@ -220,17 +233,25 @@ func (m *Metrics) showZeros() {
 	for _, kind := range []task.EventKind{task.EventMessage, task.EventStatus, task.EventArtifact, task.EventRun} {
 		m.events.WithLabelValues(kind.String())
 	}
-	for dialect := range m.dialects {
-		if dialect != none {
-			m.streams.WithLabelValues(dialect)
-			m.resumes.WithLabelValues(dialect)
+	for version := range m.versions {
+		if version != none {
+			m.streams.WithLabelValues(version)
+			m.resumes.WithLabelValues(version)
 		}
 	}
 }
 
-// Agents creates the series of the configured agents at the start.
+// Agents creates the series of the configured agents at the start. Call it before the first request.
 func (m *Metrics) Agents(names ...string) {
 	for _, agent := range names {
+		m.agents[agent] = true
+		m.answered.WithLabelValues(agent)
+		for _, outcome := range serverFaults {
+			m.faults.WithLabelValues(agent, outcome)
+		}
+		for limit := range limits {
+			m.limited.WithLabelValues(agent, limit)
+		}
 		m.claims.WithLabelValues(agent)
 		m.claimWait.WithLabelValues(agent)
 		m.runTime.WithLabelValues(agent)
@@ -314,15 +335,15 @@ func (m *Metrics) Listening(connected bool) {
 }
 
 // StreamOpened counts an open stream. Call closed when it ends.
-func (m *Metrics) StreamOpened(dialect string) (closed func()) {
-	g := m.streams.WithLabelValues(bounded(m.dialects, dialect))
+func (m *Metrics) StreamOpened(version string) (closed func()) {
+	g := m.streams.WithLabelValues(bounded(m.versions, version))
 	g.Inc()
 	return g.Dec
 }
 
 // Resumed counts a stream that was opened with Last-Event-ID.
-func (m *Metrics) Resumed(dialect string) {
-	m.resumes.WithLabelValues(bounded(m.dialects, dialect)).Inc()
+func (m *Metrics) Resumed(version string) {
+	m.resumes.WithLabelValues(bounded(m.versions, version)).Inc()
 }
 
 // ConnectionOpened counts an open connection. Call closed when it ends.
@@ -372,12 +393,21 @@ func outcome(err error) string {
 	return "ok"
 }
 
-// Request counts an answered request. operation is a name such as send or push_set. dialect is a version such as 0.3,
-// or empty if none was recognized. outcome is ok, refused, or the reason of an error. Unknown values count as other.
-func (m *Metrics) Request(operation, dialect, outcome string) {
-	if dialect == "" {
-		dialect = none
+// Answered measures an answered request. version is empty if none was recognized. outcome is ok, refused, or the reason
+// of an error. Unknown values count as other.
+func (m *Metrics) Answered(operation, binding, version, agent, outcome string, took time.Duration) {
+	if version == "" {
+		version = none
 	}
-	m.requests.WithLabelValues(
-		bounded(operations, operation), bounded(m.dialects, dialect), bounded(requestOutcomes, outcome)).Inc()
+	agent, outcome = bounded(m.agents, agent), bounded(requestOutcomes, outcome)
+	m.requests.WithLabelValues(bounded(operations, operation), bounded(bindings, binding), bounded(m.versions, version), agent, outcome).
+		Observe(took.Seconds())
+	if slices.Contains(serverFaults, outcome) {
+		m.faults.WithLabelValues(agent, outcome).Inc()
+	}
+}
+
+// FirstEvent measures the first event of an agent on the stream of a new message.
+func (m *Metrics) FirstEvent(agent string, took time.Duration) {
+	m.answered.WithLabelValues(bounded(m.agents, agent)).Observe(took.Seconds())
 }

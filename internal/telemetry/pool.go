@@ -25,31 +25,31 @@ func RegisterPool(reg prometheus.Registerer, name string, stat func() PoolStat) 
 	}
 	reg.MustRegister(&poolCollector{stat: stat, metrics: []poolMetric{
 		{
-			desc("connections_in_use", "Connections in use."), prometheus.GaugeValue,
+			desc("connections_in_use", "Database connections in use."), prometheus.GaugeValue,
 			func(s PoolStat) float64 { return float64(s.AcquiredConns()) },
 		},
 		{
-			desc("connections_idle", "Connections that are open and idle."), prometheus.GaugeValue,
+			desc("connections_idle", "Open and free connections."), prometheus.GaugeValue,
 			func(s PoolStat) float64 { return float64(s.IdleConns()) },
 		},
 		{
-			desc("connections_max", "Maximum number of connections in the pool."), prometheus.GaugeValue,
+			desc("connections_max", "Database connections that the pool may have."), prometheus.GaugeValue,
 			func(s PoolStat) float64 { return float64(s.MaxConns()) },
 		},
 		{
-			desc("acquires_total", "Connections taken from the pool."), prometheus.CounterValue,
+			desc("acquires_total", "Database connections handed out."), prometheus.CounterValue,
 			func(s PoolStat) float64 { return float64(s.AcquireCount()) },
 		},
 		{
-			desc("waits_total", "Connections taken after a wait because none was idle."), prometheus.CounterValue,
+			desc("waits_total", "Connections handed out after a wait, because no connection was free. If it grows steadily: raise `store.pool_size`, or look for slow queries."), prometheus.CounterValue,
 			func(s PoolStat) float64 { return float64(s.EmptyAcquireCount()) },
 		},
 		{
-			desc("wait_seconds_total", "Time spent waiting for an idle connection."), prometheus.CounterValue,
+			desc("wait_seconds_total", "Time spent in waits for a free connection."), prometheus.CounterValue,
 			func(s PoolStat) float64 { return s.EmptyAcquireWaitTime().Seconds() },
 		},
 		{
-			desc("canceled_acquires_total", "Waits for a connection that were canceled."), prometheus.CounterValue,
+			desc("canceled_acquires_total", "Waits for a free connection that were canceled."), prometheus.CounterValue,
 			func(s PoolStat) float64 { return float64(s.CanceledAcquireCount()) },
 		},
 	}})

@@ -19,13 +19,13 @@ func RegisterPushes(reg prometheus.Registerer, read func(ctx context.Context) (P
 	reg.MustRegister(&pushCollector{
 		counts: reading[Pushes]{read: read},
 		backlog: prometheus.NewDesc("holdfast_push_backlog",
-			"Webhooks that have something to deliver, over all replicas.", nil, nil),
+			"Webhooks with something to deliver, over all replicas (take the `max`), including those whose receiver is down.", nil, nil),
 		oldest: prometheus.NewDesc("holdfast_push_oldest_seconds",
-			"How long the webhook that waits longest has had something to deliver.", nil, nil),
+			"How long the webhook that waits longest has had something to deliver. Beyond `push.give_up_after`, no replica delivers.", nil, nil),
 		disabled: prometheus.NewDesc("holdfast_push_disabled",
-			"Webhooks that are disabled, over all replicas.", nil, nil),
+			"Webhooks that are disabled, over all replicas (take the `max`): by 410, after failing for too long or without any success, or by an operator.", nil, nil),
 		readable: prometheus.NewDesc("holdfast_push_readable",
-			"1 when the state of the webhooks could be read for this scrape; without it the metrics of all replicas are absent.", nil, nil),
+			"1 if holdfast_push_backlog, holdfast_push_disabled and holdfast_push_oldest_seconds could be read for this scrape. Read at most once in 5 s.", nil, nil),
 	})
 }
 

@@ -14,6 +14,7 @@ type QueueDepth struct {
 	Waiting, Running int64         // tasks that a worker could claim now; tasks that a worker runs
 	Timers           int64         // tasks whose agent waits for a time
 	Calls            int64         // tasks whose agent waits for tasks that it has called
+	Parked           int64         // tasks that wait for their client, up to 10,000
 	Oldest           time.Duration // how long the oldest waiting task has been due; 0 if no task waits
 	Away             time.Duration // how long the agent has been away; 0 if it is not known to be away
 }
@@ -33,19 +34,21 @@ func RegisterQueue(reg prometheus.Registerer, read Queue, known ...string) {
 	c := &queueCollector{
 		known: set(known...),
 		waiting: prometheus.NewDesc("holdfast_queue_waiting",
-			"Tasks that wait for a run, over all replicas.", []string{"agent"}, nil),
+			"Tasks that wait for a worker, over all replicas (take the `max`).", []string{"agent"}, nil),
 		timers: prometheus.NewDesc("holdfast_queue_timers",
-			"Tasks whose agent waits for a time, over all replicas.", []string{"agent"}, nil),
+			"Tasks whose agent waits for a time, over all replicas (take the `max`).", []string{"agent"}, nil),
 		calls: prometheus.NewDesc("holdfast_queue_calls",
-			"Tasks whose agent waits for the tasks of other agents that it has called, over all replicas.", []string{"agent"}, nil),
+			"Tasks whose agent waits for tasks of other agents that it has called, over all replicas (take the `max`).", []string{"agent"}, nil),
+		parked: prometheus.NewDesc("holdfast_tasks_parked",
+			"Tasks that wait for their client (input-required, auth-required), over all replicas (take the `max`), counted up to 10,000.", []string{"agent"}, nil),
 		running: prometheus.NewDesc("holdfast_queue_running",
-			"Tasks that have a run, over all replicas.", []string{"agent"}, nil),
+			"Tasks that a worker runs, over all replicas (take the `max`).", []string{"agent"}, nil),
 		oldest: prometheus.NewDesc("holdfast_queue_oldest_seconds",
-			"Time since the oldest queued task became due.", []string{"agent"}, nil),
+			"How long the oldest waiting task has been due. The first thing to alert on: it grows when workers are too few or stuck.", []string{"agent"}, nil),
 		away: prometheus.NewDesc("holdfast_agent_away_seconds",
-			"Time since workers found the agent away; 0 if it is not known to be away.", []string{"agent"}, nil),
+			"How long the agent has been away; 0: it is not known to be. Its tasks wait; v_outages has them.", []string{"agent"}, nil),
 		readable: prometheus.NewDesc("holdfast_queue_readable",
-			"1 if this scrape could read the queue; if 0, the other queue metrics are absent.", nil, nil),
+			"1 if the queue could be read for this scrape. At 0 the other metrics of the queue, holdfast_tasks_parked and holdfast_agent_away_seconds are absent. Read at most once in 5 s.", nil, nil),
 	}
 	c.depths.read = func(ctx context.Context) ([]QueueDepth, error) {
 		rows, err := read(ctx)
@@ -55,9 +58,9 @@ func RegisterQueue(reg prometheus.Registerer, read Queue, known ...string) {
 }
 
 type queueCollector struct {
-	depths                                                  reading[[]QueueDepth]
-	known                                                   map[string]bool
-	waiting, timers, calls, running, oldest, away, readable *prometheus.Desc
+	depths                                                          reading[[]QueueDepth]
+	known                                                           map[string]bool
+	waiting, timers, calls, parked, running, oldest, away, readable *prometheus.Desc
 }
 
 // reading caches a value from the database for a short time.
@@ -87,6 +90,7 @@ func (c *queueCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.waiting
 	ch <- c.timers
 	ch <- c.calls
+	ch <- c.parked
 	ch <- c.running
 	ch <- c.oldest
 	ch <- c.away
@@ -108,6 +112,7 @@ func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.waiting, float64(d.Waiting), d.Agent)
 		gauge(c.timers, float64(d.Timers), d.Agent)
 		gauge(c.calls, float64(d.Calls), d.Agent)
+		gauge(c.parked, float64(d.Parked), d.Agent)
 		gauge(c.running, float64(d.Running), d.Agent)
 		gauge(c.oldest, d.Oldest.Seconds(), d.Agent)
 		gauge(c.away, d.Away.Seconds(), d.Agent)
@@ -128,6 +133,7 @@ func (c *queueCollector) merge(rows []QueueDepth) []QueueDepth {
 			Waiting: d.Waiting + r.Waiting,
 			Timers:  d.Timers + r.Timers,
 			Calls:   d.Calls + r.Calls,
+			Parked:  d.Parked + r.Parked,
 			Running: d.Running + r.Running,
 			Oldest:  max(d.Oldest, r.Oldest),
 			Away:    max(d.Away, r.Away),

@@ -4,11 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,6 +28,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
+
+var update = flag.Bool("update", false, "rewrite the table of docs/metrics.md")
 
 var _ PoolStat = (*pgxpool.Stat)(nil)
 
@@ -65,7 +68,7 @@ func everything(t *testing.T) *prometheus.Registry {
 	RegisterPool(reg, "writer", func() PoolStat { return fakePool{} })
 	RegisterQueue(reg, func(context.Context) ([]QueueDepth, error) {
 		return []QueueDepth{
-			{Agent: "weather", Waiting: 4, Running: 2, Oldest: 90 * time.Second},
+			{Agent: "weather", Waiting: 4, Running: 2, Parked: 6, Oldest: 90 * time.Second},
 			{Agent: "gone", Waiting: 1, Oldest: time.Hour},
 			{Agent: "forgotten", Waiting: 2, Oldest: time.Minute},
 		}, nil
@@ -107,15 +110,26 @@ func everything(t *testing.T) *prometheus.Registry {
 	m.StreamOpened("0.3")
 	closed()
 	m.Resumed("0.1")
-	m.Request("send", "0.1", "ok")
-	m.Request("none", "", "refused")
+	m.Answered("send", "jsonrpc", "0.1", "weather", "ok", 20*time.Millisecond)
+	m.Answered("none", "rest", "", "weather", "refused", time.Millisecond)
+	m.Answered("get", "grpc", "1.0", "weather", "INTERNAL_ERROR", time.Millisecond)
+	m.FirstEvent("weather", 300*time.Millisecond)
 	m.Authenticated("", "missing")
 	m.Authenticated("sso", "because")
 	m.IssuerFetched("sso", errors.New("away"))
 	m.Duties("partitions", "idle")
 	m.DutyRan("partitions", 2*time.Second, nil)
 	m.DutyRan("partitions", time.Second, errors.New("away"))
-	m.Request("tasks/drop; DROP TABLE", "9.9", "surprised")
+	m.Answered("tasks/drop; DROP TABLE", "carrier pigeon", "9.9", "nobody", "surprised", time.Millisecond)
+	RegisterProcess(reg, Process{
+		Version: "1.2.3", LeaseMargin: func() time.Duration { return 12 * time.Second }, Replicas: func() int { return 3 },
+		Slots:       map[string]int{"weather": 10},
+		Certificate: func() time.Time { return time.Unix(1800000000, 0) },
+		Checks: []Check{
+			{"serving", func(context.Context) (string, error) { return "", nil }},
+			{"listener", func(context.Context) (string, error) { return "", Degraded(errors.New("polling every 2s")) }},
+		},
+	})
 	return reg
 }
 
@@ -152,14 +166,29 @@ func TestScrape(t *testing.T) {
 		`holdfast_hub_poll_found_total 4`,
 		`holdfast_hub_rereads_total 1`,
 		`holdfast_listener_connected 1`,
-		`holdfast_streams_open{dialect="0.3"} 1`,
-		`holdfast_stream_resumes_total{dialect="0.1"} 1`,
-		`holdfast_requests_total{dialect="0.1",operation="send",outcome="ok"} 1`,
+		`holdfast_streams_open{version="0.3"} 1`,
+		`holdfast_stream_resumes_total{version="0.1"} 1`,
+		`holdfast_stream_resumes_total{version="1.0"} 0`,
+		`holdfast_request_seconds_count{agent="weather",binding="jsonrpc",operation="send",outcome="ok",version="0.1"} 1`,
+		`holdfast_request_seconds_sum{agent="weather",binding="jsonrpc",operation="send",outcome="ok",version="0.1"} 0.02`,
+		`holdfast_first_event_seconds_count{agent="weather"} 1`,
+		`holdfast_faults_total{agent="weather",outcome="INTERNAL_ERROR"} 1`,
+		`holdfast_faults_total{agent="weather",outcome="UNAVAILABLE"} 0`,
+		`holdfast_limited_total{agent="weather",limit="rate"} 1`,
+		`holdfast_limited_total{agent="weather",limit="memory"} 0`,
+		`holdfast_tasks_parked{agent="weather"} 6`,
+		`holdfast_lease_margin_seconds 12`,
+		`holdfast_replicas 3`,
+		`holdfast_runs_limit{agent="weather"} 10`,
+		`holdfast_certificate_expiry_timestamp_seconds 1.8e+09`,
+		`holdfast_ready 1`,
+		`holdfast_check{check="listener",status="degraded"} 1`,
+		`holdfast_check{check="listener",status="ok"} 0`,
 		`holdfast_authentications_total{outcome="missing",scheme="none"} 1`,
 		`holdfast_authentications_total{outcome="other",scheme="sso"} 1`,
 		`holdfast_issuer_fetches_total{outcome="error",scheme="sso"} 1`,
-		`holdfast_requests_total{dialect="none",operation="none",outcome="refused"} 1`,
-		`holdfast_requests_total{dialect="other",operation="other",outcome="other"} 1`,
+		`holdfast_request_seconds_count{agent="weather",binding="rest",operation="none",outcome="refused",version="none"} 1`,
+		`holdfast_request_seconds_count{agent="other",binding="other",operation="other",outcome="other",version="other"} 1`,
 		`holdfast_duty_runs_total{duty="partitions",outcome="ok"} 1`,
 		`holdfast_duty_runs_total{duty="partitions",outcome="error"} 1`,
 		`holdfast_duty_runs_total{duty="idle",outcome="error"} 0`,
@@ -207,21 +236,30 @@ func TestUnreadableWebhooksHaveNoMetrics(t *testing.T) {
 	require.Zero(t, families[0].GetMetric()[0].GetGauge().GetValue())
 }
 
-func TestEveryMetricIsDocumented(t *testing.T) {
+// The table of docs/metrics.md is written from the metrics. Its introduction is not.
+func TestPageOfMetrics(t *testing.T) {
 	t.Parallel()
 	families, err := everything(t).Gather()
 	require.NoError(t, err)
-	registered := map[string]string{}
+	table := "| metric | type | labels | meaning |\n|---|---|---|---|\n"
 	for _, f := range families {
-		registered[f.GetName()] = strings.ToLower(f.GetType().String())
+		var labels []string
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			labels = append(labels, "`"+l.GetName()+"`")
+		}
+		require.True(t, strings.HasSuffix(f.GetHelp(), "."), "the help of %s is a sentence", f.GetName())
+		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, ", "), f.GetHelp())
 	}
-	page, err := os.ReadFile("../../docs/operations.md")
+	const page = "../../docs/metrics.md"
+	written, err := os.ReadFile(page)
 	require.NoError(t, err)
-	documented := map[string]string{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `(holdfast_[a-z_]+)` \\| ([a-z]+) \\| [^|]+ \\| [^|]+ \\|$").FindAllStringSubmatch(string(page), -1) {
-		documented[m[1]] = m[2]
+	introduction, _, found := strings.Cut(string(written), "| metric |")
+	require.True(t, found, "the page has a table")
+	if *update {
+		require.NoError(t, os.WriteFile(page, []byte(introduction+table), 0o600))
+		return
 	}
-	require.Empty(t, cmp.Diff(registered, documented), "-registered +docs/operations.md")
+	require.Empty(t, cmp.Diff(introduction+table, string(written)), "-metrics +docs/metrics.md; -update writes the table")
 }
 
 func TestQueueIsReadOncePerInterval(t *testing.T) {

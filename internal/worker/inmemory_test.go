@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/resume"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
@@ -19,14 +21,29 @@ import (
 )
 
 // A client and an operator do the same on PostgreSQL and in memory.
-type client interface {
-	create(text string)
-	say(text string)
-	cancel()
-	lose()   // the process of the run dies
-	fire()   // the time of a wait has come
-	refuse() // the calls of the agent are refused
+type client struct{ server }
+
+type server interface {
+	open(h *task.Task, m *task.Message, q *task.Request) // the task that the next calls are about
+	tell(m *task.Message, q *task.Request)
+	end(metadata json.RawMessage) // cancels the task
+	notices()                     // the time of notices has come
+	lose()                        // the process of the run dies
+	fire()                        // the time of a wait has come
+	refuse()                      // the calls of the agent are refused
+	resume(turn int, text string) (accepted bool)
 	log() []*task.Event
+}
+
+func (c client) create(text string) { c.open(&task.Task{}, asks(text), nil) }
+func (c client) say(text string)    { c.tell(asks(text), nil) }
+func (c client) cancel()            { c.end(nil) }
+
+// opened completes the header of a task.
+func opened(h *task.Task) *task.Task {
+	h.ID, h.ContextID, h.Dialect = store.NewID(), "ctx", "0.3"
+	h.Agent, h.PublicID = cmp.Or(h.Agent, "a"), cmp.Or(h.PublicID, h.ID.String())
+	return h
 }
 
 type inPostgres struct {
@@ -34,8 +51,18 @@ type inPostgres struct {
 	h *task.Task
 }
 
-func (c *inPostgres) create(text string) { c.h = c.process.create("a", text) }
-func (c *inPostgres) say(text string)    { c.process.say(c.h, text) }
+func (c *inPostgres) open(h *task.Task, m *task.Message, q *task.Request) {
+	c.h = opened(h)
+	n := &store.NewTask{Task: *h, ClientID: h.PublicID != h.ID.String(), Message: m, Request: q}
+	_, err := c.store.Create(c.t.Context(), n)
+	require.NoError(c.t, err)
+}
+
+func (c *inPostgres) tell(m *task.Message, q *task.Request) {
+	_, err := c.store.AddMessage(c.t.Context(), &store.NewMessage{Task: c.h, Enqueue: true, RequestID: store.NewID(), Message: m, Request: q})
+	require.NoError(c.t, err)
+}
+
 func (c *inPostgres) log() []*task.Event { return c.process.log(c.h) }
 
 // fire waits for the agent's timer, which is short.
@@ -62,10 +89,26 @@ func (c *inPostgres) exists(sql string, args ...any) (exists bool) {
 	return exists
 }
 
-func (c *inPostgres) cancel() {
-	_, err := c.store.Cancel(c.t.Context(), c.h, nil)
+func (c *inPostgres) resume(turn int, text string) bool {
+	err := c.store.Resume(c.t.Context(), &resume.Request{
+		ID: store.NewID(), Task: c.h.ID, Turn: turn, Agent: "a", Content: resumedWith(text),
+	})
+	if err != nil {
+		require.ErrorIs(c.t, err, task.Terminal)
+	}
+	return err == nil
+}
+
+func resumedWith(text string) *task.Resumed {
+	return &task.Resumed{Method: "POST", Query: "code=1", ContentType: "text/plain", Body: []byte(text)}
+}
+
+func (c *inPostgres) end(metadata json.RawMessage) {
+	_, err := c.store.Cancel(c.t.Context(), c.h, metadata)
 	require.NoError(c.t, err)
 }
+
+func (c *inPostgres) notices() { require.NoError(c.t, c.pool.Notices(c.t.Context())) }
 
 func (c *inPostgres) lose() {
 	old := *c.id.Load()
@@ -93,7 +136,7 @@ func inMemoryOf(t *testing.T, a worker.Agent) *inMemory {
 	})
 	a.Name, a.CancelGrace = "a", patience
 	c.pool = worker.New(worker.Options{
-		Store: c.store, Agents: []worker.Agent{a}, StopGrace: patience, Worker: func() task.ID { return self },
+		Store: c.store, Agents: []worker.Agent{a}, StopGrace: patience, Worker: func() task.ID { return self }, ResumeURL: resumeURL,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -102,14 +145,13 @@ func inMemoryOf(t *testing.T, a worker.Agent) *inMemory {
 	return c
 }
 
-func (c *inMemory) create(text string) {
-	id := store.NewID()
-	c.h = &task.Task{ID: id, PublicID: id.String(), Agent: "a", ContextID: "ctx", Dialect: "0.3"}
-	c.store.Create(c.h, &task.Message{ID: "m-" + text, Role: task.RoleUser, Parts: []task.Part{task.Text(text)}})
+func (c *inMemory) open(h *task.Task, m *task.Message, q *task.Request) {
+	c.h = opened(h)
+	c.store.Create(c.h, m, q)
 }
 
-func (c *inMemory) say(text string) {
-	_, err := c.store.AddMessage(c.h.ID, &task.Message{ID: "m-" + text, Role: task.RoleUser, Parts: []task.Part{task.Text(text)}})
+func (c *inMemory) tell(m *task.Message, q *task.Request) {
+	_, err := c.store.AddMessage(c.h.ID, m, q)
 	require.NoError(c.t, err)
 }
 
@@ -123,7 +165,19 @@ func (c *inMemory) refuse() {
 	c.store.Return(c.h.ID, results)
 }
 
-func (c *inMemory) cancel()            { require.NoError(c.t, c.store.Cancel(c.h.ID, nil)) }
+func (c *inMemory) resume(turn int, text string) bool {
+	_, err := c.store.Resume(c.h.ID, turn, resumedWith(text))
+	if err != nil {
+		require.ErrorIs(c.t, err, task.Terminal)
+	}
+	return err == nil
+}
+
+func (c *inMemory) end(metadata json.RawMessage) {
+	require.NoError(c.t, c.store.Cancel(c.h.ID, metadata))
+}
+
+func (c *inMemory) notices()           { require.NoError(c.t, c.pool.Notices(c.t.Context())) }
 func (c *inMemory) fire()              { require.Positive(c.t, c.store.Fire(c.h.ID)) }
 func (c *inMemory) lose()              { require.Equal(c.t, 1, c.store.Rescue(c.pool.LoseAll)) }
 func (c *inMemory) log() []*task.Event { return c.store.Events(c.h.ID, 0) }
@@ -159,6 +213,10 @@ func hears(t *testing.T, c client, text string) {
 	})
 }
 
+func asks(text string) *task.Message {
+	return &task.Message{ID: "m-" + text, Role: task.RoleUser, Parts: []task.Part{task.Text(text)}}
+}
+
 func says(text string) *task.Message { return &task.Message{Parts: []task.Part{task.Text(text)}} }
 
 // recalls describes what the log tells an executor.
@@ -175,9 +233,12 @@ func recalls(ctx context.Context, run *executor.Run) string {
 		return err.Error()
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "turn %d try %d attempt %d checkpoint %s %q", run.Turn, run.Try, run.Attempt, checkpoint, run.Message.FirstText())
+	fmt.Fprintf(&b, "turn %d try %d attempt %d checkpoint %s %q %s", run.Turn, run.Try, run.Attempt, checkpoint, run.Message.FirstText(), run.ResumeURL)
 	if in := run.Input; in != nil {
 		fmt.Fprintf(&b, " after %s %v %v", in.Source, in.Interrupted, in.Until.IsZero())
+		if r := in.Resumed; r != nil {
+			fmt.Fprintf(&b, " %s %s %s %q", r.Method, r.Query, r.ContentType, r.Body)
+		}
 	}
 	for i := range history {
 		fmt.Fprintf(&b, " | %d %s", history[i].Role, history[i].FirstText())
@@ -193,10 +254,40 @@ func recalls(ctx context.Context, run *executor.Run) string {
 		fmt.Fprintf(&b, " | %d %s %s", snapshot.Artifacts[i].Index, snapshot.Artifacts[i].ID, snapshot.Artifacts[i].Parts[0].Text)
 	}
 	for _, entries := range [][]executor.Said{said, newest} {
-		b.WriteString(" dialogue")
-		for i := range entries {
-			fmt.Fprintf(&b, " | %d %d %s %q", entries[i].Seq, entries[i].Role(), entries[i].State, entries[i].Parts()[0].Text)
+		b.WriteString(" dialogue" + quoted(entries))
+	}
+	return b.String()
+}
+
+func quoted(entries []executor.Said) string {
+	var b strings.Builder
+	for i := range entries {
+		e := &entries[i]
+		fmt.Fprintf(&b, " | %d %d %s %d", e.Seq, e.Role(), e.State, e.Left)
+		for _, p := range e.Parts() {
+			fmt.Fprintf(&b, " %q", p.Text)
 		}
+	}
+	return b.String()
+}
+
+// looks describes what a run is told about the request, about tasks that its message refers to, and within bounds.
+func looks(ctx context.Context, run *executor.Run) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s %q %q %q %q", run.Metadata, run.TurnMetadata, run.AcceptedOutputModes, run.Extensions, run.Scopes, run.Traceparent)
+	for _, within := range []executor.Bounds{
+		{Count: 100, Bytes: 1 << 20, Progress: true},
+		{Count: 2, Bytes: 1 << 20},
+		{Count: 100, Bytes: 10_000},
+		{Count: 100, Bytes: 4_000},
+	} {
+		refs, err := run.Memory.References(ctx, within)
+		for i := range refs {
+			fmt.Fprintf(&b, " task %s %s %s%s", refs[i].TaskID, refs[i].ContextID, refs[i].State, quoted(refs[i].Said))
+		}
+		task, err2 := run.Memory.Dialogue(ctx, executor.OfTask, within)
+		all, err3 := run.Memory.Dialogue(ctx, executor.OfContext, within)
+		fmt.Fprint(&b, " here", quoted(task), " context", quoted(all), errors.Join(err, err2, err3))
 	}
 	return b.String()
 }
@@ -232,12 +323,35 @@ func blocks(ctx context.Context, out executor.Emitter) error {
 	return waits(ctx)
 }
 
+// canceler is an agent that records its notices.
+type canceler struct {
+	executor.Func
+	told chan string
+}
+
+func (a canceler) Cancel(ctx context.Context, c *executor.Cancellation) error {
+	stored, err := c.Stored(ctx, executor.OfTask)
+	if err != nil {
+		return err
+	}
+	a.told <- fmt.Sprintf("%s turn=%d attempt=%d try=%d %s %s %s", c.Reason, c.Turn, c.Attempt, c.Try, c.Metadata, c.Checkpoint, stored.Value)
+	return nil
+}
+
 func scenarios() map[string]scenario {
 	ends := func(s task.State) func(*testing.T, client) {
 		return func(t *testing.T, c client) { t.Helper(); c.create("hi"); reaches(t, c, s) }
 	}
-	heard, heardToo := make(chan struct{}), make(chan struct{})
+	heard, heardToo, resumed, resumedToo := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
 	again := executor.Retryable(errors.New("again"), time.Millisecond)
+	elsewhere := canceler{told: make(chan string, 1)}
+	elsewhere.Func = func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+		if run.Turn == 3 {
+			return blocks(ctx, out)
+		}
+		_, err := run.Memory.SetState(ctx, executor.OfTask, json.RawMessage(fmt.Sprintf(`{"job":%d}`, run.Turn)), executor.AnyVersion)
+		return errors.Join(err, out.Checkpoint(ctx, json.RawMessage(fmt.Sprint(run.Turn))), out.Status(ctx, task.StateInputRequired, says(fmt.Sprint(run.Turn))))
+	}
 	all := map[string]scenario{
 		"emits": {does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
 			_, err := out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{ID: "x", Name: "n\x00", Parts: []task.Part{task.Text("1")}}, Metadata: json.RawMessage(`{"k": 1.0}`)})
@@ -322,6 +436,25 @@ func scenarios() map[string]scenario {
 			c.create("hi")
 			reaches(t, c, task.StateAuthRequired)
 			c.cancel()
+			reaches(t, c, task.StateCanceled)
+		}},
+		"gets notices of cancels": {worker.Agent{Executor: elsewhere}, func(t *testing.T, c client) {
+			t.Helper()
+			c.open(&task.Task{PublicID: "parked"}, asks("hi"), nil)
+			hears(t, c, "1")
+			c.end(json.RawMessage(`{"why":1.0}`))
+			eventually(t, "the agent is told", func() bool { c.notices(); return len(elsewhere.told) > 0 })
+			require.Equal(t, `canceled turn=1 attempt=1 try=1 {"why":1.0} 1 {"job":1}`, <-elsewhere.told)
+
+			c.open(&task.Task{PublicID: "running"}, asks("hi"), nil)
+			hears(t, c, "1")
+			c.say("again")
+			hears(t, c, "2")
+			c.say("again")
+			hears(t, c, "busy")
+			c.cancel()
+			eventually(t, "the agent is told", func() bool { return len(elsewhere.told) > 0 })
+			require.Equal(t, `canceled turn=3 attempt=3 try=1  2 {"job":2}`, <-elsewhere.told)
 			reaches(t, c, task.StateCanceled)
 		}},
 		"loses its lease": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
@@ -462,6 +595,162 @@ func scenarios() map[string]scenario {
 			c.cancel()
 			reaches(t, c, task.StateCanceled)
 		}},
+		"looks at other tasks": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+			switch run.Message.FirstText() {
+			case "large":
+				err := out.Status(ctx, task.StateWorking, says("progress"))
+				_, err2 := out.Artifact(ctx, text(strings.Repeat("x", 3_000)))
+				return errors.Join(err, err2, out.Status(ctx, task.StateInputRequired, says("more?")))
+			case "look":
+				return out.Status(ctx, task.StateInputRequired, says(looks(ctx, run)))
+			case "look again":
+				return out.Status(ctx, task.StateCompleted, says(looks(ctx, run)))
+			}
+			_, err := out.Artifact(ctx, text("small"))
+			return err
+		}), func(t *testing.T, c client) {
+			t.Helper()
+			c.open(&task.Task{PublicID: "small"}, asks("small"), nil)
+			reaches(t, c, task.StateCompleted)
+			c.open(&task.Task{PublicID: "large"}, asks("large"), nil)
+			reaches(t, c, task.StateInputRequired)
+			c.open(&task.Task{PublicID: "of another owner", Owner: "eve"}, asks("small"), nil)
+			reaches(t, c, task.StateCompleted)
+			c.open(&task.Task{PublicID: "of another tenant", Tenant: "evil"}, asks("small"), nil)
+			reaches(t, c, task.StateCompleted)
+			c.open(&task.Task{PublicID: "of another agent", Agent: "b"}, asks("small"), nil)
+
+			look := asks("look")
+			look.References = []string{"large", "unknown", "of another owner", "of another tenant", "of another agent", "small"}
+			c.open(&task.Task{Metadata: json.RawMessage(`{"task":1.0}`)}, look, &task.Request{
+				OutputModes: []string{"text/plain"}, Extensions: []string{"urn:e"}, Scopes: []string{"s"}, Traceparent: "00-t",
+			})
+			reaches(t, c, task.StateInputRequired)
+			look = asks("look again")
+			look.References = []string{"small", "large"}
+			for range store.MostReferences {
+				look.References = append(look.References, "small")
+			}
+			c.tell(look, &task.Request{Metadata: json.RawMessage(`{"turn":2.0}`)})
+			reaches(t, c, task.StateCompleted)
+		}},
+		"asks with a resume URL": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+			if run.Turn == 2 && run.Try == 1 {
+				_, err := out.Artifact(ctx, text("2"))
+				return cmpErr(errors.Join(err, out.Checkpoint(ctx, json.RawMessage("2"))), again)
+			}
+			switch run.Turn {
+			case 1:
+				_, err := out.Artifact(ctx, text("1"))
+				return cmpErr(err, out.Ask(ctx, executor.Ask{State: task.StateAuthRequired, Resume: &executor.Resume{Show: true}}))
+			case 2:
+				err := out.Status(ctx, task.StateWorking, says(recalls(ctx, run)))
+				return cmpErr(err, out.Ask(ctx, executor.Ask{State: task.StateInputRequired, Message: says("question 2"), Resume: &executor.Resume{For: time.Hour}}))
+			case 3:
+				err := out.Status(ctx, task.StateWorking, says(recalls(ctx, run)))
+				return cmpErr(err, out.Ask(ctx, executor.Ask{State: task.StateInputRequired, Message: says("question 3")}))
+			}
+			return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
+		}), func(t *testing.T, c client) {
+			t.Helper()
+			c.create("hi")
+			hears(t, c, resumeURL(task.ID{}, 1))
+			require.False(t, c.resume(2, "of a later turn"))
+			require.True(t, c.resume(1, "one"))
+			require.False(t, c.resume(1, "one again"))
+			hears(t, c, "question 2")
+			require.False(t, c.resume(1, "of an earlier turn"))
+			c.say("two")
+			require.False(t, c.resume(2, "too late"))
+			hears(t, c, "question 3")
+			require.False(t, c.resume(3, "not asked for"))
+			c.say("three")
+			reaches(t, c, task.StateCompleted)
+			require.False(t, c.resume(4, "after the end"))
+		}},
+		"is resumed before it asks": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+			switch {
+			case run.Turn == 1 && run.Try == 1:
+				return blocks(ctx, out)
+			case run.Turn == 1:
+				return out.Ask(ctx, executor.Ask{State: task.StateAuthRequired, Message: says(recalls(ctx, run)), Resume: &executor.Resume{}})
+			case run.Turn == 2:
+				return out.Ask(ctx, executor.Ask{State: task.StateInputRequired, Message: says(recalls(ctx, run)), Resume: &executor.Resume{}})
+			}
+			return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
+		}), func(t *testing.T, c client) {
+			t.Helper()
+			c.create("hi")
+			hears(t, c, "busy")
+			require.True(t, c.resume(1, "early"))
+			require.False(t, c.resume(1, "early again"))
+			c.say("more")
+			c.lose()
+			reaches(t, c, task.StateCompleted)
+		}},
+		"is resumed and asks only the client": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+			switch run.Turn {
+			case 1:
+				if err := out.Status(ctx, task.StateWorking, says("busy")); err != nil {
+					return err
+				}
+				<-resumed
+				return out.Status(ctx, task.StateInputRequired, says("question 1"))
+			case 2:
+				return out.Ask(ctx, executor.Ask{State: task.StateInputRequired, Message: says("question 2"), Resume: &executor.Resume{}})
+			}
+			return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
+		}), func(t *testing.T, c client) {
+			t.Helper()
+			c.create("hi")
+			hears(t, c, "busy")
+			require.True(t, c.resume(1, "early"))
+			resumed <- struct{}{}
+			hears(t, c, "question 1")
+			require.False(t, c.resume(1, "again"))
+			c.say("one")
+			hears(t, c, "question 2")
+			require.True(t, c.resume(2, "two"))
+			reaches(t, c, task.StateCompleted)
+		}},
+		"is resumed and waits": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+			switch run.Turn {
+			case 1:
+				if err := out.Status(ctx, task.StateWorking, says("busy")); err != nil {
+					return err
+				}
+				<-resumedToo
+				return out.Wait(ctx, executor.Wait{For: time.Millisecond})
+			case 2:
+				err := out.Status(ctx, task.StateWorking, says(recalls(ctx, run)))
+				return cmpErr(err, out.Ask(ctx, executor.Ask{State: task.StateInputRequired, Message: says("question"), Resume: &executor.Resume{}}))
+			}
+			return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
+		}), func(t *testing.T, c client) {
+			t.Helper()
+			c.create("hi")
+			hears(t, c, "busy")
+			require.True(t, c.resume(1, "early"))
+			resumedToo <- struct{}{}
+			until(t, c, "the agent waits", (*task.Event).Waits)
+			require.False(t, c.resume(1, "again"))
+			c.fire()
+			hears(t, c, "question")
+			require.True(t, c.resume(2, "two"))
+			reaches(t, c, task.StateCompleted)
+		}},
+		"is canceled after an early resume": {does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+			_ = blocks(ctx, out)
+			return out.Ask(context.WithoutCancel(ctx), executor.Ask{State: task.StateInputRequired, Message: says("what?"), Resume: &executor.Resume{}})
+		}), func(t *testing.T, c client) {
+			t.Helper()
+			c.create("hi")
+			hears(t, c, "busy")
+			require.True(t, c.resume(1, "early"))
+			c.cancel()
+			reaches(t, c, task.StateCanceled)
+			require.False(t, c.resume(1, "late"))
+		}},
 		"stores a state": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 			var log []string
 			for _, of := range []executor.Scope{executor.OfTask, executor.OfContext} {
@@ -530,7 +819,7 @@ func TestInMemoryStoreWritesTheLogOfPostgres(t *testing.T) {
 		t.Run("an agent that "+name, func(t *testing.T) {
 			t.Parallel()
 			var logs [2][]string
-			for i, c := range []client{&inPostgres{process: start(t, setup{}, s.agent)}, inMemoryOf(t, s.agent)} {
+			for i, c := range []client{{&inPostgres{process: start(t, setup{}, s.agent)}}, {inMemoryOf(t, s.agent)}} {
 				s.client(t, c)
 				for _, e := range c.log() {
 					logs[i] = append(logs[i], told(e))

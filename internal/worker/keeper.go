@@ -38,6 +38,8 @@ type Keeper struct {
 	opt     KeeperOptions
 	id      atomic.Pointer[task.ID]
 	healthy atomic.Int64 // unix nanoseconds of the first of the unbroken renewals; 0 while they fail
+	renewed atomic.Int64 // unix nanoseconds at which the last renewal that succeeded was sent
+	peers   atomic.Int64
 	scan    store.Rest
 }
 
@@ -66,14 +68,24 @@ func (k *Keeper) ID() task.ID {
 // Healthy reports whether the lease is being renewed.
 func (k *Keeper) Healthy() bool { return k.healthy.Load() != 0 }
 
+// Margin returns the time until the lease may expire. It is negative if it has.
+func (k *Keeper) Margin() time.Duration {
+	return k.opt.TTL - time.Since(time.Unix(0, k.renewed.Load()))
+}
+
+// Processes returns how many processes had a lease at the last renewal, this one included.
+func (k *Keeper) Processes() int { return int(k.peers.Load()) + 1 }
+
 // Start registers the process under a new id.
 func (k *Keeper) Start(ctx context.Context) error {
+	sent := time.Now()
 	p := k.opt.Process
 	p.ID = store.NewID()
 	if err := k.opt.Store.Register(ctx, p, k.opt.TTL); err != nil {
 		return err
 	}
 	k.id.Store(&p.ID)
+	k.renewed.Store(sent.UnixNano())
 	k.healthy.Store(time.Now().UnixNano())
 	return nil
 }
@@ -124,6 +136,7 @@ func (k *Keeper) renew(ctx context.Context) (ok bool) {
 
 func (k *Keeper) tryRenew(ctx context.Context) bool {
 	var err error
+	sent := time.Now()
 	if id := k.ID(); id.IsZero() {
 		err = k.Start(ctx)
 	} else {
@@ -144,11 +157,15 @@ func (k *Keeper) tryRenew(ctx context.Context) bool {
 		}
 		return false
 	}
+	k.renewed.Store(sent.UnixNano())
 	if k.healthy.CompareAndSwap(0, time.Now().UnixNano()) {
 		k.opt.Log.Info("the lease is renewed again")
 	}
-	if n, err := k.opt.Store.Processes(ctx); err == nil && k.opt.OnPeers != nil {
-		k.opt.OnPeers(n - 1)
+	if n, err := k.opt.Store.Processes(ctx); err == nil {
+		k.peers.Store(int64(n - 1))
+		if k.opt.OnPeers != nil {
+			k.opt.OnPeers(n - 1)
+		}
 	}
 	return true
 }

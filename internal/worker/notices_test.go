@@ -76,7 +76,7 @@ func newShop(t *testing.T, a Agent) *shop {
 	t.Cleanup(s.stop)
 	id := store.NewID()
 	s.head = task.Task{ID: id, PublicID: id.String(), Agent: "a", ContextID: "c", Dialect: "1.0"}
-	s.store.Create(&s.head, &task.Message{Role: task.RoleUser, Parts: []task.Part{task.Text("go")}})
+	s.store.Create(&s.head, &task.Message{Role: task.RoleUser, Parts: []task.Part{task.Text("go")}}, nil)
 	return s
 }
 

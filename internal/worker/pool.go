@@ -52,19 +52,31 @@ type Store interface {
 type Agent struct {
 	Name              string
 	Executor          executor.Executor
-	Concurrency       int           // concurrent runs in this process; at least 1
-	MaxAttempts       int           // executor starts per message, including crashes; at least 1
-	UnreachableFor    time.Duration // how long tasks wait for the agent when it is away; default 1 h
-	RunTimeout        time.Duration // of one attempt
-	InactivityTimeout time.Duration // longest time without an emission
-	Backoff           time.Duration // before the first retry; doubles, with jitter; default 1 s
-	MaxBackoff        time.Duration // default 5 min
-	CancelGrace       time.Duration // between asking a run to end and writing its status anyway
-	MaxArtifacts      int64         // maximum bytes of the artifacts of a task; 0: no limit
-	MaxCalls          int           // maximum calls of one event; 0: executor.DefaultCalls
-	MaxResults        int64         // maximum bytes of the results of calls; 0: DefaultResults
-	MaxState          int64         // maximum bytes of the state of a task or context; 0: no limit
-	DirectReplies     bool          // may answer with a bare Message: working is not reported before the first emission
+	Concurrency       int                        // concurrent runs in this process; at least 1
+	MaxAttempts       int                        // executor starts per message, including crashes; at least 1
+	UnreachableFor    time.Duration              // how long tasks wait for the agent when it is away; default 1 h
+	RunTimeout        time.Duration              // of one attempt
+	InactivityTimeout time.Duration              // longest time without an emission
+	Backoff           time.Duration              // before the first retry; doubles, with jitter; default 1 s
+	MaxBackoff        time.Duration              // default 5 min
+	CancelGrace       time.Duration              // between asking a run to end and writing its status anyway
+	MaxArtifacts      int64                      // maximum bytes of the artifacts of a task; 0: no limit
+	MaxCalls          int                        // maximum calls of one event; 0: executor.DefaultCalls
+	MaxResults        int64                      // maximum bytes of the results of calls; 0: DefaultResults
+	MaxState          int64                      // maximum bytes of the state of a task or context; 0: no limit
+	ExtensionParams   map[string]json.RawMessage // of the extensions on the agent's card that have parameters, by URI
+	DirectReplies     bool                       // may answer with a bare Message: working is not reported before the first emission
+}
+
+// params returns the parameters of those extensions that have some.
+func (a *Agent) params(extensions []string) map[string]json.RawMessage {
+	of := map[string]json.RawMessage{}
+	for _, uri := range extensions {
+		if params, ok := a.ExtensionParams[uri]; ok {
+			of[uri] = params
+		}
+	}
+	return of
 }
 
 // Observer receives the pool's measurements. Every field is optional.

@@ -140,6 +140,7 @@ func (r *run) execute() {
 	}
 	if q := c.Request; q != nil {
 		run.AcceptedOutputModes, run.Extensions, run.Scopes, run.Traceparent = q.OutputModes, q.Extensions, q.Scopes, q.Traceparent
+		run.ExtensionParams = r.agent.params(q.Extensions)
 	}
 	switch {
 	case c.Wait != nil && !c.Wait.Interrupted: // no request began the turn

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -106,8 +107,11 @@ func start(t testing.TB, s setup, agents ...worker.Agent) *process {
 			agents[i].CancelGrace = patience
 		}
 	}
+	tells := func(name string) bool {
+		return slices.ContainsFunc(agents, func(a worker.Agent) bool { _, ok := a.Executor.(executor.Canceler); return ok && a.Name == name })
+	}
 	var err error
-	p.store, err = store.Open(t.Context(), store.Options{URL: s.through, APIConns: 3, Listener: p})
+	p.store, err = store.Open(t.Context(), store.Options{URL: s.through, APIConns: 3, Listener: p, Tells: tells})
 	require.NoError(t, err)
 	p.register()
 	var seen worker.Store = p.store
@@ -119,7 +123,7 @@ func start(t testing.TB, s setup, agents ...worker.Agent) *process {
 	}
 	p.pool = worker.New(worker.Options{
 		Store: seen, Agents: agents, PollInterval: 100 * time.Millisecond, StopGrace: s.grace,
-		Worker: func() task.ID { return *p.id.Load() }, Memory: s.memory, Lines: s.lines, Events: s.events,
+		Worker: func() task.ID { return *p.id.Load() }, Memory: s.memory, Lines: s.lines, Events: s.events, ResumeURL: resumeURL,
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
@@ -134,6 +138,11 @@ func start(t testing.TB, s setup, agents ...worker.Agent) *process {
 		}
 	})
 	return p
+}
+
+// resumeURL has no part that differs between two runs of a test.
+func resumeURL(_ task.ID, turn int) string {
+	return fmt.Sprintf("https://holdfast.example/resume/%d", turn)
 }
 
 func (p *process) register() {

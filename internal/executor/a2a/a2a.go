@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
+	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -37,7 +38,7 @@ func New(opts Options) (*Front, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	return &Front{opts: opts, http: newClient(&opts), aiming: make(chan struct{}, 1)}, nil
+	return &Front{opts: opts, http: outbound.ToAgents(opts.ConnectTimeout, 0), aiming: make(chan struct{}, 1)}, nil
 }
 
 // link is what the front stores of a task: where its other side is.

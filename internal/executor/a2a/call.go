@@ -9,7 +9,6 @@ import (
 	"io"
 	"maps"
 	"mime"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -48,22 +47,6 @@ type answer struct {
 	update *client.Update
 	stream *wire.Stream
 	body   *heard // nil without a stream
-}
-
-func newClient(opts *Options) *http.Client {
-	dialer := &net.Dialer{Timeout: opts.ConnectTimeout}
-	return &http.Client{
-		CheckRedirect: outbound.NoRedirects,
-		Transport: &http.Transport{
-			DialContext:         dialer.DialContext,
-			TLSHandshakeTimeout: opts.ConnectTimeout,
-			ForceAttemptHTTP2:   true,
-			// An agent or proxy that compresses delays events to fill its blocks.
-			DisableCompression:  true,
-			MaxIdleConnsPerHost: 64,
-			IdleConnTimeout:     90 * time.Second,
-		},
-	}
 }
 
 // call does an operation for a run, whose answer is one document.
@@ -160,9 +143,21 @@ func (f *Front) parse(to *target, op client.Op, document []byte) (*client.Update
 	update, err := to.wire.Answer(op, document, wire.MaxDepth)
 	var reported *client.Error
 	if err != nil && !errors.As(err, &reported) {
-		return nil, &executor.Failure{Msg: "the agent's answer is not A2A " + to.wire.Version + ": " + err.Error()}
+		return nil, &executor.Failure{Msg: "the agent's answer is not A2A " + to.wire.Version + ": " + f.redact(err.Error())}
+	}
+	if reported != nil {
+		reported.Message = f.redact(reported.Message)
 	}
 	return update, err
+}
+
+// redact removes the front's secrets from a text of the agent.
+func (f *Front) redact(text string) string {
+	o := &f.opts
+	credential, _ := o.Auth.value() // a file that cannot be read has failed the call
+	_, token, _ := strings.Cut(credential, " ")
+	password, _ := o.Auth.password()
+	return outbound.Redactor(o.Headers, []string{o.CardURL, o.URL}, credential, token, password)(text)
 }
 
 // do sends a request with the headers of the front.
@@ -221,6 +216,7 @@ func (f *Front) refusal(to *target, op client.Op, response *http.Response) error
 	stop := context.AfterFunc(ctx, func() { response.Body.Close() }) // in case the agent does not finish its answer
 	defer stop()
 	body, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+	body = []byte(f.redact(string(body)))
 	switch code {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		return &callError{err: errors.New(text), after: after, busy: true, answered: true}

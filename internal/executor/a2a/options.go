@@ -5,12 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/textproto"
-	"net/url"
-	"os"
-	"strings"
 	"time"
-
-	"golang.org/x/net/http/httpguts"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/outbound"
@@ -55,14 +50,7 @@ func (o *Options) validate() error {
 		problems = append(problems, fmt.Errorf("a2a: %s: %s", option, fmt.Sprintf(format, args...)))
 	}
 	checkURL := func(option, value string) {
-		switch u, err := url.Parse(value); {
-		case err != nil:
-			complain(option, "is not a URL")
-		case u.Scheme != "http" && u.Scheme != "https":
-			complain(option, "must begin with http:// or https://")
-		case u.Host == "":
-			complain(option, "has no host")
-		case u.User != nil:
+		if u := outbound.CheckURL(option, value, complain); u != nil && u.User != nil {
 			complain(option, "must not contain a password; use auth")
 		}
 	}
@@ -110,11 +98,9 @@ func hasHeader(headers map[string]string, name string) bool {
 	return false
 }
 
-// ours reports whether a configuration cannot set a header.
 func ours(name string) bool {
-	switch textproto.CanonicalMIMEHeaderKey(name) {
-	case "Accept", "Accept-Encoding", "Connection", "Content-Length", "Content-Type", "Host", "Idempotency-Key", "Trailer",
-		"Transfer-Encoding", "Upgrade", "A2a-Version", "A2a-Extensions", "X-A2a-Extensions", "Traceparent":
+	switch name {
+	case "A2a-Version", "A2a-Extensions", "X-A2a-Extensions", "Traceparent":
 		return true
 	}
 	return false
@@ -142,27 +128,26 @@ func (o Options) withDefaults() Options {
 // value returns the value of the header Authorization, or "". Files are read at each call, because orchestrators replace
 // tokens in place.
 func (a *Auth) value() (string, error) {
-	secret := func(value, file string) (string, error) {
-		if file == "" {
-			return value, nil
-		}
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			return "", fmt.Errorf("read the credential of the agent: %w", err)
-		}
-		text := strings.TrimSpace(string(raw))
-		if text == "" || !httpguts.ValidHeaderFieldValue(text) {
-			return "", fmt.Errorf("the file %s has no credential that fits into a header", file)
-		}
-		return text, nil
-	}
 	switch {
 	case a.Bearer != "" || a.BearerFile != "":
-		token, err := secret(a.Bearer, a.BearerFile)
+		token, err := secretOf(a.Bearer, a.BearerFile)
 		return "Bearer " + token, err
 	case a.Username != "":
-		password, err := secret(a.Password, a.PasswordFile)
+		password, err := a.password()
 		return basic(a.Username, password), err
 	}
 	return "", nil
+}
+
+func (a *Auth) password() (string, error) { return secretOf(a.Password, a.PasswordFile) }
+
+func secretOf(value, file string) (string, error) {
+	if file == "" {
+		return value, nil
+	}
+	text, err := outbound.ReadCredential(file)
+	if err != nil {
+		return "", fmt.Errorf("read the credential of the agent: %w", err)
+	}
+	return text, nil
 }

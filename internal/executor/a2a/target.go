@@ -77,7 +77,7 @@ func (f *Front) discover(ctx context.Context) (*target, error) {
 	}
 	w, i, err := card.Choose(f.opts.Version, f.opts.Binding)
 	if err != nil {
-		return nil, &executor.Failure{Msg: "the agent's card cannot be used", Cause: fmt.Errorf("%s: %w", at, err)}
+		return nil, &executor.Failure{Msg: "the agent's card cannot be used", Cause: fmt.Errorf("%s: %w", f.redact(at), err)}
 	}
 	t := &target{wire: w, url: i.URL, tenant: i.Tenant, streams: card.Capabilities.Streaming && !f.opts.Poll, card: card}
 	switch {
@@ -86,7 +86,7 @@ func (f *Front) discover(ctx context.Context) (*target, error) {
 	case !sameOrigin(t.url, f.opts.CardURL):
 		// The credential, and the conversation, go only where the operator sends them.
 		return nil, &executor.Failure{Msg: "the agent's card cannot be used", Cause: fmt.Errorf(
-			"%s names the URL %.200q of another host; set a2a.url to it if that is right", at, t.url)}
+			"%s names the URL %.200q of another host; set a2a.url to it if that is right", f.redact(at), t.url)}
 	}
 	return t, nil
 }
@@ -108,7 +108,7 @@ func (f *Front) readCard(ctx context.Context) (*client.Card, string, error) {
 		if errors.As(err, &away) {
 			return nil, at, &executor.Unavailable{Err: fmt.Errorf("read the agent's card: %w", away.err), RetryAfter: away.after, Answered: away.answered}
 		}
-		missing = errors.Join(missing, fmt.Errorf("%s: %w", at, err))
+		missing = errors.Join(missing, fmt.Errorf("%s: %w", f.redact(at), err))
 	}
 	return nil, "", &executor.Failure{Msg: "the agent's card cannot be read", Cause: missing}
 }

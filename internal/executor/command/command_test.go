@@ -365,3 +365,17 @@ func TestRelativeProgramPath(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, e.Execute(t.Context(), executortest.NewRun("hello"), executortest.NewRecorder()))
 }
+
+// An operator replaces a program while the server runs.
+func TestProgramThatCannotStartMeansAway(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "agent.sh")
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700))
+	e, err := command.New(command.Options{Argv: []string{path}})
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(path))
+	err = e.Execute(t.Context(), executortest.NewRun("hello"), executortest.NewRecorder())
+	away, ok := errors.AsType[*executor.Unavailable](err)
+	require.True(t, ok, "%v", err)
+	require.ErrorIs(t, away.Err, os.ErrNotExist)
+}

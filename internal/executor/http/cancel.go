@@ -42,7 +42,7 @@ func (b cancelable) Cancel(ctx context.Context, c *executor.Cancellation) error 
 		return fmt.Errorf("call the agent's cancel_url: %w", err)
 	}
 	defer response.Body.Close()
-	if err := refusal(response, cancel); err != nil {
+	if err := refusal(response, cancel, b.redact); err != nil {
 		return fmt.Errorf("call the agent's cancel_url: %w", err)
 	}
 	outbound.Drain(response.Body, cancel)

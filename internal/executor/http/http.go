@@ -30,6 +30,7 @@ import (
 type backend struct {
 	opts   Options
 	client *nethttp.Client
+	redact func(string) string
 }
 
 // New makes an executor that calls the agent at opts.URL.
@@ -38,7 +39,10 @@ func New(opts Options) (executor.Executor, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	b := &backend{opts: opts, client: outbound.ToAgents(opts.ConnectTimeout, opts.HeaderTimeout)}
+	b := &backend{
+		opts: opts, client: outbound.ToAgents(opts.ConnectTimeout, opts.HeaderTimeout),
+		redact: outbound.Redactor(opts.Headers, []string{opts.URL, opts.CancelURL}),
+	}
 	if opts.CancelURL != "" {
 		return cancelable{b}, nil
 	}
@@ -92,7 +96,7 @@ func (b *backend) call(
 	}
 	defer response.Body.Close()
 
-	if err := refusal(response, cancel); err != nil {
+	if err := refusal(response, cancel, b.redact); err != nil {
 		return err
 	}
 	run.Began()
@@ -146,7 +150,7 @@ func (b *backend) play(ctx context.Context, run *executor.Run, player *wire.Play
 		}
 		return &executor.Failure{Msg: fmt.Sprintf(
 			"the agent answered with the content type %q; send application/json, application/x-ndjson or text/event-stream",
-			outbound.Excerpt([]byte(mediaType)))}
+			outbound.Excerpt([]byte(b.redact(mediaType))))}
 	}
 	if err == nil && !player.Settled() {
 		// No event ended the run, so only the end of the connection shows whether the answer is complete.

@@ -3,8 +3,6 @@ package http
 import (
 	"errors"
 	"fmt"
-	"net/textproto"
-	"net/url"
 	"strings"
 	"time"
 
@@ -37,10 +35,10 @@ func (o *Options) validate() error {
 	if o.URL == "" {
 		complain("url", "is required")
 	} else {
-		checkURL("url", o.URL, complain)
+		outbound.CheckURL("url", o.URL, complain)
 	}
 	if o.CancelURL != "" {
-		checkURL("cancel_url", o.CancelURL, complain)
+		outbound.CheckURL("cancel_url", o.CancelURL, complain)
 	}
 	outbound.CheckHeaders(o.Headers, ours, complain)
 	if o.ConnectTimeout < 0 {
@@ -55,28 +53,7 @@ func (o *Options) validate() error {
 	return errors.Join(problems...)
 }
 
-func checkURL(option, value string, complain func(option, format string, args ...any)) {
-	switch u, err := url.Parse(value); {
-	case err != nil:
-		complain(option, "is not a URL")
-	case u.Scheme != "http" && u.Scheme != "https":
-		complain(option, "must begin with http:// or https://")
-	case u.Host == "":
-		complain(option, "has no host")
-	}
-}
-
-// ours reports whether a configuration cannot set a header. Those are headers that Holdfast sets, and headers of the
-// connection.
-func ours(name string) bool {
-	switch name = textproto.CanonicalMIMEHeaderKey(name); name {
-	case "Accept", "Accept-Encoding", "Connection", "Content-Length", "Content-Type", "Host",
-		"Idempotency-Key", "Trailer", "Transfer-Encoding", "Upgrade":
-		return true
-	default:
-		return strings.HasPrefix(name, "Holdfast-")
-	}
-}
+func ours(name string) bool { return strings.HasPrefix(name, "Holdfast-") }
 
 func (o Options) withDefaults() Options {
 	if o.ConnectTimeout == 0 {

@@ -13,11 +13,14 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/outbound"
 )
 
-const maxRetryAfter = time.Hour
+const (
+	maxRetryAfter = time.Hour
+	maxErrorBody  = 4 << 10
+)
 
 // refusal turns a status other than 2xx into the error of the run. cancel ends the request if the agent does not finish
 // its answer.
-func refusal(response *nethttp.Response, cancel context.CancelFunc) error {
+func refusal(response *nethttp.Response, cancel context.CancelFunc, redact func(string) string) error {
 	code := response.StatusCode
 	if code >= 200 && code < 300 {
 		return nil
@@ -27,7 +30,8 @@ func refusal(response *nethttp.Response, cancel context.CancelFunc) error {
 		failure.Msg += "; redirects are not followed"
 		return failure
 	}
-	switch text := outbound.ReadExcerpt(response, cancel); {
+	start := outbound.ReadStart(response, maxErrorBody, cancel) // more than the excerpt, which might end within a secret
+	switch text := outbound.Excerpt([]byte(redact(string(start)))); {
 	case text == "":
 	case code >= 500: // the text of a crash is for operators; it is often a stack trace
 		failure.Cause = errors.New(text)

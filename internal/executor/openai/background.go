@@ -139,7 +139,8 @@ func (a *agent) ask(
 	if background {
 		got.opened = func(id string) error {
 			w.bookmark = done.bookmarks(ctx, got)
-			return done.record(ctx, step{Asked: &asked{ID: id}})
+			done.asked = &asked{ID: id} // a cancel before the commit must reach the provider, too
+			return done.record(ctx, step{Asked: done.asked})
 		}
 		x.refused = func(code int, about *apiError) error {
 			if code < 500 && (about.param == "background" || strings.Contains(strings.ToLower(about.message), "background")) {

@@ -12,7 +12,6 @@ import (
 	nethttp "net/http"
 	"net/http/httptrace"
 	"net/url"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -123,36 +122,12 @@ func (a *agent) send(ctx context.Context, x *exchange) (*nethttp.Response, func(
 func (a *agent) secrets() (token string, redact func(string) string, err error) {
 	token = a.opts.APIKey
 	if a.opts.APIKeyFile != "" {
-		if token, err = readKey(a.opts.APIKeyFile); err != nil {
+		if token, err = outbound.ReadCredential(a.opts.APIKeyFile); err != nil {
 			return "", nil, fmt.Errorf("read the API key: %w", err)
 		}
 	}
-	return token, redactor(a.opts.Headers, a.url, token), nil
+	return token, outbound.Redactor(a.opts.Headers, []string{a.opts.BaseURL}, token), nil
 }
-
-// redactor returns a function that removes secrets from a text: those given, the values of headers, and what a URL may
-// have of them.
-func redactor(headers map[string]string, address *url.URL, secrets ...string) func(string) string {
-	password, _ := address.User.Password()
-	secrets = append(secrets, password, address.RawQuery)
-	for _, values := range address.Query() {
-		secrets = append(secrets, values...)
-	}
-	for _, value := range headers {
-		_, credential, _ := strings.Cut(value, " ") // behind Bearer or Basic
-		secrets = append(secrets, value, credential)
-	}
-	var pairs []string
-	for _, secret := range secrets {
-		if len(secret) >= leastSecret {
-			pairs = append(pairs, secret, "[redacted]")
-		}
-	}
-	return strings.NewReplacer(pairs...).Replace
-}
-
-// leastSecret is the length of the shortest secret to redact. Shorter ones would match in every other text.
-const leastSecret = 6
 
 // unreached turns an error of the transport into that of the run.
 func unreached(err error, sent bool) error {

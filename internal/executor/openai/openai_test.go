@@ -525,7 +525,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		Parameters: map[string]json.RawMessage{"messages": json.RawMessage("[]"), "seed": json.RawMessage("{")},
 	})
 	for _, want := range []string{
-		"openai: base_url: is not an absolute URL; write https://host/v1",
+		"openai: base_url: must begin with http:// or https://",
 		"openai: model: is required",
 		"openai: api_key_file: excludes api_key; remove one",
 		"openai: api_key: has characters that HTTP headers forbid",

@@ -6,11 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/textproto"
-	"net/url"
-	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
@@ -61,11 +57,10 @@ func (o *Options) validate() error {
 	complain := func(option, format string, args ...any) {
 		problems = append(problems, fmt.Errorf("openai: %s: %s", option, fmt.Sprintf(format, args...)))
 	}
-	switch u, err := url.Parse(o.BaseURL); {
-	case o.BaseURL == "":
+	if o.BaseURL == "" {
 		complain("base_url", "is required")
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		complain("base_url", "is not an absolute URL; write https://host/v1")
+	} else {
+		outbound.CheckURL("base_url", o.BaseURL, complain)
 	}
 	if o.Model == "" {
 		complain("model", "is required")
@@ -75,14 +70,14 @@ func (o *Options) validate() error {
 	case o.APIKey != "":
 		complain("api_key_file", "excludes api_key; remove one")
 	default:
-		if _, err := readKey(o.APIKeyFile); err != nil {
+		if _, err := outbound.ReadCredential(o.APIKeyFile); err != nil {
 			complain("api_key_file", "%v", err)
 		}
 	}
 	if !httpguts.ValidHeaderFieldValue(o.APIKey) {
 		complain("api_key", "has characters that HTTP headers forbid")
 	}
-	outbound.CheckHeaders(o.Headers, ours, complain)
+	outbound.CheckHeaders(o.Headers, nil, complain)
 	for _, name := range slices.Sorted(maps.Keys(o.Parameters)) {
 		switch value := o.Parameters[name]; {
 		case slices.Contains(reserved[o.Responses], name):
@@ -102,17 +97,6 @@ func (o *Options) validate() error {
 		}
 	}
 	return errors.Join(problems...)
-}
-
-// ours reports whether a configuration cannot set a header.
-func ours(name string) bool {
-	switch textproto.CanonicalMIMEHeaderKey(name) {
-	case "Accept", "Accept-Encoding", "Connection", "Content-Length", "Content-Type", "Host", "Idempotency-Key",
-		"Trailer", "Transfer-Encoding", "Upgrade":
-		return true
-	default:
-		return false
-	}
 }
 
 func (o Options) withDefaults() Options {
@@ -138,17 +122,4 @@ func (o Options) withDefaults() Options {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o
-}
-
-// readKey reads an API key. The error names no content.
-func readKey(file string) (string, error) {
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return "", err
-	}
-	key := strings.TrimSpace(string(raw))
-	if key == "" || !httpguts.ValidHeaderFieldValue(key) {
-		return "", fmt.Errorf("%s has no API key; write the key on one line", file)
-	}
-	return key, nil
 }

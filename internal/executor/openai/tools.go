@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	nethttp "net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -60,17 +59,14 @@ type toolServer struct {
 }
 
 func newToolServer(o ToolServer, agent *Options) (*toolServer, error) {
-	address, err := url.Parse(o.URL)
-	if err != nil {
-		return nil, errors.New("url: is not a URL") // the error would repeat it
-	}
-	s := &toolServer{opts: o, redact: redactor(o.Headers, address), most: agent.MaxEvent}
+	s := &toolServer{opts: o, redact: outbound.Redactor(o.Headers, []string{o.URL}), most: agent.MaxEvent}
 	if o.URL != "" {
 		client := outbound.ToAgents(agent.ConnectTimeout, agent.ToolTimeout)
 		client.Transport = &toolTransport{next: client.Transport, headers: o.Headers, most: int64(agent.MaxEvent)}
 		s.client = client
 		return s, nil
 	}
+	var err error
 	s.program, err = command.NewProgram(command.Options{
 		Argv: o.Argv, Dir: o.Dir, Env: o.Env, Inherit: o.Inherit, Grace: toolGrace, Log: agent.Log,
 	})

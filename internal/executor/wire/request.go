@@ -3,6 +3,7 @@ package wire
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -43,13 +44,14 @@ type runDocument struct {
 	Earlier        []earlierArtifact `json:"earlier,omitempty"`
 	State          *stateDocument    `json:"state,omitempty"`
 
-	TurnMetadata        jsontext.Value      `json:"turnMetadata,omitzero"`
-	AcceptedOutputModes []string            `json:"acceptedOutputModes,omitempty"`
-	Extensions          []string            `json:"extensions,omitempty"`
-	Scopes              []string            `json:"scopes,omitempty"`
-	Traceparent         string              `json:"traceparent,omitempty"`
-	Deadline            time.Time           `json:"deadline,omitzero"`
-	References          []referenceDocument `json:"references,omitempty"`
+	TurnMetadata        jsontext.Value             `json:"turnMetadata,omitzero"`
+	AcceptedOutputModes []string                   `json:"acceptedOutputModes,omitempty"`
+	Extensions          []string                   `json:"extensions,omitempty"`
+	ExtensionParams     map[string]json.RawMessage `json:"extensionParams,omitempty"`
+	Scopes              []string                   `json:"scopes,omitempty"`
+	Traceparent         string                     `json:"traceparent,omitempty"`
+	Deadline            time.Time                  `json:"deadline,omitzero"`
+	References          []referenceDocument        `json:"references,omitempty"`
 }
 
 type taskDocument struct {
@@ -131,7 +133,7 @@ func EncodeRun(ctx context.Context, run *executor.Run, history History) ([]byte,
 		Try:      run.Try,
 		Attempt:  int(run.Attempt),
 
-		AcceptedOutputModes: run.AcceptedOutputModes, Extensions: run.Extensions, Scopes: run.Scopes, Traceparent: run.Traceparent, Deadline: run.Deadline,
+		AcceptedOutputModes: run.AcceptedOutputModes, Extensions: run.Extensions, ExtensionParams: run.ExtensionParams, Scopes: run.Scopes, Traceparent: run.Traceparent, Deadline: run.Deadline,
 	}
 	if run.ResumeURL != "" {
 		doc.Resume = &resumeDocument{run.ResumeURL}

@@ -103,6 +103,7 @@ func TestRunDocumentHasFactsOfRequest(t *testing.T) {
 	run.Turn, run.Attempt = 2, 2
 	run.Metadata, run.TurnMetadata = json.RawMessage(`{"of":"the task"}`), json.RawMessage(`{"n":1.0}`)
 	run.AcceptedOutputModes, run.Extensions, run.Scopes = []string{"text/html"}, []string{"https://x.example"}, []string{"read"}
+	run.ExtensionParams = map[string]json.RawMessage{"https://x.example": json.RawMessage(`{"unit":"km"}`)}
 	run.Traceparent, run.Deadline = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	run.Message.References = []string{"task-0"}
 	run.Memory = &executortest.Memory{Refs: []executor.Reference{{TaskID: "task-0", ContextID: "c", State: task.StateCompleted, Said: []executor.Said{
@@ -110,7 +111,7 @@ func TestRunDocumentHasFactsOfRequest(t *testing.T) {
 	}}}}
 	raw, err := EncodeRun(t.Context(), run, History{})
 	require.NoError(t, err)
-	require.Contains(t, string(raw), `"turnMetadata":{"n":1.0},"acceptedOutputModes":["text/html"],"extensions":["https://x.example"],"scopes":["read"],`+
+	require.Contains(t, string(raw), `"turnMetadata":{"n":1.0},"acceptedOutputModes":["text/html"],"extensions":["https://x.example"],"extensionParams":{"https://x.example":{"unit":"km"}},"scopes":["read"],`+
 		`"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01","deadline":"2026-03-01T12:00:00Z",`+
 		`"references":[{"id":"task-0","contextId":"c","state":"completed","history":[{"role":"agent","parts":[{"text":"a plan"}],"artifactId":"plan"}]}]`)
 	require.NoError(t, compile(t, "run").Validate(instance(t, string(raw))))

@@ -40,10 +40,21 @@ func Views[V Engine](as func(c identity.Caller, agent string) V) func(identity.C
 
 // Observer takes the measurements of operations. Every field is optional.
 type Observer struct {
-	Request      func(operation, dialect, outcome string)
-	StreamOpened func(dialect string) (closed func())
-	Resumed      func(dialect string)
+	Answered     func(Answer)
+	FirstEvent   func(agent string, took time.Duration) // a stream has sent its first event
+	StreamOpened func(version string) (closed func())
+	Resumed      func(version string)
 	Limited      func(agent, limit string) // a limit refused a request
+}
+
+// Answer describes an answered request, for measurements.
+type Answer struct {
+	Operation string
+	Binding   string // jsonrpc, rest or grpc
+	Version   string // of A2A; empty if none was recognized
+	Agent     string
+	Outcome   string        // Succeeded, Refused, or the reason of an error
+	Took      time.Duration // until the answer was ready, or the stream was open
 }
 
 // Options configures a Runner. The zero value of a number means its default.
@@ -143,7 +154,9 @@ type Admission interface {
 // Request is a decoded request with its headers.
 type Request struct {
 	Endpoint
-	Caller identity.Caller // admitted by the agent
+	Binding string // its name, for measurements
+	Began   time.Time
+	Caller  identity.Caller // admitted by the agent
 	// Account has the bytes that the request holds.
 	Account *memory.Account
 	counted bool   // charged to its caller's rate
@@ -266,14 +279,16 @@ const (
 	Refused   = "refused" // by the binding, before the operation
 )
 
-// Observe counts an answered request. The codec is nil when no version was recognized.
-func (o *Runner) Observe(op engine.Op, c dialect.Codec, outcome string) {
-	if o.opt.Observer.Request == nil {
+// Observe measures an answered request. Its codec is nil when no version was recognized.
+func (o *Runner) Observe(op engine.Op, r *Request, outcome string) {
+	if o.opt.Observer.Answered == nil {
 		return
 	}
 	version := ""
-	if c != nil {
-		version = c.Version()
+	if r.Codec != nil {
+		version = r.Codec.Version()
 	}
-	o.opt.Observer.Request(op.String(), version, outcome)
+	o.opt.Observer.Answered(Answer{
+		Operation: op.String(), Binding: r.Binding, Version: version, Agent: r.Agent, Outcome: outcome, Took: time.Since(r.Began),
+	})
 }

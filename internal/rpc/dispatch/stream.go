@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
@@ -38,6 +39,8 @@ type Stream struct {
 	opened  bool // the client has seen the task, or an event of it
 	marks   bool // documents contain their ids
 	cut     bool // the server stopped before the stream had ended
+	// answered measures the first event of the agent; nil afterwards, and for a stream that only subscribes.
+	answered func()
 	// watch ends the stream when the agent no longer admits its caller.
 	watch func(end func(error)) (stop func())
 }
@@ -76,15 +79,20 @@ func (o *Runner) Open(ctx context.Context, r *Request) (*Stream, error) {
 		return nil, err
 	}
 	o.origin(r, st.Header.Dialect)
-	o.Observe(r.Call.Op, r.Codec, Succeeded)
+	o.Observe(r.Call.Op, r, Succeeded)
 	if o.opt.Observer.Resumed != nil && st.Task == nil {
 		o.opt.Observer.Resumed(r.Codec.Version())
 	}
 	opened = true
 	marks := r.Codec.Traits().Extensions && slices.Contains(r.active, ResumeURI)
-	admission, agent := r.Admission, r.Agent
+	admission, agent, began := r.Admission, r.Agent, r.Began
+	var answered func()
+	if measure := o.opt.Observer.FirstEvent; measure != nil && r.Call.Op == engine.OpStream {
+		answered = func() { measure(agent, time.Since(began)) }
+	}
 	return &Stream{
-		runner: o, codec: r.Codec, op: r.Call.Op, st: st, marks: marks, release: release, account: r.Account.Move(),
+		answered: answered,
+		runner:   o, codec: r.Codec, op: r.Call.Op, st: st, marks: marks, release: release, account: r.Account.Move(),
 		watch: func(end func(error)) func() { return admission.Watch(agent, end) },
 	}, nil
 }
@@ -270,8 +278,17 @@ func (s *following) show(ev *engine.Entry) (ended bool, err error) {
 	}
 	if doc != nil && err == nil {
 		s.add(s.resumeID(ev.Position()), ev.Kind == task.EventStatus, doc)
+		if s.answered != nil && answers(ev.Event) {
+			s.answered()
+			s.answered = nil
+		}
 	}
 	return ended, err
+}
+
+// answers reports whether an event comes from the agent: more than the start of a run.
+func answers(e *task.Event) bool {
+	return e.Kind != task.EventStatus || e.Message != nil || e.State != task.StateSubmitted && e.State != task.StateWorking
 }
 
 // event encodes an event. All streams of a version share the encoding, and those that ask for ids in

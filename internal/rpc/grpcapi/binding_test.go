@@ -388,7 +388,12 @@ func TestOutcomesAreCounted(t *testing.T) {
 	t.Parallel()
 	outcomes := make(chan string, 10)
 	s := serve(t, (&rpctest.Recorder{Task: sample()}).As, grpcapi.Options{Limits: body.Limits{Size: 1000}}, func(o *dispatch.Options) {
-		o.Observer.Request = func(op, version, outcome string) { outcomes <- fmt.Sprint(op, " ", version, " ", outcome) }
+		o.Observer.Answered = func(a dispatch.Answer) {
+			if a.Binding != "grpc" || a.Took <= 0 {
+				t.Errorf("binding %q, took %s", a.Binding, a.Took)
+			}
+			outcomes <- fmt.Sprint(a.Operation, " ", a.Version, " ", a.Outcome)
+		}
 	})
 	_, _ = s.young.GetTask(with(t), &pb10.GetTaskRequest{Id: "t-1"})
 	require.Equal(t, "get 1.0 ok", wait(t, outcomes))

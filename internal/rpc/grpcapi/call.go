@@ -41,7 +41,7 @@ type call struct {
 func (b *Binding) handle(s *service, op engine.Op, stream grpc.ServerStream) (err error) {
 	c := &call{b: b, s: s, op: op, stream: stream, ctx: stream.Context()}
 	c.cancel, _ = c.ctx.Value(cancelKey{}).(context.CancelFunc)
-	c.Codec = s.Codec
+	c.Binding, c.Began, c.Codec = "grpc", time.Now(), s.Codec
 	defer c.contain(&err)
 	c.Endpoint = b.at(c.ctx, c.values, peerChain(c.ctx), peerAddress(c.ctx))
 	if c.TurnedAway != nil {
@@ -192,7 +192,7 @@ func (c *call) follow() error {
 	return status.FromContextError(c.ctx.Err()).Err() // the client has left, or stopped reading
 }
 
-func (c *call) observe(outcome string) { c.b.Operations.Observe(c.op, c.Codec, outcome) }
+func (c *call) observe(outcome string) { c.b.Operations.Observe(c.op, &c.Request, outcome) }
 
 // echo names the extensions in force.
 func (c *call) echo() {

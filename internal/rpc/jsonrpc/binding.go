@@ -51,7 +51,7 @@ type exchange struct {
 
 // Serve answers one request.
 func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at Endpoint) {
-	x := &exchange{Exchange: overhttp.Begin(w, r, at.Endpoint), b: b, pin: at.Pin, id: nullID}
+	x := &exchange{Exchange: overhttp.Begin(w, r, at.Endpoint, "jsonrpc"), b: b, pin: at.Pin, id: nullID}
 	defer x.Contain(x)
 	b.Limits.Begin(w)
 	if at.TurnedAway != nil {
@@ -213,7 +213,7 @@ func (x *exchange) serve() {
 	x.reply(http.StatusOK, `,"result":`, result)
 }
 
-func (x *exchange) observe(outcome string) { x.b.Operations.Observe(x.Op, x.Codec, outcome) }
+func (x *exchange) observe(outcome string) { x.b.Operations.Observe(x.Op, &x.Request, outcome) }
 
 // Event adds a complete response to the stream, with the document as its result.
 func (x *exchange) Event(id, document []byte) { x.Out.Event(id, x.head, document, tail) }

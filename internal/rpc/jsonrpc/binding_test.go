@@ -334,7 +334,7 @@ func TestRequestsAreCounted(t *testing.T) {
 	counts := make(chan string, 10)
 	s := serve(t, options{
 		fake:     &fakeEngine{err: task.Errorf(task.NotFound, "no such task")},
-		Observer: dispatch.Observer{Request: func(op, dialect, outcome string) { counts <- op + " " + dialect + " " + outcome }},
+		Observer: dispatch.Observer{Answered: func(a dispatch.Answer) { counts <- strings.Join([]string{a.Operation, a.Version, a.Outcome}, " ") }},
 	})
 	s.post(t, "{")
 	require.Equal(t, "none  refused", <-counts)

@@ -62,8 +62,8 @@ type Exchange struct {
 }
 
 // Begin returns an exchange whose request is still unread.
-func Begin(w http.ResponseWriter, r *http.Request, at dispatch.Endpoint) Exchange {
-	return Exchange{W: w, R: r, Ctx: r.Context(), Request: dispatch.Request{Endpoint: at}}
+func Begin(w http.ResponseWriter, r *http.Request, at dispatch.Endpoint, binding string) Exchange {
+	return Exchange{W: w, R: r, Ctx: r.Context(), Request: dispatch.Request{Endpoint: at, Binding: binding, Began: time.Now()}}
 }
 
 // Answerer shows the outcome of an exchange, in the form of its binding.

@@ -32,7 +32,7 @@ type exchange struct {
 
 // Serve answers one request whose path leads to t.
 func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at dispatch.Endpoint, t *Target) {
-	x := &exchange{Exchange: overhttp.Begin(w, r, at), Target: t, b: b}
+	x := &exchange{Exchange: overhttp.Begin(w, r, at, "rest"), Target: t, b: b}
 	x.Codec = t.version
 	defer x.Contain(x)
 	if !x.route() {
@@ -117,7 +117,7 @@ func (x *exchange) serve() {
 	x.reply(http.StatusOK, x.mediaType(), result)
 }
 
-func (x *exchange) observe(outcome string) { x.b.Operations.Observe(x.Op, x.Codec, outcome) }
+func (x *exchange) observe(outcome string) { x.b.Operations.Observe(x.Op, &x.Request, outcome) }
 
 // faults returns the error table of the request's version.
 func (x *exchange) faults() *fault.Table {

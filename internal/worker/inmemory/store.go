@@ -81,21 +81,21 @@ func New(l Listener) *Store {
 	return &Store{listener: l, rows: map[task.ID]*row{}, states: map[stateKey]state{}, notices: map[task.ID]*notice{}}
 }
 
-// Create adds a task with its first message, as TaskCreate does.
-func (s *Store) Create(h *task.Task, m *task.Message) {
+// Create adds a task with its first message, as TaskCreate does. q may be nil.
+func (s *Store) Create(h *task.Task, m *task.Message, q *task.Request) {
 	s.mu.Lock()
 	head := store.Empty(h)
 	head.CreatedAt = s.now()
 	r := &row{head: *head, state: task.StateSubmitted, turnOf: map[task.Attempt]int{}, contents: map[task.Seq]*task.Resumed{}}
 	s.rows[h.ID] = r
-	s.write(r, &task.Event{Kind: task.EventMessage, Message: inTask(r, m)})
+	s.write(r, &task.Event{Kind: task.EventMessage, Message: inTask(r, m), Request: q})
 	s.enqueue(r, 1)
 	s.mu.Unlock()
 	s.changed(r.head.Agent)
 }
 
-// AddMessage adds a message to a task, as MessageAppend does, and returns its turn. Errors: task.Terminal.
-func (s *Store) AddMessage(id task.ID, m *task.Message) (turn int, err error) {
+// AddMessage adds a message to a task, as MessageAppend does, and returns its turn. q may be nil. Errors: task.Terminal.
+func (s *Store) AddMessage(id task.ID, m *task.Message, q *task.Request) (turn int, err error) {
 	s.mu.Lock()
 	r := s.rows[id]
 	if r.state.Terminal() {
@@ -107,7 +107,7 @@ func (s *Store) AddMessage(id task.ID, m *task.Message) (turn int, err error) {
 		r.turns++
 	}
 	turn = r.turns
-	s.write(r, &task.Event{Kind: task.EventMessage, Message: inTask(r, m)})
+	s.write(r, &task.Event{Kind: task.EventMessage, Message: inTask(r, m), Request: q})
 	switch {
 	case interrupts:
 		r.wakesAt, r.availableAt, r.interrupted, r.messageSeq = time.Time{}, s.now(), true, r.head.LastSeq
@@ -324,8 +324,9 @@ func (s *Store) claim(r *row, worker task.ID) *store.Claimed {
 	r.turnOf[r.attempt] = r.turn
 	h := r.head
 	h.Status.State = r.state
+	asked := r.log[r.messageSeq-1]
 	c := &store.Claimed{
-		Task: &h, Message: r.log[r.messageSeq-1].Message, MessageSeq: r.messageSeq, Attempt: r.attempt, Turn: r.turn, Try: r.tries,
+		Task: &h, Message: asked.Message, Request: asked.Request, MessageSeq: r.messageSeq, Attempt: r.attempt, Turn: r.turn, Try: r.tries,
 		CancelRequested: r.canceled, AvailableAt: r.availableAt, ArtifactBytes: r.artifactBytes, Suspect: r.suspect,
 		Spared: r.spared,
 	}
@@ -335,7 +336,7 @@ func (s *Store) claim(r *row, worker task.ID) *store.Claimed {
 			Seq: r.inputSeq, Calls: note.Outcome == task.RunCalls, Until: note.Until, Interrupted: r.interrupted, Resumed: r.contents[r.inputSeq],
 		}
 		if !r.interrupted {
-			c.Message = &task.Message{}
+			c.Message, c.Request = &task.Message{}, nil
 		}
 	}
 	if !r.awaySince.IsZero() {

@@ -6,6 +6,7 @@ package card
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"slices"
 )
 
@@ -86,6 +87,7 @@ type Extension struct {
 	URI         string
 	Description string
 	Required    bool
+	Params      json.RawMessage // an object, or nil
 }
 
 // Interface is an address of the agent, with the binding and version spoken there.

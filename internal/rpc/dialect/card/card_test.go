@@ -30,7 +30,7 @@ func full() *card.Card {
 		{Name: "token", Kind: card.BearerJWT},
 	}
 	c.Scope = "agents:use"
-	c.Capabilities.Extensions = []card.Extension{{URI: "https://example.com/ext", Description: "Why", Required: true}, {URI: "urn:x"}}
+	c.Capabilities.Extensions = []card.Extension{{URI: "https://example.com/ext", Description: "Why", Required: true}, {URI: "urn:x", Params: json.RawMessage(`{"z":1.0,"a":["<b>",9007199254740993]}`)}}
 	c.Capabilities.ExtendedCard = true
 	c.Skills = []card.Skill{
 		{ID: "echo", Name: "Echo", Description: "Repeats", Tags: []string{"demo"}, Examples: []string{"hello"}, InputModes: []string{"text/plain"}, OutputModes: []string{"text/plain"}},

@@ -1,6 +1,9 @@
 package card
 
-import "errors"
+import (
+	"encoding/json"
+	"errors"
+)
 
 // legacy is the card of 0.3.0. Older clients also read it and ignore members that they do not know.
 // authentication belongs to 0.1. Later versions lack it, so the card contains it only when it is
@@ -44,9 +47,10 @@ type legacyCapabilities struct {
 }
 
 type legacyExtension struct {
-	URI         string `json:"uri"`
-	Description string `json:"description,omitzero"`
-	Required    bool   `json:"required"`
+	URI         string          `json:"uri"`
+	Description string          `json:"description,omitzero"`
+	Required    bool            `json:"required"`
+	Params      json.RawMessage `json:"params,omitzero"`
 }
 
 type legacyAuth struct {

@@ -1,5 +1,7 @@
 package card
 
+import "encoding/json"
+
 // strict is the card of 1.0 and nothing else. It omits false and empty members, because a client
 // that rebuilds the card from a parsed message loses such defaults. Then all clients get the same
 // canonical form, and the signature holds for all of them.
@@ -40,9 +42,10 @@ type strictCapabilities struct {
 }
 
 type strictExtension struct {
-	URI         string `json:"uri"`
-	Description string `json:"description,omitzero"`
-	Required    bool   `json:"required,omitzero"`
+	URI         string          `json:"uri"`
+	Description string          `json:"description,omitzero"`
+	Required    bool            `json:"required,omitzero"`
+	Params      json.RawMessage `json:"params,omitzero"`
 }
 
 type strictSkill struct {

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,9 +35,10 @@ type document struct {
 		Streaming  bool `json:"streaming"`
 		Push       bool `json:"pushNotifications"`
 		Extensions []struct {
-			URI         string `json:"uri"`
-			Description string `json:"description"`
-			Required    bool   `json:"required"`
+			URI         string          `json:"uri"`
+			Description string          `json:"description"`
+			Required    bool            `json:"required"`
+			Params      json.RawMessage `json:"params"`
 		} `json:"extensions"`
 	} `json:"capabilities"`
 	InputModes  []string `json:"defaultInputModes"`
@@ -94,6 +96,9 @@ func ReadCard(raw []byte, maxDepth int) (*Card, error) {
 	c.DocumentationURL, c.IconURL, c.InputModes, c.OutputModes = d.DocumentationURL, d.IconURL, d.InputModes, d.OutputModes
 	c.Capabilities = card.Capabilities{Streaming: d.Capabilities.Streaming, PushNotifications: d.Capabilities.Push}
 	for _, e := range d.Capabilities.Extensions {
+		if !bytes.HasPrefix(e.Params, []byte("{")) {
+			e.Params = nil // also null
+		}
 		c.Capabilities.Extensions = append(c.Capabilities.Extensions, card.Extension(e))
 	}
 	if p := d.Provider; p != nil && p.Organization != "" {

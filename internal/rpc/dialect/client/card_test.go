@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,7 +15,7 @@ func TestReadsOurCards(t *testing.T) {
 	c := &card.Card{
 		Name: "n", Description: "d", Version: "7", Provider: &card.Provider{Organization: "o", URL: "https://o"},
 		Skills:       []card.Skill{{ID: "s", Name: "S", Description: "x", Tags: []string{"t"}, InputModes: []string{"a/b"}, OutputModes: []string{"c/d"}}},
-		Capabilities: card.Capabilities{Streaming: true, Extensions: []card.Extension{{URI: "https://x", Required: true}}},
+		Capabilities: card.Capabilities{Streaming: true, Extensions: []card.Extension{{URI: "https://x", Required: true, Params: json.RawMessage(`{"a":[1.0]}`)}}},
 		InputModes:   []string{"text/plain"}, OutputModes: []string{"text/plain"},
 	}
 	interfaces := []card.Interface{

@@ -450,6 +450,46 @@ func (q *Queries) RunsOwned(ctx context.Context, db DBTX, worker uuid.UUID) ([]R
 	return items, nil
 }
 
+const tasksParked = `-- name: TasksParked :many
+SELECT a.agent::text AS agent, p.tasks
+  FROM (SELECT unnest($1::text[]) AS agent) a
+ CROSS JOIN LATERAL (
+    SELECT count(*)::bigint AS tasks
+      FROM (SELECT FROM holdfast.tasks_open t WHERE t.agent = a.agent AND t.state IN (3, 4) LIMIT $2::integer) t
+ ) p
+`
+
+type TasksParkedParams struct {
+	Agents []string
+	Most   int32
+}
+
+type TasksParkedRow struct {
+	Agent string
+	Tasks int64
+}
+
+// For metrics: the tasks that wait for their client, by agent, counted up to @most each. Index tasks_open_parked.
+func (q *Queries) TasksParked(ctx context.Context, db DBTX, arg TasksParkedParams) ([]TasksParkedRow, error) {
+	rows, err := db.Query(ctx, tasksParked, arg.Agents, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TasksParkedRow
+	for rows.Next() {
+		var i TasksParkedRow
+		if err := rows.Scan(&i.Agent, &i.Tasks); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const timersFire = `-- name: TimersFire :many
 WITH due AS MATERIALIZED (
     SELECT ARRAY(

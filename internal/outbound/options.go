@@ -1,0 +1,71 @@
+package outbound
+
+import (
+	"fmt"
+	"maps"
+	"net/textproto"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// complain says what is wrong with an option.
+type complain = func(option, format string, args ...any)
+
+// CheckURL complains about an address that no client of ours can call. It returns nil if it is not a URL. It repeats no
+// value, because it may contain a password.
+func CheckURL(option, value string, complain complain) *url.URL {
+	u, err := url.Parse(value)
+	switch {
+	case err != nil:
+		complain(option, "is not a URL")
+	case u.Scheme != "http" && u.Scheme != "https":
+		complain(option, "must begin with http:// or https://")
+	case u.Host == "":
+		complain(option, "has no host")
+	}
+	return u
+}
+
+// CheckHeaders complains about headers that a configuration cannot send: malformed ones, those of the connection, and
+// those that the caller sets itself. ours adds to the latter, by canonical name; it may be nil. CheckHeaders names the
+// option of each, and repeats no value, because it may be a credential.
+func CheckHeaders(headers map[string]string, ours func(name string) bool, complain complain) {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		option, canonical := "headers."+name, textproto.CanonicalMIMEHeaderKey(name)
+		switch {
+		case !httpguts.ValidHeaderFieldName(name):
+			complain(option, "is not the name of an HTTP header")
+		case slices.Contains(reserved, canonical) || ours != nil && ours(canonical):
+			complain(option, "is set by Holdfast; remove it")
+		case !httpguts.ValidHeaderFieldValue(headers[name]):
+			complain(option, "has a value with characters that HTTP headers forbid")
+		}
+	}
+}
+
+// reserved are the headers that every caller sets, and those of the connection.
+var reserved = []string{
+	"Accept", "Accept-Encoding", "Connection", "Content-Length", "Content-Type", "Host", "Idempotency-Key", "Trailer",
+	"Transfer-Encoding", "Upgrade",
+}
+
+// ReadCredential reads a token, key or password for a header from a file. Callers read it at each call, because
+// orchestrators replace credentials in place. The error names the file and none of its content.
+func ReadCredential(file string) (string, error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	text := strings.TrimSpace(string(raw))
+	switch {
+	case text == "":
+		return "", fmt.Errorf("%s is empty", file)
+	case !httpguts.ValidHeaderFieldValue(text):
+		return "", fmt.Errorf("%s has more than a credential; write it on one line", file)
+	}
+	return text, nil
+}
