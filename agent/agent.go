@@ -233,7 +233,7 @@ func (r *Run) SetState(ctx context.Context, of Scope, v any, version int64) (int
 
 // Emitter writes to the task. Its methods keep their order. They return when the event is on its way to the database;
 // no client sees an event before it is stored. They fail when the run has ended: after a cancel, a lost lease, or one
-// of AskInput, AskAuth, Ask, Complete, Fail, Reject, Reply and Wait.
+// of AskInput, AskAuth, Ask, Complete, Fail, Reject, Reply, Wait and Call.
 type Emitter interface {
 	// Working reports that the agent is busy, with a message or with the zero Message.
 	Working(ctx context.Context, m Message) error
@@ -260,6 +260,9 @@ type Emitter interface {
 	Reply(ctx context.Context, m Message) error
 	// Wait ends the run. The task stays working, without a process, and the next turn begins when the time has come.
 	Wait(ctx context.Context, w Wait) error
+	// Call ends the run with calls of other agents. The task stays working, without a process, until each of them has
+	// ended its task or asks something. Run.Input of the next turn has the results.
+	Call(ctx context.Context, calls ...Call) error
 }
 
 // The reasons why a run's context ends, as context.Cause returns them.

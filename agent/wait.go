@@ -18,9 +18,10 @@ type Wait struct {
 
 // Input is what began a turn besides a message.
 type Input struct {
-	Source      string    // Timer or Callback
+	Source      string    // Timer, Calls or Callback
 	Until       time.Time // when the wait ended, or would have ended
 	Interrupted bool      // Run.Message ended the wait
+	Results     []Result  // of the calls, in their order
 	Resumed     *Resumed  // the request by resume URL
 }
 
@@ -34,7 +35,7 @@ func fromInput(in *executor.Input) *Input {
 	if in == nil {
 		return nil
 	}
-	out := &Input{Source: in.Source, Until: in.Until, Interrupted: in.Interrupted}
+	out := &Input{Source: in.Source, Until: in.Until, Interrupted: in.Interrupted, Results: fromResults(in.Results)}
 	if in.Resumed != nil {
 		out.Resumed = &Resumed{Method: in.Resumed.Method, Query: in.Resumed.Query, ContentType: in.Resumed.ContentType, Body: in.Resumed.Body}
 	}

@@ -86,6 +86,16 @@ func TestGuideHasGoPrograms(t *testing.T) {
 	}
 }
 
+// integration/agents runs it.
+func TestGuideHasTheOrchestrator(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile("../docs/executors.md")
+	require.NoError(t, err)
+	program, err := os.ReadFile("python/orchestrator.py")
+	require.NoError(t, err)
+	require.Contains(t, string(guide), "```python\n"+string(program)+"```")
+}
+
 // conversation runs one task over several turns, as the server would.
 type conversation struct {
 	executor.Executor

@@ -23,7 +23,8 @@
 -- A run may end in a wait: its last event is the run note with it (wait), which names a time (until)
 -- or a number of seconds (for). The task keeps its state and its queue row, which no worker claims
 -- before its timer fires. If the wait is interruptible and a message waits already, or if the client
--- asked to cancel the task, the next turn is due at once.
+-- asked to cancel the task, the next turn is due at once. A run note with calls is such a wait without an
+-- end (infinity): the duty calls wakes the task when all calls have their results.
 --
 -- A run that parks may ask for its resume URL to be valid for some seconds (resume). If a resume has come
 -- already (resumed_seq), the run does not park: the next turn is that of the resume, before those of
@@ -32,7 +33,7 @@
 -- The event that ends the run records its worker and its start.
 --
 -- Webhooks are marked last, by a function with its own snapshot, and only for tasks that have
--- webhooks.
+-- webhooks. Other functions record calls, and the end of a task that was called or has called.
 WITH inp AS MATERIALIZED (
     SELECT unnest(@tasks::uuid[]) AS task,
            unnest(@attempts::integer[]) AS attempt,
@@ -58,7 +59,7 @@ WITH inp AS MATERIALIZED (
            max(ord) FILTER (WHERE kind IN (2, 3)) - min(ord) + 1 AS shown_rn, sum(artifact_size)::bigint AS artifact_bytes
       FROM inp GROUP BY task, attempt, ordinal, post
 ), lck AS MATERIALIZED (
-    SELECT t.id, t.kept, t.attempt, t.last_seq, t.turns, t.pending, t.cancel_requested, t.worker_id, t.claimed_at, t.pushes,
+    SELECT t.id, t.kept, t.attempt, t.last_seq, t.turns, t.pending, t.cancel_requested, t.worker_id, t.claimed_at, t.pushes, t.lineage,
            t.resumed_seq, t.posted_attempt = t.attempt AS posted, r.post, r.after, r.n, r.status_ord, r.wait, r.shown_rn, r.artifact_bytes
       FROM run r JOIN holdfast.tasks t ON t.id = r.task AND t.attempt = r.attempt
        AND r.ordinal = CASE WHEN NOT r.post THEN t.run_ordinal WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END
@@ -66,7 +67,7 @@ WITH inp AS MATERIALIZED (
      ORDER BY t.id
        FOR NO KEY UPDATE OF t SKIP LOCKED
 ), eff AS MATERIALIZED (
-    SELECT l.id, l.kept, l.attempt, l.last_seq, l.turns, l.pending, l.worker_id, l.claimed_at, l.pushes, l.post, l.after, l.n, l.status_ord, l.shown_rn, l.artifact_bytes,
+    SELECT l.id, l.kept, l.attempt, l.last_seq, l.turns, l.pending, l.worker_id, l.claimed_at, l.pushes, l.lineage, l.post, l.after, l.n, l.status_ord, l.shown_rn, l.artifact_bytes,
            s.rn AS status_rn, CASE WHEN s.listing AND NOT l.posted THEN l.last_seq + s.rn END AS artifacts_seq,
            coalesce(s.direct, false) AS direct,
            coalesce(s.state IN (3, 4) AND (l.pending > 0 OR s.resume > 0 AND l.resumed_seq IS NOT NULL) AND NOT l.cancel_requested, false) AS again,
@@ -74,9 +75,12 @@ WITH inp AS MATERIALIZED (
                 WHEN s.state IN (3, 4) AND (l.pending > 0 OR s.resume > 0 AND l.resumed_seq IS NOT NULL) THEN 1::smallint ELSE s.state END AS state,
            CASE WHEN s.resume > 0 THEN now() + s.resume * interval '1 second' END AS resume_until,
            CASE WHEN s.state IN (3, 4) AND s.resume > 0 AND NOT l.cancel_requested THEN l.resumed_seq END AS resumed_seq,
-           l.wait IS NOT NULL AS waits, l.cancel_requested,
+           l.wait IS NOT NULL AS waits, l.cancel_requested, l.wait,
+           coalesce(l.wait ->> 'outcome' = 'calls', false) AS calls,
            -- Not before the present: claims may pass over what is due for longer than they look back.
-           greatest(now(), coalesce((l.wait ->> 'until')::timestamptz, now() + (l.wait ->> 'for')::float8 * interval '1 second')) AS wakes_at,
+           CASE WHEN l.wait ->> 'outcome' = 'calls' THEN 'infinity'::timestamptz
+                ELSE greatest(now(), coalesce((l.wait ->> 'until')::timestamptz, now() + (l.wait ->> 'for')::float8 * interval '1 second'))
+           END AS wakes_at,
            coalesce((l.wait ->> 'interruptible')::boolean, false) AS interruptible,
            coalesce((l.wait ->> 'interruptible')::boolean AND l.pending > 0 AND NOT l.cancel_requested, false) AS interrupted
       FROM lck l LEFT JOIN num s ON s.ord = l.status_ord CROSS JOIN unnest(ARRAY(SELECT 1)) AS expected
@@ -101,7 +105,8 @@ WITH inp AS MATERIALIZED (
            wakes_at = CASE WHEN e.waits AND NOT e.interrupted AND NOT e.cancel_requested THEN e.wakes_at END,
            interruptible = e.interruptible,
            resume_until = CASE WHEN e.state IN (3, 4) THEN e.resume_until END,
-           resumed_seq = CASE WHEN e.again OR e.waits OR e.state >= 3 THEN NULL ELSE t.resumed_seq END
+           resumed_seq = CASE WHEN e.again OR e.waits OR e.state >= 3 THEN NULL ELSE t.resumed_seq END,
+           lineage = e.lineage OR e.calls
       FROM eff e WHERE t.id = ANY(ARRAY(SELECT id FROM eff)) AND t.id = e.id AND t.state NOT IN (3, 4, 5, 6, 7, 8)
     RETURNING t.id, t.state
 ), done AS (
@@ -118,7 +123,7 @@ WITH inp AS MATERIALIZED (
        SET worker_id = NULL, tries = 0, turn = q.turn + 1, away_since = NULL, suspect = false, spared = 0,
            input_seq = e.last_seq + e.n, interrupted = e.interrupted,
            wakes_at = CASE WHEN NOT e.interrupted AND NOT e.cancel_requested THEN e.wakes_at END,
-           available_at = CASE WHEN NOT e.interrupted AND NOT e.cancel_requested THEN e.wakes_at ELSE now() END,
+           available_at = CASE WHEN NOT e.interrupted AND NOT e.cancel_requested AND NOT e.calls THEN e.wakes_at ELSE now() END,
            message_seq = CASE WHEN e.interrupted THEN holdfast.message_after(q.id, q.message_seq) ELSE q.message_seq END,
            message_bytes = CASE WHEN e.interrupted
                THEN coalesce(octet_length(holdfast.message_at(q.id, holdfast.message_after(q.id, q.message_seq))::text), 0) ELSE 0 END
@@ -128,7 +133,7 @@ WITH inp AS MATERIALIZED (
     SELECT n.task, e.last_seq + n.rn, n.kind, e.kept,
            CASE WHEN n.ord = e.status_ord THEN e.state ELSE nullif(n.state, 0) END,
            n.attempt, n.append, n.last, nullif(n.artifact_id, ''),
-           CASE WHEN n.wait
+           CASE WHEN n.wait AND NOT e.calls
                 THEN json_build_object('outcome', 'waits', 'until', e.wakes_at, 'interruptible', e.interruptible)
                 ELSE nullif(n.payload, '')::json END,
            CASE WHEN n.ord = e.status_ord AND (e.again OR e.state >= 3) OR n.wait THEN e.worker_id END,
@@ -139,7 +144,9 @@ WITH inp AS MATERIALIZED (
       FROM (SELECT id, last_seq, status_rn, shown_rn FROM eff WHERE pushes AND shown_rn IS NOT NULL ORDER BY id) e
 )
 SELECT id, attempt, last_seq::bigint AS base, coalesce(state, 0)::smallint AS state,
-       (again OR interrupted OR waits AND cancel_requested)::boolean AS again, now()::timestamptz AS at, coalesce(wakes_at, now())::timestamptz AS wakes_at,
+       (again OR interrupted OR waits AND cancel_requested)::boolean AS again, now()::timestamptz AS at, coalesce(CASE WHEN NOT calls THEN wakes_at END, now())::timestamptz AS wakes_at,
+       (CASE WHEN calls AND NOT cancel_requested THEN holdfast.calls_open(id, last_seq + n, wait)
+             WHEN lineage AND state >= 3 THEN holdfast.call_settled(id, last_seq + status_rn) ELSE 0 END)::integer AS kin,
        (SELECT CASE WHEN due.tasks IS NULL THEN 0 ELSE holdfast.push_mark(due.tasks, due.statuses, due.newest) END FROM due)::integer AS marked
   FROM eff;
 

@@ -219,10 +219,11 @@ SELECT a.agent::text AS agent, p.tasks
  ) p;
 
 -- name: QueueDepth :many
--- For metrics: queued and running tasks, and those with a timer, by agent.
+-- For metrics: queued and running tasks, and those that wait for a timer or for calls, by agent.
 SELECT agent,
        count(*) FILTER (WHERE worker_id IS NULL AND wakes_at IS NULL)::bigint AS waiting,
-       count(*) FILTER (WHERE wakes_at IS NOT NULL)::bigint AS timers,
+       count(*) FILTER (WHERE wakes_at < 'infinity')::bigint AS timers,
+       count(*) FILTER (WHERE wakes_at = 'infinity')::bigint AS calls,
        count(*) FILTER (WHERE worker_id IS NOT NULL)::bigint AS running,
        coalesce(extract(epoch FROM now() - min(available_at) FILTER (WHERE worker_id IS NULL AND wakes_at IS NULL AND available_at <= now())), 0)::float8
            AS oldest_seconds,

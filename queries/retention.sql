@@ -18,7 +18,7 @@ SELECT agent::text AS agent FROM a WHERE agent IS NOT NULL;
 -- Cancels tasks of an agent that have been parked for longer than @after, with a status message.
 -- With @notice the agent is told. Index tasks_open_parked.
 WITH due AS MATERIALIZED (
-    SELECT t.id, t.kept, t.last_seq, t.pushes FROM holdfast.tasks t
+    SELECT t.id, t.kept, t.last_seq, t.pushes, t.lineage FROM holdfast.tasks t
      WHERE t.state IN (3, 4) AND t.agent = @agent AND t.status_at < now() - @after::interval AND t.held_at IS NULL
      ORDER BY t.status_at LIMIT @max_rows
        FOR NO KEY UPDATE SKIP LOCKED
@@ -43,6 +43,7 @@ WITH due AS MATERIALIZED (
 )
 SELECT due.id, (due.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
        (SELECT CASE WHEN hooked.tasks IS NULL THEN 0 ELSE holdfast.push_mark(hooked.tasks, hooked.seqs, hooked.seqs) END FROM hooked)::integer AS marked,
+       (CASE WHEN due.lineage THEN holdfast.call_settled(due.id, due.last_seq + 1) ELSE 0 END)::integer AS kin,
        coalesce((SELECT n FROM audited), 0)::bigint AS audited
   FROM due;
 
@@ -169,6 +170,14 @@ DELETE FROM holdfast.cancel_notices n
      WHERE x.task >= @lowest AND x.task < @highest AND NOT holdfast.task_stays(x.task)
      ORDER BY x.task LIMIT @max_rows));
 
+-- name: CallsGone :execrows
+-- Deletes the calls of the same tasks as NamesGone. By primary key.
+DELETE FROM holdfast.task_calls c
+ WHERE c.parent = ANY(ARRAY(
+    SELECT x.parent FROM holdfast.task_calls x
+     WHERE x.parent >= @lowest AND x.parent < @highest AND NOT holdfast.task_stays(x.parent)
+     ORDER BY x.parent LIMIT @max_rows));
+
 -- name: ContextStatesGone :many
 -- Deletes the states of contexts all of whose tasks are dropped with the periods before an id. A page of
 -- the states that tasks of these periods wrote, after a task. A context has more tasks than those that
@@ -195,7 +204,7 @@ WITH mine AS MATERIALIZED (
        FOR UPDATE SKIP LOCKED
 ), gone AS (
     DELETE FROM holdfast.tasks t WHERE t.id = ANY(ARRAY(SELECT id FROM mine)) AND t.id BETWEEN @lowest AND @highest
-    RETURNING t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.last_seq
+    RETURNING t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.last_seq, t.lineage
 ), states AS (
     DELETE FROM holdfast.task_states s WHERE s.task = ANY(ARRAY(SELECT id FROM gone))
 ), contexts AS (
@@ -205,6 +214,10 @@ WITH mine AS MATERIALIZED (
        AND NOT holdfast.context_has_other(g.tenant, g.owner, g.agent, g.context_id, ARRAY(SELECT id FROM gone))
 ), notices AS (
     DELETE FROM holdfast.cancel_notices n WHERE n.task = ANY(ARRAY(SELECT id FROM gone))
+), settled AS (
+    -- For the tasks that wait for it, and for those that it has called.
+    INSERT INTO holdfast.task_settled (task, seq) SELECT id, last_seq + 1 FROM gone WHERE lineage
+    ON CONFLICT DO NOTHING
 ), queue AS (
     DELETE FROM holdfast.task_queue q WHERE q.id = ANY(ARRAY(SELECT id FROM gone WHERE state < 5))
 ), names AS (

@@ -21,6 +21,9 @@
 -- the second first message.
 --
 -- An input with limits (0: none) is returned as refused if it exceeds one.
+--
+-- A called task is created only once, and only if its caller still waits for it (call_begin). It has no
+-- key and no client id.
 WITH inp AS MATERIALIZED (
     SELECT unnest(@ids::uuid[]) AS id,
            unnest(@client_ids::text[]) AS client_id,
@@ -35,6 +38,7 @@ WITH inp AS MATERIALIZED (
            unnest(@request_hashes::bytea[]) AS request_hash,
            unnest(@workers::uuid[]) AS worker_id,
            unnest(@pushes::boolean[]) AS pushes,
+           unnest(@called::boolean[]) AS called,
            unnest(@live_limits::integer[]) AS live_limit,
            unnest(@queue_limits::integer[]) AS queue_limit,
            unnest(@audits::text[]) AS audit
@@ -85,8 +89,8 @@ WITH inp AS MATERIALIZED (
     RETURNING task
 ), free AS MATERIALIZED (
     SELECT f.* FROM fresh f
-     WHERE f.key = ''
-        OR f.id IN (SELECT task FROM keyed GROUP BY task HAVING count(*) = (SELECT count(*) FROM holdfast.key_days(now())))
+     WHERE CASE WHEN f.called THEN holdfast.call_begin(f.id) ELSE f.key = ''
+        OR f.id IN (SELECT task FROM keyed GROUP BY task HAVING count(*) = (SELECT count(*) FROM holdfast.key_days(now()))) END
 ), named AS (
     INSERT INTO holdfast.task_names (tenant, owner, agent, client_id, task)
     SELECT tenant, owner, agent, client_id, id FROM free WHERE client_id <> ''
@@ -96,12 +100,12 @@ WITH inp AS MATERIALIZED (
     RETURNING task
 ), created AS (
     INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq,
-                                attempt, runs, worker_id, claimed_at, dialect, metadata, pushes)
+                                attempt, runs, worker_id, claimed_at, dialect, metadata, pushes, lineage)
     SELECT f.id, nullif(f.client_id, ''), f.agent, f.tenant, f.owner, f.context_id, 1, 1, 1,
            CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
            CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
            nullif(f.worker_id, '00000000-0000-0000-0000-000000000000'),
-           CASE WHEN f.worker_id <> '00000000-0000-0000-0000-000000000000' THEN now() END, f.dialect, nullif(f.metadata, '')::json, f.pushes
+           CASE WHEN f.worker_id <> '00000000-0000-0000-0000-000000000000' THEN now() END, f.dialect, nullif(f.metadata, '')::json, f.pushes, f.called
       FROM free f
      WHERE f.client_id = '' OR f.id IN (SELECT task FROM named)
      ORDER BY f.id
@@ -312,7 +316,7 @@ SELECT t.agent, t.last_seq FROM holdfast.task_events e JOIN holdfast.tasks t ON 
 -- @notice the agent is told if it has been started for this task. No row: the task has ended or is
 -- unknown, or a claim is taking it from the queue; the caller reads which.
 WITH lck AS MATERIALIZED (
-    SELECT t.id, t.agent, t.kept, t.last_seq, t.attempt, t.worker_id, t.state >= 3 AS parked, t.pushes, t.cancel_requested
+    SELECT t.id, t.agent, t.kept, t.last_seq, t.attempt, t.worker_id, t.state >= 3 AS parked, t.pushes, t.lineage, t.cancel_requested
       FROM holdfast.tasks t
      WHERE t.id = @id AND t.state NOT IN (5, 6, 7, 8)
        FOR NO KEY UPDATE
@@ -326,7 +330,7 @@ WITH lck AS MATERIALIZED (
 ), eff AS MATERIALIZED (
     SELECT x.*, x.idle OR @metadata::text <> '' AND NOT x.cancel_requested AS logs FROM (
         SELECT lck.id, lck.agent, lck.kept, lck.last_seq, lck.attempt, lck.worker_id, (lck.parked OR EXISTS (SELECT FROM free)) AS idle, lck.pushes,
-               lck.cancel_requested FROM lck) x
+               lck.lineage, lck.cancel_requested FROM lck) x
      WHERE x.idle OR x.worker_id IS NOT NULL
 ), upd AS (
     UPDATE holdfast.tasks t
@@ -356,6 +360,7 @@ WITH lck AS MATERIALIZED (
 SELECT eff.idle::boolean AS ended, eff.logs::boolean AS logged, (eff.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
        (CASE WHEN eff.idle AND eff.pushes
              THEN holdfast.push_mark(ARRAY[eff.id], ARRAY[eff.last_seq + 1], ARRAY[eff.last_seq + 1]) ELSE 0 END)::integer AS marked,
+       (CASE WHEN eff.idle AND eff.lineage THEN holdfast.call_settled(eff.id, eff.last_seq + 1) ELSE 0 END)::integer AS kin,
        coalesce(holdfast.audit(nullif(@audit::text, '')), 0)::bigint AS audited
   FROM eff;
 

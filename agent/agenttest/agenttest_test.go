@@ -283,6 +283,28 @@ func TestWaits(t *testing.T) {
 	task.Wake().Want(`completed: "turn 3"`)
 }
 
+func TestCalls(t *testing.T) {
+	t.Parallel()
+	task := agenttest.New(t, agent.Func(func(ctx context.Context, run *agent.Run, out agent.Emitter) error {
+		if run.Input == nil {
+			return out.Call(ctx, agent.Call{Agent: "flights", Message: agent.Say("Oslo")}, agent.Call{ID: "h", Agent: "hotels", Message: agent.Say("Oslo")})
+		}
+		require.Equal(t, agent.Calls, run.Input.Source)
+		first, second := run.Input.Results[0], run.Input.Results[1]
+		if second.State == agent.InputRequired {
+			return out.Call(ctx, agent.Call{TaskID: second.TaskID, Message: agent.Say("center")}, agent.Call{Agent: "cars", Message: agent.Say("Oslo")})
+		}
+		return out.Complete(ctx, agent.Sayf("%s %s, %s", first.ID, first.Artifacts[0].Parts[0].Text, second.Error))
+	}))
+	called := task.Say("hi").Want("working", "calls flights, hotels").Events()[1].Calls
+	require.Equal(t, "Oslo", called[1].Message.Text())
+	flight := agent.Result{Artifacts: []agent.Artifact{agent.Text("f", "DY 1303")}}
+	question := agent.Say("Which part?")
+	again := task.Return(flight, agent.Result{State: agent.InputRequired, Message: &question})
+	require.NotEmpty(t, again.Events()[0].Calls[0].TaskID)
+	task.Return(flight, agent.Result{State: agent.Rejected, Error: "no such agent"}).Want(`completed: "1 DY 1303, no such agent"`)
+}
+
 func TestReplies(t *testing.T) {
 	t.Parallel()
 	agenttest.New(t, agent.Func(func(ctx context.Context, _ *agent.Run, out agent.Emitter) error {

@@ -1,6 +1,7 @@
 package agenttest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -24,9 +25,10 @@ type Event struct {
 	Checkpoint json.RawMessage
 
 	// Outcome says why a try ended without an answer: retry, away (the error was Unavailable), lost (the lease), returned
-	// (the server has stopped) or waits (Emitter.Wait, until the time Until).
+	// (the server has stopped), waits (Emitter.Wait, until the time Until) or calls (Emitter.Call, of Calls).
 	Outcome string
 	Until   time.Time
+	Calls   []agent.Call
 	Err     string // for operators: why a try or the task failed
 }
 
@@ -42,6 +44,7 @@ type Event struct {
 //	checkpoint: {"page":1}
 //	retry: the model is busy         a try that ended, and why
 //	lost, returned, away: …, waits
+//	calls flights, hotels            by the names of the agents
 //
 // Parts that are not text read [file a.txt text/plain 5 bytes], [url https://example.com] and [data {"a":1}]. Several
 // parts are separated by a space.
@@ -53,6 +56,8 @@ func (e Event) String() string {
 		return "checkpoint: " + string(e.Checkpoint)
 	case e.Outcome != "" && e.Err != "":
 		return e.Outcome + ": " + e.Err
+	case len(e.Calls) > 0:
+		return "calls " + e.called()
 	case e.Outcome != "":
 		return e.Outcome
 	}
@@ -72,6 +77,15 @@ func (e Event) name() string {
 		return e.Artifact.Name
 	}
 	return e.Artifact.ID
+}
+
+// called names the agents, or the tasks that get an answer.
+func (e Event) called() string {
+	names := make([]string, len(e.Calls))
+	for i := range e.Calls {
+		names[i] = cmp.Or(e.Calls[i].Agent, e.Calls[i].TaskID)
+	}
+	return strings.Join(names, ", ")
 }
 
 func (e Event) content() string {
@@ -103,6 +117,14 @@ func parts(of []agent.Part) string {
 	return strings.Join(out, " ")
 }
 
+func fromCall(c *task.Call) agent.Call {
+	out := agent.Call{ID: c.ID, Agent: c.Agent, ContextID: c.ContextID, Message: fromMessage(c.Message), Metadata: c.Metadata}
+	if c.Answers {
+		out.TaskID = c.Task.String()
+	}
+	return out
+}
+
 func fromEvent(e *task.Event) Event {
 	out := Event{Reply: e.Direct, Append: e.Append, Last: e.Last, Metadata: e.Metadata, Err: e.Cause}
 	if e.Kind == task.EventStatus {
@@ -122,6 +144,9 @@ func fromEvent(e *task.Event) Event {
 		out.Checkpoint = e.Run.Checkpoint
 	default:
 		out.Outcome, out.Err, out.Until = e.Run.Outcome, e.Run.Error, e.Run.Until
+		for i := range e.Run.Calls {
+			out.Calls = append(out.Calls, fromCall(&e.Run.Calls[i]))
+		}
 	}
 	return out
 }

@@ -208,6 +208,43 @@ func (k *Task) Wake() *Turn {
 	return (&Turn{task: k, number: turn}).Wait()
 }
 
+// Return gives the agent the results of its calls, in their order, and waits for the end of the turn that they begin. ID, Agent
+// and TaskID of a result may be left out: they are those of the call. A result without a State is completed.
+func (k *Task) Return(results ...agent.Result) *Turn {
+	k.t.Helper()
+	k.begun()
+	calls := k.store.Calls(k.header.ID)
+	if len(calls) == 0 || len(calls) != len(results) {
+		k.t.Fatalf("Return: %d results for %d calls; the log of the task:\n%s", len(results), len(calls), k.log())
+	}
+	out := make([]task.Result, len(results))
+	for i := range results {
+		r, c := &results[i], &calls[i]
+		state, ok := task.ParseState(cmp.Or(string(r.State), string(agent.Completed)))
+		if !ok || !state.Settled() {
+			k.t.Fatalf("Return: result %d has the state %s", i+1, r.State)
+		}
+		out[i] = task.Result{
+			ID: cmp.Or(r.ID, c.ID), Agent: cmp.Or(r.Agent, c.Agent), TaskID: cmp.Or(r.TaskID, c.Task.String()),
+			State: state, Omitted: r.Omitted, Error: r.Error,
+		}
+		var err error
+		if r.Message != nil {
+			if out[i].Message, err = agenthook.ToMessage.(func(agent.Message) (*task.Message, error))(*r.Message); err != nil {
+				k.t.Fatalf("Return: the message of result %d: %v", i+1, err)
+			}
+		}
+		for _, a := range r.Artifacts {
+			stored, err := agenthook.ToArtifact.(func(agent.Artifact) (task.Artifact, error))(a)
+			if err != nil {
+				k.t.Fatalf("Return: an artifact of result %d: %v", i+1, err)
+			}
+			out[i].Artifacts = append(out[i].Artifacts, stored)
+		}
+	}
+	return (&Turn{task: k, number: k.store.Return(k.header.ID, out)}).Wait()
+}
+
 // Resume is a request by the resume URL of the newest turn (Run.ResumeURL), which has asked with a Resume. It waits for the
 // end of the turn that it begins. If the run is not over, the request is kept until it asks.
 func (k *Task) Resume(r agent.Resumed) *Turn {

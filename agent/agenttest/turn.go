@@ -9,13 +9,13 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Turn is a message to the agent or the timer of its wait, and what the agent has emitted for it.
+// Turn is a message to the agent, the timer of its wait or the results of its calls, and what the agent has emitted for it.
 type Turn struct {
 	task   *Task
 	number int
 }
 
-// Wait waits until the agent has answered the message: until the task has ended or asks something, or the agent waits.
+// Wait waits until the agent has answered the message: until the task has ended or asks something, or the agent waits or calls.
 func (u *Turn) Wait() *Turn {
 	u.task.t.Helper()
 	u.task.await(fmt.Sprintf("the end of turn %d", u.number), u.over)

@@ -74,6 +74,24 @@ func TestExampleAgents(t *testing.T) {
 	}
 }
 
+// The orchestrator of the guide calls two agents; one of them refuses.
+func TestOrchestrator(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: fmt.Sprintf(clustertest.Settings+`
+  - {name: orchestrator, executor: {kind: command, command: {argv: [python3, %q]}}}
+  - {name: flights, executor: {kind: command, command: {argv: [python3, %q]}}}
+  - {name: hotels, executor: {kind: demo}}
+`, example(t, "python/orchestrator.py"), example(t, "python/command_agent.py"))})
+	res := a.Send(a2atest.V03, a2atest.Say("to Oslo").At("orchestrator"))
+	require.Equal(t, "completed", res.State(), res.Said())
+	require.Equal(t, "2 words, 2 different", a2atest.Text(res.Artifacts[0].Parts))
+	require.Equal(t, "to Oslo", a2atest.Text(res.Artifacts[1].Parts))
+	res = b.Send(a2atest.V03, a2atest.Say("reject:full").At("orchestrator"))
+	require.Equal(t, "rejected: no answer", a2atest.Text(res.Artifacts[1].Parts))
+	db.Sound()
+}
+
 // An HTTP agent dies in the middle of its answer. The server retries, and succeeds when the agent is back.
 func TestHTTPAgentDiesDuringRun(t *testing.T) {
 	t.Parallel()

@@ -279,3 +279,46 @@ func TestCanceledResponse(t *testing.T) {
 	require.Equal(t, "canceled", r.CancelOver(a2atest.Unversioned, a2atest.Say().To(first.Task()).At("helper")).State())
 	require.Equal(t, []string{"resp_1"}, model.Canceled())
 }
+
+// A model calls two agents, and replicas die while they work. The model is asked twice, and has both results.
+func TestModelCallsAgents(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	const calls = `{"tool_calls":[` +
+		`{"index":0,"id":"x","type":"function","function":{"name":"agent__one","arguments":"{\"message\":\"chunks=4 size=5 delay=300ms\"}"}},` +
+		`{"index":1,"id":"y","type":"function","function":{"name":"agent__two","arguments":"{\"message\":\"fail:second\"}"}}]}`
+	model := modeltest.New(t,
+		modeltest.Streams(modeltest.Role, modeltest.Text("I'll ask."), modeltest.Chunk(calls, `"tool_calls"`), modeltest.Spent, modeltest.Done),
+		modeltest.Streams(modeltest.Role, modeltest.Text("Here it is."), modeltest.Stop, modeltest.Spent, modeltest.Done))
+	config := clustertest.Replace(documented(t, model), "parameters:", "agents: [{name: one}, {name: two}]\n        parameters:") + `
+  - {name: one, card: {description: The first.}, executor: {kind: demo}, limits: {backoff: 100ms, max_attempts: 20}}
+  - {name: two, executor: {kind: demo}, limits: {backoff: 100ms}}
+`
+	a, b := clustertest.Pair(t, withKey(clustertest.Options{DB: db.URL, Config: config}))
+	id := a.Stream(a2atest.V03, a2atest.Say("Go").At("helper")).UntilState("working").Task()
+	waittest.Eventually(t, "the agents work", func() error {
+		n := clustertest.One[int](db, "SELECT count(*)::int FROM holdfast.v_lineage WHERE parent = $1 AND state <> 'submitted'", db.ID(id))
+		return waittest.Unless(n == 2, "%d of 2", n)
+	})
+	a.Kill()
+	a.Run()
+	a.WaitServing()
+	b.Kill()
+	var res *a2atest.Result
+	waittest.Eventually(t, "the task completes", func() error {
+		res = a.GetOver(a2atest.Unversioned, a2atest.Say().To(id).At("helper"))
+		return waittest.Unless(res.State() == "completed", "%s %s", res.State(), res.Said())
+	})
+	require.Len(t, res.Artifacts, 2)
+	require.Equal(t, "I'll ask.\n\n", a2atest.Text(res.Artifacts[0].Parts))
+	require.Equal(t, "Here it is.", a2atest.Text(res.Artifacts[1].Parts))
+	require.Equal(t, int64(34), clustertest.One[int64](db, "SELECT sum(total_tokens)::bigint FROM holdfast.v_usage"))
+	asked := model.Calls()
+	require.Len(t, asked, 2)
+	require.Equal(t, "The first.", asked[0].Tools[0]["function"].(map[string]any)["description"])
+	said := asked[1].Messages
+	require.Len(t, said, 5)
+	require.Equal(t, []any{"Go", "I'll ask.\n\n", "State of the task: failed\n\nsecond"}, []any{said[1]["content"], said[2]["content"], said[4]["content"]})
+	require.Regexp(t, `^00000000 \d+ 00000001 \d+ 00000002 \d+ 00000003 \d+ $`, said[3]["content"])
+	db.Sound()
+}

@@ -54,6 +54,9 @@ agents:
   - name: demo
     executor: {kind: demo}
     limits: {backoff: 100ms, cancel_grace: 5s, max_attempts: 1000}
+  - name: helper
+    executor: {kind: demo}
+    limits: {backoff: 100ms, max_attempts: 1000}
   - name: remote
     executor: {kind: http, http: {url: "http://AGENT/", header_timeout: 1s}}
     limits: {backoff: 100ms, max_attempts: 1000}

@@ -167,6 +167,7 @@ var operations = []struct {
 	{"waiting", 2, (*client).waiting},
 	{"resuming", 2, (*client).resuming},
 	{"fronting", 2, (*client).fronting},
+	{"delegating", 2, (*client).delegating},
 }
 
 func (c *client) run() {
@@ -231,6 +232,12 @@ func (c *client) polling(ctx context.Context) error {
 		m = c.message("", script)
 	}
 	return c.completes(ctx, m.without("blocking"), chunks)
+}
+
+// delegating has the agent call others, and polls until it has their results.
+func (c *client) delegating(ctx context.Context) error {
+	c = c.modern()
+	return c.completes(ctx, c.message("", "call=helper,nobody,helper "+judgetest.FromAgent+"hello").without("blocking"), 0)
 }
 
 // completes sends a message and polls until its task has completed.

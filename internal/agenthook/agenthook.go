@@ -8,4 +8,5 @@ var (
 	FromMessage  any // func(*task.Message) agent.Message
 	ToMessage    any // func(agent.Message) (*task.Message, error)
 	FromArtifact any // func(*task.Artifact) agent.Artifact
+	ToArtifact   any // func(agent.Artifact) (task.Artifact, error)
 )

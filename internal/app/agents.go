@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/auth"
+	"github.com/holdfast-a2a/holdfast/internal/calls"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/executor"
@@ -33,6 +34,7 @@ import (
 type agents struct {
 	names      []string
 	engine     []engine.Agent
+	calls      []calls.Agent
 	worker     []worker.Agent // without the worker role they have no executor
 	visited    map[string]runapi.Agent
 	rpc        []rpc.Agent
@@ -65,6 +67,11 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.L
 			PendingMessages: a.Limits.PendingMessages,
 			InputModes:      input, OutputModes: output,
 		})
+		e := &out.engine[i]
+		out.calls = append(out.calls, calls.Agent{
+			Name: a.Name, Schemes: a.Auth.Schemes, Scope: a.Auth.Scope, RejectBusy: e.RejectBusy, PendingMessages: e.PendingMessages,
+			Limits: e.Limits, MaxDepth: a.Limits.CallDepth, Recursive: a.RecursiveCalls,
+		})
 		out.operation = append(out.operation, dispatch.Agent{Name: a.Name, NoStreams: !a.Card.Streaming, Extensions: face.extensions()})
 		public, extended := face.cards(cfg)
 		out.rpc = append(out.rpc, rpc.Agent{
@@ -77,7 +84,7 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.L
 		out.visited[a.Name] = runapi.Agent{MaxEvent: int(a.Limits.MaxEvent), History: history(a)}
 		var exec executor.Executor
 		if cfg.HasRole(config.RoleWorker) {
-			if exec, err = buildExecutor(a, o, fronts, log); err != nil {
+			if exec, err = buildExecutor(cfg, a, o, fronts, log); err != nil {
 				mistakes = append(mistakes, fmt.Errorf("agent %s: %w", a.Name, err))
 				continue
 			}
@@ -88,12 +95,13 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.L
 			Backoff: a.Limits.Backoff, CancelGrace: a.Limits.CancelGrace, DirectReplies: a.DirectReplies,
 			MaxArtifacts: int64(a.Limits.MaxArtifacts), UnreachableFor: a.Limits.UnreachableFor,
 			MaxState: int64(a.Limits.MaxState), ExtensionParams: extensionParams(face.extended),
+			MaxCalls: a.Limits.Calls, MaxResults: int64(a.Limits.CallResults),
 		})
 	}
 	return out, errors.Join(mistakes...)
 }
 
-func buildExecutor(a *config.Agent, o Options, fronts fronts, log *slog.Logger) (executor.Executor, error) {
+func buildExecutor(cfg *config.Config, a *config.Agent, o Options, fronts fronts, log *slog.Logger) (executor.Executor, error) {
 	log = log.With("agent", a.Name)
 	switch a.Executor.Kind {
 	case config.ExecutorGo:
@@ -118,12 +126,12 @@ func buildExecutor(a *config.Agent, o Options, fronts fronts, log *slog.Logger) 
 			History: history(a), MaxEvent: int(a.Limits.MaxEvent), Log: log,
 		})
 	case config.ExecutorOpenAI:
-		return buildModel(a, log)
+		return buildModel(cfg, a, log)
 	}
 	return nil, fmt.Errorf("unknown executor kind %q", a.Executor.Kind)
 }
 
-func buildModel(a *config.Agent, log *slog.Logger) (executor.Executor, error) {
+func buildModel(cfg *config.Config, a *config.Agent, log *slog.Logger) (executor.Executor, error) {
 	m := a.Executor.OpenAI
 	parameters := map[string]json.RawMessage{}
 	for name, value := range m.Parameters {
@@ -133,11 +141,18 @@ func buildModel(a *config.Agent, log *slog.Logger) (executor.Executor, error) {
 	for i := range m.Tools {
 		tools = append(tools, openai.ToolServer(m.Tools[i]))
 	}
+	var called []openai.AgentTool
+	for _, t := range m.Agents {
+		if i := slices.IndexFunc(cfg.Agents, func(a config.Agent) bool { return a.Name == t.Name }); t.Description == "" && i >= 0 {
+			t.Description = cfg.Agents[i].Card.Description
+		}
+		called = append(called, openai.AgentTool(t))
+	}
 	return openai.New(openai.Options{
 		Responses: m.API == config.APIResponses, Background: m.Background,
 		BaseURL: m.BaseURL, Model: m.Model, APIKey: m.APIKey, APIKeyFile: m.APIKeyFile, Headers: m.Headers,
 		System: m.System, Parameters: parameters, History: history(a), Whole: !m.Stream, Reasoning: m.Reasoning,
-		Tools: tools, MaxToolCalls: m.MaxToolCalls, ToolTimeout: m.ToolTimeout,
+		Tools: tools, Agents: called, MaxToolCalls: m.MaxToolCalls, ToolTimeout: m.ToolTimeout,
 		ConnectTimeout: m.ConnectTimeout, HeaderTimeout: m.HeaderTimeout, IdleTimeout: m.IdleTimeout,
 		MaxEvent: int(a.Limits.MaxEvent), Log: log,
 	})

@@ -120,7 +120,7 @@ func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents
 	api := newAPI(e, agents, access, ports, eng, operations, ring, newCallbacks(e, agents, st, links), runs)
 	s := &server{
 		env: e, ports: ports, hub: h, keeper: keeper, pool: pool, dispatcher: dispatcher, runs: runs,
-		api: api, duties: newDuties(e, st, keeper, pool, ring), access: access,
+		api: api, duties: newDuties(e, st, keeper, pool, newCaller(e, agents, st, bus), ring), access: access,
 		watches: agents.watch(e.cfg, eng, operations, api),
 	}
 	probes := checks(&s.stopping, st, keeper, h)

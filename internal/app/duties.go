@@ -5,14 +5,15 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/calls"
 	"github.com/holdfast-a2a/holdfast/internal/keys"
 	"github.com/holdfast-a2a/holdfast/internal/maintenance"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
-// newDuties lists the periodic work of this process. pool and ring may be nil.
-func newDuties(e *env, st *store.Store, keeper *worker.Keeper, pool *worker.Pool, ring *keys.Ring) *maintenance.Runner {
+// newDuties lists the periodic work of this process. pool and caller are nil without the worker role; ring may be nil.
+func newDuties(e *env, st *store.Store, keeper *worker.Keeper, pool *worker.Pool, caller *calls.Runner, ring *keys.Ring) *maintenance.Runner {
 	duties := []maintenance.Duty{
 		{Name: "partitions", Every: ahead(e.cfg), Alone: true, Run: partitions(e, st)},
 	}
@@ -22,7 +23,8 @@ func newDuties(e *env, st *store.Store, keeper *worker.Keeper, pool *worker.Pool
 		duties = append(duties, maintenance.Duty{
 			Name: "runs", Every: time.Second, Timeout: max(e.cfg.Worker.LeaseTTL/3, time.Second), Run: whole(pool.Reconcile),
 		}, maintenance.Duty{Name: "timers", Every: time.Second, Run: timers(st)},
-			maintenance.Duty{Name: "cancels", Every: time.Second, Run: whole(pool.Notices)})
+			maintenance.Duty{Name: "cancels", Every: time.Second, Run: whole(pool.Notices)},
+			maintenance.Duty{Name: "calls", Every: time.Second, Wake: caller.Wake(), Run: caller.Run})
 	}
 	if ring != nil {
 		duties = append(duties, maintenance.Duty{Name: "signing_keys", Every: time.Minute, Run: whole(ring.Refresh)})

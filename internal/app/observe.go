@@ -48,7 +48,7 @@ func queueDepths(st *store.Store, agents []string) func(context.Context) ([]tele
 		parked, err := st.Parked(ctx, agents)
 		out := make([]telemetry.QueueDepth, 0, len(rows)+len(parked))
 		for _, r := range rows {
-			out = append(out, telemetry.QueueDepth{Agent: r.Agent, Waiting: r.Waiting, Timers: r.Timers, Running: r.Running, Oldest: r.Oldest, Away: r.Away})
+			out = append(out, telemetry.QueueDepth{Agent: r.Agent, Waiting: r.Waiting, Timers: r.Timers, Calls: r.Calls, Running: r.Running, Oldest: r.Oldest, Away: r.Away})
 		}
 		for agent, tasks := range parked {
 			out = append(out, telemetry.QueueDepth{Agent: agent, Parked: tasks})

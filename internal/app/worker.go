@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/calls"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/executor"
@@ -72,6 +73,16 @@ func newPool(
 	bus.Cancels.Subscribe(pool.CancelHint)
 	bus.Lost.Subscribe(func(struct{}) { pool.LoseAll() })
 	return pool
+}
+
+// newCaller makes the part that lets agents call each other; nil without the worker role.
+func newCaller(e *env, agents *agents, st *store.Store, bus *signal.Bus) *calls.Runner {
+	if !e.cfg.HasRole(config.RoleWorker) {
+		return nil
+	}
+	caller := calls.New(calls.Options{Store: st, Agents: agents.calls, Log: e.log})
+	bus.Calls.Subscribe(func(struct{}) { caller.Hint() })
+	return caller
 }
 
 // reserve lets the engine claim a task with the statement that creates it; nil without the worker role.

@@ -77,6 +77,7 @@ func (noListener) Gone([]task.ID)             {}
 
 func (noListener) KeyRevoked(string) {}
 func (noListener) PushesDue()        {}
+func (noListener) CallsDue()         {}
 
 func addKey(t testing.TB, d *database, k store.APIKey, lifetime time.Duration) (key, id string) {
 	t.Helper()

@@ -437,6 +437,15 @@ func (o *fakeOperator) GetTask(_ context.Context, id string) (*task.Task, error)
 	return task.Fold(header, events)
 }
 
+func (o *fakeOperator) Calls(_ context.Context, t *task.Task) ([]store.CallRow, error) {
+	return []store.CallRow{
+		{ID: "1", Agent: "flights", Parent: t.ID, Task: task.ID{2}, Result: task.StateCompleted, CalledAt: t.CreatedAt},
+		{ID: "2", Agent: "hotels", Parent: t.ID, Task: task.ID{3}, CalledAt: t.CreatedAt},
+		{ID: "3", Agent: "nobody", Parent: t.ID, Task: task.ID{4}, Result: task.StateRejected, Error: `there is no agent "nobody"`, CalledAt: t.CreatedAt},
+		{ID: "trip", Agent: t.Agent, Parent: task.ID{9}, Task: t.ID, CalledAt: t.CreatedAt},
+	}, nil
+}
+
 func (o *fakeOperator) FindTask(ctx context.Context, id string) (*task.Task, error) {
 	header, _ := storedTask()
 	if id == header.ID.String() {

@@ -82,6 +82,10 @@ func (o *operator) ListTasks(ctx context.Context, f TaskFilter) ([]TaskRow, erro
 	return out, err
 }
 
+func (o *operator) Calls(ctx context.Context, t *task.Task) ([]store.CallRow, error) {
+	return o.store.Calls(ctx, t.ID)
+}
+
 func (o *operator) GetTask(ctx context.Context, id string) (*task.Task, error) {
 	h, err := o.store.Resolve(ctx, id)
 	if err != nil {

@@ -15,6 +15,8 @@ type Operator interface {
 	// ListTasks returns the newest tasks first.
 	ListTasks(ctx context.Context, f TaskFilter) ([]TaskRow, error)
 	GetTask(ctx context.Context, id string) (*task.Task, error)
+	// Calls returns the calls of a task, and the one that has created it.
+	Calls(ctx context.Context, t *task.Task) ([]store.CallRow, error)
 	// FindTask returns a task without its messages and artifacts.
 	FindTask(ctx context.Context, id string) (*task.Task, error)
 	// Events returns the next events of every kind with a seq above after, oldest first. It returns none at the end of

@@ -129,7 +129,7 @@ func (c *command) tasksGet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get ID",
 		Short: "Show a task with its history and artifacts",
-		Long: `Show a task: its owner, state, messages and artifacts. The JSON is Holdfast's own format, not
+		Long: `Show a task: its owner, state, messages, artifacts and calls. The JSON is Holdfast's own format, not
 that of an A2A version.`,
 		Example: `  holdfast tasks get 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f
   holdfast tasks get order-7 -o json`,
@@ -142,10 +142,14 @@ that of an A2A version.`,
 			if err != nil {
 				return err
 			}
-			if *format == outputJSON {
-				return printJSON(c.Out, viewTask(t))
+			calls, err := op.Calls(ctx, t)
+			if err != nil {
+				return err
 			}
-			return printStoredTask(&printer{w: c.Out}, t)
+			if *format == outputJSON {
+				return printJSON(c.Out, viewTask(t, calls))
+			}
+			return printStoredTask(&printer{w: c.Out}, t, calls)
 		})
 	}
 	return cmd

@@ -3,8 +3,10 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -40,6 +42,25 @@ type taskView struct {
 	History   []messageView   `json:"history"`
 	Artifacts []artifactView  `json:"artifacts"`
 	Waits     *time.Time      `json:"waits_until,omitempty"`
+	CalledBy  string          `json:"called_by,omitempty"`
+	Calls     []callView      `json:"calls,omitempty"`
+}
+
+type callView struct {
+	ID       string    `json:"id"`
+	Agent    string    `json:"agent,omitempty"`
+	Task     string    `json:"task"`
+	Result   string    `json:"result,omitempty"` // the state of the task; "": none yet
+	Error    string    `json:"error,omitempty"`
+	CalledAt time.Time `json:"called_at"`
+}
+
+func viewCall(c *store.CallRow) callView {
+	v := callView{ID: c.ID, Agent: c.Agent, Task: c.Task.String(), Error: c.Error, CalledAt: c.CalledAt.UTC()}
+	if c.Result != task.StateUnspecified {
+		v.Result = c.Result.String()
+	}
+	return v
 }
 
 type messageView struct {
@@ -99,6 +120,15 @@ type runView struct {
 
 	Until         *time.Time `json:"until,omitempty"`
 	Interruptible bool       `json:"interruptible,omitempty"`
+
+	Calls []notedCallView `json:"calls,omitempty"`
+}
+
+type notedCallView struct {
+	ID      string       `json:"id"`
+	Agent   string       `json:"agent,omitempty"`
+	Task    string       `json:"task"`
+	Message *messageView `json:"message"`
 }
 
 func viewRow(r *TaskRow) rowView {
@@ -108,7 +138,7 @@ func viewRow(r *TaskRow) rowView {
 	}
 }
 
-func viewTask(t *task.Task) taskView {
+func viewTask(t *task.Task, calls []store.CallRow) taskView {
 	v := taskView{
 		ID: t.ID.String(), TaskID: t.PublicID, Agent: t.Agent, Tenant: t.Tenant, Owner: t.Owner,
 		ContextID: t.ContextID, Dialect: t.Dialect, State: t.Status.State.String(), StatusAt: t.Status.At.UTC(),
@@ -118,6 +148,13 @@ func viewTask(t *task.Task) taskView {
 	if t.Wait != nil && t.Wait.Until.After(time.Now()) {
 		until := t.Wait.Until.UTC()
 		v.Waits = &until
+	}
+	for i := range calls {
+		if c := viewCall(&calls[i]); calls[i].Parent == t.ID {
+			v.Calls = append(v.Calls, c)
+		} else {
+			v.CalledBy = calls[i].Parent.String()
+		}
 	}
 	for i := range t.History {
 		v.History[i] = *viewMessage(&t.History[i])
@@ -141,9 +178,13 @@ func viewEvent(e *task.Event) eventView {
 		v.Run = &runView{
 			Outcome: e.Run.Outcome, Error: e.Run.Error, Worker: e.Run.Worker, Checkpoint: e.Run.Checkpoint, Interruptible: e.Run.Interruptible,
 		}
-		if e.Waits() {
+		if !e.Run.Until.IsZero() {
 			until := e.Run.Until.UTC()
 			v.Run.Until = &until
+		}
+		for i := range e.Run.Calls {
+			c := &e.Run.Calls[i]
+			v.Run.Calls = append(v.Run.Calls, notedCallView{ID: c.ID, Agent: c.Agent, Task: c.Task.String(), Message: viewMessage(c.Message)})
 		}
 	}
 	return v
@@ -213,7 +254,7 @@ func shownStored(part task.Part) string {
 	}
 }
 
-func printStoredTask(p *printer, t *task.Task) error {
+func printStoredTask(p *printer, t *task.Task, calls []store.CallRow) error {
 	p.field("task", t.PublicID)
 	if id := t.ID.String(); id != t.PublicID {
 		p.field("uuid", id)
@@ -223,12 +264,28 @@ func printStoredTask(p *printer, t *task.Task) error {
 	if t.Wait != nil && t.Wait.Until.After(time.Now()) {
 		p.field("waits until", stamp(t.Wait.Until))
 	}
+	if t.Wait != nil && len(t.Wait.Calls) > 0 {
+		p.field("waits for", "the results of its calls")
+	}
 	p.field("context", t.ContextID)
 	p.field("tenant", t.Tenant)
 	p.field("owner", t.Owner)
 	p.field("A2A version", t.Dialect)
 	p.field("created", stamp(t.CreatedAt))
 	p.field("events", fmt.Sprint(t.LastSeq))
+	for i := range calls {
+		c := &calls[i]
+		switch {
+		case c.Parent != t.ID:
+			p.field("called by", fmt.Sprintf("%s (call %s)", c.Parent, c.ID))
+		case c.Error != "":
+			p.field("call "+c.ID, fmt.Sprintf("%s: refused, %s", c.Agent, c.Error))
+		case c.Result == task.StateUnspecified:
+			p.field("call "+c.ID, strings.TrimPrefix(fmt.Sprintf("%s, task %s", c.Agent, c.Task), ", "))
+		default:
+			p.field("call "+c.ID, strings.TrimPrefix(fmt.Sprintf("%s, task %s: %s", c.Agent, c.Task, c.Result), ", "))
+		}
+	}
 	for i := range t.History {
 		p.line("%s:", roleName(t.History[i].Role))
 		p.storedParts(t.History[i].Parts)
@@ -281,8 +338,13 @@ func (p *printer) storedEvent(e *task.Event) {
 		p.storedParts(e.Artifact.Parts)
 	case e.Run != nil:
 		p.line("%s attempt %d %s", head, e.Attempt, e.Run.Outcome)
-		if e.Waits() {
+		if !e.Run.Until.IsZero() {
 			p.line("%s", indented("until "+stamp(e.Run.Until)))
+		}
+		for i := range e.Run.Calls {
+			c := &e.Run.Calls[i]
+			p.line("%s", indented(fmt.Sprintf("call %s: %s, task %s", c.ID, c.Agent, c.Task)))
+			p.storedParts(c.Message.Parts)
 		}
 		if e.Run.Worker != "" {
 			p.line("%s", indented("worker "+e.Run.Worker))

@@ -295,6 +295,8 @@ type Agent struct {
 	OnBusy        OnBusy  `yaml:"on_busy"`
 	History       History `yaml:"history"`
 	DirectReplies bool    `yaml:"direct_replies"`
+	// RecursiveCalls lets the agent call itself and the agents that have called it.
+	RecursiveCalls bool `yaml:"recursive_calls"`
 	// ResumeByGet lets a GET of a resume URL resume a task, as the callbacks of OAuth do.
 	ResumeByGet bool `yaml:"resume_by_get"`
 	// DedupeMessageID deduplicates messages: one with the same id and content counts as a repetition.
@@ -428,6 +430,7 @@ type OpenAIExecutor struct {
 	Stream         bool              `yaml:"stream"`
 	Reasoning      bool              `yaml:"reasoning"` // show it as an artifact of its own
 	Tools          []ToolServer      `yaml:"tools"`
+	Agents         []AgentTool       `yaml:"agents"`
 	MaxToolCalls   int               `yaml:"max_tool_calls"` // in one turn
 	ToolTimeout    time.Duration     `yaml:"tool_timeout"`
 	ConnectTimeout time.Duration     `yaml:"connect_timeout"`
@@ -455,6 +458,13 @@ type ToolServer struct {
 	Headers map[string]string `yaml:"headers"`
 	Allow   []string          `yaml:"allow"`   // empty: all tools
 	Approve []string          `yaml:"approve"` // by the client, before each call; * means all
+}
+
+// AgentTool is an agent of this server that a model may call.
+type AgentTool struct {
+	Name        string `yaml:"name"`
+	Description string `yaml:"description"` // for the model; empty: that of the agent's card
+	Approve     bool   `yaml:"approve"`     // by the client, before each call
 }
 
 // A2AExecutor is an agent that is an A2A server itself.
@@ -501,6 +511,9 @@ type AgentLimits struct {
 	HistoryBytes      Size          `yaml:"history_bytes"`
 	MaxState          Size          `yaml:"max_state"`  // of a task or a context
 	MaxResume         Size          `yaml:"max_resume"` // body of a request by resume URL
+	Calls             int           `yaml:"calls"`      // of one event
+	CallDepth         int           `yaml:"call_depth"`
+	CallResults       Size          `yaml:"call_results"` // in a run document
 }
 
 // HasRole reports whether this replica takes the role.

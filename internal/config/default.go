@@ -102,6 +102,7 @@ func (a *Agent) setDefaults() {
 			MaxEvent:       16 * MiB,
 			HistoryEntries: 100, HistoryBytes: 1 * MiB,
 			MaxState: 256 * KiB, MaxResume: 256 * KiB,
+			Calls: 100, CallDepth: 8, CallResults: 1 * MiB,
 		},
 	}
 }

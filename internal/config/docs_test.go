@@ -25,6 +25,7 @@ var inWords = map[string]bool{
 	"auth.schemes[].basic.users[].password_hash": true, "auth.schemes[].jwt.issuer": true, "auth.schemes[].jwt.audience": true,
 	"auth.schemes[].jwt.scopes_claim": true, "agents[].auth.schemes": true, "admin.schemes": true,
 	"agents[].executor.openai.base_url": true, "agents[].executor.openai.model": true, "agents[].executor.openai.tools[].name": true,
+	"agents[].executor.openai.agents[].name": true, "agents[].executor.openai.agents[].description": true,
 	"agents[].executor.command.argv": true, "agents[].executor.command.dir": true, "agents[].limits.concurrency": true,
 }
 

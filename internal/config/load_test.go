@@ -242,6 +242,25 @@ func TestServersOfTools(t *testing.T) {
 `, nil))
 }
 
+func TestAgentsOfModels(t *testing.T) {
+	t.Parallel()
+	const agents = "holdfast.yaml:6: agents[0].executor.openai.agents"
+	require.Equal(t, []string{
+		agents + ": needs a history: the model gets the results of calls in a later turn; set history to task or context",
+		agents + "[0].name: is the agent itself, which may not call itself; set recursive_calls to allow that",
+		agents + "[2].name: \"b\" is in the list already; remove one",
+		agents + "[3].name: there is no agent \"c\"",
+		agents + "[4].name: is missing",
+	}, problems(t, `agents:
+  - name: a
+    history: none
+    executor:
+      kind: openai
+      openai: {base_url: http://api.test, model: small, agents: [{name: a}, {name: b}, {name: b}, {name: c}, {approve: true}]}
+  - {name: b, recursive_calls: true, executor: {kind: openai, openai: {base_url: http://api.test, model: small, agents: [{name: a}, {name: b}]}}}
+`, nil))
+}
+
 func TestErrorsNameEveryLine(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile("testdata/mistakes.yaml")

@@ -319,6 +319,11 @@ func (l *loader) agents(c *Config) {
 		l.agent(path, a)
 		l.agentAuth(path, a, &c.Auth)
 	}
+	for i := range agents {
+		if a, path := &agents[i], fmt.Sprintf("agents[%d]", i); a.Executor.Kind == ExecutorOpenAI && !l.hasProblem(path) {
+			l.agentTools(path, a, names)
+		}
+	}
 	for _, name := range l.programs {
 		if i, configured := names[name]; !configured {
 			l.at("agents", "has no agent named %q, which the program brings; add it", name)
@@ -367,6 +372,9 @@ func (l *loader) agent(path string, a *Agent) {
 	inRange(l, limits+".history_bytes", lim.HistoryBytes, 1*KiB, 64*MiB)
 	inRange(l, limits+".max_state", lim.MaxState, 1*KiB, 16*MiB)
 	inRange(l, limits+".max_resume", lim.MaxResume, 1*KiB, 16*MiB)
+	inRange(l, limits+".calls", lim.Calls, 1, 1000)
+	inRange(l, limits+".call_depth", lim.CallDepth, 1, 100)
+	inRange(l, limits+".call_results", lim.CallResults, 1*KiB, 64*MiB)
 }
 
 func (l *loader) card(path string, c *Card) {
@@ -547,6 +555,30 @@ func (l *loader) toolServers(path string, servers []ToolServer) {
 		}
 		l.headers(at+".headers", s.Headers)
 		l.environment(at, s.Env, s.Inherit)
+	}
+}
+
+// agentTools checks the agents that a model may call.
+func (l *loader) agentTools(path string, a *Agent, known map[string]int) {
+	tools, all := a.Executor.OpenAI.Agents, path+".executor.openai.agents"
+	if len(tools) > 0 && a.History == HistoryNone {
+		l.at(all, "needs a history: the model gets the results of calls in a later turn; set history to task or context")
+	}
+	names := map[string]bool{}
+	for i := range tools {
+		t, name := &tools[i], fmt.Sprintf("%s[%d].name", all, i)
+		switch _, exists := known[t.Name]; {
+		case l.hasProblem(name):
+		case t.Name == "":
+			l.at(name, "is missing")
+		case !exists:
+			l.at(name, "there is no agent %q", t.Name)
+		case t.Name == a.Name && !a.RecursiveCalls:
+			l.at(name, "is the agent itself, which may not call itself; set recursive_calls to allow that")
+		case names[t.Name]:
+			l.at(name, "%q is in the list already; remove one", t.Name)
+		}
+		names[t.Name] = true
 	}
 }
 

@@ -123,9 +123,9 @@ func (d *database) outages(ctx context.Context) ([]Finding, error) {
 }
 
 func (d *database) queue(ctx context.Context) ([]Finding, error) {
-	rows, err := d.pool.Query(ctx, `SELECT agent, count(*) FILTER (WHERE worker_id IS NULL AND wakes_at IS NULL), count(*) FILTER (WHERE wakes_at IS NOT NULL),
+	rows, err := d.pool.Query(ctx, `SELECT agent, count(*) FILTER (WHERE worker_id IS NULL AND wakes_at IS NULL), count(*) FILTER (WHERE wakes_at < 'infinity'), count(*) FILTER (WHERE wakes_at = 'infinity'),
 		count(*) FILTER (WHERE worker_id IS NOT NULL),
-		coalesce(extract(epoch FROM now() - min(available_at) FILTER (WHERE worker_id IS NULL AND available_at <= now())), 0)::float8
+		coalesce(extract(epoch FROM now() - min(available_at) FILTER (WHERE worker_id IS NULL AND wakes_at IS NULL AND available_at <= now())), 0)::float8
 		FROM holdfast.task_queue GROUP BY agent ORDER BY agent`)
 	if err != nil {
 		return nil, err
@@ -133,11 +133,12 @@ func (d *database) queue(ctx context.Context) ([]Finding, error) {
 	type depth struct {
 		agent         string
 		waits, timers int64
+		calls         int64
 		runs          int64
 		oldestSeconds float64
 	}
 	all, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (q depth, err error) {
-		return q, r.Scan(&q.agent, &q.waits, &q.timers, &q.runs, &q.oldestSeconds)
+		return q, r.Scan(&q.agent, &q.waits, &q.timers, &q.calls, &q.runs, &q.oldestSeconds)
 	})
 	if err != nil {
 		return nil, err
@@ -152,11 +153,14 @@ func (d *database) queue(ctx context.Context) ([]Finding, error) {
 		if q.timers > 0 {
 			detail += fmt.Sprintf(", %d with a timer", q.timers)
 		}
+		if q.calls > 0 {
+			detail += fmt.Sprintf(", %d with calls", q.calls)
+		}
 		if q.oldestSeconds > 0 {
 			detail += ", the oldest due for " + seconds(q.oldestSeconds)
 		}
 		switch {
-		case q.waits+q.timers > 0 && !known[q.agent]:
+		case q.waits+q.timers+q.calls > 0 && !known[q.agent]:
 			found = append(found, warns("%s; this configuration has no such agent", detail).
 				advise("configure the agent, or run holdfast tasks cancel; if no replica has the agent, the tasks wait forever")...)
 		case q.oldestSeconds > longWait.Seconds():

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -91,17 +92,22 @@ func (r *Run) Drop() {
 
 // Input is what began a turn besides a message of the client.
 type Input struct {
-	Source string // SourceTimer or SourceResume
+	Source string // SourceTimer, SourceCalls or SourceResume
 	// Until is when the agent's wait ended, or would have ended.
 	Until time.Time
 	// Interrupted says that the run's Message ended the wait earlier.
 	Interrupted bool
+	// Results are those of the calls that the turn follows, in the order of the calls.
+	Results []Result
 	// Resumed is the request by resume URL.
 	Resumed *Resumed
 }
 
-// SourceTimer is the source of a turn after a wait.
-const SourceTimer = "timer"
+// The sources of an Input.
+const (
+	SourceTimer = "timer" // the turn follows a wait
+	SourceCalls = "calls" // the turn follows calls
+)
 
 // Began tells the worker that the agent is there and has begun the run, so that it starts more runs. An executor need not
 // call it: the first emission and a good end say the same.
@@ -205,7 +211,7 @@ type Chunk struct {
 // window. The end of the run waits until all events are committed; no client sees an event before its commit.
 //
 // Messages may leave ID, Role, TaskID and ContextID empty. After a settling status (input-required, auth-required,
-// completed, failed, rejected), a Reply, a Wait or a lost lease, further calls return an error.
+// completed, failed, rejected), a Reply, a Wait, a Call or a lost lease, further calls return an error.
 type Emitter interface {
 	// Status reports working (with a message, or as a heartbeat) or settles the run.
 	Status(ctx context.Context, s task.State, msg *task.Message) error
@@ -226,6 +232,67 @@ type Emitter interface {
 	// Wait ends the run. The task stays working, without a process, until the next turn begins: at the given time, or
 	// with a message of the client.
 	Wait(ctx context.Context, w Wait) error
+	// Call ends the run. The task stays working, without a process, until each of the called agents has ended or parked
+	// its task; the next turn gets the results. The error names the wrong member.
+	Call(ctx context.Context, calls []Call) error
+}
+
+// Call is a message for another agent of this server, which answers it in a task of its own, or for a task that an earlier
+// call has created.
+type Call struct {
+	ID        string // names the result; "": the place of the call, from 1
+	Agent     string // "" with TaskID
+	TaskID    string // the task of an earlier call that gets the message; "": a new one
+	ContextID string // of a new task; "": that of the caller
+	Message   *task.Message
+	Metadata  json.RawMessage // of a new task, a JSON object
+}
+
+// Result is what came of a call.
+type Result = task.Result
+
+// DefaultCalls is how many calls an event may have unless the agent's limits say something else.
+const DefaultCalls = 100
+
+// CheckCalls returns an error that names the wrong member. most bounds the calls; 0: DefaultCalls.
+func CheckCalls(calls []Call, most int) error {
+	if most == 0 {
+		most = DefaultCalls
+	}
+	switch {
+	case len(calls) == 0:
+		return errors.New("calls: has no call")
+	case len(calls) > most:
+		return fmt.Errorf("calls: has %d calls; the agent's limit is %d", len(calls), most)
+	}
+	ids := map[string]bool{}
+	for i := range calls {
+		c := &calls[i]
+		switch _, err := task.ParseID(c.TaskID); {
+		case c.Message == nil || len(c.Message.Parts) == 0:
+			return fmt.Errorf("calls[%d].message: needs at least one part", i)
+		case c.Agent == "" && c.TaskID == "":
+			return fmt.Errorf("calls[%d]: needs one of agent, task", i)
+		case c.Agent != "" && c.TaskID != "":
+			return fmt.Errorf("calls[%d]: takes only one of agent, task", i)
+		case c.TaskID != "" && err != nil:
+			return fmt.Errorf("calls[%d].task: is not the id of a task that was called", i)
+		case c.TaskID != "" && c.ContextID != "":
+			return fmt.Errorf("calls[%d].contextId: the task has a context; omit it", i)
+		case ids[c.CallID(i)]:
+			return fmt.Errorf("calls[%d].id: %q is the id of an earlier call", i, c.CallID(i))
+		}
+		ids[c.CallID(i)] = true
+	}
+	return nil
+}
+
+// CallID returns the id of the call at place i, from 0.
+func (c *Call) CallID(i int) string {
+	if c.ID != "" {
+		return c.ID
+	}
+	return strconv.Itoa(i + 1)
 }
 
 // Wait describes a wait: a time, or a duration from the commit on, by the clock of the database. A time that is over is

@@ -35,6 +35,9 @@ func (d *Doorbell) CancelWanted(id task.ID) { d.notify.cancel(id) }
 // PushesDue implements store.Listener.
 func (d *Doorbell) PushesDue() { d.notify.pushesDue() }
 
+// CallsDue implements store.Listener. The duty looks every second.
+func (d *Doorbell) CallsDue() {}
+
 // Gone implements store.Listener.
 func (d *Doorbell) Gone(ids []task.ID) { d.notify.gone(ids) }
 

@@ -14,7 +14,7 @@ type Caller struct {
 	Subject string
 	Scopes  []string
 	// Method is the kind of credential that the caller has shown: api_key, basic, jwt or mtls. It is MethodOperator for
-	// the command line, and "" for none.
+	// the command line, MethodAgent for an agent that acts for its caller, and "" for none.
 	Method string
 	// Credential names the credential in the audit log: its scheme and its id in that scheme. It is not secret.
 	Credential string
@@ -24,6 +24,9 @@ type Caller struct {
 
 // MethodOperator is the method of an operator, who has access to the database and needs no permission.
 const MethodOperator = "operator"
+
+// MethodAgent is the method of an agent that has called another one for the owner of its task.
+const MethodAgent = "agent"
 
 // Has reports whether the caller has a scope. Every caller has the empty one.
 func (c *Caller) Has(scope string) bool {

@@ -20,6 +20,9 @@ import (
 // most is the most violations that are reported.
 const most = 20
 
+// FromAgent begins the messages of agents for others, which no client sends. Package invarianttest checks that each has its task.
+const FromAgent = "called:"
+
 // Check returns the violations in the database behind url, or nil. It checks the database alone (package invariant)
 // and against the ledger. It may run at any time: everything recorded before it began must be stored.
 func Check(ctx context.Context, url string, l *Ledger) error { return open(ctx, url, l, false) }
@@ -146,7 +149,7 @@ func (a *auditor) messages(l *Ledger) {
 	places := map[string][]string{}
 	for _, id := range slices.Sorted(maps.Keys(a.logs)) {
 		for _, e := range a.logs[id].events {
-			if e.mark == "" {
+			if e.mark == "" || strings.HasPrefix(e.mark, FromAgent) {
 				continue
 			}
 			if l.messages[e.mark] == nil {

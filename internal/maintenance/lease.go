@@ -36,7 +36,7 @@ func (r *Runner) campaign(ctx context.Context, d *Duty) {
 			log.Warn("duty not taken", "error", err)
 		}
 		failing = err != nil
-		if !sleep(ctx, r.opt.TTL/2) {
+		if !sleep(ctx, r.opt.TTL/2, nil) {
 			return
 		}
 	}
@@ -66,7 +66,7 @@ func (r *Runner) lead(ctx context.Context, d *Duty, holder task.ID, began time.T
 func (r *Runner) renew(ctx context.Context, lose context.CancelCauseFunc, d *Duty, holder task.ID, began time.Time) {
 	expiry := time.AfterFunc(r.opt.TTL-time.Since(began), func() { lose(errExpired) })
 	defer expiry.Stop()
-	for sleep(ctx, r.opt.TTL/4) {
+	for sleep(ctx, r.opt.TTL/4, nil) {
 		if r.opt.Holder() != holder {
 			lose(errDeclared)
 			return

@@ -17,6 +17,8 @@ type Duty struct {
 	Every   time.Duration // interval between two rounds, plus or minus a quarter; required
 	Timeout time.Duration // of one piece; default 30 s
 	Alone   bool          // one process at a time runs it
+	// Wake begins the next round when it receives, unless the last one failed. Not with Alone; nil: the interval alone does.
+	Wake <-chan struct{}
 	// Run does one piece and reports whether more is left; if so, the runner calls it again at
 	// once. The runner may call it again after any error. Run must return soon after ctx has ended.
 	Run func(ctx context.Context) (more bool, err error)
@@ -68,19 +70,19 @@ func (r *Runner) Run(ctx context.Context) error {
 func (r *Runner) repeat(ctx context.Context, d *Duty) {
 	log := r.opt.Log.With("duty", d.Name)
 	for failures := 0; ; {
-		wait := d.Every
+		wait, wake := d.Every, d.Wake
 		switch err := r.round(ctx, d); {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			wait = backoff(d.Every, failures)
+			wait, wake = backoff(d.Every, failures), nil
 			failures++
 			log.Warn("duty failed", "error", err, "retry_in", wait.String())
 		case failures > 0:
 			log.Info("duty recovered", "failures", failures)
 			failures = 0
 		}
-		if !sleep(ctx, wait) {
+		if !sleep(ctx, wait, wake) {
 			return
 		}
 	}
@@ -116,12 +118,14 @@ func backoff(every time.Duration, failures int) time.Duration {
 }
 
 // sleep blocks for d, plus or minus a quarter, so that processes that started together do not act
-// together. It reports whether ctx is still alive.
-func sleep(ctx context.Context, d time.Duration) bool {
+// together, or until wake receives. It reports whether ctx is still alive.
+func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	timer := time.NewTimer(d*3/4 + rand.N(d/2+1))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return true
+	case <-wake:
 		return true
 	case <-ctx.Done():
 		return false

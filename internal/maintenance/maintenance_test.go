@@ -105,6 +105,31 @@ func around(t *testing.T, want, got time.Duration) {
 	require.LessOrEqual(t, got, want*5/4)
 }
 
+func TestDutyIsWoken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began, wake, start := make(chan time.Time), make(chan struct{}, 1), time.Now()
+		rounds := 0
+		stop := run(t, maintenance.Options{Duties: []maintenance.Duty{{
+			Name: "d", Every: time.Minute, Wake: wake, Run: func(context.Context) (bool, error) {
+				began <- time.Now()
+				if rounds++; rounds == 2 {
+					return false, errors.New("no")
+				}
+				return false, nil
+			},
+		}}})
+		require.Equal(t, start, <-began)
+		wake <- struct{}{}
+		require.Equal(t, start, <-began)
+		wake <- struct{}{} // after an error the duty waits until it may try again
+		retried := <-began
+		around(t, time.Second, retried.Sub(start))
+		require.Equal(t, retried, <-began, "it has not forgotten the wake")
+		stop()
+	})
+}
+
 func TestDutyRunsAtOnceAndPeriodically(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

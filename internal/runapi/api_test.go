@@ -76,6 +76,7 @@ func (r replica) Advanced(task.ID, task.Seq) {}
 func (r replica) Ready(agent string)         { r.pool().Wake(agent) }
 func (r replica) CancelWanted(id task.ID)    { r.pool().CancelHint(id) }
 func (r replica) PushesDue()                 {}
+func (r replica) CallsDue()                  {}
 func (r replica) Gone([]task.ID)             {}
 func (r replica) KeyRevoked(string)          {}
 

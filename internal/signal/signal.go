@@ -58,6 +58,7 @@ type Bus struct {
 	Queues   Signal[string]        // the agent with a row to claim; "": maybe any agent
 	Cancels  Signal[task.ID]       // a running task that was asked to end
 	Webhooks Signal[struct{}]      // there is something to deliver
+	Calls    Signal[struct{}]      // a task has called others, or one with a lineage has ended or parked
 	Removed  Signal[[]task.ID]     // tasks that were or may have been deleted
 	Keys     Signal[string]        // the API key that was revoked; "": maybe any key
 	// Lost says that this process was declared dead: its runs are fenced.
@@ -78,6 +79,9 @@ func (b *Bus) CancelWanted(id task.ID) { b.Cancels.Announce(id) }
 
 // PushesDue implements store.Listener.
 func (b *Bus) PushesDue() { b.Webhooks.Announce(struct{}{}) }
+
+// CallsDue implements store.Listener.
+func (b *Bus) CallsDue() { b.Calls.Announce(struct{}{}) }
 
 // Gone implements store.Listener.
 func (b *Bus) Gone(ids []task.ID) { b.Removed.Announce(ids) }

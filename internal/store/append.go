@@ -193,6 +193,9 @@ func (s *Store) finishAppends(ctx context.Context, groups []*appendGroup, rows [
 	}
 	if len(rows) > 0 {
 		s.marked(rows[0].Marked) // of the whole statement
+		if slices.ContainsFunc(rows, func(r dbsqlc.EventsAppendRow) bool { return r.Kin > 0 }) {
+			s.kin(1)
+		}
 	}
 	for _, g := range groups {
 		if r := wrote[runKey{g.items[0].Task, g.items[0].Attempt}]; r != nil {
@@ -223,7 +226,7 @@ func (g *appendGroup) stamp(r *dbsqlc.EventsAppendRow) []*task.Event {
 			if e.Kind == task.EventStatus {
 				status = e
 			}
-			if e.Waits() {
+			if e.Kind == task.EventRun && e.Run.Outcome == task.RunWaits {
 				e.Run.Until, e.Run.For = r.WakesAt, 0
 			}
 			out = append(out, e)
@@ -331,6 +334,7 @@ func (s *Store) committedBefore(g *appendGroup, r *dbsqlc.RunStatesRow) {
 	if r.Pushes {
 		s.marked(1) // maybe
 	}
+	s.kin(1) // maybe
 	last, now := g.items[len(g.items)-1].Events, task.State(r.State)
 	end := last[len(last)-1]
 	requeued := (end.State.Parked() || end.Waits()) && !now.Settled()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -36,7 +37,8 @@ type Claimed struct {
 // Wait is the wait of an agent that a turn follows, or the resume that began the turn.
 type Wait struct {
 	Seq         task.Seq  // the run note with it
-	Until       time.Time // when its timer fired, or would have
+	Calls       bool      // it was one for the results of calls
+	Until       time.Time // when its timer fired, or would have; zero after calls
 	Interrupted bool      // the message of the turn ended it; otherwise the turn has none, and MessageSeq is an earlier one
 	Resumed     *task.Resumed
 }
@@ -150,10 +152,10 @@ func (s *Store) claimed(ctx context.Context, r *dbsqlc.Task, of queued) *Claimed
 
 func (s *Store) waited(ctx context.Context, of queued, t *task.Task) (w *Wait, err error) {
 	w = &Wait{Seq: task.Seq(of.inputSeq), Interrupted: of.interrupted}
-	// Of a wait the time alone: a note that cannot be read does not stop the run.
+	// Of a wait the time and the outcome: a note that cannot be read does not stop the run.
 	e := &task.Event{Task: t.ID, Seq: w.Seq, Kind: task.EventRun}
 	if decodePayload(e, of.input, t) == nil && e.Run != nil {
-		w.Until = e.Run.Until
+		w.Until, w.Calls = e.Run.Until, e.Run.Outcome == task.RunCalls
 		if e.Run.Outcome == task.RunResume {
 			w.Resumed, err = s.openResume(ctx, t.ID, int(of.turn), e.Run.Sealed)
 		}
@@ -257,6 +259,9 @@ func (s *Store) Hurry(ctx context.Context, h *task.Task) (hurried, owned bool, e
 	if err != nil {
 		return false, false, translate("hurry", err)
 	}
+	if row.WakesAt.Valid && row.WakesAt.InfinityModifier == pgtype.Infinity && !row.Owned {
+		return false, false, task.Errorf(task.Busy, "the agent waits for the tasks that it has called")
+	}
 	if row.WakesAt.Valid && !row.Owned && !row.Hurried {
 		return false, false, task.Errorf(task.Busy, "the agent waits until %s", row.WakesAt.Time.UTC().Format(time.RFC3339))
 	}
@@ -308,7 +313,8 @@ func (s *Store) Canceled(ctx context.Context, worker task.ID, ids []task.ID) (ma
 type QueueDepth struct {
 	Agent            string
 	Waiting, Running int64
-	Timers           int64 // tasks whose agent waits
+	Timers           int64 // tasks whose agent waits for a time
+	Calls            int64 // tasks whose agent waits for tasks that it has called
 	Oldest           time.Duration
 	Away             time.Duration // how long the agent has been away; 0: it is not known to be away
 }
@@ -338,7 +344,7 @@ func (s *Store) QueueDepths(ctx context.Context) ([]QueueDepth, error) {
 	out := make([]QueueDepth, len(rows))
 	for i, r := range rows {
 		out[i] = QueueDepth{
-			Agent: r.Agent, Waiting: r.Waiting, Running: r.Running, Timers: r.Timers,
+			Agent: r.Agent, Waiting: r.Waiting, Running: r.Running, Timers: r.Timers, Calls: r.Calls,
 			Oldest: time.Duration(r.OldestSeconds * float64(time.Second)), Away: time.Duration(r.AwaySeconds * float64(time.Second)),
 		}
 	}

@@ -35,6 +35,9 @@ type NewTask struct {
 	// Reopens is the ended task whose client-chosen id the new task takes over. Its server-made id
 	// then becomes its public id. Worker must be zero. Create fills in Task.StreamBase.
 	Reopens *task.Task
+	// Called says that an agent has called the task: CallsNew has listed it. Create returns ErrTaken if it exists, or if its
+	// caller does not wait for it any more.
+	Called bool
 }
 
 // Limits bound the creation of tasks, exactly and over all replicas. 0 means no limit.
@@ -244,7 +247,7 @@ func createParams(items []*create) dbsqlc.TaskCreateParams {
 		Tenants: make([]string, n), Owners: make([]string, n), ContextIds: make([]string, n),
 		Dialects: make([]string, n), Metadatas: make([]string, n), Payloads: make([]string, n),
 		Keys: make([]string, n), RequestHashes: make([][]byte, n), Workers: make([]uuid.UUID, n),
-		Pushes: make([]bool, n), Audits: make([]string, n), LiveLimits: make([]int32, n), QueueLimits: make([]int32, n),
+		Pushes: make([]bool, n), Called: make([]bool, n), Audits: make([]string, n), LiveLimits: make([]int32, n), QueueLimits: make([]int32, n),
 	}
 	hooks := 0
 	for _, c := range items {
@@ -268,7 +271,7 @@ func createParams(items []*create) dbsqlc.TaskCreateParams {
 		if c.Idempotency.Hash == nil {
 			arg.RequestHashes[i] = []byte{}
 		}
-		arg.Workers[i] = uuid.UUID(c.Worker)
+		arg.Workers[i], arg.Called[i] = uuid.UUID(c.Worker), c.Called
 		arg.LiveLimits[i], arg.QueueLimits[i] = int32(c.Limits.Live), int32(c.Limits.Queue)
 		if p := c.Push; p != nil {
 			arg.Pushes[i] = true

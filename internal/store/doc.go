@@ -19,7 +19,8 @@
 // waits end after 100 ms. The batcher's second writer retries blocked items, one task at a time.
 //
 // A statement locks the tasks row, then its task_queue row. Only QueueClaim and TimersFire start at the
-// queue. They skip rows that are locked there or in tasks, so they never wait for a lock.
+// queue. They skip rows that are locked there or in tasks, so they never wait for a lock. JoinCalls locks
+// queue rows, in the order of their ids, and no task.
 //
 // Webhooks come last: push_cursors, in the order of (task, config_id). Statements that claim and
 // record deliveries lock no task.
@@ -33,7 +34,8 @@
 //	request   {"metadata","output_modes","extensions","scopes","traceparent"}
 //	status    {"message":{…},"direct":true,"cause","metadata","artifacts":[…],"cancel":{…}}, or null when there is nothing to say
 //	artifact  {"index","name","description","parts":[…],"metadata","extensions","event_metadata"}
-//	run       {"outcome","error","worker","checkpoint","until","for","interruptible","sealed","cancel":{…}}
+//	run       {"outcome","error","worker","checkpoint","until","for","interruptible","calls":[…],"sealed","cancel":{…}}
+//	call      {"id","agent","task","answers":true,"request_id","context_id","message":{…},"metadata"}
 //	part      one of "text", "raw" (base64), "url", "data"; and "filename","media_type","metadata"
 //
 // The cause of a status is for operators; no client sees it. Neither does it see "cancel", the metadata of the request that

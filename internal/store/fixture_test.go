@@ -78,6 +78,7 @@ type ear struct {
 	cancels   []task.ID
 	gone      []task.ID
 	pushes    atomic.Int32
+	calls     atomic.Int32
 	repeated  map[string]int // retried statements, by kind
 	limited   []string       // refusals, by agent and limit
 }
@@ -127,6 +128,8 @@ func (e *ear) Gone(ids []task.ID) {
 }
 
 func (e *ear) PushesDue() { e.pushes.Add(1) }
+
+func (e *ear) CallsDue() { e.calls.Add(1) }
 
 func (e *ear) CancelWanted(id task.ID) {
 	e.mu.Lock()

@@ -155,7 +155,7 @@ func init() {
 		"many callers' writes in one commit, each with its own owner":                {"TaskCreate"},
 		"at the end of a transaction, with its arguments only":                       {"AuditAppend"},
 		"a create, of a row that no policy sees yet; it names its owner":             {"TaskReopen"},
-		"a run's, fenced by its attempt":                                             {"EventsAppend", "RunStates", "RunRequeue", "ArtifactIDs", "TaskStateGet", "ContextStateGet", "TaskStateSet", "ContextStateSet", "DialogueIndex", "EventsAt", "RunBegins", "ContextTasks", "RunFor", "RunHeard", "RunSilence", "ArtifactsListed", "ArtifactChunks", "ArtifactBegun"},
+		"a run's, fenced by its attempt":                                             {"EventsAppend", "RunStates", "RunRequeue", "ArtifactIDs", "TaskStateGet", "ContextStateGet", "TaskStateSet", "ContextStateSet", "DialogueIndex", "EventsAt", "RunBegins", "ContextTasks", "CallResults", "RunFor", "RunHeard", "RunSilence", "ArtifactsListed", "ArtifactChunks", "ArtifactBegun"},
 		"a worker's, of any agent's tasks":                                           {"QueueClaim", "RunsOwned", "RunsCanceled", "RunsEnded", "RunsRescue", "NoticesClaim", "NoticeRecord", "NoticeDrop", "NoticeFacts"},
 		"the hub's, for all of a replica's streams: a subscriber has found its task": {"EventsAfter", "EventsCatchUp", "TaskSeqs"},
 		"by a resume URL, which names the task and proves it":                        {"ResumeState", "TaskResume", "ResumeFind"},
@@ -163,13 +163,17 @@ func init() {
 		"processes and duties": {
 			"WorkerRegister", "WorkerRenew", "WorkerRemove", "WorkerCount", "WorkersReap", "AgentsBegan", "QueueAcquit", "TimersFire", "LeaseAcquire", "LeaseRelease",
 		},
-		"an operator's":                       {"OpsTasks", "OpsTasksNamed", "OpsOpenTasks", "OpsTasksSince", "QueueHurry", "PushList", "PushAttempts", "PushDisable", "PushEnable", "PushRedeliver", "AuditChains", "AuditRows"},
+		"the duty calls', of all tasks that called or were called; the messages themselves go through views of their owners": {
+			"CallsNew", "CallNote", "CallKnown", "CallRefuse", "CallAnswered", "SettledAdd", "SettledTake", "CallersLock", "QueueRowLock",
+			"CallsSettle", "CallersWake", "CallersEnded", "SettledDrop", "CallsVoid", "CallsUnended", "CallsErase",
+		},
+		"an operator's":                       {"OpsTasks", "CallsOf", "OpsTasksNamed", "OpsOpenTasks", "OpsTasksSince", "QueueHurry", "PushList", "PushAttempts", "PushDisable", "PushEnable", "PushRedeliver", "AuditChains", "AuditRows"},
 		"a dispatcher's, fenced by its claim": {"PushClaim", "PushNext", "PushLanes", "PushPark", "PushAhead", "PushTasks", "PushLog", "PushRecord"},
 		"retention's, of all callers' tasks": {
 			"ParkedAgents", "ParkedExpire", "EndedAgents", "EndedBefore", "OpenKeep", "EndedKeep", "KeptUnmoved", "EventsKeep",
 			"ArtifactsUnmoved", "ArtifactsErase", "NamesGone", "PushesGone", "TasksErase", "Erasures", "EventsErase", "ErasureDone",
 			"TasksToPurge", "TaskHold", "ProgressGet", "ProgressSet", "ProgressForget", "KeysForget", "ProcessesForget", "AuditRemoved",
-			"RetentionCounts", "TaskStatesGone", "ContextStatesGone", "NoticesGone",
+			"RetentionCounts", "TaskStatesGone", "ContextStatesGone", "NoticesGone", "CallsGone",
 		},
 		"at the end of a transaction of either; it reads and changes no row": {"CommitProve"},
 		"upkeep and metrics": {"QueueDepth", "TasksParked", "PushCounts", "PushSecrets", "PushReseal", "NotifySend", "NotifyQueueTrim"},

@@ -258,6 +258,7 @@ func (v View) Cancel(ctx context.Context, h *task.Task, metadata json.RawMessage
 	case row.Ended:
 		v.s.committed(&task.Event{Task: h.ID, Seq: task.Seq(row.Seq), Kind: task.EventStatus, At: row.At, State: task.StateCanceled})
 		v.s.marked(row.Marked)
+		v.s.kin(row.Kin)
 	default:
 		if row.Logged {
 			v.s.committed(&task.Event{

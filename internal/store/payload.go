@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -73,6 +74,19 @@ type runJSON struct {
 	For           float64   `json:"for"`
 	Interruptible bool      `json:"interruptible"`
 	Sealed        []byte    `json:"sealed"`
+
+	Calls []callJSON `json:"calls"`
+}
+
+type callJSON struct {
+	ID        string         `json:"id"`
+	Agent     string         `json:"agent"`
+	Task      uuid.UUID      `json:"task"`
+	Answers   bool           `json:"answers"`
+	ContextID string         `json:"context_id"`
+	Message   *messageJSON   `json:"message"`
+	Metadata  jsontext.Value `json:"metadata"`
+	RequestID uuid.UUID      `json:"request_id"`
 }
 
 // EncodePayload returns the part of an event that is stored as payload, besides the columns; ""
@@ -132,6 +146,10 @@ func EncodePayload(e *task.Event) string {
 			w.name("interruptible")
 			w.b = append(w.b, "true"...)
 		}
+		if len(e.Run.Calls) > 0 {
+			w.name("calls")
+			w.b = appendCalls(w.b, e.Run.Calls)
+		}
 		if len(e.Run.Sealed) > 0 {
 			w.name("sealed")
 			w.b = append(base64.StdEncoding.AppendEncode(append(w.b, '"'), e.Run.Sealed), '"')
@@ -139,6 +157,31 @@ func EncodePayload(e *task.Event) string {
 		return w.end()
 	}
 	return ""
+}
+
+func appendCalls(b []byte, calls []task.Call) []byte {
+	b = append(b, '[')
+	for i := range calls {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		c := &calls[i]
+		w := object(b)
+		w.str("id", c.ID)
+		w.str("agent", c.Agent)
+		w.str("task", c.Task.String())
+		if c.Answers {
+			w.name("answers")
+			w.b = append(w.b, "true"...)
+			w.str("request_id", c.RequestID.String())
+		}
+		w.str("context_id", c.ContextID)
+		w.name("message")
+		w.b = appendMessage(w.b, c.Message)
+		w.raw("metadata", c.Metadata)
+		b = append(w.b, '}')
+	}
+	return append(b, ']')
 }
 
 // writer appends the members of one JSON object.
@@ -305,6 +348,16 @@ func decodePayload(e *task.Event, payload []byte, owner *task.Task) error {
 			e.Run = &task.RunNote{
 				Outcome: r.Outcome, Error: r.Error, Worker: r.Worker, Checkpoint: raw(r.Checkpoint),
 				Until: r.Until, For: time.Duration(r.For * float64(time.Second)), Interruptible: r.Interruptible, Sealed: r.Sealed,
+			}
+			for i := range r.Calls {
+				c := &r.Calls[i]
+				if c.Message == nil {
+					c.Message = &messageJSON{}
+				}
+				e.Run.Calls = append(e.Run.Calls, task.Call{
+					ID: c.ID, Agent: c.Agent, Task: task.ID(c.Task), Answers: c.Answers, ContextID: c.ContextID,
+					Message: c.Message.message(nil), Metadata: raw(c.Metadata), RequestID: task.ID(c.RequestID),
+				})
 			}
 		}
 	}

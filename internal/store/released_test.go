@@ -59,6 +59,8 @@ func writeFixture(t *testing.T, version string) {
 	require.NoError(t, err)
 	n.Reopens = old
 	f.create(n)
+	f.calling("helper")
+	f.begin()[0].must(t, status(task.StateWorking), status(task.StateCompleted))
 
 	dump := exec.CommandContext(t.Context(), "pg_dump", "--inserts", "--no-owner", "--schema=holdfast", f.url)
 	dump.Stderr = os.Stderr

@@ -70,6 +70,9 @@ func (s *Store) ExpireParked(ctx context.Context, agent string, after time.Durat
 	if len(rows) > 0 {
 		s.committed(events...)
 		s.marked(rows[0].Marked)
+		for _, r := range rows {
+			s.kin(r.Kin)
+		}
 	}
 	return len(rows), len(rows) == retainTasks, nil
 }
@@ -182,7 +185,7 @@ func (s *Store) keepEvents(ctx context.Context, id uuid.UUID, artifacts bool) (m
 	}
 }
 
-// ForgetBeside deletes the names, webhooks and states of tasks that are dropped with their period: neither
+// ForgetBeside deletes the names, webhooks, states and calls of tasks that are dropped with their period: neither
 // open nor kept.
 func (s *Store) ForgetBeside(ctx context.Context, p Span) error {
 	lowest, highest := p.ids()
@@ -203,7 +206,11 @@ func (s *Store) ForgetBeside(ctx context.Context, p Span) error {
 		if err != nil {
 			return translate("forget notices", err)
 		}
-		if names == 0 && pushes == 0 && states == 0 && notices == 0 {
+		calls, err := s.q.CallsGone(ctx, s.hot, dbsqlc.CallsGoneParams{Lowest: lowest, Highest: highest, MaxRows: retainEvents})
+		if err != nil {
+			return translate("forget calls", err)
+		}
+		if names == 0 && pushes == 0 && states == 0 && notices == 0 && calls == 0 {
 			return s.forgetContextStates(ctx, highest)
 		}
 	}

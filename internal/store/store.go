@@ -39,6 +39,8 @@ type Listener interface {
 	CancelWanted(id task.ID)
 	// PushesDue says that webhooks have something to deliver.
 	PushesDue()
+	// CallsDue says that a task has called others, or that one with a lineage has ended or parked.
+	CallsDue()
 	// Gone says that tasks were deleted.
 	Gone(ids []task.ID)
 	// KeyRevoked says that an API key is no longer valid.

@@ -68,8 +68,10 @@ type Event struct {
 // Streamed reports whether clients see the event on a stream.
 func (e *Event) Streamed() bool { return e.Kind == EventStatus || e.Kind == EventArtifact }
 
-// Waits reports whether the event ends a run in a wait.
-func (e *Event) Waits() bool { return e.Kind == EventRun && e.Run != nil && e.Run.Outcome == RunWaits }
+// Waits reports whether the event ends a run in a wait: for a time or for the results of calls.
+func (e *Event) Waits() bool {
+	return e.Kind == EventRun && e.Run != nil && (e.Run.Outcome == RunWaits || e.Run.Outcome == RunCalls)
+}
 
 // Outcomes of an attempt that a RunNote records.
 const (
@@ -79,6 +81,7 @@ const (
 	RunReturned   = "returned"   // the worker shut down and gave it back
 	RunCheckpoint = "checkpoint" // it continues; Checkpoint holds its progress
 	RunWaits      = "waits"      // it ended; the next turn begins at the time Until, or after For
+	RunCalls      = "calls"      // it ended; the next turn begins with the results of Calls
 	RunResume     = "resume"     // not an attempt: a request by resume URL, which begins the next turn
 	RunCancel     = "cancel"     // it continues; a client has asked to cancel the task, with metadata
 )
@@ -93,6 +96,8 @@ type RunNote struct {
 	Until         time.Time     // RunWaits; zero before the commit of a wait that For describes
 	For           time.Duration // RunWaits, before its commit
 	Interruptible bool          // RunWaits: a message of the client begins the next turn earlier
+
+	Calls []Call // RunCalls
 
 	Sealed []byte // RunResume: the Resumed, as only the store reads it
 }

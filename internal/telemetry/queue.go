@@ -13,6 +13,7 @@ type QueueDepth struct {
 	Agent            string
 	Waiting, Running int64         // tasks that a worker could claim now; tasks that a worker runs
 	Timers           int64         // tasks whose agent waits for a time
+	Calls            int64         // tasks whose agent waits for tasks that it has called
 	Parked           int64         // tasks that wait for their client, up to 10,000
 	Oldest           time.Duration // how long the oldest waiting task has been due; 0 if no task waits
 	Away             time.Duration // how long the agent has been away; 0 if it is not known to be away
@@ -36,6 +37,8 @@ func RegisterQueue(reg prometheus.Registerer, read Queue, known ...string) {
 			"Tasks that wait for a worker, over all replicas (take the `max`).", []string{"agent"}, nil),
 		timers: prometheus.NewDesc("holdfast_queue_timers",
 			"Tasks whose agent waits for a time, over all replicas (take the `max`).", []string{"agent"}, nil),
+		calls: prometheus.NewDesc("holdfast_queue_calls",
+			"Tasks whose agent waits for tasks of other agents that it has called, over all replicas (take the `max`).", []string{"agent"}, nil),
 		parked: prometheus.NewDesc("holdfast_tasks_parked",
 			"Tasks that wait for their client (input-required, auth-required), over all replicas (take the `max`), counted up to 10,000.", []string{"agent"}, nil),
 		running: prometheus.NewDesc("holdfast_queue_running",
@@ -55,9 +58,9 @@ func RegisterQueue(reg prometheus.Registerer, read Queue, known ...string) {
 }
 
 type queueCollector struct {
-	depths                                                   reading[[]QueueDepth]
-	known                                                    map[string]bool
-	waiting, timers, parked, running, oldest, away, readable *prometheus.Desc
+	depths                                                          reading[[]QueueDepth]
+	known                                                           map[string]bool
+	waiting, timers, calls, parked, running, oldest, away, readable *prometheus.Desc
 }
 
 // reading caches a value from the database for a short time.
@@ -86,6 +89,7 @@ func (r *reading[T]) get() (T, error) {
 func (c *queueCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.waiting
 	ch <- c.timers
+	ch <- c.calls
 	ch <- c.parked
 	ch <- c.running
 	ch <- c.oldest
@@ -107,6 +111,7 @@ func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, d := range depths {
 		gauge(c.waiting, float64(d.Waiting), d.Agent)
 		gauge(c.timers, float64(d.Timers), d.Agent)
+		gauge(c.calls, float64(d.Calls), d.Agent)
 		gauge(c.parked, float64(d.Parked), d.Agent)
 		gauge(c.running, float64(d.Running), d.Agent)
 		gauge(c.oldest, d.Oldest.Seconds(), d.Agent)
@@ -127,6 +132,7 @@ func (c *queueCollector) merge(rows []QueueDepth) []QueueDepth {
 			Agent:   label,
 			Waiting: d.Waiting + r.Waiting,
 			Timers:  d.Timers + r.Timers,
+			Calls:   d.Calls + r.Calls,
 			Parked:  d.Parked + r.Parked,
 			Running: d.Running + r.Running,
 			Oldest:  max(d.Oldest, r.Oldest),

@@ -40,7 +40,7 @@ const (
 )
 
 var (
-	errSettled = errors.New("the run has settled: emit nothing after input-required, auth-required, completed, failed, rejected, a wait or a reply")
+	errSettled = errors.New("the run has settled: emit nothing after input-required, auth-required, completed, failed, rejected, a wait, calls or a reply")
 	errNotJSON = errors.New("not valid JSON")
 	errSpent   = errors.New("the artifacts of the task exceed max_artifacts")
 )
@@ -72,6 +72,7 @@ type emitter struct {
 	bare     bool       // the newest status of this attempt is working without a message
 	settled  task.State // unspecified until the run has settled; working if it ended in a wait
 	apart    string     // the outcome, if the run API has ended the run
+	calls    bool       // that wait is one for calls
 	closed   bool
 	err      error          // first error of an append; sticky
 	index    map[string]int // artifact id → index
@@ -241,6 +242,50 @@ func (e *emitter) Wait(ctx context.Context, w executor.Wait) error {
 	}})
 }
 
+// Call implements executor.Emitter.
+func (e *emitter) Call(ctx context.Context, calls []executor.Call) error {
+	e.began()
+	if err := executor.CheckCalls(calls, e.r.agent.MaxCalls); err != nil {
+		return &executor.Failure{Msg: "The agent's calls are wrong.", Cause: err}
+	}
+	if e.spent.Load() {
+		return errSpent
+	}
+	note := &task.RunNote{Outcome: task.RunCalls}
+	ev := &task.Event{Kind: task.EventRun, Run: note}
+	for i := range calls {
+		c := &calls[i]
+		m := *c.Message // the executor may go on to use its own
+		m.Role, m.TaskID, m.ContextID = task.RoleUser, "", ""
+		if m.ID == "" {
+			m.ID = uuid.NewString()
+		}
+		out := task.Call{ID: e.cleanText(c.CallID(i)), Agent: e.cleanText(c.Agent), ContextID: e.cleanText(c.ContextID), Message: &m, Metadata: c.Metadata}
+		if c.TaskID != "" {
+			out.Answers, out.RequestID = true, store.NewID()
+			out.Task, _ = task.ParseID(c.TaskID) // checked
+		} else {
+			out.Task = e.r.pool.opt.Store.NewTaskID()
+		}
+		note.Calls = append(note.Calls, out)
+	}
+	in, err := e.admit(ctx, eventSize(ev))
+	if err != nil {
+		return err
+	}
+	for i := range note.Calls {
+		c := &note.Calls[i]
+		if err = e.cleanMessage(c.Message); err == nil {
+			c.Metadata, err = e.cleanJSON("metadata", c.Metadata)
+		}
+		if err != nil {
+			e.leave(in)
+			return fmt.Errorf("calls[%d].%w", i, err)
+		}
+	}
+	return e.queue(ev, in)
+}
+
 // began records the first emission of the executor: the agent is there.
 func (e *emitter) began() {
 	if !e.emitted.Swap(true) {
@@ -392,7 +437,7 @@ func (e *emitter) queue(ev *task.Event, in admission) error {
 		}
 	}
 	if ev.Waits() {
-		e.settled = task.StateWorking
+		e.settled, e.calls = task.StateWorking, ev.Run.Outcome == task.RunCalls
 	}
 	after := e.ordinal + int64(len(evs))
 	if e.posted() {
@@ -569,6 +614,10 @@ func eventSize(ev *task.Event) int64 {
 	}
 	if ev.Run != nil {
 		n += int64(len(ev.Run.Checkpoint))
+		for i := range ev.Run.Calls {
+			count(ev.Run.Calls[i].Message.Parts)
+			n += int64(len(ev.Run.Calls[i].Metadata))
+		}
 	}
 	return max(n, eventCost)
 }

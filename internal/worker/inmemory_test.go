@@ -30,6 +30,7 @@ type server interface {
 	notices()                     // the time of notices has come
 	lose()                        // the process of the run dies
 	fire()                        // the time of a wait has come
+	refuse()                      // the calls of the agent are refused
 	resume(turn int, text string) (accepted bool)
 	log() []*task.Event
 }
@@ -72,6 +73,15 @@ func (c *inPostgres) fire() {
 		// The turn may be over already, and the agent wait again, for an hour.
 		return !c.exists("SELECT FROM holdfast.task_queue WHERE id = $1 AND wakes_at < now() + interval '1 minute'", c.h.ID.String())
 	})
+}
+
+func (c *inPostgres) refuse() {
+	calls, err := c.store.NewCalls(c.t.Context(), 0, 10)
+	require.NoError(c.t, err)
+	require.NotEmpty(c.t, calls)
+	for _, call := range calls {
+		require.NoError(c.t, c.store.RefuseCall(c.t.Context(), call, "no "+call.Agent))
+	}
 }
 
 func (c *inPostgres) exists(sql string, args ...any) (exists bool) {
@@ -143,6 +153,16 @@ func (c *inMemory) open(h *task.Task, m *task.Message, q *task.Request) {
 func (c *inMemory) tell(m *task.Message, q *task.Request) {
 	_, err := c.store.AddMessage(c.h.ID, m, q)
 	require.NoError(c.t, err)
+}
+
+func (c *inMemory) refuse() {
+	calls := c.store.Calls(c.h.ID)
+	require.NotEmpty(c.t, calls)
+	var results []task.Result
+	for _, call := range calls {
+		results = append(results, task.Result{ID: call.ID, Agent: call.Agent, State: task.StateRejected, Error: "no " + call.Agent})
+	}
+	c.store.Return(c.h.ID, results)
 }
 
 func (c *inMemory) resume(turn int, text string) bool {
@@ -287,6 +307,10 @@ func told(e *task.Event) string {
 	}
 	if e.Run != nil {
 		fmt.Fprintf(&b, " %s %q %s %v %v", e.Run.Outcome, e.Run.Error, e.Run.Checkpoint, e.Run.Until.IsZero(), e.Run.Interruptible)
+		for i := range e.Run.Calls {
+			c := &e.Run.Calls[i]
+			fmt.Fprintf(&b, " %s %s %q %d", c.ID, c.Agent, c.Message.FirstText(), c.Message.Role)
+		}
 	}
 	return b.String()
 }
@@ -537,6 +561,37 @@ func scenarios() map[string]scenario {
 			t.Helper()
 			c.create("hi")
 			until(t, c, "the agent waits", (*task.Event).Waits)
+			c.cancel()
+			reaches(t, c, task.StateCanceled)
+		}},
+		"calls": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+			switch {
+			case run.Turn == 1:
+				return out.Call(ctx, []executor.Call{{Agent: "b", Message: says("hi")}, {ID: "x", Agent: "c", Message: says("ho")}})
+			case run.Input == nil:
+				return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
+			case run.Try == 1:
+				return again
+			}
+			var got strings.Builder
+			for _, r := range run.Input.Results {
+				fmt.Fprintf(&got, "%s %s %s %s %s, ", r.ID, r.Agent, r.TaskID, r.State, r.Error)
+			}
+			return out.Status(ctx, task.StateInputRequired, says(got.String()+recalls(ctx, run)))
+		}), func(t *testing.T, c client) {
+			t.Helper()
+			c.create("hi")
+			until(t, c, "the agent calls", (*task.Event).Waits)
+			c.say("one")
+			c.refuse()
+			reaches(t, c, task.StateCompleted)
+		}},
+		"is canceled while it calls": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+			return out.Call(ctx, []executor.Call{{Agent: "b", Message: says("hi")}})
+		}), func(t *testing.T, c client) {
+			t.Helper()
+			c.create("hi")
+			until(t, c, "the agent calls", (*task.Event).Waits)
 			c.cancel()
 			reaches(t, c, task.StateCanceled)
 		}},

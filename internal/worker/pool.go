@@ -43,6 +43,8 @@ type Store interface {
 	Ended(ctx context.Context, attempts map[task.ID]task.Attempt) (map[task.ID]store.Ending, error)
 	// Silence returns for how long the agent of an attempt has not called the run API; never: not at all.
 	Silence(ctx context.Context, id task.ID, attempt task.Attempt) (d time.Duration, never bool, err error)
+	NewTaskID() task.ID
+	Results(ctx context.Context, of *task.Task, note task.Seq, most int64) ([]task.Result, error)
 	ClaimNotices(ctx context.Context, worker task.ID, want []store.NoticeDemand) ([]store.Notice, error)
 	RecordNotice(ctx context.Context, r store.NoticeResult) error
 	DropNotice(ctx context.Context, id task.ID) error
@@ -63,6 +65,8 @@ type Agent struct {
 	MaxBackoff        time.Duration              // default 5 min
 	CancelGrace       time.Duration              // between asking a run to end and writing its status anyway
 	MaxArtifacts      int64                      // maximum bytes of the artifacts of a task; 0: no limit
+	MaxCalls          int                        // maximum calls of one event; 0: executor.DefaultCalls
+	MaxResults        int64                      // maximum bytes of the results of calls; 0: DefaultResults
 	MaxState          int64                      // maximum bytes of the state of a task or context; 0: no limit
 	ExtensionParams   map[string]json.RawMessage // of the extensions on the agent's card that have parameters, by URI
 	DirectReplies     bool                       // may answer with a bare Message: working is not reported before the first emission
@@ -87,6 +91,9 @@ type Observer struct {
 	Limited func(agent, limit string)   // a limit ended a run
 	Told    func(agent, outcome string) // an agent was notified of a cancel, or was not: delivered, retried or failed
 }
+
+// DefaultResults bounds the results of calls in a run document, in bytes.
+const DefaultResults = 1 << 20
 
 // LimitArtifacts is the name of Agent.MaxArtifacts in Observer.Limited.
 const LimitArtifacts = "artifacts"

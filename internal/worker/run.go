@@ -49,6 +49,7 @@ func (r *run) interrupt(cause error) { r.cancel(cause) }
 const (
 	outcomeParked   = "parked"
 	outcomeWaits    = task.RunWaits
+	outcomeCalls    = task.RunCalls
 	outcomeRetried  = "retried"
 	outcomeReturned = "returned"
 	outcomeAway     = "away"
@@ -124,18 +125,21 @@ func (r *run) execute() {
 			r.ended <- &executor.Failure{Msg: "The agent crashed.", Cause: fmt.Errorf("panic: %v", v)}
 		}
 	}()
-	err := r.agent.Executor.Execute(r.ctx, r.execution(), r.out)
+	in, err := r.input()
+	if err == nil {
+		err = r.agent.Executor.Execute(r.ctx, r.execution(in), r.out)
+	}
 	returned = true
 	r.ended <- err
 }
 
 // execution describes the run to its executor.
-func (r *run) execution() *executor.Run {
+func (r *run) execution(in *executor.Input) *executor.Run {
 	c := r.claim
 	run := &executor.Run{
 		ID: c.Task.ID, TaskID: c.Task.PublicID, ContextID: c.Task.ContextID, Agent: c.Task.Agent,
 		Tenant: c.Task.Tenant, Owner: c.Task.Owner, Message: c.Message, Metadata: c.Task.Metadata,
-		Attempt: c.Attempt, Try: c.Try, Turn: c.Turn, Input: input(c), Memory: &recollection{r},
+		Attempt: c.Attempt, Try: c.Try, Turn: c.Turn, Input: in, Memory: &recollection{r},
 		Buffer:  &buffer{r.out, r.pool.opt.Lines.Line(c.Task.Agent)},
 		OnBegin: func() { r.pool.begin(r, false) }, ResumeURL: r.resumeURL(),
 	}
@@ -161,14 +165,23 @@ func (r *run) execution() *executor.Run {
 	return run
 }
 
-func input(c *store.Claimed) *executor.Input {
-	if c.Wait == nil {
-		return nil
+// input returns what began the turn besides a message.
+func (r *run) input() (*executor.Input, error) {
+	c := r.claim
+	switch {
+	case c.Wait == nil:
+		return nil, nil
+	case c.Wait.Resumed != nil:
+		return &executor.Input{Source: executor.SourceResume, Resumed: c.Wait.Resumed}, nil
+	case !c.Wait.Calls:
+		return &executor.Input{Source: executor.SourceTimer, Until: c.Wait.Until, Interrupted: c.Wait.Interrupted}, nil
 	}
-	if c.Wait.Resumed != nil {
-		return &executor.Input{Source: executor.SourceResume, Resumed: c.Wait.Resumed}
-	}
-	return &executor.Input{Source: executor.SourceTimer, Until: c.Wait.Until, Interrupted: c.Wait.Interrupted}
+	in := &executor.Input{Source: executor.SourceCalls}
+	err := r.read(r.ctx, func() (err error) {
+		in.Results, err = r.pool.opt.Store.Results(r.ctx, c.Task, c.Wait.Seq, cmp.Or(r.agent.MaxResults, DefaultResults))
+		return err
+	})
+	return in, err
 }
 
 // resumeURL returns the URL that begins the turn after that of the run, or "".
@@ -255,6 +268,8 @@ func (r *run) conclude(err error) (string, error) {
 		switch {
 		case s.Parked():
 			return outcomeParked, nil
+		case s == task.StateWorking && r.out.calls:
+			return outcomeCalls, nil
 		case s == task.StateWorking:
 			return outcomeWaits, nil
 		}

@@ -68,7 +68,13 @@ func (p *Pool) Visit(ctx context.Context, s VisitStore, id task.ID, attempt task
 	r.begun = true // by another
 	r.out.upload, r.out.ordinal, r.out.stored = store.NewID(), found.Posted, found.Posted
 	r.out.bare = r.out.started
-	return &Visit{store: s, run: r, found: found, Run: r.execution()}, nil
+	var in *executor.Input
+	if withMessage {
+		if in, err = r.input(); err != nil {
+			return nil, err
+		}
+	}
+	return &Visit{store: s, run: r, found: found, Run: r.execution(in)}, nil
 }
 
 // Live ends with the visit, and when the attempt turns out to be over.

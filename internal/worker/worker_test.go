@@ -71,6 +71,8 @@ func (p *process) KeyRevoked(string) {}
 
 func (p *process) PushesDue() {}
 
+func (p *process) CallsDue() {}
+
 func (p *process) CancelWanted(id task.ID) {
 	if !p.deaf.Load() {
 		p.pool.CancelHint(id)

@@ -15,6 +15,7 @@
 -- 00017_waits.sql ec38cdb10678744da87c8e2debca2e946e66ba603b423db379abd43f7cb8b63b
 -- 00018_cancels.sql d3353998be80a2f43e6099c355cf87e604506ca206cb5a475b1b79dd0b36bc57
 -- 00019_resume.sql 6d3678cf178d60dd66533545ad3fa6e53d9e3d8f454cee357a8b4145c2d4b14d
+-- 00020_calls.sql 537d99c4c570efe02815de949cfe8eebdabe974d91318da37b7b6a59def10632
 -- 00021_run_api.sql 8af5aaa9287319aca334c1bc855f1aed573bddf19836f52893d86abd1a065d8d
 SET statement_timeout = 0;
 SET lock_timeout = 0;
@@ -140,10 +141,78 @@ BEGIN
     RAISE EXCEPTION 'the audit log is append-only: % of % is refused', TG_OP, TG_TABLE_NAME USING ERRCODE = 'insufficient_privilege';
 END
 $$;
+CREATE FUNCTION holdfast.call_begin(of uuid) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    UPDATE holdfast.task_calls c SET started_at = now()
+     WHERE (c.parent, c.seq, c.nth) IN (
+        SELECT x.parent, x.seq, x.nth FROM holdfast.task_calls x
+         WHERE x.child = of AND NOT x.answers AND x.started_at IS NULL AND x.settled_at IS NULL
+           FOR UPDATE SKIP LOCKED);
+    RETURN FOUND;
+END
+$$;
+COMMENT ON FUNCTION holdfast.call_begin(of uuid) IS 'Whether the caller may create this called task, which it then must: the call has not begun, and its caller has not given it up.';
+CREATE FUNCTION holdfast.call_settle(of uuid, at bigint) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    became smallint := holdfast.settled_state(of, at);
+BEGIN
+    UPDATE holdfast.task_calls c SET settled_at = now(), state = became, child_seq = at
+     WHERE c.child = of AND c.started_at IS NOT NULL AND c.settled_at IS NULL AND c.after_seq < at AND became IS NOT NULL;
+    RETURN FOUND;
+END
+$$;
+COMMENT ON FUNCTION holdfast.call_settle(of uuid, at bigint) IS 'Gives the calls that wait for a task their result, if this status ended or parked it.';
+CREATE FUNCTION holdfast.call_settled(of uuid, at bigint) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    INSERT INTO holdfast.task_settled (task, seq) VALUES (of, at) ON CONFLICT DO NOTHING;
+    RETURN 1;
+END
+$$;
+COMMENT ON FUNCTION holdfast.call_settled(of uuid, at bigint) IS 'Records that a task with a lineage has ended or parked.';
 CREATE FUNCTION holdfast.caller() RETURNS text[]
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN (NULLIF(current_setting('holdfast.caller'::text, true), ''::text))::text[];
 COMMENT ON FUNCTION holdfast.caller() IS 'The caller of the transaction: tenant, owner, and the tenant again if it sees all of the tenant''s tasks. Null: no caller.';
+CREATE FUNCTION holdfast.caller_ended(of uuid) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM holdfast.task_calls c WHERE c.parent = of)
+       AND NOT EXISTS (SELECT FROM holdfast.tasks t WHERE t.id = of AND t.state NOT IN (5, 6, 7, 8));
+END
+$$;
+COMMENT ON FUNCTION holdfast.caller_ended(of uuid) IS 'Whether a task has called others, and has ended or was deleted.';
+CREATE FUNCTION holdfast.calls_open(of uuid, note bigint, payload json) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    own holdfast.task_calls;
+BEGIN
+    SELECT * INTO own FROM holdfast.task_calls c WHERE c.child = of AND NOT c.answers LIMIT 1;
+    INSERT INTO holdfast.task_calls (parent, seq, nth, call_id, agent, child, answers, root, callers)
+    SELECT of, note, c.n, c.call ->> 'id', coalesce(c.call ->> 'agent', ''), (c.call ->> 'task')::uuid,
+           coalesce((c.call ->> 'answers')::boolean, false), coalesce(own.root, of),
+           coalesce(own.callers, '{}') || (SELECT t.agent FROM holdfast.tasks t WHERE t.id = of AND t.state NOT IN (5, 6, 7, 8))
+      FROM json_array_elements(payload -> 'calls') WITH ORDINALITY c(call, n);
+    RETURN 1;
+END
+$$;
+COMMENT ON FUNCTION holdfast.calls_open(of uuid, note bigint, payload json) IS 'Records the calls of a run note. The caller has locked the task and writes the note.';
+CREATE FUNCTION holdfast.calls_settled(of uuid, note bigint) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+    RETURN NOT EXISTS (SELECT FROM holdfast.task_calls c WHERE c.parent = of AND c.seq = note AND c.settled_at IS NULL);
+END
+$$;
+COMMENT ON FUNCTION holdfast.calls_settled(of uuid, note bigint) IS 'Whether all calls of a run note have their result.';
 CREATE FUNCTION holdfast.context_has_other(of_tenant text, of_owner text, of_agent text, of_context text, besides uuid[]) RETURNS boolean
     LANGUAGE plpgsql STABLE STRICT COST 10000
     AS $$
@@ -287,9 +356,30 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION holdfast.push_park(window_rows integer, busy_hosts text[], busy_callers bigint[], since timestamp with time zone) IS 'Parks the deliveries for these hosts and callers, among those that have been due for longest since then, and returns how many it parked.';
+CREATE FUNCTION holdfast.settled_drop(of uuid, at bigint) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    DELETE FROM holdfast.task_settled s
+     WHERE s.task = of AND s.seq = at
+       AND NOT EXISTS (SELECT FROM holdfast.task_calls c WHERE c.child = of AND c.started_at IS NULL AND c.settled_at IS NULL);
+    RETURN FOUND;
+END
+$$;
+COMMENT ON FUNCTION holdfast.settled_drop(of uuid, at bigint) IS 'Forgets the end of a task, unless a message to it has not begun: its result may be this end.';
+CREATE FUNCTION holdfast.settled_state(of uuid, at bigint) RETURNS smallint
+    LANGUAGE plpgsql STABLE STRICT
+    AS $$
+BEGIN
+    RETURN coalesce(
+        (SELECT e.state FROM holdfast.task_events e WHERE e.task = of AND e.seq = at AND e.kind = 2 AND e.state >= 3),
+        CASE WHEN NOT holdfast.task_exists(of) THEN 7 END);
+END
+$$;
+COMMENT ON FUNCTION holdfast.settled_state(of uuid, at bigint) IS 'The state in which a status ended or parked a task; canceled for a deleted task, null if it did neither.';
 CREATE FUNCTION holdfast.sql_contract_version() RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS $$ SELECT '1.4' $$;
+    AS $$ SELECT '1.5' $$;
 COMMENT ON FUNCTION holdfast.sql_contract_version() IS 'Version of the views as major.minor. A minor version adds columns at the end, views and functions; a major version may change anything.';
 CREATE FUNCTION holdfast.state_name(state smallint) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -660,6 +750,7 @@ CREATE TABLE holdfast.tasks (
     interruptible boolean DEFAULT false NOT NULL,
     resume_until timestamp with time zone,
     resumed_seq bigint,
+    lineage boolean DEFAULT false NOT NULL,
     posted bigint DEFAULT 0 NOT NULL,
     posted_attempt integer DEFAULT 0 NOT NULL,
     heard_at timestamp with time zone,
@@ -681,7 +772,7 @@ COMMENT ON COLUMN holdfast.tasks.status_at IS 'When that event was written; of a
 COMMENT ON COLUMN holdfast.tasks.attempt IS 'Fencing token: each claim and each rescue raises it; a write with an older one is refused.';
 COMMENT ON COLUMN holdfast.tasks.run_ordinal IS 'How many events the current attempt has written, so that a retried append writes nothing twice.';
 COMMENT ON COLUMN holdfast.tasks.runs IS 'How often an executor was started for this task.';
-COMMENT ON COLUMN holdfast.tasks.turns IS 'How many turns it has: a message of the client begins one, as does a timer or a resume URL.';
+COMMENT ON COLUMN holdfast.tasks.turns IS 'How many turns it has: a message of the client begins one, as does a timer, the results of calls or a resume URL.';
 COMMENT ON COLUMN holdfast.tasks.pending IS 'Messages that wait behind the one that is queued or running.';
 COMMENT ON COLUMN holdfast.tasks.worker_id IS 'The process that runs it now.';
 COMMENT ON COLUMN holdfast.tasks.claimed_at IS 'When the newest attempt was claimed.';
@@ -693,10 +784,11 @@ COMMENT ON COLUMN holdfast.tasks.dialect IS 'The A2A version of the request that
 COMMENT ON COLUMN holdfast.tasks.stream_base IS 'How many events the earlier tasks with its client_id had; null for the first one. A stream id is this plus seq, so the stream ids of one public id only grow.';
 COMMENT ON COLUMN holdfast.tasks.artifact_bytes IS 'Bytes of all artifact chunks that its runs have written, including replaced ones.';
 COMMENT ON COLUMN holdfast.tasks.artifacts_seq IS 'The newest status that lists the ids of all artifacts before it, in their order.';
-COMMENT ON COLUMN holdfast.tasks.wakes_at IS 'When the wait of its agent ends; null: it does not wait. The next claim sets it to null.';
+COMMENT ON COLUMN holdfast.tasks.wakes_at IS 'When the wait of its agent ends; infinity: with the results of its calls; null: it does not wait. The next claim sets it to null.';
 COMMENT ON COLUMN holdfast.tasks.interruptible IS 'With wakes_at: a message of the client ends the wait.';
 COMMENT ON COLUMN holdfast.tasks.resume_until IS 'Parked: until when the resume URL of its turn is valid; null: its agent has not asked for that.';
 COMMENT ON COLUMN holdfast.tasks.resumed_seq IS 'The run note of a resume that came before the run has parked; null: none came.';
+COMMENT ON COLUMN holdfast.tasks.lineage IS 'A task has called it, or it has called one: the statement that ends or parks it writes to task_settled.';
 COMMENT ON COLUMN holdfast.tasks.posted IS 'How many events posted_attempt has taken through the run API, so that a repeated upload writes nothing twice.';
 COMMENT ON COLUMN holdfast.tasks.posted_attempt IS 'The newest attempt whose agent has called the run API.';
 COMMENT ON COLUMN holdfast.tasks.heard_at IS 'When it last sent events or a heartbeat there.';
@@ -977,6 +1069,42 @@ COMMENT ON TABLE holdfast.signing_keys IS 'Secret: the keys that replicas sign c
 COMMENT ON COLUMN holdfast.signing_keys.key_id IS 'The kid of signatures and of the published set: RFC 7638 thumbprint.';
 COMMENT ON COLUMN holdfast.signing_keys.private_key IS 'PKCS #8.';
 COMMENT ON COLUMN holdfast.signing_keys.active_at IS 'When it starts to sign. It signs until a later key starts.';
+CREATE TABLE holdfast.task_calls (
+    parent uuid NOT NULL,
+    seq bigint NOT NULL,
+    nth integer NOT NULL,
+    call_id text NOT NULL,
+    agent text NOT NULL,
+    child uuid NOT NULL,
+    answers boolean NOT NULL,
+    root uuid NOT NULL,
+    callers text[] NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    started_at timestamp with time zone,
+    after_seq bigint DEFAULT 0 NOT NULL,
+    settled_at timestamp with time zone,
+    state smallint,
+    child_seq bigint,
+    error text,
+    CONSTRAINT task_calls_settled CHECK (((settled_at IS NULL) = (state IS NULL)))
+)
+WITH (fillfactor='80');
+COMMENT ON TABLE holdfast.task_calls IS 'The calls of agents: which task has called which. They are deleted with the caller.';
+COMMENT ON COLUMN holdfast.task_calls.parent IS 'The task that has called.';
+COMMENT ON COLUMN holdfast.task_calls.seq IS 'The run note of the caller with the calls.';
+COMMENT ON COLUMN holdfast.task_calls.nth IS 'Place in that note, from 1.';
+COMMENT ON COLUMN holdfast.task_calls.call_id IS 'The name that the caller gave it.';
+COMMENT ON COLUMN holdfast.task_calls.agent IS 'The agent that is called.';
+COMMENT ON COLUMN holdfast.task_calls.child IS 'The task that is called. It does not exist before started_at.';
+COMMENT ON COLUMN holdfast.task_calls.answers IS 'The call is a message to a task of an earlier call.';
+COMMENT ON COLUMN holdfast.task_calls.root IS 'The caller that nothing has called.';
+COMMENT ON COLUMN holdfast.task_calls.callers IS 'The agents of the callers, from that of the root to that of the parent.';
+COMMENT ON COLUMN holdfast.task_calls.started_at IS 'When the child was created, or got the message.';
+COMMENT ON COLUMN holdfast.task_calls.after_seq IS 'Events of the child up to this one are no result: they came before the message.';
+COMMENT ON COLUMN holdfast.task_calls.settled_at IS 'When the call got its result; null: it has none yet.';
+COMMENT ON COLUMN holdfast.task_calls.state IS 'The state of the child that is the result; 8 with an error for a call that was refused.';
+COMMENT ON COLUMN holdfast.task_calls.child_seq IS 'The status of the child with that state.';
+COMMENT ON COLUMN holdfast.task_calls.error IS 'Why the call was refused.';
 CREATE TABLE holdfast.task_names (
     tenant text NOT NULL,
     owner text NOT NULL,
@@ -1012,9 +1140,16 @@ COMMENT ON COLUMN holdfast.task_queue.away_since IS 'Since when the agent has no
 COMMENT ON COLUMN holdfast.task_queue.suspect IS 'Its last run was lost with its process and may have been the reason. A process starts one such run at a time.';
 COMMENT ON COLUMN holdfast.task_queue.spared IS 'How many of its tries were lost with a process that also lost other runs.';
 COMMENT ON COLUMN holdfast.task_queue.message_bytes IS 'Size of the message that the run answers, as text. A worker claims as many messages as its memory allows.';
-COMMENT ON COLUMN holdfast.task_queue.wakes_at IS 'When its timer fires; null: it has none. No process claims it before.';
-COMMENT ON COLUMN holdfast.task_queue.input_seq IS 'The run note with the wait that this turn follows, or with the resume that began it; null for a turn that only a message began.';
+COMMENT ON COLUMN holdfast.task_queue.wakes_at IS 'When its timer fires; infinity: its turn begins with the results of calls; null: neither. No process claims it before.';
+COMMENT ON COLUMN holdfast.task_queue.input_seq IS 'The run note with the wait or the calls that this turn follows, or with the resume that began it; null for a turn that only a message began.';
 COMMENT ON COLUMN holdfast.task_queue.interrupted IS 'With input_seq: a message ended the wait. The run answers that message.';
+CREATE TABLE holdfast.task_settled (
+    task uuid NOT NULL,
+    seq bigint NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='500', autovacuum_vacuum_cost_delay='0');
+COMMENT ON TABLE holdfast.task_settled IS 'Tasks with a lineage that have ended or parked, until the duty calls has told their callers and ended what they called.';
+COMMENT ON COLUMN holdfast.task_settled.seq IS 'The status that ended or parked it; of a deleted task, one more than its last event.';
 CREATE TABLE holdfast.task_states (
     task uuid NOT NULL,
     version bigint NOT NULL,
@@ -1062,6 +1197,7 @@ CREATE TABLE holdfast.tasks_ended (
     interruptible boolean DEFAULT false NOT NULL,
     resume_until timestamp with time zone,
     resumed_seq bigint,
+    lineage boolean DEFAULT false NOT NULL,
     posted bigint DEFAULT 0 NOT NULL,
     posted_attempt integer DEFAULT 0 NOT NULL,
     heard_at timestamp with time zone,
@@ -1105,6 +1241,7 @@ CREATE TABLE holdfast.tasks_dated (
     interruptible boolean DEFAULT false NOT NULL,
     resume_until timestamp with time zone,
     resumed_seq bigint,
+    lineage boolean DEFAULT false NOT NULL,
     posted bigint DEFAULT 0 NOT NULL,
     posted_attempt integer DEFAULT 0 NOT NULL,
     heard_at timestamp with time zone,
@@ -1148,6 +1285,7 @@ CREATE TABLE holdfast.tasks_20261101 (
     interruptible boolean DEFAULT false NOT NULL,
     resume_until timestamp with time zone,
     resumed_seq bigint,
+    lineage boolean DEFAULT false NOT NULL,
     posted bigint DEFAULT 0 NOT NULL,
     posted_attempt integer DEFAULT 0 NOT NULL,
     heard_at timestamp with time zone,
@@ -1190,6 +1328,7 @@ CREATE TABLE holdfast.tasks_kept (
     interruptible boolean DEFAULT false NOT NULL,
     resume_until timestamp with time zone,
     resumed_seq bigint,
+    lineage boolean DEFAULT false NOT NULL,
     posted bigint DEFAULT 0 NOT NULL,
     posted_attempt integer DEFAULT 0 NOT NULL,
     heard_at timestamp with time zone,
@@ -1232,6 +1371,7 @@ CREATE TABLE holdfast.tasks_open (
     interruptible boolean DEFAULT false NOT NULL,
     resume_until timestamp with time zone,
     resumed_seq bigint,
+    lineage boolean DEFAULT false NOT NULL,
     posted bigint DEFAULT 0 NOT NULL,
     posted_attempt integer DEFAULT 0 NOT NULL,
     heard_at timestamp with time zone,
@@ -1432,7 +1572,7 @@ COMMENT ON COLUMN holdfast.v_events.tenant IS 'The tenant of the caller that cre
 COMMENT ON COLUMN holdfast.v_events.owner IS 'The caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_events.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
 COMMENT ON COLUMN holdfast.v_events.seq IS 'Place in the task''s log, from 1 without a gap; the id of the event on a stream.';
-COMMENT ON COLUMN holdfast.v_events.kind IS 'message (from the client), status, artifact (a chunk of one), or run (an attempt that ended badly or in a wait, a checkpoint, the metadata of a cancel, or a resume; clients do not see these).';
+COMMENT ON COLUMN holdfast.v_events.kind IS 'message (from the client), status, artifact (a chunk of one), or run (an attempt that ended badly, in a wait or in calls, a checkpoint, the metadata of a cancel, or a resume; clients do not see these).';
 COMMENT ON COLUMN holdfast.v_events.at IS 'When it was stored.';
 COMMENT ON COLUMN holdfast.v_events.attempt IS 'The attempt that wrote it; 0 for an event of a client.';
 COMMENT ON COLUMN holdfast.v_events.state IS 'Status: the state that it sets or repeats.';
@@ -1515,6 +1655,35 @@ COMMENT ON COLUMN holdfast.v_keys.owner IS 'The caller that created the task; em
 COMMENT ON COLUMN holdfast.v_keys.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
 COMMENT ON COLUMN holdfast.v_keys.key IS 'The key. An index has tenant, owner and key.';
 COMMENT ON COLUMN holdfast.v_keys.used_at IS 'When it was first used.';
+CREATE VIEW holdfast.v_lineage AS
+ SELECT t.id AS task,
+    COALESCE(t.client_id, (t.id)::text) AS task_id,
+    t.agent,
+    t.tenant,
+    t.owner,
+    t.context_id,
+    holdfast.state_name(t.state) AS state,
+    c.parent,
+    c.root,
+    cardinality(c.callers) AS depth,
+    c.call_id AS call,
+    c.started_at AS called_at
+   FROM (holdfast.task_calls c
+     JOIN holdfast.tasks t ON ((t.id = c.child)))
+  WHERE ((NOT c.answers) AND (c.started_at IS NOT NULL));
+COMMENT ON VIEW holdfast.v_lineage IS 'The tasks that other tasks have called, with their callers.';
+COMMENT ON COLUMN holdfast.v_lineage.task IS 'The task''s UUID, a UUIDv7. It joins the views and is the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_lineage.task_id IS 'The id that clients use for the task. To find it, compare task with holdfast.task_uuid(…).';
+COMMENT ON COLUMN holdfast.v_lineage.agent IS 'The agent''s name in the configuration.';
+COMMENT ON COLUMN holdfast.v_lineage.tenant IS 'The tenant of the caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_lineage.owner IS 'The caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_lineage.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
+COMMENT ON COLUMN holdfast.v_lineage.state IS 'submitted, working, input-required, auth-required, completed, failed, canceled or rejected.';
+COMMENT ON COLUMN holdfast.v_lineage.parent IS 'The task that has called it.';
+COMMENT ON COLUMN holdfast.v_lineage.root IS 'The task at the beginning of the calls, which a client has created.';
+COMMENT ON COLUMN holdfast.v_lineage.depth IS 'How many calls lead from the root to it, from 1.';
+COMMENT ON COLUMN holdfast.v_lineage.call IS 'The id that its caller gave the call.';
+COMMENT ON COLUMN holdfast.v_lineage.called_at IS 'When the call created it.';
 CREATE VIEW holdfast.v_names AS
  SELECT n.task,
     n.client_id AS task_id,
@@ -1661,6 +1830,7 @@ CREATE VIEW holdfast.v_queue AS
     t.context_id,
         CASE
             WHEN (q.worker_id IS NOT NULL) THEN 'running'::text
+            WHEN (q.wakes_at = 'infinity'::timestamp with time zone) THEN 'calls'::text
             WHEN (q.wakes_at IS NOT NULL) THEN 'timer'::text
             WHEN (q.available_at > now()) THEN 'delayed'::text
             ELSE 'waiting'::text
@@ -1691,7 +1861,7 @@ COMMENT ON COLUMN holdfast.v_queue.agent IS 'The agent''s name in the configurat
 COMMENT ON COLUMN holdfast.v_queue.tenant IS 'The tenant of the caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_queue.owner IS 'The caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_queue.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
-COMMENT ON COLUMN holdfast.v_queue.phase IS 'running (a worker has it), waiting (a worker may claim it, or its agent is away: see v_outages), delayed (a retry that is due at available_at) or timer (its agent waits until available_at).';
+COMMENT ON COLUMN holdfast.v_queue.phase IS 'running (a worker has it), waiting (a worker may claim it, or its agent is away: see v_outages), delayed (a retry that is due at available_at), timer (its agent waits until available_at) or calls (its agent waits for tasks that it has called: see v_lineage).';
 COMMENT ON COLUMN holdfast.v_queue.available_at IS 'When it was or will be due.';
 COMMENT ON COLUMN holdfast.v_queue.waiting IS 'How long it has been due and unclaimed; null while it runs or its timer does.';
 COMMENT ON COLUMN holdfast.v_queue.worker IS 'The process that runs it.';
@@ -1742,7 +1912,7 @@ CREATE VIEW holdfast.v_runs AS
             x.ended_at,
             x.payload,
             row_number() OVER (ORDER BY x.seq) AS run,
-            (1 + count(*) FILTER (WHERE ((x.kind = 2) OR (((x.payload -> 'outcome'::text) #>> '{}'::text[]) = 'waits'::text))) OVER (ORDER BY x.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS turn
+            (1 + count(*) FILTER (WHERE ((x.kind = 2) OR (((x.payload -> 'outcome'::text) #>> '{}'::text[]) = ANY (ARRAY['waits'::text, 'calls'::text])))) OVER (ORDER BY x.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS turn
            FROM ( SELECT e.seq,
                     e.kind,
                     e.state,
@@ -1752,7 +1922,7 @@ CREATE VIEW holdfast.v_runs AS
                     e.created_at AS ended_at,
                     e.payload
                    FROM holdfast.task_events e
-                  WHERE ((e.task = t.id) AND (e.attempt > 0) AND (((e.kind = 2) AND (e.state <> 2)) OR ((e.kind = 4) AND (((e.payload -> 'outcome'::text) #>> '{}'::text[]) = ANY (ARRAY['lost'::text, 'retry'::text, 'returned'::text, 'away'::text, 'waits'::text])))))
+                  WHERE ((e.task = t.id) AND (e.attempt > 0) AND (((e.kind = 2) AND (e.state <> 2)) OR ((e.kind = 4) AND (((e.payload -> 'outcome'::text) #>> '{}'::text[]) = ANY (ARRAY['lost'::text, 'retry'::text, 'returned'::text, 'away'::text, 'waits'::text, 'calls'::text])))))
                 UNION ALL
                  SELECT NULL::bigint,
                     NULL::smallint,
@@ -1778,7 +1948,7 @@ COMMENT ON COLUMN holdfast.v_runs.worker_name IS 'The name of that process, even
 COMMENT ON COLUMN holdfast.v_runs.started_at IS 'When the process claimed it.';
 COMMENT ON COLUMN holdfast.v_runs.ended_at IS 'When it ended; for a lost run, when another process noticed; null while it runs.';
 COMMENT ON COLUMN holdfast.v_runs.duration IS 'From started_at to ended_at, or to now.';
-COMMENT ON COLUMN holdfast.v_runs.outcome IS 'running; the state that it left the task in (completed, failed, canceled, rejected, input-required, auth-required); continued (it asked for input that was already there); waits (a timer begins the next turn); or retry (it failed and is retried), away (the agent was away and did not begin it), returned (its server stopped and gave it back), lost (its process stopped renewing its lease).';
+COMMENT ON COLUMN holdfast.v_runs.outcome IS 'running; the state that it left the task in (completed, failed, canceled, rejected, input-required, auth-required); continued (it asked for input that was already there); waits (a timer begins the next turn); calls (the results of calls begin it); or retry (it failed and is retried), away (the agent was away and did not begin it), returned (its server stopped and gave it back), lost (its process stopped renewing its lease).';
 COMMENT ON COLUMN holdfast.v_runs.error IS 'Why it failed, was rejected or is retried, with the cause that the client does not read.';
 COMMENT ON COLUMN holdfast.v_runs.seq IS 'The event that ended it; null while it runs.';
 CREATE VIEW holdfast.v_states AS
@@ -1884,7 +2054,7 @@ COMMENT ON COLUMN holdfast.v_tasks.ended_at IS 'When it ended; null while it is 
 COMMENT ON COLUMN holdfast.v_tasks.duration IS 'From created_at to ended_at; null while it is open.';
 COMMENT ON COLUMN holdfast.v_tasks.status_message IS 'The message of the current status, if it has one: id, role, parts, metadata.';
 COMMENT ON COLUMN holdfast.v_tasks.status_text IS 'The text of that message, such as why the task failed or what a parked task asks for.';
-COMMENT ON COLUMN holdfast.v_tasks.turns IS 'How many turns it has: a message of the client begins one, as does a timer or a resume URL.';
+COMMENT ON COLUMN holdfast.v_tasks.turns IS 'How many turns it has: a message of the client begins one, as does a timer, the results of calls or a resume URL.';
 COMMENT ON COLUMN holdfast.v_tasks.pending IS 'How many messages wait behind the turn that is queued, runs or waits.';
 COMMENT ON COLUMN holdfast.v_tasks.runs IS 'How often an executor was started. Runs that a stopping server returned do not count.';
 COMMENT ON COLUMN holdfast.v_tasks.attempt IS 'Fencing token of the newest attempt. Rescues raise it too, so it may be higher than runs.';
@@ -2065,79 +2235,81 @@ ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_dated FOR 
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_ended FOR VALUES IN ('5', '6', '7', '8');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_open FOR VALUES IN ('1', '2', '3', '4');
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-6fb9-7080-9718-224580efa1ba', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 19:33:37.369532+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-6fb9-7080-9718-224580efa1ba', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 19:33:37.375047+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-7088-7c5b-bac1-c94b1f256f3c', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 19:33:37.3967+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-709e-740f-a211-e45465be5741', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 19:33:37.442054+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-70c5-7b15-b308-cc407dd698d5', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 19:33:37.454899+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-70c5-7b15-b308-cc407dd698d5', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 19:33:37.515021+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-710d-7ac4-b333-703f557f3d47', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:33:37.534694+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-710d-7ac4-b333-703f557f3d47', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:33:37.53707+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-710d-7ac4-b333-703f557f3d47', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:33:37.539025+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-710d-7ac4-b333-703f557f3d47', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:33:37.540831+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-710d-7ac4-b333-703f557f3d47', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:33:37.54623+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-710d-7ac4-b333-703f557f3d47', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:33:37.548209+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-710d-7ac4-b333-703f557f3d47', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:33:37.549325+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-710d-7ac4-b333-703f557f3d47', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:33:37.565618+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-710d-7ac4-b333-703f557f3d47', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:33:37.567969+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-710d-7ac4-b333-703f557f3d47', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:33:37.572823+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-710d-7ac4-b333-703f557f3d47', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:33:37.579186+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-710d-7ac4-b333-703f557f3d47', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:33:37.583187+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-710d-7ac4-b333-703f557f3d47', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:33:37.585135+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-710d-7ac4-b333-703f557f3d47', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:33:37.58903+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-710d-7ac4-b333-703f557f3d47', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:33:37.591388+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-710d-7ac4-b333-703f557f3d47', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:33:37.594909+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-710d-7ac4-b333-703f557f3d47', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:33:37.604603+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-710d-7ac4-b333-703f557f3d47', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:33:37.619344+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-710d-7ac4-b333-703f557f3d47', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:33:37.635162+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-710d-7ac4-b333-703f557f3d47', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:33:37.644578+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-7192-7209-b692-62467c7cd840', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 19:33:37.696557+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-71cd-7d01-98ad-a5e7237bf01f', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 19:33:37.742393+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208aa-7289-7b03-b0a0-f85cce62425f', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 19:33:37.946452+05:45', NULL, NULL);
-INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a208aa-7289-7b03-b0a0-f85cce62425f', 'w1', '2026-11-23 19:33:38.063698+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a208aa-6fae-7563-b57f-4006b8b464bb');
-INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a208aa-7289-7b03-b0a0-f85cce62425f', 'w1', '2026-11-23 19:33:38.090381+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a208aa-6fae-7563-b57f-4006b8b464bb');
-INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a208aa-7251-76a8-a591-198d0d5981a6', 'w1', '2026-11-23 19:33:38.101084+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a208aa-6fae-7563-b57f-4006b8b464bb');
-INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a208aa-7251-76a8-a591-198d0d5981a6', 'w1', '2026-11-23 19:33:38.122824+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a208aa-6fae-7563-b57f-4006b8b464bb');
-INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a208aa-7251-76a8-a591-198d0d5981a6', 'w1', '2026-11-23 19:33:38.129419+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a208aa-6fae-7563-b57f-4006b8b464bb');
-INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a208aa-7268-7d35-8976-d4dc92611630', 'w1', '2026-11-23 19:33:38.148641+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a208aa-6fae-7563-b57f-4006b8b464bb');
-INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a208aa-7268-7d35-8976-d4dc92611630', 'w1', '2026-11-23 19:33:38.155044+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a208aa-6fae-7563-b57f-4006b8b464bb');
-INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a208aa-7279-72e2-a762-9fc815b51816', 'w1', '2026-11-23 19:33:38.164227+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a208aa-6fae-7563-b57f-4006b8b464bb');
-INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a208aa-71f8-7c75-b1a7-f72c090d7b39', 'w1', '2026-11-23 19:33:38.187835+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a208aa-6fae-7563-b57f-4006b8b464bb');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 19:33:37.220325+05:45', 'holdfast', '[{"action":"task.created","task":"01a208aa-6fb9-7080-9718-224580efa1ba","agent":"travel","subject":"ada"}]', '\x413082174c68fe91da52dc12b7f604e840733b7bea0adf08bad22f1df7def892');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 19:33:37.351935+05:45', 'holdfast', '[{"action":"task.continued","task":"01a208aa-6fb9-7080-9718-224580efa1ba","agent":"travel"}]', '\x5505782e59efd3b6488fefd580256df9da7dc3eaf21beb699f57b0c5da4eb013');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 19:33:37.38961+05:45', 'holdfast', '[{"action":"task.created","task":"01a208aa-7088-7c5b-bac1-c94b1f256f3c","agent":"travel","subject":"ada"}]', '\x73204b48c2ed1710927e899c63c6247e7b67ac48f4641f6e08309051bd69d4e3');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 19:33:37.399788+05:45', 'holdfast', '[{"action":"task.created","task":"01a208aa-7096-7ba0-a47f-e0e38c187bda","agent":"travel","subject":"ben"}]', '\x00748d08235f07775f688fd2057e2fdb45841a33d0213336abb6e3e056e02966');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 19:33:37.410407+05:45', 'holdfast', '[{"action":"task.created","task":"01a208aa-709e-740f-a211-e45465be5741","agent":"travel","subject":"ben"}]', '\xc96142ca6223f0b1d8093098af29683d53b3adc7201109ef9d7047ed054eb198');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 19:33:37.449496+05:45', 'holdfast', '[{"action":"task.created","task":"01a208aa-70c5-7b15-b308-cc407dd698d5","agent":"travel","subject":"ben"}]', '\x5cac1c956d7ca3b3a6405f0c7ebd8f93fb51867e51534d9a55c3b64178114723');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 19:33:37.519349+05:45', 'holdfast', '[{"action":"task.created","task":"01a208aa-710d-7ac4-b333-703f557f3d47","agent":"writer","subject":"ada"}]', '\x672e0ded2930146a67622d3b6db2270b41bf94f7065cbe683de457b8e2e20aa1');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 19:33:37.652117+05:45', 'holdfast', '[{"action":"task.created","task":"01a208aa-7192-7209-b692-62467c7cd840","agent":"writer","subject":"cyd"}]', '\xfb8d84ee984ab7475e575005cbf2c9da651744ae1c1a1e55f00c638c61926d16');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 19:33:37.721387+05:45', 'holdfast', '[{"action":"task.created","task":"01a208aa-71cd-7d01-98ad-a5e7237bf01f","agent":"writer","subject":"cyd"}]', '\xbaf5ff1b43a0f3e414aab9b083331badd953a2d90336bf57043f4da33cb3e15b');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 19:33:37.753509+05:45', 'holdfast', '[{"action":"task.created","task":"01a208aa-71f8-7c75-b1a7-f72c090d7b39","agent":"writer","subject":"cyd"}]', '\x7b20a71e67443aef1eadbe0930cb54997519f17bbde3cdaddac34417e3868957');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 19:33:37.758379+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a208aa-71f8-7c75-b1a7-f72c090d7b39","agent":"writer"}]', '\x5efa916052c0a36edad32355527c24f86ceeaed3994f13cb1f844d2052a113b6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 19:33:37.779424+05:45', 'holdfast', '[{"action":"task.created","task":"01a208aa-720f-731b-b147-7b4f8fa0839b","agent":"writer","subject":"cyd"}]', '\x0e00ccf1d21f1cfd7c5018b02a66947a345b2f0e3fe3e01f3bbe0f9c8b96ced9');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 19:33:37.781109+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a208aa-720f-731b-b147-7b4f8fa0839b","agent":"writer"}]', '\xaf22495c55bc82bb6b94d37f88a4340074004b3b5a3a1a514a13bd32843b598b');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 19:33:37.784206+05:45', 'holdfast', '[{"action":"task.created","task":"01a208aa-7215-7a07-a706-f5f9b08bed49","agent":"support","subject":"ben"}]', '\x1f9b948a4ee2b9b6d26e7071eb2f17ca28d7a7cbf13a3b87b214370fc2361bf5');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 19:33:37.796192+05:45', 'holdfast', '[{"action":"task.created","task":"01a208aa-7221-7694-9822-5b8c3bffa18b","agent":"support","subject":"ben"}]', '\xc01a819ebd5ca089b37df35b23d66797b2a441a90665f34fbd36ac37e6550be9');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 19:33:37.820276+05:45', 'holdfast', '[{"action":"task.created","task":"01a208aa-7234-789f-80d9-7efc0f611187","agent":"support","subject":"cyd"}]', '\x66371d871aad441afdca3aa85aebbb4ece89bf8dd001b713dc1605dd5437e2cb');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 19:33:37.845418+05:45', 'holdfast', '[{"action":"task.created","task":"01a208aa-7251-76a8-a591-198d0d5981a6","agent":"support","subject":"cyd"}]', '\xa4ae10e5931afe30b7b611aadd21ddeff72412711a03401516ab30dabade228b');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 19:33:37.869217+05:45', 'holdfast', '[{"action":"task.created","task":"01a208aa-7268-7d35-8976-d4dc92611630","agent":"support","subject":"cyd"}]', '\x2a5a89a9500f0781a52f27bb945f40c7f67e7dd4b0732ad920d2f89424cd48e6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 19:33:37.884465+05:45', 'holdfast', '[{"action":"task.created","task":"01a208aa-7279-72e2-a762-9fc815b51816","agent":"support","subject":"cyd"}]', '\x5ddfe8bde11742e39baee787cb745ba0a7b53ba2b801fe8e3795bc3459e46e9c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 19:33:37.904421+05:45', 'holdfast', '[{"action":"task.created","task":"01a208aa-7289-7b03-b0a0-f85cce62425f","agent":"writer","subject":"ada"}]', '\xe568c5005cab23f4fa76226be23ed0ce08249f29be099fdabb8d89b391425060');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 19:33:37.954295+05:45', 'holdfast', '[{"action":"task.created","task":"01a208aa-72bf-7502-a80b-9f9ea0417484","agent":"writer","subject":"ben"}]', '\x5a5c09ddf862631207fefc04166a30838a6d09876cf0b0d8a6761f1aa7fcacee');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 19:33:37.969538+05:45', 'holdfast', '[{"action":"task.created","task":"01a208aa-72d0-7e22-ba82-3d0b37ad3056","agent":"support","subject":"ben"}]', '\x3183266bd3df616c1fcab24e708e1032296c10ccb81846a959c1850f888ed4cf');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 19:33:37.991051+05:45', 'holdfast', '[{"action":"task.created","task":"01a208aa-72e6-7415-8072-53ff3acbeb03","agent":"travel","subject":"ada"}]', '\x12c39064684f6c0d6489162f9ae834d2be0856fe707ffbb927644defa3e1cefe');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 19:33:38.000007+05:45', 'holdfast', '[{"action":"task.created","task":"01a208aa-72ee-791a-bb9e-0368a807bfb7","agent":"travel","subject":"ada"}]', '\xe8aa0efeb29e69b88f7d3dd94cc2995865cd3acf985132d4381929aa5177ee44');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 19:33:38.056887+05:45', 'holdfast', '[{"action":"push.set","task":"01a208aa-7289-7b03-b0a0-f85cce62425f","object":"w1"}]', '\xb0694970427f374bf9ab5ddb15d48ebbd7d4ee5ab08df73743cc2c076d963a6b');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 19:33:38.061024+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a208aa-7289-7b03-b0a0-f85cce62425f","object":"w1"}]', '\x6ecee6a814174af2151333924bc1457f97d70ab99039f4769e70f7673d2e756e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 19:33:38.131707+05:45', 'holdfast', '[{"action":"push.set","task":"01a208aa-7251-76a8-a591-198d0d5981a6","object":"w1"}]', '\xf4f25120b186b58438adf13a490e5ac9652e0eb9429179fbb5c81b31c7f01020');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 19:33:38.132252+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a208aa-7251-76a8-a591-198d0d5981a6","object":"w1"}]', '\xb1513b0f8d5e13e150f55b61dc580499c0dab05851ae7179f22ca47fc46f1e66');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 19:33:38.172452+05:45', 'holdfast', '[{"action":"push.set","task":"01a208aa-7268-7d35-8976-d4dc92611630","object":"w1"}]', '\xbfd3940f0cc254d2efab1c0c37439ce383d7cfbb17681e6bd0621a627a08b47e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 19:33:38.177987+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a208aa-7268-7d35-8976-d4dc92611630","object":"w1"}]', '\x61f7e42f236e7a1b1147badfe70920ec3ffe0da486fa90f6cb9065d0ecc7e43d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 19:33:38.196424+05:45', 'holdfast', '[{"action":"push.set","task":"01a208aa-7279-72e2-a762-9fc815b51816","object":"w1"}]', '\x50c1ef80ed5444b4c1c8b1e21e6e73a8795958b16ac7a021cc16c909a5140a55');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 19:33:38.197045+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a208aa-7279-72e2-a762-9fc815b51816","object":"w1"}]', '\x4857bc5bf72c6c554c4b04fb065072feb75c0c6435cd4f67b53ac84ebe71ec1c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 19:33:38.206647+05:45', 'holdfast', '[{"action":"push.set","task":"01a208aa-71f8-7c75-b1a7-f72c090d7b39","object":"w1"}]', '\x7296fb95a98e873cc42e5bd27d7af398c570eee6d555c7a8de02bdc169973113');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 19:33:38.207281+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a208aa-71f8-7c75-b1a7-f72c090d7b39","object":"w1"}]', '\x5496a3c8f6eaea30c1a9c2bd8fcde3bd39ce122282720861e10cf67515c75338');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 19:33:38.234261+05:45', 'holdfast', '[{"action":"task.created","task":"01a208aa-73d4-74d5-b27a-e76f265f41b3","agent":"writer","subject":"cyd"}]', '\xe764b3a3e052fd6165c582ff70c2d459844b36544637a368598965d731dddb97');
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-c963-7ab9-a8ce-ac76a8dda386', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 19:54:45.372289+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-c963-7ab9-a8ce-ac76a8dda386', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 19:54:45.373812+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-c9a0-73fa-9e35-9bc936f8b51d', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 19:54:45.381224+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-c9ac-75a3-851e-e1b98c960cca', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 19:54:45.39689+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-c9b7-73ea-afb8-8f51bd9a9d0e', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 19:54:45.408961+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-c9b7-73ea-afb8-8f51bd9a9d0e', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 19:54:45.418345+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-c9cc-7b3a-b948-f54ad7d162c5', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:54:45.424797+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-c9cc-7b3a-b948-f54ad7d162c5', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:54:45.425867+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-c9cc-7b3a-b948-f54ad7d162c5', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:54:45.426804+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-c9cc-7b3a-b948-f54ad7d162c5', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:54:45.427605+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-c9cc-7b3a-b948-f54ad7d162c5', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:54:45.428572+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-c9cc-7b3a-b948-f54ad7d162c5', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:54:45.429442+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-c9cc-7b3a-b948-f54ad7d162c5', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:54:45.430294+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-c9cc-7b3a-b948-f54ad7d162c5', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:54:45.431204+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-c9cc-7b3a-b948-f54ad7d162c5', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:54:45.432084+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-c9cc-7b3a-b948-f54ad7d162c5', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:54:45.432987+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-c9cc-7b3a-b948-f54ad7d162c5', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:54:45.433887+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-c9cc-7b3a-b948-f54ad7d162c5', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:54:45.434792+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-c9cc-7b3a-b948-f54ad7d162c5', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:54:45.435737+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-c9cc-7b3a-b948-f54ad7d162c5', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:54:45.436611+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-c9cc-7b3a-b948-f54ad7d162c5', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:54:45.43736+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-c9cc-7b3a-b948-f54ad7d162c5', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:54:45.438066+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-c9cc-7b3a-b948-f54ad7d162c5', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:54:45.438832+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-c9cc-7b3a-b948-f54ad7d162c5', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:54:45.439551+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-c9cc-7b3a-b948-f54ad7d162c5', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:54:45.441782+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-c9cc-7b3a-b948-f54ad7d162c5', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 19:54:45.443102+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-c9e5-752c-a964-4dd0ce0ac397', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 19:54:45.449434+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-c9eb-7561-9e00-e896e1d09098', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 19:54:45.45531+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a208bd-ca1a-78ea-8d7c-fb6d352efe91', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 19:54:45.502179+05:45', NULL, NULL);
+INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a208bd-ca1a-78ea-8d7c-fb6d352efe91', 'w1', '2026-11-23 19:54:45.503031+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a208bd-c957-7d02-af13-e54982ab0842');
+INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a208bd-ca1a-78ea-8d7c-fb6d352efe91', 'w1', '2026-11-23 19:54:45.513841+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a208bd-c957-7d02-af13-e54982ab0842');
+INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a208bd-ca0b-74fa-b267-0611e289b87c', 'w1', '2026-11-23 19:54:45.529845+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a208bd-c957-7d02-af13-e54982ab0842');
+INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a208bd-ca0b-74fa-b267-0611e289b87c', 'w1', '2026-11-23 19:54:45.539214+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a208bd-c957-7d02-af13-e54982ab0842');
+INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a208bd-ca0b-74fa-b267-0611e289b87c', 'w1', '2026-11-23 19:54:45.548339+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a208bd-c957-7d02-af13-e54982ab0842');
+INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a208bd-ca0f-7caf-9061-8d9be3ef32d8', 'w1', '2026-11-23 19:54:45.560856+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a208bd-c957-7d02-af13-e54982ab0842');
+INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a208bd-ca0f-7caf-9061-8d9be3ef32d8', 'w1', '2026-11-23 19:54:45.569727+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a208bd-c957-7d02-af13-e54982ab0842');
+INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a208bd-ca16-70e7-86e6-f1d814c29419', 'w1', '2026-11-23 19:54:45.581785+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a208bd-c957-7d02-af13-e54982ab0842');
+INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a208bd-c9f1-7655-9d79-daf28864323e', 'w1', '2026-11-23 19:54:45.593698+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a208bd-c957-7d02-af13-e54982ab0842');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 19:54:45.331667+05:45', 'holdfast', '[{"action":"task.created","task":"01a208bd-c963-7ab9-a8ce-ac76a8dda386","agent":"travel","subject":"ada"}]', '\xf24a60b1d284a5f65ff2588a17232279bf16155d865efcbb42cfc57d3aac181d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 19:54:45.366213+05:45', 'holdfast', '[{"action":"task.continued","task":"01a208bd-c963-7ab9-a8ce-ac76a8dda386","agent":"travel"}]', '\x8dc2a97f30255a10c8f9d9b435aeb8d768d773eff4f9137f0c173483cbd118e6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 19:54:45.377326+05:45', 'holdfast', '[{"action":"task.created","task":"01a208bd-c9a0-73fa-9e35-9bc936f8b51d","agent":"travel","subject":"ada"}]', '\x8d18dbba9cfe2cb76892601d0999362429d5f0ae3d468b64861ab48d652abcb4');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 19:54:45.383823+05:45', 'holdfast', '[{"action":"task.created","task":"01a208bd-c9a7-71d7-b277-7ea6df02077a","agent":"travel","subject":"ben"}]', '\x06baf544fa504a8022da27b408b93a34e6ea850dba67cbbcf8e866a94f110da3');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 19:54:45.389078+05:45', 'holdfast', '[{"action":"task.created","task":"01a208bd-c9ac-75a3-851e-e1b98c960cca","agent":"travel","subject":"ben"}]', '\xf576647d72354b821c96e558cddfa4c2f62c6530e647f988b3076113c01eeb97');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 19:54:45.399957+05:45', 'holdfast', '[{"action":"task.created","task":"01a208bd-c9b7-73ea-afb8-8f51bd9a9d0e","agent":"travel","subject":"ben"}]', '\x333b22245974ab6d6112e80bdd223f5825efef169d9d4ed53fd2b9fe82060dbd');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 19:54:45.421448+05:45', 'holdfast', '[{"action":"task.created","task":"01a208bd-c9cc-7b3a-b948-f54ad7d162c5","agent":"writer","subject":"ada"}]', '\xd831e10d3ba0dde5183fffadd917b326d8c4aff29cea161b5306fc6d605bea9d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 19:54:45.446045+05:45', 'holdfast', '[{"action":"task.created","task":"01a208bd-c9e5-752c-a964-4dd0ce0ac397","agent":"writer","subject":"cyd"}]', '\xa272b739216c2eefb35ce4ac0eea57f32ff9962686c36862bd72415bb95a4219');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 19:54:45.45211+05:45', 'holdfast', '[{"action":"task.created","task":"01a208bd-c9eb-7561-9e00-e896e1d09098","agent":"writer","subject":"cyd"}]', '\x141db355ff3d64b692a4883d915ffa8211cff8ebcb1b11e76f0ba729c47a7000');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 19:54:45.458147+05:45', 'holdfast', '[{"action":"task.created","task":"01a208bd-c9f1-7655-9d79-daf28864323e","agent":"writer","subject":"cyd"}]', '\xfa1818a113aba0eb59ed3c35bb4b4d3f4765ddcab1432150eb8acf813340efba');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 19:54:45.463659+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a208bd-c9f1-7655-9d79-daf28864323e","agent":"writer"}]', '\x9e192578257c10277db7f93d54d3528d5dcb2a25277d2e737f6d62f0c27b925d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 19:54:45.466856+05:45', 'holdfast', '[{"action":"task.created","task":"01a208bd-c9fa-70ac-879d-927b1405475d","agent":"writer","subject":"cyd"}]', '\x5b0ed40ddddb9b7816142be23775aa9c16483890cd9e7f78f9c6760279b5fa55');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 19:54:45.468123+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a208bd-c9fa-70ac-879d-927b1405475d","agent":"writer"}]', '\xd50df0f9d49eba0f1f75c217dcb91ce4beae3cdf87de33a487b447b8fc419c49');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 19:54:45.46981+05:45', 'holdfast', '[{"action":"task.created","task":"01a208bd-c9fc-7e56-a12d-f2adcc3f96c9","agent":"support","subject":"ben"}]', '\xe07e86fbc143d5afc5c8c7b1b348ff4c3039ffbcbf80cbb0346d1054392b23ac');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 19:54:45.474472+05:45', 'holdfast', '[{"action":"task.created","task":"01a208bd-ca01-7c2a-82ce-916eb70be2af","agent":"support","subject":"ben"}]', '\x853a0a2ba2eaf7a15b03d986dbfe3dbd4f38d29bd52c263c5da493e259c8f6a5');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 19:54:45.479204+05:45', 'holdfast', '[{"action":"task.created","task":"01a208bd-ca06-766d-a848-5ca5e6c6050e","agent":"support","subject":"cyd"}]', '\xbd2a8b2c2be856f0c9ee2d8cf897cd07dbbca2ff9c44aff41692cc81bb219709');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 19:54:45.484038+05:45', 'holdfast', '[{"action":"task.created","task":"01a208bd-ca0b-74fa-b267-0611e289b87c","agent":"support","subject":"cyd"}]', '\x86acd1cb5caf37b397c788775135298c83071327b3b0ac9a5e4c4d16231f192a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 19:54:45.489824+05:45', 'holdfast', '[{"action":"task.created","task":"01a208bd-ca0f-7caf-9061-8d9be3ef32d8","agent":"support","subject":"cyd"}]', '\x74a9b4224d99edb7c6092fc0744b437e81e8006ee1a4e6e477eefb8763c9e64c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 19:54:45.494747+05:45', 'holdfast', '[{"action":"task.created","task":"01a208bd-ca16-70e7-86e6-f1d814c29419","agent":"support","subject":"cyd"}]', '\xd8cebf53688fa00da24513defa1adb480b298327105be1eae3fd2087b42af2d8');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 19:54:45.499251+05:45', 'holdfast', '[{"action":"task.created","task":"01a208bd-ca1a-78ea-8d7c-fb6d352efe91","agent":"writer","subject":"ada"}]', '\xce169f74cbe2dd992ab1f40423462f018a292fe48f03a44ebe695dd5361e9a1c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 19:54:45.506847+05:45', 'holdfast', '[{"action":"task.created","task":"01a208bd-ca22-7070-86bb-32620ae3fc01","agent":"writer","subject":"ben"}]', '\x73a3169be02ec026a73de734c3e534b6eaa5c04bf5a75bc609c006f600a2d028');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 19:54:45.510173+05:45', 'holdfast', '[{"action":"task.created","task":"01a208bd-ca25-78c1-9da7-c6640951ccf8","agent":"support","subject":"ben"}]', '\x558601dbc0e5c248ec0629435cd3ca1c8f7093c73b89f15df42f0d0cb3b37dbf');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 19:54:45.515532+05:45', 'holdfast', '[{"action":"task.created","task":"01a208bd-ca2a-7cab-ae70-7ed6faf61b00","agent":"travel","subject":"ada"}]', '\xd39748ebcaf67b0e4ebb26fa87272106bd4539637a7716a09eb98cee7c2bc8c9');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 19:54:45.517118+05:45', 'holdfast', '[{"action":"task.created","task":"01a208bd-ca2c-767a-9dfc-04e60ee832ff","agent":"travel","subject":"ada"}]', '\x5dfaaa09aaf378837a5b47d3d99e10cef65844980073cd17cb5cf8e018b017b5');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 19:54:45.524597+05:45', 'holdfast', '[{"action":"push.set","task":"01a208bd-ca1a-78ea-8d7c-fb6d352efe91","object":"w1"}]', '\xbe98f6b1190b2e03dca3173ee3d801dd0c59e813d28ca79e6dafaf03d6a414bb');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 19:54:45.527526+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a208bd-ca1a-78ea-8d7c-fb6d352efe91","object":"w1"}]', '\xf2f70f298f28dbe6f43bcaf9e9a1363762a3ae90bbb278717e1aa5172fb76984');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 19:54:45.555714+05:45', 'holdfast', '[{"action":"push.set","task":"01a208bd-ca0b-74fa-b267-0611e289b87c","object":"w1"}]', '\x983050261d11a5f06307e53ed3eae11d4bbaad5cbd5c3f8ccdaa7de6a7c7a183');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 19:54:45.556531+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a208bd-ca0b-74fa-b267-0611e289b87c","object":"w1"}]', '\x75dce94e7ce43815d351f7eea12d0898d9c046a0772c8c8866a5d7326be66d3b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 19:54:45.590598+05:45', 'holdfast', '[{"action":"push.set","task":"01a208bd-ca0f-7caf-9061-8d9be3ef32d8","object":"w1"}]', '\x2dba6d098db62cc21717fd98617864e6893b36ac9852eb48be2bbc370e3946a7');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 19:54:45.591502+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a208bd-ca0f-7caf-9061-8d9be3ef32d8","object":"w1"}]', '\xcf857e5cf598b353172310fe02c0f63f9b5006cb45e6baea26c5351b1f8c060f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 19:54:45.611914+05:45', 'holdfast', '[{"action":"push.set","task":"01a208bd-ca16-70e7-86e6-f1d814c29419","object":"w1"}]', '\xad139f5171a256746169b7f8204a22795a286cf4fbe302a20804541eed74bb04');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 19:54:45.612979+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a208bd-ca16-70e7-86e6-f1d814c29419","object":"w1"}]', '\xc6871a5a484545df423464d621ba1d6aa4e80ebbc1c0bb3b33cede01741f950f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 19:54:45.623932+05:45', 'holdfast', '[{"action":"push.set","task":"01a208bd-c9f1-7655-9d79-daf28864323e","object":"w1"}]', '\xbe931af118b2d631d213003593697e3437fed14581c8102b4ceee4c774b9f78a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 19:54:45.624946+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a208bd-c9f1-7655-9d79-daf28864323e","object":"w1"}]', '\xb5c40e9f6fbb113718b78c08f6c5d68ba010be8431277724a7f40bf4ae02a7e8');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 19:54:45.64112+05:45', 'holdfast', '[{"action":"task.created","task":"01a208bd-caa2-74f7-9172-39ec60994fee","agent":"writer","subject":"cyd"}]', '\xc13b74f230ed918017383177b6a552333cf9110ce07cfdeeb04ee1146a7822fc');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 36, '2026-11-23 19:54:45.642985+05:45', 'holdfast', '[{"action":"task.created","task":"01a208bd-caaa-7265-aa11-87783a9bff90","agent":"caller","tenant":"tenant","subject":"owner"}]', '\xdcb2387a8b628ad4ea537dcb0e0ff4226a64405dadb0aba400b44f93265f8e3c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 37, '2026-11-23 19:54:45.652967+05:45', 'holdfast', '[{"action":"task.created","task":"01a208bd-caac-7e76-8b17-35496786a669","agent":"helper"}]', '\x064e10a617ffd8711a6fa3e62c406c68a06b7990e0645c0f5facfcba44e1c7c7');
 INSERT INTO holdfast.audit_chains VALUES (2, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (3, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (4, 0, '\x', 0, '\x');
@@ -2201,165 +2373,181 @@ INSERT INTO holdfast.audit_chains VALUES (61, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (62, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (63, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (64, 0, '\x', 0, '\x');
-INSERT INTO holdfast.audit_chains VALUES (1, 35, '\xe764b3a3e052fd6165c582ff70c2d459844b36544637a368598965d731dddb97', 0, '\x');
-INSERT INTO holdfast.cancel_notices VALUES ('01a208aa-71f8-7c75-b1a7-f72c090d7b39', 'writer', 'canceled', '2026-11-23 19:33:37.757384+05:45', '2026-11-23 19:33:37.757384+05:45', 0, NULL, NULL, false, '');
-INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a208aa-7289-7b03-b0a0-f85cce62425f', 1, '{"chapter": 1}', '01a208aa-72bd-71aa-b98a-89a27ff1aa5d', '2026-11-23 19:33:37.950551+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-6fb9-7080-9718-224580efa1ba', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 19:33:37.192131+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-6fb9-7080-9718-224580efa1ba', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:33:37.304548+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-6fb9-7080-9718-224580efa1ba', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 19:33:37.343511+05:45', '01a208aa-6fae-7563-b57f-4006b8b464bb', '2026-11-23 19:33:37.264566+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-6fb9-7080-9718-224580efa1ba', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a208aa-7060-7c69-93fa-b90359636163', '2026-11-23 19:33:37.345995+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-6fb9-7080-9718-224580efa1ba', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 19:33:37.345995+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-6fb9-7080-9718-224580efa1ba', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 19:33:37.367262+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-6fb9-7080-9718-224580efa1ba', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 19:33:37.378939+05:45', '01a208aa-6fb6-7a76-a20b-2c3585111a20', '2026-11-23 19:33:37.366443+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7088-7c5b-bac1-c94b1f256f3c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 19:33:37.388074+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7088-7c5b-bac1-c94b1f256f3c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:33:37.394674+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7088-7c5b-bac1-c94b1f256f3c', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:33:37.39762+05:45', '01a208aa-6fae-7563-b57f-4006b8b464bb', '2026-11-23 19:33:37.394045+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7096-7ba0-a47f-e0e38c187bda', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 19:33:37.398949+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7096-7ba0-a47f-e0e38c187bda', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:33:37.404642+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7096-7ba0-a47f-e0e38c187bda', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 19:33:37.405623+05:45', '01a208aa-6fae-7563-b57f-4006b8b464bb', '2026-11-23 19:33:37.402513+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-709e-740f-a211-e45465be5741', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 19:33:37.409895+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-709e-740f-a211-e45465be5741', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:33:37.417028+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-709e-740f-a211-e45465be5741', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 19:33:37.426496+05:45', '01a208aa-6fb6-7a76-a20b-2c3585111a20', '2026-11-23 19:33:37.411338+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-709e-740f-a211-e45465be5741', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 19:33:37.437017+05:45', '01a208aa-6fb6-7a76-a20b-2c3585111a20', '2026-11-23 19:33:37.431757+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-709e-740f-a211-e45465be5741', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 19:33:37.444548+05:45', '01a208aa-6fae-7563-b57f-4006b8b464bb', '2026-11-23 19:33:37.440123+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-70c5-7b15-b308-cc407dd698d5', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 19:33:37.448763+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-70c5-7b15-b308-cc407dd698d5', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:33:37.453239+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-70c5-7b15-b308-cc407dd698d5', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a208aa-6fb6-7d76-83e2-e655a2a9f0ca"}', NULL, '2026-11-23 19:33:37.481301+05:45', '01a208aa-6fb6-7d76-83e2-e655a2a9f0ca', '2026-11-23 19:33:37.452478+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-70c5-7b15-b308-cc407dd698d5', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 19:33:37.516746+05:45', '01a208aa-6fae-7563-b57f-4006b8b464bb', '2026-11-23 19:33:37.484232+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-710d-7ac4-b333-703f557f3d47', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 19:33:37.518043+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-710d-7ac4-b333-703f557f3d47', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:33:37.526969+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-710d-7ac4-b333-703f557f3d47', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 19:33:37.649007+05:45', '01a208aa-6fae-7563-b57f-4006b8b464bb', '2026-11-23 19:33:37.523858+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7192-7209-b692-62467c7cd840', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 19:33:37.651523+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7192-7209-b692-62467c7cd840', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:33:37.688558+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7192-7209-b692-62467c7cd840', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:33:37.708338+05:45', '01a208aa-6fb6-7a76-a20b-2c3585111a20', '2026-11-23 19:33:37.654504+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-71cd-7d01-98ad-a5e7237bf01f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 19:33:37.720806+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-71cd-7d01-98ad-a5e7237bf01f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:33:37.729738+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-71cd-7d01-98ad-a5e7237bf01f', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:33:37.751835+05:45', '01a208aa-6fb6-7a76-a20b-2c3585111a20', '2026-11-23 19:33:37.728751+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-71f8-7c75-b1a7-f72c090d7b39', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 19:33:37.75291+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-71f8-7c75-b1a7-f72c090d7b39', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:33:37.755429+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-71f8-7c75-b1a7-f72c090d7b39', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:33:37.773624+05:45', '01a208aa-6fae-7563-b57f-4006b8b464bb', '2026-11-23 19:33:37.754374+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-720f-731b-b147-7b4f8fa0839b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 19:33:37.778907+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-720f-731b-b147-7b4f8fa0839b', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 19:33:37.780911+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7215-7a07-a706-f5f9b08bed49', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 19:33:37.783624+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7215-7a07-a706-f5f9b08bed49', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:33:37.791248+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7215-7a07-a706-f5f9b08bed49', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 19:33:37.792726+05:45', '01a208aa-6fb6-7a76-a20b-2c3585111a20', '2026-11-23 19:33:37.788296+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7221-7694-9822-5b8c3bffa18b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 19:33:37.795656+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7221-7694-9822-5b8c3bffa18b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:33:37.809118+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7221-7694-9822-5b8c3bffa18b', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 19:33:37.811639+05:45', '01a208aa-6fb6-7a76-a20b-2c3585111a20', '2026-11-23 19:33:37.808152+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7234-789f-80d9-7efc0f611187', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 19:33:37.819713+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7234-789f-80d9-7efc0f611187', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:33:37.830268+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7234-789f-80d9-7efc0f611187', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 19:33:37.839896+05:45', '01a208aa-6fb6-7a76-a20b-2c3585111a20', '2026-11-23 19:33:37.828003+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7251-76a8-a591-198d0d5981a6', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 19:33:37.84419+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7251-76a8-a591-198d0d5981a6', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:33:37.852942+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7251-76a8-a591-198d0d5981a6', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 19:33:37.85878+05:45', '01a208aa-6fae-7563-b57f-4006b8b464bb', '2026-11-23 19:33:37.846624+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7268-7d35-8976-d4dc92611630', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 19:33:37.868555+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7268-7d35-8976-d4dc92611630', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:33:37.878991+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7268-7d35-8976-d4dc92611630', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 19:33:37.880208+05:45', '01a208aa-6fae-7563-b57f-4006b8b464bb', '2026-11-23 19:33:37.876554+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7279-72e2-a762-9fc815b51816', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 19:33:37.88139+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7279-72e2-a762-9fc815b51816', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:33:37.892584+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7279-72e2-a762-9fc815b51816', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 19:33:37.894507+05:45', '01a208aa-6fae-7563-b57f-4006b8b464bb', '2026-11-23 19:33:37.890196+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7289-7b03-b0a0-f85cce62425f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 19:33:37.90385+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-7289-7b03-b0a0-f85cce62425f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:33:37.937047+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-72bf-7502-a80b-9f9ea0417484', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 19:33:37.953766+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-72bf-7502-a80b-9f9ea0417484', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:33:37.966482+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-72d0-7e22-ba82-3d0b37ad3056', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 19:33:37.969055+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-72d0-7e22-ba82-3d0b37ad3056', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:33:37.971498+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-72e6-7415-8072-53ff3acbeb03', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 19:33:37.990494+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-72d0-7e22-ba82-3d0b37ad3056', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 19:33:37.988605+05:45', '01a208aa-6fb6-7a76-a20b-2c3585111a20', '2026-11-23 19:33:37.970317+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-72ee-791a-bb9e-0368a807bfb7', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 19:33:37.999508+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a208aa-73d4-74d5-b27a-e76f265f41b3', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 19:33:38.231645+05:45', NULL, NULL);
-INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a208aa-6fb9-7080-9718-224580efa1ba', '2026-11-23 19:33:37.192131+05:45');
-INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a208aa-7088-7c5b-bac1-c94b1f256f3c', '2026-11-23 19:33:37.388074+05:45');
-INSERT INTO holdfast.leases VALUES ('partitions', '01a208aa-6fae-7563-b57f-4006b8b464bb', '2026-11-23 20:33:37.176283+05:45');
-INSERT INTO holdfast.processes VALUES ('01a208aa-6fae-7563-b57f-4006b8b464bb', 'web-1/1042', '1.4.0', '2026-11-23 19:33:37.17403+05:45');
-INSERT INTO holdfast.processes VALUES ('01a208aa-6fb6-7a76-a20b-2c3585111a20', 'web-2/988', '1.4.0', '2026-11-23 19:33:37.174743+05:45');
-INSERT INTO holdfast.processes VALUES ('01a208aa-6fb6-7d76-83e2-e655a2a9f0ca', 'web-2/731', '1.4.0', '2026-11-23 19:33:37.174921+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a208aa-7289-7b03-b0a0-f85cce62425f', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 19:33:38.00155+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a208aa-7251-76a8-a591-198d0d5981a6', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 19:33:38.130748+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a208aa-7268-7d35-8976-d4dc92611630', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 19:33:38.169809+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a208aa-7279-72e2-a762-9fc815b51816', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 19:33:38.195452+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a208aa-71f8-7c75-b1a7-f72c090d7b39', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 19:33:38.204673+05:45');
-INSERT INTO holdfast.push_cursors VALUES ('01a208aa-7289-7b03-b0a0-f85cce62425f', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
-INSERT INTO holdfast.push_cursors VALUES ('01a208aa-7251-76a8-a591-198d0d5981a6', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 20:33:38.169419+05:45', '2026-11-23 19:33:38.131951+05:45', false, 3, '2026-11-23 19:33:38.141084+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a208aa-7268-7d35-8976-d4dc92611630', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 20:33:38.195044+05:45', '2026-11-23 19:33:38.1757+05:45', false, 2, '2026-11-23 19:33:38.188641+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a208aa-7279-72e2-a762-9fc815b51816', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 20:33:38.204227+05:45', '2026-11-23 19:33:38.196739+05:45', false, 1, '2026-11-23 19:33:38.204227+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a208aa-71f8-7c75-b1a7-f72c090d7b39', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 19:33:38.206957+05:45', false, 1, '2026-11-23 19:33:38.227835+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 19:33:38.227835+05:45', 'the receiver answered 410 Gone', false);
-INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 13:48:35.110452');
-INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 13:48:35.139256');
-INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 13:48:35.441977');
-INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 13:48:35.487844');
-INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 13:48:35.528176');
-INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 13:48:35.557199');
-INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 13:48:35.702111');
-INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 13:48:35.72855');
-INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-23 13:48:35.835151');
-INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-23 13:48:35.897366');
-INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-23 13:48:35.962977');
-INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-23 13:48:35.964002');
-INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-23 13:48:35.96569');
-INSERT INTO holdfast.schema_version VALUES (14, 15, true, '2026-11-23 13:48:35.967209');
-INSERT INTO holdfast.schema_version VALUES (15, 16, true, '2026-11-23 13:48:35.969312');
-INSERT INTO holdfast.schema_version VALUES (16, 17, true, '2026-11-23 13:48:36.032819');
-INSERT INTO holdfast.schema_version VALUES (17, 18, true, '2026-11-23 13:48:36.054747');
-INSERT INTO holdfast.schema_version VALUES (18, 19, true, '2026-11-23 13:48:36.115079');
-INSERT INTO holdfast.schema_version VALUES (19, 21, true, '2026-11-23 13:48:36.124923');
-INSERT INTO holdfast.secrets VALUES ('page_token', '\xffd04a32fa5145359218fc73353e62f6dcbae6f48a104478afb2f49e8af6e01e', '2026-11-23 19:33:35.528176+05:45');
-INSERT INTO holdfast.secrets VALUES ('push', '\x7b87173dd9c04e7fa52119affc2e8f44c8bb455acec044a8bcf49950e9371b55', '2026-11-23 19:33:35.528176+05:45');
-INSERT INTO holdfast.secrets VALUES ('resume', '\xd0dbf734185545bebe229aa32dd4549a72d6ae9681ba4dc2b647346d031ccffd', '2026-11-23 19:33:36.115079+05:45');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a208aa-6fb9-7080-9718-224580efa1ba');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a208aa-7088-7c5b-bac1-c94b1f256f3c');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a208aa-7096-7ba0-a47f-e0e38c187bda');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a208aa-709e-740f-a211-e45465be5741');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a208aa-70c5-7b15-b308-cc407dd698d5');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a208aa-710d-7ac4-b333-703f557f3d47');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a208aa-7192-7209-b692-62467c7cd840');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a208aa-71cd-7d01-98ad-a5e7237bf01f');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a208aa-720f-731b-b147-7b4f8fa0839b');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a208aa-7215-7a07-a706-f5f9b08bed49');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a208aa-7221-7694-9822-5b8c3bffa18b');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a208aa-7234-789f-80d9-7efc0f611187');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a208aa-7251-76a8-a591-198d0d5981a6');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a208aa-7268-7d35-8976-d4dc92611630');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a208aa-7279-72e2-a762-9fc815b51816');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a208aa-7289-7b03-b0a0-f85cce62425f');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a208aa-72bf-7502-a80b-9f9ea0417484');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a208aa-72d0-7e22-ba82-3d0b37ad3056');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a208aa-72e6-7415-8072-53ff3acbeb03');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a208aa-72ee-791a-bb9e-0368a807bfb7');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a208aa-73d4-74d5-b27a-e76f265f41b3');
-INSERT INTO holdfast.task_queue VALUES ('01a208aa-7289-7b03-b0a0-f85cce62425f', 'writer', '2026-11-23 19:33:37.90385+05:45', '01a208aa-6fae-7563-b57f-4006b8b464bb', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false);
-INSERT INTO holdfast.task_queue VALUES ('01a208aa-72bf-7502-a80b-9f9ea0417484', 'writer', '2026-11-23 19:33:37.953766+05:45', '01a208aa-6fb6-7a76-a20b-2c3585111a20', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false);
-INSERT INTO holdfast.task_queue VALUES ('01a208aa-72d0-7e22-ba82-3d0b37ad3056', 'support', '2026-11-23 19:33:37.988605+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false);
-INSERT INTO holdfast.task_queue VALUES ('01a208aa-72e6-7415-8072-53ff3acbeb03', 'travel', '2026-11-23 19:33:37.990494+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false);
-INSERT INTO holdfast.task_queue VALUES ('01a208aa-72ee-791a-bb9e-0368a807bfb7', 'travel', '2026-11-23 19:33:37.999508+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false);
-INSERT INTO holdfast.task_queue VALUES ('01a208aa-73d4-74d5-b27a-e76f265f41b3', 'writer', '2026-11-23 19:33:38.231645+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false);
-INSERT INTO holdfast.task_states VALUES ('01a208aa-7289-7b03-b0a0-f85cce62425f', 1, '{"chapter": 1}', '01a208aa-72bb-7a0b-81dd-a9ce70eebd46', '2026-11-23 19:33:37.948262+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a208aa-6fb9-7080-9718-224580efa1ba', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 19:33:37.378939+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 19:33:37.366443+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 19:33:37.192131+05:45', NULL, NULL, false, NULL, NULL, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a208aa-7088-7c5b-bac1-c94b1f256f3c', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 19:33:37.39762+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 19:33:37.394045+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 19:33:37.388074+05:45', NULL, NULL, false, NULL, NULL, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a208aa-7096-7ba0-a47f-e0e38c187bda', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 19:33:37.405623+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 19:33:37.402513+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 19:33:37.398949+05:45', NULL, NULL, false, NULL, NULL, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a208aa-709e-740f-a211-e45465be5741', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 19:33:37.444548+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 19:33:37.440123+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 19:33:37.409895+05:45', NULL, NULL, false, NULL, NULL, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a208aa-70c5-7b15-b308-cc407dd698d5', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 19:33:37.516746+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 19:33:37.484232+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 19:33:37.448763+05:45', NULL, NULL, false, NULL, NULL, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a208aa-710d-7ac4-b333-703f557f3d47', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 19:33:37.649007+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 19:33:37.523858+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 19:33:37.518043+05:45', NULL, NULL, false, NULL, NULL, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a208aa-7192-7209-b692-62467c7cd840', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 19:33:37.708338+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 19:33:37.654504+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 19:33:37.651523+05:45', NULL, NULL, false, NULL, NULL, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a208aa-71cd-7d01-98ad-a5e7237bf01f', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 19:33:37.751835+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 19:33:37.728751+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 19:33:37.720806+05:45', NULL, NULL, false, NULL, NULL, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a208aa-720f-731b-b147-7b4f8fa0839b', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 19:33:37.780911+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 19:33:37.780911+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 19:33:37.778907+05:45', NULL, NULL, false, NULL, NULL, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a208aa-7215-7a07-a706-f5f9b08bed49', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 19:33:37.792726+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 19:33:37.788296+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 19:33:37.783624+05:45', NULL, NULL, false, NULL, NULL, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a208aa-7221-7694-9822-5b8c3bffa18b', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 19:33:37.811639+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 19:33:37.808152+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 19:33:37.795656+05:45', NULL, NULL, false, NULL, NULL, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a208aa-7234-789f-80d9-7efc0f611187', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 19:33:37.839896+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 19:33:37.828003+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 19:33:37.819713+05:45', NULL, NULL, false, NULL, NULL, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a208aa-71f8-7c75-b1a7-f72c090d7b39', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 19:33:37.773624+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 19:33:37.754374+05:45', true, '2026-11-23 19:33:37.757384+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 19:33:37.75291+05:45', NULL, NULL, false, NULL, NULL, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a208aa-7251-76a8-a591-198d0d5981a6', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 19:33:37.85878+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 19:33:37.846624+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 19:33:37.84419+05:45', NULL, NULL, false, NULL, NULL, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a208aa-7268-7d35-8976-d4dc92611630', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 19:33:37.880208+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 19:33:37.876554+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 19:33:37.868555+05:45', NULL, NULL, false, NULL, NULL, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a208aa-7279-72e2-a762-9fc815b51816', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 19:33:37.894507+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 19:33:37.890196+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 19:33:37.88139+05:45', NULL, NULL, false, NULL, NULL, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a208aa-72bf-7502-a80b-9f9ea0417484', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 19:33:37.966482+05:45', 1, 1, 1, 1, 0, '01a208aa-6fb6-7a76-a20b-2c3585111a20', '2026-11-23 19:33:37.960119+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 19:33:37.953766+05:45', NULL, NULL, false, NULL, NULL, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a208aa-72d0-7e22-ba82-3d0b37ad3056', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 19:33:37.971498+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 19:33:37.970317+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 19:33:37.969055+05:45', NULL, NULL, false, NULL, NULL, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a208aa-72e6-7415-8072-53ff3acbeb03', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 19:33:37.990494+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 19:33:37.990494+05:45', NULL, NULL, false, NULL, NULL, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a208aa-72ee-791a-bb9e-0368a807bfb7', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 19:33:37.999508+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 19:33:37.999508+05:45', NULL, NULL, false, NULL, NULL, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a208aa-7289-7b03-b0a0-f85cce62425f', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 19:33:37.937047+05:45', 1, 2, 1, 1, 0, '01a208aa-6fae-7563-b57f-4006b8b464bb', '2026-11-23 19:33:37.922527+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 19:33:37.90385+05:45', NULL, NULL, false, NULL, NULL, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a208aa-73d4-74d5-b27a-e76f265f41b3', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 19:33:38.231645+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 19:33:38.231645+05:45', NULL, NULL, false, NULL, NULL, 0, 0, NULL);
-INSERT INTO holdfast.workers VALUES ('01a208aa-6fae-7563-b57f-4006b8b464bb', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 19:33:37.17403+05:45', '2026-11-23 20:33:37.17403+05:45');
-INSERT INTO holdfast.workers VALUES ('01a208aa-6fb6-7a76-a20b-2c3585111a20', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 19:33:37.174743+05:45', '2026-11-23 20:33:37.174743+05:45');
+INSERT INTO holdfast.audit_chains VALUES (1, 37, '\x064e10a617ffd8711a6fa3e62c406c68a06b7990e0645c0f5facfcba44e1c7c7', 0, '\x');
+INSERT INTO holdfast.cancel_notices VALUES ('01a208bd-c9f1-7655-9d79-daf28864323e', 'writer', 'canceled', '2026-11-23 19:54:45.462278+05:45', '2026-11-23 19:54:45.462278+05:45', 0, NULL, NULL, false, '');
+INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a208bd-ca1a-78ea-8d7c-fb6d352efe91', 1, '{"chapter": 1}', '01a208bd-ca20-7b07-933f-1936da888354', '2026-11-23 19:54:45.50519+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c963-7ab9-a8ce-ac76a8dda386', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 19:54:45.322153+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c963-7ab9-a8ce-ac76a8dda386', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.352783+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c963-7ab9-a8ce-ac76a8dda386', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 19:54:45.357982+05:45', '01a208bd-c957-7d02-af13-e54982ab0842', '2026-11-23 19:54:45.342814+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c963-7ab9-a8ce-ac76a8dda386', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a208bd-c98f-72c2-bb9f-dd9b3cac3f06', '2026-11-23 19:54:45.361319+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c963-7ab9-a8ce-ac76a8dda386', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.361319+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c963-7ab9-a8ce-ac76a8dda386', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.370742+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c963-7ab9-a8ce-ac76a8dda386', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 19:54:45.374762+05:45', '01a208bd-c95e-7941-80d0-0db9c8cb00db', '2026-11-23 19:54:45.369487+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9a0-73fa-9e35-9bc936f8b51d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 19:54:45.376479+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9a0-73fa-9e35-9bc936f8b51d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.37984+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9a0-73fa-9e35-9bc936f8b51d', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.382218+05:45', '01a208bd-c957-7d02-af13-e54982ab0842', '2026-11-23 19:54:45.378651+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9a7-71d7-b277-7ea6df02077a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 19:54:45.383262+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9a7-71d7-b277-7ea6df02077a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.386157+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9a7-71d7-b277-7ea6df02077a', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 19:54:45.387424+05:45', '01a208bd-c957-7d02-af13-e54982ab0842', '2026-11-23 19:54:45.385095+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9ac-75a3-851e-e1b98c960cca', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 19:54:45.388524+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9ac-75a3-851e-e1b98c960cca', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.391157+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9ac-75a3-851e-e1b98c960cca', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 19:54:45.393084+05:45', '01a208bd-c95e-7941-80d0-0db9c8cb00db', '2026-11-23 19:54:45.390057+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9ac-75a3-851e-e1b98c960cca', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 19:54:45.395549+05:45', '01a208bd-c95e-7941-80d0-0db9c8cb00db', '2026-11-23 19:54:45.394892+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9ac-75a3-851e-e1b98c960cca', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.398262+05:45', '01a208bd-c957-7d02-af13-e54982ab0842', '2026-11-23 19:54:45.396165+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9b7-73ea-afb8-8f51bd9a9d0e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 19:54:45.399397+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9b7-73ea-afb8-8f51bd9a9d0e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.405283+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9b7-73ea-afb8-8f51bd9a9d0e', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a208bd-c95e-7ca2-88cc-da4bec2f8f00"}', NULL, '2026-11-23 19:54:45.415154+05:45', '01a208bd-c95e-7ca2-88cc-da4bec2f8f00', '2026-11-23 19:54:45.401087+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9b7-73ea-afb8-8f51bd9a9d0e', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.419741+05:45', '01a208bd-c957-7d02-af13-e54982ab0842', '2026-11-23 19:54:45.417479+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9cc-7b3a-b948-f54ad7d162c5', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 19:54:45.420877+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9cc-7b3a-b948-f54ad7d162c5', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.423625+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9cc-7b3a-b948-f54ad7d162c5', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 19:54:45.444093+05:45', '01a208bd-c957-7d02-af13-e54982ab0842', '2026-11-23 19:54:45.422697+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9e5-752c-a964-4dd0ce0ac397', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 19:54:45.445463+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9e5-752c-a964-4dd0ce0ac397', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.448311+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9e5-752c-a964-4dd0ce0ac397', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.450485+05:45', '01a208bd-c95e-7941-80d0-0db9c8cb00db', '2026-11-23 19:54:45.447284+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9eb-7561-9e00-e896e1d09098', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 19:54:45.451524+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9eb-7561-9e00-e896e1d09098', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.454154+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9eb-7561-9e00-e896e1d09098', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.456353+05:45', '01a208bd-c95e-7941-80d0-0db9c8cb00db', '2026-11-23 19:54:45.453172+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9f1-7655-9d79-daf28864323e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 19:54:45.457572+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9f1-7655-9d79-daf28864323e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.460188+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9f1-7655-9d79-daf28864323e', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.464868+05:45', '01a208bd-c957-7d02-af13-e54982ab0842', '2026-11-23 19:54:45.459275+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9fa-70ac-879d-927b1405475d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 19:54:45.466186+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9fa-70ac-879d-927b1405475d', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.467858+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9fc-7e56-a12d-f2adcc3f96c9', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 19:54:45.469151+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9fc-7e56-a12d-f2adcc3f96c9', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.471616+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-c9fc-7e56-a12d-f2adcc3f96c9', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 19:54:45.472853+05:45', '01a208bd-c95e-7941-80d0-0db9c8cb00db', '2026-11-23 19:54:45.470819+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-ca01-7c2a-82ce-916eb70be2af', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 19:54:45.473912+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-ca01-7c2a-82ce-916eb70be2af', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.476285+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-ca01-7c2a-82ce-916eb70be2af', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 19:54:45.477498+05:45', '01a208bd-c95e-7941-80d0-0db9c8cb00db', '2026-11-23 19:54:45.475465+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-ca06-766d-a848-5ca5e6c6050e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 19:54:45.478634+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-ca06-766d-a848-5ca5e6c6050e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.481129+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-ca06-766d-a848-5ca5e6c6050e', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 19:54:45.48236+05:45', '01a208bd-c95e-7941-80d0-0db9c8cb00db', '2026-11-23 19:54:45.48025+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-ca0b-74fa-b267-0611e289b87c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 19:54:45.48348+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-ca0b-74fa-b267-0611e289b87c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.485876+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-ca0b-74fa-b267-0611e289b87c', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 19:54:45.486953+05:45', '01a208bd-c957-7d02-af13-e54982ab0842', '2026-11-23 19:54:45.485106+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-ca0f-7caf-9061-8d9be3ef32d8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 19:54:45.487947+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-ca0f-7caf-9061-8d9be3ef32d8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.491922+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-ca0f-7caf-9061-8d9be3ef32d8', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 19:54:45.493104+05:45', '01a208bd-c957-7d02-af13-e54982ab0842', '2026-11-23 19:54:45.491111+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-ca16-70e7-86e6-f1d814c29419', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 19:54:45.494169+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-ca16-70e7-86e6-f1d814c29419', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.496546+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-ca16-70e7-86e6-f1d814c29419', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 19:54:45.497665+05:45', '01a208bd-c957-7d02-af13-e54982ab0842', '2026-11-23 19:54:45.495796+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-ca1a-78ea-8d7c-fb6d352efe91', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 19:54:45.498686+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-ca1a-78ea-8d7c-fb6d352efe91', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.501065+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-ca22-7070-86bb-32620ae3fc01', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 19:54:45.506168+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-ca22-7070-86bb-32620ae3fc01', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.508643+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-ca25-78c1-9da7-c6640951ccf8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 19:54:45.509662+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-ca25-78c1-9da7-c6640951ccf8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.511813+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-ca2a-7cab-ae70-7ed6faf61b00', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 19:54:45.514969+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-ca25-78c1-9da7-c6640951ccf8', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 19:54:45.512818+05:45', '01a208bd-c95e-7941-80d0-0db9c8cb00db', '2026-11-23 19:54:45.511098+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-ca2c-767a-9dfc-04e60ee832ff', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 19:54:45.516609+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-caaa-7265-aa11-87783a9bff90', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 19:54:45.642334+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-caaa-7265-aa11-87783a9bff90', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.645143+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-caaa-7265-aa11-87783a9bff90', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"calls","calls":[{"id":"call-1","agent":"helper","task":"01a208bd-caac-7e76-8b17-35496786a669","message":{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}}]}', NULL, '2026-11-23 19:54:45.645143+05:45', '01a208bd-caab-7ad7-8feb-795a21121861', '2026-11-23 19:54:45.644201+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-caac-7e76-8b17-35496786a669', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}', NULL, '2026-11-23 19:54:45.651642+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-caac-7e76-8b17-35496786a669', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.654748+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-caac-7e76-8b17-35496786a669', 3, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 19:54:45.654748+05:45', '01a208bd-cab5-77d5-b153-c52856c69c97', '2026-11-23 19:54:45.653956+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a208bd-caa2-74f7-9172-39ec60994fee', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 19:54:45.637269+05:45', NULL, NULL);
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a208bd-c963-7ab9-a8ce-ac76a8dda386', '2026-11-23 19:54:45.322153+05:45');
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a208bd-c9a0-73fa-9e35-9bc936f8b51d', '2026-11-23 19:54:45.376479+05:45');
+INSERT INTO holdfast.leases VALUES ('partitions', '01a208bd-c957-7d02-af13-e54982ab0842', '2026-11-23 20:54:45.31182+05:45');
+INSERT INTO holdfast.processes VALUES ('01a208bd-c957-7d02-af13-e54982ab0842', 'web-1/1042', '1.4.0', '2026-11-23 19:54:45.309654+05:45');
+INSERT INTO holdfast.processes VALUES ('01a208bd-c95e-7941-80d0-0db9c8cb00db', 'web-2/988', '1.4.0', '2026-11-23 19:54:45.310684+05:45');
+INSERT INTO holdfast.processes VALUES ('01a208bd-c95e-7ca2-88cc-da4bec2f8f00', 'web-2/731', '1.4.0', '2026-11-23 19:54:45.310891+05:45');
+INSERT INTO holdfast.processes VALUES ('01a208bd-caab-7ad7-8feb-795a21121861', 'test', '1', '2026-11-23 19:54:45.643826+05:45');
+INSERT INTO holdfast.processes VALUES ('01a208bd-cab5-77d5-b153-c52856c69c97', 'test', '1', '2026-11-23 19:54:45.653614+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a208bd-ca1a-78ea-8d7c-fb6d352efe91', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 19:54:45.518122+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a208bd-ca0b-74fa-b267-0611e289b87c', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 19:54:45.554361+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a208bd-ca0f-7caf-9061-8d9be3ef32d8', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 19:54:45.589053+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a208bd-ca16-70e7-86e6-f1d814c29419', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 19:54:45.610317+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a208bd-c9f1-7655-9d79-daf28864323e', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 19:54:45.622359+05:45');
+INSERT INTO holdfast.push_cursors VALUES ('01a208bd-ca1a-78ea-8d7c-fb6d352efe91', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
+INSERT INTO holdfast.push_cursors VALUES ('01a208bd-ca0b-74fa-b267-0611e289b87c', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 20:54:45.588339+05:45', '2026-11-23 19:54:45.556043+05:45', false, 3, '2026-11-23 19:54:45.569845+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a208bd-ca0f-7caf-9061-8d9be3ef32d8', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 20:54:45.609727+05:45', '2026-11-23 19:54:45.591001+05:45', false, 2, '2026-11-23 19:54:45.600856+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a208bd-ca16-70e7-86e6-f1d814c29419', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 20:54:45.621785+05:45', '2026-11-23 19:54:45.612352+05:45', false, 1, '2026-11-23 19:54:45.621785+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a208bd-c9f1-7655-9d79-daf28864323e', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 19:54:45.624387+05:45', false, 1, '2026-11-23 19:54:45.633698+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 19:54:45.633698+05:45', 'the receiver answered 410 Gone', false);
+INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 14:09:43.927781');
+INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 14:09:43.941114');
+INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 14:09:44.028557');
+INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 14:09:44.05442');
+INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 14:09:44.082491');
+INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 14:09:44.119005');
+INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 14:09:44.171931');
+INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 14:09:44.185391');
+INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-23 14:09:44.197397');
+INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-23 14:09:44.21432');
+INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-23 14:09:44.252255');
+INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-23 14:09:44.253372');
+INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-23 14:09:44.255182');
+INSERT INTO holdfast.schema_version VALUES (14, 15, true, '2026-11-23 14:09:44.256296');
+INSERT INTO holdfast.schema_version VALUES (15, 16, true, '2026-11-23 14:09:44.257255');
+INSERT INTO holdfast.schema_version VALUES (16, 17, true, '2026-11-23 14:09:44.274061');
+INSERT INTO holdfast.schema_version VALUES (17, 18, true, '2026-11-23 14:09:44.285418');
+INSERT INTO holdfast.schema_version VALUES (18, 19, true, '2026-11-23 14:09:44.321144');
+INSERT INTO holdfast.schema_version VALUES (19, 20, true, '2026-11-23 14:09:44.327093');
+INSERT INTO holdfast.schema_version VALUES (20, 21, true, '2026-11-23 14:09:44.364909');
+INSERT INTO holdfast.secrets VALUES ('page_token', '\x77819251e9364370950c62430797cf536f26b3759271468f8168e33b9628a214', '2026-11-23 19:54:44.082491+05:45');
+INSERT INTO holdfast.secrets VALUES ('push', '\x7a6ffd8c78034b688786c70d1bfdd02061029b1ecea14da4995830147a9d4852', '2026-11-23 19:54:44.082491+05:45');
+INSERT INTO holdfast.secrets VALUES ('resume', '\xd3b7c3aeaf024a248cb3c35e26a886fe200afd5122d44906a8c1d299914a241d', '2026-11-23 19:54:44.321144+05:45');
+INSERT INTO holdfast.task_calls VALUES ('01a208bd-caaa-7265-aa11-87783a9bff90', 3, 1, 'call-1', 'helper', '01a208bd-caac-7e76-8b17-35496786a669', false, '01a208bd-caaa-7265-aa11-87783a9bff90', '{caller}', '2026-11-23 19:54:45.645143+05:45', '2026-11-23 19:54:45.651642+05:45', 0, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a208bd-c963-7ab9-a8ce-ac76a8dda386');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a208bd-c9a0-73fa-9e35-9bc936f8b51d');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a208bd-c9a7-71d7-b277-7ea6df02077a');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a208bd-c9ac-75a3-851e-e1b98c960cca');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a208bd-c9b7-73ea-afb8-8f51bd9a9d0e');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a208bd-c9cc-7b3a-b948-f54ad7d162c5');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a208bd-c9e5-752c-a964-4dd0ce0ac397');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a208bd-c9eb-7561-9e00-e896e1d09098');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a208bd-c9fa-70ac-879d-927b1405475d');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a208bd-c9fc-7e56-a12d-f2adcc3f96c9');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a208bd-ca01-7c2a-82ce-916eb70be2af');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a208bd-ca06-766d-a848-5ca5e6c6050e');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a208bd-ca0b-74fa-b267-0611e289b87c');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a208bd-ca0f-7caf-9061-8d9be3ef32d8');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a208bd-ca16-70e7-86e6-f1d814c29419');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a208bd-ca1a-78ea-8d7c-fb6d352efe91');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a208bd-ca22-7070-86bb-32620ae3fc01');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a208bd-ca25-78c1-9da7-c6640951ccf8');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a208bd-ca2a-7cab-ae70-7ed6faf61b00');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a208bd-ca2c-767a-9dfc-04e60ee832ff');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a208bd-caa2-74f7-9172-39ec60994fee');
+INSERT INTO holdfast.task_queue VALUES ('01a208bd-ca1a-78ea-8d7c-fb6d352efe91', 'writer', '2026-11-23 19:54:45.498686+05:45', '01a208bd-c957-7d02-af13-e54982ab0842', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a208bd-ca22-7070-86bb-32620ae3fc01', 'writer', '2026-11-23 19:54:45.506168+05:45', '01a208bd-c95e-7941-80d0-0db9c8cb00db', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a208bd-ca25-78c1-9da7-c6640951ccf8', 'support', '2026-11-23 19:54:45.512818+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a208bd-ca2a-7cab-ae70-7ed6faf61b00', 'travel', '2026-11-23 19:54:45.514969+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a208bd-ca2c-767a-9dfc-04e60ee832ff', 'travel', '2026-11-23 19:54:45.516609+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a208bd-caa2-74f7-9172-39ec60994fee', 'writer', '2026-11-23 19:54:45.637269+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a208bd-caaa-7265-aa11-87783a9bff90', 'caller', '2026-11-23 19:54:45.645143+05:45', NULL, 1, 2, 0, NULL, false, 0, 0, 'infinity', 3, false);
+INSERT INTO holdfast.task_settled VALUES ('01a208bd-caac-7e76-8b17-35496786a669', 3);
+INSERT INTO holdfast.task_states VALUES ('01a208bd-ca1a-78ea-8d7c-fb6d352efe91', 1, '{"chapter": 1}', '01a208bd-ca1f-70ea-af14-133274648523', '2026-11-23 19:54:45.503798+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a208bd-c963-7ab9-a8ce-ac76a8dda386', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 19:54:45.374762+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 19:54:45.369487+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 19:54:45.322153+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a208bd-c9a0-73fa-9e35-9bc936f8b51d', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 19:54:45.382218+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 19:54:45.378651+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 19:54:45.376479+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a208bd-c9a7-71d7-b277-7ea6df02077a', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 19:54:45.387424+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 19:54:45.385095+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 19:54:45.383262+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a208bd-c9ac-75a3-851e-e1b98c960cca', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 19:54:45.398262+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 19:54:45.396165+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 19:54:45.388524+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a208bd-c9b7-73ea-afb8-8f51bd9a9d0e', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 19:54:45.419741+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 19:54:45.417479+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 19:54:45.399397+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a208bd-c9cc-7b3a-b948-f54ad7d162c5', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 19:54:45.444093+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 19:54:45.422697+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 19:54:45.420877+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a208bd-c9e5-752c-a964-4dd0ce0ac397', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 19:54:45.450485+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 19:54:45.447284+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 19:54:45.445463+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a208bd-c9eb-7561-9e00-e896e1d09098', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 19:54:45.456353+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 19:54:45.453172+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 19:54:45.451524+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a208bd-c9fa-70ac-879d-927b1405475d', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 19:54:45.467858+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 19:54:45.467858+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 19:54:45.466186+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a208bd-c9fc-7e56-a12d-f2adcc3f96c9', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 19:54:45.472853+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 19:54:45.470819+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 19:54:45.469151+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a208bd-ca01-7c2a-82ce-916eb70be2af', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 19:54:45.477498+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 19:54:45.475465+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 19:54:45.473912+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a208bd-ca06-766d-a848-5ca5e6c6050e', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 19:54:45.48236+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 19:54:45.48025+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 19:54:45.478634+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a208bd-c9f1-7655-9d79-daf28864323e', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 19:54:45.464868+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 19:54:45.459275+05:45', true, '2026-11-23 19:54:45.462278+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 19:54:45.457572+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a208bd-caac-7e76-8b17-35496786a669', NULL, 'helper', 'tenant', 'owner', 'context', 5, false, NULL, 3, 3, '2026-11-23 19:54:45.654748+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 19:54:45.653956+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 19:54:45.651642+05:45', NULL, NULL, false, NULL, NULL, true, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a208bd-ca0b-74fa-b267-0611e289b87c', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 19:54:45.486953+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 19:54:45.485106+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 19:54:45.48348+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a208bd-ca22-7070-86bb-32620ae3fc01', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 19:54:45.508643+05:45', 1, 1, 1, 1, 0, '01a208bd-c95e-7941-80d0-0db9c8cb00db', '2026-11-23 19:54:45.507794+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 19:54:45.506168+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a208bd-ca25-78c1-9da7-c6640951ccf8', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 19:54:45.511813+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 19:54:45.511098+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 19:54:45.509662+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a208bd-ca2a-7cab-ae70-7ed6faf61b00', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 19:54:45.514969+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 19:54:45.514969+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a208bd-ca2c-767a-9dfc-04e60ee832ff', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 19:54:45.516609+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 19:54:45.516609+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a208bd-ca1a-78ea-8d7c-fb6d352efe91', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 19:54:45.501065+05:45', 1, 2, 1, 1, 0, '01a208bd-c957-7d02-af13-e54982ab0842', '2026-11-23 19:54:45.500213+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 19:54:45.498686+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a208bd-ca0f-7caf-9061-8d9be3ef32d8', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 19:54:45.493104+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 19:54:45.491111+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 19:54:45.487947+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a208bd-ca16-70e7-86e6-f1d814c29419', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 19:54:45.497665+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 19:54:45.495796+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 19:54:45.494169+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a208bd-caa2-74f7-9172-39ec60994fee', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 19:54:45.637269+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 19:54:45.637269+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a208bd-caaa-7265-aa11-87783a9bff90', NULL, 'caller', 'tenant', 'owner', 'context', 2, false, NULL, 3, 2, '2026-11-23 19:54:45.645143+05:45', 1, 2, 1, 2, 0, NULL, '2026-11-23 19:54:45.644201+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 19:54:45.642334+05:45', NULL, 'infinity', false, NULL, NULL, true, 0, 0, NULL);
+INSERT INTO holdfast.workers VALUES ('01a208bd-c957-7d02-af13-e54982ab0842', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 19:54:45.309654+05:45', '2026-11-23 20:54:45.309654+05:45');
+INSERT INTO holdfast.workers VALUES ('01a208bd-c95e-7941-80d0-0db9c8cb00db', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 19:54:45.310684+05:45', '2026-11-23 20:54:45.310684+05:45');
+INSERT INTO holdfast.workers VALUES ('01a208bd-caab-7ad7-8feb-795a21121861', 'test', '1', 'worker', '2026-11-23 19:54:45.643826+05:45', '2026-11-23 20:54:45.643826+05:45');
+INSERT INTO holdfast.workers VALUES ('01a208bd-cab5-77d5-b153-c52856c69c97', 'test', '1', 'worker', '2026-11-23 19:54:45.653614+05:45', '2026-11-23 20:54:45.653614+05:45');
 SELECT pg_catalog.setval('holdfast.push_attempts_id', 9, true);
-SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 19, true);
+SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 20, true);
 ALTER TABLE ONLY holdfast.agent_outages
     ADD CONSTRAINT agent_outages_pkey PRIMARY KEY (agent);
 ALTER TABLE ONLY holdfast.api_keys
@@ -2410,10 +2598,14 @@ ALTER TABLE ONLY holdfast.secrets
     ADD CONSTRAINT secrets_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY holdfast.signing_keys
     ADD CONSTRAINT signing_keys_pkey PRIMARY KEY (key_id);
+ALTER TABLE ONLY holdfast.task_calls
+    ADD CONSTRAINT task_calls_pkey PRIMARY KEY (parent, seq, nth);
 ALTER TABLE ONLY holdfast.task_names
     ADD CONSTRAINT task_names_pkey PRIMARY KEY (tenant, owner, agent, client_id);
 ALTER TABLE ONLY holdfast.task_queue
     ADD CONSTRAINT task_queue_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY holdfast.task_settled
+    ADD CONSTRAINT task_settled_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.task_states
     ADD CONSTRAINT task_states_pkey PRIMARY KEY (task);
 ALTER TABLE ONLY holdfast.tasks_20261101
@@ -2441,6 +2633,8 @@ CREATE INDEX processes_started ON holdfast.processes USING btree (started_at);
 CREATE INDEX push_cursors_disabled_at ON holdfast.push_cursors USING btree (disabled_at) WHERE (disabled_at IS NOT NULL);
 CREATE INDEX push_cursors_due ON holdfast.push_cursors USING btree (due_at) WHERE ((due_at IS NOT NULL) AND (NOT parked));
 CREATE INDEX push_cursors_lanes ON holdfast.push_cursors USING btree (caller, host, due_at) WHERE (parked AND (due_at IS NOT NULL));
+CREATE INDEX task_calls_child ON holdfast.task_calls USING btree (child);
+CREATE INDEX task_calls_new ON holdfast.task_calls USING btree (created_at, parent, seq, nth) WHERE ((started_at IS NULL) AND (settled_at IS NULL));
 CREATE INDEX task_names_of_tenant ON holdfast.task_names USING btree (client_id, tenant, agent);
 CREATE INDEX task_names_task ON holdfast.task_names USING btree (task);
 CREATE INDEX task_queue_owned ON holdfast.task_queue USING btree (worker_id) WHERE (worker_id IS NOT NULL);
@@ -2509,10 +2703,12 @@ CREATE POLICY callers ON holdfast.idempotency_keys USING (((tenant, owner) = ( S
     (holdfast.caller())[2] AS caller)));
 CREATE POLICY callers ON holdfast.push_configs USING (holdfast.task_exists(task));
 CREATE POLICY callers ON holdfast.push_cursors USING (holdfast.task_exists(task));
+CREATE POLICY callers ON holdfast.task_calls USING (holdfast.task_exists(parent));
 CREATE POLICY callers ON holdfast.task_events USING (holdfast.task_exists(task));
 CREATE POLICY callers ON holdfast.task_names USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
     (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller))));
 CREATE POLICY callers ON holdfast.task_queue USING (holdfast.task_exists(id));
+CREATE POLICY callers ON holdfast.task_settled USING (holdfast.task_exists(task));
 CREATE POLICY callers ON holdfast.task_states USING (holdfast.task_exists(task));
 CREATE POLICY callers ON holdfast.tasks USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
     (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller))));
@@ -2521,9 +2717,11 @@ ALTER TABLE holdfast.context_states ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.idempotency_keys ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.push_configs ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.push_cursors ENABLE ROW LEVEL SECURITY;
+ALTER TABLE holdfast.task_calls ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.task_events ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.task_names ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.task_queue ENABLE ROW LEVEL SECURITY;
+ALTER TABLE holdfast.task_settled ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.task_states ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.tasks ENABLE ROW LEVEL SECURITY;
 GRANT USAGE ON SCHEMA holdfast TO holdfast_reader;
@@ -2534,6 +2732,7 @@ GRANT SELECT ON TABLE holdfast.v_cancels TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_events TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_history TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_keys TO holdfast_reader;
+GRANT SELECT ON TABLE holdfast.v_lineage TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_names TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_outages TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_push TO holdfast_reader;

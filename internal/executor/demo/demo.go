@@ -8,6 +8,7 @@
 //	sleep=Dms                     work that long, then complete
 //	wait=Dms                      wait that long without a process, then complete
 //	wait=Dms interruptible        the same, and the next message completes the task earlier
+//	call=a,b <script>             call the agents a and b with the script, then complete with their results
 //	hold                          work until canceled
 //	ask:<question>                ask; the next message completes the task
 //	auth                          ask for authentication; the next message completes the task
@@ -73,6 +74,9 @@ func New(opts Options) (executor.Executor, error) {
 
 // Execute implements executor.Executor.
 func (d *demo) Execute(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+	if run.Input != nil && run.Input.Source == executor.SourceCalls {
+		return emit(ctx, out, "results", task.Text(results(run.Input.Results)))
+	}
 	if run.Input != nil {
 		return emit(ctx, out, "wait", task.Text(waited(run)))
 	}
@@ -147,6 +151,8 @@ func (d *demo) perform(ctx context.Context, run *executor.Run, out executor.Emit
 		return d.sleep(ctx, out, command)
 	case strings.HasPrefix(command, "wait="):
 		return d.park(ctx, out, command)
+	case strings.HasPrefix(command, "call="):
+		return call(ctx, out, strings.TrimPrefix(command, "call="))
 	}
 	return emit(ctx, out, "echo", run.Message.Parts...)
 }
@@ -194,6 +200,41 @@ func waited(run *executor.Run) string {
 		return "You ended the wait: " + run.Message.FirstText()
 	}
 	return "Waited."
+}
+
+func call(ctx context.Context, out executor.Emitter, command string) error {
+	agents, script, scripted := strings.Cut(command, " ")
+	var calls []executor.Call
+	for agent := range strings.SplitSeq(agents, ",") {
+		c := executor.Call{Agent: agent}
+		if scripted {
+			c.Message = says(script)
+		}
+		calls = append(calls, c)
+	}
+	if err := out.Call(ctx, calls); err != nil {
+		return misused("call=%s: %v", command, err)
+	}
+	return nil
+}
+
+// results has a line for each result.
+func results(all []executor.Result) string {
+	var b strings.Builder
+	for i := range all {
+		r := &all[i]
+		fmt.Fprintf(&b, "%s %s: %s\n", r.Agent, r.State, r.Error+r.Message.FirstText()+artifactText(r.Artifacts))
+	}
+	return b.String()
+}
+
+func artifactText(all []task.Artifact) (text string) {
+	for i := range all {
+		for j := range all[i].Parts {
+			text += all[i].Parts[j].Text
+		}
+	}
+	return text
 }
 
 func (d *demo) wait(name, value string) (time.Duration, error) {

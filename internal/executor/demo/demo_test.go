@@ -141,6 +141,22 @@ func TestSleepWaits(t *testing.T) {
 	})
 }
 
+func TestCallEndsTheRun(t *testing.T) {
+	t.Parallel()
+	out := executortest.NewRecorder()
+	require.NoError(t, newDemo(t).Execute(t.Context(), executortest.NewRun("call=b,c echo:hi"), out))
+	calls := out.Events()[0].Run.Calls
+	require.Equal(t, []string{"b", "echo:hi", "c", "echo:hi"}, []string{calls[0].Agent, calls[0].Message.FirstText(), calls[1].Agent, calls[1].Message.FirstText()})
+	run := executortest.NewRun("")
+	run.Turn, run.Input = 2, &executor.Input{Source: executor.SourceCalls, Results: []executor.Result{
+		{Agent: "b", State: task.StateCompleted, Artifacts: []task.Artifact{{Parts: []task.Part{task.Text("hi")}}}},
+		{Agent: "c", State: task.StateRejected, Error: "no"},
+	}}
+	out = executortest.NewRecorder()
+	require.NoError(t, newDemo(t).Execute(t.Context(), run, out))
+	require.Equal(t, "b completed: hi\nc rejected: no\n", out.Text(t))
+}
+
 func TestWaitEndsTheRun(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]task.RunNote{
@@ -254,6 +270,8 @@ func TestInvalidScriptsFailWithReason(t *testing.T) {
 		"sleep=-1s":                "sleep=-1s: not a duration; write 20ms or 1.5s",
 		"wait=soon":                "wait=soon: not a duration; write 20ms or 1.5s",
 		"wait=1s interrupted":      "wait=1s interrupted: not a duration; write 20ms or 1.5s",
+		"call= echo:x":             "call= echo:x: calls[0]: needs one of agent, task",
+		"call=b":                   "call=b: calls[0].message: needs at least one part",
 		"chunks=99999999999999999": "chunks=99999999999999999: not a number from 1 to 1000000",
 	} {
 		t.Run(script, func(t *testing.T) {

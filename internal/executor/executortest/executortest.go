@@ -206,6 +206,22 @@ func (r *Recorder) Wait(ctx context.Context, w executor.Wait) error {
 	return r.record(ctx, task.Event{Kind: task.EventRun, Run: note}, true)
 }
 
+// Call records a run note with the calls.
+func (r *Recorder) Call(ctx context.Context, calls []executor.Call) error {
+	if err := executor.CheckCalls(calls, 0); err != nil {
+		return err
+	}
+	note := &task.RunNote{Outcome: task.RunCalls}
+	for i := range calls {
+		c := &calls[i]
+		id, _ := task.ParseID(c.TaskID)
+		note.Calls = append(note.Calls, task.Call{
+			ID: c.CallID(i), Agent: c.Agent, Task: id, Answers: c.TaskID != "", ContextID: c.ContextID, Message: c.Message, Metadata: c.Metadata,
+		})
+	}
+	return r.record(ctx, task.Event{Kind: task.EventRun, Run: note}, true)
+}
+
 func (r *Recorder) record(ctx context.Context, e task.Event, settles bool) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

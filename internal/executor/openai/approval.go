@@ -15,16 +15,24 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// kept are the steps of a turn that ended with a question, as the task's state. The client's answer is the next turn.
+// kept are the steps of a turn that ended with a question or with calls of agents, as the task's state. The answer or the
+// results are the next turn.
 type kept struct {
-	Turn    int    `json:"turn"`    // that asked
+	Turn    int    `json:"turn"`    // that asked or called
 	Carried int    `json:"carried"` // how many of its rounds belong to earlier turns
+	Before  spent  `json:"before"`  // that of these turns since the client's newest message
 	Steps   []step `json:"steps"`
+}
+
+// spent is what turns have used up.
+type spent struct {
+	Calls int   `json:"calls"`
+	Usage usage `json:"usage"`
 }
 
 // keep stores the steps for the next turn.
 func (s *steps) keep(ctx context.Context) error {
-	raw, err := json.Marshal(kept{s.run.Turn, s.carried, s.shortened()})
+	raw, err := json.Marshal(kept{s.run.Turn, s.carried, s.before, s.shortened()})
 	if err != nil {
 		return fmt.Errorf("encode the state: %w", err)
 	}
@@ -78,9 +86,14 @@ func (s *steps) restore(ctx context.Context) (asked bool, err error) {
 			return false, err
 		}
 	}
+	s.carried, s.before = k.Carried, k.Before
 	if k.Turn == s.run.Turn {
-		s.carried = k.Carried
 		return true, nil
+	}
+	if s.run.Input != nil { // the client has said nothing
+		s.before = spent{s.calls(), s.usage()}
+	} else {
+		s.before = spent{}
 	}
 	s.carried = len(s.rounds)
 	return false, nil

@@ -8,6 +8,7 @@
 //	      │                ├── refusal, content filter ── rejected
 //	      │                │
 //	      └── result ── calls of tools ── approval needed: input-required; the answer is the next turn
+//	                          └── of agents: the run ends; their results are the next turn
 //
 // The answer is one artifact for each turn. A run that is retried replaces it with its first chunk, so a broken stream
 // leaves nothing doubled. Each step with tools (what the model said, the beginning of a call, its result) is a checkpoint,

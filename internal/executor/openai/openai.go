@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	nethttp "net/http"
 	"net/url"
-	"slices"
 	"sync/atomic"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
@@ -79,7 +78,7 @@ func (a *agent) answer(ctx context.Context, run *executor.Run, done *steps, w *w
 	if err != nil {
 		return err
 	}
-	if len(a.servers) > 0 || a.opts.Responses {
+	if len(a.servers)+len(a.opts.Agents) > 0 || a.opts.Responses {
 		if err := done.recall(ctx); err != nil {
 			return err
 		}
@@ -94,12 +93,12 @@ func (a *agent) answer(ctx context.Context, run *executor.Run, done *steps, w *w
 		return err
 	}
 	for {
-		asked, err := a.act(ctx, done, box, w)
-		if asked || err != nil {
+		ended, err := a.act(ctx, done, box, w)
+		if ended || err != nil {
 			return err
 		}
 		images := w.images
-		got, err := a.respond(ctx, slices.Concat(messages, done.messages()), done, box, w)
+		got, err := a.respond(ctx, joined(messages, done.messages()), done, box, w)
 		if err != nil {
 			return err
 		}
@@ -132,10 +131,17 @@ func (a *agent) answer(ctx context.Context, run *executor.Run, done *steps, w *w
 	}
 }
 
-// act makes the calls that the model asked for. It ends the run with a question if the client must approve some of them.
-func (a *agent) act(ctx context.Context, done *steps, box *toolbox, w *writer) (asked bool, err error) {
-	var undecided []place
+// act makes the calls that the model asked for. It ends the run with a question if the client must approve some of them,
+// and with calls of agents otherwise.
+func (a *agent) act(ctx context.Context, done *steps, box *toolbox, w *writer) (ended bool, err error) {
+	var undecided, delegated []place
 	for _, at := range done.open() {
+		if got := done.returned(at); got != nil {
+			if err := done.record(ctx, step{Of: &at, Result: got}); err != nil {
+				return false, err
+			}
+			continue
+		}
 		t := box.find(done.call(at).Name)
 		switch {
 		case t == nil || !t.approve:
@@ -150,14 +156,18 @@ func (a *agent) act(ctx context.Context, done *steps, box *toolbox, w *writer) (
 				continue
 			}
 		}
+		if t != nil && t.agent != "" {
+			delegated = append(delegated, at)
+			continue
+		}
 		if err := a.perform(ctx, done, at, t, w); err != nil {
 			return false, err
 		}
 	}
-	if len(undecided) == 0 {
-		return false, nil
+	if len(undecided) > 0 {
+		return true, done.ask(ctx, undecided, w)
 	}
-	return true, done.ask(ctx, undecided, w)
+	return done.delegate(ctx, delegated, box, w)
 }
 
 // perform makes a call that the model asked for.

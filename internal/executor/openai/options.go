@@ -34,6 +34,7 @@ type Options struct {
 	Reasoning  bool                       // show what the model reasons as an artifact of its own
 
 	Tools        []ToolServer
+	Agents       []AgentTool
 	MaxToolCalls int           // in one turn; 0 means 50
 	ToolTimeout  time.Duration // bounds a call, and the connection to a server of tools; 0 means a minute
 

@@ -16,9 +16,10 @@ type steps struct {
 	out    executor.Emitter
 	rounds []*round
 	log    []step // all of them
-	// carried is how many rounds belong to earlier turns, which ended with a question. The conversation has their
-	// text.
+	// carried is how many rounds belong to earlier turns, which ended with a question or with calls of agents. The
+	// conversation has their text.
 	carried int
+	before  spent // in the turns before this one that the same message of the client began
 
 	// asked is the response in background mode that the model is at; nil without one. The log has partial of its text,
 	// and reasoning of the turn.
@@ -58,7 +59,8 @@ type place struct {
 	Call  int `json:"call"`
 }
 
-// recall reads the steps of earlier runs of the turn, and those of an earlier turn that ended with a question.
+// recall reads the steps of earlier runs of the turn, and those of an earlier turn that ended with a question or with calls of
+// agents.
 func (s *steps) recall(ctx context.Context) error {
 	if s.run.Attempt == 1 {
 		return nil
@@ -108,9 +110,9 @@ func (s *steps) apply(one step) error {
 	return nil
 }
 
-// calls counts the calls of this turn.
+// calls counts the calls since the client's newest message.
 func (s *steps) calls() int {
-	n := 0
+	n := s.before.Calls
 	for _, r := range s.rounds[s.carried:] {
 		n += len(r.Calls)
 	}
@@ -224,9 +226,9 @@ func withBreak(text string) string {
 	return text + "\n\n"
 }
 
-// usage is what the rounds of this turn cost.
+// usage is what the rounds since the client's newest message cost.
 func (s *steps) usage() usage {
-	var all usage
+	all := s.before.Usage
 	for _, r := range s.rounds[s.carried:] {
 		all.plus(r.Usage)
 	}

@@ -179,6 +179,7 @@ func (l *link) close() {
 type tool struct {
 	name    string // for the model
 	own     string // for the server
+	agent   string // that the tool is; it has no link then
 	link    *link
 	text    string // its description for the model
 	schema  any    // of its arguments
@@ -203,7 +204,7 @@ func (a *agent) tools(ctx context.Context, run *executor.Run) (*toolbox, error) 
 			return box, fmt.Errorf("tools of %s: %w", server.opts.Name, err)
 		}
 	}
-	return box, nil
+	return box, box.addAgents(a.opts.Agents)
 }
 
 func (b *toolbox) list(ctx context.Context, l *link, timeout time.Duration) error {
@@ -235,23 +236,26 @@ func (b *toolbox) list(ctx context.Context, l *link, timeout time.Duration) erro
 
 func (b *toolbox) add(l *link, t *mcp.Tool) error {
 	o := &l.server.opts
-	name := functionName(o.Name + "__" + t.Name)
-	switch {
-	case b.find(name) != nil:
-		return &executor.Failure{Msg: "the agent's tools could not be listed", Cause: fmt.Errorf("two tools are %q for the model; leave one out with allow", name)}
-	case len(b.tools) == maxTools:
-		return &executor.Failure{Msg: "the agent's tools could not be listed", Cause: fmt.Errorf("more than %d; choose some with allow", maxTools)}
-	}
 	schema := t.InputSchema
 	if schema == nil {
 		schema = map[string]any{"type": "object"}
 	}
-	b.tools = append(b.tools, &tool{
-		name: name, own: t.Name, link: l,
+	return b.put(&tool{
+		name: functionName(o.Name + "__" + t.Name), own: t.Name, link: l,
 		text: t.Description, schema: schema,
 		approve: slices.Contains(o.Approve, "*") || slices.Contains(o.Approve, t.Name),
 		repeats: t.Annotations != nil && (t.Annotations.ReadOnlyHint || t.Annotations.IdempotentHint),
 	})
+}
+
+func (b *toolbox) put(t *tool) error {
+	switch {
+	case b.find(t.name) != nil:
+		return &executor.Failure{Msg: "the agent's tools could not be listed", Cause: fmt.Errorf("two tools are %q for the model; leave one out with allow", t.name)}
+	case len(b.tools) == maxTools:
+		return &executor.Failure{Msg: "the agent's tools could not be listed", Cause: fmt.Errorf("more than %d; choose some with allow", maxTools)}
+	}
+	b.tools = append(b.tools, t)
 	return nil
 }
 

@@ -28,6 +28,7 @@ const (
 	Checkpoint
 	Retry
 	Wait
+	Call
 	Store
 )
 
@@ -42,6 +43,7 @@ type Event struct {
 	Placed     bool             // Text: the agent said whether the chunk appends
 	Checkpoint json.RawMessage  // Checkpoint
 	Wait       executor.Wait    // Wait
+	Calls      []executor.Call  // Call
 	Reason     string           // Retry
 	After      time.Duration    // Retry; zero leaves the delay to the server
 	Stored     Stored           // Store
@@ -56,7 +58,7 @@ type Stored struct {
 
 // Ends reports whether the event is the last one of its run.
 func (e *Event) Ends() bool {
-	return e.Action == Reply || e.Action == Retry || e.Action == Wait || e.Action == Status && e.State.Settled()
+	return e.Action == Reply || e.Action == Retry || e.Action == Wait || e.Action == Call || e.Action == Status && e.State.Settled()
 }
 
 // decoders has a decoder for each type of event.
@@ -73,10 +75,11 @@ var decoders = map[string]func([]byte) (*Event, *Malformed){
 	"checkpoint": decodeCheckpoint,
 	"retry":      decodeRetry,
 	"wait":       decodeWait,
+	"call":       decodeCall,
 	"state":      decodeState,
 }
 
-const knownTypes = "text, artifact, status, ask, auth, complete, fail, reject, reply, checkpoint, state, retry, wait"
+const knownTypes = "text, artifact, status, ask, auth, complete, fail, reject, reply, checkpoint, state, retry, wait, call"
 
 // Decode reads one event. The error is a *Malformed without a line; only the caller knows the line.
 func Decode(raw []byte) (*Event, *Malformed) {

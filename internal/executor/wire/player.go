@@ -130,6 +130,8 @@ func (p *Player) play(ctx context.Context, line int, e *Event) error {
 		err = p.out.Reply(ctx, e.Message)
 	case Wait:
 		err = p.out.Wait(ctx, e.Wait)
+	case Call:
+		err = p.out.Call(ctx, e.Calls)
 	case Store:
 		err = p.store(ctx, e.Stored)
 	case Retry:

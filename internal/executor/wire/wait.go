@@ -11,6 +11,7 @@ type input struct {
 	Source      string    `json:"source"`
 	Until       time.Time `json:"until,omitzero"`
 	Interrupted bool      `json:"interrupted,omitzero"`
+	Results     []result  `json:"results,omitempty"`
 	*resumed
 }
 
@@ -18,7 +19,11 @@ func fromInput(in *executor.Input) *input {
 	if in == nil {
 		return nil
 	}
-	return &input{Source: in.Source, Until: in.Until, Interrupted: in.Interrupted, resumed: fromResumed(in.Resumed)}
+	out := &input{Source: in.Source, Until: in.Until, Interrupted: in.Interrupted, resumed: fromResumed(in.Resumed)}
+	for i := range in.Results {
+		out.Results = append(out.Results, fromResult(&in.Results[i]))
+	}
+	return out
 }
 
 func decodeWait(raw []byte) (*Event, *Malformed) {

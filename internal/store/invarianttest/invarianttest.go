@@ -60,10 +60,10 @@ var rules = []struct{ name, sql string }{
 		SELECT q.id::text || format(': message_seq %s is of kind %s', q.message_seq, e.kind)
 		  FROM holdfast.task_queue q LEFT JOIN holdfast.task_events e ON e.task = q.id AND e.seq = q.message_seq
 		 WHERE e.kind IS DISTINCT FROM 1`},
-	{"turns counts the messages, the timers and the resumes", `
+	{"turns counts the messages, the timers, the calls and the resumes", `
 		SELECT t.id::text || format(': turns %s, messages %s, waits %s', t.turns, count(e.seq) FILTER (WHERE e.kind = 1), count(e.seq) FILTER (WHERE e.kind = 4))
 		  FROM holdfast.tasks t
-		  LEFT JOIN holdfast.task_events e ON e.task = t.id AND (e.kind = 1 OR e.kind = 4 AND e.payload ->> 'outcome' IN ('waits', 'resume'))
+		  LEFT JOIN holdfast.task_events e ON e.task = t.id AND (e.kind = 1 OR e.kind = 4 AND e.payload ->> 'outcome' IN ('waits', 'calls', 'resume'))
 		 -- A wait that a message ended has no turn of its own, nor has a resume that no run asked for.
 		 GROUP BY t.id, t.turns HAVING t.turns NOT BETWEEN count(e.seq) FILTER (WHERE e.kind = 1) AND count(e.seq)`},
 	{"pending counts the messages behind the one that is answered", `
@@ -75,10 +75,10 @@ var rules = []struct{ name, sql string }{
 	{"a queue row's turn is the one before the waiting messages", `
 		SELECT q.id::text || format(': turn %s, but %s turns and %s messages wait', q.turn, t.turns, t.pending)
 		  FROM holdfast.task_queue q JOIN holdfast.tasks t ON t.id = q.id WHERE q.turn <> t.turns - t.pending`},
-	{"a queue row's input is a wait or a resume", `
+	{"a queue row's input is a wait, calls or a resume", `
 		SELECT q.id::text || format(': input_seq %s is %s', q.input_seq, e.payload)
 		  FROM holdfast.task_queue q LEFT JOIN holdfast.task_events e ON e.task = q.id AND e.seq = q.input_seq AND e.kind = 4
-		 WHERE q.input_seq IS NOT NULL AND coalesce(e.payload ->> 'outcome', '') NOT IN ('waits', 'resume') OR q.interrupted AND coalesce(e.payload ->> 'outcome', '') <> 'waits'`},
+		 WHERE q.input_seq IS NOT NULL AND coalesce(e.payload ->> 'outcome', '') NOT IN ('waits', 'calls', 'resume') OR q.interrupted AND coalesce(e.payload ->> 'outcome', '') <> 'waits'`},
 	{"a resume that is kept is in the log of an open task that is not parked", `
 		SELECT t.id::text || format(': state %s, resumed_seq %s is %s', t.state, t.resumed_seq, e.payload ->> 'outcome')
 		  FROM holdfast.tasks t LEFT JOIN holdfast.task_events e ON e.task = t.id AND e.seq = t.resumed_seq
@@ -90,10 +90,44 @@ var rules = []struct{ name, sql string }{
 	{"a task with a timer is working and has no worker", `
 		SELECT q.id::text || format(': wakes_at %s and %s, due at %s, state %s, worker %s', q.wakes_at, t.wakes_at, q.available_at, t.state, q.worker_id)
 		  FROM holdfast.task_queue q JOIN holdfast.tasks t ON t.id = q.id
-		 WHERE q.wakes_at IS NOT NULL AND (t.wakes_at, t.state, q.available_at) IS DISTINCT FROM (q.wakes_at, 2::smallint, q.wakes_at)
+		 WHERE q.wakes_at IS NOT NULL AND (t.wakes_at, t.state, q.available_at) IS DISTINCT FROM (q.wakes_at, 2::smallint, CASE WHEN q.wakes_at = 'infinity' THEN q.available_at ELSE q.wakes_at END)
 		    OR t.wakes_at IS NOT NULL AND q.worker_id IS NOT NULL`},
 	{"only open tasks have timers", `
 		SELECT t.id::text FROM holdfast.tasks t WHERE t.wakes_at IS NOT NULL AND t.state <> 2`},
+	{"a task waits for calls only as long as one of them has no result", `
+		SELECT q.id::text || format(': calls of event %s', q.input_seq)
+		  FROM holdfast.task_queue q
+		 WHERE q.wakes_at = 'infinity'
+		   AND NOT EXISTS (SELECT FROM holdfast.task_calls c WHERE c.parent = q.id AND c.seq = q.input_seq AND c.settled_at IS NULL)`},
+	{"a turn after calls has the results of all of them", `
+		SELECT q.id::text || format(': call %s of event %s has none', c.nth, c.seq)
+		  FROM holdfast.task_queue q JOIN holdfast.task_calls c ON c.parent = q.id AND c.seq = q.input_seq AND c.settled_at IS NULL
+		 WHERE q.wakes_at IS NULL`},
+	{"calls are those of a run note", `
+		SELECT c.parent::text || format(': call %s of event %s for %s', c.nth, c.seq, c.child)
+		  FROM holdfast.task_calls c JOIN holdfast.tasks t ON t.id = c.parent
+		  LEFT JOIN holdfast.task_events e ON e.task = c.parent AND e.seq = c.seq AND e.kind = 4
+		 WHERE (e.payload #>> ARRAY['calls', (c.nth - 1)::text, 'task'])::uuid IS DISTINCT FROM c.child`},
+	{"a called task exists if and only if its call has begun, and knows its lineage", `
+		SELECT c.child::text || format(': begun at %s, task %s, lineage %s', c.started_at, t.id, t.lineage)
+		  FROM holdfast.task_calls c LEFT JOIN holdfast.tasks t ON t.id = c.child
+		 WHERE NOT c.answers AND (t.id IS NOT NULL AND c.started_at IS NULL OR t.lineage IS FALSE)`},
+	{"the end of a called task is joined, or on the list", `
+		SELECT c.child::text || format(': state %s by event %s, but call %s of %s has no result', t.state, t.status_seq, c.nth, c.parent)
+		  FROM holdfast.task_calls c LEFT JOIN holdfast.tasks t ON t.id = c.child
+		 WHERE c.started_at IS NOT NULL AND c.settled_at IS NULL AND (t.id IS NULL OR t.state >= 3 AND t.status_seq > c.after_seq)
+		   AND NOT EXISTS (SELECT FROM holdfast.task_settled s WHERE s.task = c.child AND s.seq >= coalesce(t.status_seq, 0))`},
+	{"a result is a status of the called task, after the message of the call", `
+		SELECT c.child::text || format(': result %s by event %s, which is %s', c.state, c.child_seq, e.state)
+		  FROM holdfast.task_calls c JOIN holdfast.tasks t ON t.id = c.child
+		  LEFT JOIN holdfast.task_events e ON e.task = c.child AND e.seq = c.child_seq
+		 WHERE c.child_seq IS NOT NULL AND (e.state IS DISTINCT FROM c.state OR c.child_seq <= c.after_seq)`},
+	{"what an ended task has called has ended, or the task is on the list", `
+		SELECT c.parent::text || format(': call %s, task %s', c.nth, c.child)
+		  FROM holdfast.task_calls c LEFT JOIN holdfast.tasks t ON t.id = c.child
+		 WHERE NOT EXISTS (SELECT FROM holdfast.tasks p WHERE p.id = c.parent AND p.state < 5)
+		   AND (c.started_at IS NULL AND c.settled_at IS NULL OR t.state < 5 AND NOT t.cancel_requested)
+		   AND NOT EXISTS (SELECT FROM holdfast.task_settled s WHERE s.task = c.parent)`},
 	{"attempts never decrease along a log", `
 		SELECT DISTINCT x.task::text FROM (
 		    SELECT task, attempt, max(attempt) OVER (PARTITION BY task ORDER BY seq) AS so_far

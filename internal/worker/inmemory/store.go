@@ -66,6 +66,7 @@ type row struct {
 	interrupted   bool
 	wakesAt       time.Time // zero: no timer, or it has fired
 	interruptible bool
+	results       []task.Result // of calls
 
 	resumable  bool     // parked: the resume URL of its turn is valid
 	resumedSeq task.Seq // the note of a resume that came before the run has parked, or 0
@@ -161,11 +162,34 @@ func (s *Store) Turn(id task.ID) int {
 func (s *Store) Fire(id task.ID) (turn int) {
 	s.mu.Lock()
 	r := s.rows[id]
-	if r.wakesAt.IsZero() {
+	if r.wakesAt.IsZero() || r.wakesAt.Equal(never) {
 		s.mu.Unlock()
 		return 0
 	}
 	r.wakesAt, r.availableAt = time.Time{}, s.now()
+	turn = r.turn
+	s.mu.Unlock()
+	s.changed(r.head.Agent)
+	return turn
+}
+
+// Calls returns the calls whose results a task waits for, or nil.
+func (s *Store) Calls(id task.ID) []task.Call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.rows[id]
+	if !r.wakesAt.Equal(never) {
+		return nil
+	}
+	return r.log[r.inputSeq-1].Run.Calls
+}
+
+// Return gives a task the results of its calls and makes its turn due, as CallersWake does. It returns the turn. Calls must
+// have returned the calls.
+func (s *Store) Return(id task.ID, results []task.Result) (turn int) {
+	s.mu.Lock()
+	r := s.rows[id]
+	r.wakesAt, r.availableAt, r.results = time.Time{}, s.now(), results
 	turn = r.turn
 	s.mu.Unlock()
 	s.changed(r.head.Agent)
@@ -307,7 +331,10 @@ func (s *Store) claim(r *row, worker task.ID) *store.Claimed {
 		Spared: r.spared,
 	}
 	if r.inputSeq > 0 {
-		c.Wait = &store.Wait{Seq: r.inputSeq, Until: r.log[r.inputSeq-1].Run.Until, Interrupted: r.interrupted, Resumed: r.contents[r.inputSeq]}
+		note := r.log[r.inputSeq-1].Run
+		c.Wait = &store.Wait{
+			Seq: r.inputSeq, Calls: note.Outcome == task.RunCalls, Until: note.Until, Interrupted: r.interrupted, Resumed: r.contents[r.inputSeq],
+		}
 		if !r.interrupted {
 			c.Message, c.Request = &task.Message{}, nil
 		}
@@ -377,7 +404,7 @@ func (s *Store) append(a *store.Append) (again bool, err error) {
 			}
 			r.state = e.State
 		}
-		if e.Waits() {
+		if e.Waits() && e.Run.Outcome == task.RunWaits {
 			e.Run = s.timer(e.Run)
 		}
 		if e.Artifact != nil {
@@ -431,8 +458,14 @@ func (s *Store) wait(r *row, e *task.Event) (due bool) {
 		return true
 	}
 	r.wakesAt = e.Run.Until
+	if e.Run.Outcome == task.RunCalls {
+		r.wakesAt = never
+	}
 	return false
 }
+
+// never is when the turn after calls begins by itself.
+var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // next is the message after that of the turn.
 func (r *row) next() task.Seq {
@@ -552,6 +585,16 @@ func (s *Store) Ended(_ context.Context, attempts map[task.ID]task.Attempt) (map
 // Silence implements worker.Store: there is no run API.
 func (s *Store) Silence(context.Context, task.ID, task.Attempt) (d time.Duration, never bool, err error) {
 	return 0, true, nil
+}
+
+// NewTaskID implements worker.Store.
+func (s *Store) NewTaskID() task.ID { return store.NewID() }
+
+// Results implements worker.Store. It does not bound them.
+func (s *Store) Results(_ context.Context, of *task.Task, _ task.Seq, _ int64) ([]task.Result, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rows[of.ID].results, nil
 }
 
 // ArtifactIDs implements worker.Store.

@@ -71,6 +71,48 @@ type Event struct {
 	ClaimedAt pgtype.Timestamptz
 }
 
+// The calls of agents: which task has called which. They are deleted with the caller.
+type HoldfastTaskCall struct {
+	// The task that has called.
+	Parent uuid.UUID
+	// The run note of the caller with the calls.
+	Seq int64
+	// Place in that note, from 1.
+	Nth int32
+	// The name that the caller gave it.
+	CallID string
+	// The agent that is called.
+	Agent string
+	// The task that is called. It does not exist before started_at.
+	Child uuid.UUID
+	// The call is a message to a task of an earlier call.
+	Answers bool
+	// The caller that nothing has called.
+	Root uuid.UUID
+	// The agents of the callers, from that of the root to that of the parent.
+	Callers   []string
+	CreatedAt time.Time
+	// When the child was created, or got the message.
+	StartedAt pgtype.Timestamptz
+	// Events of the child up to this one are no result: they came before the message.
+	AfterSeq int64
+	// When the call got its result; null: it has none yet.
+	SettledAt pgtype.Timestamptz
+	// The state of the child that is the result; 8 with an error for a call that was refused.
+	State pgtype.Int2
+	// The status of the child with that state.
+	ChildSeq pgtype.Int8
+	// Why the call was refused.
+	Error pgtype.Text
+}
+
+// Tasks with a lineage that have ended or parked, until the duty calls has told their callers and ended what they called.
+type HoldfastTaskSettled struct {
+	Task uuid.UUID
+	// The status that ended or parked it; of a deleted task, one more than its last event.
+	Seq int64
+}
+
 // Where to deliver the events of a task.
 type PushConfig struct {
 	Task uuid.UUID
@@ -153,7 +195,7 @@ type Task struct {
 	RunOrdinal int64
 	// How often an executor was started for this task.
 	Runs int32
-	// How many turns it has: a message of the client begins one, as does a timer or a resume URL.
+	// How many turns it has: a message of the client begins one, as does a timer, the results of calls or a resume URL.
 	Turns int32
 	// Messages that wait behind the one that is queued or running.
 	Pending int32
@@ -179,7 +221,7 @@ type Task struct {
 	CreatedAt     time.Time
 	// The newest status that lists the ids of all artifacts before it, in their order.
 	ArtifactsSeq pgtype.Int8
-	// When the wait of its agent ends; null: it does not wait. The next claim sets it to null.
+	// When the wait of its agent ends; infinity: with the results of its calls; null: it does not wait. The next claim sets it to null.
 	WakesAt pgtype.Timestamptz
 	// With wakes_at: a message of the client ends the wait.
 	Interruptible bool
@@ -187,6 +229,8 @@ type Task struct {
 	ResumeUntil pgtype.Timestamptz
 	// The run note of a resume that came before the run has parked; null: none came.
 	ResumedSeq pgtype.Int8
+	// A task has called it, or it has called one: the statement that ends or parks it writes to task_settled.
+	Lineage bool
 	// How many events posted_attempt has taken through the run API, so that a repeated upload writes nothing twice.
 	Posted int64
 	// The newest attempt whose agent has called the run API.

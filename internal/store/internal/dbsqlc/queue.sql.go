@@ -222,7 +222,8 @@ func (q *Queries) QueueClaim(ctx context.Context, db DBTX, arg QueueClaimParams)
 const queueDepth = `-- name: QueueDepth :many
 SELECT agent,
        count(*) FILTER (WHERE worker_id IS NULL AND wakes_at IS NULL)::bigint AS waiting,
-       count(*) FILTER (WHERE wakes_at IS NOT NULL)::bigint AS timers,
+       count(*) FILTER (WHERE wakes_at < 'infinity')::bigint AS timers,
+       count(*) FILTER (WHERE wakes_at = 'infinity')::bigint AS calls,
        count(*) FILTER (WHERE worker_id IS NOT NULL)::bigint AS running,
        coalesce(extract(epoch FROM now() - min(available_at) FILTER (WHERE worker_id IS NULL AND wakes_at IS NULL AND available_at <= now())), 0)::float8
            AS oldest_seconds,
@@ -235,12 +236,13 @@ type QueueDepthRow struct {
 	Agent         string
 	Waiting       int64
 	Timers        int64
+	Calls         int64
 	Running       int64
 	OldestSeconds float64
 	AwaySeconds   float64
 }
 
-// For metrics: queued and running tasks, and those with a timer, by agent.
+// For metrics: queued and running tasks, and those that wait for a timer or for calls, by agent.
 func (q *Queries) QueueDepth(ctx context.Context, db DBTX) ([]QueueDepthRow, error) {
 	rows, err := db.Query(ctx, queueDepth)
 	if err != nil {
@@ -254,6 +256,7 @@ func (q *Queries) QueueDepth(ctx context.Context, db DBTX) ([]QueueDepthRow, err
 			&i.Agent,
 			&i.Waiting,
 			&i.Timers,
+			&i.Calls,
 			&i.Running,
 			&i.OldestSeconds,
 			&i.AwaySeconds,
@@ -299,7 +302,7 @@ func (q *Queries) QueueHurry(ctx context.Context, db DBTX, id uuid.UUID) (QueueH
 }
 
 const runFor = `-- name: RunFor :one
-SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.kept, t.held_at, t.last_seq, t.status_seq, t.status_at, t.attempt, t.run_ordinal, t.runs, t.turns, t.pending, t.worker_id, t.claimed_at, t.cancel_requested, t.cancel_requested_at, t.direct, t.pushes, t.dialect, t.stream_base, t.artifact_bytes, t.metadata, t.created_at, t.artifacts_seq, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.posted, t.posted_attempt, t.heard_at, coalesce(q.worker_id = t.worker_id, false)::boolean AS owned,
+SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.kept, t.held_at, t.last_seq, t.status_seq, t.status_at, t.attempt, t.run_ordinal, t.runs, t.turns, t.pending, t.worker_id, t.claimed_at, t.cancel_requested, t.cancel_requested_at, t.direct, t.pushes, t.dialect, t.stream_base, t.artifact_bytes, t.metadata, t.created_at, t.artifacts_seq, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.lineage, t.posted, t.posted_attempt, t.heard_at, coalesce(q.worker_id = t.worker_id, false)::boolean AS owned,
        (CASE WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END)::bigint AS posted,
        coalesce(q.message_seq, 0)::bigint AS message_seq, coalesce(q.input_seq, 0)::bigint AS input_seq,
        coalesce(q.interrupted, false)::boolean AS interrupted, coalesce(q.turn, 0)::integer AS turn,
@@ -369,6 +372,7 @@ func (q *Queries) RunFor(ctx context.Context, db DBTX, arg RunForParams) (RunFor
 		&i.Task.Interruptible,
 		&i.Task.ResumeUntil,
 		&i.Task.ResumedSeq,
+		&i.Task.Lineage,
 		&i.Task.Posted,
 		&i.Task.PostedAttempt,
 		&i.Task.HeardAt,

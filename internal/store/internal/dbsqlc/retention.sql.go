@@ -100,6 +100,29 @@ func (q *Queries) AuditRemoved(ctx context.Context, db DBTX, arg AuditRemovedPar
 	return result.RowsAffected(), nil
 }
 
+const callsGone = `-- name: CallsGone :execrows
+DELETE FROM holdfast.task_calls c
+ WHERE c.parent = ANY(ARRAY(
+    SELECT x.parent FROM holdfast.task_calls x
+     WHERE x.parent >= $1 AND x.parent < $2 AND NOT holdfast.task_stays(x.parent)
+     ORDER BY x.parent LIMIT $3))
+`
+
+type CallsGoneParams struct {
+	Lowest  uuid.UUID
+	Highest uuid.UUID
+	MaxRows int32
+}
+
+// Deletes the calls of the same tasks as NamesGone. By primary key.
+func (q *Queries) CallsGone(ctx context.Context, db DBTX, arg CallsGoneParams) (int64, error) {
+	result, err := db.Exec(ctx, callsGone, arg.Lowest, arg.Highest, arg.MaxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const contextStatesGone = `-- name: ContextStatesGone :many
 WITH page AS MATERIALIZED (
     SELECT x.task, x.tenant, x.owner, x.agent, x.context_id FROM holdfast.context_states x
@@ -183,7 +206,7 @@ func (q *Queries) EndedAgents(ctx context.Context, db DBTX, arg EndedAgentsParam
 }
 
 const endedBefore = `-- name: EndedBefore :many
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, posted, posted_attempt, heard_at FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at FROM holdfast.tasks
  WHERE state >= 5 AND kept = $1 AND id >= $2 AND id < $3 AND agent COLLATE "C" = $4::text AND held_at IS NULL
    AND status_at < $5 AND (status_at, id) > ($6::timestamptz, $7::uuid)
  ORDER BY status_at, id LIMIT $8
@@ -254,6 +277,7 @@ func (q *Queries) EndedBefore(ctx context.Context, db DBTX, arg EndedBeforeParam
 			&i.Interruptible,
 			&i.ResumeUntil,
 			&i.ResumedSeq,
+			&i.Lineage,
 			&i.Posted,
 			&i.PostedAttempt,
 			&i.HeardAt,
@@ -564,7 +588,7 @@ func (q *Queries) ParkedAgents(ctx context.Context, db DBTX) ([]string, error) {
 
 const parkedExpire = `-- name: ParkedExpire :many
 WITH due AS MATERIALIZED (
-    SELECT t.id, t.kept, t.last_seq, t.pushes FROM holdfast.tasks t
+    SELECT t.id, t.kept, t.last_seq, t.pushes, t.lineage FROM holdfast.tasks t
      WHERE t.state IN (3, 4) AND t.agent = $1 AND t.status_at < now() - $2::interval AND t.held_at IS NULL
      ORDER BY t.status_at LIMIT $3
        FOR NO KEY UPDATE SKIP LOCKED
@@ -589,6 +613,7 @@ WITH due AS MATERIALIZED (
 )
 SELECT due.id, (due.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
        (SELECT CASE WHEN hooked.tasks IS NULL THEN 0 ELSE holdfast.push_mark(hooked.tasks, hooked.seqs, hooked.seqs) END FROM hooked)::integer AS marked,
+       (CASE WHEN due.lineage THEN holdfast.call_settled(due.id, due.last_seq + 1) ELSE 0 END)::integer AS kin,
        coalesce((SELECT n FROM audited), 0)::bigint AS audited
   FROM due
 `
@@ -607,6 +632,7 @@ type ParkedExpireRow struct {
 	Seq     int64
 	At      time.Time
 	Marked  int32
+	Kin     int32
 	Audited int64
 }
 
@@ -633,6 +659,7 @@ func (q *Queries) ParkedExpire(ctx context.Context, db DBTX, arg ParkedExpirePar
 			&i.Seq,
 			&i.At,
 			&i.Marked,
+			&i.Kin,
 			&i.Audited,
 		); err != nil {
 			return nil, err
@@ -835,7 +862,7 @@ WITH mine AS MATERIALIZED (
        FOR UPDATE SKIP LOCKED
 ), gone AS (
     DELETE FROM holdfast.tasks t WHERE t.id = ANY(ARRAY(SELECT id FROM mine)) AND t.id BETWEEN $2 AND $3
-    RETURNING t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.last_seq
+    RETURNING t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.last_seq, t.lineage
 ), states AS (
     DELETE FROM holdfast.task_states s WHERE s.task = ANY(ARRAY(SELECT id FROM gone))
 ), contexts AS (
@@ -845,6 +872,10 @@ WITH mine AS MATERIALIZED (
        AND NOT holdfast.context_has_other(g.tenant, g.owner, g.agent, g.context_id, ARRAY(SELECT id FROM gone))
 ), notices AS (
     DELETE FROM holdfast.cancel_notices n WHERE n.task = ANY(ARRAY(SELECT id FROM gone))
+), settled AS (
+    -- For the tasks that wait for it, and for those that it has called.
+    INSERT INTO holdfast.task_settled (task, seq) SELECT id, last_seq + 1 FROM gone WHERE lineage
+    ON CONFLICT DO NOTHING
 ), queue AS (
     DELETE FROM holdfast.task_queue q WHERE q.id = ANY(ARRAY(SELECT id FROM gone WHERE state < 5))
 ), names AS (

@@ -333,7 +333,7 @@ func (q *Queries) ResumeState(ctx context.Context, db DBTX, id uuid.UUID) (Resum
 }
 
 const taskByID = `-- name: TaskByID :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, posted, posted_attempt, heard_at FROM holdfast.tasks WHERE id = $1
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at FROM holdfast.tasks WHERE id = $1
 `
 
 // By primary key, for the server's own use; the caller must check the owner.
@@ -374,6 +374,7 @@ func (q *Queries) TaskByID(ctx context.Context, db DBTX, id uuid.UUID) (Task, er
 		&i.Interruptible,
 		&i.ResumeUntil,
 		&i.ResumedSeq,
+		&i.Lineage,
 		&i.Posted,
 		&i.PostedAttempt,
 		&i.HeardAt,
@@ -383,7 +384,7 @@ func (q *Queries) TaskByID(ctx context.Context, db DBTX, id uuid.UUID) (Task, er
 
 const taskCancel = `-- name: TaskCancel :one
 WITH lck AS MATERIALIZED (
-    SELECT t.id, t.agent, t.kept, t.last_seq, t.attempt, t.worker_id, t.state >= 3 AS parked, t.pushes, t.cancel_requested
+    SELECT t.id, t.agent, t.kept, t.last_seq, t.attempt, t.worker_id, t.state >= 3 AS parked, t.pushes, t.lineage, t.cancel_requested
       FROM holdfast.tasks t
      WHERE t.id = $2 AND t.state NOT IN (5, 6, 7, 8)
        FOR NO KEY UPDATE
@@ -395,9 +396,9 @@ WITH lck AS MATERIALIZED (
 ), unqueued AS (
     DELETE FROM holdfast.task_queue q WHERE q.id = (SELECT free.id FROM free)
 ), eff AS MATERIALIZED (
-    SELECT x.id, x.agent, x.kept, x.last_seq, x.attempt, x.worker_id, x.idle, x.pushes, x.cancel_requested, x.idle OR $3::text <> '' AND NOT x.cancel_requested AS logs FROM (
+    SELECT x.id, x.agent, x.kept, x.last_seq, x.attempt, x.worker_id, x.idle, x.pushes, x.lineage, x.cancel_requested, x.idle OR $3::text <> '' AND NOT x.cancel_requested AS logs FROM (
         SELECT lck.id, lck.agent, lck.kept, lck.last_seq, lck.attempt, lck.worker_id, (lck.parked OR EXISTS (SELECT FROM free)) AS idle, lck.pushes,
-               lck.cancel_requested FROM lck) x
+               lck.lineage, lck.cancel_requested FROM lck) x
      WHERE x.idle OR x.worker_id IS NOT NULL
 ), upd AS (
     UPDATE holdfast.tasks t
@@ -427,6 +428,7 @@ WITH lck AS MATERIALIZED (
 SELECT eff.idle::boolean AS ended, eff.logs::boolean AS logged, (eff.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
        (CASE WHEN eff.idle AND eff.pushes
              THEN holdfast.push_mark(ARRAY[eff.id], ARRAY[eff.last_seq + 1], ARRAY[eff.last_seq + 1]) ELSE 0 END)::integer AS marked,
+       (CASE WHEN eff.idle AND eff.lineage THEN holdfast.call_settled(eff.id, eff.last_seq + 1) ELSE 0 END)::integer AS kin,
        coalesce(holdfast.audit(nullif($1::text, '')), 0)::bigint AS audited
   FROM eff
 `
@@ -444,6 +446,7 @@ type TaskCancelRow struct {
 	Seq     int64
 	At      time.Time
 	Marked  int32
+	Kin     int32
 	Audited int64
 }
 
@@ -466,6 +469,7 @@ func (q *Queries) TaskCancel(ctx context.Context, db DBTX, arg TaskCancelParams)
 		&i.Seq,
 		&i.At,
 		&i.Marked,
+		&i.Kin,
 		&i.Audited,
 	)
 	return i, err
@@ -487,18 +491,19 @@ WITH inp AS MATERIALIZED (
            unnest($11::bytea[]) AS request_hash,
            unnest($12::uuid[]) AS worker_id,
            unnest($13::boolean[]) AS pushes,
-           unnest($14::integer[]) AS live_limit,
-           unnest($15::integer[]) AS queue_limit,
-           unnest($16::text[]) AS audit
+           unnest($14::boolean[]) AS called,
+           unnest($15::integer[]) AS live_limit,
+           unnest($16::integer[]) AS queue_limit,
+           unnest($17::text[]) AS audit
 ), new AS MATERIALIZED (
-    SELECT i.id, i.client_id, i.agent, i.tenant, i.owner, i.context_id, i.dialect, i.metadata, i.payload, i.key, i.request_hash, i.worker_id, i.pushes, i.live_limit, i.queue_limit, i.audit FROM inp i
+    SELECT i.id, i.client_id, i.agent, i.tenant, i.owner, i.context_id, i.dialect, i.metadata, i.payload, i.key, i.request_hash, i.worker_id, i.pushes, i.called, i.live_limit, i.queue_limit, i.audit FROM inp i
      WHERE (i.client_id = ''
             OR (SELECT count(*) FROM holdfast.task_names x
                  WHERE x.tenant = i.tenant AND x.owner = i.owner AND x.agent = i.agent AND x.client_id = i.client_id) = 0)
        AND (i.key = ''
             OR (SELECT count(*) FROM holdfast.idempotency_keys k
                  WHERE k.tenant = i.tenant AND k.owner = i.owner AND k.key = i.key) = 0)
-       AND NOT ($17::boolean AND holdfast.task_exists(i.id))
+       AND NOT ($18::boolean AND holdfast.task_exists(i.id))
 ), bounded AS MATERIALIZED (
     -- In the order in which slots are locked. Each limit is counted once, at its first input.
     SELECT n.id, n.tenant, n.owner, n.agent, n.worker_id, n.live_limit, n.queue_limit,
@@ -526,7 +531,7 @@ WITH inp AS MATERIALIZED (
       FROM (SELECT q.id, q.beyond, q.waits AND q.nth + max(q.n) OVER (PARTITION BY q.agent) > q.queue_limit AS late FROM waiting q) z
      WHERE z.beyond OR z.late
 ), fresh AS MATERIALIZED (
-    SELECT n.id, n.client_id, n.agent, n.tenant, n.owner, n.context_id, n.dialect, n.metadata, n.payload, n.key, n.request_hash, n.worker_id, n.pushes, n.live_limit, n.queue_limit, n.audit FROM new n WHERE n.id NOT IN (SELECT id FROM refused)
+    SELECT n.id, n.client_id, n.agent, n.tenant, n.owner, n.context_id, n.dialect, n.metadata, n.payload, n.key, n.request_hash, n.worker_id, n.pushes, n.called, n.live_limit, n.queue_limit, n.audit FROM new n WHERE n.id NOT IN (SELECT id FROM refused)
 ), keyed AS (
     -- Near midnight a key counts on two days: both must be free.
     INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task)
@@ -536,9 +541,9 @@ WITH inp AS MATERIALIZED (
     ON CONFLICT DO NOTHING
     RETURNING task
 ), free AS MATERIALIZED (
-    SELECT f.id, f.client_id, f.agent, f.tenant, f.owner, f.context_id, f.dialect, f.metadata, f.payload, f.key, f.request_hash, f.worker_id, f.pushes, f.live_limit, f.queue_limit, f.audit FROM fresh f
-     WHERE f.key = ''
-        OR f.id IN (SELECT task FROM keyed GROUP BY task HAVING count(*) = (SELECT count(*) FROM holdfast.key_days(now())))
+    SELECT f.id, f.client_id, f.agent, f.tenant, f.owner, f.context_id, f.dialect, f.metadata, f.payload, f.key, f.request_hash, f.worker_id, f.pushes, f.called, f.live_limit, f.queue_limit, f.audit FROM fresh f
+     WHERE CASE WHEN f.called THEN holdfast.call_begin(f.id) ELSE f.key = ''
+        OR f.id IN (SELECT task FROM keyed GROUP BY task HAVING count(*) = (SELECT count(*) FROM holdfast.key_days(now()))) END
 ), named AS (
     INSERT INTO holdfast.task_names (tenant, owner, agent, client_id, task)
     SELECT tenant, owner, agent, client_id, id FROM free WHERE client_id <> ''
@@ -548,12 +553,12 @@ WITH inp AS MATERIALIZED (
     RETURNING task
 ), created AS (
     INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq,
-                                attempt, runs, worker_id, claimed_at, dialect, metadata, pushes)
+                                attempt, runs, worker_id, claimed_at, dialect, metadata, pushes, lineage)
     SELECT f.id, nullif(f.client_id, ''), f.agent, f.tenant, f.owner, f.context_id, 1, 1, 1,
            CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
            CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
            nullif(f.worker_id, '00000000-0000-0000-0000-000000000000'),
-           CASE WHEN f.worker_id <> '00000000-0000-0000-0000-000000000000' THEN now() END, f.dialect, nullif(f.metadata, '')::json, f.pushes
+           CASE WHEN f.worker_id <> '00000000-0000-0000-0000-000000000000' THEN now() END, f.dialect, nullif(f.metadata, '')::json, f.pushes, f.called
       FROM free f
      WHERE f.client_id = '' OR f.id IN (SELECT task FROM named)
      ORDER BY f.id
@@ -567,14 +572,14 @@ WITH inp AS MATERIALIZED (
     SELECT c.id, 1, 1, 0, i.payload::json FROM created c JOIN inp i ON i.id = c.id
 ), push AS MATERIALIZED (
     SELECT p.task, p.config_id, p.dialect, p.url, p.host, p.schemes, p.secrets, p.artifacts, c.agent, c.tenant, c.owner, coalesce(c.client_id, c.id::text) AS public_id
-      FROM (SELECT unnest($18::uuid[]) AS task,
-                   unnest($19::text[]) AS config_id,
-                   unnest($20::text[]) AS dialect,
-                   unnest($21::text[]) AS url,
-                   unnest($22::text[]) AS host,
-                   unnest($23::text[]) AS schemes,
-                   unnest($24::bytea[]) AS secrets,
-                   unnest($25::boolean[]) AS artifacts) p
+      FROM (SELECT unnest($19::uuid[]) AS task,
+                   unnest($20::text[]) AS config_id,
+                   unnest($21::text[]) AS dialect,
+                   unnest($22::text[]) AS url,
+                   unnest($23::text[]) AS host,
+                   unnest($24::text[]) AS schemes,
+                   unnest($25::bytea[]) AS secrets,
+                   unnest($26::boolean[]) AS artifacts) p
       JOIN created c ON c.id = p.task
 ), configured AS (
     INSERT INTO holdfast.push_configs (task, config_id, agent, public_id, dialect, url, schemes, secrets)
@@ -604,6 +609,7 @@ type TaskCreateParams struct {
 	RequestHashes [][]byte
 	Workers       []uuid.UUID
 	Pushes        []bool
+	Called        []bool
 	LiveLimits    []int32
 	QueueLimits   []int32
 	Audits        []string
@@ -646,6 +652,9 @@ type TaskCreateRow struct {
 // the second first message.
 //
 // An input with limits (0: none) is returned as refused if it exceeds one.
+//
+// A called task is created only once, and only if its caller still waits for it (call_begin). It has no
+// key and no client id.
 func (q *Queries) TaskCreate(ctx context.Context, db DBTX, arg TaskCreateParams) ([]TaskCreateRow, error) {
 	rows, err := db.Query(ctx, taskCreate,
 		arg.Ids,
@@ -661,6 +670,7 @@ func (q *Queries) TaskCreate(ctx context.Context, db DBTX, arg TaskCreateParams)
 		arg.RequestHashes,
 		arg.Workers,
 		arg.Pushes,
+		arg.Called,
 		arg.LiveLimits,
 		arg.QueueLimits,
 		arg.Audits,
@@ -698,7 +708,7 @@ func (q *Queries) TaskCreate(ctx context.Context, db DBTX, arg TaskCreateParams)
 }
 
 const taskFind = `-- name: TaskFind :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, posted, posted_attempt, heard_at FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at FROM holdfast.tasks
  WHERE id = $1 AND client_id IS NULL AND tenant = $2 AND (owner = $3 OR $4::boolean) AND agent = $5
 `
 
@@ -754,6 +764,7 @@ func (q *Queries) TaskFind(ctx context.Context, db DBTX, arg TaskFindParams) (Ta
 		&i.Interruptible,
 		&i.ResumeUntil,
 		&i.ResumedSeq,
+		&i.Lineage,
 		&i.Posted,
 		&i.PostedAttempt,
 		&i.HeardAt,
@@ -762,7 +773,7 @@ func (q *Queries) TaskFind(ctx context.Context, db DBTX, arg TaskFindParams) (Ta
 }
 
 const taskNamed = `-- name: TaskNamed :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, posted, posted_attempt, heard_at FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at FROM holdfast.tasks
  WHERE id = $1 AND client_id = $2::text AND tenant = $3 AND (owner = $4 OR $5::boolean) AND agent = $6
 `
 
@@ -820,6 +831,7 @@ func (q *Queries) TaskNamed(ctx context.Context, db DBTX, arg TaskNamedParams) (
 		&i.Interruptible,
 		&i.ResumeUntil,
 		&i.ResumedSeq,
+		&i.Lineage,
 		&i.Posted,
 		&i.PostedAttempt,
 		&i.HeardAt,
@@ -1126,7 +1138,7 @@ func (q *Queries) TaskResume(ctx context.Context, db DBTX, arg TaskResumeParams)
 }
 
 const taskSeen = `-- name: TaskSeen :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, posted, posted_attempt, heard_at FROM holdfast.tasks WHERE id = $1 AND tenant = $2 AND (owner = $3 OR $4::boolean)
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at FROM holdfast.tasks WHERE id = $1 AND tenant = $2 AND (owner = $3 OR $4::boolean)
 `
 
 type TaskSeenParams struct {
@@ -1179,6 +1191,7 @@ func (q *Queries) TaskSeen(ctx context.Context, db DBTX, arg TaskSeenParams) (Ta
 		&i.Interruptible,
 		&i.ResumeUntil,
 		&i.ResumedSeq,
+		&i.Lineage,
 		&i.Posted,
 		&i.PostedAttempt,
 		&i.HeardAt,

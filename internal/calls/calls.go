@@ -1,0 +1,275 @@
+// Package calls lets agents call each other: it creates the tasks that agents have called, gives callers the results, and
+// ends what an ended task has called.
+//
+// All state is in the database (migration 00020, decision 0053). Each step may be repeated, and any process may do it, at the
+// same time as others.
+package calls
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Agent is what a call needs to know of an agent.
+type Agent struct {
+	Name            string
+	Schemes         []string // that admit its callers; none: it is open
+	Scope           string   // that its callers need
+	RejectBusy      bool
+	PendingMessages int
+	Limits          store.Limits
+	MaxDepth        int  // of the tasks that it calls
+	Recursive       bool // may call itself and the agents of its callers
+}
+
+// Options configures a Runner.
+type Options struct {
+	Store  *store.Store
+	Agents []Agent
+	Log    *slog.Logger
+}
+
+// Runner does the work of calls for one process.
+type Runner struct {
+	opt    Options
+	agents map[string]*Agent
+	wake   chan struct{}
+	hinted atomic.Bool
+}
+
+// New returns a runner.
+func New(o Options) *Runner {
+	r := &Runner{opt: o, agents: map[string]*Agent{}, wake: make(chan struct{}, 1)}
+	for i := range o.Agents {
+		r.agents[o.Agents[i].Name] = &o.Agents[i]
+	}
+	return r
+}
+
+// Hint says that this process has committed calls, or the end of a task with a lineage. It does not block.
+func (r *Runner) Hint() {
+	r.hinted.Store(true)
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Wake receives after a hint.
+func (r *Runner) Wake() <-chan struct{} { return r.wake }
+
+const (
+	// othersAfter leaves a process the time to begin the calls that it has committed itself.
+	othersAfter = time.Second
+	callsAtOnce = 200
+	notesAtOnce = 4
+)
+
+// Run begins calls and joins results once. more says that there may be further work at once.
+func (r *Runner) Run(ctx context.Context) (more bool, err error) {
+	older := othersAfter
+	if r.hinted.Swap(false) {
+		older = 0
+	}
+	begun, err := r.begin(ctx, older)
+	if err != nil {
+		return false, err
+	}
+	ended, joined, err := r.opt.Store.JoinCalls(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, t := range ended {
+		if err := r.end(ctx, t); err != nil {
+			return false, err
+		}
+	}
+	if begun && older == 0 {
+		r.hinted.Store(true)
+	}
+	return begun || joined, nil
+}
+
+// begin begins calls, and reports whether there may be more.
+func (r *Runner) begin(ctx context.Context, older time.Duration) (more bool, err error) {
+	found, err := r.opt.Store.NewCalls(ctx, older, callsAtOnce)
+	if err != nil {
+		return false, err
+	}
+	var g errgroup.Group
+	g.SetLimit(notesAtOnce)
+	var begun atomic.Int64
+	for rest := found; len(rest) > 0; {
+		n := slices.IndexFunc(rest, func(c store.NewCall) bool { return c.Parent != rest[0].Parent || c.Note != rest[0].Note })
+		if n < 0 {
+			n = len(rest)
+		}
+		note := rest[:n]
+		rest = rest[n:]
+		g.Go(func() error {
+			n, err := r.beginNote(ctx, note)
+			begun.Add(int64(n))
+			return err
+		})
+	}
+	err = g.Wait()
+	return len(found) == callsAtOnce && begun.Load() > 0, err
+}
+
+// beginNote begins calls of one run note, and returns how many it has begun or refused.
+func (r *Runner) beginNote(ctx context.Context, calls []store.NewCall) (begun int, err error) {
+	note, err := r.opt.Store.CallNote(ctx, calls[0].Parent, calls[0].Note)
+	switch {
+	case errors.Is(err, task.NotFound):
+		return 0, nil // deleted: end follows
+	case err != nil:
+		return 0, err
+	case note.Parent.Status.State.Terminal():
+		return 0, nil // end follows
+	}
+	var g errgroup.Group // the creates share commits
+	for _, c := range calls {
+		g.Go(func() error {
+			err := r.beginCall(ctx, note, c)
+			switch kind := task.KindOf(err); {
+			case err == nil, errors.Is(err, store.ErrTaken):
+				return nil
+			case kind == task.Unavailable:
+				return err
+			case kind == task.Internal:
+				r.opt.Log.Error("call failed", "task_id", note.Parent.PublicID, "agent", note.Parent.Agent, "called", c.Agent, "error", err)
+				return r.opt.Store.RefuseCall(ctx, c, "the task could not be created")
+			}
+			return r.opt.Store.RefuseCall(ctx, c, err.Error())
+		})
+	}
+	return len(calls), g.Wait()
+}
+
+// beginCall begins a call. An error other than task.Unavailable refuses it; its text is for the caller.
+func (r *Runner) beginCall(ctx context.Context, note *store.CallNote, c store.NewCall) error {
+	if c.Nth > len(note.Calls) {
+		return task.Errorf(task.Internal, "run note %d has no call %d", c.Note, c.Nth)
+	}
+	call, parent := &note.Calls[c.Nth-1], note.Parent
+	request := &task.Request{}
+	if q := note.Request; q != nil {
+		request.Scopes, request.Traceparent = q.Scopes, q.Traceparent
+	}
+	by := identity.Caller{Tenant: parent.Tenant, Subject: parent.Owner, Scopes: request.Scopes, Method: identity.MethodAgent}
+	if c.Answers {
+		return r.answer(ctx, by, c, call, request)
+	}
+	called := r.agents[c.Agent]
+	if err := r.admit(called, &by, c, parent.Agent); err != nil {
+		return err
+	}
+	n := &store.NewTask{
+		Task: task.Task{
+			ID: c.Task, PublicID: c.Task.String(), Agent: c.Agent, Tenant: parent.Tenant, Owner: parent.Owner,
+			ContextID: call.ContextID, Dialect: parent.Dialect, Metadata: call.Metadata,
+		},
+		Message: call.Message, Request: request, Limits: called.Limits, Called: true,
+	}
+	if n.Task.ContextID == "" {
+		n.Task.ContextID = parent.ContextID
+	}
+	_, err := r.opt.Store.As(by, store.Visibility{Agent: c.Agent}).Create(ctx, n)
+	return err
+}
+
+// admit returns why an agent may not make a call, or nil.
+//
+// How the client has authenticated is not known any more. So the called agent must accept each of the schemes that admit
+// callers of the calling one.
+func (r *Runner) admit(called *Agent, by *identity.Caller, c store.NewCall, caller string) error {
+	calling := r.agents[caller]
+	switch {
+	case called == nil:
+		return task.Errorf(task.NotFound, "there is no agent %q", c.Agent)
+	case calling == nil:
+		return task.Errorf(task.Forbidden, "the configuration has no agent %q any more", caller)
+	case len(c.Callers) > calling.MaxDepth:
+		return task.Errorf(task.RateLimited, "the call has the depth %d; the limit is %d", len(c.Callers), calling.MaxDepth)
+	case !calling.Recursive && slices.Contains(c.Callers, c.Agent):
+		return task.Errorf(task.Forbidden, "agent %q is the caller or a caller of it", c.Agent)
+	case len(called.Schemes) == 0:
+		return nil
+	case len(calling.Schemes) == 0:
+		return task.Errorf(task.Forbidden, "agent %q needs a credential, and the client has shown none", c.Agent)
+	case !by.Has(called.Scope):
+		return task.Errorf(task.Forbidden, "agent %q needs the scope %s", c.Agent, called.Scope)
+	}
+	for _, scheme := range calling.Schemes {
+		if !slices.Contains(called.Schemes, scheme) {
+			return task.Errorf(task.Forbidden, "agent %q does not accept all credentials that agent %q accepts", c.Agent, caller)
+		}
+	}
+	return nil
+}
+
+// answer sends the message of a call to a task of an earlier call.
+func (r *Runner) answer(ctx context.Context, by identity.Caller, c store.NewCall, call *task.Call, request *task.Request) error {
+	known, err := r.opt.Store.HasCalled(ctx, c.Parent, c.Task)
+	if err != nil {
+		return err
+	}
+	if !known {
+		return task.Errorf(task.NotFound, "task %s was not called by this task", c.Task)
+	}
+	h, err := r.opt.Store.Header(ctx, c.Task)
+	if err != nil {
+		return deleted(err)
+	}
+	n := &store.NewMessage{Task: h, Message: call.Message, Request: request, Enqueue: true, RequestID: call.RequestID}
+	request.Metadata = call.Metadata
+	if a := r.agents[h.Agent]; a != nil {
+		n.Enqueue, n.MostPending = !a.RejectBusy, a.PendingMessages
+	}
+	n.Message.TaskID, n.Message.ContextID = h.PublicID, h.ContextID
+	seq, err := r.opt.Store.As(by, store.Visibility{Agent: h.Agent}).AddMessage(ctx, n)
+	switch {
+	case errors.Is(err, task.Terminal):
+		if h, err = r.opt.Store.Header(ctx, c.Task); err != nil {
+			return deleted(err)
+		}
+		return r.opt.Store.BeginAnswer(ctx, c, h.Status.Seq-1, true)
+	case err != nil:
+		return deleted(err)
+	}
+	return r.opt.Store.BeginAnswer(ctx, c, seq, false)
+}
+
+func deleted(err error) error {
+	if errors.Is(err, task.NotFound) {
+		return task.Errorf(task.NotFound, "the task was deleted")
+	}
+	return err
+}
+
+// end cancels the tasks that an ended task has called.
+func (r *Runner) end(ctx context.Context, t store.Settled) error {
+	open, err := r.opt.Store.OpenCalls(ctx, t.Task)
+	if err != nil {
+		return err
+	}
+	for _, h := range open {
+		by := identity.Caller{Tenant: h.Tenant, Subject: h.Owner, Method: identity.MethodAgent}
+		_, err := r.opt.Store.As(by, store.Visibility{Agent: h.Agent}).Cancel(ctx, h, nil)
+		if err != nil && !errors.Is(err, task.NotCancelable) && !errors.Is(err, task.NotFound) {
+			return fmt.Errorf("cancel called task %s: %w", h.PublicID, err)
+		}
+	}
+	return r.opt.Store.ForgetSettled(ctx, t)
+}

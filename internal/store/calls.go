@@ -1,0 +1,330 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// NewCall is a call that has not begun.
+type NewCall struct {
+	Parent  task.ID
+	Note    task.Seq // the run note of the parent with the call
+	Nth     int      // its place in that note, from 1
+	Agent   string   // "" if it answers
+	Task    task.ID  // to create, or to answer
+	Answers bool
+	Callers []string // the agents of the callers, from that of the first one to that of Parent
+}
+
+// NewCalls returns calls that have not begun and are older than a duration, those that wait for longest first.
+func (s *Store) NewCalls(ctx context.Context, older time.Duration, most int) ([]NewCall, error) {
+	rows, err := s.q.CallsNew(ctx, s.hot, dbsqlc.CallsNewParams{Older: older, MaxRows: int32(most)})
+	if err != nil {
+		return nil, translate("find calls", err)
+	}
+	out := make([]NewCall, len(rows))
+	for i, r := range rows {
+		out[i] = NewCall{
+			Parent: task.ID(r.Parent), Note: task.Seq(r.Seq), Nth: int(r.Nth), Agent: r.Agent, Task: task.ID(r.Child), Answers: r.Answers, Callers: r.Callers,
+		}
+	}
+	return out, nil
+}
+
+// CallNote is a run note with calls.
+type CallNote struct {
+	Parent  *task.Task // header
+	Calls   []task.Call
+	Request *task.Request // of the newest message that the parent has answered; nil: it has none, or has ended
+}
+
+// CallNote reads a run note with calls. Errors: task.NotFound.
+func (s *Store) CallNote(ctx context.Context, parent task.ID, note task.Seq) (*CallNote, error) {
+	row, err := s.q.CallNote(ctx, s.hot, dbsqlc.CallNoteParams{ID: uuid.UUID(parent), Seq: int64(note)})
+	if err != nil {
+		return nil, translate("read calls", err)
+	}
+	out := &CallNote{Parent: header(&row.Task)}
+	run := &task.Event{Task: parent, Seq: note, Kind: task.EventRun}
+	if err := decodePayload(run, row.Note, nil); err != nil {
+		return nil, translate("read calls", err)
+	}
+	if run.Run != nil {
+		out.Calls = run.Run.Calls
+	}
+	message := &task.Event{Task: parent, Kind: task.EventMessage}
+	if err := decodePayload(message, row.Request, nil); err != nil {
+		return nil, translate("read calls", err)
+	}
+	out.Request = message.Request
+	return out, nil
+}
+
+// HasCalled reports whether a task has called another one in an earlier turn.
+func (s *Store) HasCalled(ctx context.Context, parent, child task.ID) (bool, error) {
+	known, err := s.q.CallKnown(ctx, s.hot, dbsqlc.CallKnownParams{Parent: uuid.UUID(parent), Child: uuid.UUID(child)})
+	return known, translate("find call", err)
+}
+
+// RefuseCall ends a call that has not begun with a reason, which its caller reads.
+func (s *Store) RefuseCall(ctx context.Context, c NewCall, reason string) error {
+	var agents []string
+	err := s.again(ctx, "calls", func() error {
+		return pgx.BeginFunc(ctx, s.hot, func(tx pgx.Tx) error {
+			parents, err := s.q.QueueRowLock(ctx, tx, uuid.UUID(c.Parent))
+			if err != nil {
+				return err
+			}
+			_, err = s.q.CallRefuse(ctx, tx, dbsqlc.CallRefuseParams{
+				Parent: uuid.UUID(c.Parent), Seq: int64(c.Note), Nth: int32(c.Nth), Error: cleanName(reason),
+			})
+			if err != nil {
+				return err
+			}
+			agents, err = s.q.CallersWake(ctx, tx, parents)
+			return err
+		})
+	})
+	s.ready(agents)
+	return translate("refuse call", err)
+}
+
+// BeginAnswer records that a called task has got the message of a call, and that events up to after are not the result.
+// ended says that the task had ended before: its end is the result.
+func (s *Store) BeginAnswer(ctx context.Context, c NewCall, after task.Seq, ended bool) error {
+	err := s.again(ctx, "calls", func() error {
+		return pgx.BeginFunc(ctx, s.hot, func(tx pgx.Tx) error {
+			_, err := s.q.CallAnswered(ctx, tx, dbsqlc.CallAnsweredParams{
+				Parent: uuid.UUID(c.Parent), Seq: int64(c.Note), Nth: int32(c.Nth), AfterSeq: int64(after),
+			})
+			if err != nil || !ended {
+				return err
+			}
+			return s.q.SettledAdd(ctx, tx, uuid.UUID(c.Task))
+		})
+	})
+	return translate("begin call", err)
+}
+
+// Settled is a task that has ended, and what it has called must end.
+type Settled struct {
+	Task task.ID
+	seqs []int64
+}
+
+// joinRows is how many ends of tasks JoinCalls takes at a time.
+const joinRows = 500
+
+// JoinCalls gives calls their results, and makes the turns due that wait for no other call. It returns the tasks that have
+// ended and have called others: the caller must end those (OpenCalls) and then call ForgetSettled. more says that there may be
+// further work at once.
+//
+// It locks the queue rows of the callers in the order of their ids, so that two joins of one caller see each other.
+func (s *Store) JoinCalls(ctx context.Context) (ended []Settled, more bool, err error) {
+	var agents []string
+	err = s.again(ctx, "calls", func() error {
+		ended, more, agents = nil, false, nil
+		return pgx.BeginFunc(ctx, s.hot, func(tx pgx.Tx) error {
+			rows, err := s.q.SettledTake(ctx, tx, joinRows)
+			if err != nil || len(rows) == 0 {
+				return err
+			}
+			seqs := map[uuid.UUID][]int64{}
+			var tasks []uuid.UUID
+			for _, r := range rows {
+				if seqs[r.Task] == nil {
+					tasks = append(tasks, r.Task)
+				}
+				seqs[r.Task] = append(seqs[r.Task], r.Seq)
+			}
+			newest := make([]int64, len(tasks)) // the rows are in order
+			for i, id := range tasks {
+				newest[i] = seqs[id][len(seqs[id])-1]
+			}
+			waiting, err := s.q.CallersLock(ctx, tx, tasks)
+			if err != nil {
+				return err
+			}
+			if _, err := s.q.CallsSettle(ctx, tx, dbsqlc.CallsSettleParams{Tasks: tasks, Seqs: newest}); err != nil {
+				return err
+			}
+			if agents, err = s.q.CallersWake(ctx, tx, waiting); err != nil {
+				return err
+			}
+			over, err := s.q.CallersEnded(ctx, tx, tasks)
+			if err != nil {
+				return err
+			}
+			var drop dbsqlc.SettledDropParams
+			for _, r := range rows {
+				if !slices.Contains(over, r.Task) {
+					drop.Tasks, drop.Seqs = append(drop.Tasks, r.Task), append(drop.Seqs, r.Seq)
+				}
+			}
+			for _, id := range over {
+				ended = append(ended, Settled{task.ID(id), seqs[id]})
+			}
+			dropped, err := s.q.SettledDrop(ctx, tx, drop)
+			more = len(rows) == joinRows && (dropped > 0 || len(ended) > 0)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, false, translate("join calls", err)
+	}
+	s.ready(agents)
+	return ended, more, nil
+}
+
+// OpenCalls ends the calls of a task that have not begun, and returns the tasks that it has called and that have not ended.
+func (s *Store) OpenCalls(ctx context.Context, parent task.ID) ([]*task.Task, error) {
+	if err := s.q.CallsVoid(ctx, s.hot, uuid.UUID(parent)); err != nil {
+		return nil, translate("end calls", err)
+	}
+	// A call that began before is visible to this statement: one of the two has waited for the other's commit.
+	rows, err := s.q.CallsUnended(ctx, s.hot, uuid.UUID(parent))
+	if err != nil {
+		return nil, translate("find called tasks", err)
+	}
+	open := make([]*task.Task, len(rows))
+	for i := range rows {
+		open[i] = header(&rows[i])
+	}
+	return open, nil
+}
+
+// ForgetSettled forgets an ended task whose calls have ended.
+func (s *Store) ForgetSettled(ctx context.Context, t Settled) error {
+	tasks := make([]uuid.UUID, len(t.seqs))
+	for i := range tasks {
+		tasks[i] = uuid.UUID(t.Task)
+	}
+	if _, err := s.q.SettledDrop(ctx, s.hot, dbsqlc.SettledDropParams{Tasks: tasks, Seqs: t.seqs}); err != nil {
+		return translate("forget calls", err)
+	}
+	return translate("forget calls", s.q.CallsErase(ctx, s.hot, uuid.UUID(t.Task)))
+}
+
+// Results returns the results of the calls of a run note, in the order of the calls, with contents of at most so many bytes.
+// The content of a result that does not fit any more is left out. Errors: task.Unavailable.
+func (s *Store) Results(ctx context.Context, of *task.Task, note task.Seq, most int64) ([]task.Result, error) {
+	rows, err := s.q.CallResults(ctx, s.api, dbsqlc.CallResultsParams{Parent: uuid.UUID(of.ID), Seq: int64(note)})
+	if err != nil {
+		return nil, translate("read results", err)
+	}
+	out := make([]task.Result, len(rows))
+	for i, r := range rows {
+		out[i] = task.Result{ID: r.CallID, Agent: r.Agent, State: task.State(r.State), Error: r.Error}
+		if r.Error != "" {
+			continue
+		}
+		out[i].TaskID = task.ID(r.Child).String()
+		size, err := s.result(ctx, r.Child, task.Seq(r.ChildSeq), most, &out[i])
+		if err != nil {
+			return nil, err
+		}
+		most -= size
+	}
+	return out, nil
+}
+
+// result reads the content of a result: the message of the status upto, and the artifacts before it. It returns their size.
+func (s *Store) result(ctx context.Context, child uuid.UUID, upto task.Seq, most int64, r *task.Result) (size int64, err error) {
+	row, err := s.q.TaskByID(ctx, s.api, child)
+	if errors.Is(err, pgx.ErrNoRows) {
+		r.Error = "the task was deleted"
+		return 0, nil
+	}
+	if err != nil {
+		return 0, translate("read results", err)
+	}
+	h := header(&row)
+	r.Agent = h.Agent
+	status, err := s.EventsAfter(ctx, h, task.Position{Seq: upto - 1}, 1)
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range status {
+		switch m := e.Message; {
+		case m == nil:
+		case m.Size() > most:
+			r.Omitted = m.Size()
+		default:
+			r.Message, size = m, m.Size()
+		}
+	}
+	// The bytes of all chunks, so at least those of the artifacts.
+	if size+row.ArtifactBytes > most {
+		r.Omitted += row.ArtifactBytes
+		return size, nil
+	}
+	t := Empty(h)
+	h.LastSeq = min(h.LastSeq, upto)
+	err = s.walk(ctx, s.api, h, true, func(row *dbsqlc.EventsOfRow) error {
+		if task.EventKind(row.Kind) != task.EventArtifact {
+			return nil // there may be much of it
+		}
+		return apply(t, row)
+	})
+	if err != nil {
+		return 0, translate("read results", err)
+	}
+	r.Artifacts = t.Artifacts
+	for i := range t.Artifacts {
+		size += t.Artifacts[i].Size()
+	}
+	return size, nil
+}
+
+// CallRow is a call as operators see it.
+type CallRow struct {
+	ID       string
+	Agent    string
+	Parent   task.ID
+	Task     task.ID
+	Answers  bool
+	Result   task.State // unspecified: none yet
+	Error    string
+	CalledAt time.Time
+}
+
+// Calls returns the calls of a task, and the one that has created it, in their order.
+func (s *Store) Calls(ctx context.Context, id task.ID) ([]CallRow, error) {
+	rows, err := s.q.CallsOf(ctx, s.api, uuid.UUID(id))
+	if err != nil {
+		return nil, translate("read calls", err)
+	}
+	out := make([]CallRow, len(rows))
+	for i, r := range rows {
+		out[i] = CallRow{
+			ID: r.CallID, Agent: r.Agent, Parent: task.ID(r.Parent), Task: task.ID(r.Child), Answers: r.Answers, Result: task.State(r.State.Int16), Error: r.Error.String, CalledAt: r.CreatedAt,
+		}
+	}
+	return out, nil
+}
+
+// kin tells the duty calls that there may be something to do.
+func (s *Store) kin(n int32) {
+	if n > 0 && s.listener != nil {
+		s.listener.CallsDue()
+	}
+}
+
+// ready announces that agents have rows to claim.
+func (s *Store) ready(agents []string) {
+	if s.listener == nil {
+		return
+	}
+	slices.Sort(agents)
+	for _, agent := range slices.Compact(agents) {
+		s.listener.Ready(agent)
+	}
+}

@@ -1,0 +1,564 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/invarianttest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// callNote is the run note of a run that ends in calls of these agents.
+func (f *fixture) callNote(agents ...string) *task.Event {
+	note := &task.RunNote{Outcome: task.RunCalls}
+	for i, agent := range agents {
+		note.Calls = append(note.Calls, task.Call{ID: fmt.Sprint("call-", i+1), Agent: agent, Task: f.NewTaskID(), Message: user("for " + agent)})
+	}
+	return &task.Event{Kind: task.EventRun, Run: note}
+}
+
+// calling is a task whose agent has called these agents. No call has begun.
+func (f *fixture) calling(agents ...string) *pen {
+	f.t.Helper()
+	p := f.running("caller")
+	require.False(f.t, p.must(f.t, status(task.StateWorking), f.callNote(agents...)).requeued)
+	return p
+}
+
+// called is the task that a call creates.
+func called(n *CallNote, c NewCall) *NewTask {
+	call := n.Calls[c.Nth-1]
+	return &NewTask{
+		Task: task.Task{
+			ID: c.Task, PublicID: c.Task.String(), Agent: c.Agent, Tenant: n.Parent.Tenant, Owner: n.Parent.Owner,
+			ContextID: n.Parent.ContextID, Dialect: n.Parent.Dialect,
+		},
+		Message: call.Message, Called: true,
+	}
+}
+
+// begin begins all calls, and returns the runs of the tasks that they have created, in the order of the calls.
+func (f *fixture) begin() []*pen {
+	f.t.Helper()
+	calls, err := f.NewCalls(f.t.Context(), 0, 1000)
+	require.NoError(f.t, err)
+	var pens []*pen
+	for _, c := range calls {
+		n, err := f.CallNote(f.t.Context(), c.Parent, c.Note)
+		require.NoError(f.t, err)
+		_, err = f.Create(f.t.Context(), called(n, c))
+		require.NoError(f.t, err)
+		pens = append(pens, &pen{s: f.Store, c: f.claim(f.worker(time.Hour), c.Agent, 1)[0]})
+	}
+	return pens
+}
+
+// join joins results until there is nothing to do, and ends what ended tasks have called.
+func (f *fixture) join() {
+	f.t.Helper()
+	for more := true; more; {
+		ended, again, err := f.JoinCalls(f.t.Context())
+		require.NoError(f.t, err)
+		more = again
+		for _, t := range ended {
+			open, err := f.OpenCalls(f.t.Context(), t.Task)
+			require.NoError(f.t, err)
+			for _, h := range open {
+				_, err := f.Cancel(f.t.Context(), h, nil)
+				require.NoError(f.t, err)
+				more = true
+			}
+			require.NoError(f.t, f.ForgetSettled(f.t.Context(), t))
+		}
+	}
+}
+
+func (f *fixture) results(c *Claimed, most int64) []task.Result {
+	f.t.Helper()
+	got, err := f.Results(f.t.Context(), c.Task, c.Wait.Seq, most)
+	require.NoError(f.t, err)
+	return got
+}
+
+func TestTurnAfterCallsHasTheirResults(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.calling("b", "c", "d")
+	require.Equal(t, task.StateWorking, f.state(p.c.Task.ID))
+	require.ErrorIs(t, await(t, p.write(chunk("late"))).err, task.LeaseLost)
+	w := f.worker(time.Hour)
+	children := f.begin()
+	require.Equal(t, "for b", children[0].c.Message.FirstText())
+	require.Equal(t, p.c.Task.ContextID, children[0].c.Task.ContextID)
+
+	failed := status(task.StateFailed)
+	failed.Message = &task.Message{ID: "m", Role: task.RoleAgent, Parts: []task.Part{task.Text("no")}}
+	children[1].must(t, status(task.StateWorking), failed)
+	children[2].must(t, status(task.StateWorking), status(task.StateInputRequired))
+	f.join()
+	f.claim(w, "caller", 0)
+	children[0].must(t, status(task.StateWorking), chunk("text"), status(task.StateCompleted))
+	f.claim(w, "caller", 0)
+	f.join()
+
+	c := f.claim(w, "caller", 1)[0]
+	require.Equal(t, &Wait{Seq: 3, Calls: true}, c.Wait)
+	require.Empty(t, c.Message.Parts)
+	require.Equal(t, []int{2, 1}, []int{c.Turn, c.Try})
+	got := f.results(c, 1000)
+	for i, want := range []task.Result{
+		{ID: "call-1", Agent: "b", State: task.StateCompleted},
+		{ID: "call-2", Agent: "c", State: task.StateFailed},
+		{ID: "call-3", Agent: "d", State: task.StateInputRequired},
+	} {
+		require.Equal(t, []any{want.ID, want.Agent, want.State, children[i].c.Task.PublicID}, []any{got[i].ID, got[i].Agent, got[i].State, got[i].TaskID})
+	}
+	require.Equal(t, "text", got[0].Artifacts[0].Parts[0].Text)
+	require.Equal(t, "no", got[1].Message.FirstText())
+
+	_, lines := query(t, f.conn(), "SELECT agent, state, parent = root, depth, call, called_at IS NOT NULL FROM holdfast.v_lineage ORDER BY call")
+	require.Equal(t, [][]string{
+		{"b", "completed", "t", "1", "call-1", "t"}, {"c", "failed", "t", "1", "call-2", "t"}, {"d", "input-required", "t", "1", "call-3", "t"},
+	}, lines)
+	p = &pen{s: f.Store, c: c}
+	p.must(t, status(task.StateCompleted))
+	f.join()
+	require.Equal(t, task.StateCanceled, f.state(children[2].c.Task.ID), "what an ended task has called ends, too")
+	_, lines = query(t, f.conn(), "SELECT run, turn, outcome FROM holdfast.v_runs WHERE task = '"+p.c.Task.ID.String()+"' ORDER BY run")
+	require.Equal(t, [][]string{{"1", "1", "calls"}, {"2", "2", "completed"}}, lines)
+	require.Zero(t, scan[int](f, "SELECT count(*)::int FROM holdfast.task_settled"))
+}
+
+func TestTaskThatWaitsForCallsIsShown(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.calling("b")
+	depths, err := f.QueueDepths(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []int64{0, 0, 0, 1}, []int64{depths[0].Waiting, depths[0].Running, depths[0].Timers, depths[0].Calls})
+	_, lines := query(t, f.conn(), "SELECT phase, waiting IS NULL FROM holdfast.v_queue")
+	require.Equal(t, [][]string{{"calls", "t"}}, lines)
+	_, _, err = f.Hurry(t.Context(), p.c.Task)
+	require.ErrorContains(t, err, "waits for the tasks that it has called")
+	_, err = f.FireTimers(t.Context())
+	require.NoError(t, err)
+	f.claim(f.worker(time.Hour), "caller", 0)
+	seq, err := f.say(p.c.Task.ID, true)
+	require.NoError(t, err)
+	f.begin()[0].must(t, status(task.StateCompleted))
+	f.join()
+	p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "caller", 1)[0]}
+	require.True(t, p.c.Wait.Calls, "a message waits behind the results")
+	require.True(t, p.must(t, status(task.StateInputRequired)).requeued)
+	require.Equal(t, seq, f.claim(f.worker(time.Hour), "caller", 1)[0].MessageSeq)
+}
+
+// Every process may find the same call. One of them creates the task.
+func TestCalledTaskIsCreatedOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.calling("b")
+	calls, err := f.NewCalls(t.Context(), 0, 10)
+	require.NoError(t, err)
+	n, err := f.CallNote(t.Context(), p.c.Task.ID, calls[0].Note)
+	require.NoError(t, err)
+	var made atomic.Int32
+	var g errgroup.Group
+	for range 8 {
+		g.Go(func() error {
+			_, err := f.Create(t.Context(), called(n, calls[0]))
+			if err == nil {
+				made.Add(1)
+			}
+			if errors.Is(err, ErrTaken) {
+				return nil
+			}
+			return err
+		})
+	}
+	require.NoError(t, g.Wait())
+	require.EqualValues(t, 1, made.Load())
+	f.claim(f.worker(time.Hour), "b", 1)
+	calls, err = f.NewCalls(t.Context(), 0, 10)
+	require.NoError(t, err)
+	require.Empty(t, calls)
+}
+
+// A cancel of the caller and the creation of what it has called may come at the same moment: no task stays behind.
+func TestCancelOfACallerRacesWithItsCalls(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for range 20 {
+		p := f.calling("b", "c")
+		calls, err := f.NewCalls(t.Context(), 0, 10)
+		require.NoError(t, err)
+		n, err := f.CallNote(t.Context(), p.c.Task.ID, calls[0].Note)
+		require.NoError(t, err)
+		var g errgroup.Group
+		for _, c := range calls {
+			g.Go(func() error {
+				if _, err := f.Create(t.Context(), called(n, c)); !errors.Is(err, ErrTaken) {
+					return err
+				}
+				return nil
+			})
+		}
+		g.Go(func() error {
+			_, err := f.Cancel(t.Context(), p.c.Task, nil)
+			f.join()
+			return err
+		})
+		require.NoError(t, g.Wait())
+		require.Zero(t, scan[int](f, "SELECT count(*)::int FROM holdfast.tasks WHERE state < 5"))
+		require.Zero(t, scan[int](f, "SELECT count(*)::int FROM holdfast.task_settled"))
+	}
+}
+
+// A client cancels a task while its run ends in calls: nothing is called.
+func TestCanceledRunCallsNobody(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("caller")
+	p.must(t, status(task.StateWorking))
+	_, err := f.Cancel(t.Context(), p.c.Task, nil)
+	require.NoError(t, err)
+	require.True(t, p.must(t, f.callNote("b")).requeued)
+	require.True(t, f.claim(f.worker(time.Hour), "caller", 1)[0].CancelRequested)
+	require.Zero(t, scan[int](f, "SELECT count(*)::int FROM holdfast.task_calls"))
+}
+
+func TestResultsOfManyCallsAreJoinedOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const parents, each = 5, 20
+	var ids []task.ID
+	for range parents {
+		ids = append(ids, f.calling(slices.Repeat([]string{"b"}, each)...).c.Task.ID)
+	}
+	children := f.begin()
+	require.Len(t, children, parents*each)
+	var left, won atomic.Int32
+	left.Store(parents * each)
+	var g errgroup.Group
+	g.Go(func() error {
+		for _, p := range children {
+			p.must(t, status(task.StateWorking), status(task.StateCompleted))
+			left.Add(-1)
+		}
+		return nil
+	})
+	for range 3 {
+		w := f.worker(time.Hour)
+		g.Go(func() error {
+			for won.Load() < parents {
+				if _, _, err := f.JoinCalls(t.Context()); err != nil {
+					return err
+				}
+				claimed, err := f.Claim(t.Context(), w, []Demand{{Agent: "caller", Slots: 2}})
+				if err != nil {
+					return err
+				}
+				won.Add(int32(len(claimed)))
+			}
+			return nil
+		})
+	}
+	require.NoError(t, g.Wait())
+	require.EqualValues(t, parents, won.Load())
+	for _, id := range ids {
+		require.Equal(t, 2, scan[int](f, "SELECT runs FROM holdfast.tasks WHERE id = $1", id))
+	}
+}
+
+func TestRefusedCallIsAResult(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.calling("b", "c")
+	calls, err := f.NewCalls(t.Context(), 0, 10)
+	require.NoError(t, err)
+	for range 2 {
+		require.NoError(t, f.RefuseCall(t.Context(), calls[0], "there is no agent b"))
+	}
+	f.claim(f.worker(time.Hour), "caller", 0)
+	require.NoError(t, f.RefuseCall(t.Context(), calls[1], "there is no agent c"))
+	c := f.claim(f.worker(time.Hour), "caller", 1)[0]
+	require.Equal(t, []task.Result{
+		{ID: "call-1", Agent: "b", State: task.StateRejected, Error: "there is no agent b"},
+		{ID: "call-2", Agent: "c", State: task.StateRejected, Error: "there is no agent c"},
+	}, f.results(c, 1000))
+}
+
+func TestResultsAreBounded(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.calling("b", "c", "d")
+	for i, p := range f.begin() {
+		done := status(task.StateCompleted)
+		if i == 2 {
+			done.Message = &task.Message{ID: "m", Parts: []task.Part{task.Text(strings.Repeat("x", 2000))}}
+		}
+		p.must(t, status(task.StateWorking), chunk(strings.Repeat("x", 600)), done)
+	}
+	f.join()
+	got := f.results(f.claim(f.worker(time.Hour), "caller", 1)[0], 1000)
+	require.Len(t, got[0].Artifacts, 1)
+	require.Empty(t, got[1].Artifacts)
+	require.EqualValues(t, 600, got[1].Omitted)
+	require.Nil(t, got[2].Message)
+	require.Greater(t, got[2].Omitted, int64(2600))
+}
+
+func (f *fixture) purge(id task.ID) {
+	f.t.Helper()
+	gone, err := f.Erase(f.t.Context(), []task.ID{id}, true, "")
+	require.NoError(f.t, err)
+	require.Len(f.t, gone, 1)
+}
+
+// If an operator deletes a called task, its caller does not wait for ever.
+func TestDeletedTaskIsAResult(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.calling("b")
+	f.purge(f.begin()[0].c.Task.ID)
+	f.join()
+	got := f.results(f.claim(f.worker(time.Hour), "caller", 1)[0], 1000)
+	require.Equal(t, []any{task.StateCanceled, "the task was deleted"}, []any{got[0].State, got[0].Error})
+}
+
+func TestDeletedCallerEndsItsCalls(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.calling("b", "c")
+	child := f.begin()[0]
+	child.must(t, status(task.StateWorking), status(task.StateInputRequired))
+	f.purge(p.c.Task.ID)
+	f.join()
+	require.Equal(t, task.StateCanceled, f.state(child.c.Task.ID))
+	require.Zero(t, scan[int](f, "SELECT count(*)::int FROM holdfast.task_calls"))
+}
+
+func TestExpiredTaskIsAResult(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.calling("b")
+	child := f.begin()[0]
+	child.must(t, status(task.StateWorking))
+	// It parks, and the parking is not joined before it expires: the newer state is the result.
+	child.must(t, status(task.StateInputRequired))
+	f.exec("UPDATE holdfast.tasks SET status_at = now() - interval '1 day' WHERE id = $1", child.c.Task.ID)
+	n, _, err := f.ExpireParked(t.Context(), "b", time.Hour, "too long")
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	f.join()
+	got := f.results(f.claim(f.worker(time.Hour), "caller", 1)[0], 1000)
+	require.Equal(t, []any{task.StateCanceled, "too long"}, []any{got[0].State, got[0].Message.FirstText()})
+}
+
+// answering is a caller that answers the question of a task that it has called.
+func (f *fixture) answering() (child *task.Task, answer NewCall) {
+	f.t.Helper()
+	f.calling("b")
+	p := f.begin()[0]
+	p.must(f.t, status(task.StateWorking), status(task.StateInputRequired))
+	f.join()
+	caller := &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "caller", 1)[0]}
+	caller.must(f.t, &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCalls, Calls: []task.Call{
+		{ID: "again", Task: p.c.Task.ID, Answers: true, RequestID: NewID(), Message: user("answer")},
+	}}})
+	calls, err := f.NewCalls(f.t.Context(), 0, 10)
+	require.NoError(f.t, err)
+	require.Equal(f.t, []any{p.c.Task.ID, true}, []any{calls[0].Task, calls[0].Answers})
+	known, err := f.HasCalled(f.t.Context(), calls[0].Parent, p.c.Task.ID)
+	require.NoError(f.t, err)
+	require.True(f.t, known)
+	return p.c.Task, calls[0]
+}
+
+// The called task may end before it is recorded that it has got the answer: its end is the result.
+func TestAnswerToACalledTask(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	child, answer := f.answering()
+	seq, err := f.say(child.ID, true)
+	require.NoError(t, err)
+	p := &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "b", 1)[0]}
+	p.must(t, status(task.StateWorking), chunk("done"), status(task.StateCompleted))
+	f.join()
+	f.claim(f.worker(time.Hour), "caller", 0)
+	require.NoError(t, f.BeginAnswer(t.Context(), answer, seq, false))
+	f.join()
+	got := f.results(f.claim(f.worker(time.Hour), "caller", 1)[0], 1000)
+	require.Equal(t, []any{"again", "b", task.StateCompleted, "done"}, []any{got[0].ID, got[0].Agent, got[0].State, got[0].Artifacts[0].Parts[0].Text})
+	require.Zero(t, scan[int](f, "SELECT count(*)::int FROM holdfast.task_settled"))
+}
+
+func TestAnswerToACalledTaskThatHasEnded(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	child, answer := f.answering()
+	_, err := f.Cancel(t.Context(), child, nil)
+	require.NoError(t, err)
+	h, err := f.Header(t.Context(), child.ID)
+	require.NoError(t, err)
+	require.NoError(t, f.BeginAnswer(t.Context(), answer, h.Status.Seq-1, true))
+	f.join()
+	require.Equal(t, task.StateCanceled, f.results(f.claim(f.worker(time.Hour), "caller", 1)[0], 1000)[0].State)
+}
+
+func TestLineageOfCallsOfCalls(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	root := f.calling("b").c.Task.ID
+	b := f.begin()[0]
+	b.must(t, status(task.StateWorking), f.callNote("c"))
+	c := f.begin()[0]
+	require.Equal(t, []string{root.String(), b.c.Task.ID.String(), "2"}, scan[[]string](f,
+		"SELECT ARRAY[root::text, parent::text, depth::text] FROM holdfast.v_lineage WHERE task = $1", c.c.Task.ID))
+	require.Equal(t, []string{"caller", "b"}, scan[[]string](f, "SELECT callers FROM holdfast.task_calls WHERE child = $1", c.c.Task.ID))
+	shown, err := f.Calls(t.Context(), b.c.Task.ID)
+	require.NoError(t, err)
+	require.Len(t, shown, 2, "the one that created it, and its own")
+
+	h, err := f.Header(t.Context(), root)
+	require.NoError(t, err)
+	_, err = f.Cancel(t.Context(), h, nil)
+	require.NoError(t, err)
+	f.join()
+	require.Equal(t, task.StateCanceled, f.state(b.c.Task.ID))
+	c.must(t, status(task.StateWorking))
+	require.True(t, scan[bool](f, "SELECT cancel_requested FROM holdfast.tasks WHERE id = $1", c.c.Task.ID))
+}
+
+// A role that may only read can record an end that never was. It changes nothing.
+func TestForgedEndOfACalledTask(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.calling("b")
+	child := f.begin()[0]
+	child.must(t, status(task.StateWorking))
+	for _, seq := range []int{1, 2, 99} {
+		f.exec("SELECT holdfast.call_settled($1, $2)", child.c.Task.ID, seq)
+	}
+	f.exec("SELECT holdfast.call_settled($1, 1)", uuid.New())
+	f.join()
+	f.claim(f.worker(time.Hour), "caller", 0)
+	require.Zero(t, scan[int](f, "SELECT count(*)::int FROM holdfast.task_settled"))
+	child.must(t, status(task.StateCompleted))
+	f.join()
+	f.claim(f.worker(time.Hour), "caller", 1)
+}
+
+// A cancel of a caller ends its tree, and each agent that has begun is told. The turn of a run that ended in calls is over.
+func TestNoticesOfCanceledCalls(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.calling("b", "c")
+	children := f.begin()
+	children[0].must(t, status(task.StateWorking), status(task.StateCompleted))
+	children[1].must(t, status(task.StateWorking), status(task.StateInputRequired))
+	f.join()
+	p := &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "caller", 1)[0]}
+	p.must(t, f.callNote("d"))
+	require.True(t, f.cancel(p.c.Task, `{"why":1}`))
+	f.join()
+	for agent, told := range map[string]int{"caller": 1, "b": 0, "c": 1, "d": 0} {
+		require.Len(t, f.notices(agent, 5), told, agent)
+	}
+	facts, err := f.NoticeFacts(t.Context(), p.c.Task.ID)
+	require.NoError(t, err)
+	require.Equal(t, []any{task.Attempt(2), 2, `{"why":1}`}, []any{facts.Attempt, facts.Turn, string(facts.Metadata)})
+	facts, err = f.NoticeFacts(t.Context(), children[1].c.Task.ID)
+	require.NoError(t, err)
+	require.Nil(t, facts.Metadata, "it is that of the request for the caller alone")
+}
+
+// A called task parks with its resume URL valid: that is its result, unless the request came before.
+func TestResumeOfACalledTask(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.calling("b", "c")
+	children := f.begin()
+	early, late := children[0], children[1]
+	require.NoError(t, f.Resume(t.Context(), resumeOf(early.c.Task.ID, 1, "early")))
+	early.must(t, status(task.StateWorking), asking(time.Hour))
+	late.must(t, status(task.StateWorking), asking(time.Hour))
+	f.join()
+	f.claim(f.worker(time.Hour), "caller", 0)
+	require.NoError(t, f.Resume(t.Context(), resumeOf(late.c.Task.ID, 1, "late")))
+	for _, agent := range []string{"b", "c"} {
+		p := &pen{s: f.Store, c: f.claim(f.worker(time.Hour), agent, 1)[0]}
+		p.must(t, status(task.StateWorking), status(task.StateCompleted))
+	}
+	f.join()
+	got := f.results(f.claim(f.worker(time.Hour), "caller", 1)[0], 1000)
+	require.Equal(t, []task.State{task.StateCompleted, task.StateAuthRequired}, []task.State{got[0].State, got[1].State})
+}
+
+// Calls stay as long as their callers. No statement of a duty or a run passes over those that have ended.
+func TestPlansOfCalls(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.exec(`INSERT INTO holdfast.task_calls (parent, seq, nth, call_id, agent, child, answers, root, callers, started_at, settled_at, state)
+		SELECT gen_random_uuid(), 2, 1, '1', 'b', gen_random_uuid(), false, gen_random_uuid(), '{a}', now(), now(), 5 FROM generate_series(1, 20000)`)
+	f.exec("ANALYZE holdfast.task_calls, holdfast.task_settled")
+	c := f.conn()
+	_, err := c.Exec(t.Context(), "SET plan_cache_mode = force_generic_plan")
+	require.NoError(t, err)
+	named := statements(t)
+	for _, name := range []string{
+		"CallsNew", "CallKnown", "CallRefuse", "CallAnswered", "CallersLock", "CallsVoid", "CallsUnended", "CallsErase", "CallResults", "CallsOf", "CallsGone",
+	} {
+		plan := strings.Join(explain(t, c, name, named[name]), "\n")
+		require.NotContains(t, plan, "Seq Scan on task_calls", name)
+		require.Contains(t, plan, "task_calls_", fmt.Sprint(name, plan))
+	}
+	// These functions look at one task.
+	for name, query := range map[string]string{
+		"calls_open":    "SELECT * FROM holdfast.task_calls c WHERE c.child = $1::uuid AND NOT c.answers LIMIT 1",
+		"call_settle":   "UPDATE holdfast.task_calls c SET settled_at = now() WHERE c.child = $1::uuid AND c.started_at IS NOT NULL AND c.settled_at IS NULL",
+		"calls_settled": "SELECT FROM holdfast.task_calls c WHERE c.parent = $1::uuid AND c.seq = $2::bigint AND c.settled_at IS NULL",
+		"caller_ended":  "SELECT FROM holdfast.task_calls c WHERE c.parent = $1::uuid",
+	} {
+		require.NotContains(t, strings.Join(explain(t, c, name, query), "\n"), "Seq Scan on task_calls", name)
+	}
+}
+
+// The invariants find each damage to calls.
+func TestInvariantsFindDamageToCalls(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.calling("b", "c")
+	children := f.begin()
+	children[0].must(t, status(task.StateWorking), status(task.StateCompleted))
+	f.join()
+	q := f.calling("d")
+	f.begin()[0].must(t, status(task.StateWorking))
+	of := func(format string) string { return strings.ReplaceAll(format, "PARENT", "'"+p.c.Task.ID.String()+"'") }
+	ended := strings.ReplaceAll("UPDATE holdfast.tasks SET state = 7, wakes_at = NULL WHERE id = 'Q'", "Q", q.c.Task.ID.String())
+	for says, damage := range map[string]string{
+		"a task waits for calls only as long":     of("UPDATE holdfast.task_calls SET settled_at = now(), state = 7 WHERE parent = PARENT AND nth = 2"),
+		"a turn after calls has the results":      of("UPDATE holdfast.task_queue SET wakes_at = NULL WHERE id = PARENT"),
+		"calls are those of a run note":           of("UPDATE holdfast.task_calls SET child = gen_random_uuid() WHERE parent = PARENT AND nth = 2"),
+		"if and only if its call has begun":       of("UPDATE holdfast.task_calls SET started_at = NULL WHERE parent = PARENT AND nth = 2"),
+		"the end of a called task is joined":      of("UPDATE holdfast.task_calls SET settled_at = NULL, state = NULL, child_seq = NULL WHERE parent = PARENT AND nth = 1"),
+		"a result is a status of the called task": of("UPDATE holdfast.task_calls SET state = 6 WHERE parent = PARENT AND nth = 1"),
+		"what an ended task has called has ended": ended,
+	} {
+		tx, err := f.conn().Begin(t.Context()) // never committed
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), damage)
+		require.NoError(t, err, says)
+		require.ErrorContains(t, invarianttest.CheckIn(t.Context(), tx), says)
+		require.NoError(t, tx.Rollback(t.Context()))
+	}
+}

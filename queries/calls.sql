@@ -1,0 +1,97 @@
+-- Calls of other agents: what a task waits for, and what it gets.
+--
+-- The statements that end or park a called task only record that (task_settled), because they hold its lock. JoinCalls then
+-- locks the queue rows of the callers, in their order, and no task. So no statement waits for a task and a caller of it.
+
+-- name: CallsNew :many
+-- The calls that have not begun, those that wait for longest first. Index task_calls_new.
+SELECT parent, seq, nth, agent, child, answers, callers FROM holdfast.task_calls
+ WHERE started_at IS NULL AND settled_at IS NULL AND created_at <= now() - @older::interval
+ ORDER BY created_at, parent, seq, nth LIMIT @max_rows;
+
+-- name: CallNote :one
+-- The caller of a run note's calls, the note, and the message whose request allows them: the newest that a run has
+-- answered. By primary keys.
+SELECT sqlc.embed(t), holdfast.note_at(t.id, @seq) AS note,
+       holdfast.message_at(t.id, (SELECT q.message_seq FROM holdfast.task_queue q WHERE q.id = t.id)) AS request
+  FROM holdfast.tasks t WHERE t.id = @id;
+
+-- name: CallKnown :one
+-- Whether a task has called another one in an earlier turn. Index task_calls_child.
+SELECT EXISTS (SELECT FROM holdfast.task_calls c
+                WHERE c.child = @child AND c.parent = @parent AND NOT c.answers AND c.started_at IS NOT NULL)::boolean;
+
+-- name: CallRefuse :execrows
+-- Gives a call that has not begun its result: it was refused.
+UPDATE holdfast.task_calls SET settled_at = now(), state = 8, error = @error::text
+ WHERE parent = @parent AND seq = @seq AND nth = @nth AND started_at IS NULL AND settled_at IS NULL;
+
+-- name: CallAnswered :execrows
+-- Begins a call whose message the called task has got.
+UPDATE holdfast.task_calls SET started_at = now(), after_seq = @after_seq
+ WHERE parent = @parent AND seq = @seq AND nth = @nth AND started_at IS NULL AND settled_at IS NULL;
+
+-- name: SettledAdd :exec
+-- Records the end of a task again.
+INSERT INTO holdfast.task_settled (task, seq) SELECT t.id, t.status_seq FROM holdfast.tasks t WHERE t.id = @task AND t.state >= 5
+ON CONFLICT DO NOTHING;
+
+-- name: SettledTake :many
+SELECT task, seq FROM holdfast.task_settled ORDER BY task, seq LIMIT @max_rows FOR UPDATE SKIP LOCKED;
+
+-- name: CallersLock :many
+-- Locks the queue rows of the callers that wait for these tasks.
+SELECT q.id FROM holdfast.task_queue q
+ WHERE q.id = ANY(ARRAY(SELECT c.parent FROM holdfast.task_calls c WHERE c.child = ANY(@tasks::uuid[]) AND c.settled_at IS NULL))
+   AND coalesce(q.wakes_at = 'infinity', false) -- not by index task_queue_timers
+ ORDER BY q.id
+   FOR UPDATE;
+
+-- name: QueueRowLock :many
+SELECT q.id FROM holdfast.task_queue q WHERE q.id = @id FOR UPDATE;
+
+-- name: CallsSettle :one
+-- Gives the calls of tasks that have ended or parked their result.
+SELECT count(*) FILTER (WHERE holdfast.call_settle(x.task, x.seq)) FROM (SELECT unnest(@tasks::uuid[]) AS task, unnest(@seqs::bigint[]) AS seq) x;
+
+-- name: CallersWake :many
+-- Makes the turns due whose calls all have their result. The queue rows are locked, and the snapshot is newer.
+UPDATE holdfast.task_queue q SET wakes_at = NULL, available_at = now()
+ WHERE q.id = ANY(@parents::uuid[]) AND coalesce(q.worker_id IS NULL AND q.wakes_at = 'infinity', false) -- not by index task_queue_timers
+   AND holdfast.calls_settled(q.id, q.input_seq)
+RETURNING q.agent;
+
+-- name: CallersEnded :many
+-- Those of these tasks that have called others, and have ended or were deleted.
+SELECT x.task::uuid AS task FROM (SELECT unnest(@tasks::uuid[]) AS task) x WHERE holdfast.caller_ended(x.task);
+
+-- name: SettledDrop :one
+-- Forgets what was joined.
+SELECT count(*) FILTER (WHERE holdfast.settled_drop(x.task, x.seq)) FROM (SELECT unnest(@tasks::uuid[]) AS task, unnest(@seqs::bigint[]) AS seq) x;
+
+-- name: CallsVoid :exec
+-- Ends the calls of a task that have not begun.
+UPDATE holdfast.task_calls SET settled_at = now(), state = 7 WHERE parent = @parent AND started_at IS NULL AND settled_at IS NULL;
+
+-- name: CallsUnended :many
+-- The tasks that a task has called and that have not ended.
+SELECT * FROM holdfast.tasks t
+ WHERE t.id = ANY(ARRAY(SELECT c.child FROM holdfast.task_calls c WHERE c.parent = @parent AND c.started_at IS NOT NULL))
+   AND t.state NOT IN (5, 6, 7, 8)
+ ORDER BY t.id;
+
+-- name: CallsErase :exec
+-- Deletes the calls of a deleted task.
+DELETE FROM holdfast.task_calls c WHERE c.parent = @parent AND NOT holdfast.task_exists(@parent);
+
+-- name: CallResults :many
+-- The calls of a run note, in their order. By primary key.
+SELECT nth, call_id, agent, child, answers, coalesce(state, 0)::smallint AS state, coalesce(child_seq, 0)::bigint AS child_seq, coalesce(error, '')::text AS error
+  FROM holdfast.task_calls WHERE parent = @parent AND seq = @seq ORDER BY nth;
+
+-- name: CallsOf :many
+-- For operators: the calls of a task, and the one that created it. By primary key, and index task_calls_child.
+SELECT * FROM holdfast.task_calls c WHERE c.parent = @task
+ UNION ALL
+SELECT * FROM holdfast.task_calls c WHERE c.child = @task AND NOT c.answers
+ ORDER BY 2, 3;
