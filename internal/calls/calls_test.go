@@ -192,8 +192,9 @@ func TestCalledAgentKnowsItsCaller(t *testing.T) {
 
 func TestHundredCalls(t *testing.T) {
 	t.Parallel()
-	p := start(t, "", asks("a", slices.Repeat([]executor.Call{call("b")}, 100)...), does("b"))
-	start(t, p.url, asks("a"), does("b")) // another process
+	a, b := asks("a", slices.Repeat([]executor.Call{call("b")}, 100)...), does("b")
+	p := start(t, "", a, b)
+	start(t, p.url, a, b) // another process
 	said := p.becomes(p.send("a", "hi").ID, task.StateCompleted).Status.Message.FirstText()
 	require.Equal(t, 100, strings.Count(said, "b completed did for b"))
 	require.True(t, strings.HasPrefix(said, "1 b completed did for b; 2 b"), said)

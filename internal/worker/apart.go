@@ -14,15 +14,29 @@ import (
 const farewell = time.Second
 
 // over ends a run whose attempt is over in the database: its agent has ended it through the run API, perhaps in another
-// process. If another attempt runs already, the executor must not go on.
-func (r *run) over(end store.Ending) {
+// process. If another attempt runs already, the executor must not go on. It reports false if the run is ending by itself.
+func (r *run) over(end store.Ending) bool {
 	if end.Attempt != r.attempt {
 		r.interrupt(executor.ErrLeaseLost)
-		return
+		return true
 	}
-	if r.out.endApart(end) {
-		close(r.apart)
-		time.AfterFunc(farewell, func() { r.interrupt(executor.ErrEnded) })
+	if !r.out.endApart(end) {
+		return false
+	}
+	close(r.apart)
+	time.AfterFunc(farewell, func() { r.interrupt(executor.ErrEnded) })
+	return true
+}
+
+// fenced ends a run whose write was refused. Another worker has the task, or the run API has ended the attempt before the
+// hint of that came.
+func (r *run) fenced() {
+	ctx, cancel := context.WithTimeout(r.ctx, claimTimeout)
+	defer cancel()
+	id := r.claim.Task.ID
+	ended, err := r.pool.opt.Store.Ended(ctx, map[task.ID]task.Attempt{id: r.attempt})
+	if end, ok := ended[id]; err != nil || !ok || !r.over(end) {
+		r.interrupt(executor.ErrLeaseLost)
 	}
 }
 

@@ -469,10 +469,14 @@ func (e *emitter) done(in admission, after int64, err error) {
 		e.answered = nil
 	}
 	e.mu.Unlock()
-	if errors.Is(err, task.LeaseLost) {
-		e.r.interrupt(executor.ErrLeaseLost)
-	} else if err != nil {
+	switch {
+	case err == nil:
+	case !errors.Is(err, task.LeaseLost):
 		e.r.interrupt(err)
+	case e.posted() || e.r.pool.opt.RunAPI == nil:
+		e.r.interrupt(executor.ErrLeaseLost)
+	default:
+		e.r.pool.runs.Go(e.r.fenced)
 	}
 }
 
