@@ -596,7 +596,7 @@ func TestStopReturnsRuns(t *testing.T) {
 		}
 		return nil
 	}))
-	require.Equal(t, seen{1, 3, `{"at":1.0}`}, await(t, got), "working, one, two")
+	require.Equal(t, seen{1, 4, `{"at":1.0}`}, await(t, got), "working, one, two, and the checkpoint")
 	done := q.become(h, task.StateCompleted)
 	require.Len(t, done.Artifacts, 3)
 	for i, id := range []string{"one", "two", "three"} {
