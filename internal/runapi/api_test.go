@@ -663,6 +663,42 @@ func TestCancelWhileAnAgentPosts(t *testing.T) {
 	require.Equal(t, "begun", textOf(&got.Artifacts[0]))
 }
 
+// An agent that reads while the database is unavailable is told to come again.
+func TestReadsDoNotWaitForTheDatabase(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worker.Agent{})
+	r := w.begin("go")
+	require.JSONEq(t, `{"next":1,"ended":true}`, string(r.Post(t, 0, `{"type":"call","calls":[{"agent":"gone","message":"hi"}]}`).Body))
+	calls, err := w.store.NewCalls(t.Context(), 0, 1)
+	require.NoError(t, err)
+	require.Len(t, calls, 1)
+	require.NoError(t, w.store.RefuseCall(t.Context(), calls[0], "there is no such agent"))
+	r = w.next()
+	require.Contains(t, string(r.Do(t, "GET", "", "").Body), `"there is no such agent"`)
+
+	conn, err := pgx.Connect(t.Context(), w.url)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	_, err = conn.Exec(t.Context(), "BEGIN; LOCK TABLE holdfast.task_calls, holdfast.task_states IN ACCESS EXCLUSIVE MODE", pgx.QueryExecModeSimpleProtocol)
+	require.NoError(t, err)
+	var all errgroup.Group
+	for _, path := range []string{"", "/state/task"} { // the results of the calls, and a state
+		all.Go(func() error {
+			a, err := r.Client.Try(t.Context(), "GET", path, nil)
+			if err != nil {
+				return err
+			}
+			// A request that runs out of its own time has another detail.
+			return waittest.Unless(a.Status == 503 && a.Reason == "unavailable" && a.Detail == "the database is not reachable" && a.Header.Get("Retry-After") != "",
+				"%s: %d %s", path, a.Status, a.Body)
+		})
+	}
+	require.NoError(t, all.Wait())
+	_, err = conn.Exec(t.Context(), "ROLLBACK")
+	require.NoError(t, err)
+	require.Equal(t, 200, r.Do(t, "GET", "", "").Status)
+}
+
 func TestHeartbeatTellsOfACancel(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worker.Agent{InactivityTimeout: time.Hour})
