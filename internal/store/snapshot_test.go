@@ -25,8 +25,8 @@ func (f *fixture) oldSnapshot() {
 	require.NoError(f.t, err)
 }
 
-// endedBesideASnapshot leaves dead rows of n tasks that were queued and have ended, and the statistics that vacuum makes
-// of the live rows.
+// endedBesideASnapshot leaves dead rows of n tasks that a worker has run, or several if none is registered, and the
+// statistics that vacuum makes of the live rows.
 func (f *fixture) endedBesideASnapshot(n int) {
 	f.t.Helper()
 	f.oldSnapshot()
@@ -34,7 +34,7 @@ func (f *fixture) endedBesideASnapshot(n int) {
 		SELECT `+presentID+`, 'a', 'tenant', 'owner', 'c' || i, 1, 1, 1, '0.3' FROM generate_series(1, $1::integer) i`, n)
 	f.exec("INSERT INTO holdfast.task_queue (id, agent, message_seq) SELECT id, agent, 1 FROM holdfast.tasks_open")
 	f.exec("INSERT INTO holdfast.push_cursors (task, config_id, host, artifacts, due_at) SELECT id, 'c', 'h', false, now() FROM holdfast.tasks_open")
-	f.exec("UPDATE holdfast.task_queue SET worker_id = id")
+	f.exec("UPDATE holdfast.task_queue SET worker_id = coalesce((SELECT w.id FROM holdfast.workers w), id)")
 	for _, table := range []string{"task_queue", "push_cursors", "tasks_open"} {
 		f.exec("DELETE FROM holdfast." + table)
 	}
@@ -106,6 +106,16 @@ func TestWritesBesideAnOldSnapshot(t *testing.T) {
 			require.Len(t, rows, 1)
 			return err
 		})
+		step("RunsHeld", func(db dbsqlc.DBTX) error {
+			rows, err := f.q.RunsHeld(t.Context(), db, dbsqlc.RunsHeldParams{Ids: []uuid.UUID{id}, Worker: uuid.UUID(worker)})
+			require.Len(t, rows, 1)
+			return err
+		})
+		step("RunsRescue", func(db dbsqlc.DBTX) error {
+			rows, err := f.q.RunsRescue(t.Context(), db)
+			require.Empty(t, rows)
+			return err
+		})
 		step("QueueAcquit", func(db dbsqlc.DBTX) error {
 			return f.q.QueueAcquit(t.Context(), db, dbsqlc.QueueAcquitParams{ID: id, Worker: uuid.UUID(worker)})
 		})
@@ -135,6 +145,10 @@ func TestWritesBesideAnOldSnapshot(t *testing.T) {
 	for name, n := range life() {
 		assert.Less(t, n, 2*first[name]+60, name)
 	}
+	x := &explained{f: f}
+	_, err := f.q.RunsOwned(t.Context(), x, uuid.UUID(worker))
+	require.NoError(t, err)
+	require.Greater(t, x.pages, 200, "the worker has left dead entries")
 }
 
 // deliveredBesideASnapshot leaves index entries of n webhooks that were due and have been delivered.
