@@ -166,7 +166,7 @@ func TestPushClaimsBesideAnOldSnapshot(t *testing.T) {
 	f.deliveredBesideASnapshot(20_000)
 	f.ended(fresh("a"), "good")
 	require.Len(t, f.duePushes(5), 1)
-	require.Greater(t, time.Until(f.front.whole.until), time.Duration(0))
+	require.Greater(t, time.Until(f.front.rests[0].until), time.Duration(0))
 	f.ended(fresh("a"), "good")
 	pages := func(since time.Time, claimed int) (n int) {
 		x := &explained{f: f}
@@ -188,32 +188,40 @@ func TestPushClaimsBesideAnOldSnapshot(t *testing.T) {
 	f.clear()
 }
 
-// A claim that reads from the first entry comes rarely, and more rarely the longer it takes.
-func TestClaimsLookFromTheFirstEntryRarely(t *testing.T) {
+// The farther back a claim looks, the rarer that is, and the longer it took, the longer it rests.
+func TestClaimsRarelyLookFarBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var f front
 		oldest := time.Now()
-		look := func(took time.Duration) (whole bool) {
+		// back is how far behind the oldest a claim looks.
+		look := func(took time.Duration) (back time.Duration) {
 			since, looked := f.begin()
 			time.Sleep(took)
 			looked(oldest)
-			return since.IsZero()
+			if since.IsZero() {
+				return -1
+			}
+			return oldest.Sub(since)
 		}
-		require.True(t, look(time.Second))
-		require.False(t, look(0))
-		since, looked := f.begin()
-		require.Equal(t, oldest.Add(-frontSlack), since)
+		require.Negative(t, look(time.Second), "from the first entry")
+		require.Equal(t, frontSlack, look(0))
+		_, looked := f.begin()
 		looked(time.Time{}) // a statement that failed
 		time.Sleep(restFactor*time.Second - time.Millisecond)
-		require.False(t, look(0))
+		require.Equal(t, frontSlack, look(0))
 		time.Sleep(time.Millisecond)
-		require.True(t, look(0))
-		oldest = oldest.Add(-time.Hour) // a clock that was set back, or a late mark
-		time.Sleep(wholeEvery)
-		require.True(t, look(0))
-		since, _ = f.begin()
-		require.Equal(t, oldest.Add(-frontSlack), since)
+		require.Equal(t, frontSlack+time.Minute, look(0))
+		require.Equal(t, frontSlack, look(0))
+		time.Sleep(5 * time.Second)
+		require.Equal(t, frontSlack+time.Minute, look(0))
+		time.Sleep(time.Minute)
+		require.Equal(t, frontSlack+15*time.Minute, look(0))
+		require.Equal(t, frontSlack, look(0), "a look includes the nearer ones")
+		oldest = oldest.Add(-time.Hour) // the clock was set back
+		time.Sleep(15 * time.Minute)
+		require.Negative(t, look(0))
+		require.Equal(t, frontSlack, look(0))
 	})
 }
 
