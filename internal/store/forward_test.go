@@ -30,12 +30,6 @@ func (f *fixture) begun(agent, secret string) *pen {
 	return p
 }
 
-// next is the next run of an agent.
-func (f *fixture) next(agent string) *pen {
-	f.t.Helper()
-	return &pen{s: f.Store, c: f.claim(f.worker(time.Hour), agent, 1)[0]}
-}
-
 // adds sends a message with a header, or without one, under the policies of its caller.
 func (f *fixture) adds(h *task.Task, secret string) {
 	f.t.Helper()
