@@ -2,6 +2,7 @@ package agents
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -232,10 +233,19 @@ func TestResponsesArePaidOnce(t *testing.T) {
 		first := replica.Stream(a2atest.V03, a2atest.Say("Speak").At("helper")).Until("the task", func(e *a2atest.Event) bool { return e.Task() != "" })
 		sent = append(sent, first.Task())
 	}
+	bookmarks := 0
 	for i := range kills {
 		for range 100 + rand.IntN(500) { // of about 1200 events
 			next <- struct{}{}
 		}
+		waittest.Eventually(t, "an answer is in the log up to a new bookmark", func() error {
+			n := clustertest.One[int](db, "SELECT count(*) FROM holdfast.v_events WHERE (payload->'checkpoint'->'asked'->>'next')::int > 0")
+			if n == bookmarks {
+				return errors.New("not yet")
+			}
+			bookmarks = n
+			return nil
+		})
 		replica.Kill()
 		replica = start(fmt.Sprintf("r%d", i+1))
 	}

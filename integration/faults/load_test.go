@@ -9,6 +9,7 @@ import (
 	"maps"
 	mathrand "math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -150,12 +151,14 @@ type client struct {
 	try     time.Duration // it repeats a request that has no answer after so long
 }
 
-// operations are what clients do, with weights.
-var operations = []struct {
+type operation struct {
 	name   string
 	weight int
 	do     func(*client, context.Context) error
-}{
+}
+
+// operations are what clients do, with weights.
+var operations = []operation{
 	{"blocking", 3, (*client).blocking},
 	{"polling", 2, (*client).polling},
 	{"streaming", 4, (*client).streaming},
@@ -176,7 +179,7 @@ func (c *client) run() {
 	case c.lossy:
 		operations = operations[:3] // that leave no task for a client that lost it
 	case !c.front:
-		operations = operations[:len(operations)-1]
+		operations = slices.DeleteFunc(slices.Clone(operations), func(o operation) bool { return o.name == "fronting" })
 	}
 	for _, o := range operations {
 		sum += o.weight

@@ -131,7 +131,7 @@ type Memory interface {
 	// Snapshot returns the task as it was before this run's message: its state and its history. Its artifacts are those of
 	// now. The first ones, as many as before says, existed before the message; earlier attempts for it have begun the others.
 	Snapshot(ctx context.Context) (t *task.Task, before int, err error)
-	// Earlier returns the events that earlier attempts for the same message have emitted.
+	// Earlier returns the events that earlier attempts for the same message have emitted, with their checkpoints.
 	Earlier(ctx context.Context) ([]task.Event, error)
 	// References returns the tasks that the message refers to, as far as they are its owner's and this agent's, with the
 	// state stored for each and what was said in it within the bounds. Bounds of zero read no dialogue.

@@ -57,7 +57,7 @@ func (m *recollection) Earlier(ctx context.Context) ([]task.Event, error) {
 		switch {
 		case e == nil:
 			out = nil
-		case e.Kind != task.EventRun:
+		case e.Kind != task.EventRun || e.Run != nil && e.Run.Outcome == task.RunCheckpoint:
 			out = append(out, *e)
 		}
 	})
@@ -160,9 +160,6 @@ func (m *recollection) walk(ctx context.Context, after task.Seq, visit func(*tas
 		// A page of large events is shorter than asked for, so only an empty one is the last.
 		if err != nil || len(evs) == 0 {
 			return err
-		}
-		if len(evs) == 0 { // not fewer than a page: a page of large events is short
-			return nil
 		}
 		for _, e := range evs {
 			after = e.Seq

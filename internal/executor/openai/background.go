@@ -310,8 +310,9 @@ func (s *steps) reread(ctx context.Context, w *writer) error {
 			}
 		}
 	}
-	partial, ok := strings.CutPrefix(stored[w.answer.id], s.text())
-	if !ok {
+	text, known := stored[w.answer.id]
+	partial, ok := strings.CutPrefix(text, s.text())
+	if !known || !ok {
 		s.asked.Next = 0 // what is in the log is of another answer: read this one from its beginning
 		return nil
 	}
