@@ -141,7 +141,7 @@ func (r *run) execution(in *executor.Input) *executor.Run {
 		Tenant: c.Task.Tenant, Owner: c.Task.Owner, Message: c.Message, Metadata: c.Task.Metadata,
 		Attempt: c.Attempt, Try: c.Try, Turn: c.Turn, Input: in, Memory: &recollection{r},
 		Buffer:  &buffer{r.out, r.pool.opt.Lines.Line(c.Task.Agent)},
-		OnBegin: func() { r.pool.begin(r, false) }, ResumeURL: r.resumeURL(),
+		OnBegin: func() { r.pool.begin(r, false) }, ResumeURL: r.resumeURL(), Forwarded: c.Forwarded,
 	}
 	if r.pool.opt.RunAPI != nil {
 		api := r.pool.opt.RunAPI(c.Task.ID, c.Attempt)
