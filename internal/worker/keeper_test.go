@@ -174,7 +174,7 @@ func TestSlowScansRest(t *testing.T) {
 	h := p.create("a", "x")
 	p.become(h, task.StateWorking)
 	require.NoError(t, p.pool.Reconcile(t.Context()))
-	p.reserve().Release() // a reason to scan
+	p.reserve().Release(task.Unavailable) // a reason to scan
 	_, err := p.store.Cancel(t.Context(), h, nil)
 	require.NoError(t, err)
 	require.NoError(t, p.pool.Reconcile(t.Context()))

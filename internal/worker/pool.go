@@ -236,9 +236,11 @@ func (s *Slot) Start(c *store.Claimed) {
 	s.pool.runs.Done()
 }
 
-// Release returns the slot unused.
-func (s *Slot) Release() {
-	s.pool.doubt() // the task may have been created all the same
+// Release returns the slot unused. err says why the task was not created.
+func (s *Slot) Release(err error) {
+	if errors.Is(err, task.Unavailable) {
+		s.pool.doubt() // it may have been created all the same
+	}
 	s.pool.release(s.agent)
 	s.pool.runs.Done()
 }

@@ -1070,7 +1070,7 @@ func TestReservedSlots(t *testing.T) {
 	require.Nil(t, p.pool.Reserve("unknown"))
 	slot := p.reserve()
 	require.Nil(t, p.pool.Reserve("a"), "one at a time")
-	slot.Release()
+	slot.Release(task.RateLimited)
 	slot = p.reserve()
 	id := store.NewID()
 	n := &store.NewTask{
