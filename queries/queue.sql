@@ -60,7 +60,7 @@ WITH s AS MATERIALIZED (
 ), q AS (
     UPDATE holdfast.task_queue SET worker_id = @worker::uuid, tries = tries + 1
      WHERE id = ANY((SELECT ids FROM l)::uuid[])
-    RETURNING id, message_seq, input_seq, interrupted, turn, tries, available_at, away_since, suspect, spared
+    RETURNING id, message_seq, input_seq, interrupted, turn, tries, available_at, away_since, suspect, spared, forwarded ->> message_seq::text AS forwarded
 ), t AS (
     UPDATE holdfast.tasks t
        SET worker_id = @worker::uuid, attempt = t.attempt + 1, runs = t.runs + 1, run_ordinal = 0,
@@ -74,7 +74,7 @@ SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.l
        q.message_seq, coalesce(q.input_seq, 0)::bigint AS input_seq, q.interrupted, q.turn, q.tries, q.available_at, now()::timestamptz AS claimed_at,
        (q.away_since IS NOT NULL)::boolean AS away, coalesce(now() - q.away_since, interval '0')::interval AS away_for, q.suspect, q.spared,
        CAST(CASE WHEN q.input_seq IS NULL OR q.interrupted THEN holdfast.message_at(t.id, q.message_seq) END AS json) AS payload,
-       holdfast.note_at(t.id, q.input_seq) AS input
+       holdfast.note_at(t.id, q.input_seq) AS input, coalesce(q.forwarded, '')::text AS forwarded
   FROM t JOIN q ON q.id = t.id;
 
 -- name: RunRequeue :one

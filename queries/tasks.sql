@@ -22,6 +22,8 @@
 --
 -- An input with limits (0: none) is returned as refused if it exceeds one.
 --
+-- forwarded has the sealed headers of the request, or nothing.
+--
 -- A called task is created only once, and only if its caller still waits for it (call_begin). It has no
 -- key and no client id.
 WITH inp AS MATERIALIZED (
@@ -41,7 +43,8 @@ WITH inp AS MATERIALIZED (
            unnest(@called::boolean[]) AS called,
            unnest(@live_limits::integer[]) AS live_limit,
            unnest(@queue_limits::integer[]) AS queue_limit,
-           unnest(@audits::text[]) AS audit
+           unnest(@audits::text[]) AS audit,
+           unnest(@forwarded::text[]) AS forwarded
 ), new AS MATERIALIZED (
     SELECT i.* FROM inp i
      WHERE (i.client_id = ''
@@ -112,8 +115,10 @@ WITH inp AS MATERIALIZED (
     ON CONFLICT DO NOTHING
     RETURNING id, client_id, agent, tenant, owner, worker_id, runs, created_at
 ), queued AS (
-    INSERT INTO holdfast.task_queue (id, agent, worker_id, message_seq, tries, message_bytes)
-    SELECT c.id, c.agent, c.worker_id, 1, c.runs, octet_length(i.payload) FROM created c JOIN inp i ON i.id = c.id
+    INSERT INTO holdfast.task_queue (id, agent, worker_id, message_seq, tries, message_bytes, forwarded)
+    SELECT c.id, c.agent, c.worker_id, 1, c.runs, octet_length(i.payload),
+           CASE WHEN i.forwarded <> '' THEN jsonb_build_object('1', i.forwarded) END
+      FROM created c JOIN inp i ON i.id = c.id
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
     SELECT c.id, 1, 1, 0, i.payload::json FROM created c JOIN inp i ON i.id = c.id
@@ -188,7 +193,8 @@ WITH free AS MATERIALIZED (
       FROM released r
     RETURNING id, agent, created_at, stream_base
 ), queued AS (
-    INSERT INTO holdfast.task_queue (id, agent, message_seq, message_bytes) SELECT id, agent, 1, octet_length(@payload::text) FROM created
+    INSERT INTO holdfast.task_queue (id, agent, message_seq, message_bytes, forwarded)
+    SELECT id, agent, 1, octet_length(@payload::text), CASE WHEN @forwarded::text <> '' THEN jsonb_build_object('1', @forwarded::text) END FROM created
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
     SELECT id, 1, 1, 0, CAST(@payload::text AS json) FROM created
@@ -243,11 +249,14 @@ WITH lck AS MATERIALIZED (
      UNION ALL
     SELECT ok.id, ok.last_seq + 2, 2, ok.kept, 1::smallint, 0, NULL, NULL FROM ok WHERE ok.parked
 ), queued AS (
-    INSERT INTO holdfast.task_queue (id, agent, message_seq, turn, message_bytes)
-    SELECT ok.id, ok.agent, ok.last_seq + 1, ok.turns + 1, octet_length(@payload::text) FROM ok WHERE ok.parked
+    INSERT INTO holdfast.task_queue (id, agent, message_seq, turn, message_bytes, forwarded)
+    SELECT ok.id, ok.agent, ok.last_seq + 1, ok.turns + 1, octet_length(@payload::text),
+           CASE WHEN @forwarded::text <> '' THEN jsonb_build_object((ok.last_seq + 1)::text, @forwarded::text) END
+      FROM ok WHERE ok.parked
 )
 SELECT (ok.last_seq + 1)::bigint AS seq, ok.parked::boolean AS parked, now()::timestamptz AS at,
        (CASE WHEN ok.interrupts THEN holdfast.wait_interrupt(ok.id, ok.last_seq + 1, octet_length(@payload::text)) ELSE 0 END)::integer AS interrupted,
+       (CASE WHEN @forwarded::text <> '' AND NOT ok.parked THEN holdfast.forward(ok.id, ok.last_seq + 1, @forwarded::text) ELSE 0 END)::integer AS forwards,
        (CASE WHEN ok.parked AND ok.pushes
              THEN holdfast.push_mark(ARRAY[ok.id], ARRAY[ok.last_seq + 2], ARRAY[ok.last_seq + 2]) ELSE 0 END)::integer AS marked,
        coalesce(holdfast.audit(nullif(@audit::text, '')), 0)::bigint AS audited

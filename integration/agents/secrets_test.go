@@ -78,6 +78,9 @@ func TestSecretsOfAgentsLeakNowhere(t *testing.T) {
 				server.URL, path, auth), path != "503")
 		}
 	}
+	for _, path := range []string{"400", "500", "rpc", "broken"} {
+		add("a2a-"+path+"-forward", fmt.Sprintf(`{kind: a2a, a2a: {url: "%s/%s", version: "0.3", forward: {headers: [Authorization, X-Key]}}}`, server.URL, path), true)
+	}
 	add("a2a-card", fmt.Sprintf(`{kind: a2a, a2a: {card_url: "%s/card?key=${CANARY}-query", headers: %s}}`, server.URL, headers), true)
 	add("a2a-gone", fmt.Sprintf(`{kind: a2a, a2a: {card_url: "http://127.0.0.1:1/card?key=${CANARY}-query", headers: %s}}`, headers), false)
 	for _, path := range []string{"400", "500", "503", "type", "stream"} {
@@ -91,7 +94,7 @@ func TestSecretsOfAgentsLeakNowhere(t *testing.T) {
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: config, Env: []string{"CANARY=" + canary}})
 
 	for name, removed := range tells {
-		res := r.Send(a2atest.V03, a2atest.Say("hi").At(name))
+		res := r.Send(a2atest.V03, a2atest.Say("hi").At(name).With("Authorization", "Bearer "+canary+"-of-the-client", "X-Key", canary+"-of-the-client"))
 		require.Equal(t, "failed", res.State(), name)
 		require.NotContains(t, res.Said(), canary, name)
 		reason := clustertest.One[string](db, "SELECT string_agg(error, ' ') FROM holdfast.v_runs WHERE task = $1", res.Task())

@@ -72,7 +72,7 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.L
 			Name: a.Name, Schemes: a.Auth.Schemes, Scope: a.Auth.Scope, RejectBusy: e.RejectBusy, PendingMessages: e.PendingMessages,
 			Limits: e.Limits, MaxDepth: a.Limits.CallDepth, Recursive: a.RecursiveCalls, TenantVisible: e.TenantVisible,
 		})
-		out.operation = append(out.operation, dispatch.Agent{Name: a.Name, NoStreams: !a.Card.Streaming, Extensions: face.extensions()})
+		out.operation = append(out.operation, dispatch.Agent{Name: a.Name, NoStreams: !a.Card.Streaming, Extensions: face.extensions(), Forward: fronts.forward(a.Name)})
 		public, extended := face.cards(cfg)
 		out.rpc = append(out.rpc, rpc.Agent{
 			Name: a.Name, Default: a.Default, Card: public, Extended: extended,

@@ -35,7 +35,7 @@ func buildFronts(cfg *config.Config, log *slog.Logger) (fronts, error) {
 		u := &a.Executor.A2A
 		front, err := a2a.New(a2a.Options{
 			CardURL: u.CardURL, URL: u.URL, Version: u.Version, Binding: u.Binding, Poll: !u.Stream,
-			CardKeys: u.CardKeys, CardKeysFile: u.CardKeysFile, Headers: u.Headers, Auth: a2a.Auth(u.Auth),
+			CardKeys: u.CardKeys, CardKeysFile: u.CardKeysFile, Headers: u.Headers, Auth: a2a.Auth(u.Auth), Forward: u.Forward.Headers,
 			ConnectTimeout: u.ConnectTimeout, CallTimeout: u.CallTimeout, PollInterval: u.PollInterval, CardInterval: u.CardInterval,
 			// The run must end within its grace.
 			CancelTimeout: min(5*time.Second, max(a.Limits.CancelGrace/2, 100*time.Millisecond)),
@@ -48,6 +48,14 @@ func buildFronts(cfg *config.Config, log *slog.Logger) (fronts, error) {
 		out[a.Name] = front
 	}
 	return out, errors.Join(mistakes...)
+}
+
+// forward returns the names of the headers of clients that an agent gets.
+func (f fronts) forward(agent string) []string {
+	if front := f[agent]; front != nil {
+		return front.Forward()
+	}
+	return nil
 }
 
 // describeWithin bounds the wait for the cards of agents, which a server that starts must not need.

@@ -477,12 +477,18 @@ type A2AExecutor struct {
 	Stream         bool              `yaml:"stream"`
 	Headers        map[string]string `yaml:"headers"`
 	Auth           A2AAuth           `yaml:"auth"`
+	Forward        A2AForward        `yaml:"forward"`
 	CardKeys       string            `yaml:"card_keys"` // public keys that may sign the card: a JWK set or PEM
 	CardKeysFile   string            `yaml:"card_keys_file"`
 	ConnectTimeout time.Duration     `yaml:"connect_timeout"`
 	CallTimeout    time.Duration     `yaml:"call_timeout"`  // of calls that do not wait for the agent
 	PollInterval   time.Duration     `yaml:"poll_interval"` // longest pause between two reads of a task
 	CardInterval   time.Duration     `yaml:"card_interval"` // between two reads of the card
+}
+
+// A2AForward says what of a client's requests goes to the agent besides its messages.
+type A2AForward struct {
+	Headers []string `yaml:"headers"` // by name
 }
 
 // A2AAuth is the credential for an A2A server.

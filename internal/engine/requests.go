@@ -62,6 +62,7 @@ type SendRequest struct {
 	OutputModes    []string        // media types that the client can read; none: any
 	Extensions     []string        // URIs of the extensions in force
 	Traceparent    string          // W3C Trace Context; empty: none
+	Forwarded      task.Forwarded
 	IdempotencyKey string
 	Push           *PushSetting // webhook to set with the message; nil for none
 }

@@ -142,7 +142,7 @@ func (v *View) newTask(r *SendRequest, agent *Agent) *store.NewTask {
 		Request: &task.Request{
 			OutputModes: r.OutputModes, Extensions: r.Extensions, Scopes: v.caller.Scopes, Traceparent: r.Traceparent,
 		},
-		Limits: agent.Limits,
+		Forwarded: r.Forwarded, Limits: agent.Limits,
 	}
 	switch {
 	case r.IdempotencyKey != "":
@@ -217,7 +217,7 @@ func (v *View) create(ctx context.Context, r *SendRequest, n *store.NewTask, sub
 		claimed := n.Task
 		claimed.Status.State, claimed.LastSeq = task.StateSubmitted, 1
 		slot.Start(&store.Claimed{
-			Task: &claimed, Message: n.Message, Request: n.Request, MessageSeq: 1, Attempt: 1, Turn: 1, Try: 1, AvailableAt: ev.At,
+			Task: &claimed, Message: n.Message, Request: n.Request, Forwarded: n.Forwarded, MessageSeq: 1, Attempt: 1, Turn: 1, Try: 1, AvailableAt: ev.At,
 		})
 	}
 	return s, nil
@@ -273,7 +273,7 @@ func (v *View) resume(ctx context.Context, r *SendRequest, n *store.NewTask, h *
 	request := *n.Request
 	request.Metadata = r.Metadata // that of the first request is the task's
 	m := &store.NewMessage{
-		Task: h, Message: n.Message, Request: &request, Enqueue: !agent.RejectBusy, MostPending: agent.PendingMessages, RequestID: n.Task.ID, Idempotency: n.Idempotency,
+		Task: h, Message: n.Message, Request: &request, Forwarded: n.Forwarded, Enqueue: !agent.RejectBusy, MostPending: agent.PendingMessages, RequestID: n.Task.ID, Idempotency: n.Idempotency,
 	}
 	if r.Push != nil {
 		m.Push, m.MostPushes = v.pushFor(h, r.Push, r.Dialect), v.opt.Push.MaxPerTask

@@ -50,6 +50,7 @@ type Run struct {
 	ExtensionParams     map[string]json.RawMessage // of those that have parameters on the agent's card, by URI
 	Scopes              []string                   // of the caller
 	Traceparent         string                     // W3C Trace Context, or ""
+	Forwarded           task.Forwarded             // none for a turn that no message of a client began
 	Deadline            time.Time                  // when the run times out; zero: never
 	Attempt             task.Attempt               // the fencing token
 	Try                 int                        // 1 for the first invocation for this message

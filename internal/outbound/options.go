@@ -47,6 +47,31 @@ func CheckHeaders(headers map[string]string, ours func(name string) bool, compla
 	}
 }
 
+// CheckForward complains about names of headers that cannot be passed on from a client to an agent: those of CheckHeaders,
+// and those that are about one connection or one body.
+func CheckForward(option string, names []string, ours func(name string) bool, complain complain) {
+	seen := map[string]bool{}
+	for i, name := range names {
+		at, canonical := fmt.Sprintf("%s[%d]", option, i), textproto.CanonicalMIMEHeaderKey(name)
+		switch {
+		case !httpguts.ValidHeaderFieldName(name):
+			complain(at, "%q is not the name of an HTTP header", name)
+		case slices.Contains(ofOne, canonical):
+			complain(at, "%s is about one connection or body; remove it", name)
+		case slices.Contains(reserved, canonical) || ours(canonical):
+			complain(at, "%s is set by Holdfast; remove it", name)
+		case seen[canonical]:
+			complain(at, "%s is given twice; remove one", name)
+		}
+		seen[canonical] = true
+	}
+}
+
+// ofOne are the headers of one connection or body that are not among reserved.
+var ofOne = []string{
+	"Content-Encoding", "Content-Language", "Content-Range", "Expect", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Range", "Te",
+}
+
 // reserved are the headers that every caller sets, and those of the connection.
 var reserved = []string{
 	"Accept", "Accept-Encoding", "Connection", "Content-Length", "Content-Type", "Host", "Idempotency-Key", "Trailer",

@@ -19,6 +19,7 @@ type Claimed struct {
 	Task            *task.Task
 	Message         *task.Message
 	Request         *task.Request // that carried the message; may be nil
+	Forwarded       task.Forwarded
 	MessageSeq      task.Seq
 	Wait            *Wait // that this turn follows, or the resume that began it, or nil
 	Attempt         task.Attempt
@@ -111,7 +112,7 @@ func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Cl
 			ID: r.ID, ClientID: r.ClientID, Agent: r.Agent, Tenant: r.Tenant, Owner: r.Owner,
 			ContextID: r.ContextID, State: r.State, LastSeq: r.LastSeq, Dialect: r.Dialect, Attempt: r.Attempt,
 			Metadata: r.Metadata, CreatedAt: r.CreatedAt, CancelRequested: r.CancelRequested, ArtifactBytes: r.ArtifactBytes,
-		}, queued{r.MessageSeq, r.InputSeq, r.Interrupted, r.Turn, r.Tries, r.Spared, r.Payload, r.Input})
+		}, queued{r.MessageSeq, r.InputSeq, r.Interrupted, r.Turn, r.Tries, r.Spared, r.Payload, r.Input, r.Forwarded})
 		out[i].Waited, out[i].AvailableAt, out[i].Suspect = r.ClaimedAt.Sub(r.AvailableAt), r.AvailableAt, r.Suspect
 		if r.Away {
 			out[i].AwayFor = max(r.AwayFor, 1)
@@ -126,6 +127,7 @@ type queued struct {
 	interrupted          bool
 	turn, tries, spared  int32
 	payload, input       []byte
+	forwarded            string // sealed
 }
 
 func (s *Store) claimed(ctx context.Context, r *dbsqlc.Task, of queued) *Claimed {
@@ -141,8 +143,11 @@ func (s *Store) claimed(ctx context.Context, r *dbsqlc.Task, of queued) *Claimed
 		Turn: int(of.turn), Try: int(of.tries), Spared: int(of.spared), CancelRequested: r.CancelRequested,
 		ArtifactBytes: r.ArtifactBytes, Unreadable: unreadable,
 	}
+	var err error
+	if c.Forwarded, err = s.openForwarded(ctx, t, of.forwarded); err != nil {
+		c.Unreadable = err
+	}
 	if of.inputSeq > 0 {
-		var err error
 		if c.Wait, err = s.waited(ctx, of, t); err != nil {
 			c.Unreadable = err
 		}

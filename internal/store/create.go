@@ -28,6 +28,7 @@ type NewTask struct {
 	ClientID    bool      // the client chose the public id
 	Message     *task.Message
 	Request     *task.Request // that carried the message, or nil
+	Forwarded   task.Forwarded
 	Idempotency Idempotency
 	Worker      task.ID          // not zero: this worker claims the task in the same commit, as attempt 1
 	Push        *task.PushConfig // set in the same commit, or nil
@@ -76,12 +77,13 @@ const (
 
 type create struct {
 	*NewTask
-	payload string
-	secrets []byte // sealed secrets of the webhook
-	audit   string
-	queued  time.Time
-	unknown bool // an earlier try may have been committed
-	done    chan createResult
+	payload   string
+	secrets   []byte // sealed secrets of the webhook
+	forwarded string // sealed headers
+	audit     string
+	queued    time.Time
+	unknown   bool // an earlier try may have been committed
+	done      chan createResult
 }
 
 func newCreate(n *NewTask) *create {
@@ -93,7 +95,9 @@ func newCreate(n *NewTask) *create {
 
 func (c *create) task() task.ID { return c.Task.ID }
 
-func (c *create) size() int { return len(c.payload) + len(c.Task.Metadata) + len(c.audit) }
+func (c *create) size() int {
+	return len(c.payload) + len(c.Task.Metadata) + len(c.audit) + len(c.forwarded)
+}
 
 type createResult struct {
 	at      time.Time
@@ -111,8 +115,11 @@ var ErrTaken = errors.New("id or key already taken")
 func (v View) Create(ctx context.Context, n *NewTask) (*task.Event, error) {
 	c := newCreate(n)
 	c.audit = v.auditedNew(n)
+	var err error
+	if c.forwarded, err = v.s.sealForwarded(ctx, &n.Task, n.Forwarded); err != nil {
+		return nil, err
+	}
 	if n.Push != nil {
-		var err error
 		if c.secrets, err = v.s.sealSecrets(ctx, n.Task.ID, n.Push); err != nil {
 			return nil, err
 		}
@@ -247,7 +254,7 @@ func createParams(items []*create) dbsqlc.TaskCreateParams {
 		Tenants: make([]string, n), Owners: make([]string, n), ContextIds: make([]string, n),
 		Dialects: make([]string, n), Metadatas: make([]string, n), Payloads: make([]string, n),
 		Keys: make([]string, n), RequestHashes: make([][]byte, n), Workers: make([]uuid.UUID, n),
-		Pushes: make([]bool, n), Called: make([]bool, n), Audits: make([]string, n), LiveLimits: make([]int32, n), QueueLimits: make([]int32, n),
+		Pushes: make([]bool, n), Called: make([]bool, n), Audits: make([]string, n), Forwarded: make([]string, n), LiveLimits: make([]int32, n), QueueLimits: make([]int32, n),
 	}
 	hooks := 0
 	for _, c := range items {
@@ -266,7 +273,7 @@ func createParams(items []*create) dbsqlc.TaskCreateParams {
 		if c.ClientID {
 			arg.ClientIds[i] = t.PublicID
 		}
-		arg.Payloads[i], arg.Audits[i] = c.payload, c.audit
+		arg.Payloads[i], arg.Audits[i], arg.Forwarded[i] = c.payload, c.audit, c.forwarded
 		arg.Keys[i], arg.RequestHashes[i] = c.Idempotency.Key, c.Idempotency.Hash
 		if c.Idempotency.Hash == nil {
 			arg.RequestHashes[i] = []byte{}

@@ -112,6 +112,7 @@ var byCallers = map[string]func(ctx context.Context, v View, x *victim) (int, er
 	"MessageAppend": func(ctx context.Context, v View, x *victim) (int, error) {
 		_, err := v.s.q.MessageAppend(ctx, v.db, dbsqlc.MessageAppendParams{
 			ID: x.id, Enqueue: true, Tenant: "tenant", Owner: "owner", RequestHash: []byte{}, RequestID: uuid.New(), Payload: `{"role":"user","parts":[]}`,
+			Forwarded: "sealed",
 		})
 		return one(err)
 	},

@@ -19,7 +19,8 @@ import (
 type NewMessage struct {
 	Task        *task.Task // header
 	Message     *task.Message
-	Request     *task.Request    // that carried the message, or nil
+	Request     *task.Request // that carried the message, or nil
+	Forwarded   task.Forwarded
 	Enqueue     bool             // a task that has a run accepts the message and runs again afterwards
 	MostPending int              // with Enqueue: how many messages may wait for the run to end; 0: any number
 	RequestID   task.ID          // id of the client's call; makes the write safe to retry
@@ -56,6 +57,10 @@ func (v View) addMessage(ctx context.Context, n *NewMessage) (task.Seq, error) {
 		ID: uuid.UUID(n.Task.ID), Enqueue: n.Enqueue, MostPending: int32(n.MostPending), Tenant: v.by.Tenant, Owner: v.by.Subject,
 		Key: n.Idempotency.Key, RequestHash: n.Idempotency.Hash, RequestID: uuid.UUID(n.RequestID),
 		Payload: EncodePayload(&task.Event{Kind: task.EventMessage, Message: n.Message, Request: n.Request}),
+	}
+	var err error
+	if arg.Forwarded, err = v.s.sealForwarded(ctx, n.Task, n.Forwarded); err != nil {
+		return 0, err
 	}
 	said := []string{v.audited(auditContinued, n.Task.ID, n.Task.Agent, "")}
 	if n.Push != nil {

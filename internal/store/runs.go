@@ -35,7 +35,7 @@ func (s *Store) FindRun(ctx context.Context, id task.ID, withMessage bool) (*Run
 		Timed: row.Task.WakesAt.Valid, Since: row.Task.ClaimedAt.Time,
 	}
 	r.Claimed = s.claimed(ctx, &row.Task, queued{
-		row.MessageSeq, row.InputSeq, row.Interrupted, row.Turn, row.Tries, row.Spared, row.Payload, row.Input,
+		row.MessageSeq, row.InputSeq, row.Interrupted, row.Turn, row.Tries, row.Spared, row.Payload, row.Input, "",
 	})
 	if !withMessage {
 		r.Unreadable = nil

@@ -47,6 +47,20 @@ func New(opts Options) (*Front, error) {
 	return f, nil
 }
 
+// Forward returns the canonical names of the headers of clients that the agent gets.
+func (f *Front) Forward() []string { return f.opts.Forward }
+
+// allowed returns those of a request's headers that the agent gets. The configuration may have changed since the request.
+func (f *Front) allowed(headers task.Forwarded) task.Forwarded {
+	out := task.Forwarded{}
+	for _, name := range f.opts.Forward {
+		if value, ok := headers[name]; ok {
+			out[name] = value
+		}
+	}
+	return out
+}
+
 // link is what the front stores of a task: where its other side is.
 type link struct {
 	Task    string `json:"task,omitempty"`
@@ -55,14 +69,17 @@ type link struct {
 	Turn int `json:"turn,omitempty"`
 	// Asked is the id of the agent's question that this message answers.
 	Asked string `json:"asked,omitempty"`
+	// Left says that a run has canceled the agent's task.
+	Left bool `json:"left,omitempty"`
 }
 
 // run is one execution.
 type run struct {
 	*Front
 	*executor.Run
-	to     *target
-	mirror *mirror
+	to       *target
+	mirror   *mirror
+	forwards task.Forwarded // of the client's headers
 
 	link       link
 	version    int64 // of the stored link
@@ -78,13 +95,16 @@ func (f *Front) Execute(ctx context.Context, of *executor.Run, out executor.Emit
 	if err != nil {
 		return ended(ctx, err)
 	}
-	r := &run{Front: f, Run: of, to: to, linked: make(chan struct{})}
+	r := &run{Front: f, Run: of, to: to, forwards: f.allowed(of.Forwarded), linked: make(chan struct{})}
 	if err := r.load(ctx, out); err != nil {
 		return ended(ctx, err)
 	}
 	err = r.execute(ctx)
-	if unwanted(ctx, err) {
+	switch {
+	case unwanted(ctx, err):
 		r.leave(ctx)
+	case dropped(ctx) && len(r.forwards) > 0:
+		r.drop(ctx)
 	}
 	return ended(ctx, err)
 }
@@ -99,6 +119,12 @@ func unwanted(ctx context.Context, err error) bool {
 	var away *executor.Unavailable
 	var failure *executor.Failure
 	return errors.As(err, &failure) && !again && !errors.As(err, &away)
+}
+
+// dropped reports whether the run was told to end together with its task.
+func dropped(ctx context.Context) bool {
+	cause := context.Cause(ctx)
+	return errors.Is(cause, executor.ErrCanceled) || errors.Is(cause, executor.ErrTimeout) || errors.Is(cause, executor.ErrInactivity)
 }
 
 // ended returns why the run ended, if its context did.
@@ -385,7 +411,7 @@ func (r *run) live(ctx context.Context, events *wire.Stream) error {
 	for {
 		raw, _, err := events.Next()
 		if err == nil {
-			update, err := r.parse(r.to, client.Stream, raw)
+			update, err := r.parse(r.to, client.Stream, raw, r.forwards)
 			if err != nil {
 				return outcome(err)
 			}
@@ -441,14 +467,34 @@ func (r *run) take(ctx context.Context, u *client.Update) (done bool, err error)
 	return r.mirror.update(ctx, u)
 }
 
-// leave cancels the agent's task.
-func (r *run) leave(ctx context.Context) {
+// leave cancels the agent's task, and reports whether it did.
+func (r *run) leave(ctx context.Context) bool {
 	if r.link.Task == "" {
-		return
+		return false
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opts.CancelTimeout)
 	defer cancel()
-	if err := r.cancel(ctx, r.to, r.link.Task, nil); err != nil {
+	if err := r.cancel(ctx, r.to, &client.Params{TaskID: r.link.Task, Forwarded: r.forwards}); err != nil {
 		r.opts.Log.Warn("could not cancel the agent's task", "task_id", r.TaskID, "agent_task", r.link.Task, "error", err)
+		return false
+	}
+	return true
+}
+
+// drop cancels the agent's task with the headers of the client, and stores that: the worker calls Cancel later, which does
+// not have these headers.
+func (r *run) drop(ctx context.Context) {
+	if !r.leave(ctx) {
+		return
+	}
+	r.link.Left = true
+	value, err := json.Marshal(r.link)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opts.CallTimeout)
+		defer cancel()
+		_, err = r.Memory.SetState(ctx, executor.OfTask, value, executor.AnyVersion)
+	}
+	if err != nil {
+		r.opts.Log.Warn("could not store that the agent's task is canceled; it will be canceled again", "task_id", r.TaskID, "error", err)
 	}
 }

@@ -961,21 +961,81 @@ func TestCredentials(t *testing.T) {
 	require.Equal(t, "Basic YWRhOnB3", a.called("SendStreamingMessage")[0].Header.Get("Authorization"))
 }
 
+func TestForwardedHeaders(t *testing.T) {
+	t.Parallel()
+	a, e := newAgent(t, a2a.Options{Forward: []string{"authorization", "X-Tenant"}})
+	run := executortest.NewRun("hello")
+	run.Forwarded = task.Forwarded{"Authorization": "Bearer s3cret-token", "X-Old": "not configured any more"}
+	a.on("SendStreamingMessage", streams(working("")))
+	a.on("GetTask", fails(-32602, "not for s3cret-token"))
+	_, err := execute(t, e, run)
+	require.ErrorContains(t, err, "not for [redacted]")
+	for _, method := range []string{"SendStreamingMessage", "GetTask"} {
+		sent := a.called(method)[0].Header
+		require.Equal(t, "Bearer s3cret-token", sent.Get("Authorization"), method)
+		require.NotContains(t, sent, "X-Tenant", method)
+		require.NotContains(t, sent, "X-Old", method)
+	}
+	sent := a.called("CancelTask")
+	require.Len(t, sent, 1, "nobody wants the agent's task")
+	require.Equal(t, "Bearer s3cret-token", sent[0].Header.Get("Authorization"))
+
+	a.forget("SendStreamingMessage")
+	a.on("SendStreamingMessage", func(w http.ResponseWriter, _ call) { w.WriteHeader(http.StatusUnauthorized) })
+	run = executortest.NewRun("hello")
+	run.Forwarded = task.Forwarded{"Authorization": "Bearer s3cret-token"}
+	_, err = execute(t, e, run)
+	require.ErrorContains(t, err, "the agent refused the credential of the server or of the client")
+}
+
+// The worker calls Cancel when the headers of the client are gone. So the run cancels the agent's task with them.
+func TestCancelHasTheForwardedHeaders(t *testing.T) {
+	t.Parallel()
+	for cause, canceled := range map[error]bool{executor.ErrCanceled: true, executor.ErrTimeout: true, executor.ErrInactivity: true, executor.ErrLeaseLost: false, executor.ErrShutdown: false} {
+		a, e := newAgent(t, a2a.Options{Forward: []string{"X-Key"}})
+		a.on("SendStreamingMessage", streams(working(""), "hold"))
+		a.on("CancelTask", says(taskIn("CANCELED", "")))
+		ctx, cancel := context.WithCancelCause(t.Context())
+		out := executortest.NewRecorder()
+		run := executortest.NewRun("hello")
+		run.Forwarded = task.Forwarded{"X-Key": "s3cret"}
+		done := executortest.Go(ctx, e, run, out)
+		out.Await(t, 1)
+		cancel(cause)
+		require.ErrorIs(t, executortest.Wait(t, done), cause)
+		if !canceled {
+			require.Empty(t, a.called("CancelTask"), cause)
+			continue
+		}
+		require.NoError(t, cancelRun(t, e, run, executor.ReasonCanceled))
+		sent := a.called("CancelTask")
+		require.Len(t, sent, 1, "the task is canceled already")
+		require.Equal(t, "s3cret", sent[0].Header.Get("X-Key"))
+	}
+}
+
 func TestOptionsAreChecked(t *testing.T) {
 	t.Parallel()
 	for want, o := range map[string]a2a.Options{
-		"card_url: is required, or url":    {},
-		"card_url: must begin with http":   {CardURL: "ftp://x"},
-		"url: must not contain a password": {URL: "http://a:b@h"},
-		"version: \"2.0\" is not":          {CardURL: "http://h", Version: "2.0"},
-		"binding: \"grpc\" does not exist": {CardURL: "http://h", Binding: "grpc"},
-		"headers.Host: is set by Holdfast": {CardURL: "http://h", Headers: map[string]string{"Host": "x"}},
-		"card_keys: is neither a JSON Web": {CardURL: "http://h", CardKeys: "x"},
-		"card_keys: is given twice":        {CardURL: "http://h", CardKeys: "x", CardKeysFile: "y"},
-		"card_keys: open /nowhere/keys":    {CardURL: "http://h", CardKeysFile: "/nowhere/keys"},
-		"auth: has several credentials":    {CardURL: "http://h", Auth: a2a.Auth{Bearer: "a", Username: "b"}},
-		"auth.username: is required":       {CardURL: "http://h", Auth: a2a.Auth{Password: "a"}},
-		"no such file":                     {CardURL: "http://h", Auth: a2a.Auth{BearerFile: "/nowhere/token"}},
+		"card_url: is required, or url":      {},
+		"card_url: must begin with http":     {CardURL: "ftp://x"},
+		"url: must not contain a password":   {URL: "http://a:b@h"},
+		"version: \"2.0\" is not":            {CardURL: "http://h", Version: "2.0"},
+		"binding: \"grpc\" does not exist":   {CardURL: "http://h", Binding: "grpc"},
+		"headers.Host: is set by Holdfast":   {CardURL: "http://h", Headers: map[string]string{"Host": "x"}},
+		"forward.headers[1]: Host is set":    {CardURL: "http://h", Forward: []string{"x-key", "Host"}},
+		"a2a-Version is set by Holdfast":     {CardURL: "http://h", Forward: []string{"a2a-Version"}},
+		"\"a b\" is not the name of an HTTP": {CardURL: "http://h", Forward: []string{"a b"}},
+		"te is about one connection":         {CardURL: "http://h", Forward: []string{"te"}},
+		"X-Key is given twice":               {CardURL: "http://h", Forward: []string{"x-key", "X-Key"}},
+		"X-Key is in headers, too":           {CardURL: "http://h", Forward: []string{"X-Key"}, Headers: map[string]string{"x-key": "1"}},
+		"auth: sets the header Authoriz":     {CardURL: "http://h", Forward: []string{"authorization"}, Auth: a2a.Auth{Bearer: "a"}},
+		"card_keys: is neither a JSON Web":   {CardURL: "http://h", CardKeys: "x"},
+		"card_keys: is given twice":          {CardURL: "http://h", CardKeys: "x", CardKeysFile: "y"},
+		"card_keys: open /nowhere/keys":      {CardURL: "http://h", CardKeysFile: "/nowhere/keys"},
+		"auth: has several credentials":      {CardURL: "http://h", Auth: a2a.Auth{Bearer: "a", Username: "b"}},
+		"auth.username: is required":         {CardURL: "http://h", Auth: a2a.Auth{Password: "a"}},
+		"no such file":                       {CardURL: "http://h", Auth: a2a.Auth{BearerFile: "/nowhere/token"}},
 	} {
 		_, err := a2a.New(o)
 		require.ErrorContains(t, err, want)

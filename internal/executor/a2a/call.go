@@ -61,7 +61,7 @@ func (r *run) open(ctx context.Context, op client.Op, p *client.Params) (*answer
 
 // facts adds what the run's request said.
 func (r *run) facts(p *client.Params) *client.Params {
-	p.Extensions, p.Traceparent = r.extensions(r.to, r.Extensions), r.Traceparent
+	p.Extensions, p.Traceparent, p.Forwarded = r.extensions(r.to, r.Extensions), r.Traceparent, r.forwards
 	return p
 }
 
@@ -93,7 +93,7 @@ func (f *Front) ask(ctx context.Context, to *target, op client.Op, p *client.Par
 	}
 	if response.StatusCode < 200 || response.StatusCode > 299 {
 		defer response.Body.Close()
-		return nil, f.refusal(to, op, response)
+		return nil, f.refusal(to, op, p, response)
 	}
 	return response, nil
 }
@@ -114,7 +114,7 @@ func (f *Front) open(ctx context.Context, to *target, op client.Op, p *client.Pa
 	if err != nil {
 		return nil, err
 	}
-	update, err := f.parse(to, op, body)
+	update, err := f.parse(to, op, body, p.Forwarded)
 	if err != nil {
 		return nil, err
 	}
@@ -148,25 +148,28 @@ func (f *Front) read(from io.Reader) ([]byte, error) {
 }
 
 // parse reads a document. An error that the agent reports is a *client.Error; any other is a Failure.
-func (f *Front) parse(to *target, op client.Op, document []byte) (*client.Update, error) {
+func (f *Front) parse(to *target, op client.Op, document []byte, forwarded task.Forwarded) (*client.Update, error) {
 	update, err := to.wire.Answer(op, document, wire.MaxDepth)
 	var reported *client.Error
 	if err != nil && !errors.As(err, &reported) {
-		return nil, &executor.Failure{Msg: "the agent's answer is not A2A " + to.wire.Version + ": " + f.redact(err.Error())}
+		return nil, &executor.Failure{Msg: "the agent's answer is not A2A " + to.wire.Version + ": " + f.redact(err.Error(), forwarded)}
 	}
 	if reported != nil {
-		reported.Message = f.redact(reported.Message)
+		reported.Message = f.redact(reported.Message, forwarded)
 	}
 	return update, err
 }
 
-// redact removes the front's secrets from a text of the agent.
-func (f *Front) redact(text string) string {
+// redact removes the front's secrets, and what it forwarded, from a text of the agent.
+func (f *Front) redact(text string, forwarded task.Forwarded) string {
 	o := &f.opts
 	credential, _ := o.Auth.value() // a file that cannot be read has failed the call
 	_, token, _ := strings.Cut(credential, " ")
 	password, _ := o.Auth.password()
-	return outbound.Redactor(o.Headers, []string{o.CardURL, o.URL}, credential, token, password)(text)
+	headers := map[string]string{}
+	maps.Copy(headers, o.Headers)
+	maps.Copy(headers, forwarded)
+	return outbound.Redactor(headers, []string{o.CardURL, o.URL}, credential, token, password)(text)
 }
 
 // do sends a request with the headers of the front.
@@ -213,7 +216,7 @@ func (f *Front) do(ctx context.Context, r *client.Request) (*http.Response, erro
 const maxRetryAfter = time.Hour
 
 // refusal returns the error of an answer with a status other than 2xx.
-func (f *Front) refusal(to *target, op client.Op, response *http.Response) error {
+func (f *Front) refusal(to *target, op client.Op, p *client.Params, response *http.Response) error {
 	code := response.StatusCode
 	text := fmt.Sprintf("the agent answered %d %s", code, http.StatusText(code))
 	if code >= 300 && code < 400 {
@@ -225,13 +228,16 @@ func (f *Front) refusal(to *target, op client.Op, response *http.Response) error
 	stop := context.AfterFunc(ctx, func() { response.Body.Close() }) // in case the agent does not finish its answer
 	defer stop()
 	body, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10))
-	body = []byte(f.redact(string(body)))
+	body = []byte(f.redact(string(body), p.Forwarded))
 	switch code {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		return &callError{err: errors.New(text), after: after, busy: true, answered: true}
 	case http.StatusBadGateway, http.StatusGatewayTimeout, http.StatusRequestTimeout, http.StatusTooEarly:
 		return &callError{err: errors.New(text), after: after, answered: true}
 	case http.StatusUnauthorized, http.StatusForbidden:
+		if len(p.Forwarded) > 0 {
+			return &executor.Failure{Msg: "the agent refused the credential of the server or of the client", Cause: errors.New(text)}
+		}
 		return &executor.Failure{Msg: "the agent refused the server's credential", Cause: errors.New(text)}
 	}
 	if to.wire.Binding == client.JSONRPC {

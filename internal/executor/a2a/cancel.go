@@ -26,6 +26,9 @@ func (f *Front) Cancel(ctx context.Context, c *executor.Cancellation) error {
 			return &executor.Failure{Msg: "the stored task state is not one of an a2a agent", Cause: err}
 		}
 	}
+	if of.Left {
+		return nil
+	}
 	to, err := f.aim(ctx)
 	if err != nil {
 		return err
@@ -36,11 +39,11 @@ func (f *Front) Cancel(ctx context.Context, c *executor.Cancellation) error {
 	if of.Task == "" {
 		return nil // the agent has not named its task
 	}
-	return outcome(f.cancel(ctx, to, of.Task, c.Metadata))
+	return outcome(f.cancel(ctx, to, &client.Params{TaskID: of.Task, Metadata: c.Metadata}))
 }
 
-func (f *Front) cancel(ctx context.Context, to *target, id string, metadata json.RawMessage) error {
-	_, err := f.call(ctx, to, client.Cancel, &client.Params{TaskID: id, Metadata: metadata})
+func (f *Front) cancel(ctx context.Context, to *target, p *client.Params) error {
+	_, err := f.call(ctx, to, client.Cancel, p)
 	if errors.Is(err, task.NotFound) || errors.Is(err, task.NotCancelable) {
 		return nil
 	}

@@ -84,7 +84,7 @@ func (f *Front) askExtendedCard(ctx context.Context, to *target) (*client.Card, 
 	}
 	document, err := to.wire.Document(raw, wire.MaxDepth)
 	if reported, ok := errors.AsType[*client.Error](err); ok {
-		reported.Message = f.redact(reported.Message)
+		reported.Message = f.redact(reported.Message, nil)
 	}
 	if err != nil {
 		return nil, err

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net/textproto"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
@@ -28,6 +30,7 @@ type Options struct {
 
 	Headers map[string]string // sent with every call
 	Auth    Auth
+	Forward []string // names of the headers of clients that the agent gets with the calls of their runs
 
 	ConnectTimeout time.Duration // 0: 10 seconds
 	CallTimeout    time.Duration // of calls that do not wait for the agent; 0: 30 seconds
@@ -81,6 +84,12 @@ func (o *Options) validate() error {
 		complain("card_keys", "%s", err)
 	}
 	outbound.CheckHeaders(o.Headers, ours, complain)
+	outbound.CheckForward("forward.headers", o.Forward, ours, complain)
+	for i, name := range o.Forward {
+		if hasHeader(o.Headers, textproto.CanonicalMIMEHeaderKey(name)) {
+			complain(fmt.Sprintf("forward.headers[%d]", i), "%s is in headers, too; remove it from one of them", name)
+		}
+	}
 	kinds := 0
 	for _, set := range []bool{o.Auth.Bearer != "", o.Auth.BearerFile != "", o.Auth.Username != "", hasHeader(o.Headers, "Authorization")} {
 		if set {
@@ -88,6 +97,8 @@ func (o *Options) validate() error {
 		}
 	}
 	switch {
+	case o.Auth != Auth{} && slices.ContainsFunc(o.Forward, func(name string) bool { return strings.EqualFold(name, "Authorization") }):
+		complain("auth", "sets the header Authorization, which forward.headers forwards; remove one of them")
 	case kinds > 1:
 		complain("auth", "has several credentials; use one of bearer, bearer_file, username and the header Authorization")
 	case o.Auth.Username == "" && (o.Auth.Password != "" || o.Auth.PasswordFile != ""):
@@ -153,6 +164,10 @@ func (o Options) withDefaults() Options {
 	def(&o.CancelTimeout, 5*time.Second)
 	if o.MaxEvent == 0 {
 		o.MaxEvent = wire.DefaultMaxEvent
+	}
+	o.Forward = slices.Clone(o.Forward)
+	for i, name := range o.Forward {
+		o.Forward[i] = textproto.CanonicalMIMEHeaderKey(name)
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

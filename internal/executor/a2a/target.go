@@ -63,7 +63,7 @@ func (f *Front) discover(ctx context.Context) (*target, error) {
 func (f *Front) targetOf(card *client.Card, at string) (*target, error) {
 	w, i, err := card.Choose(f.opts.Version, f.opts.Binding)
 	if err != nil {
-		return nil, &executor.Failure{Msg: "the agent's card cannot be used", Cause: fmt.Errorf("%s: %w", f.redact(at), err)}
+		return nil, &executor.Failure{Msg: "the agent's card cannot be used", Cause: fmt.Errorf("%s: %w", f.redact(at, nil), err)}
 	}
 	t := &target{wire: w, url: i.URL, tenant: i.Tenant, streams: card.Capabilities.Streaming && !f.opts.Poll, card: card}
 	switch {
@@ -72,7 +72,7 @@ func (f *Front) targetOf(card *client.Card, at string) (*target, error) {
 	case !sameOrigin(t.url, f.opts.CardURL):
 		// The credential, and the conversation, go only where the operator sends them.
 		return nil, &executor.Failure{Msg: "the agent's card cannot be used", Cause: fmt.Errorf(
-			"%s names the URL %.200q of another host; set a2a.url to it if that is right", f.redact(at), t.url)}
+			"%s names the URL %.200q of another host; set a2a.url to it if that is right", f.redact(at, nil), t.url)}
 	}
 	return t, nil
 }
@@ -94,7 +94,7 @@ func (f *Front) readCard(ctx context.Context) (*client.Card, string, error) {
 		if errors.As(err, &away) {
 			return nil, at, &executor.Unavailable{Err: fmt.Errorf("read the agent's card: %w", away.err), RetryAfter: away.after, Answered: away.answered}
 		}
-		missing = errors.Join(missing, fmt.Errorf("%s: %w", f.redact(at), err))
+		missing = errors.Join(missing, fmt.Errorf("%s: %w", f.redact(at, nil), err))
 	}
 	return nil, "", &executor.Failure{Msg: "the agent's card cannot be read", Cause: missing}
 }
@@ -132,7 +132,7 @@ func (f *Front) parseCard(document []byte) (*client.Card, error) {
 		card, err = client.ReadCard(document, wire.MaxDepth)
 	}
 	if err != nil {
-		return nil, errors.New(f.redact(err.Error())) // it may repeat members of the card
+		return nil, errors.New(f.redact(err.Error(), nil)) // it may repeat members of the card
 	}
 	return card, nil
 }

@@ -102,6 +102,7 @@ type Agent struct {
 	Name       string
 	Extensions []Extension // that its card declares
 	NoStreams  bool        // its card declares no streams
+	Forward    []string    // canonical names of the headers of clients that it gets
 }
 
 // agent is an agent with its current extensions.
@@ -189,6 +190,8 @@ type Request struct {
 	active     []string
 	// traceparent is the header of this name, or "".
 	traceparent string
+	// header returns the values of one header, by its canonical HTTP name.
+	header func(name string) []string
 	// ambiguous names a header that has several values where one is needed. The server refuses it,
 	// since a proxy in front may have used another value.
 	ambiguous string

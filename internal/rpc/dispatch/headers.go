@@ -4,8 +4,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // Request headers. In gRPC they are metadata.
@@ -28,6 +32,7 @@ func (r *Request) ReadHeaders(values func(name string) []string) {
 			r.ambiguous = h.shown
 		}
 	}
+	r.header = values
 	r.IdempotencyKey = First(values(IdempotencyKey))
 	r.LastEventID = First(values(LastEventID))
 	r.Extensions = extensions(values)
@@ -41,6 +46,35 @@ func (r *Request) ReadHeaders(values func(name string) []string) {
 
 // validTraceparent is version 00 of W3C Trace Context. As it demands, an invalid header counts as absent.
 var validTraceparent = regexp.MustCompile(`^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
+
+// maxForwarded bounds the forwarded headers of a request, names and values together, in bytes.
+const maxForwarded = 16 << 10
+
+// forwarded returns those of a client's headers that its agent gets.
+func (r *Request) forwarded(names []string) (task.Forwarded, error) {
+	var out task.Forwarded
+	size := 0
+	for _, name := range names {
+		values := slices.Compact(slices.Clone(r.header(name)))
+		if len(values) == 0 {
+			continue
+		}
+		if size += len(name) + len(values[0]); size > maxForwarded {
+			return nil, task.InvalidField(name, "is forwarded to the agent, and makes the forwarded headers longer than %d bytes", maxForwarded)
+		}
+		switch {
+		case len(values) > 1:
+			return nil, task.InvalidField(name, "is given more than once")
+		case !httpguts.ValidHeaderFieldValue(values[0]) || !utf8.ValidString(values[0]):
+			return nil, task.InvalidField(name, "is forwarded to the agent, so it must be UTF-8 without control characters")
+		}
+		if out == nil {
+			out = task.Forwarded{}
+		}
+		out[name] = values[0]
+	}
+	return out, nil
+}
 
 // First returns the first value of a header, or "".
 func First(values []string) string {

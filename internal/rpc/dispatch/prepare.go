@@ -69,6 +69,11 @@ func (o *Runner) prepareSend(r *Request, s *engine.SendRequest) error {
 	if len(s.IdempotencyKey) > maxKey || !utf8.ValidString(s.IdempotencyKey) {
 		return task.InvalidField("Idempotency-Key", "must be UTF-8 and not longer than %d bytes", maxKey)
 	}
+	if agent := o.agents[r.Agent]; agent != nil && len(agent.Forward) > 0 {
+		var err error
+		s.Forwarded, err = r.forwarded(agent.Forward)
+		return err
+	}
 	return nil
 }
 

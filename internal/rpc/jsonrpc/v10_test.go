@@ -181,6 +181,43 @@ func TestTenantsAreAgents(t *testing.T) {
 	}
 }
 
+// An agent gets only the headers of clients that its operator names.
+func TestForwardedHeaders(t *testing.T) {
+	t.Parallel()
+	e := &fakeEngine{task: sample("1.0")}
+	s := serve(t, options{fake: e, Agents: []dispatch.Agent{{Name: "demo", Forward: []string{"Authorization", "X-Key"}}, {Name: "other"}}})
+	long := strings.Repeat("x", 10<<10)
+	for _, tt := range []struct {
+		path    string
+		headers []string
+		want    task.Forwarded
+		refused string
+	}{
+		{path: "/", headers: []string{"X-Other", "1"}},
+		{path: "/", headers: []string{"x-key", "1", "X-Key", "1", "X-Other", "1"}, want: task.Forwarded{"X-Key": "1"}},
+		{path: "/", headers: []string{"Authorization", "Bearer a", "X-Key", long}, want: task.Forwarded{"Authorization": "Bearer a", "X-Key": long}},
+		{path: "/agents/other", headers: []string{"X-Key", "1"}},
+		{path: "/", headers: []string{"X-Key", "1", "X-Key", "2"}, refused: "X-Key: is given more than once"},
+		{path: "/", headers: []string{"X-Key", "\xff"}, refused: "X-Key: is forwarded to the agent, so it must be UTF-8"},
+		{path: "/", headers: []string{"Authorization", long, "X-Key", long}, refused: "X-Key: is forwarded to the agent, and makes the forwarded headers longer than 16384 bytes"},
+	} {
+		r := s.newRequest(t, tt.path, strings.NewReader(request("1", "SendMessage", calls["1.0"]["SendMessage"])))
+		for i := 0; i < len(tt.headers); i += 2 {
+			r.Header.Add(tt.headers[i], tt.headers[i+1])
+		}
+		a := s.do(t, r)
+		if tt.refused != "" {
+			require.NotNil(t, a.Error)
+			require.Contains(t, a.Error.Message, tt.refused)
+			require.NotContains(t, a.Error.Message, "xxx")
+			continue
+		}
+		require.Nil(t, a.Error, "%s", a.body)
+		asked := e.requests()
+		require.Equal(t, tt.want, asked[len(asked)-1].(*engine.SendRequest).Forwarded)
+	}
+}
+
 func TestExtensions(t *testing.T) {
 	t.Parallel()
 	s := serve(t, options{fake: &fakeEngine{task: sample("1.0")}, Agents: []dispatch.Agent{

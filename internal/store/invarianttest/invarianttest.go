@@ -60,6 +60,11 @@ var rules = []struct{ name, sql string }{
 		SELECT q.id::text || format(': message_seq %s is of kind %s', q.message_seq, e.kind)
 		  FROM holdfast.task_queue q LEFT JOIN holdfast.task_events e ON e.task = q.id AND e.seq = q.message_seq
 		 WHERE e.kind IS DISTINCT FROM 1`},
+	{"forwarded headers are of a message that has not been answered", `
+		SELECT q.id::text || format(': message %s, but the turn is of %s', f.seq, q.message_seq)
+		  FROM holdfast.task_queue q CROSS JOIN LATERAL jsonb_object_keys(q.forwarded) AS f (seq)
+		  LEFT JOIN holdfast.task_events e ON e.task = q.id AND e.seq = f.seq::bigint AND e.kind = 1
+		 WHERE e.seq IS NULL OR e.seq < q.message_seq OR e.seq = q.message_seq AND q.input_seq IS NOT NULL AND NOT q.interrupted`},
 	{"turns counts the messages, the timers, the calls and the resumes", `
 		SELECT t.id::text || format(': turns %s, messages %s, waits %s', t.turns, count(e.seq) FILTER (WHERE e.kind = 1), count(e.seq) FILTER (WHERE e.kind = 4))
 		  FROM holdfast.tasks t

@@ -239,10 +239,12 @@ func TestWritesHeaders(t *testing.T) {
 		for _, op := range []client.Op{client.Send, client.Stream, client.Get, client.Cancel} {
 			r, err := w.Request("https://h", op, &client.Params{
 				TaskID: "t", Message: &task.Message{}, Extensions: []string{"urn:a", "urn:b"}, Traceparent: "00-1", Key: "k",
+				Forwarded: task.Forwarded{"X-Key": "v"},
 			})
 			require.NoError(t, err)
 			require.Equal(t, "00-1", r.Header.Get("Traceparent"))
 			require.Equal(t, "k", r.Header.Get("Idempotency-Key"))
+			require.Equal(t, "v", r.Header.Get("X-Key"))
 			require.Equal(t, op == client.Stream, strings.HasPrefix(r.Header.Get("Accept"), "text/event-stream"))
 			if w.ChoosesIDs() {
 				require.NotContains(t, r.Header, "A2a-Version")

@@ -127,7 +127,8 @@ type Params struct {
 	// Headers of any operation.
 	Extensions  []string // URIs of the extensions to use
 	Traceparent string   // W3C Trace Context
-	Key         string   // not of A2A, but some servers, such as another Holdfast, find the task of an earlier send by it
+	Forwarded   task.Forwarded
+	Key         string // not of A2A, but some servers, such as another Holdfast, find the task of an earlier send by it
 }
 
 // Request is a request as HTTP carries it.
@@ -148,6 +149,9 @@ func (w *Wire) header(op Op, p *Params) http.Header {
 		if value != "" {
 			h.Set(name, value)
 		}
+	}
+	for name, value := range p.Forwarded {
+		h.Set(name, value)
 	}
 	set("Traceparent", p.Traceparent)
 	set("Idempotency-Key", p.Key)

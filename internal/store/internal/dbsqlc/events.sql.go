@@ -213,7 +213,8 @@ WITH inp AS MATERIALIZED (
        SET worker_id = NULL, available_at = now(), tries = 0, turn = q.turn + 1, input_seq = e.resumed_seq, interrupted = false,
            message_seq = CASE WHEN e.resumed_seq IS NULL THEN holdfast.message_after(q.id, q.message_seq) ELSE q.message_seq END,
            message_bytes = coalesce(octet_length(CASE WHEN e.resumed_seq IS NULL
-               THEN holdfast.message_at(q.id, holdfast.message_after(q.id, q.message_seq)) ELSE holdfast.note_at(q.id, e.resumed_seq) END::text), 0)
+               THEN holdfast.message_at(q.id, holdfast.message_after(q.id, q.message_seq)) ELSE holdfast.note_at(q.id, e.resumed_seq) END::text), 0),
+           forwarded = nullif(q.forwarded - q.message_seq::text, '{}')
       FROM eff e WHERE q.id = ANY(ARRAY(SELECT id FROM eff WHERE again)) AND q.id = e.id
 ), waiting AS (
     UPDATE holdfast.task_queue q
@@ -223,7 +224,8 @@ WITH inp AS MATERIALIZED (
            available_at = CASE WHEN NOT e.interrupted AND NOT e.cancel_requested AND NOT e.calls THEN e.wakes_at ELSE now() END,
            message_seq = CASE WHEN e.interrupted THEN holdfast.message_after(q.id, q.message_seq) ELSE q.message_seq END,
            message_bytes = CASE WHEN e.interrupted
-               THEN coalesce(octet_length(holdfast.message_at(q.id, holdfast.message_after(q.id, q.message_seq))::text), 0) ELSE 0 END
+               THEN coalesce(octet_length(holdfast.message_at(q.id, holdfast.message_after(q.id, q.message_seq))::text), 0) ELSE 0 END,
+           forwarded = nullif(q.forwarded - q.message_seq::text, '{}')
       FROM eff e WHERE q.id = ANY(ARRAY(SELECT id FROM eff WHERE waits)) AND q.id = e.id
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, append, last, artifact_id, payload, worker_id, claimed_at)
@@ -309,7 +311,8 @@ type EventsAppendRow struct {
 // already (resumed_seq), the run does not park: the next turn is that of the resume, before those of
 // waiting messages. A resume that no run asked for is dropped with the turn.
 //
-// The event that ends the run records its worker and its start.
+// The event that ends the run records its worker and its start. Headers of the client that were kept for the turn are
+// removed with it; those of waiting messages stay.
 //
 // Webhooks are marked last, by a function with its own snapshot, and only for tasks that have
 // webhooks. Other functions record calls, and the end of a task that was called or has called.

@@ -85,7 +85,7 @@ WITH s AS MATERIALIZED (
 ), q AS (
     UPDATE holdfast.task_queue SET worker_id = $9::uuid, tries = tries + 1
      WHERE id = ANY((SELECT ids FROM l)::uuid[])
-    RETURNING id, message_seq, input_seq, interrupted, turn, tries, available_at, away_since, suspect, spared
+    RETURNING id, message_seq, input_seq, interrupted, turn, tries, available_at, away_since, suspect, spared, forwarded ->> message_seq::text AS forwarded
 ), t AS (
     UPDATE holdfast.tasks t
        SET worker_id = $9::uuid, attempt = t.attempt + 1, runs = t.runs + 1, run_ordinal = 0,
@@ -99,7 +99,7 @@ SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.l
        q.message_seq, coalesce(q.input_seq, 0)::bigint AS input_seq, q.interrupted, q.turn, q.tries, q.available_at, now()::timestamptz AS claimed_at,
        (q.away_since IS NOT NULL)::boolean AS away, coalesce(now() - q.away_since, interval '0')::interval AS away_for, q.suspect, q.spared,
        CAST(CASE WHEN q.input_seq IS NULL OR q.interrupted THEN holdfast.message_at(t.id, q.message_seq) END AS json) AS payload,
-       holdfast.note_at(t.id, q.input_seq) AS input
+       holdfast.note_at(t.id, q.input_seq) AS input, coalesce(q.forwarded, '')::text AS forwarded
   FROM t JOIN q ON q.id = t.id
 `
 
@@ -143,6 +143,7 @@ type QueueClaimRow struct {
 	Spared          int32
 	Payload         []byte
 	Input           []byte
+	Forwarded       string
 }
 
 // Claiming runs and giving them back.
@@ -208,6 +209,7 @@ func (q *Queries) QueueClaim(ctx context.Context, db DBTX, arg QueueClaimParams)
 			&i.Spared,
 			&i.Payload,
 			&i.Input,
+			&i.Forwarded,
 		); err != nil {
 			return nil, err
 		}
@@ -310,7 +312,7 @@ SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.k
        CAST(CASE WHEN $1::boolean AND (q.input_seq IS NULL OR q.interrupted) THEN holdfast.message_at(t.id, q.message_seq) END AS json) AS payload,
        CAST(CASE WHEN $1::boolean THEN holdfast.note_at(t.id, q.input_seq) END AS json) AS input
   FROM holdfast.tasks t
-  LEFT JOIN LATERAL (SELECT x.id, x.agent, x.available_at, x.worker_id, x.message_seq, x.turn, x.tries, x.away_since, x.suspect, x.spared, x.message_bytes, x.wakes_at, x.input_seq, x.interrupted FROM holdfast.task_queue x WHERE x.id = $2 OFFSET 0) q ON true
+  LEFT JOIN LATERAL (SELECT x.id, x.agent, x.available_at, x.worker_id, x.message_seq, x.turn, x.tries, x.away_since, x.suspect, x.spared, x.message_bytes, x.wakes_at, x.input_seq, x.interrupted, x.forwarded FROM holdfast.task_queue x WHERE x.id = $2 OFFSET 0) q ON true
  WHERE t.id = $2
 `
 

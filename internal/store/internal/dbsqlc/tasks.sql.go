@@ -78,21 +78,21 @@ WITH lck AS MATERIALIZED (
     SELECT t.id, t.agent, t.kept, t.last_seq, t.turns, t.state >= 3 AS parked, t.pushes,
            coalesce(t.interruptible AND t.wakes_at > now(), false) AS interrupts
       FROM holdfast.tasks t
-     WHERE t.id = $3 AND t.state NOT IN (5, 6, 7, 8)
-       AND (t.state >= 3 OR t.interruptible AND t.wakes_at > now() OR $4::boolean AND ($5::integer = 0 OR t.pending < $5::integer))
+     WHERE t.id = $4 AND t.state NOT IN (5, 6, 7, 8)
+       AND (t.state >= 3 OR t.interruptible AND t.wakes_at > now() OR $5::boolean AND ($6::integer = 0 OR t.pending < $6::integer))
        FOR NO KEY UPDATE
 ), keyed AS (
     INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task)
-    SELECT d.day, $6, $7, $8::text, $9::bytea, lck.id
+    SELECT d.day, $7, $8, $9::text, $10::bytea, lck.id
       FROM lck CROSS JOIN holdfast.key_days(now()) AS d (day)
-     WHERE $8::text <> ''
-       AND NOT EXISTS (SELECT FROM holdfast.idempotency_keys k WHERE k.tenant = $6 AND k.owner = $7 AND k.key = $8::text)
+     WHERE $9::text <> ''
+       AND NOT EXISTS (SELECT FROM holdfast.idempotency_keys k WHERE k.tenant = $7 AND k.owner = $8 AND k.key = $9::text)
      ORDER BY d.day
     ON CONFLICT DO NOTHING
     RETURNING task
 ), ok AS MATERIALIZED (
     SELECT lck.id, lck.agent, lck.kept, lck.last_seq, lck.turns, lck.parked, lck.pushes, lck.interrupts FROM lck
-     WHERE $8::text = '' OR (SELECT count(*) FROM keyed) = (SELECT count(*) FROM holdfast.key_days(now()))
+     WHERE $9::text = '' OR (SELECT count(*) FROM keyed) = (SELECT count(*) FROM holdfast.key_days(now()))
 ), upd AS (
     UPDATE holdfast.tasks t
        SET last_seq = ok.last_seq + CASE WHEN ok.parked THEN 2 ELSE 1 END,
@@ -105,26 +105,30 @@ WITH lck AS MATERIALIZED (
            wakes_at = CASE WHEN ok.interrupts THEN NULL ELSE t.wakes_at END,
            cancel_requested = CASE WHEN ok.parked THEN false ELSE t.cancel_requested END,
            cancel_requested_at = CASE WHEN ok.parked THEN NULL ELSE t.cancel_requested_at END
-      FROM ok WHERE t.id = $3 AND t.id = ok.id AND t.state NOT IN (5, 6, 7, 8)
+      FROM ok WHERE t.id = $4 AND t.id = ok.id AND t.state NOT IN (5, 6, 7, 8)
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, payload, request_id)
-    SELECT ok.id, ok.last_seq + 1, 1, ok.kept, NULL::smallint, 0, CAST($1::text AS json), $10::uuid FROM ok
+    SELECT ok.id, ok.last_seq + 1, 1, ok.kept, NULL::smallint, 0, CAST($1::text AS json), $11::uuid FROM ok
      UNION ALL
     SELECT ok.id, ok.last_seq + 2, 2, ok.kept, 1::smallint, 0, NULL, NULL FROM ok WHERE ok.parked
 ), queued AS (
-    INSERT INTO holdfast.task_queue (id, agent, message_seq, turn, message_bytes)
-    SELECT ok.id, ok.agent, ok.last_seq + 1, ok.turns + 1, octet_length($1::text) FROM ok WHERE ok.parked
+    INSERT INTO holdfast.task_queue (id, agent, message_seq, turn, message_bytes, forwarded)
+    SELECT ok.id, ok.agent, ok.last_seq + 1, ok.turns + 1, octet_length($1::text),
+           CASE WHEN $2::text <> '' THEN jsonb_build_object((ok.last_seq + 1)::text, $2::text) END
+      FROM ok WHERE ok.parked
 )
 SELECT (ok.last_seq + 1)::bigint AS seq, ok.parked::boolean AS parked, now()::timestamptz AS at,
        (CASE WHEN ok.interrupts THEN holdfast.wait_interrupt(ok.id, ok.last_seq + 1, octet_length($1::text)) ELSE 0 END)::integer AS interrupted,
+       (CASE WHEN $2::text <> '' AND NOT ok.parked THEN holdfast.forward(ok.id, ok.last_seq + 1, $2::text) ELSE 0 END)::integer AS forwards,
        (CASE WHEN ok.parked AND ok.pushes
              THEN holdfast.push_mark(ARRAY[ok.id], ARRAY[ok.last_seq + 2], ARRAY[ok.last_seq + 2]) ELSE 0 END)::integer AS marked,
-       coalesce(holdfast.audit(nullif($2::text, '')), 0)::bigint AS audited
+       coalesce(holdfast.audit(nullif($3::text, '')), 0)::bigint AS audited
   FROM ok
 `
 
 type MessageAppendParams struct {
 	Payload     string
+	Forwarded   string
 	Audit       string
 	ID          uuid.UUID
 	Enqueue     bool
@@ -141,6 +145,7 @@ type MessageAppendRow struct {
 	Parked      bool
 	At          time.Time
 	Interrupted int32
+	Forwards    int32
 	Marked      int32
 	Audited     int64
 }
@@ -153,6 +158,7 @@ type MessageAppendRow struct {
 func (q *Queries) MessageAppend(ctx context.Context, db DBTX, arg MessageAppendParams) (MessageAppendRow, error) {
 	row := db.QueryRow(ctx, messageAppend,
 		arg.Payload,
+		arg.Forwarded,
 		arg.Audit,
 		arg.ID,
 		arg.Enqueue,
@@ -169,6 +175,7 @@ func (q *Queries) MessageAppend(ctx context.Context, db DBTX, arg MessageAppendP
 		&i.Parked,
 		&i.At,
 		&i.Interrupted,
+		&i.Forwards,
 		&i.Marked,
 		&i.Audited,
 	)
@@ -494,16 +501,17 @@ WITH inp AS MATERIALIZED (
            unnest($14::boolean[]) AS called,
            unnest($15::integer[]) AS live_limit,
            unnest($16::integer[]) AS queue_limit,
-           unnest($17::text[]) AS audit
+           unnest($17::text[]) AS audit,
+           unnest($18::text[]) AS forwarded
 ), new AS MATERIALIZED (
-    SELECT i.id, i.client_id, i.agent, i.tenant, i.owner, i.context_id, i.dialect, i.metadata, i.payload, i.key, i.request_hash, i.worker_id, i.pushes, i.called, i.live_limit, i.queue_limit, i.audit FROM inp i
+    SELECT i.id, i.client_id, i.agent, i.tenant, i.owner, i.context_id, i.dialect, i.metadata, i.payload, i.key, i.request_hash, i.worker_id, i.pushes, i.called, i.live_limit, i.queue_limit, i.audit, i.forwarded FROM inp i
      WHERE (i.client_id = ''
             OR (SELECT count(*) FROM holdfast.task_names x
                  WHERE x.tenant = i.tenant AND x.owner = i.owner AND x.agent = i.agent AND x.client_id = i.client_id) = 0)
        AND (i.key = ''
             OR (SELECT count(*) FROM holdfast.idempotency_keys k
                  WHERE k.tenant = i.tenant AND k.owner = i.owner AND k.key = i.key) = 0)
-       AND NOT ($18::boolean AND holdfast.task_exists(i.id))
+       AND NOT ($19::boolean AND holdfast.task_exists(i.id))
 ), bounded AS MATERIALIZED (
     -- In the order in which slots are locked. Each limit is counted once, at its first input.
     SELECT n.id, n.tenant, n.owner, n.agent, n.worker_id, n.live_limit, n.queue_limit,
@@ -531,7 +539,7 @@ WITH inp AS MATERIALIZED (
       FROM (SELECT q.id, q.beyond, q.waits AND q.nth + max(q.n) OVER (PARTITION BY q.agent) > q.queue_limit AS late FROM waiting q) z
      WHERE z.beyond OR z.late
 ), fresh AS MATERIALIZED (
-    SELECT n.id, n.client_id, n.agent, n.tenant, n.owner, n.context_id, n.dialect, n.metadata, n.payload, n.key, n.request_hash, n.worker_id, n.pushes, n.called, n.live_limit, n.queue_limit, n.audit FROM new n WHERE n.id NOT IN (SELECT id FROM refused)
+    SELECT n.id, n.client_id, n.agent, n.tenant, n.owner, n.context_id, n.dialect, n.metadata, n.payload, n.key, n.request_hash, n.worker_id, n.pushes, n.called, n.live_limit, n.queue_limit, n.audit, n.forwarded FROM new n WHERE n.id NOT IN (SELECT id FROM refused)
 ), keyed AS (
     -- Near midnight a key counts on two days: both must be free.
     INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task)
@@ -541,7 +549,7 @@ WITH inp AS MATERIALIZED (
     ON CONFLICT DO NOTHING
     RETURNING task
 ), free AS MATERIALIZED (
-    SELECT f.id, f.client_id, f.agent, f.tenant, f.owner, f.context_id, f.dialect, f.metadata, f.payload, f.key, f.request_hash, f.worker_id, f.pushes, f.called, f.live_limit, f.queue_limit, f.audit FROM fresh f
+    SELECT f.id, f.client_id, f.agent, f.tenant, f.owner, f.context_id, f.dialect, f.metadata, f.payload, f.key, f.request_hash, f.worker_id, f.pushes, f.called, f.live_limit, f.queue_limit, f.audit, f.forwarded FROM fresh f
      WHERE CASE WHEN f.called THEN holdfast.call_begin(f.id) ELSE f.key = ''
         OR f.id IN (SELECT task FROM keyed GROUP BY task HAVING count(*) = (SELECT count(*) FROM holdfast.key_days(now()))) END
 ), named AS (
@@ -565,21 +573,23 @@ WITH inp AS MATERIALIZED (
     ON CONFLICT DO NOTHING
     RETURNING id, client_id, agent, tenant, owner, worker_id, runs, created_at
 ), queued AS (
-    INSERT INTO holdfast.task_queue (id, agent, worker_id, message_seq, tries, message_bytes)
-    SELECT c.id, c.agent, c.worker_id, 1, c.runs, octet_length(i.payload) FROM created c JOIN inp i ON i.id = c.id
+    INSERT INTO holdfast.task_queue (id, agent, worker_id, message_seq, tries, message_bytes, forwarded)
+    SELECT c.id, c.agent, c.worker_id, 1, c.runs, octet_length(i.payload),
+           CASE WHEN i.forwarded <> '' THEN jsonb_build_object('1', i.forwarded) END
+      FROM created c JOIN inp i ON i.id = c.id
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
     SELECT c.id, 1, 1, 0, i.payload::json FROM created c JOIN inp i ON i.id = c.id
 ), push AS MATERIALIZED (
     SELECT p.task, p.config_id, p.dialect, p.url, p.host, p.schemes, p.secrets, p.artifacts, c.agent, c.tenant, c.owner, coalesce(c.client_id, c.id::text) AS public_id
-      FROM (SELECT unnest($19::uuid[]) AS task,
-                   unnest($20::text[]) AS config_id,
-                   unnest($21::text[]) AS dialect,
-                   unnest($22::text[]) AS url,
-                   unnest($23::text[]) AS host,
-                   unnest($24::text[]) AS schemes,
-                   unnest($25::bytea[]) AS secrets,
-                   unnest($26::boolean[]) AS artifacts) p
+      FROM (SELECT unnest($20::uuid[]) AS task,
+                   unnest($21::text[]) AS config_id,
+                   unnest($22::text[]) AS dialect,
+                   unnest($23::text[]) AS url,
+                   unnest($24::text[]) AS host,
+                   unnest($25::text[]) AS schemes,
+                   unnest($26::bytea[]) AS secrets,
+                   unnest($27::boolean[]) AS artifacts) p
       JOIN created c ON c.id = p.task
 ), configured AS (
     INSERT INTO holdfast.push_configs (task, config_id, agent, public_id, dialect, url, schemes, secrets)
@@ -613,6 +623,7 @@ type TaskCreateParams struct {
 	LiveLimits    []int32
 	QueueLimits   []int32
 	Audits        []string
+	Forwarded     []string
 	Repeated      bool
 	PushTasks     []uuid.UUID
 	PushIds       []string
@@ -653,6 +664,8 @@ type TaskCreateRow struct {
 //
 // An input with limits (0: none) is returned as refused if it exceeds one.
 //
+// forwarded has the sealed headers of the request, or nothing.
+//
 // A called task is created only once, and only if its caller still waits for it (call_begin). It has no
 // key and no client id.
 func (q *Queries) TaskCreate(ctx context.Context, db DBTX, arg TaskCreateParams) ([]TaskCreateRow, error) {
@@ -674,6 +687,7 @@ func (q *Queries) TaskCreate(ctx context.Context, db DBTX, arg TaskCreateParams)
 		arg.LiveLimits,
 		arg.QueueLimits,
 		arg.Audits,
+		arg.Forwarded,
 		arg.Repeated,
 		arg.PushTasks,
 		arg.PushIds,
@@ -996,13 +1010,14 @@ WITH free AS MATERIALIZED (
       FROM released r
     RETURNING id, agent, created_at, stream_base
 ), queued AS (
-    INSERT INTO holdfast.task_queue (id, agent, message_seq, message_bytes) SELECT id, agent, 1, octet_length($14::text) FROM created
+    INSERT INTO holdfast.task_queue (id, agent, message_seq, message_bytes, forwarded)
+    SELECT id, agent, 1, octet_length($14::text), CASE WHEN $15::text <> '' THEN jsonb_build_object('1', $15::text) END FROM created
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
     SELECT id, 1, 1, 0, CAST($14::text AS json) FROM created
 )
 SELECT created_at, stream_base::bigint AS stream_base, 0::integer AS refused,
-       coalesce(holdfast.audit(nullif($15::text, '')), 0)::bigint AS audited
+       coalesce(holdfast.audit(nullif($16::text, '')), 0)::bigint AS audited
   FROM created
  UNION ALL
 SELECT now()::timestamptz, 0, by_limit, 0 FROM refused WHERE by_limit > 0
@@ -1023,6 +1038,7 @@ type TaskReopenParams struct {
 	Dialect     string
 	Metadata    string
 	Payload     string
+	Forwarded   string
 	Audit       string
 }
 
@@ -1053,6 +1069,7 @@ func (q *Queries) TaskReopen(ctx context.Context, db DBTX, arg TaskReopenParams)
 		arg.Dialect,
 		arg.Metadata,
 		arg.Payload,
+		arg.Forwarded,
 		arg.Audit,
 	)
 	var i TaskReopenRow
