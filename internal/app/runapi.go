@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 
-	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/runapi"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -22,7 +21,7 @@ func newTokens(ctx context.Context, st *store.Store) (*runapi.Tokens, error) {
 
 // runAPI returns where the agent of an attempt finds the run API; nil if this process cannot know.
 func runAPI(e *env, p *ports, tokens *runapi.Tokens) func(task.ID, task.Attempt) executor.API {
-	if !e.cfg.HasRole(config.RoleAPI) && e.cfg.RunAPI.URL == "" && e.cfg.PublicURL == "" {
+	if !e.cfg.KnowsRunAPI() {
 		return nil
 	}
 	url := e.cfg.RunAPIURL(p.baseURL(e.cfg)) + runapi.Path

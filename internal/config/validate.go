@@ -318,6 +318,9 @@ func (l *loader) agents(c *Config) {
 		}
 		l.agent(path, a)
 		l.agentAuth(path, a, &c.Auth)
+		if a.Executor.A2A.Push && c.HasRole(RoleWorker) && !c.KnowsRunAPI() {
+			l.at(path+".executor.a2a.push", "needs the URL at which the agent reaches this server; set run_api.url or public_url")
+		}
 	}
 	for i := range agents {
 		if a, path := &agents[i], fmt.Sprintf("agents[%d]", i); a.Executor.Kind == ExecutorOpenAI && !l.hasProblem(path) {

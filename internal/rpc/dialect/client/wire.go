@@ -47,7 +47,7 @@ type Wire struct {
 	Binding string
 
 	methods [SetPush + 1]string // "": the version has no such operation
-	prefix  string                   // of paths
+	prefix  string              // of paths
 	message func(dst []byte, m *task.Message) []byte
 	data    bool // a data part is an object in an object
 	// clientIDs says that clients choose the ids of tasks.

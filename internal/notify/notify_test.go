@@ -1,0 +1,136 @@
+package notify_test
+
+import (
+	"bytes"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/notify"
+	"github.com/holdfast-a2a/holdfast/internal/rpc"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+var (
+	key, oldKey = []byte("a key of thirty-two bytes......."), []byte("another key of thirty-two bytes.")
+	one, other  = task.ID{0x01, 0x94, 15: 1}, task.ID{0x01, 0x94, 15: 2}
+)
+
+// rig is the public server, which receives notifications.
+type rig struct {
+	*httptest.Server
+	*notify.Handler
+	mu   sync.Mutex
+	came []task.ID
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{}
+	r.Handler = notify.New(notify.Options{Keys: [][]byte{key, oldKey}, MaxBody: 1 << 10, Notified: func(id task.ID) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.came = append(r.came, id)
+	}})
+	r.Server = httptest.NewServer(rpc.New(rpc.Options{Notifications: r.Handler, LocalOnly: true, Log: slog.New(slog.DiscardHandler)}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+// send sends a notification, and returns the answer without its date.
+func (r *rig) send(t *testing.T, method, path, body string, header ...string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, r.URL+path, strings.NewReader(body))
+	require.NoError(t, err)
+	request.Host = "holdfast.internal" // agents may know the server by another name
+	for i := 0; i < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+	}
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	response.Header.Del("Date")
+	var all bytes.Buffer
+	require.NoError(t, response.Write(&all))
+	return all.String()
+}
+
+// taken returns the tasks of the notifications that counted, and forgets them.
+func (r *rig) taken() []task.ID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	came := r.came
+	r.came = nil
+	return came
+}
+
+func TestTakesTheTokenFromEachHeader(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	path, token := r.Target(one)
+	require.Equal(t, "/notifications/01940000000000000000000000000001", path)
+	for _, header := range [][]string{
+		{"X-A2A-Notification-Token", token},
+		{"A2A-Notification-Token", token},
+		{"X-A2A-Token", token},
+		{"Authorization", "Bearer " + token},
+		{"authorization", "bearer  " + token},
+		{"X-A2A-Notification-Token", "something else", "Authorization", "Bearer " + token, "Origin", "https://example.com"},
+	} {
+		require.Contains(t, r.send(t, "POST", path, `{"id":"another task"}`, header...), "HTTP/1.1 204 No Content\r\n", header)
+		require.Equal(t, []task.ID{one}, r.taken(), header)
+	}
+}
+
+func TestTakesTokensOfOlderKeys(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	path, token := notify.New(notify.Options{Keys: [][]byte{oldKey}}).Target(one)
+	require.Contains(t, r.send(t, "POST", path, "", "X-A2A-Notification-Token", token), " 204 ")
+	require.Equal(t, []task.ID{one}, r.taken())
+}
+
+func TestDropsTheBody(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	path, token := r.Target(one)
+	for _, body := range []string{"", "no JSON", strings.Repeat("x", 1<<10), strings.Repeat("x", 1<<16)} {
+		require.Contains(t, r.send(t, "POST", path, body, "X-A2A-Notification-Token", token), " 204 ")
+		require.Equal(t, []task.ID{one}, r.taken(), len(body))
+	}
+}
+
+func TestSaysTheSameOfEveryOtherRequest(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	path, token := r.Target(one)
+	otherPath, otherToken := r.Target(other)
+	_, strange := notify.New(notify.Options{Keys: [][]byte{[]byte("a key of somebody else..........")}}).Target(one)
+	refused := r.send(t, "POST", path, "")
+	require.Contains(t, refused, " 404 ")
+	for name, c := range map[string][]string{
+		"the token of another task":  {"POST", path, "", "X-A2A-Notification-Token", otherToken},
+		"the path of another task":   {"POST", otherPath, "", "X-A2A-Notification-Token", token},
+		"a token of another key":     {"POST", path, "", "X-A2A-Notification-Token", strange},
+		"a part of a token":          {"POST", path, "", "X-A2A-Notification-Token", token[:len(token)-1]},
+		"more than a token":          {"POST", path, "", "X-A2A-Notification-Token", token + "A"},
+		"a token without its prefix": {"POST", path, "", "X-A2A-Notification-Token", strings.TrimPrefix(token, "hfpush_")},
+
+		"another scheme":                {"POST", path, "", "Authorization", "Basic " + token},
+		"a token in the query":          {"POST", path + "?token=" + token, ""},
+		"another method":                {"PUT", path, "", "X-A2A-Notification-Token", token},
+		"GET":                           {"GET", path + "?validationToken=x", "", "X-A2A-Notification-Token", token},
+		"a long path":                   {"POST", path + "00", "", "X-A2A-Notification-Token", token},
+		"a path of no id":               {"POST", "/notifications/" + strings.Repeat("g", 32), "", "X-A2A-Notification-Token", token},
+		"a path without an id":          {"POST", "/notifications/", "", "X-A2A-Notification-Token", token},
+		"a path with an escaped letter": {"POST", strings.Replace(path, "0194", "%30194", 1), "", "X-A2A-Notification-Token", "x"},
+	} {
+		require.Equal(t, refused, r.send(t, c[0], c[1], c[2], c[3:]...), name)
+	}
+	require.Empty(t, r.taken())
+}
