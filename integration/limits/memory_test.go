@@ -374,11 +374,11 @@ func (m *memoryTest) requestLittle(stop <-chan struct{}) error {
 		}
 		sent, err := call(m.t.Context(), quick, []byte(`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"echo:small"}]}}}`))
 		if err != nil || sent.status != http.StatusOK || sent.state != "completed" {
-			return fmt.Errorf("small send %d: status %d, state %q, %w", n, sent.status, sent.state, err)
+			return fmt.Errorf("small send %d: %+v, %w", n, sent, err)
 		}
 		got, err := call(m.t.Context(), quick, []byte(`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"`+sent.id+`"}}`))
 		if err != nil || got.status != http.StatusOK || got.id != sent.id {
-			return fmt.Errorf("small get %d: status %d, %w", n, got.status, err)
+			return fmt.Errorf("small get %d: %+v, %w", n, got, err)
 		}
 	}
 }
@@ -425,8 +425,8 @@ func (m *memoryTest) completed() {
 
 // answer is an answer in short. status is negative if it lacks the time of a retry.
 type answer struct {
-	status    int
-	id, state string
+	status           int
+	id, state, error string
 }
 
 func call(ctx context.Context, url string, body []byte, header ...string) (answer, error) {
@@ -452,11 +452,12 @@ func call(ctx context.Context, url string, body []byte, header ...string) (answe
 			ID     string
 			Status struct{ State string }
 		}
+		Error struct{ Message string }
 	}
 	if err := json.Unmarshal(read.Bytes(), &document); err != nil {
 		return a, err
 	}
-	a.id, a.state = document.Result.ID, document.Result.Status.State
+	a.id, a.state, a.error = document.Result.ID, document.Result.Status.State, document.Error.Message
 	return a, nil
 }
 

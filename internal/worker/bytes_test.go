@@ -98,7 +98,7 @@ func TestLargeEventsWaitForMemory(t *testing.T) {
 		_, err := out.Artifact(ctx, text(strings.Repeat("x", 1<<20)))
 		return err
 	})
-	silent.InactivityTimeout, waiter.InactivityTimeout = 50*time.Millisecond, 50*time.Millisecond
+	silent.InactivityTimeout, waiter.InactivityTimeout = 3*time.Second, 3*time.Second // longer than a busy machine needs around the wait
 	p := start(t, setup{
 		events: events,
 		wrap:   func(s *store.Store) worker.Store { h = &holdback{Store: s, agent: "a"}; return h },

@@ -596,7 +596,7 @@ func TestStopReturnsRuns(t *testing.T) {
 		}
 		return nil
 	}))
-	require.Equal(t, seen{1, 3, `{"at":1.0}`}, await(t, got), "working, one, two")
+	require.Equal(t, seen{1, 4, `{"at":1.0}`}, await(t, got), "working, one, two, and the checkpoint")
 	done := q.become(h, task.StateCompleted)
 	require.Len(t, done.Artifacts, 3)
 	for i, id := range []string{"one", "two", "three"} {
@@ -1172,14 +1172,14 @@ func TestReadsOfRunWaitForDatabase(t *testing.T) {
 			func() error { _, err := run.Memory.Checkpoint(ctx); return err },
 			func() error { _, err := out.Artifact(ctx, text("x")); return err },
 		} {
-			db.refuse.Store(2)
+			db.refuse.Store(6) // 1.5 s of pauses
 			if err := read(); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	a.InactivityTimeout = 400 * time.Millisecond
+	a.InactivityTimeout = 1200 * time.Millisecond
 	p := start(t, setup{wrap: func(s *store.Store) worker.Store { db.Store = s; return db }}, a)
 	h := p.create("a", "x")
 	p.become(h, task.StateInputRequired)

@@ -6,7 +6,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
-	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 func decodeCall(raw []byte) (*Event, *Malformed) {
@@ -49,23 +48,14 @@ func decodeCall(raw []byte) (*Event, *Malformed) {
 
 // result is what came of a call.
 type result struct {
-	ID        string           `json:"id"`
-	Agent     string           `json:"agent,omitempty"`
-	Task      string           `json:"task,omitempty"`
-	State     string           `json:"state"`
-	Message   *message         `json:"message,omitempty"`
-	Artifacts []resultArtifact `json:"artifacts,omitempty"`
-	Omitted   int64            `json:"omitted,omitzero"`
-	Error     string           `json:"error,omitempty"`
-}
-
-type resultArtifact struct {
-	ArtifactID  string         `json:"artifactId"`
-	Name        string         `json:"name,omitempty"`
-	Description string         `json:"description,omitempty"`
-	Parts       []part         `json:"parts"`
-	Metadata    jsontext.Value `json:"metadata,omitzero"`
-	Extensions  []string       `json:"extensions,omitempty"`
+	ID        string             `json:"id"`
+	Agent     string             `json:"agent,omitempty"`
+	Task      string             `json:"task,omitempty"`
+	State     string             `json:"state"`
+	Message   *message           `json:"message,omitempty"`
+	Artifacts []ArtifactDocument `json:"artifacts,omitempty"`
+	Omitted   int64              `json:"omitted,omitzero"`
+	Error     string             `json:"error,omitempty"`
 }
 
 func fromResult(r *executor.Result) result {
@@ -75,18 +65,7 @@ func fromResult(r *executor.Result) result {
 		out.Message = &m
 	}
 	for i := range r.Artifacts {
-		out.Artifacts = append(out.Artifacts, fromArtifact(&r.Artifacts[i]))
-	}
-	return out
-}
-
-func fromArtifact(a *task.Artifact) resultArtifact {
-	out := resultArtifact{
-		ArtifactID: a.ID, Name: a.Name, Description: a.Description, Parts: make([]part, len(a.Parts)),
-		Metadata: jsontext.Value(a.Metadata), Extensions: a.Extensions,
-	}
-	for i := range a.Parts {
-		out.Parts[i] = fromPart(&a.Parts[i])
+		out.Artifacts = append(out.Artifacts, NewArtifact(&r.Artifacts[i]))
 	}
 	return out
 }
