@@ -17,7 +17,7 @@ import (
 // Purpose names the keys of tokens to store.Derive.
 const Purpose = "notifications"
 
-// Path is where notifications arrive, below the URL of the server. The id of the task follows.
+// Path is where notifications arrive, below the URL of the server. The id of the task and the MAC of that follow.
 const Path = "/notifications/"
 
 // tokenPrefix lets a scanner for leaked secrets recognise a token.
@@ -41,46 +41,64 @@ func New(o Options) *Handler { return &Handler{o} }
 // Target returns where an agent sends its notifications about a task, and the token that it shows. Both are the same on all
 // replicas.
 func (h *Handler) Target(id task.ID) (url, token string) {
-	return h.o.URL + Path + hex.EncodeToString(id[:]), tokenOf(h.o.Keys[0], id)
+	key := h.o.Keys[0]
+	return h.o.URL + Path + hex.EncodeToString(append(id[:], ofURL(key, id)...)), ofHeader(key, id)
 }
 
-// tokenOf returns the token of a task: the MAC of its id.
-func tokenOf(key []byte, id task.ID) string {
+// ofURL returns the MAC in the URL of a task. It proves that this server has made the URL, which a proxy may log.
+func ofURL(key []byte, id task.ID) []byte { return mac(key, "url", id)[:16] }
+
+// ofHeader returns the token of a task.
+func ofHeader(key []byte, id task.ID) string {
+	return tokenPrefix + base64.RawURLEncoding.EncodeToString(mac(key, "token", id))
+}
+
+func mac(key []byte, use string, id task.ID) []byte {
 	mac := hmac.New(sha256.New, key)
-	_, _ = mac.Write(id[:])
-	return tokenPrefix + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+	_, _ = mac.Write(append(id[:], use...))
+	return mac.Sum(nil)
 }
 
 // Serves reports whether a request is a notification.
 func (h *Handler) Serves(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, Path) }
 
-// ServeHTTP answers a notification. It says the same of every request without the token of its task, and of a task that has
-// ended or was deleted the same as of a task that runs.
+// ServeHTTP answers a notification. It says the same of every request without the URL and the token of its task, and of a task
+// that has ended or was deleted the same as of a task that runs. It also answers servers that ask whether the URL wants their
+// notifications: it repeats their validationToken.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	id, ok := h.read(r)
-	if !ok {
+	id, made, shown := h.read(r)
+	challenge := r.URL.Query().Get("validationToken")
+	switch {
+	case made && shown && r.Method == http.MethodPost:
+		h.o.Notified(id)
+		// A sender that gets its answer before it has sent everything may take that for a failure.
+		_, _ = io.CopyN(io.Discard, r.Body, h.o.MaxBody)
+		w.WriteHeader(http.StatusNoContent)
+	case made && r.Method == http.MethodGet && challenge != "" && len(challenge) <= maxChallenge:
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = io.WriteString(w, challenge) //nolint:gosec // plain text with nosniff, which the server sets
+	default:
 		http.Error(w, http.StatusText(http.StatusNotFound), http.StatusNotFound)
-		return
 	}
-	h.o.Notified(id)
-	// A sender that gets its answer before it has sent everything may take that for a failure.
-	_, _ = io.CopyN(io.Discard, r.Body, h.o.MaxBody)
-	w.WriteHeader(http.StatusNoContent)
 }
 
-// read returns the task of a request that has its token.
-func (h *Handler) read(r *http.Request) (id task.ID, ok bool) {
+// maxChallenge bounds a validationToken, in bytes.
+const maxChallenge = 256
+
+// read returns the task of a request, and whether its URL was made here and its token is the task's.
+func (h *Handler) read(r *http.Request) (id task.ID, made, shown bool) {
 	raw, err := hex.DecodeString(strings.TrimPrefix(r.URL.Path, Path))
-	if err != nil || len(raw) != len(id) || r.Method != http.MethodPost {
-		return id, false
+	if err != nil || len(raw) != len(id)+len(ofURL(nil, id)) {
+		return id, false, false
 	}
-	id = task.ID(raw)
-	for _, shown := range tokens(r.Header) {
-		for _, key := range h.o.Keys {
-			ok = hmac.Equal([]byte(shown), []byte(tokenOf(key, id))) || ok
+	id = task.ID(raw[:len(id)])
+	for _, key := range h.o.Keys {
+		made = hmac.Equal(raw[len(id):], ofURL(key, id)) || made
+		for _, token := range tokens(r.Header) {
+			shown = hmac.Equal([]byte(token), []byte(ofHeader(key, id))) || shown
 		}
 	}
-	return id, ok
+	return id, made, shown
 }
 
 // tokens returns what a request shows. Versions and servers have other headers for it.

@@ -73,7 +73,7 @@ func TestTakesTheTokenFromEachHeader(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	path, token := r.Target(one)
-	require.Equal(t, "/notifications/01940000000000000000000000000001", path)
+	require.Regexp(t, "^/notifications/01940000000000000000000000000001[0-9a-f]{32}$", path)
 	for _, header := range [][]string{
 		{"X-A2A-Notification-Token", token},
 		{"A2A-Notification-Token", token},
@@ -105,12 +105,25 @@ func TestDropsTheBody(t *testing.T) {
 	}
 }
 
+func TestRepeatsChallenges(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	path, _ := r.Target(one)
+	answer := r.send(t, "GET", path+"?validationToken=%3Cb%3E", "")
+	require.Contains(t, answer, " 200 OK\r\n")
+	require.Contains(t, answer, "Content-Type: text/plain; charset=utf-8\r\n")
+	require.Contains(t, answer, "X-Content-Type-Options: nosniff\r\n")
+	require.Regexp(t, "\r\n\r\n<b>$", answer)
+	require.Empty(t, r.taken())
+}
+
 func TestSaysTheSameOfEveryOtherRequest(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	path, token := r.Target(one)
 	otherPath, otherToken := r.Target(other)
 	_, strange := notify.New(notify.Options{Keys: [][]byte{[]byte("a key of somebody else..........")}}).Target(one)
+	forged := strings.Replace(path, "01940000", "01940001", 1)
 	refused := r.send(t, "POST", path, "")
 	require.Contains(t, refused, " 404 ")
 	for name, c := range map[string][]string{
@@ -124,7 +137,11 @@ func TestSaysTheSameOfEveryOtherRequest(t *testing.T) {
 		"another scheme":                {"POST", path, "", "Authorization", "Basic " + token},
 		"a token in the query":          {"POST", path + "?token=" + token, ""},
 		"another method":                {"PUT", path, "", "X-A2A-Notification-Token", token},
-		"GET":                           {"GET", path + "?validationToken=x", "", "X-A2A-Notification-Token", token},
+		"GET":                           {"GET", path, "", "X-A2A-Notification-Token", token},
+		"a challenge to a forged URL":   {"GET", forged + "?validationToken=x", "", "X-A2A-Notification-Token", token},
+		"a long challenge":              {"GET", path + "?validationToken=" + strings.Repeat("x", 1000), ""},
+		"a forged URL":                  {"POST", forged, "", "X-A2A-Notification-Token", token},
+		"a URL without its MAC":         {"POST", path[:len(path)-32], "", "X-A2A-Notification-Token", token},
 		"a long path":                   {"POST", path + "00", "", "X-A2A-Notification-Token", token},
 		"a path of no id":               {"POST", "/notifications/" + strings.Repeat("g", 32), "", "X-A2A-Notification-Token", token},
 		"a path without an id":          {"POST", "/notifications/", "", "X-A2A-Notification-Token", token},
