@@ -114,7 +114,7 @@ func (p *pushing) readsOf(task string) int {
 	return p.reads[task]
 }
 
-// balancer stands before the replicas, and passes everything to the one that the test names.
+// balancer is in front of the replicas, and passes everything to the one that the test names.
 type balancer struct {
 	*httptest.Server
 	to      atomic.Pointer[url.URL]
