@@ -26,6 +26,7 @@ func newNotifications(ctx context.Context, e *env, p *ports, agents *agents, st 
 			}
 			handler = notify.New(notify.Options{
 				URL: e.cfg.RunAPIURL(p.baseURL(e.cfg)), Keys: keys, MaxBody: int64(e.cfg.Limits.MaxBody), Notified: bus.Notified.Announce,
+				Counted: e.metrics.Notified,
 			})
 		}
 		front := agents.fronts[a.Name]

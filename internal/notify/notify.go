@@ -30,6 +30,8 @@ type Options struct {
 	MaxBody int64    // bytes of a notification that are read, and dropped
 	// Notified gets the task of each notification with its token. It must not block.
 	Notified func(task.ID)
+	// Counted gets the outcome of each request but challenges, for metrics: accepted or refused.
+	Counted func(outcome string)
 }
 
 // Handler receives notifications. It is safe for concurrent use.
@@ -70,6 +72,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	challenge := r.URL.Query().Get("validationToken")
 	switch {
 	case made && shown && r.Method == http.MethodPost:
+		h.o.Counted("accepted")
 		h.o.Notified(id)
 		// A sender that gets its answer before it has sent everything may take that for a failure.
 		_, _ = io.CopyN(io.Discard, r.Body, h.o.MaxBody)
@@ -78,6 +81,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = io.WriteString(w, challenge) //nolint:gosec // plain text with nosniff, which the server sets
 	default:
+		h.o.Counted("refused")
 		http.Error(w, http.StatusText(http.StatusNotFound), http.StatusNotFound)
 	}
 }

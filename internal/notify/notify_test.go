@@ -27,15 +27,20 @@ type rig struct {
 	*notify.Handler
 	mu   sync.Mutex
 	came []task.ID
+	said map[string]int // outcomes
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{}
+	r := &rig{said: map[string]int{}}
 	r.Handler = notify.New(notify.Options{Keys: [][]byte{key, oldKey}, MaxBody: 1 << 10, Notified: func(id task.ID) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.came = append(r.came, id)
+	}, Counted: func(outcome string) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.said[outcome]++
 	}})
 	r.Server = httptest.NewServer(rpc.New(rpc.Options{Notifications: r.Handler, LocalOnly: true, Log: slog.New(slog.DiscardHandler)}))
 	t.Cleanup(r.Close)
@@ -115,6 +120,7 @@ func TestRepeatsChallenges(t *testing.T) {
 	require.Contains(t, answer, "X-Content-Type-Options: nosniff\r\n")
 	require.Regexp(t, "\r\n\r\n<b>$", answer)
 	require.Empty(t, r.taken())
+	require.Empty(t, r.said)
 }
 
 func TestSaysTheSameOfEveryOtherRequest(t *testing.T) {
@@ -126,7 +132,7 @@ func TestSaysTheSameOfEveryOtherRequest(t *testing.T) {
 	forged := strings.Replace(path, "01940000", "01940001", 1)
 	refused := r.send(t, "POST", path, "")
 	require.Contains(t, refused, " 404 ")
-	for name, c := range map[string][]string{
+	others := map[string][]string{
 		"the token of another task":  {"POST", path, "", "X-A2A-Notification-Token", otherToken},
 		"the path of another task":   {"POST", otherPath, "", "X-A2A-Notification-Token", token},
 		"a token of another key":     {"POST", path, "", "X-A2A-Notification-Token", strange},
@@ -146,8 +152,10 @@ func TestSaysTheSameOfEveryOtherRequest(t *testing.T) {
 		"a path of no id":               {"POST", "/notifications/" + strings.Repeat("g", 32), "", "X-A2A-Notification-Token", token},
 		"a path without an id":          {"POST", "/notifications/", "", "X-A2A-Notification-Token", token},
 		"a path with an escaped letter": {"POST", strings.Replace(path, "0194", "%30194", 1), "", "X-A2A-Notification-Token", "x"},
-	} {
+	}
+	for name, c := range others {
 		require.Equal(t, refused, r.send(t, c[0], c[1], c[2], c[3:]...), name)
 	}
 	require.Empty(t, r.taken())
+	require.Equal(t, map[string]int{"refused": 1 + len(others)}, r.said)
 }
