@@ -20,12 +20,12 @@ func newNotifications(ctx context.Context, e *env, p *ports, agents *agents, st 
 			continue
 		}
 		if handler == nil {
-			keys, err := st.Derive(ctx, notify.Purpose)
+			tokens, err := newTokens(ctx, st, notify.Purpose)
 			if err != nil {
 				return nil, err
 			}
 			handler = notify.New(notify.Options{
-				URL: e.cfg.RunAPIURL(p.baseURL(e.cfg)), Keys: keys, MaxBody: int64(e.cfg.Limits.MaxBody), Notified: bus.Notified.Announce,
+				URL: e.cfg.RunAPIURL(p.baseURL(e.cfg)), Tokens: tokens, MaxBody: int64(e.cfg.Limits.MaxBody), Notified: bus.Notified.Announce,
 				Counted: e.metrics.Notified,
 			})
 		}

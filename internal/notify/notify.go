@@ -3,31 +3,34 @@
 package notify
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
 	"io"
 	"net/http"
 	"strings"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/token"
 )
 
 // Purpose names the keys of tokens to store.Derive.
 const Purpose = "notifications"
 
-// Path is where notifications arrive, below the URL of the server. The id of the task and the MAC of that follow.
+// Path is where notifications arrive, below the URL of the server. A token follows.
 const Path = "/notifications/"
 
-// tokenPrefix lets a scanner for leaked secrets recognise a token.
+// The numbers of the two tokens of a task: the one in the URL, which a proxy may log, is not the one that a sender shows.
+const (
+	inURL = iota
+	inHeader
+)
+
+// tokenPrefix lets a scanner for leaked secrets recognise a token that senders show.
 const tokenPrefix = "hfpush_"
 
 // Options configures a handler.
 type Options struct {
-	URL     string   // of the server, without a trailing slash
-	Keys    [][]byte // the first one makes tokens, and all of them verify tokens. There must be one
-	MaxBody int64    // bytes of a notification that are read, and dropped
+	URL     string // of the server, without a trailing slash
+	Tokens  *token.Tokens
+	MaxBody int64 // bytes of a notification that are read, and dropped
 	// Notified gets the task of each notification with its token. It must not block.
 	Notified func(task.ID)
 	// Counted gets the outcome of each request but challenges, for metrics: accepted or refused.
@@ -43,22 +46,7 @@ func New(o Options) *Handler { return &Handler{o} }
 // Target returns where an agent sends its notifications about a task, and the token that it shows. Both are the same on all
 // replicas.
 func (h *Handler) Target(id task.ID) (url, token string) {
-	key := h.o.Keys[0]
-	return h.o.URL + Path + hex.EncodeToString(append(id[:], ofURL(key, id)...)), ofHeader(key, id)
-}
-
-// ofURL returns the MAC in the URL of a task. It proves that this server has made the URL, which a proxy may log.
-func ofURL(key []byte, id task.ID) []byte { return mac(key, "url", id)[:16] }
-
-// ofHeader returns the token of a task.
-func ofHeader(key []byte, id task.ID) string {
-	return tokenPrefix + base64.RawURLEncoding.EncodeToString(mac(key, "token", id))
-}
-
-func mac(key []byte, use string, id task.ID) []byte {
-	mac := hmac.New(sha256.New, key)
-	_, _ = mac.Write(append(id[:], use...))
-	return mac.Sum(nil)
+	return h.o.URL + Path + h.o.Tokens.Make(id, inURL), tokenPrefix + h.o.Tokens.Make(id, inHeader)
 }
 
 // Serves reports whether a request is a notification.
@@ -91,16 +79,12 @@ const maxChallenge = 256
 
 // read returns the task of a request, and whether its URL was made here and its token is the task's.
 func (h *Handler) read(r *http.Request) (id task.ID, made, shown bool) {
-	raw, err := hex.DecodeString(strings.TrimPrefix(r.URL.Path, Path))
-	if err != nil || len(raw) != len(id)+len(ofURL(nil, id)) {
-		return id, false, false
-	}
-	id = task.ID(raw[:len(id)])
-	for _, key := range h.o.Keys {
-		made = hmac.Equal(raw[len(id):], ofURL(key, id)) || made
-		for _, token := range tokens(r.Header) {
-			shown = hmac.Equal([]byte(token), []byte(ofHeader(key, id))) || shown
-		}
+	id, number, ok := h.o.Tokens.Read(strings.TrimPrefix(r.URL.Path, Path))
+	made = ok && number == inURL
+	for _, text := range tokens(r.Header) {
+		text, ours := strings.CutPrefix(text, tokenPrefix)
+		of, number, ok := h.o.Tokens.Read(text)
+		shown = shown || ours && ok && number == inHeader && of == id
 	}
 	return id, made, shown
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/notify"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/token"
 )
 
 var (
@@ -30,10 +31,15 @@ type rig struct {
 	said map[string]int // outcomes
 }
 
+// with returns a handler with one key, which makes tokens.
+func with(key []byte) *notify.Handler {
+	return notify.New(notify.Options{Tokens: token.New([][]byte{key})})
+}
+
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{said: map[string]int{}}
-	r.Handler = notify.New(notify.Options{Keys: [][]byte{key, oldKey}, MaxBody: 1 << 10, Notified: func(id task.ID) {
+	r.Handler = notify.New(notify.Options{Tokens: token.New([][]byte{key, oldKey}), MaxBody: 1 << 10, Notified: func(id task.ID) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.came = append(r.came, id)
@@ -78,7 +84,8 @@ func TestTakesTheTokenFromEachHeader(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	path, token := r.Target(one)
-	require.Regexp(t, "^/notifications/01940000000000000000000000000001[0-9a-f]{32}$", path)
+	require.Regexp(t, "^/notifications/[A-Za-z0-9_-]+$", path)
+	require.Regexp(t, "^hfpush_[A-Za-z0-9_-]+$", token)
 	for _, header := range [][]string{
 		{"X-A2A-Notification-Token", token},
 		{"A2A-Notification-Token", token},
@@ -95,7 +102,7 @@ func TestTakesTheTokenFromEachHeader(t *testing.T) {
 func TestTakesTokensOfOlderKeys(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	path, token := notify.New(notify.Options{Keys: [][]byte{oldKey}}).Target(one)
+	path, token := with(oldKey).Target(one)
 	require.Contains(t, r.send(t, "POST", path, "", "X-A2A-Notification-Token", token), " 204 ")
 	require.Equal(t, []task.ID{one}, r.taken())
 }
@@ -128,8 +135,8 @@ func TestSaysTheSameOfEveryOtherRequest(t *testing.T) {
 	r := newRig(t)
 	path, token := r.Target(one)
 	otherPath, otherToken := r.Target(other)
-	_, strange := notify.New(notify.Options{Keys: [][]byte{[]byte("a key of somebody else..........")}}).Target(one)
-	forged := strings.Replace(path, "01940000", "01940001", 1)
+	strangePath, strange := with([]byte("a key of somebody else..........")).Target(one)
+	forged := path[:len(path)-1] + "!"
 	refused := r.send(t, "POST", path, "")
 	require.Contains(t, refused, " 404 ")
 	others := map[string][]string{
@@ -140,18 +147,19 @@ func TestSaysTheSameOfEveryOtherRequest(t *testing.T) {
 		"more than a token":          {"POST", path, "", "X-A2A-Notification-Token", token + "A"},
 		"a token without its prefix": {"POST", path, "", "X-A2A-Notification-Token", strings.TrimPrefix(token, "hfpush_")},
 
-		"another scheme":                {"POST", path, "", "Authorization", "Basic " + token},
-		"a token in the query":          {"POST", path + "?token=" + token, ""},
-		"another method":                {"PUT", path, "", "X-A2A-Notification-Token", token},
-		"GET":                           {"GET", path, "", "X-A2A-Notification-Token", token},
-		"a challenge to a forged URL":   {"GET", forged + "?validationToken=x", "", "X-A2A-Notification-Token", token},
-		"a long challenge":              {"GET", path + "?validationToken=" + strings.Repeat("x", 1000), ""},
-		"a forged URL":                  {"POST", forged, "", "X-A2A-Notification-Token", token},
-		"a URL without its MAC":         {"POST", path[:len(path)-32], "", "X-A2A-Notification-Token", token},
-		"a long path":                   {"POST", path + "00", "", "X-A2A-Notification-Token", token},
-		"a path of no id":               {"POST", "/notifications/" + strings.Repeat("g", 32), "", "X-A2A-Notification-Token", token},
-		"a path without an id":          {"POST", "/notifications/", "", "X-A2A-Notification-Token", token},
-		"a path with an escaped letter": {"POST", strings.Replace(path, "0194", "%30194", 1), "", "X-A2A-Notification-Token", "x"},
+		"another scheme":              {"POST", path, "", "Authorization", "Basic " + token},
+		"a token in the query":        {"POST", path + "?token=" + token, ""},
+		"another method":              {"PUT", path, "", "X-A2A-Notification-Token", token},
+		"GET":                         {"GET", path, "", "X-A2A-Notification-Token", token},
+		"a challenge to a forged URL": {"GET", forged + "?validationToken=x", "", "X-A2A-Notification-Token", token},
+		"a long challenge":            {"GET", path + "?validationToken=" + strings.Repeat("x", 1000), ""},
+		"a URL of another key":        {"POST", strangePath, "", "X-A2A-Notification-Token", token},
+		"a forged URL":                {"POST", forged, "", "X-A2A-Notification-Token", token},
+		"a part of the URL":           {"POST", path[:len(path)-8], "", "X-A2A-Notification-Token", token},
+		"a long path":                 {"POST", path + "A", "", "X-A2A-Notification-Token", token},
+		"the token in the path":       {"POST", "/notifications/" + strings.TrimPrefix(token, "hfpush_"), "", "X-A2A-Notification-Token", token},
+		"a path without an id":        {"POST", "/notifications/", "", "X-A2A-Notification-Token", token},
+		"the path as the token":       {"POST", path, "", "X-A2A-Notification-Token", "hfpush_" + strings.TrimPrefix(path, "/notifications/")},
 	}
 	for name, c := range others {
 		require.Equal(t, refused, r.send(t, c[0], c[1], c[2], c[3:]...), name)
