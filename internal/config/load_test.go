@@ -314,6 +314,15 @@ agents:
 `, nil))
 }
 
+// The paths of an agent with such a name would be those of something else.
+func TestReservedNames(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"default", "other", "agents", "tasks", "v1", "resume", "run", "notifications"} {
+		require.Equal(t, []string{fmt.Sprintf("holdfast.yaml:2: agents[0].name: %q is reserved; choose another name", name)},
+			problems(t, "agents:\n  - name: "+name+"\n    executor: {kind: demo}\n", nil))
+	}
+}
+
 func TestPushNeedsAURLOfTheServer(t *testing.T) {
 	t.Parallel()
 	const agents = "database_url: host=db\nagents:\n  - name: a\n    executor: {kind: a2a, a2a: {card_url: http://agent, push: true}}\n"
