@@ -72,7 +72,7 @@ type pushing struct {
 	asked map[string]string // the token of each task
 }
 
-func startPushing(t *testing.T, agent a2asrv.AgentExecutor) *pushing {
+func startPushing(t testing.TB, agent a2asrv.AgentExecutor) *pushing {
 	t.Helper()
 	p := &pushing{reads: map[string]int{}, asked: map[string]string{}}
 	rpc := a2asrv.NewJSONRPCHandler(a2asrv.NewHandler(agent, a2asrv.WithPushNotifications(
@@ -114,6 +114,16 @@ func (p *pushing) readsOf(task string) int {
 	return p.reads[task]
 }
 
+// awaitAsked waits until the server was asked for notifications.
+func (p *pushing) awaitAsked(t testing.TB) {
+	t.Helper()
+	waittest.Eventually(t, "the agent was asked for notifications", func() error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return waittest.Unless(len(p.asked) > 0, "not yet")
+	})
+}
+
 // balancer is in front of the replicas, and passes everything to the one that the test names.
 type balancer struct {
 	*httptest.Server
@@ -122,7 +132,7 @@ type balancer struct {
 	passed  atomic.Int64 // notifications that the replica has accepted
 }
 
-func startBalancer(t *testing.T) *balancer {
+func startBalancer(t testing.TB) *balancer {
 	t.Helper()
 	b := &balancer{}
 	proxy := &httputil.ReverseProxy{
@@ -145,7 +155,7 @@ func startBalancer(t *testing.T) *balancer {
 	return b
 }
 
-func (b *balancer) pass(t *testing.T, to string) {
+func (b *balancer) pass(t testing.TB, to string) {
 	t.Helper()
 	u, err := url.Parse(to)
 	require.NoError(t, err)
@@ -167,11 +177,7 @@ func TestNotificationsReachTheRunAtAnotherReplica(t *testing.T) {
 	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: config})
 	stream := a.Stream(a2atest.V03, a2atest.Say("work").At("steps"))
 	task := stream.UntilState("submitted").Task()
-	waittest.Eventually(t, "the agent was asked for notifications", func() error {
-		up.mu.Lock()
-		defer up.mu.Unlock()
-		return waittest.Unless(len(up.asked) == 1, "not yet")
-	})
+	up.awaitAsked(t)
 	_, others := clustertest.Running(db, task, []*clustertest.Replica{a, b})
 	balancer.pass(t, others[0].URL)
 	theirs := link(db, task)
