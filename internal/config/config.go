@@ -465,6 +465,7 @@ type AgentTool struct {
 	Name        string `yaml:"name"`
 	Description string `yaml:"description"` // for the model; empty: that of the agent's card
 	Approve     bool   `yaml:"approve"`     // by the client, before each call
+	Relay       bool   `yaml:"relay"`       // the client sees the agent's progress
 }
 
 // A2AExecutor is an agent that is an A2A server itself.

@@ -204,7 +204,7 @@ func New(reg prometheus.Registerer, versions ...string) *Metrics {
 		keySets: counters("holdfast_issuer_fetches_total",
 			"Attempts to fetch the keys of a token issuer: `ok`, `error`.", "scheme", "outcome"),
 		duties: counters("holdfast_duty_runs_total",
-			"Periodic work of this replica, in pieces. `outcome`: `ok`, `error` (the log has the reason; it is retried). `duty`: `runs` (compare runs with the database), `timers`, `calls` (create called tasks, join their results) and `cancels` (tell agents of cancels) on every worker; `signing_keys` on every replica; `partitions`, `expire_parked`, `retention_tasks`, `retention_records` and `erase_logs` (retention) on one replica at a time. Alert when the sum of `ok` over all replicas does not grow.", "duty", "outcome"),
+			"Periodic work of this replica, in pieces. `outcome`: `ok`, `error` (the log has the reason; it is retried). `duty`: `runs` (compare runs with the database), `timers`, `calls` (create called tasks, join their results), `relays` (show the progress of called tasks in their callers) and `cancels` (tell agents of cancels) on every worker; `signing_keys` on every replica; `partitions`, `expire_parked`, `retention_tasks`, `retention_records` and `erase_logs` (retention) on one replica at a time. Alert when the sum of `ok` over all replicas does not grow.", "duty", "outcome"),
 		dutyTime: histograms("holdfast_duty_seconds",
 			"Duration of a piece of periodic work.", latency, "duty"),
 	}
