@@ -48,7 +48,8 @@ type Runner struct {
 	wake   chan struct{}
 	hinted atomic.Bool
 
-	owned, shared []string // the agents whose tasks their owner, or the whole tenant, sees
+	owned, shared []string   // the agents whose tasks their owner, or the whole tenant, sees
+	rest          store.Rest // between looks for progress
 }
 
 // New returns a runner.
@@ -285,11 +286,19 @@ func (r *Runner) end(ctx context.Context, t store.Settled) error {
 	return r.opt.Store.ForgetSettled(ctx, t)
 }
 
-// Relay shows the progress of called tasks in their callers once. more says that there may be further work at once.
+// Relay shows the progress of called tasks in their callers once. more says that there may be further work at once. A look
+// rests after one that took long: it may read many calls that have nothing to show. Only one goroutine may call it.
 func (r *Runner) Relay(ctx context.Context) (more bool, err error) {
+	begun := time.Now()
+	if !r.rest.Over(begun) {
+		return false, nil
+	}
 	found, full, err := r.opt.Store.Relays(ctx, r.owned, r.shared, relaysAtOnce)
 	if err != nil {
 		return false, err
+	}
+	if !full {
+		r.rest.Begin(begun, 0)
 	}
 	for _, to := range found {
 		n, err := r.opt.Store.Relay(ctx, to)
