@@ -97,28 +97,28 @@ SELECT * FROM holdfast.task_calls c WHERE c.child = @task AND NOT c.answers
  ORDER BY 2, 3;
 
 -- name: RelaysDue :many
--- What callers that wait have to show: of each call with relay the newest status of the called task with a message, unless
--- that was relayed. A call is due again a while after its last relay. A status with a larger payload has none here, and seen
--- says up to where the log was looked through. If the tasks of the calling agent are visible to its tenant (shared), so must be
--- those of the called agent. Index task_calls_relays.
-SELECT c.parent, c.seq, c.nth, c.call_id, c.child, t.agent, t.status_seq AS seen, CAST(e.payload AS json) AS payload
+-- Calls with relay of callers that wait, if the called task has a newer status than the last one that was looked at. A call is due
+-- again a while after its last relay. If the tasks of the calling agent are visible to its tenant (shared), so must be those of the
+-- called agent. Index task_calls_relays.
+SELECT c.parent, c.seq, c.nth, c.call_id, c.child, t.agent, CAST(greatest(c.relayed_seq, c.after_seq) AS bigint) AS after, t.status_seq AS seen
   FROM holdfast.task_calls c
  CROSS JOIN LATERAL (
     SELECT x.agent, x.status_seq FROM holdfast.tasks x
      WHERE x.id = c.child AND x.state NOT IN (3, 4, 5, 6, 7, 8) AND x.status_seq > greatest(c.relayed_seq, c.after_seq) OFFSET 0
  ) t
-  LEFT JOIN LATERAL (
-    SELECT CASE WHEN octet_length(x.payload::text) <= @most_bytes::integer THEN x.payload END AS payload
-      FROM holdfast.task_events x
-     WHERE x.task = c.child AND x.kind = 2 AND x.state = 2 AND x.seq > greatest(c.relayed_seq, c.after_seq) AND x.seq <= t.status_seq
-       AND x.payload -> 'message' IS NOT NULL
-     ORDER BY x.seq DESC LIMIT 1
- ) e ON true
  WHERE c.relay AND c.started_at IS NOT NULL AND c.settled_at IS NULL
    AND (c.relayed_at IS NULL OR c.relayed_at <= now() - @pause::interval)
    AND (c.callers[cardinality(c.callers)] = ANY(@owned::text[])
         OR c.callers[cardinality(c.callers)] = ANY(@shared::text[]) AND t.agent = ANY(@shared::text[]))
  ORDER BY c.parent, c.seq, c.nth LIMIT @max_rows;
+
+-- name: RelayNewest :one
+-- The newest status of a called task with a message; null if its payload is larger than most_bytes. It is a statement about one
+-- task, so it opens one partition.
+SELECT CAST(CASE WHEN octet_length(x.payload::text) <= @most_bytes::integer THEN x.payload END AS json) AS payload
+  FROM holdfast.task_events x
+ WHERE x.task = @task AND x.kind = 2 AND x.state = 2 AND x.seq > @after AND x.seq <= @seen AND x.payload -> 'message' IS NOT NULL
+ ORDER BY x.seq DESC LIMIT 1;
 
 -- name: RelaysAppend :many
 -- Writes statuses of called tasks to the log of a caller, and moves the cursors of their calls in the same commit. An

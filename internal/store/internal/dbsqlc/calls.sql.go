@@ -511,6 +511,34 @@ func (q *Queries) QueueRowLock(ctx context.Context, db DBTX, id uuid.UUID) ([]uu
 	return items, nil
 }
 
+const relayNewest = `-- name: RelayNewest :one
+SELECT CAST(CASE WHEN octet_length(x.payload::text) <= $1::integer THEN x.payload END AS json) AS payload
+  FROM holdfast.task_events x
+ WHERE x.task = $2 AND x.kind = 2 AND x.state = 2 AND x.seq > $3 AND x.seq <= $4 AND x.payload -> 'message' IS NOT NULL
+ ORDER BY x.seq DESC LIMIT 1
+`
+
+type RelayNewestParams struct {
+	MostBytes int32
+	Task      uuid.UUID
+	After     int64
+	Seen      int64
+}
+
+// The newest status of a called task with a message; null if its payload is larger than most_bytes. It is a statement about one
+// task, so it opens one partition.
+func (q *Queries) RelayNewest(ctx context.Context, db DBTX, arg RelayNewestParams) ([]byte, error) {
+	row := db.QueryRow(ctx, relayNewest,
+		arg.MostBytes,
+		arg.Task,
+		arg.After,
+		arg.Seen,
+	)
+	var payload []byte
+	err := row.Scan(&payload)
+	return payload, err
+}
+
 const relaysAppend = `-- name: RelaysAppend :many
 WITH inp AS MATERIALIZED (
     SELECT unnest($1::bigint[]) AS seq, unnest($2::integer[]) AS nth, unnest($3::bigint[]) AS seen, unnest($4::text[]) AS payload
@@ -604,52 +632,42 @@ func (q *Queries) RelaysAppend(ctx context.Context, db DBTX, arg RelaysAppendPar
 }
 
 const relaysDue = `-- name: RelaysDue :many
-SELECT c.parent, c.seq, c.nth, c.call_id, c.child, t.agent, t.status_seq AS seen, CAST(e.payload AS json) AS payload
+SELECT c.parent, c.seq, c.nth, c.call_id, c.child, t.agent, CAST(greatest(c.relayed_seq, c.after_seq) AS bigint) AS after, t.status_seq AS seen
   FROM holdfast.task_calls c
  CROSS JOIN LATERAL (
     SELECT x.agent, x.status_seq FROM holdfast.tasks x
      WHERE x.id = c.child AND x.state NOT IN (3, 4, 5, 6, 7, 8) AND x.status_seq > greatest(c.relayed_seq, c.after_seq) OFFSET 0
  ) t
-  LEFT JOIN LATERAL (
-    SELECT CASE WHEN octet_length(x.payload::text) <= $1::integer THEN x.payload END AS payload
-      FROM holdfast.task_events x
-     WHERE x.task = c.child AND x.kind = 2 AND x.state = 2 AND x.seq > greatest(c.relayed_seq, c.after_seq) AND x.seq <= t.status_seq
-       AND x.payload -> 'message' IS NOT NULL
-     ORDER BY x.seq DESC LIMIT 1
- ) e ON true
  WHERE c.relay AND c.started_at IS NOT NULL AND c.settled_at IS NULL
-   AND (c.relayed_at IS NULL OR c.relayed_at <= now() - $2::interval)
-   AND (c.callers[cardinality(c.callers)] = ANY($3::text[])
-        OR c.callers[cardinality(c.callers)] = ANY($4::text[]) AND t.agent = ANY($4::text[]))
- ORDER BY c.parent, c.seq, c.nth LIMIT $5
+   AND (c.relayed_at IS NULL OR c.relayed_at <= now() - $1::interval)
+   AND (c.callers[cardinality(c.callers)] = ANY($2::text[])
+        OR c.callers[cardinality(c.callers)] = ANY($3::text[]) AND t.agent = ANY($3::text[]))
+ ORDER BY c.parent, c.seq, c.nth LIMIT $4
 `
 
 type RelaysDueParams struct {
-	MostBytes int32
-	Pause     time.Duration
-	Owned     []string
-	Shared    []string
-	MaxRows   int32
+	Pause   time.Duration
+	Owned   []string
+	Shared  []string
+	MaxRows int32
 }
 
 type RelaysDueRow struct {
-	Parent  uuid.UUID
-	Seq     int64
-	Nth     int32
-	CallID  string
-	Child   uuid.UUID
-	Agent   string
-	Seen    int64
-	Payload []byte
+	Parent uuid.UUID
+	Seq    int64
+	Nth    int32
+	CallID string
+	Child  uuid.UUID
+	Agent  string
+	After  int64
+	Seen   int64
 }
 
-// What callers that wait have to show: of each call with relay the newest status of the called task with a message, unless
-// that was relayed. A call is due again a while after its last relay. A status with a larger payload has none here, and seen
-// says up to where the log was looked through. If the tasks of the calling agent are visible to its tenant (shared), so must be
-// those of the called agent. Index task_calls_relays.
+// Calls with relay of callers that wait, if the called task has a newer status than the last one that was looked at. A call is due
+// again a while after its last relay. If the tasks of the calling agent are visible to its tenant (shared), so must be those of the
+// called agent. Index task_calls_relays.
 func (q *Queries) RelaysDue(ctx context.Context, db DBTX, arg RelaysDueParams) ([]RelaysDueRow, error) {
 	rows, err := db.Query(ctx, relaysDue,
-		arg.MostBytes,
 		arg.Pause,
 		arg.Owned,
 		arg.Shared,
@@ -669,8 +687,8 @@ func (q *Queries) RelaysDue(ctx context.Context, db DBTX, arg RelaysDueParams) (
 			&i.CallID,
 			&i.Child,
 			&i.Agent,
+			&i.After,
 			&i.Seen,
-			&i.Payload,
 		); err != nil {
 			return nil, err
 		}
