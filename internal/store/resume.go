@@ -78,7 +78,7 @@ func (s *Store) Resume(ctx context.Context, n *resume.Request) error {
 	}
 	repeated := false
 	err = s.again(ctx, "resume", func() error {
-		row, err := s.q.TaskResume(ctx, s.api, arg)
+		row, err := s.q.TaskResume(ctx, s.writes(), arg)
 		if err == nil {
 			s.resumed(note, &row)
 			return nil
@@ -86,7 +86,7 @@ func (s *Store) Resume(ctx context.Context, n *resume.Request) error {
 		var pg *pgconn.PgError
 		doubled := errors.As(err, &pg) && pg.Code == errDuplicate
 		if !doubled && !errors.Is(err, pgx.ErrNoRows) {
-			repeated = true
+			repeated = repeated || !lockedOut(err)
 			return err
 		}
 		if repeated {

@@ -49,7 +49,7 @@ func (s *Store) FindRun(ctx context.Context, id task.ID, withMessage bool) (*Run
 func (s *Store) Heard(ctx context.Context, id task.ID, attempt task.Attempt, ordinal, after int64) (posted int64, canceled bool, err error) {
 	var row dbsqlc.RunHeardRow
 	err = s.again(ctx, "heard", func() (err error) {
-		row, err = s.q.RunHeard(ctx, s.api, dbsqlc.RunHeardParams{ID: uuid.UUID(id), Attempt: int32(attempt), Ordinal: max(ordinal, -1), After: after})
+		row, err = s.q.RunHeard(ctx, s.writes(), dbsqlc.RunHeardParams{ID: uuid.UUID(id), Attempt: int32(attempt), Ordinal: max(ordinal, -1), After: after})
 		return err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {

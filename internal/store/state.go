@@ -69,11 +69,11 @@ func (s *Store) SetAgentState(ctx context.Context, n NewState) (version int64, e
 	err = s.again(ctx, "state", func() (err error) {
 		if n.Context {
 			var r dbsqlc.ContextStateSetRow
-			r, err = s.q.ContextStateSet(ctx, s.api, dbsqlc.ContextStateSetParams(arg))
+			r, err = s.q.ContextStateSet(ctx, s.writes(), dbsqlc.ContextStateSetParams(arg))
 			row = dbsqlc.TaskStateSetRow(r)
 			return err
 		}
-		row, err = s.q.TaskStateSet(ctx, s.api, arg)
+		row, err = s.q.TaskStateSet(ctx, s.writes(), arg)
 		return err
 	})
 	switch {
