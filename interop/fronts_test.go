@@ -181,8 +181,10 @@ var faults = []struct {
 	every time.Duration
 	do    func(*upstream, *clustertest.Proxy, *clustertest.Replica)
 	loses bool // tasks of the server
+	late  int  // how many requests of a task may be executed after a repetition of them
 }{
-	{name: "cuts", every: 500 * time.Millisecond, do: func(_ *upstream, link *clustertest.Proxy, _ *clustertest.Replica) { link.Cut() }},
+	// A busy server may read a request whose connection was cut later than its repetition.
+	{name: "cuts", every: 500 * time.Millisecond, late: 1, do: func(_ *upstream, link *clustertest.Proxy, _ *clustertest.Replica) { link.Cut() }},
 	{name: "kills of the front", every: 4 * time.Second, do: func(_ *upstream, _ *clustertest.Proxy, f *clustertest.Replica) {
 		f.Kill()
 		f.Run()
@@ -252,10 +254,13 @@ func TestFaultsBetweenFrontsAndOfficialServers(t *testing.T) {
 						require.Equal(t, "completed", c.State, c.Said)
 						clustertest.Indexed(t, c.Pieces(32), chunks)
 					}
-					// The id was stored once, and nothing was executed afterwards.
+					// The id was stored once, and nothing was sent afterwards.
 					executed := u.executed[texts[i]]
-					link := clustertest.Column[string](db, "SELECT version || ' ' || (value->>'task') FROM holdfast.task_states WHERE task = $1", db.ID(c.Task))
-					require.Equal(t, []string{"1 " + executed[len(executed)-1]}, link)
+					link := clustertest.Column[string](db, "SELECT value->>'task' FROM holdfast.task_states WHERE task = $1 AND version = 1", db.ID(c.Task))
+					require.Len(t, link, 1)
+					known := slices.Index(executed, link[0])
+					require.NotEqual(t, -1, known)
+					require.LessOrEqual(t, len(executed)-1-known, fault.late, "executions after the one that the front knows")
 					unknown += len(executed) - 1
 				}
 				db.Sound()
