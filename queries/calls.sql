@@ -60,12 +60,10 @@ WITH open AS MATERIALIZED (
      WHERE q.id = ANY(ARRAY(SELECT parent FROM open)) AND coalesce(q.wakes_at = 'infinity', false)
        FOR UPDATE SKIP LOCKED
 )
-SELECT o.child, o.parent, (h.id IS NOT NULL)::boolean AS waits,
-       (m.parent IS NOT NULL AND (w.id IS NULL OR h.id IS NOT NULL))::boolean AS free
-  FROM open o
-  LEFT JOIN mine m ON m.parent = o.parent AND m.seq = o.seq AND m.nth = o.nth
-  LEFT JOIN waiting w ON w.id = o.parent
-  LEFT JOIN held h ON h.id = o.parent;
+SELECT o.child, o.parent, (o.parent IN (SELECT id FROM held))::boolean AS waits,
+       ((o.parent, o.seq, o.nth) IN (SELECT parent, seq, nth FROM mine)
+           AND (o.parent IN (SELECT id FROM held) OR o.parent NOT IN (SELECT id FROM waiting)))::boolean AS free
+  FROM open o;
 
 -- name: QueueRowLock :many
 SELECT q.id FROM holdfast.task_queue q WHERE q.id = @id FOR UPDATE;

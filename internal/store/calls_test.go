@@ -292,10 +292,7 @@ func TestLockDelaysOnlyItsResult(t *testing.T) {
 			f := newFixture(t)
 			locked, w := f.calling("b"), f.worker(time.Hour)
 			f.begin()[0].must(t, status(task.StateWorking), status(task.StateCompleted))
-			tx, err := f.conn().Begin(t.Context())
-			require.NoError(t, err)
-			_, err = tx.Exec(t.Context(), lock, uuid.UUID(locked.c.Task.ID))
-			require.NoError(t, err)
+			release := f.lockRows(lock, locked.c.Task.ID)
 			for range 3 {
 				beside := f.calling("b")
 				f.begin()[0].must(t, status(task.StateWorking), status(task.StateCompleted))
@@ -305,7 +302,7 @@ func TestLockDelaysOnlyItsResult(t *testing.T) {
 				(&pen{s: f.Store, c: c}).must(t, status(task.StateCompleted))
 				f.join()
 			}
-			require.NoError(t, tx.Rollback(t.Context()))
+			release()
 			f.join()
 			require.Equal(t, locked.c.Task.ID, f.claim(w, "caller", 1)[0].Task.ID)
 		})

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -305,10 +306,17 @@ func scan[T any](f *fixture, sql string, args ...any) T {
 // lock locks a row of tasks until the returned function is called.
 func (f *fixture) lock(id task.ID) (release func()) {
 	f.t.Helper()
+	return f.lockRows("SELECT FROM holdfast.tasks WHERE id = $1 FOR UPDATE", id)
+}
+
+// lockRows locks what a statement locks, for the task $1, until the returned function is called.
+func (f *fixture) lockRows(sql string, id task.ID) (release func()) {
+	f.t.Helper()
 	tx, err := f.conn().Begin(f.t.Context())
 	require.NoError(f.t, err)
-	_, err = tx.Exec(f.t.Context(), "SELECT FROM holdfast.tasks WHERE id = $1 FOR UPDATE", id)
+	tag, err := tx.Exec(f.t.Context(), sql, uuid.UUID(id))
 	require.NoError(f.t, err)
+	require.NotZero(f.t, tag.RowsAffected())
 	return func() { require.NoError(f.t, tx.Rollback(context.Background())) }
 }
 
