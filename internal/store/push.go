@@ -158,13 +158,28 @@ func (s *Store) retry(ctx context.Context, kind string, do func() error, may fun
 
 // again retries a write of the view: see Store.again.
 func (v View) again(ctx context.Context, kind string, do func() error) error {
-	return v.s.again(ctx, kind, func() error {
+	return v.s.again(ctx, kind, v.few(ctx, do))
+}
+
+// few returns do for the retries of a request. Few requests of a replica at a time try again what a lock has blocked, so that
+// they leave the pool to others, however many tasks are locked.
+func (v View) few(ctx context.Context, do func() error) func() error {
+	locked := false
+	return func() error {
+		if locked {
+			select {
+			case v.s.retries <- struct{}{}:
+				defer func() { <-v.s.retries }()
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
 		err := do()
-		if err != nil && v.once && lockedOut(err) {
+		if locked = err != nil && lockedOut(err); locked && v.once {
 			return ErrBlocked
 		}
 		return err
-	})
+	}
 }
 
 // enter waits for the turn of a write to a task.

@@ -61,7 +61,7 @@ func (s *Store) Resume(ctx context.Context, n *resume.Request) error {
 		Audit: entries(v.audited(auditResumed, n.Task, n.Agent, "")),
 	}
 	repeated := false
-	err = s.again(ctx, "resume", func() error {
+	err = s.View.again(ctx, "resume", func() error {
 		row, err := s.q.TaskResume(ctx, s.writes(), arg)
 		if err == nil {
 			s.resumed(note, &row)

@@ -104,8 +104,9 @@ type Store struct {
 
 	unprepared atomic.Bool // the pooler loses prepared statements
 
-	turns turnstile
-	clock clock
+	turns   turnstile
+	retries chan struct{} // holds an element for each request that tries again what a lock has blocked
+	clock   clock
 
 	withoutAudit       bool
 	tells              func(agent string) bool
@@ -137,7 +138,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Store{
 		q: dbsqlc.New(), log: o.Log, listener: o.Listener, observe: o.Observer,
-		lanes: lanes{after: beforeLanes}, secretKeys: o.SecretKeys,
+		lanes: lanes{after: beforeLanes}, retries: make(chan struct{}, max(1, o.APIConns/4)), secretKeys: o.SecretKeys,
 		widths: o.Widths, withoutAudit: o.WithoutAudit, tells: o.Tells, base: run, cancel: cancel, stop: make(chan struct{}),
 	}
 	if err := s.connect(ctx, o); err != nil {
