@@ -52,11 +52,17 @@ func newFixture(t testing.TB) *fixture {
 // openFixture opens the store through another URL than the one for checks.
 func openFixture(t testing.TB, url, through string) *fixture {
 	t.Helper()
+	return openPatient(t, url, through, 0)
+}
+
+// openPatient is openFixture with a time for which statements wait for a lock, unless they have a shorter one.
+func openPatient(t testing.TB, url, through string, lockTimeout time.Duration) *fixture {
+	t.Helper()
 	f := &fixture{t: t, url: url, ear: newEar()}
 	if through == "" {
 		through = url
 	}
-	s, err := Open(t.Context(), Options{URL: through, APIConns: 4, RowSecurity: true, Listener: f.ear, Tells: func(string) bool { return true }, Observer: Observer{Retried: f.ear.retried, Limited: f.ear.refused}})
+	s, err := Open(t.Context(), Options{URL: through, APIConns: 4, RowSecurity: true, Listener: f.ear, Tells: func(string) bool { return true }, Observer: Observer{Retried: f.ear.retried, Limited: f.ear.refused}, lockTimeout: lockTimeout})
 	require.NoError(t, err)
 	f.Store = s
 	t.Cleanup(func() {

@@ -81,6 +81,8 @@ type Options struct {
 	Tells  func(agent string) bool
 	Widths Widths
 	Log    *slog.Logger
+
+	lockTimeout time.Duration // default 4 s; tests set it so long that a statement which waits is found
 }
 
 // Store is the database. It is safe for concurrent use.
@@ -130,6 +132,7 @@ type Store struct {
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o.APIConns = cmp.Or(o.APIConns, 8)
 	o.Writers = cmp.Or(o.Writers, 1)
+	o.lockTimeout = cmp.Or(o.lockTimeout, lockTimeout)
 	// The size of a flush bounds how long the rest of the queue waits for it.
 	o.Batch = cmp.Or(o.Batch, 500)
 	if o.Log == nil {
@@ -306,10 +309,10 @@ func (s *Store) connect(ctx context.Context, o Options) (err error) {
 		statementTimeout time.Duration
 		lockTimeout      time.Duration
 	}{
-		{&s.api, o.APIConns, 5 * time.Second, lockTimeout},
-		{&s.hot, hotConns, 30 * time.Second, lockTimeout},
+		{&s.api, o.APIConns, 5 * time.Second, o.lockTimeout},
+		{&s.hot, hotConns, 30 * time.Second, o.lockTimeout},
 		{&s.write, writeConns(o.Writers), 30 * time.Second, blockedAfter},
-		{&s.lease, leaseConns, 5 * time.Second, lockTimeout},
+		{&s.lease, leaseConns, 5 * time.Second, o.lockTimeout},
 	} {
 		if *p.to, err = s.openPool(ctx, o, p.conns, p.statementTimeout, p.lockTimeout); err != nil {
 			s.disconnect()
