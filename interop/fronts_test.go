@@ -10,6 +10,9 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -125,6 +129,45 @@ func TestFrontsOfOfficialServers(t *testing.T) {
 				require.Equal(t, "completed", res.State(), res.Said())
 				require.Equal(t, "You answered: that one", a2atest.Text(res.Artifacts[0].Parts))
 			}
+		})
+	}
+}
+
+// Holdfast accepts the notifications of each server, with the token that it shows.
+func TestNotificationsOfOfficialServers(t *testing.T) {
+	t.Parallel()
+	for _, name := range servers(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const chunks = 50
+			u := startUpstream(t, name)
+			var at atomic.Pointer[url.URL] // of the replica
+			var accepted atomic.Int64
+			door := httptest.NewServer(&httputil.ReverseProxy{
+				Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(at.Load()) },
+				ModifyResponse: func(r *http.Response) error {
+					if r.StatusCode != http.StatusNoContent {
+						t.Errorf("a notification got %s", r.Status)
+					}
+					accepted.Add(1)
+					return nil
+				},
+			})
+			t.Cleanup(door.Close)
+			config := fmt.Sprintf("run_api: {url: %q}\n", door.URL) + clustertest.Settings + fmt.Sprintf(
+				"  - {name: up, executor: {kind: a2a, a2a: {card_url: http://%s, url: http://%s, stream: false, push: true}}}\n", u.addr, u.addr)
+			f := clustertest.Start(t, clustertest.Options{Name: "front", DB: clustertest.NewDB(t).URL, Config: config})
+			to, err := url.Parse(f.URL)
+			require.NoError(t, err)
+			at.Store(to)
+			res := f.Send(a2atest.V03, a2atest.Say(fmt.Sprintf("chunks=%d size=32 delay=200ms", chunks)).At("up"))
+			require.Equal(t, "completed", res.State(), res.Said())
+			clustertest.Indexed(t, a2atest.Pieces(res.Artifacts[0].Parts, 32), chunks)
+			waittest.Eventually(t, "notifications are accepted", func() error {
+				return waittest.Unless(accepted.Load() > 0, "none")
+			})
+			require.NotContains(t, f.Log(), "accepts no push notifications")
+			t.Logf("%d notifications", accepted.Load())
 		})
 	}
 }

@@ -89,7 +89,7 @@ func (b *blocked) unless(of any, err error) error {
 	return nil
 }
 
-// later returns the time until blocked work should be tried again; 0: there is none.
+// later returns the time until blocked work should be tried again, or 0 without such work.
 func (b *blocked) later() (d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

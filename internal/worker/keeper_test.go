@@ -201,20 +201,31 @@ func TestScansNeedAReason(t *testing.T) {
 			}
 			return int(seen.number.Load() - before)
 		}
-		require.Equal(t, 1, during(time.Minute))
-		require.Equal(t, 2, during(2*time.Minute))
+		require.Equal(t, 1, during(15*time.Second))
+		require.Equal(t, 4, during(time.Minute))
 		seen.fails.Store(true)
 		time.Sleep(5 * time.Second)
 		seen.fails.Store(false)
 		require.Equal(t, 30, during(30*time.Second), "as long as a lost claim may still be committed")
 		seen.takes = time.Second
 		require.Equal(t, 1, during(20*time.Second), "it rests")
+		seen.takes = 0
+		time.Sleep(time.Second)
+		seen.fails.Store(true)
+		failed := 0
+		for range 12 {
+			if pool.Reconcile(t.Context()) != nil {
+				failed++
+			}
+			time.Sleep(time.Second)
+		}
+		require.Equal(t, 3, failed, "scans, and not all reads")
 		stop()
 		running.Wait()
 	})
 }
 
-// scans is a database that counts scans and delays them, as with many dead rows. Its claims may fail.
+// scans is a database that counts scans and delays them, as with many dead rows. Its claims and scans may fail.
 type scans struct {
 	worker.Store
 	takes  time.Duration
@@ -225,6 +236,9 @@ type scans struct {
 func (s *scans) Owned(ctx context.Context, w task.ID) ([]store.Owned, error) {
 	s.number.Add(1)
 	time.Sleep(s.takes)
+	if s.fails.Load() {
+		return nil, task.Unavailable
+	}
 	return s.Store.Owned(ctx, w)
 }
 

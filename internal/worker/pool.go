@@ -536,7 +536,10 @@ func messageBytes(m *task.Message) int64 {
 
 const (
 	// scanEvery is the time between two scans for runs that only the database knows, if there is no reason to look for one.
-	scanEvery = time.Minute
+	// The runs of a dead process wait about as long.
+	scanEvery = 15 * time.Second
+	// scanAgain is the time after a scan that failed, perhaps because it took too long. Cancels are found meanwhile.
+	scanAgain = 5 * time.Second
 	// doubtFor is longer than PostgreSQL goes on with a claim whose client is gone (statement_timeout).
 	doubtFor = 35 * time.Second
 )
@@ -549,9 +552,9 @@ func (p *Pool) doubt() {
 }
 
 // Reconcile compares the runs that the database assigns to this process with its actual runs. It
-// ends runs that a client canceled or whose task was deleted. If an answer was lost, and once a minute, it also looks for runs
-// that only the database knows, and gives them back. Such a run counts as lost only if two of these scans in a row miss it,
-// because it may be starting. A scan that took long is followed by a rest. Reconcile is not safe for concurrent use.
+// ends runs that a client canceled or whose task was deleted. If an answer was lost, and every 15 seconds, it also looks for
+// runs that only the database knows, and gives them back. Such a run counts as lost only if two of these scans in a row miss
+// it, because it may be starting. A scan that took long is followed by a rest. Reconcile is not safe for concurrent use.
 func (p *Pool) Reconcile(ctx context.Context) error {
 	worker := p.opt.Worker()
 	if worker.IsZero() {
@@ -570,6 +573,7 @@ func (p *Pool) reconcile(ctx context.Context, worker task.ID) error {
 	if !due || !p.scan.Over(begun) {
 		held, err := p.opt.Store.Held(ctx, worker, ids)
 		if err != nil {
+			p.doubt() // a failover may have lost the end of a run
 			return err
 		}
 		p.cancel(held)
@@ -577,6 +581,8 @@ func (p *Pool) reconcile(ctx context.Context, worker task.ID) error {
 	}
 	owned, err := p.opt.Store.Owned(ctx, worker)
 	if err != nil {
+		p.doubt()
+		p.scan.Begin(time.Now(), scanAgain)
 		return err
 	}
 	p.scan.Begin(begun, 0)
