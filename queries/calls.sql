@@ -1,12 +1,13 @@
 -- Calls of other agents: what a task waits for, and what it gets.
 --
 -- The statements that end or park a called task only record that (task_settled), because they hold its lock. JoinCalls then
--- locks the queue rows of the callers, in their order, and no task. So no statement waits for a task and a caller of it.
+-- locks the queue rows of the callers, and no task, and waits for no lock. So no statement waits for a task and a caller of it.
 
 -- name: CallsNew :many
--- The calls that have not begun, those that wait for longest first. Index task_calls_new.
-SELECT parent, seq, nth, agent, child, answers, callers FROM holdfast.task_calls
+-- The calls that have not begun, those that wait for longest first, after a place in that order. Index task_calls_new.
+SELECT parent, seq, nth, agent, child, answers, callers, created_at FROM holdfast.task_calls
  WHERE started_at IS NULL AND settled_at IS NULL AND created_at <= now() - @older::interval
+   AND (created_at, parent, seq, nth) > (@after_time::timestamptz, @after_parent::uuid, @after_seq::bigint, @after_nth::integer)
  ORDER BY created_at, parent, seq, nth LIMIT @max_rows;
 
 -- name: CallNote :one
@@ -37,15 +38,32 @@ INSERT INTO holdfast.task_settled (task, seq) SELECT t.id, t.status_seq FROM hol
 ON CONFLICT DO NOTHING;
 
 -- name: SettledTake :many
-SELECT task, seq FROM holdfast.task_settled ORDER BY task, seq LIMIT @max_rows FOR UPDATE SKIP LOCKED;
+SELECT task, seq FROM holdfast.task_settled
+ WHERE (task, seq) > (@after_task::uuid, @after_seq::bigint)
+ ORDER BY task, seq LIMIT @max_rows FOR UPDATE SKIP LOCKED;
 
 -- name: CallersLock :many
--- Locks the queue rows of the callers that wait for these tasks.
-SELECT q.id FROM holdfast.task_queue q
- WHERE q.id = ANY(ARRAY(SELECT c.parent FROM holdfast.task_calls c WHERE c.child = ANY(@tasks::uuid[]) AND c.settled_at IS NULL))
-   AND coalesce(q.wakes_at = 'infinity', false) -- not by index task_queue_timers
- ORDER BY q.id
-   FOR UPDATE;
+-- Locks the open calls that wait for these tasks, and the queue rows of their callers if they wait. It skips what another
+-- session has locked: the results of those tasks have to wait (not free). Index task_calls_child.
+WITH open AS MATERIALIZED (
+    SELECT c.parent, c.seq, c.nth, c.child FROM holdfast.task_calls c
+     WHERE c.child = ANY(@tasks::uuid[]) AND c.settled_at IS NULL
+), mine AS MATERIALIZED (
+    SELECT c.parent, c.seq, c.nth FROM holdfast.task_calls c
+     WHERE c.child = ANY(@tasks::uuid[]) AND c.settled_at IS NULL
+       FOR UPDATE SKIP LOCKED
+), waiting AS MATERIALIZED (
+    SELECT q.id FROM holdfast.task_queue q
+     WHERE q.id = ANY(ARRAY(SELECT parent FROM open)) AND coalesce(q.wakes_at = 'infinity', false) -- not by index task_queue_timers
+), held AS MATERIALIZED (
+    SELECT q.id FROM holdfast.task_queue q
+     WHERE q.id = ANY(ARRAY(SELECT parent FROM open)) AND coalesce(q.wakes_at = 'infinity', false)
+       FOR UPDATE SKIP LOCKED
+)
+SELECT o.child, o.parent, (o.parent IN (SELECT id FROM held))::boolean AS waits,
+       ((o.parent, o.seq, o.nth) IN (SELECT parent, seq, nth FROM mine)
+           AND (o.parent IN (SELECT id FROM held) OR o.parent NOT IN (SELECT id FROM waiting)))::boolean AS free
+  FROM open o;
 
 -- name: QueueRowLock :many
 SELECT q.id FROM holdfast.task_queue q WHERE q.id = @id FOR UPDATE;

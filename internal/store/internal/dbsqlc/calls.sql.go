@@ -225,27 +225,54 @@ func (q *Queries) CallersEnded(ctx context.Context, db DBTX, tasks []uuid.UUID) 
 }
 
 const callersLock = `-- name: CallersLock :many
-SELECT q.id FROM holdfast.task_queue q
- WHERE q.id = ANY(ARRAY(SELECT c.parent FROM holdfast.task_calls c WHERE c.child = ANY($1::uuid[]) AND c.settled_at IS NULL))
-   AND coalesce(q.wakes_at = 'infinity', false) -- not by index task_queue_timers
- ORDER BY q.id
-   FOR UPDATE
+WITH open AS MATERIALIZED (
+    SELECT c.parent, c.seq, c.nth, c.child FROM holdfast.task_calls c
+     WHERE c.child = ANY($1::uuid[]) AND c.settled_at IS NULL
+), mine AS MATERIALIZED (
+    SELECT c.parent, c.seq, c.nth FROM holdfast.task_calls c
+     WHERE c.child = ANY($1::uuid[]) AND c.settled_at IS NULL
+       FOR UPDATE SKIP LOCKED
+), waiting AS MATERIALIZED (
+    SELECT q.id FROM holdfast.task_queue q
+     WHERE q.id = ANY(ARRAY(SELECT parent FROM open)) AND coalesce(q.wakes_at = 'infinity', false) -- not by index task_queue_timers
+), held AS MATERIALIZED (
+    SELECT q.id FROM holdfast.task_queue q
+     WHERE q.id = ANY(ARRAY(SELECT parent FROM open)) AND coalesce(q.wakes_at = 'infinity', false)
+       FOR UPDATE SKIP LOCKED
+)
+SELECT o.child, o.parent, (o.parent IN (SELECT id FROM held))::boolean AS waits,
+       ((o.parent, o.seq, o.nth) IN (SELECT parent, seq, nth FROM mine)
+           AND (o.parent IN (SELECT id FROM held) OR o.parent NOT IN (SELECT id FROM waiting)))::boolean AS free
+  FROM open o
 `
 
-// Locks the queue rows of the callers that wait for these tasks.
-func (q *Queries) CallersLock(ctx context.Context, db DBTX, tasks []uuid.UUID) ([]uuid.UUID, error) {
+type CallersLockRow struct {
+	Child  uuid.UUID
+	Parent uuid.UUID
+	Waits  bool
+	Free   bool
+}
+
+// Locks the open calls that wait for these tasks, and the queue rows of their callers if they wait. It skips what another
+// session has locked: the results of those tasks have to wait (not free). Index task_calls_child.
+func (q *Queries) CallersLock(ctx context.Context, db DBTX, tasks []uuid.UUID) ([]CallersLockRow, error) {
 	rows, err := db.Query(ctx, callersLock, tasks)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []uuid.UUID
+	var items []CallersLockRow
 	for rows.Next() {
-		var id uuid.UUID
-		if err := rows.Scan(&id); err != nil {
+		var i CallersLockRow
+		if err := rows.Scan(
+			&i.Child,
+			&i.Parent,
+			&i.Waits,
+			&i.Free,
+		); err != nil {
 			return nil, err
 		}
-		items = append(items, id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -293,33 +320,46 @@ func (q *Queries) CallsErase(ctx context.Context, db DBTX, parent uuid.UUID) err
 
 const callsNew = `-- name: CallsNew :many
 
-SELECT parent, seq, nth, agent, child, answers, callers FROM holdfast.task_calls
+SELECT parent, seq, nth, agent, child, answers, callers, created_at FROM holdfast.task_calls
  WHERE started_at IS NULL AND settled_at IS NULL AND created_at <= now() - $1::interval
- ORDER BY created_at, parent, seq, nth LIMIT $2
+   AND (created_at, parent, seq, nth) > ($2::timestamptz, $3::uuid, $4::bigint, $5::integer)
+ ORDER BY created_at, parent, seq, nth LIMIT $6
 `
 
 type CallsNewParams struct {
-	Older   time.Duration
-	MaxRows int32
+	Older       time.Duration
+	AfterTime   time.Time
+	AfterParent uuid.UUID
+	AfterSeq    int64
+	AfterNth    int32
+	MaxRows     int32
 }
 
 type CallsNewRow struct {
-	Parent  uuid.UUID
-	Seq     int64
-	Nth     int32
-	Agent   string
-	Child   uuid.UUID
-	Answers bool
-	Callers []string
+	Parent    uuid.UUID
+	Seq       int64
+	Nth       int32
+	Agent     string
+	Child     uuid.UUID
+	Answers   bool
+	Callers   []string
+	CreatedAt time.Time
 }
 
 // Calls of other agents: what a task waits for, and what it gets.
 //
 // The statements that end or park a called task only record that (task_settled), because they hold its lock. JoinCalls then
-// locks the queue rows of the callers, in their order, and no task. So no statement waits for a task and a caller of it.
-// The calls that have not begun, those that wait for longest first. Index task_calls_new.
+// locks the queue rows of the callers, and no task, and waits for no lock. So no statement waits for a task and a caller of it.
+// The calls that have not begun, those that wait for longest first, after a place in that order. Index task_calls_new.
 func (q *Queries) CallsNew(ctx context.Context, db DBTX, arg CallsNewParams) ([]CallsNewRow, error) {
-	rows, err := db.Query(ctx, callsNew, arg.Older, arg.MaxRows)
+	rows, err := db.Query(ctx, callsNew,
+		arg.Older,
+		arg.AfterTime,
+		arg.AfterParent,
+		arg.AfterSeq,
+		arg.AfterNth,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -335,6 +375,7 @@ func (q *Queries) CallsNew(ctx context.Context, db DBTX, arg CallsNewParams) ([]
 			&i.Child,
 			&i.Answers,
 			&i.Callers,
+			&i.CreatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -729,11 +770,19 @@ func (q *Queries) SettledDrop(ctx context.Context, db DBTX, arg SettledDropParam
 }
 
 const settledTake = `-- name: SettledTake :many
-SELECT task, seq FROM holdfast.task_settled ORDER BY task, seq LIMIT $1 FOR UPDATE SKIP LOCKED
+SELECT task, seq FROM holdfast.task_settled
+ WHERE (task, seq) > ($1::uuid, $2::bigint)
+ ORDER BY task, seq LIMIT $3 FOR UPDATE SKIP LOCKED
 `
 
-func (q *Queries) SettledTake(ctx context.Context, db DBTX, maxRows int32) ([]HoldfastTaskSettled, error) {
-	rows, err := db.Query(ctx, settledTake, maxRows)
+type SettledTakeParams struct {
+	AfterTask uuid.UUID
+	AfterSeq  int64
+	MaxRows   int32
+}
+
+func (q *Queries) SettledTake(ctx context.Context, db DBTX, arg SettledTakeParams) ([]HoldfastTaskSettled, error) {
+	rows, err := db.Query(ctx, settledTake, arg.AfterTask, arg.AfterSeq, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}
