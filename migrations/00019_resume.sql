@@ -6,10 +6,8 @@
 -- +goose Up
 SET LOCAL lock_timeout = '5s';
 
-INSERT INTO holdfast.secrets (name, value)
-VALUES ('resume', decode(replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex'));
 COMMENT ON COLUMN holdfast.secrets.name IS
-    'page_token: signs the page tokens of lists; a new value invalidates the tokens in use. push: seals the secrets of webhooks, and what comes by resume URLs, if the environment has no key. resume: signs resume URLs if the environment has no key.';
+    'page_token: signs the page tokens of lists; a new value invalidates the tokens in use. push: seals the secrets of webhooks, and what comes by resume URLs, and signs these URLs, if the environment has no key.';
 
 ALTER TABLE holdfast.tasks
     ADD COLUMN resume_until timestamptz,
@@ -133,4 +131,3 @@ COMMENT ON COLUMN holdfast.tasks.turns IS 'How many turns it has: a message of t
 ALTER TABLE holdfast.tasks DROP COLUMN resume_until, DROP COLUMN resumed_seq;
 COMMENT ON COLUMN holdfast.secrets.name IS
     'page_token: signs the page tokens of lists; a new value invalidates the tokens in use. push: seals the secrets of webhooks if the environment has no key.';
-DELETE FROM holdfast.secrets WHERE name = 'resume';

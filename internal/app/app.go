@@ -12,7 +12,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/resume"
 	dialects "github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
+	"github.com/holdfast-a2a/holdfast/internal/runapi"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/telemetry"
 )
@@ -93,15 +95,15 @@ func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents
 
 	h := newHub(e, db, st, bus)
 	keeper := newKeeper(e, st, h, bus)
-	links, err := newLinks(ctx, e, st, ports)
+	turns, err := newTokens(ctx, st, resume.Purpose)
 	if err != nil {
 		return err
 	}
-	tokens, err := newTokens(ctx, st)
+	attempts, err := newTokens(ctx, st, runapi.Purpose)
 	if err != nil {
 		return err
 	}
-	visited := newPool(e, agents, st, links, keeper, bus, runAPI(e, ports, tokens))
+	visited := newPool(e, agents, st, keeper, bus, resumeURL(e, ports, turns), runAPI(e, ports, attempts))
 	pool := visited
 	if !e.cfg.HasRole(config.RoleWorker) {
 		pool = nil
@@ -116,8 +118,8 @@ func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents
 		return err
 	}
 	operations := newOperations(e, agents, eng)
-	runs := newRunAPI(e, agents, st, visited, tokens)
-	api := newAPI(e, agents, access, ports, eng, operations, ring, newCallbacks(e, agents, st, links), runs)
+	runs := newRunAPI(e, agents, st, visited, attempts)
+	api := newAPI(e, agents, access, ports, eng, operations, ring, newCallbacks(e, agents, st, turns), runs)
 	s := &server{
 		env: e, ports: ports, hub: h, keeper: keeper, pool: pool, dispatcher: dispatcher, runs: runs,
 		api: api, duties: newDuties(e, st, keeper, pool, newCaller(e, agents, st, bus), ring), access: access,

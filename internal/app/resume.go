@@ -6,21 +6,29 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/resume"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
 	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/token"
 )
 
-// newLinks makes the resume URLs of this server. Their keys are read once: another replica with a new first key needs one
-// that this one has, too.
-func newLinks(ctx context.Context, e *env, st *store.Store, p *ports) (*resume.Links, error) {
-	keys, err := st.ResumeKeys(ctx)
+// newTokens makes the tokens of a purpose. Their keys are read once: another replica with a new first key needs one that this
+// one has, too.
+func newTokens(ctx context.Context, st *store.Store, purpose string) (*token.Tokens, error) {
+	keys, err := st.Derive(ctx, purpose)
 	if err != nil {
 		return nil, err
 	}
-	return resume.New(p.baseURL(e.cfg), keys), nil
+	return token.New(keys), nil
 }
 
-func newCallbacks(e *env, agents *agents, st *store.Store, links *resume.Links) *callback.Handler {
+// resumeURL returns the URL that begins the turn after a turn.
+func resumeURL(e *env, p *ports, turns *token.Tokens) func(task.ID, int) string {
+	base := p.baseURL(e.cfg) + resume.Path
+	return func(id task.ID, turn int) string { return base + turns.Make(id, turn) }
+}
+
+func newCallbacks(e *env, agents *agents, st *store.Store, turns *token.Tokens) *callback.Handler {
 	return callback.New(callback.Options{
-		Links: links, Tasks: st, NewID: store.NewID, Agents: agents.callbacks,
+		Tokens: turns, Tasks: st, NewID: store.NewID, Agents: agents.callbacks,
 		Timeout: e.cfg.Limits.BodyTimeout, Memory: e.memory, Log: e.log,
 	})
 }

@@ -1,38 +1,28 @@
 package app
 
 import (
-	"context"
-
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/runapi"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/token"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
-// newTokens makes the tokens of the run API. All replicas have the same keys.
-func newTokens(ctx context.Context, st *store.Store) (*runapi.Tokens, error) {
-	keys, err := st.Derive(ctx, runapi.Purpose)
-	if err != nil {
-		return nil, err
-	}
-	return runapi.NewTokens(keys), nil
-}
-
 // runAPI returns where the agent of an attempt finds the run API; nil if this process cannot know.
-func runAPI(e *env, p *ports, tokens *runapi.Tokens) func(task.ID, task.Attempt) executor.API {
+func runAPI(e *env, p *ports, tokens *token.Tokens) func(task.ID, task.Attempt) executor.API {
 	if !e.cfg.HasRole(config.RoleAPI) && e.cfg.RunAPI.URL == "" && e.cfg.PublicURL == "" {
 		return nil
 	}
 	url := e.cfg.RunAPIURL(p.baseURL(e.cfg)) + runapi.Path
 	return func(id task.ID, attempt task.Attempt) executor.API {
-		return executor.API{URL: url, Token: tokens.Make(id, attempt)}
+		return executor.API{URL: url, Token: runapi.TokenPrefix + tokens.Make(id, int(attempt))}
 	}
 }
 
 // newRunAPI makes the handler of the run API. pool has the agents.
-func newRunAPI(e *env, agents *agents, st *store.Store, pool *worker.Pool, tokens *runapi.Tokens) *runapi.API {
+func newRunAPI(e *env, agents *agents, st *store.Store, pool *worker.Pool, tokens *token.Tokens) *runapi.API {
 	return runapi.New(runapi.Options{
 		Store: st, Pool: pool, Agents: agents.visited, Tokens: tokens, Memory: e.memory, Limits: bodyLimits(e.cfg), Log: e.log,
 	})

@@ -13,7 +13,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
-	"github.com/holdfast-a2a/holdfast/internal/resume"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -56,13 +55,13 @@ func (l heardLeases) tell(err error) error {
 // newPool makes the pool, which runs agents. Without the worker role it only has the agents' limits, for the run API, and
 // is not run.
 func newPool(
-	e *env, agents *agents, st *store.Store, links *resume.Links, keeper *worker.Keeper, bus *signal.Bus,
-	runAPI func(task.ID, task.Attempt) executor.API,
+	e *env, agents *agents, st *store.Store, keeper *worker.Keeper, bus *signal.Bus,
+	resumeURL func(task.ID, int) string, runAPI func(task.ID, task.Attempt) executor.API,
 ) *worker.Pool {
 	m := e.metrics
 	pool := worker.New(worker.Options{
 		Store: st, Agents: agents.worker, PollInterval: e.cfg.Worker.PollInterval, StopGrace: e.cfg.Worker.StopGrace,
-		Worker: keeper.ID, ResumeURL: links.URL, RunAPI: runAPI,
+		Worker: keeper.ID, ResumeURL: resumeURL, RunAPI: runAPI,
 		Memory: e.memory.Runs, Lines: e.memory.Lines, Events: e.memory.Events, Log: e.log,
 		Observer: worker.Observer{Claimed: m.Claimed, Ran: m.Ran, Running: m.Running, Limited: m.Limited, Told: m.Told},
 	})

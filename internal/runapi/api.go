@@ -23,11 +23,20 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/token"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
-// Path is where the run API is.
-const Path = "/run/v1"
+const (
+	// Path is where the run API is.
+	Path = "/run/v1"
+
+	// TokenPrefix begins the token of an attempt, so that a scanner for leaked secrets recognises it.
+	TokenPrefix = "hfrun_"
+
+	// Purpose names the keys of the tokens to store.Derive.
+	Purpose = "run api"
+)
 
 // Store is what the run API needs of the database.
 type Store interface {
@@ -50,7 +59,7 @@ type Options struct {
 	Store  Store
 	Pool   *worker.Pool // whose agents may post; it need not run them
 	Agents map[string]Agent
-	Tokens *Tokens
+	Tokens *token.Tokens // of attempts
 	Memory *memory.Budgets
 	Limits body.Limits // of bodies that are one document, and the time to send a body or to read an answer
 	Log    *slog.Logger
@@ -113,13 +122,14 @@ type exchange struct {
 
 // bearer returns the attempt that a request acts for.
 func (a *API) bearer(r *http.Request) (task.ID, task.Attempt, error) {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	id, attempt, err := a.o.Tokens.read(strings.TrimSpace(token))
-	if err != nil || !strings.EqualFold(scheme, "Bearer") {
+	scheme, text, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	text, ours := strings.CutPrefix(strings.TrimSpace(text), TokenPrefix)
+	id, attempt, ok := a.o.Tokens.Read(text)
+	if !ok || !ours || !strings.EqualFold(scheme, "Bearer") {
 		return id, 0, refuse(http.StatusUnauthorized, reasonToken, "Authorization",
 			"needs the token of a run, as Authorization: Bearer <runApi.token>")
 	}
-	return id, attempt, nil
+	return id, task.Attempt(attempt), nil
 }
 
 // during makes a handler of one that acts during an attempt.

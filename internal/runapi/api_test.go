@@ -30,6 +30,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store/invarianttest"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/token"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
@@ -92,7 +93,7 @@ func newWorld(t *testing.T, a worker.Agent) *world {
 	elsewhere := open()
 	keys, err := elsewhere.Derive(t.Context(), runapi.Purpose)
 	require.NoError(t, err)
-	tokens := runapi.NewTokens(keys)
+	tokens := token.New(keys)
 	self := store.NewID()
 	require.NoError(t, w.store.Register(t.Context(), store.Process{ID: self, Name: "test"}, time.Hour))
 
@@ -115,7 +116,7 @@ func newWorld(t *testing.T, a worker.Agent) *world {
 	options := worker.Options{
 		Store: w.store, Agents: []worker.Agent{a}, PollInterval: 100 * time.Millisecond, StopGrace: time.Second, Worker: func() task.ID { return self },
 		RunAPI: func(id task.ID, attempt task.Attempt) executor.API {
-			return executor.API{URL: w.api, Token: tokens.Make(id, attempt)}
+			return executor.API{URL: w.api, Token: runapi.TokenPrefix + tokens.Make(id, int(attempt))}
 		},
 	}
 	w.pool = worker.New(options)
@@ -554,11 +555,11 @@ func TestTokens(t *testing.T) {
 	w := newWorld(t, worker.Agent{})
 	r := w.begin("go")
 	other := w.begin("another task")
-	strange := runapi.NewTokens([][]byte{[]byte(rand.Text())})
+	strange := token.New([][]byte{[]byte(rand.Text())})
 	forged := []byte(r.Token)
 	forged[len(forged)-3] ^= 1
 	for name, token := range map[string]string{
-		"none": "", "garbage": "x", "prefix": "hfrun_", "of other keys": strange.Make(r.ID, r.Attempt), "changed": string(forged),
+		"none": "", "garbage": "x", "prefix": "hfrun_", "of other keys": runapi.TokenPrefix + strange.Make(r.ID, int(r.Attempt)), "no prefix": strings.TrimPrefix(r.Token, runapi.TokenPrefix), "changed": string(forged),
 		"long": r.Token + "AAAA", "padded": r.Token + "=", "cut": r.Token[:20], "of a task's id": r.ID.String(),
 	} {
 		c := runapitest.Client{URL: r.URL, Token: token}
@@ -574,9 +575,12 @@ func TestTokens(t *testing.T) {
 	require.Contains(t, string(other.Do(t, "GET", "", "").Body), other.TaskID)
 	require.NotContains(t, string(other.Do(t, "GET", "", "").Body), r.TaskID)
 
-	_, err := w.store.Erase(t.Context(), []task.ID{r.ID}, false, "")
-	require.NoError(t, err)
-	require.Equal(t, 410, r.Do(t, "GET", "", "").Status, "the task was deleted")
+	waittest.Eventually(t, "the task is deleted", func() error { // a locked one is left
+		gone, err := w.store.Erase(t.Context(), []task.ID{r.ID}, false, "")
+		require.NoError(t, err)
+		return waittest.Unless(len(gone) == 1, "it is locked")
+	})
+	require.Equal(t, 410, r.Do(t, "GET", "", "").Status)
 }
 
 // upload begins an upload that stays open, with one event, and waits until that is stored. The answer is nil if the
@@ -657,6 +661,42 @@ func TestCancelWhileAnAgentPosts(t *testing.T) {
 	require.Equal(t, 410, r.Do(t, "POST", "/heartbeat", "").Status)
 	got := w.task(r)
 	require.Equal(t, "begun", textOf(&got.Artifacts[0]))
+}
+
+// An agent that reads while the database is unavailable is told to come again.
+func TestReadsDoNotWaitForTheDatabase(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worker.Agent{})
+	r := w.begin("go")
+	require.JSONEq(t, `{"next":1,"ended":true}`, string(r.Post(t, 0, `{"type":"call","calls":[{"agent":"gone","message":"hi"}]}`).Body))
+	calls, err := w.store.NewCalls(t.Context(), 0, 1)
+	require.NoError(t, err)
+	require.Len(t, calls, 1)
+	require.NoError(t, w.store.RefuseCall(t.Context(), calls[0], "there is no such agent"))
+	r = w.next()
+	require.Contains(t, string(r.Do(t, "GET", "", "").Body), `"there is no such agent"`)
+
+	conn, err := pgx.Connect(t.Context(), w.url)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	_, err = conn.Exec(t.Context(), "BEGIN; LOCK TABLE holdfast.task_calls, holdfast.task_states IN ACCESS EXCLUSIVE MODE", pgx.QueryExecModeSimpleProtocol)
+	require.NoError(t, err)
+	var all errgroup.Group
+	for _, path := range []string{"", "/state/task"} { // the results of the calls, and a state
+		all.Go(func() error {
+			a, err := r.Client.Try(t.Context(), "GET", path, nil)
+			if err != nil {
+				return err
+			}
+			// A request that runs out of its own time has another detail.
+			return waittest.Unless(a.Status == 503 && a.Reason == "unavailable" && a.Detail == "the database is not reachable" && a.Header.Get("Retry-After") != "",
+				"%s: %d %s", path, a.Status, a.Body)
+		})
+	}
+	require.NoError(t, all.Wait())
+	_, err = conn.Exec(t.Context(), "ROLLBACK")
+	require.NoError(t, err)
+	require.Equal(t, 200, r.Do(t, "GET", "", "").Status)
 }
 
 func TestHeartbeatTellsOfACancel(t *testing.T) {

@@ -1,6 +1,7 @@
 package runapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -111,10 +112,10 @@ func toProblem(err error) *problem {
 		p.cause = err
 		return p
 	}
-	p = refuse(known.status, known.reason, "", err.Error())
+	p = refuse(known.status, known.reason, "", task.KindOf(err).Error())
 	var e *task.Error
-	if errors.As(err, &e) {
-		p.after = e.RetryAfter
+	if errors.As(err, &e) { // its cause may name the database
+		p.Detail, p.after = cmp.Or(e.Msg, p.Detail), e.RetryAfter
 	}
 	return p
 }

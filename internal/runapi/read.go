@@ -236,6 +236,7 @@ func readPlace(field, text string) (task.Place, error) {
 		return task.Place{}, nil
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	const idSize = len(task.ID{})
 	if err != nil || len(raw) != idSize+8 || raw[idSize]&0x80 != 0 {
 		return task.Place{}, refuse(http.StatusBadRequest, reasonInvalid, field, "must be the next of an earlier answer")
 	}

@@ -5,6 +5,7 @@ package seal
 import (
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/hkdf"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -32,6 +33,7 @@ var errForged = errors.New("not a value that was sealed for this place: it was c
 
 type key struct {
 	id   [idSize]byte
+	raw  []byte
 	aead cipher.AEAD
 }
 
@@ -53,7 +55,7 @@ func New(raw ...[]byte) (*Keys, error) {
 		if err != nil {
 			return nil, err
 		}
-		k.keys = append(k.keys, key{id: keyID(r), aead: aead})
+		k.keys = append(k.keys, key{id: keyID(r), raw: r, aead: aead})
 	}
 	if len(k.keys) == 0 {
 		return nil, errors.New("there are no keys; give at least one")
@@ -106,6 +108,19 @@ func (k *Keys) Open(sealed []byte, place string) ([]byte, error) {
 		return nil, errForged
 	}
 	return value, nil
+}
+
+// Derive returns keys for another purpose, one of each key of the ring in its order. None of them reveals another key.
+func (k *Keys) Derive(purpose string) ([][]byte, error) {
+	keys := make([][]byte, len(k.keys))
+	for i, from := range k.keys {
+		key, err := hkdf.Key(sha256.New, from.raw, nil, "holdfast "+purpose, KeySize)
+		if err != nil {
+			return nil, err
+		}
+		keys[i] = key
+	}
+	return keys, nil
 }
 
 // Fresh reports whether a value was sealed with the first key.

@@ -63,6 +63,26 @@ func TestKeyRotation(t *testing.T) {
 	require.ErrorIs(t, err, ErrKey)
 }
 
+// A key that is derived for one purpose helps against no other one, nor against what is sealed.
+func TestDerivedKeysDiffer(t *testing.T) {
+	t.Parallel()
+	k := ring(t, 2, 1)
+	one, err := k.Derive("one")
+	require.NoError(t, err)
+	require.Len(t, one, 2)
+	other, err := k.Derive("other")
+	require.NoError(t, err)
+	seen := map[string]bool{}
+	for _, key := range append(append(one, other...), bytes.Repeat([]byte{2}, KeySize), bytes.Repeat([]byte{1}, KeySize)) {
+		require.Len(t, key, KeySize)
+		require.False(t, seen[string(key)])
+		seen[string(key)] = true
+	}
+	rotated, err := ring(t, 3, 2).Derive("one")
+	require.NoError(t, err)
+	require.Equal(t, one[0], rotated[1], "it depends on its own key alone")
+}
+
 func TestParseKeys(t *testing.T) {
 	t.Parallel()
 	one, two := bytes.Repeat([]byte{1}, KeySize), bytes.Repeat([]byte{2}, KeySize)

@@ -2,8 +2,6 @@ package store
 
 import (
 	"context"
-	"crypto/hkdf"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -246,19 +244,12 @@ func (s *Store) sealing(ctx context.Context) (*seal.Keys, error) {
 // Derive returns keys for another purpose, made of the keys that seal secrets: the first one is to be used, the others were
 // used before.
 func (s *Store) Derive(ctx context.Context, purpose string) ([][]byte, error) {
-	value, err := s.Secret(ctx, secretPush)
+	ring, err := s.sealing(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var keys [][]byte
-	for _, from := range append(s.secretKeys[:len(s.secretKeys):len(s.secretKeys)], value) {
-		key, err := hkdf.Key(sha256.New, from, nil, "holdfast "+purpose, sha256.Size)
-		if err != nil {
-			return nil, translate("derive a key", err)
-		}
-		keys = append(keys, key)
-	}
-	return keys, nil
+	keys, err := ring.Derive(purpose)
+	return keys, translate("derive keys", err)
 }
 
 // Reseal seals all secrets with the key that is now first, and returns how many it changed. It

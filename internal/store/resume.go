@@ -17,22 +17,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// secretResume names the key that signs resume URLs when the environment has none.
-const secretResume = "resume"
-
-// ResumeKeys returns the keys of resume URLs: the first one signs, and all of them verify. It also reads the key that seals
-// what comes by these URLs, so that no claim has to wait for it.
-func (s *Store) ResumeKeys(ctx context.Context) ([][]byte, error) {
-	if _, err := s.sealing(ctx); err != nil {
-		return nil, err
-	}
-	value, err := s.Secret(ctx, secretResume)
-	if err != nil {
-		return nil, err
-	}
-	return append(s.secretKeys[:len(s.secretKeys):len(s.secretKeys)], value), nil
-}
-
 // MethodResume is the method of a request by resume URL in the audit log.
 const MethodResume = "resume_url"
 

@@ -433,12 +433,20 @@ func (r *run) backoff() time.Duration {
 	return d/2 + rand.N(d)
 }
 
-// readAgain is the pause before a read is retried while the database is unavailable.
+// readAgain is the pause before a statement is retried while the database is unavailable.
 const readAgain = 250 * time.Millisecond
 
-// read retries a read of the run while the database is unavailable. It blocks like the run's
-// writes. The wait does not count as inactivity.
+// read is insist for a read. In a visit it does not wait: the agent asks again, of any replica.
 func (r *run) read(ctx context.Context, do func() error) error {
+	if r.out.posted() {
+		return do()
+	}
+	return r.insist(ctx, do)
+}
+
+// insist retries a statement of the run while the database is unavailable. It blocks like the run's
+// writes. The wait does not count as inactivity.
+func (r *run) insist(ctx context.Context, do func() error) error {
 	defer r.out.hold()()
 	for {
 		err := do()

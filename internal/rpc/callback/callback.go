@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/resume"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/token"
 )
 
 // Tasks are the tasks that can be resumed. Errors: task.NotFound, task.Terminal (the URL is dead; the text says why),
@@ -34,7 +35,7 @@ type Agent struct {
 
 // Options configures the handler.
 type Options struct {
-	Links   *resume.Links
+	Tokens  *token.Tokens
 	Tasks   Tasks
 	NewID   func() task.ID
 	Agents  map[string]Agent
@@ -61,7 +62,7 @@ func Match(path string) (token string, ok bool) { return strings.CutPrefix(path,
 // what the request has.
 func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, token string) {
 	w.Header().Set("Referrer-Policy", "no-referrer")
-	id, turn, ok := h.opt.Links.Read(token)
+	id, turn, ok := h.opt.Tokens.Read(token)
 	if !ok {
 		say(w, http.StatusNotFound, nothing)
 		return

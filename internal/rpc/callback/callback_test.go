@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/token"
 )
 
 // tasks has the task with the id one, of an agent that is configured or not.
@@ -55,8 +56,8 @@ type rig struct {
 	t *testing.T
 	*httptest.Server
 	*tasks
-	links *resume.Links
-	log   lockedBuffer
+	tokens *token.Tokens
+	log    lockedBuffer
 }
 
 type lockedBuffer struct {
@@ -78,10 +79,10 @@ func (b *lockedBuffer) String() string {
 
 func newRig(t *testing.T, of *tasks, budgets *memory.Budgets) *rig {
 	t.Helper()
-	f := &rig{t: t, tasks: of, links: resume.New("", [][]byte{[]byte("a key of thirty-two bytes.......")})}
+	f := &rig{t: t, tasks: of, tokens: token.New([][]byte{[]byte("a key of thirty-two bytes.......")})}
 	log := slog.New(slog.NewTextHandler(&f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	h := callback.New(callback.Options{
-		Links: f.links, Tasks: of, NewID: func() task.ID { return task.ID{7} }, Timeout: 100 * time.Millisecond, Memory: budgets, Log: log,
+		Tokens: f.tokens, Tasks: of, NewID: func() task.ID { return task.ID{7} }, Timeout: 100 * time.Millisecond, Memory: budgets, Log: log,
 		Agents: map[string]callback.Agent{"web": {ByGet: true, MaxBody: 8}, "post": {MaxBody: 128 << 10}},
 	})
 	f.Server = httptest.NewServer(rpc.New(rpc.Options{Callbacks: h, Log: log}))
@@ -89,7 +90,7 @@ func newRig(t *testing.T, of *tasks, budgets *memory.Budgets) *rig {
 	return f
 }
 
-func (f *rig) path() string { return f.links.URL(one, 3) }
+func (f *rig) path() string { return resume.Path + f.tokens.Make(one, 3) }
 
 // do sends a request, and checks what holds for every answer. It returns the status and the text.
 func (f *rig) do(method, path, body string, headers ...string) (a answer, text string) {
@@ -166,7 +167,7 @@ func TestMethodsThatDoNotResume(t *testing.T) {
 func TestUnknownURLsAreAlike(t *testing.T) {
 	t.Parallel()
 	known, gone := newRig(t, &tasks{agent: "web"}, nil), newRig(t, &tasks{agent: "removed"}, nil)
-	foreign := resume.New("", [][]byte{[]byte("another key of the same length..")})
+	foreign := token.New([][]byte{[]byte("another key of the same length..")})
 	for name, from := range map[string]struct {
 		*rig
 		path string
@@ -174,8 +175,8 @@ func TestUnknownURLsAreAlike(t *testing.T) {
 		"no token":       {known, "/resume/"},
 		"garbage":        {known, "/resume/garbage"},
 		"a longer path":  {known, known.path() + "/x"},
-		"another server": {known, foreign.URL(one, 3)},
-		"no such task":   {known, known.links.URL(task.ID{2}, 1)},
+		"another server": {known, resume.Path + foreign.Make(one, 3)},
+		"no such task":   {known, resume.Path + known.tokens.Make(task.ID{2}, 1)},
 		"no such agent":  {gone, gone.path()},
 	} {
 		for _, method := range []string{"GET", "POST", "PUT"} {
