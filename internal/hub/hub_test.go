@@ -148,7 +148,7 @@ func (r *replica) append(u *run, texts ...string) error {
 	}
 	done := make(chan error, 1)
 	r.store.Append(&store.Append{
-		Task: u.h.ID, Agent: "a", Attempt: 1, Ordinal: u.ordinal.Load(), Events: evs,
+		Task: u.h.ID, Agent: "a", Fence: store.FirstFence(u.h), Ordinal: u.ordinal.Load(), Events: evs,
 		Done: func(_ bool, err error) { done <- err },
 	})
 	u.ordinal.Add(int64(len(texts)))

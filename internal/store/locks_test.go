@@ -217,7 +217,7 @@ func TestGivingBackLockedTasksHoldsNoConnection(t *testing.T) {
 		p := f.running("a")
 		releases = append(releases, f.lock(p.c.Task.ID))
 		all.Go(func() error {
-			return f.GiveBack(t.Context(), Requeue{Task: p.c.Task.ID, Agent: "a", Attempt: p.c.Attempt, Delay: time.Hour})
+			return f.GiveBack(t.Context(), Requeue{Task: p.c.Task.ID, Agent: "a", Fence: p.c.Fence, Delay: time.Hour})
 		})
 	}
 	f.retries("give_back")

@@ -46,10 +46,10 @@ func (s *Store) FindRun(ctx context.Context, id task.ID, withMessage bool) (*Run
 // Heard notes that the agent of an attempt is there, and counts posted events that have no row in the log: those from ordinal
 // to after. With a negative ordinal it counts none. It returns the count, and whether the run was asked to end.
 // Errors: task.LeaseLost, also if another upload has come between.
-func (s *Store) Heard(ctx context.Context, id task.ID, attempt task.Attempt, ordinal, after int64) (posted int64, canceled bool, err error) {
+func (s *Store) Heard(ctx context.Context, id task.ID, run task.Fence, ordinal, after int64) (posted int64, canceled bool, err error) {
 	var row dbsqlc.RunHeardRow
 	err = s.again(ctx, "heard", func() (err error) {
-		row, err = s.q.RunHeard(ctx, s.api, dbsqlc.RunHeardParams{ID: uuid.UUID(id), Attempt: int32(attempt), Ordinal: max(ordinal, -1), After: after})
+		row, err = s.q.RunHeard(ctx, s.api, dbsqlc.RunHeardParams{ID: uuid.UUID(id), Attempt: int32(run.Attempt), ClaimedAt: claimedAt(run), Ordinal: max(ordinal, -1), After: after})
 		return err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -59,8 +59,8 @@ func (s *Store) Heard(ctx context.Context, id task.ID, attempt task.Attempt, ord
 }
 
 // Silence returns for how long the agent of an attempt has not called the run API; never says that it has not at all.
-func (s *Store) Silence(ctx context.Context, id task.ID, attempt task.Attempt) (d time.Duration, never bool, err error) {
-	d, err = s.q.RunSilence(ctx, s.hot, dbsqlc.RunSilenceParams{ID: uuid.UUID(id), Attempt: int32(attempt)})
+func (s *Store) Silence(ctx context.Context, id task.ID, run task.Fence) (d time.Duration, never bool, err error) {
+	d, err = s.q.RunSilence(ctx, s.hot, dbsqlc.RunSilenceParams{ID: uuid.UUID(id), Attempt: int32(run.Attempt), ClaimedAt: claimedAt(run)})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, true, nil
 	}
@@ -69,16 +69,17 @@ func (s *Store) Silence(ctx context.Context, id task.ID, attempt task.Attempt) (
 
 // Ending is what became of an attempt that is over.
 type Ending struct {
-	Attempt task.Attempt // of the task now
-	State   task.State
-	Waits   bool // for a timer
+	task.Fence // of the task now
+	State      task.State
+	Waits      bool // for a timer
 }
 
-// Ended returns those of the attempts that are over.
-func (s *Store) Ended(ctx context.Context, attempts map[task.ID]task.Attempt) (map[task.ID]Ending, error) {
-	arg := dbsqlc.RunsEndedParams{Ids: []uuid.UUID{}, Attempts: []int32{}}
-	for id, attempt := range attempts {
-		arg.Ids, arg.Attempts = append(arg.Ids, uuid.UUID(id)), append(arg.Attempts, int32(attempt))
+// Ended returns those of the runs that are over.
+func (s *Store) Ended(ctx context.Context, runs map[task.ID]task.Fence) (map[task.ID]Ending, error) {
+	arg := dbsqlc.RunsEndedParams{Ids: []uuid.UUID{}, Attempts: []int32{}, Claims: []time.Time{}}
+	for id, run := range runs {
+		arg.Ids = append(arg.Ids, uuid.UUID(id))
+		arg.Attempts, arg.Claims = append(arg.Attempts, int32(run.Attempt)), append(arg.Claims, claimedAt(run))
 	}
 	if len(arg.Ids) == 0 {
 		return nil, nil
@@ -90,7 +91,7 @@ func (s *Store) Ended(ctx context.Context, attempts map[task.ID]task.Attempt) (m
 	}
 	out := make(map[task.ID]Ending, len(rows))
 	for _, r := range rows {
-		out[task.ID(r.ID)] = Ending{task.Attempt(r.Attempt), task.State(r.State), r.Waits}
+		out[task.ID(r.ID)] = Ending{fenceOf(r.Attempt, r.ClaimedAt), task.State(r.State), r.Waits}
 	}
 	return out, nil
 }

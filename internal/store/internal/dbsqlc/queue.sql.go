@@ -396,16 +396,17 @@ const runHeard = `-- name: RunHeard :one
 UPDATE holdfast.tasks t
    SET posted = CASE WHEN $1::bigint >= 0 THEN $2::bigint WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END,
        posted_attempt = t.attempt, heard_at = now()
- WHERE t.id = $3 AND t.attempt = $4 AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
+ WHERE t.id = $3 AND t.attempt = $4 AND t.claimed_at = $5::timestamptz AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
    AND ($1::bigint = -1 OR $1::bigint = CASE WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END)
 RETURNING t.posted, t.cancel_requested
 `
 
 type RunHeardParams struct {
-	Ordinal int64
-	After   int64
-	ID      uuid.UUID
-	Attempt int32
+	Ordinal   int64
+	After     int64
+	ID        uuid.UUID
+	Attempt   int32
+	ClaimedAt time.Time
 }
 
 type RunHeardRow struct {
@@ -421,6 +422,7 @@ func (q *Queries) RunHeard(ctx context.Context, db DBTX, arg RunHeardParams) (Ru
 		arg.After,
 		arg.ID,
 		arg.Attempt,
+		arg.ClaimedAt,
 	)
 	var i RunHeardRow
 	err := row.Scan(&i.Posted, &i.CancelRequested)
@@ -430,29 +432,29 @@ func (q *Queries) RunHeard(ctx context.Context, db DBTX, arg RunHeardParams) (Ru
 const runRequeue = `-- name: RunRequeue :one
 WITH lck AS MATERIALIZED (
     SELECT t.id, t.kept, t.last_seq, t.attempt, t.cancel_requested, t.worker_id, t.claimed_at FROM holdfast.tasks t
-     WHERE t.id = $1 AND t.attempt = $2 AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
+     WHERE t.id = $1 AND t.attempt = $2 AND t.claimed_at = $3::timestamptz AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
        FOR NO KEY UPDATE NOWAIT
 ), upd AS (
     UPDATE holdfast.tasks t
-       SET last_seq = CASE WHEN $3::boolean THEN lck.last_seq + 1 ELSE lck.last_seq END, worker_id = NULL,
-           runs = CASE WHEN $4::boolean THEN t.runs - 1 ELSE t.runs END
+       SET last_seq = CASE WHEN $4::boolean THEN lck.last_seq + 1 ELSE lck.last_seq END, worker_id = NULL,
+           runs = CASE WHEN $5::boolean THEN t.runs - 1 ELSE t.runs END
       FROM lck WHERE t.id = $1 AND t.id = lck.id AND t.state NOT IN (3, 4, 5, 6, 7, 8)
 ), queued AS (
     UPDATE holdfast.task_queue q
        SET worker_id = NULL,
            -- The next claim of a canceled task only records its end, so there is no reason to wait.
-           available_at = CASE WHEN lck.cancel_requested THEN now() WHEN $5::boolean THEN q.available_at ELSE now() + $6::interval END,
-           away_since = CASE WHEN $7::boolean THEN coalesce(q.away_since, now()) END,
+           available_at = CASE WHEN lck.cancel_requested THEN now() WHEN $6::boolean THEN q.available_at ELSE now() + $7::interval END,
+           away_since = CASE WHEN $8::boolean THEN coalesce(q.away_since, now()) END,
            suspect = false,
-           tries = CASE WHEN $4::boolean THEN q.tries - 1 ELSE q.tries END
+           tries = CASE WHEN $5::boolean THEN q.tries - 1 ELSE q.tries END
       FROM lck WHERE q.id = $1 AND q.id = lck.id
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, kept, attempt, payload, worker_id, claimed_at)
-    SELECT lck.id, lck.last_seq + 1, 4, lck.kept, lck.attempt, CAST($8::text AS json), lck.worker_id, lck.claimed_at FROM lck
-     WHERE $3::boolean
+    SELECT lck.id, lck.last_seq + 1, 4, lck.kept, lck.attempt, CAST($9::text AS json), lck.worker_id, lck.claimed_at FROM lck
+     WHERE $4::boolean
 ), outage AS (
     INSERT INTO holdfast.agent_outages AS o (agent, error, worker_id)
-    SELECT $9::text, $10::text, lck.worker_id FROM lck WHERE $7::boolean AND $5::boolean
+    SELECT $10::text, $11::text, lck.worker_id FROM lck WHERE $8::boolean AND $6::boolean
     ON CONFLICT (agent) DO UPDATE
        SET since = CASE WHEN o.last_at < now() - interval '1 minute' THEN now() ELSE o.since END,
            last_at = now(), error = excluded.error, worker_id = excluded.worker_id
@@ -463,16 +465,17 @@ SELECT (lck.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
 `
 
 type RunRequeueParams struct {
-	ID      uuid.UUID
-	Attempt int32
-	Logged  bool
-	Uncount bool
-	InPlace bool
-	Delay   time.Duration
-	Away    bool
-	Payload string
-	Agent   string
-	Error   string
+	ID        uuid.UUID
+	Attempt   int32
+	ClaimedAt time.Time
+	Logged    bool
+	Uncount   bool
+	InPlace   bool
+	Delay     time.Duration
+	Away      bool
+	Payload   string
+	Agent     string
+	Error     string
 }
 
 type RunRequeueRow struct {
@@ -491,6 +494,7 @@ func (q *Queries) RunRequeue(ctx context.Context, db DBTX, arg RunRequeueParams)
 	row := db.QueryRow(ctx, runRequeue,
 		arg.ID,
 		arg.Attempt,
+		arg.ClaimedAt,
 		arg.Logged,
 		arg.Uncount,
 		arg.InPlace,
@@ -507,24 +511,25 @@ func (q *Queries) RunRequeue(ctx context.Context, db DBTX, arg RunRequeueParams)
 
 const runSilence = `-- name: RunSilence :one
 SELECT (now() - t.heard_at)::interval AS silence FROM holdfast.tasks t
- WHERE t.id = $1 AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.attempt = $2 AND t.posted_attempt = t.attempt AND t.heard_at IS NOT NULL
+ WHERE t.id = $1 AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.attempt = $2 AND t.claimed_at = $3::timestamptz AND t.posted_attempt = t.attempt AND t.heard_at IS NOT NULL
 `
 
 type RunSilenceParams struct {
-	ID      uuid.UUID
-	Attempt int32
+	ID        uuid.UUID
+	Attempt   int32
+	ClaimedAt time.Time
 }
 
 // For how long the agent of an attempt has not called the run API. No row: it never has.
 func (q *Queries) RunSilence(ctx context.Context, db DBTX, arg RunSilenceParams) (time.Duration, error) {
-	row := db.QueryRow(ctx, runSilence, arg.ID, arg.Attempt)
+	row := db.QueryRow(ctx, runSilence, arg.ID, arg.Attempt, arg.ClaimedAt)
 	var silence time.Duration
 	err := row.Scan(&silence)
 	return silence, err
 }
 
 const runsCanceled = `-- name: RunsCanceled :many
-SELECT id, attempt FROM holdfast.tasks
+SELECT id, attempt, claimed_at FROM holdfast.tasks
  WHERE id = ANY($1::uuid[]) AND state NOT IN (3, 4, 5, 6, 7, 8) AND worker_id = $2::uuid AND cancel_requested
 `
 
@@ -534,8 +539,9 @@ type RunsCanceledParams struct {
 }
 
 type RunsCanceledRow struct {
-	ID      uuid.UUID
-	Attempt int32
+	ID        uuid.UUID
+	Attempt   int32
+	ClaimedAt pgtype.Timestamptz
 }
 
 // Those of the given tasks that a worker runs and that were canceled. A worker asks this after a
@@ -549,7 +555,7 @@ func (q *Queries) RunsCanceled(ctx context.Context, db DBTX, arg RunsCanceledPar
 	var items []RunsCanceledRow
 	for rows.Next() {
 		var i RunsCanceledRow
-		if err := rows.Scan(&i.ID, &i.Attempt); err != nil {
+		if err := rows.Scan(&i.ID, &i.Attempt, &i.ClaimedAt); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -561,27 +567,29 @@ func (q *Queries) RunsCanceled(ctx context.Context, db DBTX, arg RunsCanceledPar
 }
 
 const runsEnded = `-- name: RunsEnded :many
-SELECT t.id, t.attempt, t.state, (t.wakes_at IS NOT NULL)::boolean AS waits
-  FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::integer[]) AS attempt) i
+SELECT t.id, t.attempt, t.claimed_at, t.state, (t.wakes_at IS NOT NULL)::boolean AS waits
+  FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::integer[]) AS attempt, unnest($3::timestamptz[]) AS claimed_at) i
  CROSS JOIN LATERAL (
-    SELECT x.id, x.attempt, x.state, x.wakes_at, x.worker_id FROM holdfast.tasks x
-     WHERE x.id = i.id AND x.id BETWEEN $3 AND $4 OFFSET 0
+    SELECT x.id, x.attempt, x.claimed_at, x.state, x.wakes_at, x.worker_id FROM holdfast.tasks x
+     WHERE x.id = i.id AND x.id BETWEEN $4 AND $5 OFFSET 0
  ) t
- WHERE t.attempt <> i.attempt OR t.worker_id IS NULL
+ WHERE t.attempt <> i.attempt OR t.claimed_at IS DISTINCT FROM i.claimed_at OR t.worker_id IS NULL
 `
 
 type RunsEndedParams struct {
 	Ids      []uuid.UUID
 	Attempts []int32
+	Claims   []time.Time
 	Lowest   uuid.UUID
 	Highest  uuid.UUID
 }
 
 type RunsEndedRow struct {
-	ID      uuid.UUID
-	Attempt int32
-	State   int16
-	Waits   bool
+	ID        uuid.UUID
+	Attempt   int32
+	ClaimedAt pgtype.Timestamptz
+	State     int16
+	Waits     bool
 }
 
 // Those of the given attempts that are over, with what became of their tasks: the run API may have ended
@@ -590,6 +598,7 @@ func (q *Queries) RunsEnded(ctx context.Context, db DBTX, arg RunsEndedParams) (
 	rows, err := db.Query(ctx, runsEnded,
 		arg.Ids,
 		arg.Attempts,
+		arg.Claims,
 		arg.Lowest,
 		arg.Highest,
 	)
@@ -603,6 +612,7 @@ func (q *Queries) RunsEnded(ctx context.Context, db DBTX, arg RunsEndedParams) (
 		if err := rows.Scan(
 			&i.ID,
 			&i.Attempt,
+			&i.ClaimedAt,
 			&i.State,
 			&i.Waits,
 		); err != nil {
@@ -617,7 +627,7 @@ func (q *Queries) RunsEnded(ctx context.Context, db DBTX, arg RunsEndedParams) (
 }
 
 const runsOwned = `-- name: RunsOwned :many
-SELECT t.id, t.attempt, t.cancel_requested
+SELECT t.id, t.attempt, t.claimed_at, t.cancel_requested
   FROM holdfast.tasks t
  WHERE t.id = ANY(ARRAY(SELECT q.id FROM holdfast.task_queue q WHERE q.worker_id = $1::uuid)) AND t.state NOT IN (3, 4, 5, 6, 7, 8)
 `
@@ -625,6 +635,7 @@ SELECT t.id, t.attempt, t.cancel_requested
 type RunsOwnedRow struct {
 	ID              uuid.UUID
 	Attempt         int32
+	ClaimedAt       pgtype.Timestamptz
 	CancelRequested bool
 }
 
@@ -639,7 +650,12 @@ func (q *Queries) RunsOwned(ctx context.Context, db DBTX, worker uuid.UUID) ([]R
 	var items []RunsOwnedRow
 	for rows.Next() {
 		var i RunsOwnedRow
-		if err := rows.Scan(&i.ID, &i.Attempt, &i.CancelRequested); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.Attempt,
+			&i.ClaimedAt,
+			&i.CancelRequested,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
