@@ -1,8 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -107,31 +109,71 @@ type Artifact struct {
 
 // Artifacts lists the artifacts of a task, in the order in which they first appeared, after a place.
 func (s *Store) Artifacts(ctx context.Context, h *task.Task, after task.Seq, most int) ([]Artifact, error) {
-	rows, err := s.q.ArtifactsListed(ctx, s.api, dbsqlc.ArtifactsListedParams{Task: uuid.UUID(h.ID), After: int64(after), MaxRows: int32(most)})
+	var all []Artifact
+	places := map[string]int{} // in all
+	begins := []int64{}        // the first events of their present contents
+	err := s.alongLog(ctx, h.ID, func(from, upto int64) error {
+		rows, err := s.q.ArtifactsListed(ctx, s.api, dbsqlc.ArtifactsListedParams{Task: uuid.UUID(h.ID), After: from, Upto: upto})
+		for _, r := range rows {
+			i, known := places[r.ArtifactID]
+			if !known {
+				i = len(all)
+				places[r.ArtifactID] = i
+				all, begins = append(all, Artifact{ID: r.ArtifactID, Seq: task.Seq(r.FirstSeq)}), append(begins, r.FirstSeq)
+			}
+			a := &all[i]
+			if r.Begins > 0 {
+				a.Chunks, a.Bytes, begins[i] = 0, 0, r.Begins
+			}
+			a.Chunks, a.Bytes, a.Last = a.Chunks+int(r.Chunks), a.Bytes+r.Size, r.Last
+		}
+		return err
+	})
 	if err != nil {
 		return nil, translate("list artifacts", err)
 	}
-	out := make([]Artifact, len(rows))
-	for i, r := range rows {
-		out[i] = Artifact{r.ArtifactID, r.Name, int(r.Chunks), r.Size, r.Last, task.Seq(r.FirstSeq)}
+	first, _ := slices.BinarySearchFunc(all, after+1, func(a Artifact, seq task.Seq) int { return cmp.Compare(a.Seq, seq) })
+	page := all[first:min(first+most, len(all))]
+	begins = begins[first : first+len(page)]
+	rows, err := s.q.ArtifactNames(ctx, s.api, dbsqlc.ArtifactNamesParams{Task: uuid.UUID(h.ID), Seqs: begins})
+	for _, r := range rows {
+		page[slices.Index(begins, r.Seq)].Name = r.Name
 	}
-	return out, nil
+	return page, translate("list artifacts", err)
+}
+
+// logRange bounds the events that a statement looks at along a log. It takes far less than the time of a statement.
+const logRange = 20_000
+
+// alongLog calls do for each part of a log, from the beginning. after is exclusive.
+func (s *Store) alongLog(ctx context.Context, id task.ID, do func(after, upto int64) error) error {
+	last, err := s.LastSeqs(ctx, []task.ID{id})
+	for after := int64(0); err == nil && after < int64(last[id]); after += logRange {
+		err = do(after, after+logRange)
+	}
+	return err
 }
 
 // Artifact returns an artifact with its whole content, whose bytes the account of ctx takes. Errors: task.NotFound,
 // task.TooLarge, task.Unavailable, task.RateLimited.
 func (s *Store) Artifact(ctx context.Context, h *task.Task, id string) (*task.Artifact, error) {
-	chunks, err := s.q.ArtifactChunks(ctx, s.api, dbsqlc.ArtifactChunksParams{Task: uuid.UUID(h.ID), ArtifactID: cleanName(id)})
+	var u utterance
+	err := s.alongLog(ctx, h.ID, func(after, upto int64) error {
+		chunks, err := s.q.ArtifactChunks(ctx, s.api, dbsqlc.ArtifactChunksParams{
+			Task: uuid.UUID(h.ID), ArtifactID: cleanName(id), After: after, Upto: upto,
+		})
+		for _, c := range chunks {
+			if !c.Append {
+				u = utterance{}
+			}
+			u.seqs, u.size = append(u.seqs, c.Seq), u.size+c.Size
+		}
+		return err
+	})
 	if err != nil {
 		return nil, translate("read artifact", err)
 	}
-	var u utterance // the newest chunk first
-	for _, c := range chunks {
-		if !c.Append {
-			u = utterance{}
-		}
-		u.seqs, u.size = append([]int64{c.Seq}, u.seqs...), u.size+c.Size
-	}
+	slices.Reverse(u.seqs)
 	if len(u.seqs) == 0 {
 		return nil, task.Errorf(task.NotFound, "the task has no artifact with this id")
 	}
@@ -142,7 +184,8 @@ func (s *Store) Artifact(ctx context.Context, h *task.Task, id string) (*task.Ar
 	bySeq := make(map[int64]*dbsqlc.EventsAtRow, len(u.seqs))
 	for rest := u.seqs; len(rest) > 0; {
 		m := &meter{DBTX: s.api, most: pageBytes, account: account}
-		rows, err := s.q.EventsAt(ctx, m, dbsqlc.EventsAtParams{Task: uuid.UUID(h.ID), Seqs: rest})
+		part := rest[:min(len(rest), logRange)]
+		rows, err := s.q.EventsAt(ctx, m, dbsqlc.EventsAtParams{Task: uuid.UUID(h.ID), Seqs: part})
 		if err != nil {
 			return nil, translate("read artifact", err)
 		}
@@ -156,7 +199,8 @@ func (s *Store) Artifact(ctx context.Context, h *task.Task, id string) (*task.Ar
 			bySeq[rows[i].Event.Seq] = &rows[i]
 		}
 		if !m.cut {
-			break
+			rest = rest[len(part):]
+			continue
 		}
 		left := rest[:0:0]
 		for _, seq := range rest {

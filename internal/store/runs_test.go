@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -256,4 +257,58 @@ func TestNoWriteOfARunWhoseClaimWasLost(t *testing.T) {
 	require.Empty(t, ended)
 	next.must(t, status(task.StateCompleted))
 	require.Len(t, f.log(id), 2)
+}
+
+// The run API and notices of cancels read a log in parts.
+func TestReadsAlongALongLog(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	id := p.c.Task.ID
+	piece := func(name, text string, appends, last bool) *task.Event {
+		e := chunk(text)
+		e.Artifact.ID, e.Artifact.Name, e.Append, e.Last = name, "name of "+name, appends, last
+		return e
+	}
+	p.must(t, &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCheckpoint, Checkpoint: json.RawMessage(`{"job":7}`)}},
+		status(task.StateInputRequired))
+	_, err := f.AddMessage(t.Context(), &NewMessage{Task: p.c.Task, Message: user("more"), RequestID: NewID()})
+	require.NoError(t, err)
+	p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
+	p.must(t, status(task.StateWorking), piece("a", "x", false, true), piece("replaced", "1", false, false), piece("b", "2", false, false))
+	const chunks = 100_000
+	f.lengthen(id, chunks)
+	p.ordinal += chunks
+	p.must(t, piece("a", "y", true, false), piece("replaced", "new", false, true), piece("c", "z", false, false))
+
+	list, err := f.Artifacts(t.Context(), p.c.Task, 0, 10)
+	require.NoError(t, err)
+	for i := range list {
+		require.Positive(t, list[i].Bytes)
+		list[i].Bytes = 0
+	}
+	first := list[0].Seq
+	want := []Artifact{
+		{ID: "a", Name: "name of a", Chunks: 2, Seq: first},
+		{ID: "replaced", Name: "name of replaced", Chunks: 1, Last: true, Seq: first + 1},
+		{ID: "b", Name: "name of b", Chunks: 1 + chunks, Seq: first + 2},
+		{ID: "c", Name: "name of c", Chunks: 1, Seq: first + 2 + chunks + 3},
+	}
+	require.Equal(t, want, list)
+	for i, a := range want {
+		list, err = f.Artifacts(t.Context(), p.c.Task, a.Seq, 2)
+		require.NoError(t, err)
+		require.Len(t, list, min(2, len(want)-i-1))
+	}
+	for name, text := range map[string]string{"a": "xy", "replaced": "new", "b": strings.Repeat("2", 1+chunks), "c": "z"} {
+		got, err := f.Artifact(t.Context(), p.c.Task, name)
+		require.NoError(t, err)
+		require.True(t, text == got.Parts[0].Text, name)
+	}
+
+	require.False(t, f.cancel(p.c.Task, `{"why":1.0}`))
+	p.must(t, status(task.StateCanceled))
+	facts, err := f.NoticeFacts(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, NoticeFacts{Attempt: 2, Turn: 2, Checkpoint: json.RawMessage(`{"job":7}`), Metadata: json.RawMessage(`{"why":1.0}`)}, facts)
 }
