@@ -16,6 +16,9 @@ type Call struct {
 	ContextID string // of a new task; default: that of this task
 	Message   Message
 	Metadata  json.RawMessage // of the request, a JSON object
+	// Relay shows clients the progress of the called task as progress of this one: its messages with the state working,
+	// at most one per second, the newest.
+	Relay bool
 }
 
 // Result is what came of a call.
@@ -43,7 +46,7 @@ func (e emitter) Call(ctx context.Context, calls ...Call) error {
 		if err != nil {
 			return fmt.Errorf("calls[%d].message: %w", i, err)
 		}
-		out[i] = executor.Call{ID: c.ID, Agent: c.Agent, TaskID: c.TaskID, ContextID: c.ContextID, Message: m, Metadata: c.Metadata}
+		out[i] = executor.Call{ID: c.ID, Agent: c.Agent, TaskID: c.TaskID, ContextID: c.ContextID, Message: m, Metadata: c.Metadata, Relay: c.Relay}
 	}
 	return e.out.Call(ctx, out)
 }

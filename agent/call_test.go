@@ -15,14 +15,15 @@ func TestCall(t *testing.T) {
 	t.Parallel()
 	child := task.ID{1}
 	out, err := adapted(t, executortest.NewRun("hello"), func(ctx context.Context, _ *Run, out Emitter) error {
-		require.NoError(t, out.Call(ctx, Call{Agent: "b", ContextID: "c", Message: Say("hi"), Metadata: []byte(`{}`)}, Call{ID: "x", TaskID: child.String(), Message: Say("so")}))
+		require.NoError(t, out.Call(ctx, Call{Agent: "b", ContextID: "c", Message: Say("hi"), Metadata: []byte(`{}`)}, Call{ID: "x", TaskID: child.String(), Message: Say("so"), Relay: true}))
 		return out.Working(ctx, Message{})
 	})
 	require.ErrorIs(t, err, executortest.ErrSettled)
 	note := out.Events()[0].Run
 	require.Equal(t, task.RunCalls, note.Outcome)
 	require.Equal(t, []any{"1", "b", "c", "hi", `{}`}, []any{note.Calls[0].ID, note.Calls[0].Agent, note.Calls[0].ContextID, note.Calls[0].Message.FirstText(), string(note.Calls[0].Metadata)})
-	require.Equal(t, []any{"x", child, true}, []any{note.Calls[1].ID, note.Calls[1].Task, note.Calls[1].Answers})
+	require.Equal(t, []any{"x", child, true, true}, []any{note.Calls[1].ID, note.Calls[1].Task, note.Calls[1].Answers, note.Calls[1].Relay})
+	require.False(t, note.Calls[0].Relay)
 }
 
 func TestWrongCalls(t *testing.T) {

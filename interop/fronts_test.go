@@ -10,6 +10,9 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -129,6 +133,45 @@ func TestFrontsOfOfficialServers(t *testing.T) {
 	}
 }
 
+// Holdfast accepts the notifications of each server, with the token that it shows.
+func TestNotificationsOfOfficialServers(t *testing.T) {
+	t.Parallel()
+	for _, name := range servers(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const chunks = 50
+			u := startUpstream(t, name)
+			var at atomic.Pointer[url.URL] // of the replica
+			var accepted atomic.Int64
+			door := httptest.NewServer(&httputil.ReverseProxy{
+				Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(at.Load()) },
+				ModifyResponse: func(r *http.Response) error {
+					if r.StatusCode != http.StatusNoContent {
+						t.Errorf("a notification got %s", r.Status)
+					}
+					accepted.Add(1)
+					return nil
+				},
+			})
+			t.Cleanup(door.Close)
+			config := fmt.Sprintf("run_api: {url: %q}\n", door.URL) + clustertest.Settings + fmt.Sprintf(
+				"  - {name: up, executor: {kind: a2a, a2a: {card_url: http://%s, url: http://%s, stream: false, push: true}}}\n", u.addr, u.addr)
+			f := clustertest.Start(t, clustertest.Options{Name: "front", DB: clustertest.NewDB(t).URL, Config: config})
+			to, err := url.Parse(f.URL)
+			require.NoError(t, err)
+			at.Store(to)
+			res := f.Send(a2atest.V03, a2atest.Say(fmt.Sprintf("chunks=%d size=32 delay=200ms", chunks)).At("up"))
+			require.Equal(t, "completed", res.State(), res.Said())
+			clustertest.Indexed(t, a2atest.Pieces(res.Artifacts[0].Parts, 32), chunks)
+			waittest.Eventually(t, "notifications are accepted", func() error {
+				return waittest.Unless(accepted.Load() > 0, "none")
+			})
+			require.NotContains(t, f.Log(), "accepts no push notifications")
+			t.Logf("%d notifications", accepted.Load())
+		})
+	}
+}
+
 // everyClient selects all clients of the first ring for TestClientsThroughAFront.
 var everyClient = flag.Bool("fronts", false, "run all clients of the first ring through a front, instead of the newest of each language")
 
@@ -181,8 +224,10 @@ var faults = []struct {
 	every time.Duration
 	do    func(*upstream, *clustertest.Proxy, *clustertest.Replica)
 	loses bool // tasks of the server
+	late  int  // how many requests of a task may be executed after a repetition of them
 }{
-	{name: "cuts", every: 500 * time.Millisecond, do: func(_ *upstream, link *clustertest.Proxy, _ *clustertest.Replica) { link.Cut() }},
+	// A busy server may read a request whose connection was cut later than its repetition.
+	{name: "cuts", every: 500 * time.Millisecond, late: 1, do: func(_ *upstream, link *clustertest.Proxy, _ *clustertest.Replica) { link.Cut() }},
 	{name: "kills of the front", every: 4 * time.Second, do: func(_ *upstream, _ *clustertest.Proxy, f *clustertest.Replica) {
 		f.Kill()
 		f.Run()
@@ -252,10 +297,13 @@ func TestFaultsBetweenFrontsAndOfficialServers(t *testing.T) {
 						require.Equal(t, "completed", c.State, c.Said)
 						clustertest.Indexed(t, c.Pieces(32), chunks)
 					}
-					// The id was stored once, and nothing was executed afterwards.
+					// The id was stored once, and nothing was sent afterwards.
 					executed := u.executed[texts[i]]
-					link := clustertest.Column[string](db, "SELECT version || ' ' || (value->>'task') FROM holdfast.task_states WHERE task = $1", db.ID(c.Task))
-					require.Equal(t, []string{"1 " + executed[len(executed)-1]}, link)
+					link := clustertest.Column[string](db, "SELECT value->>'task' FROM holdfast.task_states WHERE task = $1 AND version = 1", db.ID(c.Task))
+					require.Len(t, link, 1)
+					known := slices.Index(executed, link[0])
+					require.NotEqual(t, -1, known)
+					require.LessOrEqual(t, len(executed)-1-known, fault.late, "executions after the one that the front knows")
 					unknown += len(executed) - 1
 				}
 				db.Sound()

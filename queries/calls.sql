@@ -95,3 +95,64 @@ SELECT * FROM holdfast.task_calls c WHERE c.parent = @task
  UNION ALL
 SELECT * FROM holdfast.task_calls c WHERE c.child = @task AND NOT c.answers
  ORDER BY 2, 3;
+
+-- name: RelaysDue :many
+-- What callers that wait have to show: of each call with relay the newest status of the called task with a message, unless
+-- that was relayed. A call is due again a while after its last relay. A status with a larger payload has none here, and seen
+-- says up to where the log was looked through. If the tasks of the calling agent are visible to its tenant (shared), so must be
+-- those of the called agent. Index task_calls_relays.
+SELECT c.parent, c.seq, c.nth, c.call_id, c.child, t.agent, t.status_seq AS seen, CAST(e.payload AS json) AS payload
+  FROM holdfast.task_calls c
+ CROSS JOIN LATERAL (
+    SELECT x.agent, x.status_seq FROM holdfast.tasks x
+     WHERE x.id = c.child AND x.state NOT IN (3, 4, 5, 6, 7, 8) AND x.status_seq > greatest(c.relayed_seq, c.after_seq) OFFSET 0
+ ) t
+  LEFT JOIN LATERAL (
+    SELECT CASE WHEN octet_length(x.payload::text) <= @most_bytes::integer THEN x.payload END AS payload
+      FROM holdfast.task_events x
+     WHERE x.task = c.child AND x.kind = 2 AND x.state = 2 AND x.seq > greatest(c.relayed_seq, c.after_seq) AND x.seq <= t.status_seq
+       AND x.payload -> 'message' IS NOT NULL
+     ORDER BY x.seq DESC LIMIT 1
+ ) e ON true
+ WHERE c.relay AND c.started_at IS NOT NULL AND c.settled_at IS NULL
+   AND (c.relayed_at IS NULL OR c.relayed_at <= now() - @pause::interval)
+   AND (c.callers[cardinality(c.callers)] = ANY(@owned::text[])
+        OR c.callers[cardinality(c.callers)] = ANY(@shared::text[]) AND t.agent = ANY(@shared::text[]))
+ ORDER BY c.parent, c.seq, c.nth LIMIT @max_rows;
+
+-- name: RelaysAppend :many
+-- Writes statuses of called tasks to the log of a caller, and moves the cursors of their calls in the same commit. An
+-- empty payload only moves the cursor. It writes nothing once the caller has gone on or has ended, or the call has its result.
+-- It locks one task, then rows of its calls, and waits for neither: what is locked is due again at the next look.
+WITH inp AS MATERIALIZED (
+    SELECT unnest(@seqs::bigint[]) AS seq, unnest(@nths::integer[]) AS nth, unnest(@seen::bigint[]) AS seen, unnest(@payloads::text[]) AS payload
+), lck AS MATERIALIZED (
+    SELECT t.id, t.kept, t.last_seq, t.pushes, coalesce(t.client_id, t.id::text) AS public_id, t.context_id FROM holdfast.tasks t
+     WHERE t.id = @parent AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NULL AND t.wakes_at = 'infinity'
+       FOR NO KEY UPDATE SKIP LOCKED
+), due AS MATERIALIZED (
+    -- The scalar subquery makes PostgreSQL lock the task first.
+    SELECT c.seq, c.nth, i.seen, i.payload
+      FROM holdfast.task_calls c JOIN inp i ON i.seq = c.seq AND i.nth = c.nth
+     WHERE c.parent = (SELECT lck.id FROM lck) AND c.relay AND c.settled_at IS NULL AND c.relayed_seq < i.seen
+       AND (c.relayed_at IS NULL OR c.relayed_at <= now() - @pause::interval)
+       FOR NO KEY UPDATE OF c SKIP LOCKED
+), shown AS MATERIALIZED (
+    SELECT d.seq, d.nth, d.payload, row_number() OVER (ORDER BY d.seq, d.nth) AS rn FROM due d WHERE d.payload <> ''
+), upd AS (
+    UPDATE holdfast.tasks t
+       SET last_seq = lck.last_seq + s.n, status_seq = lck.last_seq + s.n, status_at = now()
+      FROM lck, (SELECT count(*) AS n FROM shown) s
+     WHERE t.id = @parent AND t.id = lck.id AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND s.n > 0
+), seen AS (
+    UPDATE holdfast.task_calls c SET relayed_seq = d.seen, relayed_at = CASE WHEN d.payload <> '' THEN now() ELSE c.relayed_at END
+      FROM due d WHERE c.parent = @parent AND c.seq = d.seq AND c.nth = d.nth
+), logged AS (
+    INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, payload)
+    SELECT lck.id, lck.last_seq + s.rn, 2, lck.kept, 2, 0, s.payload::json FROM shown s CROSS JOIN lck
+)
+SELECT s.seq AS note, s.nth, (lck.last_seq + s.rn)::bigint AS seq, now()::timestamptz AS at, lck.public_id::text AS public_id, lck.context_id,
+       (SELECT CASE WHEN m.pushes AND m.newest > m.last_seq THEN holdfast.push_mark(ARRAY[m.id], ARRAY[m.newest], ARRAY[m.newest]) ELSE 0 END
+          FROM (SELECT l.id, l.pushes, l.last_seq, l.last_seq + (SELECT count(*) FROM shown) AS newest FROM lck l) m)::integer AS marked
+  FROM shown s CROSS JOIN lck
+ ORDER BY s.rn;

@@ -35,11 +35,17 @@ DELETE FROM holdfast.workers WHERE lease_until < now() - @grace::interval RETURN
 --
 -- With arrays the plan does not depend on what ANALYZE saw, which is often an empty queue. A join
 -- planned then would compare every run with every open task.
-WITH orphan AS MATERIALIZED (
-    SELECT q.id, q.worker_id
-      FROM holdfast.task_queue q
-     WHERE q.worker_id IS NOT NULL
-       AND NOT EXISTS (SELECT FROM holdfast.workers w WHERE w.id = q.worker_id)
+--
+-- It reads the index between the ids of registered processes. So beside an old snapshot it does not read
+-- what these have run since, but only what processes have run that are gone.
+WITH gap AS MATERIALIZED (
+    SELECT w.id AS lower, coalesce(lead(w.id) OVER (ORDER BY w.id), 'ffffffff-ffff-ffff-ffff-ffffffffffff') AS upper
+      FROM (SELECT id FROM holdfast.workers UNION ALL SELECT '00000000-0000-0000-0000-000000000000') w
+), orphan AS MATERIALIZED (
+    SELECT q.id, q.worker_id FROM gap
+     CROSS JOIN LATERAL (
+        SELECT x.id, x.worker_id FROM holdfast.task_queue x WHERE x.worker_id > gap.lower AND x.worker_id < gap.upper OFFSET 0
+     ) q
 ), crowds AS MATERIALIZED (
     SELECT worker_id FROM orphan GROUP BY worker_id HAVING count(*) > 1
 ), mine AS MATERIALIZED (

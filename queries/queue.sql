@@ -124,7 +124,8 @@ DELETE FROM holdfast.agent_outages WHERE agent = ANY(@agents::text[]);
 -- name: QueueAcquit :exec
 -- Clears the suspicion against a run that has not ended its process. By primary key; it locks the queue
 -- row alone and waits for no other lock after that.
-UPDATE holdfast.task_queue SET suspect = false WHERE id = @id AND worker_id = @worker::uuid AND suspect;
+UPDATE holdfast.task_queue SET suspect = false
+ WHERE id = @id AND coalesce(worker_id = @worker::uuid, false) AND suspect; -- not by index task_queue_owned
 
 -- name: TimersFire :many
 -- Makes the turns due whose timer has fired. It locks rows without a worker, skips locked ones, and locks no task. Index
@@ -158,17 +159,18 @@ SELECT (lck.worker_id IS NOT NULL)::boolean AS owned, EXISTS (SELECT FROM due)::
        lck.wakes_at FROM lck;
 
 -- name: RunsOwned :many
--- The runs that the database assigns to a worker. With it a worker finds cancels whose hint was
--- lost, and a claim whose answer was lost with its connection. Index task_queue_owned.
+-- The runs that the database assigns to a worker. With it a worker finds a claim whose answer was lost
+-- with its connection. Beside an old snapshot it reads all that the worker has run since. Index
+-- task_queue_owned.
 SELECT t.id, t.attempt, t.claimed_at, t.cancel_requested
   FROM holdfast.tasks t
  WHERE t.id = ANY(ARRAY(SELECT q.id FROM holdfast.task_queue q WHERE q.worker_id = @worker::uuid)) AND t.state NOT IN (3, 4, 5, 6, 7, 8);
 
--- name: RunsCanceled :many
--- Those of the given tasks that a worker runs and that were canceled. A worker asks this after a
--- cancel hint. By primary key.
-SELECT id, attempt, claimed_at FROM holdfast.tasks
- WHERE id = ANY(@ids::uuid[]) AND state NOT IN (3, 4, 5, 6, 7, 8) AND worker_id = @worker::uuid AND cancel_requested;
+-- name: RunsHeld :many
+-- Those of the given tasks that a worker runs. A worker asks this after a cancel hint, and once a second
+-- for all of its runs. By primary key.
+SELECT id, attempt, claimed_at, cancel_requested FROM holdfast.tasks
+ WHERE id = ANY(@ids::uuid[]) AND state NOT IN (3, 4, 5, 6, 7, 8) AND worker_id = @worker::uuid;
 
 -- name: RunsEnded :many
 -- Those of the given attempts that are over, with what became of their tasks: the run API may have ended

@@ -118,7 +118,7 @@ func parts(of []agent.Part) string {
 }
 
 func fromCall(c *task.Call) agent.Call {
-	out := agent.Call{ID: c.ID, Agent: c.Agent, ContextID: c.ContextID, Message: fromMessage(c.Message), Metadata: c.Metadata}
+	out := agent.Call{ID: c.ID, Agent: c.Agent, ContextID: c.ContextID, Message: fromMessage(c.Message), Metadata: c.Metadata, Relay: c.Relay}
 	if c.Answers {
 		out.TaskID = c.Task.String()
 	}

@@ -3,6 +3,7 @@ package faults
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -87,6 +88,52 @@ func TestCallsSurviveKills(t *testing.T) {
 	waittest.Eventually(t, "all ends are joined", func() error {
 		n := clustertest.One[int](db, "SELECT count(*)::int FROM holdfast.task_settled")
 		return waittest.Unless(n == 0, "%d are not", n)
+	})
+	db.Sound()
+}
+
+// Replicas die while callers show the progress of what they have called, over one level and over two. Clients of any replica
+// read the statuses, in their order and once: the invariants compare them with those of the called tasks.
+func TestRelaysSurviveKills(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	config := clustertest.Replace(callees, "cancel_grace: 5s", "cancel_grace: 5s, max_attempts: 50")
+	var options []clustertest.Options
+	for _, name := range []string{"a", "b", "c"} {
+		options = append(options, clustertest.Options{Name: name, DB: db.URL, Config: config})
+	}
+	all := clustertest.Together(t, options...)
+	steady := all[0] // is not killed
+	var ended, shows []*a2atest.Reply
+	for range 5 {
+		ended = append(ended, steady.Stream(a2atest.V03, a2atest.Say("relay=one relay=two steps=8 delay=300ms")))
+		for _, script := range []string{"relay=one,two steps=10000 delay=300ms", "relay=one relay=two steps=10000 delay=300ms"} {
+			shows = append(shows, steady.Stream(a2atest.V03, a2atest.Say(script)))
+		}
+	}
+	relayed := func(e *a2atest.Event) bool { return strings.HasPrefix(e.Said(), "step ") }
+	for i := range 4 {
+		r := all[1+i%2]
+		r.Kill()
+		time.Sleep(time.Duration(rand.IntN(400)) * time.Millisecond) // a random point
+		r.Run()
+		r.WaitServing()
+		for _, s := range shows {
+			s.Until("a relayed status", relayed)
+		}
+	}
+	for _, s := range ended {
+		s.UntilState("completed")
+	}
+	for i, s := range shows {
+		id := s.Until("a relayed status", relayed).Task()
+		require.Contains(t, all[1].Get(id).Said(), "step ")
+		require.Equal(t, "canceled", all[1+i%2].Cancel(id).State())
+		s.UntilState("canceled")
+	}
+	waittest.Eventually(t, "all tasks have ended", func() error {
+		open := clustertest.Column[string](db, "SELECT agent || ' ' || state FROM holdfast.v_tasks WHERE open")
+		return waittest.Unless(len(open) == 0, "%v", open)
 	})
 	db.Sound()
 }

@@ -237,9 +237,16 @@ func (c *client) polling(ctx context.Context) error {
 	return c.completes(ctx, m.without("blocking"), chunks)
 }
 
-// delegating has the agent call others, and polls until it has their results.
+// delegating has the agent call others, and polls until it has their results, or reads their progress from a stream.
 func (c *client) delegating(ctx context.Context) error {
 	c = c.modern()
+	if c.rng.IntN(2) == 0 {
+		taskID, _, err := c.stream(ctx, c.message("", "relay=helper,nobody,helper "+judgetest.Steps+"3 delay=500ms"), nil)
+		if err == nil {
+			c.ledger.Expect(taskID, judgetest.Outcome{State: "completed"})
+		}
+		return err
+	}
 	return c.completes(ctx, c.message("", "call=helper,nobody,helper "+judgetest.FromAgent+"hello").without("blocking"), 0)
 }
 

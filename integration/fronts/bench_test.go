@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -64,6 +65,40 @@ func BenchmarkFront(b *testing.B) {
 				resp.Body.Close()
 			}
 			b.ReportMetric(float64(first.Microseconds())/1000/float64(b.N), "ms/first")
+		})
+	}
+}
+
+// BenchmarkNews compares a task that is polled, with the default intervals, with one whose agent sends notifications: how late a
+// status is that comes after 15 to 20 seconds of silence, and how often the task is read for it.
+func BenchmarkNews(b *testing.B) {
+	for _, push := range []bool{false, true} {
+		b.Run(fmt.Sprintf("push=%t", push), func(b *testing.B) {
+			agent := newStepping()
+			up, db := startPushing(b, agent), clustertest.NewDB(b)
+			config := clustertest.Settings + fmt.Sprintf("  - {name: up, executor: {kind: a2a, a2a: {card_url: %q, push: %t}}}\n", up.URL, push)
+			f := clustertest.Start(b, clustertest.Options{Name: "front", DB: db.URL, Config: config})
+			stream := f.Stream(a2atest.V03, a2atest.Say("work").At("up"))
+			task := stream.UntilState("submitted").Task()
+			step := func(n int) time.Duration {
+				began := time.Now()
+				agent.step <- struct{}{}
+				stream.Until("the step", func(e *a2atest.Event) bool { return e.Said() == fmt.Sprintf("step %d", n) })
+				return time.Since(began)
+			}
+			if push {
+				up.awaitAsked(b)
+			}
+			step(1)
+			reads, late := up.readsOf(link(db, task)), time.Duration(0)
+			for n := range b.N {
+				time.Sleep(15*time.Second + rand.N(5*time.Second))
+				late += step(2 + n)
+			}
+			b.ReportMetric(float64(late.Microseconds())/1000/float64(b.N), "ms/news")
+			b.ReportMetric(float64(up.readsOf(link(db, task))-reads)/float64(b.N), "reads/news")
+			close(agent.end)
+			stream.UntilState("completed")
 		})
 	}
 }

@@ -70,7 +70,7 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.L
 		e := &out.engine[i]
 		out.calls = append(out.calls, calls.Agent{
 			Name: a.Name, Schemes: a.Auth.Schemes, Scope: a.Auth.Scope, RejectBusy: e.RejectBusy, PendingMessages: e.PendingMessages,
-			Limits: e.Limits, MaxDepth: a.Limits.CallDepth, Recursive: a.RecursiveCalls,
+			Limits: e.Limits, MaxDepth: a.Limits.CallDepth, Recursive: a.RecursiveCalls, TenantVisible: e.TenantVisible,
 		})
 		out.operation = append(out.operation, dispatch.Agent{Name: a.Name, NoStreams: !a.Card.Streaming, Extensions: face.extensions(), Forward: fronts.forward(a.Name)})
 		public, extended := face.cards(cfg)

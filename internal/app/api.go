@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/keys"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
+	"github.com/holdfast-a2a/holdfast/internal/notify"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
@@ -40,7 +41,7 @@ func newEngine(ctx context.Context, e *env, agents *agents, st *store.Store, h *
 // newAPI makes the public server with its three bindings; nil without the api role.
 func newAPI(
 	e *env, agents *agents, access *access, p *ports, eng *engine.Engine, operations *dispatch.Runner, ring *keys.Ring,
-	callbacks *callback.Handler, runAPI *runapi.API,
+	callbacks *callback.Handler, runAPI *runapi.API, notifications *notify.Handler,
 ) *rpc.Server {
 	if eng == nil {
 		return nil
@@ -57,6 +58,7 @@ func newAPI(
 		LocalOnly:     cfg.LocalOnly(),
 		Callbacks:     callbacks,
 		RunAPI:        runAPI,
+		Notifications: notifications,
 		Auth:          access.authenticator, TLS: access.tlsConfig(),
 		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
 		JSONRPC: jsonrpc.New(jsonrpc.Options{

@@ -119,7 +119,11 @@ func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents
 	}
 	operations := newOperations(e, agents, eng)
 	runs := newRunAPI(e, agents, st, visited, attempts)
-	api := newAPI(e, agents, access, ports, eng, operations, ring, newCallbacks(e, agents, st, turns), runs)
+	notifications, err := newNotifications(ctx, e, ports, agents, st, bus)
+	if err != nil {
+		return err
+	}
+	api := newAPI(e, agents, access, ports, eng, operations, ring, newCallbacks(e, agents, st, turns), runs, notifications)
 	s := &server{
 		env: e, ports: ports, hub: h, keeper: keeper, pool: pool, dispatcher: dispatcher, runs: runs,
 		api: api, duties: newDuties(e, st, keeper, pool, newCaller(e, agents, st, bus), ring), access: access,

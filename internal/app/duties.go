@@ -24,7 +24,8 @@ func newDuties(e *env, st *store.Store, keeper *worker.Keeper, pool *worker.Pool
 			Name: "runs", Every: time.Second, Timeout: max(e.cfg.Worker.LeaseTTL/3, time.Second), Run: whole(pool.Reconcile),
 		}, maintenance.Duty{Name: "timers", Every: time.Second, Run: timers(st)},
 			maintenance.Duty{Name: "cancels", Every: time.Second, Run: whole(pool.Notices)},
-			maintenance.Duty{Name: "calls", Every: time.Second, Wake: caller.Wake(), Run: caller.Run})
+			maintenance.Duty{Name: "calls", Every: time.Second, Wake: caller.Wake(), Run: caller.Run},
+			maintenance.Duty{Name: "relays", Every: time.Second, Run: caller.Relay})
 	}
 	if ring != nil {
 		duties = append(duties, maintenance.Duty{Name: "signing_keys", Every: time.Minute, Run: whole(ring.Refresh)})

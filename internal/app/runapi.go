@@ -1,7 +1,6 @@
 package app
 
 import (
-	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/runapi"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -12,7 +11,7 @@ import (
 
 // runAPI returns where the agent of a run finds the run API; nil if this process cannot know.
 func runAPI(e *env, p *ports, tokens *token.Tokens) func(task.ID, task.Fence) executor.API {
-	if !e.cfg.HasRole(config.RoleAPI) && e.cfg.RunAPI.URL == "" && e.cfg.PublicURL == "" {
+	if !e.cfg.KnowsRunAPI() {
 		return nil
 	}
 	url := e.cfg.RunAPIURL(p.baseURL(e.cfg)) + runapi.Path

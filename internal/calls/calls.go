@@ -1,7 +1,7 @@
-// Package calls lets agents call each other: it creates the tasks that agents have called, gives callers the results, and
-// ends what an ended task has called.
+// Package calls lets agents call each other: it creates the tasks that agents have called, gives callers the results, ends
+// what an ended task has called, and shows the progress of called tasks in their callers.
 //
-// All state is in the database (migration 00020, decision 0053). Each step may be repeated, and any process may do it, at the
+// All state is in the database (migrations 00020 and 00024, decisions 0053 and 0060). Each step may be repeated, and any process may do it, at the
 // same time as others.
 package calls
 
@@ -31,6 +31,7 @@ type Agent struct {
 	Limits          store.Limits
 	MaxDepth        int  // of the tasks that it calls
 	Recursive       bool // may call itself and the agents of its callers
+	TenantVisible   bool // the owner's tenant sees its tasks
 }
 
 // Options configures a Runner.
@@ -46,13 +47,22 @@ type Runner struct {
 	agents map[string]*Agent
 	wake   chan struct{}
 	hinted atomic.Bool
+
+	owned, shared []string   // the agents whose tasks their owner, or the whole tenant, sees
+	rest          store.Rest // between looks for progress
 }
 
 // New returns a runner.
 func New(o Options) *Runner {
 	r := &Runner{opt: o, agents: map[string]*Agent{}, wake: make(chan struct{}, 1)}
 	for i := range o.Agents {
-		r.agents[o.Agents[i].Name] = &o.Agents[i]
+		a := &o.Agents[i]
+		r.agents[a.Name] = a
+		if a.TenantVisible {
+			r.shared = append(r.shared, a.Name)
+		} else {
+			r.owned = append(r.owned, a.Name)
+		}
 	}
 	return r
 }
@@ -74,6 +84,8 @@ const (
 	othersAfter = time.Second
 	callsAtOnce = 200
 	notesAtOnce = 4
+	// relaysAtOnce bounds the memory for messages of called tasks, with the largest message that is relayed, to 6.4 MB.
+	relaysAtOnce = 100
 )
 
 // Run begins calls and joins results once. more says that there may be further work at once.
@@ -272,4 +284,28 @@ func (r *Runner) end(ctx context.Context, t store.Settled) error {
 		}
 	}
 	return r.opt.Store.ForgetSettled(ctx, t)
+}
+
+// Relay shows the progress of called tasks in their callers once. more says that there may be further work at once. A look
+// rests after one that took long: it may read many calls that have nothing to show. Only one goroutine may call it.
+func (r *Runner) Relay(ctx context.Context) (more bool, err error) {
+	begun := time.Now()
+	if !r.rest.Over(begun) {
+		return false, nil
+	}
+	found, full, err := r.opt.Store.Relays(ctx, r.owned, r.shared, relaysAtOnce)
+	if err != nil {
+		return false, err
+	}
+	if !full {
+		r.rest.Begin(begun, 0)
+	}
+	for _, to := range found {
+		n, err := r.opt.Store.Relay(ctx, to)
+		if err != nil {
+			return false, err
+		}
+		more = more || full && n > 0
+	}
+	return more, nil
 }

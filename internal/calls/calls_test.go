@@ -80,9 +80,9 @@ func start(t *testing.T, url string, agents ...called) *process {
 	ctx, stop := context.WithCancel(context.Background())
 	var parts sync.WaitGroup
 	parts.Go(func() { _ = pool.Run(ctx) })
-	parts.Go(func() {
+	duty := func(do func(context.Context) (bool, error), wake <-chan struct{}) {
 		for ctx.Err() == nil {
-			more, err := runner.Run(ctx)
+			more, err := do(ctx)
 			if err != nil && ctx.Err() == nil {
 				t.Errorf("the duty failed: %v", err)
 				return
@@ -91,12 +91,14 @@ func start(t *testing.T, url string, agents ...called) *process {
 				continue
 			}
 			select {
-			case <-runner.Wake():
+			case <-wake:
 			case <-time.After(50 * time.Millisecond):
 			case <-ctx.Done():
 			}
 		}
-	})
+	}
+	parts.Go(func() { duty(runner.Run, runner.Wake()) })
+	parts.Go(func() { duty(runner.Relay, nil) })
 	t.Cleanup(func() {
 		stop()
 		parts.Wait()
@@ -375,4 +377,81 @@ func TestRetryOfATurnAfterCalls(t *testing.T) {
 	}}
 	p := start(t, "", a, does("b"))
 	require.Equal(t, "turn 2: 1 b completed did for b", p.becomes(p.send("a", "hi").ID, task.StateCompleted).Status.Message.FirstText())
+}
+
+// steps is an agent that reports each text as its progress, and completes when there are no more.
+func steps(name string, texts <-chan string) called {
+	return called{Agent: calls.Agent{Name: name}, run: func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+		for text := range texts {
+			if err := out.Status(ctx, task.StateWorking, says(text)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}
+
+func relayed(agent string) executor.Call {
+	c := call(agent)
+	c.Relay = true
+	return c
+}
+
+// shows waits until a task works with a message.
+func (p *process) shows(id task.ID, text string) {
+	p.t.Helper()
+	waittest.Eventually(p.t, "the caller shows "+text, func() error {
+		h, err := p.store.Header(p.t.Context(), id)
+		if err != nil {
+			return err
+		}
+		now, err := p.store.Snapshot(p.t.Context(), h, false)
+		if err != nil {
+			return err
+		}
+		return waittest.Unless(now.Status.State == task.StateWorking && now.Status.Message.FirstText() == text, "it is %s: %q", now.Status.State, now.Status.Message.FirstText())
+	})
+}
+
+// said are the texts of the messages in the history of a task.
+func said(of *task.Task) (texts []string) {
+	for i := range of.History {
+		texts = append(texts, of.History[i].FirstText())
+	}
+	return texts
+}
+
+// The first caller shows the progress of the last agent, if all callers between ask for it. Two processes relay.
+func TestProgressOfCalledAgents(t *testing.T) {
+	t.Parallel()
+	texts, quiet := make(chan string), make(chan string)
+	agents := []called{asks("a", relayed("b"), call("d")), asks("b", relayed("c")), steps("c", texts), steps("d", quiet)}
+	p := start(t, "", agents...)
+	start(t, p.url, agents...)
+	h := p.send("a", "hi")
+	quiet <- "not asked for"
+	for _, text := range []string{"one", "two", "three"} {
+		texts <- text
+		p.shows(h.ID, text)
+	}
+	close(texts)
+	close(quiet)
+	require.Equal(t, []string{"hi", "one", "two", "three"}, said(p.becomes(h.ID, task.StateCompleted)))
+}
+
+// A caller whose tasks the whole tenant sees does not show tasks that only their owner sees.
+func TestProgressKeepsVisibility(t *testing.T) {
+	t.Parallel()
+	owned, shared := make(chan string), make(chan string)
+	visible := func(a *calls.Agent) { a.TenantVisible = true }
+	p := start(t, "", with(asks("a", relayed("b"), relayed("c")), visible), steps("b", owned), with(steps("c", shared), visible))
+	h := p.send("a", "hi")
+	owned <- "secret"
+	for _, text := range []string{"one", "two"} { // the look that finds two would find the other status, too
+		shared <- text
+		p.shows(h.ID, text)
+	}
+	close(owned)
+	close(shared)
+	require.Equal(t, []string{"hi", "one", "two"}, said(p.becomes(h.ID, task.StateCompleted)))
 }

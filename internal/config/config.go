@@ -465,6 +465,7 @@ type AgentTool struct {
 	Name        string `yaml:"name"`
 	Description string `yaml:"description"` // for the model; empty: that of the agent's card
 	Approve     bool   `yaml:"approve"`     // by the client, before each call
+	Relay       bool   `yaml:"relay"`       // the client sees the agent's progress
 }
 
 // A2AExecutor is an agent that is an A2A server itself.
@@ -477,6 +478,7 @@ type A2AExecutor struct {
 	Headers        map[string]string `yaml:"headers"`
 	Auth           A2AAuth           `yaml:"auth"`
 	Forward        A2AForward        `yaml:"forward"`
+	Push           bool              `yaml:"push"`      // ask for notifications, which are sent to RunAPIURL
 	CardKeys       string            `yaml:"card_keys"` // public keys that may sign the card: a JWK set or PEM
 	CardKeysFile   string            `yaml:"card_keys_file"`
 	ConnectTimeout time.Duration     `yaml:"connect_timeout"`
@@ -553,6 +555,11 @@ func (c *Config) BaseURL(bound string) string {
 		return "https://" + ReachableAddr(bound)
 	}
 	return "http://" + ReachableAddr(bound)
+}
+
+// KnowsRunAPI reports whether this process knows a URL at which agents reach a replica.
+func (c *Config) KnowsRunAPI() bool {
+	return c.HasRole(RoleAPI) || c.RunAPI.URL != "" || c.PublicURL != ""
 }
 
 // RunAPIURL returns the URL where agents reach this server or any other replica, without a trailing slash. base is the one

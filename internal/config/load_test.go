@@ -314,6 +314,29 @@ agents:
 `, nil))
 }
 
+// The paths of an agent with such a name would be those of something else.
+func TestReservedNames(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"default", "other", "agents", "tasks", "v1", "resume", "run", "notifications"} {
+		require.Equal(t, []string{fmt.Sprintf("holdfast.yaml:2: agents[0].name: %q is reserved; choose another name", name)},
+			problems(t, "agents:\n  - name: "+name+"\n    executor: {kind: demo}\n", nil))
+	}
+}
+
+func TestPushNeedsAURLOfTheServer(t *testing.T) {
+	t.Parallel()
+	const agents = "database_url: host=db\nagents:\n  - name: a\n    executor: {kind: a2a, a2a: {card_url: http://agent, push: true}}\n"
+	require.Equal(t, []string{
+		"holdfast.yaml:5: agents[0].executor.a2a.push: needs the URL at which the agent reaches this server; set run_api.url or public_url",
+	}, problems(t, "roles: [worker]\n"+agents, nil))
+	for _, more := range []string{
+		"roles: [worker]\nrun_api: {url: http://holdfast}\n", "roles: [worker]\npublic_url: http://holdfast\n", "roles: [push]\n", "",
+	} {
+		_, err := Load(Source{File: file(t, more+agents)})
+		require.NoError(t, err, more)
+	}
+}
+
 func TestInvalidYAML(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -23,9 +23,11 @@ import (
 var agentName = regexp.MustCompile(`^[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?$`)
 
 // reservedNames have another meaning in places where an agent's name may be. default is the agent at the root. other is
-// the metric label of agents that this replica does not know. The rest are first segments of A2A paths, where a tenant
-// may be too; a tenant is an agent here.
-var reservedNames = map[string]bool{"default": true, "other": true, "agents": true, "tasks": true, "v1": true}
+// the metric label of agents that this replica does not know. The rest are first segments of paths of A2A and of our own, where
+// a tenant may be too; a tenant is an agent here.
+var reservedNames = map[string]bool{
+	"default": true, "other": true, "agents": true, "tasks": true, "v1": true, "resume": true, "run": true, "notifications": true,
+}
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
@@ -318,6 +320,9 @@ func (l *loader) agents(c *Config) {
 		}
 		l.agent(path, a)
 		l.agentAuth(path, a, &c.Auth)
+		if a.Executor.A2A.Push && c.HasRole(RoleWorker) && !c.KnowsRunAPI() {
+			l.at(path+".executor.a2a.push", "needs the URL at which the agent reaches this server; set run_api.url or public_url")
+		}
 	}
 	for i := range agents {
 		if a, path := &agents[i], fmt.Sprintf("agents[%d]", i); a.Executor.Kind == ExecutorOpenAI && !l.hasProblem(path) {

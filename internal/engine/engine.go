@@ -57,7 +57,7 @@ type fanout interface {
 type Slot interface {
 	WorkerID() task.ID
 	Start(c *store.Claimed)
-	Release()
+	Release(err error) // why the task was not created
 }
 
 // Agent holds the properties of an agent that the engine needs.

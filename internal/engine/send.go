@@ -201,7 +201,7 @@ func (v *View) create(ctx context.Context, r *SendRequest, n *store.NewTask, sub
 	ev, err := v.store.Create(ctx, n)
 	if err != nil {
 		if slot != nil {
-			slot.Release()
+			slot.Release(err)
 		}
 		if s.sub != nil {
 			s.sub.Close()

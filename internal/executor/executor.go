@@ -247,6 +247,8 @@ type Call struct {
 	ContextID string // of a new task; "": that of the caller
 	Message   *task.Message
 	Metadata  json.RawMessage // of a new task, a JSON object
+	// Relay shows the progress of the called task as progress of the caller, while that waits.
+	Relay bool
 }
 
 // Result is what came of a call.

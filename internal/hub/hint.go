@@ -20,6 +20,7 @@ import (
 //	q:<agent>        there is something to claim
 //	c:<32 hex>       this running task was asked to end
 //	x:<32 hex>       this task was deleted
+//	n:<32 hex>       the agent of this task says that it has news
 //	p:               webhooks have something to deliver
 //	k:<id>           this API key was revoked
 //	r:               hints were lost; look at everything
@@ -36,15 +37,16 @@ type notifier struct {
 	name  string // the name of this process in payloads
 	peers atomic.Int64
 
-	mu      sync.Mutex
-	seqs    map[task.ID]task.Seq
-	agents  map[string]struct{}
-	cancels map[task.ID]struct{}
-	extra   []string
-	removed []task.ID
-	pushes  bool
-	lossy   bool
-	wake    chan struct{}
+	mu       sync.Mutex
+	seqs     map[task.ID]task.Seq
+	agents   map[string]struct{}
+	cancels  map[task.ID]struct{}
+	notified map[task.ID]struct{}
+	extra    []string
+	removed  []task.ID
+	pushes   bool
+	lossy    bool
+	wake     chan struct{}
 }
 
 func newNotifier(o Options) *notifier {
@@ -52,7 +54,7 @@ func newNotifier(o Options) *notifier {
 	_, _ = rand.Read(b[:])
 	n := &notifier{
 		opt: o, name: hex.EncodeToString(b[:]), wake: make(chan struct{}, 1),
-		seqs: map[task.ID]task.Seq{}, agents: map[string]struct{}{}, cancels: map[task.ID]struct{}{},
+		seqs: map[task.ID]task.Seq{}, agents: map[string]struct{}{}, cancels: map[task.ID]struct{}{}, notified: map[task.ID]struct{}{},
 	}
 	// Until the first count, assume that there are other processes.
 	n.peers.Store(1)
@@ -97,12 +99,17 @@ func (n *notifier) ready(agent string) {
 	n.ring()
 }
 
-func (n *notifier) cancel(id task.ID) {
+func (n *notifier) cancel(id task.ID) { n.mention(n.cancels, id) }
+
+func (n *notifier) news(id task.ID) { n.mention(n.notified, id) }
+
+// mention adds a task to a set of hints.
+func (n *notifier) mention(to map[task.ID]struct{}, id task.ID) {
 	if n.alone() {
 		return
 	}
 	n.mu.Lock()
-	n.cancels[id] = struct{}{}
+	to[id] = struct{}{}
 	n.mu.Unlock()
 	n.ring()
 }
@@ -172,6 +179,9 @@ func (n *notifier) take() []string {
 	for id := range n.cancels {
 		add("c:", hex.EncodeToString(id[:]))
 	}
+	for id := range n.notified {
+		add("n:", hex.EncodeToString(id[:]))
+	}
 	for _, id := range n.removed {
 		add("x:", hex.EncodeToString(id[:]))
 	}
@@ -184,6 +194,7 @@ func (n *notifier) take() []string {
 	clear(n.seqs)
 	clear(n.agents)
 	clear(n.cancels)
+	clear(n.notified)
 	n.extra, n.removed, n.pushes, n.lossy = nil, nil, false, false
 	return out
 }
@@ -256,6 +267,10 @@ func (h *Hub) hear(payload string) {
 			if id, ok := parseHex(tail); ok {
 				h.opt.Signals.Cancels.Hear(id)
 			}
+		case head == "n":
+			if id, ok := parseHex(tail); ok {
+				h.opt.Signals.Notified.Hear(id)
+			}
 		default:
 			id, ok := parseHex(head)
 			seq, err := strconv.ParseInt(tail, 10, 64)
@@ -267,8 +282,8 @@ func (h *Hub) hear(payload string) {
 }
 
 // mayHaveMissed makes every part look at the database, because hints of any kind may have been
-// lost. Cancel requests need no signal: the pool finds them when it next compares its runs with the
-// database.
+// lost. Cancel requests and notifications need no signal: the pool finds cancels when it next compares its
+// runs with the database, and runs also read their agents' tasks without notifications.
 func (h *Hub) mayHaveMissed() {
 	h.markAll()
 	h.opt.Signals.Queues.Hear("")

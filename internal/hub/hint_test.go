@@ -20,7 +20,7 @@ func FuzzHear(f *testing.F) {
 	for _, payload := range []string{
 		"", ",", "peer", "peer,", "peer," + id + ":7", "peer," + id + ":7," + id + ":9,q:demo,c:" + id + ",r:,h:",
 		"peer," + id + ":-1", "peer," + id + ":9223372036854775808", "peer," + id + ":", "peer," + id[1:] + ":3", "peer,c:" + id[2:],
-		"peer,c:" + strings.ToUpper(id), "peer,q:", "peer,:,::,q::,c:q:r:", "self,t:nonce,q:demo,c:" + id, "peer,t:nonce", "peer,p:", "peer,p:x,r:", "self,p:", "peer,t:", "r:", "self",
+		"peer,c:" + strings.ToUpper(id), "peer,q:", "peer,:,::,q::,c:q:r:", "self,t:nonce,q:demo,c:" + id, "peer,t:nonce", "peer,p:", "peer,p:x,r:", "peer,n:" + id + ",n:" + id[2:], "self,n:" + id, "self,p:", "peer,t:", "r:", "self",
 		"peer," + id + ":1e3", "peer," + id + ":+5", "peer,\xff:1,q:\xff",
 	} {
 		f.Add(payload)
@@ -32,6 +32,7 @@ func FuzzHear(f *testing.F) {
 		var bus signal.Bus
 		bus.Queues.Subscribe(func(agent string) { heard = append(heard, "q:"+agent) })
 		bus.Cancels.Subscribe(func(id task.ID) { heard = append(heard, "c:"+hex.EncodeToString(id[:])) })
+		bus.Notified.Subscribe(func(id task.ID) { heard = append(heard, "n:"+hex.EncodeToString(id[:])) })
 		bus.Webhooks.Subscribe(func(struct{}) { heard = append(heard, "p:") })
 		h := New(Options{Signals: &bus})
 		h.notify.name = "self"
@@ -59,7 +60,7 @@ func FuzzHear(f *testing.F) {
 				want, dirty = append(want, "q:", "p:"), true
 			case m[1] == "p":
 				want = append(want, "p:")
-			case m[1] == "c" && isID.MatchString(m[2]):
+			case (m[1] == "c" || m[1] == "n") && isID.MatchString(m[2]):
 				want = append(want, strings.ToLower(part))
 			case strings.EqualFold(m[1], id):
 				if seq, err := strconv.ParseInt(m[2], 10, 64); err == nil {

@@ -123,6 +123,7 @@ func (h *Hub) relay(b *signal.Bus) {
 	})
 	b.Queues.Relay(h.notify.ready)
 	b.Cancels.Relay(h.notify.cancel)
+	b.Notified.Relay(h.notify.news)
 	b.Webhooks.Relay(func(struct{}) {
 		// A process with a webhook sender delivers its own commits, so the others need no hint.
 		if !b.Webhooks.Subscribed() {

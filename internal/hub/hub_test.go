@@ -200,10 +200,11 @@ func TestHintsReachAnotherReplica(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	a := start(t, url, hub.Options{PollInterval: never}).listening()
-	ready, cancels := make(chan string, 100), make(chan task.ID, 1)
+	ready, cancels, notified := make(chan string, 100), make(chan task.ID, 1), make(chan task.ID, 1)
 	var bus signal.Bus
 	bus.Queues.Subscribe(func(agent string) { ready <- agent })
 	bus.Cancels.Subscribe(func(id task.ID) { cancels <- id })
+	bus.Notified.Subscribe(func(id task.ID) { notified <- id })
 	b := start(t, url, hub.Options{PollInterval: never, Signals: &bus}).listening()
 	u := a.run()
 	s := b.hub.Subscribe(u.h)
@@ -216,10 +217,12 @@ func TestHintsReachAnotherReplica(t *testing.T) {
 	require.Zero(t, b.pollFound.Load())
 	a.bus.Ready("agent")
 	a.bus.CancelWanted(u.h.ID)
+	a.bus.Notified.Announce(u.h.ID)
 	for agent := ""; agent != "agent"; {
 		agent = <-ready
 	}
 	require.Equal(t, u.h.ID, <-cancels)
+	require.Equal(t, u.h.ID, <-notified)
 }
 
 func TestPollFindsEventWithoutHint(t *testing.T) {
@@ -576,6 +579,7 @@ func TestLoneProcessSendsNoHints(t *testing.T) {
 	r.must(u, 5)
 	r.bus.Ready("a")
 	r.bus.CancelWanted(u.h.ID)
+	r.bus.Notified.Announce(u.h.ID)
 	// The next notification is of the process that has just started. The first replica sends hints when it knows
 	// that process.
 	other := start(t, url, hub.Options{PollInterval: never}).listening()

@@ -20,8 +20,12 @@ import (
 // most is the most violations that are reported.
 const most = 20
 
-// FromAgent begins the messages of agents for others, which no client sends. Package invarianttest checks that each has its task.
-const FromAgent = "called:"
+// FromAgent and Steps begin the messages of agents for others, which no client sends. Package invarianttest checks that each has
+// its task, and that callers show the steps of these tasks in their order, once, and only while they wait.
+const (
+	FromAgent = "called:"
+	Steps     = "steps="
+)
 
 // Check returns the violations in the database behind url, or nil. It checks the database alone (package invariant)
 // and against the ledger. It may run at any time: everything recorded before it began must be stored.
@@ -149,7 +153,7 @@ func (a *auditor) messages(l *Ledger) {
 	places := map[string][]string{}
 	for _, id := range slices.Sorted(maps.Keys(a.logs)) {
 		for _, e := range a.logs[id].events {
-			if e.mark == "" || strings.HasPrefix(e.mark, FromAgent) {
+			if e.mark == "" || strings.HasPrefix(e.mark, FromAgent) || strings.HasPrefix(e.mark, Steps) {
 				continue
 			}
 			if l.messages[e.mark] == nil {

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-a2a/holdfast/internal/auth"
+	"github.com/holdfast-a2a/holdfast/internal/notify"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
@@ -95,6 +96,8 @@ type Options struct {
 		http.Handler
 		Serves(r *http.Request) bool
 	}
+	// Notifications receives those of agents behind fronts. Nil: none.
+	Notifications *notify.Handler
 	// Callbacks serves resume URLs. Nil: no URLs.
 	Callbacks *callback.Handler
 	// Keys signs the cards, unless PlainCards is set, and its public keys are published. Nil:
@@ -144,7 +147,7 @@ func New(o Options) *Server {
 	e := echo.New()
 	e.HTTPErrorHandler = s.httpError
 	// Before the rules for pages: the URL of a callback is its credential, and a page of any origin may lead to it.
-	e.Pre(s.limitBody, s.callbacks, s.runAPI, s.foreign)
+	e.Pre(s.limitBody, s.callbacks, s.notifications, s.runAPI, s.foreign)
 	if len(o.CORS.Origins) > 0 {
 		e.Pre(cors(o.CORS))
 	}
@@ -239,6 +242,17 @@ func (s *Server) callbacks(next echo.HandlerFunc) echo.HandlerFunc {
 			return next(c)
 		}
 		s.opt.Callbacks.Serve(c.Response().Writer, c.Request(), token)
+		return nil
+	}
+}
+
+// notifications passes those of agents on, before the rules for clients and browsers: as runAPI does.
+func (s *Server) notifications(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if s.opt.Notifications == nil || !s.opt.Notifications.Serves(c.Request()) {
+			return next(c)
+		}
+		s.opt.Notifications.ServeHTTP(c.Response().Writer, c.Request())
 		return nil
 	}
 }

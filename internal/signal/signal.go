@@ -1,4 +1,4 @@
-// Package signal announces commits to the parts of one process.
+// Package signal announces commits, and notifications of agents, to the parts of one process.
 //
 // The store announces its commits. The hub relays those announcements to the other replicas as
 // hints, and passes on their hints. The parts that act on a signal (workers, webhooks,
@@ -61,6 +61,7 @@ type Bus struct {
 	Calls    Signal[struct{}]      // a task has called others, or one with a lineage has ended or parked
 	Removed  Signal[[]task.ID]     // tasks that were or may have been deleted
 	Keys     Signal[string]        // the API key that was revoked; "": maybe any key
+	Notified Signal[task.ID]       // the task of a front, whose agent says that it has news
 	// Lost says that this process was declared dead: its runs are fenced.
 	Lost Signal[struct{}]
 }

@@ -295,7 +295,8 @@ type Owned struct {
 	CancelRequested bool
 }
 
-// Owned lists the runs that the database assigns to a worker.
+// Owned lists the runs that the database assigns to a worker. Beside an old snapshot it reads all that the worker has run
+// since: see Rest.
 func (s *Store) Owned(ctx context.Context, worker task.ID) ([]Owned, error) {
 	rows, err := s.q.RunsOwned(ctx, s.hot, uuid.UUID(worker))
 	if err != nil {
@@ -308,20 +309,19 @@ func (s *Store) Owned(ctx context.Context, worker task.ID) ([]Owned, error) {
 	return out, nil
 }
 
-// Canceled returns those of the tasks that the worker runs and that were canceled, with their
-// fences.
-func (s *Store) Canceled(ctx context.Context, worker task.ID, ids []task.ID) (map[task.ID]task.Fence, error) {
-	arg := dbsqlc.RunsCanceledParams{Worker: uuid.UUID(worker), Ids: make([]uuid.UUID, len(ids))}
+// Held is Owned for the given tasks alone.
+func (s *Store) Held(ctx context.Context, worker task.ID, ids []task.ID) ([]Owned, error) {
+	arg := dbsqlc.RunsHeldParams{Worker: uuid.UUID(worker), Ids: make([]uuid.UUID, len(ids))}
 	for i, id := range ids {
 		arg.Ids[i] = uuid.UUID(id)
 	}
-	rows, err := s.q.RunsCanceled(ctx, s.hot, arg)
+	rows, err := s.q.RunsHeld(ctx, s.hot, arg)
 	if err != nil {
-		return nil, translate("canceled runs", err)
+		return nil, translate("held runs", err)
 	}
-	out := make(map[task.ID]task.Fence, len(rows))
-	for _, r := range rows {
-		out[task.ID(r.ID)] = fenceOf(r.Attempt, r.ClaimedAt)
+	out := make([]Owned, len(rows))
+	for i, r := range rows {
+		out[i] = Owned{task.ID(r.ID), fenceOf(r.Attempt, r.ClaimedAt), r.CancelRequested}
 	}
 	return out, nil
 }

@@ -144,19 +144,23 @@ func (s *Store) claimPush(ctx context.Context, arg dbsqlc.PushClaimParams) (due 
 type front struct {
 	mu    sync.Mutex
 	since time.Time
-	whole Rest // of claims that look from the first entry
+	rests [len(looksBack)]Rest
 }
 
-const (
-	// frontSlack covers marks that became visible later than their due time.
-	frontSlack = 2 * time.Second
-	// wholeEvery bounds how late a mark is found that became visible even later. The due time is
-	// when the marking transaction began.
-	wholeEvery = 5 * time.Second
+// frontSlack covers most marks that become visible later than their due time, which is when the marking
+// transaction began.
+const frontSlack = 2 * time.Second
 
-	// farAhead is a limit that does not limit.
-	farAhead = 100 * 365 * 24 * time.Hour
-)
+// looksBack are the looks that find the others. The farther back one looks, the more dead entries it may
+// read, and the rarer it is.
+var looksBack = [...]struct{ back, every time.Duration }{
+	{math.MaxInt64, 15 * time.Minute}, // from the first entry: the database's clock was set back, as by a failover
+	{15 * time.Minute, time.Minute},   // commits that waited for a standby
+	{time.Minute, 5 * time.Second},    // transactions as long as PostgreSQL allows (statement_timeout)
+}
+
+// farAhead is a limit that does not limit.
+const farAhead = 100 * 365 * 24 * time.Hour
 
 // begin returns where a claim begins to look. The claim calls looked with what each of its statements
 // found to be the oldest.
@@ -164,15 +168,19 @@ func (f *front) begin() (since time.Time, looked func(oldest time.Time)) {
 	begun := time.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	whole := f.whole.Over(begun)
-	if !whole {
-		since = f.since
+	due := slices.IndexFunc(f.rests[:], func(r Rest) bool { return r.Over(begun) })
+	switch due {
+	case 0: // since is zero
+	case -1:
+		due, since = len(looksBack), f.since
+	default:
+		since = f.since.Add(-looksBack[due].back)
 	}
 	return since, func(oldest time.Time) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if whole {
-			f.whole.Begin(begun, wholeEvery)
+		for i := due; i < len(looksBack); i++ {
+			f.rests[i].Begin(begun, looksBack[i].every)
 		}
 		if !oldest.IsZero() {
 			f.since = oldest.Add(-frontSlack)

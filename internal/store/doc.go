@@ -20,7 +20,7 @@
 //
 // A statement locks the tasks row, then its task_queue row. Only QueueClaim and TimersFire start at the
 // queue. They skip rows that are locked there or in tasks, so they never wait for a lock. JoinCalls locks
-// queue rows, in the order of their ids, and no task.
+// queue rows, in the order of their ids, and no task. RelaysAppend locks one task, then rows of its calls.
 //
 // Webhooks come last: push_cursors, in the order of (task, config_id). Statements that claim and
 // record deliveries lock no task.
@@ -35,7 +35,7 @@
 //	status    {"message":{…},"direct":true,"cause","metadata","artifacts":[…],"cancel":{…}}, or null when there is nothing to say
 //	artifact  {"index","name","description","parts":[…],"metadata","extensions","event_metadata"}
 //	run       {"outcome","error","worker","checkpoint","until","for","interruptible","calls":[…],"sealed","cancel":{…}}
-//	call      {"id","agent","task","answers":true,"request_id","context_id","message":{…},"metadata"}
+//	call      {"id","agent","task","answers":true,"request_id","context_id","message":{…},"metadata","relay":true}
 //	part      one of "text", "raw" (base64), "url", "data"; and "filename","media_type","metadata"
 //
 // The cause of a status is for operators; no client sees it. Neither does it see "cancel", the metadata of the request that

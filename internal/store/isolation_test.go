@@ -157,7 +157,7 @@ func init() {
 		"at the end of a transaction, with its arguments only":                       {"AuditAppend"},
 		"a create, of a row that no policy sees yet; it names its owner":             {"TaskReopen"},
 		"a run's, fenced by its attempt":                                             {"EventsAppend", "RunStates", "RunRequeue", "ArtifactIDs", "TaskStateGet", "ContextStateGet", "TaskStateSet", "ContextStateSet", "DialogueIndex", "EventsAt", "RunBegins", "ContextTasks", "CallResults", "RunFor", "RunHeard", "RunSilence", "ArtifactsListed", "ArtifactNames", "ArtifactChunks", "ArtifactBegun"},
-		"a worker's, of any agent's tasks":                                           {"QueueClaim", "RunsOwned", "RunsCanceled", "RunsEnded", "RunsRescue", "NoticesClaim", "NoticeRecord", "NoticeDrop", "NoticeFacts"},
+		"a worker's, of any agent's tasks":                                           {"QueueClaim", "RunsOwned", "RunsHeld", "RunsEnded", "RunsRescue", "NoticesClaim", "NoticeRecord", "NoticeDrop", "NoticeFacts"},
 		"the hub's, for all of a replica's streams: a subscriber has found its task": {"EventsAfter", "EventsCatchUp", "TaskSeqs"},
 		"by a resume URL, which names the task and proves it":                        {"ResumeState", "TaskResume", "ResumeFind"},
 		"the listener's, about its own session":                                      {"SessionBusy"},
@@ -166,7 +166,7 @@ func init() {
 		},
 		"the duty calls', of all tasks that called or were called; the messages themselves go through views of their owners": {
 			"CallsNew", "CallNote", "CallKnown", "CallRefuse", "CallAnswered", "SettledAdd", "SettledTake", "CallersLock", "QueueRowLock",
-			"CallsSettle", "CallersWake", "CallersEnded", "SettledDrop", "CallsVoid", "CallsUnended", "CallsErase",
+			"CallsSettle", "CallersWake", "CallersEnded", "SettledDrop", "CallsVoid", "CallsUnended", "CallsErase", "RelaysDue", "RelaysAppend",
 		},
 		"an operator's":                       {"OpsTasks", "CallsOf", "OpsTasksNamed", "OpsOpenTasks", "OpsTasksSince", "QueueHurry", "PushList", "PushAttempts", "PushDisable", "PushEnable", "PushRedeliver", "AuditChains", "AuditRows"},
 		"a dispatcher's, fenced by its claim": {"PushClaim", "PushNext", "PushLanes", "PushPark", "PushAhead", "PushTasks", "PushLog", "PushRecord"},

@@ -87,6 +87,7 @@ type callJSON struct {
 	Message   *messageJSON   `json:"message"`
 	Metadata  jsontext.Value `json:"metadata"`
 	RequestID uuid.UUID      `json:"request_id"`
+	Relay     bool           `json:"relay"`
 }
 
 // EncodePayload returns the part of an event that is stored as payload, besides the columns; ""
@@ -179,6 +180,10 @@ func appendCalls(b []byte, calls []task.Call) []byte {
 		w.name("message")
 		w.b = appendMessage(w.b, c.Message)
 		w.raw("metadata", c.Metadata)
+		if c.Relay {
+			w.name("relay")
+			w.b = append(w.b, "true"...)
+		}
 		b = append(w.b, '}')
 	}
 	return append(b, ']')
@@ -356,7 +361,7 @@ func decodePayload(e *task.Event, payload []byte, owner *task.Task) error {
 				}
 				e.Run.Calls = append(e.Run.Calls, task.Call{
 					ID: c.ID, Agent: c.Agent, Task: task.ID(c.Task), Answers: c.Answers, ContextID: c.ContextID,
-					Message: c.Message.message(nil), Metadata: raw(c.Metadata), RequestID: task.ID(c.RequestID),
+					Message: c.Message.message(nil), Metadata: raw(c.Metadata), RequestID: task.ID(c.RequestID), Relay: c.Relay,
 				})
 			}
 		}

@@ -64,7 +64,7 @@ func samples() map[string]*task.Event {
 		}},
 		"run-calls": {Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCalls, Calls: []task.Call{
 			{ID: "1", Agent: "b", Task: task.ID{1}, ContextID: "c", Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("hi")}}, Metadata: odd},
-			{ID: "2", Task: task.ID{2}, Answers: true, RequestID: task.ID{3}, Message: &task.Message{ID: "n", Role: task.RoleUser, Parts: []task.Part{task.Text("so")}}},
+			{ID: "2", Task: task.ID{2}, Answers: true, RequestID: task.ID{3}, Message: &task.Message{ID: "n", Role: task.RoleUser, Parts: []task.Part{task.Text("so")}}, Relay: true},
 		}}},
 	}
 }

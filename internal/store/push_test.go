@@ -1211,7 +1211,7 @@ func TestReadsThatTakeTooLongBecomeSmaller(t *testing.T) {
 	p.must(t, status(task.StateWorking), status(task.StateWorking))
 	d := f.duePushes(1)[0]
 	c := f.conn()
-	_, err := c.Exec(t.Context(), "SET statement_timeout = '50ms'")
+	_, err := c.Exec(t.Context(), "SET statement_timeout = '2s'")
 	require.NoError(t, err)
 	row, err := f.q.TaskByID(t.Context(), c, uuid.UUID(d.Task))
 	require.NoError(t, err)

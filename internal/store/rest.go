@@ -8,7 +8,7 @@ const restFactor = 20
 
 // Rest spaces looks that may read many dead rows. While a session keeps an old snapshot, for example a
 // dump, vacuum removes no row of an ended task and no index entry of a delivered webhook, and a look from
-// the first one reads all of them.
+// the first one reads all of them (decision 0061).
 type Rest struct{ until time.Time }
 
 // Over reports whether the next look may begin.

@@ -25,8 +25,8 @@ func (f *fixture) oldSnapshot() {
 	require.NoError(f.t, err)
 }
 
-// endedBesideASnapshot leaves dead rows of n tasks that were queued and have ended, and the statistics that vacuum makes
-// of the live rows.
+// endedBesideASnapshot leaves dead rows of n tasks that a worker has run, or several if none is registered, and the
+// statistics that vacuum makes of the live rows.
 func (f *fixture) endedBesideASnapshot(n int) {
 	f.t.Helper()
 	f.oldSnapshot()
@@ -34,7 +34,7 @@ func (f *fixture) endedBesideASnapshot(n int) {
 		SELECT `+presentID+`, 'a', 'tenant', 'owner', 'c' || i, 1, 1, 1, '0.3' FROM generate_series(1, $1::integer) i`, n)
 	f.exec("INSERT INTO holdfast.task_queue (id, agent, message_seq) SELECT id, agent, 1 FROM holdfast.tasks_open")
 	f.exec("INSERT INTO holdfast.push_cursors (task, config_id, host, artifacts, due_at) SELECT id, 'c', 'h', false, now() FROM holdfast.tasks_open")
-	f.exec("UPDATE holdfast.task_queue SET worker_id = id")
+	f.exec("UPDATE holdfast.task_queue SET worker_id = coalesce((SELECT w.id FROM holdfast.workers w), id)")
 	for _, table := range []string{"task_queue", "push_cursors", "tasks_open"} {
 		f.exec("DELETE FROM holdfast." + table)
 	}
@@ -107,6 +107,16 @@ func TestWritesBesideAnOldSnapshot(t *testing.T) {
 			require.Len(t, rows, 1)
 			return err
 		})
+		step("RunsHeld", func(db dbsqlc.DBTX) error {
+			rows, err := f.q.RunsHeld(t.Context(), db, dbsqlc.RunsHeldParams{Ids: []uuid.UUID{id}, Worker: uuid.UUID(worker)})
+			require.Len(t, rows, 1)
+			return err
+		})
+		step("RunsRescue", func(db dbsqlc.DBTX) error {
+			rows, err := f.q.RunsRescue(t.Context(), db)
+			require.Empty(t, rows)
+			return err
+		})
 		step("QueueAcquit", func(db dbsqlc.DBTX) error {
 			return f.q.QueueAcquit(t.Context(), db, dbsqlc.QueueAcquitParams{ID: id, Worker: uuid.UUID(worker)})
 		})
@@ -136,6 +146,10 @@ func TestWritesBesideAnOldSnapshot(t *testing.T) {
 	for name, n := range life() {
 		assert.Less(t, n, 2*first[name]+60, name)
 	}
+	x := &explained{f: f}
+	_, err := f.q.RunsOwned(t.Context(), x, uuid.UUID(worker))
+	require.NoError(t, err)
+	require.Greater(t, x.pages, 200, "the worker has left dead entries")
 }
 
 // deliveredBesideASnapshot leaves index entries of n webhooks that were due and have been delivered.
@@ -153,7 +167,7 @@ func TestPushClaimsBesideAnOldSnapshot(t *testing.T) {
 	f.deliveredBesideASnapshot(20_000)
 	f.ended(fresh("a"), "good")
 	require.Len(t, f.duePushes(5), 1)
-	require.Greater(t, time.Until(f.front.whole.until), time.Duration(0))
+	require.Greater(t, time.Until(f.front.rests[0].until), time.Duration(0))
 	f.ended(fresh("a"), "good")
 	pages := func(since time.Time, claimed int) (n int) {
 		x := &explained{f: f}
@@ -175,32 +189,40 @@ func TestPushClaimsBesideAnOldSnapshot(t *testing.T) {
 	f.clear()
 }
 
-// A claim that reads from the first entry comes rarely, and more rarely the longer it takes.
-func TestClaimsLookFromTheFirstEntryRarely(t *testing.T) {
+// The farther back a claim looks, the rarer that is, and the longer it took, the longer it rests.
+func TestClaimsRarelyLookFarBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var f front
 		oldest := time.Now()
-		look := func(took time.Duration) (whole bool) {
+		// back is how far behind the oldest a claim looks.
+		look := func(took time.Duration) (back time.Duration) {
 			since, looked := f.begin()
 			time.Sleep(took)
 			looked(oldest)
-			return since.IsZero()
+			if since.IsZero() {
+				return -1
+			}
+			return oldest.Sub(since)
 		}
-		require.True(t, look(time.Second))
-		require.False(t, look(0))
-		since, looked := f.begin()
-		require.Equal(t, oldest.Add(-frontSlack), since)
+		require.Negative(t, look(time.Second), "from the first entry")
+		require.Equal(t, frontSlack, look(0))
+		_, looked := f.begin()
 		looked(time.Time{}) // a statement that failed
 		time.Sleep(restFactor*time.Second - time.Millisecond)
-		require.False(t, look(0))
+		require.Equal(t, frontSlack, look(0))
 		time.Sleep(time.Millisecond)
-		require.True(t, look(0))
-		oldest = oldest.Add(-time.Hour) // a clock that was set back, or a late mark
-		time.Sleep(wholeEvery)
-		require.True(t, look(0))
-		since, _ = f.begin()
-		require.Equal(t, oldest.Add(-frontSlack), since)
+		require.Equal(t, frontSlack+time.Minute, look(0))
+		require.Equal(t, frontSlack, look(0))
+		time.Sleep(5 * time.Second)
+		require.Equal(t, frontSlack+time.Minute, look(0))
+		time.Sleep(time.Minute)
+		require.Equal(t, frontSlack+15*time.Minute, look(0))
+		require.Equal(t, frontSlack, look(0), "a look includes the nearer ones")
+		oldest = oldest.Add(-time.Hour) // the clock was set back
+		time.Sleep(15 * time.Minute)
+		require.Negative(t, look(0))
+		require.Equal(t, frontSlack, look(0))
 	})
 }
 

@@ -12,6 +12,7 @@ type Call struct {
 	Message   *Message
 	Metadata  json.RawMessage // of the request
 	RequestID ID              // with Answers; makes the message safe to retry
+	Relay     bool            // the caller shows the progress of the called task
 }
 
 // Result is what came of a call.

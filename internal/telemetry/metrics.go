@@ -49,6 +49,7 @@ type Metrics struct {
 	conns        prometheus.Gauge
 	connsOver    prometheus.Counter
 	origins      prometheus.Counter
+	notified     *prometheus.CounterVec
 	callers      *prometheus.CounterVec
 	keySets      *prometheus.CounterVec
 	duties       *prometheus.CounterVec
@@ -68,6 +69,7 @@ var (
 	retryKinds  = set("create", "append", "message", "cancel", "push_set", "push_delete", "push_record")
 	pushClasses = set("delivered", "gone", "redirect", "throttled", "client", "server", "refused", "dns", "tls", "timeout",
 		"network", "internal")
+	notified       = set("accepted", "refused")
 	noticeOutcomes = set("delivered", "retried", "failed")
 	runOutcomes    = set("completed", "failed", "rejected", "canceled", "parked", "waits", "retried", "returned", "away", "lost")
 	operations     = set("send", "stream", "get", "list", "cancel", "subscribe",
@@ -199,12 +201,14 @@ func New(reg prometheus.Registerer, versions ...string) *Metrics {
 		})),
 		origins: counter("holdfast_origins_refused_total",
 			"Requests of web pages whose origin `cors.allowed_origins` does not have. The log names an origin, at most once a minute."),
+		notified: counters("holdfast_notifications_total",
+			"Notifications of A2A servers behind fronts: `accepted`, `refused` (without the token of a task).", "outcome"),
 		callers: counters("holdfast_authentications_total",
 			"Requests by the outcome of authentication, at agents that require it. `scheme`: its name in the configuration, or `none`. `outcome`: `ok`; `error` (could not be checked: database or issuer unavailable); otherwise the reason of the refusal: `missing`, `several`, `malformed`, `unknown`, `revoked`, `expired`, `early`, `algorithm`, `signature`, `issuer`, `audience`, `claims`, `certificate`, `elsewhere` (the agent does not accept the scheme); or `limited`: not checked, because the server had refused too many, or too many passwords were waiting for a comparison.", "scheme", "outcome"),
 		keySets: counters("holdfast_issuer_fetches_total",
 			"Attempts to fetch the keys of a token issuer: `ok`, `error`.", "scheme", "outcome"),
 		duties: counters("holdfast_duty_runs_total",
-			"Periodic work of this replica, in pieces. `outcome`: `ok`, `error` (the log has the reason; it is retried). `duty`: `runs` (compare runs with the database), `timers`, `calls` (create called tasks, join their results) and `cancels` (tell agents of cancels) on every worker; `signing_keys` on every replica; `partitions`, `expire_parked`, `retention_tasks`, `retention_records` and `erase_logs` (retention) on one replica at a time. Alert when the sum of `ok` over all replicas does not grow.", "duty", "outcome"),
+			"Periodic work of this replica, in pieces. `outcome`: `ok`, `error` (the log has the reason; it is retried). `duty`: `runs` (compare runs with the database), `timers`, `calls` (create called tasks, join their results), `relays` (show the progress of called tasks in their callers) and `cancels` (tell agents of cancels) on every worker; `signing_keys` on every replica; `partitions`, `expire_parked`, `retention_tasks`, `retention_records` and `erase_logs` (retention) on one replica at a time. Alert when the sum of `ok` over all replicas does not grow.", "duty", "outcome"),
 		dutyTime: histograms("holdfast_duty_seconds",
 			"Duration of a piece of periodic work.", latency, "duty"),
 	}
@@ -226,6 +230,9 @@ func (m *Metrics) showZeros() {
 	}
 	for kind := range retryKinds {
 		m.retries.WithLabelValues(kind)
+	}
+	for outcome := range notified {
+		m.notified.WithLabelValues(outcome)
 	}
 	for class := range pushClasses {
 		m.pushAttempts.WithLabelValues(class)
@@ -357,6 +364,11 @@ func (m *Metrics) ConnectionRefused() { m.connsOver.Inc() }
 
 // OriginRefused counts a request of a web page that may not use the server.
 func (m *Metrics) OriginRefused() { m.origins.Inc() }
+
+// Notified counts a notification of an A2A server.
+func (m *Metrics) Notified(outcome string) {
+	m.notified.WithLabelValues(bounded(notified, outcome)).Inc()
+}
 
 // Authenticated counts a request by scheme and outcome. scheme is a name from the configuration or "".
 func (m *Metrics) Authenticated(scheme, outcome string) {

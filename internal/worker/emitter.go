@@ -260,7 +260,7 @@ func (e *emitter) Call(ctx context.Context, calls []executor.Call) error {
 		if m.ID == "" {
 			m.ID = uuid.NewString()
 		}
-		out := task.Call{ID: e.cleanText(c.CallID(i)), Agent: e.cleanText(c.Agent), ContextID: e.cleanText(c.ContextID), Message: &m, Metadata: c.Metadata}
+		out := task.Call{ID: e.cleanText(c.CallID(i)), Agent: e.cleanText(c.Agent), ContextID: e.cleanText(c.ContextID), Message: &m, Metadata: c.Metadata, Relay: c.Relay}
 		if c.TaskID != "" {
 			out.Answers, out.RequestID = true, store.NewID()
 			out.Task, _ = task.ParseID(c.TaskID) // checked

@@ -2,8 +2,10 @@ package worker_test
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -13,6 +15,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
+	"github.com/holdfast-a2a/holdfast/internal/worker/inmemory"
 )
 
 // keep runs a keeper for the rest of the test.
@@ -157,35 +160,91 @@ func TestHangingStatementDoesNotDelayRenewal(t *testing.T) {
 }
 
 // A scan that takes long is followed by a rest, because its rows may be dead ones that vacuum cannot remove. Cancels are
-// found meanwhile, and so is the death of a process.
+// found meanwhile.
 func TestSlowScansRest(t *testing.T) {
 	t.Parallel()
-	slow := &slowScan{}
+	slow := &scans{takes: time.Second}
 	a := does(func(ctx context.Context, _ *executor.Run, _ executor.Emitter) error {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	})
+	a.Concurrency = 2
 	p := start(t, setup{wrap: func(s *store.Store) worker.Store { slow.Store = s; return slow }}, a)
 	p.deaf.Store(true)
 	h := p.create("a", "x")
 	p.become(h, task.StateWorking)
 	require.NoError(t, p.pool.Reconcile(t.Context()))
-	scans := slow.scans.Load()
+	p.reserve().Release(task.Unavailable) // a reason to scan
 	_, err := p.store.Cancel(t.Context(), h, nil)
 	require.NoError(t, err)
 	require.NoError(t, p.pool.Reconcile(t.Context()))
 	p.become(h, task.StateCanceled)
-	require.Equal(t, scans, slow.scans.Load())
+	require.Equal(t, int32(1), slow.number.Load())
 }
 
-// slowScan is a database with many dead rows.
-type slowScan struct {
-	*store.Store
-	scans atomic.Int32
+// A scan may read many dead rows. It is rare without a reason, which is a claim or a create without an answer, or a run whose
+// end was not recorded.
+func TestScansNeedAReason(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		seen := &scans{Store: inmemory.New(inmemory.Listener{})}
+		pool := worker.New(worker.Options{
+			Store: seen, Agents: []worker.Agent{{Name: "a", Concurrency: 1}}, Worker: func() task.ID { return task.ID{1} },
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = pool.Run(ctx) })
+		during := func(d time.Duration) int {
+			before := seen.number.Load()
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
+				require.NoError(t, pool.Reconcile(t.Context()))
+			}
+			return int(seen.number.Load() - before)
+		}
+		require.Equal(t, 1, during(15*time.Second))
+		require.Equal(t, 4, during(time.Minute))
+		seen.fails.Store(true)
+		time.Sleep(5 * time.Second)
+		seen.fails.Store(false)
+		require.Equal(t, 30, during(30*time.Second), "as long as a lost claim may still be committed")
+		seen.takes = time.Second
+		require.Equal(t, 1, during(20*time.Second), "it rests")
+		seen.takes = 0
+		time.Sleep(time.Second)
+		seen.fails.Store(true)
+		failed := 0
+		for range 12 {
+			if pool.Reconcile(t.Context()) != nil {
+				failed++
+			}
+			time.Sleep(time.Second)
+		}
+		require.Equal(t, 3, failed, "scans, and not all reads")
+		stop()
+		running.Wait()
+	})
 }
 
-func (s *slowScan) Owned(ctx context.Context, worker task.ID) ([]store.Owned, error) {
-	s.scans.Add(1)
-	time.Sleep(time.Second)
-	return s.Store.Owned(ctx, worker)
+// scans is a database that counts scans and delays them, as with many dead rows. Its claims and scans may fail.
+type scans struct {
+	worker.Store
+	takes  time.Duration
+	number atomic.Int32
+	fails  atomic.Bool
+}
+
+func (s *scans) Owned(ctx context.Context, w task.ID) ([]store.Owned, error) {
+	s.number.Add(1)
+	time.Sleep(s.takes)
+	if s.fails.Load() {
+		return nil, task.Unavailable
+	}
+	return s.Store.Owned(ctx, w)
+}
+
+func (s *scans) Claim(ctx context.Context, w task.ID, want []store.Demand) ([]*store.Claimed, error) {
+	if s.fails.Load() {
+		return nil, task.Unavailable
+	}
+	return s.Store.Claim(ctx, w, want)
 }

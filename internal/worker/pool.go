@@ -30,7 +30,7 @@ type Store interface {
 	Owned(ctx context.Context, worker task.ID) ([]store.Owned, error)
 	// LastSeqs returns the last seq of logs, without an entry for a deleted task.
 	LastSeqs(ctx context.Context, ids []task.ID) (map[task.ID]task.Seq, error)
-	Canceled(ctx context.Context, worker task.ID, ids []task.ID) (map[task.ID]task.Fence, error)
+	Held(ctx context.Context, worker task.ID, ids []task.ID) ([]store.Owned, error)
 	ArtifactIDs(ctx context.Context, id task.ID) ([]string, error)
 	Header(ctx context.Context, id task.ID) (*task.Task, error)
 	Conversation(ctx context.Context, h *task.Task, said, begins task.Seq) ([]task.Message, error)
@@ -142,6 +142,9 @@ type Pool struct {
 	// runs that only this process knows.
 	missing, unknown map[task.ID]task.Fence
 	scan             store.Rest
+	scanned          time.Time // when the last scan began
+	// until when a claim or a create without an answer may still be committed
+	doubted time.Time
 }
 
 // slots counts the places for one agent's runs. Pool.mu guards its fields.
@@ -233,8 +236,11 @@ func (s *Slot) Start(c *store.Claimed) {
 	s.pool.runs.Done()
 }
 
-// Release returns the slot unused.
-func (s *Slot) Release() {
+// Release returns the slot unused. err says why the task was not created.
+func (s *Slot) Release(err error) {
+	if errors.Is(err, task.Unavailable) {
+		s.pool.doubt() // it may have been created all the same
+	}
 	s.pool.release(s.agent)
 	s.pool.runs.Done()
 }
@@ -278,19 +284,17 @@ func (p *Pool) look() {
 			return
 		}
 		asking, cancel := context.WithTimeout(context.Background(), claimTimeout)
-		canceled, err := p.opt.Store.Canceled(asking, p.opt.Worker(), ids)
+		held, err := p.opt.Store.Held(asking, p.opt.Worker(), ids)
 		cancel()
 		if err != nil {
 			p.opt.Log.Debug("could not check the hinted cancels; the next reconcile finds them", "error", err)
 		}
 		runs, fences := map[task.ID]*run{}, map[task.ID]task.Fence{}
+		p.cancel(held)
 		p.mu.Lock()
 		for _, id := range ids {
 			if r := p.running[id]; r != nil {
 				runs[id], fences[id] = r, r.claim.Fence
-				if canceled[id] == r.claim.Fence {
-					r.interrupt(executor.ErrCanceled)
-				}
 			}
 		}
 		p.mu.Unlock()
@@ -302,6 +306,17 @@ func (p *Pool) look() {
 		}
 		for id, end := range ended {
 			runs[id].over(end)
+		}
+	}
+}
+
+// cancel ends the runs of this process that were canceled.
+func (p *Pool) cancel(held []store.Owned) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, o := range held {
+		if r := p.running[o.Task]; o.CancelRequested && r != nil && r.claim.Fence == o.Fence {
+			r.interrupt(executor.ErrCanceled)
 		}
 	}
 }
@@ -368,6 +383,7 @@ func (p *Pool) claim(ctx context.Context) {
 	won, err := p.opt.Store.Claim(claiming, worker, want)
 	cancel()
 	if err != nil {
+		p.doubt()
 		p.returnSlots(want, nil)
 		if ctx.Err() == nil {
 			p.opt.Log.Warn("claim failed; retrying", "error", err)
@@ -517,13 +533,28 @@ func messageBytes(m *task.Message) int64 {
 	return n
 }
 
+const (
+	// scanEvery is the time between two scans for runs that only the database knows, if there is no reason to look for one.
+	// The runs of a dead process wait about as long.
+	scanEvery = 15 * time.Second
+	// scanAgain is the time after a scan that failed, perhaps because it took too long. Cancels are found meanwhile.
+	scanAgain = 5 * time.Second
+	// doubtFor is longer than PostgreSQL goes on with a claim whose client is gone (statement_timeout).
+	doubtFor = 35 * time.Second
+)
+
+// doubt says that the database may have a run of this process that the pool does not know.
+func (p *Pool) doubt() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.doubted = time.Now().Add(doubtFor)
+}
+
 // Reconcile compares the runs that the database assigns to this process with its actual runs. It
-// ends runs that a client canceled, and gives back runs won by a claim whose answer was lost. A run
-// counts as lost only if two calls in a row miss it, because it may be starting. Reconcile is not
-// safe for concurrent use. While the scan of the queue rests, it looks only for cancels of the runs of
-// this process.
+// ends runs that a client canceled or whose task was deleted. If an answer was lost, and every 15 seconds, it also looks for
+// runs that only the database knows, and gives them back. Such a run counts as lost only if two of these scans in a row miss
+// it, because it may be starting. A scan that took long is followed by a rest. Reconcile is not safe for concurrent use.
 func (p *Pool) Reconcile(ctx context.Context) error {
-	missing := p.missing
 	worker := p.opt.Worker()
 	if worker.IsZero() {
 		p.missing = nil
@@ -533,28 +564,44 @@ func (p *Pool) Reconcile(ctx context.Context) error {
 		return err
 	}
 	begun := time.Now()
-	if !p.scan.Over(begun) {
-		p.checkCancels()
-		return nil
+	p.mu.Lock()
+	due := len(p.missing) > 0 || begun.Before(p.doubted) || begun.Sub(p.scanned) >= scanEvery
+	ids := slices.Collect(maps.Keys(p.running))
+	p.mu.Unlock()
+	if !due || !p.scan.Over(begun) {
+		held, err := p.opt.Store.Held(ctx, worker, ids)
+		if err != nil {
+			p.doubt() // a failover may have lost the end of a run
+			return err
+		}
+		p.cancel(held)
+		return p.disown(ctx, held)
 	}
 	owned, err := p.opt.Store.Owned(ctx, worker)
 	if err != nil {
+		p.doubt()
+		p.scan.Begin(time.Now(), scanAgain)
 		return err
 	}
 	p.scan.Begin(begun, 0)
-	p.missing = map[task.ID]task.Fence{}
+	p.scanned = begun
+	p.cancel(owned)
 	if err := p.disown(ctx, owned); err != nil {
 		return err
 	}
+	return p.giveBack(ctx, owned)
+}
+
+// giveBack gives back the runs that the pool has missed in this scan and in the previous one.
+func (p *Pool) giveBack(ctx context.Context, owned []store.Owned) error {
+	missing := p.missing
+	p.missing = map[task.ID]task.Fence{}
 	for _, o := range owned {
 		p.mu.Lock()
 		r := p.running[o.Task]
 		p.mu.Unlock()
 		switch {
 		case r != nil && r.claim.Fence == o.Fence:
-			if o.CancelRequested {
-				r.interrupt(executor.ErrCanceled)
-			}
 		case missing[o.Task] == o.Fence:
 			err := p.opt.Store.GiveBack(ctx, store.Requeue{
 				Task: o.Task, Fence: o.Fence, Uncount: true, // its executor never started
@@ -570,16 +617,6 @@ func (p *Pool) Reconcile(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// checkCancels asks the database about cancels of all runs, as their hints would.
-func (p *Pool) checkCancels() {
-	p.mu.Lock()
-	ids := slices.Collect(maps.Keys(p.running))
-	p.mu.Unlock()
-	for _, id := range ids {
-		p.CancelHint(id)
-	}
 }
 
 // recovered ends the outages of the agents that have begun runs since the last call. An outage that

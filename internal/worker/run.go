@@ -391,6 +391,7 @@ func (r *run) unrecorded(err error) (string, error) {
 }
 
 func (r *run) lostOr(err error) (string, error) {
+	r.pool.doubt() // the run may go on in the database
 	if errors.Is(err, task.LeaseLost) {
 		return outcomeLost, nil
 	}

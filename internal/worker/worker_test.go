@@ -439,10 +439,10 @@ type asked struct {
 	goOn  chan struct{}
 }
 
-func (a *asked) Canceled(ctx context.Context, w task.ID, ids []task.ID) (map[task.ID]task.Fence, error) {
+func (a *asked) Held(ctx context.Context, w task.ID, ids []task.ID) ([]store.Owned, error) {
 	a.begun <- ids
 	<-a.goOn
-	return a.Store.Canceled(ctx, w, ids)
+	return a.Store.Held(ctx, w, ids)
 }
 
 // Any login of the database can send a hint. It makes the process read the task, and cancels nothing by itself.
@@ -1103,30 +1103,24 @@ func TestUnreadableMessageFailsTask(t *testing.T) {
 	})
 }
 
+// reserve waits until the queue is known to be empty.
+func (p *process) reserve() (slot *worker.Slot) {
+	p.t.Helper()
+	eventually(p.t, "a slot is free", func() bool {
+		slot = p.pool.Reserve("a")
+		return slot != nil
+	})
+	return slot
+}
+
 func TestReservedSlots(t *testing.T) {
 	t.Parallel()
 	p := start(t, setup{}, does(func(context.Context, *executor.Run, executor.Emitter) error { return nil }))
-	var slot interface {
-		WorkerID() task.ID
-		Release()
-		Start(*store.Claimed)
-	}
-	reserve := func() {
-		t.Helper()
-		eventually(t, "the queue is known to be empty", func() bool {
-			s := p.pool.Reserve("a")
-			if s == nil {
-				return false
-			}
-			slot = s
-			return true
-		})
-	}
 	require.Nil(t, p.pool.Reserve("unknown"))
-	reserve()
+	slot := p.reserve()
 	require.Nil(t, p.pool.Reserve("a"), "one at a time")
-	slot.Release()
-	reserve()
+	slot.Release(task.RateLimited)
+	slot = p.reserve()
 	id := store.NewID()
 	n := &store.NewTask{
 		Task: task.Task{ID: id, PublicID: id.String(), Agent: "a", ContextID: "c"}, Message: &task.Message{ID: "m"}, Worker: slot.WorkerID(),

@@ -23,6 +23,7 @@ type Front struct {
 	opts   Options
 	http   *http.Client
 	target atomic.Pointer[target]
+	push   push
 	aiming chan struct{} // full while cards are read
 
 	// While aiming is full:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
@@ -22,11 +21,13 @@ const (
 	maxIdle = time.Minute
 )
 
-// follow reads the agent's task until it has settled, and emits what is new each time. It does not subscribe: an
-// official server stores each event again for each subscriber (decision 0047).
+// follow reads the agent's task until it has settled, and emits what is new each time. It asks for notifications, which end
+// its pauses. It does not subscribe: an official server stores each event again for each subscriber (decision 0047).
 func (r *run) follow(ctx context.Context) error {
 	pause, unknown := firstPause, 0
 	var away time.Time // since when
+	watch, stop := r.watch()
+	defer stop()
 	for {
 		asked := time.Now()
 		u, err := r.call(ctx, client.Get, &client.Params{TaskID: r.link.Task})
@@ -45,11 +46,16 @@ func (r *run) follow(ctx context.Context) error {
 		case err == nil:
 			r.Began()
 			r.mirror.moved, away, unknown = false, time.Time{}, 0
-			if done, err := r.mirror.update(ctx, u); done || err != nil {
+			done, err := r.mirror.update(ctx, u)
+			if done || r.mirror.moved {
+				r.found(watch)
+				pause = firstPause
+			}
+			if done || err != nil {
 				return err
 			}
-			if r.mirror.moved {
-				pause = firstPause
+			if r.subscribe(ctx, watch) {
+				continue
 			}
 		case errors.Is(err, task.NotFound):
 			if unknown++; unknown >= maxUnknown {
@@ -72,7 +78,7 @@ func (r *run) follow(ctx context.Context) error {
 		default:
 			return outcome(err)
 		}
-		if err := rest(ctx, pause, time.Since(asked)); err != nil {
+		if err := r.pause(ctx, watch, pause, time.Since(asked), err == nil); err != nil {
 			return err
 		}
 		pause = min(pause*3/2, r.opts.PollInterval)
@@ -87,15 +93,6 @@ func (r *run) absent(err error) error {
 		return executor.Retryable(err, 0)
 	}
 	return &executor.Unavailable{Err: executor.Retryable(away.err, away.after), RetryAfter: away.after, Answered: away.answered}
-}
-
-// rest waits until the task should be read again. took is how long the last read took: a large task is read less often.
-func rest(ctx context.Context, pause, took time.Duration) error {
-	pause = max(pause, 2*took)
-	if !sleep(ctx, pause+rand.N(pause/4+1)) {
-		return context.Cause(ctx)
-	}
-	return nil
 }
 
 // sleep reports whether the time has passed before ctx ended.

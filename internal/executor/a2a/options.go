@@ -36,6 +36,7 @@ type Options struct {
 	CallTimeout    time.Duration // of calls that do not wait for the agent; 0: 30 seconds
 	CardInterval   time.Duration // between reads of the card; 0: 5 minutes
 	PollInterval   time.Duration // longest pause between reads of a task; 0: 5 seconds
+	PushInterval   time.Duration // the same, where notifications of the agent arrive; 0: 1 minute
 	CancelTimeout  time.Duration // of the cancel of a task; 0: 5 seconds
 	MaxEvent       int           // bytes; 0: 16 MiB. A whole task may have four times as many
 	DirectReplies  bool          // bare messages are passed on as such
@@ -161,6 +162,7 @@ func (o Options) withDefaults() Options {
 	def(&o.CallTimeout, 30*time.Second)
 	def(&o.CardInterval, 5*time.Minute)
 	def(&o.PollInterval, 5*time.Second)
+	def(&o.PushInterval, time.Minute)
 	def(&o.CancelTimeout, 5*time.Second)
 	if o.MaxEvent == 0 {
 		o.MaxEvent = wire.DefaultMaxEvent

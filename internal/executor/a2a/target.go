@@ -18,6 +18,7 @@ type target struct {
 	url     string
 	tenant  string
 	streams bool
+	pushes  bool
 	card    *client.Card // nil if the configuration says everything
 }
 
@@ -26,7 +27,7 @@ func (o *Options) fixed() *target {
 	if o.URL == "" || o.CardURL != "" || o.Version == "" {
 		return nil
 	}
-	return &target{wire: client.Find(o.Version, o.Binding), url: o.URL, streams: !o.Poll}
+	return &target{wire: client.Find(o.Version, o.Binding), url: o.URL, streams: !o.Poll, pushes: true}
 }
 
 // aim returns the target, and reads the card if it is not known.
@@ -65,7 +66,10 @@ func (f *Front) targetOf(card *client.Card, at string) (*target, error) {
 	if err != nil {
 		return nil, &executor.Failure{Msg: "the agent's card cannot be used", Cause: fmt.Errorf("%s: %w", f.redact(at, nil), err)}
 	}
-	t := &target{wire: w, url: i.URL, tenant: i.Tenant, streams: card.Capabilities.Streaming && !f.opts.Poll, card: card}
+	t := &target{
+		wire: w, url: i.URL, tenant: i.Tenant, streams: card.Capabilities.Streaming && !f.opts.Poll,
+		pushes: card.Capabilities.PushNotifications, card: card,
+	}
 	switch {
 	case f.opts.URL != "":
 		t.url = f.opts.URL

@@ -9,6 +9,8 @@
 //	wait=Dms                      wait that long without a process, then complete
 //	wait=Dms interruptible        the same, and the next message completes the task earlier
 //	call=a,b <script>             call the agents a and b with the script, then complete with their results
+//	relay=a,b <script>            the same, and show their progress
+//	steps=N delay=Dms             N messages "step 1 of N" and so on, each D before the next, then complete
 //	hold                          work until canceled
 //	ask:<question>                ask; the next message completes the task
 //	auth                          ask for authentication; the next message completes the task
@@ -151,8 +153,10 @@ func (d *demo) perform(ctx context.Context, run *executor.Run, out executor.Emit
 		return d.sleep(ctx, out, command)
 	case strings.HasPrefix(command, "wait="):
 		return d.park(ctx, out, command)
-	case strings.HasPrefix(command, "call="):
-		return call(ctx, out, strings.TrimPrefix(command, "call="))
+	case strings.HasPrefix(command, "steps="):
+		return d.steps(ctx, out, command)
+	case strings.HasPrefix(command, "call="), strings.HasPrefix(command, "relay="):
+		return call(ctx, out, command)
 	}
 	return emit(ctx, out, "echo", run.Message.Parts...)
 }
@@ -186,6 +190,29 @@ func (d *demo) sleep(ctx context.Context, out executor.Emitter, command string) 
 	return pause(ctx, wait)
 }
 
+func (d *demo) steps(ctx context.Context, out executor.Emitter, command string) error {
+	count, delay, delayed := strings.Cut(strings.TrimPrefix(command, "steps="), " delay=")
+	n, err := number("steps", count, 1, d.limits.MaxChunks)
+	if err != nil {
+		return err
+	}
+	var wait time.Duration
+	if delayed {
+		if wait, err = d.wait("delay", delay); err != nil {
+			return err
+		}
+	}
+	for i := range n {
+		if err := out.Status(ctx, task.StateWorking, says(fmt.Sprintf("step %d of %d", i+1, n))); err != nil {
+			return err
+		}
+		if err := pause(ctx, wait); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (d *demo) park(ctx context.Context, out executor.Emitter, command string) error {
 	command, interruptible := strings.CutSuffix(command, " interruptible")
 	wait, err := d.wait("wait", strings.TrimPrefix(command, "wait="))
@@ -203,17 +230,18 @@ func waited(run *executor.Run) string {
 }
 
 func call(ctx context.Context, out executor.Emitter, command string) error {
-	agents, script, scripted := strings.Cut(command, " ")
+	verb, args, _ := strings.Cut(command, "=")
+	agents, script, scripted := strings.Cut(args, " ")
 	var calls []executor.Call
 	for agent := range strings.SplitSeq(agents, ",") {
-		c := executor.Call{Agent: agent}
+		c := executor.Call{Agent: agent, Relay: verb == "relay"}
 		if scripted {
 			c.Message = says(script)
 		}
 		calls = append(calls, c)
 	}
 	if err := out.Call(ctx, calls); err != nil {
-		return misused("call=%s: %v", command, err)
+		return misused("%s: %v", command, err)
 	}
 	return nil
 }

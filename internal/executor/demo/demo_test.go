@@ -141,11 +141,26 @@ func TestSleepWaits(t *testing.T) {
 	})
 }
 
+func TestStepsAreProgress(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		out := executortest.NewRecorder()
+		require.NoError(t, newDemo(t).Execute(t.Context(), executortest.NewRun("steps=2 delay=1h"), out))
+		require.Equal(t, 2*time.Hour, time.Since(start))
+		for i, text := range []string{"step 1 of 2", "step 2 of 2"} {
+			require.Equal(t, task.StateWorking, out.Events()[i].State)
+			require.Equal(t, text, out.Events()[i].Message.FirstText())
+		}
+	})
+}
+
 func TestCallEndsTheRun(t *testing.T) {
 	t.Parallel()
 	out := executortest.NewRecorder()
 	require.NoError(t, newDemo(t).Execute(t.Context(), executortest.NewRun("call=b,c echo:hi"), out))
 	calls := out.Events()[0].Run.Calls
+	require.False(t, calls[0].Relay)
 	require.Equal(t, []string{"b", "echo:hi", "c", "echo:hi"}, []string{calls[0].Agent, calls[0].Message.FirstText(), calls[1].Agent, calls[1].Message.FirstText()})
 	run := executortest.NewRun("")
 	run.Turn, run.Input = 2, &executor.Input{Source: executor.SourceCalls, Results: []executor.Result{
@@ -155,6 +170,10 @@ func TestCallEndsTheRun(t *testing.T) {
 	out = executortest.NewRecorder()
 	require.NoError(t, newDemo(t).Execute(t.Context(), run, out))
 	require.Equal(t, "b completed: hi\nc rejected: no\n", out.Text(t))
+
+	out = executortest.NewRecorder()
+	require.NoError(t, newDemo(t).Execute(t.Context(), executortest.NewRun("relay=b steps=2"), out))
+	require.True(t, out.Events()[0].Run.Calls[0].Relay)
 }
 
 func TestWaitEndsTheRun(t *testing.T) {
@@ -272,6 +291,9 @@ func TestInvalidScriptsFailWithReason(t *testing.T) {
 		"wait=1s interrupted":      "wait=1s interrupted: not a duration; write 20ms or 1.5s",
 		"call= echo:x":             "call= echo:x: calls[0]: needs one of agent, task",
 		"call=b":                   "call=b: calls[0].message: needs at least one part",
+		"relay=b":                  "relay=b: calls[0].message: needs at least one part",
+		"steps=0":                  "steps=0: not a number from 1 to 1000000",
+		"steps=1 delay=5":          "delay=5: not a duration; write 20ms or 1.5s",
 		"chunks=99999999999999999": "chunks=99999999999999999: not a number from 1 to 1000000",
 	} {
 		t.Run(script, func(t *testing.T) {

@@ -216,7 +216,7 @@ func (r *Recorder) Call(ctx context.Context, calls []executor.Call) error {
 		c := &calls[i]
 		id, _ := task.ParseID(c.TaskID)
 		note.Calls = append(note.Calls, task.Call{
-			ID: c.CallID(i), Agent: c.Agent, Task: id, Answers: c.TaskID != "", ContextID: c.ContextID, Message: c.Message, Metadata: c.Metadata,
+			ID: c.CallID(i), Agent: c.Agent, Task: id, Answers: c.TaskID != "", ContextID: c.ContextID, Message: c.Message, Metadata: c.Metadata, Relay: c.Relay,
 		})
 	}
 	return r.record(ctx, task.Event{Kind: task.EventRun, Run: note}, true)

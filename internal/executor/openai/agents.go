@@ -17,6 +17,7 @@ type AgentTool struct {
 	Name        string // configured name of the agent
 	Description string // for the model
 	Approve     bool   // the client must approve each call
+	Relay       bool   // the client sees the agent's progress
 }
 
 // agentSchema is that of the arguments.
@@ -30,7 +31,7 @@ func (b *toolbox) addAgents(agents []AgentTool) error {
 	for i := range agents {
 		t := &agents[i]
 		if err := b.put(&tool{
-			name: functionName("agent__" + t.Name), agent: t.Name, text: t.Description, schema: agentSchema, approve: t.Approve,
+			name: functionName("agent__" + t.Name), agent: t.Name, text: t.Description, schema: agentSchema, approve: t.Approve, relays: t.Relay,
 		}); err != nil {
 			return err
 		}
@@ -63,13 +64,14 @@ func (s *steps) delegate(ctx context.Context, about []place, box *toolbox, w *wr
 			Message string `json:"message"`
 			Task    string `json:"task"`
 		}
-		c := executor.Call{ID: at.callID()}
+		to := box.find(s.call(at).Name)
+		c := executor.Call{ID: at.callID(), Relay: to.relays}
 		wrong := ""
 		switch bad := wire.Unmarshal([]byte(s.call(at).Arguments), &in); {
 		case bad != nil, strings.TrimSpace(in.Message) == "":
 			wrong = "The arguments need a message, which is text. The agent was not called."
 		case in.Task == "":
-			c.Agent = box.find(s.call(at).Name).agent
+			c.Agent = to.agent
 		default:
 			if _, err := task.ParseID(in.Task); err != nil {
 				wrong = "There is no such task. Leave it out to begin a new one. The agent was not called."

@@ -31,7 +31,7 @@ func asks(text string, pairs ...string) modeltest.Handler {
 func agentTools(names ...string) func(*openai.Options) {
 	return func(o *openai.Options) {
 		for _, name := range names {
-			o.Agents = append(o.Agents, openai.AgentTool{Name: name, Description: "Knows " + name + "."})
+			o.Agents = append(o.Agents, openai.AgentTool{Name: name, Description: "Knows " + name + ".", Relay: name == "hotels"})
 		}
 	}
 }
@@ -97,6 +97,7 @@ func TestModelCallsAgents(t *testing.T) {
 	require.Equal(t, []string{"0.0", "flights", "to Oslo", "0.2", "hotels", "in Oslo"}, []string{
 		made[0].ID, made[0].Agent, made[0].Message.FirstText(), made[1].ID, made[1].Agent, made[1].Message.FirstText(),
 	})
+	require.Equal(t, []bool{false, true}, []bool{made[0].Relay, made[1].Relay})
 
 	k.turn()
 	k.memory.Said = []executor.Said{

@@ -184,6 +184,7 @@ type tool struct {
 	text    string // its description for the model
 	schema  any    // of its arguments
 	approve bool   // the client decides about each call
+	relays  bool   // the client sees the progress of the agent
 	repeats bool   // a call may be repeated: it changes nothing, or nothing more
 }
 

@@ -18,6 +18,7 @@ func decodeCall(raw []byte) (*Event, *Malformed) {
 			ContextID string         `json:"contextId"`
 			Message   *speech        `json:"message"`
 			Metadata  jsontext.Value `json:"metadata"`
+			Relay     bool           `json:"relay"`
 		} `json:"calls"`
 	}
 	if bad := unmarshal(raw, &in); bad != nil {
@@ -36,7 +37,7 @@ func decodeCall(raw []byte) (*Event, *Malformed) {
 			return nil, bad.inside("metadata").inside(at)
 		}
 		event.Calls = append(event.Calls, executor.Call{
-			ID: c.ID, Agent: c.Agent, TaskID: c.Task, ContextID: c.ContextID, Message: msg, Metadata: metadata,
+			ID: c.ID, Agent: c.Agent, TaskID: c.Task, ContextID: c.ContextID, Message: msg, Metadata: metadata, Relay: c.Relay,
 		})
 	}
 	// The emitter knows the agent's limit.

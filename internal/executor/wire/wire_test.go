@@ -94,6 +94,9 @@ var validEvents = map[string]Event{
 			{ID: "x", TaskID: "01945c3e-8f5a-7c3e-9d52-3c1f0f3b2a11", Message: spoken("so")},
 		},
 	},
+	`{"type":"call","calls":[{"agent":"b","message":"hi","relay":true},{"agent":"c","message":"hi","relay":null}]}`: {
+		Action: Call, Calls: []executor.Call{{Agent: "b", Message: spoken("hi"), Relay: true}, {Agent: "c", Message: spoken("hi")}},
+	},
 	`{"type":"call","calls":[{"agent":"b","contextId":"c","message":"hi","metadata":{"k": 1.0}}]}`: {
 		Action: Call, Calls: []executor.Call{{Agent: "b", ContextID: "c", Message: spoken("hi"), Metadata: json.RawMessage(`{"k":1.0}`)}},
 	},
@@ -154,6 +157,7 @@ var invalidEvents = map[string]string{
 	`{"type":"call","calls":[{"task":"trip-7","message":"hi"}]}`:                                               "calls[0].task: is not the id of a task that was called",
 	`{"type":"call","calls":[{"task":"01945c3e-8f5a-7c3e-9d52-3c1f0f3b2a11","contextId":"c","message":"hi"}]}`: "calls[0].contextId: the task has a context; omit it",
 	`{"type":"call","calls":[{"agent":"b","message":"hi","metadata":1}]}`:                                      "calls[0].metadata: must be an object, not a number",
+	`{"type":"call","calls":[{"agent":"b","message":"hi","relay":1}]}`:                                         "calls[0].relay: must be true or false, not a number",
 	`{"type":"call","calls":[{"agent":"b","message":"hi","wait":true}]}`:                                       "calls[0].wait: is not a known member",
 	`{"type":"wait"}`:                                                                 "needs one of until, for",
 	`{"type":"wait","for":null}`:                                                      "needs one of until, for",

@@ -133,6 +133,27 @@ var rules = []struct{ name, sql string }{
 		 WHERE NOT EXISTS (SELECT FROM holdfast.tasks p WHERE p.id = c.parent AND p.state < 5)
 		   AND (c.started_at IS NULL AND c.settled_at IS NULL OR t.state < 5 AND NOT t.cancel_requested)
 		   AND NOT EXISTS (SELECT FROM holdfast.task_settled s WHERE s.task = c.parent)`},
+	{"a relayed status is one of a called task, and its caller waits for it", `
+		SELECT e.task::text || format(': event %s of call %s', e.seq, e.payload #> '{metadata,call,id}')
+		  FROM holdfast.tasks t JOIN holdfast.task_events e ON e.task = t.id
+		  LEFT JOIN holdfast.task_calls c ON c.parent = e.task AND c.relay AND c.call_id = e.payload #>> '{metadata,call,id}'
+		   AND c.seq = (SELECT max(n.seq) FROM holdfast.task_events n WHERE n.task = e.task AND n.attempt > 0 AND n.seq < e.seq)
+		 WHERE e.kind = 2 AND e.state = 2 AND e.attempt = 0 AND e.payload #> '{metadata,call}' IS NOT NULL
+		   AND (c.child IS NULL OR EXISTS (SELECT FROM holdfast.tasks k WHERE k.id = c.child)
+		        AND NOT EXISTS (SELECT FROM holdfast.task_events k WHERE k.task = c.child AND k.kind = 2 AND k.state = 2
+		                           AND k.seq > c.after_seq AND k.seq <= c.relayed_seq AND (k.payload -> 'message')::text = (e.payload -> 'message')::text))`},
+	{"statuses of a call are relayed in their order, once, and at most one in a second", `
+		SELECT x.task::text || format(': event %s of call %s', x.seq, x.call)
+		  FROM (SELECT e.task, e.seq, e.created_at, e.payload #>> '{metadata,call,id}' AS call, k.seq AS of, lag(k.seq) OVER w AS before, lag(e.created_at) OVER w AS at_before
+		          FROM holdfast.tasks t JOIN holdfast.task_events e ON e.task = t.id
+		          LEFT JOIN LATERAL (
+		            SELECT min(k.seq) AS seq FROM holdfast.task_events k
+		             WHERE k.task = (e.payload #>> '{metadata,call,task}')::uuid AND k.kind = 2 AND k.state = 2 AND (k.payload -> 'message')::text = (e.payload -> 'message')::text
+		          ) k ON true
+		         WHERE e.kind = 2 AND e.state = 2 AND e.attempt = 0 AND e.payload #> '{metadata,call}' IS NOT NULL
+		        WINDOW w AS (PARTITION BY e.task, e.payload #>> '{metadata,call,id}',
+		                            (SELECT max(n.seq) FROM holdfast.task_events n WHERE n.task = e.task AND n.attempt > 0 AND n.seq < e.seq) ORDER BY e.seq)) x
+		 WHERE x.of <= x.before OR x.created_at < x.at_before + interval '1 second'`},
 	{"attempts never decrease along a log", `
 		SELECT DISTINCT x.task::text FROM (
 		    SELECT task, attempt, max(attempt) OVER (PARTITION BY task ORDER BY seq) AS so_far

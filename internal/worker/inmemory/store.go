@@ -556,14 +556,14 @@ func (s *Store) LastSeqs(_ context.Context, ids []task.ID) (map[task.ID]task.Seq
 	return out, nil
 }
 
-// Canceled implements worker.Store.
-func (s *Store) Canceled(_ context.Context, worker task.ID, ids []task.ID) (map[task.ID]task.Fence, error) {
+// Held implements worker.Store.
+func (s *Store) Held(_ context.Context, worker task.ID, ids []task.ID) ([]store.Owned, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := map[task.ID]task.Fence{}
+	var out []store.Owned
 	for _, id := range ids {
-		if r := s.rows[id]; r != nil && r.canceled && r.worker == worker {
-			out[id] = r.fence
+		if r := s.rows[id]; r != nil && r.worker == worker {
+			out = append(out, store.Owned{Task: id, Fence: r.fence, CancelRequested: r.canceled})
 		}
 	}
 	return out, nil

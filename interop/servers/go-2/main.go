@@ -13,16 +13,18 @@ import (
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
+	"github.com/a2aproject/a2a-go/v2/a2asrv/push"
 )
 
 func main() {
 	addr := "127.0.0.1:" + os.Args[1]
-	handler := a2asrv.NewHandler(agent{})
+	handler := a2asrv.NewHandler(agent{}, a2asrv.WithPushNotifications(
+		push.NewInMemoryStore(), push.NewHTTPPushSender(&push.HTTPSenderConfig{AllowPrivateNetworks: true})))
 	mux := http.NewServeMux()
 	mux.Handle("/", a2asrv.NewJSONRPCHandler(handler))
 	mux.Handle("/.well-known/agent-card.json", a2asrv.NewStaticAgentCardHandler(&a2a.AgentCard{
 		Name: "demo", Description: "Follows the script in its message.", Version: "1",
-		Capabilities:      a2a.AgentCapabilities{Streaming: true},
+		Capabilities:      a2a.AgentCapabilities{Streaming: true, PushNotifications: true},
 		DefaultInputModes: []string{"*/*"}, DefaultOutputModes: []string{"*/*"},
 		Skills:              []a2a.AgentSkill{{ID: "demo", Name: "Demo", Description: "Follows a script.", Tags: []string{"demo"}}},
 		SupportedInterfaces: []*a2a.AgentInterface{a2a.NewAgentInterface("http://"+addr+"/", a2a.TransportProtocolJSONRPC)},

@@ -45,7 +45,7 @@ const agent = {
 
 const card = {
   name: 'demo', description: 'Follows the script in its message.', version: '1', protocolVersion: '0.3.0',
-  url: `http://127.0.0.1:${port}/`, capabilities: { streaming: true }, defaultInputModes: ['*/*'], defaultOutputModes: ['*/*'],
+  url: `http://127.0.0.1:${port}/`, capabilities: { streaming: true, pushNotifications: true }, defaultInputModes: ['*/*'], defaultOutputModes: ['*/*'],
   skills: [{ id: 'demo', name: 'Demo', description: 'Follows a script.', tags: ['demo'] }],
 };
 const requestHandler = new DefaultRequestHandler(card, new InMemoryTaskStore(), agent);

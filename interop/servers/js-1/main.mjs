@@ -49,7 +49,7 @@ const agent = {
 const card = {
   name: 'demo', description: 'Follows the script in its message.', version: '1', provider: undefined, documentationUrl: '', signatures: [],
   supportedInterfaces: [{ url: `http://127.0.0.1:${port}/`, protocolBinding: 'JSONRPC', tenant: '', protocolVersion: '1.0' }],
-  capabilities: { streaming: true, pushNotifications: false, extensions: [], extendedAgentCard: false },
+  capabilities: { streaming: true, pushNotifications: true, extensions: [], extendedAgentCard: false },
   securitySchemes: {}, securityRequirements: [], defaultInputModes: ['*/*'], defaultOutputModes: ['*/*'],
   skills: [{
     id: 'demo', name: 'Demo', description: 'Follows a script.', tags: ['demo'], examples: [], inputModes: [], outputModes: [], securityRequirements: [],

@@ -4,11 +4,12 @@ import base64
 import sys
 from pathlib import Path
 
+import httpx
 import uvicorn
 from a2a.server.agent_execution import AgentExecutor
 from a2a.server.apps import A2AStarletteApplication
 from a2a.server.request_handlers import DefaultRequestHandler
-from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
+from a2a.server.tasks import BasePushNotificationSender, InMemoryPushNotificationConfigStore, InMemoryTaskStore, TaskUpdater
 from a2a.types import AgentCapabilities, AgentCard, AgentSkill, DataPart, FilePart, FileWithBytes, Part, TextPart
 from a2a.utils import new_task
 
@@ -43,8 +44,11 @@ class Agent(AgentExecutor):
 
 card = AgentCard(
     name="demo", description="Follows the script in its message.", version="1", url=f"http://127.0.0.1:{PORT}/",
-    capabilities=AgentCapabilities(streaming=True), default_input_modes=["*/*"], default_output_modes=["*/*"],
+    capabilities=AgentCapabilities(streaming=True, push_notifications=True), default_input_modes=["*/*"], default_output_modes=["*/*"],
     skills=[AgentSkill(id="demo", name="Demo", description="Follows a script.", tags=["demo"])],
 )
-handler = DefaultRequestHandler(agent_executor=Agent(), task_store=InMemoryTaskStore())
+pushes = InMemoryPushNotificationConfigStore()
+handler = DefaultRequestHandler(
+    agent_executor=Agent(), task_store=InMemoryTaskStore(),
+    push_config_store=pushes, push_sender=BasePushNotificationSender(httpx.AsyncClient(), pushes))
 uvicorn.run(A2AStarletteApplication(card, handler).build(), host="127.0.0.1", port=PORT, log_level="warning")

@@ -3,12 +3,13 @@
 import sys
 from pathlib import Path
 
+import httpx
 import uvicorn
 from a2a.helpers import new_data_part, new_raw_part
 from a2a.server.agent_execution import AgentExecutor
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
-from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
+from a2a.server.tasks import BasePushNotificationSender, InMemoryPushNotificationConfigStore, InMemoryTaskStore, TaskUpdater
 from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Part, Task, TaskState, TaskStatus
 from starlette.applications import Starlette
 
@@ -45,11 +46,14 @@ class Agent(AgentExecutor):
 
 card = AgentCard(
     name="demo", description="Follows the script in its message.", version="1",
-    capabilities=AgentCapabilities(streaming=True),
+    capabilities=AgentCapabilities(streaming=True, push_notifications=True),
     default_input_modes=["*/*"], default_output_modes=["*/*"],
     skills=[AgentSkill(id="demo", name="Demo", description="Follows a script.", tags=["demo"])],
     supported_interfaces=[AgentInterface(url=f"http://127.0.0.1:{PORT}/", protocol_binding="JSONRPC", protocol_version="1.0")],
 )
-handler = DefaultRequestHandler(agent_executor=Agent(), task_store=InMemoryTaskStore(), agent_card=card)
+pushes = InMemoryPushNotificationConfigStore()
+handler = DefaultRequestHandler(
+    agent_executor=Agent(), task_store=InMemoryTaskStore(), agent_card=card,
+    push_config_store=pushes, push_sender=BasePushNotificationSender(httpx.AsyncClient(), pushes))
 app = Starlette(routes=[*create_agent_card_routes(card), *create_jsonrpc_routes(handler, "/")])
 uvicorn.run(app, host="127.0.0.1", port=PORT, log_level="warning")

@@ -232,6 +232,41 @@ func TestWritesOtherOperations(t *testing.T) {
 	})
 }
 
+// Our own server reads a request for notifications of every version.
+func TestWritesPushConfigurations(t *testing.T) {
+	t.Parallel()
+	eachWire(t, func(t *testing.T, w *client.Wire, c dialect.Codec) {
+		t.Helper()
+		request, err := w.Request("https://example.com/a2a", client.SetPush, &client.Params{
+			TaskID: "t-1", Push: client.Push{ID: "p-1", URL: "https://h/n?a=\"", Token: "s3cret"},
+		})
+		require.NoError(t, err)
+		params := request.Body
+		if w.Binding == client.JSONRPC {
+			var envelope struct {
+				Method string
+				Params json.RawMessage
+			}
+			require.NoError(t, json.Unmarshal(params, &envelope))
+			op, ok := c.Operation(envelope.Method)
+			require.True(t, ok)
+			require.Equal(t, engine.OpPushSet, op)
+			params = envelope.Params
+		} else {
+			require.Regexp(t, "/tasks/t-1/pushNotificationConfigs$", request.URL)
+		}
+		require.True(t, json.Valid(params), string(params))
+		call, err := c.Decode(engine.OpPushSet, params)
+		require.NoError(t, err)
+		require.Equal(t, "t-1", call.Push.TaskID)
+		want := task.PushConfig{ID: "p-1", URL: "https://h/n?a=\"", Token: "s3cret", Schemes: []string{"Bearer"}, Credentials: "s3cret"}
+		if w.ChoosesIDs() {
+			want.ID = ""
+		}
+		require.Equal(t, want, call.Push.Set.PushConfig)
+	})
+}
+
 func TestWritesHeaders(t *testing.T) {
 	t.Parallel()
 	eachWire(t, func(t *testing.T, w *client.Wire, c dialect.Codec) {

@@ -52,8 +52,8 @@ func (w *Wire) Answer(op Op, body []byte, maxDepth int) (*Update, error) {
 	return u, nil
 }
 
-// Document reads the body of an answer with a 2xx status to ExtendedCard, and returns the card as it was written. The error
-// is an *Error if the server reports one.
+// Document reads the body of an answer with a 2xx status to ExtendedCard or SetPush, and returns the card or the configuration
+// as it was written. The error is an *Error if the server reports one.
 func (w *Wire) Document(body []byte, maxDepth int) ([]byte, error) {
 	if err := strictjson.Check(body, maxDepth); err != nil || w.Binding != JSONRPC {
 		return body, err

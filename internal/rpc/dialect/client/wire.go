@@ -27,7 +27,9 @@ const (
 	Get
 	Cancel
 	List
-	ExtendedCard // its answer is a document: see Document
+	// The answers to these are documents: see Document.
+	ExtendedCard
+	SetPush
 )
 
 // Streams reports whether the answer of an operation is a stream of events.
@@ -44,8 +46,8 @@ type Wire struct {
 	Version string // of A2A, as in cards and in A2A-Version
 	Binding string
 
-	methods [ExtendedCard + 1]string // "": the version has no such operation
-	prefix  string                   // of paths
+	methods [SetPush + 1]string // "": the version has no such operation
+	prefix  string              // of paths
 	message func(dst []byte, m *task.Message) []byte
 	data    bool // a data part is an object in an object
 	// clientIDs says that clients choose the ids of tasks.
@@ -53,27 +55,30 @@ type Wire struct {
 	modern    bool // members of 1.0
 }
 
+// pushConfigs is the path of the push configurations of a task, below that of the task.
+const pushConfigs = "/pushNotificationConfigs"
+
 // wires are the versions and bindings, the preferred one first.
 var wires = []*Wire{
 	{
 		Version: v10.Version, Binding: JSONRPC, message: v10.AppendMessage, modern: true,
-		methods: [...]string{"SendMessage", "SendStreamingMessage", "GetTask", "CancelTask", "ListTasks", "GetExtendedAgentCard"},
+		methods: [...]string{"SendMessage", "SendStreamingMessage", "GetTask", "CancelTask", "ListTasks", "GetExtendedAgentCard", "CreateTaskPushNotificationConfig"},
 	},
 	{
 		Version: v10.Version, Binding: HTTPJSON, message: v10.AppendMessage, modern: true,
-		methods: [...]string{"message:send", "message:stream", "", ":cancel", "tasks", "extendedAgentCard"},
+		methods: [...]string{"message:send", "message:stream", "", ":cancel", "tasks", "extendedAgentCard", pushConfigs},
 	},
 	{
 		Version: v03.Version, Binding: JSONRPC, message: v03.AppendMessage,
-		methods: [...]string{"message/send", "message/stream", "tasks/get", "tasks/cancel", "", "agent/getAuthenticatedExtendedCard"},
+		methods: [...]string{"message/send", "message/stream", "tasks/get", "tasks/cancel", "", "agent/getAuthenticatedExtendedCard", "tasks/pushNotificationConfig/set"},
 	},
 	{
 		Version: v03.Version, Binding: HTTPJSON, message: v03proto.AppendMessage, prefix: "/v1", data: true,
-		methods: [...]string{"message:send", "message:stream", "", ":cancel", "", "card"},
+		methods: [...]string{"message:send", "message:stream", "", ":cancel", "", "card", pushConfigs},
 	},
 	{
 		Version: v01.Version, Binding: JSONRPC, message: v01.AppendMessage, clientIDs: true,
-		methods: [...]string{"tasks/send", "tasks/sendSubscribe", "tasks/get", "tasks/cancel", "", ""},
+		methods: [...]string{"tasks/send", "tasks/sendSubscribe", "tasks/get", "tasks/cancel", "", "", "tasks/pushNotification/set"},
 	},
 }
 
@@ -117,12 +122,13 @@ func (w *Wire) ExtendedCardURLs(endpoint string) (all []string) {
 // Params are what an operation says. Each operation uses only its own.
 type Params struct {
 	Tenant   string          // that the interface of the card names
-	TaskID   string          // Get, Cancel; of a send where clients choose ids
+	TaskID   string          // Get, Cancel, SetPush; of a send where clients choose ids
 	Context  string          // List
 	Message  *task.Message   // Send, Stream; with the ids of its task and context
 	Metadata json.RawMessage // Send, Stream, Cancel: of the request
 	Modes    []string        // Send, Stream: accepted media types
 	Return   bool            // Send: do not wait for the task's end
+	Push     Push            // SetPush
 
 	// Headers of any operation.
 	Extensions  []string // URIs of the extensions to use
@@ -130,6 +136,10 @@ type Params struct {
 	Forwarded   task.Forwarded
 	Key         string // not of A2A, but some servers, such as another Holdfast, find the task of an earlier send by it
 }
+
+// Push is where a server sends its notifications about a task, and the token that it shows there. Another configuration of
+// the same task with the same ID takes its place.
+type Push struct{ ID, URL, Token string }
 
 // Request is a request as HTTP carries it.
 type Request struct {
@@ -200,6 +210,9 @@ func (w *Wire) Request(endpoint string, op Op, p *Params) (*Request, error) {
 	case Cancel:
 		r.Body = []byte("{}")
 		base += "/tasks/" + id + w.methods[op]
+	case SetPush:
+		r.Body = w.appendParams(nil, op, p)
+		base += "/tasks/" + id + w.methods[op]
 	case ExtendedCard:
 		r.Method = http.MethodGet
 		base += "/" + w.methods[op]
@@ -234,6 +247,8 @@ func (w *Wire) appendParams(dst []byte, op Op, p *Params) []byte {
 	case Cancel:
 		dst = jsonrw.AppendString(jsonrw.AppendMember(dst, "id"), p.TaskID)
 		dst = jsonrw.AppendRawMember(dst, "metadata", p.Metadata)
+	case SetPush:
+		dst = w.appendSetPush(dst, p)
 	case ExtendedCard:
 	default:
 		dst = jsonrw.AppendString(jsonrw.AppendMember(dst, "id"), p.TaskID)
@@ -268,4 +283,46 @@ func (w *Wire) appendSend(dst []byte, op Op, p *Params) []byte {
 	}
 	dst = append(dst, '}')
 	return jsonrw.AppendRawMember(dst, "metadata", p.Metadata)
+}
+
+// appendSetPush writes the members of a request for notifications. Of the shapes that servers of 0.3 know over HTTP+JSON it
+// writes that of the RPC, which the official ones read.
+func (w *Wire) appendSetPush(dst []byte, p *Params) []byte {
+	switch {
+	case w.modern:
+		dst = jsonrw.AppendStringMember(dst, "taskId", p.TaskID)
+		return w.appendPush(append(dst, ','), p)
+	case w.data:
+		parent := "tasks/" + p.TaskID
+		dst = jsonrw.AppendStringMember(dst, "parent", parent)
+		dst = jsonrw.AppendStringMember(dst, "configId", p.Push.ID)
+		dst = append(jsonrw.AppendMember(dst, "config"), `{"name":`...)
+		dst = jsonrw.AppendString(dst, parent+pushConfigs+"/"+p.Push.ID)
+		dst = append(jsonrw.AppendMember(dst, "pushNotificationConfig"), '{')
+		return append(w.appendPush(dst, p), "}}"...)
+	case w.clientIDs:
+		dst = jsonrw.AppendStringMember(dst, "id", p.TaskID)
+	default:
+		dst = jsonrw.AppendStringMember(dst, "taskId", p.TaskID)
+	}
+	dst = append(jsonrw.AppendMember(dst, "pushNotificationConfig"), '{')
+	return append(w.appendPush(dst, p), '}')
+}
+
+// appendPush writes the members of a configuration. The token is there twice: some servers send it as the credential, some in
+// a header of its own, and some in both.
+func (w *Wire) appendPush(dst []byte, p *Params) []byte {
+	dst = jsonrw.AppendString(append(dst, `"url":`...), p.Push.URL)
+	if !w.clientIDs {
+		dst = jsonrw.AppendStringMember(dst, "id", p.Push.ID)
+	}
+	dst = jsonrw.AppendStringMember(dst, "token", p.Push.Token)
+	dst = append(jsonrw.AppendMember(dst, "authentication"), '{')
+	if w.modern {
+		dst = append(dst, `"scheme":"Bearer"`...)
+	} else {
+		dst = append(dst, `"schemes":["Bearer"]`...)
+	}
+	dst = jsonrw.AppendStringMember(dst, "credentials", p.Push.Token)
+	return append(dst, '}')
 }

@@ -104,6 +104,12 @@ type HoldfastTaskCall struct {
 	ChildSeq pgtype.Int8
 	// Why the call was refused.
 	Error pgtype.Text
+	// The caller shows the progress of the child while it waits for this call.
+	Relay bool
+	// The statuses of the child up to this one have been relayed, or newer ones instead.
+	RelayedSeq int64
+	// When a status of the child was last relayed; null: never.
+	RelayedAt pgtype.Timestamptz
 }
 
 // Tasks with a lineage that have ended or parked, until the duty calls has told their callers and ended what they called.

@@ -24,7 +24,8 @@ func (q *Queries) AgentsBegan(ctx context.Context, db DBTX, agents []string) err
 }
 
 const queueAcquit = `-- name: QueueAcquit :exec
-UPDATE holdfast.task_queue SET suspect = false WHERE id = $1 AND worker_id = $2::uuid AND suspect
+UPDATE holdfast.task_queue SET suspect = false
+ WHERE id = $1 AND coalesce(worker_id = $2::uuid, false) AND suspect
 `
 
 type QueueAcquitParams struct {
@@ -528,44 +529,6 @@ func (q *Queries) RunSilence(ctx context.Context, db DBTX, arg RunSilenceParams)
 	return silence, err
 }
 
-const runsCanceled = `-- name: RunsCanceled :many
-SELECT id, attempt, claimed_at FROM holdfast.tasks
- WHERE id = ANY($1::uuid[]) AND state NOT IN (3, 4, 5, 6, 7, 8) AND worker_id = $2::uuid AND cancel_requested
-`
-
-type RunsCanceledParams struct {
-	Ids    []uuid.UUID
-	Worker uuid.UUID
-}
-
-type RunsCanceledRow struct {
-	ID        uuid.UUID
-	Attempt   int32
-	ClaimedAt pgtype.Timestamptz
-}
-
-// Those of the given tasks that a worker runs and that were canceled. A worker asks this after a
-// cancel hint. By primary key.
-func (q *Queries) RunsCanceled(ctx context.Context, db DBTX, arg RunsCanceledParams) ([]RunsCanceledRow, error) {
-	rows, err := db.Query(ctx, runsCanceled, arg.Ids, arg.Worker)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []RunsCanceledRow
-	for rows.Next() {
-		var i RunsCanceledRow
-		if err := rows.Scan(&i.ID, &i.Attempt, &i.ClaimedAt); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const runsEnded = `-- name: RunsEnded :many
 SELECT t.id, t.attempt, t.claimed_at, t.state, (t.wakes_at IS NOT NULL)::boolean AS waits
   FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::integer[]) AS attempt, unnest($3::timestamptz[]) AS claimed_at) i
@@ -626,6 +589,50 @@ func (q *Queries) RunsEnded(ctx context.Context, db DBTX, arg RunsEndedParams) (
 	return items, nil
 }
 
+const runsHeld = `-- name: RunsHeld :many
+SELECT id, attempt, claimed_at, cancel_requested FROM holdfast.tasks
+ WHERE id = ANY($1::uuid[]) AND state NOT IN (3, 4, 5, 6, 7, 8) AND worker_id = $2::uuid
+`
+
+type RunsHeldParams struct {
+	Ids    []uuid.UUID
+	Worker uuid.UUID
+}
+
+type RunsHeldRow struct {
+	ID              uuid.UUID
+	Attempt         int32
+	ClaimedAt       pgtype.Timestamptz
+	CancelRequested bool
+}
+
+// Those of the given tasks that a worker runs. A worker asks this after a cancel hint, and once a second
+// for all of its runs. By primary key.
+func (q *Queries) RunsHeld(ctx context.Context, db DBTX, arg RunsHeldParams) ([]RunsHeldRow, error) {
+	rows, err := db.Query(ctx, runsHeld, arg.Ids, arg.Worker)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RunsHeldRow
+	for rows.Next() {
+		var i RunsHeldRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Attempt,
+			&i.ClaimedAt,
+			&i.CancelRequested,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const runsOwned = `-- name: RunsOwned :many
 SELECT t.id, t.attempt, t.claimed_at, t.cancel_requested
   FROM holdfast.tasks t
@@ -639,8 +646,9 @@ type RunsOwnedRow struct {
 	CancelRequested bool
 }
 
-// The runs that the database assigns to a worker. With it a worker finds cancels whose hint was
-// lost, and a claim whose answer was lost with its connection. Index task_queue_owned.
+// The runs that the database assigns to a worker. With it a worker finds a claim whose answer was lost
+// with its connection. Beside an old snapshot it reads all that the worker has run since. Index
+// task_queue_owned.
 func (q *Queries) RunsOwned(ctx context.Context, db DBTX, worker uuid.UUID) ([]RunsOwnedRow, error) {
 	rows, err := db.Query(ctx, runsOwned, worker)
 	if err != nil {
@@ -707,6 +715,7 @@ func (q *Queries) TasksParked(ctx context.Context, db DBTX, arg TasksParkedParam
 }
 
 const timersFire = `-- name: TimersFire :many
+
 WITH due AS MATERIALIZED (
     SELECT ARRAY(
         SELECT q.id FROM holdfast.task_queue q
@@ -720,6 +729,7 @@ UPDATE holdfast.task_queue q SET wakes_at = NULL, available_at = now()
 RETURNING q.agent
 `
 
+// not by index task_queue_owned
 // Makes the turns due whose timer has fired. It locks rows without a worker, skips locked ones, and locks no task. Index
 // task_queue_timers.
 func (q *Queries) TimersFire(ctx context.Context, db DBTX, most int32) ([]string, error) {
