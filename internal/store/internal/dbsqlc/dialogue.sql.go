@@ -115,18 +115,16 @@ func (q *Queries) ArtifactNames(ctx context.Context, db DBTX, arg ArtifactNamesP
 
 const artifactsListed = `-- name: ArtifactsListed :many
 WITH c AS MATERIALIZED (
-    SELECT coalesce(e.artifact_id, '') AS artifact_id, e.seq, e.append, e.last, coalesce(pg_column_size(e.payload), 0) AS size
+    SELECT coalesce(e.artifact_id, '') AS artifact_id, e.seq, e.last, coalesce(pg_column_size(e.payload), 0) AS size,
+           coalesce(max(e.seq) FILTER (WHERE NOT e.append) OVER w, 0) AS begins, max(e.seq) OVER w AS newest
       FROM holdfast.task_events e
      WHERE e.task = $1 AND e.seq > $2::bigint AND e.seq <= $3::bigint AND e.kind = 3
-), a AS MATERIALIZED (
-    SELECT c.artifact_id, min(c.seq) AS first_seq, coalesce(max(c.seq) FILTER (WHERE NOT c.append), 0) AS begins, max(c.seq) AS newest
-      FROM c GROUP BY c.artifact_id
+    WINDOW w AS (PARTITION BY e.artifact_id)
 )
-SELECT a.artifact_id::text AS artifact_id, a.first_seq::bigint AS first_seq, a.begins::bigint AS begins,
-       count(*)::bigint AS chunks, sum(c.size)::bigint AS size, bool_or(c.last AND c.seq = a.newest)::boolean AS last
-  FROM a JOIN c ON c.artifact_id = a.artifact_id AND c.seq >= a.begins
- GROUP BY a.artifact_id, a.first_seq, a.begins
- ORDER BY a.first_seq
+SELECT c.artifact_id::text AS artifact_id, min(c.seq)::bigint AS first_seq, max(c.begins)::bigint AS begins,
+       (count(*) FILTER (WHERE c.seq >= c.begins))::bigint AS chunks, (sum(c.size) FILTER (WHERE c.seq >= c.begins))::bigint AS size,
+       (bool_or(c.last) FILTER (WHERE c.seq = c.newest))::boolean AS last
+  FROM c GROUP BY c.artifact_id ORDER BY first_seq
 `
 
 type ArtifactsListedParams struct {
