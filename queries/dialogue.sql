@@ -32,31 +32,30 @@ SELECT t.* FROM holdfast.tasks t
  ORDER BY t.id DESC LIMIT @max_rows;
 
 -- name: ArtifactsListed :many
--- The artifacts of a task in the order of their first appearance, without their contents: where the present
--- content begins, its chunks and its size on disk.
+-- What a part of a log has of each artifact, without the contents: where it first appears and where its present content
+-- begins (0: before), the chunks since then and their size on disk. By primary key.
 WITH c AS MATERIALIZED (
-    SELECT e.artifact_id, e.seq, e.append, e.last, coalesce(pg_column_size(e.payload), 0) AS size
-      FROM holdfast.task_events e WHERE e.task = @task AND e.kind = 3
-), a AS MATERIALIZED (
-    SELECT c.artifact_id, min(c.seq) AS first_seq, coalesce(max(c.seq) FILTER (WHERE NOT c.append), min(c.seq)) AS begins, max(c.seq) AS newest
-      FROM c GROUP BY c.artifact_id
-), page AS MATERIALIZED (
-    SELECT * FROM a WHERE a.first_seq > sqlc.arg(after)::bigint ORDER BY a.first_seq LIMIT @max_rows
+    SELECT coalesce(e.artifact_id, '') AS artifact_id, e.seq, e.last, coalesce(pg_column_size(e.payload), 0) AS size,
+           coalesce(max(e.seq) FILTER (WHERE NOT e.append) OVER w, 0) AS begins, max(e.seq) OVER w AS newest
+      FROM holdfast.task_events e
+     WHERE e.task = @task AND e.seq > sqlc.arg(after)::bigint AND e.seq <= @upto::bigint AND e.kind = 3
+    WINDOW w AS (PARTITION BY e.artifact_id)
 )
-SELECT coalesce(p.artifact_id, '')::text AS artifact_id, p.first_seq::bigint AS first_seq,
-       coalesce((SELECT (e.payload -> 'name') #>> '{}' FROM holdfast.task_events e WHERE e.task = @task AND e.seq = p.begins), '')::text AS name,
-       s.chunks::bigint AS chunks, s.size::bigint AS size, s.last::boolean AS last
-  FROM page p
- CROSS JOIN LATERAL (
-    SELECT count(*) AS chunks, sum(c.size) AS size, bool_or(c.last AND c.seq = p.newest) AS last
-      FROM c WHERE c.artifact_id = p.artifact_id AND c.seq >= p.begins
- ) s
- ORDER BY p.first_seq;
+SELECT c.artifact_id::text AS artifact_id, min(c.seq)::bigint AS first_seq, max(c.begins)::bigint AS begins,
+       (count(*) FILTER (WHERE c.seq >= c.begins))::bigint AS chunks, (sum(c.size) FILTER (WHERE c.seq >= c.begins))::bigint AS size,
+       (bool_or(c.last) FILTER (WHERE c.seq = c.newest))::boolean AS last
+  FROM c GROUP BY c.artifact_id ORDER BY first_seq;
+
+-- name: ArtifactNames :many
+-- The names of artifacts that begin with the given events. By primary key.
+SELECT e.seq, coalesce((e.payload -> 'name') #>> '{}', '')::text AS name FROM holdfast.task_events e
+ WHERE e.task = @task AND e.seq = ANY(@seqs::bigint[]);
 
 -- name: ArtifactChunks :many
--- The chunks of an artifact, without their contents.
+-- The chunks of an artifact in a part of a log, without their contents. By primary key.
 SELECT e.seq, e.append, coalesce(pg_column_size(e.payload), 0)::bigint AS size FROM holdfast.task_events e
- WHERE e.task = @task AND e.kind = 3 AND e.artifact_id = @artifact_id::text ORDER BY e.seq;
+ WHERE e.task = @task AND e.seq > sqlc.arg(after)::bigint AND e.seq <= @upto::bigint
+   AND e.kind = 3 AND e.artifact_id = @artifact_id::text ORDER BY e.seq;
 
 -- name: ArtifactBegun :one
 -- Whether an attempt has written a chunk of an artifact. The newest chunks come first: it is mostly one of them.

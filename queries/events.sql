@@ -3,8 +3,9 @@
 -- name: EventsAppend :many
 -- Writes the events of any number of runs in one commit. Inputs have one element per event; the
 -- events of a run are adjacent and in order. ordinal is the number of events that the run wrote
--- before its first one here. A run writes only while its attempt is the task's, it has a worker,
--- and its ordinal fits. A run without a row in the result was fenced, another session has locked its
+-- before its first one here. A run writes only while its attempt is the task's and was claimed at the
+-- same time (a failover that loses a claim lets the next one draw the same attempt), it has a worker,
+-- and its ordinal fits. A statement has one claim of each attempt. A run without a row in the result was fenced, another session has locked its
 -- task, or this is a retry of a committed statement; RunStates tells which.
 --
 -- Events that an agent has posted (posts) have a count of their own: ordinal is the number of events
@@ -38,6 +39,7 @@
 WITH inp AS MATERIALIZED (
     SELECT unnest(@tasks::uuid[]) AS task,
            unnest(@attempts::integer[]) AS attempt,
+           unnest(@claims::timestamptz[]) AS claimed_at,
            unnest(@ordinals::bigint[]) AS ordinal,
            unnest(@posts::boolean[]) AS post,
            unnest(@afters::bigint[]) AS after,
@@ -56,13 +58,13 @@ WITH inp AS MATERIALIZED (
 ), num AS MATERIALIZED (
     SELECT i.*, row_number() OVER (PARTITION BY i.task, i.attempt ORDER BY i.ord) AS rn FROM inp i
 ), run AS MATERIALIZED (
-    SELECT task, attempt, ordinal, post, max(after) AS after, count(*) AS n, max(ord) FILTER (WHERE state <> 0) AS status_ord, max(payload) FILTER (WHERE wait)::json AS wait,
+    SELECT task, attempt, claimed_at, ordinal, post, max(after) AS after, count(*) AS n, max(ord) FILTER (WHERE state <> 0) AS status_ord, max(payload) FILTER (WHERE wait)::json AS wait,
            max(ord) FILTER (WHERE kind IN (2, 3)) - min(ord) + 1 AS shown_rn, sum(artifact_size)::bigint AS artifact_bytes
-      FROM inp GROUP BY task, attempt, ordinal, post
+      FROM inp GROUP BY task, attempt, claimed_at, ordinal, post
 ), lck AS MATERIALIZED (
     SELECT t.id, t.kept, t.attempt, t.last_seq, t.turns, t.pending, t.cancel_requested, t.worker_id, t.claimed_at, t.pushes, t.lineage,
            t.resumed_seq, t.posted_attempt = t.attempt AS posted, r.post, r.after, r.n, r.status_ord, r.wait, r.shown_rn, r.artifact_bytes
-      FROM run r JOIN holdfast.tasks t ON t.id = r.task AND t.attempt = r.attempt
+      FROM run r JOIN holdfast.tasks t ON t.id = r.task AND t.attempt = r.attempt AND t.claimed_at = r.claimed_at
        AND r.ordinal = CASE WHEN NOT r.post THEN t.run_ordinal WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END
      WHERE t.id = ANY(ARRAY(SELECT task FROM run)) AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
      ORDER BY t.id
@@ -158,7 +160,7 @@ SELECT id, attempt, last_seq::bigint AS base, coalesce(state, 0)::smallint AS st
 -- committed before its connection died.
 SELECT t.* FROM unnest(@ids::uuid[]) AS i (id)
  CROSS JOIN LATERAL (
-    SELECT x.id, x.attempt, x.run_ordinal, (CASE WHEN x.posted_attempt = x.attempt THEN x.posted ELSE 0 END)::bigint AS posted, x.state, x.last_seq, x.pushes, (x.worker_id IS NOT NULL)::boolean AS owned FROM holdfast.tasks x
+    SELECT x.id, x.attempt, x.claimed_at, x.run_ordinal, (CASE WHEN x.posted_attempt = x.attempt THEN x.posted ELSE 0 END)::bigint AS posted, x.state, x.last_seq, x.pushes, (x.worker_id IS NOT NULL)::boolean AS owned FROM holdfast.tasks x
      WHERE x.id = i.id AND x.id BETWEEN @lowest AND @highest OFFSET 0
  ) t;
 

@@ -87,7 +87,7 @@ SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.l
 -- too. It leaves an outage alone that is locked.
 WITH lck AS MATERIALIZED (
     SELECT t.id, t.kept, t.last_seq, t.attempt, t.cancel_requested, t.worker_id, t.claimed_at FROM holdfast.tasks t
-     WHERE t.id = @id AND t.attempt = @attempt AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
+     WHERE t.id = @id AND t.attempt = @attempt AND t.claimed_at = @claimed_at::timestamptz AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
        FOR NO KEY UPDATE NOWAIT
 ), own AS MATERIALIZED (
     -- The scalar subquery makes PostgreSQL lock the task before the queue row.
@@ -176,26 +176,26 @@ SELECT (lck.worker_id IS NOT NULL)::boolean AS owned, EXISTS (SELECT FROM due)::
 -- The runs that the database assigns to a worker. With it a worker finds a claim whose answer was lost
 -- with its connection. Beside an old snapshot it reads all that the worker has run since. Index
 -- task_queue_owned.
-SELECT t.id, t.attempt, t.cancel_requested
+SELECT t.id, t.attempt, t.claimed_at, t.cancel_requested
   FROM holdfast.tasks t
  WHERE t.id = ANY(ARRAY(SELECT q.id FROM holdfast.task_queue q WHERE q.worker_id = @worker::uuid)) AND t.state NOT IN (3, 4, 5, 6, 7, 8);
 
 -- name: RunsHeld :many
 -- Those of the given tasks that a worker runs. A worker asks this after a cancel hint, and once a second
 -- for all of its runs. By primary key.
-SELECT id, attempt, cancel_requested FROM holdfast.tasks
+SELECT id, attempt, claimed_at, cancel_requested FROM holdfast.tasks
  WHERE id = ANY(@ids::uuid[]) AND state NOT IN (3, 4, 5, 6, 7, 8) AND worker_id = @worker::uuid;
 
 -- name: RunsEnded :many
 -- Those of the given attempts that are over, with what became of their tasks: the run API may have ended
 -- them. By primary key.
-SELECT t.id, t.attempt, t.state, (t.wakes_at IS NOT NULL)::boolean AS waits
-  FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@attempts::integer[]) AS attempt) i
+SELECT t.id, t.attempt, t.claimed_at, t.state, (t.wakes_at IS NOT NULL)::boolean AS waits
+  FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@attempts::integer[]) AS attempt, unnest(@claims::timestamptz[]) AS claimed_at) i
  CROSS JOIN LATERAL (
-    SELECT x.id, x.attempt, x.state, x.wakes_at, x.worker_id FROM holdfast.tasks x
+    SELECT x.id, x.attempt, x.claimed_at, x.state, x.wakes_at, x.worker_id FROM holdfast.tasks x
      WHERE x.id = i.id AND x.id BETWEEN @lowest AND @highest OFFSET 0
  ) t
- WHERE t.attempt <> i.attempt OR t.worker_id IS NULL;
+ WHERE t.attempt <> i.attempt OR t.claimed_at IS DISTINCT FROM i.claimed_at OR t.worker_id IS NULL;
 
 -- name: RunFor :one
 -- An attempt for a request of the run API, with the message only if wanted. The attempt may be over (not
@@ -217,14 +217,14 @@ SELECT sqlc.embed(t), coalesce(q.worker_id = t.worker_id, false)::boolean AS own
 UPDATE holdfast.tasks t
    SET posted = CASE WHEN @ordinal::bigint >= 0 THEN @after::bigint WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END,
        posted_attempt = t.attempt, heard_at = now()
- WHERE t.id = @id AND t.attempt = @attempt AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
+ WHERE t.id = @id AND t.attempt = @attempt AND t.claimed_at = @claimed_at::timestamptz AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
    AND (@ordinal::bigint = -1 OR @ordinal::bigint = CASE WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END)
 RETURNING t.posted, t.cancel_requested;
 
 -- name: RunSilence :one
 -- For how long the agent of an attempt has not called the run API. No row: it never has.
 SELECT (now() - t.heard_at)::interval AS silence FROM holdfast.tasks t
- WHERE t.id = @id AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.attempt = @attempt AND t.posted_attempt = t.attempt AND t.heard_at IS NOT NULL;
+ WHERE t.id = @id AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.attempt = @attempt AND t.claimed_at = @claimed_at::timestamptz AND t.posted_attempt = t.attempt AND t.heard_at IS NOT NULL;
 -- name: TasksParked :many
 -- For metrics: the tasks that wait for their client, by agent, counted up to @most each. Index tasks_open_parked.
 SELECT a.agent::text AS agent, p.tasks

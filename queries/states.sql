@@ -16,7 +16,7 @@ SELECT s.version, s.value::text AS value FROM holdfast.context_states s
 -- It locks the task, then the state.
 WITH run AS MATERIALIZED (
     SELECT t.id FROM holdfast.tasks t
-     WHERE t.id = @task AND t.attempt = @attempt AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
+     WHERE t.id = @task AND t.attempt = @attempt AND t.claimed_at = @claimed_at::timestamptz AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
        FOR SHARE
 ), put AS (
     INSERT INTO holdfast.task_states AS s (task, version, value, request_id)
@@ -38,7 +38,7 @@ SELECT EXISTS (SELECT FROM run)::boolean AS runs, EXISTS (SELECT FROM put)::bool
 -- TaskStateSet for the state of the task's context.
 WITH run AS MATERIALIZED (
     SELECT t.id, t.tenant, t.owner, t.agent, t.context_id FROM holdfast.tasks t
-     WHERE t.id = @task AND t.attempt = @attempt AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
+     WHERE t.id = @task AND t.attempt = @attempt AND t.claimed_at = @claimed_at::timestamptz AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
        FOR SHARE
 ), stored AS MATERIALIZED (
     SELECT x.value IS NULL AS removed FROM holdfast.context_states x

@@ -386,7 +386,7 @@ func TestReceiversRecognizeTasksOfOtherOwners(t *testing.T) {
 				deliver := func(owner identity.Owner, agent string) string {
 					id := store.NewID()
 					c := &task.PushConfig{ID: "c", URL: r.url, Host: strings.Split(r.url, "/")[2], Token: clientToken, Dialect: "0.1"}
-					_, err := s.Create(t.Context(), &store.NewTask{
+					created, err := s.Create(t.Context(), &store.NewTask{
 						Task: task.Task{
 							ID: id, PublicID: "order-7 " + t.Name(), Agent: agent, Tenant: owner.Tenant, Owner: owner.Subject,
 							ContextID: "c", Dialect: "0.1",
@@ -397,7 +397,7 @@ func TestReceiversRecognizeTasksOfOtherOwners(t *testing.T) {
 					require.NoError(t, err)
 					appended := make(chan error, 1)
 					s.Append(&store.Append{
-						Task: id, Agent: agent, Attempt: 1, Done: func(_ bool, err error) { appended <- err },
+						Task: id, Agent: agent, Fence: store.FirstFence(&task.Task{CreatedAt: created.At}), Done: func(_ bool, err error) { appended <- err },
 						Events: []*task.Event{{Task: id, Kind: task.EventStatus, State: task.StateCompleted}},
 					})
 					require.NoError(t, <-appended)

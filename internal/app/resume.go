@@ -23,7 +23,7 @@ func newTokens(ctx context.Context, st *store.Store, purpose string) (*token.Tok
 // resumeURL returns the URL that begins the turn after a turn.
 func resumeURL(e *env, p *ports, turns *token.Tokens) func(task.ID, int) string {
 	base := p.baseURL(e.cfg) + resume.Path
-	return func(id task.ID, turn int) string { return base + turns.Make(id, turn) }
+	return func(id task.ID, turn int) string { return base + turns.Make(id, int64(turn)) }
 }
 
 func newCallbacks(e *env, agents *agents, st *store.Store, turns *token.Tokens) *callback.Handler {

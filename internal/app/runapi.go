@@ -9,14 +9,14 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
-// runAPI returns where the agent of an attempt finds the run API; nil if this process cannot know.
-func runAPI(e *env, p *ports, tokens *token.Tokens) func(task.ID, task.Attempt) executor.API {
+// runAPI returns where the agent of a run finds the run API; nil if this process cannot know.
+func runAPI(e *env, p *ports, tokens *token.Tokens) func(task.ID, task.Fence) executor.API {
 	if !e.cfg.KnowsRunAPI() {
 		return nil
 	}
 	url := e.cfg.RunAPIURL(p.baseURL(e.cfg)) + runapi.Path
-	return func(id task.ID, attempt task.Attempt) executor.API {
-		return executor.API{URL: url, Token: runapi.TokenPrefix + tokens.Make(id, int(attempt))}
+	return func(id task.ID, run task.Fence) executor.API {
+		return executor.API{URL: url, Token: runapi.TokenPrefix + tokens.Make(id, run.ClaimedAt)}
 	}
 }
 

@@ -56,7 +56,7 @@ func (l heardLeases) tell(err error) error {
 // is not run.
 func newPool(
 	e *env, agents *agents, st *store.Store, keeper *worker.Keeper, bus *signal.Bus,
-	resumeURL func(task.ID, int) string, runAPI func(task.ID, task.Attempt) executor.API,
+	resumeURL func(task.ID, int) string, runAPI func(task.ID, task.Fence) executor.API,
 ) *worker.Pool {
 	m := e.metrics
 	pool := worker.New(worker.Options{

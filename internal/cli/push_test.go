@@ -80,6 +80,7 @@ type hooked struct {
 	session
 	t    *testing.T
 	task task.ID
+	at   task.Fence
 	said int64
 }
 
@@ -94,12 +95,13 @@ func newHooked(t *testing.T, hooks ...*task.PushConfig) *hooked {
 	}}}
 	worker := store.NewID()
 	require.NoError(t, s.Register(t.Context(), store.Process{ID: worker, Name: "test", Version: "1"}, time.Hour))
-	_, err = s.Create(t.Context(), &store.NewTask{
+	created, err := s.Create(t.Context(), &store.NewTask{
 		Task:    task.Task{ID: h.task, PublicID: "order-7", Agent: "weather", Owner: "alice", ContextID: "c", Dialect: "1.0"},
 		Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}},
 		Worker:  worker, ClientID: true,
 	})
 	require.NoError(t, err)
+	h.at = store.FirstFence(&task.Task{CreatedAt: created.At})
 	for _, c := range hooks {
 		require.NoError(t, s.SetPush(t.Context(), h.task, c, 10))
 	}
@@ -111,7 +113,7 @@ func (h *hooked) say(text string) {
 	h.t.Helper()
 	done := make(chan error, 1)
 	h.Append(&store.Append{
-		Task: h.task, Agent: "weather", Attempt: 1, Ordinal: h.said,
+		Task: h.task, Agent: "weather", Fence: h.at, Ordinal: h.said,
 		Events: []*task.Event{{Task: h.task, Kind: task.EventStatus, State: task.StateWorking, Message: &task.Message{
 			ID: "m-" + text, Role: task.RoleAgent, Parts: []task.Part{task.Text(text)},
 		}}},

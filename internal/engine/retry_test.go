@@ -96,7 +96,7 @@ func TestRetrySkipsBackoff(t *testing.T) {
 	won := claim()
 	require.Len(t, won, 1)
 	require.NoError(t, r.store.GiveBack(t.Context(), store.Requeue{
-		Task: h.ID, Agent: "a", Attempt: won[0].Attempt, Note: task.RunNote{Outcome: task.RunRetry}, Delay: time.Hour,
+		Task: h.ID, Agent: "a", Fence: won[0].Fence, Note: task.RunNote{Outcome: task.RunRetry}, Delay: time.Hour,
 	}))
 	require.Empty(t, claim())
 	again, err := r.retry(t, h, false)

@@ -217,7 +217,8 @@ func (v *View) create(ctx context.Context, r *SendRequest, n *store.NewTask, sub
 		claimed := n.Task
 		claimed.Status.State, claimed.LastSeq = task.StateSubmitted, 1
 		slot.Start(&store.Claimed{
-			Task: &claimed, Message: n.Message, Request: n.Request, Forwarded: n.Forwarded, MessageSeq: 1, Attempt: 1, Turn: 1, Try: 1, AvailableAt: ev.At,
+			Task: &claimed, Message: n.Message, Request: n.Request, Forwarded: n.Forwarded, MessageSeq: 1, Turn: 1, Try: 1, AvailableAt: ev.At,
+			Fence: store.FirstFence(&claimed),
 		})
 	}
 	return s, nil

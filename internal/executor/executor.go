@@ -52,7 +52,7 @@ type Run struct {
 	Traceparent         string                     // W3C Trace Context, or ""
 	Forwarded           task.Forwarded             // none for a turn that no message of a client began
 	Deadline            time.Time                  // when the run times out; zero: never
-	Attempt             task.Attempt               // the fencing token
+	Attempt             task.Attempt               // rises with every run; a failover that loses a claim repeats it
 	Try                 int                        // 1 for the first invocation for this message
 	Turn                int                        // 1 for the task's first message
 	Input               *Input                     // what began the turn, if not only the client's message; or nil

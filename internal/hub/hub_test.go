@@ -72,7 +72,11 @@ func start(t testing.TB, url string, o hub.Options) *replica {
 	var err error
 	r.store, err = store.Open(t.Context(), store.Options{URL: url, APIConns: 3, Listener: r.bus})
 	require.NoError(t, err)
-	o.Store = r.store
+	if n, ok := o.Store.(*narrow); ok {
+		n.Store = r.store
+	} else {
+		o.Store = r.store
+	}
 	r.hub = hub.New(o)
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
@@ -148,7 +152,7 @@ func (r *replica) append(u *run, texts ...string) error {
 	}
 	done := make(chan error, 1)
 	r.store.Append(&store.Append{
-		Task: u.h.ID, Agent: "a", Attempt: 1, Ordinal: u.ordinal.Load(), Events: evs,
+		Task: u.h.ID, Agent: "a", Fence: store.FirstFence(u.h), Ordinal: u.ordinal.Load(), Events: evs,
 		Done: func(_ bool, err error) { done <- err },
 	})
 	u.ordinal.Add(int64(len(texts)))
@@ -311,6 +315,68 @@ func TestLostSelfTestIsRepeatedDuringTraffic(t *testing.T) {
 	b.listening()
 	stop()
 	require.NoError(t, <-talk)
+}
+
+// narrow is a store that is too slow for pages of more than ten events, as a database that works through large rows.
+type narrow struct {
+	*store.Store
+	catchUps, rereads atomic.Int64 // that failed
+}
+
+func (n *narrow) CatchUp(ctx context.Context, at []store.Position, limit int) (*store.CaughtUp, error) {
+	read, err := n.Store.CatchUp(ctx, at, limit)
+	if err == nil && len(read.Events) > 10 {
+		n.catchUps.Add(1)
+		return nil, task.Errorf(task.Unavailable, "canceling statement due to statement timeout")
+	}
+	return read, err
+}
+
+func (n *narrow) EventsAfter(ctx context.Context, owner *task.Task, after task.Position, limit int) ([]*task.Event, error) {
+	evs, err := n.Store.EventsAfter(ctx, owner, after, limit)
+	if err == nil && len(evs) > 10 {
+		n.rereads.Add(1)
+		return nil, task.Errorf(task.Unavailable, "canceling statement due to statement timeout")
+	}
+	return evs, err
+}
+
+// A page that the database cannot read in time becomes smaller.
+func TestPagesShrinkUntilTheyAreReadInTime(t *testing.T) {
+	t.Parallel()
+	const events = 40
+	t.Run("catch-up", func(t *testing.T) {
+		t.Parallel()
+		url := storetest.New(t).URL
+		n := &narrow{}
+		r := start(t, url, hub.Options{Store: n, PollInterval: 50 * time.Millisecond})
+		elsewhere := mute(t, url)
+		var subs []*hub.Subscription
+		for range 3 {
+			u := elsewhere.run()
+			s := r.hub.Subscribe(u.h)
+			defer s.Close()
+			s.Start(task.Position{Seq: 1})
+			subs = append(subs, s)
+			elsewhere.must(u, events)
+		}
+		for _, s := range subs {
+			require.NoError(t, read(t.Context(), s, 1+events))
+		}
+		require.Positive(t, n.catchUps.Load())
+	})
+	t.Run("reread", func(t *testing.T) {
+		t.Parallel()
+		n := &narrow{}
+		r := start(t, storetest.New(t).URL, hub.Options{Store: n, PollInterval: never, RingEvents: 4})
+		u := r.run()
+		s := r.hub.Subscribe(u.h)
+		defer s.Close()
+		s.Start(task.Position{Seq: 1})
+		r.must(u, events)
+		require.NoError(t, read(t.Context(), s, 1+events))
+		require.Positive(t, n.rereads.Load())
+	})
 }
 
 func TestSlowSubscriberRereads(t *testing.T) {

@@ -87,6 +87,7 @@ func (r *replica) halt() {
 // run is a running task with a webhook.
 type run struct {
 	id      task.ID
+	fence   task.Fence
 	ordinal int64
 }
 
@@ -99,13 +100,13 @@ func (r *replica) begin(c *task.PushConfig) *run {
 func (r *replica) beginFor(owner string, c *task.PushConfig) *run {
 	r.t.Helper()
 	id := store.NewID()
-	_, err := r.Create(r.t.Context(), &store.NewTask{
+	created, err := r.Create(r.t.Context(), &store.NewTask{
 		Task:    task.Task{ID: id, PublicID: id.String(), Agent: "a", Owner: owner, ContextID: "c", Dialect: "1.0"},
 		Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("hello")}},
 		Worker:  r.id, Push: c,
 	})
 	require.NoError(r.t, err)
-	return &run{id: id}
+	return &run{id: id, fence: store.FirstFence(&task.Task{CreatedAt: created.At})}
 }
 
 // emit appends events of the run and waits for the commit.
@@ -116,7 +117,7 @@ func (r *replica) emit(of *run, evs ...*task.Event) {
 		e.Task = of.id
 	}
 	r.Append(&store.Append{
-		Task: of.id, Agent: "a", Attempt: 1, Ordinal: of.ordinal, Events: evs,
+		Task: of.id, Agent: "a", Fence: of.fence, Ordinal: of.ordinal, Events: evs,
 		Done: func(_ bool, err error) { done <- err },
 	})
 	of.ordinal += int64(len(evs))

@@ -33,7 +33,7 @@ func TestWaitOutlivesItsPeriod(t *testing.T) {
 	c := claim()
 	done1 := make(chan error, 1)
 	f.Append(&store.Append{
-		Task: old.ID, Agent: "a", Attempt: c.Attempt, Done: func(_ bool, err error) { done1 <- err },
+		Task: old.ID, Agent: "a", Fence: c.Fence, Done: func(_ bool, err error) { done1 <- err },
 		Events: []*task.Event{
 			{Kind: task.EventStatus, State: task.StateWorking},
 			{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunWaits, For: time.Hour}},

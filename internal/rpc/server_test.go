@@ -116,6 +116,8 @@ func TestCards(t *testing.T) {
 			require.Equal(t, "application/json", r.Header.Get("Content-Type"))
 			require.Equal(t, want.name, r.member(t, "name"))
 			require.Equal(t, want.url, r.member(t, "url"))
+			require.Contains(t, string(r.body), `"capabilities"`)
+			require.NotContains(t, string(r.body), `"stateTransitionHistory":true`, "no version lists the states that a task has had")
 			if strings.Contains(path, "agent-card") {
 				require.Equal(t, []string{"A2A-Version"}, r.Header.Values("Vary"))
 			} else {

@@ -1,8 +1,8 @@
 // Package runapi is the run API: an agent acts for one run from elsewhere than the answer of the call that began it. It
 // reads what the run document left out, stores states, and posts events. docs/run-api.yaml describes it.
 //
-// A request may reach any replica. Its token names the task and the attempt, and the database knows whether the attempt
-// still has the task: each read looks, and each write is fenced. So a token is of no use when its attempt is over.
+// A request may reach any replica. Its token names the task and the claim of the attempt, and the database knows whether the
+// attempt still has the task: each read looks, and each write is fenced. So a token is of no use when its attempt is over.
 package runapi
 
 import (
@@ -59,7 +59,7 @@ type Options struct {
 	Store  Store
 	Pool   *worker.Pool // whose agents may post; it need not run them
 	Agents map[string]Agent
-	Tokens *token.Tokens // of attempts
+	Tokens *token.Tokens // of runs, by when they were claimed
 	Memory *memory.Budgets
 	Limits body.Limits // of bodies that are one document, and the time to send a body or to read an answer
 	Log    *slog.Logger
@@ -120,16 +120,16 @@ type exchange struct {
 	account *memory.Account
 }
 
-// bearer returns the attempt that a request acts for.
-func (a *API) bearer(r *http.Request) (task.ID, task.Attempt, error) {
+// bearer returns the run that a request acts for: its task, and when it was claimed.
+func (a *API) bearer(r *http.Request) (id task.ID, claimedAt int64, err error) {
 	scheme, text, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	text, ours := strings.CutPrefix(strings.TrimSpace(text), TokenPrefix)
-	id, attempt, ok := a.o.Tokens.Read(text)
+	id, claimedAt, ok := a.o.Tokens.Read(text)
 	if !ok || !ours || !strings.EqualFold(scheme, "Bearer") {
 		return id, 0, refuse(http.StatusUnauthorized, reasonToken, "Authorization",
 			"needs the token of a run, as Authorization: Bearer <runApi.token>")
 	}
-	return id, task.Attempt(attempt), nil
+	return id, claimedAt, nil
 }
 
 // during makes a handler of one that acts during an attempt.

@@ -115,8 +115,8 @@ func newWorld(t *testing.T, a worker.Agent) *world {
 	})
 	options := worker.Options{
 		Store: w.store, Agents: []worker.Agent{a}, PollInterval: 100 * time.Millisecond, StopGrace: time.Second, Worker: func() task.ID { return self },
-		RunAPI: func(id task.ID, attempt task.Attempt) executor.API {
-			return executor.API{URL: w.api, Token: runapi.TokenPrefix + tokens.Make(id, int(attempt))}
+		RunAPI: func(id task.ID, run task.Fence) executor.API {
+			return executor.API{URL: w.api, Token: runapi.TokenPrefix + tokens.Make(id, run.ClaimedAt)}
 		},
 	}
 	w.pool = worker.New(options)
@@ -550,6 +550,36 @@ func TestDocumentedOperationsExist(t *testing.T) {
 	}
 }
 
+// A failover that loses a claim lets the next claim draw the same attempt. The token of the lost one is of no use for it.
+func TestATokenEndsWithItsClaim(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worker.Agent{})
+	old := w.begin("go")
+	conn, err := pgx.Connect(t.Context(), w.url)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	_, err = conn.Exec(t.Context(), `WITH log AS (DELETE FROM holdfast.task_events WHERE task = $1 AND seq > 1),
+		queue AS (UPDATE holdfast.task_queue SET worker_id = NULL, tries = 0 WHERE id = $1)
+		UPDATE holdfast.tasks SET state = 1, last_seq = 1, status_seq = 1, attempt = 0, runs = 0, run_ordinal = 0, worker_id = NULL, claimed_at = NULL
+		 WHERE id = $1`, old.ID.String())
+	require.NoError(t, err)
+	next := w.next()
+	require.Equal(t, old.Attempt, next.Attempt)
+	for range 2 { // before and after the next run has posted as many events
+		a := old.Post(t, 0, `{"type":"text","text":"old"}`)
+		require.Equal(t, 410, a.Status, "%s", a.Body)
+		require.Equal(t, "over", a.Reason)
+		require.Contains(t, a.Detail, "another attempt")
+		a = next.Post(t, 0, `{"type":"text","text":"next"}`)
+		require.Equal(t, 200, a.Status, "%s", a.Body)
+	}
+	require.Equal(t, 200, next.Post(t, 1, `{"type":"complete"}`).Status)
+	w.ends(next)
+	got := w.task(next)
+	require.Len(t, got.Artifacts, 1)
+	require.Equal(t, "next", textOf(&got.Artifacts[0]))
+}
+
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worker.Agent{})
@@ -559,7 +589,7 @@ func TestTokens(t *testing.T) {
 	forged := []byte(r.Token)
 	forged[len(forged)-3] ^= 1
 	for name, token := range map[string]string{
-		"none": "", "garbage": "x", "prefix": "hfrun_", "of other keys": runapi.TokenPrefix + strange.Make(r.ID, int(r.Attempt)), "no prefix": strings.TrimPrefix(r.Token, runapi.TokenPrefix), "changed": string(forged),
+		"none": "", "garbage": "x", "prefix": "hfrun_", "of other keys": runapi.TokenPrefix + strange.Make(r.ID, time.Now().UnixMicro()), "no prefix": strings.TrimPrefix(r.Token, runapi.TokenPrefix), "changed": string(forged),
 		"long": r.Token + "AAAA", "padded": r.Token + "=", "cut": r.Token[:20], "of a task's id": r.ID.String(),
 	} {
 		c := runapitest.Client{URL: r.URL, Token: token}

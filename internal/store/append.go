@@ -14,9 +14,9 @@ import (
 
 // Append is a write of a run: the next events of its attempt.
 type Append struct {
-	Task    task.ID
-	Agent   string
-	Attempt task.Attempt
+	Task  task.ID
+	Agent string
+	task.Fence
 	Ordinal int64 // number of events that the attempt wrote before; with Posted, that its agent posted before
 	Events  []*task.Event
 	// Upload is the request with which the agent has posted the events, to any replica; zero: the worker wrote them. After is
@@ -54,7 +54,7 @@ func (a *Append) size() (n int) {
 }
 
 // Append queues a run's events for the next commit and does not block. The fence is checked in that
-// commit: a run with an outdated attempt writes nothing.
+// commit: a run with an outdated fence writes nothing.
 func (s *Store) Append(a *Append) {
 	a.payloads = make([]string, len(a.Events))
 	for i, e := range a.Events {
@@ -115,7 +115,8 @@ func (s *Store) writeAppends(ctx context.Context, items []*Append) (blocked []*A
 }
 
 // groupAppends makes the arguments of a statement. A run may write and its agent post at the same time, also with two
-// uploads. But one statement has the events of a run from one of them: others has the rest.
+// uploads, and beside a run there may be one with the same attempt whose claim was lost. But one statement has the events of an
+// attempt from one of them: others has the rest.
 func groupAppends(items []*Append) (_ []*appendGroup, _ dbsqlc.EventsAppendParams, others []*Append) {
 	var groups []*appendGroup
 	byRun := make(map[runKey]*appendGroup, len(items))
@@ -123,7 +124,7 @@ func groupAppends(items []*Append) (_ []*appendGroup, _ dbsqlc.EventsAppendParam
 	for _, a := range items {
 		k := runKey{a.Task, a.Attempt}
 		g := byRun[k]
-		if g != nil && a.Upload != g.items[0].Upload {
+		if g != nil && (a.Upload != g.items[0].Upload || a.Fence != g.items[0].Fence) {
 			others = append(others, a)
 			continue
 		}
@@ -137,7 +138,7 @@ func groupAppends(items []*Append) (_ []*appendGroup, _ dbsqlc.EventsAppendParam
 		n += len(a.Events)
 	}
 	arg := dbsqlc.EventsAppendParams{
-		Tasks: make([]uuid.UUID, 0, n), Attempts: make([]int32, 0, n), Ordinals: make([]int64, 0, n),
+		Tasks: make([]uuid.UUID, 0, n), Attempts: make([]int32, 0, n), Claims: make([]time.Time, 0, n), Ordinals: make([]int64, 0, n),
 		Posts: make([]bool, 0, n), Afters: make([]int64, 0, n),
 		Kinds: make([]int16, 0, n), States: make([]int16, 0, n), Directs: make([]bool, 0, n),
 		Appends: make([]bool, 0, n), Lasts: make([]bool, 0, n), Waits: make([]bool, 0, n), Resumes: make([]float64, 0, n), Listings: make([]bool, 0, n),
@@ -148,6 +149,7 @@ func groupAppends(items []*Append) (_ []*appendGroup, _ dbsqlc.EventsAppendParam
 			for i, e := range a.Events {
 				arg.Tasks = append(arg.Tasks, uuid.UUID(a.Task))
 				arg.Attempts = append(arg.Attempts, int32(a.Attempt))
+				arg.Claims = append(arg.Claims, claimedAt(a.Fence))
 				arg.Ordinals = append(arg.Ordinals, g.items[0].Ordinal)
 				arg.Posts = append(arg.Posts, a.posted())
 				arg.Afters = append(arg.Afters, a.after())
@@ -282,7 +284,7 @@ func (s *Store) finishMissing(ctx context.Context, missing []*appendGroup) (bloc
 	for _, g := range missing {
 		first := g.items[0]
 		r, ok := now[first.Task]
-		ours := ok && task.Attempt(r.Attempt) == first.Attempt
+		ours := ok && fenceOf(r.Attempt, r.ClaimedAt) == first.Fence
 		switch {
 		case ours && r.Owned && g.written(&r) == first.Ordinal:
 			if s.observe.Retried != nil {
@@ -307,7 +309,7 @@ func (s *Store) finishMissing(ctx context.Context, missing []*appendGroup) (bloc
 func (g *appendGroup) isIn(now map[task.ID]dbsqlc.RunStatesRow) bool {
 	first := g.items[0]
 	r, ok := now[first.Task]
-	return ok && task.Attempt(r.Attempt) == first.Attempt && g.written(&r) >= g.items[len(g.items)-1].after()
+	return ok && fenceOf(r.Attempt, r.ClaimedAt) == first.Fence && g.written(&r) >= g.items[len(g.items)-1].after()
 }
 
 // written returns the ordinal that the source of the group has reached.

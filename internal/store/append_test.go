@@ -371,7 +371,7 @@ func TestAllOperationsConcurrently(t *testing.T) {
 			if p == nil {
 				return nil
 			}
-			return expected(f.GiveBack(t.Context(), Requeue{Task: p.c.Task.ID, Agent: "a", Attempt: p.c.Attempt, Uncount: rand.N(2) == 0}))
+			return expected(f.GiveBack(t.Context(), Requeue{Task: p.c.Task.ID, Agent: "a", Fence: p.c.Fence, Uncount: rand.N(2) == 0}))
 		case n < 93:
 			i := rand.N(len(workers))
 			mu.Lock()
@@ -393,14 +393,16 @@ func TestAllOperationsConcurrently(t *testing.T) {
 				made.Worker = workers[0]
 			}
 			mu.Unlock()
-			if _, err := f.Create(t.Context(), made); err != nil {
+			ev, err := f.Create(t.Context(), made)
+			if err != nil {
 				return err
 			}
 			h := made.Task
+			h.CreatedAt = ev.At
 			mu.Lock()
 			headers[rand.N(few)] = &h
 			if !made.Worker.IsZero() {
-				pens = append(pens, &pen{s: f.Store, c: &Claimed{Task: &h, Attempt: 1}})
+				pens = append(pens, &pen{s: f.Store, c: &Claimed{Task: &h, Fence: FirstFence(&h)}})
 			}
 			mu.Unlock()
 			return nil

@@ -16,13 +16,13 @@ import (
 // Claimed is a run that a worker has claimed: the task's header, the message to answer, and the
 // fence.
 type Claimed struct {
-	Task            *task.Task
-	Message         *task.Message
-	Request         *task.Request // that carried the message; may be nil
-	Forwarded       task.Forwarded
-	MessageSeq      task.Seq
-	Wait            *Wait // that this turn follows, or the resume that began it, or nil
-	Attempt         task.Attempt
+	Task       *task.Task
+	Message    *task.Message
+	Request    *task.Request // that carried the message; may be nil
+	Forwarded  task.Forwarded
+	MessageSeq task.Seq
+	Wait       *Wait // that this turn follows, or the resume that began it, or nil
+	task.Fence
 	Turn            int
 	Try             int
 	CancelRequested bool
@@ -79,6 +79,17 @@ type Demand struct {
 // claimBytes bounds the messages of one claim.
 const claimBytes = 32 << 20
 
+func fenceOf(attempt int32, at pgtype.Timestamptz) task.Fence {
+	return task.Fence{Attempt: task.Attempt(attempt), ClaimedAt: at.Time.UnixMicro()}
+}
+
+// FirstFence returns the fence of the run of a task that was created with a worker.
+func FirstFence(h *task.Task) task.Fence {
+	return task.Fence{Attempt: 1, ClaimedAt: h.CreatedAt.UnixMicro()}
+}
+
+func claimedAt(f task.Fence) time.Time { return time.UnixMicro(f.ClaimedAt) }
+
 // Claim claims due tasks for a worker and raises their attempt. If its connection dies, the outcome
 // is unknown; Owned then finds the claimed runs.
 func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Claimed, error) {
@@ -112,6 +123,7 @@ func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Cl
 			ID: r.ID, ClientID: r.ClientID, Agent: r.Agent, Tenant: r.Tenant, Owner: r.Owner,
 			ContextID: r.ContextID, State: r.State, LastSeq: r.LastSeq, Dialect: r.Dialect, Attempt: r.Attempt,
 			Metadata: r.Metadata, CreatedAt: r.CreatedAt, CancelRequested: r.CancelRequested, ArtifactBytes: r.ArtifactBytes,
+			ClaimedAt: pgtype.Timestamptz{Time: r.ClaimedAt, Valid: true},
 		}, queued{r.MessageSeq, r.InputSeq, r.Interrupted, r.Turn, r.Tries, r.Spared, r.Payload, r.Input, r.Forwarded})
 		out[i].Waited, out[i].AvailableAt, out[i].Suspect = r.ClaimedAt.Sub(r.AvailableAt), r.AvailableAt, r.Suspect
 		if r.Away {
@@ -139,7 +151,7 @@ func (s *Store) claimed(ctx context.Context, r *dbsqlc.Task, of queued) *Claimed
 		e.Message = &task.Message{}
 	}
 	c := &Claimed{
-		Task: t, Message: e.Message, Request: e.Request, MessageSeq: e.Seq, Attempt: task.Attempt(r.Attempt),
+		Task: t, Message: e.Message, Request: e.Request, MessageSeq: e.Seq, Fence: fenceOf(r.Attempt, r.ClaimedAt),
 		Turn: int(of.turn), Try: int(of.tries), Spared: int(of.spared), CancelRequested: r.CancelRequested,
 		ArtifactBytes: r.ArtifactBytes, Unreadable: unreadable,
 	}
@@ -187,9 +199,9 @@ func (s *Store) FireTimers(ctx context.Context) (more bool, err error) {
 
 // Requeue says why and how an attempt is given back.
 type Requeue struct {
-	Task    task.ID
-	Agent   string
-	Attempt task.Attempt
+	Task  task.ID
+	Agent string
+	task.Fence
 	Note    task.RunNote
 	Delay   time.Duration
 	Uncount bool // do not count the attempt: it was not the task's fault
@@ -211,7 +223,7 @@ func (s *Store) Requeue(ctx context.Context, r Requeue) (awayFor time.Duration, 
 	var row dbsqlc.RunRequeueRow
 	err = s.unlocked(ctx, "give_back", func() (err error) {
 		row, err = s.q.RunRequeue(ctx, s.brief(s.hot), dbsqlc.RunRequeueParams{
-			ID: uuid.UUID(r.Task), Attempt: int32(r.Attempt), Uncount: r.Uncount, Delay: r.Delay,
+			ID: uuid.UUID(r.Task), Attempt: int32(r.Attempt), ClaimedAt: claimedAt(r.Fence), Uncount: r.Uncount, Delay: r.Delay,
 			Payload: EncodePayload(ev), Away: r.Away, InPlace: r.InPlace, Logged: !r.Silent, Agent: r.Agent, Error: cleanName(r.Note.Error),
 		})
 		return err
@@ -281,8 +293,8 @@ func (s *Store) Hurry(ctx context.Context, h *task.Task) (hurried, owned bool, e
 
 // Owned is a run that the database assigns to a worker.
 type Owned struct {
-	Task            task.ID
-	Attempt         task.Attempt
+	Task task.ID
+	task.Fence
 	CancelRequested bool
 }
 
@@ -295,7 +307,7 @@ func (s *Store) Owned(ctx context.Context, worker task.ID) ([]Owned, error) {
 	}
 	out := make([]Owned, len(rows))
 	for i, r := range rows {
-		out[i] = Owned{task.ID(r.ID), task.Attempt(r.Attempt), r.CancelRequested}
+		out[i] = Owned{task.ID(r.ID), fenceOf(r.Attempt, r.ClaimedAt), r.CancelRequested}
 	}
 	return out, nil
 }
@@ -312,7 +324,7 @@ func (s *Store) Held(ctx context.Context, worker task.ID, ids []task.ID) ([]Owne
 	}
 	out := make([]Owned, len(rows))
 	for i, r := range rows {
-		out[i] = Owned{task.ID(r.ID), task.Attempt(r.Attempt), r.CancelRequested}
+		out[i] = Owned{task.ID(r.ID), fenceOf(r.Attempt, r.ClaimedAt), r.CancelRequested}
 	}
 	return out, nil
 }

@@ -130,11 +130,11 @@ func (c contention) run(t testing.TB, n int64) map[string]time.Duration {
 	victim := &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "victim", 1)[0]}
 	ctx := context.Background()
 	for _, context := range []bool{false, true} {
-		_, err := f.SetAgentState(ctx, NewState{StateOf: StateOf{victim.c.Task, context}, Attempt: victim.c.Attempt, Value: []byte("1"), RequestID: NewID()})
+		_, err := f.SetAgentState(ctx, NewState{StateOf: StateOf{victim.c.Task, context}, Fence: victim.c.Fence, Value: []byte("1"), RequestID: NewID()})
 		require.NoError(t, err)
 	}
 	away := f.running("away").c
-	require.NoError(t, f.GiveBack(ctx, Requeue{Task: away.Task.ID, Agent: "away", Attempt: away.Attempt, Away: true, InPlace: true}))
+	require.NoError(t, f.GiveBack(ctx, Requeue{Task: away.Task.ID, Agent: "away", Fence: away.Fence, Away: true, InPlace: true}))
 	canceled := f.running("canceled")
 	_, err := f.Cancel(ctx, canceled.c.Task, nil)
 	require.NoError(t, err)
@@ -312,7 +312,7 @@ func (f *fixture) bystanders() map[string]func(i int) error {
 			if err != nil {
 				return err
 			}
-			err = f.GiveBack(ctx, Requeue{Task: p.c.Task.ID, Agent: "returns", Attempt: p.c.Attempt, Uncount: true, Away: i%2 == 0, InPlace: i%2 == 0})
+			err = f.GiveBack(ctx, Requeue{Task: p.c.Task.ID, Agent: "returns", Fence: p.c.Fence, Uncount: true, Away: i%2 == 0, InPlace: i%2 == 0})
 			if err == nil {
 				_, err = f.Began(ctx, []string{"returns"})
 			}
@@ -397,11 +397,11 @@ func (f *fixture) bystanders() map[string]func(i int) error {
 		},
 		values: func(i int) error {
 			_, err := f.SetAgentState(ctx, NewState{
-				StateOf: StateOf{stream.c.Task, i%2 == 0}, Attempt: stream.c.Attempt, Value: []byte("1"), Version: AnyVersion, RequestID: NewID(),
+				StateOf: StateOf{stream.c.Task, i%2 == 0}, Fence: stream.c.Fence, Value: []byte("1"), Version: AnyVersion, RequestID: NewID(),
 			})
 			return err
 		},
-		beats:  func(int) error { _, _, err := f.Heard(ctx, steps.c.Task.ID, steps.c.Attempt, -1, 0); return err },
+		beats:  func(int) error { _, _, err := f.Heard(ctx, steps.c.Task.ID, steps.c.Fence, -1, 0); return err },
 		duties: func(int) error { _, err := f.Lead(ctx, "duty", worker, time.Hour); return err },
 		catchUps: func(int) error {
 			_, err := f.LastSeqs(ctx, []task.ID{read.ID})

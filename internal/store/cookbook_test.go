@@ -301,7 +301,7 @@ func (s *story) say(text string) *story {
 func (s *story) retry(reason string, after time.Duration) *story {
 	s.b.t.Helper()
 	require.NoError(s.b.t, s.b.GiveBack(s.b.t.Context(), Requeue{
-		Task: s.h.ID, Agent: s.h.Agent, Attempt: s.p.c.Attempt, Note: task.RunNote{Outcome: task.RunRetry, Error: reason},
+		Task: s.h.ID, Agent: s.h.Agent, Fence: s.p.c.Fence, Note: task.RunNote{Outcome: task.RunRetry, Error: reason},
 	}))
 	s.due = s.now + after
 	return s.dated()

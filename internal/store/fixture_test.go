@@ -236,7 +236,7 @@ func (p *pen) write(evs ...*task.Event) <-chan answer {
 
 func (p *pen) item(done chan answer, evs ...*task.Event) *Append {
 	a := &Append{
-		Task: p.c.Task.ID, Agent: p.c.Task.Agent, Attempt: p.c.Attempt, Ordinal: p.ordinal, Events: evs,
+		Task: p.c.Task.ID, Agent: p.c.Task.Agent, Fence: p.c.Fence, Ordinal: p.ordinal, Events: evs,
 		Done: func(requeued bool, err error) { done <- answer{requeued, err} },
 	}
 	p.ordinal += int64(len(evs))

@@ -57,7 +57,7 @@ func TestForwardedHeadersGoWithTheirMessage(t *testing.T) {
 	f.adds(h, "secret-4")
 	require.Equal(t, 3, f.kept(h.ID))
 	require.NotContains(t, f.everything(), "secret-", "they are sealed")
-	require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: h.ID, Agent: "a", Attempt: p.c.Attempt, Note: task.RunNote{Outcome: task.RunRetry}}))
+	require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: h.ID, Agent: "a", Fence: p.c.Fence, Note: task.RunNote{Outcome: task.RunRetry}}))
 	for turn, want := range []task.Forwarded{headersOf("secret-1"), headersOf("secret-2"), nil, headersOf("secret-4")} {
 		p = f.next("a")
 		require.Equal(t, want, p.c.Forwarded, "turn %d", turn+1)
@@ -83,7 +83,7 @@ func TestForwardedHeadersEndWithTheirTurn(t *testing.T) {
 			p.must(t, status(task.StateCanceled))
 		},
 		"canceled between two tries": func(p *pen, id task.ID) {
-			require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: id, Agent: p.c.Task.Agent, Attempt: p.c.Attempt, Delay: time.Hour}))
+			require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: id, Agent: p.c.Task.Agent, Fence: p.c.Fence, Delay: time.Hour}))
 			require.Equal(t, 1, f.kept(id))
 			require.True(t, f.cancel(p.c.Task, ""))
 		},

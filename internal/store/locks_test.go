@@ -211,9 +211,9 @@ func TestRequestsToLockedTasksLeaveConnections(t *testing.T) {
 	run := f.running("a")
 	releases = append(releases, f.lock(run.c.Task.ID))
 	for range 2 * conns {
-		repeat(func() error { _, _, err := f.Heard(ctx, run.c.Task.ID, run.c.Attempt, -1, 0); return err })
+		repeat(func() error { _, _, err := f.Heard(ctx, run.c.Task.ID, run.c.Fence, -1, 0); return err })
 		repeat(func() error {
-			_, err := f.SetAgentState(ctx, NewState{StateOf: StateOf{Task: run.c.Task}, Attempt: run.c.Attempt, Value: []byte("1"), Version: AnyVersion, RequestID: NewID()})
+			_, err := f.SetAgentState(ctx, NewState{StateOf: StateOf{Task: run.c.Task}, Fence: run.c.Fence, Value: []byte("1"), Version: AnyVersion, RequestID: NewID()})
 			return err
 		})
 	}
@@ -276,7 +276,7 @@ func TestGivingBackLockedTasksHoldsNoConnection(t *testing.T) {
 				p := f.running("a")
 				releases = append(releases, f.lockRows(lock, p.c.Task.ID))
 				all.Go(func() error {
-					return f.GiveBack(t.Context(), Requeue{Task: p.c.Task.ID, Agent: "a", Attempt: p.c.Attempt, Delay: time.Hour})
+					return f.GiveBack(t.Context(), Requeue{Task: p.c.Task.ID, Agent: "a", Fence: p.c.Fence, Delay: time.Hour})
 				})
 			}
 			f.retries("give_back")
@@ -297,7 +297,7 @@ func TestLockedOutageDelaysNoRun(t *testing.T) {
 	f := newFixture(t)
 	away := func(agent string) time.Duration {
 		c := f.claim(f.worker(time.Hour), agent, 1)[0]
-		d, err := f.Requeue(t.Context(), Requeue{Task: c.Task.ID, Agent: agent, Attempt: c.Attempt, Away: true, InPlace: true})
+		d, err := f.Requeue(t.Context(), Requeue{Task: c.Task.ID, Agent: agent, Fence: c.Fence, Away: true, InPlace: true})
 		require.NoError(t, err)
 		return d
 	}

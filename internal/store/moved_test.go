@@ -66,7 +66,7 @@ func TestStatementsAreRetriedWhenTaskEnds(t *testing.T) {
 			return err
 		}, nil},
 		"give back": {"give_back", func(v View, p *pen) error {
-			return v.s.GiveBack(context.Background(), Requeue{Task: p.c.Task.ID, Agent: "a", Attempt: p.c.Attempt})
+			return v.s.GiveBack(context.Background(), Requeue{Task: p.c.Task.ID, Agent: "a", Fence: p.c.Fence})
 		}, task.LeaseLost},
 		"hurry": {"task.hurried", func(v View, p *pen) error {
 			_, _, err := v.s.Hurry(context.Background(), p.c.Task)

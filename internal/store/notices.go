@@ -91,9 +91,23 @@ type NoticeFacts struct {
 
 // NoticeFacts reads the facts for a notice.
 func (s *Store) NoticeFacts(ctx context.Context, id task.ID) (NoticeFacts, error) {
-	r, err := s.q.NoticeFacts(ctx, s.hot, uuid.UUID(id))
-	if err != nil {
-		return NoticeFacts{}, translate("read the facts of a notice", err)
-	}
-	return NoticeFacts{Attempt: task.Attempt(r.Attempt), Turn: int(r.Turn), Checkpoint: r.Checkpoint, Metadata: r.Metadata}, nil
+	facts, turns := NoticeFacts{Attempt: 1, Turn: 1}, 0
+	err := s.alongLog(ctx, id, func(after, upto int64) error {
+		r, err := s.q.NoticeFacts(ctx, s.hot, dbsqlc.NoticeFactsParams{Task: uuid.UUID(id), After: after, Upto: upto})
+		if err != nil {
+			return err
+		}
+		if r.Attempt > 0 {
+			facts.Attempt, facts.Turn = task.Attempt(r.Attempt), 1+turns+int(r.Before)
+		}
+		turns += int(r.Turns)
+		if r.Checkpoint != nil {
+			facts.Checkpoint = r.Checkpoint
+		}
+		if r.Metadata != nil {
+			facts.Metadata = r.Metadata
+		}
+		return nil
+	})
+	return facts, translate("read the facts of a notice", err)
 }

@@ -118,7 +118,7 @@ func TestNoticeFactsNameNewestRun(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []int{int(attempt), turn}, []int{int(facts.Attempt), facts.Turn})
 	}
-	require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: id, Agent: "a", Attempt: p.c.Attempt, Uncount: true, Note: task.RunNote{Outcome: task.RunReturned}}))
+	require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: id, Agent: "a", Fence: p.c.Fence, Uncount: true, Note: task.RunNote{Outcome: task.RunReturned}}))
 	is(1, 1)
 	p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
 	p.must(t, status(task.StateInputRequired))
@@ -127,7 +127,7 @@ func TestNoticeFactsNameNewestRun(t *testing.T) {
 	require.NoError(t, err)
 	is(2, 1)
 	p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
-	require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: id, Agent: "a", Attempt: p.c.Attempt, Uncount: true, Note: task.RunNote{Outcome: task.RunReturned}}))
+	require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: id, Agent: "a", Fence: p.c.Fence, Uncount: true, Note: task.RunNote{Outcome: task.RunReturned}}))
 	is(3, 2)
 	require.True(t, f.cancel(p.c.Task, ""))
 	is(3, 2)
@@ -180,7 +180,7 @@ func TestNoticeFactsAfterAResume(t *testing.T) {
 		p = f.running(agent)
 		resumes()
 		next(2)
-		require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: p.c.Task.ID, Agent: agent, Attempt: p.c.Attempt, Note: task.RunNote{Outcome: task.RunRetry}}))
+		require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: p.c.Task.ID, Agent: agent, Fence: p.c.Fence, Note: task.RunNote{Outcome: task.RunRetry}}))
 		is(2, 2)
 		next(2)
 		resumes()

@@ -116,7 +116,11 @@ func TestReconcileFindsClaimWithLostAnswer(t *testing.T) {
 		require.ErrorIs(t, err, task.Unavailable)
 		owned, err := f.Owned(t.Context(), w)
 		require.NoError(t, err)
-		require.Equal(t, []Owned{{Task: h.ID, Attempt: 1}}, owned)
+		require.Len(t, owned, 1)
+		require.Equal(t, h.ID, owned[0].Task)
+		r, err := f.FindRun(t.Context(), h.ID, false)
+		require.NoError(t, err)
+		require.Equal(t, r.Fence, owned[0].Fence)
 	}
 }
 

@@ -420,7 +420,9 @@ func TestAWebhookThatComesWithTheMessage(t *testing.T) {
 	}
 	require.NoError(t, g.Wait())
 	require.False(t, scan[bool](f, "SELECT pushes FROM holdfast.tasks WHERE id = $1", uuid.UUID(without.Task.ID)))
-	p := &pen{s: f.Store, c: &Claimed{Task: &n.Task, Attempt: 1}}
+	h, err := f.Header(t.Context(), n.Task.ID)
+	require.NoError(t, err)
+	p := &pen{s: f.Store, c: &Claimed{Task: h, Fence: FirstFence(h)}}
 	p.must(t, status(task.StateInputRequired))
 	due := f.duePushes(10)
 	require.Len(t, due, 1)
@@ -429,8 +431,6 @@ func TestAWebhookThatComesWithTheMessage(t *testing.T) {
 	require.Equal(t, "tok", due[0].Config.Token)
 	require.Equal(t, []string{"Bearer"}, due[0].Config.Schemes)
 
-	h, err := f.Header(t.Context(), n.Task.ID)
-	require.NoError(t, err)
 	add := func(c *task.PushConfig, most int) error {
 		_, err := f.AddMessage(t.Context(), &NewMessage{
 			Task: h, Message: user("more"), Enqueue: true, RequestID: NewID(), Push: c, MostPushes: most,
@@ -1773,8 +1773,10 @@ func BenchmarkPushMark(b *testing.B) {
 					}
 					s.writeCreates(b.Context(), creates)
 					for i, c := range creates {
-						require.True(b, (<-c.done).made)
-						a := (&pen{s: s, c: &Claimed{Task: &c.Task, Attempt: 1}}).item(nil, status(task.StateWorking), chunk("x"), status(task.StateCompleted))
+						r := <-c.done
+						require.True(b, r.made)
+						c.Task.CreatedAt = r.at
+						a := (&pen{s: s, c: &Claimed{Task: &c.Task, Fence: FirstFence(&c.Task)}}).item(nil, status(task.StateWorking), chunk("x"), status(task.StateCompleted))
 						a.Done = fail
 						for _, e := range a.Events {
 							a.payloads = append(a.payloads, EncodePayload(e))

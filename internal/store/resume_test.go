@@ -122,7 +122,7 @@ func TestResumeBeforeTheRunParks(t *testing.T) {
 	require.Equal(t, task.StateWorking, f.state(id))
 	said, err := f.say(id, true)
 	require.NoError(t, err)
-	require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: id, Agent: "a", Attempt: p.c.Attempt, Note: task.RunNote{Outcome: task.RunRetry}}))
+	require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: id, Agent: "a", Fence: p.c.Fence, Note: task.RunNote{Outcome: task.RunRetry}}))
 	p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
 	require.Nil(t, p.c.Wait)
 	require.True(t, p.must(t, chunk("x"), asking(time.Hour)).requeued)

@@ -1,8 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -46,7 +48,7 @@ func (s *Store) FindRun(ctx context.Context, id task.ID, withMessage bool) (*Run
 // Heard notes that the agent of an attempt is there, and counts posted events that have no row in the log: those from ordinal
 // to after. With a negative ordinal it counts none. It returns the count, and whether the run was asked to end.
 // Errors: task.LeaseLost, also if another upload has come between.
-func (s *Store) Heard(ctx context.Context, id task.ID, attempt task.Attempt, ordinal, after int64) (posted int64, canceled bool, err error) {
+func (s *Store) Heard(ctx context.Context, id task.ID, run task.Fence, ordinal, after int64) (posted int64, canceled bool, err error) {
 	leave, err := s.turns.enter(ctx, id)
 	if err != nil {
 		return 0, false, err
@@ -54,7 +56,7 @@ func (s *Store) Heard(ctx context.Context, id task.ID, attempt task.Attempt, ord
 	defer leave()
 	var row dbsqlc.RunHeardRow
 	err = s.View.again(ctx, "heard", func() (err error) {
-		row, err = s.q.RunHeard(ctx, s.writes(), dbsqlc.RunHeardParams{ID: uuid.UUID(id), Attempt: int32(attempt), Ordinal: max(ordinal, -1), After: after})
+		row, err = s.q.RunHeard(ctx, s.writes(), dbsqlc.RunHeardParams{ID: uuid.UUID(id), Attempt: int32(run.Attempt), ClaimedAt: claimedAt(run), Ordinal: max(ordinal, -1), After: after})
 		return err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -64,8 +66,8 @@ func (s *Store) Heard(ctx context.Context, id task.ID, attempt task.Attempt, ord
 }
 
 // Silence returns for how long the agent of an attempt has not called the run API; never says that it has not at all.
-func (s *Store) Silence(ctx context.Context, id task.ID, attempt task.Attempt) (d time.Duration, never bool, err error) {
-	d, err = s.q.RunSilence(ctx, s.hot, dbsqlc.RunSilenceParams{ID: uuid.UUID(id), Attempt: int32(attempt)})
+func (s *Store) Silence(ctx context.Context, id task.ID, run task.Fence) (d time.Duration, never bool, err error) {
+	d, err = s.q.RunSilence(ctx, s.hot, dbsqlc.RunSilenceParams{ID: uuid.UUID(id), Attempt: int32(run.Attempt), ClaimedAt: claimedAt(run)})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, true, nil
 	}
@@ -74,16 +76,17 @@ func (s *Store) Silence(ctx context.Context, id task.ID, attempt task.Attempt) (
 
 // Ending is what became of an attempt that is over.
 type Ending struct {
-	Attempt task.Attempt // of the task now
-	State   task.State
-	Waits   bool // for a timer
+	task.Fence // of the task now
+	State      task.State
+	Waits      bool // for a timer
 }
 
-// Ended returns those of the attempts that are over.
-func (s *Store) Ended(ctx context.Context, attempts map[task.ID]task.Attempt) (map[task.ID]Ending, error) {
-	arg := dbsqlc.RunsEndedParams{Ids: []uuid.UUID{}, Attempts: []int32{}}
-	for id, attempt := range attempts {
-		arg.Ids, arg.Attempts = append(arg.Ids, uuid.UUID(id)), append(arg.Attempts, int32(attempt))
+// Ended returns those of the runs that are over.
+func (s *Store) Ended(ctx context.Context, runs map[task.ID]task.Fence) (map[task.ID]Ending, error) {
+	arg := dbsqlc.RunsEndedParams{Ids: []uuid.UUID{}, Attempts: []int32{}, Claims: []time.Time{}}
+	for id, run := range runs {
+		arg.Ids = append(arg.Ids, uuid.UUID(id))
+		arg.Attempts, arg.Claims = append(arg.Attempts, int32(run.Attempt)), append(arg.Claims, claimedAt(run))
 	}
 	if len(arg.Ids) == 0 {
 		return nil, nil
@@ -95,7 +98,7 @@ func (s *Store) Ended(ctx context.Context, attempts map[task.ID]task.Attempt) (m
 	}
 	out := make(map[task.ID]Ending, len(rows))
 	for _, r := range rows {
-		out[task.ID(r.ID)] = Ending{task.Attempt(r.Attempt), task.State(r.State), r.Waits}
+		out[task.ID(r.ID)] = Ending{fenceOf(r.Attempt, r.ClaimedAt), task.State(r.State), r.Waits}
 	}
 	return out, nil
 }
@@ -111,31 +114,71 @@ type Artifact struct {
 
 // Artifacts lists the artifacts of a task, in the order in which they first appeared, after a place.
 func (s *Store) Artifacts(ctx context.Context, h *task.Task, after task.Seq, most int) ([]Artifact, error) {
-	rows, err := s.q.ArtifactsListed(ctx, s.api, dbsqlc.ArtifactsListedParams{Task: uuid.UUID(h.ID), After: int64(after), MaxRows: int32(most)})
+	var all []Artifact
+	places := map[string]int{} // in all
+	begins := []int64{}        // the first events of their present contents
+	err := s.alongLog(ctx, h.ID, func(from, upto int64) error {
+		rows, err := s.q.ArtifactsListed(ctx, s.api, dbsqlc.ArtifactsListedParams{Task: uuid.UUID(h.ID), After: from, Upto: upto})
+		for _, r := range rows {
+			i, known := places[r.ArtifactID]
+			if !known {
+				i = len(all)
+				places[r.ArtifactID] = i
+				all, begins = append(all, Artifact{ID: r.ArtifactID, Seq: task.Seq(r.FirstSeq)}), append(begins, r.FirstSeq)
+			}
+			a := &all[i]
+			if r.Begins > 0 {
+				a.Chunks, a.Bytes, begins[i] = 0, 0, r.Begins
+			}
+			a.Chunks, a.Bytes, a.Last = a.Chunks+int(r.Chunks), a.Bytes+r.Size, r.Last
+		}
+		return err
+	})
 	if err != nil {
 		return nil, translate("list artifacts", err)
 	}
-	out := make([]Artifact, len(rows))
-	for i, r := range rows {
-		out[i] = Artifact{r.ArtifactID, r.Name, int(r.Chunks), r.Size, r.Last, task.Seq(r.FirstSeq)}
+	first, _ := slices.BinarySearchFunc(all, after+1, func(a Artifact, seq task.Seq) int { return cmp.Compare(a.Seq, seq) })
+	page := all[first:min(first+most, len(all))]
+	begins = begins[first : first+len(page)]
+	rows, err := s.q.ArtifactNames(ctx, s.api, dbsqlc.ArtifactNamesParams{Task: uuid.UUID(h.ID), Seqs: begins})
+	for _, r := range rows {
+		page[slices.Index(begins, r.Seq)].Name = r.Name
 	}
-	return out, nil
+	return page, translate("list artifacts", err)
+}
+
+// logRange bounds the events that a statement looks at along a log. It takes far less than the time of a statement.
+const logRange = 20_000
+
+// alongLog calls do for each part of a log, from the beginning. after is exclusive.
+func (s *Store) alongLog(ctx context.Context, id task.ID, do func(after, upto int64) error) error {
+	last, err := s.LastSeqs(ctx, []task.ID{id})
+	for after := int64(0); err == nil && after < int64(last[id]); after += logRange {
+		err = do(after, after+logRange)
+	}
+	return err
 }
 
 // Artifact returns an artifact with its whole content, whose bytes the account of ctx takes. Errors: task.NotFound,
 // task.TooLarge, task.Unavailable, task.RateLimited.
 func (s *Store) Artifact(ctx context.Context, h *task.Task, id string) (*task.Artifact, error) {
-	chunks, err := s.q.ArtifactChunks(ctx, s.api, dbsqlc.ArtifactChunksParams{Task: uuid.UUID(h.ID), ArtifactID: cleanName(id)})
+	var u utterance
+	err := s.alongLog(ctx, h.ID, func(after, upto int64) error {
+		chunks, err := s.q.ArtifactChunks(ctx, s.api, dbsqlc.ArtifactChunksParams{
+			Task: uuid.UUID(h.ID), ArtifactID: cleanName(id), After: after, Upto: upto,
+		})
+		for _, c := range chunks {
+			if !c.Append {
+				u = utterance{}
+			}
+			u.seqs, u.size = append(u.seqs, c.Seq), u.size+c.Size
+		}
+		return err
+	})
 	if err != nil {
 		return nil, translate("read artifact", err)
 	}
-	var u utterance // the newest chunk first
-	for _, c := range chunks {
-		if !c.Append {
-			u = utterance{}
-		}
-		u.seqs, u.size = append([]int64{c.Seq}, u.seqs...), u.size+c.Size
-	}
+	slices.Reverse(u.seqs)
 	if len(u.seqs) == 0 {
 		return nil, task.Errorf(task.NotFound, "the task has no artifact with this id")
 	}
@@ -146,7 +189,8 @@ func (s *Store) Artifact(ctx context.Context, h *task.Task, id string) (*task.Ar
 	bySeq := make(map[int64]*dbsqlc.EventsAtRow, len(u.seqs))
 	for rest := u.seqs; len(rest) > 0; {
 		m := &meter{DBTX: s.api, most: pageBytes, account: account}
-		rows, err := s.q.EventsAt(ctx, m, dbsqlc.EventsAtParams{Task: uuid.UUID(h.ID), Seqs: rest})
+		part := rest[:min(len(rest), logRange)]
+		rows, err := s.q.EventsAt(ctx, m, dbsqlc.EventsAtParams{Task: uuid.UUID(h.ID), Seqs: part})
 		if err != nil {
 			return nil, translate("read artifact", err)
 		}
@@ -160,7 +204,8 @@ func (s *Store) Artifact(ctx context.Context, h *task.Task, id string) (*task.Ar
 			bySeq[rows[i].Event.Seq] = &rows[i]
 		}
 		if !m.cut {
-			break
+			rest = rest[len(part):]
+			continue
 		}
 		left := rest[:0:0]
 		for _, seq := range rest {

@@ -1,10 +1,13 @@
 package store
 
 import (
+	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -72,9 +75,9 @@ func TestPostedEventsBesideThoseOfTheRun(t *testing.T) {
 	})
 	require.Equal(t, answer{err: task.LeaseLost}, await(t, p.write(chunk("late"))))
 	require.Equal(t, []error{task.LeaseLost}, post(t, f, p, 3, chunk("late")))
-	ended, err := f.Ended(t.Context(), map[task.ID]task.Attempt{p.c.Task.ID: p.c.Attempt})
+	ended, err := f.Ended(t.Context(), map[task.ID]task.Fence{p.c.Task.ID: p.c.Fence})
 	require.NoError(t, err)
-	require.Equal(t, map[task.ID]Ending{p.c.Task.ID: {Attempt: p.c.Attempt, State: task.StateCompleted}}, ended)
+	require.Equal(t, map[task.ID]Ending{p.c.Task.ID: {Fence: p.c.Fence, State: task.StateCompleted}}, ended)
 	r, err = f.FindRun(t.Context(), p.c.Task.ID, true)
 	require.NoError(t, err)
 	require.False(t, r.Owned)
@@ -103,34 +106,36 @@ func TestHeard(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := f.running("a")
-	id, attempt := p.c.Task.ID, p.c.Attempt
-	_, never, err := f.Silence(t.Context(), id, attempt)
+	id, run := p.c.Task.ID, p.c.Fence
+	_, never, err := f.Silence(t.Context(), id, run)
 	require.NoError(t, err)
 	require.True(t, never)
 
-	n, canceled, err := f.Heard(t.Context(), id, attempt, -1, 0)
+	n, canceled, err := f.Heard(t.Context(), id, run, -1, 0)
 	require.NoError(t, err)
 	require.Zero(t, n)
 	require.False(t, canceled)
 	f.exec("UPDATE holdfast.tasks SET heard_at = now() - interval '1 hour'")
-	silence, never, err := f.Silence(t.Context(), id, attempt)
+	silence, never, err := f.Silence(t.Context(), id, run)
 	require.NoError(t, err)
 	require.False(t, never)
 	require.GreaterOrEqual(t, silence, time.Hour)
 
-	n, _, err = f.Heard(t.Context(), id, attempt, 0, 2)
+	n, _, err = f.Heard(t.Context(), id, run, 0, 2)
 	require.NoError(t, err)
 	require.Equal(t, int64(2), n)
-	_, _, err = f.Heard(t.Context(), id, attempt, 0, 2)
+	_, _, err = f.Heard(t.Context(), id, run, 0, 2)
 	require.ErrorIs(t, err, task.LeaseLost, "the ordinal does not fit")
 	_, err = f.Cancel(t.Context(), p.c.Task, nil)
 	require.NoError(t, err)
-	_, canceled, err = f.Heard(t.Context(), id, attempt, -1, 0)
+	_, canceled, err = f.Heard(t.Context(), id, run, -1, 0)
 	require.NoError(t, err)
 	require.True(t, canceled)
-	_, _, err = f.Heard(t.Context(), id, attempt+1, -1, 0)
+	next := run
+	next.Attempt++
+	_, _, err = f.Heard(t.Context(), id, next, -1, 0)
 	require.ErrorIs(t, err, task.LeaseLost)
-	_, never, err = f.Silence(t.Context(), id, attempt+1)
+	_, never, err = f.Silence(t.Context(), id, next)
 	require.NoError(t, err)
 	require.True(t, never, "it was another attempt")
 }
@@ -171,4 +176,140 @@ func TestArtifactsOfARun(t *testing.T) {
 	begun, err = f.Begun(t.Context(), p.c.Task.ID, p.c.Attempt+1, "a")
 	require.NoError(t, err)
 	require.False(t, begun)
+}
+
+// lose takes the database back to before the claims of a task that has written nothing, as a failover to a standby that lags
+// does.
+func (f *fixture) lose(id task.ID) {
+	f.t.Helper()
+	f.exec("UPDATE holdfast.tasks SET attempt = 0, runs = 0, worker_id = NULL, claimed_at = NULL WHERE id = $1", uuid.UUID(id))
+	f.exec("UPDATE holdfast.task_queue SET worker_id = NULL, tries = 0 WHERE id = $1", uuid.UUID(id))
+}
+
+// A failover that loses a claim lets another claim draw the same attempt. The two runs have the same ordinals.
+func TestARunWhoseClaimWasLostIsFenced(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for name, write := range map[string]func(old, next *pen) (ofOld, ofNext answer){
+		"one after the other": func(old, next *pen) (ofOld, ofNext answer) {
+			return await(t, old.write(chunk("old"))), await(t, next.write(chunk("next")))
+		},
+		// The ordinal of the next run is what a repeated commit of the old one would have reached.
+		"after a commit of the next one": func(old, next *pen) (ofOld, ofNext answer) {
+			ofNext = await(t, next.write(chunk("next")))
+			return await(t, old.write(chunk("old"))), ofNext
+		},
+		"in one statement": func(old, next *pen) (ofOld, ofNext answer) {
+			done := []chan answer{make(chan answer, 1), make(chan answer, 1)}
+			f.asOneFlush(old.item(done[0], chunk("old")), next.item(done[1], chunk("next")))
+			return await(t, done[0]), await(t, done[1])
+		},
+	} {
+		for _, sameWorker := range []bool{false, true} {
+			n := fresh("a")
+			f.create(n)
+			w := f.worker(time.Hour)
+			old := &pen{s: f.Store, c: f.claim(w, "a", 1)[0]}
+			f.lose(n.Task.ID)
+			if !sameWorker {
+				w = f.worker(time.Hour)
+			}
+			next := &pen{s: f.Store, c: f.claim(w, "a", 1)[0]}
+			require.Equal(t, old.c.Attempt, next.c.Attempt)
+			ofOld, ofNext := write(old, next)
+			require.Equal(t, answer{err: task.LeaseLost}, ofOld, name)
+			require.Equal(t, answer{}, ofNext, name)
+			require.Equal(t, []string{"next"}, texts(f.log(n.Task.ID)), name)
+		}
+	}
+}
+
+// All writes of a run are fenced as its events are.
+func TestNoWriteOfARunWhoseClaimWasLost(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	old := f.running("a")
+	id := old.c.Task.ID
+	f.lose(id)
+	next := &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
+
+	require.Equal(t, []error{task.LeaseLost}, post(t, f, old, 0, chunk("posted")))
+	require.ErrorIs(t, f.GiveBack(t.Context(), Requeue{Task: id, Agent: "a", Fence: old.c.Fence}), task.LeaseLost)
+	for _, inContext := range []bool{false, true} {
+		_, err := f.SetAgentState(t.Context(), NewState{
+			StateOf: StateOf{old.c.Task, inContext}, Fence: old.c.Fence, Value: json.RawMessage(`1`), RequestID: NewID(),
+		})
+		require.ErrorIs(t, err, task.LeaseLost)
+	}
+	_, _, err := f.Heard(t.Context(), id, old.c.Fence, -1, 0)
+	require.ErrorIs(t, err, task.LeaseLost)
+	_, _, err = f.Heard(t.Context(), id, next.c.Fence, -1, 0)
+	require.NoError(t, err)
+	_, never, err := f.Silence(t.Context(), id, old.c.Fence)
+	require.NoError(t, err)
+	require.True(t, never)
+
+	ended, err := f.Ended(t.Context(), map[task.ID]task.Fence{id: old.c.Fence})
+	require.NoError(t, err)
+	require.Equal(t, map[task.ID]Ending{id: {Fence: next.c.Fence, State: task.StateSubmitted}}, ended)
+	ended, err = f.Ended(t.Context(), map[task.ID]task.Fence{id: next.c.Fence})
+	require.NoError(t, err)
+	require.Empty(t, ended)
+	next.must(t, status(task.StateCompleted))
+	require.Len(t, f.log(id), 2)
+}
+
+// The run API and notices of cancels read a log in parts.
+func TestReadsAlongALongLog(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	id := p.c.Task.ID
+	piece := func(name, text string, appends, last bool) *task.Event {
+		e := chunk(text)
+		e.Artifact.ID, e.Artifact.Name, e.Append, e.Last = name, "name of "+name, appends, last
+		return e
+	}
+	p.must(t, &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCheckpoint, Checkpoint: json.RawMessage(`{"job":7}`)}},
+		status(task.StateInputRequired))
+	_, err := f.AddMessage(t.Context(), &NewMessage{Task: p.c.Task, Message: user("more"), RequestID: NewID()})
+	require.NoError(t, err)
+	p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
+	p.must(t, status(task.StateWorking), piece("a", "x", false, true), piece("replaced", "1", false, false), piece("b", "2", false, false))
+	const chunks = 100_000
+	f.lengthen(id, chunks)
+	p.ordinal += chunks
+	p.must(t, piece("a", "y", true, false), piece("replaced", "new", false, true), piece("c", "z", false, false))
+
+	list, err := f.Artifacts(t.Context(), p.c.Task, 0, 10)
+	require.NoError(t, err)
+	for i := range list {
+		require.Positive(t, list[i].Bytes)
+		list[i].Bytes = 0
+	}
+	first := list[0].Seq
+	want := []Artifact{
+		{ID: "a", Name: "name of a", Chunks: 2, Seq: first},
+		{ID: "replaced", Name: "name of replaced", Chunks: 1, Last: true, Seq: first + 1},
+		{ID: "b", Name: "name of b", Chunks: 1 + chunks, Seq: first + 2},
+		{ID: "c", Name: "name of c", Chunks: 1, Seq: first + 2 + chunks + 3},
+	}
+	require.Equal(t, want, list)
+	for i, a := range want {
+		list, err = f.Artifacts(t.Context(), p.c.Task, a.Seq, 2)
+		require.NoError(t, err)
+		require.Len(t, list, min(2, len(want)-i-1))
+	}
+	for name, text := range map[string]string{"a": "xy", "replaced": "new", "b": strings.Repeat("2", 1+chunks), "c": "z"} {
+		got, err := f.Artifact(t.Context(), p.c.Task, name)
+		require.NoError(t, err)
+		require.Len(t, got.Parts, 1, name)
+		require.Zero(t, strings.Compare(text, got.Parts[0].Text), name) // too long to print
+	}
+
+	require.False(t, f.cancel(p.c.Task, `{"why":1.0}`))
+	p.must(t, status(task.StateCanceled))
+	facts, err := f.NoticeFacts(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, NoticeFacts{Attempt: 2, Turn: 2, Checkpoint: json.RawMessage(`{"job":7}`), Metadata: json.RawMessage(`{"why":1.0}`)}, facts)
 }

@@ -70,11 +70,11 @@ func TestWritesBesideAnOldSnapshot(t *testing.T) {
 		require.NoError(t, err)
 		made := newCreate(n)
 		made.audit = ownerOf(n).of(f.Store).audited(auditCreated, n.Task.ID, "a", "")
-		ordinal := int64(0)
+		ordinal, run := int64(0), task.Fence{}
 		write := func(s task.State) func(dbsqlc.DBTX) error {
 			return func(db dbsqlc.DBTX) error {
 				e := status(s)
-				_, arg, _ := groupAppends([]*Append{{Task: n.Task.ID, Attempt: 1, Ordinal: ordinal, Events: []*task.Event{e}, payloads: []string{EncodePayload(e)}}})
+				_, arg, _ := groupAppends([]*Append{{Task: n.Task.ID, Fence: run, Ordinal: ordinal, Events: []*task.Event{e}, payloads: []string{EncodePayload(e)}}})
 				rows, err := f.q.EventsAppend(t.Context(), db, arg)
 				require.Len(t, rows, 1)
 				ordinal++
@@ -93,6 +93,7 @@ func TestWritesBesideAnOldSnapshot(t *testing.T) {
 				Skip: []uuid.UUID{}, Bytes: claimBytes, Worker: uuid.UUID(worker), Suspects: 1,
 			})
 			require.Len(t, rows, 1)
+			run = task.Fence{Attempt: 1, ClaimedAt: rows[0].ClaimedAt.UnixMicro()}
 			return err
 		})
 		step("EventsAppend", write(task.StateWorking))

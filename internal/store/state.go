@@ -49,20 +49,20 @@ func (s *Store) AgentState(ctx context.Context, of StateOf) (value json.RawMessa
 	return json.RawMessage(text), version, nil
 }
 
-// NewState is a value to store, in the name of an attempt.
+// NewState is a value to store, in the name of a run.
 type NewState struct {
 	StateOf
-	Attempt   task.Attempt
+	task.Fence
 	Value     json.RawMessage // nil removes what is stored
 	Version   int64           // of the value that it replaces; 0: none is stored; AnyVersion
 	RequestID task.ID         // makes the write safe to retry
 }
 
 // SetAgentState stores or removes a value and returns its new version, 0 for a removed one. It is committed when
-// SetAgentState returns. Errors: task.LeaseLost if the attempt may not write any more, ErrStateChanged, task.Unavailable.
+// SetAgentState returns. Errors: task.LeaseLost if the run may not write any more, ErrStateChanged, task.Unavailable.
 func (s *Store) SetAgentState(ctx context.Context, n NewState) (version int64, err error) {
 	arg := dbsqlc.TaskStateSetParams{
-		Task: uuid.UUID(n.Task.ID), Attempt: int32(n.Attempt), RequestID: uuid.UUID(n.RequestID), Version: n.Version,
+		Task: uuid.UUID(n.Task.ID), Attempt: int32(n.Attempt), ClaimedAt: claimedAt(n.Fence), RequestID: uuid.UUID(n.RequestID), Version: n.Version,
 		Value: pgtype.Text{String: string(n.Value), Valid: n.Value != nil},
 	}
 	leave, err := s.turns.enter(ctx, n.Task.ID)

@@ -17,7 +17,7 @@ import (
 )
 
 func (p *pen) setState(ctx context.Context, inContext bool, value string, version int64) (int64, error) {
-	n := NewState{StateOf: StateOf{p.c.Task, inContext}, Attempt: p.c.Attempt, Version: version, RequestID: NewID()}
+	n := NewState{StateOf: StateOf{p.c.Task, inContext}, Fence: p.c.Fence, Version: version, RequestID: NewID()}
 	if value != "" {
 		n.Value = json.RawMessage(value)
 	}
@@ -80,7 +80,7 @@ func TestRepeatedStateIsStoredOnce(t *testing.T) {
 	f := newFixture(t)
 	p := f.running("a")
 	for _, inContext := range []bool{false, true} {
-		n := NewState{StateOf: StateOf{p.c.Task, inContext}, Attempt: p.c.Attempt, Value: json.RawMessage(`1`), RequestID: NewID()}
+		n := NewState{StateOf: StateOf{p.c.Task, inContext}, Fence: p.c.Fence, Value: json.RawMessage(`1`), RequestID: NewID()}
 		for range 3 {
 			v, err := f.SetAgentState(t.Context(), n)
 			require.NoError(t, err)
@@ -194,7 +194,7 @@ func TestStateOfContextBelongsToItsOwnerAndAgent(t *testing.T) {
 	// A write takes them from the task's row, not from the header.
 	h := *p.c.Task
 	h.Tenant, h.Owner, h.Agent, h.ContextID = "other", "other", "other", "other"
-	_, err = f.SetAgentState(t.Context(), NewState{StateOf: StateOf{&h, true}, Attempt: p.c.Attempt, Value: json.RawMessage(`1`), Version: 1, RequestID: NewID()})
+	_, err = f.SetAgentState(t.Context(), NewState{StateOf: StateOf{&h, true}, Fence: p.c.Fence, Value: json.RawMessage(`1`), Version: 1, RequestID: NewID()})
 	require.NoError(t, err)
 	f.hasState(p.c.Task, true, `1`, 2)
 }

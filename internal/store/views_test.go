@@ -336,7 +336,7 @@ func TestRunsAndTransitionsInSQL(t *testing.T) {
 	h := f.create(fresh("a"))
 	open := func(worker task.ID) *pen { return &pen{s: f.Store, c: f.claim(worker, "a", 1)[0]} }
 	giveBack := func(p *pen, note task.RunNote, uncount bool) {
-		require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: h.ID, Agent: "a", Attempt: p.c.Attempt, Note: note, Uncount: uncount}))
+		require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: h.ID, Agent: "a", Fence: p.c.Fence, Note: note, Uncount: uncount}))
 	}
 	asks := status(task.StateInputRequired)
 	asks.Message = &task.Message{ID: "q", Role: task.RoleAgent, Parts: []task.Part{task.Text("which?")}}

@@ -178,7 +178,7 @@ func TestRetryMakesTaskDue(t *testing.T) {
 	require.False(t, hurried)
 	require.True(t, owned)
 
-	again := Requeue{Task: h.ID, Agent: "a", Attempt: run.c.Attempt, Note: task.RunNote{Outcome: task.RunRetry}, Delay: time.Hour}
+	again := Requeue{Task: h.ID, Agent: "a", Fence: run.c.Fence, Note: task.RunNote{Outcome: task.RunRetry}, Delay: time.Hour}
 	require.NoError(t, f.GiveBack(t.Context(), again))
 	f.claim(f.worker(time.Hour), "a", 0)
 	ready := f.ear.ready["a"]

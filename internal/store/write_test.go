@@ -76,8 +76,8 @@ func TestBatchWithTakenIDs(t *testing.T) {
 	require.Equal(t, task.StateSubmitted, h.Status.State)
 	owned, err := f.Owned(t.Context(), claimed.Worker)
 	require.NoError(t, err)
-	require.Equal(t, []Owned{{Task: claimed.Task.ID, Attempt: 1}}, owned)
-	p := &pen{s: f.Store, c: &Claimed{Task: h, Attempt: 1}}
+	require.Equal(t, []Owned{{Task: claimed.Task.ID, Fence: FirstFence(h)}}, owned)
+	p := &pen{s: f.Store, c: &Claimed{Task: h, Fence: FirstFence(h)}}
 	p.must(t, status(task.StateWorking))
 }
 
@@ -377,7 +377,7 @@ func TestCancelInEveryState(t *testing.T) { //nolint:tparallel // the cases shar
 		p := f.running("r")
 		_, err := f.Cancel(t.Context(), p.c.Task, nil)
 		require.NoError(t, err)
-		require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: p.c.Task.ID, Agent: "r", Attempt: p.c.Attempt, Delay: time.Hour}))
+		require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: p.c.Task.ID, Agent: "r", Fence: p.c.Fence, Delay: time.Hour}))
 		c := f.claim(f.worker(time.Hour), "r", 1)[0]
 		require.True(t, c.CancelRequested)
 	})
@@ -540,10 +540,10 @@ func TestRetryWaitsBehindWatermark(t *testing.T) {
 	f := newFixture(t)
 	p := f.running("a")
 	require.NoError(t, f.GiveBack(t.Context(), Requeue{
-		Task: p.c.Task.ID, Agent: "a", Attempt: p.c.Attempt, Delay: time.Hour, Note: task.RunNote{Outcome: task.RunRetry, Error: "why\x00"},
+		Task: p.c.Task.ID, Agent: "a", Fence: p.c.Fence, Delay: time.Hour, Note: task.RunNote{Outcome: task.RunRetry, Error: "why\x00"},
 	}))
 	require.Equal(t, answer{err: task.LeaseLost}, await(t, p.write(chunk("late"))))
-	require.ErrorIs(t, f.GiveBack(t.Context(), Requeue{Task: p.c.Task.ID, Attempt: p.c.Attempt}), task.LeaseLost)
+	require.ErrorIs(t, f.GiveBack(t.Context(), Requeue{Task: p.c.Task.ID, Fence: p.c.Fence}), task.LeaseLost)
 	w := f.worker(time.Hour)
 	f.claim(w, "a", 0)
 	f.exec("UPDATE holdfast.task_queue SET available_at = now() - interval '1 minute'")
@@ -553,7 +553,7 @@ func TestRetryWaitsBehindWatermark(t *testing.T) {
 	c := f.claim(w, "a", 1)[0]
 	require.Equal(t, 2, c.Try)
 	require.Equal(t, task.Attempt(2), c.Attempt)
-	require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: c.Task.ID, Agent: "a", Attempt: c.Attempt, Uncount: true}))
+	require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: c.Task.ID, Agent: "a", Fence: c.Fence, Uncount: true}))
 	require.Equal(t, 2, f.claim(w, "a", 1)[0].Try, "a run that was not counted")
 	require.Equal(t, "why\uFFFD", scan[string](f, "SELECT payload ->> 'error' FROM holdfast.task_events WHERE kind = 4 ORDER BY seq LIMIT 1"))
 }

@@ -11,9 +11,15 @@ type ID [16]byte
 // Seq is the position of an event in its task's log, from 1, gap-free.
 type Seq int64
 
-// Attempt is the fencing token of a run. Every claim and every rescue raises it. A write with an
-// older attempt changes nothing.
+// Attempt numbers the runs of a task. Every claim and every rescue raises it.
 type Attempt int32
+
+// Fence is the fencing token of a run: a write with another fence than that of the task changes nothing. It has the time of the
+// claim because a failover that loses a claim lets the next claim draw the same attempt.
+type Fence struct {
+	Attempt   Attempt
+	ClaimedAt int64 // by the database's clock, in microseconds of Unix time
+}
 
 // String returns the id in the usual 8-4-4-4-12 form.
 func (id ID) String() string {

@@ -1,4 +1,4 @@
-// Package token makes tokens that name a task and a number in it, such as a turn or an attempt, and prove both by a MAC.
+// Package token makes tokens that name a task and a number in it, such as a turn or the time of a claim, and prove both by a MAC.
 // Nothing is stored for a token: the database decides what its number is worth.
 package token
 
@@ -11,12 +11,12 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// A token is the task, the number and the first 128 bits of the MAC. base64 leaves no bit of it unused, so a token has one
+// A token is the task, the number and the first 144 bits of the MAC. base64 leaves no bit of it unused, so a token has one
 // spelling.
 const (
 	numberAt = len(task.ID{})
-	macAt    = numberAt + 4
-	size     = macAt + 16
+	macAt    = numberAt + 8
+	size     = macAt + 18
 )
 
 // Tokens makes and reads the tokens of one purpose. It is safe for concurrent use.
@@ -25,14 +25,14 @@ type Tokens struct{ keys [][]byte }
 // New makes Tokens with keys that store.Derive returns for their purpose. The first key signs, and all of them verify.
 func New(keys [][]byte) *Tokens { return &Tokens{keys} }
 
-// Make returns the token of a number from 0 to 2³¹-1 in a task. It is the same on all replicas.
-func (t *Tokens) Make(id task.ID, number int) string {
-	body := binary.BigEndian.AppendUint32(append(make([]byte, 0, size), id[:]...), uint32(number))
+// Make returns the token of a number in a task. It is the same on all replicas.
+func (t *Tokens) Make(id task.ID, number int64) string {
+	body := binary.BigEndian.AppendUint64(append(make([]byte, 0, size), id[:]...), uint64(number))
 	return base64.RawURLEncoding.EncodeToString(append(body, mac(t.keys[0], body)...))
 }
 
 // Read returns the task and the number of a token. It takes the same time for all tokens of the right length.
-func (t *Tokens) Read(token string) (id task.ID, number int, ok bool) {
+func (t *Tokens) Read(token string) (id task.ID, number int64, ok bool) {
 	if len(token) != base64.RawURLEncoding.EncodedLen(size) {
 		return id, 0, false
 	}
@@ -46,7 +46,7 @@ func (t *Tokens) Read(token string) (id task.ID, number int, ok bool) {
 	if !ok {
 		return id, 0, false
 	}
-	return task.ID(raw[:numberAt]), int(binary.BigEndian.Uint32(raw[numberAt:])), true
+	return task.ID(raw[:numberAt]), int64(binary.BigEndian.Uint64(raw[numberAt:])), true
 }
 
 func mac(key, body []byte) []byte {

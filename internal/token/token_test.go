@@ -24,7 +24,7 @@ func tokens(keys ...[]byte) *token.Tokens { return token.New(keys) }
 func TestATokenNamesItsTaskAndNumber(t *testing.T) {
 	t.Parallel()
 	from := tokens(newKey)
-	for _, number := range []int{0, 1, 2, math.MaxInt32} {
+	for _, number := range []int64{0, 1, 2, math.MaxInt64} {
 		made := from.Make(one, number)
 		require.Equal(t, made, tokens(newKey).Make(one, number), "each replica and each try makes the same token")
 		id, n, ok := from.Read(made)
@@ -67,7 +67,7 @@ func TestTamperedTokensAreRefused(t *testing.T) {
 	// The MAC of one token does not prove another one.
 	foreign, err := base64.RawURLEncoding.DecodeString(from.Make(two, 2))
 	require.NoError(t, err)
-	refused(base64.RawURLEncoding.EncodeToString(append(append([]byte{}, raw[:20]...), foreign[20:]...)))
+	refused(base64.RawURLEncoding.EncodeToString(append(append([]byte{}, raw[:24]...), foreign[24:]...)))
 }
 
 // A token has one spelling, so that a filter of a proxy or a search in its logs finds it.

@@ -16,7 +16,7 @@ const farewell = time.Second
 // over ends a run whose attempt is over in the database: its agent has ended it through the run API, perhaps in another
 // process. If another attempt runs already, the executor must not go on. It reports false if the run is ending by itself.
 func (r *run) over(end store.Ending) bool {
-	if end.Attempt != r.attempt {
+	if end.Fence != r.claim.Fence {
 		r.interrupt(executor.ErrLeaseLost)
 		return true
 	}
@@ -34,7 +34,7 @@ func (r *run) fenced() {
 	ctx, cancel := context.WithTimeout(r.ctx, claimTimeout)
 	defer cancel()
 	id := r.claim.Task.ID
-	ended, err := r.pool.opt.Store.Ended(ctx, map[task.ID]task.Attempt{id: r.attempt})
+	ended, err := r.pool.opt.Store.Ended(ctx, map[task.ID]task.Fence{id: r.claim.Fence})
 	if end, ok := ended[id]; err != nil || !ok || !r.over(end) {
 		r.interrupt(executor.ErrLeaseLost)
 	}
@@ -75,7 +75,7 @@ func (r *run) silent() bool {
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, claimTimeout)
 	defer cancel()
-	d, never, err := r.pool.opt.Store.Silence(ctx, r.claim.Task.ID, r.attempt)
+	d, never, err := r.pool.opt.Store.Silence(ctx, r.claim.Task.ID, r.claim.Fence)
 	switch {
 	case err != nil:
 		r.pool.opt.Log.Debug("could not check whether an agent is silent", "task_id", r.claim.Task.PublicID, "error", err)

@@ -3,8 +3,8 @@
 //
 // # Who is authoritative
 //
-// The database. Its clock judges leases, its row locks assign attempts, and the attempt fences
-// every write. Nothing that this package believes about itself lets it write. A slow process that
+// The database. Its clock judges leases, its row locks assign attempts, and the attempt, with the
+// time of its claim, fences every write. Nothing that this package believes about itself lets it write. A slow process that
 // was declared dead gets task.LeaseLost for each of its writes. It cancels its runs and
 // re-registers under another id.
 //

@@ -444,7 +444,7 @@ func (e *emitter) queue(ev *task.Event, in admission) error {
 		after = e.position
 	}
 	a := &store.Append{
-		Task: e.r.claim.Task.ID, Agent: e.r.agent.Name, Attempt: e.r.attempt, Ordinal: e.ordinal, Events: evs,
+		Task: e.r.claim.Task.ID, Agent: e.r.agent.Name, Fence: e.r.claim.Fence, Ordinal: e.ordinal, Events: evs,
 		Upload: e.upload, After: after, Done: func(_ bool, err error) { e.done(in, after, err) },
 	}
 	e.ordinal = after

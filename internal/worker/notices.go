@@ -217,7 +217,7 @@ func (r *run) lastWords(ctx context.Context, to executor.Canceler, reason execut
 		checkpoint = facts.Checkpoint
 	}
 	return r.pool.call(ctx, to, &executor.Cancellation{
-		Reason: reason, Turn: r.claim.Turn, Attempt: r.attempt, Try: 1, Checkpoint: checkpoint,
+		Reason: reason, Turn: r.claim.Turn, Attempt: r.claim.Attempt, Try: 1, Checkpoint: checkpoint,
 	}, r.claim.Task)
 }
 

@@ -41,10 +41,10 @@ type Store interface {
 	References(ctx context.Context, of *task.Task, ids []string, within task.Bounds) ([]task.Reference, error)
 	AgentState(ctx context.Context, of store.StateOf) (value json.RawMessage, version int64, err error)
 	SetAgentState(ctx context.Context, n store.NewState) (version int64, err error)
-	// Ended returns those of the attempts that are over.
-	Ended(ctx context.Context, attempts map[task.ID]task.Attempt) (map[task.ID]store.Ending, error)
-	// Silence returns for how long the agent of an attempt has not called the run API; never: not at all.
-	Silence(ctx context.Context, id task.ID, attempt task.Attempt) (d time.Duration, never bool, err error)
+	// Ended returns those of the runs that are over.
+	Ended(ctx context.Context, runs map[task.ID]task.Fence) (map[task.ID]store.Ending, error)
+	// Silence returns for how long the agent of a run has not called the run API; never: not at all.
+	Silence(ctx context.Context, id task.ID, run task.Fence) (d time.Duration, never bool, err error)
 	NewTaskID() task.ID
 	Results(ctx context.Context, of *task.Task, note task.Seq, most int64) ([]task.Result, error)
 	ClaimNotices(ctx context.Context, worker task.ID, want []store.NoticeDemand) ([]store.Notice, error)
@@ -113,8 +113,8 @@ type Options struct {
 	// Lines bounds the events that executors read (memory.NewLines), and Events those that are not committed. Nil: no
 	// bound.
 	Lines, Events *memory.Budget
-	// RunAPI returns the address of the run API and the token of an attempt. Nil: there is no run API.
-	RunAPI func(id task.ID, attempt task.Attempt) executor.API
+	// RunAPI returns the address of the run API and the token of a run. Nil: there is no run API.
+	RunAPI func(id task.ID, run task.Fence) executor.API
 	// ResumeURL returns the resume URL of a turn. Nil: no URLs.
 	ResumeURL func(id task.ID, turn int) string
 
@@ -142,7 +142,7 @@ type Pool struct {
 
 	// Results of the previous Reconcile, used only there: runs that only the database knows, and
 	// runs that only this process knows.
-	missing, unknown map[task.ID]task.Attempt
+	missing, unknown map[task.ID]task.Fence
 	scan             store.Rest
 	scanned          time.Time // when the last scan began
 	// until when a claim or a create without an answer may still be committed
@@ -291,17 +291,17 @@ func (p *Pool) look() {
 		if err != nil {
 			p.opt.Log.Debug("could not check the hinted cancels; the next reconcile finds them", "error", err)
 		}
-		runs, attempts := map[task.ID]*run{}, map[task.ID]task.Attempt{}
+		runs, fences := map[task.ID]*run{}, map[task.ID]task.Fence{}
 		p.cancel(held)
 		p.mu.Lock()
 		for _, id := range ids {
 			if r := p.running[id]; r != nil {
-				runs[id], attempts[id] = r, r.attempt
+				runs[id], fences[id] = r, r.claim.Fence
 			}
 		}
 		p.mu.Unlock()
 		asking, cancel = context.WithTimeout(context.Background(), claimTimeout)
-		ended, err := p.opt.Store.Ended(asking, attempts)
+		ended, err := p.opt.Store.Ended(asking, fences)
 		cancel()
 		if err != nil {
 			p.opt.Log.Debug("could not check which of the hinted runs have ended; the next reconcile does", "error", err)
@@ -317,7 +317,7 @@ func (p *Pool) cancel(held []store.Owned) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, o := range held {
-		if r := p.running[o.Task]; o.CancelRequested && r != nil && r.attempt == o.Attempt {
+		if r := p.running[o.Task]; o.CancelRequested && r != nil && r.claim.Fence == o.Fence {
 			r.interrupt(executor.ErrCanceled)
 		}
 	}
@@ -481,8 +481,9 @@ func (p *Pool) start(s *slots, c *store.Claimed, expired bool) {
 	if c.Suspect {
 		p.gate = r
 	}
-	// A create with a late answer may start a run that was given back and claimed again meanwhile.
-	if old := p.running[c.Task.ID]; old == nil || old.attempt < r.attempt {
+	// A create with a late answer may start a run that was given back and claimed again meanwhile. A run with the same attempt
+	// has lost its claim in a failover.
+	if old := p.running[c.Task.ID]; old == nil || old.claim.Attempt <= c.Attempt {
 		if old != nil {
 			old.interrupt(executor.ErrLeaseLost)
 		}
@@ -597,7 +598,7 @@ func (p *Pool) reconcile(ctx context.Context, worker task.ID) error {
 // giveBack gives back the runs that the pool has missed in this scan and in the previous one.
 func (p *Pool) giveBack(ctx context.Context, owned []store.Owned) error {
 	missing := p.missing
-	p.missing = map[task.ID]task.Attempt{}
+	p.missing = map[task.ID]task.Fence{}
 	// A run that a lock blocks must not hold back the next look for cancels.
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -607,12 +608,12 @@ func (p *Pool) giveBack(ctx context.Context, owned []store.Owned) error {
 		r := p.running[o.Task]
 		p.mu.Unlock()
 		switch {
-		case r != nil && r.attempt == o.Attempt:
-		case missing[o.Task] == o.Attempt:
-			p.missing[o.Task] = o.Attempt // until it is given back
+		case r != nil && r.claim.Fence == o.Fence:
+		case missing[o.Task] == o.Fence:
+			p.missing[o.Task] = o.Fence // until it is given back
 			g.Go(func() error { return p.giveBackMissing(ctx, o) })
 		default:
-			p.missing[o.Task] = o.Attempt
+			p.missing[o.Task] = o.Fence
 		}
 	}
 	return g.Wait()
@@ -620,7 +621,7 @@ func (p *Pool) giveBack(ctx context.Context, owned []store.Owned) error {
 
 func (p *Pool) giveBackMissing(ctx context.Context, o store.Owned) error {
 	err := p.opt.Store.GiveBack(ctx, store.Requeue{
-		Task: o.Task, Attempt: o.Attempt, Uncount: true, // its executor never started
+		Task: o.Task, Fence: o.Fence, Uncount: true, // its executor never started
 		Note: task.RunNote{Outcome: task.RunReturned, Error: "the answer to the claim was lost"},
 	})
 	if err != nil && !errors.Is(err, task.LeaseLost) {
@@ -724,19 +725,19 @@ func (p *Pool) pass(r *run) {
 // this round and in the previous one. Their next append would be refused, but a run may be silent
 // for hours.
 func (p *Pool) disown(ctx context.Context, owned []store.Owned) error {
-	known := make(map[task.ID]task.Attempt, len(owned))
+	known := make(map[task.ID]task.Fence, len(owned))
 	for _, o := range owned {
-		known[o.Task] = o.Attempt
+		known[o.Task] = o.Fence
 	}
 	var doubtful []task.ID
-	unknown := map[task.ID]task.Attempt{}
+	unknown := map[task.ID]task.Fence{}
 	p.mu.Lock()
 	for id, r := range p.running {
-		if known[id] == r.attempt {
+		if known[id] == r.claim.Fence {
 			continue
 		}
 		// The run may have been claimed after the query, or be about to end.
-		if unknown[id] = r.attempt; p.unknown[id] == r.attempt {
+		if unknown[id] = r.claim.Fence; p.unknown[id] == r.claim.Fence {
 			doubtful = append(doubtful, id)
 		}
 	}

@@ -19,7 +19,6 @@ type run struct {
 	pool    *Pool
 	agent   *Agent
 	claim   *store.Claimed
-	attempt task.Attempt
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	out     *emitter
@@ -36,7 +35,7 @@ type run struct {
 }
 
 func newRun(p *Pool, s *slots, c *store.Claimed) *run {
-	r := &run{pool: p, agent: &s.Agent, claim: c, attempt: c.Attempt, ended: make(chan error, 1), apart: make(chan struct{}), claimed: time.Now()}
+	r := &run{pool: p, agent: &s.Agent, claim: c, ended: make(chan error, 1), apart: make(chan struct{}), claimed: time.Now()}
 	// Not derived from the pool's context: when the server stops, runs get their grace.
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	r.out = newEmitter(r)
@@ -64,7 +63,7 @@ func (r *run) run() {
 	if r.pool.opt.Observer.Ran != nil {
 		r.pool.opt.Observer.Ran(r.agent.Name, outcome, time.Since(start))
 	}
-	log := r.pool.opt.Log.With("task_id", r.claim.Task.PublicID, "agent", r.agent.Name, "attempt", int(r.attempt), "outcome", outcome)
+	log := r.pool.opt.Log.With("task_id", r.claim.Task.PublicID, "agent", r.agent.Name, "attempt", int(r.claim.Attempt), "outcome", outcome)
 	switch {
 	case outcome == outcomeAway: // the pool logs the outage once
 		log.Debug("run ended", "took", time.Since(start), "error", err)
@@ -144,7 +143,7 @@ func (r *run) execution(in *executor.Input) *executor.Run {
 		OnBegin: func() { r.pool.begin(r, false) }, ResumeURL: r.resumeURL(), Forwarded: c.Forwarded,
 	}
 	if r.pool.opt.RunAPI != nil {
-		api := r.pool.opt.RunAPI(c.Task.ID, c.Attempt)
+		api := r.pool.opt.RunAPI(c.Task.ID, c.Fence)
 		api.Ended = r.apart
 		run.API = &api
 	}
@@ -405,7 +404,7 @@ func (r *run) giveBack(outcome string, note task.RunNote, delay time.Duration, u
 }
 
 func (r *run) requeue(outcome string, back store.Requeue) (string, error) {
-	back.Task, back.Agent, back.Attempt, back.Posted = r.claim.Task.ID, r.agent.Name, r.attempt, r.out.posted()
+	back.Task, back.Agent, back.Fence, back.Posted = r.claim.Task.ID, r.agent.Name, r.claim.Fence, r.out.posted()
 	r.out.close()
 	// The emitted events belong to the attempt and must be in the log before it ends.
 	if err := r.out.finish(); err != nil {

@@ -42,7 +42,7 @@ func (m *recollection) SetState(ctx context.Context, of executor.Scope, value js
 		return 0, err
 	}
 	defer out.leave(in)
-	write := store.NewState{StateOf: m.stateOf(of), Attempt: m.r.attempt, Value: value, Version: version, RequestID: out.request()}
+	write := store.NewState{StateOf: m.stateOf(of), Fence: m.r.claim.Fence, Value: value, Version: version, RequestID: out.request()}
 	err = m.r.insist(ctx, func() (err error) { // also in a visit: a repetition of the request would find another version
 		version, err = m.r.pool.opt.Store.SetAgentState(ctx, write)
 		return err

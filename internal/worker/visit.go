@@ -15,7 +15,7 @@ type VisitStore interface {
 	// FindRun returns the newest attempt of a task, with its message if wanted.
 	FindRun(ctx context.Context, id task.ID, withMessage bool) (*store.Run, error)
 	// Heard notes a sign of life, and counts the posted events from ordinal to after, unless ordinal is negative.
-	Heard(ctx context.Context, id task.ID, attempt task.Attempt, ordinal, after int64) (posted int64, canceled bool, err error)
+	Heard(ctx context.Context, id task.ID, run task.Fence, ordinal, after int64) (posted int64, canceled bool, err error)
 	// Begun reports whether an attempt has written a part of an artifact.
 	Begun(ctx context.Context, id task.ID, attempt task.Attempt, artifact string) (bool, error)
 }
@@ -45,15 +45,15 @@ func (o *Over) Error() string {
 	return "the run is over: another attempt at the task has followed"
 }
 
-// Visit begins a visit to an attempt; ctx is that of the whole visit. Errors: Over, task.NotFound for a deleted task,
+// Visit begins a visit to the run that was claimed at a time (Fence.ClaimedAt); ctx is that of the whole visit. Errors: Over, task.NotFound for a deleted task,
 // task.Unavailable.
-func (p *Pool) Visit(ctx context.Context, s VisitStore, id task.ID, attempt task.Attempt, withMessage bool) (*Visit, error) {
+func (p *Pool) Visit(ctx context.Context, s VisitStore, id task.ID, claimedAt int64, withMessage bool) (*Visit, error) {
 	found, err := s.FindRun(ctx, id, withMessage)
 	if err != nil {
 		return nil, err
 	}
-	if found.Attempt != attempt || !found.Owned {
-		return nil, &Over{State: found.Task.Status.State, Newest: found.Attempt == attempt, Posted: found.Posted}
+	if found.ClaimedAt != claimedAt || !found.Owned {
+		return nil, &Over{State: found.Task.Status.State, Newest: found.ClaimedAt == claimedAt, Posted: found.Posted}
 	}
 	if found.Unreadable != nil {
 		return nil, found.Unreadable
@@ -111,7 +111,7 @@ func (v *Visit) At(ordinal int64) executor.Emitter {
 
 // Begun reports whether the attempt has written a part of an artifact.
 func (v *Visit) Begun(ctx context.Context, artifact string) (bool, error) {
-	return v.store.Begun(ctx, v.found.Task.ID, v.run.attempt, artifact)
+	return v.store.Begun(ctx, v.found.Task.ID, v.found.Attempt, artifact)
 }
 
 // Flush blocks until all events are committed and counted. Errors: task.LeaseLost, store.ErrPosted if another upload has
@@ -127,7 +127,7 @@ func (v *Visit) Flush(ctx context.Context) error {
 	if over || to <= from {
 		return nil
 	}
-	if _, _, err := v.store.Heard(ctx, v.found.Task.ID, v.run.attempt, from, to); err != nil {
+	if _, _, err := v.store.Heard(ctx, v.found.Task.ID, v.found.Fence, from, to); err != nil {
 		return err
 	}
 	e.mu.Lock()
@@ -160,13 +160,13 @@ func (v *Visit) End(err error) error {
 		return task.LeaseLost
 	}
 	v.run.pool.opt.Log.Info("the run API ended a run", "task_id", v.found.Task.PublicID, "agent", v.run.agent.Name,
-		"attempt", int(v.run.attempt), "outcome", outcome, "error", err)
+		"attempt", int(v.found.Attempt), "outcome", outcome, "error", err)
 	return nil
 }
 
 // Heartbeat notes a sign of life, and reports whether the run was asked to end. Errors: task.LeaseLost.
 func (v *Visit) Heartbeat(ctx context.Context) (canceled bool, err error) {
-	_, canceled, err = v.store.Heard(ctx, v.found.Task.ID, v.run.attempt, -1, 0)
+	_, canceled, err = v.store.Heard(ctx, v.found.Task.ID, v.found.Fence, -1, 0)
 	return canceled, err
 }
 
@@ -181,7 +181,7 @@ func (e *emitter) request() task.ID {
 		return store.NewID()
 	}
 	id := e.r.claim.Task.ID
-	of := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(id[:], uint32(e.r.attempt)), uint64(e.position))
+	of := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(id[:], uint64(e.r.claim.ClaimedAt)), uint64(e.position))
 	sum := sha256.Sum256(of)
 	return task.ID(sum[:16])
 }

@@ -542,6 +542,55 @@ func TestLoseAll(t *testing.T) {
 	require.Len(t, p.log(h), 2, "nothing is written")
 }
 
+// lose takes the database back to before the claim of a task, as a failover to a standby that lags does.
+func (p *process) lose(h *task.Task) {
+	p.t.Helper()
+	p.exec(`WITH log AS (DELETE FROM holdfast.task_events WHERE task = $1 AND seq > 1),
+		queue AS (UPDATE holdfast.task_queue SET worker_id = NULL, tries = 0 WHERE id = $1)
+		UPDATE holdfast.tasks SET state = 1, last_seq = 1, status_seq = 1, attempt = 0, runs = 0, run_ordinal = 0, worker_id = NULL, claimed_at = NULL
+		 WHERE id = $1`, h.ID.String())
+}
+
+// The next claim draws the attempt of the lost one, in this process or in another.
+func TestARunWhoseClaimWasLostEnds(t *testing.T) {
+	t.Parallel()
+	for _, inAnother := range []bool{false, true} {
+		begun, causes, release := make(chan task.Attempt, 2), make(chan error, 2), make(chan struct{})
+		a := does(func(ctx context.Context, run *executor.Run, _ executor.Emitter) error {
+			begun <- run.Attempt
+			select {
+			case <-ctx.Done():
+				causes <- context.Cause(ctx)
+				return context.Cause(ctx)
+			case <-release:
+				return nil
+			}
+		})
+		a.Concurrency = 2
+		if inAnother {
+			a.Concurrency = 1
+		}
+		p := start(t, setup{}, a)
+		h := p.create("a", "x")
+		require.Equal(t, task.Attempt(1), await(t, begun))
+		eventually(t, "working is written", func() bool { return len(p.log(h)) == 2 })
+		if inAnother {
+			start(t, setup{url: p.url}, a)
+		}
+		p.lose(h)
+		require.Equal(t, task.Attempt(1), await(t, begun))
+		if inAnother {
+			for range 2 {
+				require.NoError(t, p.pool.Reconcile(t.Context()))
+			}
+		}
+		require.ErrorIs(t, await(t, causes), executor.ErrLeaseLost)
+		close(release)
+		p.become(h, task.StateCompleted)
+		require.Empty(t, causes)
+	}
+}
+
 func TestLostRunsFailTaskAfterMaxAttempts(t *testing.T) {
 	t.Parallel()
 	a := does(func(context.Context, *executor.Run, executor.Emitter) error { return nil })
@@ -1076,8 +1125,9 @@ func TestReservedSlots(t *testing.T) {
 	n := &store.NewTask{
 		Task: task.Task{ID: id, PublicID: id.String(), Agent: "a", ContextID: "c"}, Message: &task.Message{ID: "m"}, Worker: slot.WorkerID(),
 	}
-	_, err := p.store.Create(t.Context(), n)
+	created, err := p.store.Create(t.Context(), n)
 	require.NoError(t, err)
+	n.Task.CreatedAt = created.At
 	// The pool waits until the reserved slot is used.
 	p.stop()
 	select {
@@ -1085,7 +1135,7 @@ func TestReservedSlots(t *testing.T) {
 		t.Fatal("the pool ended before its slot was used")
 	case <-time.After(20 * time.Millisecond):
 	}
-	slot.Start(&store.Claimed{Task: &n.Task, Message: n.Message, MessageSeq: 1, Attempt: 1, Turn: 1, Try: 1})
+	slot.Start(&store.Claimed{Task: &n.Task, Message: n.Message, MessageSeq: 1, Fence: store.FirstFence(&n.Task), Turn: 1, Try: 1})
 	<-p.ended
 	p.become(&n.Task, task.StateCompleted)
 }

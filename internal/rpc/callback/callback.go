@@ -62,11 +62,12 @@ func Match(path string) (token string, ok bool) { return strings.CutPrefix(path,
 // what the request has.
 func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, token string) {
 	w.Header().Set("Referrer-Policy", "no-referrer")
-	id, turn, ok := h.opt.Tokens.Read(token)
+	id, number, ok := h.opt.Tokens.Read(token)
 	if !ok {
 		say(w, http.StatusNotFound, nothing)
 		return
 	}
+	turn := int(number)
 	name, err := h.opt.Tasks.Resumable(r.Context(), id, turn)
 	agent, known := h.opt.Agents[name]
 	switch {

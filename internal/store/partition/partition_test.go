@@ -181,7 +181,7 @@ func work(t *testing.T, url string) {
 		require.Len(t, won, 1)
 		done := make(chan error, 1)
 		s.Append(&store.Append{
-			Task: id, Agent: "a", Attempt: won[0].Attempt, Done: func(_ bool, err error) { done <- err },
+			Task: id, Agent: "a", Fence: won[0].Fence, Done: func(_ bool, err error) { done <- err },
 			Events: []*task.Event{
 				{Kind: task.EventArtifact, Artifact: &task.Artifact{ID: "a", Parts: []task.Part{task.Text("y")}}},
 				{Kind: task.EventStatus, State: task.StateCompleted},
@@ -344,7 +344,7 @@ func TestWritesCreateMissingPartitions(t *testing.T) {
 		id := store.NewID()
 		first := partition.FirstID(at)
 		copy(id[:6], first[:])
-		_, err := s.Create(t.Context(), &store.NewTask{
+		created, err := s.Create(t.Context(), &store.NewTask{
 			Task:        task.Task{ID: id, PublicID: "of " + at.String(), Agent: "a", ContextID: "c", Dialect: "1.0"},
 			ClientID:    true,
 			Message:     &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}},
@@ -354,7 +354,7 @@ func TestWritesCreateMissingPartitions(t *testing.T) {
 		require.NoError(t, err, at)
 		done := make(chan error, 1)
 		s.Append(&store.Append{
-			Task: id, Agent: "a", Attempt: 1, Done: func(_ bool, err error) { done <- err },
+			Task: id, Agent: "a", Fence: store.FirstFence(&task.Task{CreatedAt: created.At}), Done: func(_ bool, err error) { done <- err },
 			Events: []*task.Event{
 				{Kind: task.EventArtifact, Artifact: &task.Artifact{ID: "a", Parts: []task.Part{task.Text("y")}}},
 				{Kind: task.EventStatus, State: task.StateCompleted},

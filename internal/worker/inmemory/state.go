@@ -43,7 +43,7 @@ func (s *Store) SetAgentState(_ context.Context, n store.NewState) (version int6
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.rows[n.Task.ID]
-	if r.attempt != n.Attempt || r.state >= task.StateInputRequired || r.worker.IsZero() {
+	if r.fence != n.Fence || r.state >= task.StateInputRequired || r.worker.IsZero() {
 		return 0, task.LeaseLost
 	}
 	key := keyOf(n.StateOf)

@@ -45,7 +45,7 @@ type row struct {
 	log  []*task.Event
 
 	state         task.State
-	attempt       task.Attempt
+	fence         task.Fence
 	ordinal       int64
 	worker        task.ID
 	pending       int
@@ -207,7 +207,7 @@ func (s *Store) Cancel(id task.ID, metadata json.RawMessage) error {
 	}
 	r.canceled = true
 	running := !r.worker.IsZero()
-	if s.notices[id] == nil && r.attempt > 0 {
+	if s.notices[id] == nil && r.fence.Attempt > 0 {
 		s.notices[id] = &notice{metadata: metadata}
 	}
 	if !running {
@@ -235,8 +235,8 @@ func (s *Store) Rescue(lost func()) int {
 	}
 	crowd := len(lonely) > 1
 	for _, r := range lonely {
-		s.write(r, &task.Event{Kind: task.EventRun, Attempt: r.attempt, Run: &task.RunNote{Outcome: task.RunLost}})
-		r.attempt++
+		s.write(r, &task.Event{Kind: task.EventRun, Attempt: r.fence.Attempt, Run: &task.RunNote{Outcome: task.RunLost}})
+		r.fence.Attempt++
 		r.worker, r.ordinal, r.awaySince, r.availableAt = task.ID{}, 0, time.Time{}, s.now()
 		suspect := r.suspect || r.spared > 0 || !crowd
 		if crowd && !r.suspect {
@@ -320,13 +320,13 @@ func (s *Store) Claim(_ context.Context, worker task.ID, want []store.Demand) ([
 func (s *Store) claim(r *row, worker task.ID) *store.Claimed {
 	r.worker, r.ordinal = worker, 0
 	r.tries++
-	r.attempt++
-	r.turnOf[r.attempt] = r.turn
+	r.fence = task.Fence{Attempt: r.fence.Attempt + 1, ClaimedAt: s.now().UnixMicro()}
+	r.turnOf[r.fence.Attempt] = r.turn
 	h := r.head
 	h.Status.State = r.state
 	asked := r.log[r.messageSeq-1]
 	c := &store.Claimed{
-		Task: &h, Message: asked.Message, Request: asked.Request, MessageSeq: r.messageSeq, Attempt: r.attempt, Turn: r.turn, Try: r.tries,
+		Task: &h, Message: asked.Message, Request: asked.Request, MessageSeq: r.messageSeq, Fence: r.fence, Turn: r.turn, Try: r.tries,
 		CancelRequested: r.canceled, AvailableAt: r.availableAt, ArtifactBytes: r.artifactBytes, Suspect: r.suspect,
 		Spared: r.spared,
 	}
@@ -380,7 +380,7 @@ func (s *Store) writeAppends() {
 // append writes the events of a run, as EventsAppend does.
 func (s *Store) append(a *store.Append) (again bool, err error) {
 	r := s.rows[a.Task]
-	if r.attempt != a.Attempt || r.ordinal != a.Ordinal || r.state >= task.StateInputRequired || r.worker.IsZero() {
+	if r.fence != a.Fence || r.ordinal != a.Ordinal || r.state >= task.StateInputRequired || r.worker.IsZero() {
 		return false, task.LeaseLost
 	}
 	status, waits, resumed := -1, false, task.Seq(0)
@@ -483,7 +483,7 @@ func (s *Store) GiveBack(ctx context.Context, back store.Requeue) error {
 func (s *Store) Requeue(_ context.Context, back store.Requeue) (awayFor time.Duration, err error) {
 	s.mu.Lock()
 	r := s.rows[back.Task]
-	if r.attempt != back.Attempt || r.state >= task.StateInputRequired || r.worker.IsZero() {
+	if r.fence != back.Fence || r.state >= task.StateInputRequired || r.worker.IsZero() {
 		s.mu.Unlock()
 		return 0, task.LeaseLost
 	}
@@ -537,7 +537,7 @@ func (s *Store) Owned(_ context.Context, worker task.ID) ([]store.Owned, error) 
 	var out []store.Owned
 	for id, r := range s.rows {
 		if r.worker == worker {
-			out = append(out, store.Owned{Task: id, Attempt: r.attempt, CancelRequested: r.canceled})
+			out = append(out, store.Owned{Task: id, Fence: r.fence, CancelRequested: r.canceled})
 		}
 	}
 	return out, nil
@@ -563,27 +563,27 @@ func (s *Store) Held(_ context.Context, worker task.ID, ids []task.ID) ([]store.
 	var out []store.Owned
 	for _, id := range ids {
 		if r := s.rows[id]; r != nil && r.worker == worker {
-			out = append(out, store.Owned{Task: id, Attempt: r.attempt, CancelRequested: r.canceled})
+			out = append(out, store.Owned{Task: id, Fence: r.fence, CancelRequested: r.canceled})
 		}
 	}
 	return out, nil
 }
 
 // Ended implements worker.Store.
-func (s *Store) Ended(_ context.Context, attempts map[task.ID]task.Attempt) (map[task.ID]store.Ending, error) {
+func (s *Store) Ended(_ context.Context, runs map[task.ID]task.Fence) (map[task.ID]store.Ending, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := map[task.ID]store.Ending{}
-	for id, attempt := range attempts {
-		if r := s.rows[id]; r != nil && (r.attempt != attempt || r.worker.IsZero()) {
-			out[id] = store.Ending{Attempt: r.attempt, State: r.state, Waits: !r.wakesAt.IsZero()}
+	for id, run := range runs {
+		if r := s.rows[id]; r != nil && (r.fence != run || r.worker.IsZero()) {
+			out[id] = store.Ending{Fence: r.fence, State: r.state, Waits: !r.wakesAt.IsZero()}
 		}
 	}
 	return out, nil
 }
 
 // Silence implements worker.Store: there is no run API.
-func (s *Store) Silence(context.Context, task.ID, task.Attempt) (d time.Duration, never bool, err error) {
+func (s *Store) Silence(context.Context, task.ID, task.Fence) (d time.Duration, never bool, err error) {
 	return 0, true, nil
 }
 

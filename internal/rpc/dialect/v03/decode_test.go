@@ -30,6 +30,7 @@ func TestDecodeRefusals(t *testing.T) {
 		{"no role", engine.OpSend, `{"message":{"messageId":"m","parts":[{"kind":"text","text":"x"}]}}`, "message.role: is required"},
 		{"no parts", engine.OpSend, `{"message":{"messageId":"m","role":"user"}}`, "message.parts: is required"},
 		{"empty parts", engine.OpSend, `{"message":{"messageId":"m","role":"user","parts":[]}}`, "message.parts: must hold at least one part"},
+		{"a message as the agent", engine.OpSend, `{"message":{"messageId":"m","role":"agent","parts":[{"kind":"text","text":"x"}]}}`, `message.role: must be "user": only the agent speaks as the agent`},
 		{"a role of 1.0", engine.OpSend, `{"message":{"messageId":"m","role":"ROLE_USER","parts":[]}}`, `message.role: must be "user"`},
 		{"a message of another kind", engine.OpSend, `{"message":{"kind":"task","messageId":"m"}}`, `message.kind: must be "message"`},
 		{"a part of unknown kind", engine.OpSend, `{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"x"},{"kind":"video"}]}}`, "message.parts[1]: is of an unknown kind; use text, file or data"},

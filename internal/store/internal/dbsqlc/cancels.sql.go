@@ -27,35 +27,49 @@ func (q *Queries) NoticeDrop(ctx context.Context, db DBTX, task uuid.UUID) (int6
 
 const noticeFacts = `-- name: NoticeFacts :one
 WITH log AS MATERIALIZED (
-    SELECT e.seq, e.kind, e.state, e.attempt, e.payload, (e.payload -> 'outcome') #>> '{}' AS outcome
-      FROM holdfast.task_events e WHERE e.task = $1 AND e.kind IN (2, 4)
+    SELECT e.seq, e.kind, e.state, e.attempt, CASE WHEN e.kind = 4 THEN (e.payload -> 'outcome') #>> '{}' END AS outcome,
+           CASE WHEN e.attempt = 0 THEN e.payload -> 'cancel' END AS cancel
+      FROM holdfast.task_events e
+     WHERE e.task = $1 AND e.seq > $2::bigint AND e.seq <= $3::bigint AND e.kind IN (2, 4)
 ), ends AS MATERIALIZED (
-    SELECT seq, attempt, 1 + count(*) FILTER (WHERE kind = 2 OR outcome IN ('waits', 'calls'))
-           OVER (ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS turn
+    SELECT seq, attempt, kind = 2 OR outcome IN ('waits', 'calls') AS turn
       FROM log
      WHERE attempt > 0 AND (kind = 2 AND state <> 2 OR kind = 4 AND outcome IN ('lost', 'retry', 'returned', 'waits', 'calls'))
+), newest AS MATERIALIZED (
+    SELECT seq, attempt FROM ends ORDER BY seq DESC LIMIT 1
 )
-SELECT coalesce((SELECT attempt FROM ends ORDER BY seq DESC LIMIT 1), 1)::integer AS attempt,
-       coalesce((SELECT turn FROM ends ORDER BY seq DESC LIMIT 1), 1)::integer AS turn,
-       (SELECT payload -> 'checkpoint' FROM log WHERE kind = 4 AND outcome = 'checkpoint' ORDER BY seq DESC LIMIT 1)::json AS checkpoint,
-       (SELECT payload -> 'cancel' FROM log WHERE attempt = 0 AND payload -> 'cancel' IS NOT NULL ORDER BY seq DESC LIMIT 1)::json AS metadata
+SELECT coalesce((SELECT attempt FROM newest), 0)::integer AS attempt,
+       (SELECT count(*) FROM ends WHERE turn AND seq < (SELECT seq FROM newest))::bigint AS before,
+       (SELECT count(*) FROM ends WHERE turn)::bigint AS turns,
+       (SELECT e.payload -> 'checkpoint' FROM holdfast.task_events e
+         WHERE e.task = $1 AND e.seq = (SELECT max(seq) FROM log WHERE kind = 4 AND outcome = 'checkpoint'))::json AS checkpoint,
+       (SELECT cancel FROM log WHERE cancel IS NOT NULL ORDER BY seq DESC LIMIT 1)::json AS metadata
 `
+
+type NoticeFactsParams struct {
+	Task  uuid.UUID
+	After int64
+	Upto  int64
+}
 
 type NoticeFactsRow struct {
 	Attempt    int32
-	Turn       int32
+	Before     int64
+	Turns      int64
 	Checkpoint []byte
 	Metadata   []byte
 }
 
-// What the log of a task says about its newest run that the agent has begun: its attempt and turn; the newest checkpoint of
-// the task; and the metadata of the request that canceled it. By primary key. v_runs counts turns in the same way.
-func (q *Queries) NoticeFacts(ctx context.Context, db DBTX, task uuid.UUID) (NoticeFactsRow, error) {
-	row := db.QueryRow(ctx, noticeFacts, task)
+// What a part of a log says about the newest run in it that the agent has begun: its attempt (0: none), and how many turns ended
+// before it; how many turns end in the part; the newest checkpoint; and the metadata of the request that canceled the task. By
+// primary key. v_runs counts turns in the same way.
+func (q *Queries) NoticeFacts(ctx context.Context, db DBTX, arg NoticeFactsParams) (NoticeFactsRow, error) {
+	row := db.QueryRow(ctx, noticeFacts, arg.Task, arg.After, arg.Upto)
 	var i NoticeFactsRow
 	err := row.Scan(
 		&i.Attempt,
-		&i.Turn,
+		&i.Before,
+		&i.Turns,
 		&i.Checkpoint,
 		&i.Metadata,
 	)

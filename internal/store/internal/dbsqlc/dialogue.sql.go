@@ -34,11 +34,14 @@ func (q *Queries) ArtifactBegun(ctx context.Context, db DBTX, arg ArtifactBegunP
 
 const artifactChunks = `-- name: ArtifactChunks :many
 SELECT e.seq, e.append, coalesce(pg_column_size(e.payload), 0)::bigint AS size FROM holdfast.task_events e
- WHERE e.task = $1 AND e.kind = 3 AND e.artifact_id = $2::text ORDER BY e.seq
+ WHERE e.task = $1 AND e.seq > $2::bigint AND e.seq <= $3::bigint
+   AND e.kind = 3 AND e.artifact_id = $4::text ORDER BY e.seq
 `
 
 type ArtifactChunksParams struct {
 	Task       uuid.UUID
+	After      int64
+	Upto       int64
 	ArtifactID string
 }
 
@@ -48,9 +51,14 @@ type ArtifactChunksRow struct {
 	Size   int64
 }
 
-// The chunks of an artifact, without their contents.
+// The chunks of an artifact in a part of a log, without their contents. By primary key.
 func (q *Queries) ArtifactChunks(ctx context.Context, db DBTX, arg ArtifactChunksParams) ([]ArtifactChunksRow, error) {
-	rows, err := db.Query(ctx, artifactChunks, arg.Task, arg.ArtifactID)
+	rows, err := db.Query(ctx, artifactChunks,
+		arg.Task,
+		arg.After,
+		arg.Upto,
+		arg.ArtifactID,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -69,46 +77,75 @@ func (q *Queries) ArtifactChunks(ctx context.Context, db DBTX, arg ArtifactChunk
 	return items, nil
 }
 
+const artifactNames = `-- name: ArtifactNames :many
+SELECT e.seq, coalesce((e.payload -> 'name') #>> '{}', '')::text AS name FROM holdfast.task_events e
+ WHERE e.task = $1 AND e.seq = ANY($2::bigint[])
+`
+
+type ArtifactNamesParams struct {
+	Task uuid.UUID
+	Seqs []int64
+}
+
+type ArtifactNamesRow struct {
+	Seq  int64
+	Name string
+}
+
+// The names of artifacts that begin with the given events. By primary key.
+func (q *Queries) ArtifactNames(ctx context.Context, db DBTX, arg ArtifactNamesParams) ([]ArtifactNamesRow, error) {
+	rows, err := db.Query(ctx, artifactNames, arg.Task, arg.Seqs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ArtifactNamesRow
+	for rows.Next() {
+		var i ArtifactNamesRow
+		if err := rows.Scan(&i.Seq, &i.Name); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const artifactsListed = `-- name: ArtifactsListed :many
 WITH c AS MATERIALIZED (
-    SELECT e.artifact_id, e.seq, e.append, e.last, coalesce(pg_column_size(e.payload), 0) AS size
-      FROM holdfast.task_events e WHERE e.task = $1 AND e.kind = 3
-), a AS MATERIALIZED (
-    SELECT c.artifact_id, min(c.seq) AS first_seq, coalesce(max(c.seq) FILTER (WHERE NOT c.append), min(c.seq)) AS begins, max(c.seq) AS newest
-      FROM c GROUP BY c.artifact_id
-), page AS MATERIALIZED (
-    SELECT artifact_id, first_seq, begins, newest FROM a WHERE a.first_seq > $2::bigint ORDER BY a.first_seq LIMIT $3
+    SELECT coalesce(e.artifact_id, '') AS artifact_id, e.seq, e.last, coalesce(pg_column_size(e.payload), 0) AS size,
+           coalesce(max(e.seq) FILTER (WHERE NOT e.append) OVER w, 0) AS begins, max(e.seq) OVER w AS newest
+      FROM holdfast.task_events e
+     WHERE e.task = $1 AND e.seq > $2::bigint AND e.seq <= $3::bigint AND e.kind = 3
+    WINDOW w AS (PARTITION BY e.artifact_id)
 )
-SELECT coalesce(p.artifact_id, '')::text AS artifact_id, p.first_seq::bigint AS first_seq,
-       coalesce((SELECT (e.payload -> 'name') #>> '{}' FROM holdfast.task_events e WHERE e.task = $1 AND e.seq = p.begins), '')::text AS name,
-       s.chunks::bigint AS chunks, s.size::bigint AS size, s.last::boolean AS last
-  FROM page p
- CROSS JOIN LATERAL (
-    SELECT count(*) AS chunks, sum(c.size) AS size, bool_or(c.last AND c.seq = p.newest) AS last
-      FROM c WHERE c.artifact_id = p.artifact_id AND c.seq >= p.begins
- ) s
- ORDER BY p.first_seq
+SELECT c.artifact_id::text AS artifact_id, min(c.seq)::bigint AS first_seq, max(c.begins)::bigint AS begins,
+       (count(*) FILTER (WHERE c.seq >= c.begins))::bigint AS chunks, (sum(c.size) FILTER (WHERE c.seq >= c.begins))::bigint AS size,
+       (bool_or(c.last) FILTER (WHERE c.seq = c.newest))::boolean AS last
+  FROM c GROUP BY c.artifact_id ORDER BY first_seq
 `
 
 type ArtifactsListedParams struct {
-	Task    uuid.UUID
-	After   int64
-	MaxRows int32
+	Task  uuid.UUID
+	After int64
+	Upto  int64
 }
 
 type ArtifactsListedRow struct {
 	ArtifactID string
 	FirstSeq   int64
-	Name       string
+	Begins     int64
 	Chunks     int64
 	Size       int64
 	Last       bool
 }
 
-// The artifacts of a task in the order of their first appearance, without their contents: where the present
-// content begins, its chunks and its size on disk.
+// What a part of a log has of each artifact, without the contents: where it first appears and where its present content
+// begins (0: before), the chunks since then and their size on disk. By primary key.
 func (q *Queries) ArtifactsListed(ctx context.Context, db DBTX, arg ArtifactsListedParams) ([]ArtifactsListedRow, error) {
-	rows, err := db.Query(ctx, artifactsListed, arg.Task, arg.After, arg.MaxRows)
+	rows, err := db.Query(ctx, artifactsListed, arg.Task, arg.After, arg.Upto)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +156,7 @@ func (q *Queries) ArtifactsListed(ctx context.Context, db DBTX, arg ArtifactsLis
 		if err := rows.Scan(
 			&i.ArtifactID,
 			&i.FirstSeq,
-			&i.Name,
+			&i.Begins,
 			&i.Chunks,
 			&i.Size,
 			&i.Last,

@@ -134,31 +134,32 @@ const eventsAppend = `-- name: EventsAppend :many
 WITH inp AS MATERIALIZED (
     SELECT unnest($1::uuid[]) AS task,
            unnest($2::integer[]) AS attempt,
-           unnest($3::bigint[]) AS ordinal,
-           unnest($4::boolean[]) AS post,
-           unnest($5::bigint[]) AS after,
-           unnest($6::smallint[]) AS kind,
-           unnest($7::smallint[]) AS state,
-           unnest($8::boolean[]) AS direct,
-           unnest($9::boolean[]) AS append,
-           unnest($10::boolean[]) AS last,
-           unnest($11::boolean[]) AS wait,
-           unnest($12::float8[]) AS resume,
-           unnest($13::text[]) AS artifact_id,
-           unnest($14::text[]) AS payload,
-           unnest($15::bigint[]) AS artifact_size,
-           unnest($16::boolean[]) AS listing,
+           unnest($3::timestamptz[]) AS claimed_at,
+           unnest($4::bigint[]) AS ordinal,
+           unnest($5::boolean[]) AS post,
+           unnest($6::bigint[]) AS after,
+           unnest($7::smallint[]) AS kind,
+           unnest($8::smallint[]) AS state,
+           unnest($9::boolean[]) AS direct,
+           unnest($10::boolean[]) AS append,
+           unnest($11::boolean[]) AS last,
+           unnest($12::boolean[]) AS wait,
+           unnest($13::float8[]) AS resume,
+           unnest($14::text[]) AS artifact_id,
+           unnest($15::text[]) AS payload,
+           unnest($16::bigint[]) AS artifact_size,
+           unnest($17::boolean[]) AS listing,
            generate_subscripts($1::uuid[], 1) AS ord
 ), num AS MATERIALIZED (
-    SELECT i.task, i.attempt, i.ordinal, i.post, i.after, i.kind, i.state, i.direct, i.append, i.last, i.wait, i.resume, i.artifact_id, i.payload, i.artifact_size, i.listing, i.ord, row_number() OVER (PARTITION BY i.task, i.attempt ORDER BY i.ord) AS rn FROM inp i
+    SELECT i.task, i.attempt, i.claimed_at, i.ordinal, i.post, i.after, i.kind, i.state, i.direct, i.append, i.last, i.wait, i.resume, i.artifact_id, i.payload, i.artifact_size, i.listing, i.ord, row_number() OVER (PARTITION BY i.task, i.attempt ORDER BY i.ord) AS rn FROM inp i
 ), run AS MATERIALIZED (
-    SELECT task, attempt, ordinal, post, max(after) AS after, count(*) AS n, max(ord) FILTER (WHERE state <> 0) AS status_ord, max(payload) FILTER (WHERE wait)::json AS wait,
+    SELECT task, attempt, claimed_at, ordinal, post, max(after) AS after, count(*) AS n, max(ord) FILTER (WHERE state <> 0) AS status_ord, max(payload) FILTER (WHERE wait)::json AS wait,
            max(ord) FILTER (WHERE kind IN (2, 3)) - min(ord) + 1 AS shown_rn, sum(artifact_size)::bigint AS artifact_bytes
-      FROM inp GROUP BY task, attempt, ordinal, post
+      FROM inp GROUP BY task, attempt, claimed_at, ordinal, post
 ), lck AS MATERIALIZED (
     SELECT t.id, t.kept, t.attempt, t.last_seq, t.turns, t.pending, t.cancel_requested, t.worker_id, t.claimed_at, t.pushes, t.lineage,
            t.resumed_seq, t.posted_attempt = t.attempt AS posted, r.post, r.after, r.n, r.status_ord, r.wait, r.shown_rn, r.artifact_bytes
-      FROM run r JOIN holdfast.tasks t ON t.id = r.task AND t.attempt = r.attempt
+      FROM run r JOIN holdfast.tasks t ON t.id = r.task AND t.attempt = r.attempt AND t.claimed_at = r.claimed_at
        AND r.ordinal = CASE WHEN NOT r.post THEN t.run_ordinal WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END
      WHERE t.id = ANY(ARRAY(SELECT task FROM run)) AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
      ORDER BY t.id
@@ -253,6 +254,7 @@ SELECT id, attempt, last_seq::bigint AS base, coalesce(state, 0)::smallint AS st
 type EventsAppendParams struct {
 	Tasks         []uuid.UUID
 	Attempts      []int32
+	Claims        []time.Time
 	Ordinals      []int64
 	Posts         []bool
 	Afters        []int64
@@ -284,8 +286,9 @@ type EventsAppendRow struct {
 // Writing and reading the log.
 // Writes the events of any number of runs in one commit. Inputs have one element per event; the
 // events of a run are adjacent and in order. ordinal is the number of events that the run wrote
-// before its first one here. A run writes only while its attempt is the task's, it has a worker,
-// and its ordinal fits. A run without a row in the result was fenced, another session has locked its
+// before its first one here. A run writes only while its attempt is the task's and was claimed at the
+// same time (a failover that loses a claim lets the next one draw the same attempt), it has a worker,
+// and its ordinal fits. A statement has one claim of each attempt. A run without a row in the result was fenced, another session has locked its
 // task, or this is a retry of a committed statement; RunStates tells which.
 //
 // Events that an agent has posted (posts) have a count of their own: ordinal is the number of events
@@ -320,6 +323,7 @@ func (q *Queries) EventsAppend(ctx context.Context, db DBTX, arg EventsAppendPar
 	rows, err := db.Query(ctx, eventsAppend,
 		arg.Tasks,
 		arg.Attempts,
+		arg.Claims,
 		arg.Ordinals,
 		arg.Posts,
 		arg.Afters,
@@ -506,9 +510,9 @@ func (q *Queries) EventsOf(ctx context.Context, db DBTX, arg EventsOfParams) ([]
 }
 
 const runStates = `-- name: RunStates :many
-SELECT t.id, t.attempt, t.run_ordinal, t.posted, t.state, t.last_seq, t.pushes, t.owned FROM unnest($1::uuid[]) AS i (id)
+SELECT t.id, t.attempt, t.claimed_at, t.run_ordinal, t.posted, t.state, t.last_seq, t.pushes, t.owned FROM unnest($1::uuid[]) AS i (id)
  CROSS JOIN LATERAL (
-    SELECT x.id, x.attempt, x.run_ordinal, (CASE WHEN x.posted_attempt = x.attempt THEN x.posted ELSE 0 END)::bigint AS posted, x.state, x.last_seq, x.pushes, (x.worker_id IS NOT NULL)::boolean AS owned FROM holdfast.tasks x
+    SELECT x.id, x.attempt, x.claimed_at, x.run_ordinal, (CASE WHEN x.posted_attempt = x.attempt THEN x.posted ELSE 0 END)::bigint AS posted, x.state, x.last_seq, x.pushes, (x.worker_id IS NOT NULL)::boolean AS owned FROM holdfast.tasks x
      WHERE x.id = i.id AND x.id BETWEEN $2 AND $3 OFFSET 0
  ) t
 `
@@ -522,6 +526,7 @@ type RunStatesParams struct {
 type RunStatesRow struct {
 	ID         uuid.UUID
 	Attempt    int32
+	ClaimedAt  pgtype.Timestamptz
 	RunOrdinal int64
 	Posted     int64
 	State      int16
@@ -544,6 +549,7 @@ func (q *Queries) RunStates(ctx context.Context, db DBTX, arg RunStatesParams) (
 		if err := rows.Scan(
 			&i.ID,
 			&i.Attempt,
+			&i.ClaimedAt,
 			&i.RunOrdinal,
 			&i.Posted,
 			&i.State,

@@ -417,16 +417,17 @@ const runHeard = `-- name: RunHeard :one
 UPDATE holdfast.tasks t
    SET posted = CASE WHEN $1::bigint >= 0 THEN $2::bigint WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END,
        posted_attempt = t.attempt, heard_at = now()
- WHERE t.id = $3 AND t.attempt = $4 AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
+ WHERE t.id = $3 AND t.attempt = $4 AND t.claimed_at = $5::timestamptz AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
    AND ($1::bigint = -1 OR $1::bigint = CASE WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END)
 RETURNING t.posted, t.cancel_requested
 `
 
 type RunHeardParams struct {
-	Ordinal int64
-	After   int64
-	ID      uuid.UUID
-	Attempt int32
+	Ordinal   int64
+	After     int64
+	ID        uuid.UUID
+	Attempt   int32
+	ClaimedAt time.Time
 }
 
 type RunHeardRow struct {
@@ -442,6 +443,7 @@ func (q *Queries) RunHeard(ctx context.Context, db DBTX, arg RunHeardParams) (Ru
 		arg.After,
 		arg.ID,
 		arg.Attempt,
+		arg.ClaimedAt,
 	)
 	var i RunHeardRow
 	err := row.Scan(&i.Posted, &i.CancelRequested)
@@ -451,7 +453,7 @@ func (q *Queries) RunHeard(ctx context.Context, db DBTX, arg RunHeardParams) (Ru
 const runRequeue = `-- name: RunRequeue :one
 WITH lck AS MATERIALIZED (
     SELECT t.id, t.kept, t.last_seq, t.attempt, t.cancel_requested, t.worker_id, t.claimed_at FROM holdfast.tasks t
-     WHERE t.id = $4 AND t.attempt = $5 AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
+     WHERE t.id = $4 AND t.attempt = $5 AND t.claimed_at = $6::timestamptz AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
        FOR NO KEY UPDATE NOWAIT
 ), own AS MATERIALIZED (
     -- The scalar subquery makes PostgreSQL lock the task before the queue row.
@@ -460,25 +462,25 @@ WITH lck AS MATERIALIZED (
     SELECT o.since FROM holdfast.agent_outages o WHERE o.agent = $1::text AND $2::boolean AND $3::boolean FOR UPDATE SKIP LOCKED
 ), upd AS (
     UPDATE holdfast.tasks t
-       SET last_seq = CASE WHEN $6::boolean THEN lck.last_seq + 1 ELSE lck.last_seq END, worker_id = NULL,
-           runs = CASE WHEN $7::boolean THEN t.runs - 1 ELSE t.runs END
+       SET last_seq = CASE WHEN $7::boolean THEN lck.last_seq + 1 ELSE lck.last_seq END, worker_id = NULL,
+           runs = CASE WHEN $8::boolean THEN t.runs - 1 ELSE t.runs END
       FROM lck WHERE t.id = $4 AND t.id = lck.id AND t.state NOT IN (3, 4, 5, 6, 7, 8)
 ), queued AS (
     UPDATE holdfast.task_queue q
        SET worker_id = NULL,
            -- The next claim of a canceled task only records its end, so there is no reason to wait.
-           available_at = CASE WHEN lck.cancel_requested THEN now() WHEN $3::boolean THEN q.available_at ELSE now() + $8::interval END,
+           available_at = CASE WHEN lck.cancel_requested THEN now() WHEN $3::boolean THEN q.available_at ELSE now() + $9::interval END,
            away_since = CASE WHEN $2::boolean THEN coalesce(q.away_since, now()) END,
            suspect = false,
-           tries = CASE WHEN $7::boolean THEN q.tries - 1 ELSE q.tries END
+           tries = CASE WHEN $8::boolean THEN q.tries - 1 ELSE q.tries END
       FROM lck WHERE q.id = $4 AND q.id = lck.id AND EXISTS (SELECT FROM own)
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, kept, attempt, payload, worker_id, claimed_at)
-    SELECT lck.id, lck.last_seq + 1, 4, lck.kept, lck.attempt, CAST($9::text AS json), lck.worker_id, lck.claimed_at FROM lck
-     WHERE $6::boolean
+    SELECT lck.id, lck.last_seq + 1, 4, lck.kept, lck.attempt, CAST($10::text AS json), lck.worker_id, lck.claimed_at FROM lck
+     WHERE $7::boolean
 ), outage AS (
     INSERT INTO holdfast.agent_outages AS o (agent, error, worker_id)
-    SELECT $1::text, $10::text, lck.worker_id FROM lck WHERE $2::boolean AND $3::boolean
+    SELECT $1::text, $11::text, lck.worker_id FROM lck WHERE $2::boolean AND $3::boolean
        AND (EXISTS (SELECT FROM known) OR NOT EXISTS (SELECT FROM holdfast.agent_outages x WHERE x.agent = $1))
     ON CONFLICT (agent) DO UPDATE
        SET since = CASE WHEN o.last_at < now() - interval '1 minute' THEN now() ELSE o.since END,
@@ -492,16 +494,17 @@ SELECT (lck.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
 `
 
 type RunRequeueParams struct {
-	Agent   string
-	Away    bool
-	InPlace bool
-	ID      uuid.UUID
-	Attempt int32
-	Logged  bool
-	Uncount bool
-	Delay   time.Duration
-	Payload string
-	Error   string
+	Agent     string
+	Away      bool
+	InPlace   bool
+	ID        uuid.UUID
+	Attempt   int32
+	ClaimedAt time.Time
+	Logged    bool
+	Uncount   bool
+	Delay     time.Duration
+	Payload   string
+	Error     string
 }
 
 type RunRequeueRow struct {
@@ -524,6 +527,7 @@ func (q *Queries) RunRequeue(ctx context.Context, db DBTX, arg RunRequeueParams)
 		arg.InPlace,
 		arg.ID,
 		arg.Attempt,
+		arg.ClaimedAt,
 		arg.Logged,
 		arg.Uncount,
 		arg.Delay,
@@ -537,44 +541,47 @@ func (q *Queries) RunRequeue(ctx context.Context, db DBTX, arg RunRequeueParams)
 
 const runSilence = `-- name: RunSilence :one
 SELECT (now() - t.heard_at)::interval AS silence FROM holdfast.tasks t
- WHERE t.id = $1 AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.attempt = $2 AND t.posted_attempt = t.attempt AND t.heard_at IS NOT NULL
+ WHERE t.id = $1 AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.attempt = $2 AND t.claimed_at = $3::timestamptz AND t.posted_attempt = t.attempt AND t.heard_at IS NOT NULL
 `
 
 type RunSilenceParams struct {
-	ID      uuid.UUID
-	Attempt int32
+	ID        uuid.UUID
+	Attempt   int32
+	ClaimedAt time.Time
 }
 
 // For how long the agent of an attempt has not called the run API. No row: it never has.
 func (q *Queries) RunSilence(ctx context.Context, db DBTX, arg RunSilenceParams) (time.Duration, error) {
-	row := db.QueryRow(ctx, runSilence, arg.ID, arg.Attempt)
+	row := db.QueryRow(ctx, runSilence, arg.ID, arg.Attempt, arg.ClaimedAt)
 	var silence time.Duration
 	err := row.Scan(&silence)
 	return silence, err
 }
 
 const runsEnded = `-- name: RunsEnded :many
-SELECT t.id, t.attempt, t.state, (t.wakes_at IS NOT NULL)::boolean AS waits
-  FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::integer[]) AS attempt) i
+SELECT t.id, t.attempt, t.claimed_at, t.state, (t.wakes_at IS NOT NULL)::boolean AS waits
+  FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::integer[]) AS attempt, unnest($3::timestamptz[]) AS claimed_at) i
  CROSS JOIN LATERAL (
-    SELECT x.id, x.attempt, x.state, x.wakes_at, x.worker_id FROM holdfast.tasks x
-     WHERE x.id = i.id AND x.id BETWEEN $3 AND $4 OFFSET 0
+    SELECT x.id, x.attempt, x.claimed_at, x.state, x.wakes_at, x.worker_id FROM holdfast.tasks x
+     WHERE x.id = i.id AND x.id BETWEEN $4 AND $5 OFFSET 0
  ) t
- WHERE t.attempt <> i.attempt OR t.worker_id IS NULL
+ WHERE t.attempt <> i.attempt OR t.claimed_at IS DISTINCT FROM i.claimed_at OR t.worker_id IS NULL
 `
 
 type RunsEndedParams struct {
 	Ids      []uuid.UUID
 	Attempts []int32
+	Claims   []time.Time
 	Lowest   uuid.UUID
 	Highest  uuid.UUID
 }
 
 type RunsEndedRow struct {
-	ID      uuid.UUID
-	Attempt int32
-	State   int16
-	Waits   bool
+	ID        uuid.UUID
+	Attempt   int32
+	ClaimedAt pgtype.Timestamptz
+	State     int16
+	Waits     bool
 }
 
 // Those of the given attempts that are over, with what became of their tasks: the run API may have ended
@@ -583,6 +590,7 @@ func (q *Queries) RunsEnded(ctx context.Context, db DBTX, arg RunsEndedParams) (
 	rows, err := db.Query(ctx, runsEnded,
 		arg.Ids,
 		arg.Attempts,
+		arg.Claims,
 		arg.Lowest,
 		arg.Highest,
 	)
@@ -596,6 +604,7 @@ func (q *Queries) RunsEnded(ctx context.Context, db DBTX, arg RunsEndedParams) (
 		if err := rows.Scan(
 			&i.ID,
 			&i.Attempt,
+			&i.ClaimedAt,
 			&i.State,
 			&i.Waits,
 		); err != nil {
@@ -610,7 +619,7 @@ func (q *Queries) RunsEnded(ctx context.Context, db DBTX, arg RunsEndedParams) (
 }
 
 const runsHeld = `-- name: RunsHeld :many
-SELECT id, attempt, cancel_requested FROM holdfast.tasks
+SELECT id, attempt, claimed_at, cancel_requested FROM holdfast.tasks
  WHERE id = ANY($1::uuid[]) AND state NOT IN (3, 4, 5, 6, 7, 8) AND worker_id = $2::uuid
 `
 
@@ -622,6 +631,7 @@ type RunsHeldParams struct {
 type RunsHeldRow struct {
 	ID              uuid.UUID
 	Attempt         int32
+	ClaimedAt       pgtype.Timestamptz
 	CancelRequested bool
 }
 
@@ -636,7 +646,12 @@ func (q *Queries) RunsHeld(ctx context.Context, db DBTX, arg RunsHeldParams) ([]
 	var items []RunsHeldRow
 	for rows.Next() {
 		var i RunsHeldRow
-		if err := rows.Scan(&i.ID, &i.Attempt, &i.CancelRequested); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.Attempt,
+			&i.ClaimedAt,
+			&i.CancelRequested,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -648,7 +663,7 @@ func (q *Queries) RunsHeld(ctx context.Context, db DBTX, arg RunsHeldParams) ([]
 }
 
 const runsOwned = `-- name: RunsOwned :many
-SELECT t.id, t.attempt, t.cancel_requested
+SELECT t.id, t.attempt, t.claimed_at, t.cancel_requested
   FROM holdfast.tasks t
  WHERE t.id = ANY(ARRAY(SELECT q.id FROM holdfast.task_queue q WHERE q.worker_id = $1::uuid)) AND t.state NOT IN (3, 4, 5, 6, 7, 8)
 `
@@ -656,6 +671,7 @@ SELECT t.id, t.attempt, t.cancel_requested
 type RunsOwnedRow struct {
 	ID              uuid.UUID
 	Attempt         int32
+	ClaimedAt       pgtype.Timestamptz
 	CancelRequested bool
 }
 
@@ -671,7 +687,12 @@ func (q *Queries) RunsOwned(ctx context.Context, db DBTX, worker uuid.UUID) ([]R
 	var items []RunsOwnedRow
 	for rows.Next() {
 		var i RunsOwnedRow
-		if err := rows.Scan(&i.ID, &i.Attempt, &i.CancelRequested); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.Attempt,
+			&i.ClaimedAt,
+			&i.CancelRequested,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

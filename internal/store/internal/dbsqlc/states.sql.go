@@ -7,6 +7,7 @@ package dbsqlc
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -45,7 +46,7 @@ func (q *Queries) ContextStateGet(ctx context.Context, db DBTX, arg ContextState
 const contextStateSet = `-- name: ContextStateSet :one
 WITH run AS MATERIALIZED (
     SELECT t.id, t.tenant, t.owner, t.agent, t.context_id FROM holdfast.tasks t
-     WHERE t.id = $1 AND t.attempt = $2 AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
+     WHERE t.id = $1 AND t.attempt = $2 AND t.claimed_at = $3::timestamptz AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
        FOR SHARE
 ), stored AS MATERIALIZED (
     SELECT x.value IS NULL AS removed FROM holdfast.context_states x
@@ -53,12 +54,12 @@ WITH run AS MATERIALIZED (
        AND x.context_id = (SELECT context_id FROM run)
 ), put AS (
     INSERT INTO holdfast.context_states AS s (tenant, owner, agent, context_id, task, version, value, request_id)
-    SELECT run.tenant, run.owner, run.agent, run.context_id, run.id, 1, $3::text::json, $4::uuid FROM run
-     WHERE ($5::bigint <= 0 AND $3::text IS NOT NULL) OR EXISTS (SELECT FROM stored)
+    SELECT run.tenant, run.owner, run.agent, run.context_id, run.id, 1, $4::text::json, $5::uuid FROM run
+     WHERE ($6::bigint <= 0 AND $4::text IS NOT NULL) OR EXISTS (SELECT FROM stored)
     ON CONFLICT (tenant, owner, agent, context_id) DO UPDATE
        SET version = s.version + (s.request_id <> excluded.request_id)::integer, value = excluded.value, task = excluded.task,
            request_id = excluded.request_id, updated_at = now()
-     WHERE $5::bigint = CASE WHEN s.value IS NULL THEN 0 ELSE s.version END OR $5::bigint = -1
+     WHERE $6::bigint = CASE WHEN s.value IS NULL THEN 0 ELSE s.version END OR $6::bigint = -1
         OR s.request_id = excluded.request_id
     RETURNING s.version
 )
@@ -69,6 +70,7 @@ SELECT EXISTS (SELECT FROM run)::boolean AS runs, EXISTS (SELECT FROM put)::bool
 type ContextStateSetParams struct {
 	Task      uuid.UUID
 	Attempt   int32
+	ClaimedAt time.Time
 	Value     pgtype.Text
 	RequestID uuid.UUID
 	Version   int64
@@ -86,6 +88,7 @@ func (q *Queries) ContextStateSet(ctx context.Context, db DBTX, arg ContextState
 	row := db.QueryRow(ctx, contextStateSet,
 		arg.Task,
 		arg.Attempt,
+		arg.ClaimedAt,
 		arg.Value,
 		arg.RequestID,
 		arg.Version,
@@ -122,17 +125,17 @@ func (q *Queries) TaskStateGet(ctx context.Context, db DBTX, task uuid.UUID) (Ta
 const taskStateSet = `-- name: TaskStateSet :one
 WITH run AS MATERIALIZED (
     SELECT t.id FROM holdfast.tasks t
-     WHERE t.id = $1 AND t.attempt = $2 AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
+     WHERE t.id = $1 AND t.attempt = $2 AND t.claimed_at = $3::timestamptz AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
        FOR SHARE
 ), put AS (
     INSERT INTO holdfast.task_states AS s (task, version, value, request_id)
-    SELECT run.id, 1, $3::text::json, $4::uuid FROM run
-     WHERE ($5::bigint <= 0 AND $3::text IS NOT NULL)
+    SELECT run.id, 1, $4::text::json, $5::uuid FROM run
+     WHERE ($6::bigint <= 0 AND $4::text IS NOT NULL)
         OR EXISTS (SELECT FROM holdfast.task_states x WHERE x.task = run.id)
     ON CONFLICT (task) DO UPDATE
        SET version = s.version + (s.request_id <> excluded.request_id)::integer, value = excluded.value,
            request_id = excluded.request_id, updated_at = now()
-     WHERE $5::bigint = CASE WHEN s.value IS NULL THEN 0 ELSE s.version END OR $5::bigint = -1
+     WHERE $6::bigint = CASE WHEN s.value IS NULL THEN 0 ELSE s.version END OR $6::bigint = -1
         OR s.request_id = excluded.request_id
     RETURNING s.version
 )
@@ -144,6 +147,7 @@ SELECT EXISTS (SELECT FROM run)::boolean AS runs, EXISTS (SELECT FROM put)::bool
 type TaskStateSetParams struct {
 	Task      uuid.UUID
 	Attempt   int32
+	ClaimedAt time.Time
 	Value     pgtype.Text
 	RequestID uuid.UUID
 	Version   int64
@@ -164,6 +168,7 @@ func (q *Queries) TaskStateSet(ctx context.Context, db DBTX, arg TaskStateSetPar
 	row := db.QueryRow(ctx, taskStateSet,
 		arg.Task,
 		arg.Attempt,
+		arg.ClaimedAt,
 		arg.Value,
 		arg.RequestID,
 		arg.Version,
