@@ -1,12 +1,13 @@
 -- Calls of other agents: what a task waits for, and what it gets.
 --
 -- The statements that end or park a called task only record that (task_settled), because they hold its lock. JoinCalls then
--- locks the queue rows of the callers, in their order, and no task. So no statement waits for a task and a caller of it.
+-- locks the queue rows of the callers, and no task, and waits for no lock. So no statement waits for a task and a caller of it.
 
 -- name: CallsNew :many
--- The calls that have not begun, those that wait for longest first. Index task_calls_new.
-SELECT parent, seq, nth, agent, child, answers, callers FROM holdfast.task_calls
+-- The calls that have not begun, those that wait for longest first, after a place in that order. Index task_calls_new.
+SELECT parent, seq, nth, agent, child, answers, callers, created_at FROM holdfast.task_calls
  WHERE started_at IS NULL AND settled_at IS NULL AND created_at <= now() - @older::interval
+   AND (created_at, parent, seq, nth) > (@after_time::timestamptz, @after_parent::uuid, @after_seq::bigint, @after_nth::integer)
  ORDER BY created_at, parent, seq, nth LIMIT @max_rows;
 
 -- name: CallNote :one
@@ -37,15 +38,32 @@ INSERT INTO holdfast.task_settled (task, seq) SELECT t.id, t.status_seq FROM hol
 ON CONFLICT DO NOTHING;
 
 -- name: SettledTake :many
-SELECT task, seq FROM holdfast.task_settled ORDER BY task, seq LIMIT @max_rows FOR UPDATE SKIP LOCKED;
+SELECT task, seq FROM holdfast.task_settled
+ WHERE (task, seq) > (@after_task::uuid, @after_seq::bigint)
+ ORDER BY task, seq LIMIT @max_rows FOR UPDATE SKIP LOCKED;
 
 -- name: CallersLock :many
--- Locks the queue rows of the callers that wait for these tasks.
-SELECT q.id FROM holdfast.task_queue q
- WHERE q.id = ANY(ARRAY(SELECT c.parent FROM holdfast.task_calls c WHERE c.child = ANY(@tasks::uuid[]) AND c.settled_at IS NULL))
-   AND coalesce(q.wakes_at = 'infinity', false) -- not by index task_queue_timers
- ORDER BY q.id
-   FOR UPDATE;
+-- Locks the open calls that wait for these tasks, and the queue rows of their callers if they wait. It skips what another
+-- session has locked: the results of those tasks have to wait (not free). Index task_calls_child.
+WITH open AS MATERIALIZED (
+    SELECT c.parent, c.seq, c.nth, c.child FROM holdfast.task_calls c
+     WHERE c.child = ANY(@tasks::uuid[]) AND c.settled_at IS NULL
+), mine AS MATERIALIZED (
+    SELECT c.parent, c.seq, c.nth FROM holdfast.task_calls c
+     WHERE c.child = ANY(@tasks::uuid[]) AND c.settled_at IS NULL
+       FOR UPDATE SKIP LOCKED
+), waiting AS MATERIALIZED (
+    SELECT q.id FROM holdfast.task_queue q
+     WHERE q.id = ANY(ARRAY(SELECT parent FROM open)) AND coalesce(q.wakes_at = 'infinity', false) -- not by index task_queue_timers
+), held AS MATERIALIZED (
+    SELECT q.id FROM holdfast.task_queue q
+     WHERE q.id = ANY(ARRAY(SELECT parent FROM open)) AND coalesce(q.wakes_at = 'infinity', false)
+       FOR UPDATE SKIP LOCKED
+)
+SELECT o.child, o.parent, (o.parent IN (SELECT id FROM held))::boolean AS waits,
+       ((o.parent, o.seq, o.nth) IN (SELECT parent, seq, nth FROM mine)
+           AND (o.parent IN (SELECT id FROM held) OR o.parent NOT IN (SELECT id FROM waiting)))::boolean AS free
+  FROM open o;
 
 -- name: QueueRowLock :many
 SELECT q.id FROM holdfast.task_queue q WHERE q.id = @id FOR UPDATE;
@@ -97,28 +115,28 @@ SELECT * FROM holdfast.task_calls c WHERE c.child = @task AND NOT c.answers
  ORDER BY 2, 3;
 
 -- name: RelaysDue :many
--- What callers that wait have to show: of each call with relay the newest status of the called task with a message, unless
--- that was relayed. A call is due again a while after its last relay. A status with a larger payload has none here, and seen
--- says up to where the log was looked through. If the tasks of the calling agent are visible to its tenant (shared), so must be
--- those of the called agent. Index task_calls_relays.
-SELECT c.parent, c.seq, c.nth, c.call_id, c.child, t.agent, t.status_seq AS seen, CAST(e.payload AS json) AS payload
+-- Calls with relay of callers that wait, if the called task has a newer status than the last one that was looked at. A call is due
+-- again a while after its last relay. If the tasks of the calling agent are visible to its tenant (shared), so must be those of the
+-- called agent. Index task_calls_relays.
+SELECT c.parent, c.seq, c.nth, c.call_id, c.child, t.agent, CAST(greatest(c.relayed_seq, c.after_seq) AS bigint) AS after, t.status_seq AS seen
   FROM holdfast.task_calls c
  CROSS JOIN LATERAL (
     SELECT x.agent, x.status_seq FROM holdfast.tasks x
      WHERE x.id = c.child AND x.state NOT IN (3, 4, 5, 6, 7, 8) AND x.status_seq > greatest(c.relayed_seq, c.after_seq) OFFSET 0
  ) t
-  LEFT JOIN LATERAL (
-    SELECT CASE WHEN octet_length(x.payload::text) <= @most_bytes::integer THEN x.payload END AS payload
-      FROM holdfast.task_events x
-     WHERE x.task = c.child AND x.kind = 2 AND x.state = 2 AND x.seq > greatest(c.relayed_seq, c.after_seq) AND x.seq <= t.status_seq
-       AND x.payload -> 'message' IS NOT NULL
-     ORDER BY x.seq DESC LIMIT 1
- ) e ON true
  WHERE c.relay AND c.started_at IS NOT NULL AND c.settled_at IS NULL
    AND (c.relayed_at IS NULL OR c.relayed_at <= now() - @pause::interval)
    AND (c.callers[cardinality(c.callers)] = ANY(@owned::text[])
         OR c.callers[cardinality(c.callers)] = ANY(@shared::text[]) AND t.agent = ANY(@shared::text[]))
  ORDER BY c.parent, c.seq, c.nth LIMIT @max_rows;
+
+-- name: RelayNewest :one
+-- The newest status of a called task with a message; null if its payload is larger than most_bytes. It is a statement about one
+-- task, so it opens one partition.
+SELECT CAST(CASE WHEN octet_length(x.payload::text) <= @most_bytes::integer THEN x.payload END AS json) AS payload
+  FROM holdfast.task_events x
+ WHERE x.task = @task AND x.kind = 2 AND x.state = 2 AND x.seq > @after AND x.seq <= @seen AND x.payload -> 'message' IS NOT NULL
+ ORDER BY x.seq DESC LIMIT 1;
 
 -- name: RelaysAppend :many
 -- Writes statuses of called tasks to the log of a caller, and moves the cursors of their calls in the same commit. An

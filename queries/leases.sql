@@ -21,13 +21,15 @@ DELETE FROM holdfast.workers WHERE id = @id;
 SELECT count(*) FROM holdfast.workers WHERE lease_until >= now();
 
 -- name: WorkersReap :many
--- Declares dead the processes whose lease has expired.
-DELETE FROM holdfast.workers WHERE lease_until < now() - @grace::interval RETURNING id, name;
+-- Declares dead the processes whose lease has expired. It skips locked rows; the next round finds those again.
+DELETE FROM holdfast.workers
+ WHERE id = ANY(ARRAY(SELECT w.id FROM holdfast.workers w WHERE w.lease_until < now() - @grace::interval FOR UPDATE SKIP LOCKED))
+RETURNING id, name;
 
 -- name: RunsRescue :many
 -- Frees the runs of processes that are no longer registered. The raised attempt fences the old
--- worker from this commit on. It locks tasks first, then their queue rows, and skips locked rows;
--- the next round finds those again. Index task_queue_owned.
+-- worker from this commit on. It locks each task, then its queue row, and skips locked rows; the
+-- next round finds those again. Index task_queue_owned.
 --
 -- Any of the runs may have ended its process. If there were several, the try of each is spared, and
 -- those that were spared before become suspects: a message that ends processes is in two such groups,
@@ -50,11 +52,14 @@ WITH gap AS MATERIALIZED (
     SELECT worker_id FROM orphan GROUP BY worker_id HAVING count(*) > 1
 ), mine AS MATERIALIZED (
     SELECT t.id, t.kept, t.last_seq, t.attempt, t.worker_id, t.claimed_at
-      FROM holdfast.tasks t
-     WHERE t.id = ANY(ARRAY(SELECT id FROM orphan)) AND t.worker_id = ANY(ARRAY(SELECT DISTINCT worker_id FROM orphan))
-       AND t.state NOT IN (3, 4, 5, 6, 7, 8)
-     ORDER BY t.id LIMIT 1000
-       FOR NO KEY UPDATE OF t SKIP LOCKED
+      FROM (SELECT x.id, x.kept, x.last_seq, x.attempt, x.worker_id, x.claimed_at
+              FROM holdfast.tasks x
+             WHERE x.id = ANY(ARRAY(SELECT id FROM orphan)) AND x.worker_id = ANY(ARRAY(SELECT DISTINCT worker_id FROM orphan))
+               AND x.state NOT IN (3, 4, 5, 6, 7, 8)
+             ORDER BY x.id
+               FOR NO KEY UPDATE SKIP LOCKED) t
+     CROSS JOIN LATERAL (SELECT y.id FROM holdfast.task_queue y WHERE y.id = t.id FOR UPDATE SKIP LOCKED) q
+     LIMIT 1000
 ), upd AS (
     UPDATE holdfast.tasks t
        SET worker_id = NULL, attempt = t.attempt + 1, run_ordinal = 0, last_seq = t.last_seq + 1

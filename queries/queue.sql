@@ -83,11 +83,17 @@ SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.l
 -- shutdown is not the task's fault). @away says that the agent did not begin the run; in place, that it
 -- is away, which agent_outages records.
 -- Fenced like EventsAppend. No row: the run no longer belongs to this worker. It does not wait for a
--- task that another session has locked (55P03): the connections of claims and leases would wait, too.
+-- task or a queue row that another session has locked (55P03): the connections of claims and leases would wait,
+-- too. It leaves an outage alone that is locked.
 WITH lck AS MATERIALIZED (
     SELECT t.id, t.kept, t.last_seq, t.attempt, t.cancel_requested, t.worker_id, t.claimed_at FROM holdfast.tasks t
      WHERE t.id = @id AND t.attempt = @attempt AND t.claimed_at = @claimed_at::timestamptz AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
        FOR NO KEY UPDATE NOWAIT
+), own AS MATERIALIZED (
+    -- The scalar subquery makes PostgreSQL lock the task before the queue row.
+    SELECT q.id FROM holdfast.task_queue q WHERE q.id = (SELECT lck.id FROM lck) FOR UPDATE NOWAIT
+), known AS MATERIALIZED (
+    SELECT o.since FROM holdfast.agent_outages o WHERE o.agent = @agent::text AND @away::boolean AND @in_place::boolean FOR UPDATE SKIP LOCKED
 ), upd AS (
     UPDATE holdfast.tasks t
        SET last_seq = CASE WHEN @logged::boolean THEN lck.last_seq + 1 ELSE lck.last_seq END, worker_id = NULL,
@@ -101,7 +107,7 @@ WITH lck AS MATERIALIZED (
            away_since = CASE WHEN @away::boolean THEN coalesce(q.away_since, now()) END,
            suspect = false,
            tries = CASE WHEN @uncount::boolean THEN q.tries - 1 ELSE q.tries END
-      FROM lck WHERE q.id = @id AND q.id = lck.id
+      FROM lck WHERE q.id = @id AND q.id = lck.id AND EXISTS (SELECT FROM own)
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, kept, attempt, payload, worker_id, claimed_at)
     SELECT lck.id, lck.last_seq + 1, 4, lck.kept, lck.attempt, CAST(@payload::text AS json), lck.worker_id, lck.claimed_at FROM lck
@@ -109,17 +115,25 @@ WITH lck AS MATERIALIZED (
 ), outage AS (
     INSERT INTO holdfast.agent_outages AS o (agent, error, worker_id)
     SELECT @agent::text, @error::text, lck.worker_id FROM lck WHERE @away::boolean AND @in_place::boolean
+       AND (EXISTS (SELECT FROM known) OR NOT EXISTS (SELECT FROM holdfast.agent_outages x WHERE x.agent = @agent))
     ON CONFLICT (agent) DO UPDATE
        SET since = CASE WHEN o.last_at < now() - interval '1 minute' THEN now() ELSE o.since END,
            last_at = now(), error = excluded.error, worker_id = excluded.worker_id
     RETURNING o.since
 )
 SELECT (lck.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
-       coalesce(now() - (SELECT since FROM outage), interval '0')::interval AS away_for FROM lck;
+       coalesce(now() - coalesce((SELECT since FROM outage), (SELECT x.since FROM holdfast.agent_outages x
+           WHERE x.agent = @agent AND @away::boolean AND @in_place::boolean AND x.last_at >= now() - interval '1 minute')), interval '0')::interval AS away_for
+  FROM lck;
 
--- name: AgentsBegan :exec
--- Ends the outages of agents that have begun a run.
-DELETE FROM holdfast.agent_outages WHERE agent = ANY(@agents::text[]);
+-- name: AgentsBegan :many
+-- Ends the outages of agents that have begun a run. It returns those whose outage is locked, and stays.
+WITH free AS MATERIALIZED (
+    SELECT o.agent FROM holdfast.agent_outages o WHERE o.agent = ANY(@agents::text[]) FOR UPDATE SKIP LOCKED
+), ended AS (
+    DELETE FROM holdfast.agent_outages o WHERE o.agent = ANY(ARRAY(SELECT agent FROM free))
+)
+SELECT o.agent FROM holdfast.agent_outages o WHERE o.agent = ANY(@agents::text[]) AND o.agent <> ALL(ARRAY(SELECT agent FROM free));
 
 -- name: QueueAcquit :exec
 -- Clears the suspicion against a run that has not ended its process. By primary key; it locks the queue

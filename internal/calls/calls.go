@@ -1,8 +1,9 @@
 // Package calls lets agents call each other: it creates the tasks that agents have called, gives callers the results, ends
 // what an ended task has called, and shows the progress of called tasks in their callers.
 //
-// All state is in the database (migrations 00020 and 00024, decisions 0053 and 0060). Each step may be repeated, and any process may do it, at the
-// same time as others.
+// All state is in the database (migrations 00020 and 00024, decisions 0053 and 0060). Each step may be repeated, and any process
+// may do it, at the same time as others. No step waits for another session's lock for long: what a lock blocks is retried
+// later, and holds back nothing else (decision 0065).
 package calls
 
 import (
@@ -10,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -43,10 +45,12 @@ type Options struct {
 
 // Runner does the work of calls for one process.
 type Runner struct {
-	opt    Options
-	agents map[string]*Agent
-	wake   chan struct{}
-	hinted atomic.Bool
+	opt     Options
+	agents  map[string]*Agent
+	wake    chan struct{}
+	hinted  atomic.Bool
+	blocked blocked
+	retry   *time.Timer // rings when blocked work is due
 
 	owned, shared []string   // the agents whose tasks their owner, or the whole tenant, sees
 	rest          store.Rest // between looks for progress
@@ -54,6 +58,9 @@ type Runner struct {
 
 // New returns a runner.
 func New(o Options) *Runner {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	r := &Runner{opt: o, agents: map[string]*Agent{}, wake: make(chan struct{}, 1)}
 	for i := range o.Agents {
 		a := &o.Agents[i]
@@ -70,6 +77,10 @@ func New(o Options) *Runner {
 // Hint says that this process has committed calls, or the end of a task with a lineage. It does not block.
 func (r *Runner) Hint() {
 	r.hinted.Store(true)
+	r.ring()
+}
+
+func (r *Runner) ring() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
@@ -84,59 +95,91 @@ const (
 	othersAfter = time.Second
 	callsAtOnce = 200
 	notesAtOnce = 4
+	endsAtOnce  = 4
 	// relaysAtOnce bounds the memory for messages of called tasks, with the largest message that is relayed, to 6.4 MB.
 	relaysAtOnce = 100
 )
 
-// Run begins calls and joins results once. more says that there may be further work at once.
+// Run begins calls, joins results, and ends what ended tasks have called, once. more says that there may be further work at
+// once. An error of one call or task does not hold back the others. It is not safe for concurrent use.
 func (r *Runner) Run(ctx context.Context) (more bool, err error) {
 	older := othersAfter
 	if r.hinted.Swap(false) {
 		older = 0
 	}
-	begun, err := r.begin(ctx, older)
-	if err != nil {
-		return false, err
+	r.blocked.next()
+	begun, failed := r.begin(ctx, older)
+	err = errors.Join(failed, r.join(ctx))
+	if r.retry != nil {
+		r.retry.Stop()
 	}
-	ended, joined, err := r.opt.Store.JoinCalls(ctx)
-	if err != nil {
-		return false, err
-	}
-	for _, t := range ended {
-		if err := r.end(ctx, t); err != nil {
-			return false, err
-		}
+	if later := r.blocked.later(); later > 0 {
+		r.retry = time.AfterFunc(later, r.ring)
 	}
 	if begun && older == 0 {
 		r.hinted.Store(true)
 	}
-	return begun || joined, nil
+	return begun && err == nil, err
+}
+
+// join joins results, and ends what ended tasks have called.
+func (r *Runner) join(ctx context.Context) (err error) {
+	var g errgroup.Group
+	g.SetLimit(endsAtOnce)
+	var locked error
+	for j := (store.Joined{More: true}); j.More; {
+		var failed error
+		if j, failed = r.opt.Store.JoinCalls(ctx, j); failed != nil {
+			err = failed
+			break
+		}
+		if j.Blocked {
+			locked = store.ErrBlocked
+		}
+		for _, t := range j.Ended {
+			if r.blocked.has(t.Task) {
+				continue
+			}
+			g.Go(func() error { return r.blocked.unless(t.Task, r.end(ctx, t)) })
+		}
+	}
+	return errors.Join(err, g.Wait(), r.blocked.unless(joins{}, locked))
 }
 
 // begin begins calls, and reports whether there may be more.
 func (r *Runner) begin(ctx context.Context, older time.Duration) (more bool, err error) {
-	found, err := r.opt.Store.NewCalls(ctx, older, callsAtOnce)
-	if err != nil {
-		return false, err
-	}
 	var g errgroup.Group
 	g.SetLimit(notesAtOnce)
 	var begun atomic.Int64
-	for rest := found; len(rest) > 0; {
-		n := slices.IndexFunc(rest, func(c store.NewCall) bool { return c.Parent != rest[0].Parent || c.Note != rest[0].Note })
-		if n < 0 {
-			n = len(rest)
+	var after store.NewCall
+	for full := true; full && begun.Load() == 0; {
+		found, err := r.opt.Store.NewCalls(ctx, older, after, callsAtOnce)
+		if err != nil {
+			return false, errors.Join(err, g.Wait())
 		}
-		note := rest[:n]
-		rest = rest[n:]
-		g.Go(func() error {
-			n, err := r.beginNote(ctx, note)
-			begun.Add(int64(n))
-			return err
-		})
+		if full = len(found) == callsAtOnce; full {
+			after = found[len(found)-1]
+		}
+		found = slices.DeleteFunc(found, func(c store.NewCall) bool { return r.blocked.has(place(c)) })
+		for rest := found; len(rest) > 0; {
+			n := slices.IndexFunc(rest, func(c store.NewCall) bool { return c.Parent != rest[0].Parent || c.Note != rest[0].Note })
+			if n < 0 {
+				n = len(rest)
+			}
+			note := rest[:n]
+			rest = rest[n:]
+			g.Go(func() error {
+				n, err := r.beginNote(ctx, note)
+				begun.Add(int64(n))
+				return err
+			})
+		}
+		err = g.Wait()
+		if err != nil || begun.Load() > 0 {
+			return full && err == nil, err
+		}
 	}
-	err = g.Wait()
-	return len(found) == callsAtOnce && begun.Load() > 0, err
+	return false, nil
 }
 
 // beginNote begins calls of one run note, and returns how many it has begun or refused.
@@ -151,22 +194,32 @@ func (r *Runner) beginNote(ctx context.Context, calls []store.NewCall) (begun in
 		return 0, nil // end follows
 	}
 	var g errgroup.Group // the creates share commits
+	var done atomic.Int64
 	for _, c := range calls {
 		g.Go(func() error {
-			err := r.beginCall(ctx, note, c)
-			switch kind := task.KindOf(err); {
-			case err == nil, errors.Is(err, store.ErrTaken):
-				return nil
-			case kind == task.Unavailable:
-				return err
-			case kind == task.Internal:
-				r.opt.Log.Error("call failed", "task_id", note.Parent.PublicID, "agent", note.Parent.Agent, "called", c.Agent, "error", err)
-				return r.opt.Store.RefuseCall(ctx, c, "the task could not be created")
+			err := r.beginOrRefuse(ctx, note, c)
+			if err == nil {
+				done.Add(1)
 			}
-			return r.opt.Store.RefuseCall(ctx, c, err.Error())
+			return r.blocked.unless(place(c), err)
 		})
 	}
-	return len(calls), g.Wait()
+	err = g.Wait()
+	return int(done.Load()), err
+}
+
+func (r *Runner) beginOrRefuse(ctx context.Context, note *store.CallNote, c store.NewCall) error {
+	err := r.beginCall(ctx, note, c)
+	switch kind := task.KindOf(err); {
+	case err == nil, errors.Is(err, store.ErrTaken):
+		return nil
+	case kind == task.Unavailable:
+		return err
+	case kind == task.Internal:
+		r.opt.Log.Error("call failed", "task_id", note.Parent.PublicID, "agent", note.Parent.Agent, "called", c.Agent, "error", err)
+		return r.opt.Store.RefuseCall(ctx, c, "the task could not be created")
+	}
+	return r.opt.Store.RefuseCall(ctx, c, err.Error())
 }
 
 // beginCall begins a call. An error other than task.Unavailable refuses it; its text is for the caller.
@@ -250,7 +303,7 @@ func (r *Runner) answer(ctx context.Context, by identity.Caller, c store.NewCall
 		n.Enqueue, n.MostPending = !a.RejectBusy, a.PendingMessages
 	}
 	n.Message.TaskID, n.Message.ContextID = h.PublicID, h.ContextID
-	seq, err := r.opt.Store.As(by, store.Visibility{Agent: h.Agent}).AddMessage(ctx, n)
+	seq, err := r.opt.Store.As(by, store.Visibility{Agent: h.Agent}).Once().AddMessage(ctx, n)
 	switch {
 	case errors.Is(err, task.Terminal):
 		if h, err = r.opt.Store.Header(ctx, c.Task); err != nil {
@@ -276,12 +329,32 @@ func (r *Runner) end(ctx context.Context, t store.Settled) error {
 	if err != nil {
 		return err
 	}
+	var g errgroup.Group
+	g.SetLimit(endsAtOnce)
+	var locked atomic.Int64
+	// In any order, so that those that no lock blocks have their turn.
+	rand.Shuffle(len(open), func(i, j int) { open[i], open[j] = open[j], open[i] })
 	for _, h := range open {
-		by := identity.Caller{Tenant: h.Tenant, Subject: h.Owner, Method: identity.MethodAgent}
-		_, err := r.opt.Store.As(by, store.Visibility{Agent: h.Agent}).Cancel(ctx, h, nil)
-		if err != nil && !errors.Is(err, task.NotCancelable) && !errors.Is(err, task.NotFound) {
-			return fmt.Errorf("cancel called task %s: %w", h.PublicID, err)
+		if locked.Load() >= endsAtOnce {
+			break
 		}
+		g.Go(func() error {
+			by := identity.Caller{Tenant: h.Tenant, Subject: h.Owner, Method: identity.MethodAgent}
+			_, err := r.opt.Store.As(by, store.Visibility{Agent: h.Agent}).Once().Cancel(ctx, h, nil)
+			switch {
+			case store.Blocked(err):
+				locked.Add(1)
+			case err != nil && !errors.Is(err, task.NotCancelable) && !errors.Is(err, task.NotFound):
+				return fmt.Errorf("cancel called task %s: %w", h.PublicID, err)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if locked.Load() > 0 {
+		return store.ErrBlocked
 	}
 	return r.opt.Store.ForgetSettled(ctx, t)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -454,4 +455,69 @@ func TestProgressKeepsVisibility(t *testing.T) {
 	close(owned)
 	close(shared)
 	require.Equal(t, []string{"hi", "one", "two"}, said(p.becomes(h.ID, task.StateCompleted)))
+}
+
+// lock locks a task in another session until the returned function is called.
+func (p *process) lock(id task.ID) (release func()) {
+	p.t.Helper()
+	conn, err := pgx.Connect(p.t.Context(), p.url)
+	require.NoError(p.t, err)
+	p.t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	tx, err := conn.Begin(p.t.Context())
+	require.NoError(p.t, err)
+	tag, err := tx.Exec(p.t.Context(), "SELECT FROM holdfast.tasks WHERE id = $1 FOR UPDATE", id)
+	require.NoError(p.t, err)
+	require.EqualValues(p.t, 1, tag.RowsAffected())
+	return func() { require.NoError(p.t, tx.Rollback(p.t.Context())) }
+}
+
+// A lock that an answer needs, or the end of what an ended task has called, delays no other calls.
+func TestLockDelaysOnlyItsCalls(t *testing.T) {
+	t.Parallel()
+	asking := called{Agent: calls.Agent{Name: "asking"}, run: func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+		if run.Turn == 1 {
+			return out.Status(ctx, task.StateInputRequired, says("what?"))
+		}
+		return out.Status(ctx, task.StateCompleted, says("thanks"))
+	}}
+	for name, cancel := range map[string]bool{"answer": false, "end": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			asked, goOn := make(chan task.ID, 1), make(chan struct{})
+			a := called{Agent: calls.Agent{Name: "a"}, run: func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+				if run.Input == nil {
+					return out.Call(ctx, []executor.Call{call("asking")})
+				}
+				r := run.Input.Results[0]
+				if r.State == task.StateCompleted {
+					return out.Status(ctx, task.StateCompleted, says(r.Message.FirstText()))
+				}
+				id, err := task.ParseID(r.TaskID)
+				if err != nil {
+					return err
+				}
+				asked <- id
+				select {
+				case <-goOn:
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
+				return out.Call(ctx, []executor.Call{{TaskID: r.TaskID, Message: says("this")}})
+			}}
+			p := start(t, "", a, asking, asks("beside", call("does")), does("does"))
+			caller := p.send("a", "hi")
+			release := p.lock(<-asked)
+			if cancel {
+				_, err := p.store.Cancel(t.Context(), caller, nil)
+				require.NoError(t, err)
+			} else {
+				close(goOn)
+			}
+			for range 5 {
+				p.becomes(p.send("beside", "hi").ID, task.StateCompleted)
+			}
+			release()
+			p.allEnd()
+		})
+	}
 }

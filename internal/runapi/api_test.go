@@ -699,7 +699,7 @@ func TestReadsDoNotWaitForTheDatabase(t *testing.T) {
 	w := newWorld(t, worker.Agent{})
 	r := w.begin("go")
 	require.JSONEq(t, `{"next":1,"ended":true}`, string(r.Post(t, 0, `{"type":"call","calls":[{"agent":"gone","message":"hi"}]}`).Body))
-	calls, err := w.store.NewCalls(t.Context(), 0, 1)
+	calls, err := w.store.NewCalls(t.Context(), 0, store.NewCall{}, 1)
 	require.NoError(t, err)
 	require.Len(t, calls, 1)
 	require.NoError(t, w.store.RefuseCall(t.Context(), calls[0], "there is no such agent"))

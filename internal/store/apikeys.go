@@ -44,7 +44,7 @@ func (s *Store) FindAPIKey(ctx context.Context, id string) (*identity.Key, error
 
 // RecordKeyUse notes that a key was used.
 func (s *Store) RecordKeyUse(ctx context.Context, id string) error {
-	return translate("record the use of an API key", s.q.APIKeyUsed(ctx, s.api, id))
+	return translate("record the use of an API key", s.q.APIKeyUsed(ctx, s.brief(s.api), id))
 }
 
 // AddAPIKey adds a key that expires after lifetime; 0 means never.

@@ -95,15 +95,15 @@ func entries(said ...string) string {
 
 // record runs do, and if it reports done writes the audit entry in the same commit.
 func (v View) record(ctx context.Context, action string, id task.ID, object string, do func(tx pgx.Tx) (done bool, err error)) error {
-	return v.s.rolledBack(ctx, action, func() error {
-		return pgx.BeginFunc(ctx, v.db, func(tx pgx.Tx) error {
+	return v.s.unlocked(ctx, action, v.few(ctx, func() error {
+		return pgx.BeginFunc(ctx, v.writes(), func(tx pgx.Tx) error {
 			done, err := do(tx)
 			if err != nil || !done {
 				return err
 			}
 			return v.note(ctx, tx, v.audited(action, id, "", object))
 		})
-	})
+	}))
 }
 
 // note writes audit entries. It must be the last statement of a transaction.

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -22,11 +23,15 @@ type NewCall struct {
 	Task    task.ID  // to create, or to answer
 	Answers bool
 	Callers []string // the agents of the callers, from that of the first one to that of Parent
+	at      time.Time
 }
 
-// NewCalls returns calls that have not begun and are older than a duration, those that wait for longest first.
-func (s *Store) NewCalls(ctx context.Context, older time.Duration, most int) ([]NewCall, error) {
-	rows, err := s.q.CallsNew(ctx, s.hot, dbsqlc.CallsNewParams{Older: older, MaxRows: int32(most)})
+// NewCalls returns calls that have not begun and are older than a duration, those that wait for longest first, from after a
+// call on. The zero value is before all.
+func (s *Store) NewCalls(ctx context.Context, older time.Duration, after NewCall, most int) ([]NewCall, error) {
+	rows, err := s.q.CallsNew(ctx, s.hot, dbsqlc.CallsNewParams{
+		Older: older, MaxRows: int32(most), AfterTime: after.at, AfterParent: uuid.UUID(after.Parent), AfterSeq: int64(after.Note), AfterNth: int32(after.Nth),
+	})
 	if err != nil {
 		return nil, translate("find calls", err)
 	}
@@ -34,6 +39,7 @@ func (s *Store) NewCalls(ctx context.Context, older time.Duration, most int) ([]
 	for i, r := range rows {
 		out[i] = NewCall{
 			Parent: task.ID(r.Parent), Note: task.Seq(r.Seq), Nth: int(r.Nth), Agent: r.Agent, Task: task.ID(r.Child), Answers: r.Answers, Callers: r.Callers,
+			at: r.CreatedAt,
 		}
 	}
 	return out, nil
@@ -74,11 +80,11 @@ func (s *Store) HasCalled(ctx context.Context, parent, child task.ID) (bool, err
 	return known, translate("find call", err)
 }
 
-// RefuseCall ends a call that has not begun with a reason, which its caller reads.
+// RefuseCall ends a call that has not begun with a reason, which its caller reads. Errors: task.Unavailable; Blocked.
 func (s *Store) RefuseCall(ctx context.Context, c NewCall, reason string) error {
 	var agents []string
-	err := s.again(ctx, "calls", func() error {
-		return pgx.BeginFunc(ctx, s.hot, func(tx pgx.Tx) error {
+	err := s.promptly(ctx, func() error {
+		return pgx.BeginFunc(ctx, s.brief(s.hot), func(tx pgx.Tx) error {
 			parents, err := s.q.QueueRowLock(ctx, tx, uuid.UUID(c.Parent))
 			if err != nil {
 				return err
@@ -98,10 +104,10 @@ func (s *Store) RefuseCall(ctx context.Context, c NewCall, reason string) error 
 }
 
 // BeginAnswer records that a called task has got the message of a call, and that events up to after are not the result.
-// ended says that the task had ended before: its end is the result.
+// ended says that the task had ended before: its end is the result. Errors: task.Unavailable; Blocked.
 func (s *Store) BeginAnswer(ctx context.Context, c NewCall, after task.Seq, ended bool) error {
-	err := s.again(ctx, "calls", func() error {
-		return pgx.BeginFunc(ctx, s.hot, func(tx pgx.Tx) error {
+	err := s.promptly(ctx, func() error {
+		return pgx.BeginFunc(ctx, s.brief(s.hot), func(tx pgx.Tx) error {
 			_, err := s.q.CallAnswered(ctx, tx, dbsqlc.CallAnsweredParams{
 				Parent: uuid.UUID(c.Parent), Seq: int64(c.Note), Nth: int32(c.Nth), AfterSeq: int64(after),
 			})
@@ -120,73 +126,102 @@ type Settled struct {
 	seqs []int64
 }
 
+// promptly is again for a write of the duty calls, which gives up when a lock blocks it: the duty has other work, and retries.
+func (s *Store) promptly(ctx context.Context, do func() error) error {
+	return s.retry(ctx, "calls", do, unavailable, 0)
+}
+
 // joinRows is how many ends of tasks JoinCalls takes at a time.
 const joinRows = 500
 
-// JoinCalls gives calls their results, and makes the turns due that wait for no other call. It returns the tasks that have
-// ended and have called others: the caller must end those (OpenCalls) and then call ForgetSettled. more says that there may be
-// further work at once.
+// Joined says how far JoinCalls has come. The zero value is before all.
+type Joined struct {
+	Ended   []Settled // tasks that have ended and have called others
+	Blocked bool      // another session's lock holds back a result
+	More    bool      // there may be further ends, after these
+
+	task uuid.UUID
+	seq  int64
+}
+
+// JoinCalls gives calls their results, and makes the turns due that wait for no other call. It continues after an earlier
+// call. The caller must end what the tasks in Ended have called (OpenCalls), and then call ForgetSettled.
 //
-// It locks the queue rows of the callers in the order of their ids, so that two joins of one caller see each other.
-func (s *Store) JoinCalls(ctx context.Context) (ended []Settled, more bool, err error) {
+// It locks the queue rows of the callers, so that two joins of one caller see each other. It waits for no lock: it leaves what
+// is locked for a later call.
+func (s *Store) JoinCalls(ctx context.Context, after Joined) (j Joined, err error) {
 	var agents []string
-	err = s.again(ctx, "calls", func() error {
-		ended, more, agents = nil, false, nil
-		return pgx.BeginFunc(ctx, s.hot, func(tx pgx.Tx) error {
-			rows, err := s.q.SettledTake(ctx, tx, joinRows)
-			if err != nil || len(rows) == 0 {
-				return err
-			}
-			seqs := map[uuid.UUID][]int64{}
-			var tasks []uuid.UUID
-			for _, r := range rows {
-				if seqs[r.Task] == nil {
-					tasks = append(tasks, r.Task)
-				}
-				seqs[r.Task] = append(seqs[r.Task], r.Seq)
-			}
-			newest := make([]int64, len(tasks)) // the rows are in order
-			for i, id := range tasks {
-				newest[i] = seqs[id][len(seqs[id])-1]
-			}
-			waiting, err := s.q.CallersLock(ctx, tx, tasks)
-			if err != nil {
-				return err
-			}
-			if _, err := s.q.CallsSettle(ctx, tx, dbsqlc.CallsSettleParams{Tasks: tasks, Seqs: newest}); err != nil {
-				return err
-			}
-			if agents, err = s.q.CallersWake(ctx, tx, waiting); err != nil {
-				return err
-			}
-			over, err := s.q.CallersEnded(ctx, tx, tasks)
-			if err != nil {
-				return err
-			}
-			var drop dbsqlc.SettledDropParams
-			for _, r := range rows {
-				if !slices.Contains(over, r.Task) {
-					drop.Tasks, drop.Seqs = append(drop.Tasks, r.Task), append(drop.Seqs, r.Seq)
-				}
-			}
-			for _, id := range over {
-				ended = append(ended, Settled{task.ID(id), seqs[id]})
-			}
-			dropped, err := s.q.SettledDrop(ctx, tx, drop)
-			more = len(rows) == joinRows && (dropped > 0 || len(ended) > 0)
+	err = s.promptly(ctx, func() error {
+		j, agents = Joined{}, nil
+		return pgx.BeginFunc(ctx, s.brief(s.hot), func(tx pgx.Tx) (err error) {
+			agents, err = s.joinCalls(ctx, tx, after, &j)
 			return err
 		})
 	})
 	if err != nil {
-		return nil, false, translate("join calls", err)
+		return Joined{}, translate("join calls", err)
 	}
 	s.ready(agents)
-	return ended, more, nil
+	return j, nil
+}
+
+func (s *Store) joinCalls(ctx context.Context, tx pgx.Tx, after Joined, j *Joined) (agents []string, err error) {
+	rows, err := s.q.SettledTake(ctx, tx, dbsqlc.SettledTakeParams{AfterTask: after.task, AfterSeq: after.seq, MaxRows: joinRows})
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	last := rows[len(rows)-1]
+	j.task, j.seq, j.More = last.Task, last.Seq, len(rows) == joinRows
+	seqs := map[uuid.UUID][]int64{}
+	for _, r := range rows {
+		seqs[r.Task] = append(seqs[r.Task], r.Seq)
+	}
+	calls, err := s.q.CallersLock(ctx, tx, slices.Collect(maps.Keys(seqs)))
+	if err != nil {
+		return nil, err
+	}
+	var waiting []uuid.UUID
+	for _, c := range calls {
+		if !c.Free {
+			j.Blocked = true
+			delete(seqs, c.Child)
+		}
+		if c.Waits {
+			waiting = append(waiting, c.Parent)
+		}
+	}
+	var newest dbsqlc.CallsSettleParams
+	for id, all := range seqs {
+		newest.Tasks, newest.Seqs = append(newest.Tasks, id), append(newest.Seqs, all[len(all)-1]) // the rows are in order
+	}
+	if _, err := s.q.CallsSettle(ctx, tx, newest); err != nil {
+		return nil, err
+	}
+	if agents, err = s.q.CallersWake(ctx, tx, waiting); err != nil {
+		return nil, err
+	}
+	over, err := s.q.CallersEnded(ctx, tx, newest.Tasks)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range over {
+		j.Ended = append(j.Ended, Settled{task.ID(id), seqs[id]})
+		delete(seqs, id)
+	}
+	var drop dbsqlc.SettledDropParams
+	for id, all := range seqs {
+		for _, seq := range all {
+			drop.Tasks, drop.Seqs = append(drop.Tasks, id), append(drop.Seqs, seq)
+		}
+	}
+	_, err = s.q.SettledDrop(ctx, tx, drop)
+	return agents, err
 }
 
 // OpenCalls ends the calls of a task that have not begun, and returns the tasks that it has called and that have not ended.
+// Errors: task.Unavailable; Blocked.
 func (s *Store) OpenCalls(ctx context.Context, parent task.ID) ([]*task.Task, error) {
-	if err := s.q.CallsVoid(ctx, s.hot, uuid.UUID(parent)); err != nil {
+	if err := s.q.CallsVoid(ctx, s.brief(s.hot), uuid.UUID(parent)); err != nil {
 		return nil, translate("end calls", err)
 	}
 	// A call that began before is visible to this statement: one of the two has waited for the other's commit.
@@ -201,16 +236,16 @@ func (s *Store) OpenCalls(ctx context.Context, parent task.ID) ([]*task.Task, er
 	return open, nil
 }
 
-// ForgetSettled forgets an ended task whose calls have ended.
+// ForgetSettled forgets an ended task whose calls have ended. Errors: task.Unavailable; Blocked.
 func (s *Store) ForgetSettled(ctx context.Context, t Settled) error {
 	tasks := make([]uuid.UUID, len(t.seqs))
 	for i := range tasks {
 		tasks[i] = uuid.UUID(t.Task)
 	}
-	if _, err := s.q.SettledDrop(ctx, s.hot, dbsqlc.SettledDropParams{Tasks: tasks, Seqs: t.seqs}); err != nil {
+	if _, err := s.q.SettledDrop(ctx, s.brief(s.hot), dbsqlc.SettledDropParams{Tasks: tasks, Seqs: t.seqs}); err != nil {
 		return translate("forget calls", err)
 	}
-	return translate("forget calls", s.q.CallsErase(ctx, s.hot, uuid.UUID(t.Task)))
+	return translate("forget calls", s.q.CallsErase(ctx, s.brief(s.hot), uuid.UUID(t.Task)))
 }
 
 // Results returns the results of the calls of a run note, in the order of the calls, with contents of at most so many bytes.

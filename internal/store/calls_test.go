@@ -49,7 +49,7 @@ func called(n *CallNote, c NewCall) *NewTask {
 // begin begins all calls, and returns the runs of the tasks that they have created, in the order of the calls.
 func (f *fixture) begin() []*pen {
 	f.t.Helper()
-	calls, err := f.NewCalls(f.t.Context(), 0, 1000)
+	calls, err := f.NewCalls(f.t.Context(), 0, NewCall{}, 1000)
 	require.NoError(f.t, err)
 	var pens []*pen
 	for _, c := range calls {
@@ -65,17 +65,17 @@ func (f *fixture) begin() []*pen {
 // join joins results until there is nothing to do, and ends what ended tasks have called.
 func (f *fixture) join() {
 	f.t.Helper()
-	for more := true; more; {
-		ended, again, err := f.JoinCalls(f.t.Context())
+	for j := (Joined{More: true}); j.More; {
+		var err error
+		j, err = f.JoinCalls(f.t.Context(), j)
 		require.NoError(f.t, err)
-		more = again
-		for _, t := range ended {
+		for _, t := range j.Ended {
 			open, err := f.OpenCalls(f.t.Context(), t.Task)
 			require.NoError(f.t, err)
 			for _, h := range open {
 				_, err := f.Cancel(f.t.Context(), h, nil)
 				require.NoError(f.t, err)
-				more = true
+				j = Joined{More: true}
 			}
 			require.NoError(f.t, f.ForgetSettled(f.t.Context(), t))
 		}
@@ -167,7 +167,7 @@ func TestCalledTaskIsCreatedOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := f.calling("b")
-	calls, err := f.NewCalls(t.Context(), 0, 10)
+	calls, err := f.NewCalls(t.Context(), 0, NewCall{}, 10)
 	require.NoError(t, err)
 	n, err := f.CallNote(t.Context(), p.c.Task.ID, calls[0].Note)
 	require.NoError(t, err)
@@ -188,7 +188,7 @@ func TestCalledTaskIsCreatedOnce(t *testing.T) {
 	require.NoError(t, g.Wait())
 	require.EqualValues(t, 1, made.Load())
 	f.claim(f.worker(time.Hour), "b", 1)
-	calls, err = f.NewCalls(t.Context(), 0, 10)
+	calls, err = f.NewCalls(t.Context(), 0, NewCall{}, 10)
 	require.NoError(t, err)
 	require.Empty(t, calls)
 }
@@ -199,7 +199,7 @@ func TestCancelOfACallerRacesWithItsCalls(t *testing.T) {
 	f := newFixture(t)
 	for range 20 {
 		p := f.calling("b", "c")
-		calls, err := f.NewCalls(t.Context(), 0, 10)
+		calls, err := f.NewCalls(t.Context(), 0, NewCall{}, 10)
 		require.NoError(t, err)
 		n, err := f.CallNote(t.Context(), p.c.Task.ID, calls[0].Note)
 		require.NoError(t, err)
@@ -260,7 +260,7 @@ func TestResultsOfManyCallsAreJoinedOnce(t *testing.T) {
 		w := f.worker(time.Hour)
 		g.Go(func() error {
 			for won.Load() < parents {
-				if _, _, err := f.JoinCalls(t.Context()); err != nil {
+				if _, err := f.JoinCalls(t.Context(), Joined{}); err != nil {
 					return err
 				}
 				claimed, err := f.Claim(t.Context(), w, []Demand{{Agent: "caller", Slots: 2}})
@@ -279,11 +279,41 @@ func TestResultsOfManyCallsAreJoinedOnce(t *testing.T) {
 	}
 }
 
+// A lock that a result needs holds back the result, and no other one.
+func TestLockDelaysOnlyItsResult(t *testing.T) {
+	t.Parallel()
+	for name, lock := range map[string]string{
+		"the caller's queue row": "SELECT FROM holdfast.task_queue WHERE id = $1 FOR UPDATE",
+		"the call":               "SELECT FROM holdfast.task_calls WHERE parent = $1 FOR UPDATE",
+		"the end of the task":    "SELECT FROM holdfast.task_settled s JOIN holdfast.task_calls c ON c.child = s.task WHERE c.parent = $1 FOR UPDATE OF s",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			locked, w := f.calling("b"), f.worker(time.Hour)
+			f.begin()[0].must(t, status(task.StateWorking), status(task.StateCompleted))
+			release := f.lockRows(lock, locked.c.Task.ID)
+			for range 3 {
+				beside := f.calling("b")
+				f.begin()[0].must(t, status(task.StateWorking), status(task.StateCompleted))
+				f.join()
+				c := f.claim(w, "caller", 1)[0]
+				require.Equal(t, beside.c.Task.ID, c.Task.ID)
+				(&pen{s: f.Store, c: c}).must(t, status(task.StateCompleted))
+				f.join()
+			}
+			release()
+			f.join()
+			require.Equal(t, locked.c.Task.ID, f.claim(w, "caller", 1)[0].Task.ID)
+		})
+	}
+}
+
 func TestRefusedCallIsAResult(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.calling("b", "c")
-	calls, err := f.NewCalls(t.Context(), 0, 10)
+	calls, err := f.NewCalls(t.Context(), 0, NewCall{}, 10)
 	require.NoError(t, err)
 	for range 2 {
 		require.NoError(t, f.RefuseCall(t.Context(), calls[0], "there is no agent b"))
@@ -375,7 +405,7 @@ func (f *fixture) answering() (child *task.Task, answer NewCall) {
 	caller.must(f.t, &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCalls, Calls: []task.Call{
 		{ID: "again", Task: p.c.Task.ID, Answers: true, RequestID: NewID(), Message: user("answer")},
 	}}})
-	calls, err := f.NewCalls(f.t.Context(), 0, 10)
+	calls, err := f.NewCalls(f.t.Context(), 0, NewCall{}, 10)
 	require.NoError(f.t, err)
 	require.Equal(f.t, []any{p.c.Task.ID, true}, []any{calls[0].Task, calls[0].Answers})
 	known, err := f.HasCalled(f.t.Context(), calls[0].Parent, p.c.Task.ID)

@@ -222,7 +222,7 @@ func (s *Store) Requeue(ctx context.Context, r Requeue) (awayFor time.Duration, 
 	ev := &task.Event{Task: r.Task, Kind: task.EventRun, Attempt: r.Attempt, Run: &r.Note}
 	var row dbsqlc.RunRequeueRow
 	err = s.unlocked(ctx, "give_back", func() (err error) {
-		row, err = s.q.RunRequeue(ctx, s.hot, dbsqlc.RunRequeueParams{
+		row, err = s.q.RunRequeue(ctx, s.brief(s.hot), dbsqlc.RunRequeueParams{
 			ID: uuid.UUID(r.Task), Attempt: int32(r.Attempt), ClaimedAt: claimedAt(r.Fence), Uncount: r.Uncount, Delay: r.Delay,
 			Payload: EncodePayload(ev), Away: r.Away, InPlace: r.InPlace, Logged: !r.Silent, Agent: r.Agent, Error: cleanName(r.Note.Error),
 		})
@@ -249,14 +249,17 @@ func (s *Store) Requeue(ctx context.Context, r Requeue) (awayFor time.Duration, 
 	return row.AwayFor, nil
 }
 
-// Began ends the outages of agents that have begun a run.
-func (s *Store) Began(ctx context.Context, agents []string) error {
-	return translate("end outages", s.q.AgentsBegan(ctx, s.hot, agents))
+// Began ends the outages of agents that have begun a run. It returns those whose outage another session has locked: the caller
+// repeats them later.
+func (s *Store) Began(ctx context.Context, agents []string) (locked []string, err error) {
+	locked, err = s.q.AgentsBegan(ctx, s.brief(s.hot), agents)
+	return locked, translate("end outages", err)
 }
 
 // Acquit clears the suspicion that a worker's run ends its process.
 func (s *Store) Acquit(ctx context.Context, worker, id task.ID) error {
-	return translate("acquit", s.q.QueueAcquit(ctx, s.hot, dbsqlc.QueueAcquitParams{ID: uuid.UUID(id), Worker: uuid.UUID(worker)}))
+	arg := dbsqlc.QueueAcquitParams{ID: uuid.UUID(id), Worker: uuid.UUID(worker)}
+	return translate("acquit", s.unlocked(ctx, "acquit", func() error { return s.q.QueueAcquit(ctx, s.brief(s.hot), arg) }))
 }
 
 // Hurry makes the next attempt of a task due now instead of after its backoff. hurried says that it

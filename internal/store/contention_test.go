@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
@@ -20,8 +21,9 @@ import (
 // A contention is a lock of another session, and the work that needs it. All other work must go on.
 type contention struct {
 	name string
-	lock string   // $1 is a task with a run, a webhook, a name and a key
+	lock string   // $1 is a task with a run, a webhook, a name, a key and states
 	held []string // the bystanders that the lock holds up, too
+	kin  bool     // $1 is a task that waits for the result of a call
 }
 
 // Bystanders, each with tasks of its own.
@@ -39,6 +41,15 @@ const (
 	leases    = "leases"
 	processes = "processes"
 	reads     = "reads"
+	rescues   = "rescues"
+	returns   = "runs that are given back"
+	timers    = "timers"
+	calls     = "calls"
+	notices   = "notices"
+	values    = "states"
+	beats     = "heartbeats"
+	duties    = "duties"
+	catchUps  = "catch-ups"
 )
 
 func contentions() []contention {
@@ -52,23 +63,33 @@ func contentions() []contention {
 		{name: "rows of processes", lock: "SELECT FROM holdfast.processes WHERE $1::uuid IS NOT NULL FOR UPDATE"},
 		{name: "row of workers", lock: "SELECT FROM holdfast.workers w JOIN holdfast.tasks t ON t.worker_id = w.id WHERE t.id = $1 FOR UPDATE OF w"},
 		{name: "row of audit_chains", lock: "SELECT FROM holdfast.audit_chains WHERE chain = 1 AND $1::uuid IS NOT NULL FOR UPDATE"},
+		{name: "row of task_states", lock: "SELECT FROM holdfast.task_states WHERE task = $1 FOR UPDATE"},
+		{name: "row of context_states", lock: "SELECT FROM holdfast.context_states WHERE task = $1 FOR UPDATE"},
+		{name: "row of agent_outages", lock: "SELECT FROM holdfast.agent_outages WHERE agent = 'away' AND $1::uuid IS NOT NULL FOR UPDATE"},
+		{name: "row of cancel_notices", lock: "SELECT FROM holdfast.cancel_notices WHERE agent = 'canceled' AND $1::uuid IS NOT NULL FOR UPDATE"},
+		{name: "row of leases", lock: "SELECT FROM holdfast.leases WHERE name = 'victim' AND $1::uuid IS NOT NULL FOR UPDATE"},
+		{name: "row of a process that is gone", lock: "SELECT FROM holdfast.workers WHERE lease_until < now() AND $1::uuid IS NOT NULL FOR UPDATE"},
+		{name: "row of a caller", lock: "SELECT FROM holdfast.tasks WHERE id = $1 FOR UPDATE", kin: true},
+		{name: "queue row of a caller", lock: "SELECT FROM holdfast.task_queue WHERE id = $1 FOR UPDATE", kin: true},
+		{name: "row of task_calls", lock: "SELECT FROM holdfast.task_calls WHERE parent = $1 FOR UPDATE", kin: true},
+		{name: "row of task_settled", lock: "SELECT FROM holdfast.task_settled s JOIN holdfast.task_calls c ON c.child = s.task WHERE c.parent = $1 FOR UPDATE OF s", kin: true},
 		{name: "new event", lock: "INSERT INTO holdfast.task_events (task, seq, kind, attempt) VALUES ($1, 1000000, 1, 0)"},
 	}
 	// As CREATE INDEX takes it: readers go on, and writers of the table wait. A statement locks each table that it may
 	// write, so every create waits for the tables of webhooks, keys, names and the audit log.
-	made := slices.Clip([]string{creates, keys, names, cancels, claims})
+	made := slices.Clip([]string{creates, keys, names, cancels, claims, calls, notices})
 	for table, held := range map[string][]string{
 		"push_configs":     append(made, configs),
 		"push_cursors":     append(made, configs, webhooks),
 		"push_attempts":    {webhooks},
 		"idempotency_keys": append(made, messages),
 		"task_names":       made,
-		"processes":        {processes},
-		"workers":          {processes, leases},
+		"processes":        {processes, rescues},
+		"workers":          {processes, leases, rescues},
 		"events_artifacts": {streams},
 		"audit_log":        append(made, messages, configs),
 	} {
-		all = append(all, contention{"table " + table, "LOCK TABLE holdfast." + table + " IN SHARE MODE", held})
+		all = append(all, contention{name: "table " + table, lock: "LOCK TABLE holdfast." + table + " IN SHARE MODE", held: held})
 	}
 	return all
 }
@@ -101,22 +122,42 @@ func BenchmarkContention(b *testing.B) {
 // run holds the lock until every bystander has finished n times, and returns the longest time of each.
 func (c contention) run(t testing.TB, n int64) map[string]time.Duration {
 	t.Helper()
-	f := newFixture(t)
+	// A statement that waits for the default of the pools, and not for the short time of writers, waits until it fails.
+	f := openPatient(t, storetest.New(t).URL, "", time.Hour)
 	named := keyed(chosen("victim", "victim"), "victim", "1")
 	named.Push = hook("victim", "victim")
 	f.create(named)
 	victim := &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "victim", 1)[0]}
+	ctx := context.Background()
+	for _, context := range []bool{false, true} {
+		_, err := f.SetAgentState(ctx, NewState{StateOf: StateOf{victim.c.Task, context}, Fence: victim.c.Fence, Value: []byte("1"), RequestID: NewID()})
+		require.NoError(t, err)
+	}
+	away := f.running("away").c
+	require.NoError(t, f.GiveBack(ctx, Requeue{Task: away.Task.ID, Agent: "away", Fence: away.Fence, Away: true, InPlace: true}))
+	canceled := f.running("canceled")
+	_, err := f.Cancel(ctx, canceled.c.Task, nil)
+	require.NoError(t, err)
+	canceled.must(t, status(task.StateCanceled))
+	_, err = f.Lead(ctx, "victim", f.worker(0), 0)
+	require.NoError(t, err)
+	kin := f.calling("callee of the victim")
+	f.begin()[0].must(t, status(task.StateCompleted))
 	work := f.bystanders()
 
-	ctx := context.Background()
 	tx, err := f.conn().Begin(ctx)
 	require.NoError(t, err)
 	var args []any
 	if strings.Contains(c.lock, "$1") {
-		args = append(args, uuid.UUID(victim.c.Task.ID))
+		locked := victim
+		if c.kin {
+			locked = kin
+		}
+		args = append(args, uuid.UUID(locked.c.Task.ID))
 	}
-	_, err = tx.Exec(ctx, c.lock, args...)
+	tag, err := tx.Exec(ctx, c.lock, args...)
 	require.NoError(t, err)
+	require.True(t, tag.RowsAffected() > 0 || len(args) == 0, "the lock has no row")
 
 	var all errgroup.Group
 	var over atomic.Bool
@@ -187,6 +228,13 @@ func (f *fixture) bystanders() map[string]func(i int) error {
 		}
 		return &pen{s: f.Store, c: won[0]}, nil
 	}
+	lost := f.create(fresh("rescues"))
+	f.create(fresh("returns"))
+	f.create(fresh("timers"))
+	due := func(agent string) (n int, err error) {
+		err = f.api.QueryRow(ctx, "SELECT count(*) FROM holdfast.task_queue WHERE agent = $1 AND wakes_at IS NULL AND worker_id IS NULL", agent).Scan(&n)
+		return n, err
+	}
 	return map[string]func(int) error{
 		streams:  func(int) error { return (<-stream.write(chunk("x"))).err },
 		statuses: func(int) error { return (<-steps.write(status(task.StateWorking))).err },
@@ -243,5 +291,121 @@ func (f *fixture) bystanders() map[string]func(i int) error {
 			return f.Register(ctx, Process{ID: NewID(), Name: "test", Version: "1", Roles: "worker"}, time.Hour)
 		},
 		reads: func(int) error { _, err := f.Header(ctx, read.ID); return err },
+		rescues: func(int) error {
+			gone := NewID()
+			if err := f.Register(ctx, Process{ID: gone, Name: "gone", Version: "1", Roles: "worker"}, 0); err != nil {
+				return err
+			}
+			won, err := f.Claim(ctx, gone, []Demand{{Agent: "rescues", Slots: 1}})
+			if err != nil || len(won) != 1 {
+				return fmt.Errorf("%d claims: %w", len(won), err)
+			}
+			for {
+				_, runs, err := f.Rescue(ctx, 0, true)
+				if err != nil || slices.Contains(runs, Rescued{lost.ID, "rescues"}) {
+					return err
+				}
+			}
+		},
+		returns: func(i int) error {
+			p, err := win("returns")
+			if err != nil {
+				return err
+			}
+			err = f.GiveBack(ctx, Requeue{Task: p.c.Task.ID, Agent: "returns", Fence: p.c.Fence, Uncount: true, Away: i%2 == 0, InPlace: i%2 == 0})
+			if err == nil {
+				_, err = f.Began(ctx, []string{"returns"})
+			}
+			return err
+		},
+		timers: func(int) error {
+			p, err := win("timers")
+			if err == nil {
+				err = (<-p.write(status(task.StateWorking), waitNote(time.Millisecond, false))).err
+			}
+			for err == nil {
+				var n int
+				if _, err = f.FireTimers(ctx); err == nil {
+					n, err = due("timers")
+				}
+				if n > 0 {
+					return err
+				}
+			}
+			return err
+		},
+		calls: func(int) error {
+			if err := create(fresh("calls")); err != nil {
+				return err
+			}
+			p, err := win("calls")
+			if err == nil {
+				err = (<-p.write(status(task.StateWorking), f.callNote("callee"))).err
+			}
+			if err != nil {
+				return err
+			}
+			found, err := f.NewCalls(ctx, 0, NewCall{}, 10)
+			if err != nil || len(found) != 1 {
+				return fmt.Errorf("%d calls: %w", len(found), err)
+			}
+			note, err := f.CallNote(ctx, p.c.Task.ID, found[0].Note)
+			if err == nil {
+				err = create(called(note, found[0]))
+			}
+			if err == nil {
+				p, err = win("callee")
+			}
+			if err == nil {
+				err = (<-p.write(status(task.StateCompleted))).err
+			}
+			for err == nil {
+				if _, err = f.JoinCalls(ctx, Joined{}); err != nil {
+					return err
+				}
+				won, err := f.Claim(ctx, worker, []Demand{{Agent: "calls", Slots: 1}})
+				if err != nil {
+					return err
+				}
+				if len(won) == 1 {
+					return (<-(&pen{s: f.Store, c: won[0]}).write(status(task.StateCompleted))).err
+				}
+			}
+			return err
+		},
+		notices: func(int) error {
+			n := fresh("notices")
+			err := create(n)
+			if err != nil {
+				return err
+			}
+			p, err := win("notices")
+			if err == nil {
+				_, err = f.Cancel(ctx, p.c.Task, nil)
+			}
+			if err == nil {
+				err = (<-p.write(status(task.StateCanceled))).err
+			}
+			if err != nil {
+				return err
+			}
+			told, err := f.ClaimNotices(ctx, worker, []NoticeDemand{{"notices", 1}})
+			if err != nil || len(told) != 1 {
+				return fmt.Errorf("%d notices: %w", len(told), err)
+			}
+			return f.RecordNotice(ctx, NoticeResult{Task: told[0].Task, Try: told[0].Try, Delivered: true})
+		},
+		values: func(i int) error {
+			_, err := f.SetAgentState(ctx, NewState{
+				StateOf: StateOf{stream.c.Task, i%2 == 0}, Fence: stream.c.Fence, Value: []byte("1"), Version: AnyVersion, RequestID: NewID(),
+			})
+			return err
+		},
+		beats:  func(int) error { _, _, err := f.Heard(ctx, steps.c.Task.ID, steps.c.Fence, -1, 0); return err },
+		duties: func(int) error { _, err := f.Lead(ctx, "duty", worker, time.Hour); return err },
+		catchUps: func(int) error {
+			_, err := f.LastSeqs(ctx, []task.ID{read.ID})
+			return err
+		},
 	}
 }

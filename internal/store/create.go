@@ -174,7 +174,7 @@ func (v View) forgetKey(ctx context.Context, i Idempotency) (freed bool, err err
 	if i.Key == "" {
 		return false, nil
 	}
-	n, err := v.s.q.IdempotencyForget(ctx, v.db, dbsqlc.IdempotencyForgetParams{Tenant: v.by.Tenant, Owner: v.by.Subject, Key: i.Key})
+	n, err := v.s.q.IdempotencyForget(ctx, v.writes(), dbsqlc.IdempotencyForgetParams{Tenant: v.by.Tenant, Owner: v.by.Subject, Key: i.Key})
 	return n > 0, translate("idempotency key", err)
 }
 
@@ -183,7 +183,7 @@ func (v View) forgetName(ctx context.Context, n *NewTask) (freed bool, err error
 	if !n.ClientID {
 		return false, nil
 	}
-	rows, err := v.s.q.NameForget(ctx, v.db, dbsqlc.NameForgetParams{
+	rows, err := v.s.q.NameForget(ctx, v.writes(), dbsqlc.NameForgetParams{
 		Tenant: n.Task.Tenant, Owner: n.Task.Owner, Agent: n.Task.Agent, ClientID: n.Task.PublicID,
 	})
 	return rows > 0, translate("task name", err)

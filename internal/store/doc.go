@@ -20,7 +20,10 @@
 //
 // A statement locks the tasks row, then its task_queue row. Only QueueClaim and TimersFire start at the
 // queue. They skip rows that are locked there or in tasks, so they never wait for a lock. JoinCalls locks
-// queue rows, in the order of their ids, and no task. RelaysAppend locks one task, then rows of its calls.
+// queue rows and calls, and no task; it skips what is locked, too. RelaysAppend locks one task, then rows of its calls.
+//
+// Requests, and what the duty calls writes for them, wait for a lock for 100 ms (View.writes). Then they pause without a
+// connection, and try again; the duty calls tries something else first (View.Once).
 //
 // Webhooks come last: push_cursors, in the order of (task, config_id). Statements that claim and
 // record deliveries lock no task.

@@ -113,6 +113,18 @@ func passing(err error) bool {
 	return missing || errors.As(err, &pg) && strings.HasPrefix(pg.Code, "40")
 }
 
+// lockedOut reports whether a statement waited too long for another session's lock.
+func lockedOut(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "55P03"
+}
+
+// ErrBlocked says that another session's lock blocks a write that does not wait.
+var ErrBlocked = &task.Error{Kind: task.Unavailable, Msg: "another session has locked the task; retry", RetryAfter: retryAfter}
+
+// Blocked reports whether err means that another session's lock has blocked a write.
+func Blocked(err error) bool { return errors.Is(err, ErrBlocked) || lockedOut(err) }
+
 // tooSlow reports whether a statement ran out of time, on the server or here, although its caller still waits.
 func tooSlow(ctx context.Context, err error) bool {
 	var pg *pgconn.PgError
@@ -159,6 +171,8 @@ func unavailability(err error) string {
 		return "the disk of the database is full"
 	case errors.Is(err, pgconn.ErrReadOnlyConnection), errors.As(err, &pg) && pg.Code == readOnly:
 		return "the database is read-only"
+	case lockedOut(err):
+		return "another session has locked what the request needs"
 	}
 	return "the database is not reachable"
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -51,11 +52,17 @@ func newFixture(t testing.TB) *fixture {
 // openFixture opens the store through another URL than the one for checks.
 func openFixture(t testing.TB, url, through string) *fixture {
 	t.Helper()
+	return openPatient(t, url, through, 0)
+}
+
+// openPatient is openFixture with a time for which statements wait for a lock, unless they have a shorter one.
+func openPatient(t testing.TB, url, through string, lockTimeout time.Duration) *fixture {
+	t.Helper()
 	f := &fixture{t: t, url: url, ear: newEar()}
 	if through == "" {
 		through = url
 	}
-	s, err := Open(t.Context(), Options{URL: through, APIConns: 4, RowSecurity: true, Listener: f.ear, Tells: func(string) bool { return true }, Observer: Observer{Retried: f.ear.retried, Limited: f.ear.refused}})
+	s, err := Open(t.Context(), Options{URL: through, APIConns: 4, RowSecurity: true, Listener: f.ear, Tells: func(string) bool { return true }, Observer: Observer{Retried: f.ear.retried, Limited: f.ear.refused}, lockTimeout: lockTimeout})
 	require.NoError(t, err)
 	f.Store = s
 	t.Cleanup(func() {
@@ -305,10 +312,17 @@ func scan[T any](f *fixture, sql string, args ...any) T {
 // lock locks a row of tasks until the returned function is called.
 func (f *fixture) lock(id task.ID) (release func()) {
 	f.t.Helper()
+	return f.lockRows("SELECT FROM holdfast.tasks WHERE id = $1 FOR UPDATE", id)
+}
+
+// lockRows locks what a statement locks, for the task $1, until the returned function is called.
+func (f *fixture) lockRows(sql string, id task.ID) (release func()) {
+	f.t.Helper()
 	tx, err := f.conn().Begin(f.t.Context())
 	require.NoError(f.t, err)
-	_, err = tx.Exec(f.t.Context(), "SELECT FROM holdfast.tasks WHERE id = $1 FOR UPDATE", id)
+	tag, err := tx.Exec(f.t.Context(), sql, uuid.UUID(id))
 	require.NoError(f.t, err)
+	require.NotZero(f.t, tag.RowsAffected())
 	return func() { require.NoError(f.t, tx.Rollback(context.Background())) }
 }
 

@@ -64,7 +64,7 @@ type Rescued struct {
 // processes may call it at once. Without scan it looks for runs only if it has declared a process
 // dead: the scan reads all rows that vacuum has not yet removed from the queue.
 func (s *Store) Rescue(ctx context.Context, grace time.Duration, scan bool) (dead []string, runs []Rescued, err error) {
-	gone, err := s.q.WorkersReap(ctx, s.hot, grace)
+	gone, err := s.q.WorkersReap(ctx, s.brief(s.hot), grace)
 	if err != nil {
 		return nil, nil, translate("reap", err)
 	}
@@ -76,7 +76,7 @@ func (s *Store) Rescue(ctx context.Context, grace time.Duration, scan bool) (dea
 	}
 	var rows []dbsqlc.RunsRescueRow
 	err = s.rolledBack(ctx, "rescue", func() (err error) {
-		rows, err = s.q.RunsRescue(ctx, s.hot)
+		rows, err = s.q.RunsRescue(ctx, s.brief(s.hot))
 		return err
 	})
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *Store) Rescue(ctx context.Context, grace time.Duration, scan bool) (dea
 // Lead acquires or renews the lease of a duty that one process runs at a time. It returns false if
 // another process holds the lease.
 func (s *Store) Lead(ctx context.Context, duty string, holder task.ID, ttl time.Duration) (bool, error) {
-	_, err := s.q.LeaseAcquire(ctx, s.hot, dbsqlc.LeaseAcquireParams{Name: duty, Holder: uuid.UUID(holder), Ttl: ttl})
+	_, err := s.q.LeaseAcquire(ctx, s.brief(s.hot), dbsqlc.LeaseAcquireParams{Name: duty, Holder: uuid.UUID(holder), Ttl: ttl})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
@@ -104,5 +104,5 @@ func (s *Store) Lead(ctx context.Context, duty string, holder task.ID, ttl time.
 
 // Resign gives up the lease of a duty.
 func (s *Store) Resign(ctx context.Context, duty string, holder task.ID) error {
-	return translate("resign", s.q.LeaseRelease(ctx, s.hot, dbsqlc.LeaseReleaseParams{Name: duty, Holder: uuid.UUID(holder)}))
+	return translate("resign", s.q.LeaseRelease(ctx, s.brief(s.hot), dbsqlc.LeaseReleaseParams{Name: duty, Holder: uuid.UUID(holder)}))
 }

@@ -36,7 +36,7 @@ const errDuplicate = "23505"
 // the last seq that it wrote: that of the message or of the status after it. Errors: task.Terminal,
 // task.Busy, task.RateLimited (too many messages wait), task.NotFound, ErrTaken (the idempotency key is in use), task.Unavailable.
 func (v View) AddMessage(ctx context.Context, n *NewMessage) (seq task.Seq, err error) {
-	leave, err := v.s.turns.enter(ctx, n.Task.ID)
+	leave, err := v.enter(ctx, n.Task.ID)
 	if err != nil {
 		return 0, err
 	}
@@ -70,16 +70,14 @@ func (v View) addMessage(ctx context.Context, n *NewMessage) (task.Seq, error) {
 	if arg.RequestHash == nil {
 		arg.RequestHash = []byte{}
 	}
-	row, err := v.appendMessage(ctx, n, arg)
+	var row dbsqlc.MessageAppendRow
 	repeated := false
-	for try := 0; err != nil && unavailable(err) && try < 5; try++ {
-		repeated = true
-		v.s.retried(ctx, "message", err, try)
-		if pause(ctx, try) != nil {
-			break
-		}
+	err = v.again(ctx, "message", func() error {
+		var err error
 		row, err = v.appendMessage(ctx, n, arg)
-	}
+		repeated = repeated || err != nil && unavailable(err) && !lockedOut(err)
+		return err
+	})
 	var pg *pgconn.PgError
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -124,13 +122,13 @@ func (v View) addMessage(ctx context.Context, n *NewMessage) (task.Seq, error) {
 // message in the log, so that all events that follow the message are delivered.
 func (v View) appendMessage(ctx context.Context, n *NewMessage, arg dbsqlc.MessageAppendParams) (row dbsqlc.MessageAppendRow, err error) {
 	if n.Push == nil {
-		return v.s.q.MessageAppend(ctx, v.db, arg)
+		return v.s.q.MessageAppend(ctx, v.writes(), arg)
 	}
 	sealed, err := v.s.sealSecrets(ctx, n.Task.ID, n.Push)
 	if err != nil {
 		return row, err
 	}
-	err = pgx.BeginFunc(ctx, v.db, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, v.writes(), func(tx pgx.Tx) error {
 		if _, err := v.s.setPush(ctx, tx, n.Task.ID, n.Push, sealed, n.MostPushes); err != nil {
 			return err
 		}
@@ -215,7 +213,7 @@ func (s *Store) noticed(agent string) bool { return s.tells != nil && s.tells(ag
 // tells which. metadata is that of the request, a JSON object or nil. Errors: task.NotCancelable,
 // task.NotFound, task.Unavailable.
 func (v View) Cancel(ctx context.Context, h *task.Task, metadata json.RawMessage) (ended bool, err error) {
-	leave, err := v.s.turns.enter(ctx, h.ID)
+	leave, err := v.enter(ctx, h.ID)
 	if err != nil {
 		return false, err
 	}
@@ -226,9 +224,9 @@ func (v View) Cancel(ctx context.Context, h *task.Task, metadata json.RawMessage
 	}
 	var row dbsqlc.TaskCancelRow
 	repeated, before := false, false
-	err = v.s.again(ctx, "cancel", func() error {
+	err = v.again(ctx, "cancel", func() error {
 		// Safe to retry: at worst it finds the task that it has canceled itself.
-		row, err = v.s.q.TaskCancel(ctx, v.db, arg)
+		row, err = v.s.q.TaskCancel(ctx, v.writes(), arg)
 		if !errors.Is(err, pgx.ErrNoRows) {
 			repeated = repeated || err != nil
 			return err

@@ -64,17 +64,21 @@ type NoticeResult struct {
 
 // RecordNotice records a try, unless a later one has begun.
 func (s *Store) RecordNotice(ctx context.Context, r NoticeResult) error {
-	_, err := s.q.NoticeRecord(ctx, s.hot, dbsqlc.NoticeRecordParams{
-		Task: uuid.UUID(r.Task), Try: int32(r.Try), Ended: r.Delivered || r.Failed, Delivered: r.Delivered,
-		Delay: r.Delay, Error: cleanName(r.Error),
-	})
-	return translate("record a notice", err)
+	return translate("record a notice", s.unlocked(ctx, "notice", func() error {
+		_, err := s.q.NoticeRecord(ctx, s.brief(s.hot), dbsqlc.NoticeRecordParams{
+			Task: uuid.UUID(r.Task), Try: int32(r.Try), Ended: r.Delivered || r.Failed, Delivered: r.Delivered,
+			Delay: r.Delay, Error: cleanName(r.Error),
+		})
+		return err
+	}))
 }
 
 // DropNotice deletes the notice of a task whose agent wants none.
 func (s *Store) DropNotice(ctx context.Context, id task.ID) error {
-	_, err := s.q.NoticeDrop(ctx, s.hot, uuid.UUID(id))
-	return translate("drop a notice", err)
+	return translate("drop a notice", s.unlocked(ctx, "notice", func() error {
+		_, err := s.q.NoticeDrop(ctx, s.brief(s.hot), uuid.UUID(id))
+		return err
+	}))
 }
 
 // NoticeFacts is what the log says about the newest run of a task that its agent has begun.

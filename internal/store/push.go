@@ -24,14 +24,14 @@ func (v View) SetPush(ctx context.Context, id task.ID, c *task.PushConfig, most 
 	if err != nil {
 		return err
 	}
-	leave, err := v.s.turns.enter(ctx, id)
+	leave, err := v.enter(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer leave()
 	var row dbsqlc.PushConfigSetRow
-	err = v.s.again(ctx, "push_set", func() error {
-		return pgx.BeginFunc(ctx, v.db, func(tx pgx.Tx) (err error) {
+	err = v.again(ctx, "push_set", func() error {
+		return pgx.BeginFunc(ctx, v.writes(), func(tx pgx.Tx) (err error) {
 			if row, err = v.s.setPush(ctx, tx, id, c, sealed, most); err != nil {
 				return err
 			}
@@ -86,14 +86,14 @@ func (v View) Pushes(ctx context.Context, id task.ID) ([]task.PushConfig, error)
 // DeletePush removes a configuration and reports whether there was one. A delivery in flight may
 // still arrive; no new one begins.
 func (v View) DeletePush(ctx context.Context, id task.ID, configID string) (bool, error) {
-	leave, err := v.s.turns.enter(ctx, id)
+	leave, err := v.enter(ctx, id)
 	if err != nil {
 		return false, err
 	}
 	defer leave()
 	var n int64
-	err = v.s.again(ctx, "push_delete", func() error {
-		return pgx.BeginFunc(ctx, v.db, func(tx pgx.Tx) error {
+	err = v.again(ctx, "push_delete", func() error {
+		return pgx.BeginFunc(ctx, v.writes(), func(tx pgx.Tx) error {
 			_, err := v.s.q.PushTaskLock(ctx, tx, uuid.UUID(id))
 			if err == nil {
 				n, err = v.s.q.PushConfigDelete(ctx, tx, dbsqlc.PushConfigDeleteParams{Task: uuid.UUID(id), ConfigID: cleanName(configID)})
@@ -110,44 +110,87 @@ func (v View) DeletePush(ctx context.Context, id task.ID, configID string) (bool
 // again retries an idempotent write, or a read that the server needs to start, for a short time while
 // the database is unavailable or the task changes.
 func (s *Store) again(ctx context.Context, kind string, do func() error) error {
-	return s.retry(ctx, kind, do, func(err error) bool { return unavailable(err) || errors.Is(err, errChanged) })
+	return s.retry(ctx, kind, do, func(err error) bool { return unavailable(err) || errors.Is(err, errChanged) }, blockedFor)
 }
 
 // rolledBack retries a statement that PostgreSQL has rolled back for a temporary reason, most often
 // because its task ended at the same moment.
 func (s *Store) rolledBack(ctx context.Context, kind string, do func() error) error {
-	return s.retry(ctx, kind, do, passing)
+	return s.retry(ctx, kind, do, passing, 0)
 }
 
-// retry calls do up to six times, while its error is one that may pass.
-func (s *Store) retry(ctx context.Context, kind string, do func() error, may func(error) bool) error {
-	err := do()
-	for try := 0; err != nil && may(err) && try < 5; try++ {
-		s.retried(ctx, kind, err, try)
-		if pause(ctx, try) != nil {
-			break
-		}
-		err = do()
-	}
-	return err
-}
-
-// unlockedTries bounds the retries of a statement that does not wait for locks, to about six seconds.
-const unlockedTries = 40
-
-// unlocked is rolledBack for a statement that does not wait for locks. It retries while another
-// session has locked the task.
+// unlocked is rolledBack for a statement that waits for no lock, or only for blockedAfter. It retries while another session
+// holds a lock.
 func (s *Store) unlocked(ctx context.Context, kind string, do func() error) error {
-	for try := 0; ; try++ {
-		err := s.rolledBack(ctx, kind, do)
-		if err == nil || classify(err) != failBlocked || try == unlockedTries {
+	return s.retry(ctx, kind, do, passing, blockedFor)
+}
+
+// blockedFor bounds the retries of a statement that a lock blocks.
+const blockedFor = 10 * time.Second
+
+// retry calls do again while its error is one that may pass, up to five times, and while a lock blocks it, for so long. It
+// holds no connection while it pauses.
+func (s *Store) retry(ctx context.Context, kind string, do func() error, may func(error) bool, blocked time.Duration) error {
+	began := time.Now()
+	for try, waits := 0, 0; ; {
+		err := do()
+		most := time.Second
+		switch {
+		case err == nil:
+			return nil
+		case lockedOut(err):
+			if time.Since(began) >= blocked {
+				return err
+			}
+			waits++
+			most = maxBlockedPause
+		case !may(err) || try == 5:
 			return err
+		default:
+			try++
 		}
-		s.retried(ctx, kind, err, try)
-		if pauseUpTo(ctx, try, maxBlockedPause) != nil {
+		s.retried(ctx, kind, err, try+waits-1)
+		if pauseUpTo(ctx, max(try, waits)-1, most) != nil {
 			return err
 		}
 	}
+}
+
+// again retries a write of the view: see Store.again.
+func (v View) again(ctx context.Context, kind string, do func() error) error {
+	return v.s.again(ctx, kind, v.few(ctx, do))
+}
+
+// few returns do for the retries of a request. Few requests of a replica at a time try again what a lock has blocked, so that
+// they leave the pool to others, however many tasks are locked.
+func (v View) few(ctx context.Context, do func() error) func() error {
+	locked := false
+	return func() error {
+		if locked {
+			select {
+			case v.s.retries <- struct{}{}:
+				defer func() { <-v.s.retries }()
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		err := do()
+		if locked = err != nil && lockedOut(err); locked && v.once {
+			return ErrBlocked
+		}
+		return err
+	}
+}
+
+// enter waits for the turn of a write to a task.
+func (v View) enter(ctx context.Context, id task.ID) (leave func(), err error) {
+	if v.once {
+		if leave, entered := v.s.turns.try(id); entered {
+			return leave, nil
+		}
+		return nil, ErrBlocked
+	}
+	return v.s.turns.enter(ctx, id)
 }
 
 // marked announces that a commit gave n webhooks something to deliver.

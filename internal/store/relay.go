@@ -2,10 +2,12 @@ package store
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -37,7 +39,7 @@ type relay struct {
 // show only tasks of shared agents. full says that there may be more than most.
 func (s *Store) Relays(ctx context.Context, owned, shared []string, most int) (out []Relays, full bool, err error) {
 	rows, err := s.q.RelaysDue(ctx, s.hot, dbsqlc.RelaysDueParams{
-		MostBytes: mostRelayed, Pause: relayPause, Owned: owned, Shared: shared, MaxRows: int32(most),
+		Pause: relayPause, Owned: owned, Shared: shared, MaxRows: int32(most),
 	})
 	if err != nil {
 		return nil, false, translate("find progress of called tasks", err)
@@ -49,18 +51,32 @@ func (s *Store) Relays(ctx context.Context, owned, shared []string, most int) (o
 			out = append(out, Relays{Parent: parent})
 		}
 		to := relay{note: r.Seq, nth: r.Nth, seen: r.Seen}
-		to.event = relayed(r)
+		if to.event, err = s.newest(ctx, r); err != nil {
+			return nil, false, err
+		}
 		last := &out[len(out)-1]
 		last.calls = append(last.calls, to)
 	}
 	return out, len(rows) == most, nil
 }
 
+// newest returns what a call has to show, or nil for nothing.
+func (s *Store) newest(ctx context.Context, r *dbsqlc.RelaysDueRow) (*task.Event, error) {
+	payload, err := s.q.RelayNewest(ctx, s.hot, dbsqlc.RelayNewestParams{MostBytes: mostRelayed, Task: r.Child, After: r.After, Seen: r.Seen})
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil, nil
+	case err != nil:
+		return nil, translate("read progress of a called task", err)
+	}
+	return relayed(r, payload), nil
+}
+
 // relayed returns the status of a called task as one of its caller: the same message, and metadata that say where it is from.
 // nil: there is no message. A status that cannot be read must not stop the others; readers of its task get the error.
-func relayed(r *dbsqlc.RelaysDueRow) *task.Event {
+func relayed(r *dbsqlc.RelaysDueRow, payload []byte) *task.Event {
 	e := &task.Event{Task: task.ID(r.Child), Kind: task.EventStatus, State: task.StateWorking}
-	if err := decodePayload(e, r.Payload, nil); err != nil || e.Message == nil {
+	if err := decodePayload(e, payload, nil); err != nil || e.Message == nil {
 		return nil
 	}
 	call := object(nil)

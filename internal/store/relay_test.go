@@ -274,7 +274,7 @@ func TestRelayOfAnAnswer(t *testing.T) {
 	require.Empty(t, f.due(), "the call has not begun")
 	seq, err := f.say(child.c.Task.ID, true)
 	require.NoError(t, err)
-	calls, err := f.NewCalls(t.Context(), 0, 10)
+	calls, err := f.NewCalls(t.Context(), 0, NewCall{}, 10)
 	require.NoError(t, err)
 	require.NoError(t, f.BeginAnswer(t.Context(), calls[0], seq, false))
 	require.Zero(t, f.relay(f.due()))

@@ -73,8 +73,8 @@ func (s *Store) reopen(ctx context.Context, c *create) createResult {
 		return createResult{err: err}
 	}
 	var row dbsqlc.TaskReopenRow
-	err = s.again(ctx, "reopen", func() error {
-		return pgx.BeginFunc(ctx, s.api, func(tx pgx.Tx) (err error) {
+	err = s.View.again(ctx, "reopen", func() error {
+		return pgx.BeginFunc(ctx, s.writes(), func(tx pgx.Tx) (err error) {
 			if row, err = s.q.TaskReopen(ctx, tx, arg); err != nil || row.Refused != 0 {
 				return err
 			}

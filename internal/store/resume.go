@@ -61,8 +61,8 @@ func (s *Store) Resume(ctx context.Context, n *resume.Request) error {
 		Audit: entries(v.audited(auditResumed, n.Task, n.Agent, "")),
 	}
 	repeated := false
-	err = s.again(ctx, "resume", func() error {
-		row, err := s.q.TaskResume(ctx, s.api, arg)
+	err = s.View.again(ctx, "resume", func() error {
+		row, err := s.q.TaskResume(ctx, s.writes(), arg)
 		if err == nil {
 			s.resumed(note, &row)
 			return nil
@@ -70,7 +70,7 @@ func (s *Store) Resume(ctx context.Context, n *resume.Request) error {
 		var pg *pgconn.PgError
 		doubled := errors.As(err, &pg) && pg.Code == errDuplicate
 		if !doubled && !errors.Is(err, pgx.ErrNoRows) {
-			repeated = true
+			repeated = repeated || !lockedOut(err)
 			return err
 		}
 		if repeated {

@@ -49,9 +49,14 @@ func (s *Store) FindRun(ctx context.Context, id task.ID, withMessage bool) (*Run
 // to after. With a negative ordinal it counts none. It returns the count, and whether the run was asked to end.
 // Errors: task.LeaseLost, also if another upload has come between.
 func (s *Store) Heard(ctx context.Context, id task.ID, run task.Fence, ordinal, after int64) (posted int64, canceled bool, err error) {
+	leave, err := s.turns.enter(ctx, id)
+	if err != nil {
+		return 0, false, err
+	}
+	defer leave()
 	var row dbsqlc.RunHeardRow
-	err = s.again(ctx, "heard", func() (err error) {
-		row, err = s.q.RunHeard(ctx, s.api, dbsqlc.RunHeardParams{ID: uuid.UUID(id), Attempt: int32(run.Attempt), ClaimedAt: claimedAt(run), Ordinal: max(ordinal, -1), After: after})
+	err = s.View.again(ctx, "heard", func() (err error) {
+		row, err = s.q.RunHeard(ctx, s.writes(), dbsqlc.RunHeardParams{ID: uuid.UUID(id), Attempt: int32(run.Attempt), ClaimedAt: claimedAt(run), Ordinal: max(ordinal, -1), After: after})
 		return err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {

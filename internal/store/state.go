@@ -65,15 +65,20 @@ func (s *Store) SetAgentState(ctx context.Context, n NewState) (version int64, e
 		Task: uuid.UUID(n.Task.ID), Attempt: int32(n.Attempt), ClaimedAt: claimedAt(n.Fence), RequestID: uuid.UUID(n.RequestID), Version: n.Version,
 		Value: pgtype.Text{String: string(n.Value), Valid: n.Value != nil},
 	}
+	leave, err := s.turns.enter(ctx, n.Task.ID)
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
 	var row dbsqlc.TaskStateSetRow
-	err = s.again(ctx, "state", func() (err error) {
+	err = s.View.again(ctx, "state", func() (err error) {
 		if n.Context {
 			var r dbsqlc.ContextStateSetRow
-			r, err = s.q.ContextStateSet(ctx, s.api, dbsqlc.ContextStateSetParams(arg))
+			r, err = s.q.ContextStateSet(ctx, s.writes(), dbsqlc.ContextStateSetParams(arg))
 			row = dbsqlc.TaskStateSetRow(r)
 			return err
 		}
-		row, err = s.q.TaskStateSet(ctx, s.api, arg)
+		row, err = s.q.TaskStateSet(ctx, s.writes(), arg)
 		return err
 	})
 	switch {

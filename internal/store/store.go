@@ -81,6 +81,8 @@ type Options struct {
 	Tells  func(agent string) bool
 	Widths Widths
 	Log    *slog.Logger
+
+	lockTimeout time.Duration // default 4 s; tests set it so long that a statement which waits is found
 }
 
 // Store is the database. It is safe for concurrent use.
@@ -104,8 +106,9 @@ type Store struct {
 
 	unprepared atomic.Bool // the pooler loses prepared statements
 
-	turns turnstile
-	clock clock
+	turns   turnstile
+	retries chan struct{} // holds an element for each request that tries again what a lock has blocked
+	clock   clock
 
 	withoutAudit       bool
 	tells              func(agent string) bool
@@ -129,6 +132,7 @@ type Store struct {
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o.APIConns = cmp.Or(o.APIConns, 8)
 	o.Writers = cmp.Or(o.Writers, 1)
+	o.lockTimeout = cmp.Or(o.lockTimeout, lockTimeout)
 	// The size of a flush bounds how long the rest of the queue waits for it.
 	o.Batch = cmp.Or(o.Batch, 500)
 	if o.Log == nil {
@@ -137,7 +141,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Store{
 		q: dbsqlc.New(), log: o.Log, listener: o.Listener, observe: o.Observer,
-		lanes: lanes{after: beforeLanes}, secretKeys: o.SecretKeys,
+		lanes: lanes{after: beforeLanes}, retries: make(chan struct{}, max(1, o.APIConns/4)), secretKeys: o.SecretKeys,
 		widths: o.Widths, withoutAudit: o.WithoutAudit, tells: o.Tells, base: run, cancel: cancel, stop: make(chan struct{}),
 	}
 	if err := s.connect(ctx, o); err != nil {
@@ -305,10 +309,10 @@ func (s *Store) connect(ctx context.Context, o Options) (err error) {
 		statementTimeout time.Duration
 		lockTimeout      time.Duration
 	}{
-		{&s.api, o.APIConns, 5 * time.Second, lockTimeout},
-		{&s.hot, hotConns, 30 * time.Second, lockTimeout},
+		{&s.api, o.APIConns, 5 * time.Second, o.lockTimeout},
+		{&s.hot, hotConns, 30 * time.Second, o.lockTimeout},
 		{&s.write, writeConns(o.Writers), 30 * time.Second, blockedAfter},
-		{&s.lease, leaseConns, 5 * time.Second, lockTimeout},
+		{&s.lease, leaseConns, 5 * time.Second, o.lockTimeout},
 	} {
 		if *p.to, err = s.openPool(ctx, o, p.conns, p.statementTimeout, p.lockTimeout); err != nil {
 			s.disconnect()

@@ -32,7 +32,33 @@ var errCrowded = &task.Error{
 // enter waits until no other request of this process writes to the task. The caller calls leave
 // after its write. Errors: task.Unavailable after turnPatience, or when ctx ends.
 func (t *turnstile) enter(ctx context.Context, id task.ID) (leave func(), err error) {
+	own := t.come(id)
+	ctx, cancel := context.WithTimeoutCause(ctx, turnPatience, errCrowded)
+	defer cancel()
+	select {
+	case own.busy <- struct{}{}:
+		return t.leave(id, own), nil
+	case <-ctx.Done():
+		t.gone(id, own)
+		return nil, translate("wait for the task", context.Cause(ctx))
+	}
+}
+
+// try is enter without a wait.
+func (t *turnstile) try(id task.ID) (leave func(), entered bool) {
+	own := t.come(id)
+	select {
+	case own.busy <- struct{}{}:
+		return t.leave(id, own), true
+	default:
+		t.gone(id, own)
+		return nil, false
+	}
+}
+
+func (t *turnstile) come(id task.ID) *turn {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.tasks == nil {
 		t.tasks = map[task.ID]*turn{}
 	}
@@ -42,17 +68,11 @@ func (t *turnstile) enter(ctx context.Context, id task.ID) (leave func(), err er
 		t.tasks[id] = own
 	}
 	own.people++
-	t.mu.Unlock()
+	return own
+}
 
-	ctx, cancel := context.WithTimeoutCause(ctx, turnPatience, errCrowded)
-	defer cancel()
-	select {
-	case own.busy <- struct{}{}:
-		return func() { <-own.busy; t.gone(id, own) }, nil
-	case <-ctx.Done():
-		t.gone(id, own)
-		return nil, translate("wait for the task", context.Cause(ctx))
-	}
+func (t *turnstile) leave(id task.ID, own *turn) func() {
+	return func() { <-own.busy; t.gone(id, own) }
 }
 
 func (t *turnstile) gone(id task.ID, own *turn) {

@@ -27,6 +27,7 @@ type View struct {
 	db   querier
 	by   identity.Caller
 	sees Visibility
+	once bool // its writes give up at a lock
 }
 
 // Visibility says which tasks a view finds. A task of another tenant, owner or agent does not exist
@@ -46,10 +47,32 @@ type querier interface {
 func (s *Store) As(c identity.Caller, sees Visibility) View {
 	v := View{s: s, db: s.api, by: c, sees: sees}
 	if s.rowSecurity {
-		v.db = &callers{s.api, v.assumption()}
+		v.db = &settled{s.api, assume, []any{v.assumption()}, forCaller}
 	}
 	return v
 }
+
+// Once returns the view with writes that give up if another session's lock blocks them: Blocked reports their error. The
+// caller retries them later.
+func (v View) Once() View {
+	v.once = true
+	return v
+}
+
+// writes returns where the view's writes run. Their statements wait for a lock for blockedAfter only, and keep a connection of
+// the pool no longer than that.
+func (v View) writes() querier {
+	if c, ok := v.db.(*settled); ok {
+		return &settled{c.pool, c.settings + ", " + briefly, c.args, c.mark}
+	}
+	return v.s.brief(v.s.api)
+}
+
+// brief returns a pool whose statements wait for a lock for blockedAfter only.
+func (s *Store) brief(p *pool) querier { return &settled{p, "SELECT " + briefly, nil, ""} }
+
+// briefly sets lock_timeout to blockedAfter until the transaction ends, also behind a transaction pooler.
+var briefly = fmt.Sprintf("set_config('lock_timeout', '%d', true)", blockedAfter.Milliseconds())
 
 // assume sets the role of callers' statements and the caller until the transaction ends. The role has
 // only the access that its policies allow, and nobody can log in with it. Each database has its own.
@@ -68,22 +91,24 @@ func (v View) assumption() string {
 
 var arrayEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
-// callers sends each statement in one batch after assume. The two are one implicit transaction, one
+// settled sends each statement in one batch after settings. The two are one implicit transaction, one
 // round trip, and through a pooler one server connection.
-type callers struct {
-	pool   *pool
-	caller string
+type settled struct {
+	pool     *pool
+	settings string
+	args     []any
+	mark     string // is added to each statement
 }
 
 // forCaller makes callers' statements differ in the driver's cache. PostgreSQL plans a prepared
 // statement for a role; if two roles shared it, PostgreSQL would plan it again at each change.
 const forCaller = "\n-- for a caller"
 
-func (c *callers) send(ctx context.Context, sql string, args []any) (pgx.BatchResults, *wait, error) {
+func (c *settled) send(ctx context.Context, sql string, args []any) (pgx.BatchResults, *wait, error) {
 	ctx, w := c.pool.begin(ctx)
 	b := &pgx.Batch{}
-	b.Queue(assume, c.caller)
-	b.Queue(sql+forCaller, args...)
+	b.Queue(c.settings, c.args...)
+	b.Queue(sql+c.mark, args...)
 	sent := c.pool.SendBatch(ctx, b)
 	if _, err := sent.Exec(); err != nil {
 		_ = sent.Close()
@@ -94,7 +119,7 @@ func (c *callers) send(ctx context.Context, sql string, args []any) (pgx.BatchRe
 }
 
 // Exec implements dbsqlc.DBTX.
-func (c *callers) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+func (c *settled) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	sent, w, err := c.send(ctx, sql, args)
 	if err != nil {
 		return pgconn.CommandTag{}, err
@@ -108,7 +133,7 @@ func (c *callers) Exec(ctx context.Context, sql string, args ...any) (pgconn.Com
 }
 
 // Query implements dbsqlc.DBTX.
-func (c *callers) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+func (c *settled) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	sent, w, err := c.send(ctx, sql, args)
 	if err != nil {
 		return nil, err
@@ -123,37 +148,40 @@ func (c *callers) Query(ctx context.Context, sql string, args ...any) (pgx.Rows,
 }
 
 // QueryRow implements dbsqlc.DBTX.
-func (c *callers) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+func (c *settled) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	rows, err := c.Query(ctx, sql, args...) //nolint:rowserrcheck // Scan does
 	return &sentRow{rows, err}
 }
 
-// Begin begins a transaction of the caller's, for operations with several statements.
-func (c *callers) Begin(ctx context.Context) (pgx.Tx, error) {
+// Begin begins a transaction with the settings, for operations with several statements.
+func (c *settled) Begin(ctx context.Context) (pgx.Tx, error) {
 	tx, err := c.pool.Begin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := tx.Exec(ctx, assume, c.caller); err != nil {
+	if _, err := tx.Exec(ctx, c.settings, c.args...); err != nil {
 		_ = tx.Rollback(ctx)
 		return nil, err
 	}
-	return &callersTx{tx}, nil
+	return &settledTx{tx, c.mark}, nil
 }
 
-// callersTx adds forCaller to the statements of a transaction.
-type callersTx struct{ pgx.Tx }
-
-func (t *callersTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	return t.Tx.Exec(ctx, sql+forCaller, args...)
+// settledTx adds a mark to the statements of a transaction.
+type settledTx struct {
+	pgx.Tx
+	mark string
 }
 
-func (t *callersTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	return t.Tx.Query(ctx, sql+forCaller, args...) //nolint:rowserrcheck // the reader of the rows checks it
+func (t *settledTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	return t.Tx.Exec(ctx, sql+t.mark, args...)
 }
 
-func (t *callersTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	return t.Tx.QueryRow(ctx, sql+forCaller, args...)
+func (t *settledTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return t.Tx.Query(ctx, sql+t.mark, args...) //nolint:rowserrcheck // the reader of the rows checks it
+}
+
+func (t *settledTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return t.Tx.QueryRow(ctx, sql+t.mark, args...)
 }
 
 // sentRows ends when its transaction does: an error may come until then.

@@ -76,7 +76,7 @@ func (c *inPostgres) fire() {
 }
 
 func (c *inPostgres) refuse() {
-	calls, err := c.store.NewCalls(c.t.Context(), 0, 10)
+	calls, err := c.store.NewCalls(c.t.Context(), 0, store.NewCall{}, 10)
 	require.NoError(c.t, err)
 	require.NotEmpty(c.t, calls)
 	for _, call := range calls {

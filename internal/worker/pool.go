@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -25,7 +27,7 @@ type Store interface {
 	Append(a *store.Append)
 	GiveBack(ctx context.Context, r store.Requeue) error
 	Requeue(ctx context.Context, r store.Requeue) (awayFor time.Duration, err error)
-	Began(ctx context.Context, agents []string) error
+	Began(ctx context.Context, agents []string) (locked []string, err error)
 	Acquit(ctx context.Context, worker, id task.ID) error
 	Owned(ctx context.Context, worker task.ID) ([]store.Owned, error)
 	// LastSeqs returns the last seq of logs, without an entry for a deleted task.
@@ -560,9 +562,10 @@ func (p *Pool) Reconcile(ctx context.Context) error {
 		p.missing = nil
 		return nil
 	}
-	if err := p.recovered(ctx); err != nil {
-		return err
-	}
+	return errors.Join(p.reconcile(ctx, worker), p.recovered(ctx))
+}
+
+func (p *Pool) reconcile(ctx context.Context, worker task.ID) error {
 	begun := time.Now()
 	p.mu.Lock()
 	due := len(p.missing) > 0 || begun.Before(p.doubted) || begun.Sub(p.scanned) >= scanEvery
@@ -596,6 +599,10 @@ func (p *Pool) Reconcile(ctx context.Context) error {
 func (p *Pool) giveBack(ctx context.Context, owned []store.Owned) error {
 	missing := p.missing
 	p.missing = map[task.ID]task.Fence{}
+	// A run that a lock blocks must not hold back the next look for cancels.
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var g errgroup.Group
 	for _, o := range owned {
 		p.mu.Lock()
 		r := p.running[o.Task]
@@ -603,19 +610,25 @@ func (p *Pool) giveBack(ctx context.Context, owned []store.Owned) error {
 		switch {
 		case r != nil && r.claim.Fence == o.Fence:
 		case missing[o.Task] == o.Fence:
-			err := p.opt.Store.GiveBack(ctx, store.Requeue{
-				Task: o.Task, Fence: o.Fence, Uncount: true, // its executor never started
-				Note: task.RunNote{Outcome: task.RunReturned, Error: "the answer to the claim was lost"},
-			})
-			if err != nil && !errors.Is(err, task.LeaseLost) {
-				return err
-			}
-			p.opt.Log.Warn("returned a run: the answer to its claim was lost", "task_id", o.Task.String(), "attempt", o.Attempt)
-			p.Wake("")
+			p.missing[o.Task] = o.Fence // until it is given back
+			g.Go(func() error { return p.giveBackMissing(ctx, o) })
 		default:
 			p.missing[o.Task] = o.Fence
 		}
 	}
+	return g.Wait()
+}
+
+func (p *Pool) giveBackMissing(ctx context.Context, o store.Owned) error {
+	err := p.opt.Store.GiveBack(ctx, store.Requeue{
+		Task: o.Task, Fence: o.Fence, Uncount: true, // its executor never started
+		Note: task.RunNote{Outcome: task.RunReturned, Error: "the answer to the claim was lost"},
+	})
+	if err != nil && !errors.Is(err, task.LeaseLost) {
+		return err
+	}
+	p.opt.Log.Warn("returned a run: the answer to its claim was lost", "task_id", o.Task.String(), "attempt", o.Attempt)
+	p.Wake("")
 	return nil
 }
 
@@ -634,7 +647,16 @@ func (p *Pool) recovered(ctx context.Context) error {
 	if len(agents) == 0 {
 		return nil
 	}
-	return p.opt.Store.Began(ctx, agents)
+	locked, err := p.opt.Store.Began(ctx, agents)
+	if err != nil {
+		locked = agents
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, name := range locked {
+		p.agents[name].noted = time.Time{}
+	}
+	return err
 }
 
 // begin records that a run is starting no more: the agent has begun it, or (presumed) has neither begun

@@ -518,7 +518,7 @@ func (s *Store) Requeue(_ context.Context, back store.Requeue) (awayFor time.Dur
 }
 
 // Began implements worker.Store: outages are not recorded.
-func (s *Store) Began(context.Context, []string) error { return nil }
+func (s *Store) Began(context.Context, []string) ([]string, error) { return nil, nil }
 
 // Acquit implements worker.Store.
 func (s *Store) Acquit(_ context.Context, worker, id task.ID) error {

@@ -225,27 +225,54 @@ func (q *Queries) CallersEnded(ctx context.Context, db DBTX, tasks []uuid.UUID) 
 }
 
 const callersLock = `-- name: CallersLock :many
-SELECT q.id FROM holdfast.task_queue q
- WHERE q.id = ANY(ARRAY(SELECT c.parent FROM holdfast.task_calls c WHERE c.child = ANY($1::uuid[]) AND c.settled_at IS NULL))
-   AND coalesce(q.wakes_at = 'infinity', false) -- not by index task_queue_timers
- ORDER BY q.id
-   FOR UPDATE
+WITH open AS MATERIALIZED (
+    SELECT c.parent, c.seq, c.nth, c.child FROM holdfast.task_calls c
+     WHERE c.child = ANY($1::uuid[]) AND c.settled_at IS NULL
+), mine AS MATERIALIZED (
+    SELECT c.parent, c.seq, c.nth FROM holdfast.task_calls c
+     WHERE c.child = ANY($1::uuid[]) AND c.settled_at IS NULL
+       FOR UPDATE SKIP LOCKED
+), waiting AS MATERIALIZED (
+    SELECT q.id FROM holdfast.task_queue q
+     WHERE q.id = ANY(ARRAY(SELECT parent FROM open)) AND coalesce(q.wakes_at = 'infinity', false) -- not by index task_queue_timers
+), held AS MATERIALIZED (
+    SELECT q.id FROM holdfast.task_queue q
+     WHERE q.id = ANY(ARRAY(SELECT parent FROM open)) AND coalesce(q.wakes_at = 'infinity', false)
+       FOR UPDATE SKIP LOCKED
+)
+SELECT o.child, o.parent, (o.parent IN (SELECT id FROM held))::boolean AS waits,
+       ((o.parent, o.seq, o.nth) IN (SELECT parent, seq, nth FROM mine)
+           AND (o.parent IN (SELECT id FROM held) OR o.parent NOT IN (SELECT id FROM waiting)))::boolean AS free
+  FROM open o
 `
 
-// Locks the queue rows of the callers that wait for these tasks.
-func (q *Queries) CallersLock(ctx context.Context, db DBTX, tasks []uuid.UUID) ([]uuid.UUID, error) {
+type CallersLockRow struct {
+	Child  uuid.UUID
+	Parent uuid.UUID
+	Waits  bool
+	Free   bool
+}
+
+// Locks the open calls that wait for these tasks, and the queue rows of their callers if they wait. It skips what another
+// session has locked: the results of those tasks have to wait (not free). Index task_calls_child.
+func (q *Queries) CallersLock(ctx context.Context, db DBTX, tasks []uuid.UUID) ([]CallersLockRow, error) {
 	rows, err := db.Query(ctx, callersLock, tasks)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []uuid.UUID
+	var items []CallersLockRow
 	for rows.Next() {
-		var id uuid.UUID
-		if err := rows.Scan(&id); err != nil {
+		var i CallersLockRow
+		if err := rows.Scan(
+			&i.Child,
+			&i.Parent,
+			&i.Waits,
+			&i.Free,
+		); err != nil {
 			return nil, err
 		}
-		items = append(items, id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -293,33 +320,46 @@ func (q *Queries) CallsErase(ctx context.Context, db DBTX, parent uuid.UUID) err
 
 const callsNew = `-- name: CallsNew :many
 
-SELECT parent, seq, nth, agent, child, answers, callers FROM holdfast.task_calls
+SELECT parent, seq, nth, agent, child, answers, callers, created_at FROM holdfast.task_calls
  WHERE started_at IS NULL AND settled_at IS NULL AND created_at <= now() - $1::interval
- ORDER BY created_at, parent, seq, nth LIMIT $2
+   AND (created_at, parent, seq, nth) > ($2::timestamptz, $3::uuid, $4::bigint, $5::integer)
+ ORDER BY created_at, parent, seq, nth LIMIT $6
 `
 
 type CallsNewParams struct {
-	Older   time.Duration
-	MaxRows int32
+	Older       time.Duration
+	AfterTime   time.Time
+	AfterParent uuid.UUID
+	AfterSeq    int64
+	AfterNth    int32
+	MaxRows     int32
 }
 
 type CallsNewRow struct {
-	Parent  uuid.UUID
-	Seq     int64
-	Nth     int32
-	Agent   string
-	Child   uuid.UUID
-	Answers bool
-	Callers []string
+	Parent    uuid.UUID
+	Seq       int64
+	Nth       int32
+	Agent     string
+	Child     uuid.UUID
+	Answers   bool
+	Callers   []string
+	CreatedAt time.Time
 }
 
 // Calls of other agents: what a task waits for, and what it gets.
 //
 // The statements that end or park a called task only record that (task_settled), because they hold its lock. JoinCalls then
-// locks the queue rows of the callers, in their order, and no task. So no statement waits for a task and a caller of it.
-// The calls that have not begun, those that wait for longest first. Index task_calls_new.
+// locks the queue rows of the callers, and no task, and waits for no lock. So no statement waits for a task and a caller of it.
+// The calls that have not begun, those that wait for longest first, after a place in that order. Index task_calls_new.
 func (q *Queries) CallsNew(ctx context.Context, db DBTX, arg CallsNewParams) ([]CallsNewRow, error) {
-	rows, err := db.Query(ctx, callsNew, arg.Older, arg.MaxRows)
+	rows, err := db.Query(ctx, callsNew,
+		arg.Older,
+		arg.AfterTime,
+		arg.AfterParent,
+		arg.AfterSeq,
+		arg.AfterNth,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -335,6 +375,7 @@ func (q *Queries) CallsNew(ctx context.Context, db DBTX, arg CallsNewParams) ([]
 			&i.Child,
 			&i.Answers,
 			&i.Callers,
+			&i.CreatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -511,6 +552,34 @@ func (q *Queries) QueueRowLock(ctx context.Context, db DBTX, id uuid.UUID) ([]uu
 	return items, nil
 }
 
+const relayNewest = `-- name: RelayNewest :one
+SELECT CAST(CASE WHEN octet_length(x.payload::text) <= $1::integer THEN x.payload END AS json) AS payload
+  FROM holdfast.task_events x
+ WHERE x.task = $2 AND x.kind = 2 AND x.state = 2 AND x.seq > $3 AND x.seq <= $4 AND x.payload -> 'message' IS NOT NULL
+ ORDER BY x.seq DESC LIMIT 1
+`
+
+type RelayNewestParams struct {
+	MostBytes int32
+	Task      uuid.UUID
+	After     int64
+	Seen      int64
+}
+
+// The newest status of a called task with a message; null if its payload is larger than most_bytes. It is a statement about one
+// task, so it opens one partition.
+func (q *Queries) RelayNewest(ctx context.Context, db DBTX, arg RelayNewestParams) ([]byte, error) {
+	row := db.QueryRow(ctx, relayNewest,
+		arg.MostBytes,
+		arg.Task,
+		arg.After,
+		arg.Seen,
+	)
+	var payload []byte
+	err := row.Scan(&payload)
+	return payload, err
+}
+
 const relaysAppend = `-- name: RelaysAppend :many
 WITH inp AS MATERIALIZED (
     SELECT unnest($1::bigint[]) AS seq, unnest($2::integer[]) AS nth, unnest($3::bigint[]) AS seen, unnest($4::text[]) AS payload
@@ -604,52 +673,42 @@ func (q *Queries) RelaysAppend(ctx context.Context, db DBTX, arg RelaysAppendPar
 }
 
 const relaysDue = `-- name: RelaysDue :many
-SELECT c.parent, c.seq, c.nth, c.call_id, c.child, t.agent, t.status_seq AS seen, CAST(e.payload AS json) AS payload
+SELECT c.parent, c.seq, c.nth, c.call_id, c.child, t.agent, CAST(greatest(c.relayed_seq, c.after_seq) AS bigint) AS after, t.status_seq AS seen
   FROM holdfast.task_calls c
  CROSS JOIN LATERAL (
     SELECT x.agent, x.status_seq FROM holdfast.tasks x
      WHERE x.id = c.child AND x.state NOT IN (3, 4, 5, 6, 7, 8) AND x.status_seq > greatest(c.relayed_seq, c.after_seq) OFFSET 0
  ) t
-  LEFT JOIN LATERAL (
-    SELECT CASE WHEN octet_length(x.payload::text) <= $1::integer THEN x.payload END AS payload
-      FROM holdfast.task_events x
-     WHERE x.task = c.child AND x.kind = 2 AND x.state = 2 AND x.seq > greatest(c.relayed_seq, c.after_seq) AND x.seq <= t.status_seq
-       AND x.payload -> 'message' IS NOT NULL
-     ORDER BY x.seq DESC LIMIT 1
- ) e ON true
  WHERE c.relay AND c.started_at IS NOT NULL AND c.settled_at IS NULL
-   AND (c.relayed_at IS NULL OR c.relayed_at <= now() - $2::interval)
-   AND (c.callers[cardinality(c.callers)] = ANY($3::text[])
-        OR c.callers[cardinality(c.callers)] = ANY($4::text[]) AND t.agent = ANY($4::text[]))
- ORDER BY c.parent, c.seq, c.nth LIMIT $5
+   AND (c.relayed_at IS NULL OR c.relayed_at <= now() - $1::interval)
+   AND (c.callers[cardinality(c.callers)] = ANY($2::text[])
+        OR c.callers[cardinality(c.callers)] = ANY($3::text[]) AND t.agent = ANY($3::text[]))
+ ORDER BY c.parent, c.seq, c.nth LIMIT $4
 `
 
 type RelaysDueParams struct {
-	MostBytes int32
-	Pause     time.Duration
-	Owned     []string
-	Shared    []string
-	MaxRows   int32
+	Pause   time.Duration
+	Owned   []string
+	Shared  []string
+	MaxRows int32
 }
 
 type RelaysDueRow struct {
-	Parent  uuid.UUID
-	Seq     int64
-	Nth     int32
-	CallID  string
-	Child   uuid.UUID
-	Agent   string
-	Seen    int64
-	Payload []byte
+	Parent uuid.UUID
+	Seq    int64
+	Nth    int32
+	CallID string
+	Child  uuid.UUID
+	Agent  string
+	After  int64
+	Seen   int64
 }
 
-// What callers that wait have to show: of each call with relay the newest status of the called task with a message, unless
-// that was relayed. A call is due again a while after its last relay. A status with a larger payload has none here, and seen
-// says up to where the log was looked through. If the tasks of the calling agent are visible to its tenant (shared), so must be
-// those of the called agent. Index task_calls_relays.
+// Calls with relay of callers that wait, if the called task has a newer status than the last one that was looked at. A call is due
+// again a while after its last relay. If the tasks of the calling agent are visible to its tenant (shared), so must be those of the
+// called agent. Index task_calls_relays.
 func (q *Queries) RelaysDue(ctx context.Context, db DBTX, arg RelaysDueParams) ([]RelaysDueRow, error) {
 	rows, err := db.Query(ctx, relaysDue,
-		arg.MostBytes,
 		arg.Pause,
 		arg.Owned,
 		arg.Shared,
@@ -669,8 +728,8 @@ func (q *Queries) RelaysDue(ctx context.Context, db DBTX, arg RelaysDueParams) (
 			&i.CallID,
 			&i.Child,
 			&i.Agent,
+			&i.After,
 			&i.Seen,
-			&i.Payload,
 		); err != nil {
 			return nil, err
 		}
@@ -711,11 +770,19 @@ func (q *Queries) SettledDrop(ctx context.Context, db DBTX, arg SettledDropParam
 }
 
 const settledTake = `-- name: SettledTake :many
-SELECT task, seq FROM holdfast.task_settled ORDER BY task, seq LIMIT $1 FOR UPDATE SKIP LOCKED
+SELECT task, seq FROM holdfast.task_settled
+ WHERE (task, seq) > ($1::uuid, $2::bigint)
+ ORDER BY task, seq LIMIT $3 FOR UPDATE SKIP LOCKED
 `
 
-func (q *Queries) SettledTake(ctx context.Context, db DBTX, maxRows int32) ([]HoldfastTaskSettled, error) {
-	rows, err := db.Query(ctx, settledTake, maxRows)
+type SettledTakeParams struct {
+	AfterTask uuid.UUID
+	AfterSeq  int64
+	MaxRows   int32
+}
+
+func (q *Queries) SettledTake(ctx context.Context, db DBTX, arg SettledTakeParams) ([]HoldfastTaskSettled, error) {
+	rows, err := db.Query(ctx, settledTake, arg.AfterTask, arg.AfterSeq, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}

@@ -13,14 +13,34 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-const agentsBegan = `-- name: AgentsBegan :exec
-DELETE FROM holdfast.agent_outages WHERE agent = ANY($1::text[])
+const agentsBegan = `-- name: AgentsBegan :many
+WITH free AS MATERIALIZED (
+    SELECT o.agent FROM holdfast.agent_outages o WHERE o.agent = ANY($1::text[]) FOR UPDATE SKIP LOCKED
+), ended AS (
+    DELETE FROM holdfast.agent_outages o WHERE o.agent = ANY(ARRAY(SELECT agent FROM free))
+)
+SELECT o.agent FROM holdfast.agent_outages o WHERE o.agent = ANY($1::text[]) AND o.agent <> ALL(ARRAY(SELECT agent FROM free))
 `
 
-// Ends the outages of agents that have begun a run.
-func (q *Queries) AgentsBegan(ctx context.Context, db DBTX, agents []string) error {
-	_, err := db.Exec(ctx, agentsBegan, agents)
-	return err
+// Ends the outages of agents that have begun a run. It returns those whose outage is locked, and stays.
+func (q *Queries) AgentsBegan(ctx context.Context, db DBTX, agents []string) ([]string, error) {
+	rows, err := db.Query(ctx, agentsBegan, agents)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var agent string
+		if err := rows.Scan(&agent); err != nil {
+			return nil, err
+		}
+		items = append(items, agent)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const queueAcquit = `-- name: QueueAcquit :exec
@@ -433,49 +453,57 @@ func (q *Queries) RunHeard(ctx context.Context, db DBTX, arg RunHeardParams) (Ru
 const runRequeue = `-- name: RunRequeue :one
 WITH lck AS MATERIALIZED (
     SELECT t.id, t.kept, t.last_seq, t.attempt, t.cancel_requested, t.worker_id, t.claimed_at FROM holdfast.tasks t
-     WHERE t.id = $1 AND t.attempt = $2 AND t.claimed_at = $3::timestamptz AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
+     WHERE t.id = $4 AND t.attempt = $5 AND t.claimed_at = $6::timestamptz AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
        FOR NO KEY UPDATE NOWAIT
+), own AS MATERIALIZED (
+    -- The scalar subquery makes PostgreSQL lock the task before the queue row.
+    SELECT q.id FROM holdfast.task_queue q WHERE q.id = (SELECT lck.id FROM lck) FOR UPDATE NOWAIT
+), known AS MATERIALIZED (
+    SELECT o.since FROM holdfast.agent_outages o WHERE o.agent = $1::text AND $2::boolean AND $3::boolean FOR UPDATE SKIP LOCKED
 ), upd AS (
     UPDATE holdfast.tasks t
-       SET last_seq = CASE WHEN $4::boolean THEN lck.last_seq + 1 ELSE lck.last_seq END, worker_id = NULL,
-           runs = CASE WHEN $5::boolean THEN t.runs - 1 ELSE t.runs END
-      FROM lck WHERE t.id = $1 AND t.id = lck.id AND t.state NOT IN (3, 4, 5, 6, 7, 8)
+       SET last_seq = CASE WHEN $7::boolean THEN lck.last_seq + 1 ELSE lck.last_seq END, worker_id = NULL,
+           runs = CASE WHEN $8::boolean THEN t.runs - 1 ELSE t.runs END
+      FROM lck WHERE t.id = $4 AND t.id = lck.id AND t.state NOT IN (3, 4, 5, 6, 7, 8)
 ), queued AS (
     UPDATE holdfast.task_queue q
        SET worker_id = NULL,
            -- The next claim of a canceled task only records its end, so there is no reason to wait.
-           available_at = CASE WHEN lck.cancel_requested THEN now() WHEN $6::boolean THEN q.available_at ELSE now() + $7::interval END,
-           away_since = CASE WHEN $8::boolean THEN coalesce(q.away_since, now()) END,
+           available_at = CASE WHEN lck.cancel_requested THEN now() WHEN $3::boolean THEN q.available_at ELSE now() + $9::interval END,
+           away_since = CASE WHEN $2::boolean THEN coalesce(q.away_since, now()) END,
            suspect = false,
-           tries = CASE WHEN $5::boolean THEN q.tries - 1 ELSE q.tries END
-      FROM lck WHERE q.id = $1 AND q.id = lck.id
+           tries = CASE WHEN $8::boolean THEN q.tries - 1 ELSE q.tries END
+      FROM lck WHERE q.id = $4 AND q.id = lck.id AND EXISTS (SELECT FROM own)
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, kept, attempt, payload, worker_id, claimed_at)
-    SELECT lck.id, lck.last_seq + 1, 4, lck.kept, lck.attempt, CAST($9::text AS json), lck.worker_id, lck.claimed_at FROM lck
-     WHERE $4::boolean
+    SELECT lck.id, lck.last_seq + 1, 4, lck.kept, lck.attempt, CAST($10::text AS json), lck.worker_id, lck.claimed_at FROM lck
+     WHERE $7::boolean
 ), outage AS (
     INSERT INTO holdfast.agent_outages AS o (agent, error, worker_id)
-    SELECT $10::text, $11::text, lck.worker_id FROM lck WHERE $8::boolean AND $6::boolean
+    SELECT $1::text, $11::text, lck.worker_id FROM lck WHERE $2::boolean AND $3::boolean
+       AND (EXISTS (SELECT FROM known) OR NOT EXISTS (SELECT FROM holdfast.agent_outages x WHERE x.agent = $1))
     ON CONFLICT (agent) DO UPDATE
        SET since = CASE WHEN o.last_at < now() - interval '1 minute' THEN now() ELSE o.since END,
            last_at = now(), error = excluded.error, worker_id = excluded.worker_id
     RETURNING o.since
 )
 SELECT (lck.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
-       coalesce(now() - (SELECT since FROM outage), interval '0')::interval AS away_for FROM lck
+       coalesce(now() - coalesce((SELECT since FROM outage), (SELECT x.since FROM holdfast.agent_outages x
+           WHERE x.agent = $1 AND $2::boolean AND $3::boolean AND x.last_at >= now() - interval '1 minute')), interval '0')::interval AS away_for
+  FROM lck
 `
 
 type RunRequeueParams struct {
+	Agent     string
+	Away      bool
+	InPlace   bool
 	ID        uuid.UUID
 	Attempt   int32
 	ClaimedAt time.Time
 	Logged    bool
 	Uncount   bool
-	InPlace   bool
 	Delay     time.Duration
-	Away      bool
 	Payload   string
-	Agent     string
 	Error     string
 }
 
@@ -490,19 +518,20 @@ type RunRequeueRow struct {
 // shutdown is not the task's fault). @away says that the agent did not begin the run; in place, that it
 // is away, which agent_outages records.
 // Fenced like EventsAppend. No row: the run no longer belongs to this worker. It does not wait for a
-// task that another session has locked (55P03): the connections of claims and leases would wait, too.
+// task or a queue row that another session has locked (55P03): the connections of claims and leases would wait,
+// too. It leaves an outage alone that is locked.
 func (q *Queries) RunRequeue(ctx context.Context, db DBTX, arg RunRequeueParams) (RunRequeueRow, error) {
 	row := db.QueryRow(ctx, runRequeue,
+		arg.Agent,
+		arg.Away,
+		arg.InPlace,
 		arg.ID,
 		arg.Attempt,
 		arg.ClaimedAt,
 		arg.Logged,
 		arg.Uncount,
-		arg.InPlace,
 		arg.Delay,
-		arg.Away,
 		arg.Payload,
-		arg.Agent,
 		arg.Error,
 	)
 	var i RunRequeueRow
