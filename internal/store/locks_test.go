@@ -211,9 +211,9 @@ func TestRequestsToLockedTasksLeaveConnections(t *testing.T) {
 	run := f.running("a")
 	releases = append(releases, f.lock(run.c.Task.ID))
 	for range 2 * conns {
-		repeat(func() error { _, _, err := f.Heard(ctx, run.c.Task.ID, run.c.Attempt, -1, 0); return err })
+		repeat(func() error { _, _, err := f.Heard(ctx, run.c.Task.ID, run.c.Fence, -1, 0); return err })
 		repeat(func() error {
-			_, err := f.SetAgentState(ctx, NewState{StateOf: StateOf{Task: run.c.Task}, Attempt: run.c.Attempt, Value: []byte("1"), Version: AnyVersion, RequestID: NewID()})
+			_, err := f.SetAgentState(ctx, NewState{StateOf: StateOf{Task: run.c.Task}, Fence: run.c.Fence, Value: []byte("1"), Version: AnyVersion, RequestID: NewID()})
 			return err
 		})
 	}
