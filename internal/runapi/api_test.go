@@ -124,7 +124,7 @@ func newWorld(t *testing.T, a worker.Agent) *world {
 	api := runapi.New(runapi.Options{
 		Store: elsewhere, Pool: worker.New(options), Tokens: tokens, Memory: memory.New(64 << 20),
 		Agents: map[string]runapi.Agent{"a": {MaxEvent: 1 << 20, History: wire.History{Of: executor.OfTask}}},
-		Limits: body.Limits{Size: 2 << 20}, Log: slog.New(slog.DiscardHandler),
+		Limits: body.Limits{Size: 2 << 20}, Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 	})
 	server := httptest.NewServer(api)
 	w.api, w.stop = server.URL+runapi.Path, api.Stop
@@ -558,11 +558,19 @@ func TestATokenEndsWithItsClaim(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), w.url)
 	require.NoError(t, err)
 	defer func() { _ = conn.Close(context.Background()) }()
-	_, err = conn.Exec(t.Context(), `WITH log AS (DELETE FROM holdfast.task_events WHERE task = $1 AND seq > 1),
-		queue AS (UPDATE holdfast.task_queue SET worker_id = NULL, tries = 0 WHERE id = $1)
-		UPDATE holdfast.tasks SET state = 1, last_seq = 1, status_seq = 1, attempt = 0, runs = 0, run_ordinal = 0, worker_id = NULL, claimed_at = NULL
-		 WHERE id = $1`, old.ID.String())
+	tx, err := conn.Begin(t.Context())
 	require.NoError(t, err)
+	for _, sql := range []string{
+		"SELECT FROM holdfast.tasks WHERE id = $1 FOR UPDATE", // the worker may be writing that it has begun
+		"DELETE FROM holdfast.task_events WHERE task = $1 AND seq > 1",
+		"UPDATE holdfast.task_queue SET worker_id = NULL, tries = 0 WHERE id = $1",
+		`UPDATE holdfast.tasks SET state = 1, last_seq = 1, status_seq = 1, attempt = 0, runs = 0, run_ordinal = 0, worker_id = NULL, claimed_at = NULL
+			WHERE id = $1`,
+	} {
+		_, err = tx.Exec(t.Context(), sql, old.ID.String())
+		require.NoError(t, err)
+	}
+	require.NoError(t, tx.Commit(t.Context()))
 	next := w.next()
 	require.Equal(t, old.Attempt, next.Attempt)
 	for range 2 { // before and after the next run has posted as many events
@@ -719,7 +727,7 @@ func TestReadsDoNotWaitForTheDatabase(t *testing.T) {
 				return err
 			}
 			// A request that runs out of its own time has another detail.
-			return waittest.Unless(a.Status == 503 && a.Reason == "unavailable" && a.Detail == "the database is not reachable" && a.Header.Get("Retry-After") != "",
+			return waittest.Unless(a.Status == 503 && a.Reason == "unavailable" && a.Detail == "another session has locked what the request needs" && a.Header.Get("Retry-After") != "",
 				"%s: %d %s", path, a.Status, a.Body)
 		})
 	}

@@ -352,7 +352,8 @@ func (p *Proxy) serve(accepted net.Conn) {
 	backend, frontend := pgproto3.NewBackend(client, client), pgproto3.NewFrontend(server, server)
 
 	var mu sync.Mutex
-	losing, lossy := Loss(0), false // set by the client's side, acted on by the server's
+	losing, lossy := Loss(0), false     // set by the client's side, acted on by the server's
+	var instead *pgproto3.ErrorResponse // of the server's next error
 	back := make(chan struct{})
 	go func() {
 		defer close(back)
@@ -368,6 +369,9 @@ func (p *Proxy) serve(accepted net.Conn) {
 			}
 			mu.Lock()
 			loss, lost := losing, lossy
+			if _, failed := msg.(*pgproto3.ErrorResponse); failed && instead != nil {
+				msg, instead = instead, nil
+			}
 			mu.Unlock()
 			if lost && loss == Silence || c.half.Load() {
 				continue
@@ -411,7 +415,6 @@ func (p *Proxy) serve(accepted net.Conn) {
 		return
 	}
 	statements := map[string]string{}
-	var instead *pgproto3.ErrorResponse // of the server's answer
 	for {
 		msg, err := backend.Receive()
 		if err != nil {
@@ -427,7 +430,11 @@ func (p *Proxy) serve(accepted net.Conn) {
 		case *pgproto3.Bind:
 			sql := statements[msg.PreparedStatement]
 			p.note(sql)
-			if instead = p.answer(sql); instead != nil {
+			if answer := p.answer(sql); answer != nil {
+				mu.Lock()
+				instead = answer
+				mu.Unlock()
+				msg.PreparedStatement = unknown
 				break
 			}
 			if loss, ok := p.match(sql); ok {
@@ -438,21 +445,16 @@ func (p *Proxy) serve(accepted net.Conn) {
 				losing, lossy = loss, true
 				mu.Unlock()
 			}
-		case *pgproto3.Sync:
-			if instead == nil {
-				break
-			}
-			if send(client, instead) != nil || send(client, &pgproto3.ReadyForQuery{TxStatus: 'I'}) != nil {
-				return
-			}
-			instead = nil
-			continue
 		}
-		if instead == nil && send(server, msg) != nil {
+		if send(server, msg) != nil {
 			return
 		}
 	}
 }
+
+// unknown is a prepared statement that no client has: the server fails in the place of a statement that it should not see, and
+// ends the transaction as it would for that one.
+const unknown = "pgproxytest: no such statement"
 
 // send writes a message at once. Unlike a Backend's Send, both directions of a connection may call
 // it.
