@@ -1,24 +1,12 @@
 package app
 
 import (
-	"context"
-
 	"github.com/holdfast-a2a/holdfast/internal/resume"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/token"
 )
-
-// newTokens makes the tokens of a purpose. Their keys are read once: another replica with a new first key needs one that this
-// one has, too.
-func newTokens(ctx context.Context, st *store.Store, purpose string) (*token.Tokens, error) {
-	keys, err := st.Derive(ctx, purpose)
-	if err != nil {
-		return nil, err
-	}
-	return token.New(keys), nil
-}
 
 // resumeURL returns the URL that begins the turn after a turn.
 func resumeURL(e *env, p *ports, turns *token.Tokens) func(task.ID, int) string {

@@ -1,5 +1,5 @@
 // Package notify receives the push notifications of A2A servers behind fronts. A notification says only that a task has news:
-// what it contains is not looked at, and the run reads the task (decision 0062).
+// the handler drops its content, and the run reads the task (decision 0062).
 package notify
 
 import (

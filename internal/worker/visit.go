@@ -45,8 +45,8 @@ func (o *Over) Error() string {
 	return "the run is over: another attempt at the task has followed"
 }
 
-// Visit begins a visit to the run that was claimed at a time (Fence.ClaimedAt); ctx is that of the whole visit. Errors: Over, task.NotFound for a deleted task,
-// task.Unavailable.
+// Visit begins a visit to the run that was claimed at a time (Fence.ClaimedAt); ctx is that of the whole visit. Errors: Over,
+// task.NotFound for a deleted task, task.Unavailable.
 func (p *Pool) Visit(ctx context.Context, s VisitStore, id task.ID, claimedAt int64, withMessage bool) (*Visit, error) {
 	found, err := s.FindRun(ctx, id, withMessage)
 	if err != nil {
