@@ -294,19 +294,23 @@ func (r *run) adopt(ctx context.Context, id, contextID string) error {
 	if contextID != "" {
 		r.link.Context = contextID
 	}
-	value, err := json.Marshal(r.link)
-	if err != nil {
-		return err
-	}
 	// A run that was canceled meanwhile still stores the id, so that the cancel can name it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opts.CallTimeout)
 	defer cancel()
-	r.version, err = r.Memory.SetState(ctx, executor.OfTask, value, executor.AnyVersion)
-	if err != nil {
+	if err := r.storeLink(ctx); err != nil {
 		return err
 	}
 	close(r.linked)
 	return r.shareContext(ctx, contextID)
+}
+
+func (r *run) storeLink(ctx context.Context) error {
+	value, err := json.Marshal(r.link)
+	if err != nil {
+		return err
+	}
+	r.version, err = r.Memory.SetState(ctx, executor.OfTask, value, executor.AnyVersion)
+	return err
 }
 
 // shareContext stores the agent's context for later tasks of ours in the same context.
@@ -489,13 +493,9 @@ func (r *run) drop(ctx context.Context) {
 		return
 	}
 	r.link.Left = true
-	value, err := json.Marshal(r.link)
-	if err == nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opts.CallTimeout)
-		defer cancel()
-		_, err = r.Memory.SetState(ctx, executor.OfTask, value, executor.AnyVersion)
-	}
-	if err != nil {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opts.CallTimeout)
+	defer cancel()
+	if err := r.storeLink(ctx); err != nil {
 		r.opts.Log.Warn("could not store that the agent's task is canceled; it will be canceled again", "task_id", r.TaskID, "error", err)
 	}
 }
