@@ -1,0 +1,4 @@
+package a2a
+
+// RPCAddress is rpcAddress.
+var RPCAddress = rpcAddress
