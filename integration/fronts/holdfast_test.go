@@ -137,10 +137,12 @@ func many(t *testing.T) int {
 func disturbed(t *testing.T, settings string, every time.Duration, most int, disturb func(f *clustertest.Replica, up *clustertest.Replica, link *clustertest.Proxy)) {
 	t.Helper()
 	upDB, db := clustertest.NewDB(t), clustertest.NewDB(t)
-	up := clustertest.Start(t, clustertest.Options{Name: "up", DB: upDB.URL, Config: "public_url: http://127.0.0.1:1\n" + clustertest.Settings})
+	grpc := clustertest.Reserve(t) // the address of the configuration survives a kill
+	up := clustertest.Start(t, clustertest.Options{Name: "up", DB: upDB.URL, Config: "public_url: http://127.0.0.1:1\n" +
+		clustertest.Replace(clustertest.Settings, "grpc_listen: 127.0.0.1:0", "grpc_listen: "+grpc)})
 	at := a2atest.Host(up.URL)
 	if strings.Contains(settings, "grpc") {
-		at = up.GRPC
+		at = grpc
 	}
 	link := clustertest.NewProxy(t, at)
 	config := clustertest.Settings + front("travel", fmt.Sprintf("url: http://%s, %s", link.Addr, settings), "")
@@ -199,18 +201,31 @@ func TestCutsBetweenFrontAndAgent(t *testing.T) {
 	}
 }
 
+// killed are the settings of fronts in tests that kill a side.
+var killed = []string{"stream: true", "version: 1.0, binding: grpc"}
+
 func TestKillsOfTheFront(t *testing.T) {
 	t.Parallel()
-	disturbed(t, "stream: true", 2*time.Second, 3, func(f, _ *clustertest.Replica, _ *clustertest.Proxy) {
-		f.Kill()
-		f.Run()
-	})
+	for _, settings := range killed {
+		t.Run(settings, func(t *testing.T) {
+			t.Parallel()
+			disturbed(t, settings, 2*time.Second, 3, func(f, _ *clustertest.Replica, _ *clustertest.Proxy) {
+				f.Kill()
+				f.Run()
+			})
+		})
+	}
 }
 
 func TestKillsOfTheAgent(t *testing.T) {
 	t.Parallel()
-	disturbed(t, "stream: true", 2*time.Second, 3, func(_, up *clustertest.Replica, _ *clustertest.Proxy) {
-		up.Kill()
-		up.Run()
-	})
+	for _, settings := range killed {
+		t.Run(settings, func(t *testing.T) {
+			t.Parallel()
+			disturbed(t, settings, 2*time.Second, 3, func(_, up *clustertest.Replica, _ *clustertest.Proxy) {
+				up.Kill()
+				up.Run()
+			})
+		})
+	}
 }
