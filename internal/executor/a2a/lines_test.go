@@ -45,3 +45,17 @@ func TestLinesCloseWithoutCalls(t *testing.T) {
 	}
 	require.Empty(t, l.open)
 }
+
+// A card that came over TLS cannot send the credential over a connection without it.
+func TestCardsOverTLSKeepTLS(t *testing.T) {
+	t.Parallel()
+	for named, want := range map[string]string{
+		"h:1": "https://h:1", "https://h": "https://h", "grpcs://h:1": "https://h:1", "http://h:1": "without TLS", "grpc://h:1": "without TLS",
+	} {
+		got, err := rpcAddress(named, "https://h/card.json")
+		if err != nil {
+			got = err.Error()
+		}
+		require.Contains(t, got, want, named)
+	}
+}

@@ -557,20 +557,6 @@ func TestGRPCAddresses(t *testing.T) {
 	}
 }
 
-// A card that came over TLS cannot send the credential over a connection without it.
-func TestGRPCKeepsTLS(t *testing.T) {
-	t.Parallel()
-	for named, want := range map[string]string{
-		"h:1": "https://h:1", "https://h": "https://h", "grpcs://h:1": "https://h:1", "http://h:1": "without TLS", "grpc://h:1": "without TLS",
-	} {
-		got, err := a2a.RPCAddress(named, "https://h/card.json")
-		if err != nil {
-			got = err.Error()
-		}
-		require.Contains(t, got, want, named)
-	}
-}
-
 func TestGRPCOptions(t *testing.T) {
 	t.Parallel()
 	for want, opts := range map[string]a2a.Options{

@@ -1,4 +1,0 @@
-package a2a
-
-// RPCAddress is rpcAddress.
-var RPCAddress = rpcAddress
