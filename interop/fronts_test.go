@@ -45,6 +45,7 @@ type upstream struct {
 	t       *testing.T
 	name    string
 	addr    string
+	grpc    string // its address, if the program serves it
 	command []string
 	cmd     *exec.Cmd
 	read    chan struct{} // closed when all output has been read
@@ -55,7 +56,7 @@ type upstream struct {
 
 func startUpstream(t *testing.T, name string) *upstream {
 	t.Helper()
-	u := &upstream{t: t, name: name, addr: clustertest.Reserve(t), command: install(t, "servers", name), executed: map[string][]string{}}
+	u := &upstream{t: t, name: name, addr: clustertest.Reserve(t), grpc: clustertest.Reserve(t), command: install(t, "servers", name), executed: map[string][]string{}}
 	t.Cleanup(u.kill)
 	u.run()
 	return u
@@ -63,9 +64,13 @@ func startUpstream(t *testing.T, name string) *upstream {
 
 func (u *upstream) run() {
 	u.t.Helper()
-	_, port, err := net.SplitHostPort(u.addr)
-	require.NoError(u.t, err)
-	u.cmd = exec.Command(u.command[0], append(u.command[1:len(u.command):len(u.command)], port)...)
+	ports := slices.Clone(u.command[1:])
+	for _, addr := range []string{u.addr, u.grpc} {
+		_, port, err := net.SplitHostPort(addr)
+		require.NoError(u.t, err)
+		ports = append(ports, port)
+	}
+	u.cmd = exec.Command(u.command[0], ports...)
 	u.cmd.Stderr = os.Stderr
 	out, err := u.cmd.StdoutPipe()
 	require.NoError(u.t, err)
@@ -104,6 +109,34 @@ func fronting(addr string, stream bool) string {
 	return fmt.Sprintf(`{kind: a2a, a2a: {card_url: "http://%s", url: "http://%s", stream: %t, poll_interval: 300ms}}`, addr, addr, stream)
 }
 
+// withGRPC are the servers that are fronted over gRPC, too. The card of these has a port for it, and no other setting is needed.
+var withGRPC = []string{"go-2", "py-0.3", "py-1"}
+
+// server is an official server and the binding over which it is fronted.
+type server struct {
+	name string
+	grpc bool
+}
+
+func (s server) String() string {
+	if s.grpc {
+		return s.name + " over gRPC"
+	}
+	return s.name
+}
+
+// bound returns the servers with each of their bindings.
+func bound(t *testing.T) (all []server) {
+	t.Helper()
+	for _, name := range servers(t) {
+		all = append(all, server{name, false})
+		if slices.Contains(withGRPC, name) {
+			all = append(all, server{name, true})
+		}
+	}
+	return all
+}
+
 func TestFrontsOfOfficialServers(t *testing.T) {
 	t.Parallel()
 	for _, name := range servers(t) {
@@ -113,8 +146,15 @@ func TestFrontsOfOfficialServers(t *testing.T) {
 			config := clustertest.Settings +
 				"  - {name: up, executor: " + fronting(u.addr, true) + "}\n" +
 				"  - {name: poll, executor: " + fronting(u.addr, false) + "}\n"
+			agents := []string{"up", "poll"}
+			if slices.Contains(withGRPC, name) {
+				for agent, stream := range map[string]bool{"grpc": true, "grpc-poll": false} {
+					config += fmt.Sprintf("  - {name: %s, executor: {kind: a2a, a2a: {card_url: \"http://%s\", binding: grpc, stream: %t, poll_interval: 300ms}}}\n", agent, u.addr, stream)
+					agents = append(agents, agent)
+				}
+			}
 			f := clustertest.Start(t, clustertest.Options{Name: "front", DB: clustertest.NewDB(t).URL, Config: config})
-			for _, agent := range []string{"up", "poll"} {
+			for _, agent := range agents {
 				send := func(says, task string) *a2atest.Result {
 					t.Helper()
 					return f.Send(a2atest.V03, a2atest.Say(says).To(task).At(agent))
@@ -128,6 +168,12 @@ func TestFrontsOfOfficialServers(t *testing.T) {
 				res = send("that one", res.Task())
 				require.Equal(t, "completed", res.State(), res.Said())
 				require.Equal(t, "You answered: that one", a2atest.Text(res.Artifacts[0].Parts))
+				res = send("chunks=20 size=64 delay=5ms", "")
+				require.Equal(t, "completed", res.State(), res.Said())
+				clustertest.Indexed(t, a2atest.Pieces(res.Artifacts[0].Parts, 64), 20)
+				res = send("data", "")
+				require.Equal(t, "completed", res.State(), res.Said())
+				require.Contains(t, string(res.Artifacts[0].Parts[0].Data), `"hello"`)
 			}
 		})
 	}
@@ -136,11 +182,15 @@ func TestFrontsOfOfficialServers(t *testing.T) {
 // Holdfast accepts the notifications of each server, with the token that it shows.
 func TestNotificationsOfOfficialServers(t *testing.T) {
 	t.Parallel()
-	for _, name := range servers(t) {
-		t.Run(name, func(t *testing.T) {
+	for _, s := range bound(t) {
+		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
 			const chunks = 50
-			u := startUpstream(t, name)
+			u := startUpstream(t, s.name)
+			settings := "url: http://" + u.addr
+			if s.grpc {
+				settings = "binding: grpc"
+			}
 			var at atomic.Pointer[url.URL] // of the replica
 			var accepted atomic.Int64
 			door := httptest.NewServer(&httputil.ReverseProxy{
@@ -155,7 +205,7 @@ func TestNotificationsOfOfficialServers(t *testing.T) {
 			})
 			t.Cleanup(door.Close)
 			config := fmt.Sprintf("run_api: {url: %q}\n", door.URL) + clustertest.Settings + fmt.Sprintf(
-				"  - {name: up, executor: {kind: a2a, a2a: {card_url: http://%s, url: http://%s, stream: false, push: true}}}\n", u.addr, u.addr)
+				"  - {name: up, executor: {kind: a2a, a2a: {card_url: http://%s, %s, stream: false, push: true}}}\n", u.addr, settings)
 			f := clustertest.Start(t, clustertest.Options{Name: "front", DB: clustertest.NewDB(t).URL, Config: config})
 			to, err := url.Parse(f.URL)
 			require.NoError(t, err)
@@ -241,15 +291,23 @@ var faults = []struct {
 // Clients' streams are whole, and no task runs a second time after the front has stored its id.
 func TestFaultsBetweenFrontsAndOfficialServers(t *testing.T) {
 	t.Parallel()
-	for _, name := range servers(t) {
+	for _, s := range bound(t) {
 		for _, fault := range faults {
-			t.Run(name+"/"+fault.name, func(t *testing.T) {
+			if s.grpc && fault.name != "cuts" {
+				continue // a process that dies is the same over each binding
+			}
+			t.Run(s.String()+"/"+fault.name, func(t *testing.T) {
 				t.Parallel()
 				const chunks, together = 40, 20
-				u := startUpstream(t, name)
+				u := startUpstream(t, s.name)
 				link := clustertest.NewProxy(t, u.addr)
+				executor := fronting(link.Addr, true)
+				if s.grpc {
+					link = clustertest.NewProxy(t, u.grpc)
+					executor = fmt.Sprintf(`{kind: a2a, a2a: {card_url: "http://%s", url: "http://%s", binding: grpc, poll_interval: 300ms}}`, u.addr, link.Addr)
+				}
 				db := clustertest.NewDB(t)
-				config := clustertest.Settings + "  - {name: up, executor: " + fronting(link.Addr, true) + ", limits: {backoff: 100ms, max_attempts: 1000}}\n"
+				config := clustertest.Settings + "  - {name: up, executor: " + executor + ", limits: {backoff: 100ms, max_attempts: 1000}}\n"
 				f := clustertest.Start(t, clustertest.Options{Name: "front", DB: db.URL, Config: config})
 				n, times, resumes := many(), 0, 0
 				clients := f.In(t) // a restart has the same address

@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"time"
@@ -12,11 +13,10 @@ import (
 // Connections are direct. The client follows no redirects, and it ignores the proxy variables of the environment: an agent
 // whose answers depend on the server's shell is hard to debug.
 func ToAgents(connect, header time.Duration) *http.Client {
-	dialer := &net.Dialer{Timeout: connect}
 	return &http.Client{
 		CheckRedirect: NoRedirects,
 		Transport: &http.Transport{
-			DialContext:           dialer.DialContext,
+			DialContext:           dialer(connect).DialContext,
 			TLSHandshakeTimeout:   connect,
 			ResponseHeaderTimeout: header,
 			ForceAttemptHTTP2:     true,
@@ -28,3 +28,12 @@ func ToAgents(connect, header time.Duration) *http.Client {
 		},
 	}
 }
+
+// Dial returns the function that connects to addresses that the operator wrote down, for clients that do not speak HTTP/1.
+func Dial(connect time.Duration) func(ctx context.Context, address string) (net.Conn, error) {
+	return func(ctx context.Context, address string) (net.Conn, error) {
+		return dialer(connect).DialContext(ctx, "tcp", address)
+	}
+}
+
+func dialer(connect time.Duration) *net.Dialer { return &net.Dialer{Timeout: connect} }

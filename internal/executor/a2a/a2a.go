@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
-	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -22,6 +21,7 @@ import (
 type Front struct {
 	opts   Options
 	http   *http.Client
+	lines  lines // over gRPC
 	target atomic.Pointer[target]
 	push   push
 	aiming chan struct{} // full while cards are read
@@ -44,6 +44,7 @@ func New(opts Options) (*Front, error) {
 	}
 	opts = opts.withDefaults()
 	f := &Front{opts: opts, http: outbound.ToAgents(opts.ConnectTimeout, 0), aiming: make(chan struct{}, 1)}
+	f.lines.connect, f.lines.agent = opts.ConnectTimeout, opts.agent()
 	f.target.Store(opts.fixed())
 	return f, nil
 }
@@ -375,22 +376,23 @@ func (r *run) send(ctx context.Context) error {
 		return outcome(err)
 	}
 	r.Began()
-	if a.body == nil {
+	if a.stream == nil {
 		if done, err := r.take(ctx, a.update); done || err != nil {
 			return err
 		}
 		return r.follow(ctx)
 	}
-	defer a.body.Close()
+	defer a.stream.Close()
 	// A connection may be dead without a sign. Reading the task shows it.
-	a.body.timer = time.AfterFunc(maxIdle, func() {
+	idle := time.AfterFunc(maxIdle, func() {
 		select {
 		case <-r.linked:
 			stop()
 		default: // without the id there is nothing to read
 		}
 	})
-	defer a.body.timer.Stop()
+	defer idle.Stop()
+	a.stream.closeAfter(idle)
 	return r.live(ctx, a.stream)
 }
 
@@ -412,9 +414,9 @@ func (r *run) until(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // live passes the stream that answers the send on. If it breaks, follow goes on.
-func (r *run) live(ctx context.Context, events *wire.Stream) error {
+func (r *run) live(ctx context.Context, events feed) error {
 	for {
-		raw, _, err := events.Next()
+		raw, err := events.Next()
 		if err == nil {
 			update, err := r.parse(r.to, client.Stream, raw, r.forwards)
 			if err != nil {

@@ -902,7 +902,7 @@ func TestCards(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ card, want string }{
 		"another host": {strings.ReplaceAll(streamingCard, "%s/rpc", "http://192.0.2.1/rpc"), "set a2a.url to it"},
-		"no binding":   {strings.ReplaceAll(streamingCard, "JSONRPC", "GRPC"), "the card offers GRPC 1.0"},
+		"no binding":   {strings.ReplaceAll(streamingCard, "JSONRPC", "SLIMRPC"), "the card offers SLIMRPC 1.0"},
 		"no card":      {`[]`, "agent-card.json"},
 		"too deep":     {strings.Replace(streamingCard, `"skills":[]`, `"x":`+strings.Repeat("[", 200)+strings.Repeat("]", 200), 1), "deep"},
 		"a wrong type": {strings.Replace(streamingCard, `"skills":[]`, `"skills":[{"tags":[7]}]`, 1), "skills.tags: is a JSON number"},
@@ -1021,7 +1021,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"card_url: must begin with http":     {CardURL: "ftp://x"},
 		"url: must not contain a password":   {URL: "http://a:b@h"},
 		"version: \"2.0\" is not":            {CardURL: "http://h", Version: "2.0"},
-		"binding: \"grpc\" does not exist":   {CardURL: "http://h", Binding: "grpc"},
+		"binding: \"soap\" does not exist":   {CardURL: "http://h", Binding: "soap"},
 		"headers.Host: is set by Holdfast":   {CardURL: "http://h", Headers: map[string]string{"Host": "x"}},
 		"forward.headers[1]: Host is set":    {CardURL: "http://h", Forward: []string{"x-key", "Host"}},
 		"a2a-Version is set by Holdfast":     {CardURL: "http://h", Forward: []string{"a2a-Version"}},

@@ -45,8 +45,16 @@ func (e *callError) Unwrap() error { return e.err }
 // answer is an answer: one update, or a stream of them.
 type answer struct {
 	update *client.Update
-	stream *wire.Stream
-	body   *heard // nil without a stream
+	stream feed // nil without a stream
+}
+
+// feed is the stream of events that answers a send.
+type feed interface {
+	// Next returns the document of an event. At the end the error is io.EOF, and for an event that is too long a Failure.
+	Next() (document []byte, err error)
+	// closeAfter has a timer that starts again with each sign of life. It must be called before Next.
+	closeAfter(timer *time.Timer)
+	Close()
 }
 
 // call does an operation for a run, whose answer is one document.
@@ -73,14 +81,39 @@ func (f *Front) call(ctx context.Context, to *target, op client.Op, p *client.Pa
 	if err != nil {
 		return nil, err
 	}
-	if a.body != nil {
-		a.body.Close()
+	if a.stream != nil {
+		a.stream.Close()
 		return nil, &executor.Failure{Msg: "the agent answered with a stream where one document belongs"}
 	}
 	return a.update, nil
 }
 
-// ask does an operation, and returns an answer with a 2xx status. The caller closes its body.
+// document does an operation whose answer is a document, and returns that as it was written.
+func (f *Front) document(ctx context.Context, to *target, op client.Op, p *client.Params) ([]byte, error) {
+	body, err := f.body(ctx, to, op, p)
+	if err != nil {
+		return nil, err
+	}
+	document, err := to.wire.Document(op, body, wire.MaxDepth)
+	if reported, ok := errors.AsType[*client.Error](err); ok {
+		reported.Message = f.redact(reported.Message, p.Forwarded)
+	}
+	return document, err
+}
+
+func (f *Front) body(ctx context.Context, to *target, op client.Op, p *client.Params) ([]byte, error) {
+	if to.wire.Binding == client.GRPC {
+		return f.invoke(ctx, to, op, p)
+	}
+	response, err := f.ask(ctx, to, op, p)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	return f.read(response.Body)
+}
+
+// ask does an operation over HTTP, and returns an answer with a 2xx status. The caller closes its body.
 func (f *Front) ask(ctx context.Context, to *target, op client.Op, p *client.Params) (*http.Response, error) {
 	p.Tenant = to.tenant
 	request, err := to.wire.Request(to.url, op, p)
@@ -100,6 +133,20 @@ func (f *Front) ask(ctx context.Context, to *target, op client.Op, p *client.Par
 
 // open does an operation. If the answer is a stream, the caller closes its body.
 func (f *Front) open(ctx context.Context, to *target, op client.Op, p *client.Params) (*answer, error) {
+	if to.wire.Binding == client.GRPC {
+		if op.Streams() {
+			stream, err := f.listen(ctx, to, op, p)
+			if err != nil {
+				return nil, err
+			}
+			return &answer{stream: stream}, nil
+		}
+		message, err := f.invoke(ctx, to, op, p)
+		if err != nil {
+			return nil, err
+		}
+		return f.answer(to, op, message, p)
+	}
 	response, err := f.ask(ctx, to, op, p)
 	if err != nil {
 		return nil, err
@@ -107,13 +154,17 @@ func (f *Front) open(ctx context.Context, to *target, op client.Op, p *client.Pa
 	mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	if mediaType == "text/event-stream" {
 		body := &heard{ReadCloser: response.Body}
-		return &answer{stream: wire.ServerSentEvents(body, f.maxAnswer()), body: body}, nil
+		return &answer{stream: &sse{wire.ServerSentEvents(body, f.maxAnswer()), body}}, nil
 	}
 	defer response.Body.Close()
 	body, err := f.read(response.Body)
 	if err != nil {
 		return nil, err
 	}
+	return f.answer(to, op, body, p)
+}
+
+func (f *Front) answer(to *target, op client.Op, body []byte, p *client.Params) (*answer, error) {
 	update, err := f.parse(to, op, body, p.Forwarded)
 	if err != nil {
 		return nil, err
@@ -142,9 +193,13 @@ func (f *Front) read(from io.Reader) ([]byte, error) {
 	case err != nil:
 		return nil, &callError{err: fmt.Errorf("the connection to the agent broke: %w", err)}
 	case len(body) > f.maxAnswer():
-		return nil, &executor.Failure{Msg: fmt.Sprintf("the agent's answer is longer than %d bytes, four times limits.max_event", f.maxAnswer())}
+		return nil, f.tooLong()
 	}
 	return body, nil
+}
+
+func (f *Front) tooLong() error {
+	return &executor.Failure{Msg: fmt.Sprintf("the agent's answer is longer than %d bytes, four times limits.max_event", f.maxAnswer())}
 }
 
 // parse reads a document. An error that the agent reports is a *client.Error; any other is a Failure.
@@ -172,6 +227,21 @@ func (f *Front) redact(text string, forwarded task.Forwarded) string {
 	return outbound.Redactor(headers, []string{o.CardURL, o.URL}, credential, token, password)(text)
 }
 
+// sign adds the headers of the front.
+func (f *Front) sign(header http.Header) error {
+	for name, value := range f.opts.Headers {
+		header.Set(name, value)
+	}
+	credential, err := f.opts.Auth.value()
+	if err != nil {
+		return &callError{err: err, unsent: true}
+	}
+	if credential != "" {
+		header.Set("Authorization", credential)
+	}
+	return nil
+}
+
 // do sends a request with the headers of the front.
 func (f *Front) do(ctx context.Context, r *client.Request) (*http.Response, error) {
 	var body io.Reader
@@ -183,19 +253,10 @@ func (f *Front) do(ctx context.Context, r *client.Request) (*http.Response, erro
 		return nil, fmt.Errorf("build the request to the agent: %w", err)
 	}
 	maps.Copy(request.Header, r.Header)
-	for name, value := range f.opts.Headers {
-		request.Header.Set(name, value)
+	if err := f.sign(request.Header); err != nil {
+		return nil, err
 	}
-	credential, err := f.opts.Auth.value()
-	if err != nil {
-		return nil, &callError{err: err, unsent: true}
-	}
-	if credential != "" {
-		request.Header.Set("Authorization", credential)
-	}
-	if request.Header.Get("User-Agent") == "" {
-		request.Header.Set("User-Agent", "Holdfast")
-	}
+	request.Header.Set("User-Agent", f.opts.agent())
 	if r.Body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
@@ -235,10 +296,7 @@ func (f *Front) refusal(to *target, op client.Op, p *client.Params, response *ht
 	case http.StatusBadGateway, http.StatusGatewayTimeout, http.StatusRequestTimeout, http.StatusTooEarly:
 		return &callError{err: errors.New(text), after: after, answered: true}
 	case http.StatusUnauthorized, http.StatusForbidden:
-		if len(p.Forwarded) > 0 {
-			return &executor.Failure{Msg: "the agent refused the credential of the server or of the client", Cause: errors.New(text)}
-		}
-		return &executor.Failure{Msg: "the agent refused the server's credential", Cause: errors.New(text)}
+		return refused(text, p.Forwarded)
 	}
 	if to.wire.Binding == client.JSONRPC {
 		// Some servers choose a status for the error that the body has.
@@ -253,6 +311,14 @@ func (f *Front) refusal(to *target, op client.Op, p *client.Params, response *ht
 		return &callError{err: &executor.Failure{Msg: text, Cause: errors.New(outbound.Excerpt(body))}, after: after, answered: true, crashed: true}
 	}
 	return &client.Error{Status: code, Message: outbound.Excerpt(body)}
+}
+
+// refused returns the error of an agent that accepts no credential.
+func refused(text string, forwarded task.Forwarded) error {
+	if len(forwarded) > 0 {
+		return &executor.Failure{Msg: "the agent refused the credential of the server or of the client", Cause: errors.New(text)}
+	}
+	return &executor.Failure{Msg: "the agent refused the server's credential", Cause: errors.New(text)}
 }
 
 // outcome turns the error of a call into the error of a run that has not begun.

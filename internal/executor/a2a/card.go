@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
 )
 
@@ -73,19 +72,7 @@ func (f *Front) readExtendedCard(ctx context.Context, to *target) (*client.Card,
 }
 
 func (f *Front) askExtendedCard(ctx context.Context, to *target) (*client.Card, error) {
-	response, err := f.ask(ctx, to, client.ExtendedCard, new(client.Params))
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	raw, err := readCardBody(response)
-	if err != nil {
-		return nil, err
-	}
-	document, err := to.wire.Document(raw, wire.MaxDepth)
-	if reported, ok := errors.AsType[*client.Error](err); ok {
-		reported.Message = f.redact(reported.Message, nil)
-	}
+	document, err := f.document(ctx, to, client.ExtendedCard, new(client.Params))
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -121,3 +122,21 @@ func (h *heard) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// sse is a stream of server-sent events.
+type sse struct {
+	events *wire.Stream
+	body   *heard
+}
+
+// Next implements feed.
+func (s *sse) Next() ([]byte, error) {
+	event, _, err := s.events.Next()
+	return event, err
+}
+
+// closeAfter implements feed.
+func (s *sse) closeAfter(timer *time.Timer) { s.body.timer = timer }
+
+// Close implements feed.
+func (s *sse) Close() { _ = s.body.Close() }

@@ -20,7 +20,7 @@ type Options struct {
 	CardURL string // of the card, or of the server that has it at a well-known path
 	URL     string // of the endpoint; overrides that of the card
 	Version string // of A2A; "" or auto: the newest that the card offers
-	Binding string // JSONRPC or HTTP+JSON; "" or auto: as the card offers
+	Binding string // JSONRPC, HTTP+JSON or GRPC; "" or auto: as the card offers
 	Poll    bool   // never stream: send without waiting, and poll
 
 	// CardKeys are the public keys that may sign the card: a JSON Web Key Set or PEM. Without them, and CardKeysFile, signatures
@@ -77,7 +77,15 @@ func (o *Options) validate() error {
 	if client.Find(o.Version, "") == nil {
 		complain("version", "%q is not a version that Holdfast speaks; use auto, 0.1, 0.2, 0.3 or 1.0", o.Version)
 	} else if client.Find(o.Version, o.Binding) == nil {
-		complain("binding", "%q does not exist in this version; use auto, jsonrpc or http+json", o.Binding)
+		complain("binding", "%q does not exist in this version; use auto, jsonrpc, http+json or grpc", o.Binding)
+	}
+	if o.URL != "" && strings.EqualFold(o.Binding, client.GRPC) {
+		if !pathless(o.URL) {
+			complain("url", "%s", strings.TrimPrefix(errPath.Error(), "a2a.url "))
+		}
+		if o.CardURL == "" && o.Version == "" {
+			complain("version", "is required with url and binding grpc, or card_url: a port of gRPC has no card")
+		}
 	}
 	if o.CardKeys != "" && o.CardKeysFile != "" {
 		complain("card_keys", "is given twice; remove card_keys or card_keys_file")
@@ -134,6 +142,16 @@ func (o *Options) cardKeys() (client.Keys, error) {
 
 // hasCredential reports whether calls may carry one.
 func (o *Options) hasCredential() bool { return o.Auth != Auth{} || len(o.Headers) > 0 }
+
+// agent returns the value of the header User-Agent.
+func (o *Options) agent() string {
+	for name, value := range o.Headers {
+		if textproto.CanonicalMIMEHeaderKey(name) == "User-Agent" && value != "" {
+			return value
+		}
+	}
+	return "Holdfast"
+}
 
 func hasHeader(headers map[string]string, name string) bool {
 	for n := range headers {

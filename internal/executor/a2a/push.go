@@ -2,13 +2,11 @@ package a2a
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -108,19 +106,7 @@ const pushID = "holdfast"
 func (r *run) setPush(ctx context.Context, p *client.Params) error {
 	ctx, cancel := context.WithTimeout(ctx, r.opts.CallTimeout)
 	defer cancel()
-	response, err := r.ask(ctx, r.to, client.SetPush, r.facts(p))
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	body, err := r.read(response.Body)
-	if err != nil {
-		return err
-	}
-	_, err = r.to.wire.Document(body, wire.MaxDepth)
-	if reported, ok := errors.AsType[*client.Error](err); ok {
-		reported.Message = r.redact(reported.Message, r.forwards)
-	}
+	_, err := r.document(ctx, r.to, client.SetPush, r.facts(p))
 	return err
 }
 

@@ -70,9 +70,16 @@ func (f *Front) targetOf(card *client.Card, at string) (*target, error) {
 		wire: w, url: i.URL, tenant: i.Tenant, streams: card.Capabilities.Streaming && !f.opts.Poll,
 		pushes: card.Capabilities.PushNotifications, card: card,
 	}
+	rpc := w.Binding == client.GRPC
 	switch {
+	case f.opts.URL != "" && rpc && !pathless(f.opts.URL):
+		return nil, &executor.Failure{Msg: "the agent's card cannot be used", Cause: fmt.Errorf("%s offers only gRPC, and %w", f.redact(at, nil), errPath)}
 	case f.opts.URL != "":
 		t.url = f.opts.URL
+	case rpc:
+		if t.url, err = rpcAddress(i.URL, f.opts.CardURL); err != nil {
+			return nil, &executor.Failure{Msg: "the agent's card cannot be used", Cause: fmt.Errorf("%s %w", f.redact(at, nil), err)}
+		}
 	case !sameOrigin(t.url, f.opts.CardURL):
 		// The credential, and the conversation, go only where the operator sends them.
 		return nil, &executor.Failure{Msg: "the agent's card cannot be used", Cause: fmt.Errorf(
@@ -86,6 +93,9 @@ const maxCard = 1 << 20
 
 // readCard reads the first card that it finds.
 func (f *Front) readCard(ctx context.Context) (*client.Card, string, error) {
+	if to := f.opts.fixed(); to != nil && to.wire.Binding == client.GRPC {
+		return nil, "", &executor.Failure{Msg: "the agent's card cannot be read", Cause: errors.New("a port of gRPC has none; set a2a.card_url")}
+	}
 	ctx, cancel := context.WithTimeout(ctx, f.opts.CallTimeout)
 	defer cancel()
 	var missing error
@@ -115,15 +125,18 @@ func (f *Front) readCardAt(ctx context.Context, at string) (*client.Card, error)
 	case code != http.StatusOK:
 		return nil, fmt.Errorf("%d %s", code, http.StatusText(code))
 	}
-	raw, err := readCardBody(response)
+	raw, err := io.ReadAll(io.LimitReader(response.Body, maxCard+1))
 	if err != nil {
-		return nil, err
+		return nil, &callError{err: fmt.Errorf("the connection to the agent broke: %w", err)}
 	}
 	return f.parseCard(raw)
 }
 
 // parseCard reads a card. If the operator has keys for it, it reads only what one of them has signed.
 func (f *Front) parseCard(document []byte) (*client.Card, error) {
+	if len(document) > maxCard {
+		return nil, fmt.Errorf("the card is longer than %d bytes", maxCard)
+	}
 	keys, err := f.opts.cardKeys()
 	if err != nil {
 		return nil, fmt.Errorf("a2a.card_keys_file: %w", err)
@@ -139,15 +152,4 @@ func (f *Front) parseCard(document []byte) (*client.Card, error) {
 		return nil, errors.New(f.redact(err.Error(), nil)) // it may repeat members of the card
 	}
 	return card, nil
-}
-
-func readCardBody(response *http.Response) ([]byte, error) {
-	raw, err := io.ReadAll(io.LimitReader(response.Body, maxCard+1))
-	switch {
-	case err != nil:
-		return nil, &callError{err: fmt.Errorf("the connection to the agent broke: %w", err)}
-	case len(raw) > maxCard:
-		return nil, fmt.Errorf("the card is longer than %d bytes", maxCard)
-	}
-	return raw, nil
 }

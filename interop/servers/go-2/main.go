@@ -1,4 +1,4 @@
-// Command go-2 is an agent on the server of the official Go SDK 2: go-2 PORT. It prints a line for each execution.
+// Command go-2 is an agent on the server of the official Go SDK 2: go-2 PORT [PORT OF GRPC]. It prints a line for each execution.
 package main
 
 import (
@@ -6,20 +6,35 @@ import (
 	"fmt"
 	"iter"
 	"log"
+	"net"
 	"net/http"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
+	a2agrpc "github.com/a2aproject/a2a-go/v2/a2agrpc/v1"
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
 	"github.com/a2aproject/a2a-go/v2/a2asrv/push"
+	"google.golang.org/grpc"
 )
 
 func main() {
 	addr := "127.0.0.1:" + os.Args[1]
 	handler := a2asrv.NewHandler(agent{}, a2asrv.WithPushNotifications(
 		push.NewInMemoryStore(), push.NewHTTPPushSender(&push.HTTPSenderConfig{AllowPrivateNetworks: true})))
+	interfaces := []*a2a.AgentInterface{a2a.NewAgentInterface("http://"+addr+"/", a2a.TransportProtocolJSONRPC)}
+	if len(os.Args) > 2 {
+		at := "127.0.0.1:" + os.Args[2]
+		listener, err := net.Listen("tcp", at)
+		if err != nil {
+			log.Fatal(err)
+		}
+		server := grpc.NewServer()
+		a2agrpc.NewHandler(handler).RegisterWith(server)
+		go func() { log.Fatal(server.Serve(listener)) }()
+		interfaces = append(interfaces, a2a.NewAgentInterface(at, a2a.TransportProtocolGRPC))
+	}
 	mux := http.NewServeMux()
 	mux.Handle("/", a2asrv.NewJSONRPCHandler(handler))
 	mux.Handle("/.well-known/agent-card.json", a2asrv.NewStaticAgentCardHandler(&a2a.AgentCard{
@@ -27,7 +42,7 @@ func main() {
 		Capabilities:      a2a.AgentCapabilities{Streaming: true, PushNotifications: true},
 		DefaultInputModes: []string{"*/*"}, DefaultOutputModes: []string{"*/*"},
 		Skills:              []a2a.AgentSkill{{ID: "demo", Name: "Demo", Description: "Follows a script.", Tags: []string{"demo"}}},
-		SupportedInterfaces: []*a2a.AgentInterface{a2a.NewAgentInterface("http://"+addr+"/", a2a.TransportProtocolJSONRPC)},
+		SupportedInterfaces: interfaces,
 	}))
 	server := &http.Server{Addr: addr, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	log.Fatal(server.ListenAndServe())

@@ -1,22 +1,26 @@
-"""An agent on the server of the official Python SDK 0.3: main.py PORT. It prints a line for each execution."""
+"""An agent on the server of the official Python SDK 0.3: main.py PORT [PORT OF GRPC]. It prints a line for each execution."""
 
+import asyncio
 import base64
 import sys
 from pathlib import Path
 
+import grpc
 import httpx
 import uvicorn
 from a2a.server.agent_execution import AgentExecutor
 from a2a.server.apps import A2AStarletteApplication
-from a2a.server.request_handlers import DefaultRequestHandler
+from a2a.server.request_handlers import DefaultRequestHandler, GrpcHandler
 from a2a.server.tasks import BasePushNotificationSender, InMemoryPushNotificationConfigStore, InMemoryTaskStore, TaskUpdater
-from a2a.types import AgentCapabilities, AgentCard, AgentSkill, DataPart, FilePart, FileWithBytes, Part, TextPart
+from a2a.grpc import a2a_pb2_grpc
+from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, DataPart, FilePart, FileWithBytes, Part, TextPart
 from a2a.utils import new_task
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "py-common"))
 from script import perform
 
 PORT = int(sys.argv[1])
+GRPC = f"127.0.0.1:{sys.argv[2]}" if len(sys.argv) > 2 else None
 
 
 class Make:
@@ -47,8 +51,22 @@ card = AgentCard(
     capabilities=AgentCapabilities(streaming=True, push_notifications=True), default_input_modes=["*/*"], default_output_modes=["*/*"],
     skills=[AgentSkill(id="demo", name="Demo", description="Follows a script.", tags=["demo"])],
 )
+if GRPC:
+    card.additional_interfaces = [AgentInterface(url=GRPC, transport="GRPC")]
 pushes = InMemoryPushNotificationConfigStore()
 handler = DefaultRequestHandler(
     agent_executor=Agent(), task_store=InMemoryTaskStore(),
     push_config_store=pushes, push_sender=BasePushNotificationSender(httpx.AsyncClient(), pushes))
-uvicorn.run(A2AStarletteApplication(card, handler).build(), host="127.0.0.1", port=PORT, log_level="warning")
+
+
+async def serve():
+    if GRPC:
+        server = grpc.aio.server()
+        a2a_pb2_grpc.add_A2AServiceServicer_to_server(GrpcHandler(card, handler), server)
+        server.add_insecure_port(GRPC)
+        await server.start()
+    app = A2AStarletteApplication(card, handler).build()
+    await uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=PORT, log_level="warning")).serve()
+
+
+asyncio.run(serve())

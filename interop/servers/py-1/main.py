@@ -1,22 +1,25 @@
-"""An agent on the server of the official Python SDK 1.x: main.py PORT. It prints a line for each execution."""
+"""An agent on the server of the official Python SDK 1.x: main.py PORT [PORT OF GRPC]. It prints a line for each execution."""
 
+import asyncio
 import sys
 from pathlib import Path
 
+import grpc
 import httpx
 import uvicorn
 from a2a.helpers import new_data_part, new_raw_part
 from a2a.server.agent_execution import AgentExecutor
-from a2a.server.request_handlers import DefaultRequestHandler
+from a2a.server.request_handlers import DefaultRequestHandler, GrpcHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
 from a2a.server.tasks import BasePushNotificationSender, InMemoryPushNotificationConfigStore, InMemoryTaskStore, TaskUpdater
-from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Part, Task, TaskState, TaskStatus
+from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Part, Task, TaskState, TaskStatus, a2a_pb2_grpc
 from starlette.applications import Starlette
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "py-common"))
 from script import perform
 
 PORT = int(sys.argv[1])
+GRPC = f"127.0.0.1:{sys.argv[2]}" if len(sys.argv) > 2 else None
 
 
 class Make:
@@ -51,9 +54,22 @@ card = AgentCard(
     skills=[AgentSkill(id="demo", name="Demo", description="Follows a script.", tags=["demo"])],
     supported_interfaces=[AgentInterface(url=f"http://127.0.0.1:{PORT}/", protocol_binding="JSONRPC", protocol_version="1.0")],
 )
+if GRPC:
+    card.supported_interfaces.append(AgentInterface(url=GRPC, protocol_binding="GRPC", protocol_version="1.0"))
 pushes = InMemoryPushNotificationConfigStore()
 handler = DefaultRequestHandler(
     agent_executor=Agent(), task_store=InMemoryTaskStore(), agent_card=card,
     push_config_store=pushes, push_sender=BasePushNotificationSender(httpx.AsyncClient(), pushes))
 app = Starlette(routes=[*create_agent_card_routes(card), *create_jsonrpc_routes(handler, "/")])
-uvicorn.run(app, host="127.0.0.1", port=PORT, log_level="warning")
+
+
+async def serve():
+    if GRPC:
+        server = grpc.aio.server()
+        a2a_pb2_grpc.add_A2AServiceServicer_to_server(GrpcHandler(handler), server)
+        server.add_insecure_port(GRPC)
+        await server.start()
+    await uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=PORT, log_level="warning")).serve()
+
+
+asyncio.run(serve())

@@ -97,17 +97,9 @@ func (c *Codec) Methods() []Method { return c.methods }
 // Decode reads the request message of an operation. Unlike for other codecs, its bytes may be
 // arbitrary.
 func (c *Codec) Decode(op engine.Op, message []byte) (*dialect.Call, error) {
-	if n := nested(message, c.requests[op].Descriptor(), 0); n > maxNested {
-		return nil, &task.Error{Kind: task.TooLarge, Msg: fmt.Sprintf("the message has more than %d parts, values and other messages in it", maxNested)}
-	}
-	m := c.requests[op].New().Interface()
-	if err := proto.Unmarshal(message, m); err != nil {
-		return nil, &task.Error{Kind: task.Invalid, Msg: "the message cannot be parsed", Cause: err}
-	}
-	clearPageSize(m.ProtoReflect())
-	params, err := toJSON(m)
+	params, err := document(message, c.requests[op].New().Interface())
 	if err != nil {
-		return nil, &task.Error{Kind: task.Invalid, Msg: "the message cannot be converted to JSON: a number is not finite, or a Value is empty", Cause: err}
+		return nil, err
 	}
 	var bad *strictjson.Error
 	if err := strictjson.Check(params, c.depth); errors.As(err, &bad) {
@@ -116,6 +108,32 @@ func (c *Codec) Decode(op engine.Op, message []byte) (*dialect.Call, error) {
 		return nil, err
 	}
 	return c.Codec.Decode(op, params)
+}
+
+// document converts a message to ProtoJSON, by way of m.
+func document(message []byte, m proto.Message) ([]byte, error) {
+	if n := nested(message, m.ProtoReflect().Descriptor(), 0); n > maxNested {
+		return nil, &task.Error{Kind: task.TooLarge, Msg: fmt.Sprintf("the message has more than %d parts, values and other messages in it", maxNested)}
+	}
+	if err := proto.Unmarshal(message, m); err != nil {
+		return nil, &task.Error{Kind: task.Invalid, Msg: "the message cannot be parsed", Cause: err}
+	}
+	clearPageSize(m.ProtoReflect())
+	b, err := toJSON(m)
+	if err != nil {
+		return nil, &task.Error{Kind: task.Invalid, Msg: "the message cannot be converted to JSON: a number is not finite, or a Value is empty", Cause: err}
+	}
+	return b, nil
+}
+
+// Request converts the params of an operation to the message that a client sends.
+func (c *Codec) Request(op engine.Op, params []byte) ([]byte, error) {
+	return fromJSON(params, c.requests[op].New().Interface())
+}
+
+// Answer converts the message with which a server answers an operation to ProtoJSON. The message may be arbitrary bytes.
+func (c *Codec) Answer(op engine.Op, message []byte) ([]byte, error) {
+	return document(message, c.replies[op].New().Interface())
 }
 
 // clearPageSize clears a page size of 0. Libraries that set every field send it where their user

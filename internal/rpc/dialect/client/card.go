@@ -145,8 +145,8 @@ func (d *document) interfaces() []card.Interface {
 	return all
 }
 
-// Choose returns the interface to use, and its wire: the newest version, and JSON-RPC before HTTP+JSON. version and
-// binding restrict the choice unless they are "".
+// Choose returns the interface to use, and its wire: the newest version, JSON-RPC before HTTP+JSON, and gRPC only if there is nothing else.
+// version and binding restrict the choice unless they are "".
 func (c *Card) Choose(version, binding string) (*Wire, card.Interface, error) {
 	for _, w := range wires {
 		if version != "" && Find(version, w.Binding) != w || binding != "" && !strings.EqualFold(binding, w.Binding) {
@@ -162,6 +162,6 @@ func (c *Card) Choose(version, binding string) (*Wire, card.Interface, error) {
 	for _, i := range c.Interfaces {
 		offers = append(offers, cut(i.Binding+" "+i.Version))
 	}
-	return nil, card.Interface{}, fmt.Errorf("the card offers %s; Holdfast speaks 0.1 to 1.0 over JSONRPC and 0.3 to 1.0 over HTTP+JSON, unless version and binding restrict it",
+	return nil, card.Interface{}, fmt.Errorf("the card offers %s; Holdfast speaks 0.1 to 1.0 over JSONRPC and 0.3 to 1.0 over HTTP+JSON and GRPC, unless version and binding restrict it",
 		strings.Join(offers, ", "))
 }

@@ -56,6 +56,8 @@ func TestChoosesAnInterface(t *testing.T) {
 		`{"name":"n","url":"https://h","protocolVersion":"0.2.6","preferredTransport":"HTTP+JSON"}`: "0.3 HTTP+JSON",
 		`{"name":"n","url":"https://h","protocolVersion":"0.3.0","preferredTransport":"GRPC","additionalInterfaces":[{"url":"https://i","transport":"JSONRPC"}]}`: "0.3 JSONRPC",
 		`{"name":"n","url":"https://h","supportedInterfaces":[{"url":"grpc://h","protocolBinding":"GRPC","protocolVersion":"1.0"}]}`:                              "0.3 JSONRPC",
+		`{"name":"n","url":"h:1","preferredTransport":"GRPC"}`: "0.3 GRPC",
+		`{"name":"n","supportedInterfaces":[{"url":"h:1","protocolBinding":"GRPC","protocolVersion":"0.3"},{"url":"h:1","protocolBinding":"GRPC","protocolVersion":"1.0"}]}`: "1.0 GRPC",
 	} {
 		c, err := client.ReadCard([]byte(document), depth)
 		require.NoError(t, err, document)
@@ -63,10 +65,10 @@ func TestChoosesAnInterface(t *testing.T) {
 		require.NoError(t, err, document)
 		require.Equal(t, want, w.Version+" "+w.Binding, document)
 	}
-	c, err := client.ReadCard([]byte(`{"name":"n","url":"https://h","preferredTransport":"GRPC"}`), depth)
+	c, err := client.ReadCard([]byte(`{"name":"n","url":"https://h","preferredTransport":"SLIMRPC"}`), depth)
 	require.NoError(t, err)
 	_, _, err = c.Choose("", "")
-	require.ErrorContains(t, err, "the card offers GRPC 0.3")
+	require.ErrorContains(t, err, "the card offers SLIMRPC 0.3")
 	for document, want := range map[string]string{
 		`[]`: "", `{}`: "name: is required", `{"name":7}`: "name: is a JSON number", `{"name":"n"}`: "names no URL",
 		`{"name":"n","skills":{}}`: "skills: is a JSON object",

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"encoding/json"
+	"errors"
 	"net/url"
 	"strings"
 	"testing"
@@ -9,9 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/binary"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v01"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03"
@@ -27,6 +32,8 @@ var served = map[*client.Wire]dialect.Codec{
 	client.Find("0.3", "JSONRPC"):   v03.Codec{},
 	client.Find("0.3", "HTTP+JSON"): v03proto.Codec{},
 	client.Find("0.1", "JSONRPC"):   v01.Codec{},
+	client.Find("1.0", "GRPC"):      binary.New10(depth),
+	client.Find("0.3", "GRPC"):      binary.New03(depth),
 }
 
 const depth = 64
@@ -85,7 +92,18 @@ func sees(w *client.Wire, t *task.Task) *task.Task {
 	return t
 }
 
-var same = cmp.Options{cmpopts.IgnoreUnexported(task.Task{}), cmpopts.EquateEmpty()}
+// same compares what a wire carries. Values over gRPC are Structs: their numbers are doubles, and their members have no order.
+func same(w *client.Wire) cmp.Options {
+	all := cmp.Options{cmpopts.IgnoreUnexported(task.Task{}), cmpopts.EquateEmpty()}
+	if w.Binding == client.GRPC {
+		some := func(a, b json.RawMessage) bool { return len(a)+len(b) > 0 }
+		all = append(all, cmp.FilterValues(some, cmp.Transformer("doubles", func(raw json.RawMessage) (value any) {
+			_ = json.Unmarshal(raw, &value)
+			return value
+		})))
+	}
+	return all
+}
 
 func TestReadsTasks(t *testing.T) {
 	t.Parallel()
@@ -99,7 +117,7 @@ func TestReadsTasks(t *testing.T) {
 			require.NoError(t, err)
 			u, err := w.Answer(op.theirs, wrap(w, document), depth)
 			require.NoError(t, err)
-			require.Empty(t, cmp.Diff(sees(w, ours()), u.Task, same))
+			require.Empty(t, cmp.Diff(sees(w, ours()), u.Task, same(w)))
 			require.Equal(t, "t-1", u.TaskID)
 			require.Equal(t, "c-1", u.ContextID)
 		}
@@ -127,7 +145,7 @@ func TestReadsEvents(t *testing.T) {
 				m.ID, m.TaskID, m.ContextID = "", "", ""
 				want.Message = &m
 			}
-			require.Empty(t, cmp.Diff(&want, u.Event, same))
+			require.Empty(t, cmp.Diff(&want, u.Event, same(w)))
 			require.Equal(t, "t-1", u.TaskID)
 		}
 	})
@@ -147,7 +165,7 @@ func TestReadsBareMessages(t *testing.T) {
 		u, err := w.Answer(client.Send, wrap(w, document), depth)
 		require.NoError(t, err)
 		require.Nil(t, u.Task)
-		require.Equal(t, parts(), u.Message.Parts)
+		require.Empty(t, cmp.Diff(parts(), u.Message.Parts, same(w)))
 		require.Empty(t, u.TaskID)
 		require.Equal(t, "c-1", u.ContextID)
 	})
@@ -179,7 +197,7 @@ func TestWritesSends(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "t-1", call.Send.TaskID)
 		require.Equal(t, "c-1", call.Send.ContextID)
-		require.Equal(t, parts(), call.Send.Message.Parts)
+		require.Empty(t, cmp.Diff(parts(), call.Send.Message.Parts, same(w)))
 		require.JSONEq(t, `{"a":1.0}`, string(call.Send.Message.Metadata))
 		require.JSONEq(t, `{"z":1}`, string(call.Send.Metadata))
 		if !w.ChoosesIDs() {
@@ -203,6 +221,20 @@ func TestWritesOtherOperations(t *testing.T) {
 				continue
 			}
 			require.NoError(t, err)
+			if w.Binding == client.GRPC {
+				method := request.Method[strings.LastIndexByte(request.Method, '/')+1:]
+				known, ok := c.Operation(method)
+				require.True(t, ok, method)
+				require.Equal(t, op, known)
+				call, err := c.Decode(op, request.Body)
+				require.NoError(t, err)
+				if theirs == client.List {
+					require.Equal(t, "c&1", call.List.ContextID)
+				} else {
+					require.Equal(t, "t 1/2", call.TaskID())
+				}
+				continue
+			}
 			if w.Binding != client.JSONRPC {
 				u, err := url.Parse(request.URL)
 				require.NoError(t, err)
@@ -242,7 +274,8 @@ func TestWritesPushConfigurations(t *testing.T) {
 		})
 		require.NoError(t, err)
 		params := request.Body
-		if w.Binding == client.JSONRPC {
+		switch w.Binding {
+		case client.JSONRPC:
 			var envelope struct {
 				Method string
 				Params json.RawMessage
@@ -252,10 +285,10 @@ func TestWritesPushConfigurations(t *testing.T) {
 			require.True(t, ok)
 			require.Equal(t, engine.OpPushSet, op)
 			params = envelope.Params
-		} else {
+		case client.HTTPJSON:
 			require.Regexp(t, "/tasks/t-1/pushNotificationConfigs$", request.URL)
 		}
-		require.True(t, json.Valid(params), string(params))
+		require.Equal(t, w.Binding != client.GRPC, json.Valid(params), string(params))
 		call, err := c.Decode(engine.OpPushSet, params)
 		require.NoError(t, err)
 		require.Equal(t, "t-1", call.Push.TaskID)
@@ -280,7 +313,8 @@ func TestWritesHeaders(t *testing.T) {
 			require.Equal(t, "00-1", r.Header.Get("Traceparent"))
 			require.Equal(t, "k", r.Header.Get("Idempotency-Key"))
 			require.Equal(t, "v", r.Header.Get("X-Key"))
-			require.Equal(t, op == client.Stream, strings.HasPrefix(r.Header.Get("Accept"), "text/event-stream"))
+			require.Equal(t, op == client.Stream && w.Binding != client.GRPC, strings.HasPrefix(r.Header.Get("Accept"), "text/event-stream"))
+			require.Equal(t, w.Binding == client.GRPC, r.Header.Get("Accept") == "")
 			if w.ChoosesIDs() {
 				require.NotContains(t, r.Header, "A2a-Version")
 				require.Empty(t, r.Header.Get(c.Traits().EchoHeader))
@@ -330,18 +364,18 @@ func TestExtendedCards(t *testing.T) {
 		r, err := w.Request("https://h", client.ExtendedCard, &client.Params{Tenant: "x"})
 		require.NoError(t, err)
 		require.Equal(t, want, string(r.Body))
-		document, err := w.Document([]byte(`{"jsonrpc":"2.0","result":{"name":"n","x":1.0}}`), depth)
+		document, err := w.Document(client.ExtendedCard, []byte(`{"jsonrpc":"2.0","result":{"name":"n","x":1.0}}`), depth)
 		require.NoError(t, err)
 		require.JSONEq(t, `{"name":"n","x":1.0}`, string(document))
-		_, err = w.Document([]byte(`{"error":{"code":-32007,"message":"none"}}`), depth)
+		_, err = w.Document(client.ExtendedCard, []byte(`{"error":{"code":-32007,"message":"none"}}`), depth)
 		require.EqualError(t, err, "error -32007: none")
 		for bad, want := range map[string]string{`{}`: "result: is missing", `[`: "", `[]`: "", strings.Repeat("[", depth+1) + strings.Repeat("]", depth+1): "deep"} {
-			_, err = w.Document([]byte(bad), depth)
+			_, err = w.Document(client.ExtendedCard, []byte(bad), depth)
 			require.ErrorContains(t, err, want, bad)
 		}
 	}
 	require.False(t, client.Find("0.1", "").Has(client.ExtendedCard))
-	document, err := client.Find("1.0", client.HTTPJSON).Document([]byte(`{"name":"n"}`), depth)
+	document, err := client.Find("1.0", client.HTTPJSON).Document(client.ExtendedCard, []byte(`{"name":"n"}`), depth)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"name":"n"}`, string(document))
 }
@@ -354,11 +388,13 @@ func TestFind(t *testing.T) {
 		{"0.2.5", "HTTP+JSON", "0.3 HTTP+JSON"},
 		{"1.0.1", "", "1.0 JSONRPC"},
 		{"0.1.0", "", "0.1 JSONRPC"},
+		{"", "grpc", "1.0 GRPC"},
+		{"0.2", "grpc", "0.3 GRPC"},
 	} {
 		w := client.Find(c[0], c[1])
 		require.Equal(t, c[2], w.Version+" "+w.Binding)
 	}
-	for _, c := range [][2]string{{"0.1", "HTTP+JSON"}, {"2.0", ""}, {"1", "GRPC"}, {"x", ""}} {
+	for _, c := range [][2]string{{"0.1", "HTTP+JSON"}, {"0.1", "GRPC"}, {"2.0", ""}, {"1", "GRPC"}, {"x", ""}} {
 		require.Nil(t, client.Find(c[0], c[1]), c)
 	}
 }
@@ -467,6 +503,85 @@ func TestErrors(t *testing.T) {
 	u, err := rest.Answer(client.Stream, []byte(`{"error":{"code":-32603,"message":"broke"}}`), depth)
 	require.Nil(t, u)
 	require.ErrorContains(t, err, "broke")
+}
+
+// Details decide, and names before the message, as the official Python server of 0.3 writes them; otherwise the status does.
+func TestErrorsOfGRPC(t *testing.T) {
+	t.Parallel()
+	kinds := []task.Kind{task.NotFound, task.NotCancelable, task.Unsupported, task.Internal}
+	for _, c := range []struct {
+		code            codes.Code
+		reason, message string
+		want            []task.Kind
+	}{
+		{codes.NotFound, "TASK_NOT_FOUND", "no", []task.Kind{task.NotFound}},
+		{codes.NotFound, "", "no", []task.Kind{task.NotFound}},
+		{codes.NotFound, "METHOD_NOT_FOUND", "no", []task.Kind{task.Unsupported}},
+		{codes.NotFound, "", "MethodNotFoundError: no", []task.Kind{task.Unsupported}},
+		{codes.FailedPrecondition, "TASK_NOT_CANCELABLE", "no", []task.Kind{task.NotCancelable}},
+		{codes.FailedPrecondition, "", "no", []task.Kind{task.NotCancelable}},
+		{codes.FailedPrecondition, "UNSUPPORTED_OPERATION", "no", []task.Kind{task.Unsupported}},
+		{codes.FailedPrecondition, "VERSION_NOT_SUPPORTED", "no", nil},
+		{codes.Unimplemented, "", "no", []task.Kind{task.Unsupported}},
+		{codes.Unimplemented, "", "TaskNotCancelableError: no", []task.Kind{task.NotCancelable}},
+		{codes.Internal, "INTERNAL_ERROR", "no", []task.Kind{task.Internal}},
+		{codes.Unknown, "", "no", []task.Kind{task.Internal}},
+		{codes.InvalidArgument, "INVALID_PARAMS", "no", nil},
+	} {
+		s := status.New(c.code, c.message)
+		if c.reason != "" {
+			var err error
+			s, err = s.WithDetails(&errdetails.ErrorInfo{Reason: c.reason})
+			require.NoError(t, err)
+		}
+		err := client.StatusError(s)
+		var is []task.Kind
+		for _, kind := range kinds {
+			if errors.Is(err, kind) {
+				is = append(is, kind)
+			}
+		}
+		require.Equal(t, c.want, is, "%s %s %s", c.code, c.reason, c.message)
+		require.EqualError(t, err, c.code.String()+": "+c.message)
+	}
+}
+
+func TestListsOverGRPC(t *testing.T) {
+	t.Parallel()
+	w := client.Find("1.0", "grpc")
+	document, err := binary.New10(depth).Page(&engine.Page{Tasks: []*task.Task{ours()}}, dialect.View{History: engine.AllHistory})
+	require.NoError(t, err)
+	u, err := w.Answer(client.List, document, depth)
+	require.NoError(t, err)
+	require.Len(t, u.Tasks, 1)
+	require.Empty(t, cmp.Diff(ours().History, u.Tasks[0].History, same(w)))
+	u, err = w.Answer(client.List, nil, depth) // ProtoJSON has no empty list
+	require.NoError(t, err)
+	require.Empty(t, u.Tasks)
+	require.NotNil(t, u.Tasks)
+}
+
+func TestRefusesWhatIsNoMessage(t *testing.T) {
+	t.Parallel()
+	nested := []byte{}
+	for range 200_001 { // empty tasks: 2 bytes each
+		nested = append(nested, 0x0a, 0)
+	}
+	for name, c := range map[string]struct {
+		op   client.Op
+		in   []byte
+		want string
+	}{
+		"random bytes":         {client.Get, []byte("\xff\xff\xff"), "cannot be parsed"},
+		"not UTF-8":            {client.Get, []byte("\x0a\x02\xc3\x28"), "cannot be parsed"},
+		"many empty messages":  {client.List, nested, "more than 200000 parts"},
+		"nothing":              {client.Get, nil, "is no task"},
+		"an event of no kind":  {client.Stream, nil, "is no task"},
+		"a task without state": {client.Get, []byte("\x0a\x01t"), "is no task"},
+	} {
+		_, err := client.Find("1.0", "grpc").Answer(c.op, c.in, depth)
+		require.ErrorContains(t, err, c.want, name)
+	}
 }
 
 func FuzzAnswer(f *testing.F) {

@@ -5,6 +5,10 @@ import (
 	"net/http"
 	"strings"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
@@ -13,8 +17,9 @@ import (
 
 // Error is an error that the server reports.
 type Error struct {
-	Code    int // of JSON-RPC; 0 if the server does not say
-	Status  int // of HTTP; 0 over JSON-RPC
+	Code    int        // of JSON-RPC; 0 if the server does not say
+	Status  int        // of HTTP; 0 over JSON-RPC and gRPC
+	RPC     codes.Code // of gRPC; OK over others
 	Reason  string
 	Message string
 }
@@ -22,6 +27,8 @@ type Error struct {
 func (e *Error) Error() string {
 	said := cutAt(e.Message, 512)
 	switch {
+	case e.RPC != codes.OK:
+		return fmt.Sprintf("%s: %s", e.RPC, said)
 	case e.Code != 0 && e.Status == 0:
 		return fmt.Sprintf("error %d: %s", e.Code, said)
 	case said == "":
@@ -41,18 +48,46 @@ func cutAt(s string, most int) string {
 // Is reports whether the error is of a kind: NotFound, NotCancelable, or Unsupported, which also stands for an unknown
 // method. Other kinds are not told apart.
 func (e *Error) Is(target error) bool {
+	bare := e.RPC
+	if e.Reason != "" { // it says more
+		bare = codes.OK
+	}
 	switch target {
 	case task.NotFound:
-		return e.Code == -32001 || e.Reason == "TASK_NOT_FOUND" || e.Status == http.StatusNotFound && e.Reason == "" && e.Code == 0
+		return bare == codes.NotFound || e.Code == -32001 || e.Reason == "TASK_NOT_FOUND" || e.Status == http.StatusNotFound && e.Reason == "" && e.Code == 0
 	case task.NotCancelable:
-		return e.Code == -32002 || e.Reason == "TASK_NOT_CANCELABLE"
+		return bare == codes.FailedPrecondition || e.Code == -32002 || e.Reason == "TASK_NOT_CANCELABLE"
 	case task.Unsupported:
-		return e.Code == -32004 || e.Code == -32601 || e.Reason == "UNSUPPORTED_OPERATION" ||
+		return bare == codes.Unimplemented || e.Reason == reasonNoMethod || e.Code == -32004 || e.Code == -32601 || e.Reason == "UNSUPPORTED_OPERATION" ||
 			e.Status == http.StatusNotImplemented || e.Status == http.StatusMethodNotAllowed
 	case task.Internal:
-		return e.Code == -32603
+		return e.RPC == codes.Internal || e.RPC == codes.Unknown || e.RPC == codes.DataLoss || e.Code == -32603
 	}
 	return false
+}
+
+const reasonNoMethod = "METHOD_NOT_FOUND"
+
+// named are the reasons that the official Python server of 0.3 writes before the message, with statuses of its own choice.
+var named = map[string]string{
+	"TaskNotFoundError":         "TASK_NOT_FOUND",
+	"TaskNotCancelableError":    "TASK_NOT_CANCELABLE",
+	"UnsupportedOperationError": "UNSUPPORTED_OPERATION",
+	"MethodNotFoundError":       reasonNoMethod,
+}
+
+// StatusError returns the error that a status of gRPC reports.
+func StatusError(s *grpcstatus.Status) *Error {
+	e := &Error{RPC: s.Code(), Message: s.Message()}
+	for _, detail := range s.Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok {
+			e.Reason = info.GetReason()
+		}
+	}
+	if name, _, ok := strings.Cut(e.Message, ": "); ok && e.Reason == "" {
+		e.Reason = named[name]
+	}
+	return e
 }
 
 // Failure reads the body of an answer over HTTP+JSON with a status other than 2xx. Any body will do.

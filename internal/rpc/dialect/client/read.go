@@ -24,8 +24,13 @@ type Update struct {
 }
 
 // Answer reads the body of an answer with a 2xx status, or the data of an event of a stream. The error is an *Error if
-// the server reports one. Any other error says what is wrong with the answer, and where. maxDepth bounds its nesting.
+// the server reports one. Any other error says what is wrong with the answer, and where. maxDepth bounds its nesting. Over gRPC
+// the body is a message.
 func (w *Wire) Answer(op Op, body []byte, maxDepth int) (*Update, error) {
+	body, err := w.asJSON(op, body)
+	if err != nil {
+		return nil, err
+	}
 	body, _ = surrogate.Repair(body)
 	body = withoutNUL(body)
 	if err := strictjson.Check(body, maxDepth); err != nil {
@@ -52,15 +57,27 @@ func (w *Wire) Answer(op Op, body []byte, maxDepth int) (*Update, error) {
 	return u, nil
 }
 
-// Document reads the body of an answer with a 2xx status to ExtendedCard or SetPush, and returns the card or the configuration
-// as it was written. The error is an *Error if the server reports one.
-func (w *Wire) Document(body []byte, maxDepth int) ([]byte, error) {
+// asJSON converts a body over gRPC.
+func (w *Wire) asJSON(op Op, body []byte) ([]byte, error) {
+	if w.service == nil {
+		return body, nil
+	}
+	return w.service.Answer(served[op], body)
+}
+
+// Document reads the body of an answer with a 2xx status to op, ExtendedCard or SetPush, and returns the card or the
+// configuration as it was written. The error is an *Error if the server reports one.
+func (w *Wire) Document(op Op, body []byte, maxDepth int) ([]byte, error) {
+	body, err := w.asJSON(op, body)
+	if err != nil {
+		return nil, err
+	}
 	if err := strictjson.Check(body, maxDepth); err != nil || w.Binding != JSONRPC {
 		return body, err
 	}
 	r := jsonrw.NewReader(body)
 	defer r.Close()
-	read := reader{w: w, op: ExtendedCard, r: r}
+	read := reader{w: w, op: op, r: r}
 	var document []byte
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
@@ -162,6 +179,9 @@ func (d *reader) result() *Update {
 		u.TaskID, u.ContextID = u.Message.TaskID, u.Message.ContextID
 		return u
 	case u.Event != nil, u.Tasks != nil, d.fault != nil:
+		return u
+	case d.op == List && d.w.service != nil: // ProtoJSON omits an empty list
+		u.Tasks = []*task.Task{}
 		return u
 	}
 	return bare.update(d)

@@ -8,7 +8,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/binary"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v01"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03"
@@ -39,6 +41,7 @@ func (o Op) Streams() bool { return o == Stream }
 const (
 	JSONRPC  = "JSONRPC"
 	HTTPJSON = "HTTP+JSON"
+	GRPC     = "GRPC"
 )
 
 // Wire is a version on a binding.
@@ -48,6 +51,7 @@ type Wire struct {
 
 	methods [SetPush + 1]string // "": the version has no such operation
 	prefix  string              // of paths
+	service *binary.Codec       // over gRPC
 	message func(dst []byte, m *task.Message) []byte
 	data    bool // a data part is an object in an object
 	// clientIDs says that clients choose the ids of tasks.
@@ -58,7 +62,8 @@ type Wire struct {
 // pushConfigs is the path of the push configurations of a task, below that of the task.
 const pushConfigs = "/pushNotificationConfigs"
 
-// wires are the versions and bindings, the preferred one first.
+// wires are the versions and bindings, the preferred one first. gRPC comes last: a card that offers something else, too, is
+// called as it was before Holdfast spoke gRPC.
 var wires = []*Wire{
 	{
 		Version: v10.Version, Binding: JSONRPC, message: v10.AppendMessage, modern: true,
@@ -79,6 +84,14 @@ var wires = []*Wire{
 	{
 		Version: v01.Version, Binding: JSONRPC, message: v01.AppendMessage, clientIDs: true,
 		methods: [...]string{"tasks/send", "tasks/sendSubscribe", "tasks/get", "tasks/cancel", "", "", "tasks/pushNotification/set"},
+	},
+	{
+		Version: v10.Version, Binding: GRPC, message: v10.AppendMessage, modern: true, service: binary.New10(0),
+		methods: [...]string{"SendMessage", "SendStreamingMessage", "GetTask", "CancelTask", "ListTasks", "GetExtendedAgentCard", "CreateTaskPushNotificationConfig"},
+	},
+	{
+		Version: v03.Version, Binding: GRPC, message: v03proto.AppendYoungerMessage, data: true, service: binary.New03(0),
+		methods: [...]string{"SendMessage", "SendStreamingMessage", "GetTask", "CancelTask", "", "GetAgentCard", "CreateTaskPushNotificationConfig"},
 	},
 }
 
@@ -102,6 +115,11 @@ func Find(version, binding string) *Wire {
 
 // ChoosesIDs reports whether the client names its new tasks.
 func (w *Wire) ChoosesIDs() bool { return w.clientIDs }
+
+// served are the operations as the codecs of services know them.
+var served = [SetPush + 1]engine.Op{
+	engine.OpSend, engine.OpStream, engine.OpGet, engine.OpCancel, engine.OpList, engine.OpExtendedCard, engine.OpPushSet,
+}
 
 // Has reports whether the version has an operation.
 func (w *Wire) Has(op Op) bool { return op == Get || w.methods[op] != "" }
@@ -141,19 +159,23 @@ type Params struct {
 // the same task with the same ID takes its place.
 type Push struct{ ID, URL, Token string }
 
-// Request is a request as HTTP carries it.
+// Request is a request as HTTP or gRPC carries it.
 type Request struct {
-	Method string
+	Method string // over gRPC the full name of the method
 	URL    string
-	Header http.Header
-	Body   []byte // nil: none
+	Header http.Header // over gRPC metadata
+	Body   []byte      // nil: none. Over gRPC a message
 }
 
 // header returns the headers of an operation.
 func (w *Wire) header(op Op, p *Params) http.Header {
-	h := http.Header{"Accept": {dialect.TypeJSON}}
-	if op.Streams() {
+	h := http.Header{}
+	switch {
+	case w.service != nil:
+	case op.Streams():
 		h.Set("Accept", "text/event-stream, "+dialect.TypeJSON)
+	default:
+		h.Set("Accept", dialect.TypeJSON)
 	}
 	set := func(name, value string) {
 		if value != "" {
@@ -187,6 +209,12 @@ func (w *Wire) Request(endpoint string, op Op, p *Params) (*Request, error) {
 		r.Body = append(r.Body, `{"jsonrpc":"2.0","id":1,"method":"`+w.methods[op]+`","params":`...)
 		r.Body = append(w.appendParams(r.Body, op, p), '}')
 		return r, nil
+	}
+	if w.service != nil {
+		var err error
+		r.Method = "/" + w.service.Service() + "/" + w.methods[op]
+		r.Body, err = w.service.Request(served[op], w.appendParams(nil, op, p))
+		return r, err
 	}
 	u, err := url.Parse(endpoint)
 	if err != nil {
@@ -235,7 +263,7 @@ const pageSize = 50
 func (w *Wire) appendParams(dst []byte, op Op, p *Params) []byte {
 	dst = append(dst, '{')
 	open := len(dst)
-	if p.Tenant != "" && w.modern && w.Binding == JSONRPC {
+	if p.Tenant != "" && w.modern && w.Binding != HTTPJSON {
 		dst = jsonrw.AppendStringMember(dst, "tenant", p.Tenant)
 	}
 	switch op {
@@ -245,18 +273,26 @@ func (w *Wire) appendParams(dst []byte, op Op, p *Params) []byte {
 		dst = jsonrw.AppendStringMember(dst, "contextId", p.Context)
 		dst = strconv.AppendInt(jsonrw.AppendMember(dst, "pageSize"), pageSize, 10)
 	case Cancel:
-		dst = jsonrw.AppendString(jsonrw.AppendMember(dst, "id"), p.TaskID)
-		dst = jsonrw.AppendRawMember(dst, "metadata", p.Metadata)
+		dst = w.appendTask(dst, p)
+		dst = jsonrw.AppendRawMember(dst, "metadata", p.Metadata) // 0.3 over gRPC has no place for it
 	case SetPush:
 		dst = w.appendSetPush(dst, p)
 	case ExtendedCard:
 	default:
-		dst = jsonrw.AppendString(jsonrw.AppendMember(dst, "id"), p.TaskID)
+		dst = w.appendTask(dst, p)
 	}
 	if len(dst) > open {
 		dst = append(dst[:open:open], dst[open+1:]...) // without the first comma
 	}
 	return append(dst, '}')
+}
+
+// appendTask names the task of the request.
+func (w *Wire) appendTask(dst []byte, p *Params) []byte {
+	if w.service != nil && !w.modern {
+		return jsonrw.AppendString(jsonrw.AppendMember(dst, "name"), "tasks/"+p.TaskID)
+	}
+	return jsonrw.AppendString(jsonrw.AppendMember(dst, "id"), p.TaskID)
 }
 
 func (w *Wire) appendSend(dst []byte, op Op, p *Params) []byte {

@@ -86,3 +86,6 @@ func appendFile(dst []byte, p *task.Part, named bool) []byte {
 
 // AppendMessage appends a message as a client sends it.
 func AppendMessage(dst []byte, m *task.Message) []byte { return style.AppendMessage(dst, m) }
+
+// AppendYoungerMessage appends a message as a client over gRPC sends it, with the names that its messages have.
+func AppendYoungerMessage(dst []byte, m *task.Message) []byte { return younger.AppendMessage(dst, m) }

@@ -1,0 +1,132 @@
+package a2a
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/holdfast-a2a/holdfast/internal/outbound"
+)
+
+const (
+	// maxCalls is how many calls share a connection: servers should allow as many (RFC 9113, section 6.5.2), and more would
+	// wait unseen.
+	maxCalls = 100
+	// maxUnused is how long a connection without calls stays open, as over HTTP.
+	maxUnused = 90 * time.Second
+	// pingInterval is how long a connection with calls may be silent before a ping. Servers close a connection that pings more
+	// often than every 5 minutes, unless they are configured otherwise. Streams and calls have shorter limits of their own.
+	pingInterval = 6 * time.Minute
+	// maxUnacked is how long sent bytes may stay without an acknowledgment. Then the connection is dead.
+	maxUnacked = 20 * time.Second
+	maxBackoff = 5 * time.Second // between attempts to connect
+
+	streamWindow     = 64 << 10 // bytes that an agent may send ahead of its reader, on a stream and on a connection
+	connectionWindow = 1 << 20
+	maxMetadata      = 1 << 20 // of an answer, in bytes
+)
+
+// lines are the connections to an agent over gRPC, by URL. A card may change the URL while runs use the old one.
+type lines struct {
+	connect time.Duration
+	agent   string // User-Agent
+
+	mu   sync.Mutex
+	open map[string][]*line
+}
+
+// line is a connection, which connects when it is needed.
+type line struct {
+	conn  *grpc.ClientConn
+	calls int
+	close *time.Timer // while there are no calls
+}
+
+// take returns a connection for one call. The caller calls release once.
+func (l *lines) take(address string) (conn *grpc.ClientConn, release func(), err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var of *line
+	for _, known := range l.open[address] {
+		if known.calls < maxCalls {
+			of = known
+			break
+		}
+	}
+	if of == nil {
+		if conn, err = l.dial(address); err != nil {
+			return nil, nil, err
+		}
+		of = &line{conn: conn}
+		of.close = time.AfterFunc(maxUnused, func() { l.drop(address, of) })
+		if l.open == nil {
+			l.open = map[string][]*line{}
+		}
+		l.open[address] = append(l.open[address], of)
+	}
+	of.calls++
+	of.close.Stop()
+	return of.conn, sync.OnceFunc(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if of.calls--; of.calls == 0 {
+			of.close.Reset(maxUnused)
+		}
+	}), nil
+}
+
+// drop closes a connection that has no calls.
+func (l *lines) drop(address string, of *line) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if of.calls > 0 { // one has just begun
+		return
+	}
+	_ = of.conn.Close()
+	l.open[address] = slices.DeleteFunc(l.open[address], func(other *line) bool { return other == of })
+	if len(l.open[address]) == 0 {
+		delete(l.open, address)
+	}
+}
+
+// dial makes a connection to a URL: http without TLS, https with it. As over HTTP, it is direct and trusts the certificates
+// of the system, and nothing that an agent says changes how it is called.
+func (l *lines) dial(address string) (*grpc.ClientConn, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, err
+	}
+	secured := insecure.NewCredentials()
+	if u.Scheme == "https" {
+		secured = credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12})
+	}
+	retries := backoff.DefaultConfig
+	retries.MaxDelay = maxBackoff
+	conn, err := grpc.NewClient("passthrough:///"+dialed(u),
+		grpc.WithTransportCredentials(secured),
+		grpc.WithContextDialer(outbound.Dial(l.connect)),
+		grpc.WithNoProxy(),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithDisableRetry(),
+		grpc.WithStatsHandler(observer{}),
+		grpc.WithUserAgent(l.agent),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retries, MinConnectTimeout: l.connect}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingInterval, Timeout: maxUnacked}),
+		grpc.WithStaticStreamWindowSize(streamWindow),
+		grpc.WithStaticConnWindowSize(connectionWindow),
+		grpc.WithMaxHeaderListSize(maxMetadata),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the agent: %w", err)
+	}
+	return conn, nil
+}

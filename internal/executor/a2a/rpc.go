@@ -1,0 +1,300 @@
+package a2a
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/stats"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/outbound"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// rpcAddress returns the URL of the address that a card gives for gRPC. Official servers write host:port, some cards a URL.
+// Without a scheme it is that of the card. The host is that of the card, because the credential, and the conversation, go
+// only where the operator sends them. The port may differ: few servers have gRPC on the port of their card (decision 0067).
+func rpcAddress(named, card string) (string, error) {
+	from, err := url.Parse(card)
+	if err != nil {
+		return "", err
+	}
+	scheme, rest, ok := strings.Cut(named, "://")
+	switch {
+	case !ok, scheme == "dns":
+		scheme, rest = from.Scheme, strings.TrimPrefix(strings.TrimPrefix(named, "dns://"), "/")
+	case scheme == "grpc":
+		scheme = "http"
+	case scheme == "grpcs":
+		scheme = "https"
+	}
+	to, err := url.Parse(scheme + "://" + rest)
+	switch {
+	case err != nil || to.Host == "" || to.User != nil || scheme != "http" && scheme != "https":
+		return "", fmt.Errorf("names the address %.200q, which is no host:port", named)
+	case !strings.EqualFold(to.Hostname(), from.Hostname()):
+		return "", fmt.Errorf("names the address %.200q of another host; set a2a.url to it, with http:// or https://, if that is right", named)
+	case scheme == "http" && from.Scheme == "https":
+		return "", fmt.Errorf("names the address %.200q without TLS; set a2a.url to it if that is right", named)
+	}
+	return scheme + "://" + to.Host, nil
+}
+
+var errPath = errors.New("a2a.url has a path or a query, which gRPC has no place for; write only scheme, host and port")
+
+// pathless reports whether gRPC can call a URL: it has no place for a path or a query.
+func pathless(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && strings.Trim(u.Path, "/") == "" && u.RawQuery == ""
+}
+
+// whole passes messages through as they are on the wire.
+type whole struct{}
+
+func (whole) Name() string { return proto.Name }
+
+func (whole) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
+}
+
+func (whole) Unmarshal(data mem.BufferSlice, v any) error {
+	*v.(*[]byte) = data.Materialize()
+	return nil
+}
+
+// progress is how far a call has come. The library's errors do not tell.
+type progress struct {
+	sent     atomic.Bool // the agent may have the request
+	answered atomic.Bool // the agent has sent the status
+}
+
+type progressKey struct{}
+
+// observer notes the progress of calls.
+type observer struct{}
+
+func (observer) HandleRPC(ctx context.Context, event stats.RPCStats) {
+	p, ok := ctx.Value(progressKey{}).(*progress)
+	if !ok {
+		return
+	}
+	switch event.(type) {
+	case *stats.OutHeader:
+		p.sent.Store(true)
+	case *stats.InTrailer:
+		p.answered.Store(true)
+	}
+}
+
+func (observer) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
+func (observer) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (observer) HandleConn(context.Context, stats.ConnStats)                       {}
+
+// rpc is a call over gRPC.
+type rpc struct {
+	front     *Front
+	stream    grpc.ClientStream
+	progress  progress
+	forwarded task.Forwarded
+	stop      func()
+	timer     *time.Timer // of feed.closeAfter
+
+	first    []byte // event
+	firstErr error
+	begun    bool // Next has returned the first event
+}
+
+// begin sends the request of an operation. The caller calls stop.
+func (f *Front) begin(ctx context.Context, to *target, op client.Op, p *client.Params) (*rpc, error) {
+	p.Tenant = to.tenant
+	request, err := to.wire.Request(to.url, op, p)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.sign(request.Header); err != nil {
+		return nil, err
+	}
+	values, err := asMetadata(request.Header)
+	if err != nil {
+		return nil, err
+	}
+	conn, release, err := f.lines.take(to.url)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(ctx, values))
+	c := &rpc{front: f, forwarded: p.Forwarded, stop: func() { cancel(); release() }}
+	ctx = context.WithValue(ctx, progressKey{}, &c.progress)
+	c.stream, err = conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: op.Streams()}, request.Method,
+		grpc.ForceCodecV2(whole{}), grpc.MaxCallRecvMsgSize(c.limit()))
+	if err == nil {
+		err = c.stream.SendMsg(&request.Body)
+	}
+	if err == nil {
+		err = c.stream.CloseSend()
+	}
+	if err != nil && !errors.Is(err, io.EOF) { // io.EOF: the status says what is wrong
+		c.stop()
+		return nil, c.fault(err)
+	}
+	return c, nil
+}
+
+// asMetadata returns headers as metadata of gRPC. Names and values with other characters do not exist there.
+func asMetadata(headers http.Header) (metadata.MD, error) {
+	values := metadata.MD{}
+	for name, all := range headers {
+		key := strings.ToLower(name)
+		other := func(r rune) bool {
+			return (r < 'a' || r > 'z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r)
+		}
+		if strings.ContainsFunc(key, other) || strings.HasPrefix(key, "grpc-") {
+			return nil, &executor.Failure{Msg: fmt.Sprintf("the agent is called over gRPC, whose metadata cannot have the header %s", name)}
+		}
+		if key == "user-agent" {
+			continue // the connection has it
+		}
+		for _, value := range all {
+			if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
+				return nil, &executor.Failure{Msg: fmt.Sprintf("the agent is called over gRPC, whose metadata must be printable ASCII; the header %s is not", name)}
+			}
+		}
+		values[key] = all
+	}
+	return values, nil
+}
+
+// invoke does an operation with one answer, and returns its message.
+func (f *Front) invoke(ctx context.Context, to *target, op client.Op, p *client.Params) ([]byte, error) {
+	c, err := f.begin(ctx, to, op, p)
+	if err != nil {
+		return nil, err
+	}
+	defer c.stop()
+	var message []byte
+	if err := c.stream.RecvMsg(&message); err != nil {
+		return nil, c.fault(err)
+	}
+	return message, nil
+}
+
+// listen begins a stream. It waits for the first event, because only that says that the agent has not refused.
+func (f *Front) listen(ctx context.Context, to *target, op client.Op, p *client.Params) (*rpc, error) {
+	c, err := f.begin(ctx, to, op, p)
+	if err != nil {
+		return nil, err
+	}
+	if c.firstErr = c.stream.RecvMsg(&c.first); c.firstErr != nil && !errors.Is(c.firstErr, io.EOF) {
+		defer c.stop()
+		return nil, c.fault(c.firstErr)
+	}
+	return c, nil
+}
+
+// Next implements feed.
+func (c *rpc) Next() (event []byte, err error) {
+	if !c.begun {
+		event, err = c.first, c.firstErr
+		c.begun, c.first = true, nil
+		return event, err
+	}
+	err = c.stream.RecvMsg(&event)
+	if c.timer != nil && err == nil {
+		c.timer.Reset(maxIdle)
+	}
+	switch {
+	case err == nil || errors.Is(err, io.EOF):
+		return event, err
+	case c.tooLong(err):
+		return nil, c.front.tooLong()
+	}
+	return nil, errors.New(c.fault(err).Error()) // a stream that breaks decides nothing: the task says more
+}
+
+// closeAfter implements feed.
+func (c *rpc) closeAfter(timer *time.Timer) { c.timer = timer }
+
+// Close implements feed.
+func (c *rpc) Close() { c.stop() }
+
+// fault returns the error of a call that failed. It is the only place that knows the statuses of gRPC: for a run they become
+// what the answers of HTTP are.
+func (c *rpc) fault(err error) error {
+	s := status.Convert(err)
+	text := "the agent answered " + s.Code().String()
+	var after time.Duration
+	for _, detail := range s.Details() {
+		if info, ok := detail.(*errdetails.RetryInfo); ok {
+			after = min(max(info.GetRetryDelay().AsDuration(), 0), maxRetryAfter)
+		}
+	}
+	reported := client.StatusError(s)
+	reported.Message = c.front.redact(reported.Message, c.forwarded)
+	switch {
+	case c.tooLong(err):
+		return c.front.tooLong()
+	case !c.progress.answered.Load() && slices.Contains(ofConnections, s.Code()):
+		text = "call the agent: " + outbound.Excerpt([]byte(reported.Message))
+		return &callError{err: errors.New(text), unsent: !c.progress.sent.Load()}
+	}
+	switch s.Code() {
+	case codes.Unavailable:
+		return &callError{err: errors.New(text), after: after, busy: true, answered: true}
+	case codes.ResourceExhausted:
+		if reported.Reason == reasonTooLarge || strings.Contains(reported.Message, tooLarge) {
+			return reported
+		}
+		return &callError{err: errors.New(text), after: after, busy: true, answered: true}
+	case codes.Canceled, codes.DeadlineExceeded, codes.Aborted:
+		return &callError{err: errors.New(text), after: after, answered: true}
+	case codes.Unauthenticated, codes.PermissionDenied:
+		return refused(text, c.forwarded)
+	default:
+		return reported
+	}
+}
+
+// ofConnections are the statuses that the library chooses itself for a call that gets no answer.
+var ofConnections = []codes.Code{codes.Unavailable, codes.Canceled, codes.DeadlineExceeded, codes.Internal, codes.Unknown}
+
+// tooLarge is in the message of every official library of gRPC that refuses a message for its size.
+const tooLarge = "larger than max"
+
+// limit is the largest answer that the library passes on, in bytes. It is not a round number, so that its error cannot be that
+// of a server which refuses a request.
+func (c *rpc) limit() int { return c.front.maxAnswer() + 1 }
+
+// tooLong reports whether the library has refused an answer.
+func (c *rpc) tooLong(err error) bool {
+	s := status.Convert(err)
+	return s.Code() == codes.ResourceExhausted && strings.Contains(s.Message(), tooLarge) && strings.Contains(s.Message(), fmt.Sprintf(" %d)", c.limit()))
+}
+
+// reasonTooLarge is the reason of another Holdfast for a request that has more than limits.max_body.
+const reasonTooLarge = "REQUEST_TOO_LARGE"
+
+// dialed returns the host and port of a URL.
+func dialed(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}

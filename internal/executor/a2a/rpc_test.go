@@ -1,0 +1,720 @@
+package a2a_test
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	pb03 "github.com/a2aproject/a2a-go/a2apb"
+	pb10 "github.com/a2aproject/a2a-go/v2/a2apb/v1"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/holdfast-a2a/holdfast/internal/certtest"
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/executor/a2a"
+	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+// rpcAgent is a scripted server of both versions over gRPC. It reads and writes the messages of the official library, and
+// refuses what they do not have.
+type rpcAgent struct {
+	t       *testing.T
+	version string
+	address string // host:port
+	mu      sync.Mutex
+	calls   []rpcCall
+	answer  map[string][]func(rpcStream) error
+}
+
+type rpcCall struct {
+	Method string // the full name
+	Params string // ProtoJSON
+	Header metadata.MD
+}
+
+// rpcStream is a call of the agent.
+type rpcStream struct {
+	grpc.ServerStream
+	call  rpcCall
+	reply protoreflect.MessageType
+}
+
+// says sends a message, written in ProtoJSON.
+func (s rpcStream) says(document string) error {
+	m := s.reply.New().Interface()
+	if err := protojson.Unmarshal([]byte(document), m); err != nil {
+		return grpcstatus.Errorf(codes.Internal, "the test's own answer: %s", err)
+	}
+	return s.SendMsg(m)
+}
+
+// rpcSays answers with messages. With "cut" it breaks the connection, with "hold" it waits until the client leaves.
+func rpcSays(documents ...string) func(rpcStream) error {
+	return func(s rpcStream) error {
+		for _, document := range documents {
+			if document == "hold" {
+				<-s.Context().Done()
+				return s.Context().Err()
+			}
+			if err := s.says(document); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func rpcFails(code codes.Code, message string, details ...protoadapt.MessageV1) func(rpcStream) error {
+	return func(rpcStream) error {
+		s := grpcstatus.New(code, message)
+		if len(details) == 0 {
+			return s.Err()
+		}
+		s, err := s.WithDetails(details...)
+		if err != nil {
+			return err
+		}
+		return s.Err()
+	}
+}
+
+// newRPCAgent starts a server of a version, and makes the executor in front of it. Its card is on another port.
+func newRPCAgent(t *testing.T, version string, opts a2a.Options, more ...grpc.ServerOption) (*rpcAgent, *a2a.Front) {
+	t.Helper()
+	a := &rpcAgent{t: t, version: version, answer: map[string][]func(rpcStream) error{}}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	a.serve(l, more...)
+	a.address = l.Addr().String()
+	if opts.CardURL == "" && opts.URL == "" {
+		cards := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, a.card()) }))
+		t.Cleanup(cards.Close)
+		opts.CardURL = cards.URL
+	}
+	opts.PollInterval = 20 * time.Millisecond
+	f, err := a2a.New(opts)
+	require.NoError(t, err)
+	return a, f
+}
+
+// serve serves a listener until the test ends, or until stop.
+func (a *rpcAgent) serve(l net.Listener, more ...grpc.ServerOption) (stop func()) {
+	server := grpc.NewServer(append(more, grpc.UnknownServiceHandler(a.handle))...)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(l)
+	}()
+	stop = sync.OnceFunc(func() {
+		server.Stop()
+		<-done
+	})
+	a.t.Cleanup(stop)
+	return stop
+}
+
+// card is in the form of the agent's version, with gRPC as its only binding.
+func (a *rpcAgent) card() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.version == "0.3" {
+		return fmt.Sprintf(`{"name":"Up","description":"d","version":"1","capabilities":{"streaming":true,"pushNotifications":true},"skills":[],
+			"supportsAuthenticatedExtendedCard":true,"protocolVersion":"0.3.0","url":%q,"preferredTransport":"GRPC"}`, a.address)
+	}
+	return fmt.Sprintf(`{"name":"Up","description":"d","version":"1","capabilities":{"streaming":true,"pushNotifications":true,"extendedAgentCard":true},
+		"skills":[],"supportedInterfaces":[{"url":%q,"protocolBinding":"GRPC","protocolVersion":"1.0","tenant":"t-1"}]}`, a.address)
+}
+
+func (a *rpcAgent) on(method string, answer func(rpcStream) error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.answer[method] = append(a.answer[method], answer)
+}
+
+// only replaces the answers to a method.
+func (a *rpcAgent) only(method string, answer func(rpcStream) error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.answer[method] = []func(rpcStream) error{answer}
+}
+
+func (a *rpcAgent) called(method string) (calls []rpcCall) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, c := range a.calls {
+		if strings.HasSuffix(c.Method, "/"+method) {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
+func (a *rpcAgent) handle(_ any, stream grpc.ServerStream) error {
+	full, _ := grpc.MethodFromServerStream(stream)
+	service, method, _ := strings.Cut(strings.TrimPrefix(full, "/"), "/")
+	files := map[string]protoreflect.FileDescriptor{"1.0": pb10.File_a2av1_proto, "0.3": pb03.File_a2a_proto}
+	known := files[a.version].Services().ByName("A2AService")
+	m := known.Methods().ByName(protoreflect.Name(method))
+	if string(known.FullName()) != service || m == nil {
+		a.t.Errorf("%s is not a method of %s", full, a.version)
+		return grpcstatus.Error(codes.Unimplemented, "unknown method")
+	}
+	in := typeOf(a.t, m.Input()).New().Interface()
+	if err := stream.RecvMsg(in); err != nil {
+		return err
+	}
+	if len(in.ProtoReflect().GetUnknown()) > 0 {
+		a.t.Errorf("%s has unknown fields", full)
+	}
+	params, err := protojson.Marshal(in)
+	if err != nil {
+		return err
+	}
+	header, _ := metadata.FromIncomingContext(stream.Context())
+	c := rpcCall{full, string(params), header}
+	a.mu.Lock()
+	a.calls = append(a.calls, c)
+	answers := a.answer[method]
+	if len(answers) > 1 {
+		a.answer[method] = answers[1:]
+	}
+	a.mu.Unlock()
+	if len(answers) == 0 {
+		return grpcstatus.Errorf(codes.Unimplemented, "method %s not implemented", method)
+	}
+	return answers[0](rpcStream{stream, c, typeOf(a.t, m.Output())})
+}
+
+func typeOf(t *testing.T, d protoreflect.MessageDescriptor) protoreflect.MessageType {
+	t.Helper()
+	m, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
+	if err != nil {
+		t.Error(err)
+	}
+	return m
+}
+
+func eachRPC(t *testing.T, do func(t *testing.T, version string)) {
+	t.Helper()
+	for _, version := range []string{"1.0", "0.3"} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			do(t, version)
+		})
+	}
+}
+
+func TestGRPCPassesAStreamOn(t *testing.T) {
+	t.Parallel()
+	eachRPC(t, func(t *testing.T, version string) {
+		t.Helper()
+		a, f := newRPCAgent(t, version, a2a.Options{
+			Headers: map[string]string{"X-Mine": "1", "User-Agent": "mine"}, Auth: a2a.Auth{Bearer: "s3cret"}, Forward: []string{"X-Theirs"},
+		})
+		a.on("SendStreamingMessage", rpcSays(working(""), status("WORKING", "reading"), chunk("one ", false), chunk("two", true), status("COMPLETED", "done")))
+		run, out := executortest.NewRun("hello"), executortest.NewRecorder()
+		run.TurnMetadata, run.Forwarded = []byte(`{"n":1}`), task.Forwarded{"X-Theirs": "2"}
+		run.AcceptedOutputModes, run.Extensions = []string{"text/plain"}, []string{"urn:x"}
+		run.Traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+		require.NoError(t, executortest.Wait(t, executortest.Go(t.Context(), f, run, &linkedFirst{out, t, run})))
+
+		got := out.Task(t)
+		require.Equal(t, task.StateCompleted, got.Status.State)
+		require.Equal(t, "done", got.Status.Message.FirstText())
+		require.Equal(t, "one two", out.Text(t))
+		require.Equal(t, "s-reading", got.History[0].ID)
+		sent := a.called("SendStreamingMessage")
+		require.Len(t, sent, 1)
+		tenant := map[string]string{"1.0": `"tenant":"t-1",`}[version]
+		require.JSONEq(t, `{`+tenant+`"message":{"messageId":"01020304-0506-0708-0900-000000000000:1","role":"ROLE_USER","parts":[{"text":"hello"}]},
+			"configuration":{"acceptedOutputModes":["text/plain"]},"metadata":{"n":1}}`, sent[0].Params)
+		for name, want := range map[string]string{
+			"a2a-version": version, "authorization": "Bearer s3cret", "x-mine": "1", "x-theirs": "2", "traceparent": run.Traceparent,
+			"idempotency-key": "01020304-0506-0708-0900-000000000000:1",
+		} {
+			require.Equal(t, []string{want}, sent[0].Header[name], name)
+		}
+		require.True(t, strings.HasPrefix(sent[0].Header["user-agent"][0], "mine "), sent[0].Header["user-agent"])
+		require.NotContains(t, sent[0].Header, "accept")
+	})
+}
+
+func TestGRPCPollsAndAnswers(t *testing.T) {
+	t.Parallel()
+	eachRPC(t, func(t *testing.T, version string) {
+		t.Helper()
+		a, f := newRPCAgent(t, version, a2a.Options{Poll: true})
+		a.on("SendMessage", rpcSays(working("")))
+		a.on("GetTask", rpcSays(taskIn("WORKING", artifact("one "))))
+		a.on("GetTask", rpcSays(`{"id":"up-1","contextId":"ctx-1","status":{"state":"TASK_STATE_INPUT_REQUIRED","message":{"messageId":"q","role":"ROLE_AGENT","parts":[{"text":"which?"}]}}}`))
+		run := executortest.NewRun("hello")
+		out, err := execute(t, f, run)
+		require.NoError(t, err)
+		require.Equal(t, task.StateInputRequired, out.Task(t).Status.State)
+		get := map[string]string{"1.0": `{"tenant":"t-1","id":"up-1"}`, "0.3": `{"name":"tasks/up-1"}`}[version]
+		require.JSONEq(t, get, a.called("GetTask")[0].Params)
+		if version == "1.0" {
+			require.Contains(t, strings.ReplaceAll(a.called("SendMessage")[0].Params, " ", ""), `"returnImmediately":true`)
+		}
+
+		a.on("GetTask", rpcSays(taskIn("COMPLETED", artifact("one two"))))
+		out, err = execute(t, f, nextTurn(run, out, "that one"))
+		require.NoError(t, err)
+		require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
+		sent := strings.ReplaceAll(a.called("SendMessage")[1].Params, " ", "")
+		require.Contains(t, sent, `"taskId":"up-1"`)
+		require.Contains(t, sent, `"contextId":"ctx-1"`)
+	})
+}
+
+func TestGRPCCancels(t *testing.T) {
+	t.Parallel()
+	eachRPC(t, func(t *testing.T, version string) {
+		t.Helper()
+		a, f := newRPCAgent(t, version, a2a.Options{})
+		stored := func(context.Context, executor.Scope) (executor.State, error) {
+			return executor.State{Value: []byte(`{"task":"up-1"}`)}, nil
+		}
+		cancel := func() error {
+			return f.Cancel(t.Context(), &executor.Cancellation{Reason: executor.ReasonCanceled, Stored: stored, Metadata: []byte(`{"why":"x"}`)})
+		}
+		a.only("CancelTask", rpcSays(taskIn(map[string]string{"1.0": "CANCELED", "0.3": "CANCELLED"}[version], "")))
+		require.NoError(t, cancel())
+		want := map[string]string{"1.0": `{"tenant":"t-1","id":"up-1","metadata":{"why":"x"}}`, "0.3": `{"name":"tasks/up-1"}`}[version]
+		require.JSONEq(t, want, a.called("CancelTask")[0].Params)
+
+		for _, ended := range []func(rpcStream) error{
+			rpcFails(codes.Unimplemented, "TaskNotCancelableError: it has ended"),
+			rpcFails(codes.FailedPrecondition, "it has ended", &errdetails.ErrorInfo{Reason: "TASK_NOT_CANCELABLE"}),
+			rpcFails(codes.NotFound, "no such task"),
+		} {
+			a.only("CancelTask", ended)
+			require.NoError(t, cancel())
+		}
+		a.only("CancelTask", rpcFails(codes.Unimplemented, "no cancels here"))
+		require.ErrorContains(t, cancel(), "Unimplemented: no cancels here")
+	})
+}
+
+func TestGRPCGoesOnAfterACut(t *testing.T) {
+	t.Parallel()
+	for name, cut := range map[string]func(rpcStream) error{
+		"a clean end":        func(rpcStream) error { return nil },
+		"a crash":            rpcFails(codes.Internal, "it broke"),
+		"a lost credential":  rpcFails(codes.Unauthenticated, "the token has expired"),
+		"a server that ends": rpcFails(codes.Unavailable, "the server is stopping"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, f := newRPCAgent(t, "1.0", a2a.Options{})
+			a.on("SendStreamingMessage", func(s rpcStream) error {
+				if err := rpcSays(working(""), chunk("one ", false))(s); err != nil {
+					return err
+				}
+				return cut(s)
+			})
+			a.on("GetTask", rpcSays(taskIn("WORKING", artifact("one ", "two "))))
+			a.on("GetTask", rpcSays(taskIn("COMPLETED", artifact("one ", "two ", "three"))))
+			out, err := execute(t, f, executortest.NewRun("hello"))
+			require.NoError(t, err)
+			require.Equal(t, "one two three", out.Text(t))
+			require.Len(t, a.called("SendStreamingMessage"), 1)
+		})
+	}
+}
+
+// The connection dies, the server comes back on the same port, and the run goes on.
+func TestGRPCConnectsAgain(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := l.Addr().String()
+	a, _ := newRPCAgent(t, "1.0", a2a.Options{})
+	stop := a.serve(l)
+	f, err := a2a.New(a2a.Options{URL: "http://" + address, Version: "1.0", Binding: "grpc", PollInterval: 20 * time.Millisecond})
+	require.NoError(t, err)
+	a.on("SendStreamingMessage", rpcSays(working(""), chunk("one ", false), "hold"))
+	a.on("GetTask", rpcSays(taskIn("COMPLETED", artifact("one two"))))
+	run, out := executortest.NewRun("hello"), executortest.NewRecorder()
+	done := executortest.Go(t.Context(), f, run, out)
+	out.Await(t, 2)
+	stop()
+	l, err = net.Listen("tcp", address)
+	require.NoError(t, err)
+	a.serve(l)
+	require.NoError(t, executortest.Wait(t, done))
+	require.Equal(t, "one two", out.Text(t))
+}
+
+func TestGRPCFaults(t *testing.T) {
+	t.Parallel()
+	soon := &errdetails.RetryInfo{RetryDelay: durationpb.New(7 * time.Second)}
+	for name, c := range map[string]struct {
+		answer    func(rpcStream) error
+		want      string
+		away      bool // the task waits for the agent
+		again     bool // another try may help
+		after     time.Duration
+		forwarded bool
+	}{
+		"away":                  {answer: rpcFails(codes.Unavailable, "later", soon), want: "the agent answered Unavailable", away: true, after: 7 * time.Second},
+		"busy":                  {answer: rpcFails(codes.ResourceExhausted, "too many"), want: "the agent answered ResourceExhausted", away: true},
+		"a deadline in between": {answer: rpcFails(codes.DeadlineExceeded, "slow"), want: "the agent answered DeadlineExceeded", away: true, again: true},
+		"a message too large":   {answer: rpcFails(codes.ResourceExhausted, "grpc: received message larger than max (2 vs. 1)"), want: "larger than max"},
+		"a request too large": {
+			answer: rpcFails(codes.ResourceExhausted, "no", &errdetails.ErrorInfo{Reason: "REQUEST_TOO_LARGE"}), want: "answered with ResourceExhausted: no",
+		},
+		"an error":           {answer: rpcFails(codes.InvalidArgument, "message.parts: no\nimages"), want: "InvalidArgument: message.parts: no images"},
+		"a refusal":          {answer: rpcFails(codes.Unauthenticated, "no s3cret"), want: "refused the server's credential"},
+		"a forbidden call":   {answer: rpcFails(codes.PermissionDenied, "no"), want: "refused the server's credential"},
+		"a client's refusal": {answer: rpcFails(codes.PermissionDenied, "no"), want: "of the server or of the client", forwarded: true},
+		"an internal error":  {answer: rpcFails(codes.Internal, "trace"), want: "an internal error", again: true},
+		"an unknown error":   {answer: rpcFails(codes.Unknown, "trace"), want: "an internal error", again: true},
+		"a repeated secret":  {answer: rpcFails(codes.InvalidArgument, "Bearer s3cret is bad"), want: "[redacted] is bad"},
+		"an unknown method":  {answer: rpcFails(codes.Unimplemented, "no such method"), want: "Unimplemented"},
+		"no event":           {answer: rpcSays(), want: "ended without an event", again: true},
+		"another task":       {answer: rpcSays(working(""), strings.ReplaceAll(chunk("x", false), "up-1", "up-2")), want: "an event of another task"},
+		"an unknown state":   {answer: rpcSays(`{"task":{"id":"up-1","status":{"state":77}}}`), want: "state"},
+		"an event that is too long": {
+			answer: rpcSays(working(""), chunk(strings.Repeat("x", 5000), false)), want: "the agent's answer is longer than 4000 bytes, four times limits.max_event",
+		},
+		"a first event that is too long": {answer: rpcSays(chunk(strings.Repeat("x", 5000), false)), want: "longer than 4000 bytes"},
+		"no message": {answer: func(s rpcStream) error {
+			return s.SendMsg(&pb10.AgentCard{Name: strings.Repeat("\xff", 3)})
+		}, want: "an internal error", again: true},
+		"a message of another type": {answer: func(s rpcStream) error {
+			return s.SendMsg(&pb10.AgentCard{Name: "\x12\x03abc"})
+		}, want: "is not A2A 1.0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, f := newRPCAgent(t, "1.0", a2a.Options{MaxEvent: 1000, Auth: a2a.Auth{Bearer: "s3cret"}, Forward: []string{"X-Theirs"}})
+			a.on("SendStreamingMessage", c.answer)
+			a.on("SendMessage", c.answer)
+			run := executortest.NewRun("hello")
+			if c.forwarded {
+				run.Forwarded = task.Forwarded{"X-Theirs": "2"}
+			}
+			_, err := execute(t, f, run)
+			require.ErrorContains(t, err, c.want)
+			require.NotContains(t, err.Error(), "s3cret")
+			var away *executor.Unavailable
+			require.Equal(t, c.away, errors.As(err, &away), "%#v", err)
+			if c.away {
+				require.Equal(t, c.after, away.RetryAfter)
+				require.True(t, away.Answered)
+			}
+			_, again := executor.IsRetryable(err)
+			require.Equal(t, c.again, again)
+		})
+	}
+}
+
+// Events after the end, in whatever number, do not keep a run.
+func TestGRPCStreamsWithoutAnEnd(t *testing.T) {
+	t.Parallel()
+	a, f := newRPCAgent(t, "1.0", a2a.Options{})
+	gone := make(chan struct{})
+	a.on("SendStreamingMessage", func(s rpcStream) error {
+		defer close(gone)
+		err := rpcSays(working(""), status("COMPLETED", ""))(s)
+		for err == nil {
+			err = s.says(chunk("x", true))
+		}
+		return err
+	})
+	out, err := execute(t, f, executortest.NewRun("hello"))
+	require.NoError(t, err)
+	require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
+	<-gone
+}
+
+func TestGRPCAgentsThatAreAway(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ serve, url, want string }{
+		"nothing listens":    {url: "http://127.0.0.1:1", want: "connection refused"},
+		"another protocol":   {serve: "HTTP/1.1 200 OK\r\n\r\n", want: "call the agent"},
+		"no TLS where it is": {serve: "HTTP/1.1 400 no\r\n\r\n", url: "https://", want: "call the agent"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			address := c.url
+			if c.serve != "" {
+				l, err := net.Listen("tcp", "127.0.0.1:0")
+				require.NoError(t, err)
+				t.Cleanup(func() { _ = l.Close() })
+				go func() {
+					for {
+						conn, err := l.Accept()
+						if err != nil {
+							return
+						}
+						_, _ = io.WriteString(conn, c.serve)
+						_ = conn.Close()
+					}
+				}()
+				scheme := c.url
+				if scheme == "" {
+					scheme = "http://"
+				}
+				address = scheme + l.Addr().String()
+			}
+			f, err := a2a.New(a2a.Options{URL: address, Version: "1.0", Binding: "grpc", ConnectTimeout: 5 * time.Second})
+			require.NoError(t, err)
+			_, err = execute(t, f, executortest.NewRun("hello"))
+			var away *executor.Unavailable
+			require.ErrorAs(t, err, &away)
+			require.False(t, away.Answered)
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
+// An agent over TLS is called over TLS, and its certificate is checked.
+func TestGRPCChecksCertificates(t *testing.T) {
+	t.Parallel()
+	its := certtest.New(t, nil, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}})
+	a, _ := newRPCAgent(t, "1.0", a2a.Options{}, grpc.Creds(credentials.NewServerTLSFromCert(&its.Pair)))
+	f, err := a2a.New(a2a.Options{URL: "https://" + a.address, Version: "1.0", Binding: "grpc"})
+	require.NoError(t, err)
+	_, err = execute(t, f, executortest.NewRun("hello"))
+	require.ErrorContains(t, err, "certificate signed by unknown authority")
+}
+
+// An agent that takes a call and never answers is told when the front stops waiting.
+func TestGRPCCallsHaveADeadline(t *testing.T) {
+	t.Parallel()
+	a, f := newRPCAgent(t, "1.0", a2a.Options{CallTimeout: 100 * time.Millisecond})
+	limited := make(chan bool, 1)
+	a.on("CancelTask", func(s rpcStream) error {
+		_, ok := s.Context().Deadline()
+		limited <- ok
+		return rpcSays("hold")(s)
+	})
+	err := f.Cancel(t.Context(), &executor.Cancellation{Reason: executor.ReasonCanceled, Stored: func(context.Context, executor.Scope) (executor.State, error) {
+		return executor.State{Value: []byte(`{"task":"up-1"}`)}, nil
+	}})
+	_, again := executor.IsRetryable(err)
+	require.True(t, again, "%v", err)
+	require.True(t, <-limited)
+}
+
+func TestGRPCAddresses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ named, card, url, want string }{
+		"host and port":        {named: "127.0.0.1:7"},
+		"a URL":                {named: "http://127.0.0.1:7"},
+		"a URL with a path":    {named: "http://127.0.0.1:7/a2a"},
+		"the scheme grpc":      {named: "grpc://127.0.0.1:7"},
+		"the scheme dns":       {named: "dns:///127.0.0.1:7"},
+		"TLS at an HTTP card":  {named: "https://127.0.0.1:7"},
+		"another host":         {named: "192.0.2.1:7", want: "of another host; set a2a.url to it"},
+		"another URL":          {named: "https://other.example:7", want: "of another host; set a2a.url to it"},
+		"a password":           {named: "http://a:b@127.0.0.1:7", want: "which is no host:port"},
+		"a scheme of no use":   {named: "unix:///tmp/x", want: "which is no host:port"},
+		"no address":           {named: "http://", want: "which is no host:port"},
+		"a path in url":        {named: "127.0.0.1:7", url: "http://127.0.0.1:7/a2a", want: "a2a.url has a path or a query"},
+		"url overrides":        {named: "192.0.2.1:7", url: "http://127.0.0.1:7"},
+		"url may have a slash": {named: "192.0.2.1:7", url: "http://127.0.0.1:7/"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cards := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = fmt.Fprintf(w, `{"name":"Up","supportedInterfaces":[{"url":%q,"protocolBinding":"GRPC","protocolVersion":"1.0"}]}`, c.named)
+			}))
+			t.Cleanup(cards.Close)
+			f, err := a2a.New(a2a.Options{CardURL: cards.URL, URL: c.url})
+			require.NoError(t, err)
+			_, err = execute(t, f, executortest.NewRun("hello"))
+			if c.want != "" {
+				require.ErrorContains(t, err, c.want)
+				return
+			}
+			require.ErrorContains(t, err, "127.0.0.1:7", "it was called")
+		})
+	}
+}
+
+func TestGRPCOptions(t *testing.T) {
+	t.Parallel()
+	for want, opts := range map[string]a2a.Options{
+		"url: has a path":      {URL: "http://h/a2a", Version: "1.0", Binding: "grpc"},
+		"url: has a path or":   {URL: "http://h?k=v", Version: "1.0", Binding: "GRPC"},
+		"version: is required": {URL: "http://h", Binding: "grpc"},
+		"binding: \"GRPC\"":    {URL: "http://h", Version: "0.1", Binding: "GRPC"},
+	} {
+		_, err := a2a.New(opts)
+		require.ErrorContains(t, err, want)
+	}
+	f, err := a2a.New(a2a.Options{URL: "http://127.0.0.1:1", Version: "1.0", Binding: "grpc"})
+	require.NoError(t, err)
+	_, err = f.Cards(t.Context())
+	require.ErrorContains(t, err, "set a2a.card_url")
+}
+
+func TestGRPCMetadata(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		header, value, want string
+	}{
+		"not ASCII":           {"X-Name", "Zoë", "the header X-Name is not"},
+		"a name of HTTP":      {"X!Name", "secret", "cannot have the header X!name"},
+		"a reserved name":     {"Grpc-Timeout", "secret", "cannot have the header Grpc-Timeout"},
+		"a name that ends so": {"X-Key-Bin", "abc", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, f := newRPCAgent(t, "1.0", a2a.Options{Forward: []string{c.header}})
+			a.on("SendStreamingMessage", rpcSays(working(""), status("COMPLETED", "")))
+			run := executortest.NewRun("hello")
+			run.Forwarded = task.Forwarded{http.CanonicalHeaderKey(c.header): c.value}
+			_, err := execute(t, f, run)
+			if c.want == "" {
+				require.NoError(t, err)
+				require.Equal(t, []string{c.value}, a.called("SendStreamingMessage")[0].Header[strings.ToLower(c.header)])
+				return
+			}
+			var failure *executor.Failure
+			require.ErrorAs(t, err, &failure)
+			require.ErrorContains(t, err, c.want)
+			require.NotContains(t, err.Error(), c.value)
+			require.Empty(t, a.called("SendStreamingMessage"))
+		})
+	}
+}
+
+func TestGRPCReadsExtendedCards(t *testing.T) {
+	t.Parallel()
+	eachRPC(t, func(t *testing.T, version string) {
+		t.Helper()
+		a, f := newRPCAgent(t, version, a2a.Options{Auth: a2a.Auth{Bearer: "s3cret"}})
+		method := map[string]string{"1.0": "GetExtendedAgentCard", "0.3": "GetAgentCard"}[version]
+		card := strings.Replace(a.card(), `"name":"Up"`, `"name":"More"`, 1)
+		a.on(method, rpcSays(card))
+		cards, err := f.Cards(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "Up", cards.Public.Name)
+		require.Equal(t, "More", cards.Extended.Name)
+		require.Equal(t, []string{"Bearer s3cret"}, a.called(method)[0].Header["authorization"])
+	})
+}
+
+func TestGRPCAsksForNotifications(t *testing.T) {
+	t.Parallel()
+	eachRPC(t, func(t *testing.T, version string) {
+		t.Helper()
+		a, f := newRPCAgent(t, version, a2a.Options{Poll: true})
+		f.Push(func(task.ID) (url, token string) { return "https://holdfast.example/n", "s3cret" })
+		a.on("SendMessage", rpcSays(working("")))
+		a.on("GetTask", rpcSays(taskIn("WORKING", "")))
+		a.on("GetTask", rpcSays(taskIn("COMPLETED", "")))
+		a.on("CreateTaskPushNotificationConfig", rpcSays("{}"))
+		_, err := execute(t, f, executortest.NewRun("hello"))
+		require.NoError(t, err)
+		asked := a.called("CreateTaskPushNotificationConfig")
+		require.Len(t, asked, 1)
+		want := map[string]string{
+			"1.0": `{"tenant":"t-1","id":"holdfast","taskId":"up-1","url":"https://holdfast.example/n","token":"s3cret","authentication":{"scheme":"Bearer","credentials":"s3cret"}}`,
+			"0.3": `{"parent":"tasks/up-1","configId":"holdfast","config":{"name":"tasks/up-1/pushNotificationConfigs/holdfast","pushNotificationConfig":
+				{"id":"holdfast","url":"https://holdfast.example/n","token":"s3cret","authentication":{"schemes":["Bearer"],"credentials":"s3cret"}}}}`,
+		}[version]
+		require.JSONEq(t, want, asked[0].Params)
+	})
+}
+
+func TestGRPCFindsALostTask(t *testing.T) {
+	t.Parallel()
+	a, f := newRPCAgent(t, "1.0", a2a.Options{})
+	run := executortest.NewRun("hello")
+	run.Attempt = 2
+	memory := run.Memory.(*executortest.Memory)
+	_, err := memory.SetState(t.Context(), executor.OfContext, []byte(`{"context":"ctx-1"}`), 0)
+	require.NoError(t, err)
+	a.on("ListTasks", rpcSays(`{"tasks":[`+taskIn("WORKING", `,"history":[{"messageId":"`+run.IdempotencyKey()+`","role":"ROLE_USER","parts":[{"text":"hello"}]}]`)+`]}`))
+	a.on("GetTask", rpcSays(taskIn("COMPLETED", "")))
+	_, err = execute(t, f, run)
+	require.NoError(t, err)
+	require.Empty(t, a.called("SendStreamingMessage"))
+	require.JSONEq(t, `{"tenant":"t-1","contextId":"ctx-1","pageSize":50}`, a.called("ListTasks")[0].Params)
+}
+
+// A server bounds the streams of a connection. More runs use more connections.
+func TestGRPCRunsMoreThanAConnectionTakes(t *testing.T) {
+	t.Parallel()
+	const runs = 150
+	a, f := newRPCAgent(t, "1.0", a2a.Options{}, grpc.MaxConcurrentStreams(100))
+	all := make(chan struct{})
+	var waiting sync.WaitGroup
+	waiting.Add(runs)
+	go func() {
+		waiting.Wait()
+		close(all)
+	}()
+	a.on("SendStreamingMessage", func(s rpcStream) error {
+		waiting.Done()
+		select {
+		case <-all:
+			return rpcSays(working(""), status("COMPLETED", ""))(s)
+		case <-s.Context().Done():
+			return s.Context().Err()
+		}
+	})
+	var done []<-chan error
+	for range runs {
+		done = append(done, executortest.Go(t.Context(), f, executortest.NewRun("hello"), executortest.NewRecorder()))
+	}
+	for _, d := range done {
+		require.NoError(t, executortest.Wait(t, d))
+	}
+}
+
+// A run keeps the address with which it began when the card names another one.
+func TestGRPCCardsChangeTheAddress(t *testing.T) {
+	t.Parallel()
+	a, f := newRPCAgent(t, "1.0", a2a.Options{})
+	other, _ := newRPCAgent(t, "1.0", a2a.Options{})
+	a.on("SendStreamingMessage", func(s rpcStream) error {
+		if err := rpcSays(working(""))(s); err != nil {
+			return err
+		}
+		waittest.Eventually(t, "the other server has a run", func() error {
+			return waittest.Unless(len(other.called("SendStreamingMessage")) == 1, "not yet")
+		})
+		return rpcSays(status("COMPLETED", ""))(s)
+	})
+	other.on("SendStreamingMessage", rpcSays(working(""), status("COMPLETED", "")))
+	out := executortest.NewRecorder()
+	first := executortest.Go(t.Context(), f, executortest.NewRun("hello"), out)
+	out.Await(t, 1)
+	a.mu.Lock()
+	a.address = other.address
+	a.mu.Unlock()
+	_, err := f.Cards(t.Context())
+	require.NoError(t, err)
+	_, err = execute(t, f, executortest.NewRun("again"))
+	require.NoError(t, err)
+	require.NoError(t, executortest.Wait(t, first))
+	require.Len(t, a.called("SendStreamingMessage"), 1)
+}
