@@ -19,12 +19,12 @@ import (
 
 // Front is the executor for one A2A server.
 type Front struct {
-	opts   Options
-	http   *http.Client
-	lines  lines // over gRPC
-	target atomic.Pointer[target]
-	push   push
-	aiming chan struct{} // full while cards are read
+	opts        Options
+	http        *http.Client
+	connections connections // over gRPC
+	target      atomic.Pointer[target]
+	push        push
+	aiming      chan struct{} // full while cards are read
 
 	// While aiming is full:
 	extended   *client.Card // the newest
@@ -44,7 +44,7 @@ func New(opts Options) (*Front, error) {
 	}
 	opts = opts.withDefaults()
 	f := &Front{opts: opts, http: outbound.ToAgents(opts.ConnectTimeout, 0), aiming: make(chan struct{}, 1)}
-	f.lines.connect, f.lines.agent = opts.ConnectTimeout, opts.agent()
+	f.connections.connect, f.connections.agent = opts.ConnectTimeout, opts.agent()
 	f.target.Store(opts.fixed())
 	return f, nil
 }

@@ -135,7 +135,7 @@ func (f *Front) begin(ctx context.Context, to *target, op client.Op, p *client.P
 	if err != nil {
 		return nil, err
 	}
-	conn, release, err := f.lines.take(to.url)
+	conn, release, err := f.connections.take(to.url)
 	if err != nil {
 		return nil, err
 	}

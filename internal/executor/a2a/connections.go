@@ -35,49 +35,49 @@ const (
 	maxMetadata      = 1 << 20 // of an answer, in bytes
 )
 
-// lines are the connections to an agent over gRPC, by URL. A card may change the URL while runs use the old one.
-type lines struct {
+// connections are those to an agent over gRPC, by URL. A card may change the URL while runs use the old one.
+type connections struct {
 	connect time.Duration
 	agent   string // User-Agent
 
 	mu   sync.Mutex
-	open map[string][]*line
+	open map[string][]*connection
 }
 
-// line is a connection, which connects when it is needed.
-type line struct {
+// connection connects when it is needed.
+type connection struct {
 	conn  *grpc.ClientConn
 	calls int
 	close *time.Timer // while there are no calls
 }
 
 // take returns a connection for one call. The caller calls release once.
-func (l *lines) take(address string) (conn *grpc.ClientConn, release func(), err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var of *line
-	for _, known := range l.open[address] {
+func (c *connections) take(address string) (conn *grpc.ClientConn, release func(), err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var of *connection
+	for _, known := range c.open[address] {
 		if known.calls < maxCalls {
 			of = known
 			break
 		}
 	}
 	if of == nil {
-		if conn, err = l.dial(address); err != nil {
+		if conn, err = c.dial(address); err != nil {
 			return nil, nil, err
 		}
-		of = &line{conn: conn}
-		of.close = time.AfterFunc(maxUnused, func() { l.drop(address, of) })
-		if l.open == nil {
-			l.open = map[string][]*line{}
+		of = &connection{conn: conn}
+		of.close = time.AfterFunc(maxUnused, func() { c.drop(address, of) })
+		if c.open == nil {
+			c.open = map[string][]*connection{}
 		}
-		l.open[address] = append(l.open[address], of)
+		c.open[address] = append(c.open[address], of)
 	}
 	of.calls++
 	of.close.Stop()
 	return of.conn, sync.OnceFunc(func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		if of.calls--; of.calls == 0 {
 			of.close.Reset(maxUnused)
 		}
@@ -85,22 +85,22 @@ func (l *lines) take(address string) (conn *grpc.ClientConn, release func(), err
 }
 
 // drop closes a connection that has no calls.
-func (l *lines) drop(address string, of *line) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (c *connections) drop(address string, of *connection) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if of.calls > 0 { // one has just begun
 		return
 	}
 	_ = of.conn.Close()
-	l.open[address] = slices.DeleteFunc(l.open[address], func(other *line) bool { return other == of })
-	if len(l.open[address]) == 0 {
-		delete(l.open, address)
+	c.open[address] = slices.DeleteFunc(c.open[address], func(other *connection) bool { return other == of })
+	if len(c.open[address]) == 0 {
+		delete(c.open, address)
 	}
 }
 
 // dial makes a connection to a URL: http without TLS, https with it. As over HTTP, it is direct and trusts the certificates
 // of the system, and nothing that an agent says changes how it is called.
-func (l *lines) dial(address string) (*grpc.ClientConn, error) {
+func (c *connections) dial(address string) (*grpc.ClientConn, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return nil, err
@@ -113,13 +113,13 @@ func (l *lines) dial(address string) (*grpc.ClientConn, error) {
 	retries.MaxDelay = maxBackoff
 	conn, err := grpc.NewClient("passthrough:///"+dialed(u),
 		grpc.WithTransportCredentials(secured),
-		grpc.WithContextDialer(outbound.Dial(l.connect)),
+		grpc.WithContextDialer(outbound.Dial(c.connect)),
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(),
 		grpc.WithStatsHandler(observer{}),
-		grpc.WithUserAgent(l.agent),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retries, MinConnectTimeout: l.connect}),
+		grpc.WithUserAgent(c.agent),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retries, MinConnectTimeout: c.connect}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingInterval, Timeout: maxUnacked}),
 		grpc.WithStaticStreamWindowSize(streamWindow),
 		grpc.WithStaticConnWindowSize(connectionWindow),

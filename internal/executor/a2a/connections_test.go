@@ -9,17 +9,17 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
-func TestLinesCloseWithoutCalls(t *testing.T) {
+func TestConnectionsCloseWithoutCalls(t *testing.T) {
 	t.Parallel()
 	const address = "http://127.0.0.1:1"
-	l := &lines{connect: time.Second, agent: "test"}
+	c := &connections{connect: time.Second, agent: "test"}
 	var releases []func()
 	for range maxCalls + 1 {
-		_, release, err := l.take(address)
+		_, release, err := c.take(address)
 		require.NoError(t, err)
 		releases = append(releases, release)
 	}
-	open := l.open[address]
+	open := c.open[address]
 	require.Len(t, open, 2)
 	require.Equal(t, []int{maxCalls, 1}, []int{open[0].calls, open[1].calls})
 	releases[maxCalls]()
@@ -27,23 +27,23 @@ func TestLinesCloseWithoutCalls(t *testing.T) {
 	require.Equal(t, []int{maxCalls, 0}, []int{open[0].calls, open[1].calls})
 
 	full, unused := open[0], open[1]
-	l.drop(address, full)
+	c.drop(address, full)
 	require.NotEqual(t, connectivity.Shutdown, full.conn.GetState(), "it has calls")
-	l.drop(address, unused)
+	c.drop(address, unused)
 	require.Equal(t, connectivity.Shutdown, unused.conn.GetState())
-	require.Equal(t, []*line{full}, l.open[address])
+	require.Equal(t, []*connection{full}, c.open[address])
 
-	conn, again, err := l.take(address)
+	conn, again, err := c.take(address)
 	require.NoError(t, err)
 	require.NotSame(t, unused.conn, conn)
 	again()
 	for _, release := range releases {
 		release()
 	}
-	for _, of := range slices.Clone(l.open[address]) {
-		l.drop(address, of)
+	for _, of := range slices.Clone(c.open[address]) {
+		c.drop(address, of)
 	}
-	require.Empty(t, l.open)
+	require.Empty(t, c.open)
 }
 
 // A card that came over TLS cannot send the credential over a connection without it.
