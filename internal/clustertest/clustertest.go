@@ -9,19 +9,19 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 )
 
 // Settings make a replica react fast. Tests add their agents, or replace the one that is there.
@@ -45,16 +45,9 @@ auth:
     - {name: keys, kind: api_key}
 `
 
-// parallel is the number of tests of a package that run at a time. Tests mostly wait for other processes, but go test
-// runs as many packages at once as there are cores.
-const parallel = 4
-
 // Main runs the tests of a package that starts clusters. Call it from TestMain.
 func Main(m *testing.M) {
-	flag.Parse()
-	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
-		_ = p.Value.Set(strconv.Itoa(parallel))
-	}
+	storetest.AtATime(4)
 	os.Exit(m.Run())
 }
 

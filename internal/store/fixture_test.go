@@ -22,6 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	storetest.AtATime(6)
 	code := m.Run()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {

@@ -14,12 +14,14 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"flag"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"net/url"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -41,6 +43,15 @@ const zone = "Asia/Kathmandu"
 
 // patience bounds each operation that creates or drops databases.
 const patience = 2 * time.Minute
+
+// AtATime sets how many tests of a package run at a time, unless -parallel does. These tests mostly wait, for a database or
+// for other processes. The default is the number of cores, as for packages. Call it from TestMain.
+func AtATime(tests int) {
+	flag.Parse()
+	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
+		_ = p.Value.Set(strconv.Itoa(tests))
+	}
+}
 
 // DB is a database with the schema and no rows.
 type DB struct {
