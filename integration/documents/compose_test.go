@@ -87,7 +87,7 @@ func TestComposeFile(t *testing.T) {
 	require.NoError(t, err)
 	require.Regexp(t, `(?m)^CREATE ROLE holdfast LOGIN CREATEROLE PASSWORD`, string(role))
 	require.NotRegexp(t, `\bSUPERUSER`, string(role))
-	require.Equal(t, "0", server.Environment["HOLDFAST_CONNECTIONS_PER_ADDRESS"], "all clients have the balancer's address")
+	require.Contains(t, server.Environment["HOLDFAST_PROXIES_TRUSTED"], "172.16.0.0/12", "networks of Docker")
 	require.Equal(t, []string{"migrate"}, migrate.Command)
 	require.Equal(t, "service_healthy", migrate.DependsOn["postgres"].Condition)
 	require.Equal(t, "service_completed_successfully", server.DependsOn["migrate"].Condition)

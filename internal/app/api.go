@@ -56,6 +56,7 @@ func newAPI(
 		OriginRefused: e.metrics.OriginRefused,
 		Unversioned:   renderings[cfg.Protocol.CardUnversioned],
 		LocalOnly:     cfg.LocalOnly(),
+		Proxies:       cfg.TrustedProxies(),
 		Callbacks:     callbacks,
 		RunAPI:        runAPI,
 		Notifications: notifications,
@@ -74,7 +75,7 @@ func newAPI(
 			Operations: operations, Limits: limits, StrictVersion: strict, FormerStatuses: formerStatuses, Log: log,
 			HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
 			KeepAlive: cfg.SSE.KeepAlive, WriteTimeout: cfg.SSE.WriteTimeout,
-			Address: cfg.PublicGRPCAddress, TLS: access.tlsConfig(),
+			Address: cfg.PublicGRPCAddress, TLS: access.tlsConfig(), Proxies: cfg.TrustedProxies(),
 		})
 	}
 	if ring != nil {

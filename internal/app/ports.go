@@ -26,21 +26,22 @@ func listen(ctx context.Context, e *env) (_ *ports, err error) {
 			p.close()
 		}
 	}()
+	trusted := e.cfg.TrustedProxies()
 	connections := limit.NewConnections(limit.ConnectionOptions{
-		Most: e.cfg.Limits.MaxConnections, OfAddress: e.cfg.Limits.ConnectionsPerAddress,
+		Most: e.cfg.Limits.MaxConnections, OfAddress: e.cfg.Limits.ConnectionsPerAddress, Exempt: trusted.Has,
 		Opened: e.metrics.ConnectionOpened, Refused: e.metrics.ConnectionRefused,
 	})
 	if e.cfg.HasRole(config.RoleAPI) {
 		if p.public, err = listenOn(ctx, "listen", e.cfg.Listen); err != nil {
 			return nil, err
 		}
-		p.public = connections.Listener(p.public)
+		p.public = trusted.Listener(connections.Listener(p.public), e.cfg.Limits.HeaderTimeout)
 	}
 	if e.cfg.ServesGRPC() {
 		if p.grpc, err = listenOn(ctx, "grpc_listen", e.cfg.GRPCListen); err != nil {
 			return nil, err
 		}
-		p.grpc = connections.Listener(p.grpc)
+		p.grpc = trusted.Listener(connections.Listener(p.grpc), e.cfg.Limits.HeaderTimeout)
 	}
 	if p.admin, err = listenOn(ctx, "admin_listen", e.cfg.AdminListen); err != nil {
 		return nil, err

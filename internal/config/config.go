@@ -9,9 +9,12 @@ import (
 	"cmp"
 	"encoding/base64"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/proxies"
 )
 
 // Config has every setting of the operator. A Config that Load returned is complete: defaults are filled in and all
@@ -32,6 +35,7 @@ type Config struct {
 
 	Log       Log       `yaml:"log"`
 	Limits    Limits    `yaml:"limits"`
+	Proxies   Proxies   `yaml:"proxies"`
 	CORS      CORS      `yaml:"cors"`
 	Protocol  Protocol  `yaml:"protocol"`
 	SSE       SSE       `yaml:"sse"`
@@ -105,6 +109,21 @@ type PerPrincipal struct {
 	Burst     int `yaml:"burst"` // 0: the same as Rate
 	Streams   int `yaml:"streams"`
 	LiveTasks int `yaml:"live_tasks"` // per agent, over all replicas
+}
+
+// Proxies says which proxies in front of the server are trusted about the addresses of clients.
+type Proxies struct {
+	Trusted       []string       `yaml:"trusted" env:"HOLDFAST_PROXIES_TRUSTED"` // networks
+	ClientAddress proxies.Source `yaml:"client_address" env:"HOLDFAST_PROXIES_CLIENT_ADDRESS"`
+}
+
+// TrustedProxies returns the trusted proxies; nil: none.
+func (c *Config) TrustedProxies() *proxies.Trusted {
+	var networks []netip.Prefix
+	for _, n := range c.Proxies.Trusted {
+		networks = append(networks, netip.MustParsePrefix(n)) // validated
+	}
+	return proxies.New(networks, c.Proxies.ClientAddress)
 }
 
 // CORS is for web pages of other origins that call the server from a browser.

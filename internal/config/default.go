@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/proxies"
+)
 
 // Default returns the configuration without any settings, before the demo agent is added. The demo agent is added only
 // when the file has no agents.
@@ -26,7 +30,8 @@ func Default() *Config {
 			ConnectionsPerAddress: 1_000,
 			FailedAuthentications: 50,
 		},
-		CORS: CORS{MaxAge: time.Hour},
+		Proxies: Proxies{ClientAddress: proxies.XForwardedFor},
+		CORS:    CORS{MaxAge: time.Hour},
 		Protocol: Protocol{
 			BlockingDefault: BlockingWait, VersionHeader: VersionLenient, StatusTable: Statuses101, CardUnversioned: CardSuperset,
 			AmbiguousResult: ResultOrigin,

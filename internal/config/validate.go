@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/proxies"
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/push/guard"
 )
@@ -85,6 +86,9 @@ func (l *loader) validate(c *Config) {
 	inRange(l, "limits.header_timeout", c.Limits.HeaderTimeout, time.Second, 5*time.Minute)
 	inRange(l, "limits.body_timeout", c.Limits.BodyTimeout, time.Second, time.Hour)
 	inRange(l, "limits.idle_timeout", c.Limits.IdleTimeout, time.Second, time.Hour)
+
+	l.networks("proxies.trusted", c.Proxies.Trusted)
+	oneOf(l, "proxies.client_address", c.Proxies.ClientAddress, proxies.XForwardedFor, proxies.Forwarded, proxies.PROXYProtocol)
 
 	l.cors(&c.CORS)
 

@@ -10,6 +10,8 @@ import (
 type ConnectionOptions struct {
 	Most      int // open at a time, on all listeners
 	OfAddress int // of these, from one address (see Sender)
+	// Exempt reports whether OfAddress does not apply to an address, because many clients share it. Nil: to none.
+	Exempt func(address string) bool
 	// Opened is called for each connection; closed is called when that connection closes. Refused is called for each
 	// connection beyond the limit of its address.
 	Opened  func() (closed func())
@@ -102,10 +104,11 @@ func (l *listener) admit(c net.Conn) (*connection, bool) {
 	if !ok {
 		panic("limit: connection counting needs a TCP listener")
 	}
-	a, from := l.all, Sender(c.RemoteAddr().String())
+	a, address := l.all, c.RemoteAddr().String()
+	from, bounded := Sender(address), l.all.opt.OfAddress > 0 && (l.all.opt.Exempt == nil || !l.all.opt.Exempt(address))
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.opt.OfAddress > 0 && a.from[from] == a.opt.OfAddress {
+	if bounded && a.from[from] >= a.opt.OfAddress {
 		return nil, false
 	}
 	a.from[from]++

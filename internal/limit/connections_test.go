@@ -122,3 +122,12 @@ func TestSender(t *testing.T) {
 		require.Equal(t, want, Sender(address))
 	}
 }
+
+func TestExemptAddressesHaveNoLimitOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	all := NewConnections(ConnectionOptions{OfAddress: 1, Exempt: func(address string) bool { return Sender(address) == "127.0.0.1" }})
+	at := greeter(t, all)
+	for range 3 {
+		greeted(t, dial(t, at))
+	}
+}

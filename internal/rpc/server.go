@@ -22,6 +22,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/notify"
+	"github.com/holdfast-a2a/holdfast/internal/proxies"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
@@ -85,12 +86,15 @@ func (a *served) show(public card.Card, extended *card.Card, revision int64) {
 type Options struct {
 	Agents []Agent
 	// PublicURL is the base of the URLs in cards. Without it the URLs follow the request: its Host
-	// and its scheme. Where the peer's address is private or loopback, the scheme comes from
-	// X-Forwarded-Proto if the proxy sets it. The server never reads X-Forwarded-Host.
+	// and its scheme. Where the peer is one of Proxies, or without Proxies where its address is private or
+	// loopback, the scheme comes from X-Forwarded-Proto if the proxy sets it. The server never reads
+	// X-Forwarded-Host.
 	PublicURL string
-	JSONRPC   *jsonrpc.Binding
-	REST      *rest.Binding
-	GRPC      *grpcapi.Binding // nil: no gRPC
+	// Proxies tell the addresses of clients. Nil: the address of a client is that of its connection.
+	Proxies *proxies.Trusted
+	JSONRPC *jsonrpc.Binding
+	REST    *rest.Binding
+	GRPC    *grpcapi.Binding // nil: no gRPC
 	// RunAPI answers the requests that it serves, from agents. It may be nil.
 	RunAPI interface {
 		http.Handler
@@ -179,8 +183,11 @@ func New(o Options) *Server {
 		bindings = append(bindings, o.GRPC.Announced(s.common)...)
 	}
 	s.cards = s.publisher(bindings...)
+	if o.Proxies != nil {
+		e.SchemeExtractor = echo.LegacySchemeExtractor() // Proxies.Handler removes the headers of others
+	}
 	s.http = &http.Server{
-		Handler: s.secured(e), ReadHeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout, MaxHeaderBytes: maxHeaders,
+		Handler: o.Proxies.Handler(s.secured(e)), ReadHeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout, MaxHeaderBytes: maxHeaders,
 		Protocols: protocols(), HTTP2: http2Limits(o.HeaderTimeout),
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), TLSConfig: o.TLS,
 	}

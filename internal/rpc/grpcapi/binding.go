@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
+	"github.com/holdfast-a2a/holdfast/internal/proxies"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/binary"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
@@ -51,6 +52,8 @@ type Options struct {
 	StrictVersion bool
 	// TLS configures the port. Nil: no TLS.
 	TLS *tls.Config
+	// Proxies tell the addresses of clients. Nil: the address of a client is that of its connection.
+	Proxies *proxies.Trusted
 	// FormerStatuses answers errors with the statuses of a version's former edition.
 	FormerStatuses bool
 	Log            *slog.Logger

@@ -43,7 +43,7 @@ func (b *Binding) handle(s *service, op engine.Op, stream grpc.ServerStream) (er
 	c.cancel, _ = c.ctx.Value(cancelKey{}).(context.CancelFunc)
 	c.Binding, c.Began, c.Codec = "grpc", time.Now(), s.Codec
 	defer c.contain(&err)
-	c.Endpoint = b.at(c.ctx, c.values, peerChain(c.ctx), peerAddress(c.ctx))
+	c.Endpoint = b.at(c.ctx, c.values, peerChain(c.ctx), b.client(c.ctx))
 	if c.TurnedAway != nil {
 		return c.fail(c.TurnedAway)
 	}
@@ -69,9 +69,11 @@ func (b *Binding) handle(s *service, op engine.Op, stream grpc.ServerStream) (er
 	return c.answer()
 }
 
+func (c *call) values(name string) []string { return values(c.ctx, name) }
+
 // values returns the metadata of a name, as the values of a canonical HTTP header.
-func (c *call) values(name string) []string {
-	md, _ := metadata.FromIncomingContext(c.ctx)
+func values(ctx context.Context, name string) []string {
+	md, _ := metadata.FromIncomingContext(ctx)
 	return md.Get(name)
 }
 
@@ -85,12 +87,13 @@ func peerChain(ctx context.Context) []*x509.Certificate {
 	return nil
 }
 
-// peerAddress returns the address that the connection came from.
-func peerAddress(ctx context.Context) string {
-	if p, ok := peer.FromContext(ctx); ok {
-		return p.Addr.String()
+// client returns the address of the client: where the connection came from, or what a trusted proxy says.
+func (b *Binding) client(ctx context.Context) string {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return ""
 	}
-	return ""
+	return b.Proxies.Client(p.Addr.String(), func(header string) []string { return values(ctx, header) })
 }
 
 // contain turns a panic into an error, so that the process survives.

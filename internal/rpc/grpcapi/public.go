@@ -57,7 +57,7 @@ func (b *Binding) bound(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 		return next(srv, stream)
 	}
 	ctx := stream.Context()
-	leave, ok := b.public.Take(limit.Sender(peerAddress(ctx)))
+	leave, ok := b.public.Take(limit.Sender(b.client(ctx)))
 	if !ok {
 		return status.Error(codes.ResourceExhausted, "too many calls of health and reflection are open; try again later")
 	}

@@ -1,0 +1,185 @@
+package identity
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	pb10 "github.com/a2aproject/a2a-go/v2/a2apb/v1"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+// balancer starts a HAProxy with a configuration in which BIND and SERVER are addresses, and returns that of BIND. Without the
+// program it skips the test.
+func balancer(t *testing.T, config, server string) string {
+	t.Helper()
+	program, err := exec.LookPath("haproxy")
+	if err != nil {
+		t.Skip("needs haproxy (Debian: apt-get install haproxy)")
+	}
+	bind := clustertest.Reserve(t)
+	config = "defaults\n timeout connect 10s\n timeout client 5m\n timeout server 5m\n retries 0\n" +
+		strings.NewReplacer("BIND", bind, "SERVER", server).Replace(config) + "\n"
+	file := filepath.Join(t.TempDir(), "haproxy.cfg")
+	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
+	cmd := exec.Command(program, "-db", "-f", file)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Log(out.String())
+		}
+	})
+	waittest.Eventually(t, "HAProxy listens", func() error {
+		c, err := net.Dial("tcp", bind)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err
+	})
+	return bind
+}
+
+// from dials from an address of this machine.
+func from(ip string) func(context.Context, string, string) (net.Conn, error) {
+	return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}).DialContext
+}
+
+// Behind a trusted proxy, limits by address and the audit log concern the client.
+func TestClientsBehindAProxy(t *testing.T) {
+	t.Parallel()
+	others := clustertest.NewDB(t).Keys(store.APIKey{}, "guessed")[0]
+	for _, tt := range []struct {
+		name, source, config string
+		grpc                 bool
+	}{
+		{name: "X-Forwarded-For", source: "x-forwarded-for", config: `
+listen l
+ mode http
+ option forwardfor
+ bind BIND
+ server s SERVER`},
+		{name: "Forwarded", source: "forwarded", config: `
+listen l
+ mode http
+ http-request add-header Forwarded for=%[src]
+ bind BIND
+ server s SERVER`},
+		{name: "PROXY protocol", source: "proxy-protocol", config: `
+listen l
+ mode tcp
+ bind BIND
+ server s SERVER send-proxy-v2`},
+		{name: "gRPC with X-Forwarded-For", source: "x-forwarded-for", grpc: true, config: `
+listen l
+ mode http
+ option forwardfor
+ bind BIND proto h2
+ server s SERVER proto h2`},
+		{name: "gRPC with the PROXY protocol", source: "proxy-protocol", grpc: true, config: `
+listen l
+ mode tcp
+ bind BIND
+ server s SERVER send-proxy`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			db := clustertest.NewDB(t)
+			r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.WithKeys + fmt.Sprintf(`
+limits: {failed_authentications: 1, connections_per_address: 2}
+proxies: {trusted: [127.0.0.1/32], client_address: %s}
+`, tt.source)})
+			good := db.Keys(store.APIKey{}, "alice")[0]
+			send := sendOverHTTP
+			server := a2atest.Host(r.URL)
+			if tt.grpc {
+				send, server = sendOverGRPC, r.GRPC
+			}
+			front := balancer(t, tt.config, server)
+
+			// Ten guesses at once are allowed, and one each second.
+			waittest.Eventually(t, "guesses are limited", func() error {
+				got := send(t, front, "127.0.0.2", others)
+				return waittest.Unless(strings.Contains(got, "too many refused credentials"), "%s", got)
+			})
+			require.NotContains(t, send(t, front, "127.0.0.3", others), "too many", "another client has a budget of its own")
+			require.Contains(t, send(t, front, "127.0.0.3", good), "completed")
+			require.Regexp(t, `^127\.0\.0\.3:\d+$`, clustertest.One[string](db,
+				"SELECT address FROM holdfast.v_audit WHERE action = 'task.created'"))
+		})
+	}
+}
+
+// What a client says about its address does not count.
+func TestAddressesWithoutATrustedProxy(t *testing.T) {
+	t.Parallel()
+	others := clustertest.NewDB(t).Keys(store.APIKey{}, "guessed")[0]
+	db := clustertest.NewDB(t)
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.WithKeys + `
+limits: {failed_authentications: 1}
+proxies: {trusted: [192.0.2.0/24]}
+`})
+	n := 0
+	waittest.Eventually(t, "guesses are limited", func() error {
+		n++
+		got := r.Finish(a2atest.V03, a2atest.Send, a2atest.Say("echo:hi").
+			With("X-API-Key", others).With("X-Forwarded-For", fmt.Sprintf("203.0.113.%d", n%250)))
+		return waittest.Unless(got.Status == "429", "%s", got.Status)
+	})
+}
+
+func sendOverHTTP(t *testing.T, address, ip, key string) string {
+	t.Helper()
+	transport := &http.Transport{DialContext: from(ip), DisableKeepAlives: true}
+	defer transport.CloseIdleConnections()
+	body := a2atest.V03.Request(a2atest.Send, a2atest.Say("echo:hi"))
+	req, err := http.NewRequestWithContext(waittest.Context(t), http.MethodPost, "http://"+address, bytes.NewReader(body))
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("X-API-Key", key)
+	req.Header.Set("X-Forwarded-For", "198.51.100.1") // which the proxy does not believe
+	req.Header.Set("Forwarded", "for=198.51.100.1")
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return string(b)
+}
+
+func sendOverGRPC(t *testing.T, address, ip, key string) string {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, at string) (net.Conn, error) { return from(ip)(ctx, "tcp", at) }))
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	ctx := metadata.AppendToOutgoingContext(waittest.Context(t), "x-api-key", key, "x-forwarded-for", "198.51.100.1")
+	answer, err := pb10.NewA2AServiceClient(conn).SendMessage(ctx, &pb10.SendMessageRequest{Message: &pb10.Message{
+		MessageId: store.NewID().String(), Role: pb10.Role_ROLE_USER,
+		Parts: []*pb10.Part{{Content: &pb10.Part_Text{Text: "echo:hi"}}},
+	}})
+	if err != nil {
+		return grpcstatus.Convert(err).Message()
+	}
+	return strings.ToLower(strings.TrimPrefix(answer.GetTask().GetStatus().GetState().String(), "TASK_STATE_"))
+}
