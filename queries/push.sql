@@ -387,3 +387,25 @@ SELECT task, config_id, secrets FROM holdfast.push_configs
 -- Skips a configuration that was replaced meanwhile.
 UPDATE holdfast.push_configs SET secrets = @fresh::bytea
  WHERE task = @task AND config_id = @config_id AND secrets = @old::bytea;
+
+-- name: TurnsSealed :many
+-- A page of the turns that have not ended and may have something sealed, by primary key: headers of clients, what came by a
+-- resume URL, and what came by one before the run has asked.
+SELECT q.id, t.agent, coalesce(q.forwarded, '{}')::jsonb AS forwarded, q.turn, coalesce(q.input_seq, 0)::bigint AS input_seq,
+       CAST(holdfast.note_at(q.id, q.input_seq) AS json) AS input,
+       (t.turns - t.pending)::integer AS asking, coalesce(t.resumed_seq, 0)::bigint AS resumed_seq,
+       CAST(holdfast.note_at(q.id, t.resumed_seq) AS json) AS resumed
+  FROM holdfast.task_queue q
+  JOIN holdfast.tasks_open t ON t.id = q.id
+ WHERE q.id > @after_id AND (q.forwarded IS NOT NULL OR q.input_seq IS NOT NULL OR t.resumed_seq IS NOT NULL)
+ ORDER BY q.id LIMIT @max_rows;
+
+-- name: ForwardedReseal :execrows
+-- One statement for each entry, so it holds one lock. Skips an entry whose turn has ended meanwhile.
+UPDATE holdfast.task_queue SET forwarded = jsonb_set(forwarded, ARRAY[@message::text], to_jsonb(@fresh::text))
+ WHERE id = @id AND forwarded ->> @message::text = @old::text;
+
+-- name: NoteReseal :execrows
+-- The run note of a resume, by primary key.
+UPDATE holdfast.task_events SET payload = CAST(@fresh::text AS json)
+ WHERE task = @task AND seq = @seq AND kind = 4 AND payload::text = @old::text;

@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"sync/atomic"
 
 	"github.com/stretchr/testify/require"
@@ -69,12 +70,53 @@ func (c *rig) failover() {
 	c.follow(s)
 }
 
-// loseCommits promotes a standby that lags. Clients of these minutes may lose what was acknowledged. The log of each
-// task is then a beginning of the former one, and continues; clients get a snapshot, and none of them waits for ever.
+// loseCommits promotes a standby that lags.
 func (c *rig) loseCommits() {
-	resume := c.load.pause() // what the other clients have done is on the standby
+	old := c.pg
+	c.rewind(c.standby, 4, func(s *storetest.PrivateServer) {
+		old.Crash()
+		s.Promote()
+		c.follow(s)
+	})
+}
+
+// restore replaces the database by a backup, at the same address. Tasks have ended since the backup was made, others have
+// been claimed again. Two replicas run throughout; one starts on the restored database.
+func (c *rig) restore() {
+	old, fresh := c.pg, c.replicas[0]
+	c.rewind(func() *storetest.PrivateServer { return c.pg.Standby() }, 12, func(s *storetest.PrivateServer) {
+		s.Stop()
+		c.scrape(fresh) // the counters die with the process
+		delete(c.scraped, fresh)
+		fresh.Kill()
+		old.Stop()
+		for _, p := range c.proxies {
+			p.Lead(s.URL)
+			p.CutAll()
+		}
+		for _, r := range c.replicas[1:] {
+			waittest.Eventually(c.t, r.Name+" has no database", func() error {
+				status, _ := r.Ready()
+				return waittest.Unless(status == http.StatusServiceUnavailable, "it is ready")
+			})
+		}
+		s.Start()
+		s.Promote()
+		c.pg = s
+		if c.db != nil {
+			_ = c.db.Close(context.Background())
+		}
+		fresh.Run()
+	})
+}
+
+// rewind copies the database, lets clients finish so many operations for each replica, and replaces the database by the copy.
+// Clients of these minutes may lose what was acknowledged. The log of each task is then a beginning of the former one, and
+// continues; clients get a snapshot, and none of them waits for ever.
+func (c *rig) rewind(replicate func() *storetest.PrivateServer, operations int, replace func(*storetest.PrivateServer)) {
+	resume := c.load.pause() // what the other clients have done is in the copy
 	defer resume()
-	old, s := c.pg, c.standby()
+	s := replicate()
 	lossy := newLoad(c.t, c.rng.Uint64(), c.load.urls...)
 	lossy.lossy = true
 	var streams errgroup.Group
@@ -98,20 +140,18 @@ func (c *rig) loseCommits() {
 	}
 	waitRead(0)
 	at := query[int64](c, "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint")
-	waittest.Eventually(c.t, "the standby has the beginning of each stream", func() error {
+	waittest.Eventually(c.t, "the copy has the beginning of each stream", func() error {
 		n := s.Count(fmt.Sprintf("SELECT (pg_last_wal_replay_lsn() - '0/0'::pg_lsn >= %d)::int", at))
 		return waittest.Unless(n == 1, "it lags")
 	})
 	s.StopStreaming()
 	lossy.start(2 * len(c.replicas))
-	waittest.Eventually(c.t, "clients are acknowledged what the standby lacks", func() error {
-		return waittest.Unless(lossy.done.Load() >= int64(4*len(c.replicas)), "not yet")
+	waittest.Eventually(c.t, "clients are acknowledged what the copy lacks", func() error {
+		return waittest.Unless(lossy.done.Load() >= int64(operations*len(c.replicas)), "not yet")
 	})
 	waitRead(s.Count("SELECT coalesce(max(last_seq), 0)::int FROM holdfast.tasks WHERE state < 3"))
-	old.Crash()
-	s.Promote()
-	c.follow(s)
-	require.NoError(c.t, streams.Wait(), "a stream over a failover that lost events")
+	replace(s)
+	require.NoError(c.t, streams.Wait(), "a stream over the loss of events")
 	lossy.end()
 	require.NoError(c.t, lossy.troubles())
 	waittest.Eventually(c.t, "all runs end", func() error {

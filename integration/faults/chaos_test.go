@@ -95,6 +95,7 @@ var faults = []struct {
 	{name: "the server behind a front killed and cut off", do: (*rig).breakBehind},
 	{name: "failover to a synchronous standby", do: (*rig).failover, standby: true},
 	{name: "failover that loses commits", do: (*rig).loseCommits, standby: true},
+	{name: "a backup restored", do: (*rig).restore, standby: true},
 }
 
 func TestChaos(t *testing.T) {

@@ -54,7 +54,7 @@ listen: 127.0.0.1:0
 grpc_listen: off
 admin_listen: 127.0.0.1:0
 limits: {memory: %d, connections_per_address: 0}
-push: {allow_private: true, https_only: false, validation_challenge: false, retry_first: 100ms, retry_most: 1s}
+push: {allow_private: true, https_only: false, validation_challenge: false, retry_first: 100ms, retry_most: 1s, max_artifacts: 1GiB}
 agents:
   - name: demo
     executor: {kind: demo}

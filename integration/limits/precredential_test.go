@@ -40,7 +40,9 @@ func TestHeldBeforeCredential(t *testing.T) {
 		{"HTTP connection", 500, public, nothing, false, 1, 32 << 10},
 		{"HTTP connection with 60 KiB of headers", 200, public, write("GET / HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 60<<10)), false, 1, 192 << 10},
 		{"HTTP body of 60 KiB, unfinished", 32, public, write("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 65536\r\n\r\n" + strings.Repeat(" ", 60<<10)), false, 2, 192 << 10},
+		{"HTTP connection with 4 KiB of headers", 500, public, write("GET / HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 4000)), false, 1, 48 << 10},
 		{"gRPC connection", 500, grpc, settings, false, 4, 128 << 10},
+		{"gRPC connection with 60 KiB of metadata", 100, grpc, unfinishedHeaders, false, 4, 384 << 10},
 		{"gRPC call of reflection", 32, grpc, settings, true, 2, 32 << 10},
 	} {
 		t.Run(thing.name, func(t *testing.T) {

@@ -61,7 +61,7 @@ func newAPI(
 		RunAPI:        runAPI,
 		Notifications: notifications,
 		Auth:          access.authenticator, TLS: access.tlsConfig(),
-		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
+		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout, Headers: e.memory.Headers, Refused: e.metrics.ConnectionRefused,
 		JSONRPC: jsonrpc.New(jsonrpc.Options{
 			Operations: operations, Limits: limits, WriteTimeout: cfg.SSE.WriteTimeout, StrictVersion: strict, Log: log,
 		}),
@@ -74,7 +74,7 @@ func newAPI(
 		o.GRPC = grpcapi.New(grpcapi.Options{
 			Operations: operations, Limits: limits, StrictVersion: strict, FormerStatuses: formerStatuses, Log: log,
 			HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
-			KeepAlive: cfg.SSE.KeepAlive, WriteTimeout: cfg.SSE.WriteTimeout,
+			KeepAlive: cfg.SSE.KeepAlive, WriteTimeout: cfg.SSE.WriteTimeout, Headers: e.memory.Headers,
 			Address: cfg.PublicGRPCAddress, TLS: access.tlsConfig(), Proxies: cfg.TrustedProxies(),
 		})
 	}

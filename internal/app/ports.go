@@ -29,7 +29,7 @@ func listen(ctx context.Context, e *env) (_ *ports, err error) {
 	trusted := e.cfg.TrustedProxies()
 	connections := limit.NewConnections(limit.ConnectionOptions{
 		Most: e.cfg.Limits.MaxConnections, OfAddress: e.cfg.Limits.ConnectionsPerAddress, Exempt: trusted.Has,
-		Opened: e.metrics.ConnectionOpened, Refused: e.metrics.ConnectionRefused,
+		Opened: e.metrics.ConnectionOpened, Refused: e.metrics.ConnectionRefused, Headers: e.memory.Headers,
 	})
 	if e.cfg.HasRole(config.RoleAPI) {
 		if p.public, err = listenOn(ctx, "listen", e.cfg.Listen); err != nil {

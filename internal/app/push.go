@@ -115,7 +115,8 @@ func newDispatcher(e *env, w *webhooks, st *store.Store, keeper *worker.Keeper, 
 			GiveUpFirstAfter: w.cfg.GiveUpFirstAfter, MinAttempts: w.cfg.MinAttempts,
 		},
 		Concurrency: w.cfg.Concurrency, PerHost: w.cfg.ConcurrencyPerHost, CoalesceAfter: w.cfg.CoalesceAfter, MaxHistory: int64(w.cfg.MaxHistory),
-		StopGrace: pushGrace, Memory: e.memory.Webhooks, Largest: e.memory.Largest(), Log: e.log,
+		MaxArtifacts: int64(w.cfg.MaxArtifacts),
+		StopGrace:    pushGrace, Memory: e.memory.Webhooks, Largest: e.memory.Largest(), Log: e.log,
 		Observer: push.Observer{Attempted: m.PushAttempted, Lag: m.PushLag, InFlight: m.PushInFlight},
 	})
 	bus.Webhooks.Subscribe(func(struct{}) { d.Wake() })

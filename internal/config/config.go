@@ -248,6 +248,7 @@ type Push struct {
 	CoalesceAfter int      `yaml:"coalesce_after"` // 0: never
 	BodyV01       PushBody `yaml:"body_v01"`
 	MaxHistory    Size     `yaml:"max_history"`
+	MaxArtifacts  Size     `yaml:"max_artifacts"`
 
 	Timeout            time.Duration `yaml:"timeout"`
 	ConnectTimeout     time.Duration `yaml:"connect_timeout"`

@@ -62,6 +62,7 @@ func Default() *Config {
 			CoalesceAfter:      32,
 			BodyV01:            BodyTask,
 			MaxHistory:         256 * KiB,
+			MaxArtifacts:       MiB,
 			Timeout:            15 * time.Second,
 			ConnectTimeout:     5 * time.Second,
 			Concurrency:        64,

@@ -164,6 +164,7 @@ func (l *loader) push(p *Push) {
 	inRange(l, "push.coalesce_after", p.CoalesceAfter, 0, 1000)
 	oneOf(l, "push.body_v01", p.BodyV01, BodyTask, BodyMinimal)
 	inRange(l, "push.max_history", p.MaxHistory, 1*KiB, 1*GiB)
+	inRange(l, "push.max_artifacts", p.MaxArtifacts, 1*KiB, 1*GiB)
 	inRange(l, "push.timeout", p.Timeout, 100*time.Millisecond, 2*time.Minute)
 	inRange(l, "push.connect_timeout", p.ConnectTimeout, 100*time.Millisecond, time.Minute)
 	inRange(l, "push.concurrency", p.Concurrency, 1, 10_000)

@@ -4,6 +4,8 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 )
 
 // ConnectionOptions configures Connections. 0 means no limit.
@@ -16,6 +18,8 @@ type ConnectionOptions struct {
 	// connection beyond the limit of its address.
 	Opened  func() (closed func())
 	Refused func()
+	// Headers bounds what arrives on connections without a request (see Connection). Nil: no bound.
+	Headers *memory.Budget
 }
 
 // Connections bounds the connections of a replica. Connections beyond Most are not refused: they wait in the kernel's
@@ -84,22 +88,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// connection gives its place back when it is closed. It keeps the methods of a TCP connection, such as those to set
-// buffers or to close one half.
-type connection struct {
-	*net.TCPConn
-	placed bool
-	left   func(placed bool)
-	once   sync.Once
-}
-
-func (c *connection) Close() error {
-	err := c.TCPConn.Close()
-	c.once.Do(func() { c.left(c.placed) })
-	return err
-}
-
-func (l *listener) admit(c net.Conn) (*connection, bool) {
+func (l *listener) admit(c net.Conn) (*Connection, bool) {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {
 		panic("limit: connection counting needs a TCP listener")
@@ -116,7 +105,7 @@ func (l *listener) admit(c net.Conn) (*connection, bool) {
 	if a.opt.Opened != nil {
 		closed = a.opt.Opened()
 	}
-	return &connection{TCPConn: tcp, left: func(placed bool) {
+	return &Connection{TCPConn: tcp, from: from, headers: a.opt.Headers, left: func(placed bool) {
 		a.mu.Lock()
 		if a.from[from]--; a.from[from] == 0 {
 			delete(a.from, from)

@@ -118,6 +118,17 @@ func (b *Budget) take(ctx context.Context, key string, n, has int64) error {
 // TryTake takes n bytes if they are free now.
 func (b *Budget) TryTake(key string, n int64) bool { return b.try(key, n, 0) }
 
+// TakeNow is TryTake for work that is refused otherwise, and counts that.
+func (b *Budget) TakeNow(key string, n int64) bool {
+	if b.try(key, n, 0) {
+		return true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.refused++
+	return false
+}
+
 func (b *Budget) try(key string, n, has int64) bool {
 	if b == nil || n <= 0 {
 		return true

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/token"
 )
@@ -60,6 +61,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	challenge := r.URL.Query().Get("validationToken")
 	switch {
 	case made && shown && r.Method == http.MethodPost:
+		limit.Accept(r.Context())
 		h.o.Counted("accepted")
 		h.o.Notified(id)
 		// A sender that gets its answer before it has sent everything may take that for a failure.

@@ -146,12 +146,14 @@ func (d *Dispatcher) render(ctx context.Context, c *claim, header *task.Task, p 
 	if p.pointless {
 		return nil, nil //nolint:nilnil // nil is a valid result
 	}
-	t := header
+	t, left := header, 0
 	if p.event == nil || d.opt.Encoder.Whole(c.Config.Dialect) {
 		var err error
 		if t, err = d.taskAsOf(ctx, c, p.to); err != nil {
 			return nil, err
 		}
+		// Of the body alone: later events may continue the others.
+		t, left = t.TrimArtifacts(d.opt.MaxArtifacts)
 	}
 	body, contentType, err := d.opt.Encoder.Body(&c.Config, t, p.event)
 	if err != nil || body == nil {
@@ -159,7 +161,7 @@ func (d *Dispatcher) render(ctx context.Context, c *claim, header *task.Task, p 
 	}
 	return &Delivery{
 		TaskID: c.PublicID, Task: header.ID, Agent: header.Agent, Owner: identity.Owner{Tenant: header.Tenant, Subject: header.Owner},
-		Config: &c.Config, ContentType: contentType, Body: body,
+		Config: &c.Config, ContentType: contentType, Body: body, LeftOut: left,
 	}, nil
 }
 

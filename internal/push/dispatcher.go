@@ -49,6 +49,7 @@ type Options struct {
 	PerHost       int           // of these, to one host; default 8
 	CoalesceAfter int           // a longer backlog of events is delivered as one task; 0: never
 	MaxHistory    int64         // bytes of the newest messages in a delivery that shows the whole task; default 256 KiB
+	MaxArtifacts  int64         // bytes of the artifacts in such a delivery; default 1 MiB
 	PollInterval  time.Duration // fallback to the wake-ups; default 1 s
 	Lock          time.Duration // of a claim; default the time for an attempt and its record
 	StopGrace     time.Duration // for deliveries under way when the server stops
@@ -102,6 +103,7 @@ func New(o Options) *Dispatcher {
 	o.Concurrency = cmp.Or(o.Concurrency, 64)
 	o.PerHost = cmp.Or(o.PerHost, 8)
 	o.MaxHistory = cmp.Or(o.MaxHistory, 256<<10)
+	o.MaxArtifacts = cmp.Or(o.MaxArtifacts, 1<<20)
 	o.PollInterval = cmp.Or(o.PollInterval, time.Second)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -334,6 +334,66 @@ func TestBodiesBoundTheHistory(t *testing.T) {
 	require.Equal(t, want, ids(lagged.Task))
 }
 
+// Bodies that show the whole task have the newest artifacts that fit, whole, and say how many they lack. A chunk may continue an
+// artifact that the body before has left out.
+func TestBodiesBoundTheArtifacts(t *testing.T) {
+	t.Parallel()
+	url, got := receiver(t, accept)
+	r := start(t, storetest.New(t).URL, func(o *push.Options) { o.MaxArtifacts, o.CoalesceAfter = 64<<10, 10 })
+	chunk := func(id string, kib int, more bool) *task.Event {
+		return &task.Event{Kind: task.EventArtifact, Append: more, Artifact: &task.Artifact{ID: id, Parts: []task.Part{task.Text(strings.Repeat(id, kib<<10))}}}
+	}
+	type document struct {
+		Artifacts []struct {
+			Parts []struct{ Text string }
+		}
+	}
+	shown := func(d document) (all []string) {
+		for _, a := range d.Artifacts {
+			var text string
+			for _, p := range a.Parts {
+				text += p.Text
+			}
+			all = append(all, fmt.Sprint(text[:1], len(text)>>10)) // each repeats its id, which 0.1 lacks
+		}
+		return all
+	}
+	for _, version := range []string{"0.1", "0.3"} {
+		of := r.begin(hook(url, version))
+		for _, step := range []struct {
+			events []*task.Event
+			want   []string
+			left   string
+		}{
+			{[]*task.Event{chunk("a", 40, false)}, []string{"a40"}, ""},
+			{[]*task.Event{chunk("b", 20, false)}, []string{"a40", "b20"}, ""},
+			{[]*task.Event{chunk("c", 60, false)}, []string{"c60"}, "2"},
+			{[]*task.Event{chunk("c", 60, true)}, []string{"a40", "b20"}, "1"},
+			{[]*task.Event{chunk("a", 40, true)}, []string{"b20"}, "2"},
+		} {
+			r.emit(of, append(step.events, status(task.StateWorking, "go on"))...)
+			d := waittest.Within(t, "a delivery", got)
+			var doc document
+			require.NoError(t, json.Unmarshal(d.body, &doc))
+			require.Equal(t, step.want, shown(doc), version)
+			require.Equal(t, step.left, d.Header.Get("X-Holdfast-Artifacts-Left-Out"), version)
+		}
+	}
+
+	// In 1.0 a receiver that lags gets the whole task.
+	of := r.begin(hook(url, "1.0"))
+	all := []*task.Event{chunk("a", 100, false), chunk("b", 20, false)}
+	for range 20 {
+		all = append(all, status(task.StateWorking, "go on"))
+	}
+	r.emit(of, all...)
+	d := waittest.Within(t, "the task", got)
+	var lagged struct{ Task document }
+	require.NoError(t, json.Unmarshal(d.body, &lagged))
+	require.Equal(t, []string{"b20"}, shown(lagged.Task))
+	require.Equal(t, "1", d.Header.Get("X-Holdfast-Artifacts-Left-Out"))
+}
+
 func TestEveryEventArrivesInOrder(t *testing.T) {
 	t.Parallel()
 	url, got := receiver(t, accept)

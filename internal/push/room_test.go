@@ -20,7 +20,7 @@ import (
 
 // within gives a dispatcher a budget of bytes.
 func within(b *memory.Budget, largest int64) func(*push.Options) {
-	return func(o *push.Options) { o.Memory, o.Largest = b, largest }
+	return func(o *push.Options) { o.Memory, o.Largest, o.MaxArtifacts = b, largest, 1<<30 }
 }
 
 func output(size int) *task.Event {

@@ -29,6 +29,7 @@ type Delivery struct {
 	Config      *task.PushConfig
 	ContentType string
 	Body        []byte
+	LeftOut     int // artifacts that the body of a task lacks
 }
 
 // Class is the outcome of an attempt in one word, for metrics and operators.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 )
 
@@ -38,6 +39,7 @@ func (s *Server) endpoint(ctx context.Context, r *auth.Request, agent string, co
 		_, err := a.Admit(name)
 		if err == nil {
 			at.TurnedAway = nil
+			limit.Accept(ctx)
 			break
 		}
 		if at.TurnedAway == nil {

@@ -21,6 +21,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-a2a/holdfast/internal/auth"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/notify"
 	"github.com/holdfast-a2a/holdfast/internal/proxies"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
@@ -125,7 +127,11 @@ type Options struct {
 	Unversioned   card.Rendering
 	HeaderTimeout time.Duration
 	IdleTimeout   time.Duration
-	Log           *slog.Logger
+	// Headers is for those of requests without an accepted credential. Nil: no bound.
+	Headers *memory.Budget
+	// Refused counts a request that is refused before its credential is read. Nil: not counted.
+	Refused func()
+	Log     *slog.Logger
 }
 
 // Server is the public HTTP server.
@@ -140,6 +146,7 @@ type Server struct {
 	// originLogged is when a refused origin was logged last.
 	originLogged atomic.Int64
 	http         *http.Server
+	arrivals     limit.Headers
 
 	draining atomic.Bool
 }
@@ -148,6 +155,7 @@ type Server struct {
 func New(o Options) *Server {
 	o.PublicURL = strings.TrimSuffix(o.PublicURL, "/")
 	s := &Server{opt: o, agents: map[string]*served{}}
+	s.arrivals = limit.Headers{Budget: o.Headers, Streams: limit.NewPlaces(maxArrivals, maxArrivalsOfAddress)}
 	e := echo.New()
 	e.HTTPErrorHandler = s.httpError
 	// Before the rules for pages: the URL of a callback is its credential, and a page of any origin may lead to it.
@@ -187,7 +195,7 @@ func New(o Options) *Server {
 		e.SchemeExtractor = echo.LegacySchemeExtractor() // Proxies.Handler removes the headers of others
 	}
 	s.http = &http.Server{
-		Handler: o.Proxies.Handler(s.secured(e)), ReadHeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout, MaxHeaderBytes: maxHeaders,
+		Handler: o.Proxies.Handler(s.secured(s.bounded(e))), ConnContext: connected, ConnState: follow, ReadHeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout, MaxHeaderBytes: maxHeaders,
 		Protocols: protocols(), HTTP2: http2Limits(o.HeaderTimeout),
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), TLSConfig: o.TLS,
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -152,6 +153,7 @@ func (a *API) begin(ctx context.Context, c echo.Context, withMessage bool) (*exc
 	if err != nil {
 		return nil, err
 	}
+	limit.Accept(ctx)
 	v, err := a.o.Pool.Visit(ctx, a.o.Store, id, attempt, withMessage)
 	if errors.Is(err, task.NotFound) {
 		err = refuse(http.StatusGone, reasonOver, "", "the run is over: its task was deleted")

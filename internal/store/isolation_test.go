@@ -177,7 +177,7 @@ func init() {
 			"RetentionCounts", "TaskStatesGone", "ContextStatesGone", "NoticesGone", "CallsGone",
 		},
 		"at the end of a transaction of either; it reads and changes no row": {"CommitProve"},
-		"upkeep and metrics": {"QueueDepth", "TasksParked", "PushCounts", "PushSecrets", "PushReseal", "NotifySend", "NotifyQueueTrim"},
+		"upkeep and metrics": {"QueueDepth", "TasksParked", "PushCounts", "PushSecrets", "PushReseal", "TurnsSealed", "ForwardedReseal", "NoteReseal", "NotifySend", "NotifyQueueTrim"},
 		"before the caller is known, and the server's own keys": {"APIKeyFind", "APIKeyUsed", "APIKeyAdd", "APIKeys", "APIKeyRevoke", "SecretGet", "SigningKeys", "SigningKeysLock", "SigningKeyAdd", "SigningKeysRetire"},
 	} {
 		for _, name := range names {

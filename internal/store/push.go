@@ -295,45 +295,6 @@ func (s *Store) Derive(ctx context.Context, purpose string) ([][]byte, error) {
 	return keys, translate("derive keys", err)
 }
 
-// Reseal seals all secrets with the key that is now first, and returns how many it changed. It
-// leaves secrets that no key opens as they are, and reports them in the error.
-func (s *Store) Reseal(ctx context.Context) (sealed int, err error) {
-	ring, err := s.sealing(ctx)
-	if err != nil {
-		return 0, err
-	}
-	var lost []error
-	page := dbsqlc.PushSecretsParams{MaxRows: 500}
-	for {
-		rows, err := s.q.PushSecrets(ctx, s.api, page)
-		if err != nil {
-			return sealed, translate("reseal", err)
-		}
-		var fresh []dbsqlc.PushResealParams
-		for _, r := range rows {
-			page.AfterTask, page.AfterID = r.Task, r.ConfigID
-			if ring.Fresh(r.Secrets) {
-				continue
-			}
-			at := place(r.Task, r.ConfigID)
-			value, err := ring.Open(r.Secrets, at)
-			if err != nil {
-				lost = append(lost, fmt.Errorf("configuration %s of task %s: %w", r.ConfigID, r.Task, err))
-				continue
-			}
-			fresh = append(fresh, dbsqlc.PushResealParams{Task: r.Task, ConfigID: r.ConfigID, Old: r.Secrets, Fresh: ring.Seal(value, at)})
-		}
-		n, err := s.reseal(ctx, fresh)
-		if err != nil {
-			return sealed, translate("reseal", err)
-		}
-		sealed += n
-		if len(rows) < int(page.MaxRows) {
-			return sealed, errors.Join(lost...)
-		}
-	}
-}
-
 // reseal replaces secrets, and writes their number to the audit log. It locks configurations in the
 // order of their keys, without their tasks. A reopen locks them in another order, so one of the two
 // may have to retry.

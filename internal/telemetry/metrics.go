@@ -197,7 +197,7 @@ func New(reg prometheus.Registerer, versions ...string) *Metrics {
 		})),
 		connsOver: register(reg, prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "holdfast_connections_refused_total",
-			Help: "Connections closed at once because their address had reached `limits.connections_per_address`.",
+			Help: "Connections closed at once because their address had reached `limits.connections_per_address`, and requests refused because too many were open whose credential was not accepted yet, or because their headers had no memory.",
 		})),
 		origins: counter("holdfast_origins_refused_total",
 			"Requests of web pages whose origin `cors.allowed_origins` does not have. The log names an origin, at most once a minute."),

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/resume"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
@@ -67,6 +68,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, token string) {
 		say(w, http.StatusNotFound, nothing)
 		return
 	}
+	limit.Accept(r.Context())
 	turn := int(number)
 	name, err := h.opt.Tasks.Resumable(r.Context(), id, turn)
 	agent, known := h.opt.Agents[name]

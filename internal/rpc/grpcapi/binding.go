@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/proxies"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/binary"
@@ -56,7 +57,9 @@ type Options struct {
 	Proxies *proxies.Trusted
 	// FormerStatuses answers errors with the statuses of a version's former edition.
 	FormerStatuses bool
-	Log            *slog.Logger
+	// Headers is for metadata of calls without an accepted credential. Nil: no bound.
+	Headers *memory.Budget
+	Log     *slog.Logger
 }
 
 // Limits of a connection that operators cannot set.
@@ -73,6 +76,7 @@ type Binding struct {
 	server   *grpc.Server
 	health   *health.Server
 	public   *limit.Places // of calls of health and reflection
+	metadata limit.Headers
 	services []*service
 	at       Arrival
 }
@@ -100,7 +104,7 @@ func New(o Options) *Binding {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	b := &Binding{Options: o, health: health.NewServer(), public: limit.NewPlaces(maxPublic, maxPublicOfAddress)}
+	b := &Binding{Options: o, health: health.NewServer(), public: limit.NewPlaces(maxPublic, maxPublicOfAddress), metadata: limit.Headers{Budget: o.Headers}}
 	for _, c := range registry.Services(o.Limits.Depth) {
 		b.services = append(b.services, &service{c, c.Faults(o.FormerStatuses)})
 	}

@@ -43,10 +43,16 @@ func (b *Binding) handle(s *service, op engine.Op, stream grpc.ServerStream) (er
 	c.cancel, _ = c.ctx.Value(cancelKey{}).(context.CancelFunc)
 	c.Binding, c.Began, c.Codec = "grpc", time.Now(), s.Codec
 	defer c.contain(&err)
+	leave, err := b.takeMetadata(c.ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	c.Endpoint = b.at(c.ctx, c.values, peerChain(c.ctx), b.client(c.ctx))
 	if c.TurnedAway != nil {
 		return c.fail(c.TurnedAway)
 	}
+	leave()
 	c.ctx = b.Operations.Arrive(c.ctx, &c.Request)
 	account := c.Account
 	defer account.Close()

@@ -8,6 +8,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
@@ -51,8 +53,13 @@ func unary[In, Out any](method func(context.Context, *In) (*Out, error)) grpc.St
 	}
 }
 
-// bound is an interceptor, which bounds the calls of the public services.
+// bound is an interceptor, which bounds the calls of the public services, and tells a connection when it has calls.
 func (b *Binding) bound(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	if p, ok := peer.FromContext(stream.Context()); ok {
+		counted := limit.ConnectionAt(p.Addr)
+		counted.Begin()
+		defer counted.End()
+	}
 	if !strings.HasPrefix(info.FullMethod, "/grpc.") {
 		return next(srv, stream)
 	}
@@ -62,13 +69,37 @@ func (b *Binding) bound(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 		return status.Error(codes.ResourceExhausted, "too many calls of health and reflection are open; try again later")
 	}
 	defer leave()
+	large, err := b.takeMetadata(ctx)
+	if err != nil {
+		return err
+	}
+	defer large()
 	cancel, _ := ctx.Value(cancelKey{}).(context.CancelFunc)
 	late := time.AfterFunc(b.PublicTimeout, cancel)
-	err := next(srv, publicStream{stream})
+	err = next(srv, publicStream{stream})
 	if !late.Stop() {
 		return status.Error(codes.DeadlineExceeded, "the call was open for too long; call again")
 	}
 	return err
+}
+
+// takeMetadata takes memory for the metadata of a call, until its credential is accepted.
+func (b *Binding) takeMetadata(ctx context.Context) (leave func(), err error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	size := 0
+	for name, values := range md {
+		for _, v := range values {
+			size += len(name) + len(v)
+		}
+	}
+	leave, ok := b.metadata.Take(b.client(ctx), size, false)
+	switch {
+	case !ok:
+		return nil, status.Error(codes.ResourceExhausted, "the metadata of all clients holds as much memory as it may; send less, or try again later")
+	case leave == nil:
+		return func() {}, nil
+	}
+	return leave, nil
 }
 
 // publicStream reads requests of a public service, whose size has a smaller limit than limits.max_body.

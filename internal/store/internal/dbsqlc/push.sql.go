@@ -13,6 +13,58 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const forwardedReseal = `-- name: ForwardedReseal :execrows
+UPDATE holdfast.task_queue SET forwarded = jsonb_set(forwarded, ARRAY[$1::text], to_jsonb($2::text))
+ WHERE id = $3 AND forwarded ->> $1::text = $4::text
+`
+
+type ForwardedResealParams struct {
+	Message string
+	Fresh   string
+	ID      uuid.UUID
+	Old     string
+}
+
+// One statement for each entry, so it holds one lock. Skips an entry whose turn has ended meanwhile.
+func (q *Queries) ForwardedReseal(ctx context.Context, db DBTX, arg ForwardedResealParams) (int64, error) {
+	result, err := db.Exec(ctx, forwardedReseal,
+		arg.Message,
+		arg.Fresh,
+		arg.ID,
+		arg.Old,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const noteReseal = `-- name: NoteReseal :execrows
+UPDATE holdfast.task_events SET payload = CAST($1::text AS json)
+ WHERE task = $2 AND seq = $3 AND kind = 4 AND payload::text = $4::text
+`
+
+type NoteResealParams struct {
+	Fresh string
+	Task  uuid.UUID
+	Seq   int64
+	Old   string
+}
+
+// The run note of a resume, by primary key.
+func (q *Queries) NoteReseal(ctx context.Context, db DBTX, arg NoteResealParams) (int64, error) {
+	result, err := db.Exec(ctx, noteReseal,
+		arg.Fresh,
+		arg.Task,
+		arg.Seq,
+		arg.Old,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const pushAhead = `-- name: PushAhead :many
 SELECT e.task, e.seq, e.kind, e.kept, e.state, e.attempt, e.append, e.last, e.artifact_id, e.payload,
        e.request_id, e.created_at, e.worker_id, e.claimed_at
@@ -1187,6 +1239,66 @@ func (q *Queries) PushTasks(ctx context.Context, db DBTX, arg PushTasksParams) (
 			&i.Posted,
 			&i.PostedAttempt,
 			&i.HeardAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const turnsSealed = `-- name: TurnsSealed :many
+SELECT q.id, t.agent, coalesce(q.forwarded, '{}')::jsonb AS forwarded, q.turn, coalesce(q.input_seq, 0)::bigint AS input_seq,
+       CAST(holdfast.note_at(q.id, q.input_seq) AS json) AS input,
+       (t.turns - t.pending)::integer AS asking, coalesce(t.resumed_seq, 0)::bigint AS resumed_seq,
+       CAST(holdfast.note_at(q.id, t.resumed_seq) AS json) AS resumed
+  FROM holdfast.task_queue q
+  JOIN holdfast.tasks_open t ON t.id = q.id
+ WHERE q.id > $1 AND (q.forwarded IS NOT NULL OR q.input_seq IS NOT NULL OR t.resumed_seq IS NOT NULL)
+ ORDER BY q.id LIMIT $2
+`
+
+type TurnsSealedParams struct {
+	AfterID uuid.UUID
+	MaxRows int32
+}
+
+type TurnsSealedRow struct {
+	ID         uuid.UUID
+	Agent      string
+	Forwarded  []byte
+	Turn       int32
+	InputSeq   int64
+	Input      []byte
+	Asking     int32
+	ResumedSeq int64
+	Resumed    []byte
+}
+
+// A page of the turns that have not ended and may have something sealed, by primary key: headers of clients, what came by a
+// resume URL, and what came by one before the run has asked.
+func (q *Queries) TurnsSealed(ctx context.Context, db DBTX, arg TurnsSealedParams) ([]TurnsSealedRow, error) {
+	rows, err := db.Query(ctx, turnsSealed, arg.AfterID, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TurnsSealedRow
+	for rows.Next() {
+		var i TurnsSealedRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Agent,
+			&i.Forwarded,
+			&i.Turn,
+			&i.InputSeq,
+			&i.Input,
+			&i.Asking,
+			&i.ResumedSeq,
+			&i.Resumed,
 		); err != nil {
 			return nil, err
 		}
