@@ -382,7 +382,9 @@ func (s *server) claim(x *exchange) {
 		}
 		switch {
 		case slices.Contains(in.Running, r.id):
-			active++
+			if r.stop == "" { // otherwise the agent's code may have ended, and the worker gives the run back
+				active++
+			}
 		case r.lost:
 			missing = append(missing, r)
 		default:
