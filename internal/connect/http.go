@@ -41,7 +41,7 @@ func (p *problem) Error() string {
 	return text
 }
 
-// status returns the status and the Retry-After of an answer; 0 if there is none.
+// status returns the status and the Retry-After of an answer. Both are 0 if no answer came.
 func status(err error) (code int, after time.Duration) {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p.Status, p.after
@@ -59,7 +59,7 @@ const (
 type client struct {
 	url    string
 	http   atomic.Pointer[http.Client]
-	bearer func() (string, error) // of the worker; nil: none
+	bearer func() (string, error) // of the worker; may be nil
 }
 
 // renew lets later requests use new connections. Requests under way keep theirs.
@@ -82,7 +82,7 @@ type exchange struct {
 	into         any // a *[]byte gets the body as it is; nil drops it
 }
 
-// do sends a request. The error is a *problem if the server refused it, and something else if there is no whole answer.
+// do sends a request. The error is a *problem if the server refused it, and something else if the answer is not whole.
 func (c *client) do(ctx context.Context, x *exchange) error {
 	var body io.Reader
 	if x.body != nil {

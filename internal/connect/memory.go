@@ -124,8 +124,10 @@ func (m *Memory) Checkpoint(context.Context) (json.RawMessage, error) { return m
 // State returns the value that a run has stored for the task or for its context. If the run is over, it is the one that the run
 // knew last.
 func (m *Memory) State(ctx context.Context, of executor.Scope) (executor.State, error) {
-	if m.r.life.Err() != nil {
+	select {
+	case <-m.r.life.Done():
 		return m.r.states.get(of), nil
+	default:
 	}
 	var in struct {
 		Data    json.RawMessage `json:"data"`
@@ -146,9 +148,9 @@ func (m *Memory) State(ctx context.Context, of executor.Scope) (executor.State, 
 // SetState stores a value and returns its version.
 func (m *Memory) SetState(ctx context.Context, of executor.Scope, value json.RawMessage, version int64) (int64, error) {
 	header := map[string]string{}
-	switch {
-	case version == executor.AnyVersion:
-	case version == 0:
+	switch version {
+	case executor.AnyVersion:
+	case 0:
 		header["If-None-Match"] = "*"
 	default:
 		header["If-Match"] = strconv.Quote(strconv.FormatInt(version, 10))

@@ -32,7 +32,7 @@ const (
 	late         = 15 * time.Second // how long an answer may take beyond the time that it was asked to wait
 	missed       = 500 * time.Millisecond
 	strangePause = 10 * time.Second       // how long the worker keeps a run that it does not understand
-	hasty        = 100 * time.Millisecond // a wait that was shorter was none
+	hasty        = 100 * time.Millisecond // an answer that comes sooner has not waited
 	returnGrace  = 5 * time.Second        // how long the agents' code may take after the end of its context, at the end of the worker
 	lastGrace    = 10 * time.Second       // how long the worker tries to give its runs back
 )
@@ -206,7 +206,7 @@ type claimed struct {
 	Drain string `json:"drain"`
 }
 
-// What the server drains.
+// The values of drain in an answer.
 const (
 	drainReplica = "replica"
 	drainWorker  = "worker"
@@ -228,7 +228,7 @@ func (w *Worker) claim() error {
 		}
 		switch {
 		case w.draining.Err() != nil && err != nil:
-			return nil
+			return nil //nolint:nilerr // the end of the worker has cut the claim
 		case err != nil:
 			w.log.Warn("could not claim runs; trying again", "url", w.o.URL, "error", err)
 			connected = false

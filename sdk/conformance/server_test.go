@@ -57,7 +57,6 @@ type server struct {
 	workers    map[string]bool
 	about      map[string]any // the newest worker
 	claiming   context.Context
-	answered   map[string]bool // connections on which a drain was answered
 	drain      string          // of the next answer to a claim or a heartbeat
 	drained    string          // what was answered
 	stale      map[string]bool // connections on which the replica has drained
@@ -131,7 +130,7 @@ func (s *server) listen(addr string) {
 	l, err := net.Listen("tcp", addr)
 	require.NoError(s.t, err)
 	s.addr = l.Addr().String()
-	s.http = &http.Server{Handler: http.HandlerFunc(s.serve)} //nolint:gosec // for a test
+	s.http = &http.Server{Handler: http.HandlerFunc(s.serve)}
 	go func(h *http.Server) { _ = h.Serve(l) }(s.http)
 }
 
@@ -324,10 +323,6 @@ func (x *exchange) cut(half bool) {
 		_ = buffered.Flush()
 	}
 	_ = conn.Close()
-}
-
-type worker struct {
-	ID, Name, Version, SDK string
 }
 
 func (s *server) claim(x *exchange) {

@@ -43,6 +43,7 @@ func TestWorker(t *testing.T) {
 
 // vocabulary runs each command.
 func vocabulary(t *testing.T) {
+	t.Helper()
 	b := begin(t, 4)
 	data := map[string]any{"message": map[string]any{"role": "user", "parts": []any{
 		map[string]any{"text": "data"}, map[string]any{"data": map[string]any{"list": []any{1, "é", nil, true}}},
@@ -116,6 +117,7 @@ func compact(raw string) string {
 
 // identity starts the agent twice.
 func identity(t *testing.T) {
+	t.Helper()
 	b := begin(t, 2)
 	for n := 1; n <= 2; n++ {
 		r := b.add("hello")
@@ -135,6 +137,7 @@ func identity(t *testing.T) {
 
 // credential is wrong at first, and changes later.
 func credential(t *testing.T) {
+	t.Helper()
 	b := begin(t, 2, func(b *bench) { b.credential = "key-2" })
 	b.until("claims with the wrong credential", func() bool { return b.counts[claims] >= 3 })
 	b.write("key-2")
@@ -153,6 +156,7 @@ func credential(t *testing.T) {
 
 // version is one that the server does not speak.
 func version(t *testing.T) {
+	t.Helper()
 	b := begin(t, 2, func(b *bench) {
 		b.before = func(x *exchange, _ int) bool {
 			x.problem(&problem{status: http.StatusNotFound, reason: "version", more: map[string]any{"versions": []string{"7"}}})
@@ -201,6 +205,7 @@ func claimLost(t *testing.T, half bool) {
 
 // runTwice gives a run again that the worker has.
 func runTwice(t *testing.T) {
+	t.Helper()
 	b := begin(t, 3)
 	r := b.add("slow 20 100")
 	b.count(r, 1)
@@ -240,6 +245,7 @@ func numbers(n, size int) string {
 
 // slots has more runs than the worker may have. Claims are checked by the server.
 func slots(t *testing.T) {
+	t.Helper()
 	b := begin(t, 3, func(b *bench) {
 		for range 15 {
 			b.add("slow 3 50")
@@ -254,6 +260,7 @@ func slots(t *testing.T) {
 
 // manyRuns has many at a time, and must not mix their tokens.
 func manyRuns(t *testing.T) {
+	t.Helper()
 	b := begin(t, 40, func(b *bench) {
 		for range 200 {
 			b.add("who")
@@ -268,6 +275,7 @@ func manyRuns(t *testing.T) {
 
 // leases has a run that is longer than its lease.
 func leases(t *testing.T) {
+	t.Helper()
 	b := begin(t, 2)
 	r := b.add("slow 24 500")
 	b.over(r)
@@ -276,6 +284,7 @@ func leases(t *testing.T) {
 }
 
 func block(t *testing.T) {
+	t.Helper()
 	b := begin(t, 2)
 	r := b.add("block 12")
 	b.over(r)
@@ -310,6 +319,7 @@ func cuts(t *testing.T, do action) {
 
 // cutAfterTheEnd stores the event that ends the run, and answers nothing.
 func cutAfterTheEnd(t *testing.T) {
+	t.Helper()
 	b := begin(t, 1, func(b *bench) { b.line = once(action{cut: true, store: true}, 3) })
 	r := b.add("stream 3 8")
 	b.over(r)
@@ -319,6 +329,7 @@ func cutAfterTheEnd(t *testing.T) {
 }
 
 func conflict(t *testing.T) {
+	t.Helper()
 	refuse := &problem{status: http.StatusConflict, reason: "ordinal", more: map[string]any{"field": "from"}}
 	b := begin(t, 2, func(b *bench) { b.line = once(action{refuse: refuse}, 2, 3, 10) })
 	r := b.add("stream 30 20")
@@ -329,6 +340,7 @@ func conflict(t *testing.T) {
 
 // outOfStep has a server that has lost events which it had acknowledged.
 func outOfStep(t *testing.T) {
+	t.Helper()
 	b := begin(t, 1)
 	r := b.add("slow 200 50")
 	b.count(r, 5)
@@ -350,6 +362,7 @@ func outOfStep(t *testing.T) {
 
 // runOver answers an event with 410.
 func runOver(t *testing.T) {
+	t.Helper()
 	b := begin(t, 1, func(b *bench) {
 		b.line = once(action{refuse: &problem{status: http.StatusGone, reason: "over", more: map[string]any{}}}, 5)
 	})
@@ -362,6 +375,7 @@ func runOver(t *testing.T) {
 
 // refusedEvents refuses events for good. They must not come again, and their runs must end.
 func refusedEvents(t *testing.T) {
+	t.Helper()
 	for _, c := range []struct {
 		text    string
 		ordinal int
@@ -383,6 +397,7 @@ func refusedEvents(t *testing.T) {
 
 // busy refuses the first requests of each kind.
 func busy(t *testing.T) {
+	t.Helper()
 	b := begin(t, 1, func(b *bench) {
 		answers := []*problem{
 			{status: http.StatusTooManyRequests, reason: "busy", after: 1},
@@ -415,10 +430,11 @@ func busy(t *testing.T) {
 
 // away closes the server for a while.
 func away(t *testing.T) {
+	t.Helper()
 	b := begin(t, 2)
 	r := b.add("slow 60 100")
 	b.count(r, 5)
-	b.server.away()
+	b.away()
 	<-time.After(3 * time.Second) // an outage has no event
 	b.listen(b.addr)
 	b.over(r)
@@ -428,6 +444,7 @@ func away(t *testing.T) {
 }
 
 func large(t *testing.T) {
+	t.Helper()
 	b := begin(t, 2)
 	for _, c := range []struct{ n, size int }{{1, 8 << 20}, {40, 1 << 20}, {20000, 40}} {
 		r := b.add(fmt.Sprintf("stream %d %d", c.n, c.size))
@@ -439,6 +456,7 @@ func large(t *testing.T) {
 
 // slowServer takes no events for a while. The worker must not fill its memory with them.
 func slowServer(t *testing.T) {
+	t.Helper()
 	stalled, hold := make(chan struct{}), make(chan struct{})
 	b := begin(t, 1, func(b *bench) {
 		b.line = func(x *exchange, _ *run, ordinal int) action {
@@ -505,6 +523,7 @@ func stopped(t *testing.T, stop string) {
 }
 
 func canceled(t *testing.T) {
+	t.Helper()
 	b := begin(t, 1)
 	for n := 1; n <= 2; n++ { // also one that the heartbeat under way does not name
 		r := b.add("sleep")
@@ -520,6 +539,7 @@ func canceled(t *testing.T) {
 
 // goodbye emits something after a cancel.
 func goodbye(t *testing.T) {
+	t.Helper()
 	b := begin(t, 1)
 	r := b.add("goodbye")
 	b.until("the run", func() bool { return r.given > 0 })
@@ -542,7 +562,7 @@ func replicaDrains(t *testing.T, of kind) {
 		slots = 1 // so that no claim waits
 	}
 	b := begin(t, slots)
-	r := b.add("slow 60 50")
+	r := b.add("slow 300 50") // a worker may pause between heartbeats
 	b.count(r, 3)
 	b.until("a request that waits", func() bool { return b.counts[heartbeats] > 0 && (of == heartbeats || b.claiming != nil) })
 	for range 3 {
@@ -551,7 +571,7 @@ func replicaDrains(t *testing.T, of kind) {
 		b.until("the next request", func() bool { return b.drain == "" && b.counts[of] > n })
 	}
 	b.over(r)
-	require.Equal(t, outcome{Text: numbers(60, 8), End: "completed"}, b.outcome(r))
+	require.Equal(t, outcome{Text: numbers(300, 8), End: "completed"}, b.outcome(r))
 	b.over(b.add("hello"))
 	b.end()
 }
@@ -601,6 +621,7 @@ func finishes(t *testing.T, s syscall.Signal) {
 
 // terminatedTooLate has a run that does not end within the drain time.
 func terminatedTooLate(t *testing.T) {
+	t.Helper()
 	b := begin(t, 2, func(b *bench) { b.grace = 1 })
 	r, bye := b.add("sleep"), b.add("slow 10000 50")
 	b.until("the runs", func() bool { return r.given > 0 && len(bye.events) > 2 })
@@ -614,6 +635,7 @@ func terminatedTooLate(t *testing.T) {
 
 // terminatedTwice gives the runs back at once.
 func terminatedTwice(t *testing.T) {
+	t.Helper()
 	b := begin(t, 2, func(b *bench) { b.grace = 3600 })
 	r := b.add("sleep")
 	b.until("the run", func() bool { return r.given > 0 && b.counts[heartbeats] > 0 && b.claiming != nil })

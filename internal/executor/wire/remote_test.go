@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// What a worker in Go writes, the server reads as the same event.
+// The server reads the same event that a worker in Go has written.
 func TestWrittenEventsAreReadTheSame(t *testing.T) {
 	t.Parallel()
 	guide, err := os.ReadFile("../../../docs/executors.md")

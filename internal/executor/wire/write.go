@@ -74,7 +74,7 @@ func Encode(e *Event) ([]byte, error) {
 }
 
 func (e *Event) document() (*eventDocument, error) {
-	switch e.Action {
+	switch e.Action { //nolint:exhaustive // of agents in Go, as Encode says
 	case Status:
 		return e.status()
 	case Artifact:
