@@ -190,9 +190,15 @@ func lose(times int, half bool) func(b *bench) {
 	}
 }
 
-func claimCut(t *testing.T) { claimLost(t, false) }
+func claimCut(t *testing.T) {
+	t.Helper()
+	claimLost(t, false)
+}
 
-func claimCutInTheMiddle(t *testing.T) { claimLost(t, true) }
+func claimCutInTheMiddle(t *testing.T) {
+	t.Helper()
+	claimLost(t, true)
+}
 
 func claimLost(t *testing.T, half bool) {
 	t.Helper()
@@ -304,9 +310,15 @@ func once(do action, ordinals ...int) func(x *exchange, r *run, ordinal int) act
 	}
 }
 
-func cutBefore(t *testing.T) { cuts(t, action{cut: true}) }
+func cutBefore(t *testing.T) {
+	t.Helper()
+	cuts(t, action{cut: true})
+}
 
-func cutAfter(t *testing.T) { cuts(t, action{cut: true, store: true}) }
+func cutAfter(t *testing.T) {
+	t.Helper()
+	cuts(t, action{cut: true, store: true})
+}
 
 func cuts(t *testing.T, do action) {
 	t.Helper()
@@ -500,9 +512,15 @@ func (b *bench) resident() int {
 	return pages * os.Getpagesize()
 }
 
-func lost(t *testing.T) { stopped(t, "lost") }
+func lost(t *testing.T) {
+	t.Helper()
+	stopped(t, "lost")
+}
 
-func over(t *testing.T) { stopped(t, "over") }
+func over(t *testing.T) {
+	t.Helper()
+	stopped(t, "over")
+}
 
 // stopped ends a run by a heartbeat.
 func stopped(t *testing.T, stop string) {
@@ -551,9 +569,15 @@ func goodbye(t *testing.T) {
 	b.end()
 }
 
-func replicaDrainsClaim(t *testing.T) { replicaDrains(t, claims) }
+func replicaDrainsClaim(t *testing.T) {
+	t.Helper()
+	replicaDrains(t, claims)
+}
 
-func replicaDrainsHeartbeat(t *testing.T) { replicaDrains(t, heartbeats) }
+func replicaDrainsHeartbeat(t *testing.T) {
+	t.Helper()
+	replicaDrains(t, heartbeats)
+}
 
 func replicaDrains(t *testing.T, of kind) {
 	t.Helper()
@@ -576,9 +600,15 @@ func replicaDrains(t *testing.T, of kind) {
 	b.end()
 }
 
-func workerDrainsClaim(t *testing.T) { workerDrains(t, 2) }
+func workerDrainsClaim(t *testing.T) {
+	t.Helper()
+	workerDrains(t, 2)
+}
 
-func workerDrainsHeartbeat(t *testing.T) { workerDrains(t, 1) }
+func workerDrainsHeartbeat(t *testing.T) {
+	t.Helper()
+	workerDrains(t, 1)
+}
 
 // workerDrains retires the worker. With one slot no claim waits, so a heartbeat says it.
 func workerDrains(t *testing.T, slots int) {
@@ -597,9 +627,15 @@ func workerDrains(t *testing.T, slots int) {
 	b.check()
 }
 
-func terminated(t *testing.T) { finishes(t, syscall.SIGTERM) }
+func terminated(t *testing.T) {
+	t.Helper()
+	finishes(t, syscall.SIGTERM)
+}
 
-func interrupted(t *testing.T) { finishes(t, syscall.SIGINT) }
+func interrupted(t *testing.T) {
+	t.Helper()
+	finishes(t, syscall.SIGINT)
+}
 
 // finishes ends the worker while it has a run.
 func finishes(t *testing.T, s syscall.Signal) {
