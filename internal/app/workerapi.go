@@ -30,7 +30,7 @@ func newWorkerAPI(e *env, agents *agents, access *access, st *store.Store, pool 
 		Store: st, Pool: pool, Leases: agents.leases, History: history, Auth: access.authenticator, Schemes: schemes,
 		Memory: e.memory, Limits: bodyLimits(e.cfg), Poll: e.cfg.Worker.PollInterval, Replica: processName(), Log: e.log,
 		Claims:   limit.NewPlaces(limits.MaxClaims, cmp.Or(limits.PerPrincipal.Claims, limits.MaxClaims)),
-		Observer: workerapi.Observer{Claimed: m.Claimed, Held: m.ClaimsHeld, Beat: m.Heartbeat},
+		Observer: workerapi.Observer{Claimed: m.Claimed, Waiting: m.ClaimsWaiting, Beat: m.Heartbeat},
 	})
 	bus.Queues.Subscribe(api.Wake)
 	bus.Cancels.Subscribe(api.Hint)

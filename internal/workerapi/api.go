@@ -59,7 +59,7 @@ type Store interface {
 // Observer receives measurements. Every field is optional.
 type Observer struct {
 	Claimed func(agent string, n int, waited time.Duration)
-	Held    func(delta int) // claims that wait
+	Waiting func(delta int) // claims that wait
 	Beat    func(runs int)  // a heartbeat
 }
 
@@ -140,6 +140,10 @@ func New(o Options) *API {
 // otherVersion answers requests for versions of the protocol that this server does not speak.
 func (a *API) otherVersion(c echo.Context) error {
 	if c.Param("version") == "v"+version {
+		switch c.Param("*") {
+		case "claims", "heartbeat", "release":
+			return echo.ErrMethodNotAllowed
+		}
 		return echo.ErrNotFound
 	}
 	p := refuse(http.StatusNotFound, reasonVersion, "", "this server does not speak this version of the worker protocol")
@@ -359,10 +363,6 @@ func (a *API) claim(x *exchange) error {
 		return a.full()
 	}
 	defer a.registry.part(entry)
-	if a.o.Observer.Held != nil {
-		a.o.Observer.Held(1)
-		defer a.o.Observer.Held(-1)
-	}
 	x.body = nil
 	replaced, earlier, looks := a.registry.begin(entry)
 	if earlier != nil {
@@ -435,6 +435,7 @@ func (a *API) wait(x *exchange, entry *worker, r *claimRequest, replaced chan st
 	for {
 		w := a.broker.enter(entry, r.slots)
 		a.registry.waits(entry, w, replaced)
+		a.waiting(1)
 		left := error(nil)
 		ended := true
 		stopped := a.stopped.Done()
@@ -453,6 +454,7 @@ func (a *API) wait(x *exchange, entry *worker, r *claimRequest, replaced chan st
 			left = context.Cause(ctx)
 		}
 		got := a.broker.leave(w)
+		a.waiting(-1)
 		select {
 		case <-replaced: // nobody may read this answer
 			a.giveBack(got, "the worker has claimed again")
@@ -473,6 +475,12 @@ func (a *API) wait(x *exchange, entry *worker, r *claimRequest, replaced chan st
 		for _, c := range got {
 			r.slots[c.Task.Agent]++
 		}
+	}
+}
+
+func (a *API) waiting(delta int) {
+	if a.o.Observer.Waiting != nil {
+		a.o.Observer.Waiting(delta)
 	}
 }
 
