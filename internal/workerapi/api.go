@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -36,9 +35,10 @@ const (
 	// version is that of the protocol.
 	version = "1"
 
-	// ScopePrefix begins the scope that a worker needs for an agent; AllAgents is the scope for all agents.
+	// ScopePrefix begins the scope that a worker needs for an agent.
 	ScopePrefix = "worker:"
-	AllAgents   = ScopePrefix + "*"
+	// AllAgents is the scope for all agents.
+	AllAgents = ScopePrefix + "*"
 )
 
 // Store is what the worker API needs of the database.
@@ -92,7 +92,6 @@ type API struct {
 	beats    *beats
 	stopped  context.Context //nolint:containedctx // of claims and heartbeats that wait
 	stop     context.CancelFunc
-	asked    atomic.Int64 // unix nanoseconds of the last look for retired workers
 }
 
 // readTimeout bounds the work of a request, also while the database is away. It does not bound waits.

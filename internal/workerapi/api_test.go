@@ -234,21 +234,6 @@ func (w *world) task(id task.ID) *task.Task {
 	return got
 }
 
-func (w *world) becomes(id task.ID, s task.State) *task.Task {
-	w.t.Helper()
-	waittest.Eventually(w.t, "the task is "+s.String(), func() error {
-		return waittest.Unless(w.task(id).Status.State == s, "it is %s", w.task(id).Status.State)
-	})
-	return w.task(id)
-}
-
-func (w *world) waiting() (n int64) {
-	for _, r := range w.replicas {
-		n += r.held.Load()
-	}
-	return n
-}
-
 // look does what the duty does, at all replicas.
 func (w *world) look() {
 	w.t.Helper()
@@ -281,7 +266,7 @@ func TestRunOfARemoteWorker(t *testing.T) {
 	got := one.Claim(t, 30, workerapitest.Slots("a", 1))
 	require.Len(t, got.Runs, 1)
 	run := got.Runs[0]
-	require.Equal(t, 60.0, run.Lease)
+	require.InDelta(t, 60, run.Lease, 0)
 	doc := run.Read(t)
 	require.Equal(t, id.String(), doc.Task.ID)
 	require.Equal(t, "hello", doc.Message.Parts[0].Text)
