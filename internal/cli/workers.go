@@ -17,7 +17,7 @@ import (
 type WorkersOperator interface {
 	// Workers returns those that were seen last first.
 	Workers(ctx context.Context, most int) ([]store.RemoteWorker, error)
-	// RetireWorkers tells a worker, or the connected ones of a version, to claim no more. task.NotFound: there is none.
+	// RetireWorkers tells a worker, or the connected ones of a version, to claim no more. task.NotFound: no such worker.
 	RetireWorkers(ctx context.Context, id task.ID, version string) ([]store.RemoteWorker, error)
 }
 
