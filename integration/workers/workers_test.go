@@ -20,7 +20,12 @@ const settings = clustertest.Settings + `
 // begin creates a task for the agent.
 func begin(r *clustertest.Replica, text string) (id string) {
 	r.T.Helper()
-	return r.Send(a2atest.V03, a2atest.Say(text).At("gpu").Detached()).ID
+	return beginAt(r, "gpu", text)
+}
+
+func beginAt(r *clustertest.Replica, agent, text string) (id string) {
+	r.T.Helper()
+	return r.Send(a2atest.V03, a2atest.Say(text).At(agent).Detached()).ID
 }
 
 // settles waits until a task has a state.

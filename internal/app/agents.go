@@ -132,6 +132,7 @@ func buildExecutor(cfg *config.Config, a *config.Agent, o Options, fronts fronts
 		})
 	case config.ExecutorOpenAI:
 		return buildModel(cfg, a, log)
+	case config.ExecutorWorker: // it is elsewhere
 	}
 	return nil, fmt.Errorf("unknown executor kind %q", a.Executor.Kind)
 }

@@ -30,14 +30,14 @@ func newWorkerAPI(e *env, agents *agents, access *access, st *store.Store, pool 
 		Store: st, Pool: pool, Leases: agents.leases, History: history, Auth: access.authenticator, Schemes: schemes,
 		Memory: e.memory, Limits: bodyLimits(e.cfg), Poll: e.cfg.Worker.PollInterval, Replica: processName(), Log: e.log,
 		Claims:   limit.NewPlaces(limits.MaxClaims, cmp.Or(limits.PerPrincipal.Claims, limits.MaxClaims)),
-		Observer: workerapi.Observer{Claimed: m.Claimed, Held: m.ClaimsHeld, Beat: m.Heartbeat},
+		Observer: workerapi.Observer{Claimed: m.Claimed, Waiting: m.ClaimsWaiting, Beat: m.Heartbeat},
 	})
 	bus.Queues.Subscribe(api.Wake)
 	bus.Cancels.Subscribe(api.Hint)
 	return api
 }
 
-// newWatch makes the duty that looks after the runs of remote workers; nil if there are none. api may be nil.
+// newWatch makes the duty that looks after the runs of remote workers; nil without such agents. api may be nil.
 func newWatch(e *env, agents *agents, st *store.Store, pool *worker.Pool, keeper *worker.Keeper, api *workerapi.API) *workerapi.Watch {
 	return workerapi.NewWatch(workerapi.WatchOptions{
 		Store: st, Pool: pool, Leases: agents.leases, Healthy: keeper.HealthyFor, Process: keeper.ID, Expired: e.metrics.LeasesExpired, API: api,

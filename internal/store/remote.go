@@ -234,7 +234,7 @@ func (s *Store) RetiredRemote(ctx context.Context, within time.Duration) ([]task
 }
 
 // RetireRemote tells a worker, or the connected ones of a version, to claim no more. It returns them. Errors: task.NotFound if
-// there is none.
+// no worker matches.
 func (s *Store) RetireRemote(ctx context.Context, id task.ID, version string) ([]RemoteWorker, error) {
 	rows, err := s.q.RemoteRetire(ctx, s.brief(s.api), dbsqlc.RemoteRetireParams{ID: uuid.UUID(id), Version: version})
 	if err != nil {

@@ -313,8 +313,8 @@ func (m *Metrics) Told(agent, outcome string) {
 // Rescued counts runs taken from dead workers.
 func (m *Metrics) Rescued(runs int) { m.rescues.Add(float64(runs)) }
 
-// ClaimsHeld changes the number of claims of remote workers that wait.
-func (m *Metrics) ClaimsHeld(delta int) { m.held.Add(float64(delta)) }
+// ClaimsWaiting changes the number of claims of remote workers that wait.
+func (m *Metrics) ClaimsWaiting(delta int) { m.held.Add(float64(delta)) }
 
 // Heartbeat counts a heartbeat of a remote worker, and the runs that it names.
 func (m *Metrics) Heartbeat(runs int) { m.beats.Inc(); m.renewals.Add(float64(runs)) }

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -36,9 +35,10 @@ const (
 	// version is that of the protocol.
 	version = "1"
 
-	// ScopePrefix begins the scope that a worker needs for an agent; AllAgents is the scope for all agents.
+	// ScopePrefix begins the scope that a worker needs for an agent.
 	ScopePrefix = "worker:"
-	AllAgents   = ScopePrefix + "*"
+	// AllAgents is the scope for all agents.
+	AllAgents = ScopePrefix + "*"
 )
 
 // Store is what the worker API needs of the database.
@@ -59,7 +59,7 @@ type Store interface {
 // Observer receives measurements. Every field is optional.
 type Observer struct {
 	Claimed func(agent string, n int, waited time.Duration)
-	Held    func(delta int) // claims that wait
+	Waiting func(delta int) // claims that wait
 	Beat    func(runs int)  // a heartbeat
 }
 
@@ -92,7 +92,6 @@ type API struct {
 	beats    *beats
 	stopped  context.Context //nolint:containedctx // of claims and heartbeats that wait
 	stop     context.CancelFunc
-	asked    atomic.Int64 // unix nanoseconds of the last look for retired workers
 }
 
 // readTimeout bounds the work of a request, also while the database is away. It does not bound waits.
@@ -140,6 +139,10 @@ func New(o Options) *API {
 // otherVersion answers requests for versions of the protocol that this server does not speak.
 func (a *API) otherVersion(c echo.Context) error {
 	if c.Param("version") == "v"+version {
+		switch c.Param("*") {
+		case "claims", "heartbeat", "release":
+			return echo.ErrMethodNotAllowed
+		}
 		return echo.ErrNotFound
 	}
 	p := refuse(http.StatusNotFound, reasonVersion, "", "this server does not speak this version of the worker protocol")
@@ -359,10 +362,6 @@ func (a *API) claim(x *exchange) error {
 		return a.full()
 	}
 	defer a.registry.part(entry)
-	if a.o.Observer.Held != nil {
-		a.o.Observer.Held(1)
-		defer a.o.Observer.Held(-1)
-	}
 	x.body = nil
 	replaced, earlier, looks := a.registry.begin(entry)
 	if earlier != nil {
@@ -435,6 +434,7 @@ func (a *API) wait(x *exchange, entry *worker, r *claimRequest, replaced chan st
 	for {
 		w := a.broker.enter(entry, r.slots)
 		a.registry.waits(entry, w, replaced)
+		a.waiting(1)
 		left := error(nil)
 		ended := true
 		stopped := a.stopped.Done()
@@ -453,6 +453,7 @@ func (a *API) wait(x *exchange, entry *worker, r *claimRequest, replaced chan st
 			left = context.Cause(ctx)
 		}
 		got := a.broker.leave(w)
+		a.waiting(-1)
 		select {
 		case <-replaced: // nobody may read this answer
 			a.giveBack(got, "the worker has claimed again")
@@ -473,6 +474,12 @@ func (a *API) wait(x *exchange, entry *worker, r *claimRequest, replaced chan st
 		for _, c := range got {
 			r.slots[c.Task.Agent]++
 		}
+	}
+}
+
+func (a *API) waiting(delta int) {
+	if a.o.Observer.Waiting != nil {
+		a.o.Observer.Waiting(delta)
 	}
 }
 

@@ -186,14 +186,6 @@ func parseRun(text string) (r store.LentRun, ok bool) {
 	return r, at < 1<<53
 }
 
-func runsOf(claims []store.Remote) []store.LentRun {
-	out := make([]store.LentRun, len(claims))
-	for i, c := range claims {
-		out[i] = store.LentRun{Task: c.Task.ID, ClaimedAt: c.ClaimedAt}
-	}
-	return out
-}
-
 // claimRequest is the body of a claim.
 type claimRequest struct {
 	worker  store.RemoteWorker
