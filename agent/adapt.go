@@ -22,14 +22,18 @@ func adapt(e Executor) executor.Executor {
 }
 
 func fromRun(run *executor.Run) *Run {
-	return &Run{
+	out := &Run{
 		TaskID: run.TaskID, ContextID: run.ContextID, Agent: run.Agent, Tenant: run.Tenant, Owner: run.Owner,
 		Message: fromMessage(run.Message), Input: fromInput(run.Input), Metadata: run.Metadata,
 		TurnMetadata: run.TurnMetadata, AcceptedOutputModes: run.AcceptedOutputModes, Extensions: run.Extensions, ExtensionParams: run.ExtensionParams,
 		Scopes: run.Scopes, Traceparent: run.Traceparent, Deadline: run.Deadline,
 		Turn: run.Turn, Try: run.Try, Attempt: int(run.Attempt),
-		ResumeURL: run.ResumeURL, key: run.IdempotencyKey(), memory: run.Memory,
+		ResumeURL: run.ResumeURL, key: run.IdempotencyKey(),
 	}
+	if run.Memory != nil {
+		out.memory = run.Memory
+	}
+	return out
 }
 
 type emitter struct{ out executor.Emitter }

@@ -9,7 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/connect"
 	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // Executor is an agent. Execute answers one message; see the package comment for
@@ -54,7 +56,18 @@ type Run struct {
 	ResumeURL string
 
 	key    string
-	memory executor.Memory
+	memory memory
+}
+
+// memory is what the run knows of its task and context: the log in the server's process, or the run API.
+type memory interface {
+	History(ctx context.Context) ([]task.Message, error)
+	Snapshot(ctx context.Context) (t *task.Task, before int, err error)
+	References(ctx context.Context, within executor.Bounds) ([]executor.Reference, error)
+	Checkpoint(ctx context.Context) (json.RawMessage, error)
+	Dialogue(ctx context.Context, of executor.Scope, within executor.Bounds) ([]executor.Said, error)
+	State(ctx context.Context, of executor.Scope) (executor.State, error)
+	SetState(ctx context.Context, of executor.Scope, value json.RawMessage, version int64) (int64, error)
 }
 
 // Text is the text of the message's first text part.
@@ -272,6 +285,8 @@ var (
 	ErrTimeout    = executor.ErrTimeout
 	ErrInactivity = executor.ErrInactivity
 	ErrShutdown   = executor.ErrShutdown
+	// ErrOver is that of a run of Connect which the server has ended: by a timeout or a limit, or because its task was deleted.
+	ErrOver = connect.ErrOver
 )
 
 // ErrReply is the error of Emitter.Reply where it is not allowed: after another event, in a later turn, or if the agent is

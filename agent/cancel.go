@@ -37,7 +37,8 @@ const (
 	ReasonLimit     = Reason(executor.ReasonLimit)     // the artifacts exceed limits.max_artifacts
 	ReasonDeleted   = Reason(executor.ReasonDeleted)   // the task was deleted
 	ReasonLeaseLost = Reason(executor.ReasonLeaseLost) // the server has lost the task to another replica
-	ReasonStopping  = Reason(executor.ReasonStopping)  // the server stops
+	ReasonStopping  = Reason(executor.ReasonStopping)  // the server stops, or the worker of Connect
+	ReasonOver      = Reason(executor.ReasonOver)      // the server has ended the run of a worker of Connect, as ErrOver says
 )
 
 // Ended reports whether the task has ended, and not only an attempt.
@@ -106,8 +107,12 @@ type canceler struct {
 
 // Cancel implements executor.Canceler.
 func (a canceler) Cancel(ctx context.Context, c *executor.Cancellation) error {
-	return a.to.Cancel(ctx, &Cancellation{
+	return a.to.Cancel(ctx, fromCancellation(c))
+}
+
+func fromCancellation(c *executor.Cancellation) *Cancellation {
+	return &Cancellation{
 		Reason: Reason(c.Reason), TaskID: c.TaskID, ContextID: c.ContextID, Agent: c.Agent, Tenant: c.Tenant, Owner: c.Owner,
 		Turn: c.Turn, Attempt: int(c.Attempt), Try: c.Try, Metadata: c.Metadata, of: c,
-	})
+	}
 }

@@ -21,9 +21,9 @@
 //		agent.Main(map[string]agent.Executor{"shout": shout{}})
 //	}
 //
-// Main makes the program holdfast with these agents in it. Serve is for programs with a main function of their own. Package
-// agent/agenttest runs an agent in a test, without a server. Package agent/a2asdk runs agents of the official Go SDK. The
-// guide, docs/agents/go.md, has more programs.
+// Main makes the program holdfast with these agents in it. Serve is for programs with a main function of their own, and Connect for
+// workers of a server elsewhere. Package agent/agenttest runs an agent in a test, without a server. Package agent/a2asdk runs
+// agents of the official Go SDK. The guide, docs/agents/go.md, has more programs.
 //
 // # What to rely on
 //

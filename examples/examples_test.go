@@ -75,7 +75,7 @@ func TestGuideHasGoPrograms(t *testing.T) {
 	t.Parallel()
 	guide, err := os.ReadFile("../docs/agents/go.md")
 	require.NoError(t, err)
-	for _, file := range []string{"main.go", "serve/main.go", "trip/main.go", "trip/main_test.go", "approve/main.go", "sdk/main.go"} {
+	for _, file := range []string{"main.go", "serve/main.go", "connect/main.go", "trip/main.go", "trip/main_test.go", "approve/main.go", "sdk/main.go"} {
 		source, err := os.ReadFile("go/" + file)
 		require.NoError(t, err)
 		program := string(source)

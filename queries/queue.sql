@@ -58,7 +58,7 @@ WITH s AS MATERIALIZED (
            FOR NO KEY UPDATE SKIP LOCKED
     ) AS ids
 ), q AS (
-    UPDATE holdfast.task_queue SET worker_id = @worker::uuid, tries = tries + 1
+    UPDATE holdfast.task_queue SET worker_id = @worker::uuid, tries = tries + 1, lease_until = NULL, look_at = NULL
      WHERE id = ANY((SELECT ids FROM l)::uuid[])
     RETURNING id, message_seq, input_seq, interrupted, turn, tries, available_at, away_since, suspect, spared, forwarded ->> message_seq::text AS forwarded
 ), t AS (

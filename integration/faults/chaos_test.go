@@ -63,6 +63,9 @@ agents:
   - name: front
     executor: {kind: a2a, a2a: {url: "http://BEHIND", poll_interval: 300ms}}
     limits: {backoff: 100ms, max_attempts: 1000}
+  - name: far
+    executor: {kind: worker, worker: {lease: 3s}}
+    limits: {backoff: 100ms, cancel_grace: 5s, max_attempts: 1000}
 `
 
 // notifyQueueFull takes 8 GiB and a minute, unless the server has a setting for the size (PostgreSQL 17 and later).
@@ -93,6 +96,11 @@ var faults = []struct {
 	{name: "connections cut in the commit", do: (*rig).cutCommits},
 	{name: "an agent away", do: (*rig).leaveAgent},
 	{name: "the server behind a front killed and cut off", do: (*rig).breakBehind},
+	{name: "kill -9 of each remote worker in turn", do: (*rig).killRemotes},
+	{name: "remote workers frozen past their leases", do: (*rig).freezeRemotes},
+	{name: "remote workers cut off and led to other replicas", do: (*rig).cutRemotes},
+	{name: "remote workers replaced", do: (*rig).replaceRemotes},
+	{name: "kill -9 of a replica and a remote worker", do: (*rig).killBoth},
 	{name: "failover to a synchronous standby", do: (*rig).failover, standby: true},
 	{name: "failover that loses commits", do: (*rig).loseCommits, standby: true},
 	{name: "a backup restored", do: (*rig).restore, standby: true},
@@ -182,6 +190,7 @@ type rig struct {
 	behind   *clustertest.Replica
 	behindDB *clustertest.DB
 	link     *clustertest.Proxy // to behind
+	remotes  []*remote
 	load     *load
 	rng      *mathrand.Rand
 	scraped  map[*clustertest.Replica]counters
@@ -218,6 +227,7 @@ func newRig(t *testing.T, seed uint64, settings map[string]string, clients int, 
 	for _, r := range c.replicas {
 		urls = append(urls, r.URL)
 	}
+	c.remotes = newRemotes(t, c.replicas)
 	c.load = newLoad(t, seed, urls...)
 	c.load.ledger.Exports, c.load.front = exports, true
 	c.load.start(clients)

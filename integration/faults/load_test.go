@@ -29,7 +29,7 @@ type load struct {
 	ledger *judgetest.Ledger
 	seed   uint64
 	lossy  bool // the database may lose what it acknowledged
-	front  bool // the replicas have an agent that is a front of another server
+	front  bool // the replicas have an agent that is a front of another server, and one of remote workers
 
 	turn    sync.RWMutex // held for reading by each operation
 	stop    chan struct{}
@@ -171,6 +171,8 @@ var operations = []operation{
 	{"resuming", 2, (*client).resuming},
 	{"fronting", 2, (*client).fronting},
 	{"delegating", 2, (*client).delegating},
+	{"working", 2, (*client).working},
+	{"forgoing", 1, (*client).forgoing},
 }
 
 func (c *client) run() {
@@ -179,7 +181,9 @@ func (c *client) run() {
 	case c.lossy:
 		operations = operations[:3] // that leave no task for a client that lost it
 	case !c.front:
-		operations = slices.DeleteFunc(slices.Clone(operations), func(o operation) bool { return o.name == "fronting" })
+		operations = slices.DeleteFunc(slices.Clone(operations), func(o operation) bool {
+			return slices.Contains([]string{"fronting", "working", "forgoing"}, o.name)
+		})
 	}
 	for _, o := range operations {
 		sum += o.weight

@@ -37,6 +37,7 @@ type agents struct {
 	calls      []calls.Agent
 	worker     []worker.Agent // without the worker role they have no executor
 	visited    map[string]runapi.Agent
+	leases     map[string]time.Duration // of the runs of remote workers, by agent
 	rpc        []rpc.Agent
 	operation  []dispatch.Agent
 	callbacks  map[string]callback.Agent
@@ -51,7 +52,7 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.L
 		return nil, err
 	}
 	out := &agents{
-		fronts: fronts, cards: fronts.read(ctx, log), visited: map[string]runapi.Agent{}, callbacks: map[string]callback.Agent{},
+		fronts: fronts, cards: fronts.read(ctx, log), visited: map[string]runapi.Agent{}, leases: map[string]time.Duration{}, callbacks: map[string]callback.Agent{},
 	}
 	var mistakes []error
 	for i := range cfg.Agents {
@@ -83,7 +84,11 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.L
 		out.cancelWait = max(out.cancelWait, a.Limits.CancelGrace+cfg.Worker.LeaseTTL/3+2*time.Second)
 		out.visited[a.Name] = runapi.Agent{MaxEvent: int(a.Limits.MaxEvent), History: history(a)}
 		var exec executor.Executor
-		if cfg.HasRole(config.RoleWorker) {
+		remote := a.Executor.Kind == config.ExecutorWorker
+		if remote {
+			out.leases[a.Name] = a.Executor.Worker.Lease
+		}
+		if cfg.HasRole(config.RoleWorker) && !remote {
 			if exec, err = buildExecutor(cfg, a, o, fronts, log); err != nil {
 				mistakes = append(mistakes, fmt.Errorf("agent %s: %w", a.Name, err))
 				continue
@@ -95,7 +100,7 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.L
 			Backoff: a.Limits.Backoff, CancelGrace: a.Limits.CancelGrace, DirectReplies: a.DirectReplies,
 			MaxArtifacts: int64(a.Limits.MaxArtifacts), UnreachableFor: a.Limits.UnreachableFor,
 			MaxState: int64(a.Limits.MaxState), ExtensionParams: extensionParams(face.extended),
-			MaxCalls: a.Limits.Calls, MaxResults: int64(a.Limits.CallResults),
+			MaxCalls: a.Limits.Calls, MaxResults: int64(a.Limits.CallResults), Remote: remote,
 		})
 	}
 	return out, errors.Join(mistakes...)
@@ -127,6 +132,7 @@ func buildExecutor(cfg *config.Config, a *config.Agent, o Options, fronts fronts
 		})
 	case config.ExecutorOpenAI:
 		return buildModel(cfg, a, log)
+	case config.ExecutorWorker: // it is elsewhere
 	}
 	return nil, fmt.Errorf("unknown executor kind %q", a.Executor.Kind)
 }

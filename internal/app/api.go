@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/runapi"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
+	"github.com/holdfast-a2a/holdfast/internal/workerapi"
 )
 
 // newEngine makes the engine, which handles requests; nil without the api role. pool and hooks may be nil.
@@ -41,7 +42,7 @@ func newEngine(ctx context.Context, e *env, agents *agents, st *store.Store, h *
 // newAPI makes the public server with its three bindings; nil without the api role.
 func newAPI(
 	e *env, agents *agents, access *access, p *ports, eng *engine.Engine, operations *dispatch.Runner, ring *keys.Ring,
-	callbacks *callback.Handler, runAPI *runapi.API, notifications *notify.Handler,
+	callbacks *callback.Handler, runAPI *runapi.API, remote *workerapi.API, notifications *notify.Handler,
 ) *rpc.Server {
 	if eng == nil {
 		return nil
@@ -59,6 +60,7 @@ func newAPI(
 		Proxies:       cfg.TrustedProxies(),
 		Callbacks:     callbacks,
 		RunAPI:        runAPI,
+		WorkerAPI:     remote,
 		Notifications: notifications,
 		Auth:          access.authenticator, TLS: access.tlsConfig(),
 		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout, Headers: e.memory.Headers, Refused: e.metrics.ConnectionRefused,

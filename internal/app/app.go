@@ -119,14 +119,15 @@ func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents
 	}
 	operations := newOperations(e, agents, eng)
 	runs := newRunAPI(e, agents, st, visited, attempts)
+	remote := newWorkerAPI(e, agents, access, st, visited, bus)
 	notifications, err := newNotifications(ctx, e, ports, agents, st, bus)
 	if err != nil {
 		return err
 	}
-	api := newAPI(e, agents, access, ports, eng, operations, ring, newCallbacks(e, agents, st, turns), runs, notifications)
+	api := newAPI(e, agents, access, ports, eng, operations, ring, newCallbacks(e, agents, st, turns), runs, remote, notifications)
 	s := &server{
-		env: e, ports: ports, hub: h, keeper: keeper, pool: pool, dispatcher: dispatcher, runs: runs,
-		api: api, duties: newDuties(e, st, keeper, pool, newCaller(e, agents, st, bus), ring), access: access,
+		env: e, ports: ports, hub: h, keeper: keeper, pool: pool, dispatcher: dispatcher, runs: runs, remote: remote,
+		api: api, duties: newDuties(e, st, keeper, pool, newCaller(e, agents, st, bus), newWatch(e, agents, st, visited, keeper, remote), ring), access: access,
 		watches: agents.watch(e.cfg, eng, operations, api),
 	}
 	probes := checks(&s.stopping, st, keeper, h)

@@ -10,10 +10,11 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/maintenance"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
+	"github.com/holdfast-a2a/holdfast/internal/workerapi"
 )
 
-// newDuties lists the periodic work of this process. pool and caller are nil without the worker role; ring may be nil.
-func newDuties(e *env, st *store.Store, keeper *worker.Keeper, pool *worker.Pool, caller *calls.Runner, ring *keys.Ring) *maintenance.Runner {
+// newDuties lists the periodic work of this process. pool and caller are nil without the worker role; watch and ring may be nil.
+func newDuties(e *env, st *store.Store, keeper *worker.Keeper, pool *worker.Pool, caller *calls.Runner, watch *workerapi.Watch, ring *keys.Ring) *maintenance.Runner {
 	duties := []maintenance.Duty{
 		{Name: "partitions", Every: ahead(e.cfg), Alone: true, Run: partitions(e, st)},
 	}
@@ -26,6 +27,9 @@ func newDuties(e *env, st *store.Store, keeper *worker.Keeper, pool *worker.Pool
 			maintenance.Duty{Name: "cancels", Every: time.Second, Run: whole(pool.Notices)},
 			maintenance.Duty{Name: "calls", Every: time.Second, Wake: caller.Wake(), Run: caller.Run},
 			maintenance.Duty{Name: "relays", Every: time.Second, Run: caller.Relay})
+	}
+	if watch != nil {
+		duties = append(duties, maintenance.Duty{Name: "remote_runs", Every: time.Second, Run: watch.Run})
 	}
 	if ring != nil {
 		duties = append(duties, maintenance.Duty{Name: "signing_keys", Every: time.Minute, Run: whole(ring.Refresh)})

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/runapi"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
+	"github.com/holdfast-a2a/holdfast/internal/workerapi"
 )
 
 // server has the parts of a process.
@@ -31,6 +32,7 @@ type server struct {
 	dispatcher *push.Dispatcher // nil without the push role
 	api        *rpc.Server      // nil without the api role
 	runs       *runapi.API
+	remote     *workerapi.API // nil without the api role
 	duties     *maintenance.Runner
 	admin      *http.Server
 	watches    []func(context.Context) error // of the agents behind fronts
@@ -51,6 +53,7 @@ func (s *server) run(ctx, base context.Context) error {
 	lease := start(failed, s.keeper.Run)
 	duties := start(failed, s.duties.Run)
 	claims := start(base, s.claim)
+	lends := start(base, s.lend)
 	deliveries := start(base, s.deliver)
 	announce(s.env, s.ports, s.banner)
 
@@ -60,7 +63,7 @@ func (s *server) run(ctx, base context.Context) error {
 	case <-failed.Done():
 		s.log.Error("server component failed", "error", context.Cause(failed))
 	}
-	for _, step := range s.stop(base, failed, stopLive, lease, duties, claims, deliveries) {
+	for _, step := range s.stop(base, failed, stopLive, lease, duties, claims, lends, deliveries) {
 		s.log.Debug("stopping", "step", step.name)
 		step.do()
 	}
@@ -79,12 +82,12 @@ type step struct {
 }
 
 // stop returns the steps of a stop, in order. docs/architecture.md, Stopping, describes them.
-func (s *server) stop(base, failed context.Context, stopLive func(), lease, duties, claims, deliveries *part) []step {
+func (s *server) stop(base, failed context.Context, stopLive func(), lease, duties, claims, lends, deliveries *part) []step {
 	var requests *part
 	return []step{
 		{"end readiness", s.endReadiness},
 		{"wait for balancers", func() { s.drain(failed) }},
-		{"stop claiming runs", claims.end},
+		{"stop claiming runs", func() { claims.end(); s.dismiss(); lends.stop() }},
 		{"close public listeners", func() { requests = start(base, s.shutdown) }},
 		// Callers and streams are still served while runs finish.
 		{"wait for runs", claims.wait},
@@ -148,6 +151,21 @@ func (s *server) claim(ctx context.Context) error {
 		return nil
 	}
 	return s.pool.Run(ctx)
+}
+
+// lend claims runs for remote workers until ctx ends.
+func (s *server) lend(ctx context.Context) error {
+	if s.remote == nil {
+		return nil
+	}
+	return s.remote.Run(ctx)
+}
+
+// dismiss sends remote workers to other replicas. Their uploads are still served.
+func (s *server) dismiss() {
+	if s.remote != nil {
+		s.remote.Stop()
+	}
 }
 
 // deliver sends webhooks until ctx ends, and then waits for the deliveries under way.

@@ -144,7 +144,7 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 var verbs = []string{
 	"serve", "migrate", "card", "send", "stream", "tasks", "tasks list", "tasks get", "tasks events", "tasks tail",
 	"tasks cancel", "tasks retry", "push", "push list", "push attempts", "push redeliver", "push disable", "push enable",
-	"push test", "push secret", "push rekey", "keys", "keys create", "keys list", "keys revoke", "audit", "audit verify", "bench", "doctor", "ready", "version",
+	"push test", "push secret", "push rekey", "keys", "keys create", "keys list", "keys revoke", "workers", "workers list", "workers retire", "audit", "audit verify", "bench", "doctor", "ready", "version",
 }
 
 func TestHelp(t *testing.T) {
@@ -496,6 +496,21 @@ func (o *fakeOperator) RevokeKey(ctx context.Context, id string) (*Key, error) {
 	return &Key{ID: id, Subject: "alice", CreatedAt: storedAt, RevokedAt: storedAt.Add(time.Hour)}, nil
 }
 
+func (o *fakeOperator) Workers(context.Context, int) ([]store.RemoteWorker, error) {
+	return []store.RemoteWorker{
+		{ID: task.ID{1}, Name: "gpu-1", Version: "3f2c91e", SDK: "holdfast-agent/0.1.0", Agents: []string{"draw", "paint"}, Replica: "h/1", FirstSeen: storedAt, LastSeen: storedAt.Add(time.Hour), Connected: true, Running: 2},
+		{ID: task.ID{2}, Version: "3f2c91e", FirstSeen: storedAt, LastSeen: storedAt, Connected: true, RetiredAt: storedAt.Add(time.Minute)},
+		{ID: task.ID{3}, FirstSeen: storedAt, LastSeen: storedAt},
+	}, nil
+}
+
+func (o *fakeOperator) RetireWorkers(_ context.Context, id task.ID, version string) ([]store.RemoteWorker, error) {
+	if version == "" && id != (task.ID{1}) {
+		return nil, task.Errorf(task.NotFound, "no such worker is connected")
+	}
+	return []store.RemoteWorker{{ID: task.ID{1}, Version: version}}, nil
+}
+
 func (o *fakeOperator) VerifyAudit(_ context.Context, noted []store.AuditHead) ([]store.AuditChain, error) {
 	chains := []store.AuditChain{{Chain: 1, Length: 7, Head: "ab01"}, {Chain: 2, Length: 3, Head: "cd02"}, {Chain: 3}}
 	if len(noted) > 0 {
@@ -528,6 +543,10 @@ func TestTasks(t *testing.T) {
 		{"keys-list.txt", []string{"keys", "list"}, exitOK},
 		{"keys-list.json", []string{"keys", "list", "-o", "json"}, exitOK},
 		{"keys-revoke.txt", []string{"keys", "revoke", "mzxw6ytboi5dkmrq", "unknown"}, exitFailed},
+		{"workers-list.txt", []string{"workers", "list"}, exitOK},
+		{"workers-list.json", []string{"workers", "list", "-o", "json"}, exitOK},
+		{"workers-retire.txt", []string{"workers", "retire", "01000000-0000-0000-0000-000000000000"}, exitOK},
+		{"workers-retire-unknown.txt", []string{"workers", "retire", "02000000-0000-0000-0000-000000000000"}, exitFailed},
 		{"tasks-retry.txt", []string{"tasks", "retry", "order-7"}, exitFailed},
 		{"tasks-retry.json", []string{"tasks", "retry", "order-7", "order-8", "-o", "json"}, exitFailed},
 		{"tasks-hold.txt", []string{"tasks", "hold", "order-7", "order-8"}, exitFailed},

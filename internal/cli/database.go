@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -168,6 +169,20 @@ func (o *operator) RevokeKey(ctx context.Context, id string) (*Key, error) {
 	}
 	o.ring(ctx)
 	return keyOf(k), nil
+}
+
+// Workers implements WorkersOperator.
+func (o *operator) Workers(ctx context.Context, most int) ([]store.RemoteWorker, error) {
+	return o.store.RemoteWorkers(ctx, most)
+}
+
+// RetireWorkers implements WorkersOperator.
+func (o *operator) RetireWorkers(ctx context.Context, id task.ID, version string) ([]store.RemoteWorker, error) {
+	retired, err := o.store.RetireRemote(ctx, id, version)
+	if errors.Is(err, task.NotFound) {
+		err = task.Errorf(task.NotFound, "no such worker is connected; see holdfast workers list")
+	}
+	return retired, err
 }
 
 func keyOf(k *store.APIKey) *Key {

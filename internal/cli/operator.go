@@ -39,6 +39,7 @@ type Operator interface {
 	RevokeKey(ctx context.Context, id string) (*Key, error)
 	PushOperator
 	RetentionOperator
+	WorkersOperator
 	// VerifyAudit reports for each chain of the audit log whether it is unchanged and still has the noted heads.
 	VerifyAudit(ctx context.Context, noted []store.AuditHead) ([]store.AuditChain, error)
 	Close()

@@ -91,6 +91,7 @@ type Limits struct {
 	MaxPart       Size          `yaml:"max_part"` // 0: only the body size limits it
 	MaxBlock      time.Duration `yaml:"max_block"`
 	MaxStreams    int           `yaml:"max_streams"`
+	MaxClaims     int           `yaml:"max_claims"` // of remote workers, that wait
 	HeaderTimeout time.Duration `yaml:"header_timeout"`
 	BodyTimeout   time.Duration `yaml:"body_timeout"`
 	IdleTimeout   time.Duration `yaml:"idle_timeout"`
@@ -108,6 +109,7 @@ type PerPrincipal struct {
 	Rate      int `yaml:"rate"`  // requests per second, on one replica
 	Burst     int `yaml:"burst"` // 0: the same as Rate
 	Streams   int `yaml:"streams"`
+	Claims    int `yaml:"claims"`     // of remote workers, that wait
 	LiveTasks int `yaml:"live_tasks"` // per agent, over all replicas
 }
 
@@ -401,6 +403,7 @@ type Executor struct {
 	Command CommandExecutor `yaml:"command"`
 	OpenAI  OpenAIExecutor  `yaml:"openai"`
 	A2A     A2AExecutor     `yaml:"a2a"`
+	Worker  WorkerExecutor  `yaml:"worker"`
 }
 
 // ExecutorKind names a built-in executor.
@@ -414,7 +417,13 @@ const (
 	ExecutorGo      ExecutorKind = "go" // from the Go program that serves
 	ExecutorOpenAI  ExecutorKind = "openai"
 	ExecutorA2A     ExecutorKind = "a2a"
+	ExecutorWorker  ExecutorKind = "worker" // processes that connect and claim runs
 )
+
+// WorkerExecutor is an agent whose runs connected workers claim.
+type WorkerExecutor struct {
+	Lease time.Duration `yaml:"lease"` // of a run, unless the worker renews it
+}
 
 // HTTPExecutor is an agent behind an HTTP endpoint.
 type HTTPExecutor struct {

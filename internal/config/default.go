@@ -22,6 +22,7 @@ func Default() *Config {
 			MaxParts:      1000,
 			MaxBlock:      25 * time.Second, // many clients give up after 30 s,
 			MaxStreams:    20000,
+			MaxClaims:     20000,
 			HeaderTimeout: 10 * time.Second,
 			BodyTimeout:   60 * time.Second,
 			IdleTimeout:   120 * time.Second,
@@ -90,6 +91,7 @@ func (a *Agent) setDefaults() {
 		Executor: Executor{
 			HTTP:    HTTPExecutor{ConnectTimeout: 10 * time.Second},
 			Command: CommandExecutor{StopGrace: 5 * time.Second},
+			Worker:  WorkerExecutor{Lease: 30 * time.Second},
 			OpenAI: OpenAIExecutor{
 				API: APIChat, Background: true, Stream: true, MaxToolCalls: 50, ToolTimeout: time.Minute,
 				ConnectTimeout: 10 * time.Second, HeaderTimeout: 10 * time.Minute, IdleTimeout: 5 * time.Minute,
@@ -132,6 +134,7 @@ var defaultConcurrency = map[ExecutorKind]int{
 	ExecutorGo:      256,
 	ExecutorOpenAI:  256,
 	ExecutorA2A:     256,
+	ExecutorWorker:  256, // only for tasks that have waited too long: workers say what they can run
 }
 
 // complete fills the settings that depend on other keys.

@@ -27,7 +27,7 @@ var agentName = regexp.MustCompile(`^[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?$`)
 // the metric label of agents that this replica does not know. The rest are first segments of paths of A2A and of our own, where
 // a tenant may be too; a tenant is an agent here.
 var reservedNames = map[string]bool{
-	"default": true, "other": true, "agents": true, "tasks": true, "v1": true, "resume": true, "run": true, "notifications": true,
+	"default": true, "other": true, "agents": true, "tasks": true, "v1": true, "resume": true, "run": true, "worker": true, "notifications": true,
 }
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -77,12 +77,14 @@ func (l *loader) validate(c *Config) {
 		l.at("limits.per_principal.burst", "needs limits.per_principal.rate")
 	}
 	inRange(l, "limits.per_principal.streams", each.Streams, 0, 1_000_000)
+	inRange(l, "limits.per_principal.claims", each.Claims, 0, 1_000_000)
 	inRange(l, "limits.per_principal.live_tasks", each.LiveTasks, 0, mostCounted)
 	inRange(l, "limits.max_connections", c.Limits.MaxConnections, 1, 1_000_000)
 	inRange(l, "limits.connections_per_address", c.Limits.ConnectionsPerAddress, 0, 1_000_000)
 	inRange(l, "limits.failed_authentications", c.Limits.FailedAuthentications, 0, 1_000_000)
 	inRange(l, "limits.max_block", c.Limits.MaxBlock, time.Second, time.Hour)
 	inRange(l, "limits.max_streams", c.Limits.MaxStreams, 1, 1_000_000)
+	inRange(l, "limits.max_claims", c.Limits.MaxClaims, 1, 1_000_000)
 	inRange(l, "limits.header_timeout", c.Limits.HeaderTimeout, time.Second, 5*time.Minute)
 	inRange(l, "limits.body_timeout", c.Limits.BodyTimeout, time.Second, time.Hour)
 	inRange(l, "limits.idle_timeout", c.Limits.IdleTimeout, time.Second, time.Hour)
@@ -458,17 +460,19 @@ func (l *loader) executor(path string, e *Executor) {
 	case l.hasProblem(path) || l.hasProblem(kind):
 		return
 	case e.Kind == "":
-		l.at(kind, "is missing; use %s, %s, %s, %s, %s or %s", ExecutorDemo, ExecutorHTTP, ExecutorCommand, ExecutorA2A, ExecutorOpenAI, ExecutorGo)
+		l.at(kind, "is missing; use %s, %s, %s, %s, %s, %s or %s", ExecutorDemo, ExecutorHTTP, ExecutorCommand, ExecutorWorker, ExecutorA2A, ExecutorOpenAI, ExecutorGo)
 		return
 	}
-	oneOf(l, kind, e.Kind, ExecutorDemo, ExecutorHTTP, ExecutorCommand, ExecutorA2A, ExecutorOpenAI, ExecutorGo)
-	for _, section := range []ExecutorKind{ExecutorHTTP, ExecutorCommand, ExecutorA2A, ExecutorOpenAI} {
+	oneOf(l, kind, e.Kind, ExecutorDemo, ExecutorHTTP, ExecutorCommand, ExecutorWorker, ExecutorA2A, ExecutorOpenAI, ExecutorGo)
+	for _, section := range []ExecutorKind{ExecutorHTTP, ExecutorCommand, ExecutorWorker, ExecutorA2A, ExecutorOpenAI} {
 		if key := join(path, string(section)); section != e.Kind && l.given(key) {
 			l.at(key, "does not belong to an executor of kind %s; remove it", e.Kind)
 		}
 	}
 	switch e.Kind {
 	case ExecutorDemo, ExecutorGo:
+	case ExecutorWorker:
+		inRange(l, path+".worker.lease", e.Worker.Lease, 3*time.Second, time.Hour)
 	case ExecutorHTTP:
 		l.httpExecutor(path+".http", &e.HTTP)
 	case ExecutorCommand:

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -33,6 +34,7 @@ const (
 	ReasonLimit     Reason = "limit"      // the artifacts exceed max_artifacts; the task has failed
 	ReasonDeleted   Reason = "deleted"    // the task was deleted
 	ReasonLeaseLost Reason = "lease-lost" // another worker has the task; its run goes on with the same message
+	ReasonOver      Reason = "over"       // the server has ended the run of a remote worker: a timeout, a limit, or the task was deleted
 	ReasonStopping  Reason = "stopping"   // the server stops; another run goes on with the same message
 )
 
@@ -51,7 +53,8 @@ type Cancellation struct {
 	// Turn and Attempt are those of the newest run of the task that the agent has begun.
 	Turn    int
 	Attempt task.Attempt
-	Try     int // 1 for the first call about this cancel
+	Try     int    // 1 for the first call about this cancel
+	Key     string // the IdempotencyKey that a server has given to this process; "" in the server itself
 	// Metadata is that of the request that canceled the task, or nil.
 	Metadata json.RawMessage
 	// Checkpoint is the newest checkpoint that a run of the task has stored, in whatever turn, or nil.
@@ -61,4 +64,4 @@ type Cancellation struct {
 }
 
 // IdempotencyKey is that of the newest run: its Run.IdempotencyKey.
-func (c *Cancellation) IdempotencyKey() string { return idempotencyKey(c.ID, c.Turn) }
+func (c *Cancellation) IdempotencyKey() string { return cmp.Or(c.Key, idempotencyKey(c.ID, c.Turn)) }

@@ -3,6 +3,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -60,6 +61,7 @@ type Run struct {
 	// those who may answer. "": the server has none.
 	ResumeURL string
 	OnBegin   func() // see Began; may be nil
+	Key       string // the IdempotencyKey that a server has given to this process; "" in the server itself
 
 	API    *API // where the agent can act for this run from elsewhere; nil: nowhere
 	Memory Memory
@@ -120,7 +122,7 @@ func (r *Run) Began() {
 
 // IdempotencyKey is the same for every attempt at one message, and unique on the server. It uses the internal id,
 // because clients of A2A 0.1 choose the public one.
-func (r *Run) IdempotencyKey() string { return idempotencyKey(r.ID, r.Turn) }
+func (r *Run) IdempotencyKey() string { return cmp.Or(r.Key, idempotencyKey(r.ID, r.Turn)) }
 
 func idempotencyKey(id task.ID, turn int) string { return fmt.Sprintf("%s:%d", id, turn) }
 

@@ -102,6 +102,11 @@ type Options struct {
 		http.Handler
 		Serves(r *http.Request) bool
 	}
+	// WorkerAPI answers the requests that it serves, from workers. It may be nil.
+	WorkerAPI interface {
+		http.Handler
+		Serves(r *http.Request) bool
+	}
 	// Notifications receives those of agents behind fronts. Nil: none.
 	Notifications *notify.Handler
 	// Callbacks serves resume URLs. Nil: no URLs.
@@ -159,7 +164,7 @@ func New(o Options) *Server {
 	e := echo.New()
 	e.HTTPErrorHandler = s.httpError
 	// Before the rules for pages: the URL of a callback is its credential, and a page of any origin may lead to it.
-	e.Pre(s.limitBody, s.callbacks, s.notifications, s.runAPI, s.foreign)
+	e.Pre(s.limitBody, s.callbacks, s.notifications, s.runAPI, s.workerAPI, s.foreign)
 	if len(o.CORS.Origins) > 0 {
 		e.Pre(cors(o.CORS))
 	}
@@ -294,6 +299,17 @@ func (s *Server) runAPI(next echo.HandlerFunc) echo.HandlerFunc {
 			return next(c)
 		}
 		s.opt.RunAPI.ServeHTTP(c.Response().Writer, c.Request())
+		return nil
+	}
+}
+
+// workerAPI passes the requests of workers on, as runAPI does.
+func (s *Server) workerAPI(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if s.opt.WorkerAPI == nil || !s.opt.WorkerAPI.Serves(c.Request()) {
+			return next(c)
+		}
+		s.opt.WorkerAPI.ServeHTTP(c.Response().Writer, c.Request())
 		return nil
 	}
 }

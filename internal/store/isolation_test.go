@@ -157,10 +157,12 @@ func init() {
 		"at the end of a transaction, with its arguments only":                       {"AuditAppend"},
 		"a create, of a row that no policy sees yet; it names its owner":             {"TaskReopen"},
 		"a run's, fenced by its attempt":                                             {"EventsAppend", "RunStates", "RunRequeue", "ArtifactIDs", "TaskStateGet", "ContextStateGet", "TaskStateSet", "ContextStateSet", "DialogueIndex", "EventsAt", "RunBegins", "ContextTasks", "CallResults", "RunFor", "RunHeard", "RunSilence", "ArtifactsListed", "ArtifactNames", "ArtifactChunks", "ArtifactBegun"},
-		"a worker's, of any agent's tasks":                                           {"QueueClaim", "RunsOwned", "RunsHeld", "RunsEnded", "RunsRescue", "NoticesClaim", "NoticeRecord", "NoticeDrop", "NoticeFacts"},
+		"a worker's, of any agent's tasks":                                           {"QueueClaim", "RunsOwned", "RunsHeld", "RunsEnded", "RunsRescue", "RemoteClaim", "RemoteExpire", "RemoteLook", "NoticesClaim", "NoticeRecord", "NoticeDrop", "NoticeFacts"},
 		"the hub's, for all of a replica's streams: a subscriber has found its task": {"EventsAfter", "EventsCatchUp", "TaskSeqs"},
 		"by a resume URL, which names the task and proves it":                        {"ResumeState", "TaskResume", "ResumeFind"},
 		"the listener's, about its own session":                                      {"SessionBusy"},
+		"a remote worker's, of the agents that it may run":                           {"RemoteRenew", "RemoteLent"},
+		"remote workers, by replicas and operators":                                  {"RemoteSeen", "RemoteRetired", "RemoteRetire", "RemoteWorkers", "RemoteForget", "RemoteAbsent"},
 		"processes and duties": {
 			"WorkerRegister", "WorkerRenew", "WorkerRemove", "WorkerCount", "WorkersReap", "AgentsBegan", "QueueAcquit", "TimersFire", "LeaseAcquire", "LeaseRelease",
 		},

@@ -274,6 +274,8 @@ func TestPlansOfHotQueries(t *testing.T) {
 			case "EventsAppend", "QueueClaim", "QueueHurry", "RunRequeue", "RunsOwned", "RunsHeld", "RunsRescue", "RunHeard", "RunSilence", "MessageAppend", "TaskResume", "TaskCancel", "OpsOpenTasks":
 				require.Contains(t, plan, "on tasks_open", name)
 				require.NotRegexp(t, ` tasks_(ended|kept|dated|\d+)`, plan, "%s: ended tasks are in no plan", name)
+			case "RemoteExpire", "RemoteLook":
+				require.Contains(t, plan, "task_queue_leases", name)
 			case "TimersFire":
 				require.Contains(t, plan, "task_queue_timers")
 			case "PushLanes":

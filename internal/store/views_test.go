@@ -514,7 +514,7 @@ func TestPlansOfViews(t *testing.T) {
 	var queries []string
 	perTask := map[string]bool{}
 	for _, l := range lines {
-		if l[0] != "v_workers" && l[0] != "v_outages" && l[0] != "v_queue" && l[0] != "v_push" && l[0] != "v_push_attempts" && l[0] != "v_keys" && l[0] != "v_names" && l[0] != "v_audit" { // small, or found by key
+		if l[0] != "v_workers" && l[0] != "v_remote_workers" && l[0] != "v_outages" && l[0] != "v_queue" && l[0] != "v_push" && l[0] != "v_push_attempts" && l[0] != "v_keys" && l[0] != "v_names" && l[0] != "v_audit" { // small, or found by key
 			perTask[l[0]] = true
 		}
 	}

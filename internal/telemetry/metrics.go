@@ -25,6 +25,10 @@ type Metrics struct {
 	runTime   *prometheus.HistogramVec
 	running   *prometheus.GaugeVec
 	rescues   prometheus.Counter
+	expired   prometheus.Counter
+	held      prometheus.Gauge
+	beats     prometheus.Counter
+	renewals  prometheus.Counter
 	fenced    prometheus.Counter
 	commit    *prometheus.HistogramVec
 	batch     *prometheus.HistogramVec
@@ -113,6 +117,9 @@ func New(reg prometheus.Registerer, versions ...string) *Metrics {
 	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels))
 	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return register(reg, prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help}))
+	}
 	gauges := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		return register(reg, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels))
 	}
@@ -141,6 +148,14 @@ func New(reg prometheus.Registerer, versions ...string) *Metrics {
 			"Tries to tell an agent of a cancel or of another end from outside: `delivered`, `retried`, `failed` (given up, or refused by the agent; v_cancels has the error).", "agent", "outcome"),
 		rescues: counter("holdfast_rescues_total",
 			"Runs rescued from a worker that did not renew its lease. More than a few mean that replicas die or cannot renew."),
+		held: gauge("holdfast_worker_claims_waiting",
+			"Claims of remote workers that wait at this replica: one for each connected worker that is idle or has free slots."),
+		beats: counter("holdfast_worker_heartbeats_total",
+			"Heartbeats of remote workers that this replica has answered."),
+		renewals: counter("holdfast_worker_lease_renewals_total",
+			"Runs that these heartbeats named."),
+		expired: counter("holdfast_worker_leases_expired_total",
+			"Runs freed from a remote worker that did not renew its lease. More than a few mean that workers die or are cut off for longer than their lease."),
 		fenced: counter("holdfast_fenced_writes_total",
 			"Writes of runs that were refused because another worker had the lease. Harmless by design; many of them mean that leases are too short."),
 		commit: histograms("holdfast_commit_seconds",
@@ -297,6 +312,15 @@ func (m *Metrics) Told(agent, outcome string) {
 
 // Rescued counts runs taken from dead workers.
 func (m *Metrics) Rescued(runs int) { m.rescues.Add(float64(runs)) }
+
+// ClaimsWaiting changes the number of claims of remote workers that wait.
+func (m *Metrics) ClaimsWaiting(delta int) { m.held.Add(float64(delta)) }
+
+// Heartbeat counts a heartbeat of a remote worker, and the runs that it names.
+func (m *Metrics) Heartbeat(runs int) { m.beats.Inc(); m.renewals.Add(float64(runs)) }
+
+// LeasesExpired counts runs taken from remote workers.
+func (m *Metrics) LeasesExpired(runs int) { m.expired.Add(float64(runs)) }
 
 // Fenced counts writes that were refused because another worker has the lease.
 func (m *Metrics) Fenced(writes int) { m.fenced.Add(float64(writes)) }

@@ -72,6 +72,7 @@ type Agent struct {
 	MaxState          int64                      // maximum bytes of the state of a task or context; 0: no limit
 	ExtensionParams   map[string]json.RawMessage // of the extensions on the agent's card that have parameters, by URI
 	DirectReplies     bool                       // may answer with a bare Message: working is not reported before the first emission
+	Remote            bool                       // remote workers run it: the pool claims only what has waited too long for one (Expire)
 }
 
 // params returns the parameters of those extensions that have some.
@@ -159,6 +160,7 @@ type slots struct {
 	telling int       // notices that are claimed
 	breaker breaker
 	noted   time.Time // the newest begin that Reconcile has recorded
+	expire  bool      // Remote: claim the tasks that have waited for UnreachableFor
 }
 
 // New returns a pool. Run starts it.
@@ -216,7 +218,7 @@ func (p *Pool) Reserve(agent string) *Slot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.agents[agent]
-	if s == nil || s.free == 0 || s.ready || s.breaker.open || p.closing || p.opt.Memory.Free() <= 0 {
+	if s == nil || s.Remote || s.free == 0 || s.ready || s.breaker.open || p.closing || p.opt.Memory.Free() <= 0 {
 		return nil
 	}
 	w := p.opt.Worker()
@@ -428,12 +430,14 @@ func (p *Pool) demand() []store.Demand {
 	fits := max(p.opt.Memory.Free()/messageFactor, memory.Small)
 	var want []store.Demand
 	for name, s := range p.agents {
-		if !s.ready || s.free == 0 {
+		if !s.ready || s.free == 0 || s.Remote && !s.expire {
 			continue
 		}
 		now := time.Now()
 		d := store.Demand{Agent: name, Slots: min(s.free, p.opt.ClaimBatch), Since: s.since, NoSuspect: p.gate != nil, Bytes: fits, Further: p.opt.Memory.InUse()}
-		if d = s.breaker.demand(now, d, s.UnreachableFor); d.Slots == 0 {
+		if s.Remote {
+			s.expire, d.Since, d.Older, d.NoSuspect = false, time.Time{}, s.UnreachableFor, true
+		} else if d = s.breaker.demand(now, d, s.UnreachableFor); d.Slots == 0 {
 			continue
 		}
 		s.free -= d.Slots
@@ -458,7 +462,7 @@ func (p *Pool) returnSlots(want []store.Demand, counts map[string]int) {
 		s.free += d.Slots - n
 		s.ready = s.ready || counts == nil || n == d.Slots || d.Older > 0
 		if d.Older > 0 && n == d.Slots {
-			s.breaker.expired = false // there may be more
+			s.breaker.expired, s.expire = false, s.Remote // there may be more
 		}
 		again = again || (s.ready && s.free > 0)
 	}

@@ -78,6 +78,21 @@ func (r *run) run() {
 
 // outcome runs the executor, records its result, and returns the name of the outcome.
 func (r *run) outcome() (string, error) {
+	if outcome, err := r.unfit(); outcome != "" {
+		return outcome, err
+	}
+	if !r.agent.DirectReplies {
+		if err := r.out.working(r.ctx); err != nil {
+			return r.conclude(err)
+		}
+	}
+	r.started = true
+	go r.execute()
+	return r.conclude(r.watch())
+}
+
+// unfit ends a run that must not start, and returns the name of the outcome; "" if it may start.
+func (r *run) unfit() (string, error) {
 	switch {
 	case r.claim.CancelRequested:
 		return r.settle(task.StateCanceled, "", nil)
@@ -89,14 +104,7 @@ func (r *run) outcome() (string, error) {
 		return r.settle(task.StateFailed,
 			fmt.Sprintf("Gave up after %d attempts: the worker was lost each time.", r.agent.MaxAttempts), nil)
 	}
-	if !r.agent.DirectReplies {
-		if err := r.out.working(r.ctx); err != nil {
-			return r.conclude(err)
-		}
-	}
-	r.started = true
-	go r.execute()
-	return r.conclude(r.watch())
+	return "", nil
 }
 
 // maxSpared bounds the tries that a message is spared, in case it ends the process late in its runs.

@@ -155,6 +155,9 @@ func (v *Visit) Spent() bool { return v.run.out.spent.Load() }
 
 // End ends the run as if its executor had returned err: a retryable error, or one of a limit.
 func (v *Visit) End(err error) error {
+	if v.run.agent.Remote && v.found.CancelRequested {
+		v.run.interrupt(executor.ErrCanceled) // no worker may be there to claim it again
+	}
 	outcome, err := v.run.conclude(err)
 	if outcome == outcomeLost {
 		return task.LeaseLost

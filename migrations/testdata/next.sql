@@ -19,6 +19,7 @@
 -- 00021_run_api.sql 8af5aaa9287319aca334c1bc855f1aed573bddf19836f52893d86abd1a065d8d
 -- 00022_forward.sql dc119fd1741136802040a29b29361524af179be95c9774e5235928cc3c0f90e9
 -- 00024_relay.sql b9ec335edecf9e01a18811938345de97fdaeab107f5709d68c5e27e85b1ea1eb
+-- 00026_workers.sql b96a7e4cd406087dd164b431d4d1dee89f38dc3cd1bf9fbf3a958fafa538c042
 SET statement_timeout = 0;
 SET lock_timeout = 0;
 SET idle_in_transaction_session_timeout = 0;
@@ -393,7 +394,7 @@ $$;
 COMMENT ON FUNCTION holdfast.settled_state(of uuid, at bigint) IS 'The state in which a status ended or parked a task; canceled for a deleted task, null if it did neither.';
 CREATE FUNCTION holdfast.sql_contract_version() RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS $$ SELECT '1.5' $$;
+    AS $$ SELECT '1.6' $$;
 COMMENT ON FUNCTION holdfast.sql_contract_version() IS 'Version of the views as major.minor. A minor version adds columns at the end, views and functions; a major version may change anything.';
 CREATE FUNCTION holdfast.state_name(state smallint) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -648,26 +649,6 @@ COMMENT ON COLUMN holdfast.push_attempts.delivery_id IS 'The jti of the request:
 COMMENT ON COLUMN holdfast.push_attempts.attempt IS 'Which try of the delivery it was, from 1.';
 COMMENT ON COLUMN holdfast.push_attempts.class IS 'The outcome, as the metrics call it.';
 COMMENT ON COLUMN holdfast.push_attempts.status IS 'The HTTP status; null if there was no answer.';
-CREATE TABLE holdfast.attempts_20261123 (
-    id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
-    task uuid NOT NULL,
-    config_id text NOT NULL,
-    started_at timestamp with time zone DEFAULT now() NOT NULL,
-    from_seq bigint NOT NULL,
-    to_seq bigint NOT NULL,
-    delivery_id text NOT NULL,
-    attempt integer NOT NULL,
-    class text NOT NULL,
-    status integer,
-    error text,
-    duration interval,
-    worker_id uuid,
-    CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
-);
-COMMENT ON COLUMN holdfast.attempts_20261123.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
-COMMENT ON COLUMN holdfast.attempts_20261123.attempt IS 'Which try of the delivery it was, from 1.';
-COMMENT ON COLUMN holdfast.attempts_20261123.class IS 'The outcome, as the metrics call it.';
-COMMENT ON COLUMN holdfast.attempts_20261123.status IS 'The HTTP status; null if there was no answer.';
 CREATE TABLE holdfast.attempts_20261124 (
     id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
     task uuid NOT NULL,
@@ -688,6 +669,26 @@ COMMENT ON COLUMN holdfast.attempts_20261124.delivery_id IS 'The jti of the requ
 COMMENT ON COLUMN holdfast.attempts_20261124.attempt IS 'Which try of the delivery it was, from 1.';
 COMMENT ON COLUMN holdfast.attempts_20261124.class IS 'The outcome, as the metrics call it.';
 COMMENT ON COLUMN holdfast.attempts_20261124.status IS 'The HTTP status; null if there was no answer.';
+CREATE TABLE holdfast.attempts_20261125 (
+    id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
+    task uuid NOT NULL,
+    config_id text NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    from_seq bigint NOT NULL,
+    to_seq bigint NOT NULL,
+    delivery_id text NOT NULL,
+    attempt integer NOT NULL,
+    class text NOT NULL,
+    status integer,
+    error text,
+    duration interval,
+    worker_id uuid,
+    CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
+);
+COMMENT ON COLUMN holdfast.attempts_20261125.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
+COMMENT ON COLUMN holdfast.attempts_20261125.attempt IS 'Which try of the delivery it was, from 1.';
+COMMENT ON COLUMN holdfast.attempts_20261125.class IS 'The outcome, as the metrics call it.';
+COMMENT ON COLUMN holdfast.attempts_20261125.status IS 'The HTTP status; null if there was no answer.';
 CREATE TABLE holdfast.audit_log (
     chain smallint NOT NULL,
     n bigint NOT NULL,
@@ -953,16 +954,6 @@ CREATE TABLE holdfast.idempotency_keys (
 PARTITION BY RANGE (day);
 COMMENT ON TABLE holdfast.idempotency_keys IS 'Idempotency-Key headers seen, with the hash of the request and the task that it led to.';
 COMMENT ON COLUMN holdfast.idempotency_keys.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
-CREATE TABLE holdfast.keys_20261123 (
-    day date NOT NULL,
-    tenant text NOT NULL,
-    owner text NOT NULL,
-    key text NOT NULL,
-    request_hash bytea NOT NULL,
-    task uuid NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL
-);
-COMMENT ON COLUMN holdfast.keys_20261123.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
 CREATE TABLE holdfast.keys_20261124 (
     day date NOT NULL,
     tenant text NOT NULL,
@@ -973,6 +964,16 @@ CREATE TABLE holdfast.keys_20261124 (
     created_at timestamp with time zone DEFAULT now() NOT NULL
 );
 COMMENT ON COLUMN holdfast.keys_20261124.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
+CREATE TABLE holdfast.keys_20261125 (
+    day date NOT NULL,
+    tenant text NOT NULL,
+    owner text NOT NULL,
+    key text NOT NULL,
+    request_hash bytea NOT NULL,
+    task uuid NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+COMMENT ON COLUMN holdfast.keys_20261125.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
 CREATE TABLE holdfast.leases (
     name text NOT NULL,
     holder uuid NOT NULL,
@@ -1042,6 +1043,26 @@ COMMENT ON COLUMN holdfast.push_cursors.attempts IS 'Failed attempts since the l
 COMMENT ON COLUMN holdfast.push_cursors.claim IS 'Fencing token of the process that delivers at present; each claim makes a new one.';
 COMMENT ON COLUMN holdfast.push_cursors.disabled_at IS 'Since when nothing is delivered, for the reason in disabled_for. Events are still marked.';
 COMMENT ON COLUMN holdfast.push_cursors.accepted IS 'Its receiver has accepted a delivery at this URL.';
+CREATE TABLE holdfast.remote_workers (
+    id uuid NOT NULL,
+    name text DEFAULT ''::text NOT NULL,
+    version text DEFAULT ''::text NOT NULL,
+    sdk text DEFAULT ''::text NOT NULL,
+    agents text[] DEFAULT '{}'::text[] NOT NULL,
+    replica text DEFAULT ''::text NOT NULL,
+    first_seen timestamp with time zone DEFAULT now() NOT NULL,
+    last_seen timestamp with time zone DEFAULT now() NOT NULL,
+    retired_at timestamp with time zone
+);
+COMMENT ON TABLE holdfast.remote_workers IS 'Workers that have connected through the worker API. A replica writes about its workers every few seconds, not with each request.';
+COMMENT ON COLUMN holdfast.remote_workers.id IS 'Chosen by the worker, new at each start.';
+COMMENT ON COLUMN holdfast.remote_workers.name IS 'As the worker says, such as the name of its host.';
+COMMENT ON COLUMN holdfast.remote_workers.version IS 'Of the code of its agents, as the worker says.';
+COMMENT ON COLUMN holdfast.remote_workers.sdk IS 'The SDK and the language, as the worker says.';
+COMMENT ON COLUMN holdfast.remote_workers.agents IS 'The agents of its last claim.';
+COMMENT ON COLUMN holdfast.remote_workers.replica IS 'The server process that answered it last.';
+COMMENT ON COLUMN holdfast.remote_workers.last_seen IS 'When it last sent a request or had one open, to within a minute.';
+COMMENT ON COLUMN holdfast.remote_workers.retired_at IS 'When an operator told it to claim no more; null: it may claim.';
 CREATE TABLE holdfast.retention_progress (
     job text NOT NULL,
     at timestamp with time zone NOT NULL,
@@ -1149,7 +1170,9 @@ CREATE TABLE holdfast.task_queue (
     wakes_at timestamp with time zone,
     input_seq bigint,
     interrupted boolean DEFAULT false NOT NULL,
-    forwarded jsonb
+    forwarded jsonb,
+    lease_until timestamp with time zone,
+    look_at timestamp with time zone
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='500', autovacuum_vacuum_cost_delay='0');
 COMMENT ON TABLE holdfast.task_queue IS 'Tasks that wait for a run (worker_id is null) or have one. The row is deleted when the run parks or ends the task.';
@@ -1165,6 +1188,8 @@ COMMENT ON COLUMN holdfast.task_queue.wakes_at IS 'When its timer fires; infinit
 COMMENT ON COLUMN holdfast.task_queue.input_seq IS 'The run note with the wait or the calls that this turn follows, or with the resume that began it; null for a turn that only a message began.';
 COMMENT ON COLUMN holdfast.task_queue.interrupted IS 'With input_seq: a message ended the wait. The run answers that message.';
 COMMENT ON COLUMN holdfast.task_queue.forwarded IS 'Headers of the requests with its messages, by the seq of the message: sealed (internal/seal), in base64. Null: none.';
+COMMENT ON COLUMN holdfast.task_queue.lease_until IS 'While a remote worker has the run: when its lease ends unless the worker renews it. Null for runs of server processes.';
+COMMENT ON COLUMN holdfast.task_queue.look_at IS 'While a remote worker has the run: when a server process checks its lease, its timeouts and its cancel.';
 CREATE TABLE holdfast.task_settled (
     task uuid NOT NULL,
     seq bigint NOT NULL
@@ -1893,6 +1918,33 @@ COMMENT ON COLUMN holdfast.v_queue.turn IS 'Which turn of the task its run is, f
 COMMENT ON COLUMN holdfast.v_queue.tries IS 'How many tries that turn has had, including the current run.';
 COMMENT ON COLUMN holdfast.v_queue.cancel_requested IS 'A client asked to cancel it.';
 COMMENT ON COLUMN holdfast.v_queue.away_since IS 'Since when its agent has not begun this run: it is away or too busy; null otherwise, and for tasks behind it.';
+CREATE VIEW holdfast.v_remote_workers AS
+ SELECT w.id AS worker,
+    w.name,
+    w.version,
+    w.sdk,
+    w.agents,
+    w.replica,
+    w.first_seen,
+    w.last_seen,
+    (w.last_seen > (now() - '00:01:30'::interval)) AS connected,
+    w.retired_at,
+    ( SELECT count(*) AS count
+           FROM holdfast.task_queue q
+          WHERE (q.worker_id = w.id)) AS running
+   FROM holdfast.remote_workers w;
+COMMENT ON VIEW holdfast.v_remote_workers IS 'The workers of agents with executor.kind worker that are or were connected.';
+COMMENT ON COLUMN holdfast.v_remote_workers.worker IS 'The id of the worker, new at each of its starts.';
+COMMENT ON COLUMN holdfast.v_remote_workers.name IS 'As the worker says, such as the name of its host.';
+COMMENT ON COLUMN holdfast.v_remote_workers.version IS 'Of the code of its agents, as the worker says.';
+COMMENT ON COLUMN holdfast.v_remote_workers.sdk IS 'The SDK and the language, as the worker says.';
+COMMENT ON COLUMN holdfast.v_remote_workers.agents IS 'The agents whose runs it claims.';
+COMMENT ON COLUMN holdfast.v_remote_workers.replica IS 'The server process that answered it last: its host name and process id.';
+COMMENT ON COLUMN holdfast.v_remote_workers.first_seen IS 'When it connected first.';
+COMMENT ON COLUMN holdfast.v_remote_workers.last_seen IS 'When it last sent a request or had one open, to within a minute.';
+COMMENT ON COLUMN holdfast.v_remote_workers.connected IS 'It was seen within the last 90 seconds.';
+COMMENT ON COLUMN holdfast.v_remote_workers.retired_at IS 'When an operator told it to claim no more; null: it may claim.';
+COMMENT ON COLUMN holdfast.v_remote_workers.running IS 'How many runs it has.';
 CREATE VIEW holdfast.v_runs AS
  SELECT t.id AS task,
     COALESCE(t.client_id, (t.id)::text) AS task_id,
@@ -2242,96 +2294,96 @@ COMMENT ON COLUMN holdfast.v_workers.alive IS 'Its lease has not expired.';
 COMMENT ON COLUMN holdfast.v_workers.running IS 'How many runs it has.';
 COMMENT ON COLUMN holdfast.v_workers.duties IS 'The duties whose lease it has, such as partitions; null for none.';
 ALTER TABLE ONLY holdfast.events_artifacts ATTACH PARTITION holdfast.artifacts_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
-ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261123 FOR VALUES FROM ('2026-11-23 05:45:00+05:45') TO ('2026-11-24 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261124 FOR VALUES FROM ('2026-11-24 05:45:00+05:45') TO ('2026-11-25 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261125 FOR VALUES FROM ('2026-11-25 05:45:00+05:45') TO ('2026-11-26 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.audit_log ATTACH PARTITION holdfast.audit_20261101 FOR VALUES FROM ('2026-11-01 05:45:00+05:45') TO ('2026-12-01 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.events_log ATTACH PARTITION holdfast.events_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.events_dated ATTACH PARTITION holdfast.events_artifacts FOR VALUES IN ('3');
 ALTER TABLE ONLY holdfast.task_events ATTACH PARTITION holdfast.events_dated FOR VALUES IN (false);
 ALTER TABLE ONLY holdfast.task_events ATTACH PARTITION holdfast.events_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.events_dated ATTACH PARTITION holdfast.events_log FOR VALUES IN ('1', '2', '4');
-ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261123 FOR VALUES FROM ('2026-11-23') TO ('2026-11-24');
 ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261124 FOR VALUES FROM ('2026-11-24') TO ('2026-11-25');
+ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261125 FOR VALUES FROM ('2026-11-25') TO ('2026-11-26');
 ALTER TABLE ONLY holdfast.tasks_dated ATTACH PARTITION holdfast.tasks_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_dated FOR VALUES IN (false);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_ended FOR VALUES IN ('5', '6', '7', '8');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_open FOR VALUES IN ('1', '2', '3', '4');
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 22:59:20.749055+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 22:59:20.749822+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8cf-74ad-9676-4cf1fd0adc9c', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 22:59:20.753705+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8d5-7364-922b-efea88c32c8c', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 22:59:20.762008+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8db-7278-bad4-fff1aa8ae877', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 22:59:20.765027+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8db-7278-bad4-fff1aa8ae877', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 22:59:20.767976+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.771283+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.771834+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.772439+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.772994+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.774318+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.774942+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.77549+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.776036+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.776602+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.777154+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.777683+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.778238+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.778771+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.7794+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.77991+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.780465+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.781029+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.781659+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.783122+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.783653+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8f0-7b1b-b2b3-bca15fd1dc7d', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 22:59:20.786851+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8f3-7d85-9c28-b8512aeaba08', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 22:59:20.789782+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c90c-7342-bb90-21817e68d565', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 22:59:20.814065+05:45', NULL, NULL);
-INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a20966-c90c-7342-bb90-21817e68d565', 'w1', '2026-11-23 22:59:20.799008+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20966-c8ad-7af2-a7fc-c46da5773b47');
-INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a20966-c90c-7342-bb90-21817e68d565', 'w1', '2026-11-23 22:59:20.804724+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a20966-c8ad-7af2-a7fc-c46da5773b47');
-INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a20966-c904-710d-b4fb-59c32dd20e17', 'w1', '2026-11-23 22:59:20.811539+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20966-c8ad-7af2-a7fc-c46da5773b47');
-INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a20966-c904-710d-b4fb-59c32dd20e17', 'w1', '2026-11-23 22:59:20.816942+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20966-c8ad-7af2-a7fc-c46da5773b47');
-INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a20966-c904-710d-b4fb-59c32dd20e17', 'w1', '2026-11-23 22:59:20.821581+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20966-c8ad-7af2-a7fc-c46da5773b47');
-INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a20966-c906-7694-b446-683cd12325aa', 'w1', '2026-11-23 22:59:20.827665+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20966-c8ad-7af2-a7fc-c46da5773b47');
-INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a20966-c906-7694-b446-683cd12325aa', 'w1', '2026-11-23 22:59:20.83208+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20966-c8ad-7af2-a7fc-c46da5773b47');
-INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a20966-c909-7ba7-8f04-1bdf30bf26b3', 'w1', '2026-11-23 22:59:20.838416+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20966-c8ad-7af2-a7fc-c46da5773b47');
-INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a20966-c8f6-7da9-8c66-0aa8b4effbe4', 'w1', '2026-11-23 22:59:20.844442+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a20966-c8ad-7af2-a7fc-c46da5773b47');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 22:59:20.727272+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8ae-7dd5-a28c-4a62f7b3272f","agent":"travel","subject":"ada"}]', '\x83097abb75b9dbcdfeac8cfc28955967cd831dbaf35e45d40faf821786b7810c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 22:59:20.746165+05:45', 'holdfast', '[{"action":"task.continued","task":"01a20966-c8ae-7dd5-a28c-4a62f7b3272f","agent":"travel"}]', '\xb2c99da66ee08e079c84e2d85f29de900685b6e2e07090f7d3f8176dac0eb140');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 22:59:20.751939+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8cf-74ad-9676-4cf1fd0adc9c","agent":"travel","subject":"ada"}]', '\x6d37ebf39f2b26965ca46ae34b9f4ee31f60c7930c641f84fc4bc332861340b4');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 22:59:20.755176+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8d2-7b82-95dc-0e155a178034","agent":"travel","subject":"ben"}]', '\x0650330a4c07b13e174f9a370f61382c3b96c52f81a902f93ef796e3e953f042');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 22:59:20.757586+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8d5-7364-922b-efea88c32c8c","agent":"travel","subject":"ben"}]', '\x881e8927225c3810404549d0548e9776bee9d5bbb254ea3e3270d1486a5a5679');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 22:59:20.763542+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8db-7278-bad4-fff1aa8ae877","agent":"travel","subject":"ben"}]', '\x91db9ad4044a89282c911545f41efe41433dba3a391bdc979afbaf3d61f9be7d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 22:59:20.769708+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8e1-7453-8e7e-8e3eb613dc11","agent":"writer","subject":"ada"}]', '\x150d7a3e4f1ac0ef816d26b204c490db8b2dd380ecdef67c48d4b6be16a1eac7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 22:59:20.785225+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8f0-7b1b-b2b3-bca15fd1dc7d","agent":"writer","subject":"cyd"}]', '\xc1c8a0770624fe93b2dfce848f2d24b51b2faa136f2531928682103adbb6a0b7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 22:59:20.788245+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8f3-7d85-9c28-b8512aeaba08","agent":"writer","subject":"cyd"}]', '\x98bacf793f6f5c6d0820c3f57f07ba0ee2452921fe2b34d9c31b2e5a232d7b6a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 22:59:20.791276+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8f6-7da9-8c66-0aa8b4effbe4","agent":"writer","subject":"cyd"}]', '\x9370745eb86b144654e522b6ac72992093007623c78e5721bb2c929ed25d99ff');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 22:59:20.794216+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20966-c8f6-7da9-8c66-0aa8b4effbe4","agent":"writer"}]', '\x39f70f6faf751bb2e94faf6aeb6e03a625a4841ef538e953a0ac922e411a5bf1');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 22:59:20.795869+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8fb-7731-bcd2-65fe62889c9f","agent":"writer","subject":"cyd"}]', '\x852b247be44d5cb9d112fdc71643485605813aebc1565549926ff49a1c36026a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 22:59:20.796466+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20966-c8fb-7731-bcd2-65fe62889c9f","agent":"writer"}]', '\x9b8668d93e4f6ae9a044fc2817aa4970f7455baffa08cee3d964b8220ed7d7ea');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 22:59:20.79721+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8fc-7de4-b5bd-e8f152ce5e89","agent":"support","subject":"ben"}]', '\xd4bd187f6ee8b6799ef5a7e0c3806e090fbcb40b145f05bdd025bcc06b9228eb');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 22:59:20.799621+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8ff-74b4-81fe-02f27ffeb65d","agent":"support","subject":"ben"}]', '\x39dbb1c413d7055f2c0a994cf3a82112c501a01389c28de2fda14871135cd985');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 22:59:20.802024+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c901-7a8a-a073-497320b2a25d","agent":"support","subject":"cyd"}]', '\x21952508677868b5792588ebbc14bf28951916f737c9902f9479ac14d4972b39');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 22:59:20.804381+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c904-710d-b4fb-59c32dd20e17","agent":"support","subject":"cyd"}]', '\xc94b197c17221d072b4b661b477e2115a8fea0acb3c1752a6f14eca1e4f91e95');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 22:59:20.80761+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c906-7694-b446-683cd12325aa","agent":"support","subject":"cyd"}]', '\x2d51c3d48ef552513444d2791a11efa1e35bd3252203c2428c99b23b1e8852ff');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 22:59:20.810188+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c909-7ba7-8f04-1bdf30bf26b3","agent":"support","subject":"cyd"}]', '\x05da0264648989ad9c964bfc6602a339852d345e460ce20d5662538dd2659e47');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 22:59:20.812606+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c90c-7342-bb90-21817e68d565","agent":"writer","subject":"ada"}]', '\xf9f8c7947f8f56807c80ff5fcb1763894f3b22f4d89c2349328439fd62ab4c67');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 22:59:20.817116+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c910-7aa9-a020-e896d6f8ae11","agent":"writer","subject":"ben"}]', '\x965bb778a69a88fe6d1eba441148465072d17579879f1d176cceb6eecde4b250');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 22:59:20.818897+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c912-786f-841f-d733e2b79f02","agent":"support","subject":"ben"}]', '\x97422ce6f592ab148fe4dd52283ed862604a97a2666185ee74312c092adfaf99');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 22:59:20.822051+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c915-79f7-bb4d-baa1833ed802","agent":"travel","subject":"ada"}]', '\xf8bd4b8baa00c115f66d1b260c3d7e645e9ff6aae64db4c577bb779e285a64f1');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 22:59:20.822915+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c916-78d1-97fe-57ba07b13bb8","agent":"travel","subject":"ada"}]', '\xc67b48bf80ba89245eab1812ed166e570dc89352c143d9b3f8256531782599a6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 22:59:20.827527+05:45', 'holdfast', '[{"action":"push.set","task":"01a20966-c90c-7342-bb90-21817e68d565","object":"w1"}]', '\x27d53e0d2220fa96da8b5654d9bd2c6e8ea213874fec95217908dbf7a0093fbb');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 22:59:20.829288+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20966-c90c-7342-bb90-21817e68d565","object":"w1"}]', '\x42c967d12de05c18a84ecf00558ce273718fada3c2e23405cb93a17fd13d926c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 22:59:20.846086+05:45', 'holdfast', '[{"action":"push.set","task":"01a20966-c904-710d-b4fb-59c32dd20e17","object":"w1"}]', '\xdd47873ddff5e792f941583c386d9d19d15bfbf6a0ea3b910fe0f26050069c31');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 22:59:20.846727+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20966-c904-710d-b4fb-59c32dd20e17","object":"w1"}]', '\xb70f6327248824e791160041f961a2af1547bb67d07effa8884d27fdb75cbf29');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 22:59:20.862737+05:45', 'holdfast', '[{"action":"push.set","task":"01a20966-c906-7694-b446-683cd12325aa","object":"w1"}]', '\x3913f2d4466bb6ca74b07fc71ab8310908ca8c76dc32ebdfb521e5d05e5e430a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 22:59:20.863287+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20966-c906-7694-b446-683cd12325aa","object":"w1"}]', '\x40b1006b68229fa1a2b7cc693dab54b7290b77c02f5644d607f01524a7d3c8ec');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 22:59:20.873258+05:45', 'holdfast', '[{"action":"push.set","task":"01a20966-c909-7ba7-8f04-1bdf30bf26b3","object":"w1"}]', '\x11498f2aff2026ebcd51e32d7c32b644159e4c6856b8671bb6c924974509d384');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 22:59:20.8739+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20966-c909-7ba7-8f04-1bdf30bf26b3","object":"w1"}]', '\xc03ad4704637355c4e0e55bbc3272fef0d803852a902fbf3a041ea491d0fd5d6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 22:59:20.879614+05:45', 'holdfast', '[{"action":"push.set","task":"01a20966-c8f6-7da9-8c66-0aa8b4effbe4","object":"w1"}]', '\x441d778de707a438515b82ae6c3a0afa66baad161b550b2960a8986567e504ed');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 22:59:20.880123+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20966-c8f6-7da9-8c66-0aa8b4effbe4","object":"w1"}]', '\xbd20a1de7dd98e0fea2655ffb65738de3eaa48adbfc9314719a176b0c3c62b57');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 22:59:20.888699+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c954-7bda-8658-42bb4f34478f","agent":"writer","subject":"cyd"}]', '\x093bdf5e4ca431060769aca9025d56dd7cf6350cedc840962356eaed4b2c6ab2');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 36, '2026-11-23 22:59:20.889777+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c959-73b5-8898-ffeb74ba5283","agent":"caller","tenant":"tenant","subject":"owner"}]', '\x275398d435b083bc815a49cffb6e6d7be023ecbe7a10690a7eb30c9134fe0862');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 37, '2026-11-23 22:59:20.895846+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c95a-7ecc-8753-f0a008ffbf66","agent":"helper"}]', '\xc85611a8ede6c50438d555f0910970525f09d30d6a2fc16f3f4ef595aa98fcdd');
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c6bc-77de-849e-4f4f59ce19f4', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-24 08:37:08.840523+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c6bc-77de-849e-4f4f59ce19f4', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-24 08:37:08.841934+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c711-731f-ba11-b7d9de0fc107', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-24 08:37:08.853945+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c71a-74f4-96b2-78b80a819077', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-24 08:37:08.867704+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c726-7a04-a367-51f87f9645ac', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-24 08:37:08.874428+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c726-7a04-a367-51f87f9645ac', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-24 08:37:08.878965+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c730-71d2-a0c4-32d0bfd67f7b', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:37:08.882009+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c730-71d2-a0c4-32d0bfd67f7b', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:37:08.883045+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c730-71d2-a0c4-32d0bfd67f7b', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:37:08.883619+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c730-71d2-a0c4-32d0bfd67f7b', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:37:08.88403+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c730-71d2-a0c4-32d0bfd67f7b', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:37:08.88452+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c730-71d2-a0c4-32d0bfd67f7b', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:37:08.88493+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c730-71d2-a0c4-32d0bfd67f7b', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:37:08.885566+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c730-71d2-a0c4-32d0bfd67f7b', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:37:08.886109+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c730-71d2-a0c4-32d0bfd67f7b', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:37:08.886481+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c730-71d2-a0c4-32d0bfd67f7b', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:37:08.886812+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c730-71d2-a0c4-32d0bfd67f7b', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:37:08.887107+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c730-71d2-a0c4-32d0bfd67f7b', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:37:08.887451+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c730-71d2-a0c4-32d0bfd67f7b', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:37:08.887763+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c730-71d2-a0c4-32d0bfd67f7b', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:37:08.88829+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c730-71d2-a0c4-32d0bfd67f7b', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:37:08.890138+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c730-71d2-a0c4-32d0bfd67f7b', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:37:08.890531+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c730-71d2-a0c4-32d0bfd67f7b', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:37:08.890888+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c730-71d2-a0c4-32d0bfd67f7b', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:37:08.891884+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c730-71d2-a0c4-32d0bfd67f7b', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:37:08.893115+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c730-71d2-a0c4-32d0bfd67f7b', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:37:08.893527+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c742-74d8-9740-615fba9cfb07', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-24 08:37:08.91465+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c756-7cfa-a0e0-39b79e8948a5', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-24 08:37:08.927147+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b77-c794-7409-a1e0-8cf0cf83798a', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-24 08:37:08.991409+05:45', NULL, NULL);
+INSERT INTO holdfast.attempts_20261124 VALUES (1, '01a20b77-c794-7409-a1e0-8cf0cf83798a', 'w1', '2026-11-24 08:37:08.996422+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20b77-c6b6-7563-998e-e6d58ed9442d');
+INSERT INTO holdfast.attempts_20261124 VALUES (2, '01a20b77-c794-7409-a1e0-8cf0cf83798a', 'w1', '2026-11-24 08:37:09.017554+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a20b77-c6b6-7563-998e-e6d58ed9442d');
+INSERT INTO holdfast.attempts_20261124 VALUES (3, '01a20b77-c77f-7098-8b61-f6fdc892591d', 'w1', '2026-11-24 08:37:09.03868+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20b77-c6b6-7563-998e-e6d58ed9442d');
+INSERT INTO holdfast.attempts_20261124 VALUES (4, '01a20b77-c77f-7098-8b61-f6fdc892591d', 'w1', '2026-11-24 08:37:09.050445+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20b77-c6b6-7563-998e-e6d58ed9442d');
+INSERT INTO holdfast.attempts_20261124 VALUES (5, '01a20b77-c77f-7098-8b61-f6fdc892591d', 'w1', '2026-11-24 08:37:09.06513+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20b77-c6b6-7563-998e-e6d58ed9442d');
+INSERT INTO holdfast.attempts_20261124 VALUES (6, '01a20b77-c782-7767-a083-1af01f8d915f', 'w1', '2026-11-24 08:37:09.081367+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20b77-c6b6-7563-998e-e6d58ed9442d');
+INSERT INTO holdfast.attempts_20261124 VALUES (7, '01a20b77-c782-7767-a083-1af01f8d915f', 'w1', '2026-11-24 08:37:09.087643+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20b77-c6b6-7563-998e-e6d58ed9442d');
+INSERT INTO holdfast.attempts_20261124 VALUES (8, '01a20b77-c789-7662-8a75-87535de4a8f0', 'w1', '2026-11-24 08:37:09.105997+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20b77-c6b6-7563-998e-e6d58ed9442d');
+INSERT INTO holdfast.attempts_20261124 VALUES (9, '01a20b77-c760-79f3-a809-ff548e4066b5', 'w1', '2026-11-24 08:37:09.127063+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a20b77-c6b6-7563-998e-e6d58ed9442d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-24 08:37:08.78451+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b77-c6bc-77de-849e-4f4f59ce19f4","agent":"travel","subject":"ada"}]', '\x8a04ccc5d613ab51cab4044a48a112c76883cca4e8d1445a4136f2461d946d10');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-24 08:37:08.829656+05:45', 'holdfast', '[{"action":"task.continued","task":"01a20b77-c6bc-77de-849e-4f4f59ce19f4","agent":"travel"}]', '\xee9ab450bfc5dd4850d65cffd51702ce0069033ab1afe9dab2619578e1d0d10f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-24 08:37:08.850031+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b77-c711-731f-ba11-b7d9de0fc107","agent":"travel","subject":"ada"}]', '\xf74ca8051126e78bb517e9bda2ce60f45e6a8a261bfdd9e2cbf133ec8e71e602');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-24 08:37:08.855612+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b77-c717-71fa-ba01-ff78f04039fc","agent":"travel","subject":"ben"}]', '\x8b4d35153b30ba2a865e1895c7c8c5f35e74879ee7cd3bb55349374826a84e2a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-24 08:37:08.858827+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b77-c71a-74f4-96b2-78b80a819077","agent":"travel","subject":"ben"}]', '\x95d62798d364be78c3a766da97ca3a6d8d71ad5e685d92c42a45369f2f06ae35');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-24 08:37:08.871358+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b77-c726-7a04-a367-51f87f9645ac","agent":"travel","subject":"ben"}]', '\xaeb725d7aeedd7259832915f0e48062868c9d4327b95ac536b236e8d1208cb9d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-24 08:37:08.880595+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b77-c730-71d2-a0c4-32d0bfd67f7b","agent":"writer","subject":"ada"}]', '\xde69445253acedbcd851739515977b4eb5c86528e05436190504503c4a972a47');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-24 08:37:08.898816+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b77-c742-74d8-9740-615fba9cfb07","agent":"writer","subject":"cyd"}]', '\x090ce333a673fbefdaccc16af03919a0cf17fa1f7def311ddd43cb49b040bd83');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-24 08:37:08.919446+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b77-c756-7cfa-a0e0-39b79e8948a5","agent":"writer","subject":"cyd"}]', '\x0df8f12326f05f342aac3065869afa296dbe43fa92adda6ad1c45c9190cb1d79');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-24 08:37:08.929208+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b77-c760-79f3-a809-ff548e4066b5","agent":"writer","subject":"cyd"}]', '\x4e849f5191d9599ac1208291d084c66d18b99809d74a55a95a2dbef7a18754b1');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-24 08:37:08.935569+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20b77-c760-79f3-a809-ff548e4066b5","agent":"writer"}]', '\x16e10bd38f35d4ae68e68f24272d4e377ab0888331677b72da9415a8772cb0f3');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-24 08:37:08.943742+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b77-c76f-70da-9523-9635002d2478","agent":"writer","subject":"cyd"}]', '\x746210c5706dd1e38b90a9567607746bbb14da75d226733ca8504fe61e13540f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-24 08:37:08.946563+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20b77-c76f-70da-9523-9635002d2478","agent":"writer"}]', '\x53c15d3a786d4c16deaa074a13a7aa7a1e29fc32a4ebb7739a108d7569a1580a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-24 08:37:08.94773+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b77-c773-7179-96cc-bfc037f53677","agent":"support","subject":"ben"}]', '\x351d9f2339d3624da45ea4aca598eef7c4d1938dae24c189329c8f4a0e31d245');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-24 08:37:08.950432+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b77-c776-70a8-a1f1-5f8c62a0ef5f","agent":"support","subject":"ben"}]', '\x750193b94cb227029829365b3dc3a79810760778e16d48f4ce3838b38fbf3334');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-24 08:37:08.954912+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b77-c77a-7780-986a-691db13fca15","agent":"support","subject":"cyd"}]', '\x25502712dabe387eb086e360ace5d7c2bf25cc0cd88fcbe74f64b52c735d2041');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-24 08:37:08.959411+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b77-c77f-7098-8b61-f6fdc892591d","agent":"support","subject":"cyd"}]', '\xa31df06325229bedcc01ab1c1a0b8e37c9970f1573ca04e41a6fba95cbf2ecd7');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-24 08:37:08.965163+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b77-c782-7767-a083-1af01f8d915f","agent":"support","subject":"cyd"}]', '\x484afbd9e3d2352cf498f6c0c0b1dbac8d485e759f98973a67a3deb0d2192a6a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-24 08:37:08.974441+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b77-c789-7662-8a75-87535de4a8f0","agent":"support","subject":"cyd"}]', '\x69d06a9d64b9f0f55e57697ec3d84d7cac6962a4cd546a2a656e3c23fe6e02ca');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-24 08:37:08.984858+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b77-c794-7409-a1e0-8cf0cf83798a","agent":"writer","subject":"ada"}]', '\x0af2ffc90f375b4226304a244037f02259e7c6fd013753846da9a54cd22738a3');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-24 08:37:08.996883+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b77-c7a4-74fb-a447-cdc6e63b03a6","agent":"writer","subject":"ben"}]', '\xe86146f2c7cb6ddffe01073a0010db5d4bc9368cde83d8821741b2f4300add5c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-24 08:37:09.00242+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b77-c7a7-74c0-8f1a-4dba5e9522e4","agent":"support","subject":"ben"}]', '\x8a10b1ff22a10e07263fe82dfd2a6693b642a995d001f7bbf2b7c2d53e729b00');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-24 08:37:09.005768+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b77-c7ad-74de-a38b-89ba9145f137","agent":"travel","subject":"ada"}]', '\xc65b24fea1bd370eb3fec79d60e00f84de3b464c07d5c9562bb6983e3ed6f883');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-24 08:37:09.010433+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b77-c7b1-7f3f-8343-73de0b469e10","agent":"travel","subject":"ada"}]', '\x2f74d63424990525f2c07bf0d7bd14636d81d1a50a619b8e041209a909c11e0d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-24 08:37:09.018534+05:45', 'holdfast', '[{"action":"push.set","task":"01a20b77-c794-7409-a1e0-8cf0cf83798a","object":"w1"}]', '\x1ee76afc3742dabda64f3b54e239ca54f3ad469485e83b5bcfd98877e4c8b5e9');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-24 08:37:09.019948+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20b77-c794-7409-a1e0-8cf0cf83798a","object":"w1"}]', '\x3d513f5cef516ab817c40506ab384d7e378a2527fbb9d2ec36e57ea4f6d7161c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-24 08:37:09.063812+05:45', 'holdfast', '[{"action":"push.set","task":"01a20b77-c77f-7098-8b61-f6fdc892591d","object":"w1"}]', '\x1961df7f12fadd6a64ad5a0bc3fb8f552271475af58a9a17b0e53ef187b680a6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-24 08:37:09.065452+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20b77-c77f-7098-8b61-f6fdc892591d","object":"w1"}]', '\x6d54f3d849ec59082468d07caa74f09ecc0ea3a0517fb8eacddd23cbbeb63f57');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-24 08:37:09.112116+05:45', 'holdfast', '[{"action":"push.set","task":"01a20b77-c782-7767-a083-1af01f8d915f","object":"w1"}]', '\x9fc85b6209c6077fe74c43d4ea8a590fcc9c80908307b15e27a8d80754c32408');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-24 08:37:09.11277+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20b77-c782-7767-a083-1af01f8d915f","object":"w1"}]', '\xf626e9bb3d3cd1b2f31be4a30383c31f9c7a00ddebad3c9f83461780152915cf');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-24 08:37:09.133346+05:45', 'holdfast', '[{"action":"push.set","task":"01a20b77-c789-7662-8a75-87535de4a8f0","object":"w1"}]', '\x64d3d19693d44ef0e66214ab5cbac23a08044e8d1416237676997d3666c2d016');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-24 08:37:09.133869+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20b77-c789-7662-8a75-87535de4a8f0","object":"w1"}]', '\x9abca8eb3accf1d3efc5b40a24df6ba6df4f4ea2247c5d74dba9241b2226fc2c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-24 08:37:09.151429+05:45', 'holdfast', '[{"action":"push.set","task":"01a20b77-c760-79f3-a809-ff548e4066b5","object":"w1"}]', '\x50d3b1ca98c7fc5646cf6f9b35c768e4412d060e3581643e3af88b69cfb54411');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-24 08:37:09.154063+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20b77-c760-79f3-a809-ff548e4066b5","object":"w1"}]', '\x0a002c97a9637638c7f8af44f566383e9c34ce42750ecea734a997c867ea6b52');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-24 08:37:09.171662+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b77-c84f-7768-882c-72c2092c1e0a","agent":"writer","subject":"cyd"}]', '\x30ddf0e6ff5424bef9edf7a90cdbe7f48e475d4e0464b018b12bdbb767fceb98');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 36, '2026-11-24 08:37:09.17981+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b77-c85a-7bba-b3f8-3c002579b624","agent":"caller","tenant":"tenant","subject":"owner"}]', '\x3278e246571a664a8cefffec1dffa9b465de630d198b486f77b69c517948d4ff');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 37, '2026-11-24 08:37:09.213438+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b77-c860-7caf-ac26-682e72c02046","agent":"helper"}]', '\xc31f478ebbdd863cba2ae6c9f6e029ad6a3ecf5a32763047348afc7a99a5c0c4');
 INSERT INTO holdfast.audit_chains VALUES (2, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (3, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (4, 0, '\x', 0, '\x');
@@ -2395,182 +2447,183 @@ INSERT INTO holdfast.audit_chains VALUES (61, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (62, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (63, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (64, 0, '\x', 0, '\x');
-INSERT INTO holdfast.audit_chains VALUES (1, 37, '\xc85611a8ede6c50438d555f0910970525f09d30d6a2fc16f3f4ef595aa98fcdd', 0, '\x');
-INSERT INTO holdfast.cancel_notices VALUES ('01a20966-c8f6-7da9-8c66-0aa8b4effbe4', 'writer', 'canceled', '2026-11-23 22:59:20.793295+05:45', '2026-11-23 22:59:20.793295+05:45', 0, NULL, NULL, false, '');
-INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a20966-c90c-7342-bb90-21817e68d565', 1, '{"chapter": 1}', '01a20966-c90f-7a61-8863-8b9e8b958073', '2026-11-23 22:59:20.816033+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 22:59:20.722028+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.738907+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 22:59:20.741649+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.733044+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a20966-c8c6-74d8-bbc3-8c1a942b8ff8', '2026-11-23 22:59:20.743352+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.743352+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.748268+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 22:59:20.750383+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.747829+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8cf-74ad-9676-4cf1fd0adc9c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 22:59:20.751405+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8cf-74ad-9676-4cf1fd0adc9c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.753065+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8cf-74ad-9676-4cf1fd0adc9c', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.754266+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.75266+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8d2-7b82-95dc-0e155a178034', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 22:59:20.754851+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8d2-7b82-95dc-0e155a178034', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.756024+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8d2-7b82-95dc-0e155a178034', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 22:59:20.756719+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.755709+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8d5-7364-922b-efea88c32c8c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 22:59:20.757284+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8d5-7364-922b-efea88c32c8c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.758423+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8d5-7364-922b-efea88c32c8c', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 22:59:20.759575+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.758125+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8d5-7364-922b-efea88c32c8c', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 22:59:20.761227+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.760839+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8d5-7364-922b-efea88c32c8c', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.762617+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.761665+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8db-7278-bad4-fff1aa8ae877', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 22:59:20.763269+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8db-7278-bad4-fff1aa8ae877', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.764397+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8db-7278-bad4-fff1aa8ae877', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a20966-c8aa-74d1-8601-5fe6f9c8c24c"}', NULL, '2026-11-23 22:59:20.766528+05:45', '01a20966-c8aa-74d1-8601-5fe6f9c8c24c', '2026-11-23 22:59:20.764083+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8db-7278-bad4-fff1aa8ae877', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.768657+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.767627+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 22:59:20.769391+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.770585+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 22:59:20.784185+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.770248+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8f0-7b1b-b2b3-bca15fd1dc7d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 22:59:20.784878+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8f0-7b1b-b2b3-bca15fd1dc7d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.786236+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8f0-7b1b-b2b3-bca15fd1dc7d', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.787363+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.785807+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8f3-7d85-9c28-b8512aeaba08', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 22:59:20.787979+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8f3-7d85-9c28-b8512aeaba08', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.789148+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8f3-7d85-9c28-b8512aeaba08', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.790408+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.788775+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8f6-7da9-8c66-0aa8b4effbe4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 22:59:20.790953+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8f6-7da9-8c66-0aa8b4effbe4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.792086+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8f6-7da9-8c66-0aa8b4effbe4', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.794873+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.791765+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8fb-7731-bcd2-65fe62889c9f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 22:59:20.795529+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8fb-7731-bcd2-65fe62889c9f', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.796362+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8fc-7de4-b5bd-e8f152ce5e89', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 22:59:20.796955+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8fc-7de4-b5bd-e8f152ce5e89', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.798098+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8fc-7de4-b5bd-e8f152ce5e89', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 22:59:20.798718+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.797701+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ff-74b4-81fe-02f27ffeb65d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 22:59:20.799355+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ff-74b4-81fe-02f27ffeb65d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.800521+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ff-74b4-81fe-02f27ffeb65d', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 22:59:20.801165+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.800132+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c901-7a8a-a073-497320b2a25d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 22:59:20.801765+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c901-7a8a-a073-497320b2a25d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.802967+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c901-7a8a-a073-497320b2a25d', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 22:59:20.803574+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.80259+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c904-710d-b4fb-59c32dd20e17', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 22:59:20.804135+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c904-710d-b4fb-59c32dd20e17', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.805335+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c904-710d-b4fb-59c32dd20e17', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 22:59:20.805936+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.804938+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c906-7694-b446-683cd12325aa', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 22:59:20.806517+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c906-7694-b446-683cd12325aa', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.808606+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c906-7694-b446-683cd12325aa', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 22:59:20.809278+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.80822+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c909-7ba7-8f04-1bdf30bf26b3', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 22:59:20.80987+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c909-7ba7-8f04-1bdf30bf26b3', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.811048+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c909-7ba7-8f04-1bdf30bf26b3', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 22:59:20.81166+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.810685+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c90c-7342-bb90-21817e68d565', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 22:59:20.812294+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c90c-7342-bb90-21817e68d565', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.81349+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c910-7aa9-a020-e896d6f8ae11', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 22:59:20.816803+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c910-7aa9-a020-e896d6f8ae11', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.818064+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c912-786f-841f-d733e2b79f02', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 22:59:20.81864+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c912-786f-841f-d733e2b79f02', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.819678+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c915-79f7-bb4d-baa1833ed802', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 22:59:20.821729+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c912-786f-841f-d733e2b79f02', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 22:59:20.820325+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.819345+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c916-78d1-97fe-57ba07b13bb8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 22:59:20.822664+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c959-73b5-8898-ffeb74ba5283', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 22:59:20.88933+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c959-73b5-8898-ffeb74ba5283', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.891064+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c959-73b5-8898-ffeb74ba5283', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"calls","calls":[{"id":"call-1","agent":"helper","task":"01a20966-c95a-7ecc-8753-f0a008ffbf66","message":{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}}]}', NULL, '2026-11-23 22:59:20.891064+05:45', '01a20966-c95a-73cb-a988-e2460cbf4d4f', '2026-11-23 22:59:20.89053+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c95a-7ecc-8753-f0a008ffbf66', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}', NULL, '2026-11-23 22:59:20.895178+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c95a-7ecc-8753-f0a008ffbf66', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.896856+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c95a-7ecc-8753-f0a008ffbf66', 3, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.896856+05:45', '01a20966-c960-716f-9a1c-2e0971608ae8', '2026-11-23 22:59:20.896304+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c954-7bda-8658-42bb4f34478f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 22:59:20.886293+05:45', NULL, NULL);
-INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a20966-c8ae-7dd5-a28c-4a62f7b3272f', '2026-11-23 22:59:20.722028+05:45');
-INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a20966-c8cf-74ad-9676-4cf1fd0adc9c', '2026-11-23 22:59:20.751405+05:45');
-INSERT INTO holdfast.leases VALUES ('partitions', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 23:59:20.718473+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20966-c8aa-74d1-8601-5fe6f9c8c24c', 'web-2/731', '1.4.0', '2026-11-23 22:59:20.717192+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20966-c8ad-7af2-a7fc-c46da5773b47', 'web-1/1042', '1.4.0', '2026-11-23 22:59:20.71776+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20966-c8ad-7d55-a00b-f307586dedb6', 'web-2/988', '1.4.0', '2026-11-23 22:59:20.71791+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20966-c95a-73cb-a988-e2460cbf4d4f', 'test', '1', '2026-11-23 22:59:20.890323+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20966-c960-716f-9a1c-2e0971608ae8', 'test', '1', '2026-11-23 22:59:20.896139+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20966-c90c-7342-bb90-21817e68d565', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 22:59:20.823499+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20966-c904-710d-b4fb-59c32dd20e17', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 22:59:20.845035+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20966-c906-7694-b446-683cd12325aa', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 22:59:20.861864+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20966-c909-7ba7-8f04-1bdf30bf26b3', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 22:59:20.872353+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20966-c8f6-7da9-8c66-0aa8b4effbe4', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 22:59:20.878714+05:45');
-INSERT INTO holdfast.push_cursors VALUES ('01a20966-c90c-7342-bb90-21817e68d565', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
-INSERT INTO holdfast.push_cursors VALUES ('01a20966-c904-710d-b4fb-59c32dd20e17', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 23:59:20.861581+05:45', '2026-11-23 22:59:20.846367+05:45', false, 3, '2026-11-23 22:59:20.851539+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20966-c906-7694-b446-683cd12325aa', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 23:59:20.87208+05:45', '2026-11-23 22:59:20.86296+05:45', false, 2, '2026-11-23 22:59:20.867665+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20966-c909-7ba7-8f04-1bdf30bf26b3', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 23:59:20.878416+05:45', '2026-11-23 22:59:20.873513+05:45', false, 1, '2026-11-23 22:59:20.878416+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20966-c8f6-7da9-8c66-0aa8b4effbe4', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 22:59:20.879807+05:45', false, 1, '2026-11-23 22:59:20.884442+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 22:59:20.884442+05:45', 'the receiver answered 410 Gone', false);
-INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 16:22:54.90122');
-INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 16:22:54.93301');
-INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 16:22:55.05461');
-INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 16:22:55.093456');
-INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 16:22:55.135304');
-INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 16:22:55.197315');
-INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 16:22:55.285229');
-INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 16:22:55.303654');
-INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-23 16:22:55.324771');
-INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-23 16:22:55.347396');
-INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-23 16:22:55.473721');
-INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-23 16:22:55.476791');
-INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-23 16:22:55.479432');
-INSERT INTO holdfast.schema_version VALUES (14, 15, true, '2026-11-23 16:22:55.480453');
-INSERT INTO holdfast.schema_version VALUES (15, 16, true, '2026-11-23 16:22:55.481587');
-INSERT INTO holdfast.schema_version VALUES (16, 17, true, '2026-11-23 16:22:55.510591');
-INSERT INTO holdfast.schema_version VALUES (17, 18, true, '2026-11-23 16:22:55.589606');
-INSERT INTO holdfast.schema_version VALUES (18, 19, true, '2026-11-23 16:22:55.70953');
-INSERT INTO holdfast.schema_version VALUES (19, 20, true, '2026-11-23 16:22:55.721358');
-INSERT INTO holdfast.schema_version VALUES (20, 21, true, '2026-11-23 16:22:55.780895');
-INSERT INTO holdfast.schema_version VALUES (21, 22, true, '2026-11-23 16:22:55.790188');
-INSERT INTO holdfast.schema_version VALUES (22, 24, true, '2026-11-23 16:22:55.793538');
-INSERT INTO holdfast.secrets VALUES ('page_token', '\x3e32f8277a0040929712afc95a8daf4d03d1713ed1ab416a9cfb02735f4d9856', '2026-11-23 22:07:55.135304+05:45');
-INSERT INTO holdfast.secrets VALUES ('push', '\xa3d7993859e740479faccf513410094a7ebcc4d415824f15966fc188c38392a4', '2026-11-23 22:07:55.135304+05:45');
-INSERT INTO holdfast.task_calls VALUES ('01a20966-c959-73b5-8898-ffeb74ba5283', 3, 1, 'call-1', 'helper', '01a20966-c95a-7ecc-8753-f0a008ffbf66', false, '01a20966-c959-73b5-8898-ffeb74ba5283', '{caller}', '2026-11-23 22:59:20.891064+05:45', '2026-11-23 22:59:20.895178+05:45', 0, NULL, NULL, NULL, NULL, false, 0, NULL);
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a20966-c8ae-7dd5-a28c-4a62f7b3272f');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a20966-c8cf-74ad-9676-4cf1fd0adc9c');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a20966-c8d2-7b82-95dc-0e155a178034');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a20966-c8d5-7364-922b-efea88c32c8c');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a20966-c8db-7278-bad4-fff1aa8ae877');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a20966-c8e1-7453-8e7e-8e3eb613dc11');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a20966-c8f0-7b1b-b2b3-bca15fd1dc7d');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a20966-c8f3-7d85-9c28-b8512aeaba08');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a20966-c8fb-7731-bcd2-65fe62889c9f');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a20966-c8fc-7de4-b5bd-e8f152ce5e89');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a20966-c8ff-74b4-81fe-02f27ffeb65d');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a20966-c901-7a8a-a073-497320b2a25d');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a20966-c904-710d-b4fb-59c32dd20e17');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a20966-c906-7694-b446-683cd12325aa');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a20966-c909-7ba7-8f04-1bdf30bf26b3');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a20966-c90c-7342-bb90-21817e68d565');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a20966-c910-7aa9-a020-e896d6f8ae11');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a20966-c912-786f-841f-d733e2b79f02');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a20966-c915-79f7-bb4d-baa1833ed802');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a20966-c916-78d1-97fe-57ba07b13bb8');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a20966-c954-7bda-8658-42bb4f34478f');
-INSERT INTO holdfast.task_queue VALUES ('01a20966-c90c-7342-bb90-21817e68d565', 'writer', '2026-11-23 22:59:20.812294+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20966-c910-7aa9-a020-e896d6f8ae11', 'writer', '2026-11-23 22:59:20.816803+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20966-c912-786f-841f-d733e2b79f02', 'support', '2026-11-23 22:59:20.820325+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20966-c915-79f7-bb4d-baa1833ed802', 'travel', '2026-11-23 22:59:20.821729+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20966-c916-78d1-97fe-57ba07b13bb8', 'travel', '2026-11-23 22:59:20.822664+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20966-c954-7bda-8658-42bb4f34478f', 'writer', '2026-11-23 22:59:20.886293+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20966-c959-73b5-8898-ffeb74ba5283', 'caller', '2026-11-23 22:59:20.891064+05:45', NULL, 1, 2, 0, NULL, false, 0, 0, 'infinity', 3, false, NULL);
-INSERT INTO holdfast.task_settled VALUES ('01a20966-c95a-7ecc-8753-f0a008ffbf66', 3);
-INSERT INTO holdfast.task_states VALUES ('01a20966-c90c-7342-bb90-21817e68d565', 1, '{"chapter": 1}', '01a20966-c90e-77d0-9f36-c84f30db0003', '2026-11-23 22:59:20.815025+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 22:59:20.750383+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 22:59:20.747829+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 22:59:20.722028+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8cf-74ad-9676-4cf1fd0adc9c', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 22:59:20.754266+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 22:59:20.75266+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 22:59:20.751405+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8d2-7b82-95dc-0e155a178034', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 22:59:20.756719+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 22:59:20.755709+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.754851+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8d5-7364-922b-efea88c32c8c', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 22:59:20.762617+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 22:59:20.761665+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 22:59:20.757284+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8db-7278-bad4-fff1aa8ae877', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 22:59:20.768657+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 22:59:20.767627+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 22:59:20.763269+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 22:59:20.784185+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 22:59:20.770248+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 22:59:20.769391+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8f0-7b1b-b2b3-bca15fd1dc7d', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 22:59:20.787363+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 22:59:20.785807+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 22:59:20.784878+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8f3-7d85-9c28-b8512aeaba08', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 22:59:20.790408+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 22:59:20.788775+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 22:59:20.787979+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8fb-7731-bcd2-65fe62889c9f', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 22:59:20.796362+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 22:59:20.796362+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.795529+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8fc-7de4-b5bd-e8f152ce5e89', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 22:59:20.798718+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 22:59:20.797701+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.796955+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8ff-74b4-81fe-02f27ffeb65d', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 22:59:20.801165+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 22:59:20.800132+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.799355+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c901-7a8a-a073-497320b2a25d', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 22:59:20.803574+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 22:59:20.80259+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.801765+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8f6-7da9-8c66-0aa8b4effbe4', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 22:59:20.794873+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 22:59:20.791765+05:45', true, '2026-11-23 22:59:20.793295+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.790953+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c95a-7ecc-8753-f0a008ffbf66', NULL, 'helper', 'tenant', 'owner', 'context', 5, false, NULL, 3, 3, '2026-11-23 22:59:20.896856+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 22:59:20.896304+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.895178+05:45', NULL, NULL, false, NULL, NULL, true, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c904-710d-b4fb-59c32dd20e17', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 22:59:20.805936+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 22:59:20.804938+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.804135+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c910-7aa9-a020-e896d6f8ae11', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 22:59:20.818064+05:45', 1, 1, 1, 1, 0, '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.817626+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.816803+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c912-786f-841f-d733e2b79f02', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 22:59:20.819678+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 22:59:20.819345+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.81864+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c915-79f7-bb4d-baa1833ed802', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 22:59:20.821729+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.821729+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c916-78d1-97fe-57ba07b13bb8', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 22:59:20.822664+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.822664+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c90c-7342-bb90-21817e68d565', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 22:59:20.81349+05:45', 1, 2, 1, 1, 0, '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.813091+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 22:59:20.812294+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c906-7694-b446-683cd12325aa', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 22:59:20.809278+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 22:59:20.80822+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.806517+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c909-7ba7-8f04-1bdf30bf26b3', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 22:59:20.81166+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 22:59:20.810685+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.80987+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c954-7bda-8658-42bb4f34478f', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 22:59:20.886293+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 22:59:20.886293+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c959-73b5-8898-ffeb74ba5283', NULL, 'caller', 'tenant', 'owner', 'context', 2, false, NULL, 3, 2, '2026-11-23 22:59:20.891064+05:45', 1, 2, 1, 2, 0, NULL, '2026-11-23 22:59:20.89053+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.88933+05:45', NULL, 'infinity', false, NULL, NULL, true, 0, 0, NULL);
-INSERT INTO holdfast.workers VALUES ('01a20966-c8ad-7af2-a7fc-c46da5773b47', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 22:59:20.71776+05:45', '2026-11-23 23:59:20.71776+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20966-c8ad-7d55-a00b-f307586dedb6', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 22:59:20.71791+05:45', '2026-11-23 23:59:20.71791+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20966-c95a-73cb-a988-e2460cbf4d4f', 'test', '1', 'worker', '2026-11-23 22:59:20.890323+05:45', '2026-11-23 23:59:20.890323+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20966-c960-716f-9a1c-2e0971608ae8', 'test', '1', 'worker', '2026-11-23 22:59:20.896139+05:45', '2026-11-23 23:59:20.896139+05:45');
+INSERT INTO holdfast.audit_chains VALUES (1, 37, '\xc31f478ebbdd863cba2ae6c9f6e029ad6a3ecf5a32763047348afc7a99a5c0c4', 0, '\x');
+INSERT INTO holdfast.cancel_notices VALUES ('01a20b77-c760-79f3-a809-ff548e4066b5', 'writer', 'canceled', '2026-11-24 08:37:08.934593+05:45', '2026-11-24 08:37:08.934593+05:45', 0, NULL, NULL, false, '');
+INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a20b77-c794-7409-a1e0-8cf0cf83798a', 1, '{"chapter": 1}', '01a20b77-c7a3-75a7-ae5a-5c85cc5824e0', '2026-11-24 08:37:08.995717+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c6bc-77de-849e-4f4f59ce19f4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-24 08:37:08.772574+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c6bc-77de-849e-4f4f59ce19f4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:37:08.813445+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c6bc-77de-849e-4f4f59ce19f4', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-24 08:37:08.82088+05:45', '01a20b77-c6b6-7563-998e-e6d58ed9442d', '2026-11-24 08:37:08.797014+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c6bc-77de-849e-4f4f59ce19f4', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a20b77-c6f6-763e-a73a-ec6ce57e9a85', '2026-11-24 08:37:08.825958+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c6bc-77de-849e-4f4f59ce19f4', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-24 08:37:08.825958+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c6bc-77de-849e-4f4f59ce19f4', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-24 08:37:08.838737+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c6bc-77de-849e-4f4f59ce19f4', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-24 08:37:08.847256+05:45', '01a20b77-c6bb-70b6-998a-5c57bdfc9b8a', '2026-11-24 08:37:08.837759+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c711-731f-ba11-b7d9de0fc107', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-24 08:37:08.849291+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c711-731f-ba11-b7d9de0fc107', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:37:08.852329+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c711-731f-ba11-b7d9de0fc107', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:37:08.854607+05:45', '01a20b77-c6b6-7563-998e-e6d58ed9442d', '2026-11-24 08:37:08.851708+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c717-71fa-ba01-ff78f04039fc', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-24 08:37:08.855219+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c717-71fa-ba01-ff78f04039fc', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:37:08.856564+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c717-71fa-ba01-ff78f04039fc', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-24 08:37:08.857629+05:45', '01a20b77-c6b6-7563-998e-e6d58ed9442d', '2026-11-24 08:37:08.856039+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c71a-74f4-96b2-78b80a819077', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-24 08:37:08.858415+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c71a-74f4-96b2-78b80a819077', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:37:08.859773+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c71a-74f4-96b2-78b80a819077', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-24 08:37:08.861475+05:45', '01a20b77-c6bb-70b6-998a-5c57bdfc9b8a', '2026-11-24 08:37:08.859268+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c71a-74f4-96b2-78b80a819077', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-24 08:37:08.864508+05:45', '01a20b77-c6bb-70b6-998a-5c57bdfc9b8a', '2026-11-24 08:37:08.863348+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c71a-74f4-96b2-78b80a819077', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-24 08:37:08.869959+05:45', '01a20b77-c6b6-7563-998e-e6d58ed9442d', '2026-11-24 08:37:08.866922+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c726-7a04-a367-51f87f9645ac', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-24 08:37:08.870879+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c726-7a04-a367-51f87f9645ac', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:37:08.873774+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c726-7a04-a367-51f87f9645ac', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a20b77-c6bb-72cd-a166-2d5c305e24eb"}', NULL, '2026-11-24 08:37:08.875989+05:45', '01a20b77-c6bb-72cd-a166-2d5c305e24eb', '2026-11-24 08:37:08.873255+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c726-7a04-a367-51f87f9645ac', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-24 08:37:08.87963+05:45', '01a20b77-c6b6-7563-998e-e6d58ed9442d', '2026-11-24 08:37:08.878266+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c730-71d2-a0c4-32d0bfd67f7b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-24 08:37:08.880212+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c730-71d2-a0c4-32d0bfd67f7b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:37:08.881452+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c730-71d2-a0c4-32d0bfd67f7b', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-24 08:37:08.897644+05:45', '01a20b77-c6b6-7563-998e-e6d58ed9442d', '2026-11-24 08:37:08.881043+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c742-74d8-9740-615fba9cfb07', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-24 08:37:08.898409+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c742-74d8-9740-615fba9cfb07', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:37:08.903136+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c742-74d8-9740-615fba9cfb07', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:37:08.917511+05:45', '01a20b77-c6bb-70b6-998a-5c57bdfc9b8a', '2026-11-24 08:37:08.899287+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c756-7cfa-a0e0-39b79e8948a5', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-24 08:37:08.918953+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c756-7cfa-a0e0-39b79e8948a5', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:37:08.925935+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c756-7cfa-a0e0-39b79e8948a5', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:37:08.927979+05:45', '01a20b77-c6bb-70b6-998a-5c57bdfc9b8a', '2026-11-24 08:37:08.920392+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c760-79f3-a809-ff548e4066b5', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-24 08:37:08.928764+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c760-79f3-a809-ff548e4066b5', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:37:08.93324+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c760-79f3-a809-ff548e4066b5', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:37:08.938113+05:45', '01a20b77-c6b6-7563-998e-e6d58ed9442d', '2026-11-24 08:37:08.932608+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c76f-70da-9523-9635002d2478', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-24 08:37:08.943191+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c76f-70da-9523-9635002d2478', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-24 08:37:08.946356+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c773-7179-96cc-bfc037f53677', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-24 08:37:08.947274+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c773-7179-96cc-bfc037f53677', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:37:08.948843+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c773-7179-96cc-bfc037f53677', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-24 08:37:08.949454+05:45', '01a20b77-c6bb-70b6-998a-5c57bdfc9b8a', '2026-11-24 08:37:08.948313+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c776-70a8-a1f1-5f8c62a0ef5f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-24 08:37:08.950098+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c776-70a8-a1f1-5f8c62a0ef5f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:37:08.951288+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c776-70a8-a1f1-5f8c62a0ef5f', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-24 08:37:08.95393+05:45', '01a20b77-c6bb-70b6-998a-5c57bdfc9b8a', '2026-11-24 08:37:08.950807+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c77a-7780-986a-691db13fca15', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-24 08:37:08.954566+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c77a-7780-986a-691db13fca15', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:37:08.958027+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c77a-7780-986a-691db13fca15', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-24 08:37:08.958614+05:45', '01a20b77-c6bb-70b6-998a-5c57bdfc9b8a', '2026-11-24 08:37:08.955694+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c77f-7098-8b61-f6fdc892591d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-24 08:37:08.959095+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c77f-7098-8b61-f6fdc892591d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:37:08.960209+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c77f-7098-8b61-f6fdc892591d', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-24 08:37:08.961928+05:45', '01a20b77-c6b6-7563-998e-e6d58ed9442d', '2026-11-24 08:37:08.9598+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c782-7767-a083-1af01f8d915f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-24 08:37:08.964385+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c782-7767-a083-1af01f8d915f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:37:08.96797+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c782-7767-a083-1af01f8d915f', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-24 08:37:08.968702+05:45', '01a20b77-c6b6-7563-998e-e6d58ed9442d', '2026-11-24 08:37:08.96572+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c789-7662-8a75-87535de4a8f0', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-24 08:37:08.973926+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c789-7662-8a75-87535de4a8f0', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:37:08.975717+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c789-7662-8a75-87535de4a8f0', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-24 08:37:08.977924+05:45', '01a20b77-c6b6-7563-998e-e6d58ed9442d', '2026-11-24 08:37:08.975177+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c794-7409-a1e0-8cf0cf83798a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-24 08:37:08.984324+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c794-7409-a1e0-8cf0cf83798a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:37:08.987811+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c7a4-74fb-a447-cdc6e63b03a6', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-24 08:37:08.996416+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c7a4-74fb-a447-cdc6e63b03a6', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:37:08.99865+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c7a7-74c0-8f1a-4dba5e9522e4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-24 08:37:09.001931+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c7a7-74c0-8f1a-4dba5e9522e4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:37:09.003714+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c7ad-74de-a38b-89ba9145f137', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-24 08:37:09.005397+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c7a7-74c0-8f1a-4dba5e9522e4', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-24 08:37:09.004484+05:45', '01a20b77-c6bb-70b6-998a-5c57bdfc9b8a', '2026-11-24 08:37:09.003073+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c7b1-7f3f-8343-73de0b469e10', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-24 08:37:09.010059+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c85a-7bba-b3f8-3c002579b624', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-24 08:37:09.179081+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c85a-7bba-b3f8-3c002579b624', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:37:09.184941+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c85a-7bba-b3f8-3c002579b624', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"calls","calls":[{"id":"call-1","agent":"helper","task":"01a20b77-c860-7caf-ac26-682e72c02046","message":{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}}]}', NULL, '2026-11-24 08:37:09.184941+05:45', '01a20b77-c85e-7141-a71e-f11f68a9fa51', '2026-11-24 08:37:09.184221+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c860-7caf-ac26-682e72c02046', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}', NULL, '2026-11-24 08:37:09.210706+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c860-7caf-ac26-682e72c02046', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:37:09.215415+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c860-7caf-ac26-682e72c02046', 3, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:37:09.215415+05:45', '01a20b77-c87e-7118-9c92-b09929d509f6', '2026-11-24 08:37:09.214642+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b77-c84f-7768-882c-72c2092c1e0a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-24 08:37:09.169332+05:45', NULL, NULL);
+INSERT INTO holdfast.keys_20261124 VALUES ('2026-11-24', '', 'ada', 'k-1', '\x6b2d31', '01a20b77-c6bc-77de-849e-4f4f59ce19f4', '2026-11-24 08:37:08.772574+05:45');
+INSERT INTO holdfast.keys_20261124 VALUES ('2026-11-24', '', 'ada', 'k-2', '\x6b2d32', '01a20b77-c711-731f-ba11-b7d9de0fc107', '2026-11-24 08:37:08.849291+05:45');
+INSERT INTO holdfast.leases VALUES ('partitions', '01a20b77-c6b6-7563-998e-e6d58ed9442d', '2026-11-24 09:37:08.763981+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20b77-c6b6-7563-998e-e6d58ed9442d', 'web-1/1042', '1.4.0', '2026-11-24 08:37:08.762397+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20b77-c6bb-70b6-998a-5c57bdfc9b8a', 'web-2/988', '1.4.0', '2026-11-24 08:37:08.763098+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20b77-c6bb-72cd-a166-2d5c305e24eb', 'web-2/731', '1.4.0', '2026-11-24 08:37:08.763204+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20b77-c85e-7141-a71e-f11f68a9fa51', 'test', '1', '2026-11-24 08:37:09.182123+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20b77-c87e-7118-9c92-b09929d509f6', 'test', '1', '2026-11-24 08:37:09.214238+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20b77-c794-7409-a1e0-8cf0cf83798a', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-24 08:37:09.010879+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20b77-c77f-7098-8b61-f6fdc892591d', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-24 08:37:09.062211+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20b77-c782-7767-a083-1af01f8d915f', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-24 08:37:09.105485+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20b77-c789-7662-8a75-87535de4a8f0', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-24 08:37:09.128695+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20b77-c760-79f3-a809-ff548e4066b5', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-24 08:37:09.146457+05:45');
+INSERT INTO holdfast.push_cursors VALUES ('01a20b77-c794-7409-a1e0-8cf0cf83798a', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
+INSERT INTO holdfast.push_cursors VALUES ('01a20b77-c77f-7098-8b61-f6fdc892591d', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-24 09:37:09.10513+05:45', '2026-11-24 08:37:09.065091+05:45', false, 3, '2026-11-24 08:37:09.07868+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20b77-c782-7767-a083-1af01f8d915f', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-24 09:37:09.127643+05:45', '2026-11-24 08:37:09.112431+05:45', false, 2, '2026-11-24 08:37:09.121367+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20b77-c789-7662-8a75-87535de4a8f0', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-24 09:37:09.145997+05:45', '2026-11-24 08:37:09.133574+05:45', false, 1, '2026-11-24 08:37:09.145997+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20b77-c760-79f3-a809-ff548e4066b5', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-24 08:37:09.15187+05:45', false, 1, '2026-11-24 08:37:09.167063+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-24 08:37:09.167063+05:45', 'the receiver answered 410 Gone', false);
+INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-24 02:45:09.374024');
+INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-24 02:45:09.392562');
+INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-24 02:45:09.448685');
+INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-24 02:45:09.458488');
+INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-24 02:45:09.470152');
+INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-24 02:45:09.484528');
+INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-24 02:45:09.519598');
+INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-24 02:45:09.530145');
+INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-24 02:45:09.535524');
+INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-24 02:45:09.547005');
+INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-24 02:45:09.572351');
+INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-24 02:45:09.57369');
+INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-24 02:45:09.576715');
+INSERT INTO holdfast.schema_version VALUES (14, 15, true, '2026-11-24 02:45:09.578757');
+INSERT INTO holdfast.schema_version VALUES (15, 16, true, '2026-11-24 02:45:09.579341');
+INSERT INTO holdfast.schema_version VALUES (16, 17, true, '2026-11-24 02:45:09.592277');
+INSERT INTO holdfast.schema_version VALUES (17, 18, true, '2026-11-24 02:45:09.605234');
+INSERT INTO holdfast.schema_version VALUES (18, 19, true, '2026-11-24 02:45:09.635188');
+INSERT INTO holdfast.schema_version VALUES (19, 20, true, '2026-11-24 02:45:09.642487');
+INSERT INTO holdfast.schema_version VALUES (20, 21, true, '2026-11-24 02:45:09.664477');
+INSERT INTO holdfast.schema_version VALUES (21, 22, true, '2026-11-24 02:45:09.669271');
+INSERT INTO holdfast.schema_version VALUES (22, 24, true, '2026-11-24 02:45:09.672676');
+INSERT INTO holdfast.schema_version VALUES (23, 26, true, '2026-11-24 02:45:09.676613');
+INSERT INTO holdfast.secrets VALUES ('page_token', '\xd1400275a42841058af81ae4b3b17be67ee79919be7d44cf8d993cd8ad98007f', '2026-11-24 08:30:09.470152+05:45');
+INSERT INTO holdfast.secrets VALUES ('push', '\x12b7249b8c704fd0b72e8c56343e90d8fca363495b7145d29bceb7a34e6f4b70', '2026-11-24 08:30:09.470152+05:45');
+INSERT INTO holdfast.task_calls VALUES ('01a20b77-c85a-7bba-b3f8-3c002579b624', 3, 1, 'call-1', 'helper', '01a20b77-c860-7caf-ac26-682e72c02046', false, '01a20b77-c85a-7bba-b3f8-3c002579b624', '{caller}', '2026-11-24 08:37:09.184941+05:45', '2026-11-24 08:37:09.210706+05:45', 0, NULL, NULL, NULL, NULL, false, 0, NULL);
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a20b77-c6bc-77de-849e-4f4f59ce19f4');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a20b77-c711-731f-ba11-b7d9de0fc107');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a20b77-c717-71fa-ba01-ff78f04039fc');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a20b77-c71a-74f4-96b2-78b80a819077');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a20b77-c726-7a04-a367-51f87f9645ac');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a20b77-c730-71d2-a0c4-32d0bfd67f7b');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a20b77-c742-74d8-9740-615fba9cfb07');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a20b77-c756-7cfa-a0e0-39b79e8948a5');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a20b77-c76f-70da-9523-9635002d2478');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a20b77-c773-7179-96cc-bfc037f53677');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a20b77-c776-70a8-a1f1-5f8c62a0ef5f');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a20b77-c77a-7780-986a-691db13fca15');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a20b77-c77f-7098-8b61-f6fdc892591d');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a20b77-c782-7767-a083-1af01f8d915f');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a20b77-c789-7662-8a75-87535de4a8f0');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a20b77-c794-7409-a1e0-8cf0cf83798a');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a20b77-c7a4-74fb-a447-cdc6e63b03a6');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a20b77-c7a7-74c0-8f1a-4dba5e9522e4');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a20b77-c7ad-74de-a38b-89ba9145f137');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a20b77-c7b1-7f3f-8343-73de0b469e10');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a20b77-c84f-7768-882c-72c2092c1e0a');
+INSERT INTO holdfast.task_queue VALUES ('01a20b77-c794-7409-a1e0-8cf0cf83798a', 'writer', '2026-11-24 08:37:08.984324+05:45', '01a20b77-c6b6-7563-998e-e6d58ed9442d', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a20b77-c7a4-74fb-a447-cdc6e63b03a6', 'writer', '2026-11-24 08:37:08.996416+05:45', '01a20b77-c6bb-70b6-998a-5c57bdfc9b8a', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a20b77-c7a7-74c0-8f1a-4dba5e9522e4', 'support', '2026-11-24 08:37:09.004484+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a20b77-c7ad-74de-a38b-89ba9145f137', 'travel', '2026-11-24 08:37:09.005397+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a20b77-c7b1-7f3f-8343-73de0b469e10', 'travel', '2026-11-24 08:37:09.010059+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a20b77-c84f-7768-882c-72c2092c1e0a', 'writer', '2026-11-24 08:37:09.169332+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a20b77-c85a-7bba-b3f8-3c002579b624', 'caller', '2026-11-24 08:37:09.184941+05:45', NULL, 1, 2, 0, NULL, false, 0, 0, 'infinity', 3, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_settled VALUES ('01a20b77-c860-7caf-ac26-682e72c02046', 3);
+INSERT INTO holdfast.task_states VALUES ('01a20b77-c794-7409-a1e0-8cf0cf83798a', 1, '{"chapter": 1}', '01a20b77-c7a2-712c-8060-a82787136337', '2026-11-24 08:37:08.994616+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b77-c6bc-77de-849e-4f4f59ce19f4', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-24 08:37:08.847256+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-24 08:37:08.837759+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-24 08:37:08.772574+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b77-c711-731f-ba11-b7d9de0fc107', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-24 08:37:08.854607+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-24 08:37:08.851708+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-24 08:37:08.849291+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b77-c717-71fa-ba01-ff78f04039fc', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-24 08:37:08.857629+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:37:08.856039+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:37:08.855219+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b77-c71a-74f4-96b2-78b80a819077', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-24 08:37:08.869959+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-24 08:37:08.866922+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-24 08:37:08.858415+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b77-c726-7a04-a367-51f87f9645ac', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-24 08:37:08.87963+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-24 08:37:08.878266+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-24 08:37:08.870879+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b77-c730-71d2-a0c4-32d0bfd67f7b', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-24 08:37:08.897644+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-24 08:37:08.881043+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-24 08:37:08.880212+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b77-c742-74d8-9740-615fba9cfb07', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-24 08:37:08.917511+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-24 08:37:08.899287+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-24 08:37:08.898409+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b77-c756-7cfa-a0e0-39b79e8948a5', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-24 08:37:08.927979+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-24 08:37:08.920392+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-24 08:37:08.918953+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b77-c76f-70da-9523-9635002d2478', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-24 08:37:08.946356+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-24 08:37:08.946356+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:37:08.943191+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b77-c773-7179-96cc-bfc037f53677', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-24 08:37:08.949454+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:37:08.948313+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:37:08.947274+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b77-c776-70a8-a1f1-5f8c62a0ef5f', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-24 08:37:08.95393+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:37:08.950807+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:37:08.950098+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b77-c77a-7780-986a-691db13fca15', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-24 08:37:08.958614+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:37:08.955694+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:37:08.954566+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b77-c760-79f3-a809-ff548e4066b5', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-24 08:37:08.938113+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:37:08.932608+05:45', true, '2026-11-24 08:37:08.934593+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-24 08:37:08.928764+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b77-c860-7caf-ac26-682e72c02046', NULL, 'helper', 'tenant', 'owner', 'context', 5, false, NULL, 3, 3, '2026-11-24 08:37:09.215415+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:37:09.214642+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:37:09.210706+05:45', NULL, NULL, false, NULL, NULL, true, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b77-c77f-7098-8b61-f6fdc892591d', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-24 08:37:08.961928+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:37:08.9598+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-24 08:37:08.959095+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b77-c7a4-74fb-a447-cdc6e63b03a6', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-24 08:37:08.99865+05:45', 1, 1, 1, 1, 0, '01a20b77-c6bb-70b6-998a-5c57bdfc9b8a', '2026-11-24 08:37:08.99806+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:37:08.996416+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b77-c7a7-74c0-8f1a-4dba5e9522e4', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-24 08:37:09.003714+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-24 08:37:09.003073+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:37:09.001931+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b77-c7ad-74de-a38b-89ba9145f137', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-24 08:37:09.005397+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:37:09.005397+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b77-c7b1-7f3f-8343-73de0b469e10', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-24 08:37:09.010059+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:37:09.010059+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b77-c794-7409-a1e0-8cf0cf83798a', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-24 08:37:08.987811+05:45', 1, 2, 1, 1, 0, '01a20b77-c6b6-7563-998e-e6d58ed9442d', '2026-11-24 08:37:08.985584+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-24 08:37:08.984324+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b77-c782-7767-a083-1af01f8d915f', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-24 08:37:08.968702+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:37:08.96572+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-24 08:37:08.964385+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b77-c789-7662-8a75-87535de4a8f0', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-24 08:37:08.977924+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:37:08.975177+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-24 08:37:08.973926+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b77-c84f-7768-882c-72c2092c1e0a', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-24 08:37:09.169332+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-24 08:37:09.169332+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b77-c85a-7bba-b3f8-3c002579b624', NULL, 'caller', 'tenant', 'owner', 'context', 2, false, NULL, 3, 2, '2026-11-24 08:37:09.184941+05:45', 1, 2, 1, 2, 0, NULL, '2026-11-24 08:37:09.184221+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:37:09.179081+05:45', NULL, 'infinity', false, NULL, NULL, true, 0, 0, NULL);
+INSERT INTO holdfast.workers VALUES ('01a20b77-c6b6-7563-998e-e6d58ed9442d', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-24 08:37:08.762397+05:45', '2026-11-24 09:37:08.762397+05:45');
+INSERT INTO holdfast.workers VALUES ('01a20b77-c6bb-70b6-998a-5c57bdfc9b8a', 'web-2/988', '1.4.0', 'api,worker', '2026-11-24 08:37:08.763098+05:45', '2026-11-24 09:37:08.763098+05:45');
+INSERT INTO holdfast.workers VALUES ('01a20b77-c85e-7141-a71e-f11f68a9fa51', 'test', '1', 'worker', '2026-11-24 08:37:09.182123+05:45', '2026-11-24 09:37:09.182123+05:45');
+INSERT INTO holdfast.workers VALUES ('01a20b77-c87e-7118-9c92-b09929d509f6', 'test', '1', 'worker', '2026-11-24 08:37:09.214238+05:45', '2026-11-24 09:37:09.214238+05:45');
 SELECT pg_catalog.setval('holdfast.push_attempts_id', 9, true);
-SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 22, true);
+SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 23, true);
 ALTER TABLE ONLY holdfast.agent_outages
     ADD CONSTRAINT agent_outages_pkey PRIMARY KEY (agent);
 ALTER TABLE ONLY holdfast.api_keys
@@ -2579,10 +2632,10 @@ ALTER TABLE ONLY holdfast.artifacts_20261101
     ADD CONSTRAINT artifacts_20261101_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.push_attempts
     ADD CONSTRAINT push_attempts_pkey PRIMARY KEY (id, started_at);
-ALTER TABLE ONLY holdfast.attempts_20261123
-    ADD CONSTRAINT attempts_20261123_pkey PRIMARY KEY (id, started_at);
 ALTER TABLE ONLY holdfast.attempts_20261124
     ADD CONSTRAINT attempts_20261124_pkey PRIMARY KEY (id, started_at);
+ALTER TABLE ONLY holdfast.attempts_20261125
+    ADD CONSTRAINT attempts_20261125_pkey PRIMARY KEY (id, started_at);
 ALTER TABLE ONLY holdfast.audit_log
     ADD CONSTRAINT audit_log_pkey PRIMARY KEY (chain, n, at);
 ALTER TABLE ONLY holdfast.audit_20261101
@@ -2601,10 +2654,10 @@ ALTER TABLE ONLY holdfast.events_kept
     ADD CONSTRAINT events_kept_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.idempotency_keys
     ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant, owner, key, day);
-ALTER TABLE ONLY holdfast.keys_20261123
-    ADD CONSTRAINT keys_20261123_pkey PRIMARY KEY (tenant, owner, key, day);
 ALTER TABLE ONLY holdfast.keys_20261124
     ADD CONSTRAINT keys_20261124_pkey PRIMARY KEY (tenant, owner, key, day);
+ALTER TABLE ONLY holdfast.keys_20261125
+    ADD CONSTRAINT keys_20261125_pkey PRIMARY KEY (tenant, owner, key, day);
 ALTER TABLE ONLY holdfast.leases
     ADD CONSTRAINT leases_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY holdfast.processes
@@ -2613,6 +2666,8 @@ ALTER TABLE ONLY holdfast.push_configs
     ADD CONSTRAINT push_configs_pkey PRIMARY KEY (task, config_id);
 ALTER TABLE ONLY holdfast.push_cursors
     ADD CONSTRAINT push_cursors_pkey PRIMARY KEY (task, config_id);
+ALTER TABLE ONLY holdfast.remote_workers
+    ADD CONSTRAINT remote_workers_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY holdfast.retention_progress
     ADD CONSTRAINT retention_progress_pkey PRIMARY KEY (job);
 ALTER TABLE ONLY holdfast.schema_version
@@ -2641,8 +2696,8 @@ ALTER TABLE ONLY holdfast.workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (id);
 CREATE UNIQUE INDEX artifacts_20261101_task_request_id_idx ON holdfast.artifacts_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX push_attempts_of ON ONLY holdfast.push_attempts USING btree (task, config_id, id);
-CREATE INDEX attempts_20261123_task_config_id_id_idx ON holdfast.attempts_20261123 USING btree (task, config_id, id);
 CREATE INDEX attempts_20261124_task_config_id_id_idx ON holdfast.attempts_20261124 USING btree (task, config_id, id);
+CREATE INDEX attempts_20261125_task_config_id_id_idx ON holdfast.attempts_20261125 USING btree (task, config_id, id);
 CREATE INDEX audit_log_at ON ONLY holdfast.audit_log USING brin (at);
 CREATE INDEX audit_20261101_at_idx ON holdfast.audit_20261101 USING brin (at);
 CREATE INDEX cancel_notices_due ON holdfast.cancel_notices USING btree (agent, due_at) WHERE (ended_at IS NULL);
@@ -2650,17 +2705,20 @@ CREATE INDEX context_states_task ON holdfast.context_states USING btree (task);
 CREATE UNIQUE INDEX events_20261101_task_request_id_idx ON holdfast.events_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE UNIQUE INDEX events_kept_request ON holdfast.events_kept USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX idempotency_keys_age ON ONLY holdfast.idempotency_keys USING btree (created_at);
-CREATE INDEX keys_20261123_created_at_idx ON holdfast.keys_20261123 USING btree (created_at);
 CREATE INDEX keys_20261124_created_at_idx ON holdfast.keys_20261124 USING btree (created_at);
+CREATE INDEX keys_20261125_created_at_idx ON holdfast.keys_20261125 USING btree (created_at);
 CREATE INDEX processes_started ON holdfast.processes USING btree (started_at);
 CREATE INDEX push_cursors_disabled_at ON holdfast.push_cursors USING btree (disabled_at) WHERE (disabled_at IS NOT NULL);
 CREATE INDEX push_cursors_due ON holdfast.push_cursors USING btree (due_at) WHERE ((due_at IS NOT NULL) AND (NOT parked));
 CREATE INDEX push_cursors_lanes ON holdfast.push_cursors USING btree (caller, host, due_at) WHERE (parked AND (due_at IS NOT NULL));
+CREATE INDEX remote_workers_retired ON holdfast.remote_workers USING btree (retired_at) WHERE (retired_at IS NOT NULL);
+CREATE INDEX remote_workers_seen ON holdfast.remote_workers USING btree (last_seen);
 CREATE INDEX task_calls_child ON holdfast.task_calls USING btree (child);
 CREATE INDEX task_calls_new ON holdfast.task_calls USING btree (created_at, parent, seq, nth) WHERE ((started_at IS NULL) AND (settled_at IS NULL));
 CREATE INDEX task_calls_relays ON holdfast.task_calls USING btree (parent, seq, nth) WHERE (relay AND (started_at IS NOT NULL) AND (settled_at IS NULL));
 CREATE INDEX task_names_of_tenant ON holdfast.task_names USING btree (client_id, tenant, agent);
 CREATE INDEX task_names_task ON holdfast.task_names USING btree (task);
+CREATE INDEX task_queue_leases ON holdfast.task_queue USING btree (look_at) WHERE ((look_at IS NOT NULL) AND (worker_id IS NOT NULL));
 CREATE INDEX task_queue_owned ON holdfast.task_queue USING btree (worker_id) WHERE (worker_id IS NOT NULL);
 CREATE INDEX task_queue_ready ON holdfast.task_queue USING btree (agent, available_at, id) WHERE ((worker_id IS NULL) AND (wakes_at IS NULL));
 CREATE INDEX task_queue_suspects ON holdfast.task_queue USING btree (available_at, id) WHERE (suspect AND (worker_id IS NULL));
@@ -2686,16 +2744,16 @@ CREATE INDEX tasks_kept_tenant_owner_agent_direct_state_status_at_id_idx ON hold
 CREATE INDEX tasks_open_context_id_tenant_owner_agent_direct_state_statu_idx ON holdfast.tasks_open USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC);
 CREATE INDEX tasks_open_parked ON holdfast.tasks_open USING btree (agent, status_at) WHERE (state = ANY (ARRAY[3, 4]));
 CREATE INDEX tasks_open_tenant_owner_agent_direct_state_status_at_id_idx ON holdfast.tasks_open USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC);
-ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261123_pkey;
-ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261123_task_config_id_id_idx;
 ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261124_pkey;
 ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261124_task_config_id_id_idx;
+ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261125_pkey;
+ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261125_task_config_id_id_idx;
 ALTER INDEX holdfast.audit_log_at ATTACH PARTITION holdfast.audit_20261101_at_idx;
 ALTER INDEX holdfast.audit_log_pkey ATTACH PARTITION holdfast.audit_20261101_pkey;
-ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261123_created_at_idx;
-ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261123_pkey;
 ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261124_created_at_idx;
 ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261124_pkey;
+ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261125_created_at_idx;
+ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261125_pkey;
 ALTER INDEX holdfast.tasks_dated_agent_status_at_id_idx ATTACH PARTITION holdfast.tasks_20261101_agent_status_at_id_idx;
 ALTER INDEX holdfast.tasks_dated_context_id_tenant_owner_agent_direct_state_stat_idx ATTACH PARTITION holdfast.tasks_20261101_context_id_tenant_owner_agent_direct_state_s_idx;
 ALTER INDEX holdfast.tasks_dated_id_idx ATTACH PARTITION holdfast.tasks_20261101_id_idx;

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// maxRetryAfter bounds the delay that an agent may ask for. A wrong unit must not park a task for a year.
-const maxRetryAfter = 24 * time.Hour
+// MaxRetryAfter bounds the delay that an agent may ask for. A wrong unit must not park a task for a year.
+const MaxRetryAfter = 24 * time.Hour
 
 // Action is what an event asks of the run.
 type Action uint8
@@ -347,8 +347,8 @@ func decodeRetry(raw []byte) (*Event, *Malformed) {
 	if bad := unmarshal(raw, &in); bad != nil {
 		return nil, bad
 	}
-	if in.After < 0 || in.After > maxRetryAfter.Seconds() {
-		return nil, malformed("after", "must be between 0 and %.0f seconds", maxRetryAfter.Seconds())
+	if in.After < 0 || in.After > MaxRetryAfter.Seconds() {
+		return nil, malformed("after", "must be between 0 and %.0f seconds", MaxRetryAfter.Seconds())
 	}
 	return &Event{
 		Action: Retry, Reason: in.Reason,

@@ -54,7 +54,7 @@ WITH gap AS MATERIALIZED (
 ), orphan AS MATERIALIZED (
     SELECT q.id, q.worker_id FROM gap
      CROSS JOIN LATERAL (
-        SELECT x.id, x.worker_id FROM holdfast.task_queue x WHERE x.worker_id > gap.lower AND x.worker_id < gap.upper OFFSET 0
+        SELECT x.id, x.worker_id FROM holdfast.task_queue x WHERE x.worker_id > gap.lower AND x.worker_id < gap.upper AND x.lease_until IS NULL OFFSET 0
      ) q
 ), crowds AS MATERIALIZED (
     SELECT worker_id FROM orphan GROUP BY worker_id HAVING count(*) > 1
@@ -94,7 +94,7 @@ type RunsRescueRow struct {
 	Seq   int64
 }
 
-// Frees the runs of processes that are no longer registered. The raised attempt fences the old
+// Frees the runs of processes that are no longer registered; those of remote workers have leases of their own. The raised attempt fences the old
 // worker from this commit on. It locks each task, then its queue row, and skips locked rows; the
 // next round finds those again. Index task_queue_owned.
 //

@@ -104,7 +104,7 @@ WITH s AS MATERIALIZED (
            FOR NO KEY UPDATE SKIP LOCKED
     ) AS ids
 ), q AS (
-    UPDATE holdfast.task_queue SET worker_id = $9::uuid, tries = tries + 1
+    UPDATE holdfast.task_queue SET worker_id = $9::uuid, tries = tries + 1, lease_until = NULL, look_at = NULL
      WHERE id = ANY((SELECT ids FROM l)::uuid[])
     RETURNING id, message_seq, input_seq, interrupted, turn, tries, available_at, away_since, suspect, spared, forwarded ->> message_seq::text AS forwarded
 ), t AS (
@@ -333,7 +333,7 @@ SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.k
        CAST(CASE WHEN $1::boolean AND (q.input_seq IS NULL OR q.interrupted) THEN holdfast.message_at(t.id, q.message_seq) END AS json) AS payload,
        CAST(CASE WHEN $1::boolean THEN holdfast.note_at(t.id, q.input_seq) END AS json) AS input
   FROM holdfast.tasks t
-  LEFT JOIN LATERAL (SELECT x.id, x.agent, x.available_at, x.worker_id, x.message_seq, x.turn, x.tries, x.away_since, x.suspect, x.spared, x.message_bytes, x.wakes_at, x.input_seq, x.interrupted, x.forwarded FROM holdfast.task_queue x WHERE x.id = $2 OFFSET 0) q ON true
+  LEFT JOIN LATERAL (SELECT x.id, x.agent, x.available_at, x.worker_id, x.message_seq, x.turn, x.tries, x.away_since, x.suspect, x.spared, x.message_bytes, x.wakes_at, x.input_seq, x.interrupted, x.forwarded, x.lease_until, x.look_at FROM holdfast.task_queue x WHERE x.id = $2 OFFSET 0) q ON true
  WHERE t.id = $2
 `
 

@@ -421,6 +421,11 @@ WITH lck AS MATERIALIZED (
            cancel_requested = true,
            cancel_requested_at = coalesce(t.cancel_requested_at, now())
       FROM eff WHERE t.id = $2 AND t.id = eff.id AND t.state NOT IN (5, 6, 7, 8)
+), looked AS (
+    -- A replica looks at the run of a remote worker, which may not answer. The row is free: all statements that lock it
+    -- for long lock the task before.
+    UPDATE holdfast.task_queue q SET look_at = now()
+     WHERE q.id = (SELECT eff.id FROM eff WHERE NOT eff.idle) AND q.look_at IS NOT NULL
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, payload)
     SELECT eff.id, eff.last_seq + 1, CASE WHEN eff.idle THEN 2 ELSE 4 END, eff.kept, CASE WHEN eff.idle THEN 7 END, 0,

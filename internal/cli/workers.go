@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// WorkersOperator looks after the workers of agents with executor.kind worker.
+type WorkersOperator interface {
+	// Workers returns those that were seen last first.
+	Workers(ctx context.Context, most int) ([]store.RemoteWorker, error)
+	// RetireWorkers tells a worker, or the connected ones of a version, to claim no more. task.NotFound: no such worker.
+	RetireWorkers(ctx context.Context, id task.ID, version string) ([]store.RemoteWorker, error)
+}
+
+func (c *command) workers() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "workers",
+		Short: "List and retire connected workers",
+		Long: `For operators: the workers of agents with executor.kind worker. A retired worker claims no
+more, finishes its runs, and exits.`,
+		Example: `  holdfast workers list
+  holdfast workers retire 0d9cfb5c-6d68-4a27-9a24-a3a9ad0e3a5b
+  holdfast workers retire --version 3f2c91e`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usage("unknown verb \"workers %s\"; use list or retire", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.PersistentFlags().String("database-url", "", "PostgreSQL to use (default: the configured one)")
+	cmd.AddCommand(c.workersList(), c.workersRetire())
+	return cmd
+}
+
+type workerView struct {
+	ID        string     `json:"id"`
+	Name      string     `json:"name"`
+	Version   string     `json:"version"`
+	SDK       string     `json:"sdk"`
+	Agents    []string   `json:"agents"`
+	State     string     `json:"state"`
+	Running   int        `json:"running"`
+	Replica   string     `json:"replica"`
+	FirstSeen time.Time  `json:"first_seen"`
+	LastSeen  time.Time  `json:"last_seen"`
+	RetiredAt *time.Time `json:"retired_at,omitempty"`
+}
+
+func viewWorker(w *store.RemoteWorker) workerView {
+	v := workerView{
+		ID: w.ID.String(), Name: w.Name, Version: w.Version, SDK: w.SDK, Agents: append([]string{}, w.Agents...), State: "connected",
+		Running: w.Running, Replica: w.Replica, FirstSeen: w.FirstSeen, LastSeen: w.LastSeen,
+	}
+	if !w.RetiredAt.IsZero() {
+		v.RetiredAt = &w.RetiredAt
+	}
+	switch {
+	case !w.Connected:
+		v.State = "gone"
+	case v.RetiredAt != nil:
+		v.State = "retired"
+	}
+	return v
+}
+
+func (c *command) workersList() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List workers, those that were seen last first",
+		Long: `List the workers that are or were connected. STATE is connected, retired (it finishes its
+runs) or gone (it was not seen for 90 seconds). SEEN is accurate to a minute.`,
+		Example: `  holdfast workers list
+  holdfast workers list -o json | jq -r '.[] | select(.state == "connected") | .version' | sort | uniq -c`,
+		Args: argCount(0, 0),
+	}
+	format := outputFlag(cmd)
+	most := cmd.Flags().Int("limit", 100, "how many workers to list")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *most < 1 || *most > 100_000 {
+			return usage("--limit must be between 1 and 100000")
+		}
+		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+			all, err := op.Workers(ctx, *most)
+			if err != nil {
+				return err
+			}
+			views := []workerView{}
+			rows := [][]string{{"ID", "NAME", "VERSION", "STATE", "RUNS", "SEEN", "AGENTS", "SDK"}}
+			for i := range all {
+				v := viewWorker(&all[i])
+				views = append(views, v)
+				rows = append(rows, []string{
+					v.ID, v.Name, v.Version, v.State, strconv.Itoa(v.Running), v.LastSeen.UTC().Format("2006-01-02 15:04"), strings.Join(v.Agents, " "), v.SDK,
+				})
+			}
+			if *format == outputJSON {
+				return printJSON(c.Out, views)
+			}
+			return table(c.Out, rows)
+		})
+	}
+	return cmd
+}
+
+func (c *command) workersRetire() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "retire ID | --version V",
+		Short: "Tell workers to finish their runs and exit",
+		Long: `Tell a worker, or all connected workers of a version, to claim no more. They learn it within
+a few seconds, finish their runs and exit. A worker that starts later is not retired,
+whatever its version.`,
+		Example: `  holdfast workers retire 0d9cfb5c-6d68-4a27-9a24-a3a9ad0e3a5b
+  holdfast workers retire --version 3f2c91e`,
+		Args: argCount(0, 1),
+	}
+	version := cmd.Flags().String("version", "", "retire the connected workers of this version")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if (len(args) == 1) == (*version != "") {
+			return usage("name one worker by its id, or a version with --version")
+		}
+		var id task.ID
+		if len(args) == 1 {
+			parsed, err := uuid.Parse(args[0])
+			if err != nil {
+				return usage("%q is not the id of a worker; holdfast workers list shows the ids", args[0])
+			}
+			id = task.ID(parsed)
+		}
+		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+			retired, err := op.RetireWorkers(ctx, id, *version)
+			if err != nil {
+				return err
+			}
+			p := &printer{w: c.Out}
+			for _, w := range retired {
+				p.line("%s", w.ID)
+			}
+			return p.err
+		})
+	}
+	return cmd
+}

@@ -1,0 +1,293 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// RemoteDemand is what remote workers can take of an agent's runs.
+type RemoteDemand struct {
+	Agent string
+	Seats []task.ID // the worker of each run, in the order in which they get one
+	// Since skips queue rows that became available earlier; zero skips none.
+	Since time.Time
+	Lease time.Duration
+	Look  time.Duration // until a replica looks at a run, at most Lease
+}
+
+// Remote is a run that a remote worker has claimed.
+type Remote struct {
+	*Claimed
+	Worker task.ID
+}
+
+// ClaimRemote claims due tasks for remote workers, at most one for each seat. All messages together have at most so many
+// bytes; with alone, the oldest may be larger. If its connection dies, the outcome is unknown: the leases of the claimed
+// runs end.
+func (s *Store) ClaimRemote(ctx context.Context, want []RemoteDemand, maxBytes int64, alone bool) ([]Remote, error) {
+	arg := dbsqlc.RemoteClaimParams{Suspects: 1, Bytes: min(maxBytes, claimBytes), Alone: alone}
+	for _, d := range want {
+		arg.Agents, arg.Slots, arg.Since = append(arg.Agents, d.Agent), append(arg.Slots, int32(len(d.Seats))), append(arg.Since, d.Since)
+		arg.Leases, arg.Looks = append(arg.Leases, d.Lease), append(arg.Looks, d.Look)
+		for _, w := range d.Seats {
+			arg.SeatAgents, arg.SeatWorkers = append(arg.SeatAgents, d.Agent), append(arg.SeatWorkers, uuid.UUID(w))
+		}
+	}
+	start := time.Now()
+	rows, err := s.q.RemoteClaim(ctx, s.hot, arg)
+	if err != nil {
+		return nil, translate("claim for remote workers", err)
+	}
+	s.flushed("claim", len(rows), start)
+	out := make([]Remote, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		c := s.claimed(ctx, &dbsqlc.Task{
+			ID: r.ID, ClientID: r.ClientID, Agent: r.Agent, Tenant: r.Tenant, Owner: r.Owner,
+			ContextID: r.ContextID, State: r.State, LastSeq: r.LastSeq, Dialect: r.Dialect, Attempt: r.Attempt,
+			Metadata: r.Metadata, CreatedAt: r.CreatedAt, CancelRequested: r.CancelRequested, ArtifactBytes: r.ArtifactBytes,
+			ClaimedAt: pgtype.Timestamptz{Time: r.ClaimedAt, Valid: true},
+		}, queued{r.MessageSeq, r.InputSeq, r.Interrupted, r.Turn, r.Tries, r.Spared, r.Payload, r.Input, r.Forwarded})
+		c.Waited, c.AvailableAt, c.Suspect = r.ClaimedAt.Sub(r.AvailableAt), r.AvailableAt, r.Suspect
+		if r.Away {
+			c.AwayFor = max(r.AwayFor, 1)
+		}
+		out[i].Claimed = c
+		if r.WorkerID != nil {
+			out[i].Worker = task.ID(*r.WorkerID)
+		}
+	}
+	// The oldest first, for each worker.
+	slices.SortStableFunc(out, func(a, b Remote) int {
+		return cmp.Or(a.AvailableAt.Compare(b.AvailableAt), slices.Compare(a.Task.ID[:], b.Task.ID[:]))
+	})
+	return out, nil
+}
+
+// LentRun names a run of a remote worker: its task, and when it was claimed (task.Fence).
+type LentRun struct {
+	Task      task.ID
+	ClaimedAt int64
+}
+
+// Renewal is the result of a heartbeat about one run.
+type Renewal struct {
+	LentRun
+	Owned    bool // the worker has the run
+	Canceled bool
+	Over     bool // not owned: the run has ended. Otherwise another worker may have it
+	Renewed  bool // owned: the lease is renewed. Otherwise another session has locked the row
+	Lease    time.Duration
+}
+
+// RenewRemote renews the leases of a worker's runs. leases has the agents that the caller may serve. It waits for no lock.
+func (s *Store) RenewRemote(ctx context.Context, worker task.ID, runs []LentRun, leases map[string]time.Duration) ([]Renewal, error) {
+	if len(runs) == 0 {
+		return nil, nil
+	}
+	arg := dbsqlc.RemoteRenewParams{Worker: uuid.UUID(worker)}
+	for _, r := range runs {
+		arg.Ids, arg.Claims = append(arg.Ids, uuid.UUID(r.Task)), append(arg.Claims, time.UnixMicro(r.ClaimedAt))
+	}
+	arg.Lowest, arg.Highest = span(arg.Ids)
+	for agent, lease := range leases {
+		arg.Agents, arg.Leases = append(arg.Agents, agent), append(arg.Leases, lease)
+	}
+	var rows []dbsqlc.RemoteRenewRow
+	err := s.rolledBack(ctx, "renew", func() (err error) {
+		rows, err = s.q.RemoteRenew(ctx, s.brief(s.hot), arg)
+		return err
+	})
+	if err != nil {
+		return nil, translate("renew leases of remote workers", err)
+	}
+	found := make(map[uuid.UUID]*dbsqlc.RemoteRenewRow, len(rows))
+	for i := range rows {
+		found[rows[i].ID] = &rows[i]
+	}
+	out := make([]Renewal, 0, len(runs))
+	for _, r := range runs {
+		if row := found[uuid.UUID(r.Task)]; row != nil {
+			out = append(out, Renewal{r, row.Owned, row.Canceled, row.Over, row.Renewed, row.Lease})
+		}
+	}
+	return out, nil
+}
+
+// Lent lists the runs of these agents that a remote worker has.
+func (s *Store) Lent(ctx context.Context, worker task.ID, agents []string) ([]LentRun, error) {
+	rows, err := s.q.RemoteLent(ctx, s.hot, dbsqlc.RemoteLentParams{Worker: uuid.UUID(worker), Agents: agents})
+	if err != nil {
+		return nil, translate("runs of a remote worker", err)
+	}
+	out := make([]LentRun, len(rows))
+	for i, r := range rows {
+		out[i] = LentRun{task.ID(r.ID), r.ClaimedAt.Time.UnixMicro()}
+	}
+	return out, nil
+}
+
+// ExpireRemote frees the runs of these agents whose lease has expired, as Rescue does.
+func (s *Store) ExpireRemote(ctx context.Context, agents []string) (runs []Rescued, err error) {
+	var rows []dbsqlc.RemoteExpireRow
+	err = s.rolledBack(ctx, "expire", func() (err error) {
+		rows, err = s.q.RemoteExpire(ctx, s.brief(s.hot), agents)
+		return err
+	})
+	if err != nil {
+		return nil, translate("expire leases of remote workers", err)
+	}
+	for _, r := range rows {
+		runs = append(runs, Rescued{task.ID(r.ID), r.Agent})
+		if s.listener != nil {
+			s.listener.Advanced(task.ID(r.ID), task.Seq(r.Seq))
+			s.listener.Ready(r.Agent)
+			s.listener.CancelWanted(task.ID(r.ID)) // a heartbeat of the worker may wait
+		}
+	}
+	return runs, nil
+}
+
+// RemoteLimits are the limits of an agent's runs. 0: none, except for Grace.
+type RemoteLimits struct{ Grace, Timeout, Inactivity time.Duration }
+
+// Overdue is a run of a remote worker that a replica must end.
+type Overdue struct {
+	LentRun
+	Canceled bool // its grace is over, or its worker is gone
+	TimedOut bool // otherwise it was silent for too long
+}
+
+// LookRemote looks at the runs of these agents that are due for a look, at most 500. It returns those to end.
+func (s *Store) LookRemote(ctx context.Context, agents map[string]RemoteLimits) ([]Overdue, error) {
+	arg := dbsqlc.RemoteLookParams{Most: 500}
+	for agent, l := range agents {
+		arg.Agents, arg.Graces = append(arg.Agents, agent), append(arg.Graces, l.Grace)
+		arg.Timeouts, arg.Inactivities = append(arg.Timeouts, l.Timeout), append(arg.Inactivities, l.Inactivity)
+	}
+	var rows []dbsqlc.RemoteLookRow
+	err := s.rolledBack(ctx, "look", func() (err error) {
+		rows, err = s.q.RemoteLook(ctx, s.brief(s.hot), arg)
+		return err
+	})
+	if err != nil {
+		return nil, translate("look at runs of remote workers", err)
+	}
+	out := make([]Overdue, len(rows))
+	for i, r := range rows {
+		out[i] = Overdue{LentRun{task.ID(r.ID), r.ClaimedAt.Time.UnixMicro()}, r.CancelRequested, r.TimedOut}
+	}
+	return out, nil
+}
+
+// RemoteWorker is a process that connects to claim runs.
+type RemoteWorker struct {
+	ID                          task.ID
+	Name, Version, SDK, Replica string
+	Agents                      []string
+	FirstSeen, LastSeen         time.Time
+	Connected                   bool
+	RetiredAt                   time.Time // zero: it may claim
+	Running                     int
+}
+
+// SeenRemote records that a replica has answered these workers, and returns those of them that are retired.
+func (s *Store) SeenRemote(ctx context.Context, replica string, workers []RemoteWorker) (retired []task.ID, err error) {
+	arg := dbsqlc.RemoteSeenParams{Replica: cleanName(replica)}
+	for i := range workers {
+		w := &workers[i]
+		arg.Ids, arg.Names, arg.Versions = append(arg.Ids, uuid.UUID(w.ID)), append(arg.Names, cleanName(w.Name)), append(arg.Versions, cleanName(w.Version))
+		arg.Sdks, arg.Agents = append(arg.Sdks, cleanName(w.SDK)), append(arg.Agents, strings.Join(w.Agents, ","))
+	}
+	if len(arg.Ids) == 0 {
+		return nil, nil
+	}
+	rows, err := s.q.RemoteSeen(ctx, s.brief(s.hot), arg)
+	for _, r := range rows {
+		if r.Retired {
+			retired = append(retired, task.ID(r.ID))
+		}
+	}
+	return retired, translate("record remote workers", err)
+}
+
+// RetiredRemote returns the workers that an operator has retired within this time.
+func (s *Store) RetiredRemote(ctx context.Context, within time.Duration) ([]task.ID, error) {
+	rows, err := s.q.RemoteRetired(ctx, s.hot, within)
+	if err != nil {
+		return nil, translate("retired workers", err)
+	}
+	out := make([]task.ID, len(rows))
+	for i, id := range rows {
+		out[i] = task.ID(id)
+	}
+	return out, nil
+}
+
+// RetireRemote tells a worker, or the connected ones of a version, to claim no more. It returns them. Errors: task.NotFound if
+// no worker matches.
+func (s *Store) RetireRemote(ctx context.Context, id task.ID, version string) ([]RemoteWorker, error) {
+	rows, err := s.q.RemoteRetire(ctx, s.brief(s.api), dbsqlc.RemoteRetireParams{ID: uuid.UUID(id), Version: version})
+	if err != nil {
+		return nil, translate("retire remote workers", err)
+	}
+	if len(rows) == 0 {
+		return nil, task.NotFound
+	}
+	out := make([]RemoteWorker, len(rows))
+	for i, r := range rows {
+		out[i] = RemoteWorker{ID: task.ID(r.ID), Name: r.Name, Version: r.Version}
+	}
+	return out, nil
+}
+
+// RemoteWorkers lists the workers, those that were seen last first.
+func (s *Store) RemoteWorkers(ctx context.Context, most int) ([]RemoteWorker, error) {
+	rows, err := s.q.RemoteWorkers(ctx, s.api, int32(most))
+	if err != nil {
+		return nil, translate("list remote workers", err)
+	}
+	out := make([]RemoteWorker, len(rows))
+	for i, r := range rows {
+		out[i] = RemoteWorker{
+			ID: task.ID(r.Worker), Name: r.Name, Version: r.Version, SDK: r.Sdk, Replica: r.Replica, Agents: r.Agents,
+			FirstSeen: r.FirstSeen, LastSeen: r.LastSeen, Connected: r.Connected, Running: int(r.Running),
+		}
+		if r.RetiredAt.Valid {
+			out[i].RetiredAt = r.RetiredAt.Time
+		}
+	}
+	return out, nil
+}
+
+// ForgetRemote deletes workers that were last seen longer ago than age. more says that there may be further ones.
+func (s *Store) ForgetRemote(ctx context.Context, age time.Duration) (more bool, err error) {
+	const most = 1000
+	n, err := s.q.RemoteForget(ctx, s.brief(s.hot), dbsqlc.RemoteForgetParams{Age: age, Most: most})
+	return n == most, translate("forget remote workers", err)
+}
+
+// AbsentRemote returns those of the agents that have due tasks and no connected worker, and for how long that is known. It
+// records their outages, which a process observes.
+func (s *Store) AbsentRemote(ctx context.Context, process task.ID, agents []string) (map[string]time.Duration, error) {
+	rows, err := s.q.RemoteAbsent(ctx, s.brief(s.hot), dbsqlc.RemoteAbsentParams{
+		Agents: agents, Worker: uuid.UUID(process), Error: "no worker of the agent is connected",
+	})
+	if err != nil {
+		return nil, translate("look for agents without workers", err)
+	}
+	out := map[string]time.Duration{}
+	for _, r := range rows {
+		out[r.Agent] = r.AwayFor
+	}
+	return out, nil
+}

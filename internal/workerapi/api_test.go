@@ -1,0 +1,741 @@
+package workerapi_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/holdfast-a2a/holdfast/internal/auth"
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
+	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
+	"github.com/holdfast-a2a/holdfast/internal/runapi"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/invarianttest"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/token"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+	"github.com/holdfast-a2a/holdfast/internal/worker"
+	"github.com/holdfast-a2a/holdfast/internal/workerapi"
+	"github.com/holdfast-a2a/holdfast/internal/workerapi/workerapitest"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	http.DefaultClient.CloseIdleConnections()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+const patience = 60 * time.Second
+
+// world has two replicas without the role worker, which hear of each other's commits.
+type world struct {
+	t        *testing.T
+	url      string
+	replicas []*replica
+}
+
+// replica serves the worker API and the run API.
+type replica struct {
+	w       *world
+	store   *store.Store
+	pool    *worker.Pool
+	api     *workerapi.API
+	watch   *workerapi.Watch
+	server  *httptest.Server
+	claims  atomic.Int64 // statements
+	held    atomic.Int64 // claims that wait
+	healthy atomic.Int64
+	self    task.ID
+}
+
+// listener passes the announcements of a store on to all replicas, as the hub does.
+type listener struct{ w *world }
+
+func (l listener) Committed([]*task.Event)    {}
+func (l listener) Advanced(task.ID, task.Seq) {}
+func (l listener) PushesDue()                 {}
+func (l listener) CallsDue()                  {}
+func (l listener) Gone([]task.ID)             {}
+func (l listener) KeyRevoked(string)          {}
+func (l listener) Ready(agent string) {
+	for _, r := range l.w.replicas {
+		r.api.Wake(agent)
+	}
+}
+
+func (l listener) CancelWanted(id task.ID) {
+	for _, r := range l.w.replicas {
+		r.api.Hint(id)
+	}
+}
+
+// counting counts the claims of a store.
+type counting struct {
+	*store.Store
+	r *replica
+}
+
+func (c counting) ClaimRemote(ctx context.Context, want []store.RemoteDemand, most int64, alone bool) ([]store.Remote, error) {
+	c.r.claims.Add(1)
+	return c.Store.ClaimRemote(ctx, want, most, alone)
+}
+
+type options struct {
+	agent  worker.Agent
+	lease  time.Duration
+	auth   *auth.Authenticator
+	scheme string
+	claims *limit.Places
+	poll   time.Duration
+}
+
+func newWorld(t *testing.T, o options) *world {
+	t.Helper()
+	w := &world{t: t, url: storetest.New(t).URL}
+	if o.lease == 0 {
+		o.lease = time.Minute
+	}
+	if o.poll == 0 {
+		o.poll = 200 * time.Millisecond
+	}
+	if o.claims == nil {
+		o.claims = limit.NewPlaces(1000, 1000)
+	}
+	var open []*store.Store
+	for range 2 {
+		s, err := store.Open(t.Context(), store.Options{URL: w.url, APIConns: 4, Listener: listener{w}})
+		require.NoError(t, err)
+		open = append(open, s)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var ended []chan struct{}
+	replicas := make([]*replica, len(open))
+	for i, s := range open {
+		r := &replica{w: w, store: s, self: store.NewID()}
+		replicas[i] = r
+		keys, err := s.Derive(t.Context(), runapi.Purpose)
+		require.NoError(t, err)
+		tokens := token.New(keys)
+		require.NoError(t, s.Register(t.Context(), store.Process{ID: r.self, Name: "test"}, time.Hour))
+		budgets := memory.New(64 << 20)
+		var agents []worker.Agent
+		for _, name := range []string{"a", "b"} {
+			a := o.agent
+			a.Name, a.Remote = name, true
+			if a.CancelGrace == 0 {
+				a.CancelGrace = patience
+			}
+			if a.MaxAttempts == 0 {
+				a.MaxAttempts = 5
+			}
+			agents = append(agents, a)
+		}
+		local := worker.Agent{Name: "local", Executor: executor.Func(func(context.Context, *executor.Run, executor.Emitter) error { return nil })}
+		r.pool = worker.New(worker.Options{
+			Store: s, Agents: append(agents, local), PollInterval: 100 * time.Millisecond, Worker: func() task.ID { return r.self },
+			RunAPI: func(id task.ID, run task.Fence) executor.API {
+				return executor.API{URL: r.server.URL + runapi.Path, Token: runapi.TokenPrefix + tokens.Make(id, run.ClaimedAt)}
+			},
+		})
+		log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+		runs := runapi.New(runapi.Options{
+			Store: s, Pool: r.pool, Tokens: tokens, Memory: budgets, Limits: body.Limits{Size: 2 << 20}, Log: log,
+			Agents: map[string]runapi.Agent{"a": {MaxEvent: 1 << 20}, "b": {MaxEvent: 1 << 20}},
+		})
+		var schemes []string
+		if o.scheme != "" {
+			schemes = []string{o.scheme}
+		}
+		leases := map[string]time.Duration{"a": o.lease, "b": o.lease}
+		r.api = workerapi.New(workerapi.Options{
+			Store: counting{s, r}, Pool: r.pool, Leases: leases, History: map[string]wire.History{}, Auth: o.auth, Schemes: schemes,
+			Memory: budgets, Limits: body.Limits{Size: 2 << 20}, Claims: o.claims, Poll: o.poll, Replica: fmt.Sprint("replica ", i), Log: log,
+			Observer: workerapi.Observer{Waiting: func(delta int) { r.held.Add(int64(delta)) }},
+		})
+		r.healthy.Store(int64(time.Hour))
+		r.watch = workerapi.NewWatch(workerapi.WatchOptions{
+			Store: s, Pool: r.pool, Leases: leases, Healthy: func() time.Duration { return time.Duration(r.healthy.Load()) },
+			Process: func() task.ID { return r.self }, Expired: func(int) {}, API: r.api,
+		})
+		r.server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, q *http.Request) {
+			if runs.Serves(q) {
+				runs.ServeHTTP(rw, q)
+				return
+			}
+			r.api.ServeHTTP(rw, q)
+		}))
+	}
+	w.replicas = replicas
+	for _, r := range replicas {
+		done := make(chan struct{})
+		ended = append(ended, done)
+		go func() { defer close(done); _ = r.api.Run(ctx) }()
+	}
+	t.Cleanup(func() {
+		for _, r := range replicas {
+			r.api.Stop()
+			r.server.Close()
+		}
+		stop()
+		for _, done := range ended {
+			<-done
+		}
+		for _, s := range open {
+			s.Close(context.Background())
+		}
+		if !t.Failed() {
+			require.NoError(t, invarianttest.Check(context.Background(), w.url))
+		}
+	})
+	return w
+}
+
+// create creates a task for an agent.
+func (w *world) create(agent, text string) task.ID {
+	w.t.Helper()
+	id := store.NewID()
+	_, err := w.replicas[0].store.Create(w.t.Context(), &store.NewTask{
+		Task:    task.Task{ID: id, PublicID: id.String(), Agent: agent, ContextID: "ctx", Owner: "owner", Dialect: "0.3"},
+		Message: &task.Message{ID: "m-" + text, Role: task.RoleUser, Parts: []task.Part{task.Text(text)}},
+	})
+	require.NoError(w.t, err)
+	return id
+}
+
+func (w *world) task(id task.ID) *task.Task {
+	w.t.Helper()
+	s := w.replicas[0].store
+	h, err := s.Header(w.t.Context(), id)
+	require.NoError(w.t, err)
+	got, err := s.Snapshot(w.t.Context(), h, true)
+	require.NoError(w.t, err)
+	return got
+}
+
+// look does what the duty does, at all replicas.
+func (w *world) look() {
+	w.t.Helper()
+	for _, r := range w.replicas {
+		_, err := r.watch.Run(w.t.Context())
+		require.NoError(w.t, err)
+	}
+}
+
+// lost waits until a worker has no run any more.
+func (w *world) lost(one *workerapitest.Worker) {
+	w.t.Helper()
+	waittest.Eventually(w.t, "the leases end", func() error {
+		w.look()
+		lent, err := w.replicas[0].store.Lent(w.t.Context(), task.ID(uuid.MustParse(one.ID())), []string{"a", "b"})
+		return waittest.Unless(err == nil && len(lent) == 0, "%v, %v", lent, err)
+	})
+}
+
+func (w *world) worker(replica int) *workerapitest.Worker {
+	return workerapitest.New(w.replicas[replica].server.URL)
+}
+
+func TestRunOfARemoteWorker(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{})
+	one := w.worker(0)
+	require.Empty(t, one.Claim(t, 0, workerapitest.Slots("a", 1)).Runs)
+	id := w.create("a", "hello")
+	got := one.Claim(t, 30, workerapitest.Slots("a", 1))
+	require.Len(t, got.Runs, 1)
+	run := got.Runs[0]
+	require.InDelta(t, 60, run.Lease, 0)
+	doc := run.Read(t)
+	require.Equal(t, id.String(), doc.Task.ID)
+	require.Equal(t, "hello", doc.Message.Parts[0].Text)
+	require.Equal(t, task.StateWorking, w.task(id).Status.State, "before the worker has done anything")
+
+	other := w.worker(1)
+	other.Info = one.Info
+	require.InDelta(t, 60, other.Beat(t, 0, run.ID).Lease, 0, "any replica renews")
+	require.True(t, doc.RunAPI.Post(t, 0, `{"type":"text","text":"hi"}`, `{"type":"complete"}`).Ended)
+	require.Equal(t, task.StateCompleted, w.task(id).Status.State)
+	require.Equal(t, "over", one.Beat(t, 0, run.ID).Runs[0].Stop)
+	require.Empty(t, one.Release(t, run.ID).Released)
+}
+
+func TestExpiredLeaseIsRescued(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{lease: 300 * time.Millisecond})
+	one, two := w.worker(0), w.worker(1)
+	id := w.create("a", "hello")
+	run := one.Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0]
+	w.look() // at the living
+	w.lost(one)
+	again := two.Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0]
+	require.NotEqual(t, run.ID, again.ID)
+	require.Equal(t, "lost", one.Beat(t, 0, run.ID).Runs[0].Stop)
+	late := run.Read(t)
+	require.Equal(t, 410, late.RunAPI.Post(t, 0, `{"type":"complete","message":"late"}`).Status)
+	now := again.Read(t)
+	require.True(t, now.RunAPI.Post(t, 0, `{"type":"complete","message":"second"}`).Ended)
+	require.Equal(t, "second", w.task(id).Status.Message.Parts[0].Text)
+}
+
+func TestLostAnswersAreRepeated(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{})
+	one := w.worker(0)
+	w.create("a", "first")
+	w.create("b", "other")
+	first := one.Claim(t, 30, workerapitest.Slots("a", 1))
+	require.Len(t, first.Runs, 1)
+	again := one.Claim(t, 0, workerapitest.Slots("a", 1), workerapitest.Slots("b", 1))
+	require.Contains(t, again.IDs(), first.Runs[0].ID, "it does not know the run")
+	elsewhere := w.worker(1)
+	elsewhere.Info = one.Info
+	require.Contains(t, elsewhere.Claim(t, 0, workerapitest.Slots("a", 0)).IDs(), first.Runs[0].ID, "at another replica")
+	have := one.Do(t, "/claims", workerapitest.Doc{
+		"agents": []workerapitest.Doc{workerapitest.Slots("a", 0), workerapitest.Slots("b", 0)}, "wait": 0, "running": first.IDs(),
+	})
+	require.NotContains(t, have.IDs(), first.Runs[0].ID)
+	stranger := w.worker(0)
+	require.Empty(t, stranger.Claim(t, 0, workerapitest.Slots("a", 5)).Runs)
+	require.Empty(t, stranger.Release(t, first.Runs[0].ID).Released, "a run of another worker")
+	require.Equal(t, "lost", stranger.Beat(t, 0, first.Runs[0].ID).Runs[0].Stop)
+}
+
+// hold starts a claim that waits.
+func hold(t *testing.T, w *world, one *workerapitest.Worker, body workerapitest.Doc) <-chan *workerapitest.Answer {
+	t.Helper()
+	got := make(chan *workerapitest.Answer, 1)
+	before := w.waiting()
+	go func() {
+		a, err := one.Try(context.WithoutCancel(t.Context()), "/claims", body)
+		if err != nil {
+			a = &workerapitest.Answer{Detail: err.Error()}
+		}
+		got <- a
+	}()
+	waittest.Eventually(t, "the claim waits", func() error {
+		return waittest.Unless(w.waiting() > before, "%d wait", w.waiting())
+	})
+	return got
+}
+
+func claims(wait float64, agents ...workerapitest.Doc) workerapitest.Doc {
+	return workerapitest.Doc{"agents": agents, "wait": wait}
+}
+
+func next[T any](t *testing.T, ch <-chan T) T {
+	t.Helper()
+	select {
+	case got := <-ch:
+		return got
+	case <-time.After(patience):
+		require.FailNow(t, "nothing came")
+		panic("unreachable")
+	}
+}
+
+func TestLaterClaimEndsTheEarlier(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{})
+	one := w.worker(0)
+	earlier := hold(t, w, one, claims(60, workerapitest.Slots("a", 1)))
+	require.Empty(t, one.Claim(t, 0, workerapitest.Slots("a", 1)).Runs)
+	require.Empty(t, next(t, earlier).Runs)
+	id := w.create("a", "hello")
+	require.Equal(t, id.String(), one.Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0].Read(t).Task.ID)
+}
+
+// A run goes to the claim that waits longest, and each claim gets one before any gets two.
+func TestRunsAreShared(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{poll: time.Hour})
+	var waiting []<-chan *workerapitest.Answer
+	for range 3 {
+		waiting = append(waiting, hold(t, w, w.worker(0), claims(60, workerapitest.Slots("a", 1000))))
+	}
+	first := w.create("a", "0")
+	require.Equal(t, first.String(), next(t, waiting[0]).Runs[0].Read(t).Task.ID)
+	second := w.create("a", "1")
+	require.Equal(t, second.String(), next(t, waiting[1]).Runs[0].Read(t).Task.ID)
+	w.create("a", "2")
+	require.Len(t, next(t, waiting[2]).Runs, 1)
+
+	for i := range 10 {
+		w.create("a", fmt.Sprint(i))
+	}
+	many := w.worker(0).Claim(t, 30, workerapitest.Slots("a", 4))
+	require.Len(t, many.Runs, 4, "up to the slots")
+	require.Len(t, w.worker(1).Claim(t, 30, workerapitest.Slots("a", 100)).Runs, 6)
+}
+
+// Idle workers cost the database one statement per poll, however many there are.
+func TestIdleClaimsShareStatements(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{poll: time.Hour})
+	for range 50 {
+		hold(t, w, w.worker(0), claims(60, workerapitest.Slots("a", 1), workerapitest.Slots("b", 1)))
+	}
+	before := w.replicas[0].claims.Load()
+	require.Less(t, before, int64(10))
+	w.replicas[0].api.Wake("a")
+	waittest.Eventually(t, "the hint", func() error {
+		return waittest.Unless(w.replicas[0].claims.Load() > before, "no statement")
+	})
+	require.LessOrEqual(t, w.replicas[0].claims.Load(), before+2)
+}
+
+func TestCancelReachesTheHeartbeat(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{agent: worker.Agent{CancelGrace: 500 * time.Millisecond}})
+	one := w.worker(0)
+	id := w.create("a", "hello")
+	run := one.Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0]
+	beat := make(chan *workerapitest.Answer, 1)
+	go func() {
+		a, err := one.Try(context.WithoutCancel(t.Context()), "/heartbeat", workerapitest.Doc{"runs": []string{run.ID}, "wait": 30})
+		if err != nil {
+			a = &workerapitest.Answer{}
+		}
+		beat <- a
+	}()
+	s := w.replicas[1].store
+	h, err := s.Header(t.Context(), id)
+	require.NoError(t, err)
+	ended, err := s.Cancel(t.Context(), h, []byte(`{"why":"changed my mind"}`))
+	require.NoError(t, err)
+	require.False(t, ended)
+	stop := next(t, beat)
+	require.Len(t, stop.Runs, 1)
+	require.Equal(t, "canceled", stop.Runs[0].Stop)
+	require.JSONEq(t, `{"why":"changed my mind"}`, string(stop.Runs[0].Metadata))
+	doc := run.Read(t)
+	require.Equal(t, 200, doc.RunAPI.Post(t, 0, `{"type":"text","text":"tidying up"}`).Status, "within the grace")
+	waittest.Eventually(t, "the grace ends", func() error {
+		w.look()
+		return waittest.Unless(w.task(id).Status.State == task.StateCanceled, "%s", w.task(id).Status.State)
+	})
+	require.Equal(t, "over", one.Do(t, "/heartbeat", workerapitest.Doc{"runs": []string{run.ID}, "stopping": []string{run.ID}}).Runs[0].Stop)
+	require.Equal(t, 410, doc.RunAPI.Post(t, 1, `{"type":"text","text":"late"}`).Status)
+}
+
+// A canceled run ends although its worker is gone, or gives it back.
+func TestCanceledRunsNeedNoWorker(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{lease: 300 * time.Millisecond})
+	one, two := w.worker(0), w.worker(1)
+	gone := w.create("a", "gone")
+	one.Claim(t, 30, workerapitest.Slots("a", 1))
+	cancel := func(id task.ID) {
+		h, err := w.replicas[0].store.Header(t.Context(), id)
+		require.NoError(t, err)
+		_, err = w.replicas[0].store.Cancel(t.Context(), h, nil)
+		require.NoError(t, err)
+	}
+	cancel(gone)
+	waittest.Eventually(t, "the lease ends", func() error {
+		w.look()
+		return waittest.Unless(w.task(gone).Status.State == task.StateCanceled, "%s", w.task(gone).Status.State)
+	})
+	back := w.create("a", "back")
+	run := two.Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0]
+	cancel(back)
+	require.Equal(t, []string{run.ID}, two.Release(t, run.ID).Released)
+	require.Equal(t, task.StateCanceled, w.task(back).Status.State)
+}
+
+func TestTimeouts(t *testing.T) {
+	t.Parallel()
+	for name, agent := range map[string]worker.Agent{
+		"did not finish within": {RunTimeout: 700 * time.Millisecond},
+		"was silent for more":   {InactivityTimeout: 700 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, options{agent: agent})
+			one := w.worker(0)
+			id := w.create("a", "hello")
+			run := one.Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0]
+			waittest.Eventually(t, "the timeout", func() error {
+				one.Beat(t, 0, run.ID) // is no sign of life of the agent
+				w.look()
+				return waittest.Unless(w.task(id).Status.State == task.StateFailed, "%s", w.task(id).Status.State)
+			})
+			require.Contains(t, w.task(id).Status.Message.Parts[0].Text, name)
+			require.Equal(t, "over", one.Beat(t, 0, run.ID).Runs[0].Stop)
+		})
+	}
+}
+
+func TestReleasedRunsGoOnElsewhere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{agent: worker.Agent{MaxAttempts: 1}})
+	one, two := w.worker(0), w.worker(1)
+	id := w.create("a", "hello")
+	run := one.Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0]
+	doc := run.Read(t)
+	require.Equal(t, 200, doc.RunAPI.Post(t, 0, `{"type":"text","text":"half"}`, `{"type":"checkpoint","data":7}`).Status)
+	waits := hold(t, w, two, claims(60, workerapitest.Slots("a", 1)))
+	require.Equal(t, []string{run.ID}, one.Release(t, run.ID).Released)
+	again := next(t, waits).Runs[0]
+	require.Contains(t, string(again.Doc), `"checkpoint":7`)
+	require.Equal(t, 1, again.Read(t).Try, "it cost none")
+	now := again.Read(t)
+	require.True(t, now.RunAPI.Post(t, 0, `{"type":"complete"}`).Ended)
+	require.Equal(t, task.StateCompleted, w.task(id).Status.State)
+}
+
+// A worker that vanishes before the first event of its run costs no try, twice.
+func TestTriesOfLostWorkers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{lease: 300 * time.Millisecond, agent: worker.Agent{MaxAttempts: 2}})
+	id := w.create("a", "poison")
+	var spared []int
+	for range 10 {
+		one := w.worker(0)
+		got := one.Claim(t, 3, workerapitest.Slots("a", 1))
+		if len(got.Runs) == 0 {
+			break
+		}
+		spared = append(spared, got.Runs[0].Read(t).Try)
+		w.lost(one)
+	}
+	require.Equal(t, task.StateFailed, w.task(id).Status.State)
+	require.Contains(t, w.task(id).Status.Message.Parts[0].Text, "Gave up after 2 attempts")
+	require.Equal(t, []int{1, 2, 3, 4}, spared, "two tries were spared")
+}
+
+// After an outage of the database, leases are not taken from workers that could not renew them.
+func TestOutageFreesNoRuns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{lease: 300 * time.Millisecond})
+	one := w.worker(0)
+	id := w.create("a", "hello")
+	run := one.Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0]
+	for _, r := range w.replicas {
+		r.healthy.Store(int64(200 * time.Millisecond)) // shorter than a lease
+	}
+	waittest.Eventually(t, "the lease has ended", func() error {
+		var over bool
+		err := w.query("SELECT lease_until < now() AND look_at < now() FROM holdfast.task_queue WHERE id = $1", &over, id.String())
+		return waittest.Unless(err == nil && over, "%v", err)
+	})
+	w.look()
+	require.InDelta(t, 0.3, one.Beat(t, 0, run.ID).Lease, 0, "it is renewed")
+	doc := run.Read(t)
+	require.True(t, doc.RunAPI.Post(t, 0, `{"type":"complete"}`).Ended)
+	require.Equal(t, task.StateCompleted, w.task(id).Status.State)
+}
+
+func (w *world) query(sql string, into any, args ...any) error {
+	c, err := pgx.Connect(w.t.Context(), w.url)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close(context.Background()) }()
+	return c.QueryRow(w.t.Context(), sql, args...).Scan(into)
+}
+
+// A heartbeat does not wait for a lock of another session, and does not say that such a run is lost.
+func TestHeartbeatsWaitForNoLock(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{})
+	one := w.worker(0)
+	id := w.create("a", "locked")
+	w.create("a", "free")
+	got := one.Claim(t, 30, workerapitest.Slots("a", 2))
+	for len(got.Runs) < 2 {
+		got.Runs = append(got.Runs, one.Do(t, "/claims", workerapitest.Doc{
+			"agents": []workerapitest.Doc{workerapitest.Slots("a", 1)}, "wait": 30, "running": got.IDs(),
+		}).Runs...)
+	}
+	c, err := pgx.Connect(t.Context(), w.url)
+	require.NoError(t, err)
+	defer func() { _ = c.Close(context.Background()) }()
+	tx, err := c.Begin(t.Context())
+	require.NoError(t, err)
+	for _, table := range []string{"tasks", "task_queue"} {
+		_, err = tx.Exec(t.Context(), "SELECT FROM holdfast."+table+" WHERE id = $1 FOR UPDATE", id.String())
+		require.NoError(t, err)
+	}
+	a := one.Beat(t, 0, got.IDs()...)
+	require.Equal(t, 200, a.Status)
+	require.Empty(t, a.Runs)
+	require.InDelta(t, 60, a.Lease, 0, "of the other run")
+	require.NoError(t, tx.Rollback(t.Context()))
+}
+
+func TestDrainAndRetire(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{})
+	one, two := w.worker(0), w.worker(0)
+	w.create("a", "hello")
+	run := two.Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0]
+	retires, stays := hold(t, w, one, claims(60, workerapitest.Slots("a", 1))), hold(t, w, two, workerapitest.Doc{
+		"agents": []workerapitest.Doc{workerapitest.Slots("a", 1)}, "wait": 60, "running": []string{run.ID},
+	})
+	w.look()
+	known, err := w.replicas[1].store.RemoteWorkers(t.Context(), 10)
+	require.NoError(t, err)
+	require.Len(t, known, 2)
+	_, err = w.replicas[1].store.RetireRemote(t.Context(), task.ID(uuid.MustParse(one.ID())), "")
+	require.NoError(t, err)
+	w.look()
+	require.Equal(t, "worker", next(t, retires).Drain)
+	require.Equal(t, "worker", one.Claim(t, 60, workerapitest.Slots("a", 1)).Drain, "each time")
+
+	beat := make(chan *workerapitest.Answer, 1)
+	go func() {
+		a, err := two.Try(context.WithoutCancel(t.Context()), "/heartbeat", workerapitest.Doc{"runs": []string{run.ID}, "wait": 20})
+		if err != nil {
+			a = &workerapitest.Answer{}
+		}
+		beat <- a
+	}()
+	w.replicas[0].api.Stop()
+	require.Equal(t, "replica", next(t, stays).Drain)
+	require.Equal(t, "replica", next(t, beat).Drain)
+	doc := run.Read(t)
+	require.True(t, doc.RunAPI.Post(t, 0, `{"type":"complete"}`).Ended, "runs are still served")
+
+	_, err = w.replicas[1].store.RetireRemote(t.Context(), task.ID{}, "v1")
+	require.NoError(t, err)
+	_, err = w.replicas[1].store.RetireRemote(t.Context(), task.ID{}, "v2")
+	require.ErrorIs(t, err, task.NotFound)
+}
+
+// Tasks of an agent without workers wait, and the agent shows as away. Those that wait too long fail.
+func TestNoWorker(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{agent: worker.Agent{UnreachableFor: 50 * time.Millisecond}})
+	id := w.create("a", "hello")
+	s, r := w.replicas[0].store, w.replicas[0]
+	gone, err := s.AbsentRemote(t.Context(), r.self, []string{"a", "b"})
+	require.NoError(t, err)
+	require.Len(t, gone, 1)
+	require.Contains(t, gone, "a")
+	var waiting int
+	require.NoError(t, w.query("SELECT waiting FROM holdfast.v_outages WHERE agent = 'a'", &waiting))
+	require.Equal(t, 1, waiting)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = r.pool.Run(ctx) }()
+	defer func() { stop(); <-ended }()
+	require.Equal(t, task.StateSubmitted, w.task(id).Status.State, "the pool leaves it alone")
+	waittest.Eventually(t, "it has waited long enough", func() error {
+		r.pool.Expire("a")
+		return waittest.Unless(w.task(id).Status.State == task.StateFailed, "%s", w.task(id).Status.State)
+	})
+	require.Contains(t, w.task(id).Status.Message.Parts[0].Text, "could not be reached")
+
+	one := w.worker(0)
+	one.Claim(t, 0, workerapitest.Slots("a", 1))
+	w.look()
+	w.create("a", "again")
+	gone, err = s.AbsentRemote(t.Context(), r.self, []string{"a", "b"})
+	require.NoError(t, err)
+	require.Empty(t, gone, "a worker was seen")
+	require.Len(t, one.Claim(t, 30, workerapitest.Slots("a", 1)).Runs, 1)
+}
+
+func TestInvalidRequests(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{})
+	one := w.worker(0)
+	me := fmt.Sprintf(`"worker":{"id":%q}`, one.ID())
+	for _, tt := range []struct{ path, body, field, text string }{
+		{"/claims", `{`, "", "not valid JSON"},
+		{"/claims", `[]`, "", "JSON object"},
+		{"/claims", `{"worker":{"id":"x"},"agents":[{"name":"a","slots":1}]}`, "worker.id", "UUID"},
+		{"/claims", `{"agents":[{"name":"a","slots":1}]}`, "worker", "missing"},
+		{"/claims", `{` + me + `}`, "agents", "missing"},
+		{"/claims", `{` + me + `,"agents":[]}`, "agents", "1 to 100"},
+		{"/claims", `{` + me + `,"agents":[1]}`, "agents[0]", "object"},
+		{"/claims", `{` + me + `,"agents":[{"name":"a"}]}`, "agents[0].slots", "missing"},
+		{"/claims", `{` + me + `,"agents":[{"name":"a","slots":1001}]}`, "agents[0].slots", "0 to 1000"},
+		{"/claims", `{` + me + `,"agents":[{"name":"a","slots":1.5}]}`, "agents[0].slots", "whole number"},
+		{"/claims", `{` + me + `,"agents":[{"name":"a","slots":1},{"name":"a","slots":1}]}`, "agents[1].name", "second time"},
+		{"/claims", `{` + me + `,"agents":[{"name":"a","slots":1}],"wait":61}`, "wait", "0 to 60"},
+		{"/claims", `{` + me + `,"agents":[{"name":"a","slots":1}],"running":["x"]}`, "running[0]", "not the id of a run"},
+		{"/claims", `{"worker":{"id":"` + one.ID() + `","name":"a\nb"},"agents":[{"name":"a","slots":1}]}`, "worker.name", "control"},
+		{"/heartbeat", `{` + me + `}`, "runs", "missing"},
+		{"/heartbeat", `{` + me + `,"runs":[],"wait":31}`, "wait", "0 to 30"},
+		{"/heartbeat", `{` + me + `,"runs":[7]}`, "runs[0]", "not the id of a run"},
+		{"/release", `{` + me + `,"runs":[]}`, "runs", "1 to 10000"},
+	} {
+		a, err := one.Raw(t.Context(), "POST", workerapitest.Path+tt.path, []byte(tt.body))
+		require.NoError(t, err, tt.body)
+		require.Equal(t, 400, a.Status, "%s: %s", tt.body, a.Body)
+		require.Equal(t, tt.field, a.Field, "%s: %s", tt.body, a.Body)
+		require.Contains(t, a.Detail, tt.text, tt.body)
+	}
+	for _, agent := range []string{"local", "unknown"} {
+		a := one.Claim(t, 0, workerapitest.Slots(agent, 1))
+		require.Equal(t, 404, a.Status)
+		require.Equal(t, "not_found", a.Reason)
+		require.Equal(t, "agents[0].name", a.Field)
+	}
+	for _, tt := range []struct {
+		method, path string
+		status       int
+		reason       string
+		headers      []string
+	}{
+		{"POST", "/worker/v2/claims", 404, "version", nil},
+		{"GET", "/worker/v9", 404, "version", nil},
+		{"POST", "/worker/v1/nothing", 404, "not_found", nil},
+		{"GET", "/worker/v1/claims", 405, "method", nil},
+		{"POST", "/worker/v1/claims?x=1", 400, "invalid", nil},
+		{"POST", "/worker/v1/claims", 415, "invalid", []string{"Content-Type", "text/plain"}},
+		{"POST", "/worker/v1/claims", 403, "credential", []string{"Origin", "https://evil.example"}},
+	} {
+		a, err := one.Raw(t.Context(), tt.method, tt.path, []byte(`{}`), tt.headers...)
+		require.NoError(t, err, tt.path)
+		require.Equal(t, tt.status, a.Status, "%s %s: %s", tt.method, tt.path, a.Body)
+		require.Equal(t, tt.reason, a.Reason, tt.path)
+		if tt.reason == "version" {
+			require.Equal(t, []string{"1"}, a.Versions)
+		}
+	}
+	large := []byte(`{` + me + `,"runs":["` + strings.Repeat("x", 3<<20) + `"]}`)
+	a, err := one.Raw(t.Context(), "POST", workerapitest.Path+"/heartbeat", large)
+	require.NoError(t, err)
+	require.Equal(t, 413, a.Status)
+}
+
+func TestClaimsAreLimited(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{claims: limit.NewPlaces(2, 2)})
+	id := w.create("a", "hello")
+	busy := w.worker(0)
+	run := busy.Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0]
+	require.Equal(t, id.String(), run.Read(t).Task.ID)
+	for range 2 {
+		hold(t, w, w.worker(0), claims(60, workerapitest.Slots("a", 1)))
+	}
+	a := w.worker(0).Claim(t, 60, workerapitest.Slots("a", 1))
+	require.Equal(t, 429, a.Status)
+	require.Equal(t, "busy", a.Reason)
+	require.Equal(t, "5", a.Header.Get("Retry-After"))
+	require.Equal(t, 200, busy.Beat(t, 30, run.ID).Status, "leases are renewed")
+}

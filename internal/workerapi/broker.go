@@ -1,0 +1,332 @@
+package workerapi
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+const (
+	// batch bounds the runs of an agent in one statement.
+	batch        = 100
+	claimTimeout = 5 * time.Second
+	// watermarkSlack covers transactions that became visible later than their timestamp.
+	watermarkSlack = 2 * time.Second
+	fullScanEvery  = 5 * time.Second
+)
+
+// waiter is a claim that waits for runs.
+type waiter struct {
+	entry *worker
+	slots map[string]int // by agent, those that are still free
+
+	// broker.mu guards them.
+	got    []store.Remote
+	asked  int  // statements under way that may give it runs
+	over   bool // it is not in the queues any more, or is to be dropped from them
+	served chan struct{}
+}
+
+// queue is one agent with the claims that wait for its runs. broker.mu guards its fields.
+type queue struct {
+	name    string
+	lease   time.Duration
+	look    time.Duration
+	waiting []*waiter // the oldest first, with some that are over
+	live    int       // those that are not over
+	ready   bool      // a hint came, or a claim won all it asked for: more may be waiting
+	since   time.Time
+	scanned time.Time
+}
+
+// broker claims runs for the claims that wait at this replica.
+type broker struct {
+	store  Store
+	poll   time.Duration
+	memory *memory.Budget // of the messages of runs
+	log    *slog.Logger
+	count  func(agent string, waited time.Duration)
+	wake   chan struct{}
+
+	mu     sync.Mutex
+	agents map[string]*queue
+}
+
+func newBroker(b *broker) *broker {
+	b.wake = make(chan struct{}, 1)
+	for _, q := range b.agents {
+		q.ready = true
+	}
+	return b
+}
+
+func (b *broker) ring() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// hint tells the broker that an agent's queue has something to claim; "" means any agent.
+func (b *broker) hint(agent string) {
+	b.mu.Lock()
+	waits := false
+	for name, q := range b.agents {
+		if agent == "" || agent == name {
+			q.ready = true
+			waits = waits || q.live > 0
+		}
+	}
+	b.mu.Unlock()
+	if waits {
+		b.ring()
+	}
+}
+
+// enter lets a claim wait. The caller must call leave.
+func (b *broker) enter(entry *worker, slots map[string]int) *waiter {
+	w := &waiter{entry: entry, slots: slots, served: make(chan struct{})}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	more := false
+	for name, n := range slots {
+		if q := b.agents[name]; n > 0 && q != nil {
+			q.waiting = append(q.waiting, w)
+			q.live++
+			more = more || q.ready
+		}
+	}
+	if more {
+		b.ring()
+	}
+	return w
+}
+
+// leave ends the wait of a claim, and returns the runs that it has got. It blocks while a statement may give it some.
+func (b *broker) leave(w *waiter) []store.Remote {
+	b.mu.Lock()
+	b.drop(w)
+	for w.asked > 0 {
+		b.mu.Unlock()
+		<-w.served
+		b.mu.Lock()
+	}
+	defer b.mu.Unlock()
+	got := w.got
+	w.got = nil
+	return got
+}
+
+// end ends the wait of a claim without waiting for what it gets.
+func (b *broker) end(w *waiter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.drop(w)
+}
+
+// drop takes a claim out of the queues. b.mu is held.
+func (b *broker) drop(w *waiter) {
+	if w.over {
+		return
+	}
+	w.over = true
+	for name, n := range w.slots {
+		q := b.agents[name]
+		if n == 0 || q == nil {
+			continue
+		}
+		if q.live--; len(q.waiting) > 2*q.live+16 {
+			kept := q.waiting[:0]
+			for _, x := range q.waiting {
+				if !x.over {
+					kept = append(kept, x)
+				}
+			}
+			clear(q.waiting[len(kept):])
+			q.waiting = kept
+		}
+	}
+}
+
+// run claims until ctx ends.
+func (b *broker) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		for b.round(ctx) {
+			if ctx.Err() != nil {
+				return
+			}
+		}
+		select {
+		case <-b.wake:
+		case <-time.After(b.poll/2 + rand.N(b.poll)):
+			b.hint("")
+		case <-ctx.Done():
+		}
+	}
+}
+
+// seat is a place for a run of an agent in a statement.
+type seat struct {
+	q *queue
+	w *waiter
+}
+
+// round claims once for all agents with claims that wait, and reports whether there may be more to claim. Each claim gets one
+// run first, the oldest claims first. Only when all of them have one, they get more.
+func (b *broker) round(ctx context.Context) (more bool) {
+	b.mu.Lock()
+	var seats []seat
+	for _, q := range b.agents {
+		if !q.ready || q.live == 0 {
+			continue
+		}
+		q.ready = false // before the statement, so that a hint during it is not lost
+		n := 0
+		for _, w := range q.waiting {
+			if n == batch {
+				break
+			}
+			if !w.over {
+				w.asked++
+				seats = append(seats, seat{q, w})
+				n++
+			}
+		}
+	}
+	b.mu.Unlock()
+	if len(seats) == 0 {
+		return false
+	}
+	more, ok := b.claim(ctx, seats)
+	if !ok {
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+		}
+		return true
+	}
+	return more
+}
+
+// claim claims for seats, and for those whose agent has more to do a second time, with all of their slots. It serves the claims
+// that have got runs.
+func (b *broker) claim(ctx context.Context, seats []seat) (more, ok bool) {
+	full, ok := b.statement(ctx, seats)
+	var second []seat
+	b.mu.Lock()
+	for again := true; again; {
+		again = false
+		for _, s := range seats {
+			// The runs of the second statement are in turns: one for each claim.
+			if full[s.q] > 0 && !s.w.over && len(s.w.got) > 0 && s.w.slots[s.q.name] > 0 && full[s.q] <= batch {
+				s.w.slots[s.q.name]--
+				full[s.q]++
+				second = append(second, s)
+				again = true
+			}
+		}
+	}
+	for _, s := range second {
+		s.w.slots[s.q.name]++
+		s.w.asked++
+	}
+	b.mu.Unlock()
+	if len(second) > 0 {
+		_, _ = b.statement(ctx, second)
+	}
+	b.mu.Lock()
+	for _, s := range second {
+		s.w.asked--
+	}
+	for _, s := range seats {
+		s.w.asked--
+		if s.w.asked == 0 && (len(s.w.got) > 0 || s.w.over) {
+			b.serve(s.w)
+		}
+	}
+	for q := range full {
+		q.ready = true
+		more = more || q.live > 0
+	}
+	b.mu.Unlock()
+	return more, ok
+}
+
+// serve ends the wait of a claim with what it has got. b.mu is held.
+func (b *broker) serve(w *waiter) {
+	b.drop(w)
+	select {
+	case <-w.served:
+	default:
+		close(w.served)
+	}
+}
+
+// statement claims one run for each seat, and gives it to the claim. It returns the agents that won all they asked for, with 1.
+func (b *broker) statement(ctx context.Context, seats []seat) (full map[*queue]int, ok bool) {
+	full = map[*queue]int{}
+	asked, byAgent, byWorker := map[*queue]int{}, map[string]*queue{}, map[task.ID]*waiter{}
+	demands := map[*queue]*store.RemoteDemand{}
+	now := time.Now()
+	b.mu.Lock()
+	for _, s := range seats {
+		d := demands[s.q]
+		if d == nil {
+			d = &store.RemoteDemand{Agent: s.q.name, Since: s.q.since, Lease: s.q.lease, Look: s.q.look}
+			if now.Sub(s.q.scanned) > fullScanEvery {
+				s.q.scanned, d.Since = now, time.Time{}
+			}
+			demands[s.q], byAgent[s.q.name] = d, s.q
+		}
+		d.Seats = append(d.Seats, s.w.entry.id)
+		byWorker[s.w.entry.id] = s.w
+		asked[s.q]++
+	}
+	b.mu.Unlock()
+	want := make([]store.RemoteDemand, 0, len(demands))
+	for _, d := range demands {
+		want = append(want, *d)
+	}
+	// A stop must not interrupt a claim: nobody would run what it won until the lease expired.
+	claiming, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
+	defer cancel()
+	won, err := b.store.ClaimRemote(claiming, want, max(b.memory.Free()/messageFactor, memory.Small), !b.memory.InUse())
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err != nil {
+		if ctx.Err() == nil {
+			b.log.Warn("claim for remote workers failed; retrying", "error", err)
+		}
+		for _, s := range seats {
+			s.q.ready = true
+			s.w.entry.unsure.Store(true) // it may have got a run
+		}
+		return full, false
+	}
+	counts := map[*queue]int{}
+	for _, c := range won {
+		q, w := byAgent[c.Task.Agent], byWorker[c.Worker]
+		counts[q]++
+		if mark := c.AvailableAt.Add(-watermarkSlack); mark.After(q.since) {
+			q.since = mark
+		}
+		w.got = append(w.got, c)
+		w.slots[q.name]--
+		b.count(q.name, c.Waited)
+	}
+	for q, n := range asked {
+		if counts[q] == n {
+			full[q] = 1
+		}
+	}
+	return full, true
+}
+
+// messageFactor is the bytes of memory for each byte of a message.
+const messageFactor = 3
