@@ -135,6 +135,8 @@ def serve(
         reload = os.environ.get("HOLDFAST_RELOAD", "") not in ("", "0")
     if reload and not _reload.is_child():
         raise SystemExit(_reload.supervise())
+    if _reload.is_child():
+        _reload.follow()
     try:
         made = worker(
             *agents,

@@ -25,6 +25,18 @@ def is_child() -> bool:
     return bool(os.environ.get(CHILD))
 
 
+def follow() -> None:
+    """In the child: end as after a signal if the supervising process dies."""
+    parent = int(os.environ[CHILD])
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(PERIOD)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="holdfast reload", daemon=True).start()
+
+
 def supervise() -> int:
     """Run this program in a child process until a signal ends it. Return the exit code."""
     folder = Path(sys.argv[0]).resolve().parent if sys.argv and sys.argv[0] else Path.cwd()
@@ -42,7 +54,7 @@ def supervise() -> int:
     while True:
         before = _stamps(folder)
         # A session of its own: Ctrl-C reaches the child through this process, once.
-        child = subprocess.Popen(command, env={**os.environ, CHILD: "1"}, start_new_session=True)
+        child = subprocess.Popen(command, env={**os.environ, CHILD: str(os.getpid())}, start_new_session=True)
         changed: set[Path] = set()
         exited = False
         while not ending.wait(PERIOD):
