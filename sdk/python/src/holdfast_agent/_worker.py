@@ -89,7 +89,8 @@ class Worker:
                 continue
             began = time.monotonic()
             try:
-                answer = await self._claim(free)
+                # The first one does not wait, to say soon whether the server is there.
+                answer = await self._claim(free, CLAIM_WAIT if connected else 0)
             except (Problem, Unreachable) as e:
                 if isinstance(e, Problem) and e.reason == "version":
                     raise ConnectError(
