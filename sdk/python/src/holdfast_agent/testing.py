@@ -29,7 +29,7 @@ from ._agent import Agent
 from ._logs import RunLogger
 from ._outbox import Outbox
 from ._run import ENDS, Run
-from .content import JSON, Artifact, Message, MessageLike, Result, decode, to_message
+from .content import JSON, Artifact, Message, MessageLike, Part, Result, decode, to_message
 from .errors import NotFound, StateChanged
 
 LIMIT = 30.0
@@ -93,7 +93,7 @@ class Turn:
             else:
                 continue
             if append and id in found:
-                found[id].parts += piece.parts
+                _append(found[id].parts, piece.parts)
             else:
                 found[id] = piece
         return list(found.values())
@@ -327,6 +327,15 @@ class _Memory:
 async def run(agent: Agent, message: MessageLike, **members: JSON) -> Turn:
     """Let an agent answer one message. `members` join the run document."""
     return await Task(agent).send(message, **members)
+
+
+def _append(parts: list[Part], more: Sequence[Part]) -> None:
+    """Appended text joins the text before it, as in a task that is read from the server."""
+    for part in more:
+        if parts and part == Part(text=part.text) and parts[-1] == Part(text=parts[-1].text):
+            parts[-1] = Part(text=(parts[-1].text or "") + (part.text or ""))
+        else:
+            parts.append(part)
 
 
 def _message(doc: Any) -> Message:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import uuid
 from collections.abc import Coroutine, Mapping
 from typing import Any
@@ -21,10 +22,11 @@ from a2a.server.events import EventQueue
 from holdfast_agent import Agent, Artifact, Ended, Fail, Message, Run, Said
 from holdfast_agent.content import JSON
 
+_one: Any
 try:
-    from a2a.types import a2a_pb2 as _one
+    _one = importlib.import_module("a2a.types.a2a_pb2")
 except ImportError:
-    _one = None  # type: ignore[assignment]
+    _one = None
 
 
 def wrap(executor: AgentExecutor, name: str | None = None, *, concurrency: int | None = None, replies: bool = False) -> Agent:
@@ -220,7 +222,7 @@ def _artifact_doc(said: Said) -> dict[str, JSON]:
 
 
 def _context_1(run: Run) -> RequestContext:
-    from google.protobuf.json_format import ParseDict
+    from google.protobuf.json_format import ParseDict  # type: ignore[import-untyped]
 
     request = ParseDict(
         {
@@ -246,13 +248,15 @@ def _context_1(run: Run) -> RequestContext:
             _one.Task(),
             ignore_unknown_fields=True,
         )
-    return RequestContext(
-        call_context=ServerCallContext(tenant=run.tenant, **_call_context(run)),
+    make: Any = RequestContext
+    context: RequestContext = make(
+        call_context=ServerCallContext(**{**_call_context(run), "tenant": run.tenant}),
         request=request,
         task_id=run.task_id,
         context_id=run.context_id,
         task=task,
     )
+    return context
 
 
 # The line 0.3 has pydantic models, with kinds of parts.
@@ -330,8 +334,8 @@ def _doc(value: Any) -> dict[str, JSON]:
     if _one is not None:
         from google.protobuf.json_format import MessageToDict
 
-        doc: dict[str, JSON] = MessageToDict(value)
-        return _whole(doc)
+        doc: dict[str, JSON] = _whole(MessageToDict(value))
+        return doc
     dumped: dict[str, JSON] = value.model_dump(mode="json", by_alias=True, exclude_none=True)
     return dumped
 
