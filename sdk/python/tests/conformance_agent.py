@@ -39,6 +39,16 @@ def said(run: hf.RunInfo) -> str:
 
 
 async def in_loop(run: Run) -> None:
+    try:
+        await do(run)
+    except (asyncio.CancelledError, hf.Stopped):
+        stopped(run)
+        if run.message.text == "goodbye":
+            await run.text("bye")
+        raise
+
+
+async def do(run: Run) -> None:
     word, _, rest = run.message.text.partition(" ")
     if not run.message:
         await run.text(given(run))
@@ -101,13 +111,7 @@ async def in_loop(run: Run) -> None:
     elif word == "reply":
         await run.reply("Hi.")
     elif word in ("sleep", "goodbye"):
-        try:
-            await asyncio.sleep(3600)
-        except asyncio.CancelledError:
-            stopped(run)
-            if word == "goodbye":
-                await run.text("bye")
-            raise
+        await asyncio.sleep(3600)
     else:
         raise hf.Fail(f"unknown command {word!r}")
 
@@ -141,6 +145,9 @@ def in_thread(run: SyncRun) -> None:
     elif word in ("stream", "slow"):
         n, number = (int(x) for x in rest.split(" "))
         for i in range(n):
+            if run.stopped.is_set():
+                stopped(run)
+                return
             run.text(piece(i, number if word == "stream" else 8))
             if word == "slow":
                 time.sleep(number / 1000)

@@ -247,16 +247,14 @@ class Worker:
             await active.execute()
         except Exception:
             active.run.log.exception("the run ended in an error of this package")
-        finally:
-            del self._runs[id]
-            self._pulse.update(self._held())
-            self._wake.set()
         try:
-            # What has not ended, and is still of this worker, goes back.
+            # What has not ended, and is still of this worker, goes back. Until then it takes its slot.
             if active.held and id not in self._given_back:
                 await self._release([id])
         finally:
+            del self._runs[id]
             del self._tasks[id]
+            self._pulse.update(self._held())
             self._wake.set()
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
@@ -297,7 +295,7 @@ class Worker:
         if tasks and not self._stopping:
             # What the agent's code emits now is posted, and each run is released when its code has ended.
             await self._settled(tasks, STOP_GRACE)
-        left = {id: active for id, active in self._runs.items() if active.held}
+        left = {id: active for id, active in self._runs.items() if active.held and id not in self._releasing}
         self._given_back.update(left)
         for active in left.values():
             active.abandon()
