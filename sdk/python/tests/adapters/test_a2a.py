@@ -89,6 +89,7 @@ class Travel(Base):
             return
         assert state_of(context.current_task) == INPUT_NAME
         assert len(context.current_task.history) == 3
+        assert context.current_task.status.message.message_id
         for n, word in enumerate(("Ticket ", "to ", context.get_user_input())):
             await updater.add_artifact([text(word)], artifact_id="ticket", name="ticket", append=n > 0, last_chunk=n == 2)
         await updater.add_artifact([file(b"\x00", "t.pdf", "application/pdf"), data({"n": 2, "list": [1.5, None]})], name="files")

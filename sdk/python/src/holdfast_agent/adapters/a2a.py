@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import importlib
 import uuid
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from a2a.auth.user import UnauthenticatedUser, User
@@ -195,6 +195,12 @@ def _state_before(run: Run) -> str:
     return next((s.state for s in reversed(run.history) if s.state), "working")
 
 
+def _status_before(run: Run, state: str, convert: Callable[[Run, Message], dict[str, JSON]]) -> dict[str, JSON]:
+    """The status in which the message found the task, with the agent's question."""
+    said = next((s for s in reversed(run.history) if s.state and s.parts), None)
+    return {"state": state, **({"message": convert(run, said)} if said else {})}
+
+
 def _call_context(run: Run) -> dict[str, Any]:
     return {
         "user": _Caller(run.owner) if run.owner else UnauthenticatedUser(),
@@ -239,7 +245,7 @@ def _context_1(run: Run) -> RequestContext:
             {
                 "id": run.task_id,
                 "contextId": run.context_id,
-                "status": {"state": "TASK_STATE_" + _state_before(run).upper().replace("-", "_")},
+                "status": _status_before(run, "TASK_STATE_" + _state_before(run).upper().replace("-", "_"), _message_1),
                 "history": [_message_1(run, s) for s in run.history if s.artifact_id is None and s.parts]
                 + [_message_1(run, run.message)],
                 "artifacts": [_artifact_doc(s) for s in run.history if s.artifact_id is not None and s.parts],
@@ -308,7 +314,7 @@ def _context_0(run: Run) -> RequestContext:
             {
                 "id": run.task_id,
                 "contextId": run.context_id,
-                "status": {"state": _state_before(run)},
+                "status": _status_before(run, _state_before(run), _message_0),
                 "history": [_message_0(run, s) for s in run.history if s.artifact_id is None and s.parts] + [params["message"]],
                 "artifacts": [
                     {**_artifact_doc(s), "parts": _parts_0(s)} for s in run.history if s.artifact_id is not None and s.parts
