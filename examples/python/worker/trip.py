@@ -20,7 +20,7 @@ async def plan(run):
         except ConnectionError as e:
             raise Retry("the model is away", after=30) from e
         await run.progress(f"Day {day} of {len(DAYS)}")
-        await run.text(f"{run.message.text}, day {day}: {text}\n", name="plan", append=day > 1)
+        await run.text(f"{run.message.text}, day {day}: {text}\n", name=f"day-{day}")  # a repeated day replaces it
         await run.checkpoint(day)
     await run.complete("Have a good trip.")
 

@@ -11,6 +11,7 @@ from a2a.server.agent_execution import AgentExecutor
 from a2a.server.tasks import TaskUpdater
 
 import holdfast_agent as hf
+from examples import load
 from holdfast_agent import testing
 
 with warnings.catch_warnings():
@@ -220,3 +221,10 @@ async def test_without_a_message() -> None:
     task = testing.Task(wrap(Travel(), "x"))
     turn = await task._begin({"input": {"source": "timer"}}).finish()
     assert (turn.state, turn.message.text) == ("failed", "This agent only answers messages.")
+
+
+if ONE:  # the example is for 1.x
+
+    async def test_the_example() -> None:
+        turn = await testing.run(load("adapters/a2a_executor.py"), "count")
+        assert (turn.state, turn.text) == ("completed", "1 2 3 4 5 ")

@@ -22,6 +22,7 @@ with warnings.catch_warnings():
     from holdfast_agent.adapters.adk import wrap
 
 import holdfast_agent as hf
+from examples import load
 from holdfast_agent import testing
 
 
@@ -135,3 +136,12 @@ async def test_cancel() -> None:
     await running.until(lambda events: model.seen or events)
     running.cancel()
     assert (await running.finish()).state == "canceled"
+
+
+async def test_the_example() -> None:
+    task = testing.Task(load("adapters/adk_refund.py"), owner="ada")
+    turn = await task.send("Refund me")
+    assert turn.state == "input-required"
+    turn = await task.answer("yes")
+    assert turn.state == "completed"
+    assert "'paid': 20" in turn.text

@@ -14,6 +14,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
 import holdfast_agent as hf
+from examples import load
 from holdfast_agent import testing
 from holdfast_agent.adapters.langgraph import wrap
 
@@ -199,3 +200,11 @@ async def test_the_run_is_in_the_configuration() -> None:
     builder.add_edge(START, "node")
     turn = await testing.run(wrap(builder.compile(), "x", config=lambda run: {"configurable": {"extra": 1}}), "hi")
     assert [m.text for m in turn.progress] == ["1 hi"]
+
+
+async def test_the_example() -> None:
+    task = testing.Task(load("adapters/langgraph_trip.py"))
+    turn = await task.send("To Oslo")
+    assert (turn.state, turn.text, turn.message.text) == ("input-required", "A train to Oslo, 199 euros.", "Book it?")
+    turn = await task.answer("yes")
+    assert (turn.state, turn.text) == ("completed", "Booked.")

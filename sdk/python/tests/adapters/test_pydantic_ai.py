@@ -13,6 +13,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 import holdfast_agent as hf
+from examples import load
 from holdfast_agent import testing
 from holdfast_agent.adapters.pydantic_ai import wrap
 
@@ -154,3 +155,11 @@ async def test_cancel() -> None:
     running.cancel()
     turn = await running.finish()
     assert (turn.state, turn.text) == ("canceled", "working")
+
+
+async def test_the_example() -> None:
+    task = testing.Task(load("adapters/pydantic_ai_files.py"))
+    turn = await task.send("Delete a")
+    assert (turn.state, turn.message.text) == ("input-required", 'Approve delete(name="a")?')
+    turn = await task.answer("yes")
+    assert (turn.state, turn.text) == ("completed", "Done.")
