@@ -23,10 +23,12 @@ export BENCH_STORED
 # Whether PACKAGES include tests that run servers.
 INTEGRATION = $(findstring ./...,$(PACKAGES))$(findstring ./integration,$(PACKAGES))
 
-.PHONY: help run build test test-postgres race chaos memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean
+PYTHONS  ?= python3
+
+.PHONY: help run build test test-postgres race chaos memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean sdk-python sdk-python-adapters dist
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # exec: Ctrl-C reaches the server and nothing that would report its end as an error.
 run: build ## serve the demo agent on http://127.0.0.1:8080, with a database in ./.holdfast
@@ -114,12 +116,21 @@ conformance: ## the public conformance kit of A2A, of which TCK is a clone, and 
 	python3 examples/conformance/run.py --record docs/conformance.md \
 		$(or $(TCK),$(error TCK is not set: make conformance TCK=<clone of https://github.com/a2aproject/a2a-tck>))
 
+sdk-python: ## lint, types and tests of the Python SDK, under each of PYTHONS (python3)
+	PYTHONS="$(PYTHONS)" sdk/python/check
+
+sdk-python-adapters: ## the adapters of the Python SDK against the frameworks (downloads them once)
+	sdk/python/check adapters
+
+dist: ## the packages of the SDKs, in dist/
+	sdk/python/check wheel $(CURDIR)/dist
+
 cover: ## test coverage across packages
 	go test -timeout $(TIMEOUT) -shuffle=on -coverpkg ./... -coverprofile coverage.out $(PACKAGES)
 	go tool cover -func coverage.out | tail -1
 
 clean: ## remove what was built; the database in ./.holdfast stays
-	rm -rf bin coverage.out integration/faults/chaos.md interop/.cache
+	rm -rf bin coverage.out dist integration/faults/chaos.md interop/.cache sdk/python/.cache
 
 # The tools' versions are in tools/go.mod. Without cgo they build on a machine that has only Go; sqlc then runs its
 # parser as WebAssembly.

@@ -1,0 +1,692 @@
+"""The worker against a scripted server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast_agent as hf
+from conftest import Start
+from holdfast_agent import Agent, Run, SyncRun
+from server import Answer, Cut, Request, Server
+
+CLAIMS, BEAT, RELEASE, EVENTS = "/worker/v1/claims", "/worker/v1/heartbeat", "/worker/v1/release", "/run/v1/events"
+
+
+def hello() -> Agent:
+    agent = Agent("hello")
+
+    @agent.run
+    async def answer(run: Run) -> None:
+        await run.text(f"Hello, {run.message.text}!")
+
+    return agent
+
+
+def stream(n: int, size: int = 8) -> Agent:
+    agent = Agent("hello")
+
+    @agent.run
+    async def answer(run: Run) -> None:
+        for i in range(n):
+            await run.text(f"{i:0{size}d}")
+
+    return agent
+
+
+def numbers(n: int, size: int = 8) -> str:
+    return "".join(f"{i:0{size}d}" for i in range(n))
+
+
+def sleeper(log: list[str]) -> Agent:
+    agent = Agent("hello")
+
+    @agent.run
+    async def answer(run: Run) -> None:
+        log.append("begun")
+        try:
+            await run.text("working")
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            log.append(f"{run.stop_reason} {run.cancel_metadata.get('why', '')}".strip())
+            await run.text(" bye")
+            raise
+
+    return agent
+
+
+async def test_hello(server: Server, start: Start) -> None:
+    start(hello(), api_key="k-1", name="box", version="v1")
+    run = await server.add("world")
+    await server.until(lambda: run.ended)
+    assert run.events == [{"type": "text", "text": "Hello, world!"}, {"type": "complete"}]
+    claim = server.of(CLAIMS)[0]
+    assert claim.bearer == "k-1"
+    assert claim.doc["worker"]["name"] == "box"
+    assert claim.doc["worker"]["version"] == "v1"
+    assert claim.doc["worker"]["sdk"].startswith("holdfast-agent/")
+    assert claim.doc["agents"] == [{"name": "hello", "slots": 10}]
+    assert server.of(EVENTS)[0].bearer == run.token
+
+
+async def test_sync_form(server: Server, start: Start) -> None:
+    agent = Agent("hello")
+    loop_thread = threading.get_ident()
+
+    @agent.run
+    def answer(run: SyncRun) -> None:
+        assert threading.get_ident() != loop_thread
+        for i in range(3):
+            run.text(str(i))
+        run.flush()
+        run.set_state({"n": 1})
+        assert run.get_state().version == 1
+        run.complete("Bye.")
+        with pytest.raises(hf.Ended, match="'complete'"):
+            run.text("more")
+
+    start(agent)
+    run = await server.add()
+    await server.until(lambda: run.ended)
+    assert run.text == "012"
+    assert run.events[-1] == {"type": "complete", "message": "Bye."}
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before the commit", "after the commit"])
+async def test_cuts_double_nothing(server: Server, start: Start, after: bool) -> None:
+    for _ in range(3):
+        server.cut(EVENTS, after=after)
+    start(stream(2000))
+    run = await server.add()
+    await server.until(lambda: run.ended)
+    assert run.text == numbers(2000)
+    assert [r.query["from"] for r in server.of(EVENTS)][:2] == ["0", "0"]
+
+
+async def test_ordinal_conflict_goes_on_at_next(server: Server, start: Start) -> None:
+    async def stored(request: Request) -> Answer:
+        # Two of the events are stored, by an upload whose answer was lost.
+        run = next(iter(server.runs.values()))
+        run.events += request.events[:2]
+        return Answer({"title": "x", "status": 409, "reason": "ordinal", "next": 2}, 409)
+
+    server.hook(EVENTS, stored)
+    start(stream(50))
+    run = await server.add()
+    await server.until(lambda: run.ended)
+    assert run.text == numbers(50)
+
+
+async def test_lost_events_release_the_run(server: Server, start: Start) -> None:
+    agent = Agent("hello")
+
+    @agent.run
+    async def answer(run: Run) -> None:
+        await run.text("one")
+        await run.flush()
+        server.answer(EVENTS, 409, reason="ordinal", next=0)
+        await run.text("two")
+        await asyncio.sleep(3600)
+
+    start(agent)
+    run = await server.add()
+    await server.until(lambda: run.released == 1)
+    assert run.text == "one"
+    assert len(server.of(EVENTS)) == 2
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+async def test_passing_refusals_are_retried(server: Server, start: Start, status: int) -> None:
+    server.answer(CLAIMS, status)
+    server.answer(BEAT, status)
+    server.answer(EVENTS, status)
+    start(stream(20))
+    run = await server.add()
+    await server.until(lambda: run.ended)
+    assert run.text == numbers(20)
+
+
+async def test_retry_after_is_respected(server: Server, start: Start) -> None:
+    times: list[float] = []
+
+    async def busy(request: Request) -> Answer:
+        times.append(time.monotonic())
+        return Answer({"title": "busy", "status": 503}, 503, {"Retry-After": "1"})
+
+    async def note(request: Request) -> None:
+        times.append(time.monotonic())
+
+    server.hook(EVENTS, busy)
+    server.hook(EVENTS, note)
+    start(hello())
+    run = await server.add()
+    await server.until(lambda: run.ended)
+    assert times[1] - times[0] >= 1
+
+
+async def test_410_stops_the_agent(server: Server, start: Start) -> None:
+    log: list[str] = []
+    start(sleeper(log))
+    run = await server.add()
+    await server.until(lambda: run.text == "working")
+    server.answer(EVENTS, 410, reason="over")
+    agent = Agent("other")
+
+    # The next event gets 410: the agent is stopped, and nothing is posted or released.
+    assert agent.concurrency is None
+    await server.stop(run, "canceled")
+    await server.until(lambda: len(server.of(EVENTS)) == 2)
+    assert log[-1].startswith("canceled")
+    other = await server.add()
+    await server.until(lambda: other.text == "working")
+    assert run.released == 0
+    assert run.text == "working"
+
+
+async def test_a_stopped_run_posts_nothing(server: Server, start: Start) -> None:
+    stopped: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    agent = Agent("hello")
+
+    @agent.run
+    async def answer(run: Run) -> None:
+        await run.text("one")
+        await run.flush()
+        server.answer(EVENTS, 410, reason="over")
+        try:
+            while True:
+                await run.text("more")
+                await asyncio.sleep(0.01)
+        except BaseException as e:
+            stopped.set_result(f"{type(e).__name__} {run.stop_reason}")
+            raise
+
+    start(agent)
+    run = await server.add()
+    assert await asyncio.wait_for(stopped, 30) in ("Stopped over", "CancelledError over")
+    await server.add()
+    await server.until(lambda: len(server.runs) == 2)
+    assert run.events == [{"type": "text", "text": "one"}]
+    assert run.released == 0
+
+
+@pytest.mark.parametrize("stop", ["lost", "over"])
+async def test_lost_runs_are_forgotten(server: Server, start: Start, stop: str) -> None:
+    log: list[str] = []
+    start(sleeper(log), concurrency=1)
+    run = await server.add()
+    await server.until(lambda: run.text == "working")
+    await server.stop(run, stop)
+    await server.until(lambda: len(log) == 2)
+    assert log[1] == stop
+    other = await server.add()
+    await server.until(lambda: other.text == "working")
+    beats = len(server.of(BEAT))
+    await server.until(lambda: len(server.of(BEAT)) > beats)
+    assert server.of(BEAT)[-1].doc["runs"] == [other.id]
+    assert run.text == "working"
+    assert run.released == 0
+
+
+async def test_cancel_has_metadata_and_is_released(server: Server, start: Start) -> None:
+    log: list[str] = []
+    start(sleeper(log))
+    run = await server.add()
+    await server.until(lambda: run.text == "working")
+    await server.stop(run, "canceled", {"why": "changed my mind"})
+    await server.until(lambda: run.released == 1)
+    assert log == ["begun", "canceled changed my mind"]
+    assert run.kinds == ["text", "text"]
+    assert run.text == "working bye"
+    assert any(run.id in r.doc["stopping"] for r in server.of(BEAT)) or run.released
+
+
+async def test_cancel_of_a_sync_run(server: Server, start: Start) -> None:
+    agent = Agent("hello")
+    seen: list[Any] = []
+
+    @agent.run
+    def answer(run: SyncRun) -> None:
+        run.text("working")
+        run.stopped.wait(60)
+        seen.append((run.canceled, run.cancel_metadata))
+        run.check()
+
+    start(agent)
+    run = await server.add()
+    await server.until(lambda: run.text == "working")
+    await server.stop(run, "canceled", {"why": "x"})
+    await server.until(lambda: run.released == 1)
+    assert seen == [(True, {"why": "x"})]
+    assert not run.ended
+
+
+async def test_an_explicit_end_after_a_cancel_counts(server: Server, start: Start) -> None:
+    agent = Agent("hello")
+
+    @agent.run
+    async def answer(run: Run) -> None:
+        try:
+            await run.text("working")
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            await run.complete("Done already.")
+
+    start(agent)
+    run = await server.add()
+    await server.until(lambda: run.text == "working")
+    await server.stop(run, "canceled")
+    await server.until(lambda: run.ended)
+    assert run.events[-1] == {"type": "complete", "message": "Done already."}
+    assert run.released == 0
+
+
+async def test_a_run_that_comes_twice_runs_once(server: Server, start: Start) -> None:
+    log: list[str] = []
+    start(sleeper(log))
+    run = await server.add()
+    await server.until(lambda: run.text == "working")
+
+    async def again(request: Request) -> Answer:
+        return Answer({"runs": [{"id": run.id, "run": run.document, "lease": 6}]})
+
+    claims = len(server.of(CLAIMS))
+    server.hook(CLAIMS, again)
+    server.hook(CLAIMS, again)
+    await server.drain("replica")  # ends the claim that waits
+    await server.until(lambda: len(server.of(CLAIMS)) >= claims + 3)
+    assert log == ["begun"]
+    assert server.of(CLAIMS)[-1].doc["running"] == [run.id]
+
+
+async def test_a_claim_whose_answer_is_cut_is_repeated(server: Server, start: Start) -> None:
+    server.cut(CLAIMS, after=True)
+    run = await server.add()
+    start(hello())
+    await server.until(lambda: run.ended)
+    assert run.delivered == 2
+    assert run.text == "Hello, hi!"
+
+
+async def test_slots(server: Server, start: Start) -> None:
+    agent, other = sleeper([]), Agent("other", concurrency=1)
+
+    @other.run
+    async def answer(run: Run) -> None:
+        await run.text("other")
+
+    start(agent, other, concurrency=2)
+    runs = [await server.add() for _ in range(4)]
+    await server.until(lambda: sum(r.text == "working" for r in runs) == 2)
+    await server.until(
+        lambda: server.of(CLAIMS)[-1].doc["agents"] == [{"name": "hello", "slots": 0}, {"name": "other", "slots": 1}]
+    )
+    mine = await server.add(agent="other")
+    await server.until(lambda: mine.ended)
+    # A claim that waits for the other agent is repeated when this one has a free slot.
+    done = next(r for r in runs if r.text)
+    await server.stop(done, "canceled")
+    await server.until(lambda: sum(r.text == "working" for r in runs) == 2 and done.released == 1)
+    assert max(len(r.doc["runs"]) for r in server.of(BEAT)) <= 3
+
+
+async def test_drain_of_a_replica(server: Server, start: Start) -> None:
+    log: list[str] = []
+    start(sleeper(log))
+    run = await server.add()
+    await server.until(lambda: run.text == "working")
+    before = {r.connection for r in server.of(CLAIMS)}
+    await server.drain("replica")
+    await server.until(lambda: any(r.connection not in before for r in server.of(CLAIMS)))
+    other = await server.add()
+    await server.until(lambda: other.text == "working")
+    assert log == ["begun", "begun"]
+    assert run.released == 0
+
+
+async def test_drain_of_the_worker(server: Server, start: Start) -> None:
+    finish = asyncio.Event()
+    agent = Agent("hello")
+
+    @agent.run
+    async def answer(run: Run) -> None:
+        await run.text("working")
+        await finish.wait()
+
+    running = start(agent, drain_timeout=0)
+    run = await server.add()
+    await server.until(lambda: run.text == "working")
+    await server.drain("worker")
+    await server.until(lambda: not server.drains)
+    later = await server.add()
+    beats = len(server.of(BEAT))
+    await server.until(lambda: len(server.of(BEAT)) > beats)  # the lease is renewed meanwhile
+    finish.set()
+    await running.ended()
+    assert run.kinds == ["text", "complete"]
+    assert later.delivered == 0
+
+
+async def test_drain_finishes_and_releases_the_rest(server: Server, start: Start) -> None:
+    finish = asyncio.Event()
+    agent = Agent("hello")
+
+    @agent.run
+    async def answer(run: Run) -> None:
+        await run.text("working")
+        if run.message.text == "short":
+            await finish.wait()
+            return
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            await run.checkpoint({"reason": run.stop_reason})
+            raise
+
+    running = start(agent, drain_timeout=1)
+    short, long = await server.add("short"), await server.add("long")
+    await server.until(lambda: short.text == long.text == "working")
+    running.worker.drain()
+    finish.set()
+    await running.ended()
+    assert short.kinds == ["text", "complete"]
+    assert long.kinds == ["text", "checkpoint"]
+    assert long.events[-1]["data"] == {"reason": "released"}
+    assert (short.released, long.released) == (0, 1)
+
+
+async def test_stop_releases_at_once(server: Server, start: Start) -> None:
+    agent = Agent("hello")
+    never = threading.Event()
+
+    @agent.run
+    def answer(run: SyncRun) -> None:
+        run.text("working")
+        never.wait(60)
+
+    running = start(agent)
+    run = await server.add()
+    await server.until(lambda: run.text == "working")
+    running.worker.drain()
+    running.worker.stop()
+    await running.ended()
+    never.set()
+    assert run.released == 1
+    assert run.kinds == ["text"]
+
+
+async def test_connect_is_canceled(server: Server) -> None:
+    log: list[str] = []
+    task = asyncio.create_task(sleeper(log).connect(url=server.url))
+    run = await server.add()
+    await server.until(lambda: run.text == "working")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert run.released == 1
+    assert log == ["begun", "released"]
+
+
+async def test_unknown_version_ends_the_worker(server: Server, start: Start) -> None:
+    server.answer(CLAIMS, 404, reason="version", versions=["2", "3"])
+    running = start(hello())
+    with pytest.raises(hf.ConnectError, match="version 1 of the worker protocol, but 2, 3"):
+        await running.ended()
+
+
+async def test_credential_file_is_read_for_each_request(server: Server, start: Start, tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text("old\n")
+    server.answer(CLAIMS, 401, reason="credential")
+    start(hello(), api_key_file=file)
+    await server.until(lambda: len(server.of(CLAIMS)) >= 1)
+    file.write_text("new\n")
+    run = await server.add()
+    await server.until(lambda: run.ended)
+    assert server.of(CLAIMS)[0].bearer == "old"
+    assert server.of(CLAIMS)[-1].bearer == "new"
+    assert all(r.bearer == run.token for r in server.of(EVENTS))
+
+
+async def test_errors_end_the_run(server: Server, start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    agent = Agent("hello")
+
+    @agent.run
+    async def answer(run: Run) -> None:
+        await run.text("x")
+        raise {
+            "fail": hf.Fail("Out of paper."),
+            "reject": hf.Reject("Not me."),
+            "retry": hf.Retry("busy", after=3),
+            "crash": RuntimeError("secret 42"),
+            "exit": SystemExit(3),
+        }[run.message.text]
+
+    start(agent)
+    runs = {word: await server.add(word) for word in ("fail", "reject", "retry", "crash", "exit")}
+    await server.until(lambda: all(r.ended for r in runs.values()))
+    assert {word: r.events[-1] for word, r in runs.items()} == {
+        "fail": {"type": "fail", "message": "Out of paper."},
+        "reject": {"type": "reject", "message": "Not me."},
+        "retry": {"type": "retry", "reason": "busy", "after": 3},
+        "crash": {"type": "fail", "message": "The agent failed."},
+        "exit": {"type": "fail", "message": "The agent failed."},
+    }
+    record = next(r for r in caplog.records if r.exc_info and "secret 42" in str(r.exc_info[1]))
+    assert record.__dict__["task_id"] == runs["crash"].document["task"]["id"]
+    assert record.__dict__["run"] == runs["crash"].id
+    assert record.__dict__["trace_id"] == "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+async def test_a_refused_event_fails_the_run(server: Server, start: Start) -> None:
+    server.answer(EVENTS, 400, reason="invalid", field="text", detail="too odd", next=0, line=1)
+    start(hello())
+    run = await server.add()
+    await server.until(lambda: run.ended)
+    assert run.events == [{"type": "fail", "message": "The agent failed."}]
+
+
+async def test_the_agent_learns_of_a_refused_event(server: Server, start: Start) -> None:
+    agent = Agent("hello")
+
+    @agent.run
+    async def answer(run: Run) -> None:
+        server.answer(EVENTS, 413, reason="too_large", detail="16 MiB at most")
+        await run.text("big")
+        with pytest.raises(hf.EventRefused, match="16 MiB at most"):
+            await run.flush()
+        await run.text("small")
+
+    start(agent)
+    run = await server.add()
+    await server.until(lambda: run.ended)
+    assert run.events == [{"type": "text", "text": "small"}, {"type": "complete"}]
+
+
+async def test_state(server: Server, start: Start) -> None:
+    agent = Agent("hello")
+
+    @agent.run
+    async def answer(run: Run) -> None:
+        assert run.state() == hf.State({"n": 1}, 4)
+        server.states["task"] = ({"n": 1}, 4)
+        with pytest.raises(hf.StateChanged):
+            await run.set_state({"n": 2}, version=3)
+        server.cut("/run/v1/state/task", after=True)
+        assert await run.set_state({"n": 2}, version=4) == 5  # stored, and repeated after a cut
+        server.states["task"] = ({"n": 9}, 7)
+        server.cut("/run/v1/state/task")
+        with pytest.raises(hf.StateChanged):
+            await run.set_state({"n": 2}, version=5)
+        assert await run.get_state("context") == hf.State(None, 0)
+        assert await run.set_state([1], "context", version=0) == 1
+        with pytest.raises(ValueError, match="scope"):
+            await run.get_state("tsak")  # type: ignore[arg-type]
+
+    start(agent)
+    run = await server.add(state={"task": {"data": {"n": 1}, "version": 4}})
+    await server.until(lambda: run.ended)
+    assert run.kinds == ["complete"]
+
+
+async def test_reads(server: Server, start: Start) -> None:
+    agent = Agent("hello")
+
+    @agent.run
+    async def answer(run: Run) -> None:
+        history = await run.read_history("context", count=5)
+        assert [s.text for s in history.entries] == ["before"]
+        assert [a.id for a in await run.read_artifacts()] == ["a", "b"]
+        assert (await run.read_artifact("a/b ä")).text == "abc"
+        with pytest.raises(hf.NotFound):
+            await run.read_task("t-2")
+
+    start(agent)
+    run = await server.add()
+    await server.until(lambda: run.ended)
+    assert run.kinds == ["complete"]
+    assert server.of("/run/v1/history")[0].query == {"scope": "context", "count": "5"}
+
+
+async def test_back_pressure(server: Server, start: Start) -> None:
+    """While the server takes nothing, the agent waits, and the worker holds about a mebibyte."""
+    blocked = asyncio.Event()
+    sent = 0
+    agent = Agent("hello")
+
+    @agent.run
+    async def answer(run: Run) -> None:
+        nonlocal sent
+        for _ in range(1000):
+            await run.text("x" * 10_000)
+            sent += 1
+
+    async def slow(request: Request) -> None:
+        await blocked.wait()
+
+    server.hook(EVENTS, slow)
+    start(agent)
+    run = await server.add()
+    await server.until(lambda: len(server.of(EVENTS)) == 1)
+    before = -1
+    while before != sent:  # until the agent stands still
+        before = sent
+        await asyncio.sleep(0.2)
+    assert 50 < sent < 110
+    blocked.set()
+    await server.until(lambda: run.ended)
+    assert len(run.text) == 10_000_000
+
+
+async def test_a_blocked_loop_keeps_its_lease(
+    start: Start, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server has a thread of its own here, because the agent blocks the loop of the test."""
+    monkeypatch.setattr("holdfast_agent._pulse.BLOCKED", 0.5)
+    ready: asyncio.Future[Server] = asyncio.get_running_loop().create_future()
+    here = asyncio.get_running_loop()
+    end = threading.Event()
+    beats: list[float] = []
+
+    async def other() -> None:
+        async with Server(lease=2) as server:
+            run = await server.add()
+            here.call_soon_threadsafe(ready.set_result, server)
+            while not end.is_set():
+                await asyncio.sleep(0.05)
+            beats.extend(range(len(server.of(BEAT))))
+            assert run.kinds == ["text", "complete"]
+
+    failures: list[BaseException] = []
+
+    def body() -> None:
+        try:
+            asyncio.run(other())
+        except BaseException as e:
+            failures.append(e)
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    server = await ready
+    done = asyncio.Event()
+    agent = Agent("hello")
+
+    @agent.run
+    async def answer(run: Run) -> None:
+        time.sleep(4)  # noqa: ASYNC251
+        await run.text("done")
+        await run.complete()
+        done.set()
+
+    start(agent, url=server.url)
+    await asyncio.wait_for(done.wait(), 30)
+    end.set()
+    thread.join(30)
+    assert not failures
+    assert len(beats) >= 4
+    assert any("the event loop is blocked" in r.message and "time.sleep" in r.message for r in caplog.records)
+
+
+async def test_a_server_that_is_away(start: Start, server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    async def cut(request: Request) -> Answer:
+        raise Cut
+
+    for path in (CLAIMS, BEAT, EVENTS):
+        for _ in range(3):
+            server.hook(path, cut)
+    start(stream(10))
+    run = await server.add()
+    await server.until(lambda: run.ended)
+    assert run.text == numbers(10)
+    assert any("cannot claim runs" in r.message and r.levelno == logging.WARNING for r in caplog.records)
+
+
+async def test_many_runs(server: Server, start: Start) -> None:
+    start(stream(30), concurrency=20)
+    runs = [await server.add() for _ in range(200)]
+    await server.until(lambda: all(r.ended for r in runs))
+    assert {r.text for r in runs} == {numbers(30)}
+    assert all(r.kinds == ["text"] * 30 + ["complete"] for r in runs)
+
+
+@pytest.mark.parametrize(
+    ("options", "want"),
+    [
+        ({"url": "localhost:8080"}, "url: 'localhost:8080' is no address"),
+        ({"url": ""}, "url: no address"),
+        ({"concurrency": 0}, "concurrency: 0 is not a whole number from 1 to 1000"),
+        ({"drain_timeout": -1}, "drain_timeout: -1 is negative"),
+        ({"api_key_file": "/does/not/exist"}, "api_key_file"),
+    ],
+)
+def test_wrong_settings(options: dict[str, Any], want: str) -> None:
+    with pytest.raises(hf.ConnectError, match=want):
+        hf.worker(hello(), **options)
+
+
+def test_names() -> None:
+    with pytest.raises(hf.ConnectError, match="two of them are named 'hello'"):
+        hf.worker(hello(), hello())
+    with pytest.raises(hf.ConnectError, match="no name"):
+        hf.worker(Agent())
+    with pytest.raises(hf.ConnectError, match="no function"):
+        hf.worker(Agent("x"))
+
+
+def test_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("t-1")
+    monkeypatch.setenv("HOLDFAST_URL", "http://a:1/, http://b:2")
+    monkeypatch.setenv("HOLDFAST_TOKEN_FILE", str(tmp_path / "token"))
+    monkeypatch.setenv("HOLDFAST_AGENT", "env")
+    agent = Agent()
+    agent.run(lambda run: None)
+    made = hf.worker(agent)
+    assert made._settings.urls == ["http://a:1", "http://b:2"]
+    assert made._settings.credential() == "t-1"
+    assert list(made._handlers) == ["env"]
+    assert hf.worker(agent, url="http://c:3", api_key="k")._settings.credential() == "k"
