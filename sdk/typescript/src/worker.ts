@@ -82,6 +82,8 @@ class Connection implements Worker {
   readonly #stopBeats = new AbortController();
   #draining = false;
   #hasTimeout = false; // of the drain
+  #now = false; // release at once
+  #returning: Promise<unknown> = Promise.resolve(); // runs that this worker does not begin
   #begun = 0; // runs, since the start
   #cut = false; // a claim was ended before its answer came
   #hurry: () => void = () => {}; // ends the drain's patience
@@ -114,6 +116,7 @@ class Connection implements Worker {
   }
 
   stop(): Promise<void> {
+    this.#now = true;
     this.#hurry();
     this.#beginDrain();
     return this.closed;
@@ -122,6 +125,7 @@ class Connection implements Worker {
   #beginDrain(): void {
     this.#draining = true;
     this.#stopClaims.abort();
+    this.#wake();
     if (this.#runs.size === 0) this.#idle();
   }
 
@@ -136,6 +140,7 @@ class Connection implements Worker {
     try {
       await this.#claims();
       await Promise.all([this.#returnUndelivered(), this.#drainRuns()]);
+      await this.#returning;
       this.#log.info("worker stopped");
     } catch (error) {
       this.#draining = true;
@@ -161,7 +166,6 @@ class Connection implements Worker {
       if (free.every((a) => a.slots === 0)) {
         await new Promise<void>((wake) => {
           this.#wake = wake;
-          this.#stopClaims.signal.addEventListener("abort", () => wake(), { once: true });
         });
         continue;
       }
@@ -170,6 +174,7 @@ class Connection implements Worker {
       this.#stopClaims.signal.addEventListener("abort", abort);
       this.#claim = { cancel, full: new Set(free.filter((a) => a.slots === 0).map((a) => a.name)) };
       let answer: Answer | undefined;
+      const sent = performance.now();
       try {
         answer = await this.#post(
           "/worker/v1/claims",
@@ -268,7 +273,7 @@ class Connection implements Worker {
       }
       void this.#perform(id, run, lease, agent.handler);
     }
-    if (unwanted.length > 0) void this.#release(unwanted);
+    if (unwanted.length > 0) this.#returning = Promise.all([this.#returning, this.#release(unwanted)]);
     if (claimed.drain === "replica") this.#transport.renew();
     return claimed.drain as string | undefined;
   }
@@ -393,7 +398,7 @@ class Connection implements Worker {
     if (this.#runs.size === 0) return;
     this.#log.warn("worker releases runs", { runs: this.#runs.size });
     for (const { run } of this.#runs.values()) run.interrupt(new Stopped("released", "the worker stops"));
-    await Promise.race([idle, pause(lastWords)]);
+    await Promise.race([idle, pause(this.#now ? 100 : lastWords)]);
     await this.#give([...this.#runs.values()]);
   }
 

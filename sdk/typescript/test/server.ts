@@ -127,16 +127,12 @@ export class ScriptedServer {
 
   async #wait(until: () => boolean, seconds: number, req: IncomingMessage): Promise<void> {
     const end = performance.now() + seconds * 1000;
-    const done = new AbortController();
+    const timer = setTimeout(() => this.wake(), seconds * 1000 + 1);
     req.socket.once("close", () => this.wake());
     while (!until() && performance.now() < end && !req.socket.destroyed) {
-      const left = end - performance.now();
-      await Promise.race([
-        new Promise<void>((w) => this.#wake.push(w)),
-        sleep(left, undefined, { signal: done.signal }).catch(() => {}),
-      ]);
+      await new Promise<void>((w) => this.#wake.push(w));
     }
-    done.abort();
+    clearTimeout(timer);
   }
 
   async #serve(req: IncomingMessage, res: ServerResponse): Promise<void> {
