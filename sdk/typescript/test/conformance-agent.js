@@ -84,5 +84,5 @@ serve(agent(answer), {
   concurrency: Number(process.env.CONFORMANCE_SLOTS ?? 10),
   version: process.env.CONFORMANCE_VERSION,
   name: process.env.CONFORMANCE_NAME,
-  drainTimeout: Number(process.env.CONFORMANCE_DRAIN ?? 30),
+  drainTimeout: process.env.CONFORMANCE_DRAIN ? Number(process.env.CONFORMANCE_DRAIN) : undefined,
 });
