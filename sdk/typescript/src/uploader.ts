@@ -195,11 +195,12 @@ export class Uploader {
     if (this.over) return;
     if (answer.status === 200) {
       const { next, ended } = object(answer.text);
-      const upTo = this.#base + count;
       if (ended === true) {
-        // Without the event that ends it here, something else has ended the run.
-        if (!closes || next !== upTo) return this.#end("over", "the run has ended");
+        if (!closes) return this.#end("over", "the run has ended");
+        // The count may leave out the event that ends the run: a retry is no event of the task.
         this.#settled = true;
+        this.#advance(this.#base + count);
+        return;
       }
       const progress = next !== this.#base;
       if (typeof next !== "number" || !this.#advance(next))

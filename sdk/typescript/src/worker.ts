@@ -545,8 +545,8 @@ export async function perform(run: Run, handler: Handler, gone: () => boolean): 
     return "ended";
   }
   if (uploader.over) return uploader.misplaced ? "release" : "stopped";
-  const stopped = signal.aborted ? (signal.reason as Stopped) : undefined;
-  if (stopped?.reason === "canceled" || (stopped?.reason === "released" && error !== undefined)) return "release";
+  // Code that was stopped has ended the run itself, or not at all.
+  if (signal.aborted) return "release";
   const [event, outcome] = endOf(error);
   if (outcome === "failed") run.log.error("the agent has failed", { error: stackOf(error) });
   else if (outcome !== "completed") run.log.info(`the agent has ${outcome}`, { error: describe(error) });

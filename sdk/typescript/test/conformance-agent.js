@@ -4,11 +4,14 @@ import { agent, Reject, Retry, serve, stringify } from "holdfast-agent";
 
 const piece = (i, size) => String(i).padStart(8, "0").padEnd(size, ".");
 
-/** Waits until the run is stopped, and says why. */
-async function stopped(run) {
-  if (!run.signal.aborted) await new Promise((done) => run.signal.addEventListener("abort", done));
+/** Says on stdout when the run is stopped, and why. */
+function tell(run) {
   const why = run.canceled?.metadata.why ?? "";
   console.log(`stopped ${run.taskId} ${run.canceled ? "canceled" : "stopped"} ${why}`.trimEnd());
+}
+
+async function sleepOn(run) {
+  await new Promise((done) => run.signal.addEventListener("abort", done));
 }
 
 const commands = {
@@ -59,14 +62,19 @@ const commands = {
     throw new Reject("Not me.");
   },
   reply: (run) => run.reply("Hi."),
-  sleep: stopped,
+  async sleep(run) {
+    await sleepOn(run);
+    throw run.signal.reason;
+  },
   async goodbye(run) {
-    await stopped(run);
+    await sleepOn(run);
     await run.text("bye");
+    throw run.signal.reason;
   },
 };
 
 function answer(run) {
+  run.signal.addEventListener("abort", () => tell(run));
   switch (run.input?.source) {
     case "timer":
       if (!run.input.interrupted) return run.text("timer");
