@@ -419,6 +419,7 @@ class Connection implements Worker {
 
   async #heartbeats(): Promise<void> {
     const backoff = new Backoff();
+    let drained = 0;
     const over = this.#stopBeats.signal;
     while (!over.aborted) {
       if (this.#runs.size === 0) {
@@ -454,6 +455,11 @@ class Connection implements Worker {
       if (answer?.status === 200) {
         backoff.reset();
         const said = this.#hear(answer, runs);
+        drained = object(answer.text).drain === "replica" ? drained + 1 : 0;
+        if (drained > 0) {
+          await this.#beatPause(drained > 1 ? Math.min(100 * drained, 1000) : 0);
+          continue;
+        }
         // An answer that says nothing, and did not wait: some server does not.
         const early = wait * 1000 - (performance.now() - began);
         if (!said && early > 0) await this.#beatPause(Math.min(early, 1000));
