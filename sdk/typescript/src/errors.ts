@@ -1,0 +1,93 @@
+import type { JsonObject } from "./json.js";
+
+/** Throw it to fail the task with a text for the client. The cause is logged, and clients do not see it. */
+export class Fail extends Error {
+  override name = "Fail";
+}
+
+/** Throw it to reject the task with a text for the client: the agent will not do it. */
+export class Reject extends Error {
+  override name = "Reject";
+}
+
+/** Throw it to end this try. Holdfast retries the run after so many seconds, or after its backoff. The reason is for logs. */
+export class Retry extends Error {
+  override name = "Retry";
+  readonly after: number | undefined;
+
+  constructor(reason = "", options: ErrorOptions & { after?: number } = {}) {
+    super(reason, options);
+    this.after = options.after;
+  }
+}
+
+/**
+ * Why a run stops although its function has not ended: the reason of run.signal, and the error of emissions from then on.
+ *
+ * - canceled: the client has canceled the task. Emissions still count, for a short time.
+ * - lost: another worker may have the run.
+ * - over: the run has ended, by a timeout, because its task was deleted, or by an event.
+ * - released: this process stops, and returns the run. Another process goes on with it.
+ */
+export class Stopped extends Error {
+  override name = "Stopped";
+
+  constructor(
+    readonly reason: "canceled" | "lost" | "over" | "released",
+    message: string,
+    /** Of the request that canceled the task. */
+    readonly metadata?: JsonObject,
+  ) {
+    super(message);
+  }
+}
+
+/**
+ * The server has refused an event. The next emission throws this error; what was emitted after the event is dropped. A run that
+ * does not see the error fails.
+ */
+export class EventRefused extends Error {
+  override name = "EventRefused";
+
+  constructor(
+    message: string,
+    /** The HTTP status: 400, 413, 422. */
+    readonly status: number,
+    /** The member at fault. */
+    readonly field?: string,
+  ) {
+    super(message);
+  }
+}
+
+/** Another run has changed the state since it was read. Read it again. */
+export class StateChanged extends Error {
+  override name = "StateChanged";
+
+  constructor(
+    message: string,
+    /** @internal The request was a repetition. */
+    readonly repeated = false,
+  ) {
+    super(message);
+  }
+}
+
+/** The run API has answered a read or a write with an error that repeating does not change. */
+export class RunApiError extends Error {
+  override name = "RunApiError";
+
+  constructor(
+    message: string,
+    readonly status: number,
+    /** For programs, such as not_found: see docs/run-api.yaml. */
+    readonly reason: string,
+  ) {
+    super(message);
+  }
+}
+
+/** An option, a variable or the server rules out that this worker ever works. */
+export class ConnectError extends Error {
+  override name = "ConnectError";
+}

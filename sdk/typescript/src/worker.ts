@@ -1,0 +1,578 @@
+import { randomUUID } from "node:crypto";
+import type { Agent, Handler } from "./agent.js";
+import { ConnectError, EventRefused, Fail, Reject, Retry, Stopped } from "./errors.js";
+import {
+  type Answer,
+  Backoff,
+  HttpTransport,
+  object,
+  type Problem,
+  pause,
+  problemOf,
+  type Transport,
+  temporary,
+} from "./http.js";
+import type { JsonObject } from "./json.js";
+import { parse, stringify } from "./json.js";
+import { describe, type Logger, withFields } from "./log.js";
+import { type ConnectOptions, type Resolved, resolve } from "./options.js";
+import { Run } from "./run.js";
+import type { Event, RunDocument } from "./types.js";
+import { version } from "./version.js";
+
+/** A worker that is connected. */
+export interface Worker {
+  /** New with each worker. The server's views and logs have it. */
+  readonly id: string;
+  /** Fulfilled when the worker has stopped, because drain or stop was called or an operator retired it. */
+  readonly closed: Promise<void>;
+  /** Claims no more, lets the runs finish within drainTimeout, releases the rest. Resolves as closed does. */
+  drain(): Promise<void>;
+  /** Stops and releases all runs at once. Resolves as closed does. */
+  stop(): Promise<void>;
+}
+
+/**
+ * Connects agents to the server: claims their runs and does them, until drain or stop. It installs no handlers of signals; serve does.
+ * Throws a ConnectError if an option is wrong. `closed` is rejected with one if the server rules out this worker.
+ */
+export function connect(agents: Agent | readonly Agent[], options: ConnectOptions = {}): Worker {
+  const worker = new Connection(resolve(agents, options));
+  return worker;
+}
+
+interface Active {
+  id: string;
+  agent: string;
+  run: Run;
+  /** Seconds. */
+  lease: number;
+  /** The server has said to stop it. */
+  stopping: boolean;
+  /** The worker has it no longer: it was lost, it is over, or it was released. */
+  gone: boolean;
+}
+
+// How long the answer to a claim may take, and what the server may need besides waiting.
+const claimWait = 30;
+const answerTime = 30_000;
+// How long functions have after they were stopped for a drain, before their runs are released.
+const lastWords = 1000;
+// How many ended runs are remembered, because the server may answer with one again.
+const remembered = 10_000;
+
+class Connection implements Worker {
+  readonly id = randomUUID();
+  readonly closed: Promise<void>;
+  readonly #o: Resolved;
+  readonly #log: Logger;
+  readonly #transport: HttpTransport;
+  /** The run API, on the same server. */
+  readonly #runApi: Transport = {
+    request: async (method, path, options) => {
+      const answer = await this.#transport.request(method, `/run/v1${path}`, options);
+      if (answer.status === 503) this.#transport.renew();
+      return answer;
+    },
+  };
+  readonly #runs = new Map<string, Active>();
+  readonly #ended = new Set<string>();
+  readonly #busy = new Map<string, number>(); // slots in use, by agent
+  readonly #stopClaims = new AbortController();
+  readonly #stopBeats = new AbortController();
+  #draining = false;
+  #hasTimeout = false; // of the drain
+  #now = false; // release at once
+  #returning: Promise<unknown> = Promise.resolve(); // runs that this worker does not begin
+  #begun = 0; // runs, since the start
+  #cut = false; // a claim was ended before its answer came
+  #hurry: () => void = () => {}; // ends the drain's patience
+  readonly #hurried: Promise<void>;
+  #claim: { cancel: AbortController; full: Set<string> } | undefined;
+  #beat: AbortController | undefined;
+  #wake: () => void = () => {}; // the claims, when a slot is free
+  #beatWake: () => void = () => {}; // the heartbeats, when there is a run
+  #idle: () => void = () => {}; // the drain, when no run is left
+
+  constructor(o: Resolved) {
+    this.#o = o;
+    this.#transport = new HttpTransport(o.urls);
+    this.#log = withFields(o.log, { worker: this.id });
+    this.#hurried = new Promise((done) => {
+      this.#hurry = done;
+    });
+    this.closed = this.#live();
+    this.closed.catch(() => {}); // those that wait for it get it
+  }
+
+  drain(): Promise<void> {
+    if (!this.#hasTimeout) {
+      this.#hasTimeout = true;
+      this.#log.info("worker drains", { runs: this.#runs.size, timeout: `${this.#o.drainTimeout}s` });
+      setTimeout(this.#hurry, this.#o.drainTimeout * 1000).unref();
+    }
+    this.#beginDrain();
+    return this.closed;
+  }
+
+  stop(): Promise<void> {
+    this.#now = true;
+    this.#hurry();
+    this.#beginDrain();
+    return this.closed;
+  }
+
+  #beginDrain(): void {
+    this.#draining = true;
+    this.#stopClaims.abort();
+    this.#wake();
+    if (this.#runs.size === 0) this.#idle();
+  }
+
+  async #live(): Promise<void> {
+    this.#log.info("worker connects", {
+      url: this.#o.urls.map((u) => u.origin).join(","),
+      agents: this.#o.agents.map((a) => a.name).join(","),
+      version: this.#o.version || undefined,
+    });
+    const beats = this.#heartbeats();
+    const lag = this.#watchLoop();
+    try {
+      await this.#claims();
+      await Promise.all([this.#returnUndelivered(), this.#drainRuns()]);
+      await this.#returning;
+      this.#log.info("worker stopped");
+    } catch (error) {
+      this.#draining = true;
+      for (const a of this.#runs.values()) this.#lose(a, new Stopped("released", "the worker has failed"));
+      throw error;
+    } finally {
+      clearInterval(lag);
+      this.#stopBeats.abort();
+      this.#beatWake();
+      await beats;
+      this.#transport.close();
+    }
+  }
+
+  // Claims
+
+  async #claims(): Promise<void> {
+    const backoff = new Backoff();
+    let connected = false;
+    let drained = 0;
+    while (!this.#draining) {
+      const free = this.#free();
+      if (free.every((a) => a.slots === 0)) {
+        await new Promise<void>((wake) => {
+          this.#wake = wake;
+        });
+        continue;
+      }
+      const cancel = new AbortController();
+      const abort = () => cancel.abort();
+      this.#stopClaims.signal.addEventListener("abort", abort);
+      this.#claim = { cancel, full: new Set(free.filter((a) => a.slots === 0).map((a) => a.name)) };
+      let answer: Answer | undefined;
+      const sent = performance.now();
+      try {
+        answer = await this.#post(
+          "/worker/v1/claims",
+          this.#claimBody(free, claimWait),
+          cancel.signal,
+          claimWait * 1000 + answerTime,
+        );
+      } catch (error) {
+        if (cancel.signal.aborted) {
+          this.#cut = true;
+          continue;
+        }
+        this.#noAnswer("claims", error);
+      } finally {
+        this.#claim = undefined;
+        this.#stopClaims.signal.removeEventListener("abort", abort);
+      }
+      if (answer?.status === 200) {
+        if (!connected) this.#log.info("worker connected");
+        connected = true;
+        backoff.reset();
+        const before = this.#begun;
+        const drain = this.#begin(answer);
+        if (drain === "worker") this.#retire();
+        drained = drain === "replica" ? drained + 1 : 0;
+        // An answer without runs that did not wait: this server does not, or it has ended the claim.
+        const idle = drain === undefined && this.#begun === before && performance.now() - sent < 1000;
+        if (idle) await pause(200, this.#stopClaims.signal);
+        // Behind a proxy, new connections may lead to the same replica for a while.
+        if (drained > 1) await pause(Math.min(100 * drained, 1000), this.#stopClaims.signal);
+        continue;
+      }
+      if (answer) this.#refusedRequest("claims", answer);
+      await backoff.pause(answer, this.#stopClaims.signal);
+    }
+  }
+
+  #free(): { name: string; slots: number }[] {
+    return this.#o.agents.map(({ name, concurrency }) => ({
+      name,
+      slots: Math.max(0, concurrency - (this.#busy.get(name) ?? 0)),
+    }));
+  }
+
+  #claimBody(agents: { name: string; slots: number }[], wait: number): unknown {
+    return { worker: this.#self(), agents, running: [...this.#runs.keys()], wait };
+  }
+
+  #self(): unknown {
+    const { name, version: of } = this.#o;
+    return {
+      id: this.id,
+      name: name || undefined,
+      version: of || undefined,
+      sdk: `holdfast-agent/${version} node/${process.versions.node}`,
+    };
+  }
+
+  /** Logs an answer that is no success. Throws if no repetition can change it. */
+  #refusedRequest(request: string, answer: Answer): void {
+    const problem = problemOf(answer);
+    if (problem.reason === "version") {
+      throw new ConnectError(
+        `the server speaks other versions of the worker API than 1: ${problem.versions?.join(", ") || problem.detail}`,
+      );
+    }
+    if (answer.status === 400 && request === "claims")
+      throw new ConnectError(`the server refuses the claim: ${at(problem)}${problem.detail}`);
+    const level = temporary(answer.status) ? "warn" : "error";
+    this.#log[level]("the server refuses a request", {
+      request,
+      status: answer.status,
+      reason: problem.reason || undefined,
+      field: problem.field,
+      error: problem.detail,
+    });
+    if (answer.status >= 500) this.#transport.renew();
+  }
+
+  /** Begins the runs of an answer, and returns what it says about draining. */
+  #begin(answer: Answer): string | undefined {
+    let claimed: JsonObject;
+    try {
+      claimed = parse(answer.text) as JsonObject;
+    } catch (error) {
+      this.#log.error("the answer to a claim is no JSON", { error: describe(error) });
+      return undefined;
+    }
+    const unwanted: string[] = [];
+    for (const { id, run, lease } of (claimed.runs ?? []) as unknown as { id: string; run: RunDocument; lease: number }[]) {
+      if (this.#runs.has(id) || this.#ended.has(id)) continue; // given twice
+      const agent = this.#o.agents.find((a) => a.name === run.task.agent);
+      if (this.#draining || !agent) {
+        unwanted.push(id);
+        continue;
+      }
+      void this.#perform(id, run, lease, agent.handler);
+    }
+    if (unwanted.length > 0) this.#returning = Promise.all([this.#returning, this.#release(unwanted)]);
+    if (claimed.drain === "replica") this.#transport.renew();
+    return claimed.drain as string | undefined;
+  }
+
+  #noAnswer(request: string, error: unknown): void {
+    if (error instanceof ConnectError) this.#log.error(error.message, { request });
+    else this.#log.warn("the server does not answer", { request, error: describe(error) });
+    this.#transport.renew();
+  }
+
+  /** Asks once for runs that the server gave in an answer that this process did not read, and releases them. */
+  async #returnUndelivered(): Promise<void> {
+    if (!this.#cut) return;
+    const none = this.#o.agents.map(({ name }) => ({ name, slots: 0 }));
+    try {
+      const answer = await this.#post("/worker/v1/claims", this.#claimBody(none, 0), this.#stopBeats.signal, 5000);
+      if (answer.status === 200) this.#begin(answer);
+    } catch (error) {
+      this.#log.debug("runs that were not delivered are unknown", { error: describe(error) });
+    }
+  }
+
+  // Runs
+
+  async #perform(id: string, document: RunDocument, lease: number, handler: Handler): Promise<void> {
+    const name = document.task.agent;
+    const run: Run = new Run(document, this.#runApi, this.#log, id, (reason) => {
+      if (reason.reason === "over") this.#lose(active, reason);
+    });
+    const active: Active = { id, agent: name, run, lease, stopping: false, gone: false };
+    this.#runs.set(id, active);
+    this.#begun++;
+    this.#busy.set(name, (this.#busy.get(name) ?? 0) + 1);
+    this.#newBeat();
+    run.log.info("run begins", { turn: run.turn, try: run.try, attempt: run.attempt });
+    const began = performance.now();
+    let outcome = "failed";
+    try {
+      outcome = await this.#finish(active, handler);
+    } catch (error) {
+      run.log.error("the run was not ended", { error: describe(error) });
+    }
+    run.log.info("run ends", { outcome, seconds: ((performance.now() - began) / 1000).toFixed(3) });
+    this.#forget(active);
+    const busy = (this.#busy.get(name) ?? 1) - 1;
+    this.#busy.set(name, busy);
+    // A claim that waits has named no slots of this agent: another one replaces it.
+    if (this.#claim?.full.has(name)) this.#claim.cancel.abort();
+    this.#wake();
+  }
+
+  /** Calls the function and ends the run. Returns what came of it, for the log. */
+  async #finish(active: Active, handler: Handler): Promise<string> {
+    const { run } = active;
+    const { uploader } = run;
+    const result = await perform(run, handler, () => active.gone);
+    if (active.gone) return "stopped";
+    if (result === "release" || uploader.misplaced) {
+      await uploader.flush().catch(() => {});
+      if (!active.gone) await this.#give([active]);
+      return run.canceled ? "canceled" : "released";
+    }
+    return result;
+  }
+
+  /** Removes a run. Nothing names it any more. */
+  #forget(active: Active): void {
+    active.gone = true;
+    if (!this.#runs.delete(active.id)) return;
+    this.#ended.add(active.id);
+    for (const old of this.#ended) {
+      if (this.#ended.size <= remembered) break;
+      this.#ended.delete(old);
+    }
+    if (this.#runs.size === 0) this.#idle();
+  }
+
+  /** Stops a run that is another worker's, or nobody's. */
+  #lose(active: Active, reason: Stopped): void {
+    this.#forget(active);
+    active.run.interrupt(reason);
+    active.run.uploader.stop(reason);
+  }
+
+  /** Releases runs: nothing is posted for them from now on. */
+  async #give(actives: Active[]): Promise<void> {
+    const given = actives.filter((a) => !a.gone);
+    for (const a of given) {
+      a.gone = true;
+      a.run.uploader.stop(new Stopped("released", "the run was released"));
+    }
+    if (given.length > 0) await this.#release(given.map((a) => a.id));
+    for (const a of given) this.#forget(a);
+  }
+
+  async #release(runs: string[]): Promise<void> {
+    const backoff = new Backoff();
+    for (const end = performance.now() + answerTime; performance.now() < end; ) {
+      let answer: Answer | undefined;
+      try {
+        answer = await this.#post("/worker/v1/release", { worker: this.#self(), runs }, undefined, 10_000);
+      } catch (error) {
+        this.#noAnswer("release", error);
+      }
+      if (answer?.status === 200) return;
+      if (answer) {
+        const { status, detail } = problemOf(answer);
+        this.#log.warn("the server refuses a release", { status, error: detail });
+        if (status === 400) return;
+      }
+      await backoff.pause(answer);
+    }
+    this.#log.error("runs could not be released; they go on when their leases have ended", { runs: runs.length });
+  }
+
+  async #drainRuns(): Promise<void> {
+    if (this.#runs.size === 0) return;
+    const idle = new Promise<void>((done) => {
+      this.#idle = done;
+    });
+    await Promise.race([idle, this.#hurried]);
+    if (this.#runs.size === 0) return;
+    this.#log.warn("worker releases runs", { runs: this.#runs.size });
+    for (const { run } of this.#runs.values()) run.interrupt(new Stopped("released", "the worker stops"));
+    await Promise.race([idle, pause(this.#now ? 100 : lastWords)]);
+    await this.#give([...this.#runs.values()]);
+  }
+
+  #retire(): void {
+    if (this.#draining) return;
+    this.#log.info("worker was retired by an operator", { runs: this.#runs.size });
+    this.#beginDrain();
+  }
+
+  // Heartbeats
+
+  /** Replaces the heartbeat that waits, so that the next one names a new run. Runs that are short cause none. */
+  #newBeat(): void {
+    this.#beatWake();
+    const waiting = this.#beat;
+    if (waiting) setTimeout(() => waiting.abort(), 200).unref();
+  }
+
+  async #heartbeats(): Promise<void> {
+    const backoff = new Backoff();
+    let drained = 0;
+    const over = this.#stopBeats.signal;
+    while (!over.aborted) {
+      if (this.#runs.size === 0) {
+        await new Promise<void>((wake) => {
+          this.#beatWake = wake;
+        });
+        continue;
+      }
+      const runs = [...this.#runs.values()];
+      const wait = Math.min(30, Math.min(...runs.map((a) => a.lease)) / 3);
+      const cancel = new AbortController();
+      const abort = () => cancel.abort();
+      over.addEventListener("abort", abort);
+      this.#beat = cancel;
+      const body = {
+        worker: this.#self(),
+        runs: runs.map((a) => a.id),
+        stopping: runs.filter((a) => a.stopping).map((a) => a.id),
+        wait,
+      };
+      let answer: Answer | undefined;
+      const began = performance.now();
+      try {
+        // A heartbeat without an answer is repeated in time for the lease.
+        answer = await this.#post("/worker/v1/heartbeat", body, cancel.signal, wait * 2000);
+      } catch (error) {
+        if (cancel.signal.aborted) continue;
+        this.#noAnswer("heartbeat", error);
+      } finally {
+        this.#beat = undefined;
+        over.removeEventListener("abort", abort);
+      }
+      if (answer?.status === 200) {
+        backoff.reset();
+        const said = this.#hear(answer, runs);
+        drained = object(answer.text).drain === "replica" ? drained + 1 : 0;
+        if (drained > 0) {
+          await this.#beatPause(drained > 1 ? Math.min(100 * drained, 1000) : 0);
+          continue;
+        }
+        // An answer that says nothing, and did not wait: some server does not.
+        const early = wait * 1000 - (performance.now() - began);
+        if (!said && early > 0) await this.#beatPause(Math.min(early, 1000));
+        continue;
+      }
+      if (answer) {
+        try {
+          this.#refusedRequest("heartbeat", answer);
+        } catch (error) {
+          this.#log.error("the server refuses a heartbeat", { error: describe(error) });
+        }
+      }
+      await this.#beatPause(Math.max(Math.min(backoff.next(), wait * 500), answer ? new Backoff().next(answer) : 0));
+    }
+  }
+
+  /** Pauses, at most until a heartbeat must name a new run. */
+  async #beatPause(ms: number): Promise<void> {
+    await pause(ms, this.#stopBeats.signal);
+  }
+
+  /** Does what the answer to a heartbeat says. Reports whether it said something new. */
+  #hear(answer: Answer, named: Active[]): boolean {
+    const beaten = object(answer.text);
+    const stops = (beaten.runs ?? []) as unknown as { id: string; stop: string; metadata?: JsonObject }[];
+    let news = false;
+    for (const { id, stop, metadata } of stops) {
+      const active = this.#runs.get(id);
+      if (!active || active.gone) continue;
+      news ||= !active.stopping;
+      active.stopping = true;
+      active.run.log.info("run must stop", { stop });
+      if (stop === "canceled") active.run.interrupt(new Stopped("canceled", "the client has canceled the task", metadata));
+      else if (stop === "lost") this.#lose(active, new Stopped("lost", "the lease has ended"));
+      else this.#lose(active, new Stopped("over", "the run has ended"));
+    }
+    if (typeof beaten.lease === "number" && beaten.lease > 0) {
+      for (const a of named) a.lease = beaten.lease;
+    }
+    if (beaten.drain === "replica") this.#transport.renew();
+    if (beaten.drain === "worker") this.#retire();
+    return news;
+  }
+
+  /** Warns of code that blocks the event loop, because leases end meanwhile. */
+  #watchLoop(): NodeJS.Timeout {
+    let last = performance.now();
+    return setInterval(() => {
+      const lag = performance.now() - last - 1000;
+      last = performance.now();
+      const lease = Math.min(...[...this.#runs.values()].map((a) => a.lease));
+      if (lag > (lease * 1000) / 3) {
+        this.#log.warn("the event loop was blocked; leases may end meanwhile", { seconds: (lag / 1000).toFixed(1), lease });
+      }
+    }, 1000).unref();
+  }
+
+  async #post(path: string, body: unknown, signal: AbortSignal | undefined, timeout: number): Promise<Answer> {
+    const headers: Record<string, string> = { "Content-Type": "application/json" };
+    const credential = await this.#o.credential();
+    if (credential) headers.Authorization = `Bearer ${credential}`;
+    return await this.#transport.request("POST", path, { headers, body: stringify(body), signal, timeout });
+  }
+}
+
+const at = (problem: Problem) => (problem.field ? `${problem.field}: ` : "");
+
+/**
+ * Calls the function, and posts the event that ends the run, unless one was emitted. Returns what came of it, or "release" for a run
+ * that must be given back. Never throws.
+ * @internal
+ */
+export async function perform(run: Run, handler: Handler, gone: () => boolean): Promise<string> {
+  const { uploader, signal } = run;
+  let error: unknown;
+  try {
+    await handler(run);
+  } catch (thrown) {
+    error = thrown ?? new Error("the function threw nothing");
+  }
+  if (gone()) return "stopped";
+  if (!uploader.closed && !uploader.over) await uploader.flush().catch((late) => (error ??= late));
+  if (gone()) return "stopped";
+  if (uploader.closed && !uploader.over) await uploader.flush().catch((late) => (error ??= late));
+  if (gone()) return "stopped";
+  if (uploader.closed && uploader.over) {
+    if (error !== undefined && !(error instanceof Stopped))
+      run.log.error("the agent has failed after the end of its run", { error: stackOf(error) });
+    return "ended";
+  }
+  if (uploader.over) return uploader.misplaced ? "release" : "stopped";
+  // Code that was stopped has ended the run itself, or not at all.
+  if (signal.aborted) return "release";
+  const [event, outcome] = endOf(error);
+  if (outcome === "failed") run.log.error("the agent has failed", { error: stackOf(error) });
+  else if (outcome !== "completed") run.log.info(`the agent has ${outcome}`, { error: describe(error) });
+  await uploader.push(event).catch((late) => run.log.warn("the end of the run was not stored", { error: describe(late) }));
+  return uploader.misplaced ? "release" : outcome;
+}
+
+/** The event that ends a run after its function has returned or thrown, and what to call that. */
+function endOf(error: unknown): [Event, "completed" | "failed" | "rejected" | "asked for a retry"] {
+  if (error === undefined) return [{ type: "complete" }, "completed"];
+  if (error instanceof Retry)
+    return [{ type: "retry", reason: describe(error) || undefined, after: error.after }, "asked for a retry"];
+  if (error instanceof Reject) return [{ type: "reject", message: error.message || undefined }, "rejected"];
+  if (error instanceof Fail) return [{ type: "fail", message: error.message || "The agent failed." }, "failed"];
+  return [{ type: "fail", message: "The agent failed." }, "failed"];
+}
+
+function stackOf(error: unknown): string {
+  if (error instanceof EventRefused) return error.message;
+  if (!(error instanceof Error)) return String(error);
+  const cause = error.cause === undefined ? "" : `\ncaused by ${stackOf(error.cause)}`;
+  return (error.stack ?? error.message) + cause;
+}

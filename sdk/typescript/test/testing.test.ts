@@ -1,0 +1,158 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { agent, Fail, Retry, type Run, StateChanged, type Stopped } from "holdfast-agent";
+import { TestTask } from "holdfast-agent/testing";
+import { until } from "./server.js";
+
+const stopped = (run: Run) => new Promise<void>((done) => run.signal.addEventListener("abort", () => done()));
+
+test("a conversation has turns", async () => {
+  const task = new TestTask(
+    agent("greeter", async (run) => {
+      if (run.turn === 1) return await run.ask("What is your name?");
+      const [hello] = run.history;
+      await run.text(`${hello?.text}, ${run.message.text}!`);
+    }),
+  );
+  const first = await task.say("Hi");
+  assert.equal(first.question, "What is your name?");
+  assert.equal(task.state, "input-required");
+  const second = await task.say("Ada");
+  assert.equal(second.text, "Hi, Ada!");
+  assert.deepEqual(
+    second.events.map((e) => e.type),
+    ["text", "complete"],
+  );
+  assert.equal(task.state, "completed");
+  assert.throws(() => task.say("more"), /the task is completed/);
+});
+
+test("a retry goes on at the checkpoint", async () => {
+  const task = new TestTask(
+    agent("pages", async (run) => {
+      const { page = 0 } = (run.lastCheckpoint as { page: number } | undefined) ?? {};
+      await run.text(`page ${page} `, { append: run.try > 1 });
+      await run.checkpoint({ page: page + 1 });
+      if (page < 2) throw new Retry("busy", { after: 3600 });
+    }),
+  );
+  const turn = await task.say("go");
+  assert.equal(turn.tries, 3);
+  assert.equal(turn.text, "page 0 page 1 page 2 ");
+  assert.equal(turn.state, "completed");
+});
+
+test("tries are limited, and errors are hidden", async () => {
+  const busy = await new TestTask(
+    agent(() => {
+      throw new Retry();
+    }),
+    { maxAttempts: 2 },
+  ).say("x");
+  assert.deepEqual([busy.tries, busy.state], [2, "failed"]);
+  const lines: string[] = [];
+  const quiet = { debug() {}, info() {}, warn() {}, error: (_: string, f?: object) => lines.push(JSON.stringify(f)) };
+  const failed = await new TestTask(
+    agent(() => {
+      throw new Error("secret");
+    }),
+    { log: quiet },
+  ).say("x");
+  assert.deepEqual(failed.events, [{ type: "fail", message: "The agent failed." }]);
+  assert.match(lines.join(), /secret/);
+  const said = await new TestTask(
+    agent(() => {
+      throw new Fail("No paper.");
+    }),
+    { log: quiet },
+  ).say("x");
+  assert.equal(said.message?.parts[0]?.text, "No paper.");
+});
+
+test("waits, calls and resume URLs begin turns", async () => {
+  const task = new TestTask(
+    agent(async (run) => {
+      switch (run.input?.source) {
+        case "timer":
+          return await run.call({ id: "f", agent: "flights", message: "Oslo" }, { agent: "hotels", message: "Oslo" });
+        case "calls":
+          await run.text(run.results.map((r) => `${r.id} ${r.agent} ${r.state} ${r.text}`).join("; "));
+          return await run.ask("Approve:", { resume: { show: true } });
+        case "resume":
+          return await run.complete(`approved by ${(run.input.data as { by: string }).by}`);
+        default:
+          assert.match(run.resumeUrl, /^http/);
+          return await run.wait({ for: 3600 });
+      }
+    }),
+  );
+  assert.equal((await task.say("go")).wait?.for, 3600);
+  assert.equal(task.state, "working");
+  const called = await task.wake();
+  assert.deepEqual(
+    called.calls.map((c) => c.message),
+    ["Oslo", "Oslo"],
+  );
+  const asked = await task.deliver({ text: "DY 1303" }, { state: "rejected", error: "no such agent" });
+  assert.equal(asked.text, "f flights completed DY 1303; 2 hotels rejected ");
+  assert.equal(asked.resumable, true);
+  const approved = await task.resume({ data: { by: "Eve" } });
+  assert.equal(approved.message?.parts[0]?.text, "approved by Eve");
+});
+
+test("a cancel, a lost lease and a drain stop the code", async () => {
+  const reasons: string[] = [];
+  const patient = agent(async (run) => {
+    await run.status(`try ${run.try}`);
+    if (run.try === 4) return;
+    await stopped(run);
+    reasons.push((run.signal.reason as Stopped).reason, String(run.canceled?.metadata.why));
+    throw run.signal.reason;
+  });
+  const task = new TestTask(patient);
+  const turn = task.say("go");
+  await turn.event("status");
+  task.lose();
+  await until("the next try begins", () => task.turns[0]?.events.length === 2);
+  task.drain();
+  await until("the next try begins", () => task.turns[0]?.events.length === 3);
+  task.cancel({ why: "closed" });
+  assert.equal((await turn).state, "canceled");
+  assert.deepEqual(reasons, ["lost", "undefined", "released", "undefined", "canceled", "closed"]);
+  await assert.rejects(new TestTask(agent(() => {})).say("x").event("ask"), /ended without the event; it has complete/);
+});
+
+test("states belong to the task and to its context", async () => {
+  const task = new TestTask(
+    agent(async (run) => {
+      const { data, version } = await run.getState();
+      const n = ((data as { n: number } | null)?.n ?? 0) + 1;
+      await run.setState({ n }, { version });
+      await assert.rejects(run.setState({ n }, { version }), StateChanged);
+      assert.equal(await run.setState(null, { scope: "context" }), 0);
+      await run.ask(String(n));
+    }),
+  );
+  assert.equal((await task.say("x")).question, "1");
+  assert.equal((await task.say("x")).question, "2");
+});
+
+test("an artifact grows, and can be read", async () => {
+  const task = new TestTask(
+    agent(async (run) => {
+      await run.artifact({ artifactId: "a", name: "log", parts: [{ text: "1" }] });
+      await run.artifact(
+        { artifactId: "a", parts: [{ text: "2" }, { data: { big: 2n ** 70n } }] },
+        { append: true, last: true },
+      );
+      await run.flush();
+      assert.deepEqual((await run.readArtifact("a"))?.parts, [{ text: "12" }, { data: { big: 2n ** 70n } }]);
+      const ids = [];
+      for await (const a of run.readArtifacts()) ids.push(a.artifactId);
+      assert.deepEqual(ids, ["a"]);
+    }),
+  );
+  const turn = await task.say([{ text: "x" }, { data: [1] }]);
+  assert.equal(turn.artifacts[0]?.name, "log");
+  assert.equal(turn.state, "completed");
+});
