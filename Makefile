@@ -23,7 +23,7 @@ export BENCH_STORED
 # Whether PACKAGES include tests that run servers.
 INTEGRATION = $(findstring ./...,$(PACKAGES))$(findstring ./integration,$(PACKAGES))
 
-.PHONY: help run build test test-postgres race chaos memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean
+.PHONY: help run build test test-postgres race chaos memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean sdk-typescript dist-typescript
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,17 @@ interop-fronts: ## the first ring through fronts, and fronts of official servers
 
 interop-ring: ## clients of the second ring: needs Java 17 with mvn, cargo, npm, and python3 with venv
 	go test -tags interop -count=1 -timeout 40m -v ./interop -ring2
+
+sdk-typescript: sdk/typescript/node_modules/.package-lock.json ## check the TypeScript SDK: format, linter, types, tests (needs Node 20 with npm)
+	cd sdk/typescript && npm run --silent lint && npm test --silent
+
+dist-typescript: sdk/typescript/node_modules/.package-lock.json ## pack the TypeScript SDK into dist/
+	cp LICENSE sdk/typescript/LICENSE
+	cd sdk/typescript && rm -rf dist && npm run --silent build
+	mkdir -p dist && cd sdk/typescript && npm pack --silent --pack-destination ../../dist
+
+sdk/typescript/node_modules/.package-lock.json: sdk/typescript/package-lock.json
+	cd sdk/typescript && npm ci --silent --no-audit --no-fund && touch node_modules/.package-lock.json
 
 check: lint sqlc-vet race ## what a change must pass
 
