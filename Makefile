@@ -25,7 +25,7 @@ INTEGRATION = $(findstring ./...,$(PACKAGES))$(findstring ./integration,$(PACKAG
 
 PYTHONS  ?= python3
 
-.PHONY: help run build test test-postgres race chaos memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean sdk-python sdk-python-adapters dist
+.PHONY: help run build test test-postgres race chaos memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean sdk sdk-python sdk-python-adapters sdk-typescript sdk-conformance dist dist-python dist-typescript
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -116,21 +116,41 @@ conformance: ## the public conformance kit of A2A, of which TCK is a clone, and 
 	python3 examples/conformance/run.py --record docs/conformance.md \
 		$(or $(TCK),$(error TCK is not set: make conformance TCK=<clone of https://github.com/a2aproject/a2a-tck>))
 
+sdk: sdk-python sdk-typescript sdk-conformance ## all of the SDKs but the adapters of Python
+
 sdk-python: ## lint, types and tests of the Python SDK, under each of PYTHONS (python3)
 	PYTHONS="$(PYTHONS)" sdk/python/check
 
 sdk-python-adapters: ## the adapters of the Python SDK against the frameworks (downloads them once)
 	sdk/python/check adapters
 
-dist: ## the packages of the SDKs, in dist/
+sdk-typescript: sdk/typescript/node_modules/.package-lock.json ## check the TypeScript SDK: format, linter, types, tests (needs Node 20 with npm)
+	cd sdk/typescript && npm run --silent lint && npm test --silent
+
+sdk-conformance: sdk/typescript/node_modules/.package-lock.json ## the conformance suite of the worker API, for Python and TypeScript (go test runs it for Go)
+	sdk/python/check conformance
+	cd sdk/typescript && npm run --silent build && npx --no-install tsc -p test/tsconfig.json
+	go test -count=1 ./sdk/conformance -agent 'node test/conformance-agent.js' -dir sdk/typescript -without block
+
+dist: dist-python dist-typescript ## the packages of the SDKs, in dist/
+
+dist-python:
 	sdk/python/check wheel $(CURDIR)/dist
+
+dist-typescript: sdk/typescript/node_modules/.package-lock.json
+	cp LICENSE sdk/typescript/LICENSE
+	cd sdk/typescript && rm -rf dist && npm run --silent build
+	mkdir -p dist && cd sdk/typescript && npm pack --silent --pack-destination ../../dist
+
+sdk/typescript/node_modules/.package-lock.json: sdk/typescript/package-lock.json
+	cd sdk/typescript && npm ci --silent --no-audit --no-fund && touch node_modules/.package-lock.json
 
 cover: ## test coverage across packages
 	go test -timeout $(TIMEOUT) -shuffle=on -coverpkg ./... -coverprofile coverage.out $(PACKAGES)
 	go tool cover -func coverage.out | tail -1
 
 clean: ## remove what was built; the database in ./.holdfast stays
-	rm -rf bin coverage.out dist integration/faults/chaos.md interop/.cache sdk/python/.cache
+	rm -rf bin coverage.out dist integration/faults/chaos.md interop/.cache sdk/python/.cache sdk/typescript/{dist,build,node_modules}
 
 # The tools' versions are in tools/go.mod. Without cgo they build on a machine that has only Go; sqlc then runs its
 # parser as WebAssembly.

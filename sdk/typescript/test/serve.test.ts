@@ -20,7 +20,8 @@ beforeEach(async () => {
 
 afterEach(async () => {
   if (child.exitCode === null && child.signalCode === null) {
-    child.kill("SIGKILL");
+    // With what it has started: node --watch has a child.
+    process.kill(-(child.pid ?? 0), "SIGKILL");
     await once(child, "exit");
   }
   await server.stop();
@@ -30,6 +31,7 @@ function start(env: { [name: string]: string } = {}, ...args: string[]): void {
   child = spawn(process.execPath, args.length > 0 ? args : [program], {
     env: { PATH: process.env.PATH, HOLDFAST_URL: server.url, HOLDFAST_AGENT: "test", ...env },
     stdio: ["ignore", "pipe", "pipe"],
+    detached: true,
   });
   stderr = "";
   child.stderr?.setEncoding("utf8").on("data", (text) => {
