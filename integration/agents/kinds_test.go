@@ -147,7 +147,7 @@ func TestAgentsOfEveryKindThatAreAway(t *testing.T) {
 		"command-forbidden": {
 			executor: fmt.Sprintf("{kind: command, command: {argv: [%q]}}", forbidden), error: "%permission denied%",
 			leaves: func() { require.NoError(t, os.Chmod(forbidden, 0o600)) },
-			back:   func() { require.NoError(t, os.Chmod(forbidden, 0o700)) }, //nolint:gosec // a command
+			back:   func() { require.NoError(t, os.Chmod(forbidden, 0o700)) },
 		},
 		"a2a-down": down(upstream.URL, front),
 		"a2a-429":  answering(upstream.URL, 429, front),

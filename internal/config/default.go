@@ -61,6 +61,7 @@ func Default() *Config {
 			MaxPerTask:         20,
 			AllowedPorts:       []string{"80", "443", "1024-65535"},
 			CoalesceAfter:      32,
+			MaxPerHour:         1000,
 			BodyV01:            BodyTask,
 			MaxHistory:         256 * KiB,
 			MaxArtifacts:       MiB,

@@ -32,6 +32,11 @@ func (d *Dispatcher) deliver(ctx context.Context, c *claim) {
 	}
 	defer d.vacate(c)
 	for left := turns; ; {
+		var wait time.Duration
+		if wait, c.limited = d.pace.ready(c); wait > 0 {
+			d.postpone(ctx, c, wait)
+			return
+		}
 		page, err := d.next(ctx, c, limit)
 		if errors.Is(err, errSqueezed) {
 			continue
@@ -98,7 +103,7 @@ func (d *Dispatcher) pack(c *claim, page *store.PushPage) []parcel {
 	case len(page.Events) == 0:
 		// This claim may have delivered past the events that were due when it was won.
 		return []parcel{{to: max(c.Upto, c.Next-1), last: true, pointless: true}}
-	case d.opt.CoalesceAfter > 0 && page.Found > d.opt.CoalesceAfter:
+	case d.opt.CoalesceAfter > 0 && (page.Found > d.opt.CoalesceAfter || c.limited && page.Found > 1):
 		return []parcel{{to: page.Header.LastSeq, last: true}}
 	}
 	parcels := make([]parcel, len(page.Events))
@@ -122,9 +127,14 @@ func (d *Dispatcher) send(ctx context.Context, c *claim, header *task.Task, p pa
 	var a Answer
 	switch {
 	case delivery != nil:
+		if wait, _ := d.pace.ready(c); wait > 0 {
+			d.postpone(ctx, c, wait)
+			return false
+		}
 		if !d.hold(ctx, c) {
 			return false
 		}
+		d.pace.take(c)
 		delivery.ID = id
 		a = d.opt.Sender.Send(ctx, delivery)
 		if a.Class == Interrupted {
@@ -295,6 +305,14 @@ func (d *Dispatcher) hold(ctx context.Context, c *claim) bool {
 	return held
 }
 
+// postpone gives up the claim of a webhook that is at its limit, without an attempt. No mark makes it due earlier.
+func (d *Dispatcher) postpone(ctx context.Context, c *claim, wait time.Duration) {
+	d.opt.Log.Debug("a webhook is at push.max_per_hour", "task_id", c.PublicID, "config_id", c.Config.ID, "wait", wait)
+	o := c.outcome()
+	o.DueIn = wait
+	d.giveBack(ctx, c, o)
+}
+
 // release gives up a claim without an attempt. The configuration is due again at once, or after a pause if something is
 // wrong.
 func (d *Dispatcher) release(ctx context.Context, c *claim, cause error) {
@@ -307,6 +325,10 @@ func (d *Dispatcher) release(ctx context.Context, c *claim, cause error) {
 		}
 		d.opt.Log.Log(ctx, level, "a delivery is postponed", "task_id", c.PublicID, "config_id", c.Config.ID, "error", cause)
 	}
+	d.giveBack(ctx, c, o)
+}
+
+func (d *Dispatcher) giveBack(ctx context.Context, c *claim, o *store.PushOutcome) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	if _, _, err := d.opt.Store.RecordPush(ctx, o); err != nil {

@@ -47,6 +47,7 @@ type Options struct {
 	Schedule      Schedule
 	Concurrency   int           // concurrent deliveries; default 64
 	PerHost       int           // of these, to one host; default 8
+	PerHour       int           // attempts of one webhook in an hour; 0: no limit
 	CoalesceAfter int           // a longer backlog of events is delivered as one task; 0: never
 	MaxHistory    int64         // bytes of the newest messages in a delivery that shows the whole task; default 256 KiB
 	MaxArtifacts  int64         // bytes of the artifacts in such a delivery; default 1 MiB
@@ -64,6 +65,7 @@ type Options struct {
 type Dispatcher struct {
 	opt  Options
 	wake chan struct{}
+	pace *pace
 
 	mu         sync.Mutex
 	shares     shares
@@ -88,6 +90,8 @@ type claim struct {
 	wrote int64 // bytes that the task's runs wrote into artifacts
 	want  int64 // bytes of its log with which it starts again; 0: it goes on
 	large bool  // it counts as large in shares
+
+	limited bool // the webhook is at its limit of attempts in an hour
 }
 
 const (
@@ -109,7 +113,7 @@ func New(o Options) *Dispatcher {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.Lock = cmp.Or(o.Lock, o.Sender.opt.Timeout+recordTime)
-	return &Dispatcher{opt: o, wake: make(chan struct{}, 1), shares: newShares(o.Concurrency, o.PerHost)}
+	return &Dispatcher{opt: o, wake: make(chan struct{}, 1), pace: newPace(o.PerHour), shares: newShares(o.Concurrency, o.PerHost)}
 }
 
 // Wake says that a delivery may be due.

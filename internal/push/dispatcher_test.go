@@ -534,6 +534,45 @@ func TestAReceiverThatLagsGetsTheTask(t *testing.T) {
 	require.Equal(t, task.Seq(5), snapshot.To-snapshot.From)
 }
 
+// An agent with many statuses does not flood a receiver. At its limit a webhook gets the current state, now and then; other
+// webhooks are not delayed.
+func TestAWebhookAtItsLimitGetsTheTask(t *testing.T) {
+	t.Parallel()
+	url, got := receiver(t, accept)
+	// One in 3.6 seconds, after the first 250. The backlog alone would not be coalesced.
+	r := start(t, storetest.New(t).URL, func(o *push.Options) { o.PerHour, o.CoalesceAfter = 1000, 1000 })
+	of := r.begin(hook(url, "1.0"))
+	var all []*task.Event
+	for i := range 600 {
+		all = append(all, status(task.StateWorking, fmt.Sprint(i)))
+	}
+	r.emit(of, all...)
+	var bodies []string
+	next := func() string {
+		bodies = append(bodies, string(waittest.Within(t, "a delivery", got).body))
+		return bodies[len(bodies)-1]
+	}
+	for i := range 250 {
+		require.Equal(t, fmt.Sprint(i), said(t, []byte(next())))
+	}
+	for !strings.Contains(bodies[len(bodies)-1], `{"task":{`) {
+		next()
+	}
+	require.Less(t, len(bodies), 500, "the others are coalesced")
+	require.Contains(t, bodies[len(bodies)-1], `"599"`)
+	awaited(t, "all", func() bool { return r.cursor(of.id).DueAt.IsZero() })
+	attempts := len(r.attempts(of.id))
+	require.Equal(t, len(bodies), attempts, "waiting is no attempt")
+	require.Zero(t, r.cursor(of.id).Failures)
+
+	elsewhere, gotElsewhere := receiver(t, accept)
+	other := r.begin(hook(elsewhere, "1.0"))
+	r.emit(other, status(task.StateWorking, "other"))
+	require.Equal(t, "other", said(t, waittest.Within(t, "the other webhook", gotElsewhere).body))
+	r.emit(of, status(task.StateCompleted, "end"))
+	require.Contains(t, next(), "TASK_STATE_COMPLETED")
+}
+
 func TestABareMessageIsSilentBefore10(t *testing.T) {
 	t.Parallel()
 	url, got := receiver(t, accept)

@@ -73,7 +73,7 @@ func TestNothingNeedsTheOldKeyAfterReseal(t *testing.T) {
 	(&pen{s: after.Store, c: asksLater.c}).must(t, status(task.StateWorking), asking(time.Hour))
 	require.Equal(t, "early", string(after.claim(after.worker(time.Hour), "b", 1)[0].Wait.Resumed.Body))
 
-	// What no key opens stays as it is, and is named.
+	// Reseal leaves a value that no key opens as it is, and names its task.
 	lost := with(bytes.Repeat([]byte{3}, 32))
 	lost.forwarding("lost", "secret-3")
 	_, err = after.Reseal(t.Context())
