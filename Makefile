@@ -130,7 +130,7 @@ cover: ## test coverage across packages
 	go tool cover -func coverage.out | tail -1
 
 clean: ## remove what was built; the database in ./.holdfast stays
-	rm -rf bin coverage.out integration/faults/chaos.md interop/.cache
+	rm -rf bin coverage.out integration/faults/chaos.md interop/.cache dist sdk/typescript/{dist,build,node_modules}
 
 # The tools' versions are in tools/go.mod. Without cgo they build on a machine that has only Go; sqlc then runs its
 # parser as WebAssembly.
