@@ -29,4 +29,7 @@ func BenchmarkIdentity(b *testing.B)       { identity(b) }
 func BenchmarkReplicas(b *testing.B)       { replicated(b) }
 func BenchmarkStored(b *testing.B)         { stored(b) }
 func BenchmarkRetention(b *testing.B)      { retention(b) }
+func BenchmarkWorkersBegin(b *testing.B)   { begins(b) }
+func BenchmarkWorkersClaims(b *testing.B)  { claimed(b) }
+func BenchmarkWorkersIdle(b *testing.B)    { idleWorkers(b) }
 func BenchmarkOldSnapshot(b *testing.B)    { oldSnapshot(b) }

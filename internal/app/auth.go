@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,7 @@ type access struct {
 	cfg           *config.Config
 	log           *slog.Logger
 	authenticator *auth.Authenticator // nil: no agent needs a credential
+	workers       *auth.Authenticator // for the worker API; nil: it needs no credential
 	admin         *auth.Authenticator // nil: the admin address needs no credential
 	tls           *auth.TLS           // nil: no TLS
 	files         *auth.Reloader
@@ -130,6 +132,12 @@ func (c *access) open(st *store.Store, m *telemetry.Metrics, bus *signal.Bus) {
 		bus.Keys.Subscribe(func(string) { c.forgetKeys() })
 	}
 	c.background = append(c.background, c.authenticator.Run)
+	if c.cfg.HasRole(config.RoleAPI) {
+		workers := o
+		workers.Schemes = c.bearing(o.Schemes)
+		c.workers = auth.New(workers)
+		c.background = append(c.background, c.workers.Run)
+	}
 	if c.cfg.AdminAccess() == config.AdminAsks {
 		o.Schemes = c.adminSchemes(o.Schemes)
 		// Probes without a credential come all the time, so they do not count.
@@ -146,6 +154,20 @@ func (c *access) open(st *store.Store, m *telemetry.Metrics, bus *signal.Bus) {
 func (c *access) forgetKeys() {
 	c.apiKeys.Forget()
 	c.authenticator.Recheck()
+	if c.workers != nil {
+		c.workers.Recheck()
+	}
+}
+
+// bearing returns the schemes, of which that for API keys also takes them as bearer tokens: all SDKs of workers send them so.
+func (c *access) bearing(schemes []auth.Scheme) []auth.Scheme {
+	schemes = slices.Clone(schemes)
+	for i, s := range schemes {
+		if s == auth.Scheme(c.apiKeys) {
+			schemes[i] = c.apiKeys.OrBearer()
+		}
+	}
+	return schemes
 }
 
 func (c *access) tlsConfig() *tls.Config {

@@ -27,7 +27,7 @@ func newWorkerAPI(e *env, agents *agents, access *access, st *store.Store, pool 
 	}
 	limits, m := &e.cfg.Limits, e.metrics
 	api := workerapi.New(workerapi.Options{
-		Store: st, Pool: pool, Leases: agents.leases, History: history, Auth: access.authenticator, Schemes: schemes,
+		Store: st, Pool: pool, Leases: agents.leases, History: history, Auth: access.workers, Schemes: schemes,
 		Memory: e.memory, Limits: bodyLimits(e.cfg), Poll: e.cfg.Worker.PollInterval, Replica: processName(), Log: e.log,
 		Claims:   limit.NewPlaces(limits.MaxClaims, cmp.Or(limits.PerPrincipal.Claims, limits.MaxClaims)),
 		Observer: workerapi.Observer{Claimed: m.Claimed, Waiting: m.ClaimsWaiting, Beat: m.Heartbeat},

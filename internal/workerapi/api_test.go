@@ -234,6 +234,13 @@ func (w *world) task(id task.ID) *task.Task {
 	return got
 }
 
+func (w *world) waiting() (n int64) {
+	for _, r := range w.replicas {
+		n += r.held.Load()
+	}
+	return n
+}
+
 // look does what the duty does, at all replicas.
 func (w *world) look() {
 	w.t.Helper()
@@ -387,6 +394,23 @@ func TestRunsAreShared(t *testing.T) {
 	many := w.worker(0).Claim(t, 30, workerapitest.Slots("a", 4))
 	require.Len(t, many.Runs, 4, "up to the slots")
 	require.Len(t, w.worker(1).Claim(t, 30, workerapitest.Slots("a", 100)).Runs, 6)
+}
+
+// A queue is worked off without hints and polls, also by one worker with one slot.
+func TestBacklogNeedsNoHints(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{poll: time.Hour})
+	for i := range 10 {
+		w.create("a", fmt.Sprint(i))
+	}
+	one := w.worker(0)
+	for i := range 10 {
+		got := one.Claim(t, 60, workerapitest.Slots("a", 1))
+		require.Len(t, got.Runs, 1, "claim %d", i)
+		doc := got.Runs[0].Read(t)
+		require.Equal(t, fmt.Sprint(i), doc.Message.Parts[0].Text)
+		require.True(t, doc.RunAPI.Post(t, 0, `{"type":"complete"}`).Ended)
+	}
 }
 
 // Idle workers cost the database one statement per poll, however many there are.

@@ -25,6 +25,7 @@ const (
 type waiter struct {
 	entry *worker
 	slots map[string]int // by agent, those that are still free
+	in    []*queue       // the agents with slots when it entered
 
 	// broker.mu guards them.
 	got    []store.Remote
@@ -99,6 +100,7 @@ func (b *broker) enter(entry *worker, slots map[string]int) *waiter {
 		if q := b.agents[name]; n > 0 && q != nil {
 			q.waiting = append(q.waiting, w)
 			q.live++
+			w.in = append(w.in, q)
 			more = more || q.ready
 		}
 	}
@@ -136,11 +138,7 @@ func (b *broker) drop(w *waiter) {
 		return
 	}
 	w.over = true
-	for name, n := range w.slots {
-		q := b.agents[name]
-		if n == 0 || q == nil {
-			continue
-		}
+	for _, q := range w.in {
 		if q.live--; len(q.waiting) > 2*q.live+16 {
 			kept := q.waiting[:0]
 			for _, x := range q.waiting {
