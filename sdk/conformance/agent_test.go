@@ -3,6 +3,7 @@ package conformance
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"flag"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
@@ -35,7 +37,11 @@ func build() (done func(), err error) {
 		return nil, err
 	}
 	path := filepath.Join(dir, "agent")
-	out, err := exec.Command("go", "build", "-o", path, "./goagent").CombinedOutput()
+	args := []string{"build", "-o", path}
+	if clustertest.UnderRace() {
+		args = append(args, "-race")
+	}
+	out, err := exec.Command("go", append(args, "./goagent")...).CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, out)
 	}
@@ -45,6 +51,9 @@ func build() (done func(), err error) {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
+		_ = p.Value.Set("6") // scenarios mostly wait
+	}
 	done := func() {}
 	if *command == "" {
 		var err error
@@ -83,6 +92,7 @@ func begin(t *testing.T, slots int, script ...func(b *bench)) *bench {
 	for _, f := range script {
 		f(b)
 	}
+	b.with(func() {}) // requests see what the scripts have set
 	b.start()
 	t.Cleanup(func() {
 		if b.t.Failed() {
@@ -196,6 +206,13 @@ func (b *bench) over(runs ...*run) {
 func (b *bench) count(r *run, n int) {
 	b.t.Helper()
 	b.until(fmt.Sprintf("%d events of %s", n, r.id), func() bool { return len(r.events) >= n })
+}
+
+// waits waits for a claim that waits, and returns its context.
+func (b *bench) waits() (claim context.Context) {
+	b.t.Helper()
+	b.until("a claim that waits", func() bool { claim = b.claiming; return claim != nil })
+	return claim
 }
 
 func (b *bench) signal(s syscall.Signal) {

@@ -402,7 +402,7 @@ func (s *server) claim(x *exchange) {
 		}
 		give := missing
 		for _, r := range s.runs {
-			if len(give) < slots && r.leased.IsZero() && !r.over {
+			if len(give) < slots && r.leased.IsZero() && !r.over && s.drain != "worker" { // one that is retired gets nothing
 				give = append(give, r)
 			}
 		}

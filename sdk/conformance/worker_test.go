@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -469,14 +470,14 @@ func large(t *testing.T) {
 // slowServer takes no events for a while. The worker must not fill its memory with them.
 func slowServer(t *testing.T) {
 	t.Helper()
-	stalled, hold := make(chan struct{}), make(chan struct{})
+	stalled, hold, once := make(chan struct{}), make(chan struct{}), sync.Once{}
 	b := begin(t, 1, func(b *bench) {
 		b.line = func(x *exchange, _ *run, ordinal int) action {
 			switch {
 			case ordinal < 100:
 				return stored
 			case ordinal == 100:
-				close(stalled)
+				once.Do(func() { close(stalled) })
 				select {
 				case <-hold:
 				case <-x.Context().Done():
@@ -623,8 +624,8 @@ func workerDrains(t *testing.T, slots int) {
 	b.over(r)
 	require.Equal(t, outcome{Text: numbers(40, 8), End: "completed"}, b.outcome(r))
 	require.Zero(t, b.exits(), "exit status")
-	require.Zero(t, left.given)
 	b.check()
+	require.Zero(t, left.given)
 }
 
 func terminated(t *testing.T) {
@@ -643,16 +644,15 @@ func finishes(t *testing.T, s syscall.Signal) {
 	b := begin(t, 2)
 	r := b.add("slow 40 100")
 	b.count(r, 3)
-	b.until("a claim that waits", func() bool { return b.claiming != nil })
-	waiting := b.claiming
+	waiting := b.waits()
 	b.signal(s)
 	waittest.Within(t, "the end of the claim", waiting.Done())
 	left := b.add("hello")
 	b.over(r)
 	require.Zero(t, b.exits(), "exit status")
 	require.Equal(t, outcome{Text: numbers(40, 8), End: "completed"}, b.outcome(r))
-	require.True(t, left.given == 0 || left.released, "a run that came after the signal")
 	b.check()
+	require.True(t, left.given == 0 || left.released, "a run that came after the signal")
 }
 
 // terminatedTooLate has a run that does not end within the drain time.
@@ -674,8 +674,8 @@ func terminatedTwice(t *testing.T) {
 	t.Helper()
 	b := begin(t, 2, func(b *bench) { b.grace = 3600 })
 	r := b.add("sleep")
-	b.until("the run", func() bool { return r.given > 0 && b.counts[heartbeats] > 0 && b.claiming != nil })
-	waiting := b.claiming
+	b.until("the run", func() bool { return r.given > 0 && b.counts[heartbeats] > 0 })
+	waiting := b.waits()
 	b.signal(syscall.SIGTERM)
 	waittest.Within(t, "the end of the claim", waiting.Done())
 	b.signal(syscall.SIGTERM)
