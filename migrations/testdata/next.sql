@@ -19,6 +19,7 @@
 -- 00021_run_api.sql 8af5aaa9287319aca334c1bc855f1aed573bddf19836f52893d86abd1a065d8d
 -- 00022_forward.sql dc119fd1741136802040a29b29361524af179be95c9774e5235928cc3c0f90e9
 -- 00024_relay.sql b9ec335edecf9e01a18811938345de97fdaeab107f5709d68c5e27e85b1ea1eb
+-- 00027_admin.sql 4fcf8ea86ff8af0170f19d8fa98044babf0dcc6309e7de136c4b8ac9ac849fd2
 SET statement_timeout = 0;
 SET lock_timeout = 0;
 SET idle_in_transaction_session_timeout = 0;
@@ -393,7 +394,7 @@ $$;
 COMMENT ON FUNCTION holdfast.settled_state(of uuid, at bigint) IS 'The state in which a status ended or parked a task; canceled for a deleted task, null if it did neither.';
 CREATE FUNCTION holdfast.sql_contract_version() RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS $$ SELECT '1.5' $$;
+    AS $$ SELECT '1.6' $$;
 COMMENT ON FUNCTION holdfast.sql_contract_version() IS 'Version of the views as major.minor. A minor version adds columns at the end, views and functions; a major version may change anything.';
 CREATE FUNCTION holdfast.state_name(state smallint) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -496,6 +497,41 @@ $$;
 COMMENT ON FUNCTION holdfast.waiting_tasks(slot integer, of_agent text, bound integer) IS 'How many tasks wait for an agent, up to a bound. Locks the limit until the commit, so that no other statement queues a task under it.';
 SET default_tablespace = '';
 SET default_table_access_method = heap;
+CREATE TABLE holdfast.admin_jobs (
+    id uuid NOT NULL,
+    action text NOT NULL,
+    dry_run boolean NOT NULL,
+    filter json NOT NULL,
+    options json NOT NULL,
+    reason text NOT NULL,
+    tenant text,
+    actor json NOT NULL,
+    "position" uuid NOT NULL,
+    batch uuid[] DEFAULT '{}'::uuid[] NOT NULL,
+    matched bigint DEFAULT 0 NOT NULL,
+    done bigint DEFAULT 0 NOT NULL,
+    skipped bigint DEFAULT 0 NOT NULL,
+    failed bigint DEFAULT 0 NOT NULL,
+    failures json DEFAULT '[]'::json NOT NULL,
+    fence bigint DEFAULT 0 NOT NULL,
+    worker_id uuid,
+    claimed_until timestamp with time zone DEFAULT '1970-01-01 05:30:00+05:30'::timestamp with time zone NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    started_at timestamp with time zone,
+    canceled_at timestamp with time zone,
+    ended_at timestamp with time zone,
+    CONSTRAINT admin_jobs_counts CHECK (((matched >= 0) AND (done >= 0) AND (skipped >= 0) AND (failed >= 0)))
+);
+COMMENT ON TABLE holdfast.admin_jobs IS 'Jobs of the admin API: an action on all tasks that a filter selects.';
+COMMENT ON COLUMN holdfast.admin_jobs.dry_run IS 'The job counts the tasks and changes none.';
+COMMENT ON COLUMN holdfast.admin_jobs.tenant IS 'The only tenant that its operator may see; null: all.';
+COMMENT ON COLUMN holdfast.admin_jobs.actor IS 'The operator, for the audit log.';
+COMMENT ON COLUMN holdfast.admin_jobs."position" IS 'The tasks from this id on are done, or in batch. The job goes from the newest task to the oldest.';
+COMMENT ON COLUMN holdfast.admin_jobs.batch IS 'The tasks that the job acts on now.';
+COMMENT ON COLUMN holdfast.admin_jobs.failures IS 'The newest failures: task and error.';
+COMMENT ON COLUMN holdfast.admin_jobs.fence IS 'Each claim raises it; a write with an older one changes nothing.';
+COMMENT ON COLUMN holdfast.admin_jobs.worker_id IS 'The process that claimed it last.';
+COMMENT ON COLUMN holdfast.admin_jobs.claimed_until IS 'When another process may claim it.';
 CREATE TABLE holdfast.agent_outages (
     agent text NOT NULL,
     since timestamp with time zone DEFAULT now() NOT NULL,
@@ -648,26 +684,6 @@ COMMENT ON COLUMN holdfast.push_attempts.delivery_id IS 'The jti of the request:
 COMMENT ON COLUMN holdfast.push_attempts.attempt IS 'Which try of the delivery it was, from 1.';
 COMMENT ON COLUMN holdfast.push_attempts.class IS 'The outcome, as the metrics call it.';
 COMMENT ON COLUMN holdfast.push_attempts.status IS 'The HTTP status; null if there was no answer.';
-CREATE TABLE holdfast.attempts_20261123 (
-    id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
-    task uuid NOT NULL,
-    config_id text NOT NULL,
-    started_at timestamp with time zone DEFAULT now() NOT NULL,
-    from_seq bigint NOT NULL,
-    to_seq bigint NOT NULL,
-    delivery_id text NOT NULL,
-    attempt integer NOT NULL,
-    class text NOT NULL,
-    status integer,
-    error text,
-    duration interval,
-    worker_id uuid,
-    CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
-);
-COMMENT ON COLUMN holdfast.attempts_20261123.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
-COMMENT ON COLUMN holdfast.attempts_20261123.attempt IS 'Which try of the delivery it was, from 1.';
-COMMENT ON COLUMN holdfast.attempts_20261123.class IS 'The outcome, as the metrics call it.';
-COMMENT ON COLUMN holdfast.attempts_20261123.status IS 'The HTTP status; null if there was no answer.';
 CREATE TABLE holdfast.attempts_20261124 (
     id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
     task uuid NOT NULL,
@@ -688,6 +704,26 @@ COMMENT ON COLUMN holdfast.attempts_20261124.delivery_id IS 'The jti of the requ
 COMMENT ON COLUMN holdfast.attempts_20261124.attempt IS 'Which try of the delivery it was, from 1.';
 COMMENT ON COLUMN holdfast.attempts_20261124.class IS 'The outcome, as the metrics call it.';
 COMMENT ON COLUMN holdfast.attempts_20261124.status IS 'The HTTP status; null if there was no answer.';
+CREATE TABLE holdfast.attempts_20261125 (
+    id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
+    task uuid NOT NULL,
+    config_id text NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    from_seq bigint NOT NULL,
+    to_seq bigint NOT NULL,
+    delivery_id text NOT NULL,
+    attempt integer NOT NULL,
+    class text NOT NULL,
+    status integer,
+    error text,
+    duration interval,
+    worker_id uuid,
+    CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
+);
+COMMENT ON COLUMN holdfast.attempts_20261125.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
+COMMENT ON COLUMN holdfast.attempts_20261125.attempt IS 'Which try of the delivery it was, from 1.';
+COMMENT ON COLUMN holdfast.attempts_20261125.class IS 'The outcome, as the metrics call it.';
+COMMENT ON COLUMN holdfast.attempts_20261125.status IS 'The HTTP status; null if there was no answer.';
 CREATE TABLE holdfast.audit_log (
     chain smallint NOT NULL,
     n bigint NOT NULL,
@@ -953,16 +989,6 @@ CREATE TABLE holdfast.idempotency_keys (
 PARTITION BY RANGE (day);
 COMMENT ON TABLE holdfast.idempotency_keys IS 'Idempotency-Key headers seen, with the hash of the request and the task that it led to.';
 COMMENT ON COLUMN holdfast.idempotency_keys.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
-CREATE TABLE holdfast.keys_20261123 (
-    day date NOT NULL,
-    tenant text NOT NULL,
-    owner text NOT NULL,
-    key text NOT NULL,
-    request_hash bytea NOT NULL,
-    task uuid NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL
-);
-COMMENT ON COLUMN holdfast.keys_20261123.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
 CREATE TABLE holdfast.keys_20261124 (
     day date NOT NULL,
     tenant text NOT NULL,
@@ -973,6 +999,16 @@ CREATE TABLE holdfast.keys_20261124 (
     created_at timestamp with time zone DEFAULT now() NOT NULL
 );
 COMMENT ON COLUMN holdfast.keys_20261124.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
+CREATE TABLE holdfast.keys_20261125 (
+    day date NOT NULL,
+    tenant text NOT NULL,
+    owner text NOT NULL,
+    key text NOT NULL,
+    request_hash bytea NOT NULL,
+    task uuid NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+COMMENT ON COLUMN holdfast.keys_20261125.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
 CREATE TABLE holdfast.leases (
     name text NOT NULL,
     holder uuid NOT NULL,
@@ -1502,7 +1538,8 @@ CREATE VIEW holdfast.v_audit AS
     COALESCE(x.object, ''::text) AS object,
     l.login,
     (l.chain)::integer AS chain,
-    l.n
+    l.n,
+    COALESCE((e.entry ->> 'reason'::text), ''::text) AS reason
    FROM ((holdfast.audit_log l
      CROSS JOIN LATERAL json_array_elements(l.entries) WITH ORDINALITY e(entry, ord))
      CROSS JOIN LATERAL ( SELECT 1 AS nth,
@@ -1520,13 +1557,14 @@ COMMENT ON COLUMN holdfast.v_audit.task IS 'The task''s UUID, which joins the ot
 COMMENT ON COLUMN holdfast.v_audit.agent IS 'The agent''s name in the configuration.';
 COMMENT ON COLUMN holdfast.v_audit.tenant IS 'The tenant of the caller.';
 COMMENT ON COLUMN holdfast.v_audit.subject IS 'The caller''s name; empty without identity. For an operator, the account on the machine.';
-COMMENT ON COLUMN holdfast.v_audit.method IS 'How the caller authenticated: api_key, basic, jwt, mtls; operator for the command line; empty without authentication.';
+COMMENT ON COLUMN holdfast.v_audit.method IS 'How the caller authenticated: api_key, basic, jwt, mtls; operator for the command line and the admin API; empty without authentication.';
 COMMENT ON COLUMN holdfast.v_audit.credential IS 'The scheme and the id of the credential, if it has one.';
 COMMENT ON COLUMN holdfast.v_audit.address IS 'The address of the connection, or the operator''s machine; empty if unknown.';
 COMMENT ON COLUMN holdfast.v_audit.object IS 'The object besides the task: the id of a webhook configuration, or of a key.';
 COMMENT ON COLUMN holdfast.v_audit.login IS 'The database login that wrote the entry.';
 COMMENT ON COLUMN holdfast.v_audit.chain IS 'The chain that holds the entry.';
 COMMENT ON COLUMN holdfast.v_audit.n IS 'The row of that chain; several entries may share one.';
+COMMENT ON COLUMN holdfast.v_audit.reason IS 'Why the operator acted, as given to the admin API; otherwise empty.';
 CREATE VIEW holdfast.v_cancels AS
  SELECT t.id AS task,
     COALESCE(t.client_id, (t.id)::text) AS task_id,
@@ -2242,96 +2280,96 @@ COMMENT ON COLUMN holdfast.v_workers.alive IS 'Its lease has not expired.';
 COMMENT ON COLUMN holdfast.v_workers.running IS 'How many runs it has.';
 COMMENT ON COLUMN holdfast.v_workers.duties IS 'The duties whose lease it has, such as partitions; null for none.';
 ALTER TABLE ONLY holdfast.events_artifacts ATTACH PARTITION holdfast.artifacts_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
-ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261123 FOR VALUES FROM ('2026-11-23 05:45:00+05:45') TO ('2026-11-24 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261124 FOR VALUES FROM ('2026-11-24 05:45:00+05:45') TO ('2026-11-25 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261125 FOR VALUES FROM ('2026-11-25 05:45:00+05:45') TO ('2026-11-26 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.audit_log ATTACH PARTITION holdfast.audit_20261101 FOR VALUES FROM ('2026-11-01 05:45:00+05:45') TO ('2026-12-01 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.events_log ATTACH PARTITION holdfast.events_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.events_dated ATTACH PARTITION holdfast.events_artifacts FOR VALUES IN ('3');
 ALTER TABLE ONLY holdfast.task_events ATTACH PARTITION holdfast.events_dated FOR VALUES IN (false);
 ALTER TABLE ONLY holdfast.task_events ATTACH PARTITION holdfast.events_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.events_dated ATTACH PARTITION holdfast.events_log FOR VALUES IN ('1', '2', '4');
-ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261123 FOR VALUES FROM ('2026-11-23') TO ('2026-11-24');
 ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261124 FOR VALUES FROM ('2026-11-24') TO ('2026-11-25');
+ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261125 FOR VALUES FROM ('2026-11-25') TO ('2026-11-26');
 ALTER TABLE ONLY holdfast.tasks_dated ATTACH PARTITION holdfast.tasks_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_dated FOR VALUES IN (false);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_ended FOR VALUES IN ('5', '6', '7', '8');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_open FOR VALUES IN ('1', '2', '3', '4');
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 22:59:20.749055+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 22:59:20.749822+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8cf-74ad-9676-4cf1fd0adc9c', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 22:59:20.753705+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8d5-7364-922b-efea88c32c8c', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 22:59:20.762008+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8db-7278-bad4-fff1aa8ae877', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 22:59:20.765027+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8db-7278-bad4-fff1aa8ae877', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 22:59:20.767976+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.771283+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.771834+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.772439+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.772994+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.774318+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.774942+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.77549+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.776036+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.776602+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.777154+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.777683+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.778238+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.778771+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.7794+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.77991+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.780465+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.781029+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.781659+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.783122+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.783653+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8f0-7b1b-b2b3-bca15fd1dc7d', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 22:59:20.786851+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8f3-7d85-9c28-b8512aeaba08', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 22:59:20.789782+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c90c-7342-bb90-21817e68d565', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 22:59:20.814065+05:45', NULL, NULL);
-INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a20966-c90c-7342-bb90-21817e68d565', 'w1', '2026-11-23 22:59:20.799008+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20966-c8ad-7af2-a7fc-c46da5773b47');
-INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a20966-c90c-7342-bb90-21817e68d565', 'w1', '2026-11-23 22:59:20.804724+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a20966-c8ad-7af2-a7fc-c46da5773b47');
-INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a20966-c904-710d-b4fb-59c32dd20e17', 'w1', '2026-11-23 22:59:20.811539+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20966-c8ad-7af2-a7fc-c46da5773b47');
-INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a20966-c904-710d-b4fb-59c32dd20e17', 'w1', '2026-11-23 22:59:20.816942+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20966-c8ad-7af2-a7fc-c46da5773b47');
-INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a20966-c904-710d-b4fb-59c32dd20e17', 'w1', '2026-11-23 22:59:20.821581+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20966-c8ad-7af2-a7fc-c46da5773b47');
-INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a20966-c906-7694-b446-683cd12325aa', 'w1', '2026-11-23 22:59:20.827665+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20966-c8ad-7af2-a7fc-c46da5773b47');
-INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a20966-c906-7694-b446-683cd12325aa', 'w1', '2026-11-23 22:59:20.83208+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20966-c8ad-7af2-a7fc-c46da5773b47');
-INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a20966-c909-7ba7-8f04-1bdf30bf26b3', 'w1', '2026-11-23 22:59:20.838416+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20966-c8ad-7af2-a7fc-c46da5773b47');
-INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a20966-c8f6-7da9-8c66-0aa8b4effbe4', 'w1', '2026-11-23 22:59:20.844442+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a20966-c8ad-7af2-a7fc-c46da5773b47');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 22:59:20.727272+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8ae-7dd5-a28c-4a62f7b3272f","agent":"travel","subject":"ada"}]', '\x83097abb75b9dbcdfeac8cfc28955967cd831dbaf35e45d40faf821786b7810c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 22:59:20.746165+05:45', 'holdfast', '[{"action":"task.continued","task":"01a20966-c8ae-7dd5-a28c-4a62f7b3272f","agent":"travel"}]', '\xb2c99da66ee08e079c84e2d85f29de900685b6e2e07090f7d3f8176dac0eb140');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 22:59:20.751939+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8cf-74ad-9676-4cf1fd0adc9c","agent":"travel","subject":"ada"}]', '\x6d37ebf39f2b26965ca46ae34b9f4ee31f60c7930c641f84fc4bc332861340b4');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 22:59:20.755176+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8d2-7b82-95dc-0e155a178034","agent":"travel","subject":"ben"}]', '\x0650330a4c07b13e174f9a370f61382c3b96c52f81a902f93ef796e3e953f042');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 22:59:20.757586+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8d5-7364-922b-efea88c32c8c","agent":"travel","subject":"ben"}]', '\x881e8927225c3810404549d0548e9776bee9d5bbb254ea3e3270d1486a5a5679');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 22:59:20.763542+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8db-7278-bad4-fff1aa8ae877","agent":"travel","subject":"ben"}]', '\x91db9ad4044a89282c911545f41efe41433dba3a391bdc979afbaf3d61f9be7d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 22:59:20.769708+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8e1-7453-8e7e-8e3eb613dc11","agent":"writer","subject":"ada"}]', '\x150d7a3e4f1ac0ef816d26b204c490db8b2dd380ecdef67c48d4b6be16a1eac7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 22:59:20.785225+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8f0-7b1b-b2b3-bca15fd1dc7d","agent":"writer","subject":"cyd"}]', '\xc1c8a0770624fe93b2dfce848f2d24b51b2faa136f2531928682103adbb6a0b7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 22:59:20.788245+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8f3-7d85-9c28-b8512aeaba08","agent":"writer","subject":"cyd"}]', '\x98bacf793f6f5c6d0820c3f57f07ba0ee2452921fe2b34d9c31b2e5a232d7b6a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 22:59:20.791276+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8f6-7da9-8c66-0aa8b4effbe4","agent":"writer","subject":"cyd"}]', '\x9370745eb86b144654e522b6ac72992093007623c78e5721bb2c929ed25d99ff');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 22:59:20.794216+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20966-c8f6-7da9-8c66-0aa8b4effbe4","agent":"writer"}]', '\x39f70f6faf751bb2e94faf6aeb6e03a625a4841ef538e953a0ac922e411a5bf1');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 22:59:20.795869+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8fb-7731-bcd2-65fe62889c9f","agent":"writer","subject":"cyd"}]', '\x852b247be44d5cb9d112fdc71643485605813aebc1565549926ff49a1c36026a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 22:59:20.796466+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20966-c8fb-7731-bcd2-65fe62889c9f","agent":"writer"}]', '\x9b8668d93e4f6ae9a044fc2817aa4970f7455baffa08cee3d964b8220ed7d7ea');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 22:59:20.79721+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8fc-7de4-b5bd-e8f152ce5e89","agent":"support","subject":"ben"}]', '\xd4bd187f6ee8b6799ef5a7e0c3806e090fbcb40b145f05bdd025bcc06b9228eb');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 22:59:20.799621+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8ff-74b4-81fe-02f27ffeb65d","agent":"support","subject":"ben"}]', '\x39dbb1c413d7055f2c0a994cf3a82112c501a01389c28de2fda14871135cd985');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 22:59:20.802024+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c901-7a8a-a073-497320b2a25d","agent":"support","subject":"cyd"}]', '\x21952508677868b5792588ebbc14bf28951916f737c9902f9479ac14d4972b39');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 22:59:20.804381+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c904-710d-b4fb-59c32dd20e17","agent":"support","subject":"cyd"}]', '\xc94b197c17221d072b4b661b477e2115a8fea0acb3c1752a6f14eca1e4f91e95');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 22:59:20.80761+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c906-7694-b446-683cd12325aa","agent":"support","subject":"cyd"}]', '\x2d51c3d48ef552513444d2791a11efa1e35bd3252203c2428c99b23b1e8852ff');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 22:59:20.810188+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c909-7ba7-8f04-1bdf30bf26b3","agent":"support","subject":"cyd"}]', '\x05da0264648989ad9c964bfc6602a339852d345e460ce20d5662538dd2659e47');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 22:59:20.812606+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c90c-7342-bb90-21817e68d565","agent":"writer","subject":"ada"}]', '\xf9f8c7947f8f56807c80ff5fcb1763894f3b22f4d89c2349328439fd62ab4c67');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 22:59:20.817116+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c910-7aa9-a020-e896d6f8ae11","agent":"writer","subject":"ben"}]', '\x965bb778a69a88fe6d1eba441148465072d17579879f1d176cceb6eecde4b250');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 22:59:20.818897+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c912-786f-841f-d733e2b79f02","agent":"support","subject":"ben"}]', '\x97422ce6f592ab148fe4dd52283ed862604a97a2666185ee74312c092adfaf99');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 22:59:20.822051+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c915-79f7-bb4d-baa1833ed802","agent":"travel","subject":"ada"}]', '\xf8bd4b8baa00c115f66d1b260c3d7e645e9ff6aae64db4c577bb779e285a64f1');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 22:59:20.822915+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c916-78d1-97fe-57ba07b13bb8","agent":"travel","subject":"ada"}]', '\xc67b48bf80ba89245eab1812ed166e570dc89352c143d9b3f8256531782599a6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 22:59:20.827527+05:45', 'holdfast', '[{"action":"push.set","task":"01a20966-c90c-7342-bb90-21817e68d565","object":"w1"}]', '\x27d53e0d2220fa96da8b5654d9bd2c6e8ea213874fec95217908dbf7a0093fbb');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 22:59:20.829288+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20966-c90c-7342-bb90-21817e68d565","object":"w1"}]', '\x42c967d12de05c18a84ecf00558ce273718fada3c2e23405cb93a17fd13d926c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 22:59:20.846086+05:45', 'holdfast', '[{"action":"push.set","task":"01a20966-c904-710d-b4fb-59c32dd20e17","object":"w1"}]', '\xdd47873ddff5e792f941583c386d9d19d15bfbf6a0ea3b910fe0f26050069c31');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 22:59:20.846727+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20966-c904-710d-b4fb-59c32dd20e17","object":"w1"}]', '\xb70f6327248824e791160041f961a2af1547bb67d07effa8884d27fdb75cbf29');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 22:59:20.862737+05:45', 'holdfast', '[{"action":"push.set","task":"01a20966-c906-7694-b446-683cd12325aa","object":"w1"}]', '\x3913f2d4466bb6ca74b07fc71ab8310908ca8c76dc32ebdfb521e5d05e5e430a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 22:59:20.863287+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20966-c906-7694-b446-683cd12325aa","object":"w1"}]', '\x40b1006b68229fa1a2b7cc693dab54b7290b77c02f5644d607f01524a7d3c8ec');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 22:59:20.873258+05:45', 'holdfast', '[{"action":"push.set","task":"01a20966-c909-7ba7-8f04-1bdf30bf26b3","object":"w1"}]', '\x11498f2aff2026ebcd51e32d7c32b644159e4c6856b8671bb6c924974509d384');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 22:59:20.8739+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20966-c909-7ba7-8f04-1bdf30bf26b3","object":"w1"}]', '\xc03ad4704637355c4e0e55bbc3272fef0d803852a902fbf3a041ea491d0fd5d6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 22:59:20.879614+05:45', 'holdfast', '[{"action":"push.set","task":"01a20966-c8f6-7da9-8c66-0aa8b4effbe4","object":"w1"}]', '\x441d778de707a438515b82ae6c3a0afa66baad161b550b2960a8986567e504ed');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 22:59:20.880123+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20966-c8f6-7da9-8c66-0aa8b4effbe4","object":"w1"}]', '\xbd20a1de7dd98e0fea2655ffb65738de3eaa48adbfc9314719a176b0c3c62b57');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 22:59:20.888699+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c954-7bda-8658-42bb4f34478f","agent":"writer","subject":"cyd"}]', '\x093bdf5e4ca431060769aca9025d56dd7cf6350cedc840962356eaed4b2c6ab2');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 36, '2026-11-23 22:59:20.889777+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c959-73b5-8898-ffeb74ba5283","agent":"caller","tenant":"tenant","subject":"owner"}]', '\x275398d435b083bc815a49cffb6e6d7be023ecbe7a10690a7eb30c9134fe0862');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 37, '2026-11-23 22:59:20.895846+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c95a-7ecc-8753-f0a008ffbf66","agent":"helper"}]', '\xc85611a8ede6c50438d555f0910970525f09d30d6a2fc16f3f4ef595aa98fcdd');
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-78fe-75c9-a1ed-b7161781a0dd', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-24 08:49:55.497374+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-78fe-75c9-a1ed-b7161781a0dd', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-24 08:49:55.505248+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-79d4-7b82-a284-660b9d3b2b83', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-24 08:49:55.517103+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-79f6-769a-8d1a-4f5a2054c3fc', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-24 08:49:55.573412+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-7a1e-7ca5-bed0-c4601ec9e988', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-24 08:49:55.595651+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-7a1e-7ca5-bed0-c4601ec9e988', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-24 08:49:55.60664+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-7a38-7e54-b0d9-2c5a8bfc1249', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:49:55.618606+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-7a38-7e54-b0d9-2c5a8bfc1249', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:49:55.620061+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-7a38-7e54-b0d9-2c5a8bfc1249', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:49:55.621151+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-7a38-7e54-b0d9-2c5a8bfc1249', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:49:55.625296+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-7a38-7e54-b0d9-2c5a8bfc1249', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:49:55.627177+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-7a38-7e54-b0d9-2c5a8bfc1249', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:49:55.62994+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-7a38-7e54-b0d9-2c5a8bfc1249', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:49:55.631554+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-7a38-7e54-b0d9-2c5a8bfc1249', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:49:55.632721+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-7a38-7e54-b0d9-2c5a8bfc1249', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:49:55.633423+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-7a38-7e54-b0d9-2c5a8bfc1249', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:49:55.634152+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-7a38-7e54-b0d9-2c5a8bfc1249', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:49:55.635803+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-7a38-7e54-b0d9-2c5a8bfc1249', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:49:55.637685+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-7a38-7e54-b0d9-2c5a8bfc1249', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:49:55.638999+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-7a38-7e54-b0d9-2c5a8bfc1249', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:49:55.640148+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-7a38-7e54-b0d9-2c5a8bfc1249', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:49:55.642435+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-7a38-7e54-b0d9-2c5a8bfc1249', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:49:55.643859+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-7a38-7e54-b0d9-2c5a8bfc1249', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:49:55.645705+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-7a38-7e54-b0d9-2c5a8bfc1249', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:49:55.647+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-7a38-7e54-b0d9-2c5a8bfc1249', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:49:55.651459+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-7a38-7e54-b0d9-2c5a8bfc1249', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:49:55.652336+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-7a66-799d-810a-482bcc420b19', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-24 08:49:55.658745+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-7a6c-714c-94b9-d22cb6e4e069', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-24 08:49:55.666941+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b83-7acb-772d-8b67-0ea087143861', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-24 08:49:55.768657+05:45', NULL, NULL);
+INSERT INTO holdfast.attempts_20261124 VALUES (1, '01a20b83-7acb-772d-8b67-0ea087143861', 'w1', '2026-11-24 08:49:55.854824+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20b83-78f0-73e3-bbc5-bfdd8c8f7552');
+INSERT INTO holdfast.attempts_20261124 VALUES (2, '01a20b83-7acb-772d-8b67-0ea087143861', 'w1', '2026-11-24 08:49:55.889921+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a20b83-78f0-73e3-bbc5-bfdd8c8f7552');
+INSERT INTO holdfast.attempts_20261124 VALUES (3, '01a20b83-7aa6-775b-b469-8c3ab427a8c1', 'w1', '2026-11-24 08:49:55.944075+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20b83-78f0-73e3-bbc5-bfdd8c8f7552');
+INSERT INTO holdfast.attempts_20261124 VALUES (4, '01a20b83-7aa6-775b-b469-8c3ab427a8c1', 'w1', '2026-11-24 08:49:55.994575+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20b83-78f0-73e3-bbc5-bfdd8c8f7552');
+INSERT INTO holdfast.attempts_20261124 VALUES (5, '01a20b83-7aa6-775b-b469-8c3ab427a8c1', 'w1', '2026-11-24 08:49:56.024408+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20b83-78f0-73e3-bbc5-bfdd8c8f7552');
+INSERT INTO holdfast.attempts_20261124 VALUES (6, '01a20b83-7ab0-7240-880f-17fe8e09c0d2', 'w1', '2026-11-24 08:49:56.118341+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20b83-78f0-73e3-bbc5-bfdd8c8f7552');
+INSERT INTO holdfast.attempts_20261124 VALUES (7, '01a20b83-7ab0-7240-880f-17fe8e09c0d2', 'w1', '2026-11-24 08:49:56.162368+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20b83-78f0-73e3-bbc5-bfdd8c8f7552');
+INSERT INTO holdfast.attempts_20261124 VALUES (8, '01a20b83-7abd-723d-a6ab-6eed75739f78', 'w1', '2026-11-24 08:49:56.269734+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20b83-78f0-73e3-bbc5-bfdd8c8f7552');
+INSERT INTO holdfast.attempts_20261124 VALUES (9, '01a20b83-7a74-7858-8894-8f57474f6ff9', 'w1', '2026-11-24 08:49:56.424543+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a20b83-78f0-73e3-bbc5-bfdd8c8f7552');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-24 08:49:55.35839+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b83-78fe-75c9-a1ed-b7161781a0dd","agent":"travel","subject":"ada"}]', '\xf2e7e7a62cb1bccd01ef561e5855e08b2a36aca069d4ac893777243a308cb711');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-24 08:49:55.487871+05:45', 'holdfast', '[{"action":"task.continued","task":"01a20b83-78fe-75c9-a1ed-b7161781a0dd","agent":"travel"}]', '\x0c1fa9859ba793d12068a52c6fe97ba633758f5f05112afdb89e04125e7955d6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-24 08:49:55.509752+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b83-79d4-7b82-a284-660b9d3b2b83","agent":"travel","subject":"ada"}]', '\x1d345e9498ef73c910ccad8c5a4ffad2fba28cac4b85f7ece10adb02d79d754a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-24 08:49:55.528198+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b83-79e7-75f5-b2fb-03006f01c175","agent":"travel","subject":"ben"}]', '\xb2096b9b58a3982300b0de06b1393309bb14dffac52dd53683078952c0cf7c52');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-24 08:49:55.546833+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b83-79f6-769a-8d1a-4f5a2054c3fc","agent":"travel","subject":"ben"}]', '\xbc1b26440110003cd7b4477f159db65a9e690cc21b408113b8de84cdbd9a789b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-24 08:49:55.583601+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b83-7a1e-7ca5-bed0-c4601ec9e988","agent":"travel","subject":"ben"}]', '\x51d16e4f2723eb2c677b0940e9c209a6d1223930bde3757e12287a836eaf9309');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-24 08:49:55.610222+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b83-7a38-7e54-b0d9-2c5a8bfc1249","agent":"writer","subject":"ada"}]', '\x13e884daec5b885fa8653995ad617eac289d5107ff38debacb1aaa10737ea896');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-24 08:49:55.655705+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b83-7a66-799d-810a-482bcc420b19","agent":"writer","subject":"cyd"}]', '\xeb19e1a98df6c2a3c97427217cee0dcfee71207be3b9a2182fc32dd9edc25f73');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-24 08:49:55.660679+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b83-7a6c-714c-94b9-d22cb6e4e069","agent":"writer","subject":"cyd"}]', '\x5f038f77c052e87c6a7bc8a498f2736030fb2988f954a6119bde8c83b5a5e88d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-24 08:49:55.669163+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b83-7a74-7858-8894-8f57474f6ff9","agent":"writer","subject":"cyd"}]', '\x040de942ca6135bf274ac287495cbb4057ffefe7730afb8e0639dcf26198c3d9');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-24 08:49:55.676724+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20b83-7a74-7858-8894-8f57474f6ff9","agent":"writer"}]', '\x5f41a4a8c9939e85f3610e00dd02cf5ee07a399e10f31efb42ac10271eec5af1');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-24 08:49:55.683219+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b83-7a7f-7c8e-8521-cce9baca9a21","agent":"writer","subject":"cyd"}]', '\xb9a4054095fe77135699be5904202962e9cbfa89c3c07606d223dff21836a46c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-24 08:49:55.684678+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20b83-7a7f-7c8e-8521-cce9baca9a21","agent":"writer"}]', '\x08a6bc3bb1970715026b38d4cced485e8f8e591831fb6af48bbe8b342a581f21');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-24 08:49:55.687864+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b83-7a86-730e-9023-5b7ce8fd4774","agent":"support","subject":"ben"}]', '\xc3b4f4476e5611d2fd48b4252e121d764b7dd563fe2a6afabde8fc19bdac025a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-24 08:49:55.697414+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b83-7a90-79d2-a4ff-fe24aa2c3594","agent":"support","subject":"ben"}]', '\xf6af1501ce5290becff6741167d5020cf1971d2b22d230db5c58d2c5cca065d6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-24 08:49:55.708974+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b83-7a9a-7e32-a71f-c715ff50dc01","agent":"support","subject":"cyd"}]', '\xaa1aa4f56a1822d26f12252fce34555e5f73a0a8a3d89f0612b71a678b289cef');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-24 08:49:55.72022+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b83-7aa6-775b-b469-8c3ab427a8c1","agent":"support","subject":"cyd"}]', '\x9a985bac4b46622b5fdb0e7e2b43c1fe366bfe20b461236ab57d5a7422ddc84c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-24 08:49:55.729038+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b83-7ab0-7240-880f-17fe8e09c0d2","agent":"support","subject":"cyd"}]', '\x7cf5f336e2c37c5f4d36eae45e5011018d34ccc89c60fc5538ebb3594bb9f509');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-24 08:49:55.743465+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b83-7abd-723d-a6ab-6eed75739f78","agent":"support","subject":"cyd"}]', '\x9de2693e99ce1e0a78d9fce0837e72b2c873ddf361ef0e85de3d6a8ed5f37725');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-24 08:49:55.759925+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b83-7acb-772d-8b67-0ea087143861","agent":"writer","subject":"ada"}]', '\x256b5439d65ecc8ef852c2f4dce1b14ea77d22d493502655133fdc412a3fc5c2');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-24 08:49:55.782833+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b83-7ae5-78d0-8f9a-1c52efb793c0","agent":"writer","subject":"ben"}]', '\x55fe46fa537490047ae02d739c84581790cfd603a7094115417cfac04bcd3a9b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-24 08:49:55.791807+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b83-7aef-7357-a8c4-d2edce22cb5f","agent":"support","subject":"ben"}]', '\x6e8b482ec6efca8092d004b30604d56ec21fada14a9f0933e57ff15e67ac7858');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-24 08:49:55.79617+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b83-7af3-71af-b125-53da7b43aeaa","agent":"travel","subject":"ada"}]', '\x2f94df88a9f872f948d4f57890b6a96702cf533b87d18e7afbd6af7f6e2e81ef');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-24 08:49:55.798495+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b83-7af4-7b88-96b4-ccbd9d222ed6","agent":"travel","subject":"ada"}]', '\xb25f60bc2591a3cae62ae7aa151f65983000911ddee02cc6b5ff75efe61141bd');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-24 08:49:55.83888+05:45', 'holdfast', '[{"action":"push.set","task":"01a20b83-7acb-772d-8b67-0ea087143861","object":"w1"}]', '\x3cb0f369f5ac8ec6bda89e35d666112984af7aa27e551c08ef6c08385abb24cf');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-24 08:49:55.843837+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20b83-7acb-772d-8b67-0ea087143861","object":"w1"}]', '\xb24e3589dc34437b03141812485072878e6184595224f688ac1d36abbd7539a6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-24 08:49:55.947371+05:45', 'holdfast', '[{"action":"push.set","task":"01a20b83-7aa6-775b-b469-8c3ab427a8c1","object":"w1"}]', '\xc16c9e72bf71b263f43a468baa90701dd89f218d426df9f5a3cd663ac2cf6cf5');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-24 08:49:55.950837+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20b83-7aa6-775b-b469-8c3ab427a8c1","object":"w1"}]', '\xa3696cd0e1f9e34b7426aa406c8b71bfc23017ed031ab86909d588464c5131c0');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-24 08:49:56.091385+05:45', 'holdfast', '[{"action":"push.set","task":"01a20b83-7ab0-7240-880f-17fe8e09c0d2","object":"w1"}]', '\xe1aa7acfb2a3d21e6510b2df85dae1d324bfafc86c5fb07b2eeb006e1a9ea1b7');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-24 08:49:56.132215+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20b83-7ab0-7240-880f-17fe8e09c0d2","object":"w1"}]', '\x2d89bec398705f0a4f37d0ef0df0035361f561f8af998aae93f8c4294ea36365');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-24 08:49:56.205328+05:45', 'holdfast', '[{"action":"push.set","task":"01a20b83-7abd-723d-a6ab-6eed75739f78","object":"w1"}]', '\x29fa9b06a65260421d87dd14ea3e008de2cd56ebb5f7b4493321362421fb10cb');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-24 08:49:56.230636+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20b83-7abd-723d-a6ab-6eed75739f78","object":"w1"}]', '\x414b0979b9227434c70184aca43cbf0ffea804d4d9b31f47d540bfa0b884061f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-24 08:49:56.361074+05:45', 'holdfast', '[{"action":"push.set","task":"01a20b83-7a74-7858-8894-8f57474f6ff9","object":"w1"}]', '\x3fba9eedf986a1b838214a9788b33bf979a2dfd65b34208807f3a3ffa17cabfb');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-24 08:49:56.368944+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20b83-7a74-7858-8894-8f57474f6ff9","object":"w1"}]', '\xddb93b25b26db390d33652ae61e148c29f9088ad357421d232e6a2900943f328');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-24 08:49:56.507738+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b83-7d91-7333-8e76-209f9f388479","agent":"writer","subject":"cyd"}]', '\xb7e8d1fbfc55aebdcfb07496b84ab5e63cd016497d34059234c2edcfda3a2240');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 36, '2026-11-24 08:49:56.526697+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b83-7dc3-7c36-ac0a-87f3f742ce60","agent":"caller","tenant":"tenant","subject":"owner"}]', '\xdf75fc7a51e34bdacd5fcf93c6a0fa4ff1e0a7ce10a5bbcba771cd3b3dd29670');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 37, '2026-11-24 08:49:56.615799+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b83-7de0-706b-933d-d8b220ac71ad","agent":"helper"}]', '\x4b3bd31197b5f4fe36cc4dae2bd62eb56c3ef880a2975cb31085abaf7a7bd879');
 INSERT INTO holdfast.audit_chains VALUES (2, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (3, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (4, 0, '\x', 0, '\x');
@@ -2395,182 +2433,185 @@ INSERT INTO holdfast.audit_chains VALUES (61, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (62, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (63, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (64, 0, '\x', 0, '\x');
-INSERT INTO holdfast.audit_chains VALUES (1, 37, '\xc85611a8ede6c50438d555f0910970525f09d30d6a2fc16f3f4ef595aa98fcdd', 0, '\x');
-INSERT INTO holdfast.cancel_notices VALUES ('01a20966-c8f6-7da9-8c66-0aa8b4effbe4', 'writer', 'canceled', '2026-11-23 22:59:20.793295+05:45', '2026-11-23 22:59:20.793295+05:45', 0, NULL, NULL, false, '');
-INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a20966-c90c-7342-bb90-21817e68d565', 1, '{"chapter": 1}', '01a20966-c90f-7a61-8863-8b9e8b958073', '2026-11-23 22:59:20.816033+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 22:59:20.722028+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.738907+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 22:59:20.741649+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.733044+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a20966-c8c6-74d8-bbc3-8c1a942b8ff8', '2026-11-23 22:59:20.743352+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.743352+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.748268+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 22:59:20.750383+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.747829+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8cf-74ad-9676-4cf1fd0adc9c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 22:59:20.751405+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8cf-74ad-9676-4cf1fd0adc9c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.753065+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8cf-74ad-9676-4cf1fd0adc9c', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.754266+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.75266+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8d2-7b82-95dc-0e155a178034', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 22:59:20.754851+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8d2-7b82-95dc-0e155a178034', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.756024+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8d2-7b82-95dc-0e155a178034', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 22:59:20.756719+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.755709+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8d5-7364-922b-efea88c32c8c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 22:59:20.757284+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8d5-7364-922b-efea88c32c8c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.758423+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8d5-7364-922b-efea88c32c8c', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 22:59:20.759575+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.758125+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8d5-7364-922b-efea88c32c8c', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 22:59:20.761227+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.760839+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8d5-7364-922b-efea88c32c8c', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.762617+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.761665+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8db-7278-bad4-fff1aa8ae877', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 22:59:20.763269+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8db-7278-bad4-fff1aa8ae877', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.764397+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8db-7278-bad4-fff1aa8ae877', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a20966-c8aa-74d1-8601-5fe6f9c8c24c"}', NULL, '2026-11-23 22:59:20.766528+05:45', '01a20966-c8aa-74d1-8601-5fe6f9c8c24c', '2026-11-23 22:59:20.764083+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8db-7278-bad4-fff1aa8ae877', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.768657+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.767627+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 22:59:20.769391+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.770585+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 22:59:20.784185+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.770248+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8f0-7b1b-b2b3-bca15fd1dc7d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 22:59:20.784878+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8f0-7b1b-b2b3-bca15fd1dc7d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.786236+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8f0-7b1b-b2b3-bca15fd1dc7d', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.787363+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.785807+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8f3-7d85-9c28-b8512aeaba08', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 22:59:20.787979+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8f3-7d85-9c28-b8512aeaba08', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.789148+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8f3-7d85-9c28-b8512aeaba08', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.790408+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.788775+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8f6-7da9-8c66-0aa8b4effbe4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 22:59:20.790953+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8f6-7da9-8c66-0aa8b4effbe4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.792086+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8f6-7da9-8c66-0aa8b4effbe4', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.794873+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.791765+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8fb-7731-bcd2-65fe62889c9f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 22:59:20.795529+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8fb-7731-bcd2-65fe62889c9f', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.796362+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8fc-7de4-b5bd-e8f152ce5e89', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 22:59:20.796955+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8fc-7de4-b5bd-e8f152ce5e89', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.798098+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8fc-7de4-b5bd-e8f152ce5e89', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 22:59:20.798718+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.797701+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ff-74b4-81fe-02f27ffeb65d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 22:59:20.799355+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ff-74b4-81fe-02f27ffeb65d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.800521+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ff-74b4-81fe-02f27ffeb65d', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 22:59:20.801165+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.800132+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c901-7a8a-a073-497320b2a25d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 22:59:20.801765+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c901-7a8a-a073-497320b2a25d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.802967+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c901-7a8a-a073-497320b2a25d', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 22:59:20.803574+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.80259+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c904-710d-b4fb-59c32dd20e17', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 22:59:20.804135+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c904-710d-b4fb-59c32dd20e17', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.805335+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c904-710d-b4fb-59c32dd20e17', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 22:59:20.805936+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.804938+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c906-7694-b446-683cd12325aa', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 22:59:20.806517+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c906-7694-b446-683cd12325aa', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.808606+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c906-7694-b446-683cd12325aa', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 22:59:20.809278+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.80822+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c909-7ba7-8f04-1bdf30bf26b3', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 22:59:20.80987+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c909-7ba7-8f04-1bdf30bf26b3', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.811048+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c909-7ba7-8f04-1bdf30bf26b3', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 22:59:20.81166+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.810685+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c90c-7342-bb90-21817e68d565', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 22:59:20.812294+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c90c-7342-bb90-21817e68d565', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.81349+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c910-7aa9-a020-e896d6f8ae11', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 22:59:20.816803+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c910-7aa9-a020-e896d6f8ae11', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.818064+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c912-786f-841f-d733e2b79f02', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 22:59:20.81864+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c912-786f-841f-d733e2b79f02', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.819678+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c915-79f7-bb4d-baa1833ed802', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 22:59:20.821729+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c912-786f-841f-d733e2b79f02', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 22:59:20.820325+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.819345+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c916-78d1-97fe-57ba07b13bb8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 22:59:20.822664+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c959-73b5-8898-ffeb74ba5283', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 22:59:20.88933+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c959-73b5-8898-ffeb74ba5283', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.891064+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c959-73b5-8898-ffeb74ba5283', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"calls","calls":[{"id":"call-1","agent":"helper","task":"01a20966-c95a-7ecc-8753-f0a008ffbf66","message":{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}}]}', NULL, '2026-11-23 22:59:20.891064+05:45', '01a20966-c95a-73cb-a988-e2460cbf4d4f', '2026-11-23 22:59:20.89053+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c95a-7ecc-8753-f0a008ffbf66', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}', NULL, '2026-11-23 22:59:20.895178+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c95a-7ecc-8753-f0a008ffbf66', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.896856+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c95a-7ecc-8753-f0a008ffbf66', 3, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.896856+05:45', '01a20966-c960-716f-9a1c-2e0971608ae8', '2026-11-23 22:59:20.896304+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c954-7bda-8658-42bb4f34478f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 22:59:20.886293+05:45', NULL, NULL);
-INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a20966-c8ae-7dd5-a28c-4a62f7b3272f', '2026-11-23 22:59:20.722028+05:45');
-INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a20966-c8cf-74ad-9676-4cf1fd0adc9c', '2026-11-23 22:59:20.751405+05:45');
-INSERT INTO holdfast.leases VALUES ('partitions', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 23:59:20.718473+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20966-c8aa-74d1-8601-5fe6f9c8c24c', 'web-2/731', '1.4.0', '2026-11-23 22:59:20.717192+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20966-c8ad-7af2-a7fc-c46da5773b47', 'web-1/1042', '1.4.0', '2026-11-23 22:59:20.71776+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20966-c8ad-7d55-a00b-f307586dedb6', 'web-2/988', '1.4.0', '2026-11-23 22:59:20.71791+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20966-c95a-73cb-a988-e2460cbf4d4f', 'test', '1', '2026-11-23 22:59:20.890323+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20966-c960-716f-9a1c-2e0971608ae8', 'test', '1', '2026-11-23 22:59:20.896139+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20966-c90c-7342-bb90-21817e68d565', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 22:59:20.823499+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20966-c904-710d-b4fb-59c32dd20e17', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 22:59:20.845035+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20966-c906-7694-b446-683cd12325aa', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 22:59:20.861864+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20966-c909-7ba7-8f04-1bdf30bf26b3', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 22:59:20.872353+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20966-c8f6-7da9-8c66-0aa8b4effbe4', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 22:59:20.878714+05:45');
-INSERT INTO holdfast.push_cursors VALUES ('01a20966-c90c-7342-bb90-21817e68d565', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
-INSERT INTO holdfast.push_cursors VALUES ('01a20966-c904-710d-b4fb-59c32dd20e17', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 23:59:20.861581+05:45', '2026-11-23 22:59:20.846367+05:45', false, 3, '2026-11-23 22:59:20.851539+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20966-c906-7694-b446-683cd12325aa', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 23:59:20.87208+05:45', '2026-11-23 22:59:20.86296+05:45', false, 2, '2026-11-23 22:59:20.867665+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20966-c909-7ba7-8f04-1bdf30bf26b3', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 23:59:20.878416+05:45', '2026-11-23 22:59:20.873513+05:45', false, 1, '2026-11-23 22:59:20.878416+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20966-c8f6-7da9-8c66-0aa8b4effbe4', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 22:59:20.879807+05:45', false, 1, '2026-11-23 22:59:20.884442+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 22:59:20.884442+05:45', 'the receiver answered 410 Gone', false);
-INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 16:22:54.90122');
-INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 16:22:54.93301');
-INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 16:22:55.05461');
-INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 16:22:55.093456');
-INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 16:22:55.135304');
-INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 16:22:55.197315');
-INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 16:22:55.285229');
-INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 16:22:55.303654');
-INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-23 16:22:55.324771');
-INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-23 16:22:55.347396');
-INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-23 16:22:55.473721');
-INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-23 16:22:55.476791');
-INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-23 16:22:55.479432');
-INSERT INTO holdfast.schema_version VALUES (14, 15, true, '2026-11-23 16:22:55.480453');
-INSERT INTO holdfast.schema_version VALUES (15, 16, true, '2026-11-23 16:22:55.481587');
-INSERT INTO holdfast.schema_version VALUES (16, 17, true, '2026-11-23 16:22:55.510591');
-INSERT INTO holdfast.schema_version VALUES (17, 18, true, '2026-11-23 16:22:55.589606');
-INSERT INTO holdfast.schema_version VALUES (18, 19, true, '2026-11-23 16:22:55.70953');
-INSERT INTO holdfast.schema_version VALUES (19, 20, true, '2026-11-23 16:22:55.721358');
-INSERT INTO holdfast.schema_version VALUES (20, 21, true, '2026-11-23 16:22:55.780895');
-INSERT INTO holdfast.schema_version VALUES (21, 22, true, '2026-11-23 16:22:55.790188');
-INSERT INTO holdfast.schema_version VALUES (22, 24, true, '2026-11-23 16:22:55.793538');
-INSERT INTO holdfast.secrets VALUES ('page_token', '\x3e32f8277a0040929712afc95a8daf4d03d1713ed1ab416a9cfb02735f4d9856', '2026-11-23 22:07:55.135304+05:45');
-INSERT INTO holdfast.secrets VALUES ('push', '\xa3d7993859e740479faccf513410094a7ebcc4d415824f15966fc188c38392a4', '2026-11-23 22:07:55.135304+05:45');
-INSERT INTO holdfast.task_calls VALUES ('01a20966-c959-73b5-8898-ffeb74ba5283', 3, 1, 'call-1', 'helper', '01a20966-c95a-7ecc-8753-f0a008ffbf66', false, '01a20966-c959-73b5-8898-ffeb74ba5283', '{caller}', '2026-11-23 22:59:20.891064+05:45', '2026-11-23 22:59:20.895178+05:45', 0, NULL, NULL, NULL, NULL, false, 0, NULL);
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a20966-c8ae-7dd5-a28c-4a62f7b3272f');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a20966-c8cf-74ad-9676-4cf1fd0adc9c');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a20966-c8d2-7b82-95dc-0e155a178034');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a20966-c8d5-7364-922b-efea88c32c8c');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a20966-c8db-7278-bad4-fff1aa8ae877');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a20966-c8e1-7453-8e7e-8e3eb613dc11');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a20966-c8f0-7b1b-b2b3-bca15fd1dc7d');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a20966-c8f3-7d85-9c28-b8512aeaba08');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a20966-c8fb-7731-bcd2-65fe62889c9f');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a20966-c8fc-7de4-b5bd-e8f152ce5e89');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a20966-c8ff-74b4-81fe-02f27ffeb65d');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a20966-c901-7a8a-a073-497320b2a25d');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a20966-c904-710d-b4fb-59c32dd20e17');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a20966-c906-7694-b446-683cd12325aa');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a20966-c909-7ba7-8f04-1bdf30bf26b3');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a20966-c90c-7342-bb90-21817e68d565');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a20966-c910-7aa9-a020-e896d6f8ae11');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a20966-c912-786f-841f-d733e2b79f02');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a20966-c915-79f7-bb4d-baa1833ed802');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a20966-c916-78d1-97fe-57ba07b13bb8');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a20966-c954-7bda-8658-42bb4f34478f');
-INSERT INTO holdfast.task_queue VALUES ('01a20966-c90c-7342-bb90-21817e68d565', 'writer', '2026-11-23 22:59:20.812294+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20966-c910-7aa9-a020-e896d6f8ae11', 'writer', '2026-11-23 22:59:20.816803+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20966-c912-786f-841f-d733e2b79f02', 'support', '2026-11-23 22:59:20.820325+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20966-c915-79f7-bb4d-baa1833ed802', 'travel', '2026-11-23 22:59:20.821729+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20966-c916-78d1-97fe-57ba07b13bb8', 'travel', '2026-11-23 22:59:20.822664+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20966-c954-7bda-8658-42bb4f34478f', 'writer', '2026-11-23 22:59:20.886293+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20966-c959-73b5-8898-ffeb74ba5283', 'caller', '2026-11-23 22:59:20.891064+05:45', NULL, 1, 2, 0, NULL, false, 0, 0, 'infinity', 3, false, NULL);
-INSERT INTO holdfast.task_settled VALUES ('01a20966-c95a-7ecc-8753-f0a008ffbf66', 3);
-INSERT INTO holdfast.task_states VALUES ('01a20966-c90c-7342-bb90-21817e68d565', 1, '{"chapter": 1}', '01a20966-c90e-77d0-9f36-c84f30db0003', '2026-11-23 22:59:20.815025+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 22:59:20.750383+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 22:59:20.747829+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 22:59:20.722028+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8cf-74ad-9676-4cf1fd0adc9c', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 22:59:20.754266+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 22:59:20.75266+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 22:59:20.751405+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8d2-7b82-95dc-0e155a178034', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 22:59:20.756719+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 22:59:20.755709+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.754851+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8d5-7364-922b-efea88c32c8c', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 22:59:20.762617+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 22:59:20.761665+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 22:59:20.757284+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8db-7278-bad4-fff1aa8ae877', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 22:59:20.768657+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 22:59:20.767627+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 22:59:20.763269+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 22:59:20.784185+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 22:59:20.770248+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 22:59:20.769391+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8f0-7b1b-b2b3-bca15fd1dc7d', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 22:59:20.787363+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 22:59:20.785807+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 22:59:20.784878+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8f3-7d85-9c28-b8512aeaba08', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 22:59:20.790408+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 22:59:20.788775+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 22:59:20.787979+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8fb-7731-bcd2-65fe62889c9f', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 22:59:20.796362+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 22:59:20.796362+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.795529+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8fc-7de4-b5bd-e8f152ce5e89', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 22:59:20.798718+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 22:59:20.797701+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.796955+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8ff-74b4-81fe-02f27ffeb65d', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 22:59:20.801165+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 22:59:20.800132+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.799355+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c901-7a8a-a073-497320b2a25d', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 22:59:20.803574+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 22:59:20.80259+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.801765+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8f6-7da9-8c66-0aa8b4effbe4', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 22:59:20.794873+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 22:59:20.791765+05:45', true, '2026-11-23 22:59:20.793295+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.790953+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c95a-7ecc-8753-f0a008ffbf66', NULL, 'helper', 'tenant', 'owner', 'context', 5, false, NULL, 3, 3, '2026-11-23 22:59:20.896856+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 22:59:20.896304+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.895178+05:45', NULL, NULL, false, NULL, NULL, true, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c904-710d-b4fb-59c32dd20e17', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 22:59:20.805936+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 22:59:20.804938+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.804135+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c910-7aa9-a020-e896d6f8ae11', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 22:59:20.818064+05:45', 1, 1, 1, 1, 0, '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.817626+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.816803+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c912-786f-841f-d733e2b79f02', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 22:59:20.819678+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 22:59:20.819345+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.81864+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c915-79f7-bb4d-baa1833ed802', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 22:59:20.821729+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.821729+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c916-78d1-97fe-57ba07b13bb8', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 22:59:20.822664+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.822664+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c90c-7342-bb90-21817e68d565', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 22:59:20.81349+05:45', 1, 2, 1, 1, 0, '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.813091+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 22:59:20.812294+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c906-7694-b446-683cd12325aa', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 22:59:20.809278+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 22:59:20.80822+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.806517+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c909-7ba7-8f04-1bdf30bf26b3', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 22:59:20.81166+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 22:59:20.810685+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.80987+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c954-7bda-8658-42bb4f34478f', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 22:59:20.886293+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 22:59:20.886293+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c959-73b5-8898-ffeb74ba5283', NULL, 'caller', 'tenant', 'owner', 'context', 2, false, NULL, 3, 2, '2026-11-23 22:59:20.891064+05:45', 1, 2, 1, 2, 0, NULL, '2026-11-23 22:59:20.89053+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.88933+05:45', NULL, 'infinity', false, NULL, NULL, true, 0, 0, NULL);
-INSERT INTO holdfast.workers VALUES ('01a20966-c8ad-7af2-a7fc-c46da5773b47', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 22:59:20.71776+05:45', '2026-11-23 23:59:20.71776+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20966-c8ad-7d55-a00b-f307586dedb6', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 22:59:20.71791+05:45', '2026-11-23 23:59:20.71791+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20966-c95a-73cb-a988-e2460cbf4d4f', 'test', '1', 'worker', '2026-11-23 22:59:20.890323+05:45', '2026-11-23 23:59:20.890323+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20966-c960-716f-9a1c-2e0971608ae8', 'test', '1', 'worker', '2026-11-23 22:59:20.896139+05:45', '2026-11-23 23:59:20.896139+05:45');
+INSERT INTO holdfast.audit_chains VALUES (1, 37, '\x4b3bd31197b5f4fe36cc4dae2bd62eb56c3ef880a2975cb31085abaf7a7bd879', 0, '\x');
+INSERT INTO holdfast.cancel_notices VALUES ('01a20b83-7a74-7858-8894-8f57474f6ff9', 'writer', 'canceled', '2026-11-24 08:49:55.675639+05:45', '2026-11-24 08:49:55.675639+05:45', 0, NULL, NULL, false, '');
+INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a20b83-7acb-772d-8b67-0ea087143861', 1, '{"chapter": 1}', '01a20b83-7add-7d70-94ca-6eb95f0d2438', '2026-11-24 08:49:55.776521+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-78fe-75c9-a1ed-b7161781a0dd', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-24 08:49:55.321955+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-78fe-75c9-a1ed-b7161781a0dd', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:49:55.435977+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-78fe-75c9-a1ed-b7161781a0dd', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-24 08:49:55.46113+05:45', '01a20b83-78f0-73e3-bbc5-bfdd8c8f7552', '2026-11-24 08:49:55.405588+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-78fe-75c9-a1ed-b7161781a0dd', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a20b83-79a7-723c-8445-c9fa5b159289', '2026-11-24 08:49:55.467839+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-78fe-75c9-a1ed-b7161781a0dd', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-24 08:49:55.467839+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-78fe-75c9-a1ed-b7161781a0dd', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-24 08:49:55.495621+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-78fe-75c9-a1ed-b7161781a0dd', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-24 08:49:55.506858+05:45', '01a20b83-78f2-7438-b419-5ea187d78f5a', '2026-11-24 08:49:55.494869+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-79d4-7b82-a284-660b9d3b2b83', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-24 08:49:55.508893+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-79d4-7b82-a284-660b9d3b2b83', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:49:55.513316+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-79d4-7b82-a284-660b9d3b2b83', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:49:55.524769+05:45', '01a20b83-78f0-73e3-bbc5-bfdd8c8f7552', '2026-11-24 08:49:55.511605+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-79e7-75f5-b2fb-03006f01c175', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-24 08:49:55.52753+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-79e7-75f5-b2fb-03006f01c175', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:49:55.535244+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-79e7-75f5-b2fb-03006f01c175', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-24 08:49:55.539904+05:45', '01a20b83-78f0-73e3-bbc5-bfdd8c8f7552', '2026-11-24 08:49:55.530893+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-79f6-769a-8d1a-4f5a2054c3fc', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-24 08:49:55.546062+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-79f6-769a-8d1a-4f5a2054c3fc', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:49:55.555185+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-79f6-769a-8d1a-4f5a2054c3fc', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-24 08:49:55.557765+05:45', '01a20b83-78f2-7438-b419-5ea187d78f5a', '2026-11-24 08:49:55.553948+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-79f6-769a-8d1a-4f5a2054c3fc', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-24 08:49:55.567742+05:45', '01a20b83-78f2-7438-b419-5ea187d78f5a', '2026-11-24 08:49:55.564968+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-79f6-769a-8d1a-4f5a2054c3fc', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-24 08:49:55.578778+05:45', '01a20b83-78f0-73e3-bbc5-bfdd8c8f7552', '2026-11-24 08:49:55.570593+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7a1e-7ca5-bed0-c4601ec9e988', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-24 08:49:55.582973+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7a1e-7ca5-bed0-c4601ec9e988', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:49:55.589586+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7a1e-7ca5-bed0-c4601ec9e988', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a20b83-78cd-70d8-80a6-e0d64cf071b0"}', NULL, '2026-11-24 08:49:55.601151+05:45', '01a20b83-78cd-70d8-80a6-e0d64cf071b0', '2026-11-24 08:49:55.586551+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7a1e-7ca5-bed0-c4601ec9e988', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-24 08:49:55.607679+05:45', '01a20b83-78f0-73e3-bbc5-bfdd8c8f7552', '2026-11-24 08:49:55.605992+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7a38-7e54-b0d9-2c5a8bfc1249', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-24 08:49:55.609423+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7a38-7e54-b0d9-2c5a8bfc1249', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:49:55.617377+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7a38-7e54-b0d9-2c5a8bfc1249', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-24 08:49:55.653155+05:45', '01a20b83-78f0-73e3-bbc5-bfdd8c8f7552', '2026-11-24 08:49:55.616485+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7a66-799d-810a-482bcc420b19', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-24 08:49:55.654861+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7a66-799d-810a-482bcc420b19', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:49:55.657383+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7a66-799d-810a-482bcc420b19', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:49:55.65945+05:45', '01a20b83-78f2-7438-b419-5ea187d78f5a', '2026-11-24 08:49:55.656652+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7a6c-714c-94b9-d22cb6e4e069', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-24 08:49:55.660172+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7a6c-714c-94b9-d22cb6e4e069', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:49:55.663861+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7a6c-714c-94b9-d22cb6e4e069', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:49:55.667822+05:45', '01a20b83-78f2-7438-b419-5ea187d78f5a', '2026-11-24 08:49:55.662406+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7a74-7858-8894-8f57474f6ff9', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-24 08:49:55.668705+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7a74-7858-8894-8f57474f6ff9', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:49:55.671825+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7a74-7858-8894-8f57474f6ff9', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:49:55.67879+05:45', '01a20b83-78f0-73e3-bbc5-bfdd8c8f7552', '2026-11-24 08:49:55.669872+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7a7f-7c8e-8521-cce9baca9a21', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-24 08:49:55.682435+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7a7f-7c8e-8521-cce9baca9a21', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-24 08:49:55.684418+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7a86-730e-9023-5b7ce8fd4774', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-24 08:49:55.686376+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7a86-730e-9023-5b7ce8fd4774', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:49:55.691077+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7a86-730e-9023-5b7ce8fd4774', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-24 08:49:55.693933+05:45', '01a20b83-78f2-7438-b419-5ea187d78f5a', '2026-11-24 08:49:55.689497+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7a90-79d2-a4ff-fe24aa2c3594', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-24 08:49:55.696774+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7a90-79d2-a4ff-fe24aa2c3594', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:49:55.702021+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7a90-79d2-a4ff-fe24aa2c3594', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-24 08:49:55.705194+05:45', '01a20b83-78f2-7438-b419-5ea187d78f5a', '2026-11-24 08:49:55.698267+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7a9a-7e32-a71f-c715ff50dc01', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-24 08:49:55.707417+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7a9a-7e32-a71f-c715ff50dc01', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:49:55.711515+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7a9a-7e32-a71f-c715ff50dc01', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-24 08:49:55.715255+05:45', '01a20b83-78f2-7438-b419-5ea187d78f5a', '2026-11-24 08:49:55.710134+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7aa6-775b-b469-8c3ab427a8c1', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-24 08:49:55.718712+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7aa6-775b-b469-8c3ab427a8c1', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:49:55.722887+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7aa6-775b-b469-8c3ab427a8c1', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-24 08:49:55.72556+05:45', '01a20b83-78f0-73e3-bbc5-bfdd8c8f7552', '2026-11-24 08:49:55.721434+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7ab0-7240-880f-17fe8e09c0d2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-24 08:49:55.728367+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7ab0-7240-880f-17fe8e09c0d2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:49:55.733392+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7ab0-7240-880f-17fe8e09c0d2', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-24 08:49:55.738+05:45', '01a20b83-78f0-73e3-bbc5-bfdd8c8f7552', '2026-11-24 08:49:55.730018+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7abd-723d-a6ab-6eed75739f78', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-24 08:49:55.742736+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7abd-723d-a6ab-6eed75739f78', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:49:55.747381+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7abd-723d-a6ab-6eed75739f78', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-24 08:49:55.754347+05:45', '01a20b83-78f0-73e3-bbc5-bfdd8c8f7552', '2026-11-24 08:49:55.744504+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7acb-772d-8b67-0ea087143861', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-24 08:49:55.757373+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7acb-772d-8b67-0ea087143861', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:49:55.765573+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7ae5-78d0-8f9a-1c52efb793c0', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-24 08:49:55.782131+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7ae5-78d0-8f9a-1c52efb793c0', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:49:55.790178+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7aef-7357-a8c4-d2edce22cb5f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-24 08:49:55.791336+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7aef-7357-a8c4-d2edce22cb5f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:49:55.793153+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7af3-71af-b125-53da7b43aeaa', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-24 08:49:55.795624+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7aef-7357-a8c4-d2edce22cb5f', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-24 08:49:55.794237+05:45', '01a20b83-78f2-7438-b419-5ea187d78f5a', '2026-11-24 08:49:55.792558+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7af4-7b88-96b4-ccbd9d222ed6', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-24 08:49:55.798002+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7dc3-7c36-ac0a-87f3f742ce60', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-24 08:49:56.526001+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7dc3-7c36-ac0a-87f3f742ce60', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:49:56.544256+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7dc3-7c36-ac0a-87f3f742ce60', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"calls","calls":[{"id":"call-1","agent":"helper","task":"01a20b83-7de0-706b-933d-d8b220ac71ad","message":{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}}]}', NULL, '2026-11-24 08:49:56.544256+05:45', '01a20b83-7dd2-7349-89c1-4fb0341db67a', '2026-11-24 08:49:56.543398+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7de0-706b-933d-d8b220ac71ad', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}', NULL, '2026-11-24 08:49:56.612623+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7de0-706b-933d-d8b220ac71ad', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:49:56.621403+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7de0-706b-933d-d8b220ac71ad', 3, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:49:56.621403+05:45', '01a20b83-7e28-7683-b8c3-4aa9956bde91', '2026-11-24 08:49:56.617407+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b83-7d91-7333-8e76-209f9f388479', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-24 08:49:56.482133+05:45', NULL, NULL);
+INSERT INTO holdfast.keys_20261124 VALUES ('2026-11-24', '', 'ada', 'k-1', '\x6b2d31', '01a20b83-78fe-75c9-a1ed-b7161781a0dd', '2026-11-24 08:49:55.321955+05:45');
+INSERT INTO holdfast.keys_20261124 VALUES ('2026-11-24', '', 'ada', 'k-2', '\x6b2d32', '01a20b83-79d4-7b82-a284-660b9d3b2b83', '2026-11-24 08:49:55.508893+05:45');
+INSERT INTO holdfast.leases VALUES ('partitions', '01a20b83-78f0-73e3-bbc5-bfdd8c8f7552', '2026-11-24 09:49:55.293528+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20b83-78cd-70d8-80a6-e0d64cf071b0', 'web-2/731', '1.4.0', '2026-11-24 08:49:55.279325+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20b83-78f0-73e3-bbc5-bfdd8c8f7552', 'web-1/1042', '1.4.0', '2026-11-24 08:49:55.28044+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20b83-78f2-7438-b419-5ea187d78f5a', 'web-2/988', '1.4.0', '2026-11-24 08:49:55.286082+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20b83-7dd2-7349-89c1-4fb0341db67a', 'test', '1', '2026-11-24 08:49:56.542858+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20b83-7e28-7683-b8c3-4aa9956bde91', 'test', '1', '2026-11-24 08:49:56.617087+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20b83-7acb-772d-8b67-0ea087143861', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-24 08:49:55.804272+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20b83-7aa6-775b-b469-8c3ab427a8c1', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-24 08:49:55.931572+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20b83-7ab0-7240-880f-17fe8e09c0d2', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-24 08:49:56.064991+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20b83-7abd-723d-a6ab-6eed75739f78', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-24 08:49:56.202902+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20b83-7a74-7858-8894-8f57474f6ff9', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-24 08:49:56.31215+05:45');
+INSERT INTO holdfast.push_cursors VALUES ('01a20b83-7acb-772d-8b67-0ea087143861', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
+INSERT INTO holdfast.push_cursors VALUES ('01a20b83-7aa6-775b-b469-8c3ab427a8c1', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-24 09:49:56.064408+05:45', '2026-11-24 08:49:55.948002+05:45', false, 3, '2026-11-24 08:49:55.984075+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20b83-7ab0-7240-880f-17fe8e09c0d2', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-24 09:49:56.202368+05:45', '2026-11-24 08:49:56.105621+05:45', false, 2, '2026-11-24 08:49:56.158341+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20b83-7abd-723d-a6ab-6eed75739f78', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-24 09:49:56.309734+05:45', '2026-11-24 08:49:56.207276+05:45', false, 1, '2026-11-24 08:49:56.309734+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20b83-7a74-7858-8894-8f57474f6ff9', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-24 08:49:56.367763+05:45', false, 1, '2026-11-24 08:49:56.464543+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-24 08:49:56.464543+05:45', 'the receiver answered 410 Gone', false);
+INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-24 02:45:49.18511');
+INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-24 02:45:49.195283');
+INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-24 02:45:49.236709');
+INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-24 02:45:49.244967');
+INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-24 02:45:49.259333');
+INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-24 02:45:49.274758');
+INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-24 02:45:49.300954');
+INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-24 02:45:49.309106');
+INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-24 02:45:49.313938');
+INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-24 02:45:49.322559');
+INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-24 02:45:49.341556');
+INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-24 02:45:49.342593');
+INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-24 02:45:49.344258');
+INSERT INTO holdfast.schema_version VALUES (14, 15, true, '2026-11-24 02:45:49.345368');
+INSERT INTO holdfast.schema_version VALUES (15, 16, true, '2026-11-24 02:45:49.345966');
+INSERT INTO holdfast.schema_version VALUES (16, 17, true, '2026-11-24 02:45:49.356924');
+INSERT INTO holdfast.schema_version VALUES (17, 18, true, '2026-11-24 02:45:49.365251');
+INSERT INTO holdfast.schema_version VALUES (18, 19, true, '2026-11-24 02:45:49.393822');
+INSERT INTO holdfast.schema_version VALUES (19, 20, true, '2026-11-24 02:45:49.398368');
+INSERT INTO holdfast.schema_version VALUES (20, 21, true, '2026-11-24 02:45:49.417231');
+INSERT INTO holdfast.schema_version VALUES (21, 22, true, '2026-11-24 02:45:49.42029');
+INSERT INTO holdfast.schema_version VALUES (22, 24, true, '2026-11-24 02:45:49.421587');
+INSERT INTO holdfast.schema_version VALUES (23, 27, true, '2026-11-24 02:45:49.424165');
+INSERT INTO holdfast.secrets VALUES ('page_token', '\xd0dccf7d75524cf3bcc98aa67472081f07ba273078184823b6b98b1c298dde4c', '2026-11-24 08:30:49.259333+05:45');
+INSERT INTO holdfast.secrets VALUES ('push', '\x6802a7b5e5ca43d78bdd733a2e8c1fc74c5336b8091a4ca99f69650f46c11680', '2026-11-24 08:30:49.259333+05:45');
+INSERT INTO holdfast.task_calls VALUES ('01a20b83-7dc3-7c36-ac0a-87f3f742ce60', 3, 1, 'call-1', 'helper', '01a20b83-7de0-706b-933d-d8b220ac71ad', false, '01a20b83-7dc3-7c36-ac0a-87f3f742ce60', '{caller}', '2026-11-24 08:49:56.544256+05:45', '2026-11-24 08:49:56.612623+05:45', 0, NULL, NULL, NULL, NULL, false, 0, NULL);
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a20b83-78fe-75c9-a1ed-b7161781a0dd');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a20b83-79d4-7b82-a284-660b9d3b2b83');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a20b83-79e7-75f5-b2fb-03006f01c175');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a20b83-79f6-769a-8d1a-4f5a2054c3fc');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a20b83-7a1e-7ca5-bed0-c4601ec9e988');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a20b83-7a38-7e54-b0d9-2c5a8bfc1249');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a20b83-7a66-799d-810a-482bcc420b19');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a20b83-7a6c-714c-94b9-d22cb6e4e069');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a20b83-7a7f-7c8e-8521-cce9baca9a21');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a20b83-7a86-730e-9023-5b7ce8fd4774');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a20b83-7a90-79d2-a4ff-fe24aa2c3594');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a20b83-7a9a-7e32-a71f-c715ff50dc01');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a20b83-7aa6-775b-b469-8c3ab427a8c1');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a20b83-7ab0-7240-880f-17fe8e09c0d2');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a20b83-7abd-723d-a6ab-6eed75739f78');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a20b83-7acb-772d-8b67-0ea087143861');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a20b83-7ae5-78d0-8f9a-1c52efb793c0');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a20b83-7aef-7357-a8c4-d2edce22cb5f');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a20b83-7af3-71af-b125-53da7b43aeaa');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a20b83-7af4-7b88-96b4-ccbd9d222ed6');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a20b83-7d91-7333-8e76-209f9f388479');
+INSERT INTO holdfast.task_queue VALUES ('01a20b83-7acb-772d-8b67-0ea087143861', 'writer', '2026-11-24 08:49:55.757373+05:45', '01a20b83-78f0-73e3-bbc5-bfdd8c8f7552', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a20b83-7ae5-78d0-8f9a-1c52efb793c0', 'writer', '2026-11-24 08:49:55.782131+05:45', '01a20b83-78f2-7438-b419-5ea187d78f5a', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a20b83-7aef-7357-a8c4-d2edce22cb5f', 'support', '2026-11-24 08:49:55.794237+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a20b83-7af3-71af-b125-53da7b43aeaa', 'travel', '2026-11-24 08:49:55.795624+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a20b83-7af4-7b88-96b4-ccbd9d222ed6', 'travel', '2026-11-24 08:49:55.798002+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a20b83-7d91-7333-8e76-209f9f388479', 'writer', '2026-11-24 08:49:56.482133+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a20b83-7dc3-7c36-ac0a-87f3f742ce60', 'caller', '2026-11-24 08:49:56.544256+05:45', NULL, 1, 2, 0, NULL, false, 0, 0, 'infinity', 3, false, NULL);
+INSERT INTO holdfast.task_settled VALUES ('01a20b83-7de0-706b-933d-d8b220ac71ad', 3);
+INSERT INTO holdfast.task_states VALUES ('01a20b83-7acb-772d-8b67-0ea087143861', 1, '{"chapter": 1}', '01a20b83-7adb-7724-afa7-c996e215ee41', '2026-11-24 08:49:55.772445+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b83-78fe-75c9-a1ed-b7161781a0dd', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-24 08:49:55.506858+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-24 08:49:55.494869+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-24 08:49:55.321955+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b83-79d4-7b82-a284-660b9d3b2b83', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-24 08:49:55.524769+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-24 08:49:55.511605+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-24 08:49:55.508893+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b83-79e7-75f5-b2fb-03006f01c175', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-24 08:49:55.539904+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:49:55.530893+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:49:55.52753+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b83-79f6-769a-8d1a-4f5a2054c3fc', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-24 08:49:55.578778+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-24 08:49:55.570593+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-24 08:49:55.546062+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b83-7a1e-7ca5-bed0-c4601ec9e988', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-24 08:49:55.607679+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-24 08:49:55.605992+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-24 08:49:55.582973+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b83-7a38-7e54-b0d9-2c5a8bfc1249', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-24 08:49:55.653155+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-24 08:49:55.616485+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-24 08:49:55.609423+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b83-7a66-799d-810a-482bcc420b19', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-24 08:49:55.65945+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-24 08:49:55.656652+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-24 08:49:55.654861+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b83-7a6c-714c-94b9-d22cb6e4e069', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-24 08:49:55.667822+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-24 08:49:55.662406+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-24 08:49:55.660172+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b83-7a7f-7c8e-8521-cce9baca9a21', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-24 08:49:55.684418+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-24 08:49:55.684418+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:49:55.682435+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b83-7a86-730e-9023-5b7ce8fd4774', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-24 08:49:55.693933+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:49:55.689497+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:49:55.686376+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b83-7a90-79d2-a4ff-fe24aa2c3594', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-24 08:49:55.705194+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:49:55.698267+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:49:55.696774+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b83-7a9a-7e32-a71f-c715ff50dc01', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-24 08:49:55.715255+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:49:55.710134+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:49:55.707417+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b83-7a74-7858-8894-8f57474f6ff9', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-24 08:49:55.67879+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:49:55.669872+05:45', true, '2026-11-24 08:49:55.675639+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-24 08:49:55.668705+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b83-7de0-706b-933d-d8b220ac71ad', NULL, 'helper', 'tenant', 'owner', 'context', 5, false, NULL, 3, 3, '2026-11-24 08:49:56.621403+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:49:56.617407+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:49:56.612623+05:45', NULL, NULL, false, NULL, NULL, true, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b83-7aa6-775b-b469-8c3ab427a8c1', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-24 08:49:55.72556+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:49:55.721434+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-24 08:49:55.718712+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b83-7ab0-7240-880f-17fe8e09c0d2', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-24 08:49:55.738+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:49:55.730018+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-24 08:49:55.728367+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b83-7abd-723d-a6ab-6eed75739f78', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-24 08:49:55.754347+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:49:55.744504+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-24 08:49:55.742736+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b83-7ae5-78d0-8f9a-1c52efb793c0', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-24 08:49:55.790178+05:45', 1, 1, 1, 1, 0, '01a20b83-78f2-7438-b419-5ea187d78f5a', '2026-11-24 08:49:55.789309+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:49:55.782131+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b83-7aef-7357-a8c4-d2edce22cb5f', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-24 08:49:55.793153+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-24 08:49:55.792558+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:49:55.791336+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b83-7af3-71af-b125-53da7b43aeaa', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-24 08:49:55.795624+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:49:55.795624+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b83-7af4-7b88-96b4-ccbd9d222ed6', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-24 08:49:55.798002+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:49:55.798002+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b83-7acb-772d-8b67-0ea087143861', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-24 08:49:55.765573+05:45', 1, 2, 1, 1, 0, '01a20b83-78f0-73e3-bbc5-bfdd8c8f7552', '2026-11-24 08:49:55.761163+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-24 08:49:55.757373+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b83-7d91-7333-8e76-209f9f388479', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-24 08:49:56.482133+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-24 08:49:56.482133+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b83-7dc3-7c36-ac0a-87f3f742ce60', NULL, 'caller', 'tenant', 'owner', 'context', 2, false, NULL, 3, 2, '2026-11-24 08:49:56.544256+05:45', 1, 2, 1, 2, 0, NULL, '2026-11-24 08:49:56.543398+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:49:56.526001+05:45', NULL, 'infinity', false, NULL, NULL, true, 0, 0, NULL);
+INSERT INTO holdfast.workers VALUES ('01a20b83-78f0-73e3-bbc5-bfdd8c8f7552', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-24 08:49:55.28044+05:45', '2026-11-24 09:49:55.28044+05:45');
+INSERT INTO holdfast.workers VALUES ('01a20b83-78f2-7438-b419-5ea187d78f5a', 'web-2/988', '1.4.0', 'api,worker', '2026-11-24 08:49:55.286082+05:45', '2026-11-24 09:49:55.286082+05:45');
+INSERT INTO holdfast.workers VALUES ('01a20b83-7dd2-7349-89c1-4fb0341db67a', 'test', '1', 'worker', '2026-11-24 08:49:56.542858+05:45', '2026-11-24 09:49:56.542858+05:45');
+INSERT INTO holdfast.workers VALUES ('01a20b83-7e28-7683-b8c3-4aa9956bde91', 'test', '1', 'worker', '2026-11-24 08:49:56.617087+05:45', '2026-11-24 09:49:56.617087+05:45');
 SELECT pg_catalog.setval('holdfast.push_attempts_id', 9, true);
-SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 22, true);
+SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 23, true);
+ALTER TABLE ONLY holdfast.admin_jobs
+    ADD CONSTRAINT admin_jobs_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY holdfast.agent_outages
     ADD CONSTRAINT agent_outages_pkey PRIMARY KEY (agent);
 ALTER TABLE ONLY holdfast.api_keys
@@ -2579,10 +2620,10 @@ ALTER TABLE ONLY holdfast.artifacts_20261101
     ADD CONSTRAINT artifacts_20261101_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.push_attempts
     ADD CONSTRAINT push_attempts_pkey PRIMARY KEY (id, started_at);
-ALTER TABLE ONLY holdfast.attempts_20261123
-    ADD CONSTRAINT attempts_20261123_pkey PRIMARY KEY (id, started_at);
 ALTER TABLE ONLY holdfast.attempts_20261124
     ADD CONSTRAINT attempts_20261124_pkey PRIMARY KEY (id, started_at);
+ALTER TABLE ONLY holdfast.attempts_20261125
+    ADD CONSTRAINT attempts_20261125_pkey PRIMARY KEY (id, started_at);
 ALTER TABLE ONLY holdfast.audit_log
     ADD CONSTRAINT audit_log_pkey PRIMARY KEY (chain, n, at);
 ALTER TABLE ONLY holdfast.audit_20261101
@@ -2601,10 +2642,10 @@ ALTER TABLE ONLY holdfast.events_kept
     ADD CONSTRAINT events_kept_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.idempotency_keys
     ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant, owner, key, day);
-ALTER TABLE ONLY holdfast.keys_20261123
-    ADD CONSTRAINT keys_20261123_pkey PRIMARY KEY (tenant, owner, key, day);
 ALTER TABLE ONLY holdfast.keys_20261124
     ADD CONSTRAINT keys_20261124_pkey PRIMARY KEY (tenant, owner, key, day);
+ALTER TABLE ONLY holdfast.keys_20261125
+    ADD CONSTRAINT keys_20261125_pkey PRIMARY KEY (tenant, owner, key, day);
 ALTER TABLE ONLY holdfast.leases
     ADD CONSTRAINT leases_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY holdfast.processes
@@ -2639,10 +2680,12 @@ ALTER TABLE ONLY holdfast.tasks_open
     ADD CONSTRAINT tasks_open_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY holdfast.workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (id);
+CREATE INDEX admin_jobs_ended ON holdfast.admin_jobs USING btree (ended_at) WHERE (ended_at IS NOT NULL);
+CREATE INDEX admin_jobs_open ON holdfast.admin_jobs USING btree (id) WHERE (ended_at IS NULL);
 CREATE UNIQUE INDEX artifacts_20261101_task_request_id_idx ON holdfast.artifacts_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX push_attempts_of ON ONLY holdfast.push_attempts USING btree (task, config_id, id);
-CREATE INDEX attempts_20261123_task_config_id_id_idx ON holdfast.attempts_20261123 USING btree (task, config_id, id);
 CREATE INDEX attempts_20261124_task_config_id_id_idx ON holdfast.attempts_20261124 USING btree (task, config_id, id);
+CREATE INDEX attempts_20261125_task_config_id_id_idx ON holdfast.attempts_20261125 USING btree (task, config_id, id);
 CREATE INDEX audit_log_at ON ONLY holdfast.audit_log USING brin (at);
 CREATE INDEX audit_20261101_at_idx ON holdfast.audit_20261101 USING brin (at);
 CREATE INDEX cancel_notices_due ON holdfast.cancel_notices USING btree (agent, due_at) WHERE (ended_at IS NULL);
@@ -2650,8 +2693,8 @@ CREATE INDEX context_states_task ON holdfast.context_states USING btree (task);
 CREATE UNIQUE INDEX events_20261101_task_request_id_idx ON holdfast.events_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE UNIQUE INDEX events_kept_request ON holdfast.events_kept USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX idempotency_keys_age ON ONLY holdfast.idempotency_keys USING btree (created_at);
-CREATE INDEX keys_20261123_created_at_idx ON holdfast.keys_20261123 USING btree (created_at);
 CREATE INDEX keys_20261124_created_at_idx ON holdfast.keys_20261124 USING btree (created_at);
+CREATE INDEX keys_20261125_created_at_idx ON holdfast.keys_20261125 USING btree (created_at);
 CREATE INDEX processes_started ON holdfast.processes USING btree (started_at);
 CREATE INDEX push_cursors_disabled_at ON holdfast.push_cursors USING btree (disabled_at) WHERE (disabled_at IS NOT NULL);
 CREATE INDEX push_cursors_due ON holdfast.push_cursors USING btree (due_at) WHERE ((due_at IS NOT NULL) AND (NOT parked));
@@ -2686,16 +2729,16 @@ CREATE INDEX tasks_kept_tenant_owner_agent_direct_state_status_at_id_idx ON hold
 CREATE INDEX tasks_open_context_id_tenant_owner_agent_direct_state_statu_idx ON holdfast.tasks_open USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC);
 CREATE INDEX tasks_open_parked ON holdfast.tasks_open USING btree (agent, status_at) WHERE (state = ANY (ARRAY[3, 4]));
 CREATE INDEX tasks_open_tenant_owner_agent_direct_state_status_at_id_idx ON holdfast.tasks_open USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC);
-ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261123_pkey;
-ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261123_task_config_id_id_idx;
 ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261124_pkey;
 ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261124_task_config_id_id_idx;
+ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261125_pkey;
+ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261125_task_config_id_id_idx;
 ALTER INDEX holdfast.audit_log_at ATTACH PARTITION holdfast.audit_20261101_at_idx;
 ALTER INDEX holdfast.audit_log_pkey ATTACH PARTITION holdfast.audit_20261101_pkey;
-ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261123_created_at_idx;
-ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261123_pkey;
 ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261124_created_at_idx;
 ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261124_pkey;
+ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261125_created_at_idx;
+ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261125_pkey;
 ALTER INDEX holdfast.tasks_dated_agent_status_at_id_idx ATTACH PARTITION holdfast.tasks_20261101_agent_status_at_id_idx;
 ALTER INDEX holdfast.tasks_dated_context_id_tenant_owner_agent_direct_state_stat_idx ATTACH PARTITION holdfast.tasks_20261101_context_id_tenant_owner_agent_direct_state_s_idx;
 ALTER INDEX holdfast.tasks_dated_id_idx ATTACH PARTITION holdfast.tasks_20261101_id_idx;
