@@ -348,6 +348,7 @@ SELECT sqlc.embed(c), sqlc.embed(k), t.client_id, t.agent, t.tenant, t.owner
    AND (@task::uuid = '00000000-0000-0000-0000-000000000000' OR c.task = @task)
    AND (@agent::text = '' OR t.agent = @agent)
    AND (@owner::text = '' OR t.owner = @owner)
+   AND (NOT @by_tenant::boolean OR t.tenant = @tenant::text)
    AND (@host::text = '' OR k.host = @host)
    AND (NOT @disabled::boolean OR k.disabled_at IS NOT NULL)
    AND (NOT @failing::boolean OR k.attempts > 0)

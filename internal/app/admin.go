@@ -7,10 +7,13 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/adminapi"
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -18,9 +21,10 @@ import (
 )
 
 // newAdmin makes the server of the admin address.
-func newAdmin(e *env, access *access, st *store.Store, checks []telemetry.Check) *http.Server {
+func newAdmin(e *env, access *access, st *store.Store, api *adminapi.API, checks []telemetry.Check) *http.Server {
+	endpoints := []telemetry.Endpoint{purgeEndpoint(e, st), {Pattern: adminapi.Path + "/", Handler: api, Admits: true}}
 	s := &http.Server{
-		Handler:           telemetry.AdminHandler(e.registry, access.admits(), []telemetry.Endpoint{purgeEndpoint(e, st)}, checks...),
+		Handler:           telemetry.AdminHandler(e.registry, access.admits(), endpoints, checks...),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second, // a profile may take longer to write
 		IdleTimeout:       2 * time.Minute,
@@ -49,8 +53,14 @@ func (c *access) admits() telemetry.Admit {
 	switch c.cfg.AdminAccess() {
 	case config.AdminAsks:
 		gate := &auth.Gate{Schemes: c.cfg.Admin.Schemes, Scope: c.cfg.Admin.Scope}
+		all := &auth.Gate{Schemes: c.cfg.Admin.Schemes, Scope: c.cfg.Admin.AllTenantsScope}
 		return func(r *http.Request) error {
-			_, err := c.admin.Admit(c.admin.Authenticate(r.Context(), rpc.Shown(r)), gate)
+			id := c.admin.Authenticate(r.Context(), rpc.Shown(r))
+			if _, err := c.admin.Admit(id, gate); err != nil {
+				return err
+			}
+			// All pages but the admin API show all tenants.
+			_, err := c.admin.Admit(id, all)
 			return err
 		}
 	case config.AdminOpen:
@@ -69,6 +79,50 @@ func (c *access) admits() telemetry.Admit {
 		return task.Errorf(task.Forbidden, "other machines can reach the admin address and it needs no credential, so it serves only the probes; "+
 			"set auth.schemes, put admin_listen on 127.0.0.1, or set admin.open: true to serve everybody")
 	}
+}
+
+// operator returns the operator of a request to the admin API.
+func (c *access) operator(r *http.Request) (*adminapi.Admitted, error) {
+	a := &c.cfg.Admin
+	if c.cfg.AdminAccess() != config.AdminAsks {
+		if err := c.admits()(r); err != nil {
+			return nil, err
+		}
+		who := &adminapi.Admitted{Right: adminapi.Administer, Caller: identity.Caller{Method: identity.MethodOperator, Address: r.RemoteAddr}}
+		if c.cfg.AdminAccess() == config.AdminOpen {
+			who.ReadOnly = "admin.open admits everybody, so nobody may act here; use the command line, or set auth.schemes and admin.schemes"
+		}
+		return who, nil
+	}
+	id := c.admin.Authenticate(r.Context(), rpc.Shown(r))
+	caller, err := c.admin.Admit(id, &auth.Gate{Schemes: a.Schemes})
+	if err != nil {
+		return nil, err
+	}
+	who := &adminapi.Admitted{Caller: caller, Bound: a.AllTenantsScope != "" && !caller.Has(a.AllTenantsScope)}
+	switch {
+	case caller.Has(a.Scope), caller.Has(a.AdministerScope):
+		who.Right = adminapi.Administer
+	case caller.Has(a.ActScope):
+		who.Right = adminapi.Act
+	case caller.Has(a.ViewScope):
+		who.Right = adminapi.View
+	default:
+		_, err := c.admin.Admit(id, &auth.Gate{Schemes: a.Schemes, Scope: a.ViewScope})
+		return nil, err
+	}
+	// The audit log tells acts of operators from those of clients.
+	who.Caller.Credential = strings.TrimSpace(caller.Method + " " + caller.Credential)
+	who.Caller.Method = identity.MethodOperator
+	return who, nil
+}
+
+// needs returns the error for an operator who lacks a right.
+func (c *access) needs(r adminapi.Right) error {
+	scope := map[adminapi.Right]string{
+		adminapi.View: c.cfg.Admin.ViewScope, adminapi.Act: c.cfg.Admin.ActScope, adminapi.Administer: c.cfg.Admin.AdministerScope,
+	}[r]
+	return task.Errorf(task.Forbidden, "the scope %s is needed", scope)
 }
 
 // adminSchemes returns the schemes that operators may use.

@@ -125,13 +125,14 @@ func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents
 		return err
 	}
 	api := newAPI(e, agents, access, ports, eng, operations, ring, newCallbacks(e, agents, st, turns), runs, remote, notifications)
+	operators := newAdminAPI(e, access, ports, st, eng, h, bus, keeper, api)
 	s := &server{
-		env: e, ports: ports, hub: h, keeper: keeper, pool: pool, dispatcher: dispatcher, runs: runs, remote: remote,
-		api: api, duties: newDuties(e, st, keeper, pool, newCaller(e, agents, st, bus), newWatch(e, agents, st, visited, keeper, remote), ring), access: access,
+		env: e, ports: ports, hub: h, keeper: keeper, pool: pool, dispatcher: dispatcher, runs: runs, remote: remote, operators: operators,
+		api: api, duties: newDuties(e, st, keeper, pool, newCaller(e, agents, st, bus), newWatch(e, agents, st, visited, keeper, remote), ring, operators), access: access,
 		watches: agents.watch(e.cfg, eng, operations, api),
 	}
 	probes := checks(&s.stopping, st, keeper, h)
-	s.admin = newAdmin(e, access, st, probes)
+	s.admin = newAdmin(e, access, st, operators, probes)
 	export(e, agents, access, st, keeper, probes)
 	if err := prepare(ctx, e, st, keeper, ring); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/adminapi"
 	"github.com/holdfast-a2a/holdfast/internal/calls"
 	"github.com/holdfast-a2a/holdfast/internal/keys"
 	"github.com/holdfast-a2a/holdfast/internal/maintenance"
@@ -14,9 +15,10 @@ import (
 )
 
 // newDuties lists the periodic work of this process. pool and caller are nil without the worker role; watch and ring may be nil.
-func newDuties(e *env, st *store.Store, keeper *worker.Keeper, pool *worker.Pool, caller *calls.Runner, watch *workerapi.Watch, ring *keys.Ring) *maintenance.Runner {
+func newDuties(e *env, st *store.Store, keeper *worker.Keeper, pool *worker.Pool, caller *calls.Runner, watch *workerapi.Watch, ring *keys.Ring, operators *adminapi.API) *maintenance.Runner {
 	duties := []maintenance.Duty{
 		{Name: "partitions", Every: ahead(e.cfg), Alone: true, Run: partitions(e, st)},
+		{Name: "admin_jobs", Every: time.Second, Timeout: time.Minute, Run: operators.RunJob},
 	}
 	duties = append(duties, retentionDuties(e, st)...)
 	if pool != nil {

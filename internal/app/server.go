@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-a2a/holdfast/internal/adminapi"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 	"github.com/holdfast-a2a/holdfast/internal/maintenance"
 	"github.com/holdfast-a2a/holdfast/internal/push"
@@ -33,6 +34,7 @@ type server struct {
 	api        *rpc.Server      // nil without the api role
 	runs       *runapi.API
 	remote     *workerapi.API // nil without the api role
+	operators  *adminapi.API
 	duties     *maintenance.Runner
 	admin      *http.Server
 	watches    []func(context.Context) error // of the agents behind fronts
@@ -92,7 +94,7 @@ func (s *server) stop(base, failed context.Context, stopLive func(), lease, duti
 		// Callers and streams are still served while runs finish.
 		{"wait for runs", claims.wait},
 		{"stop claiming webhooks", deliveries.end},
-		{"end streams", func() { s.hub.Close(); s.runs.Stop() }},
+		{"end streams", func() { s.hub.Close(); s.runs.Stop(); s.operators.Stop() }},
 		{"wait for requests", func() { requests.waitFor(lastAnswers) }},
 		{"wait for deliveries", deliveries.wait},
 		{"stop duties", duties.stop},
@@ -108,6 +110,7 @@ func (s *server) stop(base, failed context.Context, stopLive func(), lease, duti
 func (s *server) background() []func(context.Context) error {
 	parts := append([]func(context.Context) error{
 		s.hub.Run,
+		s.operators.Run,
 		func(context.Context) error { return serveAdmin(s.admin, s.ports.admin) },
 	}, s.access.background...)
 	parts = append(parts, s.watches...)

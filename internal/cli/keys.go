@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/holdfast-a2a/holdfast/internal/shown"
+	"github.com/holdfast-a2a/holdfast/internal/store"
 )
 
 // Key is an API key without its secret.
@@ -40,38 +43,13 @@ HOLDFAST_DATABASE_URL or --database-url. No server needs to run.`,
 	return cmd
 }
 
-type keyView struct {
-	ID         string     `json:"id"`
-	Key        string     `json:"key,omitempty"`
-	Name       string     `json:"name,omitempty"`
-	Tenant     string     `json:"tenant"`
-	Subject    string     `json:"subject"`
-	Scopes     []string   `json:"scopes"`
-	State      string     `json:"state"`
-	CreatedAt  time.Time  `json:"created_at"`
-	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
-	RevokedAt  *time.Time `json:"revoked_at,omitempty"`
-	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
-}
+type keyView = shown.Key
 
 func viewKey(k *Key, now time.Time) keyView {
-	some := func(at time.Time) *time.Time {
-		if at.IsZero() {
-			return nil
-		}
-		return &at
-	}
-	v := keyView{
-		ID: k.ID, Name: k.Name, Tenant: k.Tenant, Subject: k.Subject, Scopes: append([]string{}, k.Scopes...), State: "valid",
-		CreatedAt: k.CreatedAt, ExpiresAt: some(k.ExpiresAt), RevokedAt: some(k.RevokedAt), LastUsedAt: some(k.LastUsedAt),
-	}
-	switch {
-	case v.RevokedAt != nil:
-		v.State = "revoked"
-	case v.ExpiresAt != nil && !now.Before(k.ExpiresAt):
-		v.State = "expired"
-	}
-	return v
+	return shown.OfKey(&store.APIKey{
+		ID: k.ID, Name: k.Name, Tenant: k.Tenant, Subject: k.Subject, Scopes: k.Scopes,
+		CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt, LastUsedAt: k.LastUsedAt,
+	}, now)
 }
 
 func (c *command) keysCreate() *cobra.Command {

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
+	"github.com/holdfast-a2a/holdfast/internal/shown"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -65,62 +66,13 @@ within its task. Without a CONFIG a verb acts on all webhooks of the task.`,
 	return cmd
 }
 
-// The states of a webhook. The first one that applies counts.
-const (
-	pushDisabled   = "disabled"
-	pushDelivering = "delivering"
-	pushFailing    = "failing"
-	pushDue        = "due"
-	pushIdle       = "idle"
+type (
+	pushView    = shown.Push
+	attemptView = shown.Attempt
 )
 
-type pushView struct {
-	ID           string    `json:"id"`
-	TaskID       string    `json:"task_id"`
-	Agent        string    `json:"agent"`
-	Tenant       string    `json:"tenant"`
-	Owner        string    `json:"owner"`
-	ConfigID     string    `json:"config_id"`
-	URL          string    `json:"url"`
-	Host         string    `json:"host"`
-	Dialect      string    `json:"dialect"`
-	Artifacts    bool      `json:"artifacts"`
-	CreatedAt    time.Time `json:"created_at"`
-	State        string    `json:"state"`
-	DeliveredSeq task.Seq  `json:"delivered_seq"`
-	Behind       task.Seq  `json:"behind"`
-	DueSince     time.Time `json:"due_since,omitzero"`
-	DueAt        time.Time `json:"due_at,omitzero"`
-	Failures     int       `json:"failures"`
-	FailingSince time.Time `json:"failing_since,omitzero"`
-	LastError    string    `json:"last_error,omitempty"`
-	DisabledAt   time.Time `json:"disabled_at,omitzero"`
-	DisabledFor  string    `json:"disabled_for,omitempty"`
-}
-
-func viewPush(r *store.PushRow) pushView {
-	v := pushView{
-		ID: r.Task.String(), TaskID: r.PublicID, Agent: r.Agent, Tenant: r.Tenant, Owner: r.Owner, ConfigID: r.Config.ID,
-		URL: r.Config.URL, Host: r.Config.Host, Dialect: r.Config.Dialect, Artifacts: r.Config.Artifacts, CreatedAt: r.Config.CreatedAt.UTC(),
-		State: pushIdle, DeliveredSeq: r.Next - 1, Behind: max(0, r.Upto-(r.Next-1)), DueSince: r.DueSince.UTC(), DueAt: r.DueAt.UTC(),
-		Failures: r.Failures, FailingSince: r.FailingSince.UTC(), LastError: r.LastError,
-		DisabledAt: r.Config.DisabledAt.UTC(), DisabledFor: r.Config.DisabledFor,
-	}
-	switch {
-	case !v.DisabledAt.IsZero():
-		v.State = pushDisabled
-	case r.LockedUntil.After(time.Now()):
-		v.State = pushDelivering
-	case v.Failures > 0:
-		v.State = pushFailing
-	case !v.DueAt.IsZero():
-		v.State = pushDue
-	}
-	return v
-}
-
-// since returns when the state began, and its reason.
-func (v *pushView) since() (since time.Time, why string) {
+// sinceOf returns when the state of a webhook began, and its reason.
+func sinceOf(v *pushView) (since time.Time, why string) {
 	switch {
 	case !v.DisabledAt.IsZero():
 		return v.DisabledAt, v.DisabledFor
@@ -179,7 +131,7 @@ or idle. SINCE and WHY say when the state began, and the reason.`,
 func (c *command) printPushes(rows []store.PushRow, format output) error {
 	views := make([]pushView, len(rows))
 	for i := range rows {
-		views[i] = viewPush(&rows[i])
+		views[i] = shown.OfPush(&rows[i])
 	}
 	if format == outputJSON {
 		return printJSON(c.Out, views)
@@ -187,24 +139,10 @@ func (c *command) printPushes(rows []store.PushRow, format output) error {
 	lines := [][]string{{"TASK", "CONFIG", "HOST", "STATE", "BEHIND", "FAILURES", "SINCE", "WHY"}}
 	for i := range views {
 		v := &views[i]
-		since, why := v.since()
+		since, why := sinceOf(v)
 		lines = append(lines, []string{v.TaskID, v.ConfigID, v.Host, v.State, fmt.Sprint(v.Behind), strconv.Itoa(v.Failures), stamp(since), why})
 	}
 	return table(c.Out, lines)
-}
-
-type attemptView struct {
-	ConfigID   string    `json:"config_id"`
-	At         time.Time `json:"at"`
-	FromSeq    task.Seq  `json:"from_seq"`
-	ToSeq      task.Seq  `json:"to_seq"`
-	DeliveryID string    `json:"delivery_id"`
-	Attempt    int       `json:"attempt"`
-	Class      string    `json:"class"`
-	Status     int       `json:"status,omitempty"`
-	Error      string    `json:"error,omitempty"`
-	TookMS     float64   `json:"took_ms"`
-	Worker     string    `json:"worker,omitempty"`
 }
 
 func (c *command) pushAttempts() *cobra.Command {
@@ -253,10 +191,7 @@ func (c *command) printAttempts(attempts []store.PushAttempt, format output) err
 	lines := [][]string{{"AT", "CONFIG", "EVENTS", "TRY", "CLASS", "STATUS", "TOOK", "ERROR"}}
 	for i := range attempts {
 		a := &attempts[i]
-		views[i] = attemptView{
-			ConfigID: a.ConfigID, At: a.At.UTC(), FromSeq: a.From, ToSeq: a.To, DeliveryID: a.DeliveryID, Attempt: a.Attempt,
-			Class: a.Class, Status: a.Status, Error: a.Error, TookMS: milliseconds(a.Took), Worker: a.Worker,
-		}
+		views[i] = shown.OfAttempt(a)
 		lines = append(lines, []string{
 			stamp(a.At), a.ConfigID, fmt.Sprintf("%d-%d", a.From, a.To), strconv.Itoa(a.Attempt), a.Class, statusText(a.Status),
 			a.Took.Round(time.Millisecond).String(), a.Error,
@@ -277,14 +212,6 @@ func statusText(status int) string {
 	}
 	return strconv.Itoa(status)
 }
-
-// The outcomes of a change to a webhook.
-const (
-	outcomeDue      = "due"      // its delivery starts now
-	outcomeNothing  = "nothing"  // nothing to deliver
-	outcomeDisabled = "disabled" // no delivery until it is enabled
-	outcomeEnabled  = "enabled"  // enabled, with nothing to deliver
-)
 
 type pushActionView struct {
 	ID       string `json:"id,omitempty"`
@@ -358,13 +285,7 @@ nothing (to deliver), disabled or failed.`,
 		}
 		return c.onPushes(cmd, args, *format, func(ctx context.Context, op Operator, id task.ID, config string) (string, error) {
 			due, disabled, err := op.Redeliver(ctx, id, config, task.Seq(*from))
-			switch {
-			case disabled:
-				return outcomeDisabled, err
-			case due:
-				return outcomeDue, err
-			}
-			return outcomeNothing, err
+			return shown.Redelivered(due, disabled), err
 		})
 	}
 	return cmd
@@ -386,7 +307,7 @@ may still arrive. A webhook that is disabled already keeps its reason.`,
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return c.onPushes(cmd, args, *format, func(ctx context.Context, op Operator, id task.ID, config string) (string, error) {
-			return outcomeDisabled, op.DisablePush(ctx, id, config, *reason)
+			return shown.Disabled, op.DisablePush(ctx, id, config, *reason)
 		})
 	}
 	return cmd
@@ -412,9 +333,9 @@ OUTCOME is due (deliveries start now), enabled (there is nothing to deliver) or 
 		return c.onPushes(cmd, args, *format, func(ctx context.Context, op Operator, id task.ID, config string) (string, error) {
 			due, err := op.EnablePush(ctx, id, config)
 			if due {
-				return outcomeDue, err
+				return shown.Due, err
 			}
-			return outcomeEnabled, err
+			return shown.Enabled, err
 		})
 	}
 	return cmd

@@ -27,6 +27,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/keys"
 	"github.com/holdfast-a2a/holdfast/internal/push"
+	"github.com/holdfast-a2a/holdfast/internal/shown"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -170,14 +171,14 @@ func TestPushVerbsWhileAServerDelivers(t *testing.T) {
 	t.Parallel()
 	to := newReceiver(t, http.StatusInternalServerError)
 	h := newHooked(t, &task.PushConfig{ID: "audit", URL: to.URL, Dialect: "1.0", Token: "sesame"})
-	h.act(outcomeNothing, "push", "redeliver", "order-7")
-	require.Equal(t, pushIdle, h.only().State)
+	h.act(shown.Nothing, "push", "redeliver", "order-7")
+	require.Equal(t, shown.PushIdle, h.only().State)
 	h.say("one")
-	require.Equal(t, pushDue, h.only().State)
+	require.Equal(t, shown.PushDue, h.only().State)
 	h.serve()
 
 	first := to.next(t)
-	h.becomes(pushFailing)
+	h.becomes(shown.PushFailing)
 	v := h.only()
 	require.EqualValues(t, 1, v.Behind)
 	require.Equal(t, 1, v.Failures)
@@ -192,10 +193,10 @@ func TestPushVerbsWhileAServerDelivers(t *testing.T) {
 	}
 
 	to.status.Store(http.StatusNoContent)
-	h.act(outcomeDue, "push", "redeliver", h.task.String(), "audit")
+	h.act(shown.Due, "push", "redeliver", h.task.String(), "audit")
 	again := to.next(t)
 	require.Equal(t, first.header.Get("Idempotency-Key"), again.header.Get("Idempotency-Key"))
-	h.becomes(pushIdle)
+	h.becomes(shown.PushIdle)
 	attempts := read[[]attemptView](h, exitOK, "push", "attempts", "order-7")
 	require.Len(t, attempts, 2)
 	require.Equal(t, "delivered", attempts[0].Class)
@@ -208,23 +209,23 @@ func TestPushVerbsWhileAServerDelivers(t *testing.T) {
 	require.Contains(t, r.out, "delivered  204")
 	require.NotContains(t, r.out, "server")
 
-	h.act(outcomeDisabled, "push", "disable", "order-7", "audit", "--reason", "under repair")
+	h.act(shown.Disabled, "push", "disable", "order-7", "audit", "--reason", "under repair")
 	h.say("two")
 	v = h.only()
-	require.Equal(t, pushDisabled, v.State)
+	require.Equal(t, shown.PushDisabled, v.State)
 	require.Equal(t, "under repair", v.DisabledFor)
 	require.EqualValues(t, 1, v.Behind)
-	h.act(outcomeDisabled, "push", "redeliver", "order-7")
+	h.act(shown.Disabled, "push", "redeliver", "order-7")
 	require.Empty(t, to.got)
-	h.act(outcomeDue, "push", "enable", "order-7")
+	h.act(shown.Due, "push", "enable", "order-7")
 	require.Contains(t, string(to.next(t).body), "two")
-	h.becomes(pushIdle)
-	h.act(outcomeEnabled, "push", "enable", "order-7")
+	h.becomes(shown.PushIdle)
+	h.act(shown.Enabled, "push", "enable", "order-7")
 
-	h.act(outcomeDue, "push", "redeliver", "order-7", "audit", "--from", "1")
+	h.act(shown.Due, "push", "redeliver", "order-7", "audit", "--from", "1")
 	require.Equal(t, first.body, to.next(t).body)
 	require.Contains(t, string(to.next(t).body), "two")
-	h.becomes(pushIdle)
+	h.becomes(shown.PushIdle)
 }
 
 func TestPushVerbsThatFindNothing(t *testing.T) {

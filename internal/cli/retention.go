@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-a2a/holdfast/internal/retention"
+	"github.com/holdfast-a2a/holdfast/internal/shown"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -44,17 +45,6 @@ configuration says when (docs/retention.md).`,
 	return cmd
 }
 
-type stepView struct {
-	What  string    `json:"what"`
-	How   string    `json:"how"`
-	From  time.Time `json:"from,omitzero"` // without a period: tasks that outlived theirs
-	To    time.Time `json:"to,omitzero"`
-	Agent string    `json:"agent,omitempty"`
-	Tasks int64     `json:"tasks"`
-	Held  int64     `json:"held"`
-	Bytes int64     `json:"bytes"`
-}
-
 func (c *command) retentionPlan() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan",
@@ -75,14 +65,14 @@ size of the artifacts, and PostgreSQL reuses that space. HELD tasks stay.`,
 			if err != nil {
 				return err
 			}
-			views := make([]stepView, len(steps))
+			views := make([]shown.Step, len(steps))
 			rows := [][]string{{"WHAT", "HOW", "FROM", "TO", "AGENT", "TASKS", "HELD", "FREES"}}
 			for i, s := range steps {
+				views[i] = shown.OfStep(&s)
 				from, to := s.From.UTC().Format(time.RFC3339), s.To.UTC().Format(time.RFC3339)
-				if s.From.Equal(store.Everything.From) {
-					s.From, s.To, from, to = time.Time{}, time.Time{}, "", ""
+				if views[i].From.IsZero() {
+					from, to = "", ""
 				}
-				views[i] = stepView(s)
 				rows = append(rows, []string{
 					s.What, s.How, from, to, s.Agent, strconv.FormatInt(s.Tasks, 10), strconv.FormatInt(s.Held, 10), bytesText(s.Bytes),
 				})

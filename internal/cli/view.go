@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/shown"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -43,24 +44,7 @@ type taskView struct {
 	Artifacts []artifactView  `json:"artifacts"`
 	Waits     *time.Time      `json:"waits_until,omitempty"`
 	CalledBy  string          `json:"called_by,omitempty"`
-	Calls     []callView      `json:"calls,omitempty"`
-}
-
-type callView struct {
-	ID       string    `json:"id"`
-	Agent    string    `json:"agent,omitempty"`
-	Task     string    `json:"task"`
-	Result   string    `json:"result,omitempty"` // the state of the task; "": none yet
-	Error    string    `json:"error,omitempty"`
-	CalledAt time.Time `json:"called_at"`
-}
-
-func viewCall(c *store.CallRow) callView {
-	v := callView{ID: c.ID, Agent: c.Agent, Task: c.Task.String(), Error: c.Error, CalledAt: c.CalledAt.UTC()}
-	if c.Result != task.StateUnspecified {
-		v.Result = c.Result.String()
-	}
-	return v
+	Calls     []shown.Call    `json:"calls,omitempty"`
 }
 
 type messageView struct {
@@ -150,7 +134,7 @@ func viewTask(t *task.Task, calls []store.CallRow) taskView {
 		v.Waits = &until
 	}
 	for i := range calls {
-		if c := viewCall(&calls[i]); calls[i].Parent == t.ID {
+		if c := shown.OfCall(&calls[i]); calls[i].Parent == t.ID {
 			v.Calls = append(v.Calls, c)
 		} else {
 			v.CalledBy = calls[i].Parent.String()

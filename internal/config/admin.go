@@ -7,7 +7,15 @@ type Admin struct {
 	// Schemes are the names of the accepted schemes. If the key is missing and other machines can reach the address,
 	// all schemes are accepted.
 	Schemes []string `yaml:"schemes"`
-	Scope   string   `yaml:"scope"`
+	// Scope is the scope of operators who may do everything.
+	Scope string `yaml:"scope"`
+	// ViewScope, ActScope and AdministerScope are the scopes for parts of the admin API; each includes those before it.
+	ViewScope       string `yaml:"view_scope"`
+	ActScope        string `yaml:"act_scope"`
+	AdministerScope string `yaml:"administer_scope"`
+	// AllTenantsScope is the scope of operators who see all tenants. An operator without it sees only its own tenant. Empty: all
+	// operators see all tenants.
+	AllTenantsScope string `yaml:"all_tenants_scope"`
 	// TLS turns on TLS, with the certificate of the public ports.
 	TLS bool `yaml:"tls"`
 	// Open lets everybody use it, from any machine.
@@ -80,4 +88,10 @@ func (l *loader) admin(c *Config) {
 	}
 	// Without a scope every caller would be an operator.
 	l.scopes("admin.scope", []string{a.Scope})
+	l.scopes("admin.view_scope", []string{a.ViewScope})
+	l.scopes("admin.act_scope", []string{a.ActScope})
+	l.scopes("admin.administer_scope", []string{a.AdministerScope})
+	if a.AllTenantsScope != "" {
+		l.scopes("admin.all_tenants_scope", []string{a.AllTenantsScope})
+	}
 }

@@ -46,7 +46,9 @@ func Default() *Config {
 		Hub:   Hub{PollInterval: 2 * time.Second},
 		Store: Store{PoolSize: 10, WriterConns: 1},
 		Auth:  Auth{Visibility: VisibleToOwner, RowSecurity: RowSecurityPrefer},
-		Admin: Admin{Scope: "holdfast:operator"},
+		Admin: Admin{
+			Scope: "holdfast:operator", ViewScope: "admin:view", ActScope: "admin:act", AdministerScope: "admin:administer",
+		},
 		Audit: Audit{Enabled: true},
 		Retention: Retention{
 			Tasks: Forever, Artifacts: Forever, ExpireParkedAfter: Forever, Audit: Forever,

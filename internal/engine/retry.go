@@ -36,10 +36,15 @@ func NewOperator(s OperatorStore, by identity.Caller) *Operator { return &Operat
 // Retry copies the client's first message, because it makes sense without history; "Oslo" alone,
 // the answer to a question, does not. With last it copies the last message.
 func (o *Operator) Retry(ctx context.Context, h *task.Task, last bool) (*task.Task, error) {
+	return o.RetryOnce(ctx, h, last, "")
+}
+
+// RetryOnce is Retry. A key makes a repeated call find the task that the first one has created.
+func (o *Operator) RetryOnce(ctx context.Context, h *task.Task, last bool, key string) (*task.Task, error) {
 	for range 3 {
 		switch s := h.Status.State; s {
 		case task.StateFailed, task.StateRejected, task.StateCanceled:
-			return o.sendAgain(ctx, h, last)
+			return o.sendAgain(ctx, h, last, key)
 		case task.StateInputRequired, task.StateAuthRequired:
 			return nil, task.Errorf(task.Busy, "the task is %s: it continues when its client sends a message", s)
 		case task.StateSubmitted, task.StateWorking:
@@ -65,7 +70,7 @@ func (o *Operator) Retry(ctx context.Context, h *task.Task, last bool) (*task.Ta
 	return nil, task.Errorf(task.Unavailable, "the task kept changing; try again")
 }
 
-func (o *Operator) sendAgain(ctx context.Context, h *task.Task, last bool) (*task.Task, error) {
+func (o *Operator) sendAgain(ctx context.Context, h *task.Task, last bool, key string) (*task.Task, error) {
 	old, err := o.store.Snapshot(ctx, h, false)
 	if err != nil {
 		return nil, err
@@ -80,9 +85,9 @@ func (o *Operator) sendAgain(ctx context.Context, h *task.Task, last bool) (*tas
 		again.References = append(slices.Clone(again.References), h.PublicID)
 	}
 	e := New(Options{Store: As(o.store), Agents: []Agent{{Name: h.Agent}}})
-	owner := identity.Caller{Tenant: h.Tenant, Subject: h.Owner, Method: o.by.Method, Credential: o.by.Subject, Address: o.by.Address}
+	owner := identity.Caller{Tenant: h.Tenant, Subject: h.Owner, Method: o.by.Method, Credential: o.by.Subject, Address: o.by.Address, Reason: o.by.Reason}
 	return e.As(owner, h.Agent).Send(ctx, &SendRequest{
-		Dialect: h.Dialect, ContextID: h.ContextID, Message: &again, Metadata: h.Metadata,
+		Dialect: h.Dialect, ContextID: h.ContextID, Message: &again, Metadata: h.Metadata, IdempotencyKey: key,
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -276,6 +277,7 @@ func (h *Hub) hear(payload string) {
 			seq, err := strconv.ParseInt(tail, 10, 64)
 			if ok && err == nil {
 				h.hinted(id, task.Seq(seq))
+				h.opt.Signals.Growth.Hear(signal.Growth{Task: id, Seq: task.Seq(seq)})
 			}
 		}
 	}
@@ -286,6 +288,7 @@ func (h *Hub) hear(payload string) {
 // runs with the database, and runs also read their agents' tasks without notifications.
 func (h *Hub) mayHaveMissed() {
 	h.markAll()
+	h.opt.Signals.Missed.Hear(struct{}{})
 	h.opt.Signals.Queues.Hear("")
 	h.opt.Signals.Webhooks.Hear(struct{}{})
 	h.opt.Signals.Keys.Hear("")

@@ -14,15 +14,17 @@ type Caller struct {
 	Subject string
 	Scopes  []string
 	// Method is the kind of credential that the caller has shown: api_key, basic, jwt or mtls. It is MethodOperator for
-	// the command line, MethodAgent for an agent that acts for its caller, and "" for none.
+	// an operator, MethodAgent for an agent that acts for its caller, and "" for none.
 	Method string
 	// Credential names the credential in the audit log: its scheme and its id in that scheme. It is not secret.
 	Credential string
 	// Address is the remote address of the connection, or "" if unknown.
 	Address string
+	// Reason says why an operator acts, for the audit log.
+	Reason string
 }
 
-// MethodOperator is the method of an operator, who has access to the database and needs no permission.
+// MethodOperator is the method of an operator, on the command line or at the admin address.
 const MethodOperator = "operator"
 
 // MethodAgent is the method of an agent that has called another one for the owner of its task.

@@ -20,6 +20,11 @@ type Purged struct {
 // blocks until all are deleted or ctx ends; another call continues. Errors: task.Invalid if the
 // filter is empty.
 func (r *Retention) Purge(ctx context.Context, f *store.PurgeFilter) (done Purged, err error) {
+	return r.PurgeBy(ctx, f, r.Store.View)
+}
+
+// PurgeBy is Purge. The audit log names the actor of a view.
+func (r *Retention) PurgeBy(ctx context.Context, f *store.PurgeFilter, by store.View) (done Purged, err error) {
 	if !f.Any() {
 		return done, task.Errorf(task.Invalid, "the purge selects no tasks: name a task, owner, tenant, context, agent or age")
 	}
@@ -27,7 +32,7 @@ func (r *Retention) Purge(ctx context.Context, f *store.PurgeFilter) (done Purge
 	if err != nil {
 		return done, err
 	}
-	said := r.Store.AuditPurge(f)
+	said := by.AuditPurge(f)
 	for after := (task.ID{}); ; {
 		ids, held, err := r.Store.ToPurge(ctx, f, after)
 		if err != nil {

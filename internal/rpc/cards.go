@@ -216,3 +216,16 @@ func turnAway(c echo.Context, err error) error {
 	row := fault.Base.Row(e.Kind)
 	return c.JSON(row.HTTP, map[string]string{"error": http.StatusText(row.HTTP)})
 }
+
+// PublicCard returns the card of an agent for operators, with the parts that need a scope. base is the URL of the server.
+func (s *Server) PublicCard(agent, base string) ([]byte, error) {
+	a := s.agents[agent]
+	if a == nil {
+		return nil, nil
+	}
+	d, err := s.cards.Render(agent, a.card(), base+agentPath(agent), card.RenderSuperset, s.opt.PublicURL != "")
+	if err != nil {
+		return nil, err
+	}
+	return d.JSON, nil
+}

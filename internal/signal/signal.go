@@ -54,7 +54,7 @@ type Growth struct {
 // use. Do not copy a Bus.
 type Bus struct {
 	Events   Signal[[]*task.Event] // committed events; those of one task are in order
-	Growth   Signal[Growth]        // logs that grew by events that are not in memory
+	Growth   Signal[Growth]        // logs that grew by events that are not in memory, here or in another process
 	Queues   Signal[string]        // the agent with a row to claim; "": maybe any agent
 	Cancels  Signal[task.ID]       // a running task that was asked to end
 	Webhooks Signal[struct{}]      // there is something to deliver
@@ -62,6 +62,8 @@ type Bus struct {
 	Removed  Signal[[]task.ID]     // tasks that were or may have been deleted
 	Keys     Signal[string]        // the API key that was revoked; "": maybe any key
 	Notified Signal[task.ID]       // the task of a front, whose agent says that it has news
+	// Missed says that hints of other processes may have been lost.
+	Missed Signal[struct{}]
 	// Lost says that this process was declared dead: its runs are fenced.
 	Lost Signal[struct{}]
 }

@@ -33,6 +33,8 @@ const (
 	auditPushRekeyed = "push.rekeyed"
 	auditKeyCreated  = "key.created"
 	auditKeyRevoked  = "key.revoked"
+	auditJobCreated  = "job.created"
+	auditJobCanceled = "job.canceled"
 )
 
 type auditEntry struct {
@@ -45,6 +47,7 @@ type auditEntry struct {
 	Credential string `json:"credential,omitempty"`
 	Address    string `json:"address,omitempty"`
 	Object     string `json:"object,omitempty"`
+	Reason     string `json:"reason,omitempty"` // of an operator
 	// Webhook is the id of a webhook that a task is created with. View holdfast.v_audit shows it as
 	// a separate entry, as for a webhook that is set later.
 	Webhook string `json:"webhook,omitempty"`
@@ -70,7 +73,7 @@ func (v View) entry(id task.ID, agent string, e auditEntry) string {
 		return ""
 	}
 	e.Agent, e.Tenant, e.Subject = cmp.Or(agent, v.sees.Agent), cleanName(v.by.Tenant), cleanName(v.by.Subject)
-	e.Method, e.Credential, e.Address = v.by.Method, cleanName(v.by.Credential), v.by.Address
+	e.Method, e.Credential, e.Address, e.Reason = v.by.Method, cleanName(v.by.Credential), v.by.Address, cleanName(v.by.Reason)
 	if !id.IsZero() {
 		e.Task = id.String()
 	}

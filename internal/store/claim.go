@@ -265,15 +265,15 @@ func (s *Store) Acquit(ctx context.Context, worker, id task.ID) error {
 // Hurry makes the next attempt of a task due now instead of after its backoff. hurried says that it
 // did, and owned that a worker runs the task. If both are false, the task was due already. Errors:
 // task.NotFound if the task is not queued, task.Busy if its agent waits.
-func (s *Store) Hurry(ctx context.Context, h *task.Task) (hurried, owned bool, err error) {
-	leave, err := s.turns.enter(ctx, h.ID)
+func (v View) Hurry(ctx context.Context, h *task.Task) (hurried, owned bool, err error) {
+	leave, err := v.s.turns.enter(ctx, h.ID)
 	if err != nil {
 		return false, false, err
 	}
 	defer leave()
 	var row dbsqlc.QueueHurryRow
-	err = s.record(ctx, auditHurried, h.ID, "", func(tx pgx.Tx) (done bool, err error) {
-		row, err = s.q.QueueHurry(ctx, tx, uuid.UUID(h.ID))
+	err = v.record(ctx, auditHurried, h.ID, "", func(tx pgx.Tx) (done bool, err error) {
+		row, err = v.s.q.QueueHurry(ctx, tx, uuid.UUID(h.ID))
 		return row.Hurried, err
 	})
 	if err != nil {
@@ -285,8 +285,8 @@ func (s *Store) Hurry(ctx context.Context, h *task.Task) (hurried, owned bool, e
 	if row.WakesAt.Valid && !row.Owned && !row.Hurried {
 		return false, false, task.Errorf(task.Busy, "the agent waits until %s", row.WakesAt.Time.UTC().Format(time.RFC3339))
 	}
-	if row.Hurried && s.listener != nil {
-		s.listener.Ready(h.Agent)
+	if row.Hurried && v.s.listener != nil {
+		v.s.listener.Ready(h.Agent)
 	}
 	return row.Hurried, row.Owned, nil
 }

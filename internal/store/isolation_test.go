@@ -142,6 +142,46 @@ var byCallers = map[string]func(ctx context.Context, v View, x *victim) (int, er
 		rows, err := v.s.q.PushConfigs(ctx, v.db, x.id)
 		return len(rows), err
 	},
+	"AdminTask": func(ctx context.Context, v View, x *victim) (int, error) {
+		_, err := v.s.q.AdminTask(ctx, v.db, dbsqlc.AdminTaskParams{ID: x.id})
+		return one(err)
+	},
+	"AdminTaskNamed": func(ctx context.Context, v View, x *victim) (int, error) {
+		rows, err := v.s.q.AdminTaskNamed(ctx, v.db, dbsqlc.AdminTaskNamedParams{ClientID: "dangling " + x.name})
+		return len(rows), err
+	},
+	"AdminTasks": func(ctx context.Context, v View, x *victim) (int, error) {
+		rows, err := v.s.q.AdminTasks(ctx, v.db, dbsqlc.AdminTasksParams{
+			Before: uuid.Max, LowestState: 1, HighestState: 8, States: states(&Listing{}), Agent: x.agent, MaxRows: 50,
+		})
+		return len(rows), err
+	},
+	"AdminTasksOfContext": func(ctx context.Context, v View, x *victim) (int, error) {
+		rows, err := v.s.q.AdminTasksOfContext(ctx, v.db, dbsqlc.AdminTasksOfContextParams{
+			ContextID: "context", Before: uuid.Max, LowestState: 1, HighestState: 8, States: states(&Listing{}), Agent: x.agent, MaxRows: 50,
+		})
+		return len(rows), err
+	},
+	"AdminCounts": func(ctx context.Context, v View, x *victim) (int, error) {
+		rows, err := v.s.q.AdminCounts(ctx, v.db, dbsqlc.AdminCountsParams{
+			Before: uuid.Max, LowestState: 1, HighestState: 8, States: states(&Listing{}), Agent: x.agent,
+		})
+		return len(rows), err
+	},
+	"AdminCountsOfContext": func(ctx context.Context, v View, x *victim) (int, error) {
+		rows, err := v.s.q.AdminCountsOfContext(ctx, v.db, dbsqlc.AdminCountsOfContextParams{
+			ContextID: "context", Before: uuid.Max, LowestState: 1, HighestState: 8, States: states(&Listing{}), Agent: x.agent,
+		})
+		return len(rows), err
+	},
+	"AdminLog": func(ctx context.Context, v View, x *victim) (int, error) {
+		rows, err := v.s.q.AdminLog(ctx, v.db, dbsqlc.AdminLogParams{Task: x.id, MaxRows: 100})
+		return len(rows), err
+	},
+	"AdminLogBack": func(ctx context.Context, v View, x *victim) (int, error) {
+		rows, err := v.s.q.AdminLogBack(ctx, v.db, dbsqlc.AdminLogBackParams{Task: x.id, Before: 1000, MaxRows: 100})
+		return len(rows), err
+	},
 	"PushConfigDelete": func(ctx context.Context, v View, x *victim) (int, error) {
 		n, err := v.s.q.PushConfigDelete(ctx, v.db, dbsqlc.PushConfigDeleteParams{Task: x.id, ConfigID: "hook"})
 		return int(n), err
@@ -170,7 +210,12 @@ func init() {
 			"CallsNew", "CallNote", "CallKnown", "CallRefuse", "CallAnswered", "SettledAdd", "SettledTake", "CallersLock", "QueueRowLock",
 			"CallsSettle", "CallersWake", "CallersEnded", "SettledDrop", "CallsVoid", "CallsUnended", "CallsErase", "RelaysDue", "RelayNewest", "RelaysAppend",
 		},
-		"an operator's":                       {"OpsTasks", "CallsOf", "OpsTasksNamed", "OpsOpenTasks", "OpsTasksSince", "QueueHurry", "PushList", "PushAttempts", "PushDisable", "PushEnable", "PushRedeliver", "AuditChains", "AuditRows"},
+		"an operator's": {"OpsTasks", "CallsOf", "OpsTasksNamed", "OpsOpenTasks", "OpsTasksSince", "QueueHurry", "PushList", "PushAttempts", "PushDisable", "PushEnable", "PushRedeliver", "AuditChains", "AuditRows"},
+		"an operator's, of the whole server, or of a task that a view has found": {
+			"AdminWindow", "AdminRuns", "AdminQueued", "AdminProcesses", "AdminOutages", "AdminAudit", "JobAdd", "JobsForget", "JobGet", "Jobs", "JobCancel",
+		},
+		"the live lists of a replica, which filter in memory": {"AdminTasksByID", "AdminChanged"},
+		"the duty admin_jobs":                 {"JobClaim", "JobPlan", "JobRecord", "JobEnd", "JobRelease"},
 		"a dispatcher's, fenced by its claim": {"PushClaim", "PushNext", "PushLanes", "PushPark", "PushAhead", "PushTasks", "PushLog", "PushRecord"},
 		"retention's, of all callers' tasks": {
 			"ParkedAgents", "ParkedExpire", "EndedAgents", "EndedBefore", "OpenKeep", "EndedKeep", "KeptUnmoved", "EventsKeep",

@@ -15,10 +15,11 @@ import (
 type PushFilter struct {
 	Task         task.ID
 	Agent, Owner string
-	Host         string // with its port
-	Disabled     bool   // only disabled ones
-	Failing      bool   // only those whose last attempt failed
-	Due          bool   // only those that have something to deliver and are not disabled
+	Tenant       *string // not nil: only of this tenant
+	Host         string  // with its port
+	Disabled     bool    // only disabled ones
+	Failing      bool    // only those whose last attempt failed
+	Due          bool    // only those that have something to deliver and are not disabled
 	BeforeTask   task.ID
 	BeforeID     string // continue a listing after this configuration
 	Limit        int
@@ -45,6 +46,9 @@ func (s *Store) ListPushes(ctx context.Context, f PushFilter) ([]PushRow, error)
 	arg := dbsqlc.PushListParams{
 		BeforeTask: uuid.Max, BeforeID: "", Task: uuid.UUID(f.Task), Agent: f.Agent, Owner: f.Owner, Host: f.Host,
 		Disabled: f.Disabled, Failing: f.Failing, Due: f.Due, MaxRows: int32(f.Limit),
+	}
+	if f.Tenant != nil {
+		arg.ByTenant, arg.Tenant = true, *f.Tenant
 	}
 	if !f.BeforeTask.IsZero() {
 		arg.BeforeTask, arg.BeforeID = uuid.UUID(f.BeforeTask), f.BeforeID
@@ -116,10 +120,10 @@ func (s *Store) PushAttempts(ctx context.Context, id task.ID, configID string, l
 
 // DisablePush stops deliveries for a configuration. Its owner and operators see the reason. New
 // events are still marked for delivery.
-func (s *Store) DisablePush(ctx context.Context, id task.ID, configID, reason string) (found bool, err error) {
+func (v View) DisablePush(ctx context.Context, id task.ID, configID, reason string) (found bool, err error) {
 	var n int64
-	err = s.record(ctx, auditPushStopped, id, configID, func(tx pgx.Tx) (done bool, err error) {
-		n, err = s.q.PushDisable(ctx, tx, dbsqlc.PushDisableParams{Task: uuid.UUID(id), ConfigID: configID, Reason: cleanName(reason)})
+	err = v.record(ctx, auditPushStopped, id, configID, func(tx pgx.Tx) (done bool, err error) {
+		n, err = v.s.q.PushDisable(ctx, tx, dbsqlc.PushDisableParams{Task: uuid.UUID(id), ConfigID: configID, Reason: cleanName(reason)})
 		return n > 0, err
 	})
 	return n > 0, translate("disable push", err)
@@ -127,13 +131,13 @@ func (s *Store) DisablePush(ctx context.Context, id task.ID, configID, reason st
 
 // EnablePush resumes deliveries for a configuration where they stopped, without waiting for a
 // pending backoff. due says that there is something to deliver. Errors: task.NotFound.
-func (s *Store) EnablePush(ctx context.Context, id task.ID, configID string) (due bool, err error) {
-	err = s.record(ctx, auditPushEnabled, id, configID, func(tx pgx.Tx) (done bool, err error) {
-		due, err = s.q.PushEnable(ctx, tx, dbsqlc.PushEnableParams{Task: uuid.UUID(id), ConfigID: configID})
+func (v View) EnablePush(ctx context.Context, id task.ID, configID string) (due bool, err error) {
+	err = v.record(ctx, auditPushEnabled, id, configID, func(tx pgx.Tx) (done bool, err error) {
+		due, err = v.s.q.PushEnable(ctx, tx, dbsqlc.PushEnableParams{Task: uuid.UUID(id), ConfigID: configID})
 		return true, err
 	})
 	if err == nil && due {
-		s.marked(1)
+		v.s.marked(1)
 	}
 	return due, translate("enable push", err)
 }
@@ -142,17 +146,17 @@ func (s *Store) EnablePush(ctx context.Context, id task.ID, configID string) (du
 // undelivered events now, without waiting for a pending backoff. It skips nothing: an event ahead
 // is delivered after those before it. A disabled configuration redelivers after it is enabled.
 // Errors: task.NotFound if there is no such configuration or event.
-func (s *Store) Redeliver(ctx context.Context, id task.ID, configID string, from task.Seq) (due, disabled bool, err error) {
+func (v View) Redeliver(ctx context.Context, id task.ID, configID string, from task.Seq) (due, disabled bool, err error) {
 	var row dbsqlc.PushRedeliverRow
-	err = s.record(ctx, auditRedelivered, id, configID, func(tx pgx.Tx) (done bool, err error) {
-		row, err = s.q.PushRedeliver(ctx, tx, dbsqlc.PushRedeliverParams{Task: uuid.UUID(id), ConfigID: configID, FromSeq: int64(from)})
+	err = v.record(ctx, auditRedelivered, id, configID, func(tx pgx.Tx) (done bool, err error) {
+		row, err = v.s.q.PushRedeliver(ctx, tx, dbsqlc.PushRedeliverParams{Task: uuid.UUID(id), ConfigID: configID, FromSeq: int64(from)})
 		return true, err
 	})
 	if err != nil {
 		return false, false, translate("redeliver", err)
 	}
 	if row.Due && !row.Disabled {
-		s.marked(1)
+		v.s.marked(1)
 	}
 	return row.Due, row.Disabled, nil
 }

@@ -340,13 +340,13 @@ func (v View) AuditPurge(f *PurgeFilter) string {
 }
 
 // Hold holds a task, which exempts it from retention, or ends the hold.
-func (s *Store) Hold(ctx context.Context, id task.ID, held bool) error {
+func (v View) Hold(ctx context.Context, id task.ID, held bool) error {
 	action := auditReleased
 	if held {
 		action = auditHeld
 	}
-	err := s.record(ctx, action, id, "", func(tx pgx.Tx) (bool, error) {
-		_, err := s.q.TaskHold(ctx, tx, dbsqlc.TaskHoldParams{ID: uuid.UUID(id), Held: held})
+	err := v.record(ctx, action, id, "", func(tx pgx.Tx) (bool, error) {
+		_, err := v.s.q.TaskHold(ctx, tx, dbsqlc.TaskHoldParams{ID: uuid.UUID(id), Held: held})
 		return err == nil, err
 	})
 	return translate("hold", err)

@@ -172,6 +172,7 @@ var cold = map[string]string{
 	"PushList":      "an operator's question",
 	"PushSecrets":   "an operator's act, on all of them",
 	"TurnsSealed":   "an operator's act, on the whole queue",
+	"AdminChanged":  "a live list that continues after a cut; each part stops at the limit",
 }
 
 // background are the statements of retention: one process executes them in batches, and they may read all partitions.
@@ -449,7 +450,8 @@ func TestStatementsOpenOnlyTheirPartitions(t *testing.T) {
 	old := regexp.MustCompile(`(tasks|events|artifacts)_202[0-3]\d{4}`)
 	behind := background(t)
 	for name, text := range statements(t) {
-		if behind[name] || name == "NoteReseal" { // an operator's act; PostgreSQL opens all partitions for an update of one row
+		// Operators' acts: PostgreSQL opens all partitions for an update of one row, and the tasks that have ended lately may be old.
+		if behind[name] || name == "NoteReseal" || name == "AdminChanged" {
 			continue
 		}
 		// The executor opens the partitions in the plan after pruning by the parameters. NULL is in no partition.

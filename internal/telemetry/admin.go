@@ -87,6 +87,8 @@ type Admit func(r *http.Request) error
 type Endpoint struct {
 	Pattern string // in the syntax of http.ServeMux
 	Handler http.Handler
+	// Admits says that the handler admits operators itself.
+	Admits bool
 }
 
 // AdminHandler serves /livez and /readyz to everybody. Only operators get /metrics, /debug/pprof/, the endpoints, and
@@ -112,7 +114,11 @@ func AdminHandler(metrics prometheus.Gatherer, admit Admit, endpoints []Endpoint
 	// One failing collector must not hide the others.
 	operators.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
 	for _, e := range endpoints {
-		operators.Handle(e.Pattern, e.Handler)
+		if e.Admits {
+			mux.Handle(e.Pattern, e.Handler)
+		} else {
+			operators.Handle(e.Pattern, e.Handler)
+		}
 	}
 	operators.HandleFunc("GET /debug/pprof/", pprof.Index)
 	operators.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)

@@ -30,6 +30,41 @@ type APIKey struct {
 	LastUsedAt pgtype.Timestamptz
 }
 
+// Jobs of the admin API: an action on all tasks that a filter selects.
+type AdminJob struct {
+	ID     uuid.UUID
+	Action string
+	// The job counts the tasks and changes none.
+	DryRun  bool
+	Filter  []byte
+	Options []byte
+	Reason  string
+	// The only tenant that its operator may see; null: all.
+	Tenant pgtype.Text
+	// The operator, for the audit log.
+	Actor []byte
+	// The tasks from this id on are done, or in batch. The job goes from the newest task to the oldest.
+	Position uuid.UUID
+	// The tasks that the job acts on now.
+	Batch   []uuid.UUID
+	Matched int64
+	Done    int64
+	Skipped int64
+	Failed  int64
+	// The newest failures: task and error.
+	Failures []byte
+	// Each claim raises it; a write with an older one changes nothing.
+	Fence int64
+	// The process that claimed it last.
+	WorkerID *uuid.UUID
+	// When another process may claim it.
+	ClaimedUntil time.Time
+	CreatedAt    time.Time
+	StartedAt    pgtype.Timestamptz
+	CanceledAt   pgtype.Timestamptz
+	EndedAt      pgtype.Timestamptz
+}
+
 // Where each chain of audit_log begins and ends, so that the removal of rows is noticed.
 type AuditChain struct {
 	Chain int16

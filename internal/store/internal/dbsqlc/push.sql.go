@@ -661,11 +661,12 @@ SELECT c.task, c.config_id, c.agent, c.public_id, c.dialect, c.url, c.schemes, c
    AND ($3::uuid = '00000000-0000-0000-0000-000000000000' OR c.task = $3)
    AND ($4::text = '' OR t.agent = $4)
    AND ($5::text = '' OR t.owner = $5)
-   AND ($6::text = '' OR k.host = $6)
-   AND (NOT $7::boolean OR k.disabled_at IS NOT NULL)
-   AND (NOT $8::boolean OR k.attempts > 0)
-   AND (NOT $9::boolean OR k.due_at IS NOT NULL)
- ORDER BY c.task DESC, c.config_id DESC LIMIT $10
+   AND (NOT $6::boolean OR t.tenant = $7::text)
+   AND ($8::text = '' OR k.host = $8)
+   AND (NOT $9::boolean OR k.disabled_at IS NOT NULL)
+   AND (NOT $10::boolean OR k.attempts > 0)
+   AND (NOT $11::boolean OR k.due_at IS NOT NULL)
+ ORDER BY c.task DESC, c.config_id DESC LIMIT $12
 `
 
 type PushListParams struct {
@@ -674,6 +675,8 @@ type PushListParams struct {
 	Task       uuid.UUID
 	Agent      string
 	Owner      string
+	ByTenant   bool
+	Tenant     string
 	Host       string
 	Disabled   bool
 	Failing    bool
@@ -699,6 +702,8 @@ func (q *Queries) PushList(ctx context.Context, db DBTX, arg PushListParams) ([]
 		arg.Task,
 		arg.Agent,
 		arg.Owner,
+		arg.ByTenant,
+		arg.Tenant,
 		arg.Host,
 		arg.Disabled,
 		arg.Failing,

@@ -1,0 +1,422 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/adminapi"
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/receivertest"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+func TestFacts(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Settings + "  - {name: second, executor: {kind: demo}}\n"})
+	op := as(t, r, "")
+	data := send(t, r, "", "data", "")
+	failed := send(t, r, "", "fail:no luck", "")
+	asked := send(t, r, "", "ask:which one?", `"metadata":{"z":1,"a":12345678901234567890,"f":1.0},"configuration":{"blocking":true}`)
+	caller := send(t, r, "", "call=second echo:child", "")
+
+	require.Equal(t, "administer", op.get("/me").text("right"))
+	all := op.get("/tasks").list("tasks")
+	require.Len(t, all, 5)
+	require.Equal(t, []string{asked, failed, data}, column(all[len(all)-3:], "id"), "the newest first")
+	require.Equal(t, []string{failed}, column(op.get("/tasks?state=failed").list("tasks"), "id"))
+	require.Len(t, op.get("/tasks?state=failed&state=input-required&agent=demo&tenant=&owner=").list("tasks"), 2)
+	require.Empty(t, op.get("/tasks?agent=other").list("tasks"))
+	require.Empty(t, op.get("/tasks?tenant=t").list("tasks"))
+	require.Empty(t, op.get("/tasks?until=2000-01-01T00:00:00Z").list("tasks"))
+	require.Len(t, op.get("/tasks?since=2000-01-01T00:00:00Z").list("tasks"), 5)
+	require.Equal(t, []string{data}, column(op.get("/tasks?id="+data).list("tasks"), "id"))
+	require.Empty(t, op.get("/tasks?id="+data+"&state=failed").list("tasks"))
+	context := all[0]["context_id"].(string)
+	require.Equal(t, context, op.get("/tasks?context=" + url.QueryEscape(context)).list("tasks")[0]["context_id"])
+	var paged []string
+	for next := ""; ; {
+		page := op.get("/tasks?limit=2" + next)
+		paged = append(paged, column(page.list("tasks"), "id")...)
+		if page.text("next") == "" {
+			break
+		}
+		next = "&before=" + page.text("next")
+	}
+	require.Equal(t, column(all, "id"), paged)
+	require.Contains(t, string(op.get("/tasks/counts").Body), `"failed":1`)
+	require.Contains(t, string(op.get("/tasks/counts?agent=demo&state=failed").Body), `"completed":0`)
+
+	// The log is what is stored: the order of members and the digits of numbers are those of the agent and the client.
+	whole := op.get("/tasks/" + data + "/log")
+	stored := clustertest.One[string](db, "SELECT payload::text FROM holdfast.v_events WHERE task = $1 AND kind = 'artifact'", data)
+	require.Contains(t, string(whole.Body), `"payload":`+stored)
+	require.Regexp(t, `\d{17,}`, stored, "the sample has a large integer")
+	require.Contains(t, string(op.get("/tasks/"+asked).Body), `"metadata":{"z":1,"a":12345678901234567890,"f":1.0}`)
+	require.Contains(t, string(op.get("/tasks/"+asked).Body), `which one?`)
+	require.Contains(t, string(op.get("/tasks/"+asked).Body), `"status_message":{"id":`)
+	for _, version := range []string{"1.0", "0.3"} {
+		rendered := op.get("/tasks/" + data + "/log?version=" + version).list("events")
+		require.Nil(t, rendered[0]["a2a"], "clients do not see the message as an event")
+		require.NotNil(t, rendered[len(rendered)-1]["a2a"])
+	}
+	events := whole.list("events")
+	for order, first := range map[string]int{"asc": 0, "desc": len(events) - 1} {
+		var seqs []string
+		for at := ""; ; {
+			page := op.get("/tasks/" + data + "/log?limit=2&order=" + order + at)
+			for _, e := range page.list("events") {
+				seqs = append(seqs, fmt.Sprint(e["seq"]))
+			}
+			next := page.read()["next"]
+			if next == nil {
+				break
+			}
+			at = map[string]string{"asc": "&after=", "desc": "&before="}[order] + fmt.Sprint(next)
+		}
+		require.Len(t, seqs, len(events))
+		require.Equal(t, fmt.Sprint(events[first]["seq"]), seqs[0])
+	}
+	runs := op.get("/tasks/" + failed + "/runs").list("runs")
+	require.Equal(t, []string{"failed"}, column(runs, "outcome"))
+	require.Equal(t, []string{"no luck"}, column(runs, "error"))
+	require.NotEmpty(t, runs[0]["worker_name"])
+	require.Equal(t, clustertest.Column[string](db, "SELECT outcome FROM holdfast.v_runs WHERE task = $1 ORDER BY run", caller),
+		column(op.get("/tasks/"+caller+"/runs").list("runs"), "outcome"))
+	calls := op.get("/tasks/" + caller + "/lineage").list("calls")
+	require.Len(t, calls, 1)
+	require.Equal(t, caller, op.get("/tasks/"+calls[0]["task"].(string)+"/lineage").text("called_by"))
+
+	require.Equal(t, []string{"demo", "second"}, column(op.get("/agents").list("agents"), "name"))
+	require.NotEmpty(t, op.get("/agents/demo").read()["card"].(object)["skills"])
+	require.Equal(t, http.StatusNotFound, op.do("GET", "/agents/none", "").Status)
+	require.Len(t, op.get("/replicas").list("replicas"), 1)
+	require.Equal(t, true, op.get("/replicas").list("replicas")[0]["this"])
+	require.NotEmpty(t, op.get("/limits").list("agents"))
+	require.Empty(t, op.get("/retention/plan").list("steps"))
+	require.NotEmpty(t, op.get("/doctor").list("checks"))
+	db.Keys(store.APIKey{Name: "one", Tenant: "t"}, "x", "y", "z")
+	keys := op.get("/keys?limit=2")
+	require.Len(t, keys.list("keys"), 2)
+	require.Len(t, op.get("/keys?limit=2&before="+keys.text("next")).list("keys"), 1)
+	require.NotContains(t, string(keys.Body), "hash")
+	rows := op.get("/audit?limit=3")
+	require.Len(t, rows.list("rows"), 3)
+	require.NotEmpty(t, op.get("/audit?limit=3&before="+rows.text("next")).list("rows"))
+}
+
+func TestActions(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: receivertest.Hooked(nil)})
+	op := as(t, r, "")
+	const why = `{"reason":"ticket <7> & more"}`
+	audited := func(id, action string) {
+		t.Helper()
+		require.Equal(t, "ticket <7> & more", clustertest.One[string](db,
+			"SELECT reason FROM holdfast.v_audit WHERE task = $1 AND action = $2 AND method = 'operator' AND address <> '' ORDER BY at DESC LIMIT 1", id, action))
+	}
+
+	id := send(t, r, "", "ask:now?", "")
+	require.Equal(t, "canceled", op.act("/tasks/"+id+"/cancel", why).text("outcome"))
+	require.Equal(t, "canceled", op.act("/tasks/"+id+"/cancel", why).text("outcome"), "a repeated cancel")
+	audited(id, "task.canceled")
+	running := send(t, r, "", "hold", `"configuration":{"blocking":false}`)
+	waittest.Eventually(t, "the task runs", func() error {
+		state := op.get("/tasks/" + running).text("state")
+		return waittest.Unless(state == "working", "it is %s", state)
+	})
+	require.Contains(t, []string{"requested", "canceled"}, op.act("/tasks/"+running+"/cancel", why).text("outcome"))
+	waittest.Eventually(t, "the run ends", func() error {
+		state := op.get("/tasks/" + running).text("state")
+		return waittest.Unless(state == "canceled", "it is %s", state)
+	})
+
+	failed := send(t, r, "", "fail:x", "")
+	again := op.act("/tasks/"+failed+"/retry", why, "Idempotency-Key", "k")
+	require.Equal(t, "sent", again.text("outcome"))
+	require.Equal(t, again.text("new_task"), op.act("/tasks/"+failed+"/retry", why, "Idempotency-Key", "k").text("new_task"), "the same key")
+	require.NotEqual(t, again.text("new_task"), op.act("/tasks/"+failed+"/retry", why).text("new_task"))
+	audited(again.text("new_task"), "task.created")
+	done := send(t, r, "", "echo:x", "")
+	require.Equal(t, http.StatusConflict, op.do("POST", "/tasks/"+done+"/retry", why).Status)
+	require.Equal(t, "ended", op.act("/tasks/"+done+"/cancel", why).text("outcome"))
+
+	asked := send(t, r, "", "ask:which?", "")
+	require.Equal(t, "answered", op.act("/tasks/"+asked+"/answer", `{"reason":"ticket <7> & more","parts":[{"text":"this"},{"data":{"z":1,"a":12345678901234567890}}]}`).text("outcome"))
+	audited(asked, "task.continued")
+	waittest.Eventually(t, "the answer ends the task", func() error {
+		state := op.get("/tasks/" + asked).text("state")
+		return waittest.Unless(state == "completed", "it is %s", state)
+	})
+	require.Contains(t, string(op.get("/tasks/"+asked+"/log").Body), `{"z":1,"a":12345678901234567890}`)
+	require.Equal(t, http.StatusConflict, op.do("POST", "/tasks/"+asked+"/answer", `{"reason":"x","text":"y"}`).Status)
+
+	require.Equal(t, "held", op.act("/tasks/"+done+"/hold", why).text("outcome"))
+	require.NotEmpty(t, op.get("/tasks/"+done).text("held_at"))
+	require.Equal(t, "held", op.act("/tasks/"+done+"/purge", why).text("outcome"), "a held task stays")
+	require.Equal(t, "released", op.act("/tasks/"+done+"/release", why).text("outcome"))
+	audited(done, "task.released")
+	require.Equal(t, "purged", op.act("/tasks/"+done+"/purge", why).text("outcome"))
+	require.Equal(t, http.StatusNotFound, op.do("GET", "/tasks/"+done, "").Status)
+	audited(done, "task.purged")
+
+	nobody := "http://" + clustertest.Reserve(t) + "/hook"
+	hooked := send(t, r, "", "echo:x", `"configuration":{"blocking":true,"pushNotificationConfig":{"id":"c","url":"`+nobody+`"}}`)
+	waittest.Eventually(t, "a delivery fails", func() error {
+		n := len(op.get("/tasks/" + hooked + "/attempts?config=c").list("attempts"))
+		return waittest.Unless(n > 0, "no attempt")
+	})
+	require.Equal(t, "disabled", op.act("/tasks/"+hooked+"/webhooks/c/disable", why).text("outcome"))
+	require.Equal(t, "ticket <7> & more", op.get("/tasks/" + hooked + "/webhooks").list("webhooks")[0]["disabled_for"])
+	require.Len(t, op.get("/webhooks?disabled=true&agent=demo").list("webhooks"), 1)
+	require.Equal(t, "disabled", op.act("/tasks/"+hooked+"/webhooks/c/redeliver", `{"reason":"r","from":1}`).text("outcome"))
+	require.Equal(t, "due", op.act("/tasks/"+hooked+"/webhooks/c/enable", why).text("outcome"))
+	audited(hooked, "push.enabled")
+	require.Equal(t, http.StatusNotFound, op.do("POST", "/tasks/"+hooked+"/webhooks/none/enable", why).Status)
+	require.Equal(t, http.StatusNotFound, op.do("POST", "/tasks/"+hooked+"/webhooks/c/redeliver", `{"reason":"r","from":9999}`).Status)
+}
+
+// every operation, with a task, a webhook and a job in its path.
+func operations(id, job string) (all []adminapi.Operation) {
+	for _, o := range adminapi.Operations() {
+		if strings.HasPrefix(o.Path, "/jobs") {
+			id := job
+			o.Path = strings.ReplaceAll(o.Path, "{id}", id)
+		}
+		o.Path = strings.NewReplacer("{id}", id, "{config}", "c", "{name}", "demo").Replace(o.Path)
+		all = append(all, o)
+	}
+	return all
+}
+
+// bodies are valid requests, by the last part of the path.
+func bodyOf(path string) string {
+	switch path[strings.LastIndexByte(path, '/')+1:] {
+	case "answer":
+		return `{"reason":"r","text":"x"}`
+	case "jobs":
+		return `{"reason":"r","action":"hold","filter":{"agent":"none"}}`
+	}
+	return `{"reason":"r"}`
+}
+
+// peek sends a request and reads only the status: streams do not end.
+func (o *operator) peek(method, path, body string) int {
+	o.t.Helper()
+	res, err := o.begin(waittest.Context(o.t), method, path, body)
+	require.NoError(o.t, err)
+	defer res.Body.Close()
+	return res.StatusCode
+}
+
+const guarded = clustertest.WithKeys + "admin: {schemes: [keys], all_tenants_scope: admin:all}\n"
+
+func TestRights(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: guarded})
+	key := func(scopes ...string) string { return db.Keys(store.APIKey{Tenant: "t", Scopes: scopes}, "op")[0] }
+	const unknown = "01a20b75-18e0-70d5-bd02-3a3ee11c7abc"
+	for name, x := range map[string]struct {
+		right adminapi.Right
+		key   string
+	}{
+		"none":       {0, key("other", "admin:all")},
+		"view":       {adminapi.View, key("admin:view", "admin:all")},
+		"act":        {adminapi.Act, key("admin:act", "admin:all")},
+		"administer": {adminapi.Administer, key("admin:administer", "admin:all")},
+		"operator":   {adminapi.Administer, key("holdfast:operator", "admin:all")},
+	} {
+		op := as(t, r, x.key)
+		for _, o := range operations(unknown, unknown) {
+			status := op.peek(o.Method, o.Path, bodyOf(o.Path))
+			if x.right < o.Right {
+				require.Equal(t, http.StatusForbidden, status, "%s: %s %s", name, o.Method, o.Path)
+			} else {
+				require.NotContains(t, []int{http.StatusForbidden, http.StatusUnauthorized}, status, "%s: %s %s", name, o.Method, o.Path)
+				require.Less(t, status, 500, "%s: %s %s", name, o.Method, o.Path)
+			}
+		}
+		// A job needs the right of its action.
+		status := op.peek("POST", "/jobs", `{"reason":"r","action":"purge","filter":{"agent":"none"}}`)
+		require.Equal(t, x.right < adminapi.Administer, status == http.StatusForbidden, name)
+	}
+	stranger := as(t, r, "")
+	for _, o := range append(operations(unknown, unknown), adminapi.Operation{Method: "GET", Path: "/no/such"}) {
+		require.Equal(t, http.StatusUnauthorized, stranger.peek(o.Method, o.Path, bodyOf(o.Path)), o.Path)
+	}
+	a := as(t, r, key("other")).do("GET", "/tasks", "")
+	require.Equal(t, http.StatusForbidden, a.Status)
+	require.Contains(t, a.text("detail"), "admin:view")
+
+	// The other pages of the admin address show all tenants.
+	for _, path := range []string{"/metrics", "/debug/pprof/"} {
+		status, _, _ := r.Page(path, "Authorization", "Bearer "+key("holdfast:operator"))
+		require.Equal(t, http.StatusForbidden, status, path)
+		status, _, _ = r.Page(path, "Authorization", "Bearer "+key("holdfast:operator", "admin:all"))
+		require.Equal(t, http.StatusOK, status, path)
+	}
+}
+
+// An operator of one tenant gets the answers for a task that does not exist, in every operation.
+func TestTenants(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: guarded + receivertest.Pushing(nil)})
+	var client, op [2]string
+	for i, tenant := range []string{"a", "b"} {
+		client[i] = db.Keys(store.APIKey{Tenant: tenant}, "alice")[0]
+		op[i] = db.Keys(store.APIKey{Tenant: tenant, Scopes: []string{"holdfast:operator"}}, "op")[0]
+	}
+	own, other := as(t, r, op[0]), as(t, r, op[1])
+	hook := `"configuration":{"blocking":true,"pushNotificationConfig":{"id":"c","url":"http://` + clustertest.Reserve(t) + `/hook"}}`
+	foreign := send(t, r, client[1], "ask:secret-of-b?", hook)
+	mine := send(t, r, client[0], "ask:mine?", hook)
+	job := other.act("/jobs", `{"action":"hold","reason":"r","filter":{"agent":"demo"}}`).text("id")
+	waittest.Eventually(t, "the job of b ends", func() error {
+		a := other.get("/jobs/" + job)
+		return waittest.Unless(a.text("state") == "done" && strings.Contains(string(a.Body), `"matched":1,"done":1`), "%s", a.Body)
+	})
+	before := clustertest.One[string](db, "SELECT string_agg(t::text, E'\n') FROM holdfast.tasks t WHERE tenant = 'b'")
+
+	const unknown = "01a20b75-18e0-70d5-bd02-3a3ee11c7abc"
+	missing := operations(unknown, unknown)
+	for i, o := range operations(foreign, job) {
+		named := adminapi.Operations()[i].Path
+		switch {
+		case o.Whole:
+			require.Equal(t, http.StatusForbidden, own.peek(o.Method, o.Path, bodyOf(o.Path)), named)
+		case strings.Contains(named, "{id}"):
+			a, b := own.do(o.Method, o.Path, bodyOf(o.Path)), own.do(o.Method, missing[i].Path, bodyOf(o.Path))
+			require.Equal(t, http.StatusNotFound, a.Status, "%s %s: %s", o.Method, named, a.Body)
+			require.Equal(t, string(b.Body), string(a.Body), "the answer for a task that does not exist")
+		case !o.Stream && o.Method == http.MethodGet:
+			a := own.get(o.Path)
+			for _, secret := range []string{foreign, "secret-of-b", job, `"tenant":"b"`} {
+				require.NotContains(t, string(a.Body), secret, named)
+			}
+		}
+	}
+	require.Equal(t, before, clustertest.One[string](db, "SELECT string_agg(t::text, E'\n') FROM holdfast.tasks t WHERE tenant = 'b'"))
+	require.Equal(t, []string{mine}, column(own.get("/tasks").list("tasks"), "id"))
+	require.Empty(t, own.get("/tasks?tenant=b").list("tasks"))
+	require.Contains(t, string(own.get("/tasks/counts").Body), `"input-required":1`)
+	require.Equal(t, []string{mine}, column(own.get("/webhooks").list("webhooks"), "id"))
+	require.Empty(t, own.get("/webhooks?tenant=b").list("webhooks"))
+	require.Nil(t, own.get("/agents").list("agents")[0]["queue"], "a queue has the tasks of all tenants")
+	for _, k := range own.get("/keys").list("keys") {
+		require.Equal(t, "a", k["tenant"])
+	}
+
+	// A job of an operator touches its tenant only, whatever its filter says.
+	for _, filter := range []string{`{"agent":"demo"}`, `{"tenant":"b"}`} {
+		id := own.act("/jobs", `{"action":"purge","reason":"r","filter":`+filter+`}`).text("id")
+		waittest.Eventually(t, "the job ends", func() error {
+			a := own.get("/jobs/" + id)
+			return waittest.Unless(a.text("state") == "done", "%s", a.Body)
+		})
+	}
+	require.Equal(t, http.StatusNotFound, own.do("GET", "/tasks/"+mine, "").Status)
+	require.Equal(t, http.StatusOK, other.do("GET", "/tasks/"+foreign, "").Status)
+	require.Equal(t, before, clustertest.One[string](db, "SELECT string_agg(t::text, E'\n') FROM holdfast.tasks t WHERE tenant = 'b'"))
+}
+
+// A request that is wrong names its mistake.
+func TestBadInput(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Settings})
+	op := as(t, r, "")
+	id := send(t, r, "", "ask:x", "")
+	for _, x := range []struct{ method, path, body, field string }{
+		{"GET", "/tasks?stat=failed", "", "stat"},
+		{"GET", "/tasks?state=sad", "", "state"},
+		{"GET", "/tasks?agent=", "", "agent"},
+		{"GET", "/tasks?agent=a&agent=b", "", "agent"},
+		{"GET", "/tasks?limit=0", "", "limit"},
+		{"GET", "/tasks?limit=501", "", "limit"},
+		{"GET", "/tasks?limit=x", "", "limit"},
+		{"GET", "/tasks?before=x", "", "before"},
+		{"GET", "/tasks?since=yesterday", "", "since"},
+		{"GET", "/tasks?until=0001-01-01T00:00:00Z", "", "until"},
+		{"GET", "/tasks?context=%00", "", "context"},
+		{"GET", "/tasks/counts?limit=5", "", "limit"},
+		{"GET", "/tasks/stream?last_event_id=x", "", "Last-Event-ID"},
+		{"GET", "/tasks/" + id + "?x=1", "", "x"},
+		{"GET", "/tasks/" + id + "/log?order=up", "", "order"},
+		{"GET", "/tasks/" + id + "/log?after=-1", "", "after"},
+		{"GET", "/tasks/" + id + "/log?before=5", "", "before"},
+		{"GET", "/tasks/" + id + "/log?version=9", "", "version"},
+		{"GET", "/tasks/" + id + "/log/stream?version=9", "", "version"},
+		{"GET", "/webhooks?failing=yes", "", "failing"},
+		{"GET", "/webhooks?before=x", "", "before"},
+		{"GET", "/keys?before=none", "", "before"},
+		{"GET", "/audit?before=1.2", "", "before"},
+		{"GET", "/audit?before=1.99999.3", "", "before"},
+		{"GET", "/jobs?before=1", "", "before"},
+		{"POST", "/tasks/" + id + "/cancel", `{}`, "reason"},
+		{"POST", "/tasks/" + id + "/cancel", `{"reason":" "}`, "reason"},
+		{"POST", "/tasks/" + id + "/cancel", `{"reason":"` + strings.Repeat("x", 1001) + `"}`, "reason"},
+		{"POST", "/tasks/" + id + "/cancel", `{"reason":7}`, "reason"},
+		{"POST", "/tasks/" + id + "/cancel", `{"reason":"r","why":1}`, "why"},
+		{"POST", "/tasks/" + id + "/cancel", `{"reason":"r","last":true}`, "last"},
+		{"POST", "/tasks/" + id + "/retry", `{"reason":"r","from":1}`, "from"},
+		{"POST", "/tasks/" + id + "/webhooks/c/redeliver", `{"reason":"r","from":-1}`, "from"},
+		{"POST", "/tasks/" + id + "/answer", `{"reason":"r"}`, "text"},
+		{"POST", "/tasks/" + id + "/answer", `{"reason":"r","text":"x","parts":[{"text":"y"}]}`, "parts"},
+		{"POST", "/tasks/" + id + "/answer", `{"reason":"r","parts":[{}]}`, "parts[0]"},
+		{"POST", "/tasks/" + id + "/answer", `{"reason":"r","parts":[{"text":"x","url":"y"}]}`, "parts[0]"},
+		{"POST", "/tasks/" + id + "/answer", `{"reason":"r","text":"x","metadata":[]}`, "metadata"},
+		{"POST", "/jobs", `{"reason":"r","filter":{"agent":"a"}}`, "action"},
+		{"POST", "/jobs", `{"reason":"r","action":"explode","filter":{"agent":"a"}}`, "action"},
+		{"POST", "/jobs", `{"reason":"r","action":"cancel"}`, "filter"},
+		{"POST", "/jobs", `{"reason":"r","action":"cancel","filter":{"states":["sad"]}}`, "filter.states[0]"},
+		{"POST", "/jobs", `{"reason":"r","action":"cancel","filter":{"stats":["failed"]}}`, "stats"},
+		{"POST", "/jobs", `{"action":"cancel","filter":{"agent":"a"}}`, "reason"},
+	} {
+		a := op.do(x.method, x.path, x.body)
+		require.Equal(t, http.StatusBadRequest, a.Status, "%s %s: %s", x.path, x.body, a.Body)
+		require.Equal(t, x.field, a.text("field"), "%s %s: %s", x.path, x.body, a.Body)
+		require.True(t, strings.HasPrefix(a.text("detail"), x.field+": "), "%s", a.Body)
+	}
+	require.Equal(t, http.StatusBadRequest, op.do("POST", "/tasks/"+id+"/cancel", `{"reason":"r"} {}`).Status)
+	require.Equal(t, http.StatusBadRequest, op.do("POST", "/tasks/"+id+"/cancel", `{`).Status)
+	require.Equal(t, http.StatusRequestEntityTooLarge, op.do("POST", "/tasks/"+id+"/answer", `{"text":"`+strings.Repeat("x", 2<<20)+`"}`).Status)
+	require.Equal(t, http.StatusUnsupportedMediaType, op.do("POST", "/tasks/"+id+"/cancel", `{"reason":"r"}`, "Content-Type", "text/plain").Status)
+	require.Equal(t, http.StatusNotFound, op.do("GET", "/nothing", "").Status)
+	a := op.do("POST", "/tasks", "{}")
+	require.Equal(t, http.StatusMethodNotAllowed, a.Status)
+	require.Equal(t, "GET", a.Header.Get("Allow"))
+	require.Equal(t, http.StatusNotFound, op.do("GET", "/jobs/x", "").Status)
+	require.Equal(t, "input-required", op.get("/tasks/"+id).text("state"), "nothing was done")
+
+	// A page of another origin cannot write, and a name that an attacker points here cannot even read.
+	for _, headers := range [][]string{{"Origin", "https://evil.example.com"}, {"Sec-Fetch-Site", "cross-site"}} {
+		a := op.do("POST", "/tasks/"+id+"/cancel", `{"reason":"r"}`, headers...)
+		require.Equal(t, http.StatusForbidden, a.Status, headers)
+		require.Equal(t, "Origin", a.text("field"))
+	}
+	require.Equal(t, http.StatusForbidden, op.do("GET", "/tasks", "", "Host", "evil.example.com").Status)
+	require.Equal(t, "canceled", op.act("/tasks/"+id+"/cancel", `{"reason":"r"}`, "Origin", r.Admin).text("outcome"), "its own origin can")
+}
+
+// With admin.open everybody may read, and nobody may write.
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Settings + "admin: {open: true}\n"})
+	op := as(t, r, "")
+	require.NotEmpty(t, op.get("/me").text("read_only"))
+	for _, o := range operations("x", "x") {
+		if o.Method == http.MethodPost {
+			require.Equal(t, http.StatusForbidden, op.peek(o.Method, o.Path, bodyOf(o.Path)), o.Path)
+		}
+	}
+}

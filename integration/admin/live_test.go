@@ -1,0 +1,314 @@
+package admin
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+// event is a server-sent event.
+type event struct {
+	name, id string
+	data     object
+}
+
+// follow opens a stream. The channel closes when the stream ends.
+func (o *operator) follow(ctx context.Context, path string, headers ...string) <-chan event {
+	o.t.Helper()
+	res, err := o.begin(ctx, http.MethodGet, path, "", headers...) //nolint:bodyclose // by the goroutine below
+	require.NoError(o.t, err)
+	require.Equal(o.t, http.StatusOK, res.StatusCode)
+	require.Equal(o.t, "text/event-stream", res.Header.Get("Content-Type"))
+	out := make(chan event, 100_000)
+	go func() {
+		defer close(out)
+		defer res.Body.Close()
+		in := bufio.NewScanner(res.Body)
+		in.Buffer(nil, 8<<20)
+		e := event{}
+		for in.Scan() {
+			name, value, _ := strings.Cut(in.Text(), ": ")
+			switch name {
+			case "event":
+				e.name = value
+			case "id":
+				e.id = value
+			case "data":
+				if json.Unmarshal([]byte(value), &e.data) != nil {
+					return
+				}
+			case "":
+				if e.name != "" {
+					out <- e
+				}
+				e = event{}
+			}
+		}
+	}()
+	return out
+}
+
+// list is a live list, as a client keeps it.
+type list struct {
+	t      testing.TB
+	op     *operator
+	last   string
+	states map[string]string // of the tasks that were told
+	ready  bool
+}
+
+func (l *list) take(e event) {
+	l.t.Helper()
+	if e.id != "" {
+		l.last = e.id
+	}
+	switch e.name {
+	case "task":
+		row := e.data["task"].(object)
+		raw, err := json.Marshal(row)
+		require.NoError(l.t, err)
+		require.NoError(l.t, document.CheckAs("task", raw))
+		l.states[row["id"].(string)] = row["state"].(string)
+	case "resync":
+		for _, row := range l.op.get("/tasks?limit=500").list("tasks") {
+			l.states[row["id"].(string)] = row["state"].(string)
+		}
+	case "ready":
+		l.ready = true
+	default:
+		require.Fail(l.t, "unknown event "+e.name)
+	}
+}
+
+// until takes events until a condition holds.
+func (l *list) until(events <-chan event, what string, holds func() bool) {
+	l.t.Helper()
+	for !holds() {
+		l.take(waittest.Within(l.t, what, events))
+	}
+}
+
+// A live list at one replica shows what happens at the other one. When its replica is killed, the client continues at the other
+// replica and has missed nothing.
+func TestLiveListsSurviveTheirReplica(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL})
+	l := &list{t: t, op: as(t, a, ""), states: map[string]string{}}
+	events := l.op.follow(waittest.Context(t), "/tasks/stream")
+	l.until(events, "ready", func() bool { return l.ready })
+
+	asked := send(t, b, "", "ask:x", "")
+	failed := send(t, b, "", "fail:x", "")
+	l.until(events, "tasks of b", func() bool { return l.states[asked] == "input-required" && l.states[failed] == "failed" })
+	b2 := as(t, b, "")
+	b2.act("/tasks/"+asked+"/cancel", `{"reason":"r"}`)
+	l.until(events, "the cancel", func() bool { return l.states[asked] == "canceled" })
+	here := send(t, a, "", "echo:x", "")
+	l.until(events, "a task of a", func() bool { return l.states[here] == "completed" })
+
+	a.Kill()
+	var meanwhile []string
+	for range 20 {
+		meanwhile = append(meanwhile, send(t, b, "", "echo:x", ""))
+	}
+	l.op, l.ready = b2, false
+	events = l.op.follow(waittest.Context(t), "/tasks/stream", "Last-Event-ID", l.last)
+	l.until(events, "ready", func() bool { return l.ready })
+	for _, id := range meanwhile {
+		require.Equal(t, "completed", l.states[id])
+	}
+	late := send(t, b, "", "ask:y", "")
+	l.until(events, "a later task", func() bool { return l.states[late] == "input-required" })
+
+	// An id that is too old begins with a resync.
+	events = l.op.follow(waittest.Context(t), "/tasks/stream?last_event_id=1")
+	require.Equal(t, "resync", waittest.Within(t, "resync", events).name)
+}
+
+// A list tells only the tasks of its filter and its tenant. A task that leaves the filter by its state is told as such.
+func TestLiveListsAreFiltered(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: guarded})
+	var client, op [2]string
+	for i, tenant := range []string{"a", "b"} {
+		client[i] = db.Keys(store.APIKey{Tenant: tenant}, "alice")[0]
+		op[i] = db.Keys(store.APIKey{Tenant: tenant, Scopes: []string{"admin:act"}}, "op")[0]
+	}
+	own := as(t, r, op[0])
+	ctx := waittest.Context(t)
+	streams := map[string]<-chan event{
+		"own": own.follow(ctx, "/tasks/stream?state=input-required"), "foreign": own.follow(ctx, "/tasks/stream?tenant=b"), "agent": own.follow(ctx, "/tasks/stream?agent=none"),
+	}
+	for name, events := range streams {
+		require.Equal(t, "ready", waittest.Within(t, name, events).name)
+	}
+	send(t, r, client[1], "ask:b", "")
+	mine := send(t, r, client[0], "ask:a", "")
+	matched := func(want bool) {
+		t.Helper()
+		for {
+			e := waittest.Within(t, "the task", streams["own"])
+			require.Equal(t, "task", e.name)
+			require.Equal(t, "a", e.data["task"].(object)["tenant"])
+			if e.data["matches"] == want {
+				require.Equal(t, mine, e.data["task"].(object)["id"])
+				return
+			}
+		}
+	}
+	matched(true)
+	own.act("/tasks/"+mine+"/cancel", `{"reason":"r"}`)
+	matched(false)
+	require.Empty(t, streams["foreign"])
+	require.Empty(t, streams["agent"])
+}
+
+// The log of a task is followed at one replica while another one runs it, and after a kill from the last event on.
+func TestLogsSurviveTheirReplica(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL})
+	id := send(t, b, "", "steps=400 delay=10ms", `"configuration":{"blocking":false}`)
+	// The replica that does not run the task is killed.
+	runs, others := clustertest.Running(db, id, []*clustertest.Replica{a, b})
+	var seqs []string
+	take := func(e event) bool {
+		if e.name == "end" {
+			require.Equal(t, "completed", e.data["state"])
+			return true
+		}
+		require.Equal(t, "log", e.name)
+		raw, err := json.Marshal(e.data)
+		require.NoError(t, err)
+		require.NoError(t, document.CheckAs("event", raw))
+		seqs = append(seqs, e.id)
+		return false
+	}
+	events := as(t, others[0], "").follow(waittest.Context(t), "/tasks/"+id+"/log/stream")
+	for len(seqs) < 20 {
+		require.False(t, take(waittest.Within(t, "events", events)))
+	}
+	others[0].Kill()
+	for e := range events { // what was on its way
+		require.False(t, take(e))
+	}
+	events = as(t, runs, "").follow(waittest.Context(t), "/tasks/"+id+"/log/stream?version=1.0", "Last-Event-ID", seqs[len(seqs)-1])
+	for !take(waittest.Within(t, "events", events)) {
+	}
+	var want []string
+	for _, seq := range db.Seqs(id) {
+		want = append(want, fmt.Sprint(seq))
+	}
+	require.Equal(t, want, seqs)
+
+	// A stream ends when its task is deleted.
+	asked := send(t, runs, "", "ask:x", "")
+	op := as(t, runs, "")
+	events = op.follow(waittest.Context(t), "/tasks/"+asked+"/log/stream")
+	require.Equal(t, "log", waittest.Within(t, "the first event", events).name)
+	op.act("/tasks/"+asked+"/purge", `{"reason":"r"}`)
+	for {
+		if e := waittest.Within(t, "the end", events); e.name == "end" {
+			require.Equal(t, "deleted", e.data["state"])
+			break
+		}
+	}
+}
+
+// A job goes on at another replica when its own is killed. It counts each task once, and a dry run changes none.
+func TestJobsSurviveTheirReplica(t *testing.T) {
+	t.Parallel()
+	const tasks = 600
+	db := clustertest.NewDB(t)
+	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL})
+	var g errgroup.Group
+	g.SetLimit(16)
+	for i := range tasks {
+		g.Go(func() error {
+			_, err := trySend(waittest.Context(t), []*clustertest.Replica{a, b}[i%2], "", "ask:x", "")
+			return err
+		})
+	}
+	require.NoError(t, g.Wait())
+	other := send(t, a, "", "echo:x", "")
+	op := as(t, a, "")
+	const parked = `"filter":{"agent":"demo","states":["input-required"]}`
+	dry := op.act("/jobs", `{"action":"cancel","reason":"try","dry_run":true,`+parked+`}`).text("id")
+	waittest.Eventually(t, "the dry run ends", func() error {
+		j := op.get("/jobs/" + dry)
+		return waittest.Unless(j.text("state") == "done", "%s", j.Body)
+	})
+	require.Contains(t, string(op.get("/jobs/"+dry).Body), fmt.Sprintf(`"matched":%d,"done":0,"skipped":0,"failed":0`, tasks))
+	require.Contains(t, string(op.get("/tasks/counts").Body), fmt.Sprintf(`"input-required":%d`, tasks))
+
+	id := op.act("/jobs", `{"action":"cancel","reason":"clean up",`+parked+`}`).text("id")
+	var worker string
+	waittest.Eventually(t, "the job is under way", func() error {
+		worker = clustertest.One[string](db, `SELECT coalesce((SELECT p.name FROM holdfast.admin_jobs j JOIN holdfast.processes p ON p.id = j.worker_id
+			WHERE j.id = $1 AND j.done >= 50 AND j.ended_at IS NULL AND cardinality(j.batch) > 0), '')`, id)
+		return waittest.Unless(worker != "", "not yet")
+	})
+	victim, rest := a, b
+	if b.Is(worker) {
+		victim, rest = b, a
+	}
+	victim.Kill()
+	op = as(t, rest, "")
+	waittest.Eventually(t, "the job ends at the other replica", func() error {
+		j := op.get("/jobs/" + id)
+		return waittest.Unless(j.text("state") == "done", "%s", j.Body)
+	})
+	require.Contains(t, string(op.get("/jobs/"+id).Body), fmt.Sprintf(`"matched":%d,"done":%d,"skipped":0,"failed":0`, tasks, tasks))
+	require.False(t, victim.Is(op.get("/jobs/"+id).text("worker_name")))
+	require.Contains(t, string(op.get("/tasks/counts").Body), fmt.Sprintf(`"canceled":%d`, tasks))
+	require.Equal(t, "completed", op.get("/tasks/"+other).text("state"))
+	require.Equal(t, tasks, clustertest.One[int](db, "SELECT count(DISTINCT task) FROM holdfast.v_audit WHERE action = 'task.canceled' AND reason = 'clean up'"))
+	db.Sound()
+
+	// Retries of a job create one task each, also when a batch is repeated.
+	send(t, rest, "", "fail:x", "")
+	again := op.act("/jobs", `{"action":"retry","reason":"r","filter":{"states":["failed","completed"]}}`).text("id")
+	waittest.Eventually(t, "the retries end", func() error {
+		j := op.get("/jobs/" + again)
+		return waittest.Unless(j.text("state") == "done", "%s", j.Body)
+	})
+	require.Contains(t, string(op.get("/jobs/"+again).Body), `"matched":2,"done":1,"skipped":1,"failed":0`)
+	require.Equal(t, "done", op.act("/jobs/"+again+"/cancel", `{"reason":"late"}`).text("state"), "a job that has ended stays so")
+	require.Equal(t, []string{again, id, dry}, column(op.get("/jobs").list("jobs"), "id"))
+	require.True(t, slices.Equal([]string{dry}, column(op.get("/jobs?before="+id).list("jobs"), "id")))
+}
+
+// The streams of one address are limited. A place is free again when its client has left.
+func TestStreamsAreLimited(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Settings})
+	op := as(t, r, "")
+	ctx, leave := context.WithCancel(waittest.Context(t))
+	for range 32 {
+		op.follow(ctx, "/tasks/stream")
+	}
+	a := op.do(http.MethodGet, "/tasks/stream", "")
+	require.Equal(t, http.StatusTooManyRequests, a.Status)
+	require.NotEmpty(t, a.Header.Get("Retry-After"))
+	require.Empty(t, op.get("/tasks").list("tasks"), "pages are still served")
+	leave()
+	waittest.Eventually(t, "a place is free", func() error {
+		status := op.peek(http.MethodGet, "/tasks/stream", "")
+		return waittest.Unless(status == http.StatusOK, "status %d", status)
+	})
+}

@@ -1,0 +1,347 @@
+// Package adminapi is the API of operators, at the admin address: tasks with all their facts, actions on one task or on all that a
+// filter selects, live lists, and the state of the cluster. docs/admin-api.yaml describes it.
+package adminapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/doctor"
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
+	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/retention"
+	"github.com/holdfast-a2a/holdfast/internal/signal"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Path is where the admin API is.
+const Path = "/admin/v1"
+
+// Right is what an operator may do. Each includes those before it.
+type Right int
+
+// The rights.
+const (
+	View       Right = iota + 1 // read tasks, webhooks, agents and replicas
+	Act                         // act on tasks and webhooks
+	Administer                  // delete tasks; read keys, the audit log and the findings of doctor
+)
+
+// String returns the name of the right.
+func (r Right) String() string {
+	return [...]string{"none", "view", "act", "administer"}[r]
+}
+
+// Admitted is the operator of a request, and what it may do.
+type Admitted struct {
+	Caller identity.Caller
+	Right  Right
+	// Bound says that the operator sees only its own tenant.
+	Bound bool
+	// ReadOnly says why this address takes no writes, whatever the right; "": it does.
+	ReadOnly string
+}
+
+// Agent is what the API shows of an agent.
+type Agent struct {
+	Name        string
+	Default     bool
+	Kind        string // of its executor
+	Concurrency int
+	MaxAttempts int
+	Card        func() ([]byte, error) // nil: this process serves no cards
+}
+
+// Options configures the API.
+type Options struct {
+	Store     *store.Store
+	Engine    *engine.Engine
+	Hub       *hub.Hub
+	Signals   *signal.Bus
+	Retention *retention.Retention
+	Agents    []Agent
+	// Admit returns the operator of a request. Its error is the answer.
+	Admit func(r *http.Request) (*Admitted, error)
+	// Need returns the error for an operator who lacks a right.
+	Need func(r Right) error
+	// Examine makes the checks of doctor.
+	Examine func(ctx context.Context, report func(doctor.Finding))
+	Limits  any // of the server, as the API shows them
+	Version string
+	Worker  func() task.ID // the id of this process; zero while it has none
+	Memory  *memory.Budgets
+	Log     *slog.Logger
+}
+
+// API answers the requests of operators.
+type API struct {
+	o        Options
+	mux      *http.ServeMux
+	feed     *feed
+	streams  *limit.Places
+	doctor   chan struct{}   // holds an element while an examination runs
+	stopping context.Context //nolint:containedctx // of all streams
+	stop     context.CancelFunc
+}
+
+// Bounds of the open streams of this process, in total and from one address.
+const (
+	maxStreams          = 256
+	maxStreamsOfAddress = 32
+)
+
+// requestTimeout bounds a request that is no stream, also while the database is away.
+const requestTimeout = 30 * time.Second
+
+// New makes the API. Run starts its live lists. It must be called before the first part runs, because it subscribes to signals.
+func New(o Options) *API {
+	a := &API{o: o, mux: http.NewServeMux(), streams: limit.NewPlaces(maxStreams, maxStreamsOfAddress), doctor: make(chan struct{}, 1)}
+	a.stopping, a.stop = context.WithCancel(context.Background())
+	a.feed = newFeed(o)
+	for _, r := range a.routes() {
+		a.mux.Handle(r.method+" "+Path+r.path, a.handler(r))
+	}
+	return a
+}
+
+// Run runs the live lists until ctx ends.
+func (a *API) Run(ctx context.Context) error { return a.feed.run(ctx) }
+
+// Stop ends the streams. Their clients go on at another replica.
+func (a *API) Stop() { a.stop() }
+
+// route is an operation of the API.
+type route struct {
+	method, path string
+	right        Right
+	// whole says that the operation shows more than one tenant, so an operator of one tenant may not use it.
+	whole  bool
+	stream bool
+	do     func(x *exchange) error
+}
+
+func (a *API) routes() []route {
+	return []route{
+		{method: "GET", path: "/me", right: View, do: a.me},
+		{method: "GET", path: "/tasks", right: View, do: a.tasks},
+		{method: "GET", path: "/tasks/counts", right: View, do: a.counts},
+		{method: "GET", path: "/tasks/stream", right: View, stream: true, do: a.tasksStream},
+		{method: "GET", path: "/tasks/{id}", right: View, do: a.task},
+		{method: "GET", path: "/tasks/{id}/log", right: View, do: a.log},
+		{method: "GET", path: "/tasks/{id}/log/stream", right: View, stream: true, do: a.logStream},
+		{method: "GET", path: "/tasks/{id}/runs", right: View, do: a.runs},
+		{method: "GET", path: "/tasks/{id}/lineage", right: View, do: a.lineage},
+		{method: "GET", path: "/tasks/{id}/webhooks", right: View, do: a.webhooksOfTask},
+		{method: "GET", path: "/tasks/{id}/attempts", right: View, do: a.attempts},
+		{method: "POST", path: "/tasks/{id}/cancel", right: Act, do: a.single(actCancel)},
+		{method: "POST", path: "/tasks/{id}/retry", right: Act, do: a.single(actRetry)},
+		{method: "POST", path: "/tasks/{id}/hold", right: Act, do: a.single(actHold)},
+		{method: "POST", path: "/tasks/{id}/release", right: Act, do: a.single(actRelease)},
+		{method: "POST", path: "/tasks/{id}/purge", right: Administer, do: a.single(actPurge)},
+		{method: "POST", path: "/tasks/{id}/answer", right: Act, do: a.answer},
+		{method: "POST", path: "/tasks/{id}/webhooks/{config}/redeliver", right: Act, do: a.single(actRedeliver)},
+		{method: "POST", path: "/tasks/{id}/webhooks/{config}/disable", right: Act, do: a.single(actDisable)},
+		{method: "POST", path: "/tasks/{id}/webhooks/{config}/enable", right: Act, do: a.single(actEnable)},
+		{method: "GET", path: "/webhooks", right: View, do: a.webhooks},
+		{method: "GET", path: "/agents", right: View, do: a.agents},
+		{method: "GET", path: "/agents/{name}", right: View, do: a.agent},
+		{method: "GET", path: "/replicas", right: View, whole: true, do: a.replicas},
+		{method: "GET", path: "/limits", right: View, whole: true, do: a.limits},
+		{method: "GET", path: "/retention/plan", right: View, whole: true, do: a.plan},
+		{method: "GET", path: "/doctor", right: Administer, whole: true, do: a.examine},
+		{method: "GET", path: "/keys", right: Administer, do: a.keys},
+		{method: "GET", path: "/audit", right: Administer, whole: true, do: a.audit},
+		{method: "GET", path: "/jobs", right: View, do: a.jobs},
+		{method: "POST", path: "/jobs", right: Act, do: a.addJob},
+		{method: "GET", path: "/jobs/{id}", right: View, do: a.job},
+		{method: "POST", path: "/jobs/{id}/cancel", right: Act, do: a.cancelJob},
+	}
+}
+
+// Operation is an operation of the API, for tests of its document.
+type Operation struct {
+	Method, Path string // below Path
+	Right        Right
+	Whole        bool
+	Stream       bool
+}
+
+// Operations lists the operations.
+func Operations() []Operation {
+	var out []Operation
+	for _, r := range (&API{}).routes() {
+		out = append(out, Operation{r.method, r.path, r.right, r.whole, r.stream})
+	}
+	return out
+}
+
+// exchange is a request and its answer.
+type exchange struct {
+	w   http.ResponseWriter
+	r   *http.Request
+	ctx context.Context //nolint:containedctx // of the request, with its account of memory
+	who *Admitted
+	op  *store.Operator
+	q   *query
+}
+
+// ServeHTTP implements http.Handler. It admits operators before it looks at the path, so that others learn nothing about it.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	who, err := a.o.Admit(r)
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	if _, pattern := a.mux.Handler(r); pattern == "" {
+		a.unknown(w, r)
+		return
+	}
+	a.mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), whoKey{}, who)))
+}
+
+type whoKey struct{}
+
+// unknown answers a request for a path or a method that does not exist.
+func (a *API) unknown(w http.ResponseWriter, r *http.Request) {
+	var allowed []string
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		other := *r
+		other.Method = method
+		if _, pattern := a.mux.Handler(&other); pattern != "" {
+			allowed = append(allowed, method)
+		}
+	}
+	p := refuse(http.StatusNotFound, reasonNotFound, "", "docs/admin-api.yaml lists the paths and their methods")
+	if len(allowed) > 0 {
+		p = refuse(http.StatusMethodNotAllowed, reasonMethod, "", "docs/admin-api.yaml lists the paths and their methods")
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
+	}
+	a.fail(w, r, p)
+}
+
+// crossOrigin refuses writes that a page of another origin makes a browser send.
+var crossOrigin = http.NewCrossOriginProtection()
+
+func (a *API) handler(r route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		who := req.Context().Value(whoKey{}).(*Admitted)
+		if err := a.handle(&r, w, req, who); err != nil {
+			a.fail(w, req, err)
+		}
+	})
+}
+
+func (a *API) handle(r *route, w http.ResponseWriter, req *http.Request, who *Admitted) error {
+	switch {
+	case who.Right < r.right:
+		return a.o.Need(r.right)
+	case r.whole && who.Bound:
+		return refuse(http.StatusForbidden, reasonForbidden, "", "operators of one tenant may not see what belongs to the whole server (admin.all_tenants_scope)")
+	case r.method != http.MethodGet && who.ReadOnly != "":
+		return refuse(http.StatusForbidden, reasonForbidden, "", who.ReadOnly)
+	}
+	if r.method != http.MethodGet {
+		if err := crossOrigin.Check(req); err != nil {
+			return refuse(http.StatusForbidden, reasonForbidden, "Origin", "is another one than that of this address")
+		}
+	}
+	ctx := req.Context()
+	if !r.stream {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		account := a.o.Memory.Open("operator")
+		defer account.Close()
+		ctx = memory.With(ctx, account)
+	}
+	q, err := parseQuery(req.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	x := &exchange{w: w, r: req, ctx: ctx, who: who, q: q}
+	x.op = a.o.Store.Operator(who.Caller, who.Bound)
+	return r.do(x)
+}
+
+// found finds the task of the path.
+func (x *exchange) found() (*store.AdminTask, error) {
+	return x.op.Find(x.ctx, x.r.PathValue("id"))
+}
+
+// ok writes a document.
+func (x *exchange) ok(doc any) error { return x.answer(http.StatusOK, doc) }
+
+func (x *exchange) answer(status int, doc any) error {
+	raw, err := marshal(doc)
+	if err != nil {
+		return err
+	}
+	send(x.w, status, "application/json", raw)
+	return nil
+}
+
+// marshal writes JSON. Stored JSON keeps its numbers and the order of its members.
+func marshal(doc any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(doc)
+	return b.Bytes(), err
+}
+
+// writeTimeout bounds how long a client may take to read an answer.
+const writeTimeout = time.Minute
+
+func send(w http.ResponseWriter, status int, media string, raw []byte) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+	w.Header().Set("Content-Type", media)
+	w.Header().Set("Content-Length", strconv.Itoa(len(raw)))
+	w.WriteHeader(status)
+	_, _ = w.Write(raw) //nolint:gosec // JSON, of a type that browsers do not render, with nosniff
+}
+
+// maxBody bounds the body of a request, in bytes.
+const maxBody = 1 << 20
+
+// body reads the body of a write. An unknown member is an error, because a misspelt one would do something else.
+func (x *exchange) body(into any) error {
+	// A page in a browser cannot send this type without a preflight request.
+	if kind, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return refuse(http.StatusUnsupportedMediaType, reasonInvalid, "Content-Type", "must be application/json")
+	}
+	d := json.NewDecoder(http.MaxBytesReader(x.w, x.r.Body, maxBody))
+	d.DisallowUnknownFields()
+	err := d.Decode(into)
+	if err == nil {
+		if _, more := d.Token(); more == nil {
+			return invalid("", "the body must be one JSON object")
+		}
+		return nil
+	}
+	var (
+		large *http.MaxBytesError
+		typed *json.UnmarshalTypeError
+	)
+	switch name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); {
+	case errors.As(err, &large):
+		return refuse(http.StatusRequestEntityTooLarge, reasonTooLarge, "", "the body must not be longer than 1 MiB")
+	case errors.As(err, &typed):
+		return invalid(typed.Field, "must not be a JSON "+typed.Value)
+	case unknown:
+		return invalid(strings.Trim(name, `"`), "is no member of this request")
+	}
+	return invalid("", "the body is not a JSON object: "+err.Error())
+}

@@ -1,0 +1,55 @@
+package adminapi
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/signal"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// A list whose client is slow keeps a bounded number of rounds, and learns that it has missed some. Lists of other tenants get nothing.
+func TestSlowListsAreBounded(t *testing.T) {
+	t.Parallel()
+	f := newFeed(Options{})
+	a, b := "a", "b"
+	slow, other := f.follow(&store.AdminFilter{Tenant: &a}), f.follow(&store.AdminFilter{Tenant: &b})
+	for i := range feedBuffer + 5 {
+		row, err := newTold(&store.AdminTask{Task: &task.Task{ID: store.NewID(), Tenant: "a", LastSeq: task.Seq(i)}})
+		require.NoError(t, err)
+		f.publish(&round{at: int64(i), tasks: []*told{row}})
+	}
+	require.Len(t, slow.rounds, feedBuffer)
+	require.True(t, slow.dropped.Load())
+	require.Empty(t, other.rounds)
+	require.False(t, other.dropped.Load())
+	f.leave(slow)
+	f.leave(other)
+	require.Zero(t, f.following.Load())
+}
+
+// While nobody watches, the feed notes nothing. With too many changes at a time it keeps some, and says that it has missed others.
+func TestFeedNotesABoundedNumberOfTasks(t *testing.T) {
+	t.Parallel()
+	bus := &signal.Bus{}
+	f := newFeed(Options{Signals: bus})
+	bus.Advanced(store.NewID(), 1)
+	bus.Committed([]*task.Event{{Task: store.NewID()}})
+	require.Empty(t, f.changed)
+	w := f.follow(&store.AdminFilter{})
+	one := store.NewID()
+	bus.Committed([]*task.Event{{Task: one, Seq: 1}, {Task: one, Seq: 2}, {Task: store.NewID(), Seq: 1}})
+	require.Len(t, f.changed, 2)
+	require.False(t, f.missed)
+	for range feedChanged {
+		bus.Growth.Hear(signal.Growth{Task: store.NewID()})
+	}
+	require.Len(t, f.changed, feedChanged)
+	require.True(t, f.missed)
+	f.leave(w)
+	f.forget()
+	require.False(t, f.missed)
+	require.Empty(t, f.changed)
+}

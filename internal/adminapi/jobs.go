@@ -1,0 +1,350 @@
+package adminapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// jobFilter selects the tasks of a job.
+type jobFilter struct {
+	States  []string  `json:"states,omitempty"`
+	Agent   string    `json:"agent,omitempty"`
+	Tenant  *string   `json:"tenant,omitempty"`
+	Owner   *string   `json:"owner,omitempty"`
+	Context string    `json:"context,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+	Until   time.Time `json:"until,omitzero"`
+}
+
+func (f *jobFilter) filter() (*store.AdminFilter, error) {
+	out := &store.AdminFilter{Agent: f.Agent, Tenant: f.Tenant, Owner: f.Owner, ContextID: f.Context, Since: f.Since, Until: f.Until}
+	for i, name := range f.States {
+		state, ok := task.ParseState(name)
+		if !ok {
+			return nil, invalid(fmt.Sprintf("filter.states[%d]", i), fmt.Sprintf("%q is not a state; use one of %s", name, stateNames()))
+		}
+		if !slices.Contains(out.States, state) {
+			out.States = append(out.States, state)
+		}
+	}
+	if len(f.States) == 0 && f.Agent == "" && f.Tenant == nil && f.Owner == nil && f.Context == "" && f.Since.IsZero() && f.Until.IsZero() {
+		return nil, invalid("filter", "selects every task; give states, agent, tenant, owner, context, since or until")
+	}
+	return out, nil
+}
+
+type jobRequest struct {
+	Action string    `json:"action"`
+	Reason string    `json:"reason"`
+	DryRun bool      `json:"dry_run"`
+	Filter jobFilter `json:"filter"`
+	options
+}
+
+type jobView struct {
+	ID         string             `json:"id"`
+	Action     string             `json:"action"`
+	State      string             `json:"state"`
+	DryRun     bool               `json:"dry_run"`
+	Filter     json.RawMessage    `json:"filter"`
+	Options    json.RawMessage    `json:"options"`
+	Reason     string             `json:"reason"`
+	Tenant     *string            `json:"tenant,omitempty"` // the only tenant that the job may touch
+	Actor      string             `json:"actor"`
+	Matched    int64              `json:"matched"`
+	Done       int64              `json:"done"`
+	Skipped    int64              `json:"skipped"`
+	Failed     int64              `json:"failed"`
+	Failures   []store.JobFailure `json:"failures"`
+	Worker     string             `json:"worker_name,omitempty"`
+	CreatedAt  time.Time          `json:"created_at"`
+	StartedAt  time.Time          `json:"started_at,omitzero"`
+	CanceledAt time.Time          `json:"canceled_at,omitzero"`
+	EndedAt    time.Time          `json:"ended_at,omitzero"`
+}
+
+func viewJob(j *store.Job) jobView {
+	v := jobView{
+		ID: j.ID.String(), Action: j.Action, DryRun: j.DryRun, Filter: j.Filter, Options: j.Options, Reason: j.Actor.Reason, Tenant: j.Tenant,
+		Actor: j.Actor.Subject, Matched: j.Matched, Done: j.Done, Skipped: j.Skipped, Failed: j.Failed, Failures: j.Failures, Worker: j.Worker,
+		CreatedAt: j.CreatedAt.UTC(), StartedAt: j.StartedAt.UTC(), CanceledAt: j.CanceledAt.UTC(), EndedAt: j.EndedAt.UTC(),
+	}
+	if v.Failures == nil {
+		v.Failures = []store.JobFailure{}
+	}
+	switch {
+	case !j.EndedAt.IsZero() && !j.CanceledAt.IsZero():
+		v.State = "canceled"
+	case !j.EndedAt.IsZero():
+		v.State = "done"
+	case !j.CanceledAt.IsZero():
+		v.State = "canceling"
+	case !j.StartedAt.IsZero():
+		v.State = "running"
+	default:
+		v.State = "waiting"
+	}
+	return v
+}
+
+// addJob stores a job. A replica begins it within a second.
+func (a *API) addJob(x *exchange) error {
+	if err := x.q.done(); err != nil {
+		return err
+	}
+	var body jobRequest
+	if err := x.body(&body); err != nil {
+		return err
+	}
+	act, known := actions[body.Action]
+	if !known {
+		return invalid("action", fmt.Sprintf("%q is not an action; use one of %s", body.Action, strings.Join(slices.Sorted(maps.Keys(actions)), ", ")))
+	}
+	if x.who.Right < act.right {
+		return a.o.Need(act.right)
+	}
+	if err := body.check(body.Action); err != nil {
+		return err
+	}
+	if _, err := body.Filter.filter(); err != nil {
+		return err
+	}
+	if err := x.reasoned(body.Reason); err != nil {
+		return err
+	}
+	filter, err := marshal(body.Filter)
+	if err != nil {
+		return err
+	}
+	opts, err := marshal(body.options)
+	if err != nil {
+		return err
+	}
+	j, err := x.op.AddJob(x.ctx, &store.Job{Action: body.Action, DryRun: body.DryRun, Filter: filter, Options: opts})
+	if err != nil {
+		return err
+	}
+	return x.answer(http.StatusCreated, viewJob(j))
+}
+
+type jobsPage struct {
+	Jobs []jobView `json:"jobs"`
+	Next string    `json:"next,omitempty"`
+}
+
+func (a *API) jobs(x *exchange) error {
+	before, limit := x.q.id("before"), x.q.limit()
+	if err := x.q.done(); err != nil {
+		return err
+	}
+	jobs, err := x.op.Jobs(x.ctx, before, limit+1)
+	if err != nil {
+		return err
+	}
+	page := jobsPage{Jobs: []jobView{}}
+	if len(jobs) > limit {
+		jobs = jobs[:limit]
+		page.Next = jobs[limit-1].ID.String()
+	}
+	for _, j := range jobs {
+		page.Jobs = append(page.Jobs, viewJob(j))
+	}
+	return x.ok(page)
+}
+
+// jobID returns the job of the path.
+func (x *exchange) jobID() (task.ID, error) {
+	id, err := task.ParseID(x.r.PathValue("id"))
+	if err != nil {
+		return id, errNoJob
+	}
+	return id, nil
+}
+
+var errNoJob = task.Errorf(task.NotFound, "no job has this id")
+
+func jobFound(err error) error {
+	if task.KindOf(err) == task.NotFound {
+		return errNoJob
+	}
+	return err
+}
+
+func (a *API) job(x *exchange) error {
+	if err := x.q.done(); err != nil {
+		return err
+	}
+	id, err := x.jobID()
+	if err != nil {
+		return err
+	}
+	j, err := x.op.Job(x.ctx, id)
+	if err != nil {
+		return jobFound(err)
+	}
+	return x.ok(viewJob(j))
+}
+
+type cancelJobRequest struct {
+	Reason string `json:"reason"`
+}
+
+func (a *API) cancelJob(x *exchange) error {
+	if err := x.q.done(); err != nil {
+		return err
+	}
+	var body cancelJobRequest
+	if err := x.body(&body); err != nil {
+		return err
+	}
+	if err := x.reasoned(body.Reason); err != nil {
+		return err
+	}
+	id, err := x.jobID()
+	if err != nil {
+		return err
+	}
+	j, err := x.op.CancelJob(x.ctx, id)
+	if err != nil {
+		return jobFound(err)
+	}
+	return x.ok(viewJob(j))
+}
+
+const (
+	// jobTTL is how long a process has a job. It claims it again with each step, and another process takes it when the claim is
+	// over.
+	jobTTL = 15 * time.Second
+	// jobPiece is how long a process works on a job before it lets others have a turn.
+	jobPiece = 20 * time.Second
+	// jobBatch is how many tasks a job acts on at a time, and jobLook how many it counts at a time in a dry run.
+	jobBatch = 50
+	jobLook  = 500
+	// jobFailures is how many failures a job keeps.
+	jobFailures = 20
+)
+
+// RunJob does a piece of a job that no process works on: a duty of every process. more says that another piece may be due.
+func (a *API) RunJob(ctx context.Context) (more bool, err error) {
+	worker := a.o.Worker()
+	if worker.IsZero() {
+		return false, nil
+	}
+	j, err := a.o.Store.ClaimJob(ctx, worker, jobTTL)
+	if err != nil || j == nil {
+		return false, err
+	}
+	err = a.work(ctx, j)
+	switch {
+	case errors.Is(err, task.LeaseLost):
+		return true, nil // another process continues it
+	case ctx.Err() != nil:
+		// The process stops, or the time of this piece is over.
+		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		return true, a.o.Store.ReleaseJob(release, j)
+	}
+	return true, err
+}
+
+// work does steps of a job until it ends.
+func (a *API) work(ctx context.Context, j *store.Job) error {
+	op := a.o.Store.Operator(j.Actor, j.Tenant != nil)
+	var f jobFilter
+	var opts options
+	if err := errors.Join(json.Unmarshal(j.Filter, &f), json.Unmarshal(j.Options, &opts)); err != nil {
+		return err
+	}
+	filter, err := f.filter()
+	if err != nil {
+		return err
+	}
+	canceled := !j.CanceledAt.IsZero()
+	for begun := time.Now(); ; {
+		// A batch that the process before has begun.
+		if len(j.Batch) > 0 {
+			if canceled, err = a.batch(ctx, op, j, opts); err != nil {
+				return err
+			}
+			j.Batch = nil
+		}
+		if canceled {
+			return a.o.Store.EndJob(ctx, j)
+		}
+		if time.Since(begun) > jobPiece {
+			return a.o.Store.ReleaseJob(ctx, j)
+		}
+		most := jobBatch
+		if j.DryRun {
+			most = jobLook
+		}
+		page, err := op.List(ctx, filter, j.Position, most)
+		if err != nil {
+			return err
+		}
+		var batch []task.ID
+		if !j.DryRun {
+			for _, t := range page.Tasks {
+				batch = append(batch, t.Task.ID)
+			}
+		}
+		position := page.Next
+		if position.IsZero() && len(page.Tasks) > 0 {
+			position = page.Tasks[len(page.Tasks)-1].Task.ID
+		}
+		if len(page.Tasks) == 0 && page.Next.IsZero() {
+			return a.o.Store.EndJob(ctx, j)
+		}
+		if canceled, err = a.o.Store.PlanJob(ctx, j, batch, position, len(page.Tasks), jobTTL); err != nil {
+			return err
+		}
+		j.Position, j.Batch = position, batch
+	}
+}
+
+// batch acts on the tasks of a job's batch. It may repeat what a process before has done.
+func (a *API) batch(ctx context.Context, op *store.Operator, j *store.Job, opts options) (canceled bool, err error) {
+	done, skipped, failed := 0, 0, 0
+	for _, id := range j.Batch {
+		did, err := a.onOne(ctx, op, j, id, opts)
+		switch kind := task.KindOf(err); {
+		case err == nil && !did.skipped:
+			done++
+		case err == nil:
+			skipped++
+		case ctx.Err() != nil:
+			return false, err
+		case kind == task.NotFound, kind == task.Terminal, kind == task.Busy, kind == task.Unsupported, kind == task.NotCancelable:
+			skipped++ // it has changed meanwhile, or the action is not for such a task
+		default:
+			if _, away := a.o.Store.Now(ctx); away != nil {
+				return false, away // all others would fail, too
+			}
+			failed++
+			j.Failures = append(j.Failures, store.JobFailure{Task: id.String(), Error: bounded(toProblem(err).Error())})
+			j.Failures = j.Failures[max(0, len(j.Failures)-jobFailures):]
+		}
+	}
+	return a.o.Store.RecordJob(ctx, j, done, skipped, failed, j.Failures, jobTTL)
+}
+
+func (a *API) onOne(ctx context.Context, op *store.Operator, j *store.Job, id task.ID, opts options) (*outcome, error) {
+	t, err := op.Find(ctx, id.String())
+	if err != nil {
+		if j.Action == actPurge && task.KindOf(err) == task.NotFound {
+			return &outcome{Outcome: outcomePurged}, nil // by the process before
+		}
+		return nil, err
+	}
+	return actions[j.Action].do(a, ctx, &act{op: op, task: t, options: opts, key: keyPrefix + "job " + j.ID.String() + " " + id.String()})
+}

@@ -1,0 +1,163 @@
+package adminapi
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// query reads the parameters of a request. It keeps the first error, and done reports parameters that nothing has read: with a
+// misspelt filter ignored, every task would match.
+type query struct {
+	values url.Values
+	read   []string
+	err    error
+}
+
+func parseQuery(raw string) (*query, error) {
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return nil, invalid("", "the query is not valid: "+err.Error())
+	}
+	return &query{values: values}, nil
+}
+
+func (q *query) bad(name, format string, args ...any) {
+	if q.err == nil {
+		q.err = invalid(name, fmt.Sprintf(format, args...))
+	}
+}
+
+// text returns a parameter that is given once at most.
+func (q *query) text(name string) (value string, given bool) {
+	q.read = append(q.read, name)
+	values, given := q.values[name]
+	switch {
+	case !given:
+		return "", false
+	case len(values) > 1:
+		q.bad(name, "must be given once")
+	case len(values[0]) > 1024 || strings.ContainsRune(values[0], 0):
+		q.bad(name, "must not be longer than 1024 bytes, and have no NUL")
+	}
+	return values[0], true
+}
+
+// word is text that must not be empty if it is given.
+func (q *query) word(name string) string {
+	v, given := q.text(name)
+	if given && v == "" {
+		q.bad(name, "must not be empty; leave it out for all")
+	}
+	return v
+}
+
+// optional is text whose absence means any, and whose emptiness is a value.
+func (q *query) optional(name string) *string {
+	if v, given := q.text(name); given {
+		return &v
+	}
+	return nil
+}
+
+func (q *query) number(name string, otherwise, least, most int64) int64 {
+	v, given := q.text(name)
+	if !given {
+		return otherwise
+	}
+	n, err := strconv.ParseInt(v, 10, 64)
+	if err != nil || n < least || n > most {
+		q.bad(name, "must be a number from %d to %d", least, most)
+		return otherwise
+	}
+	return n
+}
+
+// The number of items of a page.
+const (
+	defaultPage = 50
+	maxPage     = 500
+)
+
+func (q *query) limit() int { return int(q.number("limit", defaultPage, 1, maxPage)) }
+
+func (q *query) flag(name string) bool {
+	v, given := q.text(name)
+	if given && v != "true" && v != "false" {
+		q.bad(name, "must be true or false")
+	}
+	return v == "true"
+}
+
+func (q *query) time(name string) time.Time {
+	v, given := q.text(name)
+	if !given {
+		return time.Time{}
+	}
+	t, err := time.Parse(time.RFC3339Nano, v)
+	if err != nil || t.Year() < 1970 || t.Year() > 9998 {
+		q.bad(name, "%q is not a time; write 2026-01-31T12:00:00Z", v)
+	}
+	return t
+}
+
+func (q *query) id(name string) task.ID {
+	v, given := q.text(name)
+	if !given {
+		return task.ID{}
+	}
+	id, err := task.ParseID(v)
+	if err != nil {
+		q.bad(name, "%q is not a UUID; give the next of the page before", v)
+	}
+	return id
+}
+
+// filter reads the parameters that select tasks.
+func (q *query) filter() *store.AdminFilter {
+	f := &store.AdminFilter{
+		Agent: q.word("agent"), Tenant: q.optional("tenant"), Owner: q.optional("owner"), ContextID: q.word("context"),
+		Since: q.time("since"), Until: q.time("until"),
+	}
+	q.read = append(q.read, "state")
+	for _, name := range q.values["state"] {
+		state, ok := task.ParseState(name)
+		if !ok {
+			q.bad("state", "%q is not a state; use one of %s", name, stateNames())
+		} else if !slices.Contains(f.States, state) {
+			f.States = append(f.States, state)
+		}
+	}
+	return f
+}
+
+func stateNames() string {
+	names := make([]string, len(task.States))
+	for i, s := range task.States {
+		names[i] = s.String()
+	}
+	return strings.Join(names, ", ")
+}
+
+// done returns the first error.
+func (q *query) done() error {
+	if q.err != nil {
+		return q.err
+	}
+	for name := range q.values {
+		if !slices.Contains(q.read, name) {
+			known := "it has none"
+			if len(q.read) > 0 {
+				known = "it has " + strings.Join(q.read, ", ")
+			}
+			return invalid(name, "is no parameter of this operation; "+known)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,473 @@
+package adminapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
+	"github.com/holdfast-a2a/holdfast/internal/shown"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+type taskView struct {
+	ID                string    `json:"id"`
+	TaskID            string    `json:"task_id"`
+	Agent             string    `json:"agent"`
+	Tenant            string    `json:"tenant"`
+	Owner             string    `json:"owner"`
+	ContextID         string    `json:"context_id"`
+	Dialect           string    `json:"dialect"`
+	State             string    `json:"state"`
+	StatusAt          time.Time `json:"status_at"`
+	CreatedAt         time.Time `json:"created_at"`
+	LastSeq           task.Seq  `json:"last_seq"`
+	Direct            bool      `json:"direct,omitempty"`
+	Attempt           int       `json:"attempt"`
+	Runs              int       `json:"runs"`
+	Turns             int       `json:"turns"`
+	Pending           int       `json:"pending"`
+	Worker            string    `json:"worker,omitempty"`
+	ClaimedAt         time.Time `json:"claimed_at,omitzero"`
+	CancelRequestedAt time.Time `json:"cancel_requested_at,omitzero"`
+	HeldAt            time.Time `json:"held_at,omitzero"`
+	ArtifactBytes     int64     `json:"artifact_bytes"`
+}
+
+func viewTask(t *store.AdminTask) taskView {
+	h := t.Task
+	return taskView{
+		ID: h.ID.String(), TaskID: h.PublicID, Agent: h.Agent, Tenant: h.Tenant, Owner: h.Owner, ContextID: h.ContextID, Dialect: h.Dialect,
+		State: h.Status.State.String(), StatusAt: h.Status.At.UTC(), CreatedAt: h.CreatedAt.UTC(), LastSeq: h.LastSeq, Direct: h.Direct,
+		Attempt: int(t.Attempt), Runs: t.Runs, Turns: t.Turns, Pending: t.Pending, Worker: idText(t.Worker), ClaimedAt: t.ClaimedAt.UTC(),
+		CancelRequestedAt: t.CancelRequested.UTC(), HeldAt: t.HeldAt.UTC(), ArtifactBytes: t.ArtifactBytes,
+	}
+}
+
+// idText is empty for the zero id.
+func idText(id task.ID) string {
+	if id.IsZero() {
+		return ""
+	}
+	return id.String()
+}
+
+type tasksPage struct {
+	Tasks []taskView `json:"tasks"`
+	// Next is the before of the next page.
+	Next string `json:"next,omitempty"`
+}
+
+func (a *API) tasks(x *exchange) error {
+	f, id, before, limit := x.q.filter(), x.q.word("id"), x.q.id("before"), x.q.limit()
+	if err := x.q.done(); err != nil {
+		return err
+	}
+	page := tasksPage{Tasks: []taskView{}}
+	if id != "" {
+		t, err := x.op.Find(x.ctx, id)
+		switch {
+		case task.KindOf(err) == task.NotFound:
+		case err != nil:
+			return err
+		case f.Matches(t.Task):
+			page.Tasks = append(page.Tasks, viewTask(t))
+		}
+		return x.ok(page)
+	}
+	found, err := x.op.List(x.ctx, f, before, limit)
+	if err != nil {
+		return err
+	}
+	for _, t := range found.Tasks {
+		page.Tasks = append(page.Tasks, viewTask(t))
+	}
+	page.Next = idText(found.Next)
+	return x.ok(page)
+}
+
+type countsView struct {
+	Counts map[string]int64 `json:"counts"`
+	// CountedSince is how far back the tasks were counted; absent: all of them.
+	CountedSince time.Time `json:"counted_since,omitzero"`
+}
+
+func (a *API) counts(x *exchange) error {
+	f := x.q.filter()
+	if err := x.q.done(); err != nil {
+		return err
+	}
+	counted, err := x.op.Count(x.ctx, f)
+	if err != nil {
+		return err
+	}
+	view := countsView{Counts: map[string]int64{}, CountedSince: counted.Since.UTC()}
+	for _, state := range task.States {
+		view.Counts[state.String()] = counted.ByState[state]
+	}
+	return x.ok(view)
+}
+
+type queuedView struct {
+	Phase       string    `json:"phase"`
+	AvailableAt time.Time `json:"available_at,omitzero"`
+	Turn        int       `json:"turn"`
+	Tries       int       `json:"tries"`
+	Worker      string    `json:"worker,omitempty"`
+	WorkerName  string    `json:"worker_name,omitempty"`
+	AwaySince   time.Time `json:"away_since,omitzero"`
+}
+
+type taskDetail struct {
+	taskView
+	Metadata      json.RawMessage `json:"metadata,omitempty"`
+	StatusMessage json.RawMessage `json:"status_message,omitempty"`
+	Queue         *queuedView     `json:"queue,omitempty"`
+}
+
+func (a *API) task(x *exchange) error {
+	if err := x.q.done(); err != nil {
+		return err
+	}
+	t, err := x.found()
+	if err != nil {
+		return err
+	}
+	d := taskDetail{taskView: viewTask(t), Metadata: t.Task.Metadata}
+	if d.StatusMessage, err = statusMessage(x.ctx, x.op, t); err != nil {
+		return err
+	}
+	q, err := x.op.Queued(x.ctx, t)
+	if err != nil {
+		return err
+	}
+	if q != nil {
+		d.Queue = &queuedView{
+			Phase: q.Phase, AvailableAt: q.AvailableAt.UTC(), Turn: q.Turn, Tries: q.Tries, Worker: idText(q.Worker), WorkerName: q.Name,
+			AwaySince: q.AwaySince.UTC(),
+		}
+		if q.Phase == "calls" {
+			d.Queue.AvailableAt = time.Time{}
+		}
+	}
+	return x.ok(d)
+}
+
+// statusMessage returns the message of the current status, as it is stored.
+func statusMessage(ctx context.Context, op *store.Operator, t *store.AdminTask) (json.RawMessage, error) {
+	evs, _, err := op.Log(ctx, t, t.Task.Status.Seq-1, false, 1)
+	if err != nil || len(evs) == 0 || evs[0].Kind != task.EventStatus || evs[0].Payload == nil {
+		return nil, err
+	}
+	var payload struct {
+		Message json.RawMessage `json:"message"`
+	}
+	err = json.Unmarshal(evs[0].Payload, &payload)
+	return payload.Message, err
+}
+
+type eventView struct {
+	Seq        task.Seq        `json:"seq"`
+	Kind       string          `json:"kind"`
+	At         time.Time       `json:"at"`
+	Attempt    int             `json:"attempt"`
+	State      string          `json:"state,omitempty"`
+	ArtifactID string          `json:"artifact_id,omitempty"`
+	Append     bool            `json:"append,omitempty"`
+	Last       bool            `json:"last,omitempty"`
+	Payload    json.RawMessage `json:"payload,omitempty"`
+	// A2A is the event as clients of the chosen version see it; absent: they do not see it.
+	A2A json.RawMessage `json:"a2a,omitempty"`
+}
+
+// viewEvent shows an event as it is stored, and with a codec also as clients see it.
+func viewEvent(t *store.AdminTask, e *store.AdminEvent, codec dialect.Codec) (eventView, error) {
+	v := eventView{
+		Seq: e.Seq, Kind: e.Kind.String(), At: e.At.UTC(), Attempt: int(e.Attempt), ArtifactID: e.ArtifactID, Append: e.Append, Last: e.Last,
+		Payload: e.Payload,
+	}
+	if e.Kind == task.EventStatus {
+		v.State = e.State.String()
+	}
+	if codec == nil || e.Kind != task.EventStatus && e.Kind != task.EventArtifact {
+		return v, nil
+	}
+	decoded, err := t.Decoded(e)
+	if err != nil {
+		return v, err
+	}
+	render := codec.Event
+	if decoded.Direct {
+		render = codec.Direct
+	}
+	v.A2A, err = render(t.Task, decoded)
+	return v, err
+}
+
+// codec reads the parameter that chooses a version of A2A.
+func (q *query) codec() dialect.Codec {
+	name := q.word("version")
+	if name == "" {
+		return nil
+	}
+	c := registry.ByVersion(name)
+	if c == nil {
+		q.bad("version", "%q is not a version that this server speaks; use one of %s", name, fmt.Sprint(registry.Versions()))
+	}
+	return c
+}
+
+type logPage struct {
+	Events []eventView `json:"events"`
+	// Next is the after (or, backwards, the before) of the next page.
+	Next task.Seq `json:"next,omitempty"`
+}
+
+func (a *API) log(x *exchange) error {
+	const most = 1<<53 - 1
+	codec, limit, back := x.q.codec(), x.q.limit(), false
+	switch order := x.q.word("order"); order {
+	case "", "asc":
+	case "desc":
+		back = true
+	default:
+		x.q.bad("order", "must be asc or desc")
+	}
+	var at task.Seq
+	if back {
+		at = task.Seq(x.q.number("before", 0, 1, most))
+	} else {
+		at = task.Seq(x.q.number("after", 0, 0, most))
+	}
+	if err := x.q.done(); err != nil {
+		return err
+	}
+	t, err := x.found()
+	if err != nil {
+		return err
+	}
+	evs, more, err := x.op.Log(x.ctx, t, at, back, limit)
+	if err != nil {
+		return err
+	}
+	page := logPage{Events: make([]eventView, len(evs))}
+	for i := range evs {
+		if page.Events[i], err = viewEvent(t, &evs[i], codec); err != nil {
+			return err
+		}
+	}
+	if more {
+		page.Next = evs[len(evs)-1].Seq
+	}
+	return x.ok(page)
+}
+
+type runView struct {
+	Run        int       `json:"run"`
+	Turn       int       `json:"turn"`
+	Attempt    int       `json:"attempt"`
+	Worker     string    `json:"worker,omitempty"`
+	WorkerName string    `json:"worker_name,omitempty"`
+	StartedAt  time.Time `json:"started_at,omitzero"`
+	EndedAt    time.Time `json:"ended_at,omitzero"`
+	Outcome    string    `json:"outcome"`
+	Error      string    `json:"error,omitempty"`
+	Seq        task.Seq  `json:"seq,omitempty"`
+}
+
+type runsView struct {
+	Runs []runView `json:"runs"`
+	// More says that the task has more runs than are shown.
+	More bool `json:"more,omitempty"`
+}
+
+func (a *API) runs(x *exchange) error {
+	if err := x.q.done(); err != nil {
+		return err
+	}
+	t, err := x.found()
+	if err != nil {
+		return err
+	}
+	runs, more, err := x.op.Runs(x.ctx, t)
+	if err != nil {
+		return err
+	}
+	view := runsView{Runs: []runView{}, More: more}
+	for i := range runs {
+		r := &runs[i]
+		view.Runs = append(view.Runs, runView{
+			Run: r.Run, Turn: r.Turn, Attempt: int(r.Attempt), Worker: idText(r.Worker), WorkerName: r.Name, StartedAt: r.StartedAt.UTC(),
+			EndedAt: r.EndedAt.UTC(), Outcome: r.Outcome, Error: bounded(r.Error), Seq: r.Seq,
+		})
+	}
+	return x.ok(view)
+}
+
+// maxText bounds an error message of an answer, in bytes. The log has the whole message.
+const maxText = 16 << 10
+
+func bounded(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	end := maxText
+	for end > 0 && s[end]&0xc0 == 0x80 {
+		end--
+	}
+	return s[:end] + "…"
+}
+
+type lineageView struct {
+	CalledBy string       `json:"called_by,omitempty"`
+	Calls    []shown.Call `json:"calls"`
+}
+
+func (a *API) lineage(x *exchange) error {
+	if err := x.q.done(); err != nil {
+		return err
+	}
+	t, err := x.found()
+	if err != nil {
+		return err
+	}
+	calls, err := x.op.Calls(x.ctx, t)
+	if err != nil {
+		return err
+	}
+	view := lineageView{Calls: []shown.Call{}}
+	for i := range calls {
+		if calls[i].Parent == t.Task.ID {
+			view.Calls = append(view.Calls, shown.OfCall(&calls[i]))
+		} else {
+			view.CalledBy = calls[i].Parent.String()
+		}
+	}
+	return x.ok(view)
+}
+
+type webhooksPage struct {
+	Webhooks []shown.Push `json:"webhooks"`
+	Next     string       `json:"next,omitempty"`
+}
+
+func (a *API) webhooksOfTask(x *exchange) error {
+	before, limit := x.q.place(), x.q.limit()
+	if err := x.q.done(); err != nil {
+		return err
+	}
+	t, err := x.found()
+	if err != nil {
+		return err
+	}
+	return x.pushes(store.PushFilter{Task: t.Task.ID, Limit: limit}, before)
+}
+
+func (a *API) webhooks(x *exchange) error {
+	f := store.PushFilter{
+		Agent: x.q.word("agent"), Owner: x.q.word("owner"), Tenant: x.q.optional("tenant"), Host: x.q.word("host"),
+		Disabled: x.q.flag("disabled"), Failing: x.q.flag("failing"), Due: x.q.flag("due"), Limit: x.q.limit(),
+	}
+	before := x.q.place()
+	if err := x.q.done(); err != nil {
+		return err
+	}
+	if x.who.Bound && f.Tenant != nil && *f.Tenant != x.who.Caller.Tenant {
+		return x.ok(webhooksPage{Webhooks: []shown.Push{}})
+	}
+	return x.pushes(f, before)
+}
+
+// pushPlace is the place of a webhook in a list.
+type pushPlace struct {
+	task task.ID
+	id   string
+}
+
+// place reads the parameter before of a list of webhooks: the id of a task, a slash, and the id of a webhook.
+func (q *query) place() (p pushPlace) {
+	v := q.word("before")
+	if v == "" {
+		return p
+	}
+	if len(v) < 38 || v[36] != '/' {
+		q.bad("before", "give the next of the page before")
+		return p
+	}
+	var err error
+	if p.task, err = task.ParseID(v[:36]); err != nil {
+		q.bad("before", "give the next of the page before")
+	}
+	p.id = v[37:]
+	return p
+}
+
+func (x *exchange) pushes(f store.PushFilter, before pushPlace) error {
+	f.BeforeTask, f.BeforeID = before.task, before.id
+	limit := f.Limit
+	f.Limit++
+	rows, err := x.op.Pushes(x.ctx, f)
+	if err != nil {
+		return err
+	}
+	page := webhooksPage{Webhooks: []shown.Push{}}
+	if len(rows) > limit {
+		rows = rows[:limit]
+		page.Next = rows[limit-1].Task.String() + "/" + rows[limit-1].Config.ID
+	}
+	for i := range rows {
+		v := shown.OfPush(&rows[i])
+		v.LastError = bounded(v.LastError)
+		page.Webhooks = append(page.Webhooks, v)
+	}
+	return x.ok(page)
+}
+
+type attemptsView struct {
+	Attempts []shown.Attempt `json:"attempts"`
+}
+
+func (a *API) attempts(x *exchange) error {
+	config, limit := x.q.word("config"), x.q.limit()
+	if err := x.q.done(); err != nil {
+		return err
+	}
+	t, err := x.found()
+	if err != nil {
+		return err
+	}
+	rows, err := x.op.PushAttempts(x.ctx, t, config, limit)
+	if err != nil {
+		return err
+	}
+	view := attemptsView{Attempts: []shown.Attempt{}}
+	for i := range rows {
+		v := shown.OfAttempt(&rows[i])
+		v.Error = bounded(v.Error)
+		view.Attempts = append(view.Attempts, v)
+	}
+	return x.ok(view)
+}
+
+type meView struct {
+	Subject    string `json:"subject"`
+	Tenant     string `json:"tenant"`
+	Right      string `json:"right"`
+	AllTenants bool   `json:"all_tenants"`
+	ReadOnly   string `json:"read_only,omitempty"`
+	Version    string `json:"version"`
+}
+
+func (a *API) me(x *exchange) error {
+	if err := x.q.done(); err != nil {
+		return err
+	}
+	c := x.who.Caller
+	return x.answer(http.StatusOK, meView{
+		Subject: c.Subject, Tenant: c.Tenant, Right: x.who.Right.String(), AllTenants: !x.who.Bound, ReadOnly: x.who.ReadOnly, Version: a.o.Version,
+	})
+}

@@ -1,0 +1,590 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/partition"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Operator is the store as one operator of the admin API sees it: the tasks of all tenants, or of one. The reads of an operator
+// of one tenant run under row-level security. Its actions take tasks that such a read has found.
+type Operator struct {
+	// View has the actions. The audit log names the operator as their actor.
+	View
+	sees  View
+	bound bool
+}
+
+// Operator returns the view of an operator. bound says that it sees only its own tenant.
+func (s *Store) Operator(by identity.Caller, bound bool) *Operator {
+	o := &Operator{View: View{s: s, db: s.api, by: by}, bound: bound}
+	if o.sees = o.View; bound {
+		o.sees = s.As(by, Visibility{TenantWide: true})
+	}
+	return o
+}
+
+// By returns the operator.
+func (o *Operator) By() identity.Caller { return o.by }
+
+// Tenant returns the only tenant that the operator sees; nil: all.
+func (o *Operator) Tenant() *string {
+	if !o.bound {
+		return nil
+	}
+	return &o.by.Tenant
+}
+
+// AdminTask is a task as operators see it.
+type AdminTask struct {
+	Task            *task.Task // header
+	Attempt         task.Attempt
+	Runs, Turns     int
+	Pending         int
+	Worker          task.ID // zero: no run
+	ClaimedAt       time.Time
+	CancelRequested time.Time // zero: no
+	HeldAt          time.Time // zero: no hold
+	ArtifactBytes   int64
+}
+
+func adminTask(r *dbsqlc.Task) *AdminTask {
+	t := &AdminTask{
+		Task: header(r), Attempt: task.Attempt(r.Attempt), Runs: int(r.Runs), Turns: int(r.Turns), Pending: int(r.Pending),
+		CancelRequested: r.CancelRequestedAt.Time, HeldAt: r.HeldAt.Time, ArtifactBytes: r.ArtifactBytes,
+	}
+	if r.WorkerID != nil {
+		t.Worker, t.ClaimedAt = task.ID(*r.WorkerID), r.ClaimedAt.Time
+	}
+	return t
+}
+
+// Find finds a task by its UUID or by the id that a client chose. Errors: task.NotFound, also for a task that the operator does
+// not see; task.Invalid if several tasks have the id.
+func (o *Operator) Find(ctx context.Context, id string) (*AdminTask, error) {
+	if u, err := task.ParseID(id); err == nil {
+		t, err := o.byID(ctx, uuid.UUID(u))
+		if !errors.Is(err, task.NotFound) {
+			return t, err
+		}
+	}
+	ids, err := o.s.q.AdminTaskNamed(ctx, o.sees.db, dbsqlc.AdminTaskNamedParams{ClientID: cleanName(id), Bound: o.bound, Tenant: o.by.Tenant})
+	switch {
+	case err != nil:
+		return nil, translate("find task", err)
+	case len(ids) == 0:
+		return nil, task.NotFound
+	case len(ids) > 1:
+		msg := "several tasks have this id; name one by its UUID:"
+		for _, u := range ids {
+			msg += " " + u.String()
+		}
+		return nil, &task.Error{Kind: task.Invalid, Field: "id", Msg: msg}
+	}
+	return o.byID(ctx, ids[0])
+}
+
+func (o *Operator) byID(ctx context.Context, id uuid.UUID) (*AdminTask, error) {
+	row, err := o.s.q.AdminTask(ctx, o.sees.db, dbsqlc.AdminTaskParams{ID: id, Bound: o.bound, Tenant: o.by.Tenant})
+	if err != nil {
+		return nil, translate("find task", err)
+	}
+	return adminTask(&row), nil
+}
+
+// AdminFilter selects tasks. An empty field selects all.
+type AdminFilter struct {
+	States    []task.State
+	Agent     string
+	Tenant    *string
+	Owner     *string
+	ContextID string
+	Since     time.Time // created at or after
+	Until     time.Time // created before
+}
+
+// Matches reports whether a task is one of the filter.
+func (f *AdminFilter) Matches(t *task.Task) bool {
+	if len(f.States) > 0 {
+		found := false
+		for _, s := range f.States {
+			found = found || s == t.Status.State
+		}
+		if !found {
+			return false
+		}
+	}
+	created := partition.TimeOf(t.ID)
+	return (f.Agent == "" || f.Agent == t.Agent) && (f.Tenant == nil || *f.Tenant == t.Tenant) && (f.Owner == nil || *f.Owner == t.Owner) &&
+		(f.ContextID == "" || f.ContextID == t.ContextID) &&
+		(f.Since.IsZero() || !created.Before(f.Since)) && (f.Until.IsZero() || created.Before(f.Until))
+}
+
+// AdminPage is a page of tasks, the newest first.
+type AdminPage struct {
+	Tasks []*AdminTask
+	// Next is the Before of the next page; zero: this is the last page. A page may be short, or empty, without being the last one.
+	Next task.ID
+}
+
+// How many tasks a page passes over: windows of windowTasks, up to windows of them.
+const (
+	windowTasks = 20_000
+	windows     = 5
+)
+
+// List returns a page of the tasks before an id (zero: from the newest one on).
+func (o *Operator) List(ctx context.Context, f *AdminFilter, before task.ID, limit int) (*AdminPage, error) {
+	arg := o.params(f, before)
+	page := &AdminPage{}
+	for range windows {
+		upto := arg.Since
+		last := true
+		if f.ContextID == "" {
+			var err error
+			if arg.Since, last, err = o.window(ctx, &arg, upto); err != nil {
+				return nil, err
+			}
+		}
+		arg.MaxRows = int32(limit-len(page.Tasks)) + 1
+		rows, err := o.page(ctx, f, arg)
+		if err != nil {
+			return nil, translate("list tasks", err)
+		}
+		for i := range rows {
+			if len(page.Tasks) == limit {
+				page.Next = page.Tasks[limit-1].Task.ID
+				return page, nil
+			}
+			page.Tasks = append(page.Tasks, adminTask(&rows[i]))
+		}
+		if last {
+			return page, nil
+		}
+		arg.Before, arg.Since = arg.Since, upto
+	}
+	page.Next = task.ID(arg.Before)
+	return page, nil
+}
+
+func (o *Operator) params(f *AdminFilter, before task.ID) dbsqlc.AdminTasksParams {
+	arg := dbsqlc.AdminTasksParams{
+		Before: uuid.Max, LowestState: int16(task.StateSubmitted), HighestState: int16(task.StateRejected), Agent: f.Agent,
+		ByTenant: f.Tenant != nil, ByOwner: f.Owner != nil,
+	}
+	if f.Tenant != nil {
+		arg.Tenant = *f.Tenant
+	}
+	if f.Owner != nil {
+		arg.Owner = *f.Owner
+	}
+	if o.bound {
+		arg.ByTenant, arg.Tenant = true, o.by.Tenant
+		if f.Tenant != nil && *f.Tenant != o.by.Tenant {
+			arg.Before = uuid.Nil // nothing
+		}
+	}
+	// Open and ended tasks have partitions of their own, and a window reads only the ones that it needs.
+	open, ended := len(f.States) == 0, len(f.States) == 0
+	for _, state := range f.States {
+		arg.States = append(arg.States, int16(state))
+		open, ended = open || !state.Terminal(), ended || state.Terminal()
+	}
+	if len(f.States) == 0 {
+		arg.States = states(&Listing{})
+	}
+	if !open {
+		arg.LowestState = int16(task.StateCompleted)
+	}
+	if !ended {
+		arg.HighestState = int16(task.StateAuthRequired)
+	}
+	if !f.Since.IsZero() {
+		arg.Since = partition.FirstID(f.Since)
+	}
+	if !f.Until.IsZero() {
+		arg.Before = lower(arg.Before, partition.FirstID(f.Until))
+	}
+	if !before.IsZero() {
+		arg.Before = lower(arg.Before, uuid.UUID(before))
+	}
+	return arg
+}
+
+func lower(a, b uuid.UUID) uuid.UUID {
+	if bytes.Compare(a[:], b[:]) < 0 {
+		return a
+	}
+	return b
+}
+
+// window returns where a page ends that passes over windowTasks tasks, and whether it is the last one. The end is the beginning
+// of a millisecond: the id of a task would tell an operator about another tenant's.
+func (o *Operator) window(ctx context.Context, arg *dbsqlc.AdminTasksParams, since uuid.UUID) (end uuid.UUID, last bool, err error) {
+	at, err := o.s.q.AdminWindow(ctx, o.s.api, dbsqlc.AdminWindowParams{
+		Before: arg.Before, Since: since, LowestState: arg.LowestState, HighestState: arg.HighestState, MaxRows: windowTasks,
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return since, true, nil
+	}
+	if err != nil {
+		return end, false, translate("list tasks", err)
+	}
+	end = partition.FirstID(partition.TimeOf(at))
+	return end, bytes.Compare(end[:], since[:]) <= 0, nil
+}
+
+func (o *Operator) page(ctx context.Context, f *AdminFilter, arg dbsqlc.AdminTasksParams) ([]dbsqlc.Task, error) {
+	if f.ContextID == "" {
+		return o.s.q.AdminTasks(ctx, o.sees.db, arg)
+	}
+	return o.s.q.AdminTasksOfContext(ctx, o.sees.db, dbsqlc.AdminTasksOfContextParams{
+		ContextID: cleanName(f.ContextID), Before: arg.Before, Since: arg.Since, LowestState: arg.LowestState, HighestState: arg.HighestState,
+		States: arg.States, Agent: arg.Agent, ByTenant: arg.ByTenant, Tenant: arg.Tenant, ByOwner: arg.ByOwner, Owner: arg.Owner, MaxRows: arg.MaxRows,
+	})
+}
+
+// AdminCounts has the numbers of tasks by state.
+type AdminCounts struct {
+	ByState map[task.State]int64
+	// Since is how far back the tasks were counted; zero: all of the filter's.
+	Since time.Time
+}
+
+// Count counts the tasks of a filter, the newest first, among a bounded number of tasks.
+func (o *Operator) Count(ctx context.Context, f *AdminFilter) (*AdminCounts, error) {
+	arg := o.params(f, task.ID{})
+	c := &AdminCounts{ByState: map[task.State]int64{}}
+	if f.ContextID != "" {
+		rows, err := o.s.q.AdminCountsOfContext(ctx, o.sees.db, dbsqlc.AdminCountsOfContextParams{
+			ContextID: cleanName(f.ContextID), Before: arg.Before, Since: arg.Since, LowestState: arg.LowestState, HighestState: arg.HighestState,
+			States: arg.States, Agent: arg.Agent, ByTenant: arg.ByTenant, Tenant: arg.Tenant, ByOwner: arg.ByOwner, Owner: arg.Owner,
+		})
+		for _, r := range rows {
+			c.ByState[task.State(r.State)] += r.Tasks
+		}
+		return c, translate("count tasks", err)
+	}
+	for range windows {
+		end, last, err := o.window(ctx, &arg, arg.Since)
+		if err != nil {
+			return nil, err
+		}
+		rows, err := o.s.q.AdminCounts(ctx, o.sees.db, dbsqlc.AdminCountsParams{
+			Before: arg.Before, Since: end, LowestState: arg.LowestState, HighestState: arg.HighestState,
+			States: arg.States, Agent: arg.Agent, ByTenant: arg.ByTenant, Tenant: arg.Tenant, ByOwner: arg.ByOwner, Owner: arg.Owner,
+		})
+		if err != nil {
+			return nil, translate("count tasks", err)
+		}
+		for _, r := range rows {
+			c.ByState[task.State(r.State)] += r.Tasks
+		}
+		if last {
+			return c, nil
+		}
+		arg.Before = end
+	}
+	c.Since = partition.TimeOf(arg.Before)
+	return c, nil
+}
+
+// AdminEvent is an event of a log as it is stored.
+type AdminEvent struct {
+	Seq        task.Seq
+	Kind       task.EventKind
+	At         time.Time
+	Attempt    task.Attempt
+	State      task.State
+	ArtifactID string
+	Append     bool
+	Last       bool
+	Payload    json.RawMessage // nil: none
+}
+
+// logBytes is how much a page of a log reads, unless one event alone is larger.
+const logBytes = 4 << 20
+
+// Log returns the events of a task with a seq above after, or with back those below it, the newest first (0: from the end). A page
+// is shorter than the limit if its events are large; more says that others follow.
+func (o *Operator) Log(ctx context.Context, t *AdminTask, at task.Seq, back bool, limit int) (evs []AdminEvent, more bool, err error) {
+	m := &meter{DBTX: o.sees.db, most: logBytes, account: memory.Of(ctx)}
+	id := uuid.UUID(t.Task.ID)
+	var rows []dbsqlc.AdminLogRow
+	if back {
+		if at == 0 {
+			at = t.Task.LastSeq + 1
+		}
+		var found []dbsqlc.AdminLogBackRow
+		found, err = o.s.q.AdminLogBack(ctx, m, dbsqlc.AdminLogBackParams{Task: id, Before: int64(at), MaxRows: int32(limit) + 1})
+		for _, r := range found {
+			rows = append(rows, dbsqlc.AdminLogRow(r))
+		}
+	} else {
+		rows, err = o.s.q.AdminLog(ctx, m, dbsqlc.AdminLogParams{Task: id, After: int64(at), MaxRows: int32(limit) + 1})
+	}
+	if err != nil {
+		return nil, false, translate("read the log", err)
+	}
+	if m.cut && len(rows) == 0 {
+		return nil, false, task.Errorf(task.Unavailable, "the server has no memory for the event now; try again")
+	}
+	if more = m.cut; len(rows) > limit {
+		rows, more = rows[:limit], true
+	}
+	evs = make([]AdminEvent, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		evs[i] = AdminEvent{
+			Seq: task.Seq(r.Seq), Kind: task.EventKind(r.Kind), At: r.CreatedAt, Attempt: task.Attempt(r.Attempt), State: task.State(r.State.Int16),
+			ArtifactID: r.ArtifactID.String, Append: r.Append, Last: r.Last, Payload: rawJSON(r.Payload),
+		}
+	}
+	return evs, more, nil
+}
+
+// Decoded decodes a stored event, for a reader that renders it.
+func (t *AdminTask) Decoded(e *AdminEvent) (*task.Event, error) {
+	out := &task.Event{
+		Task: t.Task.ID, Seq: e.Seq, Kind: e.Kind, Attempt: e.Attempt, At: e.At, State: e.State, Append: e.Append, Last: e.Last,
+	}
+	if e.Kind == task.EventArtifact {
+		out.Artifact = &task.Artifact{ID: e.ArtifactID}
+	}
+	return out, decodePayload(out, e.Payload, t.Task)
+}
+
+// AdminRun is a run that has ended, or the one under way.
+type AdminRun struct {
+	Run, Turn int
+	Attempt   task.Attempt
+	Worker    task.ID
+	Name      string // of the worker's process
+	StartedAt time.Time
+	EndedAt   time.Time // zero: it runs
+	Outcome   string    // as in view v_runs
+	Error     string
+	Seq       task.Seq // of the event that ended it
+}
+
+// maxRuns bounds the runs of one answer. A task has few.
+const maxRuns = 1000
+
+// Runs returns the runs of a task, the oldest first, as view v_runs has them; more says that there are more than maxRuns.
+func (o *Operator) Runs(ctx context.Context, t *AdminTask) (runs []AdminRun, more bool, err error) {
+	rows, err := o.s.q.AdminRuns(ctx, o.s.api, dbsqlc.AdminRunsParams{Task: uuid.UUID(t.Task.ID), MaxRows: maxRuns + 1})
+	if err != nil {
+		return nil, false, translate("read runs", err)
+	}
+	if len(rows) > maxRuns {
+		rows, more = rows[:maxRuns], true
+	}
+	turn := 1
+	for i, r := range rows {
+		run := AdminRun{
+			Run: i + 1, Turn: turn, Attempt: task.Attempt(r.Attempt), Name: r.WorkerName, StartedAt: r.ClaimedAt.Time, EndedAt: r.CreatedAt,
+			Outcome: r.Outcome, Error: r.Error, Seq: task.Seq(r.Seq),
+		}
+		if r.WorkerID != nil {
+			run.Worker = task.ID(*r.WorkerID)
+		}
+		switch r.Outcome {
+		case "lost", "retry", "returned", "away": // the same turn goes on
+		default:
+			turn++
+		}
+		runs = append(runs, run)
+	}
+	if !more && !t.Worker.IsZero() {
+		runs = append(runs, AdminRun{
+			Run: len(runs) + 1, Turn: turn, Attempt: t.Attempt, Worker: t.Worker, StartedAt: t.ClaimedAt, Outcome: "running",
+		})
+	}
+	return runs, more, nil
+}
+
+// AdminQueued says what a task in the queue waits for.
+type AdminQueued struct {
+	Phase       string // as in view v_queue
+	AvailableAt time.Time
+	Turn, Tries int
+	Worker      task.ID
+	Name        string // of the worker's process
+	AwaySince   time.Time
+}
+
+// Queued returns the queue row of a task; nil: it has none.
+func (o *Operator) Queued(ctx context.Context, t *AdminTask) (*AdminQueued, error) {
+	r, err := o.s.q.AdminQueued(ctx, o.s.api, uuid.UUID(t.Task.ID))
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil //nolint:nilnil // absence is an answer here and no failure
+	}
+	if err != nil {
+		return nil, translate("read the queue", err)
+	}
+	q := &AdminQueued{Phase: r.Phase, AvailableAt: r.AvailableAt, Turn: int(r.Turn), Tries: int(r.Tries), Name: r.WorkerName, AwaySince: r.AwaySince.Time}
+	if r.WorkerID != nil {
+		q.Worker = task.ID(*r.WorkerID)
+	}
+	return q, nil
+}
+
+// Calls returns the calls of a task, and the one that created it.
+func (o *Operator) Calls(ctx context.Context, t *AdminTask) ([]CallRow, error) {
+	return o.s.Calls(ctx, t.Task.ID)
+}
+
+// Pushes lists webhooks that the operator sees, those of the newest tasks first.
+func (o *Operator) Pushes(ctx context.Context, f PushFilter) ([]PushRow, error) {
+	if o.bound {
+		f.Tenant = &o.by.Tenant
+	}
+	return o.s.ListPushes(ctx, f)
+}
+
+// PushAttempts lists the newest attempts to deliver events of a task.
+func (o *Operator) PushAttempts(ctx context.Context, t *AdminTask, configID string, limit int) ([]PushAttempt, error) {
+	return o.s.PushAttempts(ctx, t.Task.ID, configID, limit)
+}
+
+// AdminProcess is a registered process.
+type AdminProcess struct {
+	ID         task.ID
+	Name       string
+	Version    string
+	Roles      string
+	StartedAt  time.Time
+	LeaseUntil time.Time
+	Alive      bool
+	Running    int64
+	Duties     []string
+}
+
+// maxProcesses bounds the processes of one answer.
+const maxProcesses = 1000
+
+// Registered lists the registered processes.
+func (s *Store) Registered(ctx context.Context) ([]AdminProcess, error) {
+	rows, err := s.q.AdminProcesses(ctx, s.api, maxProcesses)
+	out := make([]AdminProcess, len(rows))
+	for i, r := range rows {
+		out[i] = AdminProcess{
+			ID: task.ID(r.ID), Name: r.Name, Version: r.Version, Roles: r.Roles, StartedAt: r.StartedAt, LeaseUntil: r.LeaseUntil,
+			Alive: r.Alive, Running: r.Running, Duties: r.Duties,
+		}
+	}
+	return out, translate("read processes", err)
+}
+
+// Outage is an agent that is away.
+type Outage struct {
+	Agent  string
+	Since  time.Time
+	LastAt time.Time // of the newest try
+	Error  string
+}
+
+// Outages lists the agents that are away now.
+func (s *Store) Outages(ctx context.Context) ([]Outage, error) {
+	rows, err := s.q.AdminOutages(ctx, s.api)
+	out := make([]Outage, len(rows))
+	for i, r := range rows {
+		out[i] = Outage{r.Agent, r.Since, r.LastAt, r.Error}
+	}
+	return out, translate("read outages", err)
+}
+
+// AuditPlace is a place in the audit log.
+type AuditPlace struct {
+	At    time.Time
+	Chain int
+	N     int64
+}
+
+// AuditRow is a row of the audit log.
+type AuditRow struct {
+	AuditPlace
+	Login   string
+	Entries json.RawMessage // an array
+}
+
+// Audit returns the rows of the audit log before a place (zero: from the newest on), the newest first, but none before since.
+func (s *Store) Audit(ctx context.Context, before AuditPlace, since time.Time, limit int) ([]AuditRow, error) {
+	if before.At.IsZero() {
+		before.At = Newest.At
+	}
+	if since.IsZero() {
+		since = time.Unix(0, 0)
+	}
+	rows, err := s.q.AdminAudit(ctx, s.api, dbsqlc.AdminAuditParams{
+		BeforeAt: before.At, BeforeChain: int16(before.Chain), BeforeN: before.N, Since: since, MaxRows: int32(limit),
+	})
+	out := make([]AuditRow, len(rows))
+	for i, r := range rows {
+		out[i] = AuditRow{AuditPlace{r.At, int(r.Chain), r.N}, r.Login, r.Entries}
+	}
+	return out, translate("read the audit log", err)
+}
+
+// TasksByID reads the current rows of tasks, for the live lists of a replica.
+func (s *Store) TasksByID(ctx context.Context, ids []task.ID) ([]*AdminTask, error) {
+	arg := dbsqlc.AdminTasksByIDParams{Ids: make([]uuid.UUID, len(ids))}
+	for i, id := range ids {
+		arg.Ids[i] = uuid.UUID(id)
+	}
+	arg.Lowest, arg.Highest = span(arg.Ids)
+	rows, err := s.q.AdminTasksByID(ctx, s.hot, arg)
+	return adminTasks(rows), translate("read changed tasks", err)
+}
+
+// CreatedSince reads the tasks created after a task, the oldest first.
+func (s *Store) CreatedSince(ctx context.Context, after task.ID, limit int) ([]*AdminTask, error) {
+	rows, err := s.q.OpsTasksSince(ctx, s.hot, dbsqlc.OpsTasksSinceParams{Since: uuid.UUID(after), MaxRows: int32(limit)})
+	return adminTasks(rows), translate("read new tasks", err)
+}
+
+// ChangedSince reads the tasks that may have changed since a time: those of the given agents that have ended since then, and the
+// open ones with a newer status or with a run. ok is false if it has passed over limit open or ended tasks, so there may be more.
+func (s *Store) ChangedSince(ctx context.Context, since time.Time, agents []string, limit int) (tasks []*AdminTask, ok bool, err error) {
+	rows, err := s.q.AdminChanged(ctx, s.api, dbsqlc.AdminChangedParams{Most: int32(limit), Agents: agents, Since: since})
+	if err != nil {
+		return nil, false, translate("read changed tasks", err)
+	}
+	open, ended := 0, 0
+	for i := range rows {
+		r := &rows[i]
+		switch state := task.State(r.State); {
+		case state.Terminal():
+			ended++
+		default:
+			open++
+			if state != task.StateWorking && r.StatusAt.Before(since) {
+				continue
+			}
+		}
+		tasks = append(tasks, adminTask(r))
+	}
+	return tasks, open < limit && ended < limit, nil
+}
+
+func adminTasks(rows []dbsqlc.Task) []*AdminTask {
+	out := make([]*AdminTask, len(rows))
+	for i := range rows {
+		out[i] = adminTask(&rows[i])
+	}
+	return out
+}
+
+// As returns the same view for another name of the operator, who acts for a reason. It must have the same tenant.
+func (o *Operator) As(by identity.Caller) *Operator { return o.s.Operator(by, o.bound) }

@@ -1,0 +1,230 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// seedAdmin makes n ended tasks of tenants t0 to t9, one in a hundred of them failed, a thousand open ones, and audit rows.
+func seedAdmin(t *testing.T, f *fixture, n int) {
+	t.Helper()
+	_, err := f.EnsurePartitions(t.Context())
+	require.NoError(t, err)
+	_, err = f.conn().PgConn().Exec(t.Context(), strings.ReplaceAll(`
+		INSERT INTO holdfast.tasks (id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect)
+		SELECT `+presentID+`, 'a' || i % 3, 't' || i % 10, 'o' || i % 100, 'ctx' || i % 500, CASE WHEN i % 100 = 0 THEN 6 ELSE 5 END, 4, 4, '0.3'
+		  FROM generate_series(1, %d) i;
+		INSERT INTO holdfast.tasks (id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect)
+		SELECT `+presentID+`, 'a0', 't1', 'o1', 'open', 3, 4, 4, '0.3' FROM generate_series(1000001, 1001000) i;
+		INSERT INTO holdfast.admin_jobs (id, action, dry_run, filter, options, reason, actor, position, ended_at)
+		SELECT gen_random_uuid(), 'hold', false, '{}', '{}', 'x', '{}', gen_random_uuid(), now() FROM generate_series(1, 1000);
+		ANALYZE`, "%d", fmt.Sprint(n))).ReadAll()
+	require.NoError(t, err)
+}
+
+// Each page reads a bounded part by an index, whatever its filter is.
+func TestPlansOfAdmin(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	seedAdmin(t, f, 30_000)
+	defer f.exec("TRUNCATE holdfast.tasks") // they have no logs
+	c := f.conn()
+	_, err := c.Exec(t.Context(), "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off", pgx.QueryExecModeSimpleProtocol)
+	require.NoError(t, err)
+	texts := statements(t)
+	const newest, all = "'ffffffff-ffff-ffff-ffff-ffffffffffff'", "'{1,2,3,4,5,6,7,8}'"
+	nobody := regexp.MustCompile(`Seq Scan on (tasks_2\w+|tasks_open|events_\w+|audit_2\w+|admin_jobs)\b`)
+	ended := strings.TrimPrefix(scan[string](f, "SELECT tableoid::regclass::text FROM holdfast.tasks WHERE state = 5 LIMIT 1"), "holdfast.")
+	for name, x := range map[string]struct{ args, index string }{
+		"AdminWindow":          {newest + ", '00000000-0000-0000-0000-000000000000', 1::smallint, 8::smallint, 20000", ended + "_pkey"},
+		"AdminTasks":           {newest + ", '00000000-0000-0000-0000-000000000000', 1::smallint, 8::smallint, " + all + ", '', false, '', false, '', 50", ended + "_pkey"},
+		"AdminCounts":          {newest + ", '00000000-0000-0000-0000-000000000000', 1::smallint, 8::smallint, " + all + ", '', false, '', false, ''", ended + "_pkey"},
+		"AdminTasksOfContext":  {"'ctx7', " + newest + ", '00000000-0000-0000-0000-000000000000', 1::smallint, 8::smallint, " + all + ", '', false, '', false, '', 50", ended + "_context_id"},
+		"AdminCountsOfContext": {"'ctx7', " + newest + ", '00000000-0000-0000-0000-000000000000', 1::smallint, 8::smallint, " + all + ", '', false, '', false, ''", ended + "_context_id"},
+		"AdminChanged":         {"50, '{a0,a1}', now()", ended + "_agent"},
+		"Jobs":                 {newest + ", false, '', 50", "admin_jobs_pkey"},
+		"JobsForget":           {"interval '1 day'", "admin_jobs_ended"},
+		"JobClaim":             {"interval '1 s', NULL", "admin_jobs_open"},
+		"AdminAudit":           {"now(), now() - interval '1 day', 1::smallint, 1, 50", "_pkey"},
+		"AdminTasksByID":       {"ARRAY[" + newest + "]::uuid[], '00000000-0000-0000-0000-000000000000', " + newest, ended + "_pkey"},
+	} {
+		_, err := c.Prepare(t.Context(), "x_"+name, texts[name])
+		require.NoError(t, err, name)
+		rows, err := c.Query(t.Context(), `EXPLAIN EXECUTE "x_`+name+`"(`+x.args+")", pgx.QueryExecModeSimpleProtocol)
+		require.NoError(t, err, name)
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err, name)
+		plan := strings.Join(lines, "\n")
+		require.Contains(t, plan, x.index, "%s:\n%s", name, plan)
+		require.NotRegexp(t, nobody, plan, "%s:\n%s", name, plan)
+	}
+}
+
+// A page passes over a bounded number of tasks, and its next one goes on where it has stopped.
+func TestAdminLists(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	seedAdmin(t, f, 45_000)
+	defer f.exec("TRUNCATE holdfast.tasks") // they have no logs
+	op := f.Operator(identity.Caller{}, false)
+	failed := func(op *Operator, filter AdminFilter, limit int) (n, pages int) {
+		var before, last task.ID
+		for {
+			page, err := op.List(t.Context(), &filter, before, limit)
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(page.Tasks), limit)
+			for _, x := range page.Tasks {
+				require.True(t, filter.Matches(x.Task))
+				if !last.IsZero() {
+					require.Negative(t, strings.Compare(x.Task.ID.String(), last.String()), "the newest first, and none twice")
+				}
+				last = x.Task.ID
+			}
+			n, pages = n+len(page.Tasks), pages+1
+			if page.Next.IsZero() {
+				return n, pages
+			}
+			if !before.IsZero() {
+				require.Negative(t, strings.Compare(page.Next.String(), before.String()))
+			}
+			before = page.Next
+		}
+	}
+	n, pages := failed(op, AdminFilter{States: []task.State{task.StateFailed}}, 100)
+	require.Equal(t, 450, n)
+	require.GreaterOrEqual(t, pages, 5)
+	n, _ = failed(op, AdminFilter{ContextID: "ctx100"}, 40)
+	require.Equal(t, 90, n)
+	n, _ = failed(op, AdminFilter{States: []task.State{task.StateInputRequired}}, 300)
+	require.Equal(t, 1000, n)
+	n, _ = failed(op, AdminFilter{Until: time.Unix(0, 0)}, 300)
+	require.Zero(t, n)
+	owner := "o1"
+	n, _ = failed(op, AdminFilter{Owner: &owner}, 300)
+	require.Equal(t, 1450, n)
+
+	counts, err := op.Count(t.Context(), &AdminFilter{})
+	require.NoError(t, err)
+	require.Equal(t, map[task.State]int64{task.StateCompleted: 44_550, task.StateFailed: 450, task.StateInputRequired: 1000}, counts.ByState)
+	require.True(t, counts.Since.IsZero())
+	counts, err = op.Count(t.Context(), &AdminFilter{ContextID: "ctx100"})
+	require.NoError(t, err)
+	require.EqualValues(t, 90, counts.ByState[task.StateFailed])
+
+	// An operator of one tenant sees that one only, with and without row-level security.
+	require.Empty(t, f.WithoutRowSecurity())
+	plain, err := Open(t.Context(), Options{URL: f.url, APIConns: 2})
+	require.NoError(t, err)
+	t.Cleanup(func() { plain.Close(t.Context()) })
+	for _, s := range []*Store{f.Store, plain} {
+		own := s.Operator(identity.Caller{Tenant: "t1", Subject: "op"}, true)
+		n, _ = failed(own, AdminFilter{}, 500)
+		require.Equal(t, 5500, n)
+		other := "t2"
+		n, _ = failed(own, AdminFilter{Tenant: &other}, 500)
+		require.Zero(t, n)
+		counts, err := own.Count(t.Context(), &AdminFilter{})
+		require.NoError(t, err)
+		require.Equal(t, map[task.State]int64{task.StateCompleted: 4500, task.StateInputRequired: 1000}, counts.ByState)
+		foreign := scan[string](f, "SELECT id::text FROM holdfast.tasks WHERE tenant = 't2' LIMIT 1")
+		_, err = own.Find(t.Context(), foreign)
+		require.ErrorIs(t, err, task.NotFound)
+		mine := scan[string](f, "SELECT id::text FROM holdfast.tasks WHERE tenant = 't1' LIMIT 1")
+		_, err = own.Find(t.Context(), mine)
+		require.NoError(t, err)
+	}
+}
+
+// Only one process works on a job. When its claim is over, another one continues with the same batch.
+func TestJobsAreFenced(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	by := identity.Caller{Tenant: "t", Subject: "op", Method: identity.MethodOperator, Credential: "k", Reason: "because"}
+	own := f.Operator(by, true)
+	j, err := own.AddJob(t.Context(), &Job{Action: "hold", Filter: json.RawMessage(`{"agent":"a"}`), Options: json.RawMessage(`{}`)})
+	require.NoError(t, err)
+	require.Equal(t, by, j.Actor)
+	require.Equal(t, "t", *j.Tenant)
+	stranger := f.Operator(identity.Caller{Tenant: "other"}, true)
+	_, err = stranger.Job(t.Context(), j.ID)
+	require.ErrorIs(t, err, task.NotFound)
+	_, err = stranger.CancelJob(t.Context(), j.ID)
+	require.ErrorIs(t, err, task.NotFound)
+	jobs, err := stranger.Jobs(t.Context(), task.ID{}, 10)
+	require.NoError(t, err)
+	require.Empty(t, jobs)
+
+	first, err := f.ClaimJob(t.Context(), NewID(), time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, j.ID, first.ID)
+	none, err := f.ClaimJob(t.Context(), NewID(), time.Hour)
+	require.NoError(t, err)
+	require.Nil(t, none)
+	batch := []task.ID{NewID(), NewID()}
+	_, err = f.PlanJob(t.Context(), first, batch, batch[1], 2, time.Hour)
+	require.NoError(t, err)
+	f.exec("UPDATE holdfast.admin_jobs SET claimed_until = now() - interval '1 second'")
+	second, err := f.ClaimJob(t.Context(), NewID(), time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, batch, second.Batch)
+	require.EqualValues(t, 2, second.Matched)
+	_, err = f.PlanJob(t.Context(), first, nil, batch[1], 1, time.Hour)
+	require.ErrorIs(t, err, task.LeaseLost)
+	_, err = f.RecordJob(t.Context(), first, 2, 0, 0, nil, time.Hour)
+	require.ErrorIs(t, err, task.LeaseLost)
+	require.NoError(t, f.EndJob(t.Context(), first))
+	_, err = own.CancelJob(t.Context(), j.ID)
+	require.NoError(t, err)
+	canceled, err := f.RecordJob(t.Context(), second, 1, 0, 1, []JobFailure{{"x", "y"}}, time.Hour)
+	require.NoError(t, err)
+	require.True(t, canceled)
+	require.NoError(t, f.EndJob(t.Context(), second))
+	j, err = own.Job(t.Context(), j.ID)
+	require.NoError(t, err)
+	require.Equal(t, []int64{2, 1, 0, 1}, []int64{j.Matched, j.Done, j.Skipped, j.Failed})
+	require.Equal(t, []JobFailure{{"x", "y"}}, j.Failures)
+	require.False(t, j.EndedAt.IsZero())
+	require.Equal(t, []string{"job.created", "job.canceled"}, []string{
+		scan[string](f, "SELECT action FROM holdfast.v_audit WHERE reason = 'because' AND subject = 'op' ORDER BY at, chain, n LIMIT 1"),
+		scan[string](f, "SELECT action FROM holdfast.v_audit WHERE reason = 'because' AND subject = 'op' ORDER BY at DESC, chain DESC, n DESC LIMIT 1"),
+	})
+}
+
+// The audit log is read in pages, the newest row first, without a gap.
+func TestAdminAudit(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	op := f.Operator(identity.Caller{Subject: "op", Reason: "r"}, false)
+	h := f.create(fresh("a"))
+	for i := range 20 {
+		require.NoError(t, op.Hold(t.Context(), h.ID, i%2 == 0))
+	}
+	var got []AuditRow
+	for place := (AuditPlace{}); ; {
+		rows, err := f.Audit(t.Context(), place, time.Time{}, 3)
+		require.NoError(t, err)
+		if len(rows) == 0 {
+			break
+		}
+		got = append(got, rows...)
+		place = rows[len(rows)-1].AuditPlace
+	}
+	require.Len(t, got, 21)
+	for i := range got[1:] {
+		require.False(t, got[i+1].At.After(got[i].At))
+	}
+	require.Contains(t, string(got[0].Entries), `"reason":"r"`)
+	rows, err := f.Audit(t.Context(), AuditPlace{}, got[5].At, 100)
+	require.NoError(t, err)
+	require.Len(t, rows, 6)
+}

@@ -1,0 +1,187 @@
+-- Queries of the admin API. Those that read tasks run in views of operators: for an operator of one tenant as the role of
+-- callers, so row-level security hides the other tenants.
+--
+-- Lists go by id, the newest task first. A page passes over a bounded number of tasks, however rare the ones that it
+-- shows are (AdminWindow), and needs no index besides the primary key.
+
+-- name: AdminTask :one
+-- By primary key.
+SELECT * FROM holdfast.tasks WHERE id = @id AND (NOT @bound::boolean OR tenant = @tenant::text);
+
+-- name: AdminTaskNamed :many
+-- The tasks with an id that clients chose. Index task_names_of_tenant.
+SELECT task FROM holdfast.task_names
+ WHERE client_id = @client_id::text AND (NOT @bound::boolean OR tenant = @tenant::text)
+ ORDER BY task DESC LIMIT 20;
+
+-- name: AdminWindow :one
+-- The id where a page ends that passes over @max_rows tasks. No row: fewer are left. By primary key. The server's: under
+-- the policies it would pass over the tasks of all other tenants.
+SELECT id FROM holdfast.tasks
+ WHERE id < @before AND id >= @since AND state >= @lowest_state AND state <= @highest_state
+ ORDER BY id DESC OFFSET @max_rows::integer LIMIT 1;
+
+-- name: AdminTasks :many
+-- By primary key, within a window.
+SELECT * FROM holdfast.tasks t
+ WHERE t.id < @before AND t.id >= @since AND t.state >= @lowest_state AND t.state <= @highest_state AND t.state = ANY(@states::smallint[])
+   AND (@agent::text = '' OR t.agent = @agent) AND (NOT @by_tenant::boolean OR t.tenant = @tenant::text)
+   AND (NOT @by_owner::boolean OR t.owner = @owner::text)
+ ORDER BY t.id DESC LIMIT @max_rows;
+
+-- name: AdminTasksOfContext :many
+-- Index tasks_of_context; OFFSET keeps the planner from the primary key.
+SELECT t.* FROM (SELECT * FROM holdfast.tasks c WHERE c.context_id = @context_id::text AND c.id < @before AND c.id >= @since AND c.state >= @lowest_state AND c.state <= @highest_state OFFSET 0) t
+ WHERE t.state = ANY(@states::smallint[])
+   AND (@agent::text = '' OR t.agent = @agent) AND (NOT @by_tenant::boolean OR t.tenant = @tenant::text)
+   AND (NOT @by_owner::boolean OR t.owner = @owner::text)
+ ORDER BY t.id DESC LIMIT @max_rows;
+
+-- name: AdminCounts :many
+-- By primary key, within a window.
+SELECT t.state, count(*) AS tasks FROM holdfast.tasks t
+ WHERE t.id < @before AND t.id >= @since AND t.state >= @lowest_state AND t.state <= @highest_state AND t.state = ANY(@states::smallint[])
+   AND (@agent::text = '' OR t.agent = @agent) AND (NOT @by_tenant::boolean OR t.tenant = @tenant::text)
+   AND (NOT @by_owner::boolean OR t.owner = @owner::text)
+ GROUP BY t.state;
+
+-- name: AdminCountsOfContext :many
+-- As AdminTasksOfContext.
+SELECT t.state, count(*) AS tasks
+  FROM (SELECT * FROM holdfast.tasks c WHERE c.context_id = @context_id::text AND c.id < @before AND c.id >= @since AND c.state >= @lowest_state AND c.state <= @highest_state OFFSET 0) t
+ WHERE t.state = ANY(@states::smallint[])
+   AND (@agent::text = '' OR t.agent = @agent) AND (NOT @by_tenant::boolean OR t.tenant = @tenant::text)
+   AND (NOT @by_owner::boolean OR t.owner = @owner::text)
+ GROUP BY t.state;
+
+-- name: AdminLog :many
+-- The next events of a log. By primary key.
+SELECT l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, CAST(l.payload AS json) AS payload, l.created_at
+  FROM holdfast.callers_log l
+ WHERE l.task = @task AND l.id = @task AND l.seq > @after
+ ORDER BY l.seq LIMIT @max_rows;
+
+-- name: AdminLogBack :many
+-- The events before one, the newest first. By primary key.
+SELECT l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, CAST(l.payload AS json) AS payload, l.created_at
+  FROM holdfast.callers_log l
+ WHERE l.task = @task AND l.id = @task AND l.seq < @before
+ ORDER BY l.seq DESC LIMIT @max_rows;
+
+-- name: AdminRuns :many
+-- The events that ended runs of a task, as view v_runs has them. By primary key. The server's, for a task that a view has
+-- found.
+SELECT e.seq, e.attempt, e.created_at, e.worker_id, e.claimed_at,
+       (CASE WHEN e.kind = 4 THEN (e.payload -> 'outcome') #>> '{}' WHEN e.state = 1 THEN 'continued' ELSE holdfast.state_name(e.state) END)::text AS outcome,
+       coalesce(CASE WHEN e.kind = 4 THEN (e.payload -> 'error') #>> '{}'
+                     WHEN e.state IN (6, 8) THEN coalesce((e.payload -> 'cause') #>> '{}', (
+                         SELECT string_agg((p.value -> 'text') #>> '{}', E'\n' ORDER BY p.n)
+                           FROM json_array_elements(e.payload -> 'message' -> 'parts') WITH ORDINALITY p(value, n))) END, '')::text AS error,
+       coalesce((SELECT p.name FROM holdfast.processes p WHERE p.id = e.worker_id), '')::text AS worker_name
+  FROM holdfast.task_events e
+ WHERE e.task = @task AND e.seq > @after AND e.attempt > 0 AND e.kind IN (2, 4)
+   AND (e.kind = 2 AND e.state <> 2
+        OR e.kind = 4 AND (e.payload -> 'outcome') #>> '{}' IN ('lost', 'retry', 'returned', 'away', 'waits', 'calls'))
+ ORDER BY e.seq LIMIT @max_rows;
+
+-- name: AdminQueued :one
+-- The queue row of a task. By primary key. The server's, for a task that a view has found.
+SELECT (CASE WHEN q.worker_id IS NOT NULL THEN 'running' WHEN q.wakes_at = 'infinity' THEN 'calls' WHEN q.wakes_at IS NOT NULL THEN 'timer'
+             WHEN q.available_at > now() THEN 'delayed' ELSE 'waiting' END)::text AS phase,
+       q.available_at, q.turn, q.tries, q.worker_id, q.away_since,
+       coalesce((SELECT p.name FROM holdfast.processes p WHERE p.id = q.worker_id), '')::text AS worker_name
+  FROM holdfast.task_queue q WHERE q.id = @id;
+
+-- name: AdminProcesses :many
+-- The registered processes, with their runs and duties. Index task_queue_owned.
+SELECT w.id, w.name, w.version, w.roles, w.started_at, w.lease_until, (w.lease_until >= now())::boolean AS alive,
+       (SELECT count(*) FROM holdfast.task_queue q WHERE q.worker_id = w.id)::bigint AS running,
+       coalesce((SELECT array_agg(l.name ORDER BY l.name) FROM holdfast.leases l WHERE l.holder = w.id AND l.until >= now()), '{}')::text[] AS duties
+  FROM holdfast.workers w ORDER BY w.name, w.id LIMIT @max_rows;
+
+-- name: AdminOutages :many
+-- The agents that are away now, as view v_outages has them.
+SELECT o.agent, o.since, o.last_at, coalesce(o.error, '')::text AS error
+  FROM holdfast.agent_outages o WHERE o.last_at > now() - interval '1 minute' ORDER BY o.agent;
+
+-- name: AdminAudit :many
+-- The newest rows of the audit log before a place. Each chain is in the order of time, so each is one scan of the primary
+-- key that stops at the limit; the time prunes newer partitions.
+SELECT l.chain, l.n, l.at, l.login, l.entries
+  FROM generate_series(1, 64) AS c (chain)
+ CROSS JOIN LATERAL (
+    SELECT * FROM holdfast.audit_log a
+     WHERE a.chain = c.chain AND a.at <= @before_at AND a.at >= @since AND (a.at, a.chain, a.n) < (@before_at::timestamptz, @before_chain::smallint, @before_n::bigint)
+     ORDER BY a.n DESC LIMIT @max_rows
+ ) l
+ ORDER BY l.at DESC, l.chain DESC, l.n DESC LIMIT @max_rows;
+
+-- name: AdminTasksByID :many
+-- The current rows of tasks that have changed, for all live lists of this replica. By primary key.
+SELECT t.* FROM unnest(@ids::uuid[]) AS i (id)
+ CROSS JOIN LATERAL (SELECT * FROM holdfast.tasks x WHERE x.id = i.id AND x.id BETWEEN @lowest AND @highest OFFSET 0) t;
+
+-- name: AdminChanged :many
+-- The tasks that have changed since a time, for a live list that continues: the newest open ones, and those of the agents
+-- that have ended (index tasks_ended_at). Each part stops at the limit.
+SELECT p.* FROM (
+    (SELECT * FROM holdfast.tasks o WHERE o.state NOT IN (5, 6, 7, 8) ORDER BY o.id DESC LIMIT @most)
+     UNION ALL
+    (SELECT x.* FROM unnest(@agents::text[]) AS a (agent) CROSS JOIN LATERAL (
+        SELECT * FROM holdfast.tasks e
+         WHERE e.state >= 5 AND e.agent COLLATE "C" = a.agent AND e.status_at >= @since
+         ORDER BY e.status_at, e.id LIMIT @most) x)
+) p;
+
+-- name: JobAdd :one
+INSERT INTO holdfast.admin_jobs (id, action, dry_run, filter, options, reason, tenant, actor, position)
+VALUES (@id, @action, @dry_run, @filter, @options, @reason, sqlc.narg(tenant), @actor, @position)
+RETURNING *;
+
+-- name: JobsForget :exec
+-- Index admin_jobs_ended.
+DELETE FROM holdfast.admin_jobs WHERE ended_at < now() - @keep::interval;
+
+-- name: JobGet :one
+-- By primary key.
+SELECT sqlc.embed(j), coalesce((SELECT p.name FROM holdfast.processes p WHERE p.id = j.worker_id), '')::text AS worker_name
+  FROM holdfast.admin_jobs j WHERE j.id = @id AND (NOT @bound::boolean OR j.tenant = @tenant::text);
+
+-- name: Jobs :many
+-- The newest first, by primary key.
+SELECT sqlc.embed(j), coalesce((SELECT p.name FROM holdfast.processes p WHERE p.id = j.worker_id), '')::text AS worker_name
+  FROM holdfast.admin_jobs j WHERE j.id < @before AND (NOT @bound::boolean OR j.tenant = @tenant::text) ORDER BY j.id DESC LIMIT @max_rows;
+
+-- name: JobClaim :one
+-- Claims the job that no process works on for the longest time. Index admin_jobs_open.
+UPDATE holdfast.admin_jobs
+   SET claimed_until = now() + @ttl::interval, fence = fence + 1, worker_id = @worker, started_at = coalesce(started_at, now())
+ WHERE id = (SELECT j.id FROM holdfast.admin_jobs j WHERE j.ended_at IS NULL AND j.claimed_until < now() ORDER BY j.claimed_until, j.id LIMIT 1 FOR UPDATE SKIP LOCKED)
+RETURNING *;
+
+-- name: JobPlan :one
+-- Stores the next batch before the job acts on it. No row: another process has claimed the job.
+UPDATE holdfast.admin_jobs
+   SET batch = @batch::uuid[], position = @position, matched = matched + @matched, claimed_until = now() + @ttl::interval
+ WHERE id = @id AND fence = @fence AND ended_at IS NULL
+RETURNING (canceled_at IS NOT NULL)::boolean AS canceled;
+
+-- name: JobRecord :one
+-- Counts a batch. No row: another process has claimed the job.
+UPDATE holdfast.admin_jobs
+   SET batch = '{}', done = done + @done, skipped = skipped + @skipped, failed = failed + @failed, failures = @failures, claimed_until = now() + @ttl::interval
+ WHERE id = @id AND fence = @fence AND ended_at IS NULL
+RETURNING (canceled_at IS NOT NULL)::boolean AS canceled;
+
+-- name: JobEnd :execrows
+UPDATE holdfast.admin_jobs SET ended_at = now(), claimed_until = 'epoch' WHERE id = @id AND fence = @fence AND ended_at IS NULL;
+
+-- name: JobRelease :exec
+-- A process gives its job back, behind the others that wait.
+UPDATE holdfast.admin_jobs SET claimed_until = now() WHERE id = @id AND fence = @fence AND ended_at IS NULL;
+
+-- name: JobCancel :one
+-- The process that works on the job ends it after its batch. A second call changes nothing.
+UPDATE holdfast.admin_jobs SET canceled_at = coalesce(canceled_at, now())
+ WHERE id = @id AND ended_at IS NULL AND (NOT @bound::boolean OR tenant = @tenant::text)
+RETURNING id;
