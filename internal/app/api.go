@@ -60,7 +60,7 @@ func newAPI(
 		RunAPI:        runAPI,
 		Notifications: notifications,
 		Auth:          access.authenticator, TLS: access.tlsConfig(),
-		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
+		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout, Tracer: e.tracer,
 		JSONRPC: jsonrpc.New(jsonrpc.Options{
 			Operations: operations, Limits: limits, WriteTimeout: cfg.SSE.WriteTimeout, StrictVersion: strict, Log: log,
 		}),
@@ -74,7 +74,7 @@ func newAPI(
 			Operations: operations, Limits: limits, StrictVersion: strict, FormerStatuses: formerStatuses, Log: log,
 			HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
 			KeepAlive: cfg.SSE.KeepAlive, WriteTimeout: cfg.SSE.WriteTimeout,
-			Address: cfg.PublicGRPCAddress, TLS: access.tlsConfig(),
+			Address: cfg.PublicGRPCAddress, TLS: access.tlsConfig(), Tracer: e.tracer,
 		})
 	}
 	if ring != nil {

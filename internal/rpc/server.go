@@ -29,6 +29,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
+	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
 // Agent describes an agent to the server.
@@ -121,6 +122,7 @@ type Options struct {
 	Unversioned   card.Rendering
 	HeaderTimeout time.Duration
 	IdleTimeout   time.Duration
+	Tracer        *tracing.Tracer // nil: no traces
 	Log           *slog.Logger
 }
 
@@ -158,6 +160,9 @@ func New(o Options) *Server {
 		}
 	}
 	e.Pre(s.rest, plainPath)
+	if o.Tracer != nil {
+		e.Use(nameSpan)
+	}
 	if o.Keys != nil {
 		get(e, keySetPath, s.keySet)
 	}
@@ -180,7 +185,7 @@ func New(o Options) *Server {
 	}
 	s.cards = s.publisher(bindings...)
 	s.http = &http.Server{
-		Handler: s.secured(e), ReadHeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout, MaxHeaderBytes: maxHeaders,
+		Handler: o.Tracer.Handler(s.secured(e)), ReadHeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout, MaxHeaderBytes: maxHeaders,
 		Protocols: protocols(), HTTP2: http2Limits(o.HeaderTimeout),
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), TLSConfig: o.TLS,
 	}
@@ -241,6 +246,7 @@ func (s *Server) callbacks(next echo.HandlerFunc) echo.HandlerFunc {
 		if !ok || s.opt.Callbacks == nil {
 			return next(c)
 		}
+		tracing.Current(c.Request().Context()).Name("resume")
 		s.opt.Callbacks.Serve(c.Response().Writer, c.Request(), token)
 		return nil
 	}
@@ -252,6 +258,7 @@ func (s *Server) notifications(next echo.HandlerFunc) echo.HandlerFunc {
 		if s.opt.Notifications == nil || !s.opt.Notifications.Serves(c.Request()) {
 			return next(c)
 		}
+		tracing.Current(c.Request().Context()).Name("notification")
 		s.opt.Notifications.ServeHTTP(c.Response().Writer, c.Request())
 		return nil
 	}
@@ -278,8 +285,19 @@ func (s *Server) runAPI(next echo.HandlerFunc) echo.HandlerFunc {
 		if s.opt.RunAPI == nil || !s.opt.RunAPI.Serves(c.Request()) {
 			return next(c)
 		}
+		tracing.Current(c.Request().Context()).Name("run API")
 		s.opt.RunAPI.ServeHTTP(c.Response().Writer, c.Request())
 		return nil
+	}
+}
+
+// nameSpan names the span of a request by its route. An operation gives it a better name.
+func nameSpan(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if span := tracing.Current(c.Request().Context()); span != nil {
+			span.Route(c.Request().Method, c.Path())
+		}
+		return next(c)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
 // Store is the part of the database that the pool needs.
@@ -119,6 +120,7 @@ type Options struct {
 	ResumeURL func(id task.ID, turn int) string
 
 	Observer Observer
+	Tracer   *tracing.Tracer // nil: no traces
 	Log      *slog.Logger
 }
 
@@ -471,6 +473,7 @@ func (p *Pool) returnSlots(want []store.Demand, counts map[string]int) {
 // start runs a claim. If it is expired, the task waited too long for the agent, and the run only says so.
 func (p *Pool) start(s *slots, c *store.Claimed, expired bool) {
 	r := newRun(p, s, c)
+	r.trace()
 	p.mu.Lock()
 	if expired {
 		r.expired = cmp.Or(s.breaker.err, errAway)

@@ -19,6 +19,7 @@
 -- 00021_run_api.sql 8af5aaa9287319aca334c1bc855f1aed573bddf19836f52893d86abd1a065d8d
 -- 00022_forward.sql dc119fd1741136802040a29b29361524af179be95c9774e5235928cc3c0f90e9
 -- 00024_relay.sql b9ec335edecf9e01a18811938345de97fdaeab107f5709d68c5e27e85b1ea1eb
+-- 00028_traces.sql 0abc349c02fcb2524a5b207b90ce346adedb049c66dd4751aa648911424ab7b8
 SET statement_timeout = 0;
 SET lock_timeout = 0;
 SET idle_in_transaction_session_timeout = 0;
@@ -393,7 +394,7 @@ $$;
 COMMENT ON FUNCTION holdfast.settled_state(of uuid, at bigint) IS 'The state in which a status ended or parked a task; canceled for a deleted task, null if it did neither.';
 CREATE FUNCTION holdfast.sql_contract_version() RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS $$ SELECT '1.5' $$;
+    AS $$ SELECT '1.6' $$;
 COMMENT ON FUNCTION holdfast.sql_contract_version() IS 'Version of the views as major.minor. A minor version adds columns at the end, views and functions; a major version may change anything.';
 CREATE FUNCTION holdfast.state_name(state smallint) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -648,26 +649,6 @@ COMMENT ON COLUMN holdfast.push_attempts.delivery_id IS 'The jti of the request:
 COMMENT ON COLUMN holdfast.push_attempts.attempt IS 'Which try of the delivery it was, from 1.';
 COMMENT ON COLUMN holdfast.push_attempts.class IS 'The outcome, as the metrics call it.';
 COMMENT ON COLUMN holdfast.push_attempts.status IS 'The HTTP status; null if there was no answer.';
-CREATE TABLE holdfast.attempts_20261123 (
-    id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
-    task uuid NOT NULL,
-    config_id text NOT NULL,
-    started_at timestamp with time zone DEFAULT now() NOT NULL,
-    from_seq bigint NOT NULL,
-    to_seq bigint NOT NULL,
-    delivery_id text NOT NULL,
-    attempt integer NOT NULL,
-    class text NOT NULL,
-    status integer,
-    error text,
-    duration interval,
-    worker_id uuid,
-    CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
-);
-COMMENT ON COLUMN holdfast.attempts_20261123.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
-COMMENT ON COLUMN holdfast.attempts_20261123.attempt IS 'Which try of the delivery it was, from 1.';
-COMMENT ON COLUMN holdfast.attempts_20261123.class IS 'The outcome, as the metrics call it.';
-COMMENT ON COLUMN holdfast.attempts_20261123.status IS 'The HTTP status; null if there was no answer.';
 CREATE TABLE holdfast.attempts_20261124 (
     id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
     task uuid NOT NULL,
@@ -688,6 +669,26 @@ COMMENT ON COLUMN holdfast.attempts_20261124.delivery_id IS 'The jti of the requ
 COMMENT ON COLUMN holdfast.attempts_20261124.attempt IS 'Which try of the delivery it was, from 1.';
 COMMENT ON COLUMN holdfast.attempts_20261124.class IS 'The outcome, as the metrics call it.';
 COMMENT ON COLUMN holdfast.attempts_20261124.status IS 'The HTTP status; null if there was no answer.';
+CREATE TABLE holdfast.attempts_20261125 (
+    id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
+    task uuid NOT NULL,
+    config_id text NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    from_seq bigint NOT NULL,
+    to_seq bigint NOT NULL,
+    delivery_id text NOT NULL,
+    attempt integer NOT NULL,
+    class text NOT NULL,
+    status integer,
+    error text,
+    duration interval,
+    worker_id uuid,
+    CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
+);
+COMMENT ON COLUMN holdfast.attempts_20261125.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
+COMMENT ON COLUMN holdfast.attempts_20261125.attempt IS 'Which try of the delivery it was, from 1.';
+COMMENT ON COLUMN holdfast.attempts_20261125.class IS 'The outcome, as the metrics call it.';
+COMMENT ON COLUMN holdfast.attempts_20261125.status IS 'The HTTP status; null if there was no answer.';
 CREATE TABLE holdfast.audit_log (
     chain smallint NOT NULL,
     n bigint NOT NULL,
@@ -768,6 +769,7 @@ CREATE TABLE holdfast.tasks (
     posted bigint DEFAULT 0 NOT NULL,
     posted_attempt integer DEFAULT 0 NOT NULL,
     heard_at timestamp with time zone,
+    traceparent text,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -806,6 +808,7 @@ COMMENT ON COLUMN holdfast.tasks.lineage IS 'A task has called it, or it has cal
 COMMENT ON COLUMN holdfast.tasks.posted IS 'How many events posted_attempt has taken through the run API, so that a repeated upload writes nothing twice.';
 COMMENT ON COLUMN holdfast.tasks.posted_attempt IS 'The newest attempt whose agent has called the run API.';
 COMMENT ON COLUMN holdfast.tasks.heard_at IS 'When it last sent events or a heartbeat there.';
+COMMENT ON COLUMN holdfast.tasks.traceparent IS 'W3C Trace Context of the span that created it; null: it was not traced.';
 CREATE VIEW holdfast.callers_log WITH (security_barrier='true') AS
  SELECT t.id,
     e.task,
@@ -953,16 +956,6 @@ CREATE TABLE holdfast.idempotency_keys (
 PARTITION BY RANGE (day);
 COMMENT ON TABLE holdfast.idempotency_keys IS 'Idempotency-Key headers seen, with the hash of the request and the task that it led to.';
 COMMENT ON COLUMN holdfast.idempotency_keys.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
-CREATE TABLE holdfast.keys_20261123 (
-    day date NOT NULL,
-    tenant text NOT NULL,
-    owner text NOT NULL,
-    key text NOT NULL,
-    request_hash bytea NOT NULL,
-    task uuid NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL
-);
-COMMENT ON COLUMN holdfast.keys_20261123.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
 CREATE TABLE holdfast.keys_20261124 (
     day date NOT NULL,
     tenant text NOT NULL,
@@ -973,6 +966,16 @@ CREATE TABLE holdfast.keys_20261124 (
     created_at timestamp with time zone DEFAULT now() NOT NULL
 );
 COMMENT ON COLUMN holdfast.keys_20261124.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
+CREATE TABLE holdfast.keys_20261125 (
+    day date NOT NULL,
+    tenant text NOT NULL,
+    owner text NOT NULL,
+    key text NOT NULL,
+    request_hash bytea NOT NULL,
+    task uuid NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+COMMENT ON COLUMN holdfast.keys_20261125.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
 CREATE TABLE holdfast.leases (
     name text NOT NULL,
     holder uuid NOT NULL,
@@ -1223,6 +1226,7 @@ CREATE TABLE holdfast.tasks_ended (
     posted bigint DEFAULT 0 NOT NULL,
     posted_attempt integer DEFAULT 0 NOT NULL,
     heard_at timestamp with time zone,
+    traceparent text,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1267,6 +1271,7 @@ CREATE TABLE holdfast.tasks_dated (
     posted bigint DEFAULT 0 NOT NULL,
     posted_attempt integer DEFAULT 0 NOT NULL,
     heard_at timestamp with time zone,
+    traceparent text,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1311,6 +1316,7 @@ CREATE TABLE holdfast.tasks_20261101 (
     posted bigint DEFAULT 0 NOT NULL,
     posted_attempt integer DEFAULT 0 NOT NULL,
     heard_at timestamp with time zone,
+    traceparent text,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1354,6 +1360,7 @@ CREATE TABLE holdfast.tasks_kept (
     posted bigint DEFAULT 0 NOT NULL,
     posted_attempt integer DEFAULT 0 NOT NULL,
     heard_at timestamp with time zone,
+    traceparent text,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1397,6 +1404,7 @@ CREATE TABLE holdfast.tasks_open (
     posted bigint DEFAULT 0 NOT NULL,
     posted_attempt integer DEFAULT 0 NOT NULL,
     heard_at timestamp with time zone,
+    traceparent text,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -2059,7 +2067,8 @@ CREATE VIEW holdfast.v_tasks AS
         CASE
             WHEN (t.state = ANY (ARRAY[3, 4])) THEN t.resume_until
             ELSE NULL::timestamp with time zone
-        END AS resume_until
+        END AS resume_until,
+    substr(t.traceparent, 4, 32) AS trace_id
    FROM holdfast.tasks t;
 COMMENT ON VIEW holdfast.v_tasks IS 'Every task in its current state.';
 COMMENT ON COLUMN holdfast.v_tasks.task IS 'The task''s UUID, a UUIDv7. It joins the views and is the fastest way to one task.';
@@ -2090,6 +2099,7 @@ COMMENT ON COLUMN holdfast.v_tasks.last_seq IS 'How many events its log has.';
 COMMENT ON COLUMN holdfast.v_tasks.metadata IS 'Metadata of the request that created it.';
 COMMENT ON COLUMN holdfast.v_tasks.held_at IS 'When an operator put it on hold (holdfast tasks hold), which exempts it from retention; null: no hold.';
 COMMENT ON COLUMN holdfast.v_tasks.resume_until IS 'Parked: until when the resume URL of its turn is valid; null: its agent has not asked for that.';
+COMMENT ON COLUMN holdfast.v_tasks.trace_id IS 'The trace of the request that created it; null: it was not traced.';
 CREATE VIEW holdfast.v_transitions AS
  SELECT t.id AS task,
     COALESCE(t.client_id, (t.id)::text) AS task_id,
@@ -2242,96 +2252,96 @@ COMMENT ON COLUMN holdfast.v_workers.alive IS 'Its lease has not expired.';
 COMMENT ON COLUMN holdfast.v_workers.running IS 'How many runs it has.';
 COMMENT ON COLUMN holdfast.v_workers.duties IS 'The duties whose lease it has, such as partitions; null for none.';
 ALTER TABLE ONLY holdfast.events_artifacts ATTACH PARTITION holdfast.artifacts_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
-ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261123 FOR VALUES FROM ('2026-11-23 05:45:00+05:45') TO ('2026-11-24 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261124 FOR VALUES FROM ('2026-11-24 05:45:00+05:45') TO ('2026-11-25 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261125 FOR VALUES FROM ('2026-11-25 05:45:00+05:45') TO ('2026-11-26 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.audit_log ATTACH PARTITION holdfast.audit_20261101 FOR VALUES FROM ('2026-11-01 05:45:00+05:45') TO ('2026-12-01 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.events_log ATTACH PARTITION holdfast.events_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.events_dated ATTACH PARTITION holdfast.events_artifacts FOR VALUES IN ('3');
 ALTER TABLE ONLY holdfast.task_events ATTACH PARTITION holdfast.events_dated FOR VALUES IN (false);
 ALTER TABLE ONLY holdfast.task_events ATTACH PARTITION holdfast.events_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.events_dated ATTACH PARTITION holdfast.events_log FOR VALUES IN ('1', '2', '4');
-ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261123 FOR VALUES FROM ('2026-11-23') TO ('2026-11-24');
 ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261124 FOR VALUES FROM ('2026-11-24') TO ('2026-11-25');
+ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261125 FOR VALUES FROM ('2026-11-25') TO ('2026-11-26');
 ALTER TABLE ONLY holdfast.tasks_dated ATTACH PARTITION holdfast.tasks_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_dated FOR VALUES IN (false);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_ended FOR VALUES IN ('5', '6', '7', '8');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_open FOR VALUES IN ('1', '2', '3', '4');
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 22:59:20.749055+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 22:59:20.749822+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8cf-74ad-9676-4cf1fd0adc9c', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 22:59:20.753705+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8d5-7364-922b-efea88c32c8c', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 22:59:20.762008+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8db-7278-bad4-fff1aa8ae877', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 22:59:20.765027+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8db-7278-bad4-fff1aa8ae877', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 22:59:20.767976+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.771283+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.771834+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.772439+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.772994+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.774318+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.774942+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.77549+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.776036+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.776602+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.777154+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.777683+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.778238+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.778771+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.7794+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.77991+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.780465+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.781029+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.781659+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.783122+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 22:59:20.783653+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8f0-7b1b-b2b3-bca15fd1dc7d', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 22:59:20.786851+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c8f3-7d85-9c28-b8512aeaba08', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 22:59:20.789782+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20966-c90c-7342-bb90-21817e68d565', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 22:59:20.814065+05:45', NULL, NULL);
-INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a20966-c90c-7342-bb90-21817e68d565', 'w1', '2026-11-23 22:59:20.799008+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20966-c8ad-7af2-a7fc-c46da5773b47');
-INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a20966-c90c-7342-bb90-21817e68d565', 'w1', '2026-11-23 22:59:20.804724+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a20966-c8ad-7af2-a7fc-c46da5773b47');
-INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a20966-c904-710d-b4fb-59c32dd20e17', 'w1', '2026-11-23 22:59:20.811539+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20966-c8ad-7af2-a7fc-c46da5773b47');
-INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a20966-c904-710d-b4fb-59c32dd20e17', 'w1', '2026-11-23 22:59:20.816942+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20966-c8ad-7af2-a7fc-c46da5773b47');
-INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a20966-c904-710d-b4fb-59c32dd20e17', 'w1', '2026-11-23 22:59:20.821581+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20966-c8ad-7af2-a7fc-c46da5773b47');
-INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a20966-c906-7694-b446-683cd12325aa', 'w1', '2026-11-23 22:59:20.827665+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20966-c8ad-7af2-a7fc-c46da5773b47');
-INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a20966-c906-7694-b446-683cd12325aa', 'w1', '2026-11-23 22:59:20.83208+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20966-c8ad-7af2-a7fc-c46da5773b47');
-INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a20966-c909-7ba7-8f04-1bdf30bf26b3', 'w1', '2026-11-23 22:59:20.838416+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20966-c8ad-7af2-a7fc-c46da5773b47');
-INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a20966-c8f6-7da9-8c66-0aa8b4effbe4', 'w1', '2026-11-23 22:59:20.844442+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a20966-c8ad-7af2-a7fc-c46da5773b47');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 22:59:20.727272+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8ae-7dd5-a28c-4a62f7b3272f","agent":"travel","subject":"ada"}]', '\x83097abb75b9dbcdfeac8cfc28955967cd831dbaf35e45d40faf821786b7810c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 22:59:20.746165+05:45', 'holdfast', '[{"action":"task.continued","task":"01a20966-c8ae-7dd5-a28c-4a62f7b3272f","agent":"travel"}]', '\xb2c99da66ee08e079c84e2d85f29de900685b6e2e07090f7d3f8176dac0eb140');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 22:59:20.751939+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8cf-74ad-9676-4cf1fd0adc9c","agent":"travel","subject":"ada"}]', '\x6d37ebf39f2b26965ca46ae34b9f4ee31f60c7930c641f84fc4bc332861340b4');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 22:59:20.755176+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8d2-7b82-95dc-0e155a178034","agent":"travel","subject":"ben"}]', '\x0650330a4c07b13e174f9a370f61382c3b96c52f81a902f93ef796e3e953f042');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 22:59:20.757586+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8d5-7364-922b-efea88c32c8c","agent":"travel","subject":"ben"}]', '\x881e8927225c3810404549d0548e9776bee9d5bbb254ea3e3270d1486a5a5679');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 22:59:20.763542+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8db-7278-bad4-fff1aa8ae877","agent":"travel","subject":"ben"}]', '\x91db9ad4044a89282c911545f41efe41433dba3a391bdc979afbaf3d61f9be7d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 22:59:20.769708+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8e1-7453-8e7e-8e3eb613dc11","agent":"writer","subject":"ada"}]', '\x150d7a3e4f1ac0ef816d26b204c490db8b2dd380ecdef67c48d4b6be16a1eac7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 22:59:20.785225+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8f0-7b1b-b2b3-bca15fd1dc7d","agent":"writer","subject":"cyd"}]', '\xc1c8a0770624fe93b2dfce848f2d24b51b2faa136f2531928682103adbb6a0b7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 22:59:20.788245+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8f3-7d85-9c28-b8512aeaba08","agent":"writer","subject":"cyd"}]', '\x98bacf793f6f5c6d0820c3f57f07ba0ee2452921fe2b34d9c31b2e5a232d7b6a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 22:59:20.791276+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8f6-7da9-8c66-0aa8b4effbe4","agent":"writer","subject":"cyd"}]', '\x9370745eb86b144654e522b6ac72992093007623c78e5721bb2c929ed25d99ff');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 22:59:20.794216+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20966-c8f6-7da9-8c66-0aa8b4effbe4","agent":"writer"}]', '\x39f70f6faf751bb2e94faf6aeb6e03a625a4841ef538e953a0ac922e411a5bf1');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 22:59:20.795869+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8fb-7731-bcd2-65fe62889c9f","agent":"writer","subject":"cyd"}]', '\x852b247be44d5cb9d112fdc71643485605813aebc1565549926ff49a1c36026a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 22:59:20.796466+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20966-c8fb-7731-bcd2-65fe62889c9f","agent":"writer"}]', '\x9b8668d93e4f6ae9a044fc2817aa4970f7455baffa08cee3d964b8220ed7d7ea');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 22:59:20.79721+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8fc-7de4-b5bd-e8f152ce5e89","agent":"support","subject":"ben"}]', '\xd4bd187f6ee8b6799ef5a7e0c3806e090fbcb40b145f05bdd025bcc06b9228eb');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 22:59:20.799621+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c8ff-74b4-81fe-02f27ffeb65d","agent":"support","subject":"ben"}]', '\x39dbb1c413d7055f2c0a994cf3a82112c501a01389c28de2fda14871135cd985');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 22:59:20.802024+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c901-7a8a-a073-497320b2a25d","agent":"support","subject":"cyd"}]', '\x21952508677868b5792588ebbc14bf28951916f737c9902f9479ac14d4972b39');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 22:59:20.804381+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c904-710d-b4fb-59c32dd20e17","agent":"support","subject":"cyd"}]', '\xc94b197c17221d072b4b661b477e2115a8fea0acb3c1752a6f14eca1e4f91e95');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 22:59:20.80761+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c906-7694-b446-683cd12325aa","agent":"support","subject":"cyd"}]', '\x2d51c3d48ef552513444d2791a11efa1e35bd3252203c2428c99b23b1e8852ff');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 22:59:20.810188+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c909-7ba7-8f04-1bdf30bf26b3","agent":"support","subject":"cyd"}]', '\x05da0264648989ad9c964bfc6602a339852d345e460ce20d5662538dd2659e47');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 22:59:20.812606+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c90c-7342-bb90-21817e68d565","agent":"writer","subject":"ada"}]', '\xf9f8c7947f8f56807c80ff5fcb1763894f3b22f4d89c2349328439fd62ab4c67');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 22:59:20.817116+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c910-7aa9-a020-e896d6f8ae11","agent":"writer","subject":"ben"}]', '\x965bb778a69a88fe6d1eba441148465072d17579879f1d176cceb6eecde4b250');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 22:59:20.818897+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c912-786f-841f-d733e2b79f02","agent":"support","subject":"ben"}]', '\x97422ce6f592ab148fe4dd52283ed862604a97a2666185ee74312c092adfaf99');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 22:59:20.822051+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c915-79f7-bb4d-baa1833ed802","agent":"travel","subject":"ada"}]', '\xf8bd4b8baa00c115f66d1b260c3d7e645e9ff6aae64db4c577bb779e285a64f1');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 22:59:20.822915+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c916-78d1-97fe-57ba07b13bb8","agent":"travel","subject":"ada"}]', '\xc67b48bf80ba89245eab1812ed166e570dc89352c143d9b3f8256531782599a6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 22:59:20.827527+05:45', 'holdfast', '[{"action":"push.set","task":"01a20966-c90c-7342-bb90-21817e68d565","object":"w1"}]', '\x27d53e0d2220fa96da8b5654d9bd2c6e8ea213874fec95217908dbf7a0093fbb');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 22:59:20.829288+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20966-c90c-7342-bb90-21817e68d565","object":"w1"}]', '\x42c967d12de05c18a84ecf00558ce273718fada3c2e23405cb93a17fd13d926c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 22:59:20.846086+05:45', 'holdfast', '[{"action":"push.set","task":"01a20966-c904-710d-b4fb-59c32dd20e17","object":"w1"}]', '\xdd47873ddff5e792f941583c386d9d19d15bfbf6a0ea3b910fe0f26050069c31');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 22:59:20.846727+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20966-c904-710d-b4fb-59c32dd20e17","object":"w1"}]', '\xb70f6327248824e791160041f961a2af1547bb67d07effa8884d27fdb75cbf29');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 22:59:20.862737+05:45', 'holdfast', '[{"action":"push.set","task":"01a20966-c906-7694-b446-683cd12325aa","object":"w1"}]', '\x3913f2d4466bb6ca74b07fc71ab8310908ca8c76dc32ebdfb521e5d05e5e430a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 22:59:20.863287+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20966-c906-7694-b446-683cd12325aa","object":"w1"}]', '\x40b1006b68229fa1a2b7cc693dab54b7290b77c02f5644d607f01524a7d3c8ec');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 22:59:20.873258+05:45', 'holdfast', '[{"action":"push.set","task":"01a20966-c909-7ba7-8f04-1bdf30bf26b3","object":"w1"}]', '\x11498f2aff2026ebcd51e32d7c32b644159e4c6856b8671bb6c924974509d384');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 22:59:20.8739+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20966-c909-7ba7-8f04-1bdf30bf26b3","object":"w1"}]', '\xc03ad4704637355c4e0e55bbc3272fef0d803852a902fbf3a041ea491d0fd5d6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 22:59:20.879614+05:45', 'holdfast', '[{"action":"push.set","task":"01a20966-c8f6-7da9-8c66-0aa8b4effbe4","object":"w1"}]', '\x441d778de707a438515b82ae6c3a0afa66baad161b550b2960a8986567e504ed');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 22:59:20.880123+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20966-c8f6-7da9-8c66-0aa8b4effbe4","object":"w1"}]', '\xbd20a1de7dd98e0fea2655ffb65738de3eaa48adbfc9314719a176b0c3c62b57');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 22:59:20.888699+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c954-7bda-8658-42bb4f34478f","agent":"writer","subject":"cyd"}]', '\x093bdf5e4ca431060769aca9025d56dd7cf6350cedc840962356eaed4b2c6ab2');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 36, '2026-11-23 22:59:20.889777+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c959-73b5-8898-ffeb74ba5283","agent":"caller","tenant":"tenant","subject":"owner"}]', '\x275398d435b083bc815a49cffb6e6d7be023ecbe7a10690a7eb30c9134fe0862');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 37, '2026-11-23 22:59:20.895846+05:45', 'holdfast', '[{"action":"task.created","task":"01a20966-c95a-7ecc-8753-f0a008ffbf66","agent":"helper"}]', '\xc85611a8ede6c50438d555f0910970525f09d30d6a2fc16f3f4ef595aa98fcdd');
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-49eb-749f-a95b-a3c1ac72775b', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-24 08:26:47.024135+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-49eb-749f-a95b-a3c1ac72775b', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-24 08:26:47.025411+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a13-7998-9b36-676ed171764c', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-24 08:26:47.030767+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a1b-7167-9624-1956b56c1c59', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-24 08:26:47.040974+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a22-747d-a31a-35c03cf8023d', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-24 08:26:47.044487+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a22-747d-a31a-35c03cf8023d', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-24 08:26:47.048037+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.051456+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.052176+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.052837+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.053384+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.053912+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.054489+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.054996+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.055489+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.056012+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.056476+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.056918+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.057388+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.057827+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.058243+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.058713+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.059188+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.059647+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.06011+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.06193+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.062403+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a37-75e7-9cd9-6e90f99f29a2', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-24 08:26:47.065776+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a3a-7cb1-b5ff-f7a23439280d', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-24 08:26:47.069107+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a55-76a4-9408-38a461f0c832', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-24 08:26:47.095413+05:45', NULL, NULL);
+INSERT INTO holdfast.attempts_20261124 VALUES (1, '01a20b6e-4a55-76a4-9408-38a461f0c832', 'w1', '2026-11-24 08:26:47.08385+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6');
+INSERT INTO holdfast.attempts_20261124 VALUES (2, '01a20b6e-4a55-76a4-9408-38a461f0c832', 'w1', '2026-11-24 08:26:47.091066+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6');
+INSERT INTO holdfast.attempts_20261124 VALUES (3, '01a20b6e-4a4c-788a-af95-9590d052f740', 'w1', '2026-11-24 08:26:47.1002+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6');
+INSERT INTO holdfast.attempts_20261124 VALUES (4, '01a20b6e-4a4c-788a-af95-9590d052f740', 'w1', '2026-11-24 08:26:47.106514+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6');
+INSERT INTO holdfast.attempts_20261124 VALUES (5, '01a20b6e-4a4c-788a-af95-9590d052f740', 'w1', '2026-11-24 08:26:47.113156+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6');
+INSERT INTO holdfast.attempts_20261124 VALUES (6, '01a20b6e-4a4e-7e9a-ad1b-544b2b565019', 'w1', '2026-11-24 08:26:47.124827+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6');
+INSERT INTO holdfast.attempts_20261124 VALUES (7, '01a20b6e-4a4e-7e9a-ad1b-544b2b565019', 'w1', '2026-11-24 08:26:47.133602+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6');
+INSERT INTO holdfast.attempts_20261124 VALUES (8, '01a20b6e-4a53-7160-a030-e6a45baa66b4', 'w1', '2026-11-24 08:26:47.144624+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6');
+INSERT INTO holdfast.attempts_20261124 VALUES (9, '01a20b6e-4a3e-7174-8924-a9db93695406', 'w1', '2026-11-24 08:26:47.156259+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-24 08:26:46.997204+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-49eb-749f-a95b-a3c1ac72775b","agent":"travel","subject":"ada"}]', '\x75a35001cff77364db0c71fc27fd419fe01821f5c129da781955722db160c00b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-24 08:26:47.019943+05:45', 'holdfast', '[{"action":"task.continued","task":"01a20b6e-49eb-749f-a95b-a3c1ac72775b","agent":"travel"}]', '\xa87757d7f3677f5f7529e86a048ac56fd885207f81b49f9aa29f04cc334bbea0');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-24 08:26:47.028384+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a13-7998-9b36-676ed171764c","agent":"travel","subject":"ada"}]', '\xb417bdf88eb68a6efcd9b0e1f6791a35cb15b1fad471255271a6a2fe96e019d4');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-24 08:26:47.032691+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a18-7183-beb6-6ed54cc559ce","agent":"travel","subject":"ben"}]', '\x4ba0a310a08e2743b9d12e5f79228137551f6e4336ef694a690402f81a63d6d5');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-24 08:26:47.035615+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a1b-7167-9624-1956b56c1c59","agent":"travel","subject":"ben"}]', '\x5e94c0f31ffbebd546d3931c43ae49a9ddea7052229a317f95ab7474359ab521');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-24 08:26:47.042863+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a22-747d-a31a-35c03cf8023d","agent":"travel","subject":"ben"}]', '\x7d08a7d81d5df1a639bc1d21d85866500e74e033d6fa4925bc6eb61c647c7418');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-24 08:26:47.049605+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a29-7266-9b6b-44dfe8c5a192","agent":"writer","subject":"ada"}]', '\xa499ffd88feae972b05bc89a206c8749bd9e555211b58c24f51de009c1fef1f6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-24 08:26:47.063953+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a37-75e7-9cd9-6e90f99f29a2","agent":"writer","subject":"cyd"}]', '\x6cedaa3acc6291feaf22f35c2bc72aaa00e93b3874e5bb1eb217a5398346cf03');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-24 08:26:47.067331+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a3a-7cb1-b5ff-f7a23439280d","agent":"writer","subject":"cyd"}]', '\x8c4c0e763ace73435f5ef61e3fc060c0a743f84ad9ef4b0920c19ba64a4a245e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-24 08:26:47.070628+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a3e-7174-8924-a9db93695406","agent":"writer","subject":"cyd"}]', '\xe47da2134e07d877a88320fda4b530356bda095f1f405b09c5e6892c262f377e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-24 08:26:47.073961+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20b6e-4a3e-7174-8924-a9db93695406","agent":"writer"}]', '\xbc3b0d03e00eebe7950e4ae1a6a5ddc5c52fa9785dced549da3dbe6cfabaf778');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-24 08:26:47.075684+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a43-7346-bc75-4ac808571cd8","agent":"writer","subject":"cyd"}]', '\x250136136e9501e9e43b491e64e9f5695b9185f229f7d299905bdf91edd41ddb');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-24 08:26:47.076309+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20b6e-4a43-7346-bc75-4ac808571cd8","agent":"writer"}]', '\xacc048e7f22119a188a765011db6edd0dc1aa47caf527034bd854ade0f00b0ab');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-24 08:26:47.077254+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a44-7b87-8f25-b103c1310c78","agent":"support","subject":"ben"}]', '\xbb05379c3b16dc965ed0e43f1cccf742fd58774a88fa301ff56ac55d623a7bee');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-24 08:26:47.079789+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a47-7594-807c-811364f5c99d","agent":"support","subject":"ben"}]', '\x4c3c6f891e0afe65d1a6be49485cfd15c9174268c0e58bba1275ceea4296d4c0');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-24 08:26:47.082279+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a49-7d1e-ba2d-490a6910ac8a","agent":"support","subject":"cyd"}]', '\x6c8555ebd172b9c0c6cb7889518d319c2b20f5c4ea52f26c0700c574095a8b95');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-24 08:26:47.084946+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a4c-788a-af95-9590d052f740","agent":"support","subject":"cyd"}]', '\x161ba4384a1f850f5f60495d6b0f6d48f9700f4ac4ed1b452899f8ee748a07fc');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-24 08:26:47.08887+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a4e-7e9a-ad1b-544b2b565019","agent":"support","subject":"cyd"}]', '\x511ba669e8dc8babc36938c020096e1816c53866e84fe19326157eab289a2ac3');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-24 08:26:47.091515+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a53-7160-a030-e6a45baa66b4","agent":"support","subject":"cyd"}]', '\x08927245c61797dbb0c891d4edb11000940d06a8b404117a2146dd6c67a153e7');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-24 08:26:47.093828+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a55-76a4-9408-38a461f0c832","agent":"writer","subject":"ada"}]', '\x1cf6a0ac8b0069de75a545b50e2e2ddc60c941853cc870ec083af2ef2583c94b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-24 08:26:47.099131+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a5a-7967-9547-d8602cf4665f","agent":"writer","subject":"ben"}]', '\x373c4882d7461226d37e71113b770d16c00fa3fa98e9f202a3442e4cd5959404');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-24 08:26:47.101168+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a5c-7bb3-b8f0-df199afd8847","agent":"support","subject":"ben"}]', '\x1c9738cd12c98beb585f5467b421deae0e114d64a1fd519e983f31eb289618c2');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-24 08:26:47.105262+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a60-7c31-88c2-18e66cea0376","agent":"travel","subject":"ada"}]', '\x594354277a43a94fe108646e23f2cac459035b14d2012b52a0ee51aa35ea56b6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-24 08:26:47.106236+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a61-7bf8-bcc9-957143d90be3","agent":"travel","subject":"ada"}]', '\x224ad3245d418b22450f6d98d913077370000ebad9456a2568d49818f340094f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-24 08:26:47.11137+05:45', 'holdfast', '[{"action":"push.set","task":"01a20b6e-4a55-76a4-9408-38a461f0c832","object":"w1"}]', '\xc1881d28c4e434c28a91c1ee82f8ae26ff5312bd4456180bb493f02adfb8bffe');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-24 08:26:47.113058+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20b6e-4a55-76a4-9408-38a461f0c832","object":"w1"}]', '\x8c4545a2929a781559fb8f1df058ef398e50057ef476ad288c74a183dc12ce0c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-24 08:26:47.132823+05:45', 'holdfast', '[{"action":"push.set","task":"01a20b6e-4a4c-788a-af95-9590d052f740","object":"w1"}]', '\x9ea27af2d316020f75fc7b83f3a6093d58766f98405d24773e93957d6b02b679');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-24 08:26:47.133641+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20b6e-4a4c-788a-af95-9590d052f740","object":"w1"}]', '\x894a9ce2ba62b62f21a7761e3d53423ce4e9597e43dc7da12a26d20f1b542ba0');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-24 08:26:47.155269+05:45', 'holdfast', '[{"action":"push.set","task":"01a20b6e-4a4e-7e9a-ad1b-544b2b565019","object":"w1"}]', '\xa1cf823a25329b1960eb065dfceb5b4039f7a49a007a2f39b286af50d289898e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-24 08:26:47.156193+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20b6e-4a4e-7e9a-ad1b-544b2b565019","object":"w1"}]', '\x1675d854540b19dfa111c555218526977196d2bcccf01f91163da13235d67599');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-24 08:26:47.175562+05:45', 'holdfast', '[{"action":"push.set","task":"01a20b6e-4a53-7160-a030-e6a45baa66b4","object":"w1"}]', '\x1312c7e9df4975b3df34397ab35bd32cf454936fa66138a233ed39d98d816578');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-24 08:26:47.176497+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20b6e-4a53-7160-a030-e6a45baa66b4","object":"w1"}]', '\x8119460f90055474449ec4c01cc72e0a6b06d3418d5c4f323364afcb6323c9d4');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-24 08:26:47.186795+05:45', 'holdfast', '[{"action":"push.set","task":"01a20b6e-4a3e-7174-8924-a9db93695406","object":"w1"}]', '\x7c4fcbfc0c21b69a628604bd3739d2d01d638d51d71811859a7c998dafe66f3b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-24 08:26:47.187766+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20b6e-4a3e-7174-8924-a9db93695406","object":"w1"}]', '\x2638cd3a9da09aa9a0f10f2c83646472db5e0bb9fbdb4dd8949a8fa517c833cc');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-24 08:26:47.201336+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4abc-7d55-ac32-f601e8c94e1b","agent":"writer","subject":"cyd"}]', '\x56c995803a4573f7f324b6199db286dd50b5b481c897c7d1b2e520ab28370209');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 36, '2026-11-24 08:26:47.202766+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4ac1-7ec1-b072-d0fde1ad0912","agent":"caller","tenant":"tenant","subject":"owner"}]', '\x7f4b9f82831dc2efa248c30e10594baf8a37210849e942981678bcf1a45546c4');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 37, '2026-11-24 08:26:47.21021+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4ac4-7670-bdbd-94cc5a42a324","agent":"helper"}]', '\xf69987aa04f897b8c5949249df69e72a07c10f99cc4f058ee7294a08cd090c73');
 INSERT INTO holdfast.audit_chains VALUES (2, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (3, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (4, 0, '\x', 0, '\x');
@@ -2395,182 +2405,183 @@ INSERT INTO holdfast.audit_chains VALUES (61, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (62, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (63, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (64, 0, '\x', 0, '\x');
-INSERT INTO holdfast.audit_chains VALUES (1, 37, '\xc85611a8ede6c50438d555f0910970525f09d30d6a2fc16f3f4ef595aa98fcdd', 0, '\x');
-INSERT INTO holdfast.cancel_notices VALUES ('01a20966-c8f6-7da9-8c66-0aa8b4effbe4', 'writer', 'canceled', '2026-11-23 22:59:20.793295+05:45', '2026-11-23 22:59:20.793295+05:45', 0, NULL, NULL, false, '');
-INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a20966-c90c-7342-bb90-21817e68d565', 1, '{"chapter": 1}', '01a20966-c90f-7a61-8863-8b9e8b958073', '2026-11-23 22:59:20.816033+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 22:59:20.722028+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.738907+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 22:59:20.741649+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.733044+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a20966-c8c6-74d8-bbc3-8c1a942b8ff8', '2026-11-23 22:59:20.743352+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.743352+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.748268+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 22:59:20.750383+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.747829+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8cf-74ad-9676-4cf1fd0adc9c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 22:59:20.751405+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8cf-74ad-9676-4cf1fd0adc9c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.753065+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8cf-74ad-9676-4cf1fd0adc9c', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.754266+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.75266+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8d2-7b82-95dc-0e155a178034', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 22:59:20.754851+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8d2-7b82-95dc-0e155a178034', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.756024+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8d2-7b82-95dc-0e155a178034', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 22:59:20.756719+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.755709+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8d5-7364-922b-efea88c32c8c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 22:59:20.757284+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8d5-7364-922b-efea88c32c8c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.758423+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8d5-7364-922b-efea88c32c8c', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 22:59:20.759575+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.758125+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8d5-7364-922b-efea88c32c8c', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 22:59:20.761227+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.760839+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8d5-7364-922b-efea88c32c8c', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.762617+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.761665+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8db-7278-bad4-fff1aa8ae877', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 22:59:20.763269+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8db-7278-bad4-fff1aa8ae877', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.764397+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8db-7278-bad4-fff1aa8ae877', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a20966-c8aa-74d1-8601-5fe6f9c8c24c"}', NULL, '2026-11-23 22:59:20.766528+05:45', '01a20966-c8aa-74d1-8601-5fe6f9c8c24c', '2026-11-23 22:59:20.764083+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8db-7278-bad4-fff1aa8ae877', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.768657+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.767627+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 22:59:20.769391+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.770585+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 22:59:20.784185+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.770248+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8f0-7b1b-b2b3-bca15fd1dc7d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 22:59:20.784878+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8f0-7b1b-b2b3-bca15fd1dc7d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.786236+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8f0-7b1b-b2b3-bca15fd1dc7d', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.787363+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.785807+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8f3-7d85-9c28-b8512aeaba08', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 22:59:20.787979+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8f3-7d85-9c28-b8512aeaba08', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.789148+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8f3-7d85-9c28-b8512aeaba08', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.790408+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.788775+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8f6-7da9-8c66-0aa8b4effbe4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 22:59:20.790953+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8f6-7da9-8c66-0aa8b4effbe4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.792086+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8f6-7da9-8c66-0aa8b4effbe4', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.794873+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.791765+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8fb-7731-bcd2-65fe62889c9f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 22:59:20.795529+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8fb-7731-bcd2-65fe62889c9f', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.796362+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8fc-7de4-b5bd-e8f152ce5e89', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 22:59:20.796955+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8fc-7de4-b5bd-e8f152ce5e89', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.798098+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8fc-7de4-b5bd-e8f152ce5e89', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 22:59:20.798718+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.797701+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ff-74b4-81fe-02f27ffeb65d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 22:59:20.799355+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ff-74b4-81fe-02f27ffeb65d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.800521+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c8ff-74b4-81fe-02f27ffeb65d', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 22:59:20.801165+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.800132+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c901-7a8a-a073-497320b2a25d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 22:59:20.801765+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c901-7a8a-a073-497320b2a25d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.802967+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c901-7a8a-a073-497320b2a25d', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 22:59:20.803574+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.80259+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c904-710d-b4fb-59c32dd20e17', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 22:59:20.804135+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c904-710d-b4fb-59c32dd20e17', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.805335+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c904-710d-b4fb-59c32dd20e17', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 22:59:20.805936+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.804938+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c906-7694-b446-683cd12325aa', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 22:59:20.806517+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c906-7694-b446-683cd12325aa', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.808606+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c906-7694-b446-683cd12325aa', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 22:59:20.809278+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.80822+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c909-7ba7-8f04-1bdf30bf26b3', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 22:59:20.80987+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c909-7ba7-8f04-1bdf30bf26b3', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.811048+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c909-7ba7-8f04-1bdf30bf26b3', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 22:59:20.81166+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.810685+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c90c-7342-bb90-21817e68d565', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 22:59:20.812294+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c90c-7342-bb90-21817e68d565', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.81349+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c910-7aa9-a020-e896d6f8ae11', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 22:59:20.816803+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c910-7aa9-a020-e896d6f8ae11', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.818064+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c912-786f-841f-d733e2b79f02', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 22:59:20.81864+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c912-786f-841f-d733e2b79f02', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.819678+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c915-79f7-bb4d-baa1833ed802', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 22:59:20.821729+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c912-786f-841f-d733e2b79f02', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 22:59:20.820325+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.819345+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c916-78d1-97fe-57ba07b13bb8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 22:59:20.822664+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c959-73b5-8898-ffeb74ba5283', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 22:59:20.88933+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c959-73b5-8898-ffeb74ba5283', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.891064+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c959-73b5-8898-ffeb74ba5283', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"calls","calls":[{"id":"call-1","agent":"helper","task":"01a20966-c95a-7ecc-8753-f0a008ffbf66","message":{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}}]}', NULL, '2026-11-23 22:59:20.891064+05:45', '01a20966-c95a-73cb-a988-e2460cbf4d4f', '2026-11-23 22:59:20.89053+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c95a-7ecc-8753-f0a008ffbf66', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}', NULL, '2026-11-23 22:59:20.895178+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c95a-7ecc-8753-f0a008ffbf66', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.896856+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c95a-7ecc-8753-f0a008ffbf66', 3, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 22:59:20.896856+05:45', '01a20966-c960-716f-9a1c-2e0971608ae8', '2026-11-23 22:59:20.896304+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20966-c954-7bda-8658-42bb4f34478f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 22:59:20.886293+05:45', NULL, NULL);
-INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a20966-c8ae-7dd5-a28c-4a62f7b3272f', '2026-11-23 22:59:20.722028+05:45');
-INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a20966-c8cf-74ad-9676-4cf1fd0adc9c', '2026-11-23 22:59:20.751405+05:45');
-INSERT INTO holdfast.leases VALUES ('partitions', '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 23:59:20.718473+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20966-c8aa-74d1-8601-5fe6f9c8c24c', 'web-2/731', '1.4.0', '2026-11-23 22:59:20.717192+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20966-c8ad-7af2-a7fc-c46da5773b47', 'web-1/1042', '1.4.0', '2026-11-23 22:59:20.71776+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20966-c8ad-7d55-a00b-f307586dedb6', 'web-2/988', '1.4.0', '2026-11-23 22:59:20.71791+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20966-c95a-73cb-a988-e2460cbf4d4f', 'test', '1', '2026-11-23 22:59:20.890323+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20966-c960-716f-9a1c-2e0971608ae8', 'test', '1', '2026-11-23 22:59:20.896139+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20966-c90c-7342-bb90-21817e68d565', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 22:59:20.823499+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20966-c904-710d-b4fb-59c32dd20e17', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 22:59:20.845035+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20966-c906-7694-b446-683cd12325aa', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 22:59:20.861864+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20966-c909-7ba7-8f04-1bdf30bf26b3', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 22:59:20.872353+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20966-c8f6-7da9-8c66-0aa8b4effbe4', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 22:59:20.878714+05:45');
-INSERT INTO holdfast.push_cursors VALUES ('01a20966-c90c-7342-bb90-21817e68d565', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
-INSERT INTO holdfast.push_cursors VALUES ('01a20966-c904-710d-b4fb-59c32dd20e17', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 23:59:20.861581+05:45', '2026-11-23 22:59:20.846367+05:45', false, 3, '2026-11-23 22:59:20.851539+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20966-c906-7694-b446-683cd12325aa', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 23:59:20.87208+05:45', '2026-11-23 22:59:20.86296+05:45', false, 2, '2026-11-23 22:59:20.867665+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20966-c909-7ba7-8f04-1bdf30bf26b3', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 23:59:20.878416+05:45', '2026-11-23 22:59:20.873513+05:45', false, 1, '2026-11-23 22:59:20.878416+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20966-c8f6-7da9-8c66-0aa8b4effbe4', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 22:59:20.879807+05:45', false, 1, '2026-11-23 22:59:20.884442+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 22:59:20.884442+05:45', 'the receiver answered 410 Gone', false);
-INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 16:22:54.90122');
-INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 16:22:54.93301');
-INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 16:22:55.05461');
-INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 16:22:55.093456');
-INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 16:22:55.135304');
-INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 16:22:55.197315');
-INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 16:22:55.285229');
-INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 16:22:55.303654');
-INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-23 16:22:55.324771');
-INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-23 16:22:55.347396');
-INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-23 16:22:55.473721');
-INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-23 16:22:55.476791');
-INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-23 16:22:55.479432');
-INSERT INTO holdfast.schema_version VALUES (14, 15, true, '2026-11-23 16:22:55.480453');
-INSERT INTO holdfast.schema_version VALUES (15, 16, true, '2026-11-23 16:22:55.481587');
-INSERT INTO holdfast.schema_version VALUES (16, 17, true, '2026-11-23 16:22:55.510591');
-INSERT INTO holdfast.schema_version VALUES (17, 18, true, '2026-11-23 16:22:55.589606');
-INSERT INTO holdfast.schema_version VALUES (18, 19, true, '2026-11-23 16:22:55.70953');
-INSERT INTO holdfast.schema_version VALUES (19, 20, true, '2026-11-23 16:22:55.721358');
-INSERT INTO holdfast.schema_version VALUES (20, 21, true, '2026-11-23 16:22:55.780895');
-INSERT INTO holdfast.schema_version VALUES (21, 22, true, '2026-11-23 16:22:55.790188');
-INSERT INTO holdfast.schema_version VALUES (22, 24, true, '2026-11-23 16:22:55.793538');
-INSERT INTO holdfast.secrets VALUES ('page_token', '\x3e32f8277a0040929712afc95a8daf4d03d1713ed1ab416a9cfb02735f4d9856', '2026-11-23 22:07:55.135304+05:45');
-INSERT INTO holdfast.secrets VALUES ('push', '\xa3d7993859e740479faccf513410094a7ebcc4d415824f15966fc188c38392a4', '2026-11-23 22:07:55.135304+05:45');
-INSERT INTO holdfast.task_calls VALUES ('01a20966-c959-73b5-8898-ffeb74ba5283', 3, 1, 'call-1', 'helper', '01a20966-c95a-7ecc-8753-f0a008ffbf66', false, '01a20966-c959-73b5-8898-ffeb74ba5283', '{caller}', '2026-11-23 22:59:20.891064+05:45', '2026-11-23 22:59:20.895178+05:45', 0, NULL, NULL, NULL, NULL, false, 0, NULL);
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a20966-c8ae-7dd5-a28c-4a62f7b3272f');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a20966-c8cf-74ad-9676-4cf1fd0adc9c');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a20966-c8d2-7b82-95dc-0e155a178034');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a20966-c8d5-7364-922b-efea88c32c8c');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a20966-c8db-7278-bad4-fff1aa8ae877');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a20966-c8e1-7453-8e7e-8e3eb613dc11');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a20966-c8f0-7b1b-b2b3-bca15fd1dc7d');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a20966-c8f3-7d85-9c28-b8512aeaba08');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a20966-c8fb-7731-bcd2-65fe62889c9f');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a20966-c8fc-7de4-b5bd-e8f152ce5e89');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a20966-c8ff-74b4-81fe-02f27ffeb65d');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a20966-c901-7a8a-a073-497320b2a25d');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a20966-c904-710d-b4fb-59c32dd20e17');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a20966-c906-7694-b446-683cd12325aa');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a20966-c909-7ba7-8f04-1bdf30bf26b3');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a20966-c90c-7342-bb90-21817e68d565');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a20966-c910-7aa9-a020-e896d6f8ae11');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a20966-c912-786f-841f-d733e2b79f02');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a20966-c915-79f7-bb4d-baa1833ed802');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a20966-c916-78d1-97fe-57ba07b13bb8');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a20966-c954-7bda-8658-42bb4f34478f');
-INSERT INTO holdfast.task_queue VALUES ('01a20966-c90c-7342-bb90-21817e68d565', 'writer', '2026-11-23 22:59:20.812294+05:45', '01a20966-c8ad-7af2-a7fc-c46da5773b47', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20966-c910-7aa9-a020-e896d6f8ae11', 'writer', '2026-11-23 22:59:20.816803+05:45', '01a20966-c8ad-7d55-a00b-f307586dedb6', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20966-c912-786f-841f-d733e2b79f02', 'support', '2026-11-23 22:59:20.820325+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20966-c915-79f7-bb4d-baa1833ed802', 'travel', '2026-11-23 22:59:20.821729+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20966-c916-78d1-97fe-57ba07b13bb8', 'travel', '2026-11-23 22:59:20.822664+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20966-c954-7bda-8658-42bb4f34478f', 'writer', '2026-11-23 22:59:20.886293+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20966-c959-73b5-8898-ffeb74ba5283', 'caller', '2026-11-23 22:59:20.891064+05:45', NULL, 1, 2, 0, NULL, false, 0, 0, 'infinity', 3, false, NULL);
-INSERT INTO holdfast.task_settled VALUES ('01a20966-c95a-7ecc-8753-f0a008ffbf66', 3);
-INSERT INTO holdfast.task_states VALUES ('01a20966-c90c-7342-bb90-21817e68d565', 1, '{"chapter": 1}', '01a20966-c90e-77d0-9f36-c84f30db0003', '2026-11-23 22:59:20.815025+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8ae-7dd5-a28c-4a62f7b3272f', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 22:59:20.750383+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 22:59:20.747829+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 22:59:20.722028+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8cf-74ad-9676-4cf1fd0adc9c', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 22:59:20.754266+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 22:59:20.75266+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 22:59:20.751405+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8d2-7b82-95dc-0e155a178034', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 22:59:20.756719+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 22:59:20.755709+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.754851+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8d5-7364-922b-efea88c32c8c', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 22:59:20.762617+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 22:59:20.761665+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 22:59:20.757284+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8db-7278-bad4-fff1aa8ae877', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 22:59:20.768657+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 22:59:20.767627+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 22:59:20.763269+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8e1-7453-8e7e-8e3eb613dc11', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 22:59:20.784185+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 22:59:20.770248+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 22:59:20.769391+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8f0-7b1b-b2b3-bca15fd1dc7d', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 22:59:20.787363+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 22:59:20.785807+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 22:59:20.784878+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8f3-7d85-9c28-b8512aeaba08', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 22:59:20.790408+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 22:59:20.788775+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 22:59:20.787979+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8fb-7731-bcd2-65fe62889c9f', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 22:59:20.796362+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 22:59:20.796362+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.795529+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8fc-7de4-b5bd-e8f152ce5e89', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 22:59:20.798718+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 22:59:20.797701+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.796955+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8ff-74b4-81fe-02f27ffeb65d', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 22:59:20.801165+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 22:59:20.800132+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.799355+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c901-7a8a-a073-497320b2a25d', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 22:59:20.803574+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 22:59:20.80259+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.801765+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c8f6-7da9-8c66-0aa8b4effbe4', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 22:59:20.794873+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 22:59:20.791765+05:45', true, '2026-11-23 22:59:20.793295+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.790953+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20966-c95a-7ecc-8753-f0a008ffbf66', NULL, 'helper', 'tenant', 'owner', 'context', 5, false, NULL, 3, 3, '2026-11-23 22:59:20.896856+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 22:59:20.896304+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.895178+05:45', NULL, NULL, false, NULL, NULL, true, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c904-710d-b4fb-59c32dd20e17', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 22:59:20.805936+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 22:59:20.804938+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.804135+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c910-7aa9-a020-e896d6f8ae11', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 22:59:20.818064+05:45', 1, 1, 1, 1, 0, '01a20966-c8ad-7d55-a00b-f307586dedb6', '2026-11-23 22:59:20.817626+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.816803+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c912-786f-841f-d733e2b79f02', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 22:59:20.819678+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 22:59:20.819345+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.81864+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c915-79f7-bb4d-baa1833ed802', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 22:59:20.821729+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.821729+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c916-78d1-97fe-57ba07b13bb8', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 22:59:20.822664+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.822664+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c90c-7342-bb90-21817e68d565', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 22:59:20.81349+05:45', 1, 2, 1, 1, 0, '01a20966-c8ad-7af2-a7fc-c46da5773b47', '2026-11-23 22:59:20.813091+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 22:59:20.812294+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c906-7694-b446-683cd12325aa', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 22:59:20.809278+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 22:59:20.80822+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.806517+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c909-7ba7-8f04-1bdf30bf26b3', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 22:59:20.81166+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 22:59:20.810685+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.80987+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c954-7bda-8658-42bb4f34478f', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 22:59:20.886293+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 22:59:20.886293+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20966-c959-73b5-8898-ffeb74ba5283', NULL, 'caller', 'tenant', 'owner', 'context', 2, false, NULL, 3, 2, '2026-11-23 22:59:20.891064+05:45', 1, 2, 1, 2, 0, NULL, '2026-11-23 22:59:20.89053+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 22:59:20.88933+05:45', NULL, 'infinity', false, NULL, NULL, true, 0, 0, NULL);
-INSERT INTO holdfast.workers VALUES ('01a20966-c8ad-7af2-a7fc-c46da5773b47', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 22:59:20.71776+05:45', '2026-11-23 23:59:20.71776+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20966-c8ad-7d55-a00b-f307586dedb6', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 22:59:20.71791+05:45', '2026-11-23 23:59:20.71791+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20966-c95a-73cb-a988-e2460cbf4d4f', 'test', '1', 'worker', '2026-11-23 22:59:20.890323+05:45', '2026-11-23 23:59:20.890323+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20966-c960-716f-9a1c-2e0971608ae8', 'test', '1', 'worker', '2026-11-23 22:59:20.896139+05:45', '2026-11-23 23:59:20.896139+05:45');
+INSERT INTO holdfast.audit_chains VALUES (1, 37, '\xf69987aa04f897b8c5949249df69e72a07c10f99cc4f058ee7294a08cd090c73', 0, '\x');
+INSERT INTO holdfast.cancel_notices VALUES ('01a20b6e-4a3e-7174-8924-a9db93695406', 'writer', 'canceled', '2026-11-24 08:26:47.07292+05:45', '2026-11-24 08:26:47.07292+05:45', 0, NULL, NULL, false, '');
+INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a20b6e-4a55-76a4-9408-38a461f0c832', 1, '{"chapter": 1}', '01a20b6e-4a59-7578-9ed4-7d983116111c', '2026-11-24 08:26:47.097943+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-49eb-749f-a95b-a3c1ac72775b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-24 08:26:46.990905+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-49eb-749f-a95b-a3c1ac72775b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.01105+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-49eb-749f-a95b-a3c1ac72775b', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-24 08:26:47.0141+05:45', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', '2026-11-24 08:26:47.003957+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-49eb-749f-a95b-a3c1ac72775b', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a20b6e-4a06-7e84-9f6c-cf30a8694258', '2026-11-24 08:26:47.016358+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-49eb-749f-a95b-a3c1ac72775b', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.016358+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-49eb-749f-a95b-a3c1ac72775b', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.023018+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-49eb-749f-a95b-a3c1ac72775b', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-24 08:26:47.026273+05:45', '01a20b6e-49e9-7e3e-90ea-4f2c44f05f93', '2026-11-24 08:26:47.022189+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a13-7998-9b36-676ed171764c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-24 08:26:47.02772+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a13-7998-9b36-676ed171764c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.029935+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a13-7998-9b36-676ed171764c', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.031528+05:45', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', '2026-11-24 08:26:47.029165+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a18-7183-beb6-6ed54cc559ce', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-24 08:26:47.032241+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a18-7183-beb6-6ed54cc559ce', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.0337+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a18-7183-beb6-6ed54cc559ce', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-24 08:26:47.034484+05:45', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', '2026-11-24 08:26:47.033144+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a1b-7167-9624-1956b56c1c59', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-24 08:26:47.035195+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a1b-7167-9624-1956b56c1c59', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.036697+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a1b-7167-9624-1956b56c1c59', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-24 08:26:47.038151+05:45', '01a20b6e-49e9-7e3e-90ea-4f2c44f05f93', '2026-11-24 08:26:47.036205+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a1b-7167-9624-1956b56c1c59', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-24 08:26:47.040076+05:45', '01a20b6e-49e9-7e3e-90ea-4f2c44f05f93', '2026-11-24 08:26:47.039604+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a1b-7167-9624-1956b56c1c59', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.041651+05:45', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', '2026-11-24 08:26:47.040537+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a22-747d-a31a-35c03cf8023d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-24 08:26:47.042438+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a22-747d-a31a-35c03cf8023d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.043863+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a22-747d-a31a-35c03cf8023d', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a20b6e-49ea-714a-8c7e-f6fad0c8f592"}', NULL, '2026-11-24 08:26:47.046241+05:45', '01a20b6e-49ea-714a-8c7e-f6fad0c8f592', '2026-11-24 08:26:47.043457+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a22-747d-a31a-35c03cf8023d', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.048649+05:45', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', '2026-11-24 08:26:47.047542+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-24 08:26:47.049252+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.050819+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-24 08:26:47.062938+05:45', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', '2026-11-24 08:26:47.050223+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a37-75e7-9cd9-6e90f99f29a2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-24 08:26:47.063484+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a37-75e7-9cd9-6e90f99f29a2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.065183+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a37-75e7-9cd9-6e90f99f29a2', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.066364+05:45', '01a20b6e-49e9-7e3e-90ea-4f2c44f05f93', '2026-11-24 08:26:47.064505+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a3a-7cb1-b5ff-f7a23439280d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-24 08:26:47.066936+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a3a-7cb1-b5ff-f7a23439280d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.068499+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a3a-7cb1-b5ff-f7a23439280d', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.069623+05:45', '01a20b6e-49e9-7e3e-90ea-4f2c44f05f93', '2026-11-24 08:26:47.067948+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a3e-7174-8924-a9db93695406', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-24 08:26:47.070235+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a3e-7174-8924-a9db93695406', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.07168+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a3e-7174-8924-a9db93695406', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.074714+05:45', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', '2026-11-24 08:26:47.07116+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a43-7346-bc75-4ac808571cd8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-24 08:26:47.075311+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a43-7346-bc75-4ac808571cd8', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.076162+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a44-7b87-8f25-b103c1310c78', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-24 08:26:47.076871+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a44-7b87-8f25-b103c1310c78', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.078357+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a44-7b87-8f25-b103c1310c78', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-24 08:26:47.078932+05:45', '01a20b6e-49e9-7e3e-90ea-4f2c44f05f93', '2026-11-24 08:26:47.077779+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a47-7594-807c-811364f5c99d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-24 08:26:47.079461+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a47-7594-807c-811364f5c99d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.080795+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a47-7594-807c-811364f5c99d', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-24 08:26:47.081378+05:45', '01a20b6e-49e9-7e3e-90ea-4f2c44f05f93', '2026-11-24 08:26:47.080327+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a49-7d1e-ba2d-490a6910ac8a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-24 08:26:47.081945+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a49-7d1e-ba2d-490a6910ac8a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.083498+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a49-7d1e-ba2d-490a6910ac8a', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-24 08:26:47.084084+05:45', '01a20b6e-49e9-7e3e-90ea-4f2c44f05f93', '2026-11-24 08:26:47.082906+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a4c-788a-af95-9590d052f740', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-24 08:26:47.084618+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a4c-788a-af95-9590d052f740', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.085941+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a4c-788a-af95-9590d052f740', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-24 08:26:47.086487+05:45', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', '2026-11-24 08:26:47.085479+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a4e-7e9a-ad1b-544b2b565019', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-24 08:26:47.087053+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a4e-7e9a-ad1b-544b2b565019', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.090078+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a4e-7e9a-ad1b-544b2b565019', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-24 08:26:47.090669+05:45', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', '2026-11-24 08:26:47.089464+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a53-7160-a030-e6a45baa66b4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-24 08:26:47.091166+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a53-7160-a030-e6a45baa66b4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.092442+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a53-7160-a030-e6a45baa66b4', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-24 08:26:47.092993+05:45', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', '2026-11-24 08:26:47.09203+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a55-76a4-9408-38a461f0c832', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-24 08:26:47.093507+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a55-76a4-9408-38a461f0c832', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.094864+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a5a-7967-9547-d8602cf4665f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-24 08:26:47.09868+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a5a-7967-9547-d8602cf4665f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.10018+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a5c-7bb3-b8f0-df199afd8847', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-24 08:26:47.100812+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a5c-7bb3-b8f0-df199afd8847', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.102264+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a60-7c31-88c2-18e66cea0376', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-24 08:26:47.104875+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a5c-7bb3-b8f0-df199afd8847', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-24 08:26:47.102855+05:45', '01a20b6e-49e9-7e3e-90ea-4f2c44f05f93', '2026-11-24 08:26:47.101683+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a61-7bf8-bcc9-957143d90be3', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-24 08:26:47.105842+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4ac1-7ec1-b072-d0fde1ad0912', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-24 08:26:47.202104+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4ac1-7ec1-b072-d0fde1ad0912', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.20454+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4ac1-7ec1-b072-d0fde1ad0912', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"calls","calls":[{"id":"call-1","agent":"helper","task":"01a20b6e-4ac4-7670-bdbd-94cc5a42a324","message":{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}}]}', NULL, '2026-11-24 08:26:47.20454+05:45', '01a20b6e-4ac3-76f4-a92e-d7987dacc4c3', '2026-11-24 08:26:47.203723+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4ac4-7670-bdbd-94cc5a42a324', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}', NULL, '2026-11-24 08:26:47.209455+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4ac4-7670-bdbd-94cc5a42a324', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.211407+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4ac4-7670-bdbd-94cc5a42a324', 3, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.211407+05:45', '01a20b6e-4aca-778b-9de1-e018a1569bf8', '2026-11-24 08:26:47.2108+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4abc-7d55-ac32-f601e8c94e1b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-24 08:26:47.198965+05:45', NULL, NULL);
+INSERT INTO holdfast.keys_20261124 VALUES ('2026-11-24', '', 'ada', 'k-1', '\x6b2d31', '01a20b6e-49eb-749f-a95b-a3c1ac72775b', '2026-11-24 08:26:46.990905+05:45');
+INSERT INTO holdfast.keys_20261124 VALUES ('2026-11-24', '', 'ada', 'k-2', '\x6b2d32', '01a20b6e-4a13-7998-9b36-676ed171764c', '2026-11-24 08:26:47.02772+05:45');
+INSERT INTO holdfast.leases VALUES ('partitions', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', '2026-11-24 09:26:46.986823+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', 'web-1/1042', '1.4.0', '2026-11-24 08:26:46.985279+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20b6e-49e9-7e3e-90ea-4f2c44f05f93', 'web-2/988', '1.4.0', '2026-11-24 08:26:46.985978+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20b6e-49ea-714a-8c7e-f6fad0c8f592', 'web-2/731', '1.4.0', '2026-11-24 08:26:46.98612+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20b6e-4ac3-76f4-a92e-d7987dacc4c3', 'test', '1', '2026-11-24 08:26:47.203506+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20b6e-4aca-778b-9de1-e018a1569bf8', 'test', '1', '2026-11-24 08:26:47.210547+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20b6e-4a55-76a4-9408-38a461f0c832', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-24 08:26:47.106832+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20b6e-4a4c-788a-af95-9590d052f740', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-24 08:26:47.131498+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20b6e-4a4e-7e9a-ad1b-544b2b565019', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-24 08:26:47.153704+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20b6e-4a53-7160-a030-e6a45baa66b4', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-24 08:26:47.174122+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20b6e-4a3e-7174-8924-a9db93695406', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-24 08:26:47.185185+05:45');
+INSERT INTO holdfast.push_cursors VALUES ('01a20b6e-4a55-76a4-9408-38a461f0c832', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
+INSERT INTO holdfast.push_cursors VALUES ('01a20b6e-4a4c-788a-af95-9590d052f740', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-24 09:26:47.153156+05:45', '2026-11-24 08:26:47.133163+05:45', false, 3, '2026-11-24 08:26:47.1402+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20b6e-4a4e-7e9a-ad1b-544b2b565019', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-24 09:26:47.173602+05:45', '2026-11-24 08:26:47.155647+05:45', false, 2, '2026-11-24 08:26:47.164827+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20b6e-4a53-7160-a030-e6a45baa66b4', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-24 09:26:47.184624+05:45', '2026-11-24 08:26:47.175954+05:45', false, 1, '2026-11-24 08:26:47.184624+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20b6e-4a3e-7174-8924-a9db93695406', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-24 08:26:47.187252+05:45', false, 1, '2026-11-24 08:26:47.196259+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-24 08:26:47.196259+05:45', 'the receiver answered 410 Gone', false);
+INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-24 02:35:03.127806');
+INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-24 02:35:03.144801');
+INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-24 02:35:03.171702');
+INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-24 02:35:03.175297');
+INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-24 02:35:03.182635');
+INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-24 02:35:03.192192');
+INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-24 02:35:03.218066');
+INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-24 02:35:03.224593');
+INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-24 02:35:03.227441');
+INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-24 02:35:03.233433');
+INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-24 02:35:03.24173');
+INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-24 02:35:03.242765');
+INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-24 02:35:03.244184');
+INSERT INTO holdfast.schema_version VALUES (14, 15, true, '2026-11-24 02:35:03.245');
+INSERT INTO holdfast.schema_version VALUES (15, 16, true, '2026-11-24 02:35:03.245415');
+INSERT INTO holdfast.schema_version VALUES (16, 17, true, '2026-11-24 02:35:03.252737');
+INSERT INTO holdfast.schema_version VALUES (17, 18, true, '2026-11-24 02:35:03.25996');
+INSERT INTO holdfast.schema_version VALUES (18, 19, true, '2026-11-24 02:35:03.270526');
+INSERT INTO holdfast.schema_version VALUES (19, 20, true, '2026-11-24 02:35:03.274074');
+INSERT INTO holdfast.schema_version VALUES (20, 21, true, '2026-11-24 02:35:03.28596');
+INSERT INTO holdfast.schema_version VALUES (21, 22, true, '2026-11-24 02:35:03.288119');
+INSERT INTO holdfast.schema_version VALUES (22, 24, true, '2026-11-24 02:35:03.28897');
+INSERT INTO holdfast.schema_version VALUES (23, 28, true, '2026-11-24 02:35:03.290671');
+INSERT INTO holdfast.secrets VALUES ('page_token', '\xf759442a44d7499f82b7b4ace5757a37c464097ced5c454e9522da9184b25042', '2026-11-24 08:20:03.182635+05:45');
+INSERT INTO holdfast.secrets VALUES ('push', '\x803f3f125d814af2865d9aaa0d88a500a5fcf5968fc745a9b33bc8c8b4c966d7', '2026-11-24 08:20:03.182635+05:45');
+INSERT INTO holdfast.task_calls VALUES ('01a20b6e-4ac1-7ec1-b072-d0fde1ad0912', 3, 1, 'call-1', 'helper', '01a20b6e-4ac4-7670-bdbd-94cc5a42a324', false, '01a20b6e-4ac1-7ec1-b072-d0fde1ad0912', '{caller}', '2026-11-24 08:26:47.20454+05:45', '2026-11-24 08:26:47.209455+05:45', 0, NULL, NULL, NULL, NULL, false, 0, NULL);
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a20b6e-49eb-749f-a95b-a3c1ac72775b');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a20b6e-4a13-7998-9b36-676ed171764c');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a20b6e-4a18-7183-beb6-6ed54cc559ce');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a20b6e-4a1b-7167-9624-1956b56c1c59');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a20b6e-4a22-747d-a31a-35c03cf8023d');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a20b6e-4a29-7266-9b6b-44dfe8c5a192');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a20b6e-4a37-75e7-9cd9-6e90f99f29a2');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a20b6e-4a3a-7cb1-b5ff-f7a23439280d');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a20b6e-4a43-7346-bc75-4ac808571cd8');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a20b6e-4a44-7b87-8f25-b103c1310c78');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a20b6e-4a47-7594-807c-811364f5c99d');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a20b6e-4a49-7d1e-ba2d-490a6910ac8a');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a20b6e-4a4c-788a-af95-9590d052f740');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a20b6e-4a4e-7e9a-ad1b-544b2b565019');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a20b6e-4a53-7160-a030-e6a45baa66b4');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a20b6e-4a55-76a4-9408-38a461f0c832');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a20b6e-4a5a-7967-9547-d8602cf4665f');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a20b6e-4a5c-7bb3-b8f0-df199afd8847');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a20b6e-4a60-7c31-88c2-18e66cea0376');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a20b6e-4a61-7bf8-bcc9-957143d90be3');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a20b6e-4abc-7d55-ac32-f601e8c94e1b');
+INSERT INTO holdfast.task_queue VALUES ('01a20b6e-4a55-76a4-9408-38a461f0c832', 'writer', '2026-11-24 08:26:47.093507+05:45', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a20b6e-4a5a-7967-9547-d8602cf4665f', 'writer', '2026-11-24 08:26:47.09868+05:45', '01a20b6e-49e9-7e3e-90ea-4f2c44f05f93', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a20b6e-4a5c-7bb3-b8f0-df199afd8847', 'support', '2026-11-24 08:26:47.102855+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a20b6e-4a60-7c31-88c2-18e66cea0376', 'travel', '2026-11-24 08:26:47.104875+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a20b6e-4a61-7bf8-bcc9-957143d90be3', 'travel', '2026-11-24 08:26:47.105842+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a20b6e-4abc-7d55-ac32-f601e8c94e1b', 'writer', '2026-11-24 08:26:47.198965+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a20b6e-4ac1-7ec1-b072-d0fde1ad0912', 'caller', '2026-11-24 08:26:47.20454+05:45', NULL, 1, 2, 0, NULL, false, 0, 0, 'infinity', 3, false, NULL);
+INSERT INTO holdfast.task_settled VALUES ('01a20b6e-4ac4-7670-bdbd-94cc5a42a324', 3);
+INSERT INTO holdfast.task_states VALUES ('01a20b6e-4a55-76a4-9408-38a461f0c832', 1, '{"chapter": 1}', '01a20b6e-4a57-7d1a-9688-41cf74d45d91', '2026-11-24 08:26:47.096581+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b6e-49eb-749f-a95b-a3c1ac72775b', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-24 08:26:47.026273+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-24 08:26:47.022189+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-24 08:26:46.990905+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b6e-4a13-7998-9b36-676ed171764c', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-24 08:26:47.031528+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-24 08:26:47.029165+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-24 08:26:47.02772+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b6e-4a18-7183-beb6-6ed54cc559ce', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-24 08:26:47.034484+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:26:47.033144+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.032241+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b6e-4a1b-7167-9624-1956b56c1c59', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-24 08:26:47.041651+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-24 08:26:47.040537+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-24 08:26:47.035195+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b6e-4a22-747d-a31a-35c03cf8023d', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-24 08:26:47.048649+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-24 08:26:47.047542+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-24 08:26:47.042438+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-24 08:26:47.062938+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-24 08:26:47.050223+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-24 08:26:47.049252+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b6e-4a37-75e7-9cd9-6e90f99f29a2', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-24 08:26:47.066364+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-24 08:26:47.064505+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-24 08:26:47.063484+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b6e-4a3a-7cb1-b5ff-f7a23439280d', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-24 08:26:47.069623+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-24 08:26:47.067948+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-24 08:26:47.066936+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b6e-4a43-7346-bc75-4ac808571cd8', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-24 08:26:47.076162+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-24 08:26:47.076162+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.075311+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b6e-4a44-7b87-8f25-b103c1310c78', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-24 08:26:47.078932+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:26:47.077779+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.076871+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b6e-4a47-7594-807c-811364f5c99d', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-24 08:26:47.081378+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:26:47.080327+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.079461+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b6e-4a49-7d1e-ba2d-490a6910ac8a', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-24 08:26:47.084084+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:26:47.082906+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.081945+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b6e-4a3e-7174-8924-a9db93695406', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-24 08:26:47.074714+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:26:47.07116+05:45', true, '2026-11-24 08:26:47.07292+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.070235+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b6e-4ac4-7670-bdbd-94cc5a42a324', NULL, 'helper', 'tenant', 'owner', 'context', 5, false, NULL, 3, 3, '2026-11-24 08:26:47.211407+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:26:47.2108+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.209455+05:45', NULL, NULL, false, NULL, NULL, true, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b6e-4a4c-788a-af95-9590d052f740', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-24 08:26:47.086487+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:26:47.085479+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.084618+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b6e-4a5a-7967-9547-d8602cf4665f', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-24 08:26:47.10018+05:45', 1, 1, 1, 1, 0, '01a20b6e-49e9-7e3e-90ea-4f2c44f05f93', '2026-11-24 08:26:47.099711+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.09868+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b6e-4a5c-7bb3-b8f0-df199afd8847', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-24 08:26:47.102264+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-24 08:26:47.101683+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.100812+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b6e-4a60-7c31-88c2-18e66cea0376', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-24 08:26:47.104875+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.104875+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b6e-4a61-7bf8-bcc9-957143d90be3', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-24 08:26:47.105842+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.105842+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b6e-4a55-76a4-9408-38a461f0c832', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-24 08:26:47.094864+05:45', 1, 2, 1, 1, 0, '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', '2026-11-24 08:26:47.094443+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-24 08:26:47.093507+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b6e-4a4e-7e9a-ad1b-544b2b565019', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-24 08:26:47.090669+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:26:47.089464+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.087053+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b6e-4a53-7160-a030-e6a45baa66b4', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-24 08:26:47.092993+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:26:47.09203+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.091166+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b6e-4abc-7d55-ac32-f601e8c94e1b', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-24 08:26:47.198965+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-24 08:26:47.198965+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20b6e-4ac1-7ec1-b072-d0fde1ad0912', NULL, 'caller', 'tenant', 'owner', 'context', 2, false, NULL, 3, 2, '2026-11-24 08:26:47.20454+05:45', 1, 2, 1, 2, 0, NULL, '2026-11-24 08:26:47.203723+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.202104+05:45', NULL, 'infinity', false, NULL, NULL, true, 0, 0, NULL, NULL);
+INSERT INTO holdfast.workers VALUES ('01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-24 08:26:46.985279+05:45', '2026-11-24 09:26:46.985279+05:45');
+INSERT INTO holdfast.workers VALUES ('01a20b6e-49e9-7e3e-90ea-4f2c44f05f93', 'web-2/988', '1.4.0', 'api,worker', '2026-11-24 08:26:46.985978+05:45', '2026-11-24 09:26:46.985978+05:45');
+INSERT INTO holdfast.workers VALUES ('01a20b6e-4ac3-76f4-a92e-d7987dacc4c3', 'test', '1', 'worker', '2026-11-24 08:26:47.203506+05:45', '2026-11-24 09:26:47.203506+05:45');
+INSERT INTO holdfast.workers VALUES ('01a20b6e-4aca-778b-9de1-e018a1569bf8', 'test', '1', 'worker', '2026-11-24 08:26:47.210547+05:45', '2026-11-24 09:26:47.210547+05:45');
 SELECT pg_catalog.setval('holdfast.push_attempts_id', 9, true);
-SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 22, true);
+SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 23, true);
 ALTER TABLE ONLY holdfast.agent_outages
     ADD CONSTRAINT agent_outages_pkey PRIMARY KEY (agent);
 ALTER TABLE ONLY holdfast.api_keys
@@ -2579,10 +2590,10 @@ ALTER TABLE ONLY holdfast.artifacts_20261101
     ADD CONSTRAINT artifacts_20261101_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.push_attempts
     ADD CONSTRAINT push_attempts_pkey PRIMARY KEY (id, started_at);
-ALTER TABLE ONLY holdfast.attempts_20261123
-    ADD CONSTRAINT attempts_20261123_pkey PRIMARY KEY (id, started_at);
 ALTER TABLE ONLY holdfast.attempts_20261124
     ADD CONSTRAINT attempts_20261124_pkey PRIMARY KEY (id, started_at);
+ALTER TABLE ONLY holdfast.attempts_20261125
+    ADD CONSTRAINT attempts_20261125_pkey PRIMARY KEY (id, started_at);
 ALTER TABLE ONLY holdfast.audit_log
     ADD CONSTRAINT audit_log_pkey PRIMARY KEY (chain, n, at);
 ALTER TABLE ONLY holdfast.audit_20261101
@@ -2601,10 +2612,10 @@ ALTER TABLE ONLY holdfast.events_kept
     ADD CONSTRAINT events_kept_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.idempotency_keys
     ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant, owner, key, day);
-ALTER TABLE ONLY holdfast.keys_20261123
-    ADD CONSTRAINT keys_20261123_pkey PRIMARY KEY (tenant, owner, key, day);
 ALTER TABLE ONLY holdfast.keys_20261124
     ADD CONSTRAINT keys_20261124_pkey PRIMARY KEY (tenant, owner, key, day);
+ALTER TABLE ONLY holdfast.keys_20261125
+    ADD CONSTRAINT keys_20261125_pkey PRIMARY KEY (tenant, owner, key, day);
 ALTER TABLE ONLY holdfast.leases
     ADD CONSTRAINT leases_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY holdfast.processes
@@ -2641,8 +2652,8 @@ ALTER TABLE ONLY holdfast.workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (id);
 CREATE UNIQUE INDEX artifacts_20261101_task_request_id_idx ON holdfast.artifacts_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX push_attempts_of ON ONLY holdfast.push_attempts USING btree (task, config_id, id);
-CREATE INDEX attempts_20261123_task_config_id_id_idx ON holdfast.attempts_20261123 USING btree (task, config_id, id);
 CREATE INDEX attempts_20261124_task_config_id_id_idx ON holdfast.attempts_20261124 USING btree (task, config_id, id);
+CREATE INDEX attempts_20261125_task_config_id_id_idx ON holdfast.attempts_20261125 USING btree (task, config_id, id);
 CREATE INDEX audit_log_at ON ONLY holdfast.audit_log USING brin (at);
 CREATE INDEX audit_20261101_at_idx ON holdfast.audit_20261101 USING brin (at);
 CREATE INDEX cancel_notices_due ON holdfast.cancel_notices USING btree (agent, due_at) WHERE (ended_at IS NULL);
@@ -2650,8 +2661,8 @@ CREATE INDEX context_states_task ON holdfast.context_states USING btree (task);
 CREATE UNIQUE INDEX events_20261101_task_request_id_idx ON holdfast.events_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE UNIQUE INDEX events_kept_request ON holdfast.events_kept USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX idempotency_keys_age ON ONLY holdfast.idempotency_keys USING btree (created_at);
-CREATE INDEX keys_20261123_created_at_idx ON holdfast.keys_20261123 USING btree (created_at);
 CREATE INDEX keys_20261124_created_at_idx ON holdfast.keys_20261124 USING btree (created_at);
+CREATE INDEX keys_20261125_created_at_idx ON holdfast.keys_20261125 USING btree (created_at);
 CREATE INDEX processes_started ON holdfast.processes USING btree (started_at);
 CREATE INDEX push_cursors_disabled_at ON holdfast.push_cursors USING btree (disabled_at) WHERE (disabled_at IS NOT NULL);
 CREATE INDEX push_cursors_due ON holdfast.push_cursors USING btree (due_at) WHERE ((due_at IS NOT NULL) AND (NOT parked));
@@ -2686,16 +2697,16 @@ CREATE INDEX tasks_kept_tenant_owner_agent_direct_state_status_at_id_idx ON hold
 CREATE INDEX tasks_open_context_id_tenant_owner_agent_direct_state_statu_idx ON holdfast.tasks_open USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC);
 CREATE INDEX tasks_open_parked ON holdfast.tasks_open USING btree (agent, status_at) WHERE (state = ANY (ARRAY[3, 4]));
 CREATE INDEX tasks_open_tenant_owner_agent_direct_state_status_at_id_idx ON holdfast.tasks_open USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC);
-ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261123_pkey;
-ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261123_task_config_id_id_idx;
 ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261124_pkey;
 ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261124_task_config_id_id_idx;
+ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261125_pkey;
+ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261125_task_config_id_id_idx;
 ALTER INDEX holdfast.audit_log_at ATTACH PARTITION holdfast.audit_20261101_at_idx;
 ALTER INDEX holdfast.audit_log_pkey ATTACH PARTITION holdfast.audit_20261101_pkey;
-ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261123_created_at_idx;
-ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261123_pkey;
 ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261124_created_at_idx;
 ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261124_pkey;
+ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261125_created_at_idx;
+ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261125_pkey;
 ALTER INDEX holdfast.tasks_dated_agent_status_at_id_idx ATTACH PARTITION holdfast.tasks_20261101_agent_status_at_id_idx;
 ALTER INDEX holdfast.tasks_dated_context_id_tenant_owner_agent_direct_state_stat_idx ATTACH PARTITION holdfast.tasks_20261101_context_id_tenant_owner_agent_direct_state_s_idx;
 ALTER INDEX holdfast.tasks_dated_id_idx ATTACH PARTITION holdfast.tasks_20261101_id_idx;

@@ -29,6 +29,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
+	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
 // Options configures a binding. A number that is 0 means its default.
@@ -53,6 +54,7 @@ type Options struct {
 	TLS *tls.Config
 	// FormerStatuses answers errors with the statuses of a version's former edition.
 	FormerStatuses bool
+	Tracer         *tracing.Tracer // nil: no traces
 	Log            *slog.Logger
 }
 
