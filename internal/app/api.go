@@ -106,6 +106,7 @@ func newOperations(e *env, agents *agents, eng *engine.Engine) *dispatch.Runner 
 		Observer: dispatch.Observer{
 			Answered: func(a dispatch.Answer) {
 				m.Answered(a.Operation, a.Binding, a.Version, a.Agent, a.Outcome, a.Took)
+				logRequest(e.log, cfg.Log.Requests, &a)
 			},
 			FirstEvent: m.FirstEvent, StreamOpened: m.StreamOpened, Resumed: m.Resumed, Limited: m.Limited,
 		},

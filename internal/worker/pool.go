@@ -630,7 +630,7 @@ func (p *Pool) giveBackMissing(ctx context.Context, o store.Owned) error {
 	if err != nil && !errors.Is(err, task.LeaseLost) {
 		return err
 	}
-	p.opt.Log.Warn("returned a run: the answer to its claim was lost", "task_id", o.Task.String(), "attempt", o.Attempt)
+	p.opt.Log.Warn("returned a run: the answer to its claim was lost", "task", o.Task.String(), "attempt", o.Attempt)
 	p.Wake("")
 	return nil
 }

@@ -66,7 +66,11 @@ func (r *run) run() {
 	if r.pool.opt.Observer.Ran != nil {
 		r.pool.opt.Observer.Ran(r.agent.Name, outcome, time.Since(start))
 	}
-	log := r.pool.opt.Log.With("task_id", r.claim.Task.PublicID, "agent", r.agent.Name, "attempt", int(r.claim.Attempt), "outcome", outcome)
+	log := r.pool.opt.Log.With("task_id", r.claim.Task.PublicID, "context_id", r.claim.Task.ContextID, "agent", r.agent.Name,
+		"attempt", int(r.claim.Attempt), "worker", r.pool.opt.Worker().String(), "outcome", outcome)
+	if r.span != nil {
+		log = log.With("trace_id", r.span.Context().TraceID())
+	}
 	switch {
 	case outcome == outcomeAway: // the pool logs the outage once
 		log.Debug("run ended", "took", time.Since(start), "error", err)

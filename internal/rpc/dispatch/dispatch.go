@@ -57,6 +57,20 @@ type Answer struct {
 	Agent     string
 	Outcome   string        // Succeeded, Refused, or the reason of an error
 	Took      time.Duration // until the answer was ready, or the stream was open
+	Admitted  bool          // the agent has admitted the caller
+	Tenant    string        // of an admitted caller
+	// TaskID and ContextID are those of the task of an operation that has succeeded.
+	TaskID, ContextID string
+	TraceID           string // of the request's span, or that the client has sent
+	RequestID         string // that the client, or a proxy, has sent
+}
+
+// Writes reports whether the operation changes something.
+func (a *Answer) Writes() bool { return writes[a.Operation] }
+
+var writes = map[string]bool{
+	engine.OpSend.String(): true, engine.OpStream.String(): true, engine.OpCancel.String(): true,
+	engine.OpPushSet.String(): true, engine.OpPushDelete.String(): true,
 }
 
 // Options configures a Runner. The zero value of a number means its default.
@@ -193,6 +207,8 @@ type Request struct {
 	TaskID, ContextID string
 	// trace is the W3C Trace Context that the client sends.
 	trace tracing.Context
+	// requestID is the header X-Request-Id, or "" if it is no plain id.
+	requestID string
 	// header returns the values of one header, by its canonical HTTP name.
 	header func(name string) []string
 	// ambiguous names a header that has several values where one is needed. The server refuses it,
@@ -320,6 +336,8 @@ func (o *Runner) Observe(ctx context.Context, op engine.Op, r *Request, outcome 
 	}
 	o.opt.Observer.Answered(Answer{
 		Operation: op.String(), Binding: r.Binding, Version: version, Agent: r.Agent, Outcome: outcome, Took: time.Since(r.Began),
+		Admitted: r.engine != nil, Tenant: r.Caller.Tenant, TaskID: r.TaskID, ContextID: r.ContextID,
+		TraceID: cmp.Or(tracing.TraceID(ctx), r.trace.TraceID()), RequestID: r.requestID,
 	})
 }
 

@@ -18,6 +18,7 @@ const (
 	IdempotencyKey    = "Idempotency-Key"
 	LastEventID       = "Last-Event-Id"
 	preferHeader      = "Prefer"
+	requestIDHeader   = "X-Request-Id"
 	preferExactTotals = "count=exact"
 )
 
@@ -36,9 +37,21 @@ func (r *Request) ReadHeaders(values func(name string) []string) {
 	r.LastEventID = First(values(LastEventID))
 	r.Extensions = extensions(values)
 	r.trace = tracing.ReadContext(values)
+	r.requestID = plainID(First(values(requestIDHeader)))
 	r.ExactTotal = slices.ContainsFunc(values(preferHeader), func(list string) bool {
 		return strings.Contains(strings.ReplaceAll(list, " ", ""), preferExactTotals)
 	})
+}
+
+// plainID returns an id for the log, or "" if it is longer than 128 bytes or has other characters than ids have.
+func plainID(s string) string {
+	other := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.:=/+", r)
+	}
+	if len(s) > 128 || strings.ContainsFunc(s, other) {
+		return ""
+	}
+	return s
 }
 
 // maxForwarded bounds the forwarded headers of a request, names and values together, in bytes.
