@@ -26,7 +26,7 @@ func fromRun(run *executor.Run) *Run {
 		TaskID: run.TaskID, ContextID: run.ContextID, Agent: run.Agent, Tenant: run.Tenant, Owner: run.Owner,
 		Message: fromMessage(run.Message), Input: fromInput(run.Input), Metadata: run.Metadata,
 		TurnMetadata: run.TurnMetadata, AcceptedOutputModes: run.AcceptedOutputModes, Extensions: run.Extensions, ExtensionParams: run.ExtensionParams,
-		Scopes: run.Scopes, Traceparent: run.Traceparent, Deadline: run.Deadline,
+		Scopes: run.Scopes, Traceparent: run.Traceparent, Tracestate: run.Tracestate, Deadline: run.Deadline,
 		Turn: run.Turn, Try: run.Try, Attempt: int(run.Attempt),
 		ResumeURL: run.ResumeURL, key: run.IdempotencyKey(),
 	}

@@ -47,7 +47,8 @@ type Run struct {
 	Extensions          []string                   // URIs of the extensions in force
 	ExtensionParams     map[string]json.RawMessage // of those that have parameters on the agent's card, by URI
 	Scopes              []string                   // of the caller
-	Traceparent         string                     // W3C Trace Context, or ""
+	Traceparent         string                     // W3C Trace Context of the run if it is traced, or else of the request; or ""
+	Tracestate          string                     // that belongs to Traceparent, or ""
 
 	Deadline time.Time // when the run times out; zero: never
 

@@ -44,7 +44,8 @@ WITH inp AS MATERIALIZED (
            unnest(@live_limits::integer[]) AS live_limit,
            unnest(@queue_limits::integer[]) AS queue_limit,
            unnest(@audits::text[]) AS audit,
-           unnest(@forwarded::text[]) AS forwarded
+           unnest(@forwarded::text[]) AS forwarded,
+           unnest(@traceparents::text[]) AS traceparent
 ), new AS MATERIALIZED (
     SELECT i.* FROM inp i
      WHERE (i.client_id = ''
@@ -103,12 +104,12 @@ WITH inp AS MATERIALIZED (
     RETURNING task
 ), created AS (
     INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq,
-                                attempt, runs, worker_id, claimed_at, dialect, metadata, pushes, lineage)
+                                attempt, runs, worker_id, claimed_at, dialect, metadata, pushes, lineage, traceparent)
     SELECT f.id, nullif(f.client_id, ''), f.agent, f.tenant, f.owner, f.context_id, 1, 1, 1,
            CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
            CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
            nullif(f.worker_id, '00000000-0000-0000-0000-000000000000'),
-           CASE WHEN f.worker_id <> '00000000-0000-0000-0000-000000000000' THEN now() END, f.dialect, nullif(f.metadata, '')::json, f.pushes, f.called
+           CASE WHEN f.worker_id <> '00000000-0000-0000-0000-000000000000' THEN now() END, f.dialect, nullif(f.metadata, '')::json, f.pushes, f.called, nullif(f.traceparent, '')
       FROM free f
      WHERE f.client_id = '' OR f.id IN (SELECT task FROM named)
      ORDER BY f.id
@@ -188,8 +189,9 @@ WITH free AS MATERIALIZED (
     ON CONFLICT (tenant, owner, agent, client_id) DO UPDATE SET task = excluded.task
 ), created AS (
     -- Each row comes from the update that frees its name.
-    INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect, metadata, stream_base)
-    SELECT @id::uuid, @client_id::text, @agent, @tenant, @owner, @context_id, 1, 1, 1, @dialect, nullif(@metadata::text, '')::json, r.stream_base
+    INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect, metadata, stream_base, traceparent)
+    SELECT @id::uuid, @client_id::text, @agent, @tenant, @owner, @context_id, 1, 1, 1, @dialect, nullif(@metadata::text, '')::json, r.stream_base,
+           nullif(@traceparent::text, '')
       FROM released r
     RETURNING id, agent, created_at, stream_base
 ), queued AS (

@@ -52,6 +52,9 @@ func serviceParams(run *agent.Run) *a2asrv.ServiceParams {
 	if run.Traceparent != "" {
 		params["traceparent"] = []string{run.Traceparent}
 	}
+	if run.Tracestate != "" {
+		params["tracestate"] = []string{run.Tracestate}
+	}
 	return a2asrv.NewServiceParams(params)
 }
 

@@ -20,7 +20,7 @@
 //     half of that, progress messages, extensions, and descriptions of artifacts are left out.
 //   - User: Name is the owner of the task, and Attributes["scopes"] are the caller's scopes ([]string). Tenant is the
 //     owner's tenant.
-//   - ServiceParams: A2A-Extensions, the extensions that the client named and the card has, and traceparent. Holdfast stores
+//   - ServiceParams: A2A-Extensions, the extensions that the client named and the card has, traceparent and tracestate. Holdfast stores
 //     no other headers, because a message may wait and be tried again. CallContextFrom(ctx) has the same user and
 //     parameters; the extensions are active. Its Method and Tenant are empty.
 //

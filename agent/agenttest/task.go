@@ -48,6 +48,7 @@ type Request struct {
 	Extensions          []string
 	Scopes              []string
 	Traceparent         string
+	Tracestate          string
 }
 
 // Task is a task of an agent under test. Its methods may be called by one goroutine at a time.
@@ -184,7 +185,7 @@ func (k *Task) Start(m agent.Message, with ...Request) *Turn {
 	var request *task.Request
 	for _, r := range with {
 		request = &task.Request{
-			Metadata: r.Metadata, OutputModes: r.AcceptedOutputModes, Extensions: r.Extensions, Scopes: r.Scopes, Traceparent: r.Traceparent,
+			Metadata: r.Metadata, OutputModes: r.AcceptedOutputModes, Extensions: r.Extensions, Scopes: r.Scopes, Traceparent: r.Traceparent, Tracestate: r.Tracestate,
 		}
 	}
 	turn := &Turn{task: k, number: 1}

@@ -13,16 +13,16 @@ func announce(e *env, p *ports, banner io.Writer) {
 	if banner != nil && e.cfg.AdminExposed() && e.cfg.AdminAccess() == config.AdminOpen {
 		_, _ = fmt.Fprintf(banner, adminBanner, e.cfg.AdminListen)
 	}
+	log := e.log.With("version", e.version, "roles", roles(e.cfg))
 	if p.public == nil {
-		e.log.Info("server ready", "admin", admin)
+		log.Info("server ready", "admin", admin)
 		return
 	}
 	url := p.baseURL(e.cfg)
-	where := []any{"url", url, "listen", p.public.Addr().String()}
 	if p.grpc != nil {
-		where = append(where, "grpc", p.grpc.Addr().String())
+		log = log.With("grpc", p.grpc.Addr().String())
 	}
-	e.log.Info("server ready", append(where, "admin", admin)...)
+	log.Info("server ready", "url", url, "listen", p.public.Addr().String(), "admin", admin)
 	if banner != nil {
 		_, _ = fmt.Fprintf(banner, urlBanner, url)
 		if len(e.cfg.OpenAgents()) > 0 && len(e.cfg.Exposed()) > 0 {

@@ -64,6 +64,7 @@ func newAPI(
 		Notifications: notifications,
 		Auth:          access.authenticator, TLS: access.tlsConfig(),
 		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout, Headers: e.memory.Headers, Refused: e.metrics.ConnectionRefused,
+		Tracer: e.tracer,
 		JSONRPC: jsonrpc.New(jsonrpc.Options{
 			Operations: operations, Limits: limits, WriteTimeout: cfg.SSE.WriteTimeout, StrictVersion: strict, Log: log,
 		}),
@@ -77,7 +78,7 @@ func newAPI(
 			Operations: operations, Limits: limits, StrictVersion: strict, FormerStatuses: formerStatuses, Log: log,
 			HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
 			KeepAlive: cfg.SSE.KeepAlive, WriteTimeout: cfg.SSE.WriteTimeout, Headers: e.memory.Headers,
-			Address: cfg.PublicGRPCAddress, TLS: access.tlsConfig(), Proxies: cfg.TrustedProxies(),
+			Address: cfg.PublicGRPCAddress, TLS: access.tlsConfig(), Proxies: cfg.TrustedProxies(), Tracer: e.tracer,
 		})
 	}
 	if ring != nil {
@@ -109,6 +110,7 @@ func newOperations(e *env, agents *agents, eng *engine.Engine) *dispatch.Runner 
 		Observer: dispatch.Observer{
 			Answered: func(a dispatch.Answer) {
 				m.Answered(a.Operation, a.Binding, a.Version, a.Agent, a.Outcome, a.Took)
+				logRequest(e.log, cfg.Log.Requests, &a)
 			},
 			FirstEvent: m.FirstEvent, StreamOpened: m.StreamOpened, Resumed: m.Resumed, Limited: m.Limited,
 		},

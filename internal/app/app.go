@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -17,6 +18,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/runapi"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/telemetry"
+	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
 // Options are the additions of a Go program to the configuration.
@@ -45,6 +47,10 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options) e
 		return err
 	}
 	e := newEnv(cfg, log, o)
+	if e.tracer, err = tracing.FromEnvironment(base, tracing.Service{Version: o.Version, Instance: processName()}, log); err != nil {
+		return err
+	}
+	defer closeTracer(base, e)
 	ports, err := listen(ctx, e)
 	if err != nil {
 		return err
@@ -70,6 +76,7 @@ type env struct {
 	registry *prometheus.Registry
 	metrics  *telemetry.Metrics
 	memory   *memory.Budgets
+	tracer   *tracing.Tracer // nil: no traces
 }
 
 func newEnv(cfg *config.Config, log *slog.Logger, o Options) *env {
@@ -138,4 +145,13 @@ func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents
 		return err
 	}
 	return s.run(ctx, base)
+}
+
+// closeTracer exports the last spans.
+func closeTracer(base context.Context, e *env) {
+	ctx, cancel := context.WithTimeout(base, 5*time.Second)
+	defer cancel()
+	if err := e.tracer.Close(ctx); err != nil {
+		e.log.Warn("the last traces were not exported", "error", err)
+	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/tracing"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
@@ -36,7 +37,7 @@ type webhooks struct {
 	sender *push.Sender
 }
 
-func newWebhooks(cfg *config.Config, signer push.Signer, issuer, version string) (*webhooks, error) {
+func newWebhooks(cfg *config.Config, signer push.Signer, issuer, version string, tracer *tracing.Tracer) (*webhooks, error) {
 	p := &cfg.Push
 	networks, err1 := parsed("push.allowed_networks", p.AllowedNetworks, netip.ParsePrefix)
 	denied, err4 := parsed("push.denied_networks", p.DeniedNetworks, netip.ParsePrefix)
@@ -50,7 +51,7 @@ func newWebhooks(cfg *config.Config, signer push.Signer, issuer, version string)
 	})}
 	w.sender = push.NewSender(push.SenderOptions{
 		Guard: w.guard, Signer: signer, Issuer: issuer, Secrets: secrets, UserAgent: "Holdfast/" + version,
-		Timeout: p.Timeout, ConnectTimeout: p.ConnectTimeout, PerHost: p.ConcurrencyPerHost, Headers: webhook.Headers,
+		Timeout: p.Timeout, ConnectTimeout: p.ConnectTimeout, PerHost: p.ConcurrencyPerHost, Headers: webhook.Headers, Tracer: tracer,
 	})
 	return w, nil
 }
@@ -74,7 +75,7 @@ func newHooks(e *env, ring *keys.Ring, p *ports) (*webhooks, error) {
 	if len(e.cfg.Push.SecretKeys) == 0 {
 		e.log.Warn("clients' secrets are sealed with a key in the same database; set HOLDFAST_SECRET_KEYS")
 	}
-	return newWebhooks(e.cfg, ring, p.baseURL(e.cfg), e.version)
+	return newWebhooks(e.cfg, ring, p.baseURL(e.cfg), e.version, e.tracer)
 }
 
 // engine returns the rules for clients that set webhooks; nil without webhooks.
@@ -153,7 +154,7 @@ func TryWebhook(ctx context.Context, cfg *config.Config, s *store.Store, c *task
 	}
 	id := store.NewID()
 	t := &Trial{TaskID: id.String(), Issuer: cfg.BaseURL(cfg.Listen)}
-	hooks, err := newWebhooks(cfg, ring, t.Issuer, version)
+	hooks, err := newWebhooks(cfg, ring, t.Issuer, version, nil)
 	if err != nil {
 		return nil, err
 	}

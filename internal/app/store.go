@@ -19,7 +19,7 @@ func openStore(ctx context.Context, e *env, db *Database, bus *signal.Bus) (*sto
 		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: cfg.Store.PoolSize, Writers: cfg.Store.WriterConns,
 		Listener: bus, SecretKeys: cfg.Push.SealingKeys(), Widths: Widths(cfg),
 		Observer:    store.Observer{Flushed: m.Flushed, Fenced: m.Fenced, Retried: m.Retried, Event: m.Event, Limited: m.Limited},
-		RowSecurity: cfg.Auth.RowSecurity != config.RowSecurityOff, WithoutAudit: !cfg.Audit.Enabled, Tells: Tells(cfg), Log: e.log,
+		RowSecurity: cfg.Auth.RowSecurity != config.RowSecurityOff, WithoutAudit: !cfg.Audit.Enabled, Tells: Tells(cfg), Tracer: e.tracer.Statements(), Log: e.log,
 	})
 	if err != nil {
 		return nil, err

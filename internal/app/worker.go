@@ -62,7 +62,7 @@ func newPool(
 	pool := worker.New(worker.Options{
 		Store: st, Agents: agents.worker, PollInterval: e.cfg.Worker.PollInterval, StopGrace: e.cfg.Worker.StopGrace,
 		Worker: keeper.ID, ResumeURL: resumeURL, RunAPI: runAPI,
-		Memory: e.memory.Runs, Lines: e.memory.Lines, Events: e.memory.Events, Log: e.log,
+		Memory: e.memory.Runs, Lines: e.memory.Lines, Events: e.memory.Events, Tracer: e.tracer, Log: e.log,
 		Observer: worker.Observer{Claimed: m.Claimed, Ran: m.Ran, Running: m.Running, Limited: m.Limited, Told: m.Told},
 	})
 	if !e.cfg.HasRole(config.RoleWorker) {
@@ -79,7 +79,7 @@ func newCaller(e *env, agents *agents, st *store.Store, bus *signal.Bus) *calls.
 	if !e.cfg.HasRole(config.RoleWorker) {
 		return nil
 	}
-	caller := calls.New(calls.Options{Store: st, Agents: agents.calls, Log: e.log})
+	caller := calls.New(calls.Options{Store: st, Agents: agents.calls, Tracer: e.tracer, Log: e.log})
 	bus.Calls.Subscribe(func(struct{}) { caller.Hint() })
 	return caller
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
 // Agent is what a call needs to know of an agent.
@@ -40,6 +41,7 @@ type Agent struct {
 type Options struct {
 	Store  *store.Store
 	Agents []Agent
+	Tracer *tracing.Tracer // nil: no traces
 	Log    *slog.Logger
 }
 
@@ -230,7 +232,17 @@ func (r *Runner) beginCall(ctx context.Context, note *store.CallNote, c store.Ne
 	call, parent := &note.Calls[c.Nth-1], note.Parent
 	request := &task.Request{}
 	if q := note.Request; q != nil {
-		request.Scopes, request.Traceparent = q.Scopes, q.Traceparent
+		request.Scopes, request.Traceparent, request.Tracestate = q.Scopes, q.Traceparent, q.Tracestate
+	}
+	if note.Trace != "" {
+		request.Traceparent = note.Trace
+	}
+	ctx, span := r.opt.Tracer.Call(ctx, tracing.Context{Parent: request.Traceparent, State: request.Tracestate}, c.Agent)
+	if span != nil {
+		defer span.End()
+		of := span.Context()
+		request.Traceparent, request.Tracestate = of.Parent, of.State
+		span.Set(tracing.TaskID.String(c.Task.String()))
 	}
 	by := identity.Caller{Tenant: parent.Tenant, Subject: parent.Owner, Scopes: request.Scopes, Method: identity.MethodAgent}
 	if c.Answers {
@@ -243,7 +255,7 @@ func (r *Runner) beginCall(ctx context.Context, note *store.CallNote, c store.Ne
 	n := &store.NewTask{
 		Task: task.Task{
 			ID: c.Task, PublicID: c.Task.String(), Agent: c.Agent, Tenant: parent.Tenant, Owner: parent.Owner,
-			ContextID: call.ContextID, Dialect: parent.Dialect, Metadata: call.Metadata,
+			ContextID: call.ContextID, Dialect: parent.Dialect, Metadata: call.Metadata, Traceparent: request.Traceparent,
 		},
 		Message: call.Message, Request: request, Limits: called.Limits, Called: true,
 	}

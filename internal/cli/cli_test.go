@@ -397,7 +397,7 @@ func storedTask() (header task.Task, events []task.Event) {
 	}
 	header = task.Task{
 		ID: id, PublicID: "order-7", Agent: "weather", Owner: "alice", ContextID: "c1", Dialect: "0.1",
-		CreatedAt: storedAt, Metadata: json.RawMessage(`{"n":1.0}`),
+		CreatedAt: storedAt, Metadata: json.RawMessage(`{"n":1.0}`), Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 	}
 	say := func(role task.Role, text string) *task.Message {
 		return &task.Message{ID: "m-" + text, Role: role, Parts: []task.Part{task.Text(text)}}

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/shown"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
 // The types that operators read as JSON. This is the program's own format, in snake_case and with the names of the log.
@@ -39,6 +40,7 @@ type taskView struct {
 	Message   *messageView    `json:"message,omitempty"`
 	LastSeq   task.Seq        `json:"last_seq"`
 	CreatedAt time.Time       `json:"created_at"`
+	TraceID   string          `json:"trace_id,omitempty"`
 	Metadata  json.RawMessage `json:"metadata,omitempty"`
 	History   []messageView   `json:"history"`
 	Artifacts []artifactView  `json:"artifacts"`
@@ -127,6 +129,7 @@ func viewTask(t *task.Task, calls []store.CallRow) taskView {
 		ID: t.ID.String(), TaskID: t.PublicID, Agent: t.Agent, Tenant: t.Tenant, Owner: t.Owner,
 		ContextID: t.ContextID, Dialect: t.Dialect, State: t.Status.State.String(), StatusAt: t.Status.At.UTC(),
 		Message: viewMessage(t.Status.Message), LastSeq: t.LastSeq, CreatedAt: t.CreatedAt.UTC(), Metadata: t.Metadata,
+		TraceID: tracing.Context{Parent: t.Traceparent}.TraceID(),
 		History: make([]messageView, len(t.History)), Artifacts: make([]artifactView, len(t.Artifacts)),
 	}
 	if t.Wait != nil && t.Wait.Until.After(time.Now()) {
@@ -256,6 +259,7 @@ func printStoredTask(p *printer, t *task.Task, calls []store.CallRow) error {
 	p.field("owner", t.Owner)
 	p.field("A2A version", t.Dialect)
 	p.field("created", stamp(t.CreatedAt))
+	p.field("trace", tracing.Context{Parent: t.Traceparent}.TraceID())
 	p.field("events", fmt.Sprint(t.LastSeq))
 	for i := range calls {
 		c := &calls[i]

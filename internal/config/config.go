@@ -67,7 +67,19 @@ const (
 type Log struct {
 	Level  string    `yaml:"level" env:"HOLDFAST_LOG_LEVEL"`
 	Format LogFormat `yaml:"format" env:"HOLDFAST_LOG_FORMAT"`
+	// Requests says which requests have a line.
+	Requests LogRequests `yaml:"requests" env:"HOLDFAST_LOG_REQUESTS"`
 }
+
+// LogRequests says which requests have a log line.
+type LogRequests string
+
+// The choices.
+const (
+	RequestsNone   LogRequests = "none"
+	RequestsWrites LogRequests = "writes" // those that callers were admitted to and that change something
+	RequestsAll    LogRequests = "all"
+)
 
 // LogFormat is the shape of log lines on stderr.
 type LogFormat string

@@ -15,7 +15,7 @@ func Default() *Config {
 		AdminListen: "127.0.0.1:9090",
 		DataDir:     "./.holdfast",
 		Roles:       []Role{RoleAPI, RoleWorker, RolePush},
-		Log:         Log{Level: "info", Format: LogAuto},
+		Log:         Log{Level: "info", Format: LogAuto, Requests: RequestsWrites},
 		Limits: Limits{
 			MaxBody:       16 * MiB,
 			MaxDepth:      128,

@@ -49,6 +49,7 @@ func (l *loader) validate(c *Config) {
 	inRange(l, "drain_delay", c.DrainDelay, 0, 10*time.Minute)
 	oneOf(l, "log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf(l, "log.format", c.Log.Format, LogAuto, LogJSON, LogText)
+	oneOf(l, "log.requests", c.Log.Requests, RequestsNone, RequestsWrites, RequestsAll)
 	oneOf(l, "protocol.blocking_default", c.Protocol.BlockingDefault, BlockingWait, BlockingReturn)
 	oneOf(l, "protocol.version_header", c.Protocol.VersionHeader, VersionLenient, VersionStrict)
 	oneOf(l, "protocol.status_table", c.Protocol.StatusTable, Statuses101, Statuses100)

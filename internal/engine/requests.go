@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
 // Op is a protocol operation, independent of its name in a version.
@@ -61,7 +62,7 @@ type SendRequest struct {
 	WaitUnsaid     bool            // Wait is the version's default, not set by the client
 	OutputModes    []string        // media types that the client can read; none: any
 	Extensions     []string        // URIs of the extensions in force
-	Traceparent    string          // W3C Trace Context; empty: none
+	Trace          tracing.Context // of the client; the zero value: none
 	Forwarded      task.Forwarded
 	IdempotencyKey string
 	Push           *PushSetting // webhook to set with the message; nil for none

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
 // sent is a stored message with its task. If the caller asked for a subscription, sent has one that
@@ -77,6 +78,23 @@ func (v *View) deliver(ctx context.Context, r *SendRequest, subscribe bool) (*se
 	if err := checkMetadata(r.Metadata); err != nil {
 		return nil, err
 	}
+	ctx, span := tracing.Send(ctx, v.agent)
+	if span == nil {
+		return v.deliverAgain(ctx, r, agent, subscribe)
+	}
+	defer span.End()
+	traced := *r
+	traced.Trace = span.Context()
+	s, err := v.deliverAgain(ctx, &traced, agent, subscribe)
+	if err != nil {
+		span.FailWith(err)
+		return nil, err
+	}
+	span.Set(tracing.TaskID.String(s.header.PublicID), tracing.ContextID.String(s.header.ContextID))
+	return s, nil
+}
+
+func (v *View) deliverAgain(ctx context.Context, r *SendRequest, agent Agent, subscribe bool) (*sent, error) {
 	for range 5 {
 		s, err := v.deliverOnce(ctx, r, agent, subscribe)
 		if !errors.Is(err, errGone) {
@@ -135,12 +153,12 @@ func (v *View) newTask(r *SendRequest, agent *Agent) *store.NewTask {
 	n := &store.NewTask{
 		Task: task.Task{
 			ID: v.store.NewTaskID(), PublicID: r.TaskID, Agent: v.agent, Tenant: v.caller.Tenant,
-			Owner: v.caller.Subject, ContextID: r.ContextID, Dialect: r.Dialect, Metadata: r.Metadata,
+			Owner: v.caller.Subject, ContextID: r.ContextID, Dialect: r.Dialect, Metadata: r.Metadata, Traceparent: r.Trace.Parent,
 		},
 		ClientID: r.TaskID != "",
 		Message:  &message,
 		Request: &task.Request{
-			OutputModes: r.OutputModes, Extensions: r.Extensions, Scopes: v.caller.Scopes, Traceparent: r.Traceparent,
+			OutputModes: r.OutputModes, Extensions: r.Extensions, Scopes: v.caller.Scopes, Traceparent: r.Trace.Parent, Tracestate: r.Trace.State,
 		},
 		Forwarded: r.Forwarded, Limits: agent.Limits,
 	}

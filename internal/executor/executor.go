@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
 // Executor runs an agent for one message of one task.
@@ -50,7 +51,8 @@ type Run struct {
 	Extensions          []string                   // URIs of the extensions in force
 	ExtensionParams     map[string]json.RawMessage // of those that have parameters on the agent's card, by URI
 	Scopes              []string                   // of the caller
-	Traceparent         string                     // W3C Trace Context, or ""
+	Traceparent         string                     // W3C Trace Context of the run if it is traced, or else of the request; or ""
+	Tracestate          string                     // that belongs to Traceparent, or ""
 	Forwarded           task.Forwarded             // none for a turn that no message of a client began
 	Deadline            time.Time                  // when the run times out; zero: never
 	Attempt             task.Attempt               // rises with every run; a failover that loses a claim repeats it
@@ -66,6 +68,14 @@ type Run struct {
 	API    *API // where the agent can act for this run from elsewhere; nil: nowhere
 	Memory Memory
 	Buffer Buffer // of the event that the executor is reading from its agent; nil: without a bound
+}
+
+// In sets the trace context that the agent gets.
+func (r *Run) In(c tracing.Context) { r.Traceparent, r.Tracestate = c.Parent, c.State }
+
+// Trace returns the trace context that the agent gets.
+func (r *Run) Trace() tracing.Context {
+	return tracing.Context{Parent: r.Traceparent, State: r.Tracestate}
 }
 
 // API is the run API of one run (docs/run-api.yaml).

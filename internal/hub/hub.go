@@ -219,7 +219,7 @@ func (h *Hub) void(t *topic, why error) {
 	h.mu.Unlock()
 	t.end(why)
 	if errors.Is(why, ErrRewound) {
-		h.opt.Log.Warn("the database has lost events of a task; its streams end", "task_id", t.owner.ID.String())
+		h.opt.Log.Warn("the database has lost events of a task; its streams end", "task", t.owner.ID.String())
 	}
 }
 

@@ -42,7 +42,8 @@ type Request struct {
 	Temperature *float64         `json:"temperature"`
 	MaxTokens   *int             `json:"max_tokens"`
 
-	Key string `json:"-"` // for idempotency
+	Key   string `json:"-"` // for idempotency
+	Trace string `json:"-"` // the header traceparent
 }
 
 // New starts a server. It fails the test at an invalid request.
@@ -56,7 +57,7 @@ func New(t *testing.T, handlers ...Handler) *Server {
 
 // ServeHTTP implements http.Handler.
 func (f *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	got := Request{Key: r.Header.Get("Idempotency-Key")}
+	got := Request{Key: r.Header.Get("Idempotency-Key"), Trace: r.Header.Get("Traceparent")}
 	in := json.NewDecoder(r.Body)
 	in.DisallowUnknownFields()
 	if err := in.Decode(&got); err != nil || r.Method != "POST" || r.URL.Path != "/v1/chat/completions" ||

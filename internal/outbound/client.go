@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
 // ToAgents returns a client for addresses that the operator wrote down, such as those of agents and models. connect bounds
@@ -15,7 +17,7 @@ import (
 func ToAgents(connect, header time.Duration) *http.Client {
 	return &http.Client{
 		CheckRedirect: NoRedirects,
-		Transport: &http.Transport{
+		Transport: tracing.Transport(&http.Transport{
 			DialContext:           dialer(connect).DialContext,
 			TLSHandshakeTimeout:   connect,
 			ResponseHeaderTimeout: header,
@@ -25,7 +27,7 @@ func ToAgents(connect, header time.Duration) *http.Client {
 			// Runs of one agent go to one host, so the limit per host is the limit.
 			MaxIdleConnsPerHost: 64,
 			IdleConnTimeout:     90 * time.Second,
-		},
+		}),
 	}
 }
 

@@ -171,7 +171,7 @@ func (d *Dispatcher) render(ctx context.Context, c *claim, header *task.Task, p 
 	}
 	return &Delivery{
 		TaskID: c.PublicID, Task: header.ID, Agent: header.Agent, Owner: identity.Owner{Tenant: header.Tenant, Subject: header.Owner},
-		Config: &c.Config, ContentType: contentType, Body: body, LeftOut: left,
+		Config: &c.Config, ContentType: contentType, Body: body, LeftOut: left, Traceparent: header.Traceparent,
 	}, nil
 }
 

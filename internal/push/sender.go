@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/push/guard"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
 // Delivery is one body for one webhook.
@@ -29,7 +30,8 @@ type Delivery struct {
 	Config      *task.PushConfig
 	ContentType string
 	Body        []byte
-	LeftOut     int // artifacts that the body of a task lacks
+	LeftOut     int    // artifacts that the body of a task lacks
+	Traceparent string // of the request that created the task, or ""
 }
 
 // Class is the outcome of an attempt in one word, for metrics and operators.
@@ -78,6 +80,7 @@ type SenderOptions struct {
 	ConnectTimeout time.Duration // of connecting, and again of the TLS handshake; default 5 s
 	PerHost        int           // idle connections kept per host; default 8
 	RootCAs        *x509.CertPool
+	Tracer         *tracing.Tracer // nil: no traces
 	// Headers returns the headers in which a version sends the token of a configuration, and whether it also sends API
 	// keys in Authorization. Nil: no headers, and false.
 	Headers func(version string) (token []string, authorizesKeys bool)
@@ -127,7 +130,7 @@ func NewSender(o SenderOptions) *Sender {
 		MaxIdleConnsPerHost:    o.PerHost,
 		IdleConnTimeout:        30 * time.Second,
 	}
-	return &Sender{opt: o, client: &http.Client{CheckRedirect: outbound.NoRedirects, Transport: transport}}
+	return &Sender{opt: o, client: &http.Client{CheckRedirect: outbound.NoRedirects, Transport: tracing.Transport(transport)}}
 }
 
 // Close closes idle connections.
@@ -136,7 +139,11 @@ func (s *Sender) Close() { s.client.CloseIdleConnections() }
 // Send makes one attempt. It blocks for at most the timeout. If ctx ends earlier, the answer is Interrupted.
 func (s *Sender) Send(ctx context.Context, d *Delivery) Answer {
 	start := time.Now()
-	attempt, cancel := context.WithTimeout(ctx, s.opt.Timeout)
+	traced, span := s.opt.Tracer.Deliver(ctx, &tracing.Webhook{
+		Created: tracing.Context{Parent: d.Traceparent}, Agent: d.Agent, TaskID: d.TaskID, ID: d.ID,
+	})
+	defer span.End()
+	attempt, cancel := context.WithTimeout(traced, s.opt.Timeout)
 	defer cancel()
 	a := s.send(attempt, cancel, d, start)
 	a.Took = time.Since(start)
@@ -144,6 +151,12 @@ func (s *Sender) Send(ctx context.Context, d *Delivery) Answer {
 		a.Class = Interrupted
 	}
 	a.Error = redact(a.Error, d.Config)
+	if span != nil {
+		span.Set(tracing.Outcome.String(string(a.Class)))
+		if a.Class != Delivered {
+			span.Fail(string(a.Class))
+		}
+	}
 	return a
 }
 

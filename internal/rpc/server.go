@@ -32,6 +32,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
+	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
 // Agent describes an agent to the server.
@@ -136,6 +137,7 @@ type Options struct {
 	Headers *memory.Budget
 	// Refused counts a request that is refused before its credential is read. Nil: not counted.
 	Refused func()
+	Tracer  *tracing.Tracer // nil: no traces
 	Log     *slog.Logger
 }
 
@@ -175,6 +177,9 @@ func New(o Options) *Server {
 		}
 	}
 	e.Pre(s.rest, plainPath)
+	if o.Tracer != nil {
+		e.Use(nameSpan)
+	}
 	if o.Keys != nil {
 		get(e, keySetPath, s.keySet)
 	}
@@ -200,7 +205,7 @@ func New(o Options) *Server {
 		e.SchemeExtractor = echo.LegacySchemeExtractor() // Proxies.Handler removes the headers of others
 	}
 	s.http = &http.Server{
-		Handler: o.Proxies.Handler(s.secured(s.bounded(e))), ConnContext: connected, ConnState: follow, ReadHeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout, MaxHeaderBytes: maxHeaders,
+		Handler: o.Proxies.Handler(o.Tracer.Handler(s.secured(s.bounded(e)))), ConnContext: connected, ConnState: follow, ReadHeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout, MaxHeaderBytes: maxHeaders,
 		Protocols: protocols(), HTTP2: http2Limits(o.HeaderTimeout),
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), TLSConfig: o.TLS,
 	}
@@ -261,6 +266,7 @@ func (s *Server) callbacks(next echo.HandlerFunc) echo.HandlerFunc {
 		if !ok || s.opt.Callbacks == nil {
 			return next(c)
 		}
+		tracing.Current(c.Request().Context()).Name("resume")
 		s.opt.Callbacks.Serve(c.Response().Writer, c.Request(), token)
 		return nil
 	}
@@ -272,6 +278,7 @@ func (s *Server) notifications(next echo.HandlerFunc) echo.HandlerFunc {
 		if s.opt.Notifications == nil || !s.opt.Notifications.Serves(c.Request()) {
 			return next(c)
 		}
+		tracing.Current(c.Request().Context()).Name("notification")
 		s.opt.Notifications.ServeHTTP(c.Response().Writer, c.Request())
 		return nil
 	}
@@ -298,6 +305,7 @@ func (s *Server) runAPI(next echo.HandlerFunc) echo.HandlerFunc {
 		if s.opt.RunAPI == nil || !s.opt.RunAPI.Serves(c.Request()) {
 			return next(c)
 		}
+		tracing.Current(c.Request().Context()).Name("run API")
 		s.opt.RunAPI.ServeHTTP(c.Response().Writer, c.Request())
 		return nil
 	}
@@ -311,6 +319,16 @@ func (s *Server) workerAPI(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		s.opt.WorkerAPI.ServeHTTP(c.Response().Writer, c.Request())
 		return nil
+	}
+}
+
+// nameSpan names the span of a request by its route. An operation gives it a better name.
+func nameSpan(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if span := tracing.Current(c.Request().Context()); span != nil {
+			span.Route(c.Request().Method, c.Path())
+		}
+		return next(c)
 	}
 }
 

@@ -49,6 +49,7 @@ func (s *Store) NewCalls(ctx context.Context, older time.Duration, after NewCall
 type CallNote struct {
 	Parent  *task.Task // header
 	Calls   []task.Call
+	Trace   string        // W3C Trace Context of the run that calls, or ""
 	Request *task.Request // of the newest message that the parent has answered; nil: it has none, or has ended
 }
 
@@ -64,7 +65,7 @@ func (s *Store) CallNote(ctx context.Context, parent task.ID, note task.Seq) (*C
 		return nil, translate("read calls", err)
 	}
 	if run.Run != nil {
-		out.Calls = run.Run.Calls
+		out.Calls, out.Trace = run.Run.Calls, run.Run.Traceparent
 	}
 	message := &task.Event{Task: parent, Kind: task.EventMessage}
 	if err := decodePayload(message, row.Request, nil); err != nil {

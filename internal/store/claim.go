@@ -122,7 +122,7 @@ func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Cl
 		out[i] = s.claimed(ctx, &dbsqlc.Task{
 			ID: r.ID, ClientID: r.ClientID, Agent: r.Agent, Tenant: r.Tenant, Owner: r.Owner,
 			ContextID: r.ContextID, State: r.State, LastSeq: r.LastSeq, Dialect: r.Dialect, Attempt: r.Attempt,
-			Metadata: r.Metadata, CreatedAt: r.CreatedAt, CancelRequested: r.CancelRequested, ArtifactBytes: r.ArtifactBytes,
+			Metadata: r.Metadata, CreatedAt: r.CreatedAt, CancelRequested: r.CancelRequested, ArtifactBytes: r.ArtifactBytes, Traceparent: r.Traceparent,
 			ClaimedAt: pgtype.Timestamptz{Time: r.ClaimedAt, Valid: true},
 		}, queued{r.MessageSeq, r.InputSeq, r.Interrupted, r.Turn, r.Tries, r.Spared, r.Payload, r.Input, r.Forwarded})
 		out[i].Waited, out[i].AvailableAt, out[i].Suspect = r.ClaimedAt.Sub(r.AvailableAt), r.AvailableAt, r.Suspect

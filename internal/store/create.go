@@ -24,7 +24,7 @@ type Idempotency struct {
 
 // NewTask is a task to be created with its first message.
 type NewTask struct {
-	Task        task.Task // id, public id, agent, tenant, owner, context, dialect, metadata
+	Task        task.Task // id, public id, agent, tenant, owner, context, dialect, metadata, traceparent
 	ClientID    bool      // the client chose the public id
 	Message     *task.Message
 	Request     *task.Request // that carried the message, or nil
@@ -254,7 +254,7 @@ func createParams(items []*create) dbsqlc.TaskCreateParams {
 		Tenants: make([]string, n), Owners: make([]string, n), ContextIds: make([]string, n),
 		Dialects: make([]string, n), Metadatas: make([]string, n), Payloads: make([]string, n),
 		Keys: make([]string, n), RequestHashes: make([][]byte, n), Workers: make([]uuid.UUID, n),
-		Pushes: make([]bool, n), Called: make([]bool, n), Audits: make([]string, n), Forwarded: make([]string, n), LiveLimits: make([]int32, n), QueueLimits: make([]int32, n),
+		Pushes: make([]bool, n), Called: make([]bool, n), Audits: make([]string, n), Forwarded: make([]string, n), Traceparents: make([]string, n), LiveLimits: make([]int32, n), QueueLimits: make([]int32, n),
 	}
 	hooks := 0
 	for _, c := range items {
@@ -273,7 +273,7 @@ func createParams(items []*create) dbsqlc.TaskCreateParams {
 		if c.ClientID {
 			arg.ClientIds[i] = t.PublicID
 		}
-		arg.Payloads[i], arg.Audits[i], arg.Forwarded[i] = c.payload, c.audit, c.forwarded
+		arg.Payloads[i], arg.Audits[i], arg.Forwarded[i], arg.Traceparents[i] = c.payload, c.audit, c.forwarded, t.Traceparent
 		arg.Keys[i], arg.RequestHashes[i] = c.Idempotency.Key, c.Idempotency.Hash
 		if c.Idempotency.Hash == nil {
 			arg.RequestHashes[i] = []byte{}

@@ -34,7 +34,7 @@
 // Parts have the members of A2A 1.0.
 //
 //	message   {"id","role":"user|agent","parts":[…],"metadata","extensions","references","request":{…}}
-//	request   {"metadata","output_modes","extensions","scopes","traceparent"}
+//	request   {"metadata","output_modes","extensions","scopes","traceparent","tracestate"}
 //	status    {"message":{…},"direct":true,"cause","metadata","artifacts":[…],"cancel":{…}}, or null when there is nothing to say
 //	artifact  {"index","name","description","parts":[…],"metadata","extensions","event_metadata"}
 //	run       {"outcome","error","worker","checkpoint","until","for","interruptible","calls":[…],"sealed","cancel":{…}}

@@ -44,6 +44,7 @@ type requestJSON struct {
 	Extensions  []string       `json:"extensions"`
 	Scopes      []string       `json:"scopes"`
 	Traceparent string         `json:"traceparent"`
+	Tracestate  string         `json:"tracestate"`
 }
 
 type statusJSON struct {
@@ -75,7 +76,8 @@ type runJSON struct {
 	Interruptible bool      `json:"interruptible"`
 	Sealed        []byte    `json:"sealed"`
 
-	Calls []callJSON `json:"calls"`
+	Calls       []callJSON `json:"calls"`
+	Traceparent string     `json:"traceparent"`
 }
 
 type callJSON struct {
@@ -151,6 +153,7 @@ func EncodePayload(e *task.Event) string {
 			w.name("calls")
 			w.b = appendCalls(w.b, e.Run.Calls)
 		}
+		w.str("traceparent", e.Run.Traceparent)
 		if len(e.Run.Sealed) > 0 {
 			w.name("sealed")
 			w.b = append(base64.StdEncoding.AppendEncode(append(w.b, '"'), e.Run.Sealed), '"')
@@ -271,6 +274,7 @@ func appendRequest(b []byte, r *task.Request) []byte {
 	w.list("extensions", r.Extensions)
 	w.list("scopes", r.Scopes)
 	w.str("traceparent", r.Traceparent)
+	w.str("tracestate", r.Tracestate)
 	return append(w.b, "}}"...)
 }
 
@@ -327,7 +331,7 @@ func decodePayload(e *task.Event, payload []byte, owner *task.Task) error {
 			e.Message = m.message(owner)
 			if q := m.Request; q != nil {
 				e.Request = &task.Request{
-					Metadata: raw(q.Metadata), OutputModes: q.OutputModes, Extensions: q.Extensions, Scopes: q.Scopes, Traceparent: q.Traceparent,
+					Metadata: raw(q.Metadata), OutputModes: q.OutputModes, Extensions: q.Extensions, Scopes: q.Scopes, Traceparent: q.Traceparent, Tracestate: q.Tracestate,
 				}
 			}
 		}
@@ -351,7 +355,7 @@ func decodePayload(e *task.Event, payload []byte, owner *task.Task) error {
 		var r runJSON
 		if err = json.Unmarshal(payload, &r, lenient); err == nil {
 			e.Run = &task.RunNote{
-				Outcome: r.Outcome, Error: r.Error, Worker: r.Worker, Checkpoint: raw(r.Checkpoint),
+				Outcome: r.Outcome, Error: r.Error, Worker: r.Worker, Checkpoint: raw(r.Checkpoint), Traceparent: r.Traceparent,
 				Until: r.Until, For: time.Duration(r.For * float64(time.Second)), Interruptible: r.Interruptible, Sealed: r.Sealed,
 			}
 			for i := range r.Calls {

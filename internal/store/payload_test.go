@@ -45,7 +45,7 @@ func samples() map[string]*task.Event {
 		}},
 		"message-request": {Kind: task.EventMessage, Message: user("x"), Request: &task.Request{
 			Metadata: odd, OutputModes: []string{"text/html", "*/*"}, Extensions: []string{"https://example.com/ext"}, Scopes: []string{"read"},
-			Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+			Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Tracestate: "a=1,b=2",
 		}},
 		"message-small":  {Kind: task.EventMessage, Message: &task.Message{ID: "m", Role: task.RoleAgent, Parts: []task.Part{task.Text("x")}}},
 		"status-empty":   {Kind: task.EventStatus, State: task.StateWorking},
@@ -62,7 +62,7 @@ func samples() map[string]*task.Event {
 		"run-waits": {Kind: task.EventRun, Run: &task.RunNote{
 			Outcome: task.RunWaits, Until: time.Date(2026, 3, 1, 9, 0, 0, 5e6, time.UTC), For: 1500 * time.Millisecond, Interruptible: true,
 		}},
-		"run-calls": {Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCalls, Calls: []task.Call{
+		"run-calls": {Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCalls, Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Calls: []task.Call{
 			{ID: "1", Agent: "b", Task: task.ID{1}, ContextID: "c", Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("hi")}}, Metadata: odd},
 			{ID: "2", Task: task.ID{2}, Answers: true, RequestID: task.ID{3}, Message: &task.Message{ID: "n", Role: task.RoleUser, Parts: []task.Part{task.Text("so")}}, Relay: true},
 		}}},

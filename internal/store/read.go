@@ -72,7 +72,7 @@ func (v View) Header(ctx context.Context, id task.ID) (*task.Task, error) {
 func header(r *dbsqlc.Task) *task.Task {
 	t := &task.Task{
 		ID: task.ID(r.ID), Agent: r.Agent, Tenant: r.Tenant, Owner: r.Owner, ContextID: r.ContextID,
-		Dialect: r.Dialect, Metadata: rawJSON(r.Metadata), CreatedAt: r.CreatedAt, Direct: r.Direct,
+		Dialect: r.Dialect, Metadata: rawJSON(r.Metadata), CreatedAt: r.CreatedAt, Direct: r.Direct, Traceparent: r.Traceparent.String,
 		StreamBase: task.Seq(r.StreamBase.Int64), LastSeq: task.Seq(r.LastSeq),
 		Status: task.Status{State: task.State(r.State), At: r.StatusAt, Seq: task.Seq(r.StatusSeq)},
 	}
@@ -279,7 +279,7 @@ func Empty(h *task.Task) *task.Task {
 	return &task.Task{
 		ID: h.ID, PublicID: h.PublicID, Agent: h.Agent, Tenant: h.Tenant, Owner: h.Owner,
 		ContextID: h.ContextID, Dialect: h.Dialect, Metadata: h.Metadata, CreatedAt: h.CreatedAt,
-		StreamBase: h.StreamBase,
+		StreamBase: h.StreamBase, Traceparent: h.Traceparent,
 	}
 }
 

@@ -57,7 +57,7 @@ func (s *Store) reopen(ctx context.Context, c *create) createResult {
 	arg := dbsqlc.TaskReopenParams{
 		Old: uuid.UUID(c.Reopens.ID), ID: uuid.UUID(t.ID), ClientID: t.PublicID, Agent: t.Agent, Tenant: t.Tenant, Owner: t.Owner,
 		ContextID: t.ContextID, Dialect: t.Dialect, Metadata: string(t.Metadata), Payload: c.payload,
-		Audit: entries(c.audit), Forwarded: c.forwarded, Key: c.Idempotency.Key, RequestHash: c.Idempotency.Hash,
+		Audit: entries(c.audit), Forwarded: c.forwarded, Traceparent: t.Traceparent, Key: c.Idempotency.Key, RequestHash: c.Idempotency.Hash,
 		LiveLimit: int32(c.Limits.Live), QueueLimit: int32(c.Limits.Queue),
 	}
 	if arg.RequestHash == nil {

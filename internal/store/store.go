@@ -80,6 +80,7 @@ type Options struct {
 	// Tells reports whether an agent wants to be told about canceled tasks. Nil: none does.
 	Tells  func(agent string) bool
 	Widths Widths
+	Tracer pgx.QueryTracer // nil: no spans of statements
 	Log    *slog.Logger
 
 	lockTimeout time.Duration // default 4 s; tests set it so long that a statement which waits is found
@@ -239,6 +240,7 @@ func (s *Store) openPool(ctx context.Context, o Options, conns int, statementTim
 		}
 		return closes(c, err)
 	}
+	cfg.ConnConfig.Tracer = o.Tracer
 	p := cfg.ConnConfig.RuntimeParams
 	if p["application_name"] == "" {
 		p["application_name"] = "holdfast"

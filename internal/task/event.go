@@ -97,7 +97,8 @@ type RunNote struct {
 	For           time.Duration // RunWaits, before its commit
 	Interruptible bool          // RunWaits: a message of the client begins the next turn earlier
 
-	Calls []Call // RunCalls
+	Calls       []Call // RunCalls
+	Traceparent string // RunCalls: W3C Trace Context of the run, or ""
 
 	Sealed []byte // RunResume: the Resumed, as only the store reads it
 }

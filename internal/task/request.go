@@ -9,6 +9,7 @@ type Request struct {
 	Extensions  []string        // URIs of the extensions in force
 	Scopes      []string        // of the caller
 	Traceparent string          // W3C Trace Context of the request, or ""
+	Tracestate  string          // that belongs to Traceparent, or ""
 }
 
 // Empty reports whether there is nothing to store.

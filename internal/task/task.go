@@ -26,6 +26,8 @@ type Task struct {
 	Dialect   string // the version it was created in, such as "0.1"
 	Metadata  json.RawMessage
 	CreatedAt time.Time
+	// Traceparent is the W3C Trace Context of the span that created it, or "".
+	Traceparent string
 
 	// StreamBase plus the seq of an event is its id on streams. It counts the events that earlier
 	// tasks had under the same PublicID.

@@ -251,7 +251,7 @@ func (e *emitter) Call(ctx context.Context, calls []executor.Call) error {
 	if e.spent.Load() {
 		return errSpent
 	}
-	note := &task.RunNote{Outcome: task.RunCalls}
+	note := &task.RunNote{Outcome: task.RunCalls, Traceparent: e.r.span.Context().Parent}
 	ev := &task.Event{Kind: task.EventRun, Run: note}
 	for i := range calls {
 		c := &calls[i]

@@ -144,7 +144,7 @@ func (k *Keeper) tryRenew(ctx context.Context) bool {
 	}
 	switch {
 	case errors.Is(err, task.LeaseLost):
-		k.opt.Log.Warn("this process was declared dead and its runs are fenced; registering under a new id", "worker_id", k.ID().String())
+		k.opt.Log.Warn("this process was declared dead and its runs are fenced; registering under a new id", "worker", k.ID().String())
 		k.id.Store(nil)
 		k.healthy.Store(0)
 		if k.opt.OnLost != nil {

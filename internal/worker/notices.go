@@ -95,7 +95,7 @@ func (p *Pool) deliver(s *slots, n *store.Notice) {
 	ctx, cancel := context.WithTimeout(p.telling, noticeTimeout)
 	defer cancel()
 	result := store.NoticeResult{Task: n.Task, Try: n.Try, Delivered: true}
-	log := p.opt.Log.With("task_id", n.Task.String(), "agent", n.Agent, "reason", n.Reason, "try", n.Try)
+	log := p.opt.Log.With("task", n.Task.String(), "agent", n.Agent, "reason", n.Reason, "try", n.Try)
 	outcome := toldDelivered
 	if err := p.notify(ctx, to, n); err != nil {
 		result.Delivered, result.Error, outcome = false, err.Error(), toldRetried
@@ -117,7 +117,7 @@ func (p *Pool) record(n *store.Notice, write func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.telling), claimTimeout)
 	defer cancel()
 	if err := write(ctx); err != nil {
-		p.opt.Log.Warn("could not record a notice of a cancel; the agent may be told again", "task_id", n.Task.String(), "error", err)
+		p.opt.Log.Warn("could not record a notice of a cancel; the agent may be told again", "task", n.Task.String(), "error", err)
 	}
 }
 

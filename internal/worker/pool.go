@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
 // Store is the part of the database that the pool needs.
@@ -120,6 +121,7 @@ type Options struct {
 	ResumeURL func(id task.ID, turn int) string
 
 	Observer Observer
+	Tracer   *tracing.Tracer // nil: no traces
 	Log      *slog.Logger
 }
 
@@ -475,6 +477,7 @@ func (p *Pool) returnSlots(want []store.Demand, counts map[string]int) {
 // start runs a claim. If it is expired, the task waited too long for the agent, and the run only says so.
 func (p *Pool) start(s *slots, c *store.Claimed, expired bool) {
 	r := newRun(p, s, c)
+	r.trace()
 	p.mu.Lock()
 	if expired {
 		r.expired = cmp.Or(s.breaker.err, errAway)
@@ -631,7 +634,7 @@ func (p *Pool) giveBackMissing(ctx context.Context, o store.Owned) error {
 	if err != nil && !errors.Is(err, task.LeaseLost) {
 		return err
 	}
-	p.opt.Log.Warn("returned a run: the answer to its claim was lost", "task_id", o.Task.String(), "attempt", o.Attempt)
+	p.opt.Log.Warn("returned a run: the answer to its claim was lost", "task", o.Task.String(), "attempt", o.Attempt)
 	p.Wake("")
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
 // run is one attempt: the executor's goroutine, and a goroutine that watches it.
@@ -28,6 +29,7 @@ type run struct {
 	claimed time.Time
 	expired error // the task waited too long for the agent, which is away with this error
 	started bool  // the executor was called
+	span    *tracing.Span
 
 	// Pool.mu guards them.
 	starting bool // counts in the agent's breaker
@@ -60,10 +62,15 @@ func (r *run) run() {
 	outcome, err := r.outcome()
 	r.cancel(nil)
 	defer r.tell(outcome)
+	r.endSpan(outcome, err)
 	if r.pool.opt.Observer.Ran != nil {
 		r.pool.opt.Observer.Ran(r.agent.Name, outcome, time.Since(start))
 	}
-	log := r.pool.opt.Log.With("task_id", r.claim.Task.PublicID, "agent", r.agent.Name, "attempt", int(r.claim.Attempt), "outcome", outcome)
+	log := r.pool.opt.Log.With("task_id", r.claim.Task.PublicID, "context_id", r.claim.Task.ContextID, "agent", r.agent.Name,
+		"attempt", int(r.claim.Attempt), "worker", r.pool.opt.Worker().String(), "outcome", outcome)
+	if r.span != nil {
+		log = log.With("trace_id", r.span.Context().TraceID())
+	}
 	switch {
 	case outcome == outcomeAway: // the pool logs the outage once
 		log.Debug("run ended", "took", time.Since(start), "error", err)
@@ -134,7 +141,7 @@ func (r *run) execute() {
 	}()
 	in, err := r.input()
 	if err == nil {
-		err = r.agent.Executor.Execute(r.ctx, r.execution(in), r.out)
+		err = r.invoke(in)
 	}
 	returned = true
 	r.ended <- err
@@ -156,7 +163,8 @@ func (r *run) execution(in *executor.Input) *executor.Run {
 		run.API = &api
 	}
 	if q := c.Request; q != nil {
-		run.AcceptedOutputModes, run.Extensions, run.Scopes, run.Traceparent = q.OutputModes, q.Extensions, q.Scopes, q.Traceparent
+		run.AcceptedOutputModes, run.Extensions, run.Scopes = q.OutputModes, q.Extensions, q.Scopes
+		run.Traceparent, run.Tracestate = q.Traceparent, q.Tracestate
 		run.ExtensionParams = r.agent.params(q.Extensions)
 	}
 	switch {
@@ -165,6 +173,9 @@ func (r *run) execution(in *executor.Input) *executor.Run {
 		run.TurnMetadata = c.Task.Metadata
 	case c.Request != nil:
 		run.TurnMetadata = c.Request.Metadata
+	}
+	if r.span != nil {
+		run.In(r.span.Context())
 	}
 	if r.agent.RunTimeout > 0 {
 		run.Deadline = r.claimed.Add(r.agent.RunTimeout)

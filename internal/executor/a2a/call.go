@@ -69,7 +69,7 @@ func (r *run) open(ctx context.Context, op client.Op, p *client.Params) (*answer
 
 // facts adds what the run's request said.
 func (r *run) facts(p *client.Params) *client.Params {
-	p.Extensions, p.Traceparent, p.Forwarded = r.extensions(r.to, r.Extensions), r.Traceparent, r.forwards
+	p.Extensions, p.Trace, p.Forwarded = r.extensions(r.to, r.Extensions), r.Trace(), r.forwards
 	return p
 }
 

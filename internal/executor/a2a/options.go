@@ -164,7 +164,7 @@ func hasHeader(headers map[string]string, name string) bool {
 
 func ours(name string) bool {
 	switch name {
-	case "A2a-Version", "A2a-Extensions", "X-A2a-Extensions", "Traceparent":
+	case "A2a-Version", "A2a-Extensions", "X-A2a-Extensions", "Traceparent", "Tracestate":
 		return true
 	}
 	return false

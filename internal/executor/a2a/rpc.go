@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
 // rpcAddress returns the URL of the address that a card gives for gRPC. Official servers write host:port, some cards a URL.
@@ -113,6 +114,7 @@ type rpc struct {
 	stream    grpc.ClientStream
 	progress  progress
 	forwarded task.Forwarded
+	span      *tracing.Span
 	stop      func()
 	timer     *time.Timer // of feed.closeAfter
 
@@ -139,8 +141,10 @@ func (f *Front) begin(ctx context.Context, to *target, op client.Op, p *client.P
 	if err != nil {
 		return nil, err
 	}
+	ctx, span := tracing.CallRPC(ctx, request.Method, to.url)
+	span.Context().Metadata(values)
 	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(ctx, values))
-	c := &rpc{front: f, forwarded: p.Forwarded, stop: func() { cancel(); release() }}
+	c := &rpc{front: f, forwarded: p.Forwarded, span: span, stop: func() { span.End(); cancel(); release() }}
 	ctx = context.WithValue(ctx, progressKey{}, &c.progress)
 	c.stream, err = conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: op.Streams()}, request.Method,
 		grpc.ForceCodecV2(whole{}), grpc.MaxCallRecvMsgSize(c.limit()))
@@ -238,6 +242,7 @@ func (c *rpc) Close() { c.stop() }
 // what the answers of HTTP are.
 func (c *rpc) fault(err error) error {
 	s := status.Convert(err)
+	c.span.Fail(s.Code().String())
 	text := "the agent answered " + s.Code().String()
 	var after time.Duration
 	for _, detail := range s.Details() {

@@ -52,7 +52,7 @@ func (p *program) Execute(ctx context.Context, run *executor.Run, out executor.E
 	}
 	log := p.opts.Log.With(slog.String("task_id", run.TaskID), slog.Int("attempt", int(run.Attempt)))
 	stderr := newErrorLog(log)
-	child, err := p.start(bytes.NewReader(doc), stderr, runAPI(run)...)
+	child, err := p.start(bytes.NewReader(doc), stderr, append(runAPI(run), run.Trace().Variables()...)...)
 	if err != nil {
 		return &executor.Unavailable{Err: fmt.Errorf("start the agent's command: %w", err)}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/outbound"
+	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
 // cancelable is a backend with a cancel_url.
@@ -30,7 +31,7 @@ func (b cancelable) Cancel(ctx context.Context, c *executor.Cancellation) error 
 		return fmt.Errorf("build the request to the agent's cancel_url: %w", err)
 	}
 	// Not the key of the run: to whatever remembers keys, this is another request.
-	b.setHeaders(request.Header, c.IdempotencyKey()+":"+string(c.Reason), c.ID, "")
+	b.setHeaders(request.Header, c.IdempotencyKey()+":"+string(c.Reason), c.ID, tracing.Context{})
 	request.Header.Set("Holdfast-Attempt", strconv.Itoa(int(c.Attempt)))
 	response, err := b.client.Do(request)
 	if err != nil {

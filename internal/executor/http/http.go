@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
 type backend struct {
@@ -72,7 +73,7 @@ func (b *backend) call(
 	if err != nil {
 		return fmt.Errorf("build the request to the agent: %w", err)
 	}
-	b.setHeaders(request.Header, run.IdempotencyKey(), run.ID, run.Traceparent)
+	b.setHeaders(request.Header, run.IdempotencyKey(), run.ID, run.Trace())
 	request.Header.Set("Accept", "application/x-ndjson, text/event-stream, application/json")
 	request.Header.Set("Holdfast-Attempt", strconv.Itoa(int(run.Attempt)))
 	var sent atomic.Bool // the agent may have got some of the request
@@ -124,7 +125,7 @@ func elsewhere(ctx context.Context, run *executor.Run) error {
 	}
 }
 
-func (b *backend) setHeaders(h nethttp.Header, key string, id task.ID, traceparent string) {
+func (b *backend) setHeaders(h nethttp.Header, key string, id task.ID, trace tracing.Context) {
 	for name, value := range b.opts.Headers {
 		h.Set(name, value)
 	}
@@ -137,9 +138,7 @@ func (b *backend) setHeaders(h nethttp.Header, key string, id task.ID, tracepare
 	// Send the internal id: a client of A2A 0.1 may choose a public id that no header can carry. The document has the
 	// public id.
 	h.Set("Holdfast-Task-Id", id.String())
-	if traceparent != "" {
-		h.Set("Traceparent", traceparent)
-	}
+	trace.Headers(h) // a request with a span of its own replaces it
 }
 
 // play reads the answer in the form of its content type.

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/outbound"
+	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
 // sink takes what the model says while it says it.
@@ -45,7 +46,17 @@ type exchange struct {
 
 // complete asks the model, or for the rest of its answer. The sink gets all text at once; the answer is complete when
 // complete returns.
-func (a *agent) complete(ctx context.Context, x *exchange, got *answer, into sink) error {
+func (a *agent) complete(ctx context.Context, x *exchange, got *answer, into sink) (err error) {
+	ctx, span := tracing.Chat(ctx, "openai", a.opts.Model)
+	if span != nil {
+		defer func() {
+			span.Answered(tracing.Answered{Model: got.model, Finish: got.finish, Input: int(got.usage.Input), Output: int(got.usage.Output)})
+			if err != nil {
+				span.FailWith(err)
+			}
+			span.End()
+		}()
+	}
 	// The request has its own context, so that an answer that stalls ends it alone.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -50,6 +50,7 @@ type runDocument struct {
 	ExtensionParams     map[string]json.RawMessage `json:"extensionParams,omitempty"`
 	Scopes              []string                   `json:"scopes,omitempty"`
 	Traceparent         string                     `json:"traceparent,omitempty"`
+	Tracestate          string                     `json:"tracestate,omitempty"`
 	Deadline            time.Time                  `json:"deadline,omitzero"`
 	References          []referenceDocument        `json:"references,omitempty"`
 	RunAPI              *apiDocument               `json:"runApi,omitempty"`
@@ -135,7 +136,7 @@ func EncodeRun(ctx context.Context, run *executor.Run, history History) ([]byte,
 		Try:      run.Try,
 		Attempt:  int(run.Attempt),
 
-		AcceptedOutputModes: run.AcceptedOutputModes, Extensions: run.Extensions, ExtensionParams: run.ExtensionParams, Scopes: run.Scopes, Traceparent: run.Traceparent, Deadline: run.Deadline,
+		AcceptedOutputModes: run.AcceptedOutputModes, Extensions: run.Extensions, ExtensionParams: run.ExtensionParams, Scopes: run.Scopes, Traceparent: run.Traceparent, Tracestate: run.Tracestate, Deadline: run.Deadline,
 	}
 	if run.ResumeURL != "" {
 		doc.Resume = &resumeDocument{run.ResumeURL}

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
 // Engine is the part of the engine that operations call, as one caller sees it at one agent.
@@ -56,6 +57,20 @@ type Answer struct {
 	Agent     string
 	Outcome   string        // Succeeded, Refused, or the reason of an error
 	Took      time.Duration // until the answer was ready, or the stream was open
+	Admitted  bool          // the agent has admitted the caller
+	Tenant    string        // of an admitted caller
+	// TaskID and ContextID are those of the task of an operation that has succeeded.
+	TaskID, ContextID string
+	TraceID           string // of the request's span, or that the client has sent
+	RequestID         string // that the client, or a proxy, has sent
+}
+
+// Writes reports whether the operation changes something.
+func (a *Answer) Writes() bool { return writes[a.Operation] }
+
+var writes = map[string]bool{
+	engine.OpSend.String(): true, engine.OpStream.String(): true, engine.OpCancel.String(): true,
+	engine.OpPushSet.String(): true, engine.OpPushDelete.String(): true,
 }
 
 // Options configures a Runner. The zero value of a number means its default.
@@ -188,8 +203,12 @@ type Request struct {
 	// Extensions are the extensions that the client names, active those in force.
 	Extensions []string
 	active     []string
-	// traceparent is the header of this name, or "".
-	traceparent string
+	// TaskID and ContextID are those of the task of an operation that has succeeded.
+	TaskID, ContextID string
+	// trace is the W3C Trace Context that the client sends.
+	trace tracing.Context
+	// requestID is the header X-Request-Id, or "" if it is no plain id.
+	requestID string
 	// header returns the values of one header, by its canonical HTTP name.
 	header func(name string) []string
 	// ambiguous names a header that has several values where one is needed. The server refuses it,
@@ -266,6 +285,7 @@ func (o *Runner) Call(ctx context.Context, r *Request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.About(t)
 	o.origin(r, t.Dialect)
 	return r.Codec.Result(r.Call.Op, t, r.Call.View)
 }
@@ -289,6 +309,7 @@ func push(ctx context.Context, r *Request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.TaskID = p.TaskID
 	return r.Codec.Pushes(r.Call.Op, answer)
 }
 
@@ -298,16 +319,38 @@ const (
 	Refused   = "refused" // by the binding, before the operation
 )
 
+// About notes the task of a request, for its measurements.
+func (r *Request) About(t *task.Task) { r.TaskID, r.ContextID = t.PublicID, t.ContextID }
+
 // Observe measures an answered request. Its codec is nil when no version was recognized.
-func (o *Runner) Observe(op engine.Op, r *Request, outcome string) {
-	if o.opt.Observer.Answered == nil {
-		return
-	}
+func (o *Runner) Observe(ctx context.Context, op engine.Op, r *Request, outcome string) {
 	version := ""
 	if r.Codec != nil {
 		version = r.Codec.Version()
 	}
+	if span := tracing.Current(ctx); span != nil {
+		r.describe(span, op, version, outcome)
+	}
+	if o.opt.Observer.Answered == nil {
+		return
+	}
 	o.opt.Observer.Answered(Answer{
 		Operation: op.String(), Binding: r.Binding, Version: version, Agent: r.Agent, Outcome: outcome, Took: time.Since(r.Began),
+		Admitted: r.engine != nil, Tenant: r.Caller.Tenant, TaskID: r.TaskID, ContextID: r.ContextID,
+		TraceID: cmp.Or(tracing.TraceID(ctx), r.trace.TraceID()), RequestID: r.requestID,
 	})
+}
+
+// describe names the span of a request, and says what came of it.
+func (r *Request) describe(span *tracing.Span, op engine.Op, version, outcome string) {
+	span.Set(
+		tracing.Operation.String(op.String()), tracing.Binding.String(r.Binding), tracing.Version.String(version), tracing.Agent.String(r.Agent),
+		tracing.TaskID.String(r.TaskID), tracing.ContextID.String(r.ContextID), tracing.Outcome.String(outcome),
+	)
+	if op != engine.OpNone && r.Binding != "grpc" { // a call over gRPC has the name of its method
+		span.Name("A2A " + op.String())
+	}
+	if outcome != Succeeded {
+		span.Fail(outcome)
+	}
 }

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
 // Request headers. In gRPC they are metadata.
@@ -17,8 +17,8 @@ const (
 	VersionHeader     = "A2a-Version"
 	IdempotencyKey    = "Idempotency-Key"
 	LastEventID       = "Last-Event-Id"
-	traceparent       = "Traceparent"
 	preferHeader      = "Prefer"
+	requestIDHeader   = "X-Request-Id"
 	preferExactTotals = "count=exact"
 )
 
@@ -36,16 +36,23 @@ func (r *Request) ReadHeaders(values func(name string) []string) {
 	r.IdempotencyKey = First(values(IdempotencyKey))
 	r.LastEventID = First(values(LastEventID))
 	r.Extensions = extensions(values)
-	if parent := First(values(traceparent)); validTraceparent.MatchString(parent) {
-		r.traceparent = parent
-	}
+	r.trace = tracing.ReadContext(values)
+	r.requestID = plainID(First(values(requestIDHeader)))
 	r.ExactTotal = slices.ContainsFunc(values(preferHeader), func(list string) bool {
 		return strings.Contains(strings.ReplaceAll(list, " ", ""), preferExactTotals)
 	})
 }
 
-// validTraceparent is version 00 of W3C Trace Context. As it demands, an invalid header counts as absent.
-var validTraceparent = regexp.MustCompile(`^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
+// plainID returns an id for the log, or "" if it is longer than 128 bytes or has other characters than ids have.
+func plainID(s string) string {
+	other := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.:=/+", r)
+	}
+	if len(s) > 128 || strings.ContainsFunc(s, other) {
+		return ""
+	}
+	return s
+}
 
 // maxForwarded bounds the forwarded headers of a request, names and values together, in bytes.
 const maxForwarded = 16 << 10

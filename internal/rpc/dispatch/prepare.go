@@ -65,7 +65,7 @@ func (o *Runner) prepareSend(r *Request, s *engine.SendRequest) error {
 		s.Wait = false
 	}
 	s.IdempotencyKey = r.IdempotencyKey
-	s.Extensions, s.Traceparent = r.active, r.traceparent
+	s.Extensions, s.Trace = r.active, r.trace
 	if len(s.IdempotencyKey) > maxKey || !utf8.ValidString(s.IdempotencyKey) {
 		return task.InvalidField("Idempotency-Key", "must be UTF-8 and not longer than %d bytes", maxKey)
 	}

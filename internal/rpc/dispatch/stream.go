@@ -78,8 +78,9 @@ func (o *Runner) Open(ctx context.Context, r *Request) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.About(st.Header)
 	o.origin(r, st.Header.Dialect)
-	o.Observe(r.Call.Op, r, Succeeded)
+	o.Observe(ctx, r.Call.Op, r, Succeeded)
 	if o.opt.Observer.Resumed != nil && st.Task == nil {
 		o.opt.Observer.Resumed(r.Codec.Version())
 	}

@@ -31,6 +31,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
+	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
 // Options configures a binding. A number that is 0 means its default.
@@ -59,6 +60,7 @@ type Options struct {
 	FormerStatuses bool
 	// Headers is for metadata of calls without an accepted credential. Nil: no bound.
 	Headers *memory.Budget
+	Tracer  *tracing.Tracer // nil: no traces
 	Log     *slog.Logger
 }
 

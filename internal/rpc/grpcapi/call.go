@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
 // call is the state of one call, and of its stream.
@@ -42,6 +43,12 @@ func (b *Binding) handle(s *service, op engine.Op, stream grpc.ServerStream) (er
 	c := &call{b: b, s: s, op: op, stream: stream, ctx: stream.Context()}
 	c.cancel, _ = c.ctx.Value(cancelKey{}).(context.CancelFunc)
 	c.Binding, c.Began, c.Codec = "grpc", time.Now(), s.Codec
+	if b.Tracer != nil {
+		var span *tracing.Span
+		method, _ := grpc.MethodFromServerStream(stream)
+		c.ctx, span = b.Tracer.RPC(c.ctx, method, c.values)
+		defer span.End()
+	}
 	defer c.contain(&err)
 	leave, err := b.takeMetadata(c.ctx)
 	if err != nil {
@@ -201,7 +208,7 @@ func (c *call) follow() error {
 	return status.FromContextError(c.ctx.Err()).Err() // the client has left, or stopped reading
 }
 
-func (c *call) observe(outcome string) { c.b.Operations.Observe(c.op, &c.Request, outcome) }
+func (c *call) observe(outcome string) { c.b.Operations.Observe(c.ctx, c.op, &c.Request, outcome) }
 
 // echo names the extensions in force.
 func (c *call) echo() {

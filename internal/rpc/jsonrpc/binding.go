@@ -213,7 +213,7 @@ func (x *exchange) serve() {
 	x.reply(http.StatusOK, `,"result":`, result)
 }
 
-func (x *exchange) observe(outcome string) { x.b.Operations.Observe(x.Op, &x.Request, outcome) }
+func (x *exchange) observe(outcome string) { x.b.Operations.Observe(x.Ctx, x.Op, &x.Request, outcome) }
 
 // Event adds a complete response to the stream, with the document as its result.
 func (x *exchange) Event(id, document []byte) { x.Out.Event(id, x.head, document, tail) }

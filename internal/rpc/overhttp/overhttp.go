@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/sse"
+	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
 // Options configures a binding. A number that is 0 means its default.
@@ -107,7 +108,9 @@ func (x *Exchange) Stream(b *Binding, a Answerer) {
 		x.W.WriteHeader(http.StatusNoContent)
 		return
 	}
+	span := tracing.Take(x.Ctx)
 	b.streams.Serve(x.W, x.R, func(ctx context.Context, out *sse.Writer) {
+		defer span.End()
 		x.Ctx, x.Out = ctx, out
 		// The stream may live for hours, so it keeps only what it needs.
 		x.W, x.R = nil, nil

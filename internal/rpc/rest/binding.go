@@ -117,7 +117,7 @@ func (x *exchange) serve() {
 	x.reply(http.StatusOK, x.mediaType(), result)
 }
 
-func (x *exchange) observe(outcome string) { x.b.Operations.Observe(x.Op, &x.Request, outcome) }
+func (x *exchange) observe(outcome string) { x.b.Operations.Observe(x.Ctx, x.Op, &x.Request, outcome) }
 
 // faults returns the error table of the request's version.
 func (x *exchange) faults() *fault.Table {

@@ -141,7 +141,7 @@ func Migrate(ctx context.Context, databaseURL string, log *slog.Logger) error {
 			done = part.Applied
 		}
 		for _, step := range done {
-			log.Info("schema step applied", "step", step.Source.Path, "duration", step.Duration)
+			log.Info("schema step applied", "step", step.Source.Path, "took", step.Duration)
 		}
 		if err != nil {
 			return fmt.Errorf("migrate: %w", err)

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03proto"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v10"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
 // served pairs each wire with the codec of our server that answers it.
@@ -306,7 +307,7 @@ func TestWritesHeaders(t *testing.T) {
 		t.Helper()
 		for _, op := range []client.Op{client.Send, client.Stream, client.Get, client.Cancel} {
 			r, err := w.Request("https://h", op, &client.Params{
-				TaskID: "t", Message: &task.Message{}, Extensions: []string{"urn:a", "urn:b"}, Traceparent: "00-1", Key: "k",
+				TaskID: "t", Message: &task.Message{}, Extensions: []string{"urn:a", "urn:b"}, Trace: tracing.Context{Parent: "00-1"}, Key: "k",
 				Forwarded: task.Forwarded{"X-Key": "v"},
 			})
 			require.NoError(t, err)

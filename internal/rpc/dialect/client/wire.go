@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03proto"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v10"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
 // Op is an operation of a client.
@@ -149,10 +150,10 @@ type Params struct {
 	Push     Push            // SetPush
 
 	// Headers of any operation.
-	Extensions  []string // URIs of the extensions to use
-	Traceparent string   // W3C Trace Context
-	Forwarded   task.Forwarded
-	Key         string // not of A2A, but some servers, such as another Holdfast, find the task of an earlier send by it
+	Extensions []string // URIs of the extensions to use
+	Trace      tracing.Context
+	Forwarded  task.Forwarded
+	Key        string // not of A2A, but some servers, such as another Holdfast, find the task of an earlier send by it
 }
 
 // Push is where a server sends its notifications about a task, and the token that it shows there. Another configuration of
@@ -185,7 +186,7 @@ func (w *Wire) header(op Op, p *Params) http.Header {
 	for name, value := range p.Forwarded {
 		h.Set(name, value)
 	}
-	set("Traceparent", p.Traceparent)
+	p.Trace.Headers(h)
 	set("Idempotency-Key", p.Key)
 	if w.clientIDs {
 		return h // 0.1 has neither versions nor extensions

@@ -278,4 +278,6 @@ type Task struct {
 	PostedAttempt int32
 	// When it last sent events or a heartbeat there.
 	HeardAt pgtype.Timestamptz
+	// W3C Trace Context of the span that created it; null: it was not traced.
+	Traceparent pgtype.Text
 }

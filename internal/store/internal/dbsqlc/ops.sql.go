@@ -35,7 +35,7 @@ func (q *Queries) NotifySend(ctx context.Context, db DBTX, payloads []string) er
 }
 
 const opsOpenTasks = `-- name: OpsOpenTasks :many
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at, traceparent FROM holdfast.tasks
  WHERE state < 5
    AND ($1::text = '' OR agent = $1)
    AND ($2::text = '' OR context_id = $2)
@@ -103,6 +103,7 @@ func (q *Queries) OpsOpenTasks(ctx context.Context, db DBTX, arg OpsOpenTasksPar
 			&i.Posted,
 			&i.PostedAttempt,
 			&i.HeardAt,
+			&i.Traceparent,
 		); err != nil {
 			return nil, err
 		}
@@ -116,7 +117,7 @@ func (q *Queries) OpsOpenTasks(ctx context.Context, db DBTX, arg OpsOpenTasksPar
 
 const opsTasks = `-- name: OpsTasks :many
 
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at, traceparent FROM holdfast.tasks
  WHERE id < $1
    AND ($2::text = '' OR agent = $2)
    AND ($3::smallint = 0 OR state = $3)
@@ -190,6 +191,7 @@ func (q *Queries) OpsTasks(ctx context.Context, db DBTX, arg OpsTasksParams) ([]
 			&i.Posted,
 			&i.PostedAttempt,
 			&i.HeardAt,
+			&i.Traceparent,
 		); err != nil {
 			return nil, err
 		}
@@ -228,7 +230,7 @@ func (q *Queries) OpsTasksNamed(ctx context.Context, db DBTX, clientID string) (
 }
 
 const opsTasksSince = `-- name: OpsTasksSince :many
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at, traceparent FROM holdfast.tasks
  WHERE id > $1
    AND ($2::text = '' OR agent = $2)
    AND ($3::text = '' OR context_id = $3)
@@ -298,6 +300,7 @@ func (q *Queries) OpsTasksSince(ctx context.Context, db DBTX, arg OpsTasksSinceP
 			&i.Posted,
 			&i.PostedAttempt,
 			&i.HeardAt,
+			&i.Traceparent,
 		); err != nil {
 			return nil, err
 		}

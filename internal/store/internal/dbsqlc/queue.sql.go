@@ -113,10 +113,10 @@ WITH s AS MATERIALIZED (
            claimed_at = now(), wakes_at = NULL
      WHERE t.id = ANY((SELECT ids FROM l)::uuid[]) AND t.state NOT IN (3, 4, 5, 6, 7, 8)
     RETURNING t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
-              t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes
+              t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes, t.traceparent
 )
 SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
-       t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes,
+       t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes, t.traceparent,
        q.message_seq, coalesce(q.input_seq, 0)::bigint AS input_seq, q.interrupted, q.turn, q.tries, q.available_at, now()::timestamptz AS claimed_at,
        (q.away_since IS NOT NULL)::boolean AS away, coalesce(now() - q.away_since, interval '0')::interval AS away_for, q.suspect, q.spared,
        CAST(CASE WHEN q.input_seq IS NULL OR q.interrupted THEN holdfast.message_at(t.id, q.message_seq) END AS json) AS payload,
@@ -151,6 +151,7 @@ type QueueClaimRow struct {
 	Metadata        []byte
 	CreatedAt       time.Time
 	ArtifactBytes   int64
+	Traceparent     pgtype.Text
 	MessageSeq      int64
 	InputSeq        int64
 	Interrupted     bool
@@ -217,6 +218,7 @@ func (q *Queries) QueueClaim(ctx context.Context, db DBTX, arg QueueClaimParams)
 			&i.Metadata,
 			&i.CreatedAt,
 			&i.ArtifactBytes,
+			&i.Traceparent,
 			&i.MessageSeq,
 			&i.InputSeq,
 			&i.Interrupted,
@@ -325,7 +327,7 @@ func (q *Queries) QueueHurry(ctx context.Context, db DBTX, id uuid.UUID) (QueueH
 }
 
 const runFor = `-- name: RunFor :one
-SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.kept, t.held_at, t.last_seq, t.status_seq, t.status_at, t.attempt, t.run_ordinal, t.runs, t.turns, t.pending, t.worker_id, t.claimed_at, t.cancel_requested, t.cancel_requested_at, t.direct, t.pushes, t.dialect, t.stream_base, t.artifact_bytes, t.metadata, t.created_at, t.artifacts_seq, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.lineage, t.posted, t.posted_attempt, t.heard_at, coalesce(q.worker_id = t.worker_id, false)::boolean AS owned,
+SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.kept, t.held_at, t.last_seq, t.status_seq, t.status_at, t.attempt, t.run_ordinal, t.runs, t.turns, t.pending, t.worker_id, t.claimed_at, t.cancel_requested, t.cancel_requested_at, t.direct, t.pushes, t.dialect, t.stream_base, t.artifact_bytes, t.metadata, t.created_at, t.artifacts_seq, t.wakes_at, t.interruptible, t.resume_until, t.resumed_seq, t.lineage, t.posted, t.posted_attempt, t.heard_at, t.traceparent, coalesce(q.worker_id = t.worker_id, false)::boolean AS owned,
        (CASE WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END)::bigint AS posted,
        coalesce(q.message_seq, 0)::bigint AS message_seq, coalesce(q.input_seq, 0)::bigint AS input_seq,
        coalesce(q.interrupted, false)::boolean AS interrupted, coalesce(q.turn, 0)::integer AS turn,
@@ -399,6 +401,7 @@ func (q *Queries) RunFor(ctx context.Context, db DBTX, arg RunForParams) (RunFor
 		&i.Task.Posted,
 		&i.Task.PostedAttempt,
 		&i.Task.HeardAt,
+		&i.Task.Traceparent,
 		&i.Owned,
 		&i.Posted,
 		&i.MessageSeq,

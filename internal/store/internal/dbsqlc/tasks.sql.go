@@ -340,7 +340,7 @@ func (q *Queries) ResumeState(ctx context.Context, db DBTX, id uuid.UUID) (Resum
 }
 
 const taskByID = `-- name: TaskByID :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at FROM holdfast.tasks WHERE id = $1
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at, traceparent FROM holdfast.tasks WHERE id = $1
 `
 
 // By primary key, for the server's own use; the caller must check the owner.
@@ -385,6 +385,7 @@ func (q *Queries) TaskByID(ctx context.Context, db DBTX, id uuid.UUID) (Task, er
 		&i.Posted,
 		&i.PostedAttempt,
 		&i.HeardAt,
+		&i.Traceparent,
 	)
 	return i, err
 }
@@ -507,16 +508,17 @@ WITH inp AS MATERIALIZED (
            unnest($15::integer[]) AS live_limit,
            unnest($16::integer[]) AS queue_limit,
            unnest($17::text[]) AS audit,
-           unnest($18::text[]) AS forwarded
+           unnest($18::text[]) AS forwarded,
+           unnest($19::text[]) AS traceparent
 ), new AS MATERIALIZED (
-    SELECT i.id, i.client_id, i.agent, i.tenant, i.owner, i.context_id, i.dialect, i.metadata, i.payload, i.key, i.request_hash, i.worker_id, i.pushes, i.called, i.live_limit, i.queue_limit, i.audit, i.forwarded FROM inp i
+    SELECT i.id, i.client_id, i.agent, i.tenant, i.owner, i.context_id, i.dialect, i.metadata, i.payload, i.key, i.request_hash, i.worker_id, i.pushes, i.called, i.live_limit, i.queue_limit, i.audit, i.forwarded, i.traceparent FROM inp i
      WHERE (i.client_id = ''
             OR (SELECT count(*) FROM holdfast.task_names x
                  WHERE x.tenant = i.tenant AND x.owner = i.owner AND x.agent = i.agent AND x.client_id = i.client_id) = 0)
        AND (i.key = ''
             OR (SELECT count(*) FROM holdfast.idempotency_keys k
                  WHERE k.tenant = i.tenant AND k.owner = i.owner AND k.key = i.key) = 0)
-       AND NOT ($19::boolean AND holdfast.task_exists(i.id))
+       AND NOT ($20::boolean AND holdfast.task_exists(i.id))
 ), bounded AS MATERIALIZED (
     -- In the order in which slots are locked. Each limit is counted once, at its first input.
     SELECT n.id, n.tenant, n.owner, n.agent, n.worker_id, n.live_limit, n.queue_limit,
@@ -544,7 +546,7 @@ WITH inp AS MATERIALIZED (
       FROM (SELECT q.id, q.beyond, q.waits AND q.nth + max(q.n) OVER (PARTITION BY q.agent) > q.queue_limit AS late FROM waiting q) z
      WHERE z.beyond OR z.late
 ), fresh AS MATERIALIZED (
-    SELECT n.id, n.client_id, n.agent, n.tenant, n.owner, n.context_id, n.dialect, n.metadata, n.payload, n.key, n.request_hash, n.worker_id, n.pushes, n.called, n.live_limit, n.queue_limit, n.audit, n.forwarded FROM new n WHERE n.id NOT IN (SELECT id FROM refused)
+    SELECT n.id, n.client_id, n.agent, n.tenant, n.owner, n.context_id, n.dialect, n.metadata, n.payload, n.key, n.request_hash, n.worker_id, n.pushes, n.called, n.live_limit, n.queue_limit, n.audit, n.forwarded, n.traceparent FROM new n WHERE n.id NOT IN (SELECT id FROM refused)
 ), keyed AS (
     -- Near midnight a key counts on two days: both must be free.
     INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task)
@@ -554,7 +556,7 @@ WITH inp AS MATERIALIZED (
     ON CONFLICT DO NOTHING
     RETURNING task
 ), free AS MATERIALIZED (
-    SELECT f.id, f.client_id, f.agent, f.tenant, f.owner, f.context_id, f.dialect, f.metadata, f.payload, f.key, f.request_hash, f.worker_id, f.pushes, f.called, f.live_limit, f.queue_limit, f.audit, f.forwarded FROM fresh f
+    SELECT f.id, f.client_id, f.agent, f.tenant, f.owner, f.context_id, f.dialect, f.metadata, f.payload, f.key, f.request_hash, f.worker_id, f.pushes, f.called, f.live_limit, f.queue_limit, f.audit, f.forwarded, f.traceparent FROM fresh f
      WHERE CASE WHEN f.called THEN holdfast.call_begin(f.id) ELSE f.key = ''
         OR f.id IN (SELECT task FROM keyed GROUP BY task HAVING count(*) = (SELECT count(*) FROM holdfast.key_days(now()))) END
 ), named AS (
@@ -566,12 +568,12 @@ WITH inp AS MATERIALIZED (
     RETURNING task
 ), created AS (
     INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq,
-                                attempt, runs, worker_id, claimed_at, dialect, metadata, pushes, lineage)
+                                attempt, runs, worker_id, claimed_at, dialect, metadata, pushes, lineage, traceparent)
     SELECT f.id, nullif(f.client_id, ''), f.agent, f.tenant, f.owner, f.context_id, 1, 1, 1,
            CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
            CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
            nullif(f.worker_id, '00000000-0000-0000-0000-000000000000'),
-           CASE WHEN f.worker_id <> '00000000-0000-0000-0000-000000000000' THEN now() END, f.dialect, nullif(f.metadata, '')::json, f.pushes, f.called
+           CASE WHEN f.worker_id <> '00000000-0000-0000-0000-000000000000' THEN now() END, f.dialect, nullif(f.metadata, '')::json, f.pushes, f.called, nullif(f.traceparent, '')
       FROM free f
      WHERE f.client_id = '' OR f.id IN (SELECT task FROM named)
      ORDER BY f.id
@@ -587,14 +589,14 @@ WITH inp AS MATERIALIZED (
     SELECT c.id, 1, 1, 0, i.payload::json FROM created c JOIN inp i ON i.id = c.id
 ), push AS MATERIALIZED (
     SELECT p.task, p.config_id, p.dialect, p.url, p.host, p.schemes, p.secrets, p.artifacts, c.agent, c.tenant, c.owner, coalesce(c.client_id, c.id::text) AS public_id
-      FROM (SELECT unnest($20::uuid[]) AS task,
-                   unnest($21::text[]) AS config_id,
-                   unnest($22::text[]) AS dialect,
-                   unnest($23::text[]) AS url,
-                   unnest($24::text[]) AS host,
-                   unnest($25::text[]) AS schemes,
-                   unnest($26::bytea[]) AS secrets,
-                   unnest($27::boolean[]) AS artifacts) p
+      FROM (SELECT unnest($21::uuid[]) AS task,
+                   unnest($22::text[]) AS config_id,
+                   unnest($23::text[]) AS dialect,
+                   unnest($24::text[]) AS url,
+                   unnest($25::text[]) AS host,
+                   unnest($26::text[]) AS schemes,
+                   unnest($27::bytea[]) AS secrets,
+                   unnest($28::boolean[]) AS artifacts) p
       JOIN created c ON c.id = p.task
 ), configured AS (
     INSERT INTO holdfast.push_configs (task, config_id, agent, public_id, dialect, url, schemes, secrets)
@@ -629,6 +631,7 @@ type TaskCreateParams struct {
 	QueueLimits   []int32
 	Audits        []string
 	Forwarded     []string
+	Traceparents  []string
 	Repeated      bool
 	PushTasks     []uuid.UUID
 	PushIds       []string
@@ -693,6 +696,7 @@ func (q *Queries) TaskCreate(ctx context.Context, db DBTX, arg TaskCreateParams)
 		arg.QueueLimits,
 		arg.Audits,
 		arg.Forwarded,
+		arg.Traceparents,
 		arg.Repeated,
 		arg.PushTasks,
 		arg.PushIds,
@@ -727,7 +731,7 @@ func (q *Queries) TaskCreate(ctx context.Context, db DBTX, arg TaskCreateParams)
 }
 
 const taskFind = `-- name: TaskFind :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at, traceparent FROM holdfast.tasks
  WHERE id = $1 AND client_id IS NULL AND tenant = $2 AND (owner = $3 OR $4::boolean) AND agent = $5
 `
 
@@ -787,12 +791,13 @@ func (q *Queries) TaskFind(ctx context.Context, db DBTX, arg TaskFindParams) (Ta
 		&i.Posted,
 		&i.PostedAttempt,
 		&i.HeardAt,
+		&i.Traceparent,
 	)
 	return i, err
 }
 
 const taskNamed = `-- name: TaskNamed :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at, traceparent FROM holdfast.tasks
  WHERE id = $1 AND client_id = $2::text AND tenant = $3 AND (owner = $4 OR $5::boolean) AND agent = $6
 `
 
@@ -854,6 +859,7 @@ func (q *Queries) TaskNamed(ctx context.Context, db DBTX, arg TaskNamedParams) (
 		&i.Posted,
 		&i.PostedAttempt,
 		&i.HeardAt,
+		&i.Traceparent,
 	)
 	return i, err
 }
@@ -1010,19 +1016,20 @@ WITH free AS MATERIALIZED (
     ON CONFLICT (tenant, owner, agent, client_id) DO UPDATE SET task = excluded.task
 ), created AS (
     -- Each row comes from the update that frees its name.
-    INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect, metadata, stream_base)
-    SELECT $10::uuid, $2::text, $7, $4, $5, $11, 1, 1, 1, $12, nullif($13::text, '')::json, r.stream_base
+    INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect, metadata, stream_base, traceparent)
+    SELECT $10::uuid, $2::text, $7, $4, $5, $11, 1, 1, 1, $12, nullif($13::text, '')::json, r.stream_base,
+           nullif($14::text, '')
       FROM released r
     RETURNING id, agent, created_at, stream_base
 ), queued AS (
     INSERT INTO holdfast.task_queue (id, agent, message_seq, message_bytes, forwarded)
-    SELECT id, agent, 1, octet_length($14::text), CASE WHEN $15::text <> '' THEN jsonb_build_object('1', $15::text) END FROM created
+    SELECT id, agent, 1, octet_length($15::text), CASE WHEN $16::text <> '' THEN jsonb_build_object('1', $16::text) END FROM created
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
-    SELECT id, 1, 1, 0, CAST($14::text AS json) FROM created
+    SELECT id, 1, 1, 0, CAST($15::text AS json) FROM created
 )
 SELECT created_at, stream_base::bigint AS stream_base, 0::integer AS refused,
-       coalesce(holdfast.audit(nullif($16::text, '')), 0)::bigint AS audited
+       coalesce(holdfast.audit(nullif($17::text, '')), 0)::bigint AS audited
   FROM created
  UNION ALL
 SELECT now()::timestamptz, 0, by_limit, 0 FROM refused WHERE by_limit > 0
@@ -1042,6 +1049,7 @@ type TaskReopenParams struct {
 	ContextID   string
 	Dialect     string
 	Metadata    string
+	Traceparent string
 	Payload     string
 	Forwarded   string
 	Audit       string
@@ -1073,6 +1081,7 @@ func (q *Queries) TaskReopen(ctx context.Context, db DBTX, arg TaskReopenParams)
 		arg.ContextID,
 		arg.Dialect,
 		arg.Metadata,
+		arg.Traceparent,
 		arg.Payload,
 		arg.Forwarded,
 		arg.Audit,
@@ -1160,7 +1169,7 @@ func (q *Queries) TaskResume(ctx context.Context, db DBTX, arg TaskResumeParams)
 }
 
 const taskSeen = `-- name: TaskSeen :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at FROM holdfast.tasks WHERE id = $1 AND tenant = $2 AND (owner = $3 OR $4::boolean)
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible, resume_until, resumed_seq, lineage, posted, posted_attempt, heard_at, traceparent FROM holdfast.tasks WHERE id = $1 AND tenant = $2 AND (owner = $3 OR $4::boolean)
 `
 
 type TaskSeenParams struct {
@@ -1217,6 +1226,7 @@ func (q *Queries) TaskSeen(ctx context.Context, db DBTX, arg TaskSeenParams) (Ta
 		&i.Posted,
 		&i.PostedAttempt,
 		&i.HeardAt,
+		&i.Traceparent,
 	)
 	return i, err
 }
