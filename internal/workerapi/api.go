@@ -52,6 +52,7 @@ type Store interface {
 	SeenRemote(ctx context.Context, replica string, workers []store.RemoteWorker) (retired []task.ID, err error)
 	RetiredRemote(ctx context.Context, within time.Duration) ([]task.ID, error)
 	AbsentRemote(ctx context.Context, process task.ID, agents []string) (map[string]time.Duration, error)
+	ForgetRemote(ctx context.Context, age time.Duration) (more bool, err error)
 	Began(ctx context.Context, agents []string) (locked []string, err error)
 	NoticeFacts(ctx context.Context, id task.ID) (store.NoticeFacts, error)
 }
