@@ -80,6 +80,15 @@ func TestAnyReplicaServesAWorker(t *testing.T) {
 	db.Sound()
 }
 
+// A claim may wait for longer than requests may take whose credential is not accepted.
+func TestAClaimWaitsForLong(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: settings})
+	got := workerapitest.New(r.URL).Claim(t, 35, workerapitest.Slots("gpu", 1))
+	require.Empty(t, got.Runs)
+}
+
 // claim sends a claim that waits, in the background.
 func claim(t *testing.T, w *workerapitest.Worker, slots int) <-chan *workerapitest.Answer {
 	t.Helper()

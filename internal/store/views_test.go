@@ -653,7 +653,7 @@ func TestMigrateWithoutTheRightToCreateRoles(t *testing.T) {
 	defer super.Close(context.Background()) //nolint:errcheck // the server goes next
 	var views int
 	require.NoError(t, super.QueryRow(t.Context(), `SELECT count(*) FROM pg_views WHERE schemaname = 'holdfast' AND viewname LIKE 'v\_%'`).Scan(&views))
-	require.Equal(t, 18, views)
+	require.Equal(t, 19, views)
 	for _, block := range readManual(t).blocks("The role", "sql") {
 		_, err = super.PgConn().Exec(t.Context(), block).ReadAll()
 		require.NoError(t, err, block)

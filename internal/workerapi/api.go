@@ -52,6 +52,7 @@ type Store interface {
 	SeenRemote(ctx context.Context, replica string, workers []store.RemoteWorker) (retired []task.ID, err error)
 	RetiredRemote(ctx context.Context, within time.Duration) ([]task.ID, error)
 	AbsentRemote(ctx context.Context, process task.ID, agents []string) (map[string]time.Duration, error)
+	ForgetRemote(ctx context.Context, age time.Duration) (more bool, err error)
 	Began(ctx context.Context, agents []string) (locked []string, err error)
 	NoticeFacts(ctx context.Context, id task.ID) (store.NoticeFacts, error)
 }
@@ -231,6 +232,7 @@ func (a *API) during(do func(*exchange) error) echo.HandlerFunc {
 				x.key = caller.Tenant + "\x00" + caller.Subject
 			}
 		}
+		limit.Accept(r.Context())
 		if len(c.QueryParams()) > 0 {
 			return invalid(slices.Sorted(maps.Keys(c.QueryParams()))[0], "is not a parameter of this path")
 		}

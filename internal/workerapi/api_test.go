@@ -682,6 +682,23 @@ func TestNoWorker(t *testing.T) {
 	require.Len(t, one.Claim(t, 30, workerapitest.Slots("a", 1)).Runs, 1)
 }
 
+func TestOldWorkersAreForgotten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{})
+	w.worker(0).Claim(t, 0, workerapitest.Slots("a", 1))
+	w.look()
+	var n int
+	require.NoError(t, w.query("UPDATE holdfast.remote_workers SET last_seen = now() - interval '8 days' RETURNING 1", &n))
+	_, err := w.replicas[0].store.SeenRemote(t.Context(), "r", []store.RemoteWorker{{ID: store.NewID(), Name: "new"}})
+	require.NoError(t, err)
+	_, err = w.replicas[1].store.ForgetRemote(t.Context(), 7*24*time.Hour)
+	require.NoError(t, err)
+	left, err := w.replicas[1].store.RemoteWorkers(t.Context(), 10)
+	require.NoError(t, err)
+	require.Len(t, left, 1)
+	require.Equal(t, "new", left[0].Name)
+}
+
 func TestInvalidRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, options{})

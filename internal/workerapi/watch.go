@@ -18,7 +18,14 @@ type Watch struct {
 	names   []string
 	absence absence
 	scan    store.Rest
+	forgot  time.Time
 }
+
+const (
+	// keepWorkers is how long a worker stays in the lists after it was seen last.
+	keepWorkers = 7 * 24 * time.Hour
+	forgetEvery = 10 * time.Minute
+)
 
 // WatchOptions configures a Watch.
 type WatchOptions struct {
@@ -70,6 +77,11 @@ func (w *Watch) Run(ctx context.Context) (more bool, err error) {
 			w.o.Pool.Expire(agent)
 		}
 	}))
+	if begun.Sub(w.forgot) > forgetEvery {
+		w.forgot = begun
+		_, err := w.o.Store.ForgetRemote(ctx, keepWorkers) // what is left goes with the next ones
+		errs = append(errs, err)
+	}
 	if w.o.API != nil {
 		errs = append(errs, w.o.API.record(ctx))
 	}

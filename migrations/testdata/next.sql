@@ -19,7 +19,9 @@
 -- 00021_run_api.sql 8af5aaa9287319aca334c1bc855f1aed573bddf19836f52893d86abd1a065d8d
 -- 00022_forward.sql dc119fd1741136802040a29b29361524af179be95c9774e5235928cc3c0f90e9
 -- 00024_relay.sql b9ec335edecf9e01a18811938345de97fdaeab107f5709d68c5e27e85b1ea1eb
--- 00028_traces.sql 0abc349c02fcb2524a5b207b90ce346adedb049c66dd4751aa648911424ab7b8
+-- 00026_workers.sql b96a7e4cd406087dd164b431d4d1dee89f38dc3cd1bf9fbf3a958fafa538c042
+-- 00027_admin.sql 1e88fe6b42dc27fc73dad822c31554e824949952b8408d575fb36298892b45bd
+-- 00028_traces.sql 8734d32bf241f70427c1cd94455c9c1cd273f8a5dd5d06f810d4225d80e4a418
 SET statement_timeout = 0;
 SET lock_timeout = 0;
 SET idle_in_transaction_session_timeout = 0;
@@ -394,7 +396,7 @@ $$;
 COMMENT ON FUNCTION holdfast.settled_state(of uuid, at bigint) IS 'The state in which a status ended or parked a task; canceled for a deleted task, null if it did neither.';
 CREATE FUNCTION holdfast.sql_contract_version() RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS $$ SELECT '1.6' $$;
+    AS $$ SELECT '1.8' $$;
 COMMENT ON FUNCTION holdfast.sql_contract_version() IS 'Version of the views as major.minor. A minor version adds columns at the end, views and functions; a major version may change anything.';
 CREATE FUNCTION holdfast.state_name(state smallint) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -497,6 +499,41 @@ $$;
 COMMENT ON FUNCTION holdfast.waiting_tasks(slot integer, of_agent text, bound integer) IS 'How many tasks wait for an agent, up to a bound. Locks the limit until the commit, so that no other statement queues a task under it.';
 SET default_tablespace = '';
 SET default_table_access_method = heap;
+CREATE TABLE holdfast.admin_jobs (
+    id uuid NOT NULL,
+    action text NOT NULL,
+    dry_run boolean NOT NULL,
+    filter json NOT NULL,
+    options json NOT NULL,
+    reason text NOT NULL,
+    tenant text,
+    actor json NOT NULL,
+    "position" uuid NOT NULL,
+    batch uuid[] DEFAULT '{}'::uuid[] NOT NULL,
+    matched bigint DEFAULT 0 NOT NULL,
+    done bigint DEFAULT 0 NOT NULL,
+    skipped bigint DEFAULT 0 NOT NULL,
+    failed bigint DEFAULT 0 NOT NULL,
+    failures json DEFAULT '[]'::json NOT NULL,
+    fence bigint DEFAULT 0 NOT NULL,
+    worker_id uuid,
+    claimed_until timestamp with time zone DEFAULT '1970-01-01 05:30:00+05:30'::timestamp with time zone NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    started_at timestamp with time zone,
+    canceled_at timestamp with time zone,
+    ended_at timestamp with time zone,
+    CONSTRAINT admin_jobs_counts CHECK (((matched >= 0) AND (done >= 0) AND (skipped >= 0) AND (failed >= 0)))
+);
+COMMENT ON TABLE holdfast.admin_jobs IS 'Jobs of the admin API: an action on all tasks that a filter selects.';
+COMMENT ON COLUMN holdfast.admin_jobs.dry_run IS 'The job counts the tasks and changes none.';
+COMMENT ON COLUMN holdfast.admin_jobs.tenant IS 'The only tenant that its operator may see; null: all.';
+COMMENT ON COLUMN holdfast.admin_jobs.actor IS 'The operator, for the audit log.';
+COMMENT ON COLUMN holdfast.admin_jobs."position" IS 'The tasks from this id on are done, or in batch. The job goes from the newest task to the oldest.';
+COMMENT ON COLUMN holdfast.admin_jobs.batch IS 'The tasks that the job acts on now.';
+COMMENT ON COLUMN holdfast.admin_jobs.failures IS 'The newest failures: task and error.';
+COMMENT ON COLUMN holdfast.admin_jobs.fence IS 'Each claim raises it; a write with an older one changes nothing.';
+COMMENT ON COLUMN holdfast.admin_jobs.worker_id IS 'The process that claimed it last.';
+COMMENT ON COLUMN holdfast.admin_jobs.claimed_until IS 'When another process may claim it.';
 CREATE TABLE holdfast.agent_outages (
     agent text NOT NULL,
     since timestamp with time zone DEFAULT now() NOT NULL,
@@ -1045,6 +1082,26 @@ COMMENT ON COLUMN holdfast.push_cursors.attempts IS 'Failed attempts since the l
 COMMENT ON COLUMN holdfast.push_cursors.claim IS 'Fencing token of the process that delivers at present; each claim makes a new one.';
 COMMENT ON COLUMN holdfast.push_cursors.disabled_at IS 'Since when nothing is delivered, for the reason in disabled_for. Events are still marked.';
 COMMENT ON COLUMN holdfast.push_cursors.accepted IS 'Its receiver has accepted a delivery at this URL.';
+CREATE TABLE holdfast.remote_workers (
+    id uuid NOT NULL,
+    name text DEFAULT ''::text NOT NULL,
+    version text DEFAULT ''::text NOT NULL,
+    sdk text DEFAULT ''::text NOT NULL,
+    agents text[] DEFAULT '{}'::text[] NOT NULL,
+    replica text DEFAULT ''::text NOT NULL,
+    first_seen timestamp with time zone DEFAULT now() NOT NULL,
+    last_seen timestamp with time zone DEFAULT now() NOT NULL,
+    retired_at timestamp with time zone
+);
+COMMENT ON TABLE holdfast.remote_workers IS 'Workers that have connected through the worker API. A replica writes about its workers every few seconds, not with each request.';
+COMMENT ON COLUMN holdfast.remote_workers.id IS 'Chosen by the worker, new at each start.';
+COMMENT ON COLUMN holdfast.remote_workers.name IS 'As the worker says, such as the name of its host.';
+COMMENT ON COLUMN holdfast.remote_workers.version IS 'Of the code of its agents, as the worker says.';
+COMMENT ON COLUMN holdfast.remote_workers.sdk IS 'The SDK and the language, as the worker says.';
+COMMENT ON COLUMN holdfast.remote_workers.agents IS 'The agents of its last claim.';
+COMMENT ON COLUMN holdfast.remote_workers.replica IS 'The server process that answered it last.';
+COMMENT ON COLUMN holdfast.remote_workers.last_seen IS 'When it last sent a request or had one open, to within a minute.';
+COMMENT ON COLUMN holdfast.remote_workers.retired_at IS 'When an operator told it to claim no more; null: it may claim.';
 CREATE TABLE holdfast.retention_progress (
     job text NOT NULL,
     at timestamp with time zone NOT NULL,
@@ -1152,7 +1209,9 @@ CREATE TABLE holdfast.task_queue (
     wakes_at timestamp with time zone,
     input_seq bigint,
     interrupted boolean DEFAULT false NOT NULL,
-    forwarded jsonb
+    forwarded jsonb,
+    lease_until timestamp with time zone,
+    look_at timestamp with time zone
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='500', autovacuum_vacuum_cost_delay='0');
 COMMENT ON TABLE holdfast.task_queue IS 'Tasks that wait for a run (worker_id is null) or have one. The row is deleted when the run parks or ends the task.';
@@ -1168,6 +1227,8 @@ COMMENT ON COLUMN holdfast.task_queue.wakes_at IS 'When its timer fires; infinit
 COMMENT ON COLUMN holdfast.task_queue.input_seq IS 'The run note with the wait or the calls that this turn follows, or with the resume that began it; null for a turn that only a message began.';
 COMMENT ON COLUMN holdfast.task_queue.interrupted IS 'With input_seq: a message ended the wait. The run answers that message.';
 COMMENT ON COLUMN holdfast.task_queue.forwarded IS 'Headers of the requests with its messages, by the seq of the message: sealed (internal/seal), in base64. Null: none.';
+COMMENT ON COLUMN holdfast.task_queue.lease_until IS 'While a remote worker has the run: when its lease ends unless the worker renews it. Null for runs of server processes.';
+COMMENT ON COLUMN holdfast.task_queue.look_at IS 'While a remote worker has the run: when a server process checks its lease, its timeouts and its cancel.';
 CREATE TABLE holdfast.task_settled (
     task uuid NOT NULL,
     seq bigint NOT NULL
@@ -1510,7 +1571,8 @@ CREATE VIEW holdfast.v_audit AS
     COALESCE(x.object, ''::text) AS object,
     l.login,
     (l.chain)::integer AS chain,
-    l.n
+    l.n,
+    COALESCE((e.entry ->> 'reason'::text), ''::text) AS reason
    FROM ((holdfast.audit_log l
      CROSS JOIN LATERAL json_array_elements(l.entries) WITH ORDINALITY e(entry, ord))
      CROSS JOIN LATERAL ( SELECT 1 AS nth,
@@ -1528,13 +1590,14 @@ COMMENT ON COLUMN holdfast.v_audit.task IS 'The task''s UUID, which joins the ot
 COMMENT ON COLUMN holdfast.v_audit.agent IS 'The agent''s name in the configuration.';
 COMMENT ON COLUMN holdfast.v_audit.tenant IS 'The tenant of the caller.';
 COMMENT ON COLUMN holdfast.v_audit.subject IS 'The caller''s name; empty without identity. For an operator, the account on the machine.';
-COMMENT ON COLUMN holdfast.v_audit.method IS 'How the caller authenticated: api_key, basic, jwt, mtls; operator for the command line; empty without authentication.';
+COMMENT ON COLUMN holdfast.v_audit.method IS 'How the caller authenticated: api_key, basic, jwt, mtls; operator for the command line and the admin API; empty without authentication.';
 COMMENT ON COLUMN holdfast.v_audit.credential IS 'The scheme and the id of the credential, if it has one.';
 COMMENT ON COLUMN holdfast.v_audit.address IS 'The address of the connection, or the operator''s machine; empty if unknown.';
 COMMENT ON COLUMN holdfast.v_audit.object IS 'The object besides the task: the id of a webhook configuration, or of a key.';
 COMMENT ON COLUMN holdfast.v_audit.login IS 'The database login that wrote the entry.';
 COMMENT ON COLUMN holdfast.v_audit.chain IS 'The chain that holds the entry.';
 COMMENT ON COLUMN holdfast.v_audit.n IS 'The row of that chain; several entries may share one.';
+COMMENT ON COLUMN holdfast.v_audit.reason IS 'Why the operator acted, as given to the admin API; otherwise empty.';
 CREATE VIEW holdfast.v_cancels AS
  SELECT t.id AS task,
     COALESCE(t.client_id, (t.id)::text) AS task_id,
@@ -1901,6 +1964,33 @@ COMMENT ON COLUMN holdfast.v_queue.turn IS 'Which turn of the task its run is, f
 COMMENT ON COLUMN holdfast.v_queue.tries IS 'How many tries that turn has had, including the current run.';
 COMMENT ON COLUMN holdfast.v_queue.cancel_requested IS 'A client asked to cancel it.';
 COMMENT ON COLUMN holdfast.v_queue.away_since IS 'Since when its agent has not begun this run: it is away or too busy; null otherwise, and for tasks behind it.';
+CREATE VIEW holdfast.v_remote_workers AS
+ SELECT w.id AS worker,
+    w.name,
+    w.version,
+    w.sdk,
+    w.agents,
+    w.replica,
+    w.first_seen,
+    w.last_seen,
+    (w.last_seen > (now() - '00:01:30'::interval)) AS connected,
+    w.retired_at,
+    ( SELECT count(*) AS count
+           FROM holdfast.task_queue q
+          WHERE (q.worker_id = w.id)) AS running
+   FROM holdfast.remote_workers w;
+COMMENT ON VIEW holdfast.v_remote_workers IS 'The workers of agents with executor.kind worker that are or were connected.';
+COMMENT ON COLUMN holdfast.v_remote_workers.worker IS 'The id of the worker, new at each of its starts.';
+COMMENT ON COLUMN holdfast.v_remote_workers.name IS 'As the worker says, such as the name of its host.';
+COMMENT ON COLUMN holdfast.v_remote_workers.version IS 'Of the code of its agents, as the worker says.';
+COMMENT ON COLUMN holdfast.v_remote_workers.sdk IS 'The SDK and the language, as the worker says.';
+COMMENT ON COLUMN holdfast.v_remote_workers.agents IS 'The agents whose runs it claims.';
+COMMENT ON COLUMN holdfast.v_remote_workers.replica IS 'The server process that answered it last: its host name and process id.';
+COMMENT ON COLUMN holdfast.v_remote_workers.first_seen IS 'When it connected first.';
+COMMENT ON COLUMN holdfast.v_remote_workers.last_seen IS 'When it last sent a request or had one open, to within a minute.';
+COMMENT ON COLUMN holdfast.v_remote_workers.connected IS 'It was seen within the last 90 seconds.';
+COMMENT ON COLUMN holdfast.v_remote_workers.retired_at IS 'When an operator told it to claim no more; null: it may claim.';
+COMMENT ON COLUMN holdfast.v_remote_workers.running IS 'How many runs it has.';
 CREATE VIEW holdfast.v_runs AS
  SELECT t.id AS task,
     COALESCE(t.client_id, (t.id)::text) AS task_id,
@@ -2267,81 +2357,81 @@ ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_dated FOR 
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_ended FOR VALUES IN ('5', '6', '7', '8');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_open FOR VALUES IN ('1', '2', '3', '4');
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-49eb-749f-a95b-a3c1ac72775b', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-24 08:26:47.024135+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-49eb-749f-a95b-a3c1ac72775b', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-24 08:26:47.025411+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a13-7998-9b36-676ed171764c', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-24 08:26:47.030767+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a1b-7167-9624-1956b56c1c59', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-24 08:26:47.040974+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a22-747d-a31a-35c03cf8023d', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-24 08:26:47.044487+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a22-747d-a31a-35c03cf8023d', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-24 08:26:47.048037+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.051456+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.052176+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.052837+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.053384+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.053912+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.054489+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.054996+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.055489+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.056012+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.056476+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.056918+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.057388+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.057827+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.058243+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.058713+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.059188+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.059647+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.06011+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.06193+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 08:26:47.062403+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a37-75e7-9cd9-6e90f99f29a2', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-24 08:26:47.065776+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a3a-7cb1-b5ff-f7a23439280d', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-24 08:26:47.069107+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20b6e-4a55-76a4-9408-38a461f0c832', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-24 08:26:47.095413+05:45', NULL, NULL);
-INSERT INTO holdfast.attempts_20261124 VALUES (1, '01a20b6e-4a55-76a4-9408-38a461f0c832', 'w1', '2026-11-24 08:26:47.08385+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6');
-INSERT INTO holdfast.attempts_20261124 VALUES (2, '01a20b6e-4a55-76a4-9408-38a461f0c832', 'w1', '2026-11-24 08:26:47.091066+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6');
-INSERT INTO holdfast.attempts_20261124 VALUES (3, '01a20b6e-4a4c-788a-af95-9590d052f740', 'w1', '2026-11-24 08:26:47.1002+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6');
-INSERT INTO holdfast.attempts_20261124 VALUES (4, '01a20b6e-4a4c-788a-af95-9590d052f740', 'w1', '2026-11-24 08:26:47.106514+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6');
-INSERT INTO holdfast.attempts_20261124 VALUES (5, '01a20b6e-4a4c-788a-af95-9590d052f740', 'w1', '2026-11-24 08:26:47.113156+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6');
-INSERT INTO holdfast.attempts_20261124 VALUES (6, '01a20b6e-4a4e-7e9a-ad1b-544b2b565019', 'w1', '2026-11-24 08:26:47.124827+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6');
-INSERT INTO holdfast.attempts_20261124 VALUES (7, '01a20b6e-4a4e-7e9a-ad1b-544b2b565019', 'w1', '2026-11-24 08:26:47.133602+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6');
-INSERT INTO holdfast.attempts_20261124 VALUES (8, '01a20b6e-4a53-7160-a030-e6a45baa66b4', 'w1', '2026-11-24 08:26:47.144624+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6');
-INSERT INTO holdfast.attempts_20261124 VALUES (9, '01a20b6e-4a3e-7174-8924-a9db93695406', 'w1', '2026-11-24 08:26:47.156259+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-24 08:26:46.997204+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-49eb-749f-a95b-a3c1ac72775b","agent":"travel","subject":"ada"}]', '\x75a35001cff77364db0c71fc27fd419fe01821f5c129da781955722db160c00b');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-24 08:26:47.019943+05:45', 'holdfast', '[{"action":"task.continued","task":"01a20b6e-49eb-749f-a95b-a3c1ac72775b","agent":"travel"}]', '\xa87757d7f3677f5f7529e86a048ac56fd885207f81b49f9aa29f04cc334bbea0');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-24 08:26:47.028384+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a13-7998-9b36-676ed171764c","agent":"travel","subject":"ada"}]', '\xb417bdf88eb68a6efcd9b0e1f6791a35cb15b1fad471255271a6a2fe96e019d4');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-24 08:26:47.032691+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a18-7183-beb6-6ed54cc559ce","agent":"travel","subject":"ben"}]', '\x4ba0a310a08e2743b9d12e5f79228137551f6e4336ef694a690402f81a63d6d5');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-24 08:26:47.035615+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a1b-7167-9624-1956b56c1c59","agent":"travel","subject":"ben"}]', '\x5e94c0f31ffbebd546d3931c43ae49a9ddea7052229a317f95ab7474359ab521');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-24 08:26:47.042863+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a22-747d-a31a-35c03cf8023d","agent":"travel","subject":"ben"}]', '\x7d08a7d81d5df1a639bc1d21d85866500e74e033d6fa4925bc6eb61c647c7418');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-24 08:26:47.049605+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a29-7266-9b6b-44dfe8c5a192","agent":"writer","subject":"ada"}]', '\xa499ffd88feae972b05bc89a206c8749bd9e555211b58c24f51de009c1fef1f6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-24 08:26:47.063953+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a37-75e7-9cd9-6e90f99f29a2","agent":"writer","subject":"cyd"}]', '\x6cedaa3acc6291feaf22f35c2bc72aaa00e93b3874e5bb1eb217a5398346cf03');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-24 08:26:47.067331+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a3a-7cb1-b5ff-f7a23439280d","agent":"writer","subject":"cyd"}]', '\x8c4c0e763ace73435f5ef61e3fc060c0a743f84ad9ef4b0920c19ba64a4a245e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-24 08:26:47.070628+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a3e-7174-8924-a9db93695406","agent":"writer","subject":"cyd"}]', '\xe47da2134e07d877a88320fda4b530356bda095f1f405b09c5e6892c262f377e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-24 08:26:47.073961+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20b6e-4a3e-7174-8924-a9db93695406","agent":"writer"}]', '\xbc3b0d03e00eebe7950e4ae1a6a5ddc5c52fa9785dced549da3dbe6cfabaf778');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-24 08:26:47.075684+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a43-7346-bc75-4ac808571cd8","agent":"writer","subject":"cyd"}]', '\x250136136e9501e9e43b491e64e9f5695b9185f229f7d299905bdf91edd41ddb');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-24 08:26:47.076309+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20b6e-4a43-7346-bc75-4ac808571cd8","agent":"writer"}]', '\xacc048e7f22119a188a765011db6edd0dc1aa47caf527034bd854ade0f00b0ab');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-24 08:26:47.077254+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a44-7b87-8f25-b103c1310c78","agent":"support","subject":"ben"}]', '\xbb05379c3b16dc965ed0e43f1cccf742fd58774a88fa301ff56ac55d623a7bee');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-24 08:26:47.079789+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a47-7594-807c-811364f5c99d","agent":"support","subject":"ben"}]', '\x4c3c6f891e0afe65d1a6be49485cfd15c9174268c0e58bba1275ceea4296d4c0');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-24 08:26:47.082279+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a49-7d1e-ba2d-490a6910ac8a","agent":"support","subject":"cyd"}]', '\x6c8555ebd172b9c0c6cb7889518d319c2b20f5c4ea52f26c0700c574095a8b95');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-24 08:26:47.084946+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a4c-788a-af95-9590d052f740","agent":"support","subject":"cyd"}]', '\x161ba4384a1f850f5f60495d6b0f6d48f9700f4ac4ed1b452899f8ee748a07fc');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-24 08:26:47.08887+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a4e-7e9a-ad1b-544b2b565019","agent":"support","subject":"cyd"}]', '\x511ba669e8dc8babc36938c020096e1816c53866e84fe19326157eab289a2ac3');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-24 08:26:47.091515+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a53-7160-a030-e6a45baa66b4","agent":"support","subject":"cyd"}]', '\x08927245c61797dbb0c891d4edb11000940d06a8b404117a2146dd6c67a153e7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-24 08:26:47.093828+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a55-76a4-9408-38a461f0c832","agent":"writer","subject":"ada"}]', '\x1cf6a0ac8b0069de75a545b50e2e2ddc60c941853cc870ec083af2ef2583c94b');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-24 08:26:47.099131+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a5a-7967-9547-d8602cf4665f","agent":"writer","subject":"ben"}]', '\x373c4882d7461226d37e71113b770d16c00fa3fa98e9f202a3442e4cd5959404');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-24 08:26:47.101168+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a5c-7bb3-b8f0-df199afd8847","agent":"support","subject":"ben"}]', '\x1c9738cd12c98beb585f5467b421deae0e114d64a1fd519e983f31eb289618c2');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-24 08:26:47.105262+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a60-7c31-88c2-18e66cea0376","agent":"travel","subject":"ada"}]', '\x594354277a43a94fe108646e23f2cac459035b14d2012b52a0ee51aa35ea56b6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-24 08:26:47.106236+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4a61-7bf8-bcc9-957143d90be3","agent":"travel","subject":"ada"}]', '\x224ad3245d418b22450f6d98d913077370000ebad9456a2568d49818f340094f');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-24 08:26:47.11137+05:45', 'holdfast', '[{"action":"push.set","task":"01a20b6e-4a55-76a4-9408-38a461f0c832","object":"w1"}]', '\xc1881d28c4e434c28a91c1ee82f8ae26ff5312bd4456180bb493f02adfb8bffe');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-24 08:26:47.113058+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20b6e-4a55-76a4-9408-38a461f0c832","object":"w1"}]', '\x8c4545a2929a781559fb8f1df058ef398e50057ef476ad288c74a183dc12ce0c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-24 08:26:47.132823+05:45', 'holdfast', '[{"action":"push.set","task":"01a20b6e-4a4c-788a-af95-9590d052f740","object":"w1"}]', '\x9ea27af2d316020f75fc7b83f3a6093d58766f98405d24773e93957d6b02b679');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-24 08:26:47.133641+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20b6e-4a4c-788a-af95-9590d052f740","object":"w1"}]', '\x894a9ce2ba62b62f21a7761e3d53423ce4e9597e43dc7da12a26d20f1b542ba0');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-24 08:26:47.155269+05:45', 'holdfast', '[{"action":"push.set","task":"01a20b6e-4a4e-7e9a-ad1b-544b2b565019","object":"w1"}]', '\xa1cf823a25329b1960eb065dfceb5b4039f7a49a007a2f39b286af50d289898e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-24 08:26:47.156193+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20b6e-4a4e-7e9a-ad1b-544b2b565019","object":"w1"}]', '\x1675d854540b19dfa111c555218526977196d2bcccf01f91163da13235d67599');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-24 08:26:47.175562+05:45', 'holdfast', '[{"action":"push.set","task":"01a20b6e-4a53-7160-a030-e6a45baa66b4","object":"w1"}]', '\x1312c7e9df4975b3df34397ab35bd32cf454936fa66138a233ed39d98d816578');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-24 08:26:47.176497+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20b6e-4a53-7160-a030-e6a45baa66b4","object":"w1"}]', '\x8119460f90055474449ec4c01cc72e0a6b06d3418d5c4f323364afcb6323c9d4');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-24 08:26:47.186795+05:45', 'holdfast', '[{"action":"push.set","task":"01a20b6e-4a3e-7174-8924-a9db93695406","object":"w1"}]', '\x7c4fcbfc0c21b69a628604bd3739d2d01d638d51d71811859a7c998dafe66f3b');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-24 08:26:47.187766+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20b6e-4a3e-7174-8924-a9db93695406","object":"w1"}]', '\x2638cd3a9da09aa9a0f10f2c83646472db5e0bb9fbdb4dd8949a8fa517c833cc');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-24 08:26:47.201336+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4abc-7d55-ac32-f601e8c94e1b","agent":"writer","subject":"cyd"}]', '\x56c995803a4573f7f324b6199db286dd50b5b481c897c7d1b2e520ab28370209');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 36, '2026-11-24 08:26:47.202766+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4ac1-7ec1-b072-d0fde1ad0912","agent":"caller","tenant":"tenant","subject":"owner"}]', '\x7f4b9f82831dc2efa248c30e10594baf8a37210849e942981678bcf1a45546c4');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 37, '2026-11-24 08:26:47.21021+05:45', 'holdfast', '[{"action":"task.created","task":"01a20b6e-4ac4-7670-bdbd-94cc5a42a324","agent":"helper"}]', '\xf69987aa04f897b8c5949249df69e72a07c10f99cc4f058ee7294a08cd090c73');
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c68b-752d-9b9c-36f7d0632a49', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-24 09:26:17.869661+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c68b-752d-9b9c-36f7d0632a49', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-24 09:26:17.870634+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c6b0-754c-9a6e-66701de0b926', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-24 09:26:17.874945+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c6b6-7a08-bc2c-7cafd8662346', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-24 09:26:17.883777+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c6bc-7d5a-a4ba-645ddab6a1fe', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-24 09:26:17.88999+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c6bc-7d5a-a4ba-645ddab6a1fe', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-24 09:26:17.89654+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c6ca-73cd-9c68-bdb63b276e7d', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:26:17.900737+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c6ca-73cd-9c68-bdb63b276e7d', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:26:17.901313+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c6ca-73cd-9c68-bdb63b276e7d', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:26:17.901773+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c6ca-73cd-9c68-bdb63b276e7d', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:26:17.90254+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c6ca-73cd-9c68-bdb63b276e7d', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:26:17.90306+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c6ca-73cd-9c68-bdb63b276e7d', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:26:17.903556+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c6ca-73cd-9c68-bdb63b276e7d', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:26:17.904091+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c6ca-73cd-9c68-bdb63b276e7d', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:26:17.904599+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c6ca-73cd-9c68-bdb63b276e7d', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:26:17.905113+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c6ca-73cd-9c68-bdb63b276e7d', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:26:17.905597+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c6ca-73cd-9c68-bdb63b276e7d', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:26:17.906072+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c6ca-73cd-9c68-bdb63b276e7d', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:26:17.906499+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c6ca-73cd-9c68-bdb63b276e7d', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:26:17.906925+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c6ca-73cd-9c68-bdb63b276e7d', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:26:17.907398+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c6ca-73cd-9c68-bdb63b276e7d', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:26:17.907833+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c6ca-73cd-9c68-bdb63b276e7d', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:26:17.908296+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c6ca-73cd-9c68-bdb63b276e7d', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:26:17.908763+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c6ca-73cd-9c68-bdb63b276e7d', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:26:17.909218+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c6ca-73cd-9c68-bdb63b276e7d', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:26:17.910096+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c6ca-73cd-9c68-bdb63b276e7d', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:26:17.91057+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c6d7-773e-9f51-7f48e52433aa', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-24 09:26:17.913599+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c6da-775e-bf22-c076a1755c66', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-24 09:26:17.916328+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20ba4-c6f6-72e7-8719-ac539d4469d7', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-24 09:26:17.944045+05:45', NULL, NULL);
+INSERT INTO holdfast.attempts_20261124 VALUES (1, '01a20ba4-c6f6-72e7-8719-ac539d4469d7', 'w1', '2026-11-24 09:26:17.929954+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20ba4-c684-7806-9ec9-221136176541');
+INSERT INTO holdfast.attempts_20261124 VALUES (2, '01a20ba4-c6f6-72e7-8719-ac539d4469d7', 'w1', '2026-11-24 09:26:17.937053+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a20ba4-c684-7806-9ec9-221136176541');
+INSERT INTO holdfast.attempts_20261124 VALUES (3, '01a20ba4-c6ef-7068-81d5-88fa79adae72', 'w1', '2026-11-24 09:26:17.945274+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20ba4-c684-7806-9ec9-221136176541');
+INSERT INTO holdfast.attempts_20261124 VALUES (4, '01a20ba4-c6ef-7068-81d5-88fa79adae72', 'w1', '2026-11-24 09:26:17.95132+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20ba4-c684-7806-9ec9-221136176541');
+INSERT INTO holdfast.attempts_20261124 VALUES (5, '01a20ba4-c6ef-7068-81d5-88fa79adae72', 'w1', '2026-11-24 09:26:17.957063+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20ba4-c684-7806-9ec9-221136176541');
+INSERT INTO holdfast.attempts_20261124 VALUES (6, '01a20ba4-c6f1-73db-a2c1-02558edbf7ea', 'w1', '2026-11-24 09:26:17.964977+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20ba4-c684-7806-9ec9-221136176541');
+INSERT INTO holdfast.attempts_20261124 VALUES (7, '01a20ba4-c6f1-73db-a2c1-02558edbf7ea', 'w1', '2026-11-24 09:26:17.971044+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20ba4-c684-7806-9ec9-221136176541');
+INSERT INTO holdfast.attempts_20261124 VALUES (8, '01a20ba4-c6f3-79e6-92d9-5c4a8bd70654', 'w1', '2026-11-24 09:26:17.979459+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20ba4-c684-7806-9ec9-221136176541');
+INSERT INTO holdfast.attempts_20261124 VALUES (9, '01a20ba4-c6dd-72ca-af86-aead27b61bd0', 'w1', '2026-11-24 09:26:17.987321+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a20ba4-c684-7806-9ec9-221136176541');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-24 09:26:17.844591+05:45', 'holdfast', '[{"action":"task.created","task":"01a20ba4-c68b-752d-9b9c-36f7d0632a49","agent":"travel","subject":"ada"}]', '\x15adaa085ff34a977bcbbeceb4b45ddc57b4e8bbfec483010f09b074c190a7ba');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-24 09:26:17.866179+05:45', 'holdfast', '[{"action":"task.continued","task":"01a20ba4-c68b-752d-9b9c-36f7d0632a49","agent":"travel"}]', '\x0b681ca10e16375b71c78fc36275c2a75cfaa8f69974313219b8ddbc41a1bfc7');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-24 09:26:17.873037+05:45', 'holdfast', '[{"action":"task.created","task":"01a20ba4-c6b0-754c-9a6e-66701de0b926","agent":"travel","subject":"ada"}]', '\x66aee3f67fea47f5b07104ce6055bd48297e3396321234a11df5f4f771a345bc');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-24 09:26:17.876435+05:45', 'holdfast', '[{"action":"task.created","task":"01a20ba4-c6b4-7030-8c62-c90e995ebe73","agent":"travel","subject":"ben"}]', '\x4bf65387755ae0f032ca56daa2dcfe1fe3be3af7adefd91431bf877b23bc15c7');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-24 09:26:17.879084+05:45', 'holdfast', '[{"action":"task.created","task":"01a20ba4-c6b6-7a08-bc2c-7cafd8662346","agent":"travel","subject":"ben"}]', '\x692e83c7527b21e80bf2a62b348464a5e0b9306617960b2d3bbdedac6d00934e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-24 09:26:17.885467+05:45', 'holdfast', '[{"action":"task.created","task":"01a20ba4-c6bc-7d5a-a4ba-645ddab6a1fe","agent":"travel","subject":"ben"}]', '\x9c9aa975e809b961554e2d05f4d72e024df81accadbe49e348ffe7ef21f40772');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-24 09:26:17.898793+05:45', 'holdfast', '[{"action":"task.created","task":"01a20ba4-c6ca-73cd-9c68-bdb63b276e7d","agent":"writer","subject":"ada"}]', '\x5edf6226123eacbe4f83d3edaec6e48792a942d2b27652da5ae401cf6ff13b3d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-24 09:26:17.911986+05:45', 'holdfast', '[{"action":"task.created","task":"01a20ba4-c6d7-773e-9f51-7f48e52433aa","agent":"writer","subject":"cyd"}]', '\xa3b372790466d59a93f819321862f1ee1004177173944eaa984f782291aeb8ef');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-24 09:26:17.914886+05:45', 'holdfast', '[{"action":"task.created","task":"01a20ba4-c6da-775e-bf22-c076a1755c66","agent":"writer","subject":"cyd"}]', '\xc5c34e70ccf1172442f688c86a0ffa22e6bf197e5cf9ecbcfb4fc7e314359922');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-24 09:26:17.91759+05:45', 'holdfast', '[{"action":"task.created","task":"01a20ba4-c6dd-72ca-af86-aead27b61bd0","agent":"writer","subject":"cyd"}]', '\xa2cb6c44c6dc26e99ef8dfc47d818e7b1aa2e61fc687035a0da2d8c9faed2300');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-24 09:26:17.920913+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20ba4-c6dd-72ca-af86-aead27b61bd0","agent":"writer"}]', '\x251c81ef9164037ab223057509ccfe03f9694de4b046acdb804c8b5952bb7d87');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-24 09:26:17.922942+05:45', 'holdfast', '[{"action":"task.created","task":"01a20ba4-c6e2-75e3-a6b1-e282da246648","agent":"writer","subject":"cyd"}]', '\xbb7fb118a82b0d1d58c5129d9d268281b6b5748d7613e9a4be5f41efbd723414');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-24 09:26:17.926163+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20ba4-c6e2-75e3-a6b1-e282da246648","agent":"writer"}]', '\x68e8d4bf5d209ec8be78147aa2472b6547fc904ef9cfcc4cf15da9678cf817c8');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-24 09:26:17.927188+05:45', 'holdfast', '[{"action":"task.created","task":"01a20ba4-c6e6-7a37-bf62-2e1f36ad8fd0","agent":"support","subject":"ben"}]', '\xa40a15c87ca6146237f6ee21bc09af5a870900eae167f2b7cafd8a4d1d1acd83');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-24 09:26:17.930791+05:45', 'holdfast', '[{"action":"task.created","task":"01a20ba4-c6ea-7606-bf95-554a7d9ba560","agent":"support","subject":"ben"}]', '\x7ac16533c831a3ce4cd866ffdf83badf147105a72e51094d32c60ab833ffbdd5');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-24 09:26:17.933147+05:45', 'holdfast', '[{"action":"task.created","task":"01a20ba4-c6ec-7c1a-8cc5-8fbb59f7583d","agent":"support","subject":"cyd"}]', '\x1163a7795bb7c31ced9162f84ab7622bb9997fb8dec11db6367b3833205329bf');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-24 09:26:17.935336+05:45', 'holdfast', '[{"action":"task.created","task":"01a20ba4-c6ef-7068-81d5-88fa79adae72","agent":"support","subject":"cyd"}]', '\x167bec19fac0694cf77bebb00d3fee8b4a89b4724e9132b6dd3564b658291b33');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-24 09:26:17.937606+05:45', 'holdfast', '[{"action":"task.created","task":"01a20ba4-c6f1-73db-a2c1-02558edbf7ea","agent":"support","subject":"cyd"}]', '\xe8144e5bb1da7aea0eab1054778f9a56c26536ab598b0099e79f677a0c5d8c0d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-24 09:26:17.940083+05:45', 'holdfast', '[{"action":"task.created","task":"01a20ba4-c6f3-79e6-92d9-5c4a8bd70654","agent":"support","subject":"cyd"}]', '\xb29c4d1a3163029fa773439eb580ed0660334c37b742a739e059ffac54e96a7c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-24 09:26:17.942591+05:45', 'holdfast', '[{"action":"task.created","task":"01a20ba4-c6f6-72e7-8719-ac539d4469d7","agent":"writer","subject":"ada"}]', '\x8ca6cafefd1ada4c5c185dcfbbab5eccb288137b6a4ac342b9684a259720ef60');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-24 09:26:17.947279+05:45', 'holdfast', '[{"action":"task.created","task":"01a20ba4-c6fa-7c46-b7c6-920284060b9a","agent":"writer","subject":"ben"}]', '\x5c9b04c072eb63d6107a24b60dcc3c119031c2313782eb797789749a0da478b7');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-24 09:26:17.949376+05:45', 'holdfast', '[{"action":"task.created","task":"01a20ba4-c6fc-7f36-af51-3095439129c7","agent":"support","subject":"ben"}]', '\xb92e7f311239948dafa53904c3f2077e69bc58a25f37ff8d2e14ad619691543a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-24 09:26:17.952261+05:45', 'holdfast', '[{"action":"task.created","task":"01a20ba4-c6ff-7d2f-9ea2-2ef87358eacc","agent":"travel","subject":"ada"}]', '\x2fdfb5bd589b39f5ecbd5497aba5dea7820bcab3031951005893ed5ce07d9c77');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-24 09:26:17.953046+05:45', 'holdfast', '[{"action":"task.created","task":"01a20ba4-c700-7b59-89e7-2405f8438925","agent":"travel","subject":"ada"}]', '\xfd49be807f0846935d8d2e4ca98b99a481ee9e43197017a3f436c3e4b6ad2a32');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-24 09:26:17.957654+05:45', 'holdfast', '[{"action":"push.set","task":"01a20ba4-c6f6-72e7-8719-ac539d4469d7","object":"w1"}]', '\x9473bb7f0478519eec78ae7e83bf12252eb00a0e57cd1b3891b1a4b4fd86a943');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-24 09:26:17.95943+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20ba4-c6f6-72e7-8719-ac539d4469d7","object":"w1"}]', '\xf9705be4601d1193f0b7e1f12d9013acd039dccaf28c46cf3e86425fe1d64f65');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-24 09:26:17.978677+05:45', 'holdfast', '[{"action":"push.set","task":"01a20ba4-c6ef-7068-81d5-88fa79adae72","object":"w1"}]', '\x4ce4f02b9a0c36f36c21d1848da425b488fbd84d22ab56236634b8c03dea2d50');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-24 09:26:17.979432+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20ba4-c6ef-7068-81d5-88fa79adae72","object":"w1"}]', '\xe5218664e49e81c700a2e3e42fa1a99a3e1c05937ecabe8ed547302430efd4cd');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-24 09:26:17.998662+05:45', 'holdfast', '[{"action":"push.set","task":"01a20ba4-c6f1-73db-a2c1-02558edbf7ea","object":"w1"}]', '\xc466dbcb3f4c9dfb43892d0f7f865614beabc4868539ac9ea291166076854bc9');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-24 09:26:17.999413+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20ba4-c6f1-73db-a2c1-02558edbf7ea","object":"w1"}]', '\x0b633b3b4b9bb2f8d0b7ea3c9cfd114ab2b6a7343e809057a7b47fea79e07d9c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-24 09:26:18.012743+05:45', 'holdfast', '[{"action":"push.set","task":"01a20ba4-c6f3-79e6-92d9-5c4a8bd70654","object":"w1"}]', '\xfa6ee063044d119a0fac0c58f1f687a066c2564fe03d860888dd802a2a2a5f3e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-24 09:26:18.013602+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20ba4-c6f3-79e6-92d9-5c4a8bd70654","object":"w1"}]', '\x053bc1f1b61e0aaedb0a1ea5ef6eeb0438d97a3efdf22bcd9c430e7fb2db63e9');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-24 09:26:18.021016+05:45', 'holdfast', '[{"action":"push.set","task":"01a20ba4-c6dd-72ca-af86-aead27b61bd0","object":"w1"}]', '\xe7293297fb9f3a2e213f103b2cc06c2e566c05375c8c421805e16c8df07155bf');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-24 09:26:18.021738+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20ba4-c6dd-72ca-af86-aead27b61bd0","object":"w1"}]', '\x3ce77ade5d2f4f763f905d52c1e77f41d8d0fd7e5201897671606dbbe6160228');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-24 09:26:18.032336+05:45', 'holdfast', '[{"action":"task.created","task":"01a20ba4-c74b-7afa-9fa0-9f5299640009","agent":"writer","subject":"cyd"}]', '\x839f4df8bbd03054fd04c131d2106a2bdec7a23d68d6088fc0ce57fe98c226c3');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 36, '2026-11-24 09:26:18.033629+05:45', 'holdfast', '[{"action":"task.created","task":"01a20ba4-c751-7008-9d15-af2b294f40db","agent":"caller","tenant":"tenant","subject":"owner"}]', '\xd8f1c08309def2cff5fa6428eb1a410731fe17098b55f72ac01efc268d48d9f8');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 37, '2026-11-24 09:26:18.040416+05:45', 'holdfast', '[{"action":"task.created","task":"01a20ba4-c753-703d-9b9f-d179fe608c49","agent":"helper"}]', '\x22cda20bd315bf111806b95d84cfe5426d2cabb9669825f538f55536c5be7d39');
 INSERT INTO holdfast.audit_chains VALUES (2, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (3, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (4, 0, '\x', 0, '\x');
@@ -2405,183 +2495,189 @@ INSERT INTO holdfast.audit_chains VALUES (61, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (62, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (63, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (64, 0, '\x', 0, '\x');
-INSERT INTO holdfast.audit_chains VALUES (1, 37, '\xf69987aa04f897b8c5949249df69e72a07c10f99cc4f058ee7294a08cd090c73', 0, '\x');
-INSERT INTO holdfast.cancel_notices VALUES ('01a20b6e-4a3e-7174-8924-a9db93695406', 'writer', 'canceled', '2026-11-24 08:26:47.07292+05:45', '2026-11-24 08:26:47.07292+05:45', 0, NULL, NULL, false, '');
-INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a20b6e-4a55-76a4-9408-38a461f0c832', 1, '{"chapter": 1}', '01a20b6e-4a59-7578-9ed4-7d983116111c', '2026-11-24 08:26:47.097943+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-49eb-749f-a95b-a3c1ac72775b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-24 08:26:46.990905+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-49eb-749f-a95b-a3c1ac72775b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.01105+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-49eb-749f-a95b-a3c1ac72775b', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-24 08:26:47.0141+05:45', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', '2026-11-24 08:26:47.003957+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-49eb-749f-a95b-a3c1ac72775b', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a20b6e-4a06-7e84-9f6c-cf30a8694258', '2026-11-24 08:26:47.016358+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-49eb-749f-a95b-a3c1ac72775b', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.016358+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-49eb-749f-a95b-a3c1ac72775b', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.023018+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-49eb-749f-a95b-a3c1ac72775b', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-24 08:26:47.026273+05:45', '01a20b6e-49e9-7e3e-90ea-4f2c44f05f93', '2026-11-24 08:26:47.022189+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a13-7998-9b36-676ed171764c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-24 08:26:47.02772+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a13-7998-9b36-676ed171764c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.029935+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a13-7998-9b36-676ed171764c', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.031528+05:45', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', '2026-11-24 08:26:47.029165+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a18-7183-beb6-6ed54cc559ce', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-24 08:26:47.032241+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a18-7183-beb6-6ed54cc559ce', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.0337+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a18-7183-beb6-6ed54cc559ce', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-24 08:26:47.034484+05:45', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', '2026-11-24 08:26:47.033144+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a1b-7167-9624-1956b56c1c59', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-24 08:26:47.035195+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a1b-7167-9624-1956b56c1c59', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.036697+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a1b-7167-9624-1956b56c1c59', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-24 08:26:47.038151+05:45', '01a20b6e-49e9-7e3e-90ea-4f2c44f05f93', '2026-11-24 08:26:47.036205+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a1b-7167-9624-1956b56c1c59', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-24 08:26:47.040076+05:45', '01a20b6e-49e9-7e3e-90ea-4f2c44f05f93', '2026-11-24 08:26:47.039604+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a1b-7167-9624-1956b56c1c59', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.041651+05:45', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', '2026-11-24 08:26:47.040537+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a22-747d-a31a-35c03cf8023d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-24 08:26:47.042438+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a22-747d-a31a-35c03cf8023d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.043863+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a22-747d-a31a-35c03cf8023d', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a20b6e-49ea-714a-8c7e-f6fad0c8f592"}', NULL, '2026-11-24 08:26:47.046241+05:45', '01a20b6e-49ea-714a-8c7e-f6fad0c8f592', '2026-11-24 08:26:47.043457+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a22-747d-a31a-35c03cf8023d', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.048649+05:45', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', '2026-11-24 08:26:47.047542+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-24 08:26:47.049252+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.050819+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-24 08:26:47.062938+05:45', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', '2026-11-24 08:26:47.050223+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a37-75e7-9cd9-6e90f99f29a2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-24 08:26:47.063484+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a37-75e7-9cd9-6e90f99f29a2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.065183+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a37-75e7-9cd9-6e90f99f29a2', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.066364+05:45', '01a20b6e-49e9-7e3e-90ea-4f2c44f05f93', '2026-11-24 08:26:47.064505+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a3a-7cb1-b5ff-f7a23439280d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-24 08:26:47.066936+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a3a-7cb1-b5ff-f7a23439280d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.068499+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a3a-7cb1-b5ff-f7a23439280d', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.069623+05:45', '01a20b6e-49e9-7e3e-90ea-4f2c44f05f93', '2026-11-24 08:26:47.067948+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a3e-7174-8924-a9db93695406', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-24 08:26:47.070235+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a3e-7174-8924-a9db93695406', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.07168+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a3e-7174-8924-a9db93695406', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.074714+05:45', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', '2026-11-24 08:26:47.07116+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a43-7346-bc75-4ac808571cd8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-24 08:26:47.075311+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a43-7346-bc75-4ac808571cd8', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.076162+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a44-7b87-8f25-b103c1310c78', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-24 08:26:47.076871+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a44-7b87-8f25-b103c1310c78', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.078357+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a44-7b87-8f25-b103c1310c78', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-24 08:26:47.078932+05:45', '01a20b6e-49e9-7e3e-90ea-4f2c44f05f93', '2026-11-24 08:26:47.077779+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a47-7594-807c-811364f5c99d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-24 08:26:47.079461+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a47-7594-807c-811364f5c99d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.080795+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a47-7594-807c-811364f5c99d', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-24 08:26:47.081378+05:45', '01a20b6e-49e9-7e3e-90ea-4f2c44f05f93', '2026-11-24 08:26:47.080327+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a49-7d1e-ba2d-490a6910ac8a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-24 08:26:47.081945+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a49-7d1e-ba2d-490a6910ac8a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.083498+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a49-7d1e-ba2d-490a6910ac8a', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-24 08:26:47.084084+05:45', '01a20b6e-49e9-7e3e-90ea-4f2c44f05f93', '2026-11-24 08:26:47.082906+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a4c-788a-af95-9590d052f740', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-24 08:26:47.084618+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a4c-788a-af95-9590d052f740', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.085941+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a4c-788a-af95-9590d052f740', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-24 08:26:47.086487+05:45', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', '2026-11-24 08:26:47.085479+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a4e-7e9a-ad1b-544b2b565019', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-24 08:26:47.087053+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a4e-7e9a-ad1b-544b2b565019', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.090078+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a4e-7e9a-ad1b-544b2b565019', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-24 08:26:47.090669+05:45', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', '2026-11-24 08:26:47.089464+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a53-7160-a030-e6a45baa66b4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-24 08:26:47.091166+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a53-7160-a030-e6a45baa66b4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.092442+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a53-7160-a030-e6a45baa66b4', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-24 08:26:47.092993+05:45', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', '2026-11-24 08:26:47.09203+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a55-76a4-9408-38a461f0c832', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-24 08:26:47.093507+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a55-76a4-9408-38a461f0c832', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.094864+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a5a-7967-9547-d8602cf4665f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-24 08:26:47.09868+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a5a-7967-9547-d8602cf4665f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.10018+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a5c-7bb3-b8f0-df199afd8847', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-24 08:26:47.100812+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a5c-7bb3-b8f0-df199afd8847', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.102264+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a60-7c31-88c2-18e66cea0376', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-24 08:26:47.104875+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a5c-7bb3-b8f0-df199afd8847', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-24 08:26:47.102855+05:45', '01a20b6e-49e9-7e3e-90ea-4f2c44f05f93', '2026-11-24 08:26:47.101683+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4a61-7bf8-bcc9-957143d90be3', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-24 08:26:47.105842+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4ac1-7ec1-b072-d0fde1ad0912', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-24 08:26:47.202104+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4ac1-7ec1-b072-d0fde1ad0912', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.20454+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4ac1-7ec1-b072-d0fde1ad0912', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"calls","calls":[{"id":"call-1","agent":"helper","task":"01a20b6e-4ac4-7670-bdbd-94cc5a42a324","message":{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}}]}', NULL, '2026-11-24 08:26:47.20454+05:45', '01a20b6e-4ac3-76f4-a92e-d7987dacc4c3', '2026-11-24 08:26:47.203723+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4ac4-7670-bdbd-94cc5a42a324', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}', NULL, '2026-11-24 08:26:47.209455+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4ac4-7670-bdbd-94cc5a42a324', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.211407+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4ac4-7670-bdbd-94cc5a42a324', 3, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-24 08:26:47.211407+05:45', '01a20b6e-4aca-778b-9de1-e018a1569bf8', '2026-11-24 08:26:47.2108+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20b6e-4abc-7d55-ac32-f601e8c94e1b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-24 08:26:47.198965+05:45', NULL, NULL);
-INSERT INTO holdfast.keys_20261124 VALUES ('2026-11-24', '', 'ada', 'k-1', '\x6b2d31', '01a20b6e-49eb-749f-a95b-a3c1ac72775b', '2026-11-24 08:26:46.990905+05:45');
-INSERT INTO holdfast.keys_20261124 VALUES ('2026-11-24', '', 'ada', 'k-2', '\x6b2d32', '01a20b6e-4a13-7998-9b36-676ed171764c', '2026-11-24 08:26:47.02772+05:45');
-INSERT INTO holdfast.leases VALUES ('partitions', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', '2026-11-24 09:26:46.986823+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', 'web-1/1042', '1.4.0', '2026-11-24 08:26:46.985279+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20b6e-49e9-7e3e-90ea-4f2c44f05f93', 'web-2/988', '1.4.0', '2026-11-24 08:26:46.985978+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20b6e-49ea-714a-8c7e-f6fad0c8f592', 'web-2/731', '1.4.0', '2026-11-24 08:26:46.98612+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20b6e-4ac3-76f4-a92e-d7987dacc4c3', 'test', '1', '2026-11-24 08:26:47.203506+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20b6e-4aca-778b-9de1-e018a1569bf8', 'test', '1', '2026-11-24 08:26:47.210547+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20b6e-4a55-76a4-9408-38a461f0c832', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-24 08:26:47.106832+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20b6e-4a4c-788a-af95-9590d052f740', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-24 08:26:47.131498+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20b6e-4a4e-7e9a-ad1b-544b2b565019', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-24 08:26:47.153704+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20b6e-4a53-7160-a030-e6a45baa66b4', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-24 08:26:47.174122+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20b6e-4a3e-7174-8924-a9db93695406', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-24 08:26:47.185185+05:45');
-INSERT INTO holdfast.push_cursors VALUES ('01a20b6e-4a55-76a4-9408-38a461f0c832', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
-INSERT INTO holdfast.push_cursors VALUES ('01a20b6e-4a4c-788a-af95-9590d052f740', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-24 09:26:47.153156+05:45', '2026-11-24 08:26:47.133163+05:45', false, 3, '2026-11-24 08:26:47.1402+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20b6e-4a4e-7e9a-ad1b-544b2b565019', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-24 09:26:47.173602+05:45', '2026-11-24 08:26:47.155647+05:45', false, 2, '2026-11-24 08:26:47.164827+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20b6e-4a53-7160-a030-e6a45baa66b4', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-24 09:26:47.184624+05:45', '2026-11-24 08:26:47.175954+05:45', false, 1, '2026-11-24 08:26:47.184624+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20b6e-4a3e-7174-8924-a9db93695406', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-24 08:26:47.187252+05:45', false, 1, '2026-11-24 08:26:47.196259+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-24 08:26:47.196259+05:45', 'the receiver answered 410 Gone', false);
-INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-24 02:35:03.127806');
-INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-24 02:35:03.144801');
-INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-24 02:35:03.171702');
-INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-24 02:35:03.175297');
-INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-24 02:35:03.182635');
-INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-24 02:35:03.192192');
-INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-24 02:35:03.218066');
-INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-24 02:35:03.224593');
-INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-24 02:35:03.227441');
-INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-24 02:35:03.233433');
-INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-24 02:35:03.24173');
-INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-24 02:35:03.242765');
-INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-24 02:35:03.244184');
-INSERT INTO holdfast.schema_version VALUES (14, 15, true, '2026-11-24 02:35:03.245');
-INSERT INTO holdfast.schema_version VALUES (15, 16, true, '2026-11-24 02:35:03.245415');
-INSERT INTO holdfast.schema_version VALUES (16, 17, true, '2026-11-24 02:35:03.252737');
-INSERT INTO holdfast.schema_version VALUES (17, 18, true, '2026-11-24 02:35:03.25996');
-INSERT INTO holdfast.schema_version VALUES (18, 19, true, '2026-11-24 02:35:03.270526');
-INSERT INTO holdfast.schema_version VALUES (19, 20, true, '2026-11-24 02:35:03.274074');
-INSERT INTO holdfast.schema_version VALUES (20, 21, true, '2026-11-24 02:35:03.28596');
-INSERT INTO holdfast.schema_version VALUES (21, 22, true, '2026-11-24 02:35:03.288119');
-INSERT INTO holdfast.schema_version VALUES (22, 24, true, '2026-11-24 02:35:03.28897');
-INSERT INTO holdfast.schema_version VALUES (23, 28, true, '2026-11-24 02:35:03.290671');
-INSERT INTO holdfast.secrets VALUES ('page_token', '\xf759442a44d7499f82b7b4ace5757a37c464097ced5c454e9522da9184b25042', '2026-11-24 08:20:03.182635+05:45');
-INSERT INTO holdfast.secrets VALUES ('push', '\x803f3f125d814af2865d9aaa0d88a500a5fcf5968fc745a9b33bc8c8b4c966d7', '2026-11-24 08:20:03.182635+05:45');
-INSERT INTO holdfast.task_calls VALUES ('01a20b6e-4ac1-7ec1-b072-d0fde1ad0912', 3, 1, 'call-1', 'helper', '01a20b6e-4ac4-7670-bdbd-94cc5a42a324', false, '01a20b6e-4ac1-7ec1-b072-d0fde1ad0912', '{caller}', '2026-11-24 08:26:47.20454+05:45', '2026-11-24 08:26:47.209455+05:45', 0, NULL, NULL, NULL, NULL, false, 0, NULL);
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a20b6e-49eb-749f-a95b-a3c1ac72775b');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a20b6e-4a13-7998-9b36-676ed171764c');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a20b6e-4a18-7183-beb6-6ed54cc559ce');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a20b6e-4a1b-7167-9624-1956b56c1c59');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a20b6e-4a22-747d-a31a-35c03cf8023d');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a20b6e-4a29-7266-9b6b-44dfe8c5a192');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a20b6e-4a37-75e7-9cd9-6e90f99f29a2');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a20b6e-4a3a-7cb1-b5ff-f7a23439280d');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a20b6e-4a43-7346-bc75-4ac808571cd8');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a20b6e-4a44-7b87-8f25-b103c1310c78');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a20b6e-4a47-7594-807c-811364f5c99d');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a20b6e-4a49-7d1e-ba2d-490a6910ac8a');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a20b6e-4a4c-788a-af95-9590d052f740');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a20b6e-4a4e-7e9a-ad1b-544b2b565019');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a20b6e-4a53-7160-a030-e6a45baa66b4');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a20b6e-4a55-76a4-9408-38a461f0c832');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a20b6e-4a5a-7967-9547-d8602cf4665f');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a20b6e-4a5c-7bb3-b8f0-df199afd8847');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a20b6e-4a60-7c31-88c2-18e66cea0376');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a20b6e-4a61-7bf8-bcc9-957143d90be3');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a20b6e-4abc-7d55-ac32-f601e8c94e1b');
-INSERT INTO holdfast.task_queue VALUES ('01a20b6e-4a55-76a4-9408-38a461f0c832', 'writer', '2026-11-24 08:26:47.093507+05:45', '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20b6e-4a5a-7967-9547-d8602cf4665f', 'writer', '2026-11-24 08:26:47.09868+05:45', '01a20b6e-49e9-7e3e-90ea-4f2c44f05f93', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20b6e-4a5c-7bb3-b8f0-df199afd8847', 'support', '2026-11-24 08:26:47.102855+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20b6e-4a60-7c31-88c2-18e66cea0376', 'travel', '2026-11-24 08:26:47.104875+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20b6e-4a61-7bf8-bcc9-957143d90be3', 'travel', '2026-11-24 08:26:47.105842+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20b6e-4abc-7d55-ac32-f601e8c94e1b', 'writer', '2026-11-24 08:26:47.198965+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20b6e-4ac1-7ec1-b072-d0fde1ad0912', 'caller', '2026-11-24 08:26:47.20454+05:45', NULL, 1, 2, 0, NULL, false, 0, 0, 'infinity', 3, false, NULL);
-INSERT INTO holdfast.task_settled VALUES ('01a20b6e-4ac4-7670-bdbd-94cc5a42a324', 3);
-INSERT INTO holdfast.task_states VALUES ('01a20b6e-4a55-76a4-9408-38a461f0c832', 1, '{"chapter": 1}', '01a20b6e-4a57-7d1a-9688-41cf74d45d91', '2026-11-24 08:26:47.096581+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b6e-49eb-749f-a95b-a3c1ac72775b', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-24 08:26:47.026273+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-24 08:26:47.022189+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-24 08:26:46.990905+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b6e-4a13-7998-9b36-676ed171764c', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-24 08:26:47.031528+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-24 08:26:47.029165+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-24 08:26:47.02772+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b6e-4a18-7183-beb6-6ed54cc559ce', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-24 08:26:47.034484+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:26:47.033144+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.032241+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b6e-4a1b-7167-9624-1956b56c1c59', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-24 08:26:47.041651+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-24 08:26:47.040537+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-24 08:26:47.035195+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b6e-4a22-747d-a31a-35c03cf8023d', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-24 08:26:47.048649+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-24 08:26:47.047542+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-24 08:26:47.042438+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b6e-4a29-7266-9b6b-44dfe8c5a192', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-24 08:26:47.062938+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-24 08:26:47.050223+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-24 08:26:47.049252+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b6e-4a37-75e7-9cd9-6e90f99f29a2', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-24 08:26:47.066364+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-24 08:26:47.064505+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-24 08:26:47.063484+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b6e-4a3a-7cb1-b5ff-f7a23439280d', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-24 08:26:47.069623+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-24 08:26:47.067948+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-24 08:26:47.066936+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b6e-4a43-7346-bc75-4ac808571cd8', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-24 08:26:47.076162+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-24 08:26:47.076162+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.075311+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b6e-4a44-7b87-8f25-b103c1310c78', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-24 08:26:47.078932+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:26:47.077779+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.076871+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b6e-4a47-7594-807c-811364f5c99d', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-24 08:26:47.081378+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:26:47.080327+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.079461+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b6e-4a49-7d1e-ba2d-490a6910ac8a', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-24 08:26:47.084084+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:26:47.082906+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.081945+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b6e-4a3e-7174-8924-a9db93695406', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-24 08:26:47.074714+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:26:47.07116+05:45', true, '2026-11-24 08:26:47.07292+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.070235+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20b6e-4ac4-7670-bdbd-94cc5a42a324', NULL, 'helper', 'tenant', 'owner', 'context', 5, false, NULL, 3, 3, '2026-11-24 08:26:47.211407+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:26:47.2108+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.209455+05:45', NULL, NULL, false, NULL, NULL, true, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20b6e-4a4c-788a-af95-9590d052f740', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-24 08:26:47.086487+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:26:47.085479+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.084618+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20b6e-4a5a-7967-9547-d8602cf4665f', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-24 08:26:47.10018+05:45', 1, 1, 1, 1, 0, '01a20b6e-49e9-7e3e-90ea-4f2c44f05f93', '2026-11-24 08:26:47.099711+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.09868+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20b6e-4a5c-7bb3-b8f0-df199afd8847', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-24 08:26:47.102264+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-24 08:26:47.101683+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.100812+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20b6e-4a60-7c31-88c2-18e66cea0376', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-24 08:26:47.104875+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.104875+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20b6e-4a61-7bf8-bcc9-957143d90be3', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-24 08:26:47.105842+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.105842+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20b6e-4a55-76a4-9408-38a461f0c832', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-24 08:26:47.094864+05:45', 1, 2, 1, 1, 0, '01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', '2026-11-24 08:26:47.094443+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-24 08:26:47.093507+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20b6e-4a4e-7e9a-ad1b-544b2b565019', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-24 08:26:47.090669+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:26:47.089464+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.087053+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20b6e-4a53-7160-a030-e6a45baa66b4', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-24 08:26:47.092993+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 08:26:47.09203+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.091166+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20b6e-4abc-7d55-ac32-f601e8c94e1b', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-24 08:26:47.198965+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-24 08:26:47.198965+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20b6e-4ac1-7ec1-b072-d0fde1ad0912', NULL, 'caller', 'tenant', 'owner', 'context', 2, false, NULL, 3, 2, '2026-11-24 08:26:47.20454+05:45', 1, 2, 1, 2, 0, NULL, '2026-11-24 08:26:47.203723+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 08:26:47.202104+05:45', NULL, 'infinity', false, NULL, NULL, true, 0, 0, NULL, NULL);
-INSERT INTO holdfast.workers VALUES ('01a20b6e-49e5-7b9f-ac65-9fa7d32096c6', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-24 08:26:46.985279+05:45', '2026-11-24 09:26:46.985279+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20b6e-49e9-7e3e-90ea-4f2c44f05f93', 'web-2/988', '1.4.0', 'api,worker', '2026-11-24 08:26:46.985978+05:45', '2026-11-24 09:26:46.985978+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20b6e-4ac3-76f4-a92e-d7987dacc4c3', 'test', '1', 'worker', '2026-11-24 08:26:47.203506+05:45', '2026-11-24 09:26:47.203506+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20b6e-4aca-778b-9de1-e018a1569bf8', 'test', '1', 'worker', '2026-11-24 08:26:47.210547+05:45', '2026-11-24 09:26:47.210547+05:45');
+INSERT INTO holdfast.audit_chains VALUES (1, 37, '\x22cda20bd315bf111806b95d84cfe5426d2cabb9669825f538f55536c5be7d39', 0, '\x');
+INSERT INTO holdfast.cancel_notices VALUES ('01a20ba4-c6dd-72ca-af86-aead27b61bd0', 'writer', 'canceled', '2026-11-24 09:26:17.919901+05:45', '2026-11-24 09:26:17.919901+05:45', 0, NULL, NULL, false, '');
+INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a20ba4-c6f6-72e7-8719-ac539d4469d7', 1, '{"chapter": 1}', '01a20ba4-c6f9-7c2c-9f74-b7e0be91cf1c', '2026-11-24 09:26:17.946203+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c68b-752d-9b9c-36f7d0632a49', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-24 09:26:17.838604+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c68b-752d-9b9c-36f7d0632a49', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:26:17.857793+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c68b-752d-9b9c-36f7d0632a49', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-24 09:26:17.860833+05:45', '01a20ba4-c684-7806-9ec9-221136176541', '2026-11-24 09:26:17.851503+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c68b-752d-9b9c-36f7d0632a49', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a20ba4-c6a5-78f2-9535-422a54f8d838', '2026-11-24 09:26:17.863037+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c68b-752d-9b9c-36f7d0632a49', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-24 09:26:17.863037+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c68b-752d-9b9c-36f7d0632a49', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-24 09:26:17.86878+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c68b-752d-9b9c-36f7d0632a49', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-24 09:26:17.871287+05:45', '01a20ba4-c68a-709f-b3f3-6b0e919864d3', '2026-11-24 09:26:17.868132+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6b0-754c-9a6e-66701de0b926', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-24 09:26:17.872444+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6b0-754c-9a6e-66701de0b926', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:26:17.87425+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6b0-754c-9a6e-66701de0b926', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:26:17.875529+05:45', '01a20ba4-c684-7806-9ec9-221136176541', '2026-11-24 09:26:17.873761+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6b4-7030-8c62-c90e995ebe73', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-24 09:26:17.876092+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6b4-7030-8c62-c90e995ebe73', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:26:17.877407+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6b4-7030-8c62-c90e995ebe73', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-24 09:26:17.87808+05:45', '01a20ba4-c684-7806-9ec9-221136176541', '2026-11-24 09:26:17.876974+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6b6-7a08-bc2c-7cafd8662346', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-24 09:26:17.878763+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6b6-7a08-bc2c-7cafd8662346', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:26:17.879986+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6b6-7a08-bc2c-7cafd8662346', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-24 09:26:17.881249+05:45', '01a20ba4-c68a-709f-b3f3-6b0e919864d3', '2026-11-24 09:26:17.879575+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6b6-7a08-bc2c-7cafd8662346', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-24 09:26:17.883047+05:45', '01a20ba4-c68a-709f-b3f3-6b0e919864d3', '2026-11-24 09:26:17.882664+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6b6-7a08-bc2c-7cafd8662346', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-24 09:26:17.884411+05:45', '01a20ba4-c684-7806-9ec9-221136176541', '2026-11-24 09:26:17.883456+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6bc-7d5a-a4ba-645ddab6a1fe', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-24 09:26:17.885106+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6bc-7d5a-a4ba-645ddab6a1fe', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:26:17.889193+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6bc-7d5a-a4ba-645ddab6a1fe', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a20ba4-c68a-7262-b1c8-3d6a74512c1a"}', NULL, '2026-11-24 09:26:17.894521+05:45', '01a20ba4-c68a-7262-b1c8-3d6a74512c1a', '2026-11-24 09:26:17.888724+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6bc-7d5a-a4ba-645ddab6a1fe', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-24 09:26:17.897437+05:45', '01a20ba4-c684-7806-9ec9-221136176541', '2026-11-24 09:26:17.896029+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6ca-73cd-9c68-bdb63b276e7d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-24 09:26:17.898368+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6ca-73cd-9c68-bdb63b276e7d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:26:17.899935+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6ca-73cd-9c68-bdb63b276e7d', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-24 09:26:17.911014+05:45', '01a20ba4-c684-7806-9ec9-221136176541', '2026-11-24 09:26:17.899432+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6d7-773e-9f51-7f48e52433aa', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-24 09:26:17.911562+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6d7-773e-9f51-7f48e52433aa', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:26:17.913105+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6d7-773e-9f51-7f48e52433aa', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:26:17.91409+05:45', '01a20ba4-c68a-709f-b3f3-6b0e919864d3', '2026-11-24 09:26:17.912565+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6da-775e-bf22-c076a1755c66', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-24 09:26:17.914553+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6da-775e-bf22-c076a1755c66', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:26:17.915854+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6da-775e-bf22-c076a1755c66', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:26:17.916772+05:45', '01a20ba4-c68a-709f-b3f3-6b0e919864d3', '2026-11-24 09:26:17.915385+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6dd-72ca-af86-aead27b61bd0', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-24 09:26:17.917277+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6dd-72ca-af86-aead27b61bd0', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:26:17.918683+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6dd-72ca-af86-aead27b61bd0', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:26:17.921658+05:45', '01a20ba4-c684-7806-9ec9-221136176541', '2026-11-24 09:26:17.918207+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6e2-75e3-a6b1-e282da246648', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-24 09:26:17.922518+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6e2-75e3-a6b1-e282da246648', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-24 09:26:17.92593+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6e6-7a37-bf62-2e1f36ad8fd0', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-24 09:26:17.926777+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6e6-7a37-bf62-2e1f36ad8fd0', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:26:17.929154+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6e6-7a37-bf62-2e1f36ad8fd0', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-24 09:26:17.929864+05:45', '01a20ba4-c68a-709f-b3f3-6b0e919864d3', '2026-11-24 09:26:17.927868+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6ea-7606-bf95-554a7d9ba560', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-24 09:26:17.93046+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6ea-7606-bf95-554a7d9ba560', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:26:17.931787+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6ea-7606-bf95-554a7d9ba560', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-24 09:26:17.932301+05:45', '01a20ba4-c68a-709f-b3f3-6b0e919864d3', '2026-11-24 09:26:17.931332+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6ec-7c1a-8cc5-8fbb59f7583d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-24 09:26:17.932859+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6ec-7c1a-8cc5-8fbb59f7583d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:26:17.93415+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6ec-7c1a-8cc5-8fbb59f7583d', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-24 09:26:17.934635+05:45', '01a20ba4-c68a-709f-b3f3-6b0e919864d3', '2026-11-24 09:26:17.933689+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6ef-7068-81d5-88fa79adae72', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-24 09:26:17.935079+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6ef-7068-81d5-88fa79adae72', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:26:17.936238+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6ef-7068-81d5-88fa79adae72', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-24 09:26:17.936825+05:45', '01a20ba4-c684-7806-9ec9-221136176541', '2026-11-24 09:26:17.93577+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6f1-73db-a2c1-02558edbf7ea', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-24 09:26:17.937315+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6f1-73db-a2c1-02558edbf7ea', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:26:17.938604+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6f1-73db-a2c1-02558edbf7ea', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-24 09:26:17.939184+05:45', '01a20ba4-c684-7806-9ec9-221136176541', '2026-11-24 09:26:17.938174+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6f3-79e6-92d9-5c4a8bd70654', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-24 09:26:17.93975+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6f3-79e6-92d9-5c4a8bd70654', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:26:17.941146+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6f3-79e6-92d9-5c4a8bd70654', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-24 09:26:17.941716+05:45', '01a20ba4-c684-7806-9ec9-221136176541', '2026-11-24 09:26:17.940682+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6f6-72e7-8719-ac539d4469d7', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-24 09:26:17.942267+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6f6-72e7-8719-ac539d4469d7', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:26:17.943502+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6fa-7c46-b7c6-920284060b9a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-24 09:26:17.946879+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6fa-7c46-b7c6-920284060b9a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:26:17.948372+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6fc-7f36-af51-3095439129c7', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-24 09:26:17.949075+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6fc-7f36-af51-3095439129c7', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:26:17.950437+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6ff-7d2f-9ea2-2ef87358eacc', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-24 09:26:17.95193+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c6fc-7f36-af51-3095439129c7', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-24 09:26:17.951051+05:45', '01a20ba4-c68a-709f-b3f3-6b0e919864d3', '2026-11-24 09:26:17.949923+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c700-7b59-89e7-2405f8438925', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-24 09:26:17.952807+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c751-7008-9d15-af2b294f40db', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-24 09:26:18.033084+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c751-7008-9d15-af2b294f40db', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:26:18.035135+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c751-7008-9d15-af2b294f40db', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"calls","calls":[{"id":"call-1","agent":"helper","task":"01a20ba4-c753-703d-9b9f-d179fe608c49","message":{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}}]}', NULL, '2026-11-24 09:26:18.035135+05:45', '01a20ba4-c752-7339-9bd4-94f5a309ded8', '2026-11-24 09:26:18.034461+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c753-703d-9b9f-d179fe608c49', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}', NULL, '2026-11-24 09:26:18.039606+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c753-703d-9b9f-d179fe608c49', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:26:18.041507+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c753-703d-9b9f-d179fe608c49', 3, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:26:18.041507+05:45', '01a20ba4-c758-7b36-8e4a-a2416e67a841', '2026-11-24 09:26:18.040956+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20ba4-c74b-7afa-9fa0-9f5299640009', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-24 09:26:18.029492+05:45', NULL, NULL);
+INSERT INTO holdfast.keys_20261124 VALUES ('2026-11-24', '', 'ada', 'k-1', '\x6b2d31', '01a20ba4-c68b-752d-9b9c-36f7d0632a49', '2026-11-24 09:26:17.838604+05:45');
+INSERT INTO holdfast.keys_20261124 VALUES ('2026-11-24', '', 'ada', 'k-2', '\x6b2d32', '01a20ba4-c6b0-754c-9a6e-66701de0b926', '2026-11-24 09:26:17.872444+05:45');
+INSERT INTO holdfast.leases VALUES ('partitions', '01a20ba4-c684-7806-9ec9-221136176541', '2026-11-24 10:26:17.834856+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20ba4-c684-7806-9ec9-221136176541', 'web-1/1042', '1.4.0', '2026-11-24 09:26:17.833313+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20ba4-c68a-709f-b3f3-6b0e919864d3', 'web-2/988', '1.4.0', '2026-11-24 09:26:17.834078+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20ba4-c68a-7262-b1c8-3d6a74512c1a', 'web-2/731', '1.4.0', '2026-11-24 09:26:17.834176+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20ba4-c752-7339-9bd4-94f5a309ded8', 'test', '1', '2026-11-24 09:26:18.034267+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20ba4-c758-7b36-8e4a-a2416e67a841', 'test', '1', '2026-11-24 09:26:18.04081+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20ba4-c75a-7679-b751-d0dd809fe1e8', 'gpu-1', '1', '2026-11-24 09:26:18.042892+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20ba4-c6f6-72e7-8719-ac539d4469d7', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-24 09:26:17.953576+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20ba4-c6ef-7068-81d5-88fa79adae72', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-24 09:26:17.977456+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20ba4-c6f1-73db-a2c1-02558edbf7ea', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-24 09:26:17.997413+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20ba4-c6f3-79e6-92d9-5c4a8bd70654', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-24 09:26:18.011482+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20ba4-c6dd-72ca-af86-aead27b61bd0', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-24 09:26:18.01989+05:45');
+INSERT INTO holdfast.push_cursors VALUES ('01a20ba4-c6f6-72e7-8719-ac539d4469d7', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
+INSERT INTO holdfast.push_cursors VALUES ('01a20ba4-c6ef-7068-81d5-88fa79adae72', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-24 10:26:17.997063+05:45', '2026-11-24 09:26:17.979033+05:45', false, 3, '2026-11-24 09:26:17.985274+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20ba4-c6f1-73db-a2c1-02558edbf7ea', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-24 10:26:18.011044+05:45', '2026-11-24 09:26:17.998979+05:45', false, 2, '2026-11-24 09:26:18.004977+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20ba4-c6f3-79e6-92d9-5c4a8bd70654', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-24 10:26:18.019459+05:45', '2026-11-24 09:26:18.013107+05:45', false, 1, '2026-11-24 09:26:18.019459+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20ba4-c6dd-72ca-af86-aead27b61bd0', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-24 09:26:18.021291+05:45', false, 1, '2026-11-24 09:26:18.027321+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-24 09:26:18.027321+05:45', 'the receiver answered 410 Gone', false);
+INSERT INTO holdfast.remote_workers VALUES ('01a20ba4-c75a-7679-b751-d0dd809fe1e8', 'gpu-1', '1', 'test', '{writer}', 'replica', '2026-11-24 09:26:18.042892+05:45', '2026-11-24 09:26:18.042892+05:45', NULL);
+INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-24 03:41:17.451484');
+INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-24 03:41:17.460148');
+INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-24 03:41:17.486289');
+INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-24 03:41:17.490113');
+INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-24 03:41:17.497215');
+INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-24 03:41:17.506646');
+INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-24 03:41:17.528869');
+INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-24 03:41:17.535125');
+INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-24 03:41:17.537873');
+INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-24 03:41:17.543664');
+INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-24 03:41:17.570649');
+INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-24 03:41:17.571465');
+INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-24 03:41:17.572777');
+INSERT INTO holdfast.schema_version VALUES (14, 15, true, '2026-11-24 03:41:17.573703');
+INSERT INTO holdfast.schema_version VALUES (15, 16, true, '2026-11-24 03:41:17.574176');
+INSERT INTO holdfast.schema_version VALUES (16, 17, true, '2026-11-24 03:41:17.581125');
+INSERT INTO holdfast.schema_version VALUES (17, 18, true, '2026-11-24 03:41:17.587922');
+INSERT INTO holdfast.schema_version VALUES (18, 19, true, '2026-11-24 03:41:17.617903');
+INSERT INTO holdfast.schema_version VALUES (19, 20, true, '2026-11-24 03:41:17.62101');
+INSERT INTO holdfast.schema_version VALUES (20, 21, true, '2026-11-24 03:41:17.632303');
+INSERT INTO holdfast.schema_version VALUES (21, 22, true, '2026-11-24 03:41:17.634351');
+INSERT INTO holdfast.schema_version VALUES (22, 24, true, '2026-11-24 03:41:17.634994');
+INSERT INTO holdfast.schema_version VALUES (23, 26, true, '2026-11-24 03:41:17.636705');
+INSERT INTO holdfast.schema_version VALUES (24, 27, true, '2026-11-24 03:41:17.641657');
+INSERT INTO holdfast.schema_version VALUES (25, 28, true, '2026-11-24 03:41:17.64623');
+INSERT INTO holdfast.secrets VALUES ('page_token', '\x13d40a42b1784edb8f87e40a30bc473429db36d20e6f4c60969c9071e14dc61e', '2026-11-24 09:26:17.497215+05:45');
+INSERT INTO holdfast.secrets VALUES ('push', '\xe146be3d87ed4256b2f69a3892e8dda76a1e2a6f3c024cebb4bd082ad0e0b56b', '2026-11-24 09:26:17.497215+05:45');
+INSERT INTO holdfast.task_calls VALUES ('01a20ba4-c751-7008-9d15-af2b294f40db', 3, 1, 'call-1', 'helper', '01a20ba4-c753-703d-9b9f-d179fe608c49', false, '01a20ba4-c751-7008-9d15-af2b294f40db', '{caller}', '2026-11-24 09:26:18.035135+05:45', '2026-11-24 09:26:18.039606+05:45', 0, NULL, NULL, NULL, NULL, false, 0, NULL);
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a20ba4-c68b-752d-9b9c-36f7d0632a49');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a20ba4-c6b0-754c-9a6e-66701de0b926');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a20ba4-c6b4-7030-8c62-c90e995ebe73');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a20ba4-c6b6-7a08-bc2c-7cafd8662346');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a20ba4-c6bc-7d5a-a4ba-645ddab6a1fe');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a20ba4-c6ca-73cd-9c68-bdb63b276e7d');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a20ba4-c6d7-773e-9f51-7f48e52433aa');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a20ba4-c6da-775e-bf22-c076a1755c66');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a20ba4-c6e2-75e3-a6b1-e282da246648');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a20ba4-c6e6-7a37-bf62-2e1f36ad8fd0');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a20ba4-c6ea-7606-bf95-554a7d9ba560');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a20ba4-c6ec-7c1a-8cc5-8fbb59f7583d');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a20ba4-c6ef-7068-81d5-88fa79adae72');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a20ba4-c6f1-73db-a2c1-02558edbf7ea');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a20ba4-c6f3-79e6-92d9-5c4a8bd70654');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a20ba4-c6f6-72e7-8719-ac539d4469d7');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a20ba4-c6fa-7c46-b7c6-920284060b9a');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a20ba4-c6fc-7f36-af51-3095439129c7');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a20ba4-c6ff-7d2f-9ea2-2ef87358eacc');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a20ba4-c700-7b59-89e7-2405f8438925');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a20ba4-c74b-7afa-9fa0-9f5299640009');
+INSERT INTO holdfast.task_queue VALUES ('01a20ba4-c6f6-72e7-8719-ac539d4469d7', 'writer', '2026-11-24 09:26:17.942267+05:45', '01a20ba4-c684-7806-9ec9-221136176541', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a20ba4-c6fa-7c46-b7c6-920284060b9a', 'writer', '2026-11-24 09:26:17.946879+05:45', '01a20ba4-c68a-709f-b3f3-6b0e919864d3', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a20ba4-c6fc-7f36-af51-3095439129c7', 'support', '2026-11-24 09:26:17.951051+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a20ba4-c6ff-7d2f-9ea2-2ef87358eacc', 'travel', '2026-11-24 09:26:17.95193+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a20ba4-c700-7b59-89e7-2405f8438925', 'travel', '2026-11-24 09:26:17.952807+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a20ba4-c74b-7afa-9fa0-9f5299640009', 'writer', '2026-11-24 09:26:18.029492+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a20ba4-c751-7008-9d15-af2b294f40db', 'caller', '2026-11-24 09:26:18.035135+05:45', NULL, 1, 2, 0, NULL, false, 0, 0, 'infinity', 3, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_settled VALUES ('01a20ba4-c753-703d-9b9f-d179fe608c49', 3);
+INSERT INTO holdfast.task_states VALUES ('01a20ba4-c6f6-72e7-8719-ac539d4469d7', 1, '{"chapter": 1}', '01a20ba4-c6f8-7729-a814-c8326cf8af42', '2026-11-24 09:26:17.945088+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20ba4-c68b-752d-9b9c-36f7d0632a49', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-24 09:26:17.871287+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-24 09:26:17.868132+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-24 09:26:17.838604+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20ba4-c6b0-754c-9a6e-66701de0b926', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-24 09:26:17.875529+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-24 09:26:17.873761+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-24 09:26:17.872444+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20ba4-c6b4-7030-8c62-c90e995ebe73', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-24 09:26:17.87808+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 09:26:17.876974+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:26:17.876092+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20ba4-c6b6-7a08-bc2c-7cafd8662346', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-24 09:26:17.884411+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-24 09:26:17.883456+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-24 09:26:17.878763+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20ba4-c6bc-7d5a-a4ba-645ddab6a1fe', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-24 09:26:17.897437+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-24 09:26:17.896029+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-24 09:26:17.885106+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20ba4-c6ca-73cd-9c68-bdb63b276e7d', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-24 09:26:17.911014+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-24 09:26:17.899432+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-24 09:26:17.898368+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20ba4-c6d7-773e-9f51-7f48e52433aa', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-24 09:26:17.91409+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-24 09:26:17.912565+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-24 09:26:17.911562+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20ba4-c6da-775e-bf22-c076a1755c66', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-24 09:26:17.916772+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-24 09:26:17.915385+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-24 09:26:17.914553+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20ba4-c6e2-75e3-a6b1-e282da246648', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-24 09:26:17.92593+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-24 09:26:17.92593+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:26:17.922518+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20ba4-c6e6-7a37-bf62-2e1f36ad8fd0', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-24 09:26:17.929864+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 09:26:17.927868+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:26:17.926777+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20ba4-c6ea-7606-bf95-554a7d9ba560', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-24 09:26:17.932301+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 09:26:17.931332+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:26:17.93046+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20ba4-c6ec-7c1a-8cc5-8fbb59f7583d', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-24 09:26:17.934635+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 09:26:17.933689+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:26:17.932859+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20ba4-c6dd-72ca-af86-aead27b61bd0', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-24 09:26:17.921658+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 09:26:17.918207+05:45', true, '2026-11-24 09:26:17.919901+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-24 09:26:17.917277+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20ba4-c753-703d-9b9f-d179fe608c49', NULL, 'helper', 'tenant', 'owner', 'context', 5, false, NULL, 3, 3, '2026-11-24 09:26:18.041507+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 09:26:18.040956+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:26:18.039606+05:45', NULL, NULL, false, NULL, NULL, true, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20ba4-c6fa-7c46-b7c6-920284060b9a', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-24 09:26:17.948372+05:45', 1, 1, 1, 1, 0, '01a20ba4-c68a-709f-b3f3-6b0e919864d3', '2026-11-24 09:26:17.947846+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:26:17.946879+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20ba4-c6fc-7f36-af51-3095439129c7', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-24 09:26:17.950437+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-24 09:26:17.949923+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:26:17.949075+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20ba4-c6ff-7d2f-9ea2-2ef87358eacc', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-24 09:26:17.95193+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:26:17.95193+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20ba4-c700-7b59-89e7-2405f8438925', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-24 09:26:17.952807+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:26:17.952807+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20ba4-c6f6-72e7-8719-ac539d4469d7', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-24 09:26:17.943502+05:45', 1, 2, 1, 1, 0, '01a20ba4-c684-7806-9ec9-221136176541', '2026-11-24 09:26:17.943106+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-24 09:26:17.942267+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20ba4-c6ef-7068-81d5-88fa79adae72', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-24 09:26:17.936825+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 09:26:17.93577+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-24 09:26:17.935079+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20ba4-c6f1-73db-a2c1-02558edbf7ea', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-24 09:26:17.939184+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 09:26:17.938174+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-24 09:26:17.937315+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20ba4-c6f3-79e6-92d9-5c4a8bd70654', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-24 09:26:17.941716+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 09:26:17.940682+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-24 09:26:17.93975+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20ba4-c74b-7afa-9fa0-9f5299640009', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-24 09:26:18.029492+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-24 09:26:18.029492+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a20ba4-c751-7008-9d15-af2b294f40db', NULL, 'caller', 'tenant', 'owner', 'context', 2, false, NULL, 3, 2, '2026-11-24 09:26:18.035135+05:45', 1, 2, 1, 2, 0, NULL, '2026-11-24 09:26:18.034461+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:26:18.033084+05:45', NULL, 'infinity', false, NULL, NULL, true, 0, 0, NULL, NULL);
+INSERT INTO holdfast.workers VALUES ('01a20ba4-c684-7806-9ec9-221136176541', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-24 09:26:17.833313+05:45', '2026-11-24 10:26:17.833313+05:45');
+INSERT INTO holdfast.workers VALUES ('01a20ba4-c68a-709f-b3f3-6b0e919864d3', 'web-2/988', '1.4.0', 'api,worker', '2026-11-24 09:26:17.834078+05:45', '2026-11-24 10:26:17.834078+05:45');
+INSERT INTO holdfast.workers VALUES ('01a20ba4-c752-7339-9bd4-94f5a309ded8', 'test', '1', 'worker', '2026-11-24 09:26:18.034267+05:45', '2026-11-24 10:26:18.034267+05:45');
+INSERT INTO holdfast.workers VALUES ('01a20ba4-c758-7b36-8e4a-a2416e67a841', 'test', '1', 'worker', '2026-11-24 09:26:18.04081+05:45', '2026-11-24 10:26:18.04081+05:45');
 SELECT pg_catalog.setval('holdfast.push_attempts_id', 9, true);
-SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 23, true);
+SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 25, true);
+ALTER TABLE ONLY holdfast.admin_jobs
+    ADD CONSTRAINT admin_jobs_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY holdfast.agent_outages
     ADD CONSTRAINT agent_outages_pkey PRIMARY KEY (agent);
 ALTER TABLE ONLY holdfast.api_keys
@@ -2624,6 +2720,8 @@ ALTER TABLE ONLY holdfast.push_configs
     ADD CONSTRAINT push_configs_pkey PRIMARY KEY (task, config_id);
 ALTER TABLE ONLY holdfast.push_cursors
     ADD CONSTRAINT push_cursors_pkey PRIMARY KEY (task, config_id);
+ALTER TABLE ONLY holdfast.remote_workers
+    ADD CONSTRAINT remote_workers_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY holdfast.retention_progress
     ADD CONSTRAINT retention_progress_pkey PRIMARY KEY (job);
 ALTER TABLE ONLY holdfast.schema_version
@@ -2650,6 +2748,8 @@ ALTER TABLE ONLY holdfast.tasks_open
     ADD CONSTRAINT tasks_open_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY holdfast.workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (id);
+CREATE INDEX admin_jobs_ended ON holdfast.admin_jobs USING btree (ended_at) WHERE (ended_at IS NOT NULL);
+CREATE INDEX admin_jobs_open ON holdfast.admin_jobs USING btree (id) WHERE (ended_at IS NULL);
 CREATE UNIQUE INDEX artifacts_20261101_task_request_id_idx ON holdfast.artifacts_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX push_attempts_of ON ONLY holdfast.push_attempts USING btree (task, config_id, id);
 CREATE INDEX attempts_20261124_task_config_id_id_idx ON holdfast.attempts_20261124 USING btree (task, config_id, id);
@@ -2667,11 +2767,14 @@ CREATE INDEX processes_started ON holdfast.processes USING btree (started_at);
 CREATE INDEX push_cursors_disabled_at ON holdfast.push_cursors USING btree (disabled_at) WHERE (disabled_at IS NOT NULL);
 CREATE INDEX push_cursors_due ON holdfast.push_cursors USING btree (due_at) WHERE ((due_at IS NOT NULL) AND (NOT parked));
 CREATE INDEX push_cursors_lanes ON holdfast.push_cursors USING btree (caller, host, due_at) WHERE (parked AND (due_at IS NOT NULL));
+CREATE INDEX remote_workers_retired ON holdfast.remote_workers USING btree (retired_at) WHERE (retired_at IS NOT NULL);
+CREATE INDEX remote_workers_seen ON holdfast.remote_workers USING btree (last_seen);
 CREATE INDEX task_calls_child ON holdfast.task_calls USING btree (child);
 CREATE INDEX task_calls_new ON holdfast.task_calls USING btree (created_at, parent, seq, nth) WHERE ((started_at IS NULL) AND (settled_at IS NULL));
 CREATE INDEX task_calls_relays ON holdfast.task_calls USING btree (parent, seq, nth) WHERE (relay AND (started_at IS NOT NULL) AND (settled_at IS NULL));
 CREATE INDEX task_names_of_tenant ON holdfast.task_names USING btree (client_id, tenant, agent);
 CREATE INDEX task_names_task ON holdfast.task_names USING btree (task);
+CREATE INDEX task_queue_leases ON holdfast.task_queue USING btree (look_at) WHERE ((look_at IS NOT NULL) AND (worker_id IS NOT NULL));
 CREATE INDEX task_queue_owned ON holdfast.task_queue USING btree (worker_id) WHERE (worker_id IS NOT NULL);
 CREATE INDEX task_queue_ready ON holdfast.task_queue USING btree (agent, available_at, id) WHERE ((worker_id IS NULL) AND (wakes_at IS NULL));
 CREATE INDEX task_queue_suspects ON holdfast.task_queue USING btree (available_at, id) WHERE (suspect AND (worker_id IS NULL));
