@@ -130,7 +130,7 @@ proxies: {trusted: [127.0.0.1/32], client_address: %s}
 	}
 }
 
-// What a client says about its address does not count.
+// A client that no trusted proxy is in front of cannot choose its address.
 func TestAddressesWithoutATrustedProxy(t *testing.T) {
 	t.Parallel()
 	others := clustertest.NewDB(t).Keys(store.APIKey{}, "guessed")[0]

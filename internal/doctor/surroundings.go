@@ -269,6 +269,8 @@ func agent(ctx context.Context, a *config.Agent) ([]Finding, error) {
 			found = append(found, more...)
 		}
 		return found, err
+	case config.ExecutorWorker:
+		return oks("worker: its processes connect to the server; holdfast workers list shows them"), nil
 	case config.ExecutorDemo, config.ExecutorGo:
 	}
 	return oks("%s: built in", a.Executor.Kind), nil

@@ -49,7 +49,7 @@ func (t *Trusted) has(ip netip.Addr) bool {
 
 // Client returns the address of the client whose request came over a connection from peer. values returns the values of a
 // header. Each proxy appends the address of its own peer, so the last one that is not that of a trusted proxy counts: a
-// client can write only what stands before it. Without such an address, the result is the farthest known one.
+// client can write only the ones before it. Without such an address, the result is the farthest known one.
 func (t *Trusted) Client(peer string, values func(header string) []string) string {
 	if t == nil || t.source == PROXYProtocol || !t.Has(peer) {
 		return peer
