@@ -111,6 +111,12 @@ func wholeText(parts []task.Part) (string, bool) {
 // event writes an answer, or one event of a stream.
 func (a *answers) event(e *client.Event) {
 	news := a.keep(e)
+	if e.Event != nil && e.TaskID != "" && a.shown != e.TaskID { // in 0.1, no stream begins with the task
+		a.endText()
+		a.shown = e.TaskID
+		a.field("task", e.TaskID)
+		a.field("context", e.ContextID)
+	}
 	if e.Event != nil && e.Event.Kind == task.EventArtifact {
 		a.chunk(number(e.ID), e.Event)
 		return

@@ -105,6 +105,13 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 		{[]string{"frobnicate"}, `unknown verb "frobnicate" (holdfast --help lists the verbs)`},
 		{[]string{"--frobnicate"}, "unknown flag: --frobnicate"},
 		{[]string{"serve", "now"}, "usage: holdfast serve"},
+		{[]string{"dev"}, "give the command that starts your agent after two dashes"},
+		{[]string{"dev", "python3", "agent.py"}, "give the command that starts your agent after two dashes"},
+		{[]string{"dev", "--http", "1", "--", "/no/such/program"}, "/no/such/program: there is no such program"},
+		{[]string{"dev", "--", "true"}, "--http is missing"},
+		{[]string{"dev", "--http", "70000", "--", "true"}, "--http: 70000 is not a port"},
+		{[]string{"dev", "--http", "1", "--config", "x.yaml", "--", "true"}, "--http and --config both say what the agent is"},
+		{[]string{"dev", "--http", "1", "--agent", "No Name", "--", "true"}, "configuration: "},
 		{[]string{"serve", "--listen", "nowhere"}, `configuration: flag for listen: listen: "nowhere" is not an address`},
 		{[]string{"send"}, "the message is missing"},
 		{[]string{"send", "hello", "world"}, `"hello" is not a URL; put quotes around a text of several words`},
@@ -152,7 +159,7 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 
 // verbs are the verbs in the help and in the golden files.
 var verbs = []string{
-	"serve", "migrate", "card", "send", "stream", "tasks", "tasks list", "tasks get", "tasks events", "tasks tail",
+	"serve", "dev", "migrate", "card", "send", "stream", "tasks", "tasks list", "tasks get", "tasks events", "tasks tail",
 	"tasks cancel", "tasks retry", "push", "push list", "push attempts", "push redeliver", "push disable", "push enable",
 	"push test", "push secret", "push rekey", "keys", "keys create", "keys list", "keys revoke", "audit", "audit verify", "bench", "doctor", "ready", "version",
 }
