@@ -26,7 +26,7 @@ func TestCommandLine(t *testing.T) {
 	require.Contains(t, res.Out, "completed")
 	require.Contains(t, res.Out, "hello there")
 
-	res = holdfast("send", "ask:which city?", "-o", "json")
+	res = holdfast("send", "--protocol", "0.3", "ask:which city?", "-o", "json")
 	require.Equal(t, 4, res.Code, res.Err)
 	var asked a2atest.Result
 	require.NoError(t, json.Unmarshal([]byte(res.Out), &asked))
@@ -44,7 +44,7 @@ func TestCommandLine(t *testing.T) {
 	require.Equal(t, 1, res.Code)
 	require.Contains(t, res.Err, "Is the server running?")
 
-	res = holdfast("stream", "chunks=5 size=12", "-o", "json")
+	res = holdfast("stream", "--protocol", "0.3", "chunks=5 size=12", "--json")
 	require.Zero(t, res.Code, res.Err)
 	require.Equal(t, 5, strings.Count(res.Out, `"artifact-update"`))
 	require.Equal(t, 1, strings.Count(res.Out, `"final":true`))
@@ -106,7 +106,7 @@ func TestStreamVerbResumes(t *testing.T) {
 	db := clustertest.NewDB(t)
 	replicas := clustertest.Cluster(t, db.URL, "a", "b")
 	front := clustertest.NewProxy(t, a2atest.Host(replicas[0].URL))
-	cmd, out, errs := clustertest.Verb(t, t.TempDir(), nil, "stream", "http://"+front.Addr, "chunks=150 size=24 delay=20ms", "-o", "json")
+	cmd, out, errs := clustertest.Verb(t, t.TempDir(), nil, "stream", "http://"+front.Addr, "chunks=150 size=24 delay=20ms", "--protocol", "0.3", "-o", "json")
 	require.NoError(t, cmd.Start())
 	waittest.Eventually(t, "chunks flow", func() error {
 		return waittest.Unless(clustertest.One[int](db, "SELECT count(*) FROM holdfast.task_events") > 20, "not yet")

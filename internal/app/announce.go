@@ -23,6 +23,9 @@ func announce(e *env, p *ports, banner io.Writer) {
 		log = log.With("grpc", p.grpc.Addr().String())
 	}
 	log.Info("server ready", "url", url, "listen", p.public.Addr().String(), "admin", admin)
+	if e.ready != nil {
+		e.ready(url)
+	}
 	if banner != nil {
 		_, _ = fmt.Fprintf(banner, urlBanner, url)
 		if len(e.cfg.OpenAgents()) > 0 && len(e.cfg.Exposed()) > 0 {

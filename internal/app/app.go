@@ -28,6 +28,8 @@ type Options struct {
 	Version   string
 	// Banner receives a few lines for the user when the server is up. Nil for none.
 	Banner io.Writer
+	// Ready is called with the base URL of the API when the server is up. Nil for none.
+	Ready func(url string)
 }
 
 // Run serves until ctx ends, then stops in order. It refuses new requests and makes no new claims. Runs finish within
@@ -73,6 +75,7 @@ type env struct {
 	log      *slog.Logger
 	version  string
 	banner   io.Writer
+	ready    func(url string)
 	registry *prometheus.Registry
 	metrics  *telemetry.Metrics
 	memory   *memory.Budgets
@@ -83,7 +86,7 @@ func newEnv(cfg *config.Config, log *slog.Logger, o Options) *env {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return &env{
-		cfg: cfg, log: log, version: o.Version, banner: o.Banner, registry: registry,
+		cfg: cfg, log: log, version: o.Version, banner: o.Banner, ready: o.Ready, registry: registry,
 		metrics: telemetry.New(registry, dialects.Versions()...), memory: budgets(cfg, registry, log),
 	}
 }

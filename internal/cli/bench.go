@@ -58,20 +58,20 @@ share its CPU. The exit code is 1 if any task did not complete.`,
 				o.Text = "chunks=100 size=256"
 			}
 		}
-		at, err := c.client(*endpoint, &r)
+		at, err := c.options(*endpoint, &r)
 		if err != nil {
 			return err
 		}
 		if *agent != "" {
-			at.URL = strings.TrimRight(at.URL, "/") + "/agents/" + *agent
+			at.Server = strings.TrimRight(at.Server, "/") + "/agents/" + *agent
 		}
-		target, err := load.NewTarget(at.URL, at.Header)
+		target, err := load.NewTarget(at.Server, at.Header)
 		if err != nil {
 			return usage("--url: %w", err)
 		}
 		o.Targets = []*load.Target{target}
-		c.note("This creates real tasks at %s; they stay in its database.", at.URL)
-		return c.measure(cmd.Context(), o, *inFlight, at.URL, *r.output)
+		c.note("This creates real tasks at %s; they stay in its database.", at.Server)
+		return c.measure(cmd.Context(), o, *inFlight, at.Server, *r.output)
 	}
 	return cmd
 }

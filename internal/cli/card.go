@@ -26,13 +26,13 @@ if it ends in .json. The default is HOLDFAST_URL, else http://127.0.0.1:8080.`,
 		if len(args) == 1 {
 			url = args[0]
 		}
-		agent, err := c.client(url, &r)
+		o, err := c.options(url, &r)
 		if err != nil {
 			return err
 		}
-		card, err := agent.Card(cmd.Context())
+		card, err := client.ReadCard(cmd.Context(), o)
 		if err != nil {
-			return explain(err, agent.URL)
+			return explain(err)
 		}
 		if *r.output == outputJSON {
 			return printRaw(c.Out, card.Raw)
@@ -42,21 +42,22 @@ if it ends in .json. The default is HOLDFAST_URL, else http://127.0.0.1:8080.`,
 	return cmd
 }
 
-func printCard(p *printer, card *client.Card) error {
+func printCard(p *printer, card *client.Document) error {
 	p.line("%s %s", card.Name, card.Version)
 	if card.Description != "" {
 		p.line("%s", card.Description)
 	}
 	p.line("")
-	p.field("endpoint", card.URL)
-	p.field("A2A version", card.ProtocolVersion)
+	for _, i := range card.Interfaces {
+		p.field("interface", fmt.Sprintf("A2A %s, %s: %s", i.Version, i.Binding, i.URL))
+	}
 	if card.Provider != nil {
 		p.field("provider", strings.TrimSpace(card.Provider.Organization+" "+card.Provider.URL))
 	}
 	p.field("streaming", yesNo(card.Capabilities.Streaming))
 	p.field("webhooks", yesNo(card.Capabilities.PushNotifications))
-	p.field("reads", strings.Join(card.DefaultInputModes, ", "))
-	p.field("writes", strings.Join(card.DefaultOutputModes, ", "))
+	p.field("reads", strings.Join(card.InputModes, ", "))
+	p.field("writes", strings.Join(card.OutputModes, ", "))
 	for _, s := range card.Skills {
 		p.line("")
 		p.line("skill %s: %s", s.ID, s.Name)

@@ -39,6 +39,8 @@ type IO struct {
 type Deps struct {
 	Agents []string // the names of those that the program implements
 	Serve  func(ctx context.Context, cfg *config.Config, log *slog.Logger) error
+	// Develop is Serve for the verb dev: it calls ready with the URL of the API instead of writing lines for the user.
+	Develop func(ctx context.Context, cfg *config.Config, log *slog.Logger, ready func(url string)) error
 	// Migrate brings the schema up to date. Many replicas may run it at once.
 	Migrate func(ctx context.Context, cfg *config.Config, log *slog.Logger) error
 	// MigrationStatus lists every migration, oldest first, and changes nothing.
@@ -142,7 +144,7 @@ failed, or was rejected or canceled; 4 the task waits for input or authenticatio
 	// Without a verb, the root command serves, and takes the flags of serve.
 	root.RunE = serve.RunE
 	root.Flags().AddFlagSet(serve.Flags())
-	root.AddCommand(serve, c.migrate(), c.card(), c.send(), c.stream(), c.tasks(), c.push(), c.keys(), c.workers(), c.audit(), c.retention(), c.bench(), c.ready(), c.doctor(), c.version())
+	root.AddCommand(serve, c.dev(), c.migrate(), c.card(), c.send(), c.stream(), c.tasks(), c.push(), c.keys(), c.workers(), c.audit(), c.retention(), c.bench(), c.ready(), c.doctor(), c.version())
 	return root
 }
 

@@ -105,10 +105,26 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 		{[]string{"frobnicate"}, `unknown verb "frobnicate" (holdfast --help lists the verbs)`},
 		{[]string{"--frobnicate"}, "unknown flag: --frobnicate"},
 		{[]string{"serve", "now"}, "usage: holdfast serve"},
+		{[]string{"dev"}, "give the command that starts your agent after two dashes"},
+		{[]string{"dev", "python3", "agent.py"}, "give the command that starts your agent after two dashes"},
+		{[]string{"dev", "--http", "1", "--", "/no/such/program"}, "/no/such/program: there is no such program"},
+		{[]string{"dev", "--http", "70000", "--", "true"}, "--http: 70000 is not a port"},
+		{[]string{"dev", "--http", "1", "--config", "x.yaml", "--", "true"}, "--http and --config both say what the agent is"},
+		{[]string{"dev", "--http", "1", "--agent", "No Name", "--", "true"}, "configuration: "},
 		{[]string{"serve", "--listen", "nowhere"}, `configuration: flag for listen: listen: "nowhere" is not an address`},
 		{[]string{"send"}, "the message is missing"},
 		{[]string{"send", "hello", "world"}, `"hello" is not a URL; put quotes around a text of several words`},
-		{[]string{"send", "--data", "/does/not/exist.json"}, "--data: open /does/not/exist.json"},
+		{[]string{"send", "--data", "@/does/not/exist.json"}, "--data: open /does/not/exist.json"},
+		{[]string{"send", "--data", "nothing"}, `--data: "nothing" is not JSON`},
+		{[]string{"send", "--metadata", "[1]", "x"}, "--metadata: must be a JSON object"},
+		{[]string{"send", "--file", "/does/not/exist", "x"}, "--file: open /does/not/exist"},
+		{[]string{"send", "--url-file", "here", "x"}, `--url-file: "here" is not a URL`},
+		{[]string{"send", "--protocol", "2.0", "x"}, `--protocol: "2.0" is not a version that Holdfast speaks; use 0.1, 0.2, 0.3 or 1.0`},
+		{[]string{"send", "--protocol", "0.1", "--binding", "grpc", "x"}, `--binding: A2A 0.1 has no binding "grpc"`},
+		{[]string{"send", "--url", "http://x", "--binding", "grpc", "x"}, "--protocol: is required with --url and --binding grpc"},
+		{[]string{"send", "--card", "http://x", "http://y", "x"}, "--card and the argument http://y name two servers"},
+		{[]string{"stream", "--after", "3", "x"}, "--after needs --task, and no message"},
+		{[]string{"stream", "--task", "t", "--listen"}, "--listen needs a message"},
 		{[]string{"send", "-H", "nonsense", "x"}, `--header: "nonsense" is not a header; write "Name: value"`},
 		{[]string{"stream", "-o", "yaml", "x"}, `invalid argument "yaml" for "-o, --output" flag: must be table or json`},
 		{[]string{"card", "localhost:8080"}, `"localhost:8080" is not a URL`},
@@ -142,7 +158,7 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 
 // verbs are the verbs in the help and in the golden files.
 var verbs = []string{
-	"serve", "migrate", "card", "send", "stream", "tasks", "tasks list", "tasks get", "tasks events", "tasks tail",
+	"serve", "dev", "migrate", "card", "send", "stream", "tasks", "tasks list", "tasks get", "tasks events", "tasks tail",
 	"tasks cancel", "tasks retry", "push", "push list", "push attempts", "push redeliver", "push disable", "push enable",
 	"push test", "push secret", "push rekey", "keys", "keys create", "keys list", "keys revoke", "workers", "workers list", "workers retire", "audit", "audit verify", "bench", "doctor", "ready", "version",
 }
@@ -346,7 +362,7 @@ func TestSendRequest(t *testing.T) {
 	agent := newRemoteAgent(t)
 	data := filepath.Join(t.TempDir(), "data.json")
 	require.NoError(t, os.WriteFile(data, []byte(`{"n": 1.0, "big": 12345678901234567890}`), 0o600))
-	r := session{in: "hello"}.run(t, "send", agent.URL, "-", "--data", data, "--task", "t1", "--context", "c1", "-H", "Authorization: Bearer x")
+	r := session{in: "hello"}.run(t, "send", agent.URL, "-", "--data", "@"+data, "--task", "t1", "--context", "c1", "-H", "Authorization: Bearer x")
 	require.Zero(t, r.code, r.err)
 	require.Equal(t, "Bearer x", agent.headers.Get("Authorization"))
 	require.Equal(t, "0.3", agent.headers.Get("A2A-Version"))
@@ -376,7 +392,7 @@ func TestCutStreamExitsWith1(t *testing.T) {
 	r := session{}.run(t, "stream", agent.URL, "cut", "--attempts", "0")
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.err, "could not be resumed")
-	require.Contains(t, r.err, "holdfast tasks tail t1")
+	require.Contains(t, r.err, "--task t1 --after 3")
 }
 
 type fakeOperator struct {

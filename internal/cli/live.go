@@ -23,6 +23,9 @@ func Live(banner io.Writer, agents map[string]executor.Executor) Deps {
 		Serve: func(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
 			return app.Run(ctx, cfg, log, app.Options{Executors: agents, Version: Version(), Banner: banner})
 		},
+		Develop: func(ctx context.Context, cfg *config.Config, log *slog.Logger, ready func(url string)) error {
+			return app.Run(ctx, cfg, log, app.Options{Executors: agents, Version: Version(), Ready: ready})
+		},
 		Migrate: func(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
 			db, err := app.OpenDatabase(ctx, ctx, cfg, log)
 			if err != nil {

@@ -1,15 +1,12 @@
 package cli
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
 	"unicode"
-
-	"github.com/holdfast-a2a/holdfast/internal/cli/client"
 )
 
 // printer writes lines and keeps the first error, so that a closed pipe makes the command fail.
@@ -77,39 +74,6 @@ func table(w io.Writer, rows [][]string) error {
 // indented indents a text of several lines under its heading.
 func indented(s string) string {
 	return "  " + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n  ")
-}
-
-// shownPart returns a part in readable form.
-func shownPart(part client.Part) string {
-	switch {
-	case part.Kind == "file" && part.File != nil:
-		f := part.File
-		text := "file"
-		if f.Name != "" {
-			text += " " + f.Name
-		}
-		if f.MimeType != "" {
-			text += " (" + f.MimeType + ")"
-		}
-		if f.URI != "" {
-			return text + " at " + f.URI
-		}
-		return fmt.Sprintf("%s, %d bytes", text, base64.StdEncoding.DecodedLen(len(f.Bytes))-strings.Count(f.Bytes, "="))
-	case part.Kind == "data":
-		return "data " + string(part.Data)
-	}
-	return part.Text
-}
-
-func (p *printer) parts(parts []client.Part) {
-	for _, part := range parts {
-		p.line("%s", indented(shownPart(part)))
-	}
-}
-
-func (p *printer) message(m *client.Message) {
-	p.line("%s:", m.Role)
-	p.parts(m.Parts)
 }
 
 // number returns the prefix of an event with an id.

@@ -1,27 +1,33 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-a2a/holdfast/internal/cli/client"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 const defaultURL = "http://127.0.0.1:8080"
 
-// remote has the flags that card, send and stream share: the agent and the headers.
+// remote has the flags that say which server to call, and how.
 type remote struct {
-	headers []string
-	output  *output
+	headers                           []string
+	output                            *output
+	json                              bool
+	card, endpoint, protocol, binding string
 }
 
 func (r *remote) register(cmd *cobra.Command) {
@@ -29,26 +35,79 @@ func (r *remote) register(cmd *cobra.Command) {
 	r.output = outputFlag(cmd)
 }
 
-// client makes the client for the agent at endpoint. If endpoint is "", the environment names the agent.
-func (c *command) client(endpoint string, r *remote) (*client.Client, error) {
-	if endpoint == "" {
-		endpoint = c.env("HOLDFAST_URL")
+// registerCall adds the flags of verbs that send messages.
+func (r *remote) registerCall(cmd *cobra.Command) {
+	r.register(cmd)
+	flags := cmd.Flags()
+	flags.BoolVar(&r.json, "json", false, "print what the server sends, as with -o json")
+	flags.StringVar(&r.card, "card", "", "URL of the agent's card, or of the server that has it at a well-known path")
+	flags.StringVar(&r.endpoint, "url", "", "URL of the endpoint to call, whatever the card says; with --protocol, no card is read")
+	flags.StringVar(&r.protocol, "protocol", "", "version of A2A: 0.1, 0.2, 0.3 or 1.0 (default: the newest that the card offers)")
+	flags.StringVar(&r.binding, "binding", "", "jsonrpc, http or grpc (default: the first of them that the card offers)")
+}
+
+// options returns what the flags say. server is the argument, or "".
+func (c *command) options(server string, r *remote) (o client.Options, err error) {
+	o = client.Options{Server: server, Endpoint: r.endpoint, Version: r.protocol, Binding: r.binding}
+	if r.json {
+		*r.output = outputJSON
 	}
-	if endpoint == "" {
-		endpoint = defaultURL
+	switch {
+	case r.card != "" && server != "":
+		return o, usage("--card and the argument %s name two servers; remove one of them", server)
+	case r.card != "":
+		o.Server = r.card
+	case server == "" && r.endpoint == "":
+		if o.Server = c.env("HOLDFAST_URL"); o.Server == "" {
+			o.Server = defaultURL
+		}
 	}
-	if !isURL(endpoint) {
-		return nil, usage("%q is not a URL; write http://host:port or https://host", endpoint)
+	for _, u := range []string{o.Server, o.Endpoint} {
+		if u != "" && !isURL(u) {
+			return o, usage("%q is not a URL; write http://host:port or https://host", u)
+		}
 	}
-	header := http.Header{}
+	if strings.EqualFold(o.Binding, "http") {
+		o.Binding = client.HTTPJSON
+	}
+	o.Header = http.Header{}
 	for _, h := range r.headers {
 		name, value, ok := strings.Cut(h, ":")
 		if !ok {
-			return nil, usage("--header: %q is not a header; write \"Name: value\"", h)
+			return o, usage("--header: %q is not a header; write \"Name: value\"", h)
 		}
-		header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+		o.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
-	return &client.Client{URL: endpoint, Header: header}, nil
+	return o, nil
+}
+
+// open makes the client for the agent that the flags name.
+func (c *command) open(ctx context.Context, server string, r *remote) (*client.Client, error) {
+	o, err := c.options(server, r)
+	if err != nil {
+		return nil, err
+	}
+	agent, err := client.Open(ctx, o)
+	var wrong *client.OptionError
+	if errors.As(err, &wrong) {
+		return nil, &exitError{exitUsage, err}
+	}
+	return agent, explain(err)
+}
+
+// again returns the arguments that lead to the same server, without headers, which may be secret.
+func (r *remote) again(server string) (args []string) {
+	if server != "" {
+		args = append(args, server)
+	}
+	for _, f := range []struct{ name, value string }{
+		{"card", r.card}, {"url", r.endpoint}, {"protocol", r.protocol}, {"binding", r.binding},
+	} {
+		if f.value != "" {
+			args = append(args, "--"+f.name, f.value)
+		}
+	}
+	return args
 }
 
 func isURL(s string) bool {
@@ -57,69 +116,149 @@ func isURL(s string) bool {
 
 // outgoing has the flags and arguments that make a message.
 type outgoing struct {
-	task, context, data string
+	task, context, metadata string
+	data, files, urls       []string
 }
 
 func (o *outgoing) register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.task, "task", "", "id of the task to continue")
-	cmd.Flags().StringVar(&o.context, "context", "", "id of the context of the message")
-	cmd.Flags().StringVar(&o.data, "data", "", "file with a JSON object to send as a data part")
+	flags := cmd.Flags()
+	flags.StringVar(&o.task, "task", "", "id of the task to continue")
+	flags.StringVar(&o.context, "context", "", "id of the context of the message")
+	flags.StringArrayVar(&o.data, "data", nil, "JSON to send as a data part, or @FILE with it; may be repeated")
+	flags.StringArrayVar(&o.files, "file", nil, "file to send; its name gives the media type; may be repeated")
+	flags.StringArrayVar(&o.urls, "url-file", nil, "URL of a file to send by reference; may be repeated")
+	flags.StringVar(&o.metadata, "metadata", "", "JSON object to send as metadata of the request, or @FILE with it")
 }
 
-// message reads [URL] TEXT. With --data the text is optional. "-" as the text reads standard input.
-func (c *command) message(o *outgoing, args []string) (endpoint string, p client.SendParams, err error) {
-	p = client.SendParams{TaskID: o.task, ContextID: o.context}
-	if len(args) == 2 || (len(args) == 1 && o.data != "" && isURL(args[0])) {
-		endpoint, args = args[0], args[1:]
-		if !isURL(endpoint) {
-			return "", p, usage("%q is not a URL; put quotes around a text of several words", endpoint)
+// bare reports whether the flags give no content.
+func (o *outgoing) bare() bool { return len(o.data)+len(o.files)+len(o.urls) == 0 }
+
+// message reads [URL] TEXT. With other content the text is optional. "-" as the text reads standard input.
+func (c *command) message(o *outgoing, args []string) (server string, m *client.Message, err error) {
+	m = &client.Message{TaskID: o.task, ContextID: o.context}
+	if len(args) == 2 || (len(args) == 1 && !o.bare() && isURL(args[0])) {
+		server, args = args[0], args[1:]
+		if !isURL(server) {
+			return "", m, usage("%q is not a URL; put quotes around a text of several words", server)
 		}
 	}
-	if len(args) == 0 && o.data == "" {
-		return "", p, usage("the message is missing; give a text or --data FILE.json")
+	if len(args) == 0 && o.bare() {
+		return "", m, usage("the message is missing; give a text, --file, --url-file or --data")
 	}
 	if len(args) == 1 {
 		text := args[0]
 		if text == "-" {
 			all, err := io.ReadAll(c.In)
 			if err != nil {
-				return "", p, fmt.Errorf("read standard input: %w", err)
+				return "", m, fmt.Errorf("read standard input: %w", err)
 			}
 			text = string(all)
 		}
-		p.Parts = append(p.Parts, client.Part{Kind: "text", Text: text})
+		m.Parts = append(m.Parts, task.Text(text))
 	}
-	if o.data != "" {
-		data, err := os.ReadFile(o.data)
+	for _, path := range o.files {
+		content, err := os.ReadFile(path)
 		if err != nil {
-			return "", p, usage("--data: %w", err)
+			return "", m, usage("--file: %w", err)
 		}
-		var object map[string]json.RawMessage
-		if err := json.Unmarshal(data, &object); err != nil || object == nil {
-			return "", p, usage("--data: %s is not a JSON object", o.data)
-		}
-		p.Parts = append(p.Parts, client.Part{Kind: "data", Data: data})
+		m.Parts = append(m.Parts, task.Part{Kind: task.PartRaw, Raw: content, Filename: filepath.Base(path), MediaType: mediaType(path)})
 	}
-	return endpoint, p, nil
+	for _, at := range o.urls {
+		u, err := url.Parse(at)
+		if err != nil || !u.IsAbs() {
+			return "", m, usage("--url-file: %q is not a URL", at)
+		}
+		part := task.Part{Kind: task.PartURL, URL: at, MediaType: mediaType(u.Path)}
+		if name := filepath.Base(u.Path); name != "." && name != "/" {
+			part.Filename = name
+		}
+		m.Parts = append(m.Parts, part)
+	}
+	for _, text := range o.data {
+		value, err := jsonOf("data", text)
+		if err != nil {
+			return "", m, err
+		}
+		m.Parts = append(m.Parts, task.Part{Kind: task.PartData, Data: value})
+	}
+	if o.metadata != "" {
+		if m.Metadata, err = jsonOf("metadata", o.metadata); err != nil {
+			return "", m, err
+		}
+		if !bytes.HasPrefix(m.Metadata, []byte("{")) {
+			return "", m, usage("--metadata: must be a JSON object")
+		}
+	}
+	return server, m, nil
+}
+
+// jsonOf reads the value of a flag: JSON, or @FILE.
+func jsonOf(flag, text string) (json.RawMessage, error) {
+	value := []byte(text)
+	if path, ok := strings.CutPrefix(text, "@"); ok {
+		var err error
+		if value, err = os.ReadFile(path); err != nil {
+			return nil, usage("--%s: %w", flag, err)
+		}
+	}
+	if value = bytes.TrimSpace(value); !json.Valid(value) {
+		if _, err := os.Stat(text); err == nil {
+			return nil, usage("--%s: %q is not JSON; write @%s for the content of the file", flag, text, text)
+		}
+		return nil, usage("--%s: %q is not JSON", flag, text)
+	}
+	var compact bytes.Buffer
+	_ = json.Compact(&compact, value) // it is valid
+	return compact.Bytes(), nil
+}
+
+// mediaType returns that of a file by its name.
+func mediaType(name string) string {
+	if t := mime.TypeByExtension(filepath.Ext(name)); t != "" {
+		if bare, _, err := mime.ParseMediaType(t); err == nil {
+			return bare
+		}
+	}
+	return "application/octet-stream"
 }
 
 // verdict turns the last state of a task into the exit code. The output has already shown the state, so the error has
 // no text.
-func verdict(state string) error {
+func verdict(state task.State) error {
 	switch state {
-	case "failed", "rejected", "canceled":
+	case task.StateFailed, task.StateRejected, task.StateCanceled:
 		return &exitError{code: exitEnded}
-	case "input-required", "auth-required":
+	case task.StateInputRequired, task.StateAuthRequired:
 		return &exitError{code: exitWaits}
+	default:
+		return nil
 	}
-	return nil
+}
+
+// stateOf returns the state of a view.
+func stateOf(name string) task.State {
+	s, _ := task.ParseState(name) // an unknown one has no verdict
+	return s
 }
 
 // explain adds advice for the user to a connection error.
-func explain(err error, endpoint string) error {
+func explain(err error) error {
 	var unreachable *url.Error
-	if errors.As(err, &unreachable) && !errors.Is(err, context.Canceled) {
-		return fmt.Errorf("%w\nIs the server running? This used %s; give another URL as the argument or in HOLDFAST_URL", err, endpoint)
+	if (errors.As(err, &unreachable) || errors.As(err, new(*client.BrokenError))) && !errors.Is(err, context.Canceled) {
+		at := ""
+		if unreachable != nil {
+			at = " This used " + origin(unreachable.URL) + ";"
+		}
+		return fmt.Errorf("%w\nIs the server running?%s give another URL as the argument or in HOLDFAST_URL", err, at)
 	}
 	return err
+}
+
+// origin returns the beginning of a URL, up to its path.
+func origin(at string) string {
+	u, err := url.Parse(at)
+	if err != nil {
+		return at
+	}
+	return u.Scheme + "://" + u.Host
 }

@@ -76,7 +76,7 @@ authentication.`,
 				if v.Error != "" {
 					c.note("holdfast: task %s: %s", v.TaskID, v.Error)
 					code = exitFailed
-				} else if settled := codeOf(verdict(v.State)); *wait && (code == exitOK || code == exitWaits && settled == exitEnded) {
+				} else if settled := codeOf(verdict(stateOf(v.State))); *wait && (code == exitOK || code == exitWaits && settled == exitEnded) {
 					code = settled
 				}
 			}

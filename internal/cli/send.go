@@ -2,61 +2,55 @@ package cli
 
 import (
 	"github.com/spf13/cobra"
-
-	"github.com/holdfast-a2a/holdfast/internal/cli/client"
 )
+
+// aboutServers is in the help of the verbs that send messages.
+const aboutServers = `URL is that of the agent: its card says how to call it. The default is HOLDFAST_URL, else
+http://127.0.0.1:8080. Any A2A server will do, in versions 0.1 to 1.0, over JSON-RPC,
+HTTP+JSON and gRPC.
+
+In a terminal, the verb asks for the answer to a question of the agent, and Ctrl-C asks
+whether to cancel the task.`
 
 func (c *command) send() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "send [URL] TEXT",
 		Short: "Send a message to an agent and print the task",
-		Long: `Send a message by A2A 0.3 and wait until the task ends or parks. URL is the agent's
-endpoint; the default is HOLDFAST_URL, else http://127.0.0.1:8080. With "-" as the text,
-the verb reads standard input.
+		Long: `Send a message and wait until the task ends or parks. With "-" as the text, the verb reads
+standard input.
+
+` + aboutServers + `
 
 Exit codes: 0 the task completed, or continues (with --no-wait, or because the server's
 wait ended first); 1 the call failed; 3 the task failed, or was rejected or canceled; 4 the
 task waits for input or authentication: answer with --task. The verb then leaves out the
-artifacts of earlier turns, unless they have changed.`,
+artifacts of earlier turns, unless they have changed. 130 interrupted.`,
 		Example: `  holdfast send "echo:hello"
-  holdfast send "ask:which city?"
+  holdfast send "ask:which city?" --no-input
   holdfast send --task 0199a3c1-… "Oslo"
-  holdfast send http://127.0.0.1:8080/agents/weather --data city.json --no-wait -o json`,
+  holdfast send "Read this" --file report.pdf --save answers
+  holdfast send --data '{"city": "Oslo"}' --listen
+  holdfast send https://agents.example.com/weather --protocol 0.3 --binding http --data @city.json --no-wait --json`,
 		Args: argCount(0, 2),
 	}
-	var r remote
+	var flags talking
 	var o outgoing
 	o.register(cmd)
 	noWait := cmd.Flags().Bool("no-wait", false, "print the task as soon as it is stored")
-	r.register(cmd)
+	flags.register(cmd)
+	flags.attempts = 10
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		url, params, err := c.message(&o, args)
+		server, m, err := c.message(&o, args)
 		if err != nil {
 			return err
 		}
-		agent, err := c.client(url, &r)
+		t, err := c.talk(cmd.Context(), &flags, server)
 		if err != nil {
 			return err
 		}
-		params.Blocking = !*noWait
-		out := c.answers(cmd.Context(), agent, &params, *r.output)
-		answer, err := agent.Send(cmd.Context(), params)
-		if err != nil {
-			return explain(err, agent.URL)
-		}
-		if *r.output == outputJSON {
-			err = printRaw(c.Out, answer.Raw)
-		} else {
-			out.event(answer)
-			err = out.err
-		}
-		if err != nil {
-			return err
-		}
-		if answer.Task != nil && params.Blocking && !client.Settled(answer.State()) {
-			c.note("The task continues; the server answered at the end of its wait. Show the task with: holdfast tasks get %s", answer.Task.ID)
-		}
-		return verdict(answer.State())
+		defer t.close()
+		t.noWait = *noWait
+		return t.run(cmd.Context(), m)
 	}
 	return cmd
 }

@@ -1,10 +1,6 @@
 package cli
 
 import (
-	"errors"
-	"fmt"
-	"time"
-
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-a2a/holdfast/internal/cli/client"
@@ -12,81 +8,65 @@ import (
 
 func (c *command) stream() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "stream [URL] TEXT",
+		Use:   "stream [URL] [TEXT]",
 		Short: "Send a message to an agent and print events as they come",
-		Long: `Send a message by A2A 0.3 and print its events until the task ends or parks. When the
-connection breaks, the verb resumes the stream after the last printed event, so the output
-has every event once. Pauses between attempts to resume grow to 5 s; the default number
-of attempts lasts about half a minute.
+		Long: `Send a message and print its events until the task ends or parks. Without a message,
+--task follows a task that exists.
 
-Chunks of a text are printed as one text, with the number of the first one. With -o json
-every event is one line of JSON.
+` + aboutServers + `
+
+When the connection breaks, the verb resumes the stream after the last printed event, if
+the server numbers events, so the output has every event once. With other servers it reads
+the task until it settles, and prints what is new. It says so on stderr. Pauses between
+attempts to resume grow to 5 s; the default number of attempts lasts about half a minute.
+
+Chunks of a text are printed as one text, with the number of the first one. With --json
+every event is one line of JSON, as the server wrote it.
 
 Exit codes: 0 the task completed, or the agent answered with a message; 1 the call failed,
 or the stream could not be resumed; 3 the task failed, or was rejected or canceled; 4 the
 task waits for input or authentication; 130 interrupted. A broken stream never exits with
 0.`,
 		Example: `  holdfast stream "chunks=20 size=64 delay=100ms"
-  holdfast stream http://127.0.0.1:8080/agents/weather "Oslo?" -o json | jq .kind`,
+  holdfast stream --task 0199a3c1-… --after 17-9f04a1c3
+  holdfast stream http://127.0.0.1:8080/agents/weather "Oslo?" --protocol 0.3 --json | jq .kind`,
 		Args: argCount(0, 2),
 	}
-	var r remote
+	var flags talking
 	var o outgoing
 	o.register(cmd)
-	attempts := cmd.Flags().Int("attempts", 10, "how many attempts to resume may fail in a row")
-	r.register(cmd)
+	cmd.Flags().IntVar(&flags.attempts, "attempts", 10, "how many attempts to resume may fail in a row")
+	after := cmd.Flags().String("after", "", "without a message: the id of the event after which to begin")
+	flags.register(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		url, params, err := c.message(&o, args)
+		joins := o.task != "" && o.bare() && (len(args) == 0 || len(args) == 1 && isURL(args[0]))
+		if *after != "" && !joins {
+			return usage("--after needs --task, and no message")
+		}
+		var server string
+		var m *client.Message
+		var err error
+		if !joins {
+			server, m, err = c.message(&o, args)
+		} else if len(args) == 1 {
+			server = args[0]
+		}
 		if err != nil {
 			return err
 		}
-		agent, err := c.client(url, &r)
+		if joins && flags.listen != "" {
+			return usage("--listen needs a message: notifications are asked for with it")
+		}
+		t, err := c.talk(cmd.Context(), &flags, server)
 		if err != nil {
 			return err
 		}
-		out := c.answers(cmd.Context(), agent, &params, *r.output)
-		state, taskID := "", ""
-		err = agent.Follow(cmd.Context(), params, client.FollowOptions{
-			Attempts: *attempts,
-			Wait:     200 * time.Millisecond,
-			MaxWait:  5 * time.Second,
-			Cut: func(err error, after string) {
-				out.endText()
-				c.reportCut(err, after)
-			},
-		}, func(e *client.Event) error {
-			if s := e.State(); s != "" {
-				state = s
-			}
-			if id := e.TaskID(); id != "" {
-				taskID = id
-			}
-			if *r.output == outputJSON {
-				return printLine(c.Out, e.Raw)
-			}
-			out.event(e)
-			return out.err
-		})
-		out.endText()
-		if err != nil && taskID != "" && cmd.Context().Err() != nil {
-			return &exitError{exitInterrupted, fmt.Errorf("interrupted; the task continues. Follow it with: holdfast tasks tail %s", printable(taskID))}
+		defer t.close()
+		t.streams = true
+		if joins {
+			return t.join(cmd.Context(), o.task, *after)
 		}
-		var cut *client.CutError
-		if errors.As(err, &cut) && cut.TaskID != "" {
-			return fmt.Errorf("%w\nThe task continues. Follow it with: holdfast tasks tail %s", err, printable(cut.TaskID))
-		}
-		if err != nil {
-			return explain(err, agent.URL)
-		}
-		return verdict(state)
+		return t.run(cmd.Context(), m)
 	}
 	return cmd
-}
-
-func (c *command) reportCut(err error, after string) {
-	if after == "" {
-		c.note("The stream broke (%v); subscribing again. This server does not number events, so some may be missing.", err)
-		return
-	}
-	c.note("The stream broke (%v); resuming after event %s.", err, after)
 }

@@ -124,7 +124,7 @@ func (t *tail) follow(ctx context.Context, h *task.Task, seen *task.Seq) error {
 		}
 		// Events after the header mean that its state is old.
 		if state := h.Status.State; *seen == h.LastSeq && (state.Terminal() || state.Parked() && !t.parked) {
-			return verdict(state.String())
+			return verdict(state)
 		}
 		if *seen == h.LastSeq {
 			if err := sleep(ctx, interval); err != nil {

@@ -179,6 +179,14 @@ func (a *Agent) CompleteCard() {
 	}
 }
 
+// NewAgent returns an agent with the default settings. The caller sets its executor.
+func NewAgent(name string) *Agent {
+	a := new(Agent)
+	a.setDefaults()
+	a.Name = name
+	return a
+}
+
 // goAgent is the agent when the file has no agents and the program brings one.
 func goAgent(name string) Agent {
 	var a Agent

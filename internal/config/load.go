@@ -25,6 +25,8 @@ type Source struct {
 	// Programs are the agents that the calling Go program implements. If the file has no agents, the server serves
 	// these. In a file they have the executor kind go.
 	Programs []string
+	// Agent is the agent if the file has none, and there are no Programs. Nil: the demo agent.
+	Agent *Agent
 }
 
 // Load reads, completes and checks a configuration. If its content has mistakes, the error is an *Error with all of
@@ -49,7 +51,11 @@ func Load(src Source) (*Config, error) {
 		for _, name := range src.Programs {
 			c.Agents = append(c.Agents, goAgent(name))
 		}
-		if len(c.Agents) == 0 {
+		switch {
+		case len(c.Agents) > 0:
+		case src.Agent != nil:
+			c.Agents = []Agent{*src.Agent}
+		default:
 			c.Agents = []Agent{demoAgent()}
 		}
 	}

@@ -83,7 +83,7 @@ const maxChallenge = 256
 func (h *Handler) read(r *http.Request) (id task.ID, made, shown bool) {
 	id, number, ok := h.o.Tokens.Read(strings.TrimPrefix(r.URL.Path, Path))
 	made = ok && number == inURL
-	for _, text := range tokens(r.Header) {
+	for _, text := range Shown(r.Header) {
 		text, ours := strings.CutPrefix(text, tokenPrefix)
 		of, number, ok := h.o.Tokens.Read(text)
 		shown = shown || ours && ok && number == inHeader && of == id
@@ -91,8 +91,8 @@ func (h *Handler) read(r *http.Request) (id task.ID, made, shown bool) {
 	return id, made, shown
 }
 
-// tokens returns what a request shows. Versions and servers have other headers for it.
-func tokens(h http.Header) (all []string) {
+// Shown returns the tokens that a notification shows. Versions and servers have other headers for it.
+func Shown(h http.Header) (all []string) {
 	for _, name := range []string{"X-A2a-Notification-Token", "A2a-Notification-Token", "X-A2a-Token"} {
 		if token := h.Get(name); token != "" {
 			all = append(all, token)

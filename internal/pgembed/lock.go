@@ -14,6 +14,12 @@ import (
 // with O_CLOEXEC. So a PostgreSQL that outlives us does not hold our lease.
 type fileLock struct{ file *os.File }
 
+// The names of the locks of a cluster, in their order.
+const (
+	startLock = "postgres.start.lock"
+	usersLock = "postgres.users.lock"
+)
+
 func openLock(path string) (*fileLock, error) {
 	// Read access is enough for flock, so no other user may have it: a lock of theirs would block the start.
 	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o600)
@@ -89,6 +95,24 @@ func (l *fileLock) try(mode int) (bool, error) {
 			return false, fmt.Errorf("flock %s: %w", l.file.Name(), err)
 		}
 	}
+}
+
+// InUse reports whether another process, or another part of this one, uses the cluster in dir, or is about to.
+func InUse(dir string) (bool, error) {
+	if !Exists(dir) {
+		return false, nil
+	}
+	for _, name := range []string{startLock, usersLock} {
+		l, err := openLock(filepath.Join(dir, name))
+		if err != nil {
+			return false, err
+		}
+		defer l.release()
+		if free, err := l.try(syscall.LOCK_EX); !free || err != nil {
+			return true, err
+		}
+	}
+	return false, nil
 }
 
 // mine returns an error if another file is at the lock's path: our lock does not exclude a process that opens that

@@ -73,10 +73,10 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, fmt.Errorf("database directory: %w", err)
 	}
 	s := &Server{opts: o, turn: make(chan struct{}, 1)}
-	if s.start, err = openLock(filepath.Join(dir, "postgres.start.lock")); err != nil {
+	if s.start, err = openLock(filepath.Join(dir, startLock)); err != nil {
 		return nil, err
 	}
-	if s.lease, err = openLock(filepath.Join(dir, "postgres.users.lock")); err != nil {
+	if s.lease, err = openLock(filepath.Join(dir, usersLock)); err != nil {
 		s.start.release()
 		return nil, err
 	}

@@ -15,6 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -54,8 +57,60 @@ func newAgent(t *testing.T, answers ...http.HandlerFunc) *agent {
 	t.Cleanup(server.Close)
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	a.Client = &Client{URL: server.URL, HTTP: &http.Client{Transport: transport}}
+	var err error
+	a.Client, err = Open(t.Context(), Options{Endpoint: server.URL, Version: "0.3", HTTP: &http.Client{Transport: transport}})
+	require.NoError(t, err)
 	return a
+}
+
+// A server without ids gets no subscription: what it sends then is anybody's guess. Its task says everything.
+func TestFollowReadsTheTaskOfAServerWithoutIDs(t *testing.T) {
+	t.Parallel()
+	bare := func(events ...string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			for _, e := range events {
+				_, result, _ := strings.Cut(e, " ")
+				_, _ = fmt.Fprintf(w, "id: 0f9a-not-a-number\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":%s}\n\n", result)
+			}
+		}
+	}
+	now := func(state string) http.HandlerFunc {
+		return answer(`{"jsonrpc":"2.0","id":1,"result":{"kind":"task","id":"t1","contextId":"c1","status":{"state":"` + state + `"}}}`)
+	}
+	a := newAgent(t, bare(opened, working), now("working"), status(503, "", "", ""), now("working"), now("completed"))
+	var states []string
+	cuts := 0
+	err := a.Follow(t.Context(), &Message{Parts: []task.Part{task.Text("hi")}}, FollowOptions{
+		Attempts: 3, Wait: time.Millisecond, MaxWait: time.Millisecond, Cut: func(_ error, after string) {
+			cuts++
+			require.Empty(t, after)
+		},
+	}, func(e *Event) error {
+		states = append(states, e.State().String())
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, 1, cuts)
+	require.Equal(t, []string{"submitted", "working", "working", "completed"}, states, "a task that has not changed is not shown again")
+	require.Equal(t, []string{"message/stream", "tasks/get", "tasks/get", "tasks/get", "tasks/get"}, a.methods())
+}
+
+// A stream that was resumed repeats questions, and may stay open after the last one.
+func TestFollowEndsAtTheLastQuestionOfAResumedStream(t *testing.T) {
+	t.Parallel()
+	const asks = `%d {"kind":"status-update","taskId":"t1","contextId":"c1","status":{"state":"input-required"},"final":false}`
+	now := func(state string) http.HandlerFunc {
+		return answer(`{"jsonrpc":"2.0","id":1,"result":{"kind":"task","id":"t1","contextId":"c1","status":{"state":"` + state + `"}}}`)
+	}
+	a := newAgent(t, stream(opened, cut), func(w http.ResponseWriter, r *http.Request) {
+		stream(fmt.Sprintf(asks, 2), chunk3, fmt.Sprintf(asks, 4))(w, r)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}, now("working"), now("input-required"))
+	ids, err := a.follow(t)
+	require.NoError(t, err)
+	require.Equal(t, []string{"1", "2", "3", "4"}, ids)
 }
 
 func (a *agent) methods() []string {
@@ -115,7 +170,7 @@ const (
 // follow collects the ids of the events that Follow shows.
 func (a *agent) follow(t *testing.T) (ids []string, err error) {
 	t.Helper()
-	err = a.Follow(t.Context(), SendParams{Parts: []Part{{Kind: "text", Text: "hi"}}}, FollowOptions{
+	err = a.Follow(t.Context(), &Message{Parts: []task.Part{task.Text("hi")}}, FollowOptions{
 		Attempts: 3, Wait: time.Millisecond, MaxWait: 5 * time.Millisecond, Cut: func(error, string) {},
 	}, func(e *Event) error {
 		ids = append(ids, e.ID)
@@ -171,14 +226,17 @@ func TestFollowResumesAfterEveryCut(t *testing.T) {
 func TestFollowFailsOnFinalCut(t *testing.T) {
 	t.Parallel()
 	away := status(503, "", "", "")
+	stillWorks := answer(`{"jsonrpc":"2.0","id":1,"result":{"kind":"task","id":"t1","contextId":"c1","status":{"state":"working"}}}`)
 	refused := answer(`{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"Task not found"}}`)
 	for name, c := range map[string]struct {
 		answers []http.HandlerFunc
 		calls   int
 		cutAt   string
 	}{
-		"the server stays away":                  {[]http.HandlerFunc{stream(opened, working, cut), away, away, away, away}, 4, "2"},
-		"streams that end without any event":     {[]http.HandlerFunc{stream(opened, working), stream(), stream(), stream()}, 4, "2"},
+		"the server stays away": {[]http.HandlerFunc{stream(opened, working, cut), away, away, away, away}, 4, "2"},
+		"streams that end without any event": {
+			[]http.HandlerFunc{stream(opened, working), stream(), stillWorks, stream(), stillWorks, stream(), stillWorks}, 7, "2",
+		},
 		"the task is gone":                       {[]http.HandlerFunc{stream(opened, working, cut), refused}, 2, "2"},
 		"a cut before the task is known":         {[]http.HandlerFunc{stream(cut)}, 1, ""},
 		"a stream that closes without any event": {[]http.HandlerFunc{stream()}, 1, ""},
@@ -218,7 +276,7 @@ func TestFollowEnds(t *testing.T) {
 			_, _ = io.WriteString(w, "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32004,\"message\":\"no\"}}\n\n")
 		})
 		_, err := a.follow(t)
-		var refused *RPCError
+		var refused *client.Error
 		require.ErrorAs(t, err, &refused)
 		require.Equal(t, -32004, refused.Code)
 		require.Len(t, a.seen, 1, "a refused request is not retried")
@@ -227,7 +285,7 @@ func TestFollowEnds(t *testing.T) {
 		t.Parallel()
 		a := newAgent(t, stream(opened, done))
 		full := errors.New("disk full")
-		err := a.Follow(t.Context(), SendParams{}, FollowOptions{Attempts: 3}, func(*Event) error { return full })
+		err := a.Follow(t.Context(), &Message{}, FollowOptions{Attempts: 3}, func(*Event) error { return full })
 		require.ErrorIs(t, err, full)
 		require.Len(t, a.seen, 1)
 	})
@@ -238,7 +296,7 @@ func TestFollowEnds(t *testing.T) {
 			stream(opened)(w, r)
 			<-r.Context().Done()
 		})
-		err := a.Follow(ctx, SendParams{}, FollowOptions{Attempts: 3}, func(*Event) error {
+		err := a.Follow(ctx, &Message{}, FollowOptions{Attempts: 3}, func(*Event) error {
 			cancel()
 			return nil
 		})
@@ -249,16 +307,16 @@ func TestFollowEnds(t *testing.T) {
 
 func TestCalls(t *testing.T) {
 	t.Parallel()
-	const task = `{"kind":"task","id":"t1","contextId":"c1","status":{"state":"completed"},"metadata":{"big":12345678901234567890}}`
-	reply := answer(`{"jsonrpc":"2.0","id":1,"result":` + task + `}`)
+	const found = `{"kind":"task","id":"t1","contextId":"c1","status":{"state":"completed"},"metadata":{"big":12345678901234567890}}`
+	reply := answer(`{"jsonrpc":"2.0","id":1,"result":` + found + `}`)
 	a := newAgent(t, reply, reply, reply)
 
-	got, err := a.Send(t.Context(), SendParams{
-		Parts: []Part{{Kind: "text", Text: "hi"}, {Kind: "data", Data: json.RawMessage(`{"n":1.0}`)}}, TaskID: "t1", Blocking: true,
+	got, err := a.Send(t.Context(), &Message{
+		Parts: []task.Part{task.Text("hi"), {Kind: task.PartData, Data: json.RawMessage(`{"n":1.0}`)}}, TaskID: "t1",
 	})
 	require.NoError(t, err)
-	require.Equal(t, "completed", got.State())
-	require.Empty(t, cmp.Diff(task, string(got.Raw)), "the result is unchanged")
+	require.Equal(t, task.StateCompleted, got.State())
+	require.Empty(t, cmp.Diff(found, string(got.Raw)), "the result is unchanged")
 
 	_, err = a.Get(t.Context(), "t1")
 	require.NoError(t, err)
@@ -268,7 +326,7 @@ func TestCalls(t *testing.T) {
 	require.JSONEq(t, `{"id":"t1"}`, a.seen[1].Params)
 
 	var sent struct {
-		Message       Message
+		Message       struct{ MessageID, TaskID, Role string }
 		Configuration struct{ Blocking bool }
 	}
 	require.NoError(t, json.Unmarshal([]byte(a.seen[0].Params), &sent))
@@ -284,12 +342,12 @@ func TestErrorAnswers(t *testing.T) {
 		answer http.HandlerFunc
 		want   string
 	}{
-		"an error of JSON-RPC":     {answer(`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"message.parts: is empty"}}`), "message.parts: is empty (-32602)"},
-		"one with a status":        {status(401, "", "", `{"jsonrpc":"2.0","id":1,"error":{"code":-32007,"message":"who are you"}}`), "who are you (-32007)"},
+		"an error of JSON-RPC":     {answer(`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"message.parts: is empty"}}`), "error -32602: message.parts: is empty"},
+		"one with a status":        {status(401, "", "", `{"jsonrpc":"2.0","id":1,"error":{"code":-32007,"message":"who are you"}}`), "error -32007: who are you"},
 		"a status alone":           {status(404, "", "", "no such page\n"), "HTTP 404 Not Found: no such page"},
-		"no JSON":                  {answer("<html>"), "the server's answer is not JSON-RPC"},
-		"a result of another kind": {answer(`{"jsonrpc":"2.0","id":1,"result":{"id":"t1","sessionId":"s"}}`), "not a task, a message or an event of A2A 0.3"},
-		"neither result nor error": {answer(`{"jsonrpc":"2.0","id":1}`), "not a task, a message or an event of A2A 0.3"},
+		"no JSON":                  {answer("<html>"), "the server's answer is not A2A 0.3 over JSONRPC"},
+		"a result of another kind": {answer(`{"jsonrpc":"2.0","id":1,"result":{"id":"t1","sessionId":"s"}}`), "result: is no task, message, status update or artifact update"},
+		"neither result nor error": {answer(`{"jsonrpc":"2.0","id":1}`), "result: is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -302,17 +360,16 @@ func TestErrorAnswers(t *testing.T) {
 func TestCardAtOldPath(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()
-	mux.HandleFunc("/a/.well-known/agent.json", answer(`{"name":"Old","extra":1}`))
+	mux.HandleFunc("/a/.well-known/agent.json", answer(`{"name":"Old","url":"http://x","extra":1}`))
 	server := httptest.NewServer(mux)
 	defer server.Close()
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
 	for _, url := range []string{"/a", "/a/", "/a/.well-known/agent.json"} {
-		c := &Client{URL: server.URL + url, HTTP: &http.Client{Transport: transport}}
-		card, err := c.Card(t.Context())
+		card, err := ReadCard(t.Context(), Options{Server: server.URL + url, HTTP: &http.Client{Transport: transport}})
 		require.NoError(t, err)
 		require.Equal(t, "Old", card.Name)
-		require.JSONEq(t, `{"name":"Old","extra":1}`, string(card.Raw))
+		require.JSONEq(t, `{"name":"Old","url":"http://x","extra":1}`, string(card.Raw))
 	}
 }
 
@@ -334,12 +391,9 @@ func TestRedirectsToOtherHostsAreNotFollowed(t *testing.T) {
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 		},
 		answer)
-	a.Header = http.Header{"X-Api-Key": {"secret"}}
+	a.header = http.Header{"X-Api-Key": {"secret"}}
 	ask := func() error {
-		resp, err := a.post(t.Context(), "tasks/get", map[string]string{"id": "t-1"}, "")
-		if err == nil {
-			_ = resp.Body.Close()
-		}
+		_, err := a.Get(t.Context(), "t-1")
 		return err
 	}
 	var refused *HTTPError

@@ -111,7 +111,7 @@ func (c *connections) dial(address string) (*grpc.ClientConn, error) {
 	}
 	retries := backoff.DefaultConfig
 	retries.MaxDelay = maxBackoff
-	conn, err := grpc.NewClient("passthrough:///"+dialed(u),
+	conn, err := grpc.NewClient("passthrough:///"+outbound.HostPort(u),
 		grpc.WithTransportCredentials(secured),
 		grpc.WithContextDialer(outbound.Dial(c.connect)),
 		grpc.WithNoProxy(),

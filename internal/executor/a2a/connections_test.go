@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/connectivity"
+
+	"github.com/holdfast-a2a/holdfast/internal/outbound"
 )
 
 func TestConnectionsCloseWithoutCalls(t *testing.T) {
@@ -52,7 +54,7 @@ func TestCardsOverTLSKeepTLS(t *testing.T) {
 	for named, want := range map[string]string{
 		"h:1": "https://h:1", "https://h": "https://h", "grpcs://h:1": "https://h:1", "http://h:1": "without TLS", "grpc://h:1": "without TLS",
 	} {
-		got, err := rpcAddress(named, "https://h/card.json")
+		got, err := outbound.RPCAddress(named, "https://h/card.json", "a2a.url")
 		if err != nil {
 			got = err.Error()
 		}

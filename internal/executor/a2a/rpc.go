@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -16,8 +14,6 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/encoding/proto"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
@@ -29,55 +25,12 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
-// rpcAddress returns the URL of the address that a card gives for gRPC. Official servers write host:port, some cards a URL.
-// Without a scheme it is that of the card. The host is that of the card, because the credential, and the conversation, go
-// only where the operator sends them. The port may differ: few servers have gRPC on the port of their card (decision 0067).
-func rpcAddress(named, card string) (string, error) {
-	from, err := url.Parse(card)
-	if err != nil {
-		return "", err
-	}
-	scheme, rest, ok := strings.Cut(named, "://")
-	switch {
-	case !ok, scheme == "dns":
-		scheme, rest = from.Scheme, strings.TrimPrefix(strings.TrimPrefix(named, "dns://"), "/")
-	case scheme == "grpc":
-		scheme = "http"
-	case scheme == "grpcs":
-		scheme = "https"
-	}
-	to, err := url.Parse(scheme + "://" + rest)
-	switch {
-	case err != nil || to.Host == "" || to.User != nil || scheme != "http" && scheme != "https":
-		return "", fmt.Errorf("names the address %.200q, which is no host:port", named)
-	case !strings.EqualFold(to.Hostname(), from.Hostname()):
-		return "", fmt.Errorf("names the address %.200q of another host; set a2a.url to it, with http:// or https://, if that is right", named)
-	case scheme == "http" && from.Scheme == "https":
-		return "", fmt.Errorf("names the address %.200q without TLS; set a2a.url to it if that is right", named)
-	}
-	return scheme + "://" + to.Host, nil
-}
-
 var errPath = errors.New("a2a.url has a path or a query, which gRPC has no place for; write only scheme, host and port")
 
 // pathless reports whether gRPC can call a URL: it has no place for a path or a query.
 func pathless(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && strings.Trim(u.Path, "/") == "" && u.RawQuery == ""
-}
-
-// whole passes messages through as they are on the wire.
-type whole struct{}
-
-func (whole) Name() string { return proto.Name }
-
-func (whole) Marshal(v any) (mem.BufferSlice, error) {
-	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
-}
-
-func (whole) Unmarshal(data mem.BufferSlice, v any) error {
-	*v.(*[]byte) = data.Materialize()
-	return nil
 }
 
 // progress is how far a call has come. The library's errors do not tell.
@@ -133,9 +86,9 @@ func (f *Front) begin(ctx context.Context, to *target, op client.Op, p *client.P
 	if err := f.sign(request.Header); err != nil {
 		return nil, err
 	}
-	values, err := asMetadata(request.Header)
+	values, err := outbound.Metadata(request.Header)
 	if err != nil {
-		return nil, err
+		return nil, &executor.Failure{Msg: "the agent is called over gRPC, " + err.Error()}
 	}
 	conn, release, err := f.connections.take(to.url)
 	if err != nil {
@@ -147,7 +100,7 @@ func (f *Front) begin(ctx context.Context, to *target, op client.Op, p *client.P
 	c := &rpc{front: f, forwarded: p.Forwarded, span: span, stop: func() { span.End(); cancel(); release() }}
 	ctx = context.WithValue(ctx, progressKey{}, &c.progress)
 	c.stream, err = conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: op.Streams()}, request.Method,
-		grpc.ForceCodecV2(whole{}), grpc.MaxCallRecvMsgSize(c.limit()))
+		grpc.ForceCodecV2(outbound.Messages{}), grpc.MaxCallRecvMsgSize(c.limit()))
 	if err == nil {
 		err = c.stream.SendMsg(&request.Body)
 	}
@@ -159,30 +112,6 @@ func (f *Front) begin(ctx context.Context, to *target, op client.Op, p *client.P
 		return nil, c.fault(err)
 	}
 	return c, nil
-}
-
-// asMetadata returns headers as metadata of gRPC. Names and values with other characters do not exist there.
-func asMetadata(headers http.Header) (metadata.MD, error) {
-	values := metadata.MD{}
-	for name, all := range headers {
-		key := strings.ToLower(name)
-		other := func(r rune) bool {
-			return (r < 'a' || r > 'z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r)
-		}
-		if strings.ContainsFunc(key, other) || strings.HasPrefix(key, "grpc-") {
-			return nil, &executor.Failure{Msg: fmt.Sprintf("the agent is called over gRPC, whose metadata cannot have the header %s", name)}
-		}
-		if key == "user-agent" {
-			continue // the connection has it
-		}
-		for _, value := range all {
-			if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
-				return nil, &executor.Failure{Msg: fmt.Sprintf("the agent is called over gRPC, whose metadata must be printable ASCII; the header %s is not", name)}
-			}
-		}
-		values[key] = all
-	}
-	return values, nil
 }
 
 // invoke does an operation with one answer, and returns its message.
@@ -294,12 +223,3 @@ func (c *rpc) tooLong(err error) bool {
 
 // reasonTooLarge is the reason of another Holdfast for a request that has more than limits.max_body.
 const reasonTooLarge = "REQUEST_TOO_LARGE"
-
-// dialed returns the host and port of a URL.
-func dialed(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	}
-	return net.JoinHostPort(u.Hostname(), port)
-}

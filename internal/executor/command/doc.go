@@ -4,13 +4,10 @@
 //
 // # Who owns the process
 //
-// Three goroutines serve a run. The goroutine that calls Execute reads stdout and plays the events. The keeper starts
-// the process, waits for it and reaps it. It stays on one OS thread, because the kernel kills the child when the
-// thread that forked it ends (Pdeathsig). A thread of the Go runtime may end before the server does. os/exec copies
-// stdin and stderr.
+// Three goroutines serve a run. The goroutine that calls Execute reads stdout and plays the events. A keeper
+// (procgroup) starts the process, waits for it and reaps it. os/exec copies stdin and stderr.
 //
 // The process leads a process group, and is stopped as a group: SIGTERM, the grace, SIGKILL. When the leader has ended
-// by itself, the rest of the group is killed, so that nothing outlives its run. The group is signaled only before the
-// leader is reaped, because a released number may become another group's. A process that leaves the group by setsid can
-// escape; nobody waits for its stdout or stderr.
+// by itself, the rest of the group is killed, so that nothing outlives its run. A process that leaves the group by setsid
+// can escape; nobody waits for its stdout or stderr.
 package command

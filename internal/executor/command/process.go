@@ -5,12 +5,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/procgroup"
 )
 
 // linger is how long stdout and stderr may stay silent after the process has ended. Then they count as ended too.
@@ -20,13 +21,9 @@ const linger = 2 * time.Second
 type process struct {
 	stdout *output
 	grace  time.Duration
-	done   chan struct{} // closed when the process has been reaped
-	state  *os.ProcessState
+	group  *procgroup.Process
 
-	pid      int
 	stopOnce sync.Once
-	mu       sync.Mutex // orders signals and reaping
-	reaped   bool
 }
 
 func (p *program) start(stdin io.Reader, stderr io.Writer, env ...string) (*process, error) {
@@ -46,57 +43,29 @@ func (p *program) start(stdin io.Reader, stderr io.Writer, env ...string) (*proc
 		WaitDelay:   linger,
 	}
 	stdout := &output{file: read}
-	child := &process{stdout: stdout, grace: p.opts.Grace, done: make(chan struct{})}
-	started := make(chan error)
-	go child.keep(cmd, stdout, started)
-	err = <-started
+	group, err := procgroup.Start(cmd)
 	_ = write.Close() // the child has its own; stdout has no end while this one is open
 	if err != nil {
 		_ = read.Close()
 		return nil, err
 	}
-	return child, nil
+	go func() {
+		<-group.Done()
+		stdout.expire()
+	}()
+	return &process{stdout: stdout, grace: p.opts.Grace, group: group}, nil
 }
 
-// attributes are those of a program in a group of its own, as the user that the options name.
+// attributes are those of a program as the user that the options name.
 func (p *program) attributes() *syscall.SysProcAttr {
-	a := groupLeader()
-	if p.opts.UID != 0 {
-		a.Credential = &syscall.Credential{Uid: uint32(p.opts.UID), Gid: uint32(p.opts.GID)}
+	if p.opts.UID == 0 {
+		return nil
 	}
-	return a
-}
-
-// keep runs the keeper; see the package comment.
-func (c *process) keep(cmd *exec.Cmd, stdout *output, started chan<- error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-
-	if err := cmd.Start(); err != nil {
-		started <- err
-		return
-	}
-	c.pid = cmd.Process.Pid
-	started <- nil
-
-	awaitExit(c.pid)
-	c.mu.Lock()
-	c.reaped = true
-	killGroup(c.pid, syscall.SIGKILL)
-	c.mu.Unlock()
-	// The error repeats the exit status, or says that a process outside the group holds stderr. In both cases the
-	// process has ended.
-	_ = cmd.Wait()
-	c.state = cmd.ProcessState
-	stdout.expire()
-	close(c.done)
+	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(p.opts.UID), Gid: uint32(p.opts.GID)}}
 }
 
 // wait blocks until the process has ended, and returns its state.
-func (c *process) wait() *os.ProcessState {
-	<-c.done
-	return c.state
-}
+func (c *process) wait() *os.ProcessState { return c.group.State() }
 
 // stop asks the group to end and kills it after the grace.
 func (c *process) stop() {
@@ -109,16 +78,7 @@ func (c *process) stop() {
 // stopAfterGrace leaves the process time to end by itself first.
 func (c *process) stopAfterGrace() { time.AfterFunc(c.grace, c.stop) }
 
-func (c *process) signal(s syscall.Signal) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.reaped {
-		killGroup(c.pid, s)
-	}
-}
-
-// killGroup signals a process group. Its only error is that the group has ended.
-func killGroup(leader int, signal syscall.Signal) { _ = syscall.Kill(-leader, signal) }
+func (c *process) signal(s syscall.Signal) { c.group.Signal(s) }
 
 // output is the read end of stdout. It has no deadline while the process lives. Afterwards each read has its own
 // deadline: a slow consumer loses nothing, and a leaked descriptor blocks nobody.

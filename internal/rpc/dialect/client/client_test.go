@@ -301,6 +301,82 @@ func TestWritesPushConfigurations(t *testing.T) {
 	})
 }
 
+// paramsOf returns what a request over JSON-RPC or gRPC says, and the body of one over HTTP+JSON.
+func paramsOf(t *testing.T, w *client.Wire, c dialect.Codec, op engine.Op, request *client.Request) []byte {
+	t.Helper()
+	if w.Binding != client.JSONRPC {
+		return request.Body
+	}
+	var envelope struct {
+		Method string
+		Params json.RawMessage
+	}
+	require.NoError(t, json.Unmarshal(request.Body, &envelope))
+	of, ok := c.Operation(envelope.Method)
+	require.True(t, ok, envelope.Method)
+	require.Equal(t, op, of)
+	return envelope.Params
+}
+
+func TestWritesSendsWithPushConfigurations(t *testing.T) {
+	t.Parallel()
+	eachWire(t, func(t *testing.T, w *client.Wire, c dialect.Codec) {
+		t.Helper()
+		for theirs, op := range map[client.Op]engine.Op{client.Send: engine.OpSend, client.Stream: engine.OpStream} {
+			request, err := w.Request("https://example.com/a2a", theirs, &client.Params{
+				TaskID: "t-1", Message: &task.Message{ID: "m-1", Role: task.RoleUser, Parts: []task.Part{task.Text("hi")}},
+				Push: client.Push{ID: "p-1", URL: "https://h/n", Token: "s3cret"},
+			})
+			require.NoError(t, err)
+			call, err := c.Decode(op, paramsOf(t, w, c, op, request))
+			require.NoError(t, err)
+			want := task.PushConfig{ID: "p-1", URL: "https://h/n", Token: "s3cret", Schemes: []string{"Bearer"}, Credentials: "s3cret"}
+			if w.ChoosesIDs() {
+				want.ID = ""
+			}
+			require.NotNil(t, call.Send.Push)
+			require.Equal(t, want, call.Send.Push.PushConfig)
+		}
+	})
+}
+
+func TestWritesSubscriptions(t *testing.T) {
+	t.Parallel()
+	eachWire(t, func(t *testing.T, w *client.Wire, c dialect.Codec) {
+		t.Helper()
+		request, err := w.Request("https://example.com/a2a", client.Subscribe, &client.Params{TaskID: "t-1", After: "17-9f"})
+		require.NoError(t, err)
+		name := "Last-Event-ID"
+		if w.Binding == client.GRPC {
+			name = "A2A-Last-Event-ID"
+		}
+		require.Equal(t, "17-9f", request.Header.Get(name))
+		if w.Binding == client.HTTPJSON {
+			require.Equal(t, "GET", request.Method)
+			require.Regexp(t, "/tasks/t-1:subscribe$", request.URL)
+			return
+		}
+		call, err := c.Decode(engine.OpSubscribe, paramsOf(t, w, c, engine.OpSubscribe, request))
+		require.NoError(t, err)
+		require.Equal(t, "t-1", call.TaskID())
+	})
+}
+
+func TestReadsNotifications(t *testing.T) {
+	t.Parallel()
+	eachWire(t, func(t *testing.T, w *client.Wire, _ dialect.Codec) {
+		t.Helper()
+		u, err := w.Notification([]byte(`{"id":"t-1","contextId":"c-1","status":{"state":"completed"}}`), depth)
+		require.NoError(t, err)
+		require.Equal(t, "t-1", u.TaskID)
+		u, err = w.Notification([]byte(`{"statusUpdate":{"taskId":"t-2","status":{"state":"TASK_STATE_WORKING"}}}`), depth)
+		require.NoError(t, err)
+		require.Equal(t, "t-2", u.TaskID)
+		_, err = w.Notification([]byte(`[]`), depth)
+		require.Error(t, err)
+	})
+}
+
 func TestWritesHeaders(t *testing.T) {
 	t.Parallel()
 	eachWire(t, func(t *testing.T, w *client.Wire, c dialect.Codec) {

@@ -65,8 +65,15 @@ func (w *Wire) asJSON(op Op, body []byte) ([]byte, error) {
 	return w.service.Answer(served[op], body)
 }
 
-// Document reads the body of an answer with a 2xx status to op, ExtendedCard or SetPush, and returns the card or the
-// configuration as it was written. The error is an *Error if the server reports one.
+// Notification reads the body of a push notification: a task, or what is an event of a stream over HTTP+JSON.
+func (w *Wire) Notification(body []byte, maxDepth int) (*Update, error) {
+	bare := *w
+	bare.Binding, bare.service = HTTPJSON, nil
+	return bare.Answer(Stream, body, maxDepth)
+}
+
+// Document reads the body of an answer with a 2xx status to op, or an event of a stream, and returns its content as it was
+// written, such as a card or a task. Over gRPC that is ProtoJSON. The error is an *Error if the server reports one.
 func (w *Wire) Document(op Op, body []byte, maxDepth int) ([]byte, error) {
 	body, err := w.asJSON(op, body)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 // Op is an operation of a client.
 type Op uint8
 
-// The operations. There is no subscription: see the package a2a of executors.
+// The operations. Fronts do not subscribe: see the package a2a of executors.
 const (
 	Send Op = iota
 	Stream
@@ -33,10 +33,13 @@ const (
 	// The answers to these are documents: see Document.
 	ExtendedCard
 	SetPush
+	Subscribe
+
+	operations = iota
 )
 
 // Streams reports whether the answer of an operation is a stream of events.
-func (o Op) Streams() bool { return o == Stream }
+func (o Op) Streams() bool { return o == Stream || o == Subscribe }
 
 // The bindings that a Wire may have, by their names in cards.
 const (
@@ -50,9 +53,9 @@ type Wire struct {
 	Version string // of A2A, as in cards and in A2A-Version
 	Binding string
 
-	methods [SetPush + 1]string // "": the version has no such operation
-	prefix  string              // of paths
-	service *binary.Codec       // over gRPC
+	methods [operations]string // "": the version has no such operation
+	prefix  string             // of paths
+	service *binary.Codec      // over gRPC
 	message func(dst []byte, m *task.Message) []byte
 	data    bool // a data part is an object in an object
 	// clientIDs says that clients choose the ids of tasks.
@@ -68,31 +71,31 @@ const pushConfigs = "/pushNotificationConfigs"
 var wires = []*Wire{
 	{
 		Version: v10.Version, Binding: JSONRPC, message: v10.AppendMessage, modern: true,
-		methods: [...]string{"SendMessage", "SendStreamingMessage", "GetTask", "CancelTask", "ListTasks", "GetExtendedAgentCard", "CreateTaskPushNotificationConfig"},
+		methods: [...]string{"SendMessage", "SendStreamingMessage", "GetTask", "CancelTask", "ListTasks", "GetExtendedAgentCard", "CreateTaskPushNotificationConfig", "SubscribeToTask"},
 	},
 	{
 		Version: v10.Version, Binding: HTTPJSON, message: v10.AppendMessage, modern: true,
-		methods: [...]string{"message:send", "message:stream", "", ":cancel", "tasks", "extendedAgentCard", pushConfigs},
+		methods: [...]string{"message:send", "message:stream", "", ":cancel", "tasks", "extendedAgentCard", pushConfigs, ":subscribe"},
 	},
 	{
 		Version: v03.Version, Binding: JSONRPC, message: v03.AppendMessage,
-		methods: [...]string{"message/send", "message/stream", "tasks/get", "tasks/cancel", "", "agent/getAuthenticatedExtendedCard", "tasks/pushNotificationConfig/set"},
+		methods: [...]string{"message/send", "message/stream", "tasks/get", "tasks/cancel", "", "agent/getAuthenticatedExtendedCard", "tasks/pushNotificationConfig/set", "tasks/resubscribe"},
 	},
 	{
 		Version: v03.Version, Binding: HTTPJSON, message: v03proto.AppendMessage, prefix: "/v1", data: true,
-		methods: [...]string{"message:send", "message:stream", "", ":cancel", "", "card", pushConfigs},
+		methods: [...]string{"message:send", "message:stream", "", ":cancel", "", "card", pushConfigs, ":subscribe"},
 	},
 	{
 		Version: v01.Version, Binding: JSONRPC, message: v01.AppendMessage, clientIDs: true,
-		methods: [...]string{"tasks/send", "tasks/sendSubscribe", "tasks/get", "tasks/cancel", "", "", "tasks/pushNotification/set"},
+		methods: [...]string{"tasks/send", "tasks/sendSubscribe", "tasks/get", "tasks/cancel", "", "", "tasks/pushNotification/set", "tasks/resubscribe"},
 	},
 	{
 		Version: v10.Version, Binding: GRPC, message: v10.AppendMessage, modern: true, service: binary.New10(0),
-		methods: [...]string{"SendMessage", "SendStreamingMessage", "GetTask", "CancelTask", "ListTasks", "GetExtendedAgentCard", "CreateTaskPushNotificationConfig"},
+		methods: [...]string{"SendMessage", "SendStreamingMessage", "GetTask", "CancelTask", "ListTasks", "GetExtendedAgentCard", "CreateTaskPushNotificationConfig", "SubscribeToTask"},
 	},
 	{
 		Version: v03.Version, Binding: GRPC, message: v03proto.AppendYoungerMessage, data: true, service: binary.New03(0),
-		methods: [...]string{"SendMessage", "SendStreamingMessage", "GetTask", "CancelTask", "", "GetAgentCard", "CreateTaskPushNotificationConfig"},
+		methods: [...]string{"SendMessage", "SendStreamingMessage", "GetTask", "CancelTask", "", "GetAgentCard", "CreateTaskPushNotificationConfig", "TaskSubscription"},
 	},
 }
 
@@ -118,8 +121,9 @@ func Find(version, binding string) *Wire {
 func (w *Wire) ChoosesIDs() bool { return w.clientIDs }
 
 // served are the operations as the codecs of services know them.
-var served = [SetPush + 1]engine.Op{
+var served = [operations]engine.Op{
 	engine.OpSend, engine.OpStream, engine.OpGet, engine.OpCancel, engine.OpList, engine.OpExtendedCard, engine.OpPushSet,
+	engine.OpSubscribe,
 }
 
 // Has reports whether the version has an operation.
@@ -147,7 +151,10 @@ type Params struct {
 	Metadata json.RawMessage // Send, Stream, Cancel: of the request
 	Modes    []string        // Send, Stream: accepted media types
 	Return   bool            // Send: do not wait for the task's end
-	Push     Push            // SetPush
+	Push     Push            // SetPush; Send and Stream with a URL
+
+	// After is the id of the event after which a subscription begins. Only some servers, such as another Holdfast, have ids.
+	After string
 
 	// Headers of any operation.
 	Extensions []string // URIs of the extensions to use
@@ -188,6 +195,11 @@ func (w *Wire) header(op Op, p *Params) http.Header {
 	}
 	p.Trace.Headers(h)
 	set("Idempotency-Key", p.Key)
+	if op == Subscribe && w.service != nil {
+		set("A2A-Last-Event-ID", p.After)
+	} else if op == Subscribe {
+		set("Last-Event-ID", p.After)
+	}
 	if w.clientIDs {
 		return h // 0.1 has neither versions nor extensions
 	}
@@ -241,6 +253,9 @@ func (w *Wire) Request(endpoint string, op Op, p *Params) (*Request, error) {
 		base += "/tasks/" + id + w.methods[op]
 	case SetPush:
 		r.Body = w.appendParams(nil, op, p)
+		base += "/tasks/" + id + w.methods[op]
+	case Subscribe:
+		r.Method = http.MethodGet
 		base += "/tasks/" + id + w.methods[op]
 	case ExtendedCard:
 		r.Method = http.MethodGet
@@ -302,6 +317,9 @@ func (w *Wire) appendSend(dst []byte, op Op, p *Params) []byte {
 		dst = jsonrw.AppendStringMember(dst, "sessionId", p.Message.ContextID)
 		dst = w.message(jsonrw.AppendMember(dst, "message"), p.Message)
 		dst = append(dst, `,"historyLength":1000`...)
+		if p.Push.URL != "" {
+			dst = append(w.appendPush(append(jsonrw.AppendMember(dst, "pushNotification"), '{'), p), '}')
+		}
 		return jsonrw.AppendRawMember(dst, "metadata", p.Metadata)
 	}
 	dst = w.message(jsonrw.AppendMember(dst, "message"), p.Message)
@@ -315,11 +333,25 @@ func (w *Wire) appendSend(dst []byte, op Op, p *Params) []byte {
 			dst = strconv.AppendBool(jsonrw.AppendMember(dst, "blocking"), !p.Return)
 		}
 	}
+	if p.Push.URL != "" {
+		dst = append(w.appendPush(append(jsonrw.AppendMember(dst, w.pushMember()), '{'), p), '}')
+	}
 	if len(dst) > open {
 		dst = append(dst[:open:open], dst[open+1:]...)
 	}
 	dst = append(dst, '}')
 	return jsonrw.AppendRawMember(dst, "metadata", p.Metadata)
+}
+
+// pushMember is the member of the configuration of a send that asks for notifications.
+func (w *Wire) pushMember() string {
+	switch {
+	case w.modern:
+		return "taskPushNotificationConfig"
+	case w.data:
+		return "pushNotification"
+	}
+	return "pushNotificationConfig"
 }
 
 // appendSetPush writes the members of a request for notifications. Of the shapes that servers of 0.3 know over HTTP+JSON it

@@ -16,10 +16,9 @@ import (
 
 // mayName lists texts outside the dialects that look like a version, with the reason why they are allowed.
 var mayName = map[string]string{
-	"internal/config/config.go 1.0.0":   "a value of protocol.status_table",
-	"internal/config/config.go 1.0.1":   "a value of protocol.status_table",
-	"internal/config/default.go 1.0.0":  "the version of an agent",
-	"internal/cli/client/client.go 0.3": "it is a client, and speaks one version",
+	"internal/config/config.go 1.0.0":  "a value of protocol.status_table",
+	"internal/config/config.go 1.0.1":  "a value of protocol.status_table",
+	"internal/config/default.go 1.0.0": "the version of an agent",
 }
 
 // Code that depends on a version asks the codec (dialect.Traits). Only dialects name versions.

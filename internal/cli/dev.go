@@ -1,0 +1,380 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/develop"
+	"github.com/holdfast-a2a/holdfast/internal/pgembed"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// developing has the flags of dev.
+type developing struct {
+	agent  string
+	http   int
+	ignore []string
+	grace  time.Duration
+}
+
+func (c *command) dev() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dev [flags] -- COMMAND [ARG...]",
+		Short: "Run an agent that you write, with a server and a database",
+		Long: `Run the server on this machine with a database in ./.holdfast, and COMMAND as the agent.
+The agent starts again when a file below the current directory changes, or when it ends.
+Each event of a task is a line, and so is what the agent writes. Ctrl-C stops the agent,
+then the server.
+
+Without --config, the server has one agent, named after the directory. COMMAND connects to
+the server as its worker (docs/agents/worker.md). With --http, the server POSTs each
+message to that port of this machine instead (docs/agents/http.md). With --config, the
+server serves the agents of the file.
+
+COMMAND gets HOLDFAST_URL, HOLDFAST_AGENT, with --http PORT, and HOLDFAST_API_KEY if the
+agents need a key. Hidden files, node_modules, __pycache__ and venv are not watched.
+
+Exit codes: 0 stopped by Ctrl-C; 1 the server or the agent could not start; 2 wrong usage.`,
+		Example: `  holdfast dev -- python3 agent.py
+  holdfast dev --http 9000 -- python3 agent.py
+  holdfast dev --config holdfast.yaml --agent trips -- npm start`,
+	}
+	var d developing
+	flags := cmd.Flags()
+	flags.StringVar(&d.agent, "agent", "", "name of the agent (default: that of the directory)")
+	flags.IntVar(&d.http, "http", 0, "port of this machine where the agent takes messages over HTTP")
+	flags.StringArrayVar(&d.ignore, "ignore", nil, "pattern of names or paths whose changes do not restart the agent; may be repeated")
+	flags.DurationVar(&d.grace, "grace", 5*time.Second, "how long the agent may take to end after SIGTERM")
+	flags.String("listen", "", "address of the API over HTTP (default 127.0.0.1:8080)")
+	flags.String("grpc-listen", "", "address of the API over gRPC, or off (default: the port after that of --listen)")
+	flags.String("admin-listen", "", "address of metrics and health (default 127.0.0.1:9090)")
+	flags.String("database-url", "", "PostgreSQL to use instead of the embedded one")
+	cmd.RunE = func(cmd *cobra.Command, argv []string) error {
+		if len(argv) == 0 || cmd.ArgsLenAtDash() != 0 {
+			return usage("give the command that starts your agent after two dashes: holdfast dev -- python3 agent.py (see --help)")
+		}
+		if err := develop.Find(argv[0]); err != nil {
+			return usage("%s: there is no such program; check the command after the two dashes", argv[0])
+		}
+		cfg, err := c.devConfig(&d, configFlags(flags))
+		if err != nil {
+			return err
+		}
+		return c.develop(cmd.Context(), &d, cfg, argv)
+	}
+	return cmd
+}
+
+// devAgent returns the agent that dev serves without a configuration.
+func devAgent(d *developing) *config.Agent {
+	a := config.NewAgent(d.agent)
+	a.Executor.Kind = config.ExecutorWorker
+	if d.http != 0 {
+		a.Executor.Kind = config.ExecutorHTTP
+		a.Executor.HTTP.URL = "http://" + localhost + ":" + strconv.Itoa(d.http) + "/"
+	}
+	return a
+}
+
+const localhost = "127.0.0.1"
+
+// devConfig loads the configuration of dev.
+func (c *command) devConfig(d *developing, flags map[string]string) (*config.Config, error) {
+	if d.agent == "" {
+		d.agent = directoryName()
+	}
+	if d.http < 0 || d.http > 65535 {
+		return nil, usage("--http: %d is not a port", d.http)
+	}
+	source := config.Source{File: c.configFile, Env: c.Env, Flags: flags, Programs: c.deps.Agents}
+	given := c.configFile != "" || c.env("HOLDFAST_CONFIG") != ""
+	if given && d.http != 0 {
+		return nil, usage("--http and --config both say what the agent is; remove one of them")
+	}
+	if !given {
+		source.Agent = devAgent(d)
+	}
+	cfg, err := config.Load(source)
+	if err != nil {
+		return nil, err
+	}
+	if !given {
+		cfg.Push.AllowPrivate = len(cfg.Exposed()) == 0 // so that holdfast send --listen works
+	}
+	if given && !slices.ContainsFunc(cfg.Agents, func(a config.Agent) bool { return a.Name == d.agent }) && len(cfg.Agents) == 1 {
+		d.agent = cfg.Agents[0].Name
+	}
+	return cfg, nil
+}
+
+// directoryName makes the name of an agent of that of the current directory.
+func directoryName() string {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "agent"
+	}
+	name := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(filepath.Base(dir)))
+	if name = strings.Trim(name, "-"); name == "" {
+		return "agent"
+	}
+	return strings.TrimRight(name[:min(len(name), 63)], "-")
+}
+
+// desk prints the lines of dev.
+type desk struct {
+	mu sync.Mutex
+	printer
+}
+
+// say prints a line with the time.
+func (d *desk) say(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " ")
+	d.line("%s %s", time.Now().Format(time.TimeOnly), text)
+}
+
+// plain prints a line as it is.
+func (d *desk) plain(line string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.line("%s", line)
+}
+
+// develop runs the server and the agent until ctx ends.
+func (c *command) develop(ctx context.Context, d *developing, cfg *config.Config, argv []string) error {
+	if cfg.DatabaseURL == "" {
+		used, err := pgembed.InUse(cfg.DataDir)
+		if err != nil {
+			return fmt.Errorf("database directory: %w", err)
+		}
+		if used {
+			return fmt.Errorf("another holdfast uses the database in %s; stop it, or run this one in another directory", cfg.DataDir)
+		}
+	}
+	desk := &desk{printer: printer{w: c.Out}}
+	root, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	watcher, err := develop.Watch(root, d.ignore, func(line string) { desk.say("%s", line) })
+	if err != nil {
+		return usage("%w", err)
+	}
+	log := newQuietLogger(c.Err, cfg.Log)
+	// The server stops after the agent.
+	serving, stopServer := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopServer()
+	ready, served := make(chan string, 1), make(chan error, 1)
+	desk.say("starting the server; the first start makes a database in %s", cfg.DataDir)
+	go func() { served <- c.deps.Develop(serving, cfg, log, func(url string) { ready <- url }) }()
+	var url string
+	select {
+	case url = <-ready:
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+		stopServer()
+		return <-served
+	}
+	err = c.withAgent(ctx, d, cfg, argv, url, desk, watcher, log, served)
+	desk.say("stopping the server")
+	stopServer()
+	select {
+	case stopped := <-served:
+		return errors.Join(err, stopped)
+	case <-time.After(stopPatience):
+		return errors.Join(err, errors.New("the server did not stop in time"))
+	}
+}
+
+// stopPatience bounds the stop of the server. It is longer than all of its steps.
+const stopPatience = 3 * time.Minute
+
+// withAgent runs the agent beside the server.
+func (c *command) withAgent(ctx context.Context, d *developing, cfg *config.Config, argv []string, url string, desk *desk, watcher *develop.Watcher, log *slog.Logger, served chan error) error {
+	op, err := c.deps.OpenOperator(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer op.Close()
+	env := append(c.Environ(), "HOLDFAST_URL="+url, "HOLDFAST_AGENT="+d.agent)
+	if d.http != 0 {
+		env = append(env, "PORT="+strconv.Itoa(d.http))
+	}
+	if c.env("PYTHONUNBUFFERED") == "" {
+		env = append(env, "PYTHONUNBUFFERED=1") // or its output comes late
+	}
+	key, revoke, err := c.devKey(ctx, cfg, op, d.agent)
+	if err != nil {
+		return err
+	}
+	defer revoke()
+	if key != "" {
+		env = append(env, "HOLDFAST_API_KEY="+key)
+	}
+	agent := &develop.Agent{
+		Argv: argv, Env: env, Grace: d.grace, Pause: 500 * time.Millisecond, MaxPause: 30 * time.Second,
+		Say: func(line string) { desk.say("%s", line) }, Output: func(line string) { desk.plain("agent | " + line) },
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	killAtSecondSignal(ctx, agent)
+	changes := make(chan string)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer stop()
+	all.Go(func() { watcher.Run(ctx, changes) })
+	all.Go(func() { c.showTasks(ctx, op, desk) })
+	ended := make(chan error, 1)
+	desk.say("server ready at %s; in another terminal:", url)
+	desk.plain("\n  " + c.sendCommand(url, cfg, d) + "\n")
+	go func() { ended <- agent.Run(ctx, changes) }()
+	select {
+	case err := <-served:
+		served <- nil
+		stop()
+		return errors.Join(err, <-ended)
+	case err := <-ended:
+		return err
+	}
+}
+
+// sendCommand returns a command that talks to the agent.
+func (c *command) sendCommand(url string, cfg *config.Config, d *developing) string {
+	words := []string{"holdfast", "send"}
+	if a := cfg.DefaultAgent(); a != nil && a.Name != d.agent {
+		url = strings.TrimRight(url, "/") + "/agents/" + d.agent
+	}
+	if strings.TrimRight(url, "/") != defaultURL {
+		words = append(words, url)
+	}
+	return strings.Join(append(words, `"hello"`), " ")
+}
+
+// devKey makes an API key for the agent, if the server has a scheme of that kind and the environment has no key. revoke ends it.
+func (c *command) devKey(ctx context.Context, cfg *config.Config, op Operator, agent string) (secret string, revoke func(), err error) {
+	revoke = func() {}
+	if c.env("HOLDFAST_API_KEY") != "" || !slices.ContainsFunc(cfg.Auth.Schemes, func(s config.AuthScheme) bool { return s.Kind == config.AuthAPIKey }) {
+		return "", revoke, nil
+	}
+	secret, made, err := op.CreateKey(ctx, &Key{Name: "holdfast dev", Subject: "dev", Scopes: []string{"worker:" + agent}}, devKeyLifetime)
+	if err != nil {
+		return "", revoke, err
+	}
+	return secret, func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelPatience)
+		defer cancel()
+		if _, err := op.RevokeKey(ctx, made.ID); err != nil {
+			c.note("holdfast: the key %s of the agent could not be revoked, and ends within a day: %v", made.ID, err)
+		}
+	}, nil
+}
+
+const devKeyLifetime = 24 * time.Hour
+
+// killAtSecondSignal makes another Ctrl-C end this process at once, without leaving the agent.
+func killAtSecondSignal(ctx context.Context, agent *develop.Agent) {
+	context.AfterFunc(ctx, func() {
+		again := make(chan os.Signal, 1)
+		signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+		go func() {
+			s := <-again
+			agent.Kill()
+			signal.Reset(os.Interrupt, syscall.SIGTERM)
+			if number, ok := s.(syscall.Signal); ok {
+				_ = syscall.Kill(os.Getpid(), number)
+			}
+		}()
+	})
+}
+
+// look is the pause between two looks at the tasks.
+const look = 300 * time.Millisecond
+
+// showTasks prints each event of each task in a line, until ctx ends.
+func (c *command) showTasks(ctx context.Context, op Operator, desk *desk) {
+	w := op.Watch(TaskFilter{})
+	away := false
+	for {
+		events, more, err := w.Next(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil && !away {
+			desk.say("tasks cannot be read at the moment: %v", err)
+		}
+		away = err != nil
+		for _, e := range events {
+			if text := devLine(e.Event); text != "" {
+				desk.say("task %s %s", e.Task.PublicID, text)
+			}
+		}
+		if !more || err != nil {
+			if sleep(ctx, look) != nil {
+				return
+			}
+		}
+	}
+}
+
+// shownText bounds a text in a line, in characters.
+const shownText = 160
+
+// devLine describes an event of a task, or returns "".
+func devLine(e *task.Event) string {
+	with := func(head string, parts []task.Part) string {
+		var texts []string
+		for _, p := range parts {
+			texts = append(texts, strings.TrimSpace(shownStored(p)))
+		}
+		text := []rune(strings.Join(strings.Fields(strings.Join(texts, " ")), " "))
+		if len(text) > shownText {
+			text = append(text[:shownText], '…')
+		}
+		if len(text) == 0 {
+			return head
+		}
+		return head + ": " + string(text)
+	}
+	said := func() []task.Part {
+		if e.Message == nil {
+			return nil
+		}
+		return e.Message.Parts
+	}
+	switch {
+	case e.Kind == task.EventMessage:
+		return with(roleName(task.RoleUser), said())
+	case e.Kind == task.EventStatus && e.State == task.StateSubmitted:
+		return ""
+	case e.Kind == task.EventStatus && e.State == task.StateInputRequired:
+		return with("asks", said())
+	case e.Kind == task.EventStatus:
+		return with(e.State.String(), said())
+	case e.Artifact != nil:
+		return with("artifact "+label(e.Artifact), e.Artifact.Parts)
+	case e.Run != nil && e.Run.Error != "":
+		return fmt.Sprintf("attempt %d %s: %s", e.Attempt, e.Run.Outcome, e.Run.Error)
+	}
+	return ""
+}

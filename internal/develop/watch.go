@@ -1,0 +1,201 @@
+package develop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// ignored are the directories whose files are no sources.
+var ignored = []string{"node_modules", "__pycache__", "venv"}
+
+// written are the extensions of files that programs write.
+var written = []string{".log", ".out", ".tmp", ".pid", ".lock", ".pyc", ".db", ".sqlite", ".sqlite3", ".db-wal", ".db-shm", ".db-journal", ".sqlite-journal"}
+
+const (
+	// quiet is how long no file may have changed before a change counts: editors and branches change several at once.
+	quiet = 200 * time.Millisecond
+	// atLast is how long changes may go on before one of them counts all the same.
+	atLast = 2 * time.Second
+	// A file that changes rapid times in a row, each within soon after the one before, is written by the agent itself.
+	rapid = 5
+	soon  = atLast + time.Second
+	// maxDirs bounds how many directories are watched. Each costs memory of the kernel.
+	maxDirs = 8192
+)
+
+// Watcher reports changes of files below a directory.
+type Watcher struct {
+	root   string
+	ignore []string
+	events *fsnotify.Watcher
+	dirs   int
+	full   bool
+	muted  map[string]bool // paths that the agent writes
+	say    func(line string)
+}
+
+// Watch begins to watch the files below root, except in hidden directories, in those that package managers make, and where a
+// pattern of ignore matches a name or a path below root. say gets what the author should know.
+func Watch(root string, ignore []string, say func(line string)) (*Watcher, error) {
+	for _, pattern := range ignore {
+		if _, err := filepath.Match(pattern, ""); err != nil {
+			return nil, fmt.Errorf("%q is not a pattern", pattern)
+		}
+	}
+	events, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, fmt.Errorf("watch files: %w", err)
+	}
+	w := &Watcher{root: root, ignore: ignore, events: events, muted: map[string]bool{}, say: say}
+	if err := w.add(root); err != nil {
+		return nil, errors.Join(fmt.Errorf("watch %s: %w", root, err), events.Close())
+	}
+	return w, nil
+}
+
+// add watches a directory and those below it.
+func (w *Watcher) add(dir string) error {
+	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil && path == w.root:
+			return err
+		case err != nil:
+			return nil //nolint:nilerr // it was removed meanwhile, or belongs to somebody else
+		case !entry.IsDir():
+			return nil
+		case path != w.root && w.skips(path):
+			return filepath.SkipDir
+		case w.dirs >= maxDirs:
+			w.tooMany()
+			return filepath.SkipAll
+		}
+		if err := w.events.Add(path); err != nil {
+			if path == w.root {
+				return err
+			}
+			w.tooMany()
+			return filepath.SkipAll
+		}
+		w.dirs++
+		return nil
+	})
+}
+
+func (w *Watcher) tooMany() {
+	if !w.full {
+		w.full = true
+		w.say(fmt.Sprintf("too many directories: changes in all but %d of them do not restart the agent; leave some out with --ignore", w.dirs))
+	}
+}
+
+// skips reports whether a path is none of the sources.
+func (w *Watcher) skips(path string) bool {
+	name := filepath.Base(path)
+	if strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") || slices.Contains(ignored, name) ||
+		slices.Contains(written, strings.ToLower(filepath.Ext(name))) || w.muted[path] {
+		return true
+	}
+	relative, err := filepath.Rel(w.root, path)
+	if err != nil {
+		return true
+	}
+	return slices.ContainsFunc(w.ignore, func(pattern string) bool {
+		byName, _ := filepath.Match(pattern, name) // Watch has checked it
+		byPath, _ := filepath.Match(pattern, relative)
+		return byName || byPath
+	})
+}
+
+// Run sends the path of a changed file to changes, once for changes that come together, until ctx ends. Then it ends the watch.
+func (w *Watcher) Run(ctx context.Context, changes chan<- string) {
+	defer func() { _ = w.events.Close() }()
+	pending, since := "", time.Time{} // the change that is to be reported, and when the first of them came
+	last, lastAt, times := "", time.Time{}, 0
+	timer := time.NewTimer(quiet)
+	timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e, open := <-w.events.Events:
+			if !open {
+				return
+			}
+			if path := w.changed(e); path != "" {
+				if pending == "" {
+					since = time.Now()
+				}
+				pending = path
+				timer.Reset(min(quiet, max(0, atLast-time.Since(since))))
+			}
+		case err, open := <-w.events.Errors:
+			if !open {
+				return
+			}
+			w.say(fmt.Sprintf("watch files: %v", err))
+		case <-timer.C:
+			if pending != last || time.Since(lastAt) > soon {
+				times = 0
+			}
+			last, lastAt = pending, time.Now()
+			pending = ""
+			if times++; times > rapid {
+				w.muted[filepath.Join(w.root, last)] = true
+				w.say(last + " changes with every start, so the agent writes it; its changes do not restart the agent any more")
+				continue
+			}
+			select {
+			case changes <- last:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// changed returns the path of the source that an event has changed, or "".
+func (w *Watcher) changed(e fsnotify.Event) string {
+	if e.Op == fsnotify.Chmod || w.skips(e.Name) {
+		return ""
+	}
+	if info, err := os.Stat(e.Name); err == nil && info.IsDir() {
+		if !e.Has(fsnotify.Create) {
+			return ""
+		}
+		_ = w.add(e.Name) // an error concerns only the root
+		if e.Name = w.source(e.Name); e.Name == "" {
+			return ""
+		}
+	}
+	relative, err := filepath.Rel(w.root, e.Name)
+	if err != nil {
+		return ""
+	}
+	return relative
+}
+
+// source returns a file of a new directory, or "". It may have been there before the watch of the directory.
+func (w *Watcher) source(dir string) (found string) {
+	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return nil //nolint:nilerr // it was removed meanwhile
+		case w.skips(path) && entry.IsDir():
+			return filepath.SkipDir
+		case !w.skips(path) && !entry.IsDir():
+			found = path
+			return filepath.SkipAll
+		}
+		return nil
+	})
+	return found
+}
