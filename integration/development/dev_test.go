@@ -63,7 +63,7 @@ func newWorkshop(t testing.TB, source string) *workshop {
 		t.Fatal("the test needs python3")
 	}
 	dir := filepath.Join(clustertest.EmbeddedDir(t), "my-agent")
-	require.NoError(t, os.Mkdir(dir, 0o755)) //nolint:gosec // PostgreSQL's user must pass through
+	require.NoError(t, os.Mkdir(dir, 0o755))
 	listen, own := clustertest.Reserve(t), clustertest.Reserve(t)
 	_, port, err := net.SplitHostPort(own)
 	require.NoError(t, err)

@@ -97,7 +97,7 @@ func (w *Watcher) tooMany() {
 	}
 }
 
-// skips reports whether a path is none of the sources.
+// skips reports whether a path is not that of a source.
 func (w *Watcher) skips(path string) bool {
 	name := filepath.Base(path)
 	if strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") || slices.Contains(ignored, name) ||

@@ -1,5 +1,5 @@
-// Package client calls A2A servers for the command line, in every version over every binding. What a version writes and
-// reads is that of internal/rpc/dialect/client, which fronts use too. This package finds the server, carries requests, and
+// Package client calls A2A servers for the command line, in every version over every binding. The package
+// internal/rpc/dialect/client writes and reads each version, for fronts too. This package finds the server, carries requests, and
 // follows tasks to their end, also over broken connections: see Follow.
 package client
 
@@ -162,7 +162,7 @@ func (c *Client) place(o Options, cardAt string) (err error) {
 	case strings.HasSuffix(o.Server, ".json"):
 		return fmt.Errorf("%s names the URL %.200q of another host; give it with --url if that is right", cardAt, c.url)
 	default:
-		// A server behind a proxy names its public URL. What the user has named is the same agent.
+		// A server behind a proxy names its public URL. The name that the user has given is the same agent.
 		c.url = o.Server
 	}
 	return err
@@ -391,7 +391,7 @@ func (c *Client) refusal(op client.Op, status int, body []byte) error {
 	return nil
 }
 
-// do sends the request and turns every answer without a 2xx status into an error. What the server reports in its body says
+// do sends the request and turns every answer without a 2xx status into an error. The report of the server in its body says
 // more than the status, so it has priority, unless the status asks for a retry.
 func (c *Client) do(req *http.Request, refusal func(status int, body []byte) error) (*http.Response, error) {
 	for name, values := range c.header {
