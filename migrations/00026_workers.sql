@@ -59,6 +59,16 @@ COMMENT ON COLUMN holdfast.v_remote_workers.connected IS 'It was seen within the
 COMMENT ON COLUMN holdfast.v_remote_workers.retired_at IS 'When an operator told it to claim no more; null: it may claim.';
 COMMENT ON COLUMN holdfast.v_remote_workers.running IS 'How many runs it has.';
 
+-- +goose StatementBegin
+DO $$
+BEGIN
+    GRANT SELECT ON holdfast.v_remote_workers TO holdfast_reader;
+EXCEPTION WHEN insufficient_privilege OR undefined_object THEN
+    NULL; -- as in 00006
+END
+$$;
+-- +goose StatementEnd
+
 CREATE OR REPLACE FUNCTION holdfast.sql_contract_version() RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$ SELECT '1.6' $$;
 

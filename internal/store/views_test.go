@@ -604,7 +604,7 @@ func TestReaderReadsViewsOnly(t *testing.T) {
 			require.Error(t, err, name)
 		})
 	}
-	require.Equal(t, 18, views)
+	require.Equal(t, 19, views)
 	as(t, c, "holdfast_reader", func(tx pgx.Tx) {
 		_, lines := query(t, tx, "SELECT text FROM holdfast.v_artifacts WHERE task = holdfast.task_uuid($1)", p.c.Task.ID.String())
 		require.Equal(t, [][]string{{"x"}}, lines)
