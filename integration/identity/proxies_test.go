@@ -183,3 +183,29 @@ func sendOverGRPC(t *testing.T, address, ip, key string) string {
 	}
 	return strings.ToLower(strings.TrimPrefix(answer.GetTask().GetStatus().GetState().String(), "TASK_STATE_"))
 }
+
+// Once a call has arrived, nothing that its connection carries counts as headers, also below the PROXY protocol.
+func TestBytesOfCallsBehindAProxyAreNoHeaders(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Settings + `
+proxies: {trusted: [127.0.0.1/32], client_address: proxy-protocol}
+`})
+	front := balancer(t, `
+listen l
+ mode tcp
+ bind BIND
+ server s SERVER send-proxy-v2`, r.GRPC)
+	conn, err := grpc.NewClient("passthrough:"+front, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	for range 20 {
+		_, err := pb10.NewA2AServiceClient(conn).SendMessage(waittest.Context(t), &pb10.SendMessageRequest{Message: &pb10.Message{
+			MessageId: store.NewID().String(), Role: pb10.Role_ROLE_USER,
+			Parts: []*pb10.Part{{Content: &pb10.Part_Text{Text: "echo:" + strings.Repeat("x", 8<<10)}}},
+		}})
+		require.NoError(t, err)
+	}
+	// The connection may hold the first bytes of its next call, such as an answer to a ping.
+	require.Less(t, r.Metric(`holdfast_memory_in_flight_bytes{budget="headers"}`), float64(16<<10))
+}

@@ -27,7 +27,7 @@ import (
 )
 
 // fewBytes gives headers a mebibyte.
-const fewBytes = "limits: {memory: 256MiB, bytes_in_flight: 16MiB}\n"
+const fewBytes = "limits: {memory: 256MiB, bytes_in_flight: 16MiB, header_timeout: 5m}\n"
 
 // unfinishedHeaders begins a request of gRPC, with 60 KiB of headers that do not end.
 func unfinishedHeaders(c net.Conn) error {

@@ -120,6 +120,27 @@ type address struct {
 	of *Connection
 }
 
+// ConnectionBelow returns the connection below TLS and the PROXY protocol, or nil.
+func ConnectionBelow(c net.Conn) *Connection {
+	if secured, ok := c.(interface{ NetConn() net.Conn }); ok {
+		c = secured.NetConn()
+	}
+	if proxied, ok := c.(interface{ Raw() net.Conn }); ok {
+		c = proxied.Raw()
+	}
+	below, _ := c.(*Connection)
+	return below
+}
+
+// AddressOf returns a remote address by which ConnectionAt finds a connection. The address may be another one than the
+// connection has, such as that in a PROXY header.
+func AddressOf(a net.Addr, c *Connection) net.Addr {
+	if ConnectionAt(a) != nil || c == nil {
+		return a
+	}
+	return address{a, c}
+}
+
 // ConnectionAt returns the connection whose remote address this is, or nil.
 func ConnectionAt(a net.Addr) *Connection {
 	if a, ok := a.(address); ok {

@@ -123,12 +123,17 @@ func parse(address string) (netip.AddrPort, bool) {
 }
 
 // forwardedFor returns the values of the parameter for of each element of a Forwarded header (RFC 7239, section 4), and ""
-// for an element without one.
+// for an element without one. A header with an open quote has none: a client could hide in it what the proxy has appended.
 func forwardedFor(header string) []string {
 	var hops []string
-	for _, element := range split(header, ',') {
+	elements, closed := split(header, ',')
+	if !closed {
+		return nil
+	}
+	for _, element := range elements {
 		hop := ""
-		for _, pair := range split(element, ';') {
+		pairs, _ := split(element, ';')
+		for _, pair := range pairs {
 			name, value, _ := strings.Cut(strings.TrimSpace(pair), "=")
 			if strings.EqualFold(name, "for") {
 				hop = unquote(value)
@@ -139,9 +144,8 @@ func forwardedFor(header string) []string {
 	return hops
 }
 
-// split splits at a separator outside of quoted strings (RFC 9110, section 5.6.4).
-func split(s string, separator byte) []string {
-	var parts []string
+// split splits at a separator outside of quoted strings (RFC 9110, section 5.6.4), and reports whether all of them are closed.
+func split(s string, separator byte) (parts []string, closed bool) {
 	quoted, begin := false, 0
 	for i := 0; i < len(s); i++ {
 		switch {
@@ -154,7 +158,7 @@ func split(s string, separator byte) []string {
 			begin = i + 1
 		}
 	}
-	return append(parts, s[begin:])
+	return append(parts, s[begin:]), !quoted
 }
 
 func unquote(value string) string {

@@ -67,21 +67,9 @@ func headerSize(r *http.Request) int {
 	return n
 }
 
-// connectionOf returns the counted connection below TLS and the PROXY protocol, or nil.
-func connectionOf(c net.Conn) *limit.Connection {
-	if secured, ok := c.(interface{ NetConn() net.Conn }); ok {
-		c = secured.NetConn()
-	}
-	if proxied, ok := c.(interface{ Raw() net.Conn }); ok {
-		c = proxied.Raw()
-	}
-	counted, _ := c.(*limit.Connection)
-	return counted
-}
-
 // connected gives the requests of a connection its context.
 func connected(ctx context.Context, c net.Conn) context.Context {
-	if counted := connectionOf(c); counted != nil {
+	if counted := limit.ConnectionBelow(c); counted != nil {
 		return limit.WithConnection(ctx, counted)
 	}
 	return ctx
@@ -91,9 +79,9 @@ func connected(ctx context.Context, c net.Conn) context.Context {
 func follow(c net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateActive:
-		connectionOf(c).Begin()
+		limit.ConnectionBelow(c).Begin()
 	case http.StateIdle:
-		connectionOf(c).End()
+		limit.ConnectionBelow(c).End()
 	default:
 	}
 }

@@ -98,6 +98,7 @@ func (s *Store) resealTurn(ctx context.Context, ring *seal.Keys, r *dbsqlc.Turns
 	if err := json.Unmarshal(r.Forwarded, &forwarded); err != nil {
 		return 0, errors.New("the forwarded headers are not as we write them") // do not show them
 	}
+	var lost []error
 	count := func(change func() (int64, error)) error {
 		return s.again(ctx, "reseal", func() error {
 			n, err := change()
@@ -107,12 +108,12 @@ func (s *Store) resealTurn(ctx context.Context, ring *seal.Keys, r *dbsqlc.Turns
 	}
 	for message, old := range forwarded {
 		raw, err := base64.StdEncoding.DecodeString(old)
-		if err != nil {
-			return sealed, fmt.Errorf("the forwarded headers: %w", err)
+		var fresh []byte
+		if err == nil {
+			fresh, err = resealed(ring, raw, forwardPlace(&task.Task{ID: id, Agent: r.Agent}))
 		}
-		fresh, err := resealed(ring, raw, forwardPlace(&task.Task{ID: id, Agent: r.Agent}))
 		if err != nil {
-			return sealed, fmt.Errorf("the forwarded headers: %w", err)
+			lost = append(lost, fmt.Errorf("the forwarded headers: %w", err))
 		}
 		if fresh == nil {
 			continue
@@ -133,14 +134,15 @@ func (s *Store) resealTurn(ctx context.Context, ring *seal.Keys, r *dbsqlc.Turns
 	}{{r.InputSeq, int(r.Turn) - 1, r.Input}, {r.ResumedSeq, int(r.Asking), r.Resumed}} {
 		e := &task.Event{Task: id, Seq: task.Seq(n.seq), Kind: task.EventRun}
 		if err := decodePayload(e, n.payload, &task.Task{ID: id, Agent: r.Agent}); err != nil {
-			return sealed, err
+			lost = append(lost, err)
+			continue
 		}
 		if e.Run == nil || len(e.Run.Sealed) == 0 {
 			continue
 		}
 		fresh, err := resealed(ring, e.Run.Sealed, resumePlace(id, n.turn))
 		if err != nil {
-			return sealed, fmt.Errorf("what came by the resume URL: %w", err)
+			lost = append(lost, fmt.Errorf("what came by the resume URL: %w", err))
 		}
 		if fresh == nil {
 			continue
@@ -153,7 +155,7 @@ func (s *Store) resealTurn(ctx context.Context, ring *seal.Keys, r *dbsqlc.Turns
 			return sealed, translate("reseal", err)
 		}
 	}
-	return sealed, nil
+	return sealed, errors.Join(lost...)
 }
 
 // resealed seals a value with the first key, or returns nil if it is sealed with that.

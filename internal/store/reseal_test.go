@@ -73,9 +73,10 @@ func TestNothingNeedsTheOldKeyAfterReseal(t *testing.T) {
 	(&pen{s: after.Store, c: asksLater.c}).must(t, status(task.StateWorking), asking(time.Hour))
 	require.Equal(t, "early", string(after.claim(after.worker(time.Hour), "b", 1)[0].Wait.Resumed.Body))
 
-	// Reseal leaves a value that no key opens as it is, and names its task.
-	lost := with(bytes.Repeat([]byte{3}, 32))
-	lost.forwarding("lost", "secret-3")
-	_, err = after.Reseal(t.Context())
+	// Reseal leaves a value that no key opens as it is, names its task, and seals the others of the same turn.
+	lost := with(bytes.Repeat([]byte{3}, 32)).begun("lost", "secret-3")
+	before.adds(lost.c.Task, "secret-4")
+	sealed, err = both.Reseal(t.Context())
 	require.ErrorContains(t, err, "the forwarded headers")
+	require.Equal(t, 1, sealed)
 }
