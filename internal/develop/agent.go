@@ -166,13 +166,12 @@ func (l *lines) Write(p []byte) (int, error) {
 	l.buf = append(l.buf, p...)
 	for {
 		end := bytes.IndexByte(l.buf, '\n')
-		if end < 0 && len(l.buf) > maxLine {
-			end = maxLine
-			l.each(string(l.buf[:end]))
-			l.buf = l.buf[end:]
+		switch {
+		case end > maxLine, end < 0 && len(l.buf) > maxLine:
+			l.each(string(l.buf[:maxLine]))
+			l.buf = l.buf[maxLine:]
 			continue
-		}
-		if end < 0 {
+		case end < 0:
 			return len(p), nil
 		}
 		l.each(string(bytes.TrimSuffix(l.buf[:end], []byte("\r"))))

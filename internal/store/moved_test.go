@@ -141,7 +141,7 @@ func TestRunEndsDuringRescue(t *testing.T) {
 	const gate = 4711
 	role := fmt.Sprintf("holdfast_slow_%d", time.Now().UnixNano())
 	sql := strings.NewReplacer("slow_role", role, "4711", fmt.Sprint(gate)).Replace(`
-		CREATE FUNCTION holdfast.slow() RETURNS boolean VOLATILE LANGUAGE plpgsql AS $$
+		CREATE FUNCTION holdfast.slow() RETURNS boolean VOLATILE LANGUAGE plpgsql SET lock_timeout TO 0 AS $$
 			BEGIN PERFORM pg_advisory_xact_lock_shared(4711); RETURN true; END $$;
 		ALTER POLICY callers ON holdfast.task_queue USING (holdfast.slow());
 		ALTER TABLE holdfast.tasks DISABLE ROW LEVEL SECURITY;
