@@ -18,11 +18,10 @@ from google.adk.runners import Runner
 from holdfast_agent import Agent, Message, Part, Run, data
 from holdfast_agent.content import JSON
 
-from . import a2a
+from . import _approvals, a2a
 
 TYPE = "adk_type"
 CONFIRMATION = "adk_request_confirmation"
-YES = frozenset({"yes", "y", "ok", "okay", "true", "approve", "approved", "confirm", "confirmed"})
 
 
 def wrap(runner: Runner | A2aAgentExecutor, name: str | None = None, *, concurrency: int | None = None) -> Agent:
@@ -62,7 +61,7 @@ def _response(call: dict[str, Any], given: JSON) -> Part:
     if isinstance(given, dict):
         response = given
     elif call.get("name") == CONFIRMATION:
-        response = {"confirmed": given is True or (isinstance(given, str) and given.strip().lower().rstrip(".!") in YES)}
+        response = {"confirmed": _approvals.approved(given)[0]}
     else:
         response = {"result": given}
     part = data({"id": call.get("id"), "name": call.get("name"), "response": response})

@@ -9,7 +9,6 @@ The message history comes from the run document. A deferred tool becomes a quest
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,12 +33,11 @@ from pydantic_ai import (
 )
 
 from holdfast_agent import Agent, Message, Part, Run, Said, data
-from holdfast_agent.content import JSON
+
+from . import _approvals
 
 KEY = "pydantic_ai"
 """The member of the task's state with what a question needs to go on."""
-
-YES = frozenset({"yes", "y", "ok", "okay", "true", "approve", "approved", "confirm", "confirmed"})
 
 _requests: TypeAdapter[DeferredToolRequests] = TypeAdapter(DeferredToolRequests)
 
@@ -122,7 +120,7 @@ def _content(part: Part) -> Any:
     if part.url is not None:
         kind = ImageUrl if (part.media_type or "").startswith("image/") else DocumentUrl
         return kind(url=part.url, media_type=part.media_type)
-    return json.dumps(part.data, ensure_ascii=False)
+    return _approvals.dumps(part.data)
 
 
 def _past(history: Sequence[Said]) -> list[ModelMessage]:
@@ -138,36 +136,19 @@ def _past(history: Sequence[Said]) -> list[ModelMessage]:
 
 
 async def _ask(run: Run, requests: DeferredToolRequests) -> None:
-    def calls(parts: Sequence[Any]) -> list[JSON]:
-        return [{"id": p.tool_call_id, "tool": p.tool_name, "args": p.args_as_dict()} for p in parts]
+    def calls(parts: Sequence[Any]) -> list[_approvals.Call]:
+        return [_approvals.Call(p.tool_call_id, p.tool_name, p.args_as_dict()) for p in parts]
 
-    lines = [f"Approve {p.tool_name}({_args(p)})?" for p in requests.approvals]
-    lines += [f"What is the result of {p.tool_name}({_args(p)})?" for p in requests.calls]
-    await run.ask(["\n".join(lines), data({"approvals": calls(requests.approvals), "calls": calls(requests.calls)})])
-
-
-def _args(part: Any) -> str:
-    return ", ".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in part.args_as_dict().items())
+    await _approvals.ask(run, calls(requests.approvals), calls(requests.calls))
 
 
 def _results(requests: DeferredToolRequests, message: Message) -> DeferredToolResults:
     """The answer for each tool: a data part by the ids of the calls, or one answer for all."""
-    given: Any = message.data if message.data is not None else message.text
-    ids = {p.tool_call_id for p in [*requests.approvals, *requests.calls]}
-    each = isinstance(given, dict) and bool(given) and set(given) <= ids
+    given = _approvals.answers(message, [p.tool_call_id for p in [*requests.approvals, *requests.calls]])
     results = DeferredToolResults()
     for part in requests.approvals:
-        results.approvals[part.tool_call_id] = _approval(given.get(part.tool_call_id, False) if each else given)
+        yes, reason = _approvals.approved(given[part.tool_call_id])
+        results.approvals[part.tool_call_id] = yes or (ToolDenied(reason) if reason else False)
     for part in requests.calls:
-        results.calls[part.tool_call_id] = given.get(part.tool_call_id) if each else given
+        results.calls[part.tool_call_id] = given[part.tool_call_id]
     return results
-
-
-def _approval(given: JSON) -> Any:
-    if isinstance(given, dict):
-        given = given.get("approved", False)
-    if isinstance(given, bool):
-        return given
-    if isinstance(given, str) and given.strip().lower().rstrip(".!") in YES:
-        return True
-    return ToolDenied(str(given)) if given else False
