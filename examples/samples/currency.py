@@ -98,10 +98,12 @@ builder.add_conditional_edges("model", tools_condition)
 builder.add_edge("tools", "model")
 
 
+# A database, so that another worker knows the conversation. In production one that all machines share.
+folder = Path(os.environ.get("SAMPLES_DATA", ".holdfast/samples"))
+folder.mkdir(parents=True, exist_ok=True)
+
+
 async def main():
-    # A database, so that another worker knows the conversation. In production one that all machines share.
-    folder = Path(os.environ.get("SAMPLES_DATA", ".holdfast/samples"))
-    folder.mkdir(parents=True, exist_ok=True)
     async with AsyncSqliteSaver.from_conn_string(str(folder / "currency.db")) as saver:
         serving = worker(wrap(builder.compile(checkpointer=saver), "currency"))
         for number in (signal.SIGTERM, signal.SIGINT):

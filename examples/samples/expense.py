@@ -108,8 +108,8 @@ async def hide_tools(context, event, adk_event):
 root = LlmAgent(
     name="expense_agent",
     model=os.environ.get("SAMPLES_MODEL") or Fake(),
-    instruction="You reimburse expenses of employees. Get the date, the amount and the purpose by ask_by_form, then call reimburse. "
-    "If it refuses, call ask_by_form again with the problem. At the end, say what is approved.",
+    instruction="You reimburse expenses of employees. Get the date, the amount and the purpose by ask_by_form, "
+    "then call reimburse. If it refuses, call ask_by_form again with the problem. At the end, say what is approved.",
     tools=[LongRunningFunctionTool(ask_by_form), FunctionTool(reimburse)],
 )
 # A database, so that another worker knows the session. In production one that all machines share.

@@ -381,6 +381,75 @@ def test_the_host_says_whom_it_knows(workers: Workers, url: str) -> None:
     assert "host" not in said
 
 
+class Gemini:
+    """Google's API of models, with a model that always does the same."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        gemini = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                model, _, method = urlsplit(self.path).path.rpartition("/")[2].partition(":")
+                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                gemini.asked.append(model)
+                content = {"role": "model", "parts": [gemini.answer(model, asked)]}
+                body = json.dumps({"candidates": [{"content": content, "finishReason": "STOP", "index": 0}], "modelVersion": model})
+                streams = method == "streamGenerateContent"
+                raw = (f"data: {body}\r\n\r\n" if streams else body).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "text/event-stream" if streams else "application/json")
+                self.send_header("Content-Length", str(len(raw)))
+                self.end_headers()
+                self.wfile.write(raw)
+
+            def log_message(self, *args: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def answer(self, model: str, asked: Doc) -> Doc:
+        last = asked["contents"][-1]["parts"][-1]
+        tools = {f["name"] for t in asked.get("tools", []) for f in t["functionDeclarations"]}
+        if model == "gemini-fake-image":
+            return {"inlineData": {"mimeType": "image/png", "data": base64.b64encode(b"an image").decode()}}
+        if response := last.get("functionResponse"):
+            if response["name"] == "ask_by_form":
+                return {"functionCall": {"name": "reimburse", "args": response["response"]}}
+            return {"text": f"The model says: {response['name']}."}
+        if "ask_by_form" in tools:
+            return {"functionCall": {"name": "ask_by_form", "args": {"amount": 20}}}
+        if "get_exchange_rate" in tools:
+            return {"functionCall": {"name": "get_exchange_rate", "args": {"currency_from": "USD", "currency_to": "EUR"}}}
+        return {"text": "currency, image"}
+
+
+def test_models_of_google(processes: Processes, workers: Workers, url: str, rates: Rates) -> None:
+    gemini = Gemini()
+    names = ("expense", "currency", "image", "host")
+    for name in names:
+        workers.kill(name)
+    env = {"SAMPLES_MODEL": "gemini-fake", "SAMPLES_IMAGE_MODEL": "gemini-fake-image", "GOOGLE_API_KEY": "none"}
+    real = Workers(processes, url, RATES_URL=rates.url, SAMPLES_DATA="data", GOOGLE_GEMINI_BASE_URL=gemini.url, **env)
+    real.start(*names)
+    try:
+        client = Client(url, "expense", real)
+        task = client.send("Reimburse my taxi")
+        assert form(task)["form_data"] == {"amount": 20}
+        task = client.send({"data": {"date": "2026-05-03", "amount": 20, "purpose": "Taxi"}}, task=task["id"])
+        assert (state(task), texts(task)) == ("completed", ["The model says: reimburse."])
+
+        task = Client(url, "host", real).send("Do what you think best")
+        assert (state(task), texts(task)) == ("completed", ["The model says: get_exchange_rate."])
+        assert image_of(task) == b"an image"
+        assert set(gemini.asked) == {"gemini-fake", "gemini-fake-image"}
+    finally:
+        gemini.server.shutdown()
+        gemini.server.server_close()
+
+
 def free_port() -> int:
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
@@ -415,7 +484,8 @@ def test_the_page() -> None:
         script = "set -uo pipefail\ntrap 'kill $(jobs -p); wait' EXIT\n" + "echo ==\n".join(commands[1:])
         public = f"127.0.0.1:{free_port()}"
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("HOLDFAST", "SAMPLES_", "GOOGLE_", "RATES_"))}
-        listen = {"HOLDFAST_LISTEN": public, "HOLDFAST_ADMIN_LISTEN": "127.0.0.1:0", "HOLDFAST_GRPC_LISTEN": "off"}
+        admin = f"127.0.0.1:{free_port()}"
+        listen = {"HOLDFAST_LISTEN": public, "HOLDFAST_ADMIN_LISTEN": admin, "HOLDFAST_GRPC_LISTEN": "off"}
         with open(folder / "stderr.log", "w+b") as log:
             done = subprocess.run(
                 ["bash", "-c", script.replace("127.0.0.1:8080", public)],
