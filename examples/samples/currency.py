@@ -68,7 +68,7 @@ def think(messages):
     """What the fake model answers: the next step to the rate between the two currencies that were named last."""
     last = messages[-1]
     said = [m.text for m in messages if isinstance(m, HumanMessage) or m.name == "ask_user"]
-    amount = next((n[0] for text in reversed(said) if (n := re.search(r"\d+(\.\d+)?", text))), "1")
+    amount = next((n[1] for text in reversed(said) if (n := re.search(r"(\d+(?:\.\d+)?) ?[A-Z]{3}\b", text))), "1")
     if isinstance(last, ToolMessage) and last.name == "get_exchange_rate":
         found = json.loads(last.text)
         converted = f"{float(amount) * found['rate']:.2f} {found['to']}"
