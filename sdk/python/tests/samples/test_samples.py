@@ -188,7 +188,7 @@ class Client:
     def __init__(self, url: str, agent: str, workers: Workers) -> None:
         self.workers = workers
         self.endpoint = f"{url}/agents/{agent}"
-        self.http = httpx.Client(timeout=LIMIT, headers={"A2A-Version": "1.0"})
+        self.http: Doc = {"timeout": LIMIT, "headers": {"A2A-Version": "1.0"}}
         self.context = str(uuid.uuid4())
 
     def request(self, method: str, params: Doc) -> Doc:
@@ -199,7 +199,7 @@ class Client:
         return {"message": {**said, **({"taskId": task} if task else {})}}
 
     def call(self, method: str, params: Doc) -> Doc:
-        answer: Doc = self.http.post(self.endpoint, json=self.request(method, params)).raise_for_status().json()
+        answer: Doc = httpx.post(self.endpoint, json=self.request(method, params), **self.http).raise_for_status().json()
         assert "error" not in answer, answer
         result: Doc = answer["result"]
         return result
@@ -220,7 +220,7 @@ class Client:
     def stream(self, text: str) -> Iterator[Doc]:
         """Send a message, and yield the events of its task as they come."""
         document = self.request("SendStreamingMessage", self.message({"text": text}))
-        with self.http.stream("POST", self.endpoint, json=document) as answer:
+        with httpx.stream("POST", self.endpoint, json=document, **self.http) as answer:
             for line in answer.iter_lines():
                 if line.startswith("data:"):
                     event = json.loads(line[5:])
