@@ -25,7 +25,7 @@ INTEGRATION = $(findstring ./...,$(PACKAGES))$(findstring ./integration,$(PACKAG
 
 PYTHONS  ?= python3
 
-.PHONY: help run build test test-postgres race chaos memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean sdk sdk-python sdk-python-adapters sdk-typescript sdk-conformance dist dist-python dist-typescript
+.PHONY: help run build test test-postgres race chaos memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -123,6 +123,9 @@ sdk-python: ## lint, types and tests of the Python SDK, under each of PYTHONS (p
 
 sdk-python-adapters: ## the adapters of the Python SDK against the frameworks (downloads them once)
 	sdk/python/check adapters
+
+sdk-samples: build ## examples/samples as processes beside the built server (downloads their frameworks once)
+	sdk/python/check samples
 
 sdk-typescript: sdk/typescript/node_modules/.package-lock.json ## check the TypeScript SDK: format, linter, types, tests (needs Node 20 with npm)
 	cd sdk/typescript && npm run --silent lint && npm test --silent

@@ -6,6 +6,7 @@ import asyncio
 import operator
 from typing import Annotated, Any, TypedDict
 
+import pytest
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
@@ -145,6 +146,38 @@ async def test_a_retry_continues_from_the_checkpoint() -> None:
     again = await task.retry()
     assert again.artifacts[0].parts[0].data == {"log": ["first", "second"]}
     assert len(calls) == 3
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+async def test_a_retry_finishes_what_died_between_a_node_and_its_step(lost: int) -> None:
+    calls: list[str] = []
+
+    def node(name: str) -> Any:
+        def call(state: Trip) -> Any:
+            calls.append(name)
+            return {"log": [name]}
+
+        return call
+
+    builder = StateGraph(Trip)
+    for name in ("first", "second"):
+        builder.add_node(name, node(name))
+    builder.add_edge(START, "first")
+    builder.add_edge("first", "second")
+    saver = InMemorySaver()
+    graph = builder.compile(checkpointer=saver)
+    task = testing.Task(wrap(graph, "x", input=lambda run: {"log": []}), context_id="c")
+    await task.send("hi")
+    # The results of nodes are stored before the checkpoints of their steps.
+    steps = saver.storage["c"][""]
+    for id in sorted(steps)[-lost:]:
+        del steps[id]
+    state = await graph.aget_state({"configurable": {"thread_id": "c"}})
+    assert (state.next, [t.result for t in state.tasks]) == ((), [{"log": ["second" if lost == 1 else "first"]}])
+    calls.clear()
+    turn = await task.retry()
+    assert turn.artifacts[0].parts[0].data == {"log": ["first", "second"]}
+    assert calls == ["second"][: lost - 1]
 
 
 async def test_files_and_final_messages() -> None:

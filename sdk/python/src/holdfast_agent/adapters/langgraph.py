@@ -65,7 +65,8 @@ def wrap(
             if mine and pending:  # an earlier try came so far
                 await _ask(run, pending)
                 return
-            if mine and not state.next:
+            # A node whose result is stored, but not its step, is no longer in state.next. The graph goes on behind it.
+            if mine and not state.tasks:
                 await _final(run, state.values, output, "")
                 return
             if mine:
