@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-LIMIT = 30.0
+LIMIT = 60.0
 """Seconds that anything may take in a test."""
 
 

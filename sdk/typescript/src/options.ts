@@ -76,7 +76,8 @@ export function resolve(agents: Agent | readonly Agent[], o: ConnectOptions, env
 function urlOf(said: string): URL {
   const url = URL.canParse(said) ? new URL(said) : undefined;
   if (url?.protocol !== "http:" && url?.protocol !== "https:") {
-    throw new ConnectError(`url: ${JSON.stringify(said)} is no address; write http://HOST:PORT or https://HOST`);
+    const shown = said.replace(/^(\w+:\/\/)?.*@/, "$1"); // without a password
+    throw new ConnectError(`url: ${JSON.stringify(shown)} is no address; write http://HOST:PORT or https://HOST`);
   }
   return url;
 }

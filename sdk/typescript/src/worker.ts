@@ -53,11 +53,21 @@ interface Active {
   gone: boolean;
 }
 
+/** A run that this worker cannot do. It is released after a while. */
+interface Kept {
+  id: string;
+  agent: string;
+  lease: number;
+  stopping: boolean;
+}
+
 // How long the answer to a claim may take, and what the server may need besides waiting.
 const claimWait = 30;
 const answerTime = 30_000;
 // How long functions have after they were stopped for a drain, before their runs are released.
 const lastWords = 1000;
+// How long a run that the worker cannot do is kept: the server may give it to this worker again.
+const strangePause = 10_000;
 // How many ended runs are remembered, because the server may answer with one again.
 const remembered = 10_000;
 
@@ -76,6 +86,7 @@ class Connection implements Worker {
     },
   };
   readonly #runs = new Map<string, Active>();
+  readonly #kept = new Map<string, Kept>();
   readonly #ended = new Set<string>();
   readonly #busy = new Map<string, number>(); // slots in use, by agent
   readonly #stopClaims = new AbortController();
@@ -144,6 +155,7 @@ class Connection implements Worker {
       this.#log.info("worker stopped");
     } catch (error) {
       this.#draining = true;
+      this.#stopClaims.abort();
       for (const a of this.#runs.values()) this.#lose(a, new Stopped("released", "the worker has failed"));
       throw error;
     } finally {
@@ -213,14 +225,16 @@ class Connection implements Worker {
   }
 
   #free(): { name: string; slots: number }[] {
-    return this.#o.agents.map(({ name, concurrency }) => ({
-      name,
-      slots: Math.max(0, concurrency - (this.#busy.get(name) ?? 0)),
-    }));
+    const kept = [...this.#kept.values()];
+    return this.#o.agents.map(({ name, concurrency }) => {
+      // As many kept runs as slots leave room for others. More of them would make the worker claim the whole queue.
+      const extra = Math.max(0, kept.filter((k) => k.agent === name).length - concurrency);
+      return { name, slots: Math.max(0, concurrency - (this.#busy.get(name) ?? 0) - extra) };
+    });
   }
 
   #claimBody(agents: { name: string; slots: number }[], wait: number): unknown {
-    return { worker: this.#self(), agents, running: [...this.#runs.keys()], wait };
+    return { worker: this.#self(), agents, running: [...this.#runs.keys(), ...this.#kept.keys()], wait };
   }
 
   #self(): unknown {
@@ -263,19 +277,45 @@ class Connection implements Worker {
       this.#log.error("the answer to a claim is no JSON", { error: describe(error) });
       return undefined;
     }
-    const unwanted: string[] = [];
+    const unwanted: Kept[] = [];
     for (const { id, run, lease } of (claimed.runs ?? []) as unknown as { id: string; run: RunDocument; lease: number }[]) {
-      if (this.#runs.has(id) || this.#ended.has(id)) continue; // given twice
-      const agent = this.#o.agents.find((a) => a.name === run.task.agent);
-      if (this.#draining || !agent) {
-        unwanted.push(id);
-        continue;
+      if (this.#runs.has(id) || this.#kept.has(id) || this.#ended.has(id)) continue; // given twice
+      const kept: Kept = { id, agent: "", lease, stopping: false };
+      try {
+        kept.agent = run.task.agent;
+        const agent = this.#o.agents.find((a) => a.name === kept.agent);
+        if (!this.#draining && agent) {
+          void this.#perform(this.#activate(id, run, lease), agent.handler);
+          continue;
+        }
+        if (!agent)
+          this.#log.error("the server sent a run of an agent that this worker does not have", { run: id, agent: kept.agent });
+      } catch (error) {
+        this.#log.error("cannot read the run document", { run: id, error: describe(error) });
       }
-      void this.#perform(id, run, lease, agent.handler);
+      unwanted.push(kept);
     }
-    if (unwanted.length > 0) this.#returning = Promise.all([this.#returning, this.#release(unwanted)]);
+    if (unwanted.length > 0) this.#returning = Promise.all([this.#returning, this.#releaseLater(unwanted)]).then(() => {});
     if (claimed.drain === "replica") this.#transport.renew();
     return claimed.drain as string | undefined;
+  }
+
+  /** Releases runs after a while, or when the worker drains. */
+  async #releaseLater(runs: Kept[]): Promise<void> {
+    for (const k of runs) this.#kept.set(k.id, k);
+    this.#newBeat();
+    await pause(strangePause, this.#stopClaims.signal);
+    const left = runs.filter((k) => this.#kept.get(k.id) === k);
+    if (left.length > 0) await this.#release(left.map((k) => k.id));
+    for (const k of left) this.#kept.delete(k.id);
+    for (const k of runs) this.#freed(k.agent);
+  }
+
+  /** Uses a slot that may be free. */
+  #freed(agent: string): void {
+    // A claim that waits has named no slots of this agent: another one replaces it.
+    if (this.#claim?.full.has(agent)) this.#claim.cancel.abort();
+    this.#wake();
   }
 
   #noAnswer(request: string, error: unknown): void {
@@ -298,13 +338,18 @@ class Connection implements Worker {
 
   // Runs
 
-  async #perform(id: string, document: RunDocument, lease: number, handler: Handler): Promise<void> {
-    const name = document.task.agent;
+  /** Throws if the document cannot be read. */
+  #activate(id: string, document: RunDocument, lease: number): Active {
     const run: Run = new Run(document, this.#runApi, this.#log, id, (reason) => {
       if (reason.reason === "over") this.#lose(active, reason);
     });
-    const active: Active = { id, agent: name, run, lease, stopping: false, gone: false };
-    this.#runs.set(id, active);
+    const active: Active = { id, agent: run.agent, run, lease, stopping: false, gone: false };
+    return active;
+  }
+
+  async #perform(active: Active, handler: Handler): Promise<void> {
+    const { agent: name, run } = active;
+    this.#runs.set(active.id, active);
     this.#begun++;
     this.#busy.set(name, (this.#busy.get(name) ?? 0) + 1);
     this.#newBeat();
@@ -320,9 +365,7 @@ class Connection implements Worker {
     this.#forget(active);
     const busy = (this.#busy.get(name) ?? 1) - 1;
     this.#busy.set(name, busy);
-    // A claim that waits has named no slots of this agent: another one replaces it.
-    if (this.#claim?.full.has(name)) this.#claim.cancel.abort();
-    this.#wake();
+    this.#freed(name);
   }
 
   /** Calls the function and ends the run. Returns what came of it, for the log. */
@@ -422,22 +465,22 @@ class Connection implements Worker {
     let drained = 0;
     const over = this.#stopBeats.signal;
     while (!over.aborted) {
-      if (this.#runs.size === 0) {
+      const named = [...this.#runs.values(), ...this.#kept.values()];
+      if (named.length === 0) {
         await new Promise<void>((wake) => {
           this.#beatWake = wake;
         });
         continue;
       }
-      const runs = [...this.#runs.values()];
-      const wait = Math.min(30, Math.min(...runs.map((a) => a.lease)) / 3);
+      const wait = Math.min(30, Math.min(...named.map((a) => a.lease)) / 3);
       const cancel = new AbortController();
       const abort = () => cancel.abort();
       over.addEventListener("abort", abort);
       this.#beat = cancel;
       const body = {
         worker: this.#self(),
-        runs: runs.map((a) => a.id),
-        stopping: runs.filter((a) => a.stopping).map((a) => a.id),
+        runs: named.map((a) => a.id),
+        stopping: named.filter((a) => a.stopping).map((a) => a.id),
         wait,
       };
       let answer: Answer | undefined;
@@ -454,7 +497,7 @@ class Connection implements Worker {
       }
       if (answer?.status === 200) {
         backoff.reset();
-        const said = this.#hear(answer, runs);
+        const said = this.#hear(answer, named);
         drained = object(answer.text).drain === "replica" ? drained + 1 : 0;
         if (drained > 0) {
           await this.#beatPause(drained > 1 ? Math.min(100 * drained, 1000) : 0);
@@ -482,11 +525,18 @@ class Connection implements Worker {
   }
 
   /** Does what the answer to a heartbeat says. Reports whether it said something new. */
-  #hear(answer: Answer, named: Active[]): boolean {
+  #hear(answer: Answer, named: { lease: number }[]): boolean {
     const beaten = object(answer.text);
     const stops = (beaten.runs ?? []) as unknown as { id: string; stop: string; metadata?: JsonObject }[];
     let news = false;
     for (const { id, stop, metadata } of stops) {
+      const kept = this.#kept.get(id);
+      if (kept) {
+        news ||= !kept.stopping;
+        kept.stopping = true;
+        if (stop !== "canceled") this.#kept.delete(id);
+        continue;
+      }
       const active = this.#runs.get(id);
       if (!active || active.gone) continue;
       news ||= !active.stopping;

@@ -59,6 +59,7 @@ export class ScriptedServer {
   stops = new Map<string, { stop: string; metadata?: object }>();
   #server: Server;
   #queue: Task[] = [];
+  #any: Task[] = [];
   #wake: (() => void)[] = [];
 
   private constructor(server: Server) {
@@ -107,6 +108,13 @@ export class ScriptedServer {
     this.#queue.push(task);
     this.wake();
     return task;
+  }
+
+  /** Gives a run to the next claim of any agent. */
+  deliver(task: Task): void {
+    this.#queue = this.#queue.filter((t) => t !== task);
+    this.#any.push(task);
+    this.wake();
   }
 
   /** Lets requests that wait look again. */
@@ -187,7 +195,7 @@ export class ScriptedServer {
     const slots = new Map<string, number>(r.body.agents.map((a: { name: string; slots: number }) => [a.name, a.slots]));
     const missing = () =>
       this.tasks.filter((t) => t.given > 0 && !t.ended && !t.over && !t.released && !r.body.running.includes(t.id));
-    const wanted = () => this.#queue.some((t) => (slots.get(t.run.task.agent) ?? 0) > 0);
+    const wanted = () => this.#any.length > 0 || this.#queue.some((t) => (slots.get(t.run.task.agent) ?? 0) > 0);
     await this.#wait(() => missing().length > 0 || wanted() || this.drain !== undefined, r.body.wait ?? 30, req);
     if (req.socket.destroyed) return {};
     const runs = missing();
@@ -199,6 +207,7 @@ export class ScriptedServer {
       runs.push(t);
       return false;
     });
+    runs.push(...this.#any.splice(0));
     for (const t of runs) t.given++;
     const drain = this.drain;
     if (drain === "replica") this.drain = undefined;

@@ -18,7 +18,7 @@ import {
   textLogger,
   type Worker,
 } from "holdfast-agent";
-import { problem, ScriptedServer, until } from "./server.js";
+import { problem, ScriptedServer, type Task, until } from "./server.js";
 
 let server: ScriptedServer;
 let workers: Worker[] = [];
@@ -446,6 +446,68 @@ test("claims no more than the free slots, of each agent", async () => {
   }
 });
 
+for (const why of ["unknown agent", "no task", "odd message"]) {
+  test(`keeps a run that it cannot do until the drain: ${why}`, async () => {
+    const odd = strange(why);
+    const worker = work((run) => run.text("a"), { concurrency: 1 });
+    await until("a heartbeat names it", () => server.of("/worker/v1/heartbeat").some((r) => r.body.runs.includes(odd.id)));
+    const task = server.give("a");
+    await until("another task ends", () => task.ended);
+    await until("a claim names it", () => server.of("/worker/v1/claims").at(-1)?.body.running.includes(odd.id));
+    await worker.drain();
+    assert.equal(odd.given, 1);
+    assert.ok(odd.released);
+  });
+}
+
+test("releases a run that it cannot do after a while", async () => {
+  const odd = [strange("no task"), strange("odd message"), strange("odd message")];
+  const began = performance.now();
+  work((run) => run.text("a"), { concurrency: 1 });
+  await until("they are released", () => odd.every((t) => t.released));
+  assert.ok(performance.now() - began > 9500);
+  // While there are more of them than slots, the worker does not claim.
+  const kept = server.of("/worker/v1/claims").filter((r) => r.body.running.length > 0);
+  assert.deepEqual(kept, []);
+  const task = server.give("a");
+  await until("another task ends", () => task.ended);
+});
+
+test("forgets a run that it cannot do when it is lost", async () => {
+  const odd = strange("no task");
+  const worker = work((run) => run.text("a"));
+  await until("a heartbeat names it", () => server.of("/worker/v1/heartbeat").some((r) => r.body.runs.includes(odd.id)));
+  server.tell(odd, "lost");
+  do {
+    const task = server.give("a");
+    await until("another task ends", () => task.ended);
+  } while (server.of("/worker/v1/claims").at(-1)?.body.running.includes(odd.id)); // a claim that waits was sent before the stop
+  await worker.drain();
+  assert.equal(odd.released, false);
+});
+
+/** Makes a run that the worker cannot do. The next claim gets it. */
+function strange(why: string): Task {
+  const task = server.give("a");
+  if (why === "unknown agent") task.run.task.agent = "other";
+  if (why === "no task") Reflect.deleteProperty(task.run, "task");
+  if (why === "odd message") Reflect.set(task.run, "message", "hi");
+  server.deliver(task);
+  return task;
+}
+
+test("errors show no password", () => {
+  for (const [url, shown] of [
+    ["ann:word@box:8080", "box:8080"],
+    ["https://ann:pa/ss@box:8080", "https://box:8080"],
+  ]) {
+    assert.throws(
+      () => work(() => {}, { url }),
+      (e) => e instanceof Error && e.message.startsWith(`url: "${shown}" is no address`),
+    );
+  }
+});
+
 test("drain: replica leads to a claim over a new connection, and runs go on", async () => {
   const task = server.give("a");
   let finish = () => {};
@@ -485,24 +547,37 @@ test("drain: worker lets runs finish, and claims no more", async () => {
   assert.equal(other.given, 0);
 });
 
-test("drain lets runs finish within the time, and releases the rest", async () => {
-  const quick = server.give("quick");
+test("drain lets runs finish", async () => {
+  const task = server.give("a");
+  let begun = false;
+  const worker = work(
+    async () => {
+      begun = true;
+      await until("the drain has begun", () => logged.includes("worker drains"));
+    },
+    { drainTimeout: 3600 },
+  );
+  await until("the run begins", () => begun);
+  await worker.drain();
+  assert.deepEqual(task.types, ["complete"]);
+});
+
+test("drain releases what has not finished within the time", async () => {
   const endless = server.give("endless");
   const polite = server.give("polite");
+  let begun = 0;
   const worker = work(
     async (run) => {
+      begun++;
       if (run.message.text === "endless") return await new Promise<void>(() => {});
-      await until("the drain has begun", () => logged.includes("worker drains"));
-      if (run.message.text === "quick") return;
       await stopped(run);
       await run.checkpoint({ page: 7 });
       throw run.signal.reason;
     },
     { drainTimeout: 0.5 },
   );
-  await until("the runs begin", () => server.tasks.every((t) => t.given > 0));
+  await until("the runs begin", () => begun === 2);
   await worker.drain();
-  assert.deepEqual(quick.types, ["complete"]);
   assert.ok(endless.released && polite.released);
   assert.deepEqual(polite.events, [{ type: "checkpoint", data: { page: 7 } }]);
 });

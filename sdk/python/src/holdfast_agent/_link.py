@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import email.utils
 import random
 import time
@@ -103,6 +104,8 @@ class Link:
         send = dict(headers or {})
         if bearer:
             send["Authorization"] = "Bearer " + bearer
+        elif base in self.settings.logins:
+            send["Authorization"] = "Basic " + base64.b64encode(self.settings.logins[base].encode()).decode()
         if body is not None:
             send["Content-Type"] = content_type
         pool.users += 1

@@ -156,11 +156,14 @@ class Pulse:
                     self._runs[id] = True
             if answer.get("lease"):
                 self._lease = answer["lease"]
+            news = bool(answer.get("drain"))
             for stop in answer.get("runs") or []:
                 if stop["stop"] == "canceled":
+                    news = news or stop["id"] not in self._stopping
                     self._stopping.add(stop["id"])
                 else:
                     # The server wants over in `stopping`; lost and over are not renewed in any case.
+                    news = news or stop["id"] in self._runs
                     self._runs.pop(stop["id"], None)
                     self._stopping.discard(stop["id"])
             if answer.get("runs") or answer.get("drain"):
@@ -170,10 +173,15 @@ class Pulse:
                     self._renew = True
                 # An answer that has something to say comes at once: do not spin if it repeats itself.
                 await asyncio.sleep(0.05)
+            early = wait - (time.monotonic() - sent)
+            if not news and early > 0:
+                # The server had no room for another request that waits, and answered at once.
+                await self._pause(min(early, 1.0), until_fresh=True)
 
-    async def _pause(self, seconds: float) -> None:
+    async def _pause(self, seconds: float, *, until_fresh: bool = False) -> None:
+        """Wait; with until_fresh, at most until a heartbeat must name a new run."""
         end = time.monotonic() + seconds
-        while not self._closed and time.monotonic() < end:
+        while not self._closed and time.monotonic() < end and not (until_fresh and self._fresh.is_set()):
             await asyncio.sleep(min(0.1, max(0.0, end - time.monotonic())))
 
     async def _watch(self) -> None:

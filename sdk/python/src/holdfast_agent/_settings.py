@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import platform
+import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from ._version import VERSION
 from .errors import ConnectError
@@ -29,6 +31,8 @@ class Settings:
     api_key: str = ""
     api_key_file: str = ""
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    logins: dict[str, str] = field(default_factory=dict, repr=False)
+    """USER:PASSWORD of addresses that have them. The addresses in urls do not, because they reach logs."""
 
     @classmethod
     def of(
@@ -45,12 +49,17 @@ class Settings:
         """Take each setting from its argument, else from the environment."""
         env = os.environ.get
         given = url if url is not None else env("HOLDFAST_URL") or "http://127.0.0.1:8080"
-        urls = [u.strip().rstrip("/") for u in (given.split(",") if isinstance(given, str) else given) if u.strip()]
+        urls = []
+        logins = {}
+        for u in given.split(",") if isinstance(given, str) else given:
+            if not u.strip():
+                continue
+            address, login = _address(u.strip())
+            urls.append(address)
+            if login:
+                logins[address] = login
         if not urls:
             raise ConnectError("url: no address; set HOLDFAST_URL or url=")
-        for u in urls:
-            if not u.startswith(("http://", "https://")):
-                raise ConnectError(f"url: {u!r} is no address; write http://HOST:PORT or https://HOST")
         if api_key is None and api_key_file is None:
             api_key = env("HOLDFAST_API_KEY")
             if not api_key:
@@ -69,6 +78,7 @@ class Settings:
             drain_timeout=drain_timeout,
             api_key=api_key or "",
             api_key_file=os.fspath(api_key_file) if api_key_file else "",
+            logins=logins,
         )
         if settings.api_key_file:
             try:
@@ -91,6 +101,20 @@ class Settings:
         if self.version:
             doc["version"] = self.version[:255]
         return doc
+
+
+def _address(url: str) -> tuple[str, str]:
+    """Return the URL without user and password, and USER:PASSWORD, which may be empty."""
+    try:
+        found = re.fullmatch(r"(https?://)(?:([^/?#]*)@)?(.*)", url)
+        parts = urlsplit(found[1] + found[3]) if found else None
+        if found is None or parts is None or not parts.hostname or parts.port == 0:
+            raise ValueError
+    except ValueError:
+        # A slash in a password ends the host: show nothing before the last @.
+        shown = re.sub(r"^(\w+://)?.*@", r"\1", url)
+        raise ConnectError(f"url: {shown!r} is no address; write http://HOST:PORT or https://HOST") from None
+    return (found[1] + found[3]).rstrip("/"), unquote(found[2] or "")
 
 
 def slots(n: int, what: str) -> int:

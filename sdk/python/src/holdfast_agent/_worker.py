@@ -22,6 +22,8 @@ CLAIM_WAIT = 30.0
 STOP_GRACE = 2.0
 """Seconds that the agent's code gets after a stop, before its run is released."""
 RELEASE_TIMEOUT = 10.0
+STRANGE_PAUSE = 10.0
+"""Seconds for which the worker keeps a run that it cannot execute, because the server may give it to this worker again."""
 
 
 class Worker:
@@ -33,6 +35,7 @@ class Worker:
         self._runs: dict[str, Active] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._releasing: set[str] = set()
+        self._strange: dict[str, str] = {}  # the agents of runs that this worker cannot execute, until they are released
         self._background: set[asyncio.Task[None]] = set()
         self._given_back: set[str] = set()
         self._wake = asyncio.Event()
@@ -128,10 +131,13 @@ class Worker:
         for active in self._runs.values():
             if active.run.agent in free:
                 free[active.run.agent] -= 1
+        # As many strange runs as slots leave room for others. More of them would make the worker claim the whole queue.
+        for name, (_, slots) in self._handlers.items():
+            free[name] -= max(0, list(self._strange.values()).count(name) - slots)
         return {name: max(0, n) for name, n in free.items()}
 
     def _held(self) -> list[str]:
-        return [id for id, a in self._runs.items() if a.held] + sorted(self._releasing - self._runs.keys())
+        return [id for id, a in self._runs.items() if a.held] + sorted((self._releasing | self._strange.keys()) - self._runs.keys())
 
     async def _claim(self, free: Mapping[str, int], wait: float = CLAIM_WAIT) -> JSON:
         """Claim once. Return None if the claim was given up, because an agent has its first free slot or the worker drains."""
@@ -198,6 +204,8 @@ class Worker:
             if active is not None:
                 active.run.log.info("the server stops the run", extra={"reason": stop["stop"]})
                 active.stop(stop["stop"], stop.get("metadata"))
+            elif stop["stop"] != "canceled":
+                self._strange.pop(stop["id"], None)
         self._pulse.update(self._held())
         if answer.get("drain"):
             self._spawn(self._drained(answer["drain"]))
@@ -207,25 +215,32 @@ class Worker:
         lease: float | None = None
         for claimed in runs:
             id = claimed["id"]
-            if id in self._runs or id in self._releasing:
-                continue
-            name = claimed["run"]["task"].get("agent")
-            if name not in self._handlers:
-                logger.error("the server sent a run of an agent that this worker does not have", extra={"agent": name})
-                strange.append(id)
+            if id in self._runs or id in self._releasing or id in self._strange:
                 continue
             lease = min(lease or claimed["lease"], claimed["lease"])
+            name = ""
             try:
-                self._runs[id] = self._activate(id, claimed["run"], self._handlers[name][0])
+                name = str(claimed["run"]["task"]["agent"])
+                if name in self._handlers:
+                    self._runs[id] = self._activate(id, claimed["run"], self._handlers[name][0])
+                    self._tasks[id] = asyncio.create_task(self._execute(id))
+                    continue
+                logger.error("the server sent a run of an agent that this worker does not have", extra={"agent": name, "run": id})
             except Exception:
                 logger.exception("cannot read the run document", extra={"run": id})
-                strange.append(id)
-                continue
-            self._tasks[id] = asyncio.create_task(self._execute(id))
+            self._strange[id] = name
+            strange.append(id)
         if strange:
-            self._spawn(self._release(strange))
+            self._spawn(self._release_later(strange))
         if lease is not None:
             self._pulse.update(self._held(), lease)
+
+    async def _release_later(self, ids: Sequence[str]) -> None:
+        """Release runs after STRANGE_PAUSE, or when the worker drains."""
+        await self._woken(STRANGE_PAUSE, until_drain=True)
+        left = [id for id in ids if self._strange.pop(id, None) is not None]
+        if left:
+            await self._release(left)
 
     def _activate(self, id: str, document: JSON, handler: Handler) -> Active:
         token = (document.get("runApi") or {}).get("token") or ""
@@ -302,6 +317,8 @@ class Worker:
         if left:
             await self._release(list(left))
         await self._settled(list(self._tasks.values()), STOP_GRACE if self._stopping else 0)
+        if self._background:
+            await asyncio.wait(self._background, timeout=RELEASE_TIMEOUT)
         for task in [*self._tasks.values(), *self._background]:
             task.cancel()
 
