@@ -312,3 +312,30 @@ func TestStreamsAreLimited(t *testing.T) {
 		return waittest.Unless(status == http.StatusOK, "status %d", status)
 	})
 }
+
+// A revoked key ends the streams that it has opened, and no others.
+func TestStreamsEndWithTheirKey(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: guarded})
+	of := store.APIKey{Tenant: "t", Scopes: []string{"admin:view", "admin:all"}}
+	revoked, other := db.Keys(of, "alice")[0], db.Keys(of, "bob")[0]
+	id := send(t, r, other, "ask:x", "")
+	ctx := waittest.Context(t)
+	his := as(t, r, other).follow(ctx, "/tasks/stream")
+	require.Equal(t, "ready", waittest.Within(t, "his list", his).name)
+	hers := as(t, r, revoked).follow(ctx, "/tasks/stream")
+	require.Equal(t, "ready", waittest.Within(t, "her list", hers).name)
+	log := as(t, r, revoked).follow(ctx, "/tasks/"+id+"/log/stream")
+	require.Equal(t, "log", waittest.Within(t, "her log", log).name)
+
+	db.Operate("keys", "revoke", strings.Split(revoked, "_")[1])
+	for range hers { // until the stream ends
+	}
+	for range log {
+	}
+	require.NoError(t, ctx.Err(), "the streams went on")
+	require.Equal(t, http.StatusUnauthorized, as(t, r, revoked).peek(http.MethodGet, "/tasks/stream", ""))
+	send(t, r, other, "ask:y", "")
+	require.Equal(t, "task", waittest.Within(t, "his list goes on", his).name)
+}
