@@ -394,6 +394,9 @@ func object(name string, raw json.RawMessage) error {
 
 // answer sends a message to a task that waits for its client, in the client's name. The audit log names the operator.
 func (a *API) answer(x *exchange) error {
+	if a.o.Engine == nil {
+		return task.Errorf(task.Unsupported, "this process has no role api; send the answer to one that has it")
+	}
 	if err := x.q.done(); err != nil {
 		return err
 	}
