@@ -28,6 +28,14 @@ type jobFilter struct {
 
 func (f *jobFilter) filter() (*store.AdminFilter, error) {
 	out := &store.AdminFilter{Agent: f.Agent, Tenant: f.Tenant, Owner: f.Owner, ContextID: f.Context, Since: f.Since, Until: f.Until}
+	for _, member := range []struct {
+		name string
+		text *string
+	}{{"agent", &f.Agent}, {"tenant", f.Tenant}, {"owner", f.Owner}, {"context", &f.Context}} {
+		if v := member.text; v != nil && badText(*v) {
+			return nil, invalid("filter."+member.name, notText)
+		}
+	}
 	for i, name := range f.States {
 		state, ok := task.ParseState(name)
 		if !ok {
@@ -329,6 +337,9 @@ func (a *API) batch(ctx context.Context, op *store.Operator, j *store.Job, opts 
 		default:
 			if _, away := a.o.Store.Now(ctx); away != nil {
 				return false, away // all others would fail, too
+			}
+			if toProblem(err).Status == http.StatusInternalServerError {
+				a.o.Log.Warn("a job failed for a task", "task", id.String(), "error", err)
 			}
 			failed++
 			j.Failures = append(j.Failures, store.JobFailure{Task: id.String(), Error: bounded(toProblem(err).Error())})
