@@ -55,7 +55,7 @@ func TestPlansOfAdmin(t *testing.T) {
 		"Jobs":                 {newest + ", false, '', 50", "admin_jobs_pkey"},
 		"JobsForget":           {"interval '1 day'", "admin_jobs_ended"},
 		"JobClaim":             {"interval '1 s', NULL", "admin_jobs_open"},
-		"AdminAudit":           {"now(), now() - interval '1 day', 1::smallint, 1, 50", "_pkey"},
+		"AdminAudit":           {"now(), 1::smallint, 1, 50, now() - interval '1 day'", "_pkey"},
 		"AdminTasksByID":       {"ARRAY[" + newest + "]::uuid[], '00000000-0000-0000-0000-000000000000', " + newest, ended + "_pkey"},
 	} {
 		_, err := c.Prepare(t.Context(), "x_"+name, texts[name])
