@@ -169,9 +169,9 @@ UPDATE holdfast.admin_jobs
 RETURNING (canceled_at IS NOT NULL)::boolean AS canceled;
 
 -- name: JobRecord :one
--- Counts a batch. No row: another process has claimed the job.
+-- Counts what was done of a batch, and keeps the rest of it. No row: another process has claimed the job.
 UPDATE holdfast.admin_jobs
-   SET batch = '{}', done = done + @done, skipped = skipped + @skipped, failed = failed + @failed, failures = @failures, claimed_until = now() + @ttl::interval
+   SET batch = @batch::uuid[], done = done + @done, skipped = skipped + @skipped, failed = failed + @failed, failures = @failures, claimed_until = now() + @ttl::interval
  WHERE id = @id AND fence = @fence AND ended_at IS NULL
 RETURNING (canceled_at IS NOT NULL)::boolean AS canceled;
 

@@ -1175,12 +1175,13 @@ func (q *Queries) JobPlan(ctx context.Context, db DBTX, arg JobPlanParams) (bool
 
 const jobRecord = `-- name: JobRecord :one
 UPDATE holdfast.admin_jobs
-   SET batch = '{}', done = done + $1, skipped = skipped + $2, failed = failed + $3, failures = $4, claimed_until = now() + $5::interval
- WHERE id = $6 AND fence = $7 AND ended_at IS NULL
+   SET batch = $1::uuid[], done = done + $2, skipped = skipped + $3, failed = failed + $4, failures = $5, claimed_until = now() + $6::interval
+ WHERE id = $7 AND fence = $8 AND ended_at IS NULL
 RETURNING (canceled_at IS NOT NULL)::boolean AS canceled
 `
 
 type JobRecordParams struct {
+	Batch    []uuid.UUID
 	Done     int64
 	Skipped  int64
 	Failed   int64
@@ -1190,9 +1191,10 @@ type JobRecordParams struct {
 	Fence    int64
 }
 
-// Counts a batch. No row: another process has claimed the job.
+// Counts what was done of a batch, and keeps the rest of it. No row: another process has claimed the job.
 func (q *Queries) JobRecord(ctx context.Context, db DBTX, arg JobRecordParams) (bool, error) {
 	row := db.QueryRow(ctx, jobRecord,
+		arg.Batch,
 		arg.Done,
 		arg.Skipped,
 		arg.Failed,
