@@ -110,6 +110,9 @@ func (a *API) addJob(x *exchange) error {
 	if err := x.q.done(); err != nil {
 		return err
 	}
+	if len(x.r.Header.Values("Idempotency-Key")) > 0 {
+		return invalid("Idempotency-Key", "is not for jobs; if an answer is lost, look at /jobs before you repeat the request")
+	}
 	var body jobRequest
 	if err := x.body(&body); err != nil {
 		return err
