@@ -353,7 +353,7 @@ func TestJobsPassLockedTasks(t *testing.T) {
 	}
 	other, err := pgx.Connect(t.Context(), db.URL)
 	require.NoError(t, err)
-	defer other.Close(context.WithoutCancel(t.Context()))
+	defer func() { _ = other.Close(context.WithoutCancel(t.Context())) }()
 	tx, err := other.Begin(t.Context())
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), "SELECT FROM holdfast.tasks WHERE id = ANY ($1::uuid[]) FOR UPDATE", ids[2:5])

@@ -273,11 +273,11 @@ func (a *API) purge(ctx context.Context, on *act) (*outcome, error) {
 
 // purgeLeft deletes the lines of a task from the exports that a purge has left that was cut off after it had deleted the task.
 func (a *API) purgeLeft(x *exchange) error {
-	id, err := task.ParseID(x.r.PathValue("id"))
-	if err != nil {
-		return nil // the id that a client chose no longer says which task it was
+	id, bad := task.ParseID(x.r.PathValue("id"))
+	if bad != nil {
+		return nil //nolint:nilerr // the id that a client chose no longer says which task it was
 	}
-	_, err = a.o.Retention.PurgeExports(x.ctx, []*store.PurgeFilter{{Task: id, Tenant: x.op.Tenant()}})
+	_, err := a.o.Retention.PurgeExports(x.ctx, []*store.PurgeFilter{{Task: id, Tenant: x.op.Tenant()}})
 	return err
 }
 

@@ -407,8 +407,7 @@ func (a *API) purgeExports(ctx context.Context, op *store.Operator, j *store.Job
 		case <-renew.C:
 			if _, err := a.o.Store.PlanJob(ctx, j, j.Batch, j.Position, 0, jobTTL); err != nil {
 				cancel()
-				<-ended
-				return err
+				return errors.Join(err, <-ended)
 			}
 		}
 	}
