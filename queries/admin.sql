@@ -106,14 +106,16 @@ SELECT o.agent, o.since, o.last_at, coalesce(o.error, '')::text AS error
 
 -- name: AdminAudit :many
 -- The newest rows of the audit log before a place. Each chain is in the order of time, so each is one scan of the primary
--- key that stops at the limit; the time prunes newer partitions.
+-- key that stops at the limit; the time prunes newer partitions. The rows that are too old are dropped after the limit: a
+-- scan that skips them itself would not stop before the beginning of its partition.
 SELECT l.chain, l.n, l.at, l.login, l.entries
   FROM generate_series(1, 64) AS c (chain)
  CROSS JOIN LATERAL (
     SELECT * FROM holdfast.audit_log a
-     WHERE a.chain = c.chain AND a.at <= @before_at AND a.at >= @since AND (a.at, a.chain, a.n) < (@before_at::timestamptz, @before_chain::smallint, @before_n::bigint)
+     WHERE a.chain = c.chain AND a.at <= @before_at AND (a.at, a.chain, a.n) < (@before_at::timestamptz, @before_chain::smallint, @before_n::bigint)
      ORDER BY a.n DESC LIMIT @max_rows
  ) l
+ WHERE l.at >= @since::timestamptz
  ORDER BY l.at DESC, l.chain DESC, l.n DESC LIMIT @max_rows;
 
 -- name: AdminTasksByID :many
@@ -167,9 +169,9 @@ UPDATE holdfast.admin_jobs
 RETURNING (canceled_at IS NOT NULL)::boolean AS canceled;
 
 -- name: JobRecord :one
--- Counts a batch. No row: another process has claimed the job.
+-- Counts what was done of a batch, and keeps the rest of it. No row: another process has claimed the job.
 UPDATE holdfast.admin_jobs
-   SET batch = '{}', done = done + @done, skipped = skipped + @skipped, failed = failed + @failed, failures = @failures, claimed_until = now() + @ttl::interval
+   SET batch = @batch::uuid[], done = done + @done, skipped = skipped + @skipped, failed = failed + @failed, failures = @failures, claimed_until = now() + @ttl::interval
  WHERE id = @id AND fence = @fence AND ended_at IS NULL
 RETURNING (canceled_at IS NOT NULL)::boolean AS canceled;
 

@@ -181,6 +181,12 @@ func TestActions(t *testing.T) {
 	audited(hooked, "push.enabled")
 	require.Equal(t, http.StatusNotFound, op.do("POST", "/tasks/"+hooked+"/webhooks/none/enable", why).Status)
 	require.Equal(t, http.StatusNotFound, op.do("POST", "/tasks/"+hooked+"/webhooks/c/redeliver", `{"reason":"r","from":9999}`).Status)
+
+	// A key would promise that a repeated request makes no second job.
+	keyed := op.do("POST", "/jobs", `{"reason":"r","action":"hold","filter":{"agent":"none"}}`, "Idempotency-Key", "k")
+	require.Equal(t, http.StatusBadRequest, keyed.Status)
+	require.Equal(t, "Idempotency-Key", keyed.text("field"))
+	require.Empty(t, op.get("/jobs").list("jobs"))
 }
 
 // every operation, with a task, a webhook and a job in its path.

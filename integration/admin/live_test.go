@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
@@ -311,4 +312,70 @@ func TestStreamsAreLimited(t *testing.T) {
 		status := op.peek(http.MethodGet, "/tasks/stream", "")
 		return waittest.Unless(status == http.StatusOK, "status %d", status)
 	})
+}
+
+// A revoked key ends the streams that it has opened, and no others.
+func TestStreamsEndWithTheirKey(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: guarded})
+	of := store.APIKey{Tenant: "t", Scopes: []string{"admin:view", "admin:all"}}
+	revoked, other := db.Keys(of, "alice")[0], db.Keys(of, "bob")[0]
+	id := send(t, r, other, "ask:x", "")
+	ctx := waittest.Context(t)
+	his := as(t, r, other).follow(ctx, "/tasks/stream")
+	require.Equal(t, "ready", waittest.Within(t, "his list", his).name)
+	hers := as(t, r, revoked).follow(ctx, "/tasks/stream")
+	require.Equal(t, "ready", waittest.Within(t, "her list", hers).name)
+	log := as(t, r, revoked).follow(ctx, "/tasks/"+id+"/log/stream")
+	require.Equal(t, "log", waittest.Within(t, "her log", log).name)
+
+	db.Operate("keys", "revoke", strings.Split(revoked, "_")[1])
+	for range hers { // until the stream ends
+	}
+	for range log {
+	}
+	require.NoError(t, ctx.Err(), "the streams went on")
+	require.Equal(t, http.StatusUnauthorized, as(t, r, revoked).peek(http.MethodGet, "/tasks/stream", ""))
+	send(t, r, other, "ask:y", "")
+	require.Equal(t, "task", waittest.Within(t, "his list goes on", his).name)
+}
+
+// A job gets past tasks that another session has locked for long: it counts them as failed, and each other task once.
+func TestJobsPassLockedTasks(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Settings})
+	op := as(t, r, "")
+	var ids []string
+	for range 6 {
+		ids = append(ids, send(t, r, "", "ask:x", ""))
+	}
+	other, err := pgx.Connect(t.Context(), db.URL)
+	require.NoError(t, err)
+	defer func() { _ = other.Close(context.WithoutCancel(t.Context())) }()
+	tx, err := other.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT FROM holdfast.tasks WHERE id = ANY ($1::uuid[]) FOR UPDATE", ids[2:5])
+	require.NoError(t, err)
+	id := op.act("/jobs", `{"action":"cancel","reason":"r","filter":{"states":["input-required"]}}`).text("id")
+	waittest.Eventually(t, "the job ends", func() error {
+		j := op.get("/jobs/" + id)
+		return waittest.Unless(j.text("state") == "done", "%s", j.Body)
+	})
+	require.Contains(t, string(op.get("/jobs/"+id).Body), `"matched":6,"done":3,"skipped":0,"failed":3`)
+	require.NoError(t, tx.Rollback(t.Context()))
+}
+
+// A replica without the role api cannot send an answer, and says so.
+func TestAnswersNeedTheAPI(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Settings})
+	worker := clustertest.Start(t, clustertest.Options{Name: "b", DB: db.URL, Config: clustertest.Settings + "roles: [worker]\n"})
+	asked := send(t, r, "", "ask:x", "")
+	a := as(t, worker, "").do(http.MethodPost, "/tasks/"+asked+"/answer", `{"reason":"r","text":"y"}`)
+	require.Equal(t, http.StatusConflict, a.Status)
+	require.Contains(t, a.text("detail"), "role api")
+	require.Equal(t, "canceled", as(t, worker, "").act("/tasks/"+asked+"/cancel", `{"reason":"r"}`).text("outcome"))
 }

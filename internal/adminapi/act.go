@@ -84,6 +84,8 @@ type act struct {
 	config  string
 	options options
 	key     string // makes a repeated action find what the first one has created; "": none
+	// job says that a job acts, which purges the exports of a batch together.
+	job bool
 }
 
 type action struct {
@@ -149,6 +151,12 @@ func (a *API) single(name string) func(x *exchange) error {
 			return err
 		}
 		t, err := x.found()
+		if name == actPurge && task.KindOf(err) == task.NotFound {
+			if err := a.purgeLeft(x); err != nil {
+				return err
+			}
+			return err
+		}
 		if err != nil {
 			return err
 		}
@@ -249,7 +257,11 @@ func (a *API) release(ctx context.Context, on *act) (*outcome, error) {
 }
 
 func (a *API) purge(ctx context.Context, on *act) (*outcome, error) {
-	done, err := a.o.Retention.PurgeBy(ctx, &store.PurgeFilter{Task: on.task.Task.ID}, on.op.View)
+	purge := a.o.Retention.PurgeBy
+	if on.job {
+		purge = a.o.Retention.EraseBy
+	}
+	done, err := purge(ctx, &store.PurgeFilter{Task: on.task.Task.ID}, on.op.View)
 	if err != nil {
 		return nil, err
 	}
@@ -257,6 +269,16 @@ func (a *API) purge(ctx context.Context, on *act) (*outcome, error) {
 		return &outcome{Outcome: outcomeHeld, skipped: true}, nil
 	}
 	return &outcome{Outcome: outcomePurged}, nil
+}
+
+// purgeLeft deletes the lines of a task from the exports that a purge has left that was cut off after it had deleted the task.
+func (a *API) purgeLeft(x *exchange) error {
+	id, bad := task.ParseID(x.r.PathValue("id"))
+	if bad != nil {
+		return nil //nolint:nilerr // the id that a client chose no longer says which task it was
+	}
+	_, err := a.o.Retention.PurgeExports(x.ctx, []*store.PurgeFilter{{Task: id, Tenant: x.op.Tenant()}})
+	return err
 }
 
 // maxWebhooks is more than a task may have.
@@ -394,6 +416,9 @@ func object(name string, raw json.RawMessage) error {
 
 // answer sends a message to a task that waits for its client, in the client's name. The audit log names the operator.
 func (a *API) answer(x *exchange) error {
+	if a.o.Engine == nil {
+		return task.Errorf(task.Unsupported, "this process has no role api; send the answer to one that has it")
+	}
 	if err := x.q.done(); err != nil {
 		return err
 	}

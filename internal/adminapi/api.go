@@ -52,6 +52,8 @@ type Admitted struct {
 	Bound bool
 	// ReadOnly says why this address takes no writes, whatever the right; "": it does.
 	ReadOnly string
+	// Watch calls end, perhaps more than once, when the operator's credential would no longer be admitted. Nil: it has none.
+	Watch func(end func(error)) (stop func())
 }
 
 // Agent is what the API shows of an agent.

@@ -309,6 +309,11 @@ func (f *feed) publish(r *round) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for w := range f.followers {
+		if w.dropped.Load() {
+			// Its resync covers this round. The ids of later rounds must not come before it: a client that is cut off between
+			// them would continue after what it has missed.
+			continue
+		}
 		own := &round{at: r.at, resync: r.resync}
 		for _, t := range r.tasks {
 			if w.belongs(t.AdminTask) {

@@ -28,6 +28,14 @@ type jobFilter struct {
 
 func (f *jobFilter) filter() (*store.AdminFilter, error) {
 	out := &store.AdminFilter{Agent: f.Agent, Tenant: f.Tenant, Owner: f.Owner, ContextID: f.Context, Since: f.Since, Until: f.Until}
+	for _, member := range []struct {
+		name string
+		text *string
+	}{{"agent", &f.Agent}, {"tenant", f.Tenant}, {"owner", f.Owner}, {"context", &f.Context}} {
+		if v := member.text; v != nil && badText(*v) {
+			return nil, invalid("filter."+member.name, notText)
+		}
+	}
 	for i, name := range f.States {
 		state, ok := task.ParseState(name)
 		if !ok {
@@ -101,6 +109,9 @@ func viewJob(j *store.Job) jobView {
 func (a *API) addJob(x *exchange) error {
 	if err := x.q.done(); err != nil {
 		return err
+	}
+	if len(x.r.Header.Values("Idempotency-Key")) > 0 {
+		return invalid("Idempotency-Key", "is not for jobs; if an answer is lost, look at /jobs before you repeat the request")
 	}
 	var body jobRequest
 	if err := x.body(&body); err != nil {
@@ -222,9 +233,13 @@ func (a *API) cancelJob(x *exchange) error {
 }
 
 const (
-	// jobTTL is how long a process has a job. It claims it again with each step, and another process takes it when the claim is
-	// over.
+	// jobTTL is how long a process has a job. It renews its claim with each step, and another process takes the job when the
+	// claim is over.
 	jobTTL = 15 * time.Second
+	// jobRenewed is how long a process acts on a batch before it records what it has done, which renews its claim; jobTask is how
+	// long it may act on one task, which another session may have locked. Together they are shorter than jobTTL.
+	jobRenewed = 3 * time.Second
+	jobTask    = 8 * time.Second
 	// jobPiece is how long a process works on a job before it lets others have a turn.
 	jobPiece = 20 * time.Second
 	// jobBatch is how many tasks a job acts on at a time, and jobLook how many it counts at a time in a dry run.
@@ -312,14 +327,27 @@ func (a *API) work(ctx context.Context, j *store.Job) error {
 	}
 }
 
-// batch acts on the tasks of a job's batch. It may repeat what a process before has done.
+// batch acts on the tasks of a job's batch. It may repeat what a process before has done since it last recorded.
 func (a *API) batch(ctx context.Context, op *store.Operator, j *store.Job, opts options) (canceled bool, err error) {
-	done, skipped, failed := 0, 0, 0
-	for _, id := range j.Batch {
+	var purged []task.ID
+	done, skipped, failed, renewed := 0, 0, 0, time.Now()
+	fail := func(id task.ID, err error) {
+		if toProblem(err).Status == http.StatusInternalServerError {
+			a.o.Log.Warn("a job failed for a task", "task", id.String(), "error", err)
+		}
+		failed++
+		j.Failures = append(j.Failures, store.JobFailure{Task: id.String(), Error: bounded(toProblem(err).Error())})
+		j.Failures = j.Failures[max(0, len(j.Failures)-jobFailures):]
+	}
+	for all, i := j.Batch, 0; i < len(all); i++ {
+		id := all[i]
 		did, err := a.onOne(ctx, op, j, id, opts)
 		switch kind := task.KindOf(err); {
 		case err == nil && !did.skipped:
 			done++
+			if did.Outcome == outcomePurged {
+				purged = append(purged, id)
+			}
 		case err == nil:
 			skipped++
 		case ctx.Err() != nil:
@@ -330,21 +358,77 @@ func (a *API) batch(ctx context.Context, op *store.Operator, j *store.Job, opts 
 			if _, away := a.o.Store.Now(ctx); away != nil {
 				return false, away // all others would fail, too
 			}
-			failed++
-			j.Failures = append(j.Failures, store.JobFailure{Task: id.String(), Error: bounded(toProblem(err).Error())})
-			j.Failures = j.Failures[max(0, len(j.Failures)-jobFailures):]
+			fail(id, err)
 		}
+		rest := all[i+1:]
+		if len(rest) > 0 && time.Since(renewed) < jobRenewed {
+			continue
+		}
+		switch err := a.purgeExports(ctx, op, j, purged); {
+		case err == nil:
+		case ctx.Err() != nil, errors.Is(err, task.LeaseLost):
+			return false, err
+		default:
+			for _, id := range purged {
+				fail(id, err)
+			}
+			done -= len(purged)
+		}
+		if canceled, err = a.o.Store.RecordJob(ctx, j, rest, done, skipped, failed, j.Failures, jobTTL); err != nil {
+			return false, err
+		}
+		j.Batch, purged, done, skipped, failed, renewed = rest, nil, 0, 0, 0, time.Now()
 	}
-	return a.o.Store.RecordJob(ctx, j, done, skipped, failed, j.Failures, jobTTL)
+	return canceled, nil
 }
 
-func (a *API) onOne(ctx context.Context, op *store.Operator, j *store.Job, id task.ID, opts options) (*outcome, error) {
+// purgeExports deletes tasks that a job has purged from the exports, and keeps the job meanwhile, because the files may be large.
+func (a *API) purgeExports(ctx context.Context, op *store.Operator, j *store.Job, purged []task.ID) error {
+	if len(purged) == 0 {
+		return nil
+	}
+	filters := make([]*store.PurgeFilter, len(purged))
+	for i, id := range purged {
+		filters[i] = &store.PurgeFilter{Task: id, Tenant: op.Tenant()}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := a.o.Retention.PurgeExports(ctx, filters)
+		ended <- err
+	}()
+	renew := time.NewTicker(jobRenewed)
+	defer renew.Stop()
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-renew.C:
+			if _, err := a.o.Store.PlanJob(ctx, j, j.Batch, j.Position, 0, jobTTL); err != nil {
+				cancel()
+				return errors.Join(err, <-ended)
+			}
+		}
+	}
+}
+
+var errSlow = task.Errorf(task.Unavailable, "the action did not end within %s; another session may have locked the task", jobTask)
+
+func (a *API) onOne(ctx context.Context, op *store.Operator, j *store.Job, id task.ID, opts options) (did *outcome, err error) {
+	ctx, cancel := context.WithTimeout(ctx, jobTask)
+	defer cancel()
+	defer func() {
+		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			err = errSlow
+		}
+	}()
 	t, err := op.Find(ctx, id.String())
 	if err != nil {
 		if j.Action == actPurge && task.KindOf(err) == task.NotFound {
-			return &outcome{Outcome: outcomePurged}, nil // by the process before
+			return &outcome{Outcome: outcomePurged}, nil // by the process before, which may have left the exports
 		}
 		return nil, err
 	}
-	return actions[j.Action].do(a, ctx, &act{op: op, task: t, options: opts, key: keyPrefix + "job " + j.ID.String() + " " + id.String()})
+	return actions[j.Action].do(a, ctx, &act{op: op, task: t, options: opts, key: keyPrefix + "job " + j.ID.String() + " " + id.String(), job: true})
 }

@@ -43,11 +43,16 @@ func (q *query) text(name string) (value string, given bool) {
 		return "", false
 	case len(values) > 1:
 		q.bad(name, "must be given once")
-	case len(values[0]) > 1024 || strings.ContainsRune(values[0], 0):
-		q.bad(name, "must not be longer than 1024 bytes, and have no NUL")
+	case badText(values[0]):
+		q.bad(name, notText)
 	}
 	return values[0], true
 }
+
+// badText reports whether the database would refuse a text as a value to search for, or whether it is too long for one.
+func badText(v string) bool { return len(v) > 1024 || strings.ContainsRune(v, 0) }
+
+const notText = "must not be longer than 1024 bytes, and have no NUL"
 
 // word is text that must not be empty if it is given.
 func (q *query) word(name string) string {

@@ -68,10 +68,14 @@ func (a *API) open(x *exchange) (s *stream, end func(), err error) {
 	}
 	ctx, cancel := context.WithCancel(x.r.Context())
 	stopped := context.AfterFunc(a.stopping, cancel)
+	unwatch := func() {}
+	if x.who.Watch != nil {
+		unwatch = x.who.Watch(func(error) { cancel() }) // a client that comes again learns why
+	}
 	// The server's limit for reading a request would end the stream.
 	_ = http.NewResponseController(x.w).SetReadDeadline(time.Time{})
 	s = &stream{sse.Start(x.w, writeTimeout), a.o.Memory, ctx}
-	return s, func() { stopped(); cancel(); leave() }, s.Flush()
+	return s, func() { unwatch(); stopped(); cancel(); leave() }, s.Flush()
 }
 
 func (s *stream) event(name string, id int64, doc any) error {

@@ -100,11 +100,14 @@ func (c *access) operator(r *http.Request) (*adminapi.Admitted, error) {
 		return nil, err
 	}
 	who := &adminapi.Admitted{Caller: caller, Bound: a.AllTenantsScope != "" && !caller.Has(a.AllTenantsScope)}
+	matched := a.ViewScope
 	switch {
-	case caller.Has(a.Scope), caller.Has(a.AdministerScope):
-		who.Right = adminapi.Administer
+	case caller.Has(a.Scope):
+		who.Right, matched = adminapi.Administer, a.Scope
+	case caller.Has(a.AdministerScope):
+		who.Right, matched = adminapi.Administer, a.AdministerScope
 	case caller.Has(a.ActScope):
-		who.Right = adminapi.Act
+		who.Right, matched = adminapi.Act, a.ActScope
 	case caller.Has(a.ViewScope):
 		who.Right = adminapi.View
 	default:
@@ -114,6 +117,14 @@ func (c *access) operator(r *http.Request) (*adminapi.Admitted, error) {
 	// The audit log tells acts of operators from those of clients.
 	who.Caller.Credential = strings.TrimSpace(caller.Method + " " + caller.Credential)
 	who.Caller.Method = identity.MethodOperator
+	who.Watch = func(end func(error)) func() {
+		stop := c.admin.Watch(id, &auth.Gate{Schemes: a.Schemes, Scope: matched}, end)
+		if who.Bound || a.AllTenantsScope == "" {
+			return stop
+		}
+		all := c.admin.Watch(id, &auth.Gate{Schemes: a.Schemes, Scope: a.AllTenantsScope}, end)
+		return func() { stop(); all() }
+	}
 	return who, nil
 }
 

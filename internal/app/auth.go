@@ -147,6 +147,7 @@ func (c *access) open(st *store.Store, m *telemetry.Metrics, bus *signal.Bus) {
 			}
 		}
 		c.admin = auth.New(o)
+		c.background = append(c.background, c.admin.Run)
 	}
 }
 
@@ -156,6 +157,9 @@ func (c *access) forgetKeys() {
 	c.authenticator.Recheck()
 	if c.workers != nil {
 		c.workers.Recheck()
+	}
+	if c.admin != nil {
+		c.admin.Recheck()
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -134,9 +135,9 @@ func (h *lineHead) matches(f *store.PurgeFilter, now time.Time) bool {
 		(f.OlderThan == 0 || h.EndedAt.Before(now.Add(-f.OlderThan)))
 }
 
-// purgeExports removes the lines of tasks that match a filter from all files of the directory, and
+// purgeExports removes the lines of tasks that match one of the filters from all files of the directory, and
 // returns their number.
-func (r *Retention) purgeExports(ctx context.Context, filter *store.PurgeFilter, now time.Time) (lines int, err error) {
+func (r *Retention) purgeExports(ctx context.Context, filters []*store.PurgeFilter, now time.Time) (lines int, err error) {
 	if r.Export == "" {
 		return 0, nil
 	}
@@ -150,7 +151,7 @@ func (r *Retention) purgeExports(ctx context.Context, filter *store.PurgeFilter,
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n, err := purgeFile(name, filter, now)
+		n, err := purgeFile(name, filters, now)
 		lines += n
 		return err
 	})
@@ -160,8 +161,8 @@ func (r *Retention) purgeExports(ctx context.Context, filter *store.PurgeFilter,
 	return lines, nil
 }
 
-// purgeFile rewrites a file without the lines that match a filter, and then replaces the old file.
-func purgeFile(name string, filter *store.PurgeFilter, now time.Time) (lines int, err error) {
+// purgeFile rewrites a file without the lines that match one of the filters, and then replaces the old file.
+func purgeFile(name string, filters []*store.PurgeFilter, now time.Time) (lines int, err error) {
 	unlock, err := lock(name)
 	if err != nil {
 		return 0, err
@@ -191,7 +192,7 @@ func purgeFile(name string, filter *store.PurgeFilter, now time.Time) (lines int
 		if err := json.Unmarshal(line, &h); err != nil {
 			return 0, fmt.Errorf("%s: %w", name, err)
 		}
-		if h.matches(filter, now) {
+		if slices.ContainsFunc(filters, func(f *store.PurgeFilter) bool { return h.matches(f, now) }) {
 			lines++
 			continue
 		}

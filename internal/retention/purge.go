@@ -25,12 +25,30 @@ func (r *Retention) Purge(ctx context.Context, f *store.PurgeFilter) (done Purge
 
 // PurgeBy is Purge. The audit log names the actor of a view.
 func (r *Retention) PurgeBy(ctx context.Context, f *store.PurgeFilter, by store.View) (done Purged, err error) {
-	if !f.Any() {
-		return done, task.Errorf(task.Invalid, "the purge selects no tasks: name a task, owner, tenant, context, agent or age")
-	}
 	now, err := r.now(ctx)
 	if err != nil {
 		return done, err
+	}
+	if done, err = r.EraseBy(ctx, f, by); err != nil {
+		return done, err
+	}
+	done.Exported, err = r.purgeExports(ctx, []*store.PurgeFilter{f}, now)
+	return done, err
+}
+
+// PurgeExports deletes the lines of tasks that match one of the filters from the exports of this machine: what EraseBy leaves.
+func (r *Retention) PurgeExports(ctx context.Context, filters []*store.PurgeFilter) (lines int, err error) {
+	now, err := r.now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return r.purgeExports(ctx, filters, now)
+}
+
+// EraseBy is PurgeBy without the exports.
+func (r *Retention) EraseBy(ctx context.Context, f *store.PurgeFilter, by store.View) (done Purged, err error) {
+	if !f.Any() {
+		return done, task.Errorf(task.Invalid, "the purge selects no tasks: name a task, owner, tenant, context, agent or age")
 	}
 	said := by.AuditPurge(f)
 	for after := (task.ID{}); ; {
@@ -64,6 +82,5 @@ func (r *Retention) PurgeBy(ctx context.Context, f *store.PurgeFilter, by store.
 			return done, ctx.Err()
 		}
 	}
-	done.Exported, err = r.purgeExports(ctx, f, now)
-	return done, err
+	return done, nil
 }

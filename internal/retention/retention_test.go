@@ -342,6 +342,14 @@ func TestPurge(t *testing.T) {
 	require.True(t, f.there(his))
 	require.Equal(t, []string{"bob"}, lines())
 	require.Zero(t, scan[int](f, "SELECT count(*) FROM holdfast.erasures"))
+	other := "other"
+	n, err := r.PurgeExports(t.Context(), []*store.PurgeFilter{{Task: hers[0].ID}, {Task: exported[1].ID, Tenant: &other}})
+	require.NoError(t, err)
+	require.Zero(t, n, "the lines of another tenant stay")
+	n, err = r.PurgeExports(t.Context(), []*store.PurgeFilter{{Task: hers[0].ID}, {Task: exported[1].ID}})
+	require.NoError(t, err)
+	require.Equal(t, 1, n, "the line of a task that is gone")
+	require.Empty(t, lines())
 	require.Equal(t, "by owner", scan[string](f, "SELECT DISTINCT object FROM holdfast.v_audit WHERE action = 'task.purged'"))
 	require.NotContains(t, scan[string](f, "SELECT string_agg(entries::text, '') FROM holdfast.audit_log"), "secret")
 

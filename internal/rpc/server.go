@@ -317,6 +317,7 @@ func (s *Server) workerAPI(next echo.HandlerFunc) echo.HandlerFunc {
 		if s.opt.WorkerAPI == nil || !s.opt.WorkerAPI.Serves(c.Request()) {
 			return next(c)
 		}
+		tracing.Current(c.Request().Context()).Name("worker API")
 		s.opt.WorkerAPI.ServeHTTP(c.Response().Writer, c.Request())
 		return nil
 	}

@@ -55,7 +55,7 @@ func TestPlansOfAdmin(t *testing.T) {
 		"Jobs":                 {newest + ", false, '', 50", "admin_jobs_pkey"},
 		"JobsForget":           {"interval '1 day'", "admin_jobs_ended"},
 		"JobClaim":             {"interval '1 s', NULL", "admin_jobs_open"},
-		"AdminAudit":           {"now(), now() - interval '1 day', 1::smallint, 1, 50", "_pkey"},
+		"AdminAudit":           {"now(), 1::smallint, 1, 50, now() - interval '1 day'", "_pkey"},
 		"AdminTasksByID":       {"ARRAY[" + newest + "]::uuid[], '00000000-0000-0000-0000-000000000000', " + newest, ended + "_pkey"},
 	} {
 		_, err := c.Prepare(t.Context(), "x_"+name, texts[name])
@@ -180,12 +180,17 @@ func TestJobsAreFenced(t *testing.T) {
 	require.EqualValues(t, 2, second.Matched)
 	_, err = f.PlanJob(t.Context(), first, nil, batch[1], 1, time.Hour)
 	require.ErrorIs(t, err, task.LeaseLost)
-	_, err = f.RecordJob(t.Context(), first, 2, 0, 0, nil, time.Hour)
+	_, err = f.RecordJob(t.Context(), first, nil, 2, 0, 0, nil, time.Hour)
 	require.ErrorIs(t, err, task.LeaseLost)
 	require.NoError(t, f.EndJob(t.Context(), first))
 	_, err = own.CancelJob(t.Context(), j.ID)
 	require.NoError(t, err)
-	canceled, err := f.RecordJob(t.Context(), second, 1, 0, 1, []JobFailure{{"x", "y"}}, time.Hour)
+	_, err = f.RecordJob(t.Context(), second, batch[1:], 1, 0, 0, nil, -time.Second)
+	require.NoError(t, err)
+	second, err = f.ClaimJob(t.Context(), NewID(), time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, batch[1:], second.Batch, "the rest")
+	canceled, err := f.RecordJob(t.Context(), second, nil, 0, 0, 1, []JobFailure{{"x", "y"}}, time.Hour)
 	require.NoError(t, err)
 	require.True(t, canceled)
 	require.NoError(t, f.EndJob(t.Context(), second))

@@ -165,18 +165,22 @@ func (s *Store) ClaimJob(ctx context.Context, worker task.ID, ttl time.Duration)
 // PlanJob stores the next batch of a job before the process acts on it, and counts its tasks, which matched. Errors: task.LeaseLost
 // if another process has claimed the job.
 func (s *Store) PlanJob(ctx context.Context, j *Job, batch []task.ID, position task.ID, matched int, ttl time.Duration) (canceled bool, err error) {
-	ids := make([]uuid.UUID, len(batch))
-	for i, id := range batch {
-		ids[i] = uuid.UUID(id)
-	}
 	canceled, err = s.q.JobPlan(ctx, s.hot, dbsqlc.JobPlanParams{
-		Batch: ids, Position: uuid.UUID(position), Matched: int64(matched), Ttl: ttl, ID: uuid.UUID(j.ID), Fence: j.Fence,
+		Batch: uuids(batch), Position: uuid.UUID(position), Matched: int64(matched), Ttl: ttl, ID: uuid.UUID(j.ID), Fence: j.Fence,
 	})
 	return canceled, jobLost("plan a job", err)
 }
 
-// RecordJob counts what the job has done with its batch. Errors: as PlanJob.
-func (s *Store) RecordJob(ctx context.Context, j *Job, done, skipped, failed int, failures []JobFailure, ttl time.Duration) (canceled bool, err error) {
+func uuids(of []task.ID) []uuid.UUID {
+	ids := make([]uuid.UUID, len(of))
+	for i, id := range of {
+		ids[i] = uuid.UUID(id)
+	}
+	return ids
+}
+
+// RecordJob counts what the job has done with its batch; rest is what it still has to do of it. Errors: as PlanJob.
+func (s *Store) RecordJob(ctx context.Context, j *Job, rest []task.ID, done, skipped, failed int, failures []JobFailure, ttl time.Duration) (canceled bool, err error) {
 	if failures == nil {
 		failures = []JobFailure{}
 	}
@@ -185,7 +189,7 @@ func (s *Store) RecordJob(ctx context.Context, j *Job, done, skipped, failed int
 		return false, err
 	}
 	canceled, err = s.q.JobRecord(ctx, s.hot, dbsqlc.JobRecordParams{
-		Done: int64(done), Skipped: int64(skipped), Failed: int64(failed), Failures: text, Ttl: ttl, ID: uuid.UUID(j.ID), Fence: j.Fence,
+		Batch: uuids(rest), Done: int64(done), Skipped: int64(skipped), Failed: int64(failed), Failures: text, Ttl: ttl, ID: uuid.UUID(j.ID), Fence: j.Fence,
 	})
 	return canceled, jobLost("record a job", err)
 }

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
@@ -137,11 +138,17 @@ type Answered struct {
 	Input, Output int // tokens; 0: it does not say
 }
 
+// maxSaid bounds each text that a model says about its answer, in bytes.
+const maxSaid = 128
+
+// said returns the beginning of a text of a remote model, which could be of any length.
+func said(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxSaid)], "") }
+
 // Answered sets what a model says about its answer.
 func (s *Span) Answered(a Answered) {
-	s.Set(genAIAnswerModel.String(a.Model))
+	s.Set(genAIAnswerModel.String(said(a.Model)))
 	if a.Finish != "" {
-		s.Set(genAIFinish.StringSlice([]string{a.Finish}))
+		s.Set(genAIFinish.StringSlice([]string{said(a.Finish)}))
 	}
 	if a.Input > 0 || a.Output > 0 {
 		s.Set(genAIInput.Int(a.Input), genAIOutput.Int(a.Output))

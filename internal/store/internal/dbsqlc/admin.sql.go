@@ -18,18 +18,19 @@ SELECT l.chain, l.n, l.at, l.login, l.entries
   FROM generate_series(1, 64) AS c (chain)
  CROSS JOIN LATERAL (
     SELECT chain, n, at, login, entries, hash FROM holdfast.audit_log a
-     WHERE a.chain = c.chain AND a.at <= $1 AND a.at >= $2 AND (a.at, a.chain, a.n) < ($1::timestamptz, $3::smallint, $4::bigint)
-     ORDER BY a.n DESC LIMIT $5
+     WHERE a.chain = c.chain AND a.at <= $1 AND (a.at, a.chain, a.n) < ($1::timestamptz, $2::smallint, $3::bigint)
+     ORDER BY a.n DESC LIMIT $4
  ) l
- ORDER BY l.at DESC, l.chain DESC, l.n DESC LIMIT $5
+ WHERE l.at >= $5::timestamptz
+ ORDER BY l.at DESC, l.chain DESC, l.n DESC LIMIT $4
 `
 
 type AdminAuditParams struct {
 	BeforeAt    time.Time
-	Since       time.Time
 	BeforeChain int16
 	BeforeN     int64
 	MaxRows     int32
+	Since       time.Time
 }
 
 type AdminAuditRow struct {
@@ -41,14 +42,15 @@ type AdminAuditRow struct {
 }
 
 // The newest rows of the audit log before a place. Each chain is in the order of time, so each is one scan of the primary
-// key that stops at the limit; the time prunes newer partitions.
+// key that stops at the limit; the time prunes newer partitions. The rows that are too old are dropped after the limit: a
+// scan that skips them itself would not stop before the beginning of its partition.
 func (q *Queries) AdminAudit(ctx context.Context, db DBTX, arg AdminAuditParams) ([]AdminAuditRow, error) {
 	rows, err := db.Query(ctx, adminAudit,
 		arg.BeforeAt,
-		arg.Since,
 		arg.BeforeChain,
 		arg.BeforeN,
 		arg.MaxRows,
+		arg.Since,
 	)
 	if err != nil {
 		return nil, err
@@ -1173,12 +1175,13 @@ func (q *Queries) JobPlan(ctx context.Context, db DBTX, arg JobPlanParams) (bool
 
 const jobRecord = `-- name: JobRecord :one
 UPDATE holdfast.admin_jobs
-   SET batch = '{}', done = done + $1, skipped = skipped + $2, failed = failed + $3, failures = $4, claimed_until = now() + $5::interval
- WHERE id = $6 AND fence = $7 AND ended_at IS NULL
+   SET batch = $1::uuid[], done = done + $2, skipped = skipped + $3, failed = failed + $4, failures = $5, claimed_until = now() + $6::interval
+ WHERE id = $7 AND fence = $8 AND ended_at IS NULL
 RETURNING (canceled_at IS NOT NULL)::boolean AS canceled
 `
 
 type JobRecordParams struct {
+	Batch    []uuid.UUID
 	Done     int64
 	Skipped  int64
 	Failed   int64
@@ -1188,9 +1191,10 @@ type JobRecordParams struct {
 	Fence    int64
 }
 
-// Counts a batch. No row: another process has claimed the job.
+// Counts what was done of a batch, and keeps the rest of it. No row: another process has claimed the job.
 func (q *Queries) JobRecord(ctx context.Context, db DBTX, arg JobRecordParams) (bool, error) {
 	row := db.QueryRow(ctx, jobRecord,
+		arg.Batch,
 		arg.Done,
 		arg.Skipped,
 		arg.Failed,
