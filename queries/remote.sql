@@ -204,7 +204,8 @@ SELECT f.id, f.attempt, f.claimed_at, f.cancel_requested,
     OR f.cancel_requested AND f.id = ANY(ARRAY(SELECT next.id FROM next WHERE next.expired));
 
 -- name: RemoteSeen :many
--- Records workers that a replica has answered, and returns those of them that are retired.
+-- Records workers that a replica has answered, and returns those of them that are retired. Heartbeats name no
+-- agents: the row keeps its agents if the replica has answered no claim.
 WITH inp AS MATERIALIZED (
     SELECT unnest(@ids::uuid[]) AS id, unnest(@names::text[]) AS name, unnest(@versions::text[]) AS version, unnest(@sdks::text[]) AS sdk,
            unnest(@agents::text[]) AS agents
@@ -214,7 +215,8 @@ WITH inp AS MATERIALIZED (
 INSERT INTO holdfast.remote_workers AS w (id, name, version, sdk, agents, replica)
 SELECT id, name, version, sdk, string_to_array(agents, ','), @replica::text FROM inp ORDER BY id
 ON CONFLICT (id) DO UPDATE
-   SET name = excluded.name, version = excluded.version, sdk = excluded.sdk, agents = excluded.agents, replica = excluded.replica, last_seen = now()
+   SET name = excluded.name, version = excluded.version, sdk = excluded.sdk,
+       agents = CASE WHEN excluded.agents = '{}' THEN w.agents ELSE excluded.agents END, replica = excluded.replica, last_seen = now()
 RETURNING w.id, (w.retired_at IS NOT NULL)::boolean AS retired;
 
 -- name: RemoteRetired :many

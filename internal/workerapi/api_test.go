@@ -683,6 +683,23 @@ func TestNoWorker(t *testing.T) {
 	require.Len(t, one.Claim(t, 30, workerapitest.Slots("a", 1)).Runs, 1)
 }
 
+// A busy worker sends heartbeats alone, maybe to a replica that knows none of its claims. Its agents stay served.
+func TestHeartbeatsKeepTheAgentsOfAWorker(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{})
+	w.create("a", "hello")
+	one := w.worker(0)
+	run := one.Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0]
+	w.look()
+	w.create("a", "waits")
+	one.URL = w.replicas[1].server.URL
+	require.Empty(t, one.Beat(t, 0, run.ID).Runs)
+	w.look()
+	gone, err := w.replicas[0].store.AbsentRemote(t.Context(), w.replicas[0].self, []string{"a"})
+	require.NoError(t, err)
+	require.Empty(t, gone)
+}
+
 func TestOldWorkersAreForgotten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, options{})

@@ -636,7 +636,8 @@ WITH inp AS MATERIALIZED (
 INSERT INTO holdfast.remote_workers AS w (id, name, version, sdk, agents, replica)
 SELECT id, name, version, sdk, string_to_array(agents, ','), $1::text FROM inp ORDER BY id
 ON CONFLICT (id) DO UPDATE
-   SET name = excluded.name, version = excluded.version, sdk = excluded.sdk, agents = excluded.agents, replica = excluded.replica, last_seen = now()
+   SET name = excluded.name, version = excluded.version, sdk = excluded.sdk,
+       agents = CASE WHEN excluded.agents = '{}' THEN w.agents ELSE excluded.agents END, replica = excluded.replica, last_seen = now()
 RETURNING w.id, (w.retired_at IS NOT NULL)::boolean AS retired
 `
 
@@ -654,7 +655,8 @@ type RemoteSeenRow struct {
 	Retired bool
 }
 
-// Records workers that a replica has answered, and returns those of them that are retired.
+// Records workers that a replica has answered, and returns those of them that are retired. Heartbeats name no
+// agents: the row keeps its agents if the replica has answered no claim.
 func (q *Queries) RemoteSeen(ctx context.Context, db DBTX, arg RemoteSeenParams) ([]RemoteSeenRow, error) {
 	rows, err := db.Query(ctx, remoteSeen,
 		arg.Replica,
