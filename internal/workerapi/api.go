@@ -725,7 +725,9 @@ func (a *API) release(x *exchange) error {
 			return err
 		})
 	}
-	err = all.Wait()
+	if err := all.Wait(); err != nil {
+		return err // the worker repeats the request; runs that it has released already are passed over
+	}
 	answer := struct {
 		Released []string `json:"released"`
 	}{Released: []string{}}
@@ -733,9 +735,6 @@ func (a *API) release(x *exchange) error {
 		if done[i] {
 			answer.Released = append(answer.Released, runID(n.LentRun))
 		}
-	}
-	if err != nil && len(answer.Released) == 0 {
-		return err
 	}
 	return a.answer(x.Context, http.StatusOK, "application/json", answer)
 }
@@ -753,7 +752,9 @@ func (a *API) handBack(ctx context.Context, run store.LentRun) (done bool, err e
 		return false, nil
 	}
 	if found.CancelRequested {
-		return true, end(ctx, a.o.Pool, a.o.Store, run, executor.ErrCanceled)
+		err = end(ctx, a.o.Pool, a.o.Store, run, executor.ErrCanceled)
+	} else {
+		err = a.o.Pool.GiveBackRemote(ctx, found.Claimed, "the worker gave it back")
 	}
-	return true, a.o.Pool.GiveBackRemote(ctx, found.Claimed, "the worker gave it back")
+	return err == nil, err
 }

@@ -610,6 +610,27 @@ func TestHeartbeatsWaitForNoLock(t *testing.T) {
 	require.NoError(t, tx.Rollback(t.Context()))
 }
 
+// A release that could not give back all runs is an error. The worker repeats it.
+func TestReleaseNamesNoRunThatStays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{})
+	one := w.worker(0)
+	id := w.create("a", "locked")
+	run := one.Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0]
+	c, err := pgx.Connect(t.Context(), w.url)
+	require.NoError(t, err)
+	defer func() { _ = c.Close(context.Background()) }()
+	tx, err := c.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT FROM holdfast.tasks WHERE id = $1 FOR UPDATE", id.String())
+	require.NoError(t, err)
+	a := one.Release(t, run.ID)
+	require.Equal(t, 503, a.Status)
+	require.Empty(t, a.Released)
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Equal(t, []string{run.ID}, one.Release(t, run.ID).Released)
+}
+
 func TestDrainAndRetire(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, options{})
