@@ -225,8 +225,12 @@ SELECT id FROM holdfast.remote_workers WHERE retired_at > now() - @within::inter
 
 -- name: RemoteRetire :many
 -- Retires one worker, or all of a version that were seen lately. Those that are retired already stay so.
+-- It locks rows in the order of their ids, as RemoteSeen does.
 UPDATE holdfast.remote_workers SET retired_at = coalesce(retired_at, now())
- WHERE CASE WHEN @version::text <> '' THEN version = @version AND last_seen > now() - interval '90 seconds' ELSE id = @id::uuid END
+ WHERE id = ANY(ARRAY(
+    SELECT w.id FROM holdfast.remote_workers w
+     WHERE CASE WHEN @version::text <> '' THEN w.version = @version AND w.last_seen > now() - interval '90 seconds' ELSE w.id = @id::uuid END
+     ORDER BY w.id FOR UPDATE))
 RETURNING id, name, version;
 
 -- name: RemoteWorkers :many

@@ -565,7 +565,10 @@ func (q *Queries) RemoteRenew(ctx context.Context, db DBTX, arg RemoteRenewParam
 
 const remoteRetire = `-- name: RemoteRetire :many
 UPDATE holdfast.remote_workers SET retired_at = coalesce(retired_at, now())
- WHERE CASE WHEN $1::text <> '' THEN version = $1 AND last_seen > now() - interval '90 seconds' ELSE id = $2::uuid END
+ WHERE id = ANY(ARRAY(
+    SELECT w.id FROM holdfast.remote_workers w
+     WHERE CASE WHEN $1::text <> '' THEN w.version = $1 AND w.last_seen > now() - interval '90 seconds' ELSE w.id = $2::uuid END
+     ORDER BY w.id FOR UPDATE))
 RETURNING id, name, version
 `
 
@@ -581,6 +584,7 @@ type RemoteRetireRow struct {
 }
 
 // Retires one worker, or all of a version that were seen lately. Those that are retired already stay so.
+// It locks rows in the order of their ids, as RemoteSeen does.
 func (q *Queries) RemoteRetire(ctx context.Context, db DBTX, arg RemoteRetireParams) ([]RemoteRetireRow, error) {
 	rows, err := db.Query(ctx, remoteRetire, arg.Version, arg.ID)
 	if err != nil {
