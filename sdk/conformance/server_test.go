@@ -722,7 +722,7 @@ func (s *server) take(x *exchange, ordinal int, line []byte) bool {
 		s.mu.Lock()
 		more := map[string]any{"next": len(r.events)}
 		r.uploading = false
-		if do.refuse.status == http.StatusGone {
+		if do.refuse.status == http.StatusGone || do.refuse.status == http.StatusUnauthorized {
 			r.over, r.told, more = true, true, nil
 		}
 		s.announce()

@@ -376,17 +376,19 @@ func outOfStep(t *testing.T) {
 	b.end()
 }
 
-// runOver answers an event with 410.
+// runOver answers an event with 410, or with 401: the token is good for as long as the run.
 func runOver(t *testing.T) {
 	t.Helper()
-	b := begin(t, 1, func(b *bench) {
-		b.line = once(action{refuse: &problem{status: http.StatusGone, reason: "over", more: map[string]any{}}}, 5)
-	})
-	r := b.add("slow 1000 20")
-	b.over(r)
-	b.over(b.add("hello")) // the slot is free
-	require.Len(t, r.events, 5)
-	b.end()
+	for _, refuse := range []*problem{
+		{status: http.StatusGone, reason: "over", more: map[string]any{}}, {status: http.StatusUnauthorized, reason: "token", more: map[string]any{}},
+	} {
+		b := begin(t, 1, func(b *bench) { b.line = once(action{refuse: refuse}, 5) })
+		r := b.add("slow 1000 20")
+		b.over(r)
+		b.over(b.add("hello")) // the slot is free
+		require.Len(t, r.events, 5)
+		b.end()
+	}
 }
 
 // refusedEvents refuses events for good. They must not come again, and their runs must end.
