@@ -675,6 +675,9 @@ func TestNoWorker(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, options{agent: worker.Agent{UnreachableFor: 50 * time.Millisecond}})
 	id := w.create("a", "hello")
+	suspect := w.create("a", "poison")
+	var n int
+	require.NoError(t, w.query("UPDATE holdfast.task_queue SET suspect = true WHERE id = $1 RETURNING 1", &n, suspect.String()))
 	s, r := w.replicas[0].store, w.replicas[0]
 	gone, err := s.AbsentRemote(t.Context(), r.self, []string{"a", "b"})
 	require.NoError(t, err)
@@ -682,16 +685,18 @@ func TestNoWorker(t *testing.T) {
 	require.Contains(t, gone, "a")
 	var waiting int
 	require.NoError(t, w.query("SELECT waiting FROM holdfast.v_outages WHERE agent = 'a'", &waiting))
-	require.Equal(t, 1, waiting)
+	require.Equal(t, 2, waiting)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = r.pool.Run(ctx) }()
 	defer func() { stop(); <-ended }()
 	require.Equal(t, task.StateSubmitted, w.task(id).Status.State, "the pool leaves it alone")
-	waittest.Eventually(t, "it has waited long enough", func() error {
-		r.pool.Expire("a")
-		return waittest.Unless(w.task(id).Status.State == task.StateFailed, "%s", w.task(id).Status.State)
-	})
+	for _, id := range []task.ID{id, suspect} {
+		waittest.Eventually(t, "it has waited long enough", func() error {
+			r.pool.Expire("a")
+			return waittest.Unless(w.task(id).Status.State == task.StateFailed, "%s", w.task(id).Status.State)
+		})
+	}
 	require.Contains(t, w.task(id).Status.Message.Parts[0].Text, "could not be reached")
 
 	one := w.worker(0)
