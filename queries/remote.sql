@@ -128,11 +128,12 @@ SELECT t.id, t.claimed_at
 
 -- name: RemoteExpire :many
 -- RunsRescue for runs whose lease has expired, of the given agents. Runs that were canceled are left to
--- RemoteLook. It skips locked rows. A run that has posted nothing costs its message no try, at first: it is
+-- RemoteLook. With @all_agents it also frees runs of other agents, canceled or not: no replica may have their
+-- agent as one of workers any more. It skips locked rows. A run that has posted nothing costs its message no try, at first: it is
 -- spared like the runs of a process that had several, and a suspect after that. Index task_queue_leases.
 WITH gone AS MATERIALIZED (
     SELECT q.id, q.worker_id FROM holdfast.task_queue q
-     WHERE q.look_at <= now() AND q.worker_id IS NOT NULL AND q.lease_until < now() AND q.agent = ANY(@agents::text[])
+     WHERE q.look_at <= now() AND q.worker_id IS NOT NULL AND q.lease_until < now() AND (@all_agents::boolean OR q.agent = ANY(@agents::text[]))
      ORDER BY q.look_at
      LIMIT 1000
 ), crowds AS MATERIALIZED (
@@ -143,7 +144,7 @@ WITH gone AS MATERIALIZED (
                    coalesce(x.posted_attempt = x.attempt AND x.posted > 0, false) AS begun
               FROM holdfast.tasks x
              WHERE x.id = ANY(ARRAY(SELECT id FROM gone)) AND x.worker_id = ANY(ARRAY(SELECT DISTINCT worker_id FROM gone))
-               AND x.state NOT IN (3, 4, 5, 6, 7, 8) AND NOT x.cancel_requested
+               AND x.state NOT IN (3, 4, 5, 6, 7, 8) AND (NOT x.cancel_requested OR x.agent <> ALL(@agents::text[]))
              ORDER BY x.id
                FOR NO KEY UPDATE SKIP LOCKED) t
      CROSS JOIN LATERAL (

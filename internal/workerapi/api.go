@@ -47,7 +47,7 @@ type Store interface {
 	ClaimRemote(ctx context.Context, want []store.RemoteDemand, maxBytes int64, alone bool) ([]store.Remote, error)
 	RenewRemote(ctx context.Context, worker task.ID, runs []store.LentRun, leases map[string]time.Duration) ([]store.Renewal, error)
 	Lent(ctx context.Context, worker task.ID, agents []string) ([]store.LentRun, error)
-	ExpireRemote(ctx context.Context, agents []string) ([]store.Rescued, error)
+	ExpireRemote(ctx context.Context, agents []string, others bool) ([]store.Rescued, error)
 	LookRemote(ctx context.Context, agents map[string]store.RemoteLimits) ([]store.Overdue, error)
 	SeenRemote(ctx context.Context, replica string, workers []store.RemoteWorker) (retired []task.ID, err error)
 	RetiredRemote(ctx context.Context, within time.Duration) ([]task.ID, error)

@@ -726,6 +726,41 @@ func TestHeartbeatsKeepTheAgentsOfAWorker(t *testing.T) {
 	require.Empty(t, gone)
 }
 
+// The runs of an agent that has another kind now, or is not configured any more, are freed when their leases end.
+func TestRunsOfFormerAgentsAreFreed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{lease: 300 * time.Millisecond})
+	w.create("a", "lent")
+	run := w.worker(0).Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0]
+	canceled := w.create("a", "canceled")
+	w.worker(0).Claim(t, 30, workerapitest.Slots("a", 1))
+	require.NotEmpty(t, run.ID)
+	var n int
+	require.NoError(t, w.query("UPDATE holdfast.tasks SET cancel_requested = true, cancel_requested_at = now() WHERE id = $1 RETURNING 1", &n, canceled.String()))
+	lent := func() (n int) {
+		require.NoError(t, w.query("SELECT count(*)::int FROM holdfast.task_queue WHERE worker_id IS NOT NULL", &n))
+		return n
+	}
+	waittest.Eventually(t, "the leases end", func() error {
+		err := w.query("SELECT count(*)::int FROM holdfast.task_queue WHERE lease_until < now() AND look_at <= now()", &n)
+		return waittest.Unless(err == nil && n == 2, "%v, %d", err, n)
+	})
+	r := w.replicas[0]
+	healthy := time.Minute
+	watch := workerapi.NewWatch(workerapi.WatchOptions{
+		Store: r.store, Pool: worker.New(worker.Options{Store: r.store, Worker: func() task.ID { return r.self }}),
+		Healthy: func() time.Duration { return healthy }, Process: func() task.ID { return r.self }, Expired: func(int) {},
+	})
+	_, err := watch.Run(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 2, lent(), "their workers may renew them")
+	healthy = time.Hour
+	waittest.Eventually(t, "they are freed", func() error {
+		_, err := watch.Run(t.Context())
+		return waittest.Unless(err == nil && lent() == 0, "%v", err)
+	})
+}
+
 func TestOldWorkersAreForgotten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, options{})
