@@ -391,6 +391,10 @@ func (a *API) full() *problem {
 	return p
 }
 
+// maxAgain is how many bytes of run documents an answer has, after which the runs that the worker has not got wait for the next
+// claim.
+const maxAgain = 16 << 20
+
 // again adds the runs that were given to the worker, and that it does not have.
 func (a *API) again(x *exchange, entry *worker, r *claimRequest, answer *claimed) error {
 	ctx, cancel := context.WithTimeout(x.ctx, readTimeout)
@@ -399,9 +403,17 @@ func (a *API) again(x *exchange, entry *worker, r *claimRequest, answer *claimed
 	if err != nil {
 		return err
 	}
+	running := make(map[store.LentRun]bool, len(r.running))
+	for _, run := range r.running {
+		running[run] = true
+	}
+	size := 0
 	for _, run := range lent {
-		if slices.Contains(r.running, run) {
+		if running[run] {
 			continue
+		}
+		if size >= maxAgain {
+			return nil // claim notes that the next claim looks again
 		}
 		v, err := a.o.Pool.Visit(ctx, a.o.Store, run.Task, run.ClaimedAt, true)
 		if _, over := errors.AsType[*workers.Over](err); over || errors.Is(err, task.NotFound) {
@@ -416,6 +428,7 @@ func (a *API) again(x *exchange, entry *worker, r *claimRequest, answer *claimed
 			return err
 		}
 		answer.Runs = append(answer.Runs, doc)
+		size += len(doc.Run)
 	}
 	return nil
 }
