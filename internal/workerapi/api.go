@@ -448,7 +448,9 @@ func (a *API) wait(x *exchange, entry *worker, r *claimRequest, replaced chan st
 	defer stop()
 	for {
 		w := a.broker.enter(entry, r.slots)
-		a.registry.waits(entry, w, replaced)
+		if !a.registry.waits(entry, w, replaced) {
+			a.broker.end(w) // the later claim has not seen it, and must not share a statement with it
+		}
 		a.waiting(1)
 		left := error(nil)
 		ended := true
