@@ -19,6 +19,7 @@
 WITH s AS MATERIALIZED (
     SELECT q.id, q.agent FROM holdfast.task_queue q
      WHERE q.suspect AND q.worker_id IS NULL AND q.available_at <= now() AND q.agent = ANY(@agents::text[])
+       AND q.available_at <= now() - (SELECT i.older FROM (SELECT unnest(@agents::text[]) AS agent, unnest(@older::interval[]) AS older) i WHERE i.agent = q.agent)
      ORDER BY q.available_at, q.id
      LIMIT @suspects::integer
        FOR UPDATE SKIP LOCKED

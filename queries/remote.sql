@@ -128,11 +128,12 @@ SELECT t.id, t.claimed_at
 
 -- name: RemoteExpire :many
 -- RunsRescue for runs whose lease has expired, of the given agents. Runs that were canceled are left to
--- RemoteLook. It skips locked rows. A run that has posted nothing costs its message no try, at first: it is
+-- RemoteLook. With @all_agents it also frees runs of other agents, canceled or not: no replica may have their
+-- agent as one of workers any more. It skips locked rows. A run that has posted nothing costs its message no try, at first: it is
 -- spared like the runs of a process that had several, and a suspect after that. Index task_queue_leases.
 WITH gone AS MATERIALIZED (
     SELECT q.id, q.worker_id FROM holdfast.task_queue q
-     WHERE q.look_at <= now() AND q.worker_id IS NOT NULL AND q.lease_until < now() AND q.agent = ANY(@agents::text[])
+     WHERE q.look_at <= now() AND q.worker_id IS NOT NULL AND q.lease_until < now() AND (@all_agents::boolean OR q.agent = ANY(@agents::text[]))
      ORDER BY q.look_at
      LIMIT 1000
 ), crowds AS MATERIALIZED (
@@ -143,7 +144,7 @@ WITH gone AS MATERIALIZED (
                    coalesce(x.posted_attempt = x.attempt AND x.posted > 0, false) AS begun
               FROM holdfast.tasks x
              WHERE x.id = ANY(ARRAY(SELECT id FROM gone)) AND x.worker_id = ANY(ARRAY(SELECT DISTINCT worker_id FROM gone))
-               AND x.state NOT IN (3, 4, 5, 6, 7, 8) AND NOT x.cancel_requested
+               AND x.state NOT IN (3, 4, 5, 6, 7, 8) AND (NOT x.cancel_requested OR x.agent <> ALL(@agents::text[]))
              ORDER BY x.id
                FOR NO KEY UPDATE SKIP LOCKED) t
      CROSS JOIN LATERAL (
@@ -204,7 +205,8 @@ SELECT f.id, f.attempt, f.claimed_at, f.cancel_requested,
     OR f.cancel_requested AND f.id = ANY(ARRAY(SELECT next.id FROM next WHERE next.expired));
 
 -- name: RemoteSeen :many
--- Records workers that a replica has answered, and returns those of them that are retired.
+-- Records workers that a replica has answered, and returns those of them that are retired. Heartbeats name no
+-- agents: the row keeps its agents if the replica has answered no claim.
 WITH inp AS MATERIALIZED (
     SELECT unnest(@ids::uuid[]) AS id, unnest(@names::text[]) AS name, unnest(@versions::text[]) AS version, unnest(@sdks::text[]) AS sdk,
            unnest(@agents::text[]) AS agents
@@ -214,7 +216,8 @@ WITH inp AS MATERIALIZED (
 INSERT INTO holdfast.remote_workers AS w (id, name, version, sdk, agents, replica)
 SELECT id, name, version, sdk, string_to_array(agents, ','), @replica::text FROM inp ORDER BY id
 ON CONFLICT (id) DO UPDATE
-   SET name = excluded.name, version = excluded.version, sdk = excluded.sdk, agents = excluded.agents, replica = excluded.replica, last_seen = now()
+   SET name = excluded.name, version = excluded.version, sdk = excluded.sdk,
+       agents = CASE WHEN excluded.agents = '{}' THEN w.agents ELSE excluded.agents END, replica = excluded.replica, last_seen = now()
 RETURNING w.id, (w.retired_at IS NOT NULL)::boolean AS retired;
 
 -- name: RemoteRetired :many
@@ -223,8 +226,12 @@ SELECT id FROM holdfast.remote_workers WHERE retired_at > now() - @within::inter
 
 -- name: RemoteRetire :many
 -- Retires one worker, or all of a version that were seen lately. Those that are retired already stay so.
+-- It locks rows in the order of their ids, as RemoteSeen does.
 UPDATE holdfast.remote_workers SET retired_at = coalesce(retired_at, now())
- WHERE CASE WHEN @version::text <> '' THEN version = @version AND last_seen > now() - interval '90 seconds' ELSE id = @id::uuid END
+ WHERE id = ANY(ARRAY(
+    SELECT w.id FROM holdfast.remote_workers w
+     WHERE CASE WHEN @version::text <> '' THEN w.version = @version AND w.last_seen > now() - interval '90 seconds' ELSE w.id = @id::uuid END
+     ORDER BY w.id FOR UPDATE))
 RETURNING id, name, version;
 
 -- name: RemoteWorkers :many

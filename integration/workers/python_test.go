@@ -77,7 +77,7 @@ func TestKilledWorker(t *testing.T) {
 	require.NoError(t, first.Process.Kill())
 	python(t, b.URL)
 	settles(db, id, "completed")
-	require.Equal(t, 2, clustertest.One[int](db, "SELECT count(*)::int FROM holdfast.v_runs WHERE task_id = $1", id))
+	require.GreaterOrEqual(t, clustertest.One[int](db, "SELECT count(*)::int FROM holdfast.v_runs WHERE task_id = $1", id), 2)
 	all := strings.Join(db.Chunks(id), "")
 	require.True(t, strings.HasSuffix(all, numbers(60)), "the second run is whole: %s", all)
 }
@@ -95,7 +95,7 @@ func TestFrozenWorker(t *testing.T) {
 	python(t, b.URL)
 	waittest.Eventually(t, "another worker has the run", func() error {
 		n := clustertest.One[int](db, "SELECT count(*)::int FROM holdfast.v_runs WHERE task_id = $1", id)
-		return waittest.Unless(n == 2, "%d runs", n)
+		return waittest.Unless(n >= 2, "%d runs", n)
 	})
 	require.NoError(t, first.Process.Signal(syscall.SIGCONT))
 	settles(db, id, "completed")

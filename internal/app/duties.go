@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/workerapi"
 )
 
-// newDuties lists the periodic work of this process. pool and caller are nil without the worker role; watch and ring may be nil.
+// newDuties lists the periodic work of this process. pool and caller are nil without the worker role; ring may be nil.
 func newDuties(e *env, st *store.Store, keeper *worker.Keeper, pool *worker.Pool, caller *calls.Runner, watch *workerapi.Watch, ring *keys.Ring, operators *adminapi.API) *maintenance.Runner {
 	duties := []maintenance.Duty{
 		{Name: "partitions", Every: ahead(e.cfg), Alone: true, Run: partitions(e, st)},
@@ -30,9 +30,7 @@ func newDuties(e *env, st *store.Store, keeper *worker.Keeper, pool *worker.Pool
 			maintenance.Duty{Name: "calls", Every: time.Second, Wake: caller.Wake(), Run: caller.Run},
 			maintenance.Duty{Name: "relays", Every: time.Second, Run: caller.Relay})
 	}
-	if watch != nil {
-		duties = append(duties, maintenance.Duty{Name: "remote_runs", Every: time.Second, Run: watch.Run})
-	}
+	duties = append(duties, maintenance.Duty{Name: "remote_runs", Every: time.Second, Run: watch.Run})
 	if ring != nil {
 		duties = append(duties, maintenance.Duty{Name: "signing_keys", Every: time.Minute, Run: whole(ring.Refresh)})
 	}

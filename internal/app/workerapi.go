@@ -37,7 +37,7 @@ func newWorkerAPI(e *env, agents *agents, access *access, st *store.Store, pool 
 	return api
 }
 
-// newWatch makes the duty that looks after the runs of remote workers; nil without such agents. api may be nil.
+// newWatch makes the duty that looks after the runs of remote workers. api may be nil.
 func newWatch(e *env, agents *agents, st *store.Store, pool *worker.Pool, keeper *worker.Keeper, api *workerapi.API) *workerapi.Watch {
 	return workerapi.NewWatch(workerapi.WatchOptions{
 		Store: st, Pool: pool, Leases: agents.leases, Healthy: keeper.HealthyFor, Process: keeper.ID, Expired: e.metrics.LeasesExpired, API: api,

@@ -248,7 +248,7 @@ func (e *emitter) answer(from int64, t taken, err error) (on, advanced bool) {
 		}
 		e.ended = true
 		return false, true
-	case isProblem && p.Status == http.StatusGone:
+	case isProblem && (p.Status == http.StatusGone || p.Status == http.StatusUnauthorized): // the token is good for as long as the run
 		e.ended = true
 		e.r.stop(executor.ErrLeaseLost, nil)
 		return false, false

@@ -39,7 +39,7 @@ func (m *Memory) ask(ctx context.Context, x *exchange) error {
 		switch code, _ := status(err); {
 		case err == nil:
 			return nil
-		case code == http.StatusGone:
+		case code == http.StatusGone, code == http.StatusUnauthorized: // the token is good for as long as the run
 			m.r.stop(executor.ErrLeaseLost, nil)
 			return executor.ErrLeaseLost
 		case code == 0, code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code >= http.StatusInternalServerError:

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -212,6 +213,15 @@ const (
 	drainWorker  = "worker"
 )
 
+// address returns the address of the server without a password, for logs.
+func (w *Worker) address() string {
+	u, err := url.Parse(w.o.URL)
+	if err != nil {
+		return ""
+	}
+	return u.Redacted()
+}
+
 // claim claims runs until the worker drains.
 func (w *Worker) claim() error {
 	var pause, hops, idle backoff
@@ -230,12 +240,12 @@ func (w *Worker) claim() error {
 		case w.draining.Err() != nil && err != nil:
 			return nil //nolint:nilerr // the end of the worker has cut the claim
 		case err != nil:
-			w.log.Warn("could not claim runs; trying again", "url", w.o.URL, "error", err)
+			w.log.Warn("could not claim runs; trying again", "url", w.address(), "error", err)
 			connected = false
 			pause.wait(w.draining, err)
 			continue
 		case !connected:
-			w.log.Info("connected", "url", w.o.URL, "worker", w.identity.ID)
+			w.log.Info("connected", "url", w.address(), "worker", w.identity.ID)
 			connected = true
 		}
 		pause.reset()

@@ -28,6 +28,8 @@ const (
 	// A file that changes rapid times in a row, each within soon after the one before, is written by the agent itself.
 	rapid = 5
 	soon  = atLast + time.Second
+	// Changes of such a file count again when it has not changed for calm: an editor that saves by itself pauses, too.
+	calm = 10 * time.Second
 	// maxDirs bounds how many directories are watched. Each costs memory of the kernel.
 	maxDirs = 8192
 )
@@ -39,7 +41,7 @@ type Watcher struct {
 	events *fsnotify.Watcher
 	dirs   int
 	full   bool
-	muted  map[string]bool // paths that the agent writes
+	muted  map[string]time.Time // paths that the agent writes, with their last change
 	say    func(line string)
 }
 
@@ -55,7 +57,7 @@ func Watch(root string, ignore []string, say func(line string)) (*Watcher, error
 	if err != nil {
 		return nil, fmt.Errorf("watch files: %w", err)
 	}
-	w := &Watcher{root: root, ignore: ignore, events: events, muted: map[string]bool{}, say: say}
+	w := &Watcher{root: root, ignore: ignore, events: events, muted: map[string]time.Time{}, say: say}
 	if err := w.add(root); err != nil {
 		return nil, errors.Join(fmt.Errorf("watch %s: %w", root, err), events.Close())
 	}
@@ -101,7 +103,7 @@ func (w *Watcher) tooMany() {
 func (w *Watcher) skips(path string) bool {
 	name := filepath.Base(path)
 	if strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") || slices.Contains(ignored, name) ||
-		slices.Contains(written, strings.ToLower(filepath.Ext(name))) || w.muted[path] {
+		slices.Contains(written, strings.ToLower(filepath.Ext(name))) {
 		return true
 	}
 	relative, err := filepath.Rel(w.root, path)
@@ -149,8 +151,8 @@ func (w *Watcher) Run(ctx context.Context, changes chan<- string) {
 			last, lastAt = pending, time.Now()
 			pending = ""
 			if times++; times > rapid {
-				w.muted[filepath.Join(w.root, last)] = true
-				w.say(last + " changes with every start, so the agent writes it; its changes do not restart the agent any more")
+				w.muted[filepath.Join(w.root, last)] = lastAt
+				w.say(last + " changes with every start, so the agent writes it; its changes do not restart the agent until it has not changed for 10 seconds")
 				continue
 			}
 			select {
@@ -164,7 +166,7 @@ func (w *Watcher) Run(ctx context.Context, changes chan<- string) {
 
 // changed returns the path of the source that an event has changed, or "".
 func (w *Watcher) changed(e fsnotify.Event) string {
-	if e.Op == fsnotify.Chmod || w.skips(e.Name) {
+	if e.Op == fsnotify.Chmod || w.skips(e.Name) || w.quiets(e.Name, time.Now()) {
 		return ""
 	}
 	if info, err := os.Stat(e.Name); err == nil && info.IsDir() {
@@ -181,6 +183,15 @@ func (w *Watcher) changed(e fsnotify.Event) string {
 		return ""
 	}
 	return relative
+}
+
+// quiets reports whether a change of a path does not count because the agent writes it.
+func (w *Watcher) quiets(path string, now time.Time) bool {
+	before, muted := w.muted[path]
+	if muted {
+		w.muted[path] = now
+	}
+	return muted && now.Sub(before) < calm
 }
 
 // source returns a file of a new directory, or "". It may have been there before the watch of the directory.

@@ -136,11 +136,12 @@ func (s *Store) Lent(ctx context.Context, worker task.ID, agents []string) ([]Le
 	return out, nil
 }
 
-// ExpireRemote frees the runs of these agents whose lease has expired, as Rescue does.
-func (s *Store) ExpireRemote(ctx context.Context, agents []string) (runs []Rescued, err error) {
+// ExpireRemote frees the runs of these agents whose lease has expired, as Rescue does. With others it also frees those of other
+// agents.
+func (s *Store) ExpireRemote(ctx context.Context, agents []string, others bool) (runs []Rescued, err error) {
 	var rows []dbsqlc.RemoteExpireRow
 	err = s.rolledBack(ctx, "expire", func() (err error) {
-		rows, err = s.q.RemoteExpire(ctx, s.brief(s.hot), agents)
+		rows, err = s.q.RemoteExpire(ctx, s.brief(s.hot), dbsqlc.RemoteExpireParams{AllAgents: others, Agents: agents})
 		return err
 	})
 	if err != nil {

@@ -438,7 +438,7 @@ func (p *Pool) demand() []store.Demand {
 		now := time.Now()
 		d := store.Demand{Agent: name, Slots: min(s.free, p.opt.ClaimBatch), Since: s.since, NoSuspect: p.gate != nil, Bytes: fits, Further: p.opt.Memory.InUse()}
 		if s.Remote {
-			s.expire, d.Since, d.Older, d.NoSuspect = false, time.Time{}, s.UnreachableFor, true
+			s.expire, d.Since, d.Older = false, time.Time{}, s.UnreachableFor
 		} else if d = s.breaker.demand(now, d, s.UnreachableFor); d.Slots == 0 {
 			continue
 		}

@@ -47,7 +47,7 @@ type Store interface {
 	ClaimRemote(ctx context.Context, want []store.RemoteDemand, maxBytes int64, alone bool) ([]store.Remote, error)
 	RenewRemote(ctx context.Context, worker task.ID, runs []store.LentRun, leases map[string]time.Duration) ([]store.Renewal, error)
 	Lent(ctx context.Context, worker task.ID, agents []string) ([]store.LentRun, error)
-	ExpireRemote(ctx context.Context, agents []string) ([]store.Rescued, error)
+	ExpireRemote(ctx context.Context, agents []string, others bool) ([]store.Rescued, error)
 	LookRemote(ctx context.Context, agents map[string]store.RemoteLimits) ([]store.Overdue, error)
 	SeenRemote(ctx context.Context, replica string, workers []store.RemoteWorker) (retired []task.ID, err error)
 	RetiredRemote(ctx context.Context, within time.Duration) ([]task.ID, error)
@@ -391,6 +391,10 @@ func (a *API) full() *problem {
 	return p
 }
 
+// maxAgain is how many bytes of run documents an answer has, after which the runs that the worker has not got wait for the next
+// claim.
+const maxAgain = 16 << 20
+
 // again adds the runs that were given to the worker, and that it does not have.
 func (a *API) again(x *exchange, entry *worker, r *claimRequest, answer *claimed) error {
 	ctx, cancel := context.WithTimeout(x.ctx, readTimeout)
@@ -399,9 +403,17 @@ func (a *API) again(x *exchange, entry *worker, r *claimRequest, answer *claimed
 	if err != nil {
 		return err
 	}
+	running := make(map[store.LentRun]bool, len(r.running))
+	for _, run := range r.running {
+		running[run] = true
+	}
+	size := 0
 	for _, run := range lent {
-		if slices.Contains(r.running, run) {
+		if running[run] {
 			continue
+		}
+		if size >= maxAgain {
+			return nil // claim notes that the next claim looks again
 		}
 		v, err := a.o.Pool.Visit(ctx, a.o.Store, run.Task, run.ClaimedAt, true)
 		if _, over := errors.AsType[*workers.Over](err); over || errors.Is(err, task.NotFound) {
@@ -416,6 +428,7 @@ func (a *API) again(x *exchange, entry *worker, r *claimRequest, answer *claimed
 			return err
 		}
 		answer.Runs = append(answer.Runs, doc)
+		size += len(doc.Run)
 	}
 	return nil
 }
@@ -435,7 +448,9 @@ func (a *API) wait(x *exchange, entry *worker, r *claimRequest, replaced chan st
 	defer stop()
 	for {
 		w := a.broker.enter(entry, r.slots)
-		a.registry.waits(entry, w, replaced)
+		if !a.registry.waits(entry, w, replaced) {
+			a.broker.end(w) // the later claim has not seen it, and must not share a statement with it
+		}
 		a.waiting(1)
 		left := error(nil)
 		ended := true
@@ -725,7 +740,9 @@ func (a *API) release(x *exchange) error {
 			return err
 		})
 	}
-	err = all.Wait()
+	if err := all.Wait(); err != nil {
+		return err // the worker repeats the request; runs that it has released already are passed over
+	}
 	answer := struct {
 		Released []string `json:"released"`
 	}{Released: []string{}}
@@ -733,9 +750,6 @@ func (a *API) release(x *exchange) error {
 		if done[i] {
 			answer.Released = append(answer.Released, runID(n.LentRun))
 		}
-	}
-	if err != nil && len(answer.Released) == 0 {
-		return err
 	}
 	return a.answer(x.Context, http.StatusOK, "application/json", answer)
 }
@@ -753,7 +767,9 @@ func (a *API) handBack(ctx context.Context, run store.LentRun) (done bool, err e
 		return false, nil
 	}
 	if found.CancelRequested {
-		return true, end(ctx, a.o.Pool, a.o.Store, run, executor.ErrCanceled)
+		err = end(ctx, a.o.Pool, a.o.Store, run, executor.ErrCanceled)
+	} else {
+		err = a.o.Pool.GiveBackRemote(ctx, found.Claimed, "the worker gave it back")
 	}
-	return true, a.o.Pool.GiveBackRemote(ctx, found.Claimed, "the worker gave it back")
+	return err == nil, err
 }

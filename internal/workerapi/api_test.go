@@ -535,11 +535,12 @@ func TestTriesOfLostWorkers(t *testing.T) {
 	w := newWorld(t, options{lease: 300 * time.Millisecond, agent: worker.Agent{MaxAttempts: 2}})
 	id := w.create("a", "poison")
 	var spared []int
-	for range 10 {
+	for deadline := time.Now().Add(waittest.Patience); w.task(id).Status.State != task.StateFailed; {
+		require.Less(t, time.Now(), deadline, "the task does not fail")
 		one := w.worker(0)
-		got := one.Claim(t, 3, workerapitest.Slots("a", 1))
+		got := one.Claim(t, 1, workerapitest.Slots("a", 1))
 		if len(got.Runs) == 0 {
-			break
+			continue
 		}
 		spared = append(spared, got.Runs[0].Read(t).Try)
 		w.lost(one)
@@ -609,6 +610,27 @@ func TestHeartbeatsWaitForNoLock(t *testing.T) {
 	require.NoError(t, tx.Rollback(t.Context()))
 }
 
+// A release that could not give back all runs is an error. The worker repeats it.
+func TestReleaseNamesNoRunThatStays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{})
+	one := w.worker(0)
+	id := w.create("a", "locked")
+	run := one.Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0]
+	c, err := pgx.Connect(t.Context(), w.url)
+	require.NoError(t, err)
+	defer func() { _ = c.Close(context.Background()) }()
+	tx, err := c.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT FROM holdfast.tasks WHERE id = $1 FOR UPDATE", id.String())
+	require.NoError(t, err)
+	a := one.Release(t, run.ID)
+	require.Equal(t, 503, a.Status)
+	require.Empty(t, a.Released)
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Equal(t, []string{run.ID}, one.Release(t, run.ID).Released)
+}
+
 func TestDrainAndRetire(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, options{})
@@ -653,6 +675,9 @@ func TestNoWorker(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, options{agent: worker.Agent{UnreachableFor: 50 * time.Millisecond}})
 	id := w.create("a", "hello")
+	suspect := w.create("a", "poison")
+	var n int
+	require.NoError(t, w.query("UPDATE holdfast.task_queue SET suspect = true WHERE id = $1 RETURNING 1", &n, suspect.String()))
 	s, r := w.replicas[0].store, w.replicas[0]
 	gone, err := s.AbsentRemote(t.Context(), r.self, []string{"a", "b"})
 	require.NoError(t, err)
@@ -660,16 +685,18 @@ func TestNoWorker(t *testing.T) {
 	require.Contains(t, gone, "a")
 	var waiting int
 	require.NoError(t, w.query("SELECT waiting FROM holdfast.v_outages WHERE agent = 'a'", &waiting))
-	require.Equal(t, 1, waiting)
+	require.Equal(t, 2, waiting)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = r.pool.Run(ctx) }()
 	defer func() { stop(); <-ended }()
 	require.Equal(t, task.StateSubmitted, w.task(id).Status.State, "the pool leaves it alone")
-	waittest.Eventually(t, "it has waited long enough", func() error {
-		r.pool.Expire("a")
-		return waittest.Unless(w.task(id).Status.State == task.StateFailed, "%s", w.task(id).Status.State)
-	})
+	for _, id := range []task.ID{id, suspect} {
+		waittest.Eventually(t, "it has waited long enough", func() error {
+			r.pool.Expire("a")
+			return waittest.Unless(w.task(id).Status.State == task.StateFailed, "%s", w.task(id).Status.State)
+		})
+	}
 	require.Contains(t, w.task(id).Status.Message.Parts[0].Text, "could not be reached")
 
 	one := w.worker(0)
@@ -680,6 +707,58 @@ func TestNoWorker(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, gone, "a worker was seen")
 	require.Len(t, one.Claim(t, 30, workerapitest.Slots("a", 1)).Runs, 1)
+}
+
+// A busy worker sends heartbeats alone, maybe to a replica that knows none of its claims. Its agents stay served.
+func TestHeartbeatsKeepTheAgentsOfAWorker(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{})
+	w.create("a", "hello")
+	one := w.worker(0)
+	run := one.Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0]
+	w.look()
+	w.create("a", "waits")
+	one.URL = w.replicas[1].server.URL
+	require.Empty(t, one.Beat(t, 0, run.ID).Runs)
+	w.look()
+	gone, err := w.replicas[0].store.AbsentRemote(t.Context(), w.replicas[0].self, []string{"a"})
+	require.NoError(t, err)
+	require.Empty(t, gone)
+}
+
+// The runs of an agent that has another kind now, or is not configured any more, are freed when their leases end.
+func TestRunsOfFormerAgentsAreFreed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{lease: 300 * time.Millisecond})
+	w.create("a", "lent")
+	run := w.worker(0).Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0]
+	canceled := w.create("a", "canceled")
+	w.worker(0).Claim(t, 30, workerapitest.Slots("a", 1))
+	require.NotEmpty(t, run.ID)
+	var n int
+	require.NoError(t, w.query("UPDATE holdfast.tasks SET cancel_requested = true, cancel_requested_at = now() WHERE id = $1 RETURNING 1", &n, canceled.String()))
+	lent := func() (n int) {
+		require.NoError(t, w.query("SELECT count(*)::int FROM holdfast.task_queue WHERE worker_id IS NOT NULL", &n))
+		return n
+	}
+	waittest.Eventually(t, "the leases end", func() error {
+		err := w.query("SELECT count(*)::int FROM holdfast.task_queue WHERE lease_until < now() AND look_at <= now()", &n)
+		return waittest.Unless(err == nil && n == 2, "%v, %d", err, n)
+	})
+	r := w.replicas[0]
+	healthy := time.Minute
+	watch := workerapi.NewWatch(workerapi.WatchOptions{
+		Store: r.store, Pool: worker.New(worker.Options{Store: r.store, Worker: func() task.ID { return r.self }}),
+		Healthy: func() time.Duration { return healthy }, Process: func() task.ID { return r.self }, Expired: func(int) {},
+	})
+	_, err := watch.Run(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 2, lent(), "their workers may renew them")
+	healthy = time.Hour
+	waittest.Eventually(t, "they are freed", func() error {
+		_, err := watch.Run(t.Context())
+		return waittest.Unless(err == nil && lent() == 0, "%v", err)
+	})
 }
 
 func TestOldWorkersAreForgotten(t *testing.T) {

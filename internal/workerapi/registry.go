@@ -91,13 +91,15 @@ func (r *registry) begin(w *worker) (replaced chan struct{}, earlier *waiter, lo
 	return w.replaced, earlier, looks
 }
 
-// waits notes the claim of a worker that waits.
-func (r *registry) waits(w *worker, claim *waiter, replaced chan struct{}) {
+// waits notes the claim of a worker that waits. It reports whether no later claim has replaced it.
+func (r *registry) waits(w *worker, claim *waiter, replaced chan struct{}) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w.replaced == replaced {
-		w.claim = claim
+	if w.replaced != replaced {
+		return false
 	}
+	w.claim = claim
+	return true
 }
 
 // end notes that a claim of a worker ends. With runs, the next claim looks whether the worker has got them.

@@ -19,12 +19,17 @@ type Watch struct {
 	absence absence
 	scan    store.Rest
 	forgot  time.Time
+	swept   time.Time
 }
 
 const (
 	// keepWorkers is how long a worker stays in the lists after it was seen last.
 	keepWorkers = 7 * 24 * time.Hour
 	forgetEvery = 10 * time.Minute
+	// longestLease is the longest that a configuration may have.
+	longestLease = time.Hour
+	// sweepEvery is the time between two looks for leases of agents that are not remote any more.
+	sweepEvery = time.Minute
 )
 
 // WatchOptions configures a Watch.
@@ -43,11 +48,8 @@ type WatchOptions struct {
 	API *API
 }
 
-// NewWatch makes a Watch; nil if there are no remote agents.
+// NewWatch makes a Watch. Without remote agents it frees the runs that an earlier configuration has lent.
 func NewWatch(o WatchOptions) *Watch {
-	if len(o.Leases) == 0 {
-		return nil
-	}
 	w := &Watch{o: o, limits: map[string]store.RemoteLimits{}, absence: absence{away: map[string]bool{}}}
 	for name, a := range o.Pool.RemoteAgents() {
 		w.names = append(w.names, name)
@@ -72,11 +74,13 @@ func (w *Watch) Run(ctx context.Context) (more bool, err error) {
 		}
 		errs = append(errs, err)
 	}
-	errs = append(errs, w.absence.look(ctx, w.o.Store, process, w.names, func(agent string, awayFor time.Duration) {
-		if a := w.o.Pool.RemoteAgents()[agent]; a != nil && awayFor >= a.UnreachableFor {
-			w.o.Pool.Expire(agent)
-		}
-	}))
+	if len(w.names) > 0 {
+		errs = append(errs, w.absence.look(ctx, w.o.Store, process, w.names, func(agent string, awayFor time.Duration) {
+			if a := w.o.Pool.RemoteAgents()[agent]; a != nil && awayFor >= a.UnreachableFor {
+				w.o.Pool.Expire(agent)
+			}
+		}))
+	}
 	if begun.Sub(w.forgot) > forgetEvery {
 		w.forgot = begun
 		_, err := w.o.Store.ForgetRemote(ctx, keepWorkers) // what is left goes with the next ones
@@ -89,20 +93,27 @@ func (w *Watch) Run(ctx context.Context) (more bool, err error) {
 }
 
 func (w *Watch) leases(ctx context.Context) (more bool, err error) {
-	var settled []string
+	settled := []string{}
 	for name, lease := range w.o.Leases {
 		if w.o.Healthy() >= lease {
 			settled = append(settled, name)
 		}
 	}
-	if len(settled) > 0 {
-		freed, err := w.o.Store.ExpireRemote(ctx, settled)
+	others := w.o.Healthy() >= longestLease && time.Since(w.swept) >= sweepEvery
+	if len(settled) > 0 || others {
+		freed, err := w.o.Store.ExpireRemote(ctx, settled, others)
 		if err != nil {
 			return false, err
+		}
+		if others {
+			w.swept = time.Now()
 		}
 		if len(freed) > 0 {
 			w.o.Expired(len(freed))
 		}
+	}
+	if len(w.limits) == 0 {
+		return false, nil
 	}
 	overdue, err := w.o.Store.LookRemote(ctx, w.limits)
 	if err != nil {

@@ -24,7 +24,9 @@ import (
 
 const (
 	agentName = "conformance"
-	lease     = 10 * time.Second
+	// lease is long: a machine that stalls is no fault of an agent.
+	lease      = 30 * time.Second
+	shortLease = 10 * time.Second
 )
 
 // kind is a kind of request.
@@ -57,6 +59,7 @@ type server struct {
 	workers    map[string]bool
 	about      map[string]any // the newest worker
 	claiming   context.Context
+	lease      time.Duration   // of runs
 	drain      string          // of the next answer to a claim or a heartbeat
 	drained    string          // what was answered
 	stale      map[string]bool // connections on which the replica has drained
@@ -118,7 +121,7 @@ func newServer(t testing.TB, slots int) *server {
 	require.NoError(t, err)
 	s := &server{
 		t: t, docs: docs, slots: slots, credential: "key-1", changed: make(chan struct{}), counts: map[kind]int{}, notBefore: map[string]time.Time{},
-		workers: map[string]bool{}, stale: map[string]bool{},
+		workers: map[string]bool{}, stale: map[string]bool{}, lease: lease,
 	}
 	s.listen("127.0.0.1:0")
 	t.Cleanup(func() { s.away() })
@@ -430,8 +433,8 @@ func (s *server) give(x *exchange, runs []*run) {
 	doc := map[string]any{}
 	list := []any{}
 	for _, r := range runs {
-		r.given, r.lost, r.leased = r.given+1, false, time.Now().Add(lease)
-		list = append(list, map[string]any{"id": r.id, "run": r.document, "lease": lease.Seconds(), "future": true})
+		r.given, r.lost, r.leased = r.given+1, false, time.Now().Add(s.lease)
+		list = append(list, map[string]any{"id": r.id, "run": r.document, "lease": s.lease.Seconds(), "future": true})
 	}
 	doc["runs"] = list
 	s.drains(x, doc)
@@ -466,7 +469,7 @@ func (s *server) find(id string) *run {
 func (s *server) passed(r *run) {
 	if ago := time.Since(r.leased); !r.leased.IsZero() && !r.over && ago > 0 {
 		s.complain("the lease of %s ended %s ago", r.id, ago)
-		r.leased = time.Now().Add(lease)
+		r.leased = time.Now().Add(s.lease)
 	}
 }
 
@@ -492,7 +495,7 @@ func (s *server) heartbeat(x *exchange) {
 			}
 		default:
 			s.passed(r)
-			r.leased = time.Now().Add(lease)
+			r.leased = time.Now().Add(s.lease)
 		}
 	}
 	deadline := time.After(time.Duration(in.Wait * float64(time.Second)))
@@ -524,7 +527,7 @@ func (s *server) heartbeat(x *exchange) {
 		if !waiting || len(stops) > 0 || s.drain != "" {
 			doc := map[string]any{"runs": stops}
 			if renewed {
-				doc["lease"] = lease.Seconds()
+				doc["lease"] = s.lease.Seconds()
 			}
 			s.drains(x, doc)
 			s.announce()
@@ -719,7 +722,7 @@ func (s *server) take(x *exchange, ordinal int, line []byte) bool {
 		s.mu.Lock()
 		more := map[string]any{"next": len(r.events)}
 		r.uploading = false
-		if do.refuse.status == http.StatusGone {
+		if do.refuse.status == http.StatusGone || do.refuse.status == http.StatusUnauthorized {
 			r.over, r.told, more = true, true, nil
 		}
 		s.announce()

@@ -180,7 +180,7 @@ func lose(times int, half bool) func(b *bench) {
 			lost++
 			b.with(func() {
 				for _, r := range b.runs {
-					r.given, r.lost, r.leased = r.given+1, true, time.Now().Add(lease)
+					r.given, r.lost, r.leased = r.given+1, true, time.Now().Add(b.lease)
 				}
 			})
 			x.cut(half)
@@ -228,7 +228,7 @@ func runTwice(t *testing.T) {
 				return true
 			}
 			b.with(func() { b.before, r.given = nil, r.given+1 })
-			x.answer(http.StatusOK, map[string]any{"runs": []any{map[string]any{"id": r.id, "run": r.document, "lease": lease.Seconds()}}})
+			x.answer(http.StatusOK, map[string]any{"runs": []any{map[string]any{"id": r.id, "run": r.document, "lease": b.lease.Seconds()}}})
 			return true
 		}
 	})
@@ -280,10 +280,13 @@ func manyRuns(t *testing.T) {
 	b.end()
 }
 
+// short makes leases shorter than the run of a scenario.
+func short(b *bench) { b.lease = shortLease }
+
 // leases has a run that is longer than its lease.
 func leases(t *testing.T) {
 	t.Helper()
-	b := begin(t, 2)
+	b := begin(t, 2, short)
 	r := b.add("slow 24 500")
 	b.over(r)
 	require.Equal(t, numbers(24, 8), b.outcome(r).Text)
@@ -292,7 +295,7 @@ func leases(t *testing.T) {
 
 func block(t *testing.T) {
 	t.Helper()
-	b := begin(t, 2)
+	b := begin(t, 2, short)
 	r := b.add("block 12")
 	b.over(r)
 	require.Equal(t, outcome{Text: "done", End: "completed"}, b.outcome(r))
@@ -373,17 +376,19 @@ func outOfStep(t *testing.T) {
 	b.end()
 }
 
-// runOver answers an event with 410.
+// runOver answers an event with 410, or with 401: the token is good for as long as the run.
 func runOver(t *testing.T) {
 	t.Helper()
-	b := begin(t, 1, func(b *bench) {
-		b.line = once(action{refuse: &problem{status: http.StatusGone, reason: "over", more: map[string]any{}}}, 5)
-	})
-	r := b.add("slow 1000 20")
-	b.over(r)
-	b.over(b.add("hello")) // the slot is free
-	require.Len(t, r.events, 5)
-	b.end()
+	for _, refuse := range []*problem{
+		{status: http.StatusGone, reason: "over", more: map[string]any{}}, {status: http.StatusUnauthorized, reason: "token", more: map[string]any{}},
+	} {
+		b := begin(t, 1, func(b *bench) { b.line = once(action{refuse: refuse}, 5) })
+		r := b.add("slow 1000 20")
+		b.over(r)
+		b.over(b.add("hello")) // the slot is free
+		require.Len(t, r.events, 5)
+		b.end()
+	}
 }
 
 // refusedEvents refuses events for good. They must not come again, and their runs must end.

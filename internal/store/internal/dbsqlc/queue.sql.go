@@ -65,14 +65,15 @@ const queueClaim = `-- name: QueueClaim :many
 WITH s AS MATERIALIZED (
     SELECT q.id, q.agent FROM holdfast.task_queue q
      WHERE q.suspect AND q.worker_id IS NULL AND q.available_at <= now() AND q.agent = ANY($1::text[])
+       AND q.available_at <= now() - (SELECT i.older FROM (SELECT unnest($1::text[]) AS agent, unnest($2::interval[]) AS older) i WHERE i.agent = q.agent)
      ORDER BY q.available_at, q.id
-     LIMIT $2::integer
+     LIMIT $3::integer
        FOR UPDATE SKIP LOCKED
 ), c AS MATERIALIZED (
     SELECT ARRAY(
         SELECT x.id
-          FROM (SELECT unnest($1::text[]) AS agent, unnest($3::integer[]) AS slots,
-                       unnest($4::timestamptz[]) AS since, unnest($5::interval[]) AS older) a
+          FROM (SELECT unnest($1::text[]) AS agent, unnest($4::integer[]) AS slots,
+                       unnest($5::timestamptz[]) AS since, unnest($2::interval[]) AS older) a
          CROSS JOIN LATERAL (
             SELECT r.id
               FROM (SELECT q.id FROM holdfast.task_queue q
@@ -126,10 +127,10 @@ SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.l
 
 type QueueClaimParams struct {
 	Agents   []string
+	Older    []time.Duration
 	Suspects int32
 	Slots    []int32
 	Since    []time.Time
-	Older    []time.Duration
 	Skip     []uuid.UUID
 	Bytes    int64
 	Alone    bool
@@ -187,10 +188,10 @@ type QueueClaimRow struct {
 func (q *Queries) QueueClaim(ctx context.Context, db DBTX, arg QueueClaimParams) ([]QueueClaimRow, error) {
 	rows, err := db.Query(ctx, queueClaim,
 		arg.Agents,
+		arg.Older,
 		arg.Suspects,
 		arg.Slots,
 		arg.Since,
-		arg.Older,
 		arg.Skip,
 		arg.Bytes,
 		arg.Alone,

@@ -265,7 +265,7 @@ func (q *Queries) RemoteClaim(ctx context.Context, db DBTX, arg RemoteClaimParam
 const remoteExpire = `-- name: RemoteExpire :many
 WITH gone AS MATERIALIZED (
     SELECT q.id, q.worker_id FROM holdfast.task_queue q
-     WHERE q.look_at <= now() AND q.worker_id IS NOT NULL AND q.lease_until < now() AND q.agent = ANY($1::text[])
+     WHERE q.look_at <= now() AND q.worker_id IS NOT NULL AND q.lease_until < now() AND ($1::boolean OR q.agent = ANY($2::text[]))
      ORDER BY q.look_at
      LIMIT 1000
 ), crowds AS MATERIALIZED (
@@ -276,7 +276,7 @@ WITH gone AS MATERIALIZED (
                    coalesce(x.posted_attempt = x.attempt AND x.posted > 0, false) AS begun
               FROM holdfast.tasks x
              WHERE x.id = ANY(ARRAY(SELECT id FROM gone)) AND x.worker_id = ANY(ARRAY(SELECT DISTINCT worker_id FROM gone))
-               AND x.state NOT IN (3, 4, 5, 6, 7, 8) AND NOT x.cancel_requested
+               AND x.state NOT IN (3, 4, 5, 6, 7, 8) AND (NOT x.cancel_requested OR x.agent <> ALL($2::text[]))
              ORDER BY x.id
                FOR NO KEY UPDATE SKIP LOCKED) t
      CROSS JOIN LATERAL (
@@ -302,6 +302,11 @@ WITH gone AS MATERIALIZED (
 SELECT mine.id, queued.agent, (mine.last_seq + 1)::bigint AS seq FROM mine JOIN queued ON queued.id = mine.id
 `
 
+type RemoteExpireParams struct {
+	AllAgents bool
+	Agents    []string
+}
+
 type RemoteExpireRow struct {
 	ID    uuid.UUID
 	Agent string
@@ -309,10 +314,11 @@ type RemoteExpireRow struct {
 }
 
 // RunsRescue for runs whose lease has expired, of the given agents. Runs that were canceled are left to
-// RemoteLook. It skips locked rows. A run that has posted nothing costs its message no try, at first: it is
+// RemoteLook. With @all_agents it also frees runs of other agents, canceled or not: no replica may have their
+// agent as one of workers any more. It skips locked rows. A run that has posted nothing costs its message no try, at first: it is
 // spared like the runs of a process that had several, and a suspect after that. Index task_queue_leases.
-func (q *Queries) RemoteExpire(ctx context.Context, db DBTX, agents []string) ([]RemoteExpireRow, error) {
-	rows, err := db.Query(ctx, remoteExpire, agents)
+func (q *Queries) RemoteExpire(ctx context.Context, db DBTX, arg RemoteExpireParams) ([]RemoteExpireRow, error) {
+	rows, err := db.Query(ctx, remoteExpire, arg.AllAgents, arg.Agents)
 	if err != nil {
 		return nil, err
 	}
@@ -565,7 +571,10 @@ func (q *Queries) RemoteRenew(ctx context.Context, db DBTX, arg RemoteRenewParam
 
 const remoteRetire = `-- name: RemoteRetire :many
 UPDATE holdfast.remote_workers SET retired_at = coalesce(retired_at, now())
- WHERE CASE WHEN $1::text <> '' THEN version = $1 AND last_seen > now() - interval '90 seconds' ELSE id = $2::uuid END
+ WHERE id = ANY(ARRAY(
+    SELECT w.id FROM holdfast.remote_workers w
+     WHERE CASE WHEN $1::text <> '' THEN w.version = $1 AND w.last_seen > now() - interval '90 seconds' ELSE w.id = $2::uuid END
+     ORDER BY w.id FOR UPDATE))
 RETURNING id, name, version
 `
 
@@ -581,6 +590,7 @@ type RemoteRetireRow struct {
 }
 
 // Retires one worker, or all of a version that were seen lately. Those that are retired already stay so.
+// It locks rows in the order of their ids, as RemoteSeen does.
 func (q *Queries) RemoteRetire(ctx context.Context, db DBTX, arg RemoteRetireParams) ([]RemoteRetireRow, error) {
 	rows, err := db.Query(ctx, remoteRetire, arg.Version, arg.ID)
 	if err != nil {
@@ -636,7 +646,8 @@ WITH inp AS MATERIALIZED (
 INSERT INTO holdfast.remote_workers AS w (id, name, version, sdk, agents, replica)
 SELECT id, name, version, sdk, string_to_array(agents, ','), $1::text FROM inp ORDER BY id
 ON CONFLICT (id) DO UPDATE
-   SET name = excluded.name, version = excluded.version, sdk = excluded.sdk, agents = excluded.agents, replica = excluded.replica, last_seen = now()
+   SET name = excluded.name, version = excluded.version, sdk = excluded.sdk,
+       agents = CASE WHEN excluded.agents = '{}' THEN w.agents ELSE excluded.agents END, replica = excluded.replica, last_seen = now()
 RETURNING w.id, (w.retired_at IS NOT NULL)::boolean AS retired
 `
 
@@ -654,7 +665,8 @@ type RemoteSeenRow struct {
 	Retired bool
 }
 
-// Records workers that a replica has answered, and returns those of them that are retired.
+// Records workers that a replica has answered, and returns those of them that are retired. Heartbeats name no
+// agents: the row keeps its agents if the replica has answered no claim.
 func (q *Queries) RemoteSeen(ctx context.Context, db DBTX, arg RemoteSeenParams) ([]RemoteSeenRow, error) {
 	rows, err := db.Query(ctx, remoteSeen,
 		arg.Replica,
