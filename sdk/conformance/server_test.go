@@ -93,6 +93,7 @@ type run struct {
 	document        map[string]any
 
 	given     int       // how often it was in an answer
+	named     int       // in how many heartbeats
 	lost      bool      // the newest answer with it was cut
 	leased    time.Time // until when; zero: not by a worker
 	events    []json.RawMessage
@@ -495,6 +496,7 @@ func (s *server) heartbeat(x *exchange) {
 			}
 		default:
 			s.passed(r)
+			r.named++
 			r.leased = time.Now().Add(s.lease)
 		}
 	}

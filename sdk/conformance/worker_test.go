@@ -534,7 +534,7 @@ func stopped(t *testing.T, stop string) {
 	b := begin(t, 2)
 	slow, bye := b.add("slow 1000 20"), b.add("goodbye")
 	b.count(slow, 3)
-	b.until("a run that waits", func() bool { return b.counts[heartbeats] > 0 && bye.given > 0 })
+	b.until("a run that waits", func() bool { return bye.named > 0 })
 	b.with(func() { slow.stop, bye.stop = stop, stop })
 	b.over(slow, bye)
 	b.said("stopped task-2 stopped")
@@ -551,7 +551,8 @@ func canceled(t *testing.T) {
 	b := begin(t, 1)
 	for n := 1; n <= 2; n++ { // also one that the heartbeat under way does not name
 		r := b.add("sleep")
-		b.until("the run", func() bool { return r.given > 0 })
+		// Code that has not begun yet would not be told.
+		b.until("a heartbeat with the run", func() bool { return r.named > 0 })
 		b.with(func() { r.stop, r.metadata = "canceled", map[string]any{"why": "too late"} })
 		b.over(r)
 		b.said(fmt.Sprintf("stopped %s canceled too late", r.task))
@@ -566,7 +567,7 @@ func goodbye(t *testing.T) {
 	t.Helper()
 	b := begin(t, 1)
 	r := b.add("goodbye")
-	b.until("the run", func() bool { return r.given > 0 })
+	b.until("a heartbeat with the run", func() bool { return r.named > 0 })
 	b.with(func() { r.stop = "canceled" })
 	b.over(r)
 	b.said("stopped task-1 canceled")
