@@ -39,16 +39,22 @@ func TestGoProgramConnects(t *testing.T) {
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, waittest.Within(t, "the end of the program", ended))
 
+	knows := func(n int) {
+		t.Helper()
+		waittest.Eventually(t, "the worker is known", func() error {
+			known := clustertest.One[int](db, "SELECT count(*) FROM holdfast.v_remote_workers")
+			return waittest.Unless(known == n, "%d workers", known)
+		})
+	}
+	knows(1)
+	first := clustertest.One[string](db, "SELECT worker::text FROM holdfast.v_remote_workers")
 	retired := exec.Command(cmd.Path)
 	retired.Env = cmd.Env
 	require.NoError(t, retired.Start())
 	t.Cleanup(func() { _ = retired.Process.Kill() })
 	go func() { ended <- retired.Wait() }()
-	waittest.Eventually(t, "the worker is known", func() error {
-		n := clustertest.One[int](db, "SELECT count(*) FROM holdfast.v_remote_workers")
-		return waittest.Unless(n == 2, "%d workers", n)
-	})
-	id := clustertest.One[string](db, "SELECT worker::text FROM holdfast.v_remote_workers ORDER BY first_seen DESC LIMIT 1")
+	knows(2)
+	id := clustertest.One[string](db, "SELECT worker::text FROM holdfast.v_remote_workers WHERE worker::text <> $1", first)
 	verb := clustertest.Command(t, t.TempDir(), []string{"HOLDFAST_DATABASE_URL=" + db.URL}, "workers", "retire", id)
 	require.Zero(t, verb.Code, verb.Err)
 	require.NoError(t, waittest.Within(t, "the end of the retired program", ended))
