@@ -196,7 +196,7 @@ func operations(id, job string) (all []adminapi.Operation) {
 			id := job
 			o.Path = strings.ReplaceAll(o.Path, "{id}", id)
 		}
-		o.Path = strings.NewReplacer("{id}", id, "{config}", "c", "{name}", "demo").Replace(o.Path)
+		o.Path = strings.NewReplacer("{id}", id, "{config}", "c", "{name}", "demo", "{agent}", "demo", "{path}", "tasks").Replace(o.Path)
 		all = append(all, o)
 	}
 	return all

@@ -64,6 +64,8 @@ type Agent struct {
 	Concurrency int
 	MaxAttempts int
 	Card        func() ([]byte, error) // nil: this process serves no cards
+	Schemes     []string               // of its callers; none: they are anonymous
+	Scope       string                 // that its callers need, or ""
 }
 
 // Options configures the API.
@@ -81,6 +83,8 @@ type Options struct {
 	// Examine makes the checks of doctor.
 	Examine func(ctx context.Context, report func(doctor.Finding))
 	Limits  any // of the server, as the API shows them
+	// Talk serves requests to agents in the names of callers. Nil: this process does not have the role api.
+	Talk    *Talk
 	Version string
 	Worker  func() task.ID // the id of this process; zero while it has none
 	Memory  *memory.Budgets
@@ -169,6 +173,10 @@ func (a *API) routes() []route {
 		{method: "POST", path: "/jobs", right: Act, do: a.addJob},
 		{method: "GET", path: "/jobs/{id}", right: View, do: a.job},
 		{method: "POST", path: "/jobs/{id}/cancel", right: Act, do: a.cancelJob},
+		{method: "GET", path: "/talk", right: Act, do: a.talks},
+		{method: "GET", path: "/talk/{agent}/{path...}", right: Act, stream: true, do: a.talk},
+		{method: "POST", path: "/talk/{agent}/{path...}", right: Act, stream: true, do: a.talk},
+		{method: "DELETE", path: "/talk/{agent}/{path...}", right: Act, stream: true, do: a.talk},
 	}
 }
 
@@ -184,7 +192,7 @@ type Operation struct {
 func Operations() []Operation {
 	var out []Operation
 	for _, r := range (&API{}).routes() {
-		out = append(out, Operation{r.method, r.path, r.right, r.whole, r.stream})
+		out = append(out, Operation{r.method, strings.ReplaceAll(r.path, "...", ""), r.right, r.whole, r.stream})
 	}
 	return out
 }
@@ -219,7 +227,7 @@ type whoKey struct{}
 // unknown answers a request for a path or a method that does not exist.
 func (a *API) unknown(w http.ResponseWriter, r *http.Request) {
 	var allowed []string
-	for _, method := range []string{http.MethodGet, http.MethodPost} {
+	for _, method := range []string{http.MethodDelete, http.MethodGet, http.MethodPost} {
 		other := *r
 		other.Method = method
 		if _, pattern := a.mux.Handler(&other); pattern != "" {

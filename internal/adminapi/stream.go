@@ -62,6 +62,19 @@ type stream struct {
 
 // open begins a stream, if there is a place for one.
 func (a *API) open(x *exchange) (s *stream, end func(), err error) {
+	ctx, end, err := a.place(x)
+	if err != nil {
+		return nil, nil, err
+	}
+	// The server's limit for reading a request would end the stream.
+	_ = http.NewResponseController(x.w).SetReadDeadline(time.Time{})
+	s = &stream{sse.Start(x.w, writeTimeout), a.o.Memory, ctx}
+	return s, end, s.Flush()
+}
+
+// place takes one of the places for streams. Its context ends when the client leaves, the server stops, or the operator's
+// credential is no longer admitted.
+func (a *API) place(x *exchange) (_ context.Context, end func(), err error) {
 	leave, ok := a.streams.Take(limit.Sender(x.r.RemoteAddr))
 	if !ok {
 		return nil, nil, &task.Error{Kind: task.RateLimited, Msg: "this replica serves no further stream to your address", RetryAfter: 10 * time.Second}
@@ -72,10 +85,7 @@ func (a *API) open(x *exchange) (s *stream, end func(), err error) {
 	if x.who.Watch != nil {
 		unwatch = x.who.Watch(func(error) { cancel() }) // a client that comes again learns why
 	}
-	// The server's limit for reading a request would end the stream.
-	_ = http.NewResponseController(x.w).SetReadDeadline(time.Time{})
-	s = &stream{sse.Start(x.w, writeTimeout), a.o.Memory, ctx}
-	return s, func() { unwatch(); stopped(); cancel(); leave() }, s.Flush()
+	return ctx, func() { unwatch(); stopped(); cancel(); leave() }, nil
 }
 
 func (s *stream) event(name string, id int64, doc any) error {

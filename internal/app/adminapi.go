@@ -23,10 +23,26 @@ func newAdminAPI(e *env, access *access, p *ports, st *store.Store, eng *engine.
 		},
 		Limits: limitsOf(e.cfg), Version: e.version, Worker: keeper.ID, Memory: e.memory, Log: e.log,
 	}
+	if api != nil {
+		o.Talk = &adminapi.Talk{Serve: api.ServeAs, URL: p.baseURL(e.cfg)}
+		for i := range e.cfg.Auth.Schemes {
+			s := &e.cfg.Auth.Schemes[i]
+			scheme := adminapi.Scheme{Name: s.Name, Kind: string(s.Kind)}
+			switch s.Kind {
+			case config.AuthAPIKey:
+				scheme.Header = s.APIKey.Header
+			case config.AuthBasic, config.AuthJWT:
+				scheme.Header = "Authorization"
+			case config.AuthMTLS:
+			}
+			o.Talk.Schemes = append(o.Talk.Schemes, scheme)
+		}
+	}
 	for i := range e.cfg.Agents {
 		a := &e.cfg.Agents[i]
 		agent := adminapi.Agent{
 			Name: a.Name, Default: a.Default, Kind: string(a.Executor.Kind), Concurrency: a.Limits.Concurrency, MaxAttempts: a.Limits.MaxAttempts,
+			Schemes: a.Auth.Schemes, Scope: a.Auth.Scope,
 		}
 		if api != nil {
 			agent.Card = func() ([]byte, error) { return api.PublicCard(a.Name, p.baseURL(e.cfg)) }

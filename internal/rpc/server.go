@@ -154,6 +154,7 @@ type Server struct {
 	originLogged atomic.Int64
 	http         *http.Server
 	arrivals     limit.Headers
+	operators    operators
 
 	draining atomic.Bool
 }
@@ -161,7 +162,7 @@ type Server struct {
 // New makes a server; Serve starts it.
 func New(o Options) *Server {
 	o.PublicURL = strings.TrimSuffix(o.PublicURL, "/")
-	s := &Server{opt: o, agents: map[string]*served{}}
+	s := &Server{opt: o, agents: map[string]*served{}, operators: newOperators(&o)}
 	s.arrivals = limit.Headers{Budget: o.Headers, Streams: limit.NewPlaces(maxArrivals, maxArrivalsOfAddress)}
 	e := echo.New()
 	e.HTTPErrorHandler = s.httpError
@@ -234,6 +235,9 @@ func http2Limits(patience time.Duration) *http.HTTP2Config {
 		MaxConcurrentStreams: maxRequests, SendPingTimeout: 30 * time.Second, PingTimeout: patience, WriteByteTimeout: patience,
 	}
 }
+
+// Gate returns the gate of an agent that is served.
+func (s *Server) Gate(agent string) *auth.Gate { return &s.agents[agent].Gate }
 
 func agentPath(name string) string { return catalogPath + "/" + name }
 

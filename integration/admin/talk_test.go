@@ -1,0 +1,252 @@
+package admin
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+// speech is a version of A2A on a binding, as a client of it sends a message and a stream.
+type speech struct {
+	name, path, header string
+	send, stream       string // path below the agent, or the method
+	body               string // with the text
+}
+
+// speeches are all versions on all bindings over HTTP.
+func speeches() []speech {
+	rpc := func(method, params string) string {
+		return `{"jsonrpc":"2.0","id":7,"method":"` + method + `","params":` + params + `}`
+	}
+	const (
+		v01 = `{"id":"ID","message":{"role":"user","parts":[{"type":"text","text":"TEXT"}]}}`
+		v03 = `{"message":{"kind":"message","messageId":"ID","role":"user","parts":[{"kind":"text","text":"TEXT"}]},"configuration":{"blocking":true}}`
+		v10 = `{"message":{"messageId":"ID","role":"ROLE_USER","parts":[{"text":"TEXT"}]}}`
+		r03 = `{"message":{"messageId":"ID","role":"ROLE_USER","content":[{"text":"TEXT"}]},"configuration":{"blocking":true}}`
+	)
+	return []speech{
+		{"0.1 jsonrpc", "", "", rpc("tasks/send", v01), rpc("tasks/sendSubscribe", v01), ""},
+		{"0.2 jsonrpc", "", "0.2", rpc("message/send", v03), rpc("message/stream", v03), ""},
+		{"0.3 jsonrpc", "v0.3", "0.3", rpc("message/send", v03), rpc("message/stream", v03), ""},
+		{"1.0 jsonrpc", "", "1.0", rpc("SendMessage", v10), rpc("SendStreamingMessage", v10), ""},
+		{"0.3 rest", "v1/", "0.3", "message:send", "message:stream", r03},
+		{"1.0 rest", "", "1.0", "message:send", "message:stream", v10},
+	}
+}
+
+// request returns the path below the agent and the body.
+func (s speech) request(streams bool, id, text string) (path, body string) {
+	path, body = s.path, s.send
+	if streams {
+		body = s.stream
+	}
+	if s.body != "" {
+		path, body = s.path+body, s.body
+	}
+	return path, strings.NewReplacer("ID", id, "TEXT", text).Replace(body)
+}
+
+// talk sends a request to the demo agent, and reads the answer.
+func (o *operator) talk(method, path, body string, headers ...string) *answer {
+	o.t.Helper()
+	res, err := o.begin(waittest.Context(o.t), method, "/talk/demo/"+path, body, headers...)
+	require.NoError(o.t, err)
+	defer res.Body.Close()
+	a := &answer{t: o.t, Status: res.StatusCode, Header: res.Header}
+	a.Body, err = io.ReadAll(res.Body)
+	require.NoError(o.t, err)
+	return a
+}
+
+// An operator talks to an agent in every version and binding, in the name of a caller. The task is the caller's, and the audit log
+// names the operator.
+func TestTalkAsACaller(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: guarded})
+	key := db.Keys(store.APIKey{Tenant: "t", Scopes: []string{"admin:act", "admin:all"}}, "op")[0]
+	alice := db.Keys(store.APIKey{Tenant: "x y"}, "älice")[0]
+	op := as(t, r, key)
+	named := []string{"Holdfast-Subject", "%C3%A4lice", "Holdfast-Tenant", "x%20y", "Holdfast-Reason", "ticket%207"}
+	for i, s := range speeches() {
+		for _, streams := range []bool{false, true} {
+			id := fmt.Sprintf("talk-%d-%v", i, streams)
+			path, body := s.request(streams, id, "echo:hello "+id)
+			a := op.talk("POST", path, body, append([]string{"A2A-Version", s.header}, named...)...)
+			require.Equal(t, http.StatusOK, a.Status, "%s: %s", s.name, a.Body)
+			require.Contains(t, string(a.Body), "hello "+id, s.name)
+			if streams {
+				require.Equal(t, "text/event-stream", a.Header.Get("Content-Type"), s.name)
+				require.Contains(t, string(a.Body), "id: ", s.name)
+			}
+		}
+	}
+	require.EqualValues(t, 2*len(speeches()), clustertest.One[int64](db, "SELECT count(*) FROM holdfast.tasks WHERE tenant = 'x y' AND owner = 'älice'"))
+	require.EqualValues(t, 2*len(speeches()), clustertest.One[int64](db, `SELECT count(*) FROM holdfast.v_audit
+		WHERE action = 'task.created' AND method = 'operator' AND credential = 'op' AND subject = 'älice' AND tenant = 'x y' AND reason = 'ticket 7'`))
+
+	// The caller finds the task as one of its own, and the operator reads it for the caller.
+	task := send(t, r, alice, "ask:which?", "")
+	require.Contains(t, string(op.talk("GET", "tasks/"+task, "", append([]string{"A2A-Version", "1.0"}, named...)...).Body), "which?")
+	cancel := op.talk("POST", "", `{"jsonrpc":"2.0","id":1,"method":"tasks/cancel","params":{"id":"`+task+`"}}`, named...)
+	require.Contains(t, string(cancel.Body), `"state":"canceled"`)
+	bob := op.talk("GET", "tasks/"+task, "", "A2A-Version", "1.0", "Holdfast-Subject", "bob", "Holdfast-Tenant", "x%20y")
+	require.Equal(t, http.StatusNotFound, bob.Status)
+	require.Contains(t, string(bob.Body), "TASK_NOT_FOUND")
+
+	// A key of the operator is not one of the caller.
+	const v10 = `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"echo:x"}]}}`
+	first := op.talk("POST", "message:send", v10, append([]string{"Idempotency-Key", "k"}, named...)...)
+	again := op.talk("POST", "message:send", v10, append([]string{"Idempotency-Key", "k"}, named...)...)
+	require.Equal(t, string(first.Body), string(again.Body))
+	hers, err := http.NewRequestWithContext(waittest.Context(t), http.MethodPost, r.URL+"/message:send", strings.NewReader(strings.ReplaceAll(v10, "echo:x", "echo:y")))
+	require.NoError(t, err)
+	for name, value := range map[string]string{"X-API-Key": alice, "Idempotency-Key": "k", "Content-Type": "application/json"} {
+		hers.Header.Set(name, value)
+	}
+	res, err := http.DefaultClient.Do(hers)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	require.Equal(t, http.StatusOK, res.StatusCode, "her key is free")
+}
+
+// Who may name whom: an operator gives no scope and no tenant that it does not have.
+func TestTalkWalls(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	config := clustertest.Replace(guarded, "  - name: demo\n", "  - name: inner\n    auth: {scope: agents:inner}\n    executor: {kind: demo}\n  - name: demo\n")
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: config})
+	key := func(tenant string, scopes ...string) *operator {
+		return as(t, r, db.Keys(store.APIKey{Tenant: tenant, Scopes: scopes}, "op")[0])
+	}
+	all, bound, rich := key("t", "admin:act", "admin:all"), key("t", "admin:act"), key("t", "admin:act", "agents:inner")
+	const body = `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"echo:x"}]}}}`
+	for _, x := range []struct {
+		op      *operator
+		agent   string
+		status  int
+		field   string
+		headers []string
+	}{
+		{all, "demo", http.StatusBadRequest, "Holdfast-Subject", nil},
+		{all, "demo", http.StatusBadRequest, "Holdfast-Subject", []string{"Holdfast-Subject", "%zz"}},
+		{all, "demo", http.StatusBadRequest, "Holdfast-Subject", []string{"Holdfast-Subject", "a%00b"}},
+		{all, "demo", http.StatusOK, "", []string{"Holdfast-Subject", "alice", "Holdfast-Tenant", "other"}},
+		{bound, "demo", http.StatusForbidden, "Holdfast-Tenant", []string{"Holdfast-Subject", "alice", "Holdfast-Tenant", "other"}},
+		{bound, "demo", http.StatusForbidden, "Holdfast-Tenant", []string{"Holdfast-Subject", "alice", "Holdfast-Tenant", ""}},
+		{bound, "demo", http.StatusOK, "", []string{"Holdfast-Subject", "alice"}},
+		{bound, "inner", http.StatusForbidden, "Holdfast-Scopes", []string{"Holdfast-Subject", "alice", "Holdfast-Scopes", "agents:inner"}},
+		{rich, "inner", http.StatusOK, "", []string{"Holdfast-Subject", "alice", "Holdfast-Scopes", "agents:inner"}},
+		{all, "none", http.StatusNotFound, "", []string{"Holdfast-Subject", "alice"}},
+		{all, "demo", http.StatusForbidden, "Origin", []string{"Holdfast-Subject", "alice", "Origin", "https://evil.example.com"}},
+	} {
+		res, err := x.op.begin(waittest.Context(t), "POST", "/talk/"+x.agent+"/", body, x.headers...)
+		require.NoError(t, err)
+		raw, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		res.Body.Close()
+		a := &answer{t: t, Status: res.StatusCode, Header: res.Header, Body: raw}
+		require.Equal(t, x.status, a.Status, "%s %v: %s", x.agent, x.headers, raw)
+		if x.status != http.StatusOK {
+			require.Equal(t, x.field, a.text("field"), "%s", raw)
+			require.NoError(t, document.CheckAs("problem", raw))
+		}
+	}
+	// Without the scope of the agent, the answer is that of A2A.
+	res, err := rich.begin(waittest.Context(t), "GET", "/talk/inner/tasks", "", "Holdfast-Subject", "alice", "A2A-Version", "1.0")
+	require.NoError(t, err)
+	defer res.Body.Close()
+	require.Equal(t, http.StatusForbidden, res.StatusCode)
+	require.Equal(t, []string{"t"}, clustertest.Column[string](db, "SELECT DISTINCT tenant FROM holdfast.tasks WHERE agent = 'inner'"))
+
+	may := bound.get("/talk")
+	require.Equal(t, "t", may.text("tenant"))
+	require.Equal(t, []any{"admin:act"}, may.read()["scopes"])
+	require.Nil(t, all.get("/talk").read()["tenant"])
+	require.Equal(t, r.URL, may.text("url"))
+	require.Equal(t, "X-API-Key", may.list("schemes")[0]["header"])
+	require.Equal(t, "agents:inner", may.list("agents")[0]["scope"])
+}
+
+// Without schemes all callers are anonymous, also those of an operator.
+func TestTalkAnonymously(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Settings})
+	op := as(t, r, "")
+	const body = `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"ask:x"}]}}`
+	require.Equal(t, http.StatusOK, op.talk("POST", "message:send", body).Status)
+	require.Equal(t, http.StatusBadRequest, op.talk("POST", "message:send", body, "Holdfast-Subject", "alice").Status)
+	require.Equal(t, http.StatusNotFound, op.talk("POST", "no/such", body).Status)
+	require.Equal(t, []string{""}, clustertest.Column[string](db, "SELECT owner FROM holdfast.tasks"))
+	require.Equal(t, "talk", clustertest.One[string](db, "SELECT reason FROM holdfast.v_audit WHERE method = 'operator'"))
+	require.Nil(t, op.get("/talk").read()["scopes"])
+}
+
+// A stream of an operator that is cut off continues at another replica, whole. It ends when the operator's key is revoked.
+func TestTalkStreamsResume(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: guarded})
+	key := db.Keys(store.APIKey{Tenant: "t", Scopes: []string{"admin:act"}}, "op")[0]
+	as1, as2 := as(t, a, key), as(t, b, key)
+	alice := []string{"Holdfast-Subject", "alice", "A2A-Version", "1.0"}
+	read := func(o *operator, method, path, body string, most int, headers ...string) (ids, docs []string, err error) {
+		ctx, cancel := context.WithCancel(waittest.Context(t))
+		defer cancel()
+		res, err := o.begin(ctx, method, "/talk/demo/"+path, body, append(headers, alice...)...)
+		require.NoError(t, err)
+		defer res.Body.Close()
+		require.Equal(t, http.StatusOK, res.StatusCode)
+		in := bufio.NewScanner(res.Body)
+		for in.Scan() {
+			switch name, value, _ := strings.Cut(in.Text(), ": "); name {
+			case "id":
+				ids = append(ids, value)
+			case "data":
+				docs = append(docs, value)
+				if len(docs) == most {
+					return ids, docs, nil
+				}
+			}
+		}
+		return ids, docs, in.Err()
+	}
+	ids, docs, err := read(as1, "POST", "message:stream", `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"chunks=20 size=20 delay=50ms"}]}}`, 5)
+	require.NoError(t, err)
+	task := strings.Split(strings.Split(docs[0], `"id":"`)[1], `"`)[0]
+	rest, _, err := read(as2, "GET", "tasks/"+task+":subscribe", "", -1, "Last-Event-ID", ids[len(ids)-1])
+	require.NoError(t, err)
+	whole, _, err := read(as2, "GET", "tasks/"+task+":subscribe", "", -1, "Last-Event-ID", ids[0])
+	require.NoError(t, err)
+	require.Equal(t, whole, append(ids[1:len(ids):len(ids)], rest...))
+	require.Greater(t, len(whole), 20)
+
+	ended := make(chan error, 1)
+	began := make(chan struct{})
+	go func() {
+		res, err := as1.begin(waittest.Context(t), "POST", "/talk/demo/message:stream", `{"message":{"messageId":"n","role":"ROLE_USER","parts":[{"text":"hold"}]}}`, alice...)
+		if err != nil {
+			ended <- err
+			return
+		}
+		defer res.Body.Close()
+		close(began)
+		_, err = io.Copy(io.Discard, res.Body)
+		ended <- err
+	}()
+	waittest.Within(t, "the stream opens", began)
+	db.Operate("keys", "revoke", strings.Split(key, "_")[1])
+	waittest.Within(t, "the stream ends", ended)
+	require.Equal(t, http.StatusUnauthorized, as1.talk("GET", "tasks", "", alice...).Status)
+}

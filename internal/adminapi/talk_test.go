@@ -1,0 +1,61 @@
+package adminapi_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/adminapi"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/signal"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+)
+
+// What a browser adds to a request does not reach an agent, which may get headers of its clients. The caller is the one that the
+// operator names, and a binding cannot take the connection away.
+func TestTalkPassesOnlyHeadersOfA2A(t *testing.T) {
+	t.Parallel()
+	var (
+		got  http.Header
+		as   identity.Caller
+		path string
+	)
+	api := adminapi.New(adminapi.Options{
+		Store: &store.Store{}, Signals: &signal.Bus{}, Agents: []adminapi.Agent{{Name: "a", Schemes: []string{"keys"}}},
+		Admit: func(*http.Request) (*adminapi.Admitted, error) {
+			return &adminapi.Admitted{Caller: identity.Caller{Subject: "op", Tenant: "t", Scopes: []string{"s"}}, Right: adminapi.Act, Bound: true}, nil
+		},
+		Talk: &adminapi.Talk{Serve: func(w http.ResponseWriter, r *http.Request, _, below string, caller identity.Caller) error {
+			got, as, path = r.Header, caller, below
+			_, _, err := http.NewResponseController(w).Hijack()
+			require.ErrorIs(t, err, http.ErrNotSupported)
+			raw, err := io.ReadAll(r.Body)
+			require.NoError(t, err)
+			_, err = w.Write(raw)
+			require.NoError(t, err)
+			return http.NewResponseController(w).Flush()
+		}},
+	})
+	defer api.Stop()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/admin/v1/talk/a/tasks/x%2Fy:cancel?a=b", strings.NewReader("hello"))
+	r.Header = http.Header{
+		"Cookie": {"session=1"}, "Authorization": {"Bearer secret"}, "X-Api-Key": {"k"}, "X-User": {"u"}, "User-Agent": {"b"}, "Sec-Fetch-Site": {"same-origin"},
+		"A2a-Version": {"1.0"}, "Last-Event-Id": {"7"}, "Content-Type": {"application/json"}, "Idempotency-Key": {"k"},
+		"Holdfast-Subject": {"al%20ice"}, "Holdfast-Scopes": {"s"},
+	}
+	w := httptest.NewRecorder()
+	api.ServeHTTP(w, r)
+	require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+	require.Equal(t, "hello", w.Body.String())
+	require.Equal(t, http.Header{
+		"A2a-Version": {"1.0"}, "Last-Event-Id": {"7"}, "Content-Type": {"application/json"}, "Idempotency-Key": {"operator\x1fk"},
+	}, got)
+	require.Equal(t, "tasks/x%2Fy:cancel", path)
+	require.Equal(t, identity.Caller{
+		Tenant: "t", Subject: "al ice", Scopes: []string{"s"}, Method: identity.MethodOperator, Credential: "op", Address: as.Address, Reason: "talk",
+	}, as)
+}
