@@ -41,8 +41,8 @@ const (
 // talkReason is the reason in the audit log if the operator gives none.
 const talkReason = "talk"
 
-// passed are the headers of a request that its agent's binding gets: those of A2A. What a browser adds stays here: an agent may
-// be configured to get the headers of its clients.
+// passed are the headers of a request that its agent's binding gets: those of A2A. Headers that a browser adds stay here, because
+// an agent may be configured to get the headers of its clients.
 var passed = []string{
 	"Accept", "A2a-Extensions", "A2a-Version", "Content-Type", "If-None-Match", "Last-Event-Id", "Prefer", "Traceparent", "Tracestate",
 	"X-A2a-Extensions", "X-Request-Id",

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store"
 )
 
-// What a browser adds to a request does not reach an agent, which may get headers of its clients. The caller is the one that the
+// Headers that a browser adds to a request do not reach an agent, which may get headers of its clients. The caller is the one that the
 // operator names, and a binding cannot take the connection away.
 func TestTalkPassesOnlyHeadersOfA2A(t *testing.T) {
 	t.Parallel()

@@ -82,5 +82,5 @@ func (n *named) Admit(agent string) (identity.Caller, error) {
 	return c, nil
 }
 
-// Watch implements dispatch.Admission. Whoever calls ServeAs ends the request with the operator's credential.
+// Watch implements dispatch.Admission. The caller of ServeAs ends the request with the operator's credential.
 func (n *named) Watch(string, func(error)) (stop func()) { return func() {} }
