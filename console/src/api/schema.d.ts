@@ -1443,6 +1443,233 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/talk": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How you may talk to agents */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description found */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["talks"];
+                    };
+                };
+                default: components["responses"]["problem"];
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/talk/{agent}/{path}": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description the caller, percent-encoded; not for an agent without schemes, whose callers are anonymous */
+                "Holdfast-Subject"?: components["parameters"]["talkSubject"];
+                /** @description the caller's tenant, percent-encoded; an operator of one tenant needs to name none */
+                "Holdfast-Tenant"?: components["parameters"]["talkTenant"];
+                /** @description the caller's scopes, separated by spaces, percent-encoded; each must be one of yours */
+                "Holdfast-Scopes"?: components["parameters"]["talkScopes"];
+                /** @description why you talk, percent-encoded, for the audit log */
+                "Holdfast-Reason"?: components["parameters"]["talkReason"];
+            };
+            path: {
+                /** @description the name of an agent */
+                agent: components["parameters"]["talkAgent"];
+                /** @description empty for JSON-RPC, or a path of HTTP+JSON */
+                path: components["parameters"]["talkPath"];
+            };
+            cookie?: never;
+        };
+        /** Read a task, a list or a stream over HTTP+JSON */
+        get: {
+            parameters: {
+                query?: never;
+                header?: {
+                    /** @description the caller, percent-encoded; not for an agent without schemes, whose callers are anonymous */
+                    "Holdfast-Subject"?: components["parameters"]["talkSubject"];
+                    /** @description the caller's tenant, percent-encoded; an operator of one tenant needs to name none */
+                    "Holdfast-Tenant"?: components["parameters"]["talkTenant"];
+                    /** @description the caller's scopes, separated by spaces, percent-encoded; each must be one of yours */
+                    "Holdfast-Scopes"?: components["parameters"]["talkScopes"];
+                    /** @description why you talk, percent-encoded, for the audit log */
+                    "Holdfast-Reason"?: components["parameters"]["talkReason"];
+                };
+                path: {
+                    /** @description the name of an agent */
+                    agent: components["parameters"]["talkAgent"];
+                    /** @description empty for JSON-RPC, or a path of HTTP+JSON */
+                    path: components["parameters"]["talkPath"];
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the answer of A2A */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": unknown;
+                        "text/event-stream": string;
+                    };
+                };
+                /** @description the stream has ended, and you have seen all of it */
+                204: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description the request failed here, or (application/json) in the agent's binding, in the form of its version */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["problem"];
+                        "application/json": unknown;
+                    };
+                };
+            };
+        };
+        put?: never;
+        /** Send a request of JSON-RPC or HTTP+JSON */
+        post: {
+            parameters: {
+                query?: never;
+                header?: {
+                    /** @description the caller, percent-encoded; not for an agent without schemes, whose callers are anonymous */
+                    "Holdfast-Subject"?: components["parameters"]["talkSubject"];
+                    /** @description the caller's tenant, percent-encoded; an operator of one tenant needs to name none */
+                    "Holdfast-Tenant"?: components["parameters"]["talkTenant"];
+                    /** @description the caller's scopes, separated by spaces, percent-encoded; each must be one of yours */
+                    "Holdfast-Scopes"?: components["parameters"]["talkScopes"];
+                    /** @description why you talk, percent-encoded, for the audit log */
+                    "Holdfast-Reason"?: components["parameters"]["talkReason"];
+                };
+                path: {
+                    /** @description the name of an agent */
+                    agent: components["parameters"]["talkAgent"];
+                    /** @description empty for JSON-RPC, or a path of HTTP+JSON */
+                    path: components["parameters"]["talkPath"];
+                };
+                cookie?: never;
+            };
+            requestBody?: {
+                content: {
+                    "application/json": unknown;
+                };
+            };
+            responses: {
+                /** @description the answer of A2A */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": unknown;
+                        "text/event-stream": string;
+                    };
+                };
+                /** @description the stream has ended, and you have seen all of it */
+                204: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description the request failed here, or (application/json) in the agent's binding, in the form of its version */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["problem"];
+                        "application/json": unknown;
+                    };
+                };
+            };
+        };
+        /** Delete a webhook over HTTP+JSON */
+        delete: {
+            parameters: {
+                query?: never;
+                header?: {
+                    /** @description the caller, percent-encoded; not for an agent without schemes, whose callers are anonymous */
+                    "Holdfast-Subject"?: components["parameters"]["talkSubject"];
+                    /** @description the caller's tenant, percent-encoded; an operator of one tenant needs to name none */
+                    "Holdfast-Tenant"?: components["parameters"]["talkTenant"];
+                    /** @description the caller's scopes, separated by spaces, percent-encoded; each must be one of yours */
+                    "Holdfast-Scopes"?: components["parameters"]["talkScopes"];
+                    /** @description why you talk, percent-encoded, for the audit log */
+                    "Holdfast-Reason"?: components["parameters"]["talkReason"];
+                };
+                path: {
+                    /** @description the name of an agent */
+                    agent: components["parameters"]["talkAgent"];
+                    /** @description empty for JSON-RPC, or a path of HTTP+JSON */
+                    path: components["parameters"]["talkPath"];
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the answer of A2A */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": unknown;
+                        "text/event-stream": string;
+                    };
+                };
+                /** @description the stream has ended, and you have seen all of it */
+                204: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description the request failed here, or (application/json) in the agent's binding, in the form of its version */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["problem"];
+                        "application/json": unknown;
+                    };
+                };
+            };
+        };
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1458,6 +1685,35 @@ export interface components {
         };
         /** @enum {unknown} */
         state: "submitted" | "working" | "input-required" | "auth-required" | "completed" | "failed" | "canceled" | "rejected";
+        talks: {
+            /** @description this process answers below /talk/{agent}/: it has the role api */
+            available: boolean;
+            /** @description where clients reach this server; an agent is at /agents/ and its name below it */
+            url?: string;
+            /** @description how clients show a credential */
+            schemes: components["schemas"]["scheme"][];
+            agents: components["schemas"]["talkAgent"][];
+            /** @description the only tenant whose callers you may name; absent if you may name all */
+            tenant?: string;
+            /** @description those that you may give to callers; absent if you may give any */
+            scopes?: string[];
+        };
+        scheme: {
+            name: string;
+            /** @enum {unknown} */
+            kind: "api_key" | "basic" | "jwt" | "mtls";
+            /** @description the header of the credential */
+            header?: string;
+        };
+        talkAgent: {
+            name: string;
+            default?: boolean;
+            kind: string;
+            /** @description of its callers; none: they are anonymous */
+            schemes: string[];
+            /** @description that its callers need */
+            scope?: string;
+        };
         me: {
             subject: string;
             tenant: string;
@@ -1924,6 +2180,18 @@ export interface components {
         };
     };
     parameters: {
+        /** @description the name of an agent */
+        talkAgent: string;
+        /** @description empty for JSON-RPC, or a path of HTTP+JSON */
+        talkPath: string;
+        /** @description the caller, percent-encoded; not for an agent without schemes, whose callers are anonymous */
+        talkSubject: string;
+        /** @description the caller's tenant, percent-encoded; an operator of one tenant needs to name none */
+        talkTenant: string;
+        /** @description the caller's scopes, separated by spaces, percent-encoded; each must be one of yours */
+        talkScopes: string;
+        /** @description why you talk, percent-encoded, for the audit log */
+        talkReason: string;
         /** @description with asc: events after this seq */
         after: number;
         /** @description the name of an agent */
@@ -1987,6 +2255,9 @@ export interface components {
 }
 export type Problem = components['schemas']['problem'];
 export type State = components['schemas']['state'];
+export type Talks = components['schemas']['talks'];
+export type Scheme = components['schemas']['scheme'];
+export type TalkAgent = components['schemas']['talkAgent'];
 export type Me = components['schemas']['me'];
 export type Task = components['schemas']['task'];
 export type Tasks = components['schemas']['tasks'];
@@ -2030,6 +2301,12 @@ export type JobRequest = components['schemas']['jobRequest'];
 export type Jobs = components['schemas']['jobs'];
 export type Job = components['schemas']['job'];
 export type ResponseProblem = components['responses']['problem'];
+export type ParameterTalkAgent = components['parameters']['talkAgent'];
+export type ParameterTalkPath = components['parameters']['talkPath'];
+export type ParameterTalkSubject = components['parameters']['talkSubject'];
+export type ParameterTalkTenant = components['parameters']['talkTenant'];
+export type ParameterTalkScopes = components['parameters']['talkScopes'];
+export type ParameterTalkReason = components['parameters']['talkReason'];
 export type ParameterAfter = components['parameters']['after'];
 export type ParameterAgent = components['parameters']['agent'];
 export type ParameterBefore = components['parameters']['before'];

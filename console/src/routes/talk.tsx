@@ -1,5 +1,1 @@
-import { Page } from "../components/Page";
-
-export function TalkPage() {
-  return <Page title="Talk">Not written yet.</Page>;
-}
+export { TalkPage } from "../talk/TalkPage";

@@ -1,0 +1,92 @@
+import { useEffect, useMemo, useState } from "react";
+import { JsonView } from "../components/JsonView";
+import { bytesOf, sizeOf } from "./files";
+import { Prose } from "./Prose";
+import type { Part } from "./wire";
+import "./Parts.css";
+
+/** Parts shows the parts of a message or an artifact. Agents write them, so nothing in them runs, and nothing is fetched. */
+export function Parts({ parts, plain }: { parts: Part[]; plain?: boolean }) {
+  return (
+    <div className="parts">
+      {parts.map((p, i) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: parts have no identity, and are only appended
+        <One key={i} p={p} plain={plain ?? false} />
+      ))}
+    </div>
+  );
+}
+
+function One({ p, plain }: { p: Part; plain: boolean }) {
+  switch (p.kind) {
+    case "text":
+      return plain ? <p className="part-text">{p.text}</p> : <Prose text={p.text} />;
+    case "data":
+      return <JsonView value={p.data} open={3} />;
+    case "file":
+      return <FilePart p={p} />;
+    case "url":
+      return <Remote p={p} />;
+  }
+}
+
+/** Of these types a browser draws pixels and runs nothing. SVG is not among them. */
+const pictures = new Set(["image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"]);
+const sounds = new Set(["audio/mpeg", "audio/ogg", "audio/wav", "audio/webm", "audio/mp4", "audio/flac"]);
+
+function FilePart({ p }: { p: Extract<Part, { kind: "file" }> }) {
+  const bytes = useMemo(() => bytesOf(p.base64), [p.base64]);
+  const media = (p.media ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
+  const shown = pictures.has(media) || sounds.has(media) ? media : "application/octet-stream";
+  const [url, setUrl] = useState<string | undefined>();
+  useEffect(() => {
+    if (!bytes) return;
+    const made = URL.createObjectURL(new Blob([bytes], { type: shown }));
+    setUrl(made);
+    return () => URL.revokeObjectURL(made);
+  }, [bytes, shown]);
+  const name = p.name || "file";
+  if (!bytes) return <p className="part-file muted">{name}: the agent sent no valid base64</p>;
+  return (
+    <div className="part-media">
+      {url && pictures.has(media) && <img src={url} alt={name} />}
+      {url && sounds.has(media) && (
+        // biome-ignore lint/a11y/useMediaCaption: the agent sends none
+        <audio src={url} controls aria-label={name} />
+      )}
+      <a className="part-file" href={url} download={name}>
+        <svg viewBox="0 0 16 16" aria-hidden="true">
+          <path d="M4 2.5h5l3 3v8H4zM9 2.5v3h3" />
+        </svg>
+        <span className="truncate">{name}</span>
+        <span className="muted">
+          {media || "no type"} · {sizeOf(bytes.length)}
+        </span>
+      </a>
+    </div>
+  );
+}
+
+/** Remote is a file elsewhere. The page fetches nothing from there; a person may open it. */
+function Remote({ p }: { p: Extract<Part, { kind: "url" }> }) {
+  const to = useMemo(() => {
+    try {
+      const u = new URL(p.url);
+      return u.protocol === "https:" || u.protocol === "http:" ? u : undefined;
+    } catch {
+      return undefined;
+    }
+  }, [p.url]);
+  return (
+    <div className="part-remote">
+      <span className="muted">File elsewhere, not loaded: </span>
+      {to ? (
+        <a href={to.href} target="_blank" rel="noopener noreferrer nofollow">
+          {p.name ? `${p.name} at ${to.host}` : p.url}
+        </a>
+      ) : (
+        <code>{p.url}</code>
+      )}
+    </div>
+  );
+}
