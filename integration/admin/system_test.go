@@ -202,7 +202,8 @@ func TestAuditOfOperators(t *testing.T) {
 
 	verified := op.get("/audit/verify")
 	require.Equal(t, "intact", verified.text("status"))
-	db.Exec("DO $$ BEGIN SET LOCAL session_replication_role = replica; UPDATE holdfast.audit_chains SET head = '\\x00' WHERE length > 0; END $$")
+	db.Exec("ALTER TABLE holdfast.audit_chains DISABLE TRIGGER ALL")
+	db.Exec("UPDATE holdfast.audit_chains SET head = '\\x00' WHERE length > 0")
 	broken := op.get("/audit/verify")
 	require.Equal(t, "broken", broken.text("status"))
 	require.NotEmpty(t, broken.list("broken"))
