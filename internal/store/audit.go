@@ -35,6 +35,8 @@ const (
 	auditKeyRevoked  = "key.revoked"
 	auditJobCreated  = "job.created"
 	auditJobCanceled = "job.canceled"
+
+	auditWorkerRetired = "worker.retired"
 )
 
 type auditEntry struct {
