@@ -142,7 +142,11 @@ func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents
 		watches: agents.watch(e.cfg, eng, operations, api),
 	}
 	probes := checks(&s.stopping, st, keeper, h)
-	s.admin = newAdmin(e, access, st, operators, probes)
+	logins, err := newLogins(ctx, e, access, st, operators)
+	if err != nil {
+		return err
+	}
+	s.admin = newAdmin(e, access, st, operators, logins, probes)
 	export(e, agents, access, st, keeper, probes)
 	if err := prepare(ctx, e, st, keeper, ring); err != nil {
 		return err
