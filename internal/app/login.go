@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/adminapi"
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/console"
 	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/login"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
@@ -18,9 +19,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
-
-// consolePath is the page of operators.
-const consolePath = "/console/"
 
 // newLogins makes the logins of operators' browsers. Nil: there is nothing to log in with, or no need.
 func newLogins(ctx context.Context, e *env, c *access, st *store.Store, api *adminapi.API) (*login.Handler, error) {
@@ -39,7 +37,7 @@ func newLogins(ctx context.Context, e *env, c *access, st *store.Store, api *adm
 	o := login.Options{
 		Keys: c.loginKeys() != "", PublicURL: a.PublicURL, Secure: e.cfg.AdminSecure(), Lifetime: a.SessionLifetime, Seal: sealing,
 		Admit: c.admitKey, Permits: c.permits, Origins: c.origins, Refuse: api.Refuse, Current: c.currentSession,
-		Store: st, Home: consolePath, Log: e.log,
+		Store: st, Home: console.Path, Log: e.log,
 	}
 	if s := &a.Login; s.Scheme != "" {
 		o.Issuer = &login.Issuer{
