@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/adminapi"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/issuertest"
 	"github.com/holdfast-a2a/holdfast/internal/openapitest"
 	"github.com/holdfast-a2a/holdfast/internal/receivertest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
@@ -23,6 +24,7 @@ import (
 
 func TestMain(m *testing.M) {
 	receivertest.Main()
+	issuertest.Main()
 	clustertest.Main(m)
 }
 

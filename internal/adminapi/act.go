@@ -32,7 +32,7 @@ const (
 const (
 	outcomeCanceled  = "canceled"
 	outcomeRequested = "requested" // its worker was asked to end it
-	outcomeEnded     = "ended"     // it had ended otherwise
+	outcomeEnded     = "ended"     // it had ended otherwise; a session has ended
 	outcomeHurried   = "hurried"   // its next attempt is due now
 	outcomeSent      = "sent"      // a new task was created from it
 	outcomeHeld      = "held"

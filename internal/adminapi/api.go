@@ -52,8 +52,24 @@ type Admitted struct {
 	Bound bool
 	// ReadOnly says why this address takes no writes, whatever the right; "": it does.
 	ReadOnly string
+	// Session is the browser's session that admitted the operator; nil: another credential did.
+	Session *BrowserSession
 	// Watch calls end, perhaps more than once, when the operator's credential would no longer be admitted. Nil: it has none.
 	Watch func(end func(error)) (stop func())
+}
+
+// BrowserSession is a session of a browser in which an operator has logged in.
+type BrowserSession struct {
+	ID        string    `json:"id"`
+	ExpiresAt time.Time `json:"expires_at"`
+	LogoutURL string    `json:"logout_url"`
+}
+
+// Login says how a browser can log in. Answers with the status 401 have it.
+type Login struct {
+	URL    string `json:"url,omitempty"` // begins a login at the issuer, and takes return_to
+	Issuer string `json:"issuer,omitempty"`
+	KeyURL string `json:"key_url,omitempty"` // takes an API key
 }
 
 // Agent is what the API shows of an agent.
@@ -81,6 +97,10 @@ type Options struct {
 	Admit func(r *http.Request) (*Admitted, error)
 	// Need returns the error for an operator who lacks a right.
 	Need func(r Right) error
+	// SameOrigin returns an error for a write that a page of another origin makes a browser send. cookie says that a cookie is its
+	// credential.
+	SameOrigin func(r *http.Request, cookie bool) error
+	Login      *Login // nil: browsers cannot log in
 	// Examine makes the checks of doctor.
 	Examine func(ctx context.Context, report func(doctor.Finding))
 	Limits  any // of the server, as the API shows them
@@ -193,6 +213,8 @@ func (a *API) routes() []route {
 		{method: "GET", path: "/keys", right: Administer, do: a.keys},
 		{method: "POST", path: "/keys", right: Administer, do: a.addKey},
 		{method: "POST", path: "/keys/{id}/revoke", right: Administer, do: a.revokeKey},
+		{method: "GET", path: "/sessions", right: Administer, do: a.sessions},
+		{method: "POST", path: "/sessions/{id}/end", right: Administer, do: a.endSession},
 		{method: "GET", path: "/audit", right: Administer, whole: true, do: a.audit},
 		{method: "GET", path: "/audit/verify", right: Administer, whole: true, do: a.verify},
 		{method: "GET", path: "/jobs", right: View, do: a.jobs},
@@ -268,9 +290,6 @@ func (a *API) unknown(w http.ResponseWriter, r *http.Request) {
 	a.fail(w, r, p)
 }
 
-// crossOrigin refuses writes that a page of another origin makes a browser send.
-var crossOrigin = http.NewCrossOriginProtection()
-
 func (a *API) handler(r route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		who := req.Context().Value(whoKey{}).(*Admitted)
@@ -290,8 +309,8 @@ func (a *API) handle(r *route, w http.ResponseWriter, req *http.Request, who *Ad
 		return refuse(http.StatusForbidden, reasonForbidden, "", who.ReadOnly)
 	}
 	if r.method != http.MethodGet {
-		if err := crossOrigin.Check(req); err != nil {
-			return refuse(http.StatusForbidden, reasonForbidden, "Origin", "is another one than that of this address")
+		if err := a.o.SameOrigin(req, who.Session != nil); err != nil {
+			return err
 		}
 	}
 	ctx := req.Context()

@@ -19,6 +19,9 @@ type problem struct {
 	Detail string `json:"detail,omitempty"`
 	Field  string `json:"field,omitempty"` // the parameter, the header or the member at fault
 
+	// Login says how a browser can log in, if there is no credential.
+	Login *Login `json:"login,omitempty"`
+
 	after      time.Duration // Retry-After
 	challenges []string
 	cause      error // for the log
@@ -94,6 +97,9 @@ func toProblem(err error) *problem {
 	return p
 }
 
+// Refuse answers a request beside the API with an error.
+func (a *API) Refuse(w http.ResponseWriter, r *http.Request, err error) { a.fail(w, r, err) }
+
 // fail answers with an error.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
@@ -102,6 +108,9 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := toProblem(err)
 	if p.Status == http.StatusInternalServerError {
 		a.o.Log.Error("a request of the admin API failed", "path", r.URL.Path, "error", p.cause)
+	}
+	if p.Status == http.StatusUnauthorized {
+		p.Login = a.o.Login
 	}
 	h := w.Header()
 	if p.Status == http.StatusServiceUnavailable || p.Status == http.StatusTooManyRequests {

@@ -457,6 +457,8 @@ type meView struct {
 	AllTenants bool   `json:"all_tenants"`
 	ReadOnly   string `json:"read_only,omitempty"`
 	Version    string `json:"version"`
+	// Session is that of the browser; absent: another credential, or none.
+	Session *BrowserSession `json:"session,omitempty"`
 }
 
 func (a *API) me(x *exchange) error {
@@ -466,5 +468,6 @@ func (a *API) me(x *exchange) error {
 	c := x.who.Caller
 	return x.answer(http.StatusOK, meView{
 		Subject: c.Subject, Tenant: c.Tenant, Right: x.who.Right.String(), AllTenants: !x.who.Bound, ReadOnly: x.who.ReadOnly, Version: a.o.Version,
+		Session: x.who.Session,
 	})
 }

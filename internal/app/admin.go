@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/console"
 	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/login"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -22,11 +23,16 @@ import (
 )
 
 // newAdmin makes the server of the admin address.
-func newAdmin(e *env, access *access, st *store.Store, api *adminapi.API, page http.Handler, checks []telemetry.Check) *http.Server {
+func newAdmin(e *env, access *access, st *store.Store, api *adminapi.API, logins *login.Handler, page http.Handler, checks []telemetry.Check) *http.Server {
 	endpoints := []telemetry.Endpoint{
 		purgeEndpoint(e, st), {Pattern: adminapi.Path + "/", Handler: api, Admits: true},
 		{Pattern: "GET " + console.Path, Handler: page, Admits: true},
 		{Pattern: "GET /{$}", Handler: http.RedirectHandler(console.Path, http.StatusFound), Admits: true},
+	}
+	if logins != nil {
+		for _, path := range []string{login.Path, login.CallbackPath, login.KeyPath, login.LogoutPath} {
+			endpoints = append(endpoints, telemetry.Endpoint{Pattern: path, Handler: logins, Admits: true})
+		}
 	}
 	s := &http.Server{
 		Handler:           telemetry.AdminHandler(e.registry, access.admits(), endpoints, checks...),
@@ -99,38 +105,57 @@ func (c *access) operator(r *http.Request) (*adminapi.Admitted, error) {
 		}
 		return who, nil
 	}
+	schemes := slices.Clone(a.Schemes)
+	if c.sessions != nil {
+		schemes = append(schemes, auth.KindSession)
+	}
 	id := c.admin.Authenticate(r.Context(), rpc.Shown(r))
-	caller, err := c.admin.Admit(id, &auth.Gate{Schemes: a.Schemes})
+	caller, err := c.admin.Admit(id, &auth.Gate{Schemes: schemes})
 	if err != nil {
 		return nil, err
 	}
-	who := &adminapi.Admitted{Caller: caller, Bound: a.AllTenantsScope != "" && !caller.Has(a.AllTenantsScope)}
-	matched := a.ViewScope
-	switch {
-	case caller.Has(a.Scope):
-		who.Right, matched = adminapi.Administer, a.Scope
-	case caller.Has(a.AdministerScope):
-		who.Right, matched = adminapi.Administer, a.AdministerScope
-	case caller.Has(a.ActScope):
-		who.Right, matched = adminapi.Act, a.ActScope
-	case caller.Has(a.ViewScope):
-		who.Right = adminapi.View
-	default:
-		_, err := c.admin.Admit(id, &auth.Gate{Schemes: a.Schemes, Scope: a.ViewScope})
+	who := &adminapi.Admitted{Bound: a.AllTenantsScope != "" && !caller.Has(a.AllTenantsScope)}
+	right, matched := c.rightOf(&caller)
+	if right == 0 {
+		_, err := c.admin.Admit(id, &auth.Gate{Schemes: schemes, Scope: a.ViewScope})
 		return nil, err
 	}
-	// The audit log tells acts of operators from those of clients.
-	who.Caller.Credential = strings.TrimSpace(caller.Method + " " + caller.Credential)
-	who.Caller.Method = identity.MethodOperator
+	who.Right, who.Caller = right, acting(caller, caller.Method)
+	if id.Scheme() == auth.KindSession {
+		who.Session = &adminapi.BrowserSession{ID: caller.Credential[strings.LastIndex(caller.Credential, "/")+1:], ExpiresAt: id.Until().UTC(), LogoutURL: login.LogoutPath}
+	}
 	who.Watch = func(end func(error)) func() {
-		stop := c.admin.Watch(id, &auth.Gate{Schemes: a.Schemes, Scope: matched}, end)
+		stop := c.admin.Watch(id, &auth.Gate{Schemes: schemes, Scope: matched}, end)
 		if who.Bound || a.AllTenantsScope == "" {
 			return stop
 		}
-		all := c.admin.Watch(id, &auth.Gate{Schemes: a.Schemes, Scope: a.AllTenantsScope}, end)
+		all := c.admin.Watch(id, &auth.Gate{Schemes: schemes, Scope: a.AllTenantsScope}, end)
 		return func() { stop(); all() }
 	}
 	return who, nil
+}
+
+// rightOf returns what a caller may do as an operator, and the scope that says so; 0: nothing.
+func (c *access) rightOf(caller *identity.Caller) (adminapi.Right, string) {
+	a := &c.cfg.Admin
+	switch {
+	case caller.Has(a.Scope):
+		return adminapi.Administer, a.Scope
+	case caller.Has(a.AdministerScope):
+		return adminapi.Administer, a.AdministerScope
+	case caller.Has(a.ActScope):
+		return adminapi.Act, a.ActScope
+	case caller.Has(a.ViewScope):
+		return adminapi.View, a.ViewScope
+	}
+	return 0, ""
+}
+
+// acting makes a caller the actor of the audit log, which tells acts of operators from those of clients.
+func acting(caller identity.Caller, kind string) identity.Caller {
+	caller.Credential = strings.TrimSpace(kind + " " + caller.Credential)
+	caller.Method = identity.MethodOperator
+	return caller
 }
 
 // needs returns the error for an operator who lacks a right.
@@ -152,6 +177,9 @@ func (c *access) adminSchemes(all []auth.Scheme) []auth.Scheme {
 			s = keys.OrBearer()
 		}
 		out = append(out, s)
+	}
+	if c.sessions != nil {
+		out = append(out, c.sessions)
 	}
 	return out
 }

@@ -20,6 +20,7 @@ import (
 func newAdminAPI(e *env, access *access, p *ports, st *store.Store, eng *engine.Engine, h *hub.Hub, bus *signal.Bus, keeper *worker.Keeper, ring *keys.Ring, api *rpc.Server) *adminapi.API {
 	o := adminapi.Options{
 		Store: st, Engine: eng, Hub: h, Signals: bus, Retention: NewRetention(e.cfg, st, e.log), Admit: access.operator, Need: access.needs,
+		SameOrigin: access.origins.Check, Login: access.loginView(),
 		Examine: func(ctx context.Context, report func(doctor.Finding)) {
 			doctor.Examine(ctx, doctor.Options{Config: e.cfg, Sources: "the running server"}, report)
 		},

@@ -143,11 +143,15 @@ func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents
 		watches: agents.watch(e.cfg, eng, operations, api),
 	}
 	probes := checks(&s.stopping, st, keeper, h)
+	logins, err := newLogins(ctx, e, access, st, operators)
+	if err != nil {
+		return err
+	}
 	page, err := console.Handler()
 	if err != nil {
 		return err
 	}
-	s.admin = newAdmin(e, access, st, operators, page, probes)
+	s.admin = newAdmin(e, access, st, operators, logins, page, probes)
 	export(e, agents, access, st, keeper, probes)
 	if err := prepare(ctx, e, st, keeper, ring); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
+	"github.com/holdfast-a2a/holdfast/internal/login"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -32,14 +33,21 @@ type access struct {
 	files         *auth.Reloader
 	basic         *auth.Basic
 	apiKeys       *auth.APIKeys
+	issuers       map[string]*auth.JWT
+	sessions      *auth.Sessions // of operators' browsers; nil: nobody can log in
+	origins       *login.Origins
 	background    []func(context.Context) error
 }
 
 // buildAuth reads the files that the configuration names, so that their mistakes show before anything starts. It
 // refuses to let everybody in by accident.
 func buildAuth(cfg *config.Config, log *slog.Logger) (*access, error) {
-	c := &access{cfg: cfg, log: log, files: auth.NewReloader(filesEvery, log)}
+	c := &access{cfg: cfg, log: log, files: auth.NewReloader(filesEvery, log), issuers: map[string]*auth.JWT{}}
 	adminExposed(cfg, log)
+	var err error
+	if c.origins, err = login.NewOrigins(cfg.Admin.PublicURL); err != nil {
+		return nil, fmt.Errorf("admin.public_url: %w", err)
+	}
 	if err := exposed(cfg, log); err != nil {
 		return nil, err
 	}
@@ -47,7 +55,6 @@ func buildAuth(cfg *config.Config, log *slog.Logger) (*access, error) {
 		return c, nil
 	}
 	if t := cfg.TLS; t.Enabled() {
-		var err error
 		if c.tls, err = auth.LoadTLS(c.files, t.CertFile, t.KeyFile, t.ClientCAFile); err != nil {
 			return nil, fmt.Errorf("tls: %w", err)
 		}
@@ -119,6 +126,7 @@ func (c *access) open(st *store.Store, m *telemetry.Metrics, bus *signal.Bus) {
 				ScopesClaim: j.ScopesClaim, Refresh: j.Refresh, Fetched: m.IssuerFetched, Log: c.log,
 			})
 			c.background = append(c.background, issuer.Run)
+			c.issuers[s.Name] = issuer
 			o.Schemes = append(o.Schemes, issuer)
 		case config.AuthMTLS:
 			o.Schemes = append(o.Schemes, auth.NewMTLS(auth.MTLSOptions{
@@ -128,7 +136,10 @@ func (c *access) open(st *store.Store, m *telemetry.Metrics, bus *signal.Bus) {
 		}
 	}
 	c.authenticator = auth.New(o)
-	if c.apiKeys != nil {
+	if c.cfg.AdminAccess() == config.AdminAsks && (c.loginKeys() != "" || c.cfg.Admin.Login.Scheme != "") {
+		c.sessions = auth.NewSessions(login.CookieName(c.cfg.AdminSecure()), c.cfg.Admin.Schemes, st)
+	}
+	if c.apiKeys != nil || c.sessions != nil {
 		bus.Keys.Subscribe(func(string) { c.forgetKeys() })
 	}
 	c.background = append(c.background, c.authenticator.Run)
@@ -151,9 +162,14 @@ func (c *access) open(st *store.Store, m *telemetry.Metrics, bus *signal.Bus) {
 	}
 }
 
-// forgetKeys makes the authenticator read API keys again, because one may have been revoked.
+// forgetKeys makes the authenticators read API keys and sessions again, because one may have been revoked or ended.
 func (c *access) forgetKeys() {
-	c.apiKeys.Forget()
+	if c.apiKeys != nil {
+		c.apiKeys.Forget()
+	}
+	if c.sessions != nil {
+		c.sessions.Forget()
+	}
 	c.authenticator.Recheck()
 	if c.workers != nil {
 		c.workers.Recheck()

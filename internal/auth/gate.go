@@ -53,7 +53,9 @@ func (a *Authenticator) refused(err error, scheme string, g *Gate) error {
 	}
 	for _, name := range g.Schemes {
 		if s := a.byName[name]; s != nil {
-			e.Challenges = append(e.Challenges, s.challenge(name == scheme))
+			if c := s.challenge(name == scheme); c != "" {
+				e.Challenges = append(e.Challenges, c)
+			}
 		}
 	}
 	// Several issuers have the same challenge.

@@ -52,6 +52,13 @@ var Algorithms = []string{
 	string(jose.ES256), string(jose.ES384), string(jose.ES512), string(jose.EdDSA),
 }
 
+var algorithms = func() (out []jose.SignatureAlgorithm) {
+	for _, a := range Algorithms {
+		out = append(out, jose.SignatureAlgorithm(a))
+	}
+	return out
+}()
+
 // JWT is a scheme: a token that an issuer has signed. The caller must call Run.
 type JWT struct {
 	opt        JWTOptions
@@ -122,7 +129,7 @@ func (s *JWT) verify(ctx context.Context, token string, _ *Request) (*proof, err
 		return nil, err
 	}
 	now := time.Now()
-	caller, expires, err := s.caller(c, now)
+	caller, expires, err := s.caller(c, s.opt.Audiences, now)
 	if err != nil {
 		return nil, err
 	}
@@ -189,10 +196,10 @@ func (s *JWT) verified(ctx context.Context, parsed *jwt.JSONWebToken) (set *keyS
 	return nil, nil, refuse(Signature, nil)
 }
 
-// caller reads the claims of a verified token.
-func (s *JWT) caller(c *claims, now time.Time) (p *identity.Caller, expires time.Time, err error) {
+// caller reads the claims of a verified token for one of the audiences.
+func (s *JWT) caller(c *claims, audiences []string, now time.Time) (p *identity.Caller, expires time.Time, err error) {
 	standard, all := &c.standard, c.all
-	switch err := standard.ValidateWithLeeway(jwt.Expected{Issuer: s.opt.Issuer, AnyAudience: s.opt.Audiences, Time: now}, leeway); {
+	switch err := standard.ValidateWithLeeway(jwt.Expected{Issuer: s.opt.Issuer, AnyAudience: audiences, Time: now}, leeway); {
 	case errors.Is(err, jwt.ErrExpired):
 		return nil, expires, refuse(Expired, nil)
 	case errors.Is(err, jwt.ErrNotValidYet), errors.Is(err, jwt.ErrIssuedInTheFuture):

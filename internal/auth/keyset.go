@@ -216,17 +216,9 @@ func (s *keySource) fetch(ctx context.Context) error {
 	return nil
 }
 
-// discover reads the issuer's metadata, at the address of OpenID Connect or of RFC 8414.
+// discover returns the address of the keys from the issuer's metadata.
 func (s *keySource) discover(ctx context.Context) (string, error) {
-	raw, err := s.get(ctx, strings.TrimSuffix(s.opt.Issuer, "/")+"/.well-known/openid-configuration")
-	if errors.Is(err, errAbsent) {
-		u, parseErr := url.Parse(s.opt.Issuer)
-		if parseErr != nil {
-			return "", parseErr
-		}
-		u.Path = "/.well-known/oauth-authorization-server" + strings.TrimSuffix(u.Path, "/")
-		raw, err = s.get(ctx, u.String())
-	}
+	raw, err := s.metadata(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -245,6 +237,20 @@ func (s *keySource) discover(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("jwks_uri %.200q is not an https URL", metadata.KeySetURL)
 	}
 	return metadata.KeySetURL, nil
+}
+
+// metadata reads the issuer's metadata, at the address of OpenID Connect or of RFC 8414.
+func (s *keySource) metadata(ctx context.Context) ([]byte, error) {
+	raw, err := s.get(ctx, strings.TrimSuffix(s.opt.Issuer, "/")+"/.well-known/openid-configuration")
+	if errors.Is(err, errAbsent) {
+		u, parseErr := url.Parse(s.opt.Issuer)
+		if parseErr != nil {
+			return nil, parseErr
+		}
+		u.Path = "/.well-known/oauth-authorization-server" + strings.TrimSuffix(u.Path, "/")
+		raw, err = s.get(ctx, u.String())
+	}
+	return raw, err
 }
 
 var errAbsent = errors.New("not found")

@@ -1,6 +1,11 @@
 package config
 
-import "slices"
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
 
 // Admin says who may use the admin address beyond the probes: metrics, profiles and the details of readiness.
 type Admin struct {
@@ -16,10 +21,45 @@ type Admin struct {
 	// AllTenantsScope is the scope of operators who see all tenants. An operator without it sees only its own tenant. Empty: all
 	// operators see all tenants.
 	AllTenantsScope string `yaml:"all_tenants_scope"`
+	// PublicURL is the address at which browsers reach the admin address, if it is not that in admin_listen.
+	PublicURL string     `yaml:"public_url" env:"HOLDFAST_ADMIN_PUBLIC_URL"`
+	Login     AdminLogin `yaml:"login"`
+	// SessionLifetime is how long the session of a browser lasts.
+	SessionLifetime time.Duration `yaml:"session_lifetime"`
 	// TLS turns on TLS, with the certificate of the public ports.
 	TLS bool `yaml:"tls"`
 	// Open lets everybody use it, from any machine.
 	Open bool `yaml:"open" env:"HOLDFAST_ADMIN_OPEN"`
+}
+
+// AdminLogin lets operators log in with a browser at an issuer (OpenID Connect).
+type AdminLogin struct {
+	// Scheme is the name of the scheme of kind jwt with the issuer. Empty: no such login.
+	Scheme           string            `yaml:"scheme"`
+	ClientID         string            `yaml:"client_id"`
+	ClientSecret     string            `yaml:"client_secret" env:"HOLDFAST_ADMIN_LOGIN_CLIENT_SECRET"`
+	ClientSecretFile string            `yaml:"client_secret_file"` // read for each login
+	Scopes           []string          `yaml:"scopes"`
+	Parameters       map[string]string `yaml:"parameters"` // added to the request for a login
+	// Claims says which token has the tenant, the subject and the scopes of the operator.
+	Claims LoginClaims `yaml:"claims"`
+}
+
+// LoginClaims names a token of a login.
+type LoginClaims string
+
+// The values of LoginClaims.
+const (
+	ClaimsOfAccessToken LoginClaims = "access_token"
+	ClaimsOfIDToken     LoginClaims = "id_token"
+)
+
+// AdminSecure reports whether browsers reach the admin address over TLS.
+func (c *Config) AdminSecure() bool {
+	if c.Admin.PublicURL != "" {
+		return strings.HasPrefix(c.Admin.PublicURL, "https://")
+	}
+	return c.Admin.TLS
 }
 
 // AdminAccess says how the admin address decides who may use more than the probes.
@@ -86,6 +126,7 @@ func (l *loader) admin(c *Config) {
 			l.at("admin.schemes", "%q needs client certificates, which need admin.tls: true", name)
 		}
 	}
+	l.adminLogin(c)
 	// Without a scope every caller would be an operator.
 	l.scopes("admin.scope", []string{a.Scope})
 	l.scopes("admin.view_scope", []string{a.ViewScope})
@@ -94,4 +135,52 @@ func (l *loader) admin(c *Config) {
 	if a.AllTenantsScope != "" {
 		l.scopes("admin.all_tenants_scope", []string{a.AllTenantsScope})
 	}
+}
+
+func (l *loader) adminLogin(c *Config) {
+	a, o := &c.Admin, &c.Admin.Login
+	inRange(l, "admin.session_lifetime", a.SessionLifetime, time.Minute, 30*24*time.Hour)
+	if a.PublicURL != "" && l.webURL("admin.public_url", a.PublicURL) {
+		// Browsers compare origins, and the paths are fixed.
+		if u, _ := url.Parse(a.PublicURL); u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+			l.at("admin.public_url", "must be a scheme and a host, such as https://holdfast-admin.example.com, without a path")
+		}
+	}
+	if o.Scheme == "" {
+		if l.given("admin.login") && o.ClientID != "" {
+			l.at("admin.login.scheme", "is missing; write the name of the scheme of kind jwt with the issuer")
+		}
+		return
+	}
+	at := slices.IndexFunc(c.Auth.Schemes, func(s AuthScheme) bool { return s.Name == o.Scheme && s.Kind == AuthJWT })
+	switch {
+	case at < 0:
+		l.at("admin.login.scheme", "%q is not the name of a scheme of kind jwt in auth.schemes", o.Scheme)
+	case !slices.Contains(a.Schemes, o.Scheme):
+		l.at("admin.login.scheme", "%q is not in admin.schemes", o.Scheme)
+	}
+	if o.ClientID == "" {
+		l.at("admin.login.client_id", "is missing; write the id of the client that you have registered at the issuer")
+	}
+	if a.PublicURL == "" {
+		l.at("admin.public_url", "is missing; admin.login needs it, because the issuer sends browsers back to it")
+	}
+	if o.ClientSecret != "" && o.ClientSecretFile != "" {
+		l.at("admin.login.client_secret_file", "cannot be combined with client_secret; remove one")
+	}
+	if !slices.Contains(o.Scopes, "openid") {
+		l.at("admin.login.scopes", "must have openid, because the login needs an ID token")
+	}
+	l.scopes("admin.login.scopes", o.Scopes)
+	for name := range o.Parameters {
+		if slices.Contains(loginParameters, name) {
+			l.at("admin.login.parameters", "cannot set %s, which the login sets itself", name)
+		}
+	}
+	oneOf(l, "admin.login.claims", o.Claims, ClaimsOfAccessToken, ClaimsOfIDToken)
+}
+
+// loginParameters are those of a login itself.
+var loginParameters = []string{
+	"response_type", "response_mode", "client_id", "redirect_uri", "scope", "state", "nonce", "code_challenge", "code_challenge_method", "request", "request_uri",
 }

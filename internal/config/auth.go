@@ -250,6 +250,8 @@ func (l *loader) scheme(path string, s *AuthScheme) {
 	case l.hasProblem(name):
 	case s.Name == "":
 		l.at(name, "is missing")
+	case s.Name == auth.KindSession:
+		l.at(name, "%q is reserved for the sessions of operators' browsers; choose another", s.Name)
 	case !schemeName.MatchString(s.Name):
 		l.at(name, "%q is not a valid name; use 1 to 63 lower-case letters, digits, - and _, with a letter or digit first and last", s.Name)
 	}

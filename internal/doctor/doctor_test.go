@@ -331,7 +331,7 @@ func TestDatabaseFaults(t *testing.T) {
 				t.Cleanup(func() { do("DROP OWNED BY " + reader); do("DROP ROLE " + reader) })
 			},
 			url:  func(url string) string { return url + "&role=" + reader },
-			want: map[string]Finding{"role": {Status: Fail, Detail: "may not read and write admin_jobs, agent_outages, api_keys, audit_chains, audit_log"}},
+			want: map[string]Finding{"role": {Status: Fail, Detail: "may not read and write admin_jobs, admin_sessions, agent_outages, api_keys, audit_chains"}},
 		},
 		"a standby, or a read-only database": {
 			url:  func(url string) string { return url + "&default_transaction_read_only=on" },

@@ -41,6 +41,19 @@ func (c *Caller) Owner() Owner { return Owner{c.Tenant, c.Subject} }
 // Owner owns a task. The limits of a request count for its owner.
 type Owner struct{ Tenant, Subject string }
 
+// Session is what a replica needs to verify the session of an operator's browser.
+type Session struct {
+	Hash   []byte // of its secret
+	Scheme string // that admitted the operator
+	KeyID  string // the API key that opened it; "": none
+	Owner  Owner
+	Scopes []string
+	// Revoked says that the key that opened it is revoked.
+	Revoked   bool
+	Left      time.Duration // until it expires; expired if not positive
+	ExpiresAt time.Time
+}
+
 // Key is what a replica needs to verify an API key that a client shows.
 type Key struct {
 	Hash    []byte

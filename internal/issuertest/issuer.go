@@ -68,6 +68,23 @@ type State struct {
 	Mood Mood
 	// Secret is the secret of every client.
 	Secret string
+	// User logs in at the authorization endpoint, without a question.
+	User User
+	// Redirect is the only redirect URI of all clients.
+	Redirect string
+}
+
+// User is a person at the authorization endpoint.
+type User struct {
+	Subject string
+	Scope   string // granted, whatever the client asks for
+	Org     string
+	// IDClaims replace claims of the ID token; nil removes one.
+	IDClaims map[string]any
+	// Other is the subject of the access token, if it is not that of the ID token.
+	Other string
+	// Refuses makes the user refuse the login.
+	Refuses bool
 }
 
 // Mood is how an issuer answers.
@@ -176,6 +193,20 @@ func (i *Issuer) Kill() {
 // Scheme is the configuration of a scheme for its tokens; more is added to the scheme's jwt.
 func (i *Issuer) Scheme(name, more string) string {
 	return fmt.Sprintf("{name: %s, kind: jwt, jwt: {issuer: %q, audience: [%q], algorithms: [RS256, ES256, EdDSA]%s}}", name, i.URL, Audience, more)
+}
+
+// Client is an HTTP client that trusts the issuer's certificate and follows no redirects, as a browser does that a test watches.
+func (i *Issuer) Client() *http.Client {
+	c := *i.http
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &c
+}
+
+// Secret is the secret of every client.
+func (i *Issuer) Secret() string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.state.Secret
 }
 
 // Trust is the environment of a server that trusts the issuer's certificate.
@@ -382,7 +413,10 @@ func serve(dir string) error {
 	return server.ServeTLS(l, filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
 }
 
-type server struct{ dir, url string }
+type server struct {
+	dir, url string
+	codes    sync.Map // of logins, to url.Values of their requests
+}
 
 func (s *server) state() (now State, err error) {
 	raw, err := os.ReadFile(filepath.Join(s.dir, "state.json"))
@@ -399,8 +433,12 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	if r.URL.Path == "/token" {
+	switch r.URL.Path {
+	case "/token":
 		s.token(w, r, &now)
+		return
+	case "/authorize":
+		s.authorize(w, r, &now)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -424,7 +462,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		_, _ = w.Write(a2atest.JSON(a2atest.Object{
 			"issuer": who, "jwks_uri": s.url + "/keys", "token_endpoint": s.url + "/token",
-			"grant_types_supported": []string{"client_credentials"}, "response_types_supported": []string{"token"},
+			"authorization_endpoint": s.url + "/authorize", "end_session_endpoint": s.url + "/logout",
+			"code_challenge_methods_supported": []string{"S256"}, "authorization_response_iss_parameter_supported": true,
+			"grant_types_supported": []string{"client_credentials", "authorization_code"}, "response_types_supported": []string{"code", "token"},
 			"subject_types_supported": []string{"public"}, "id_token_signing_alg_values_supported": []string{"RS256"},
 		}))
 	case "/keys", "/moved":
@@ -453,6 +493,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *server) token(w http.ResponseWriter, r *http.Request, now *State) {
 	client, secret, _ := r.BasicAuth()
 	switch {
+	case r.Method == http.MethodPost && r.PostFormValue("grant_type") == "authorization_code":
+		s.redeem(w, r, now)
 	case r.Method != http.MethodPost || r.PostFormValue("grant_type") != "client_credentials":
 		http.Error(w, `{"error":"unsupported_grant_type"}`, http.StatusBadRequest)
 	case client == "" || subtle.ConstantTimeCompare([]byte(secret), []byte(now.Secret)) == 0:

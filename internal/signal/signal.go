@@ -60,7 +60,7 @@ type Bus struct {
 	Webhooks Signal[struct{}]      // there is something to deliver
 	Calls    Signal[struct{}]      // a task has called others, or one with a lineage has ended or parked
 	Removed  Signal[[]task.ID]     // tasks that were or may have been deleted
-	Keys     Signal[string]        // the API key that was revoked; "": maybe any key
+	Keys     Signal[string]        // the API key that was revoked, or the session that was ended; "": maybe any
 	Notified Signal[task.ID]       // the task of a front, whose agent says that it has news
 	// Missed says that hints of other processes may have been lost.
 	Missed Signal[struct{}]

@@ -17,25 +17,26 @@ import (
 
 // Actions in the audit log. docs/audit.md lists them.
 const (
-	auditCreated     = "task.created"
-	auditContinued   = "task.continued" // by a message
-	auditResumed     = "task.resumed"   // by its resume URL
-	auditCanceled    = "task.canceled"
-	auditHurried     = "task.hurried"
-	auditHeld        = "task.held"
-	auditReleased    = "task.released"
-	auditPurged      = "task.purged"
-	auditPushSet     = "push.set"
-	auditPushDeleted = "push.deleted"
-	auditPushStopped = "push.disabled"
-	auditPushEnabled = "push.enabled"
-	auditRedelivered = "push.redelivered"
-	auditPushRekeyed = "push.rekeyed"
-	auditKeyCreated  = "key.created"
-	auditKeyRevoked  = "key.revoked"
-	auditJobCreated  = "job.created"
-	auditJobCanceled = "job.canceled"
-
+	auditCreated       = "task.created"
+	auditContinued     = "task.continued" // by a message
+	auditResumed       = "task.resumed"   // by its resume URL
+	auditCanceled      = "task.canceled"
+	auditHurried       = "task.hurried"
+	auditHeld          = "task.held"
+	auditReleased      = "task.released"
+	auditPurged        = "task.purged"
+	auditPushSet       = "push.set"
+	auditPushDeleted   = "push.deleted"
+	auditPushStopped   = "push.disabled"
+	auditPushEnabled   = "push.enabled"
+	auditRedelivered   = "push.redelivered"
+	auditPushRekeyed   = "push.rekeyed"
+	auditKeyCreated    = "key.created"
+	auditKeyRevoked    = "key.revoked"
+	auditSessionOpened = "session.opened"
+	auditSessionEnded  = "session.ended"
+	auditJobCreated    = "job.created"
+	auditJobCanceled   = "job.canceled"
 	auditWorkerRetired = "worker.retired"
 )
 

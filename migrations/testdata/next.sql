@@ -22,6 +22,7 @@
 -- 00026_workers.sql 4e5c52900cd2ec19c8dc1b7c3e06f42428ab1e0069ef738a273db3354a68d9f1
 -- 00027_admin.sql 1e88fe6b42dc27fc73dad822c31554e824949952b8408d575fb36298892b45bd
 -- 00028_traces.sql 8734d32bf241f70427c1cd94455c9c1cd273f8a5dd5d06f810d4225d80e4a418
+-- 00031_admin_sessions.sql 694bcaab43a54777f1ed1ec963a1d8dcadb148bca7914123caa07c8cb210687f
 SET statement_timeout = 0;
 SET lock_timeout = 0;
 SET idle_in_transaction_session_timeout = 0;
@@ -534,6 +535,22 @@ COMMENT ON COLUMN holdfast.admin_jobs.failures IS 'The newest failures: task and
 COMMENT ON COLUMN holdfast.admin_jobs.fence IS 'Each claim raises it; a write with an older one changes nothing.';
 COMMENT ON COLUMN holdfast.admin_jobs.worker_id IS 'The process that claimed it last.';
 COMMENT ON COLUMN holdfast.admin_jobs.claimed_until IS 'When another process may claim it.';
+CREATE TABLE holdfast.admin_sessions (
+    id uuid NOT NULL,
+    secret_hash bytea NOT NULL,
+    scheme text NOT NULL,
+    key_id text,
+    tenant text NOT NULL,
+    subject text NOT NULL,
+    scopes text[] NOT NULL,
+    address text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    expires_at timestamp with time zone NOT NULL
+);
+COMMENT ON TABLE holdfast.admin_sessions IS 'Sessions of operators in browsers. A session that was ended has no row.';
+COMMENT ON COLUMN holdfast.admin_sessions.secret_hash IS 'SHA-256 of the secret, which only the cookie has.';
+COMMENT ON COLUMN holdfast.admin_sessions.scheme IS 'The scheme that admitted the operator.';
+COMMENT ON COLUMN holdfast.admin_sessions.key_id IS 'The API key that the operator showed; null: the operator came from an issuer. The session ends with it, and has its scopes.';
 CREATE TABLE holdfast.agent_outages (
     agent text NOT NULL,
     since timestamp with time zone DEFAULT now() NOT NULL,
@@ -686,7 +703,7 @@ COMMENT ON COLUMN holdfast.push_attempts.delivery_id IS 'The jti of the request:
 COMMENT ON COLUMN holdfast.push_attempts.attempt IS 'Which try of the delivery it was, from 1.';
 COMMENT ON COLUMN holdfast.push_attempts.class IS 'The outcome, as the metrics call it.';
 COMMENT ON COLUMN holdfast.push_attempts.status IS 'The HTTP status; null if there was no answer.';
-CREATE TABLE holdfast.attempts_20261124 (
+CREATE TABLE holdfast.attempts_20261127 (
     id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
     task uuid NOT NULL,
     config_id text NOT NULL,
@@ -702,11 +719,11 @@ CREATE TABLE holdfast.attempts_20261124 (
     worker_id uuid,
     CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
 );
-COMMENT ON COLUMN holdfast.attempts_20261124.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
-COMMENT ON COLUMN holdfast.attempts_20261124.attempt IS 'Which try of the delivery it was, from 1.';
-COMMENT ON COLUMN holdfast.attempts_20261124.class IS 'The outcome, as the metrics call it.';
-COMMENT ON COLUMN holdfast.attempts_20261124.status IS 'The HTTP status; null if there was no answer.';
-CREATE TABLE holdfast.attempts_20261125 (
+COMMENT ON COLUMN holdfast.attempts_20261127.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
+COMMENT ON COLUMN holdfast.attempts_20261127.attempt IS 'Which try of the delivery it was, from 1.';
+COMMENT ON COLUMN holdfast.attempts_20261127.class IS 'The outcome, as the metrics call it.';
+COMMENT ON COLUMN holdfast.attempts_20261127.status IS 'The HTTP status; null if there was no answer.';
+CREATE TABLE holdfast.attempts_20261128 (
     id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
     task uuid NOT NULL,
     config_id text NOT NULL,
@@ -722,10 +739,10 @@ CREATE TABLE holdfast.attempts_20261125 (
     worker_id uuid,
     CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
 );
-COMMENT ON COLUMN holdfast.attempts_20261125.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
-COMMENT ON COLUMN holdfast.attempts_20261125.attempt IS 'Which try of the delivery it was, from 1.';
-COMMENT ON COLUMN holdfast.attempts_20261125.class IS 'The outcome, as the metrics call it.';
-COMMENT ON COLUMN holdfast.attempts_20261125.status IS 'The HTTP status; null if there was no answer.';
+COMMENT ON COLUMN holdfast.attempts_20261128.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
+COMMENT ON COLUMN holdfast.attempts_20261128.attempt IS 'Which try of the delivery it was, from 1.';
+COMMENT ON COLUMN holdfast.attempts_20261128.class IS 'The outcome, as the metrics call it.';
+COMMENT ON COLUMN holdfast.attempts_20261128.status IS 'The HTTP status; null if there was no answer.';
 CREATE TABLE holdfast.audit_log (
     chain smallint NOT NULL,
     n bigint NOT NULL,
@@ -993,7 +1010,7 @@ CREATE TABLE holdfast.idempotency_keys (
 PARTITION BY RANGE (day);
 COMMENT ON TABLE holdfast.idempotency_keys IS 'Idempotency-Key headers seen, with the hash of the request and the task that it led to.';
 COMMENT ON COLUMN holdfast.idempotency_keys.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
-CREATE TABLE holdfast.keys_20261124 (
+CREATE TABLE holdfast.keys_20261127 (
     day date NOT NULL,
     tenant text NOT NULL,
     owner text NOT NULL,
@@ -1002,8 +1019,8 @@ CREATE TABLE holdfast.keys_20261124 (
     task uuid NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL
 );
-COMMENT ON COLUMN holdfast.keys_20261124.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
-CREATE TABLE holdfast.keys_20261125 (
+COMMENT ON COLUMN holdfast.keys_20261127.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
+CREATE TABLE holdfast.keys_20261128 (
     day date NOT NULL,
     tenant text NOT NULL,
     owner text NOT NULL,
@@ -1012,7 +1029,7 @@ CREATE TABLE holdfast.keys_20261125 (
     task uuid NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL
 );
-COMMENT ON COLUMN holdfast.keys_20261125.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
+COMMENT ON COLUMN holdfast.keys_20261128.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
 CREATE TABLE holdfast.leases (
     name text NOT NULL,
     holder uuid NOT NULL,
@@ -2342,96 +2359,96 @@ COMMENT ON COLUMN holdfast.v_workers.alive IS 'Its lease has not expired.';
 COMMENT ON COLUMN holdfast.v_workers.running IS 'How many runs it has.';
 COMMENT ON COLUMN holdfast.v_workers.duties IS 'The duties whose lease it has, such as partitions; null for none.';
 ALTER TABLE ONLY holdfast.events_artifacts ATTACH PARTITION holdfast.artifacts_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
-ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261124 FOR VALUES FROM ('2026-11-24 05:45:00+05:45') TO ('2026-11-25 05:45:00+05:45');
-ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261125 FOR VALUES FROM ('2026-11-25 05:45:00+05:45') TO ('2026-11-26 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261127 FOR VALUES FROM ('2026-11-27 05:45:00+05:45') TO ('2026-11-28 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261128 FOR VALUES FROM ('2026-11-28 05:45:00+05:45') TO ('2026-11-29 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.audit_log ATTACH PARTITION holdfast.audit_20261101 FOR VALUES FROM ('2026-11-01 05:45:00+05:45') TO ('2026-12-01 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.events_log ATTACH PARTITION holdfast.events_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.events_dated ATTACH PARTITION holdfast.events_artifacts FOR VALUES IN ('3');
 ALTER TABLE ONLY holdfast.task_events ATTACH PARTITION holdfast.events_dated FOR VALUES IN (false);
 ALTER TABLE ONLY holdfast.task_events ATTACH PARTITION holdfast.events_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.events_dated ATTACH PARTITION holdfast.events_log FOR VALUES IN ('1', '2', '4');
-ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261124 FOR VALUES FROM ('2026-11-24') TO ('2026-11-25');
-ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261125 FOR VALUES FROM ('2026-11-25') TO ('2026-11-26');
+ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261127 FOR VALUES FROM ('2026-11-27') TO ('2026-11-28');
+ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261128 FOR VALUES FROM ('2026-11-28') TO ('2026-11-29');
 ALTER TABLE ONLY holdfast.tasks_dated ATTACH PARTITION holdfast.tasks_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_dated FOR VALUES IN (false);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_ended FOR VALUES IN ('5', '6', '7', '8');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_open FOR VALUES IN ('1', '2', '3', '4');
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-afd7-7168-b54b-19eacafcd93a', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-24 09:50:13.846414+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-afd7-7168-b54b-19eacafcd93a', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-24 09:50:13.847146+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-aff8-760e-86db-bb108886aa9f', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-24 09:50:13.850437+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-affd-74ea-8165-41953d7ced73', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-24 09:50:13.857282+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b002-73de-9b52-447943bd7af0', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-24 09:50:13.859773+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b002-73de-9b52-447943bd7af0', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-24 09:50:13.862529+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.865065+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.865471+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.865912+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.86633+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.86674+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.867148+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.867554+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.867971+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.868375+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.868752+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.869149+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.86954+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.869963+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.870406+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.870808+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.871192+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.871574+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.872006+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.872558+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.873002+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b011-7c43-8412-9ae8967a8409', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-24 09:50:13.875446+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b014-72c9-a827-70f232f68aef', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-24 09:50:13.877657+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b026-765b-b4d8-8b5bf3098b7c', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-24 09:50:13.895647+05:45', NULL, NULL);
-INSERT INTO holdfast.attempts_20261124 VALUES (1, '01a20bba-b026-765b-b4d8-8b5bf3098b7c', 'w1', '2026-11-24 09:50:13.875563+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20bba-afcf-76f9-b36f-115c56322ebb');
-INSERT INTO holdfast.attempts_20261124 VALUES (2, '01a20bba-b026-765b-b4d8-8b5bf3098b7c', 'w1', '2026-11-24 09:50:13.881039+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a20bba-afcf-76f9-b36f-115c56322ebb');
-INSERT INTO holdfast.attempts_20261124 VALUES (3, '01a20bba-b021-725b-bd10-e61d873cfe53', 'w1', '2026-11-24 09:50:13.887318+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20bba-afcf-76f9-b36f-115c56322ebb');
-INSERT INTO holdfast.attempts_20261124 VALUES (4, '01a20bba-b021-725b-bd10-e61d873cfe53', 'w1', '2026-11-24 09:50:13.891763+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20bba-afcf-76f9-b36f-115c56322ebb');
-INSERT INTO holdfast.attempts_20261124 VALUES (5, '01a20bba-b021-725b-bd10-e61d873cfe53', 'w1', '2026-11-24 09:50:13.896156+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20bba-afcf-76f9-b36f-115c56322ebb');
-INSERT INTO holdfast.attempts_20261124 VALUES (6, '01a20bba-b023-70ca-9292-152a5a4c573b', 'w1', '2026-11-24 09:50:13.902119+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20bba-afcf-76f9-b36f-115c56322ebb');
-INSERT INTO holdfast.attempts_20261124 VALUES (7, '01a20bba-b023-70ca-9292-152a5a4c573b', 'w1', '2026-11-24 09:50:13.909968+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20bba-afcf-76f9-b36f-115c56322ebb');
-INSERT INTO holdfast.attempts_20261124 VALUES (8, '01a20bba-b024-7c1e-9343-804188a3617d', 'w1', '2026-11-24 09:50:13.91617+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20bba-afcf-76f9-b36f-115c56322ebb');
-INSERT INTO holdfast.attempts_20261124 VALUES (9, '01a20bba-b016-7737-bcc2-f55101ecc462', 'w1', '2026-11-24 09:50:13.922255+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a20bba-afcf-76f9-b36f-115c56322ebb');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-24 09:50:13.822834+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-afd7-7168-b54b-19eacafcd93a","agent":"travel","subject":"ada"}]', '\xe0065bfba3398ef658c0d60c3a4b2e7c98a633752503e61b81019d8f91b3bb30');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-24 09:50:13.843596+05:45', 'holdfast', '[{"action":"task.continued","task":"01a20bba-afd7-7168-b54b-19eacafcd93a","agent":"travel"}]', '\x9e72989290edf9823c174278a2b420001bc0e6d7c176249166244f24fbf2ea72');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-24 09:50:13.848928+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-aff8-760e-86db-bb108886aa9f","agent":"travel","subject":"ada"}]', '\x4a8efd8c20cb6e3deebe557ceeababbdccafde67a2bb92fcf924605973b4eaff');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-24 09:50:13.851614+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-affb-7420-8b57-21e8d9c7bfd8","agent":"travel","subject":"ben"}]', '\x6d0eaced778f854c56460485b17c27e15bd378e418fc2d8c1a9c5d7bae5b8edd');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-24 09:50:13.853639+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-affd-74ea-8165-41953d7ced73","agent":"travel","subject":"ben"}]', '\xdaed739de679710d03277ce13d5948a9d5f32b60dee6a944873e54710597d01a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-24 09:50:13.858571+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b002-73de-9b52-447943bd7af0","agent":"travel","subject":"ben"}]', '\x56984f88d6ef91d91efed777f2dc278f91dd4060927197dd694d268dd09fffd6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-24 09:50:13.863821+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b007-775d-881f-85601355f19a","agent":"writer","subject":"ada"}]', '\xf7f6a14a1e5a55bd2e4bbcaa0d9786697a15e5e0ae1be0446dc64fa35a20f204');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-24 09:50:13.874197+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b011-7c43-8412-9ae8967a8409","agent":"writer","subject":"cyd"}]', '\xf1e23cc05fe9c3d3b0d2441cf31e99550532eb61076008863dd4df71dfd7bfb2');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-24 09:50:13.876488+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b014-72c9-a827-70f232f68aef","agent":"writer","subject":"cyd"}]', '\x38f98a64f31c3ed1ecfba23959b468fef0e2cd057bc5f4fd9941d8680be82301');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-24 09:50:13.878827+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b016-7737-bcc2-f55101ecc462","agent":"writer","subject":"cyd"}]', '\x796db4827ee7d0b8c96a3d51d9f84c18ffef56338f5cff2dd4760e1d1a21eb3c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-24 09:50:13.881495+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20bba-b016-7737-bcc2-f55101ecc462","agent":"writer"}]', '\x94b55b78bc3ab3dcc671be07cdd46f7d13576021d04eb0f3f0adb0c544ff7f53');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-24 09:50:13.882837+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b01a-780f-9f62-fb1cdd963018","agent":"writer","subject":"cyd"}]', '\xe3e4ede5cba5644283644298a5fa1c1c99cc05d93148ce4e0b260f0ff00334e8');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-24 09:50:13.88329+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20bba-b01a-780f-9f62-fb1cdd963018","agent":"writer"}]', '\x94dacdff9bca302cb5ae1cd9aa5c6f7f741268ec8677ba7e20b3c0234cc1ff55');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-24 09:50:13.883856+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b01b-78e4-9bff-b93a196b328f","agent":"support","subject":"ben"}]', '\x150535bc9f26feebbda5226ccdfc796ca06d334d848c8ec47aad30d2c406f368');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-24 09:50:13.885696+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b01d-76a8-8c6d-e7e0502f0f9b","agent":"support","subject":"ben"}]', '\x589cbe090ecbf1dce55deed3deb0fadf9b5471147440ccb6bfeff25af2f59aea');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-24 09:50:13.887551+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b01f-747e-be12-223f3aec1611","agent":"support","subject":"cyd"}]', '\xc1fa56172312affad128a50b93c63d001655e6b3ef946964b38eb37bdbfd9567');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-24 09:50:13.889438+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b021-725b-bd10-e61d873cfe53","agent":"support","subject":"cyd"}]', '\xd0065929af6c009b39bc7fc358aa195818b4db858d03fc839ff6e8e7d24360e6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-24 09:50:13.891436+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b023-70ca-9292-152a5a4c573b","agent":"support","subject":"cyd"}]', '\xb736c5276d1676c3bbc1d38149a596430c0676f9818b16fa9bdaddb085d9f5af');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-24 09:50:13.893034+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b024-7c1e-9343-804188a3617d","agent":"support","subject":"cyd"}]', '\x6f88ad19bc1b25eb3abb9d11fd64834880480e4437bf75d8a0b658123e611a04');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-24 09:50:13.894674+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b026-765b-b4d8-8b5bf3098b7c","agent":"writer","subject":"ada"}]', '\x63dbf27695e27c47f82f33774364012e6399cd39d8ff28e9040025acbe07febd');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-24 09:50:13.898226+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b029-7e51-bb69-3273635a2296","agent":"writer","subject":"ben"}]', '\xddce58a9464cd4ed341618a22a0afd8be1d5bf82bf29a3a2ae834d18e8219308');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-24 09:50:13.899554+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b02b-748f-935b-70811048ff04","agent":"support","subject":"ben"}]', '\xba72c04e0ce27164a5c26fed8dfa1fbbf3d9f302f847a9f8d6dbcaf908e9d8a4');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-24 09:50:13.901277+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b02d-704c-8fe3-d75f21f68953","agent":"travel","subject":"ada"}]', '\xb9fa489f371b4f0a9de5bbfabd0accbf19534070039e3bf491e64b7a3f1bead5');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-24 09:50:13.90179+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b02d-7884-9958-0e79ad18ed94","agent":"travel","subject":"ada"}]', '\xdaeb74aa4e7c24de3a1287b341d1dd1c1252199e0aa08fe2776cb6ae92cca16c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-24 09:50:13.905519+05:45', 'holdfast', '[{"action":"push.set","task":"01a20bba-b026-765b-b4d8-8b5bf3098b7c","object":"w1"}]', '\x570b5ed4745dd7b8af134055c21017df9f625352b1eb8fec3d116f964d8d1e21');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-24 09:50:13.906893+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20bba-b026-765b-b4d8-8b5bf3098b7c","object":"w1"}]', '\x42a10ff2bf2dbe4dd831800de9324acbbed981aee260340f4aaf0ed834b29e2d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-24 09:50:13.922195+05:45', 'holdfast', '[{"action":"push.set","task":"01a20bba-b021-725b-bd10-e61d873cfe53","object":"w1"}]', '\x50693b83e754a6a6e9cb0358fb15cf99440813877afa5e02c8c3b90a5b55c5e1');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-24 09:50:13.922751+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20bba-b021-725b-bd10-e61d873cfe53","object":"w1"}]', '\x97896d34457ef175e9d85f9ff41aab98147fe72a33cd401d5fdacc47b296bbda');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-24 09:50:13.937261+05:45', 'holdfast', '[{"action":"push.set","task":"01a20bba-b023-70ca-9292-152a5a4c573b","object":"w1"}]', '\x3138f750e604dba2e7808d70813e438bb90884e34a86cdefef2e3a60b74c02b2');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-24 09:50:13.937753+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20bba-b023-70ca-9292-152a5a4c573b","object":"w1"}]', '\x002d604aeb449138eae1c33238f15ce2de6766d3891c36dfccd0173f4d76d85c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-24 09:50:13.951185+05:45', 'holdfast', '[{"action":"push.set","task":"01a20bba-b024-7c1e-9343-804188a3617d","object":"w1"}]', '\x749147d9f84e1ee378792b963e3dec4a5263f672b7ebe552753be6013a467466');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-24 09:50:13.951712+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20bba-b024-7c1e-9343-804188a3617d","object":"w1"}]', '\x180fc29fea554ce13901a00ad2c169c4324ca5bc698a01a1d1ee1acdb5b2afdc');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-24 09:50:13.957327+05:45', 'holdfast', '[{"action":"push.set","task":"01a20bba-b016-7737-bcc2-f55101ecc462","object":"w1"}]', '\x9f732f348c89c7038fab37f7797cdea11f81a39ce4cd26b9f2cb3184c67b791d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-24 09:50:13.957872+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20bba-b016-7737-bcc2-f55101ecc462","object":"w1"}]', '\xb2a30ab7067c5c019cbd539d3870c7827ecd263e07d5f70e0ee3bfc9f89a7f17');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-24 09:50:13.96616+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b06a-78f5-aba1-7219f5c884e4","agent":"writer","subject":"cyd"}]', '\xa9fcd7866536335a1f921f14498dbe5a1b7a28e209d588dec5ecf06540a31a51');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 36, '2026-11-24 09:50:13.967118+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b06e-79ca-b0d4-3fe8353946f5","agent":"caller","tenant":"tenant","subject":"owner"}]', '\x59d8436935a00399011e929dc60181afcb57243fa2cec78402fc24e92e085d8b');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 37, '2026-11-24 09:50:13.972721+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b070-727e-a451-c7d4ecbb32ef","agent":"helper"}]', '\x45e648c870377edf76b2ffb8260b4789bcea25fbf8cb44872fd7ff823e55ed3a');
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-989e-7639-a027-44aa70fb64d1', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-27 05:56:18.211236+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-989e-7639-a027-44aa70fb64d1', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-27 05:56:18.225195+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-9975-7187-9ef0-11e1c775c43c', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-27 05:56:18.281406+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-99a4-7af3-96e2-a383b38d68dd', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-27 05:56:18.342517+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-99c9-79d4-bb99-5419cf78df44', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-27 05:56:18.360257+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-99c9-79d4-bb99-5419cf78df44', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-27 05:56:18.389862+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-99fb-7951-9d6c-14abb5b96ea1', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:56:18.409575+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-99fb-7951-9d6c-14abb5b96ea1', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:56:18.414164+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-99fb-7951-9d6c-14abb5b96ea1', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:56:18.420251+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-99fb-7951-9d6c-14abb5b96ea1', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:56:18.421321+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-99fb-7951-9d6c-14abb5b96ea1', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:56:18.425437+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-99fb-7951-9d6c-14abb5b96ea1', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:56:18.42636+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-99fb-7951-9d6c-14abb5b96ea1', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:56:18.427163+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-99fb-7951-9d6c-14abb5b96ea1', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:56:18.427935+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-99fb-7951-9d6c-14abb5b96ea1', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:56:18.428901+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-99fb-7951-9d6c-14abb5b96ea1', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:56:18.43739+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-99fb-7951-9d6c-14abb5b96ea1', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:56:18.443835+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-99fb-7951-9d6c-14abb5b96ea1', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:56:18.445835+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-99fb-7951-9d6c-14abb5b96ea1', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:56:18.452461+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-99fb-7951-9d6c-14abb5b96ea1', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:56:18.453417+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-99fb-7951-9d6c-14abb5b96ea1', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:56:18.45428+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-99fb-7951-9d6c-14abb5b96ea1', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:56:18.455078+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-99fb-7951-9d6c-14abb5b96ea1', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:56:18.464032+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-99fb-7951-9d6c-14abb5b96ea1', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:56:18.464907+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-99fb-7951-9d6c-14abb5b96ea1', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:56:18.469384+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-99fb-7951-9d6c-14abb5b96ea1', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:56:18.470223+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-9a47-7ab6-acc0-462452fa3d01', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-27 05:56:18.481746+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-9a54-7315-ad0c-f9fcce64ad0d', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-27 05:56:18.492069+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a57-9af5-7050-b64c-a974d9888dfb', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-27 05:56:18.666475+05:45', NULL, NULL);
+INSERT INTO holdfast.attempts_20261127 VALUES (1, '01a21a57-9af5-7050-b64c-a974d9888dfb', 'w1', '2026-11-27 05:56:18.741414+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a21a57-987a-78a7-abd4-34cbff4a473a');
+INSERT INTO holdfast.attempts_20261127 VALUES (2, '01a21a57-9af5-7050-b64c-a974d9888dfb', 'w1', '2026-11-27 05:56:18.761723+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a21a57-987a-78a7-abd4-34cbff4a473a');
+INSERT INTO holdfast.attempts_20261127 VALUES (3, '01a21a57-9a97-70ab-a5ff-1f1e40197ef0', 'w1', '2026-11-27 05:56:18.814048+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a21a57-987a-78a7-abd4-34cbff4a473a');
+INSERT INTO holdfast.attempts_20261127 VALUES (4, '01a21a57-9a97-70ab-a5ff-1f1e40197ef0', 'w1', '2026-11-27 05:56:18.864871+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a21a57-987a-78a7-abd4-34cbff4a473a');
+INSERT INTO holdfast.attempts_20261127 VALUES (5, '01a21a57-9a97-70ab-a5ff-1f1e40197ef0', 'w1', '2026-11-27 05:56:18.880009+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a21a57-987a-78a7-abd4-34cbff4a473a');
+INSERT INTO holdfast.attempts_20261127 VALUES (6, '01a21a57-9a9f-7928-a5ca-d2541e2a1b47', 'w1', '2026-11-27 05:56:18.905679+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a21a57-987a-78a7-abd4-34cbff4a473a');
+INSERT INTO holdfast.attempts_20261127 VALUES (7, '01a21a57-9a9f-7928-a5ca-d2541e2a1b47', 'w1', '2026-11-27 05:56:18.943125+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a21a57-987a-78a7-abd4-34cbff4a473a');
+INSERT INTO holdfast.attempts_20261127 VALUES (8, '01a21a57-9aae-7410-b448-ff051a9d6bda', 'w1', '2026-11-27 05:56:18.977164+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a21a57-987a-78a7-abd4-34cbff4a473a');
+INSERT INTO holdfast.attempts_20261127 VALUES (9, '01a21a57-9a60-72c0-826b-b744ae64cbfb', 'w1', '2026-11-27 05:56:19.018735+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a21a57-987a-78a7-abd4-34cbff4a473a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-27 05:56:18.084431+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a57-989e-7639-a027-44aa70fb64d1","agent":"travel","subject":"ada"}]', '\xc614e97ba42527f3e70c2eafd90167e05a8abb7df0ad62550aebb357a28ff294');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-27 05:56:18.159525+05:45', 'holdfast', '[{"action":"task.continued","task":"01a21a57-989e-7639-a027-44aa70fb64d1","agent":"travel"}]', '\x85fdfc824a6ae4dd94c337dc93f5267a56177ff2725e81ca007842ce34fbc216');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-27 05:56:18.265731+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a57-9975-7187-9ef0-11e1c775c43c","agent":"travel","subject":"ada"}]', '\xe58bd2a81dae790900139649a9020eba53079138f2025f8b6de4adba08fd37d9');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-27 05:56:18.290673+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a57-998f-7e2f-9438-dd2ad979f7c2","agent":"travel","subject":"ben"}]', '\x0d67e9cdc451062c6583005d4439dc55fbc2a3524b62ebb15426a75de89055ce');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-27 05:56:18.312412+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a57-99a4-7af3-96e2-a383b38d68dd","agent":"travel","subject":"ben"}]', '\x20ead4019372e0a0c67a70868f4327c230786ddfaab99e8f3e9e4d0ed05611ad');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-27 05:56:18.351645+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a57-99c9-79d4-bb99-5419cf78df44","agent":"travel","subject":"ben"}]', '\x4bb4ec20d4af96583a5291282c26e036aa000262d16bafc1062f68a8082835c2');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-27 05:56:18.399546+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a57-99fb-7951-9d6c-14abb5b96ea1","agent":"writer","subject":"ada"}]', '\x3c093290dd7df6a4c2414fb3a675bfe63ec773cccaac9be6e76bf5486bf977b4');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-27 05:56:18.47233+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a57-9a47-7ab6-acc0-462452fa3d01","agent":"writer","subject":"cyd"}]', '\x5199c2c672e254c06172b14484be91339bf2e8249bc6cd1db264aa1830bb72ff');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-27 05:56:18.4897+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a57-9a54-7315-ad0c-f9fcce64ad0d","agent":"writer","subject":"cyd"}]', '\x055ec65a32f871745c484a96f9f38c0e367157547bca92c97983cd04e338f6cd');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-27 05:56:18.501968+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a57-9a60-72c0-826b-b744ae64cbfb","agent":"writer","subject":"cyd"}]', '\x9eb3627a55bafb51a493e444933f43ed04d642f6985acbc28a0e2b01221e7162');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-27 05:56:18.513831+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a21a57-9a60-72c0-826b-b744ae64cbfb","agent":"writer"}]', '\x1e65ded18c380d6288c8611e3200e31daece50416f81127bbb20a5800fdd76a1');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-27 05:56:18.525322+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a57-9a7c-7ad5-9c88-de5c3e3d7f4b","agent":"writer","subject":"cyd"}]', '\x0e46efeed18e204b8738366e751521396efcbae64344756eabc27b4b83cdc14e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-27 05:56:18.526223+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a21a57-9a7c-7ad5-9c88-de5c3e3d7f4b","agent":"writer"}]', '\x42fe8a53aebc01d05228abefdbd9791576e617c9b55b4503b6725f9f447efdb9');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-27 05:56:18.529941+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a57-9a7e-7bf5-8835-475bce39d853","agent":"support","subject":"ben"}]', '\xe977bd4940189c59dc68116c1476e92fda08e1e352050900e21ecbf3f79ef8ea');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-27 05:56:18.535131+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a57-9a84-7b0b-b401-4a6555f28a6c","agent":"support","subject":"ben"}]', '\x154ac6c76d24e34a1503aeb2525f704fffd217c9324fabecf4b4f3caa5bbe8f3');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-27 05:56:18.546086+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a57-9a91-7783-bc3a-bcb52b54269c","agent":"support","subject":"cyd"}]', '\x11649a8bf3f8108dd1aca7b9fdf17c0a00d8c6c64aec447470f9520706962f5a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-27 05:56:18.552595+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a57-9a97-70ab-a5ff-1f1e40197ef0","agent":"support","subject":"cyd"}]', '\x2ef56e17ebf10e14ab2ba9c17474c7b5017f5c057114344a841338bb96b7e019');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-27 05:56:18.56754+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a57-9a9f-7928-a5ca-d2541e2a1b47","agent":"support","subject":"cyd"}]', '\x023f2a898df4b5f886a30967899d2ca9d7804380575a5963631ac4690403141e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-27 05:56:18.637697+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a57-9aae-7410-b448-ff051a9d6bda","agent":"support","subject":"cyd"}]', '\x4eb1460cf0ece1b9159fe54119bac997609791a174bc3d22dd6191a5c2fa36bc');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-27 05:56:18.660159+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a57-9af5-7050-b64c-a974d9888dfb","agent":"writer","subject":"ada"}]', '\x7ab142c9feafdd8c2859c5ec26b0d89dee7bcd55005509f6e30e572225b2ac36');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-27 05:56:18.684351+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a57-9b0d-7ebb-812b-4afcbcf1af08","agent":"writer","subject":"ben"}]', '\x0734b29389601706009d28f119074f8c367dc575b32601fddff11c85bf039d19');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-27 05:56:18.687382+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a57-9b1e-7bac-a97b-5de96f7c4934","agent":"support","subject":"ben"}]', '\x1a4b30160ca3b68b7ea373ea25993a99fdafd34172a677170aa4a1d6b5e3f467');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-27 05:56:18.7105+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a57-9b2e-7caa-87ce-08016f043ae9","agent":"travel","subject":"ada"}]', '\xd5e8c5d859cb28bf2bd0862a7f8644d54a73acbb2272bbd5487d06473b914f27');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-27 05:56:18.717725+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a57-9b37-7312-a5e3-e25bd8105014","agent":"travel","subject":"ada"}]', '\x3fc4cf697f18ccedc80bad6b3d3b4de5e1081f614106f6cd2b5a216d66781ed7');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-27 05:56:18.73368+05:45', 'holdfast', '[{"action":"push.set","task":"01a21a57-9af5-7050-b64c-a974d9888dfb","object":"w1"}]', '\xf490d4143f5433edea4be0e30aa8b4f56fa7843bcbaf87d0edac33a293c50f3e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-27 05:56:18.741555+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a21a57-9af5-7050-b64c-a974d9888dfb","object":"w1"}]', '\x2e12864fcbc4cf4ada6b8d1ab42fba8bf580f5593188be58adf8823d9f6be762');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-27 05:56:18.803507+05:45', 'holdfast', '[{"action":"push.set","task":"01a21a57-9a97-70ab-a5ff-1f1e40197ef0","object":"w1"}]', '\x0e49aeb00f7c1f6833f54a43162bc2b2d5f7384f108ad5883c7be958e069ae8b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-27 05:56:18.815892+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a21a57-9a97-70ab-a5ff-1f1e40197ef0","object":"w1"}]', '\xd379d2580d5b001c31bd16c5ef9dc19d935534b333e8ce6000cf7aa7b7daa210');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-27 05:56:18.921665+05:45', 'holdfast', '[{"action":"push.set","task":"01a21a57-9a9f-7928-a5ca-d2541e2a1b47","object":"w1"}]', '\xa3ec42a24e8bf28450d972faae02da563c5a12f8d418f776b14297287f90eee7');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-27 05:56:18.929379+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a21a57-9a9f-7928-a5ca-d2541e2a1b47","object":"w1"}]', '\xede212f6c42a94ec5e913c71f09000027fb8ef819f473fcbab4742e288ee0064');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-27 05:56:18.984944+05:45', 'holdfast', '[{"action":"push.set","task":"01a21a57-9aae-7410-b448-ff051a9d6bda","object":"w1"}]', '\x99f416dd6b3a5a555f9d528d305b7ef9b3ad8afae22484e213be8027fdf8e38d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-27 05:56:18.993627+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a21a57-9aae-7410-b448-ff051a9d6bda","object":"w1"}]', '\x093ce266b5e23b0560d47dae523b2defd484b2594e93698f96cd01993fb70d4b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-27 05:56:19.022574+05:45', 'holdfast', '[{"action":"push.set","task":"01a21a57-9a60-72c0-826b-b744ae64cbfb","object":"w1"}]', '\xa2d5e73d6f247299a1db3f0015c1a4fc6026b22b047fc7a58abe278b9e462445');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-27 05:56:19.027591+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a21a57-9a60-72c0-826b-b744ae64cbfb","object":"w1"}]', '\x588018c035d4f6988c64584be4f9c73bda748620b86764ce9274900113e49554');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-27 05:56:19.090966+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a57-9c93-746b-84aa-32df3d8429a3","agent":"writer","subject":"cyd"}]', '\xa7849ef9763ba0fd0d60662cacea39bab4cb86866825ef3c758d6c998fb958f4');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 36, '2026-11-27 05:56:19.103316+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a57-9cbd-7958-8e2f-70460ef37acc","agent":"caller","tenant":"tenant","subject":"owner"}]', '\xcf65f1ec6118aaf72cc08d6c69e3e7500f517731a07831012708413e150b8cb8');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 37, '2026-11-27 05:56:19.17221+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a57-9cd2-7b5f-b9dd-393293476fb0","agent":"helper"}]', '\x905c2205ceb2fc97e7c85a9eaa31def4782c46864082b72b47514fc3ac785c00');
 INSERT INTO holdfast.audit_chains VALUES (2, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (3, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (4, 0, '\x', 0, '\x');
@@ -2495,189 +2512,192 @@ INSERT INTO holdfast.audit_chains VALUES (61, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (62, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (63, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (64, 0, '\x', 0, '\x');
-INSERT INTO holdfast.audit_chains VALUES (1, 37, '\x45e648c870377edf76b2ffb8260b4789bcea25fbf8cb44872fd7ff823e55ed3a', 0, '\x');
-INSERT INTO holdfast.cancel_notices VALUES ('01a20bba-b016-7737-bcc2-f55101ecc462', 'writer', 'canceled', '2026-11-24 09:50:13.88062+05:45', '2026-11-24 09:50:13.88062+05:45', 0, NULL, NULL, false, '');
-INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a20bba-b026-765b-b4d8-8b5bf3098b7c', 1, '{"chapter": 1}', '01a20bba-b029-70cc-80ff-06ff60efc4c0', '2026-11-24 09:50:13.897357+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-afd7-7168-b54b-19eacafcd93a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-24 09:50:13.817927+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-afd7-7168-b54b-19eacafcd93a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.836907+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-afd7-7168-b54b-19eacafcd93a', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-24 09:50:13.839203+05:45', '01a20bba-afcf-76f9-b36f-115c56322ebb', '2026-11-24 09:50:13.831438+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-afd7-7168-b54b-19eacafcd93a', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a20bba-afef-7be6-89b3-248a541ac7c7', '2026-11-24 09:50:13.840875+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-afd7-7168-b54b-19eacafcd93a', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.840875+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-afd7-7168-b54b-19eacafcd93a', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.845773+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-afd7-7168-b54b-19eacafcd93a', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-24 09:50:13.847611+05:45', '01a20bba-afd3-723a-a3f3-609a81a20f4f', '2026-11-24 09:50:13.845191+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-aff8-760e-86db-bb108886aa9f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-24 09:50:13.848472+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-aff8-760e-86db-bb108886aa9f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.84982+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-aff8-760e-86db-bb108886aa9f', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.850883+05:45', '01a20bba-afcf-76f9-b36f-115c56322ebb', '2026-11-24 09:50:13.849425+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-affb-7420-8b57-21e8d9c7bfd8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-24 09:50:13.851326+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-affb-7420-8b57-21e8d9c7bfd8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.852404+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-affb-7420-8b57-21e8d9c7bfd8', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-24 09:50:13.85291+05:45', '01a20bba-afcf-76f9-b36f-115c56322ebb', '2026-11-24 09:50:13.852024+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-affd-74ea-8165-41953d7ced73', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-24 09:50:13.853377+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-affd-74ea-8165-41953d7ced73', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.854361+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-affd-74ea-8165-41953d7ced73', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-24 09:50:13.855332+05:45', '01a20bba-afd3-723a-a3f3-609a81a20f4f', '2026-11-24 09:50:13.854034+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-affd-74ea-8165-41953d7ced73', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-24 09:50:13.856737+05:45', '01a20bba-afd3-723a-a3f3-609a81a20f4f', '2026-11-24 09:50:13.856411+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-affd-74ea-8165-41953d7ced73', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.857746+05:45', '01a20bba-afcf-76f9-b36f-115c56322ebb', '2026-11-24 09:50:13.857008+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b002-73de-9b52-447943bd7af0', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-24 09:50:13.858296+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b002-73de-9b52-447943bd7af0', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.859284+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b002-73de-9b52-447943bd7af0', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a20bba-afd6-700b-a460-679ffb292345"}', NULL, '2026-11-24 09:50:13.861143+05:45', '01a20bba-afd6-700b-a460-679ffb292345', '2026-11-24 09:50:13.858976+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b002-73de-9b52-447943bd7af0', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.86302+05:45', '01a20bba-afcf-76f9-b36f-115c56322ebb', '2026-11-24 09:50:13.862187+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-24 09:50:13.863539+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.864545+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-24 09:50:13.873416+05:45', '01a20bba-afcf-76f9-b36f-115c56322ebb', '2026-11-24 09:50:13.864234+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b011-7c43-8412-9ae8967a8409', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-24 09:50:13.873865+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b011-7c43-8412-9ae8967a8409', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.875011+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b011-7c43-8412-9ae8967a8409', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.875832+05:45', '01a20bba-afd3-723a-a3f3-609a81a20f4f', '2026-11-24 09:50:13.874626+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b014-72c9-a827-70f232f68aef', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-24 09:50:13.876224+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b014-72c9-a827-70f232f68aef', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.877187+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b014-72c9-a827-70f232f68aef', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.878111+05:45', '01a20bba-afd3-723a-a3f3-609a81a20f4f', '2026-11-24 09:50:13.876848+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b016-7737-bcc2-f55101ecc462', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-24 09:50:13.878566+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b016-7737-bcc2-f55101ecc462', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.879548+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b016-7737-bcc2-f55101ecc462', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.88209+05:45', '01a20bba-afcf-76f9-b36f-115c56322ebb', '2026-11-24 09:50:13.87921+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b01a-780f-9f62-fb1cdd963018', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-24 09:50:13.882578+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b01a-780f-9f62-fb1cdd963018', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.88319+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b01b-78e4-9bff-b93a196b328f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-24 09:50:13.883627+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b01b-78e4-9bff-b93a196b328f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.884571+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b01b-78e4-9bff-b93a196b328f', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-24 09:50:13.885014+05:45', '01a20bba-afd3-723a-a3f3-609a81a20f4f', '2026-11-24 09:50:13.884206+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b01d-76a8-8c6d-e7e0502f0f9b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-24 09:50:13.885478+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b01d-76a8-8c6d-e7e0502f0f9b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.886414+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b01d-76a8-8c6d-e7e0502f0f9b', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-24 09:50:13.88687+05:45', '01a20bba-afd3-723a-a3f3-609a81a20f4f', '2026-11-24 09:50:13.88609+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b01f-747e-be12-223f3aec1611', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-24 09:50:13.887336+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b01f-747e-be12-223f3aec1611', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.88826+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b01f-747e-be12-223f3aec1611', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-24 09:50:13.888731+05:45', '01a20bba-afd3-723a-a3f3-609a81a20f4f', '2026-11-24 09:50:13.887933+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b021-725b-bd10-e61d873cfe53', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-24 09:50:13.889208+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b021-725b-bd10-e61d873cfe53', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.890195+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b021-725b-bd10-e61d873cfe53', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-24 09:50:13.890668+05:45', '01a20bba-afcf-76f9-b36f-115c56322ebb', '2026-11-24 09:50:13.889764+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b023-70ca-9292-152a5a4c573b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-24 09:50:13.891103+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b023-70ca-9292-152a5a4c573b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.892071+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b023-70ca-9292-152a5a4c573b', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-24 09:50:13.892459+05:45', '01a20bba-afcf-76f9-b36f-115c56322ebb', '2026-11-24 09:50:13.891785+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b024-7c1e-9343-804188a3617d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-24 09:50:13.892831+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b024-7c1e-9343-804188a3617d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.893612+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b024-7c1e-9343-804188a3617d', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-24 09:50:13.894059+05:45', '01a20bba-afcf-76f9-b36f-115c56322ebb', '2026-11-24 09:50:13.893343+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b026-765b-b4d8-8b5bf3098b7c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-24 09:50:13.89447+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b026-765b-b4d8-8b5bf3098b7c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.895248+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b029-7e51-bb69-3273635a2296', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-24 09:50:13.897993+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b029-7e51-bb69-3273635a2296', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.898884+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b02b-748f-935b-70811048ff04', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-24 09:50:13.899346+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b02b-748f-935b-70811048ff04', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.900153+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b02d-704c-8fe3-d75f21f68953', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-24 09:50:13.901062+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b02b-748f-935b-70811048ff04', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-24 09:50:13.900606+05:45', '01a20bba-afd3-723a-a3f3-609a81a20f4f', '2026-11-24 09:50:13.899884+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b02d-7884-9958-0e79ad18ed94', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-24 09:50:13.901592+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b06e-79ca-b0d4-3fe8353946f5', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-24 09:50:13.966708+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b06e-79ca-b0d4-3fe8353946f5', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.968274+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b06e-79ca-b0d4-3fe8353946f5', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"calls","calls":[{"id":"call-1","agent":"helper","task":"01a20bba-b070-727e-a451-c7d4ecbb32ef","message":{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}}]}', NULL, '2026-11-24 09:50:13.968274+05:45', '01a20bba-b06f-781c-955e-76a4faf90852', '2026-11-24 09:50:13.96776+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b070-727e-a451-c7d4ecbb32ef', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}', NULL, '2026-11-24 09:50:13.972059+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b070-727e-a451-c7d4ecbb32ef', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.974669+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b070-727e-a451-c7d4ecbb32ef', 3, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.974669+05:45', '01a20bba-b074-7f05-943c-cfc6a4b683da', '2026-11-24 09:50:13.974158+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b06a-78f5-aba1-7219f5c884e4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-24 09:50:13.964034+05:45', NULL, NULL);
-INSERT INTO holdfast.keys_20261124 VALUES ('2026-11-24', '', 'ada', 'k-1', '\x6b2d31', '01a20bba-afd7-7168-b54b-19eacafcd93a', '2026-11-24 09:50:13.817927+05:45');
-INSERT INTO holdfast.keys_20261124 VALUES ('2026-11-24', '', 'ada', 'k-2', '\x6b2d32', '01a20bba-aff8-760e-86db-bb108886aa9f', '2026-11-24 09:50:13.848472+05:45');
-INSERT INTO holdfast.leases VALUES ('partitions', '01a20bba-afcf-76f9-b36f-115c56322ebb', '2026-11-24 10:50:13.814649+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20bba-afcf-76f9-b36f-115c56322ebb', 'web-1/1042', '1.4.0', '2026-11-24 09:50:13.810593+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20bba-afd3-723a-a3f3-609a81a20f4f', 'web-2/988', '1.4.0', '2026-11-24 09:50:13.813852+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20bba-afd6-700b-a460-679ffb292345', 'web-2/731', '1.4.0', '2026-11-24 09:50:13.814054+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20bba-b06f-781c-955e-76a4faf90852', 'test', '1', '2026-11-24 09:50:13.967603+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20bba-b074-7f05-943c-cfc6a4b683da', 'test', '1', '2026-11-24 09:50:13.973927+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20bba-b077-75f9-8922-b3dce56306f4', 'gpu-1', '1', '2026-11-24 09:50:13.975691+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20bba-b026-765b-b4d8-8b5bf3098b7c', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-24 09:50:13.902223+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20bba-b021-725b-bd10-e61d873cfe53', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-24 09:50:13.921295+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20bba-b023-70ca-9292-152a5a4c573b', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-24 09:50:13.936458+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20bba-b024-7c1e-9343-804188a3617d', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-24 09:50:13.950273+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20bba-b016-7737-bcc2-f55101ecc462', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-24 09:50:13.956453+05:45');
-INSERT INTO holdfast.push_cursors VALUES ('01a20bba-b026-765b-b4d8-8b5bf3098b7c', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
-INSERT INTO holdfast.push_cursors VALUES ('01a20bba-b021-725b-bd10-e61d873cfe53', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-24 10:50:13.936156+05:45', '2026-11-24 09:50:13.922439+05:45', false, 3, '2026-11-24 09:50:13.927318+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20bba-b023-70ca-9292-152a5a4c573b', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-24 10:50:13.949968+05:45', '2026-11-24 09:50:13.937476+05:45', false, 2, '2026-11-24 09:50:13.942119+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20bba-b024-7c1e-9343-804188a3617d', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-24 10:50:13.95617+05:45', '2026-11-24 09:50:13.951411+05:45', false, 1, '2026-11-24 09:50:13.95617+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20bba-b016-7737-bcc2-f55101ecc462', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-24 09:50:13.957586+05:45', false, 1, '2026-11-24 09:50:13.962255+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-24 09:50:13.962255+05:45', 'the receiver answered 410 Gone', false);
-INSERT INTO holdfast.remote_workers VALUES ('01a20bba-b077-75f9-8922-b3dce56306f4', 'gpu-1', '1', 'test', '{writer}', 'replica', '2026-11-24 09:50:13.975691+05:45', '2026-11-24 09:50:13.975691+05:45', NULL);
-INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-24 04:05:13.532143');
-INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-24 04:05:13.539597');
-INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-24 04:05:13.560194');
-INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-24 04:05:13.563014');
-INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-24 04:05:13.568126');
-INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-24 04:05:13.574866');
-INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-24 04:05:13.590864');
-INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-24 04:05:13.596391');
-INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-24 04:05:13.598295');
-INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-24 04:05:13.602516');
-INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-24 04:05:13.62811');
-INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-24 04:05:13.628742');
-INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-24 04:05:13.629876');
-INSERT INTO holdfast.schema_version VALUES (14, 15, true, '2026-11-24 04:05:13.63061');
-INSERT INTO holdfast.schema_version VALUES (15, 16, true, '2026-11-24 04:05:13.630913');
-INSERT INTO holdfast.schema_version VALUES (16, 17, true, '2026-11-24 04:05:13.636259');
-INSERT INTO holdfast.schema_version VALUES (17, 18, true, '2026-11-24 04:05:13.641266');
-INSERT INTO holdfast.schema_version VALUES (18, 19, true, '2026-11-24 04:05:13.668712');
-INSERT INTO holdfast.schema_version VALUES (19, 20, true, '2026-11-24 04:05:13.671383');
-INSERT INTO holdfast.schema_version VALUES (20, 21, true, '2026-11-24 04:05:13.680106');
-INSERT INTO holdfast.schema_version VALUES (21, 22, true, '2026-11-24 04:05:13.681859');
-INSERT INTO holdfast.schema_version VALUES (22, 24, true, '2026-11-24 04:05:13.682429');
-INSERT INTO holdfast.schema_version VALUES (23, 26, true, '2026-11-24 04:05:13.683589');
-INSERT INTO holdfast.schema_version VALUES (24, 27, true, '2026-11-24 04:05:13.686878');
-INSERT INTO holdfast.schema_version VALUES (25, 28, true, '2026-11-24 04:05:13.689704');
-INSERT INTO holdfast.secrets VALUES ('page_token', '\xf0b56120867a4382ac4e14379378857ea77d640eeca24054a49f6a72b40c3612', '2026-11-24 09:50:13.568126+05:45');
-INSERT INTO holdfast.secrets VALUES ('push', '\x4e4c4bfc667346f095331254e673318267e92667145b4d37be3076563660ab21', '2026-11-24 09:50:13.568126+05:45');
-INSERT INTO holdfast.task_calls VALUES ('01a20bba-b06e-79ca-b0d4-3fe8353946f5', 3, 1, 'call-1', 'helper', '01a20bba-b070-727e-a451-c7d4ecbb32ef', false, '01a20bba-b06e-79ca-b0d4-3fe8353946f5', '{caller}', '2026-11-24 09:50:13.968274+05:45', '2026-11-24 09:50:13.972059+05:45', 0, NULL, NULL, NULL, NULL, false, 0, NULL);
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a20bba-afd7-7168-b54b-19eacafcd93a');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a20bba-aff8-760e-86db-bb108886aa9f');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a20bba-affb-7420-8b57-21e8d9c7bfd8');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a20bba-affd-74ea-8165-41953d7ced73');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a20bba-b002-73de-9b52-447943bd7af0');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a20bba-b007-775d-881f-85601355f19a');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a20bba-b011-7c43-8412-9ae8967a8409');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a20bba-b014-72c9-a827-70f232f68aef');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a20bba-b01a-780f-9f62-fb1cdd963018');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a20bba-b01b-78e4-9bff-b93a196b328f');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a20bba-b01d-76a8-8c6d-e7e0502f0f9b');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a20bba-b01f-747e-be12-223f3aec1611');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a20bba-b021-725b-bd10-e61d873cfe53');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a20bba-b023-70ca-9292-152a5a4c573b');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a20bba-b024-7c1e-9343-804188a3617d');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a20bba-b026-765b-b4d8-8b5bf3098b7c');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a20bba-b029-7e51-bb69-3273635a2296');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a20bba-b02b-748f-935b-70811048ff04');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a20bba-b02d-704c-8fe3-d75f21f68953');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a20bba-b02d-7884-9958-0e79ad18ed94');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a20bba-b06a-78f5-aba1-7219f5c884e4');
-INSERT INTO holdfast.task_queue VALUES ('01a20bba-b026-765b-b4d8-8b5bf3098b7c', 'writer', '2026-11-24 09:50:13.89447+05:45', '01a20bba-afcf-76f9-b36f-115c56322ebb', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20bba-b029-7e51-bb69-3273635a2296', 'writer', '2026-11-24 09:50:13.897993+05:45', '01a20bba-afd3-723a-a3f3-609a81a20f4f', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20bba-b02b-748f-935b-70811048ff04', 'support', '2026-11-24 09:50:13.900606+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20bba-b02d-704c-8fe3-d75f21f68953', 'travel', '2026-11-24 09:50:13.901062+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20bba-b02d-7884-9958-0e79ad18ed94', 'travel', '2026-11-24 09:50:13.901592+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20bba-b06a-78f5-aba1-7219f5c884e4', 'writer', '2026-11-24 09:50:13.964034+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20bba-b06e-79ca-b0d4-3fe8353946f5', 'caller', '2026-11-24 09:50:13.968274+05:45', NULL, 1, 2, 0, NULL, false, 0, 0, 'infinity', 3, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_settled VALUES ('01a20bba-b070-727e-a451-c7d4ecbb32ef', 3);
-INSERT INTO holdfast.task_states VALUES ('01a20bba-b026-765b-b4d8-8b5bf3098b7c', 1, '{"chapter": 1}', '01a20bba-b027-7f0d-a465-efb7e40d8f1a', '2026-11-24 09:50:13.896462+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20bba-afd7-7168-b54b-19eacafcd93a', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-24 09:50:13.847611+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-24 09:50:13.845191+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-24 09:50:13.817927+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20bba-aff8-760e-86db-bb108886aa9f', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-24 09:50:13.850883+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-24 09:50:13.849425+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-24 09:50:13.848472+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20bba-affb-7420-8b57-21e8d9c7bfd8', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-24 09:50:13.85291+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 09:50:13.852024+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.851326+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20bba-affd-74ea-8165-41953d7ced73', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-24 09:50:13.857746+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-24 09:50:13.857008+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-24 09:50:13.853377+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20bba-b002-73de-9b52-447943bd7af0', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-24 09:50:13.86302+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-24 09:50:13.862187+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-24 09:50:13.858296+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-24 09:50:13.873416+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-24 09:50:13.864234+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-24 09:50:13.863539+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20bba-b011-7c43-8412-9ae8967a8409', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-24 09:50:13.875832+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-24 09:50:13.874626+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-24 09:50:13.873865+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20bba-b014-72c9-a827-70f232f68aef', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-24 09:50:13.878111+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-24 09:50:13.876848+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-24 09:50:13.876224+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20bba-b01a-780f-9f62-fb1cdd963018', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-24 09:50:13.88319+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-24 09:50:13.88319+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.882578+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20bba-b01b-78e4-9bff-b93a196b328f', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-24 09:50:13.885014+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 09:50:13.884206+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.883627+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20bba-b01d-76a8-8c6d-e7e0502f0f9b', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-24 09:50:13.88687+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 09:50:13.88609+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.885478+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20bba-b01f-747e-be12-223f3aec1611', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-24 09:50:13.888731+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 09:50:13.887933+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.887336+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20bba-b016-7737-bcc2-f55101ecc462', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-24 09:50:13.88209+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 09:50:13.87921+05:45', true, '2026-11-24 09:50:13.88062+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.878566+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20bba-b070-727e-a451-c7d4ecbb32ef', NULL, 'helper', 'tenant', 'owner', 'context', 5, false, NULL, 3, 3, '2026-11-24 09:50:13.974669+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 09:50:13.974158+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.972059+05:45', NULL, NULL, false, NULL, NULL, true, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20bba-b021-725b-bd10-e61d873cfe53', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-24 09:50:13.890668+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 09:50:13.889764+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.889208+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20bba-b029-7e51-bb69-3273635a2296', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-24 09:50:13.898884+05:45', 1, 1, 1, 1, 0, '01a20bba-afd3-723a-a3f3-609a81a20f4f', '2026-11-24 09:50:13.898587+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.897993+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20bba-b02b-748f-935b-70811048ff04', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-24 09:50:13.900153+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-24 09:50:13.899884+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.899346+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20bba-b02d-704c-8fe3-d75f21f68953', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-24 09:50:13.901062+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.901062+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20bba-b02d-7884-9958-0e79ad18ed94', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-24 09:50:13.901592+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.901592+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20bba-b026-765b-b4d8-8b5bf3098b7c', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-24 09:50:13.895248+05:45', 1, 2, 1, 1, 0, '01a20bba-afcf-76f9-b36f-115c56322ebb', '2026-11-24 09:50:13.894976+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-24 09:50:13.89447+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20bba-b023-70ca-9292-152a5a4c573b', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-24 09:50:13.892459+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 09:50:13.891785+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.891103+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20bba-b024-7c1e-9343-804188a3617d', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-24 09:50:13.894059+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 09:50:13.893343+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.892831+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20bba-b06a-78f5-aba1-7219f5c884e4', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-24 09:50:13.964034+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-24 09:50:13.964034+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20bba-b06e-79ca-b0d4-3fe8353946f5', NULL, 'caller', 'tenant', 'owner', 'context', 2, false, NULL, 3, 2, '2026-11-24 09:50:13.968274+05:45', 1, 2, 1, 2, 0, NULL, '2026-11-24 09:50:13.96776+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.966708+05:45', NULL, 'infinity', false, NULL, NULL, true, 0, 0, NULL, NULL);
-INSERT INTO holdfast.workers VALUES ('01a20bba-afcf-76f9-b36f-115c56322ebb', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-24 09:50:13.810593+05:45', '2026-11-24 10:50:13.810593+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20bba-afd3-723a-a3f3-609a81a20f4f', 'web-2/988', '1.4.0', 'api,worker', '2026-11-24 09:50:13.813852+05:45', '2026-11-24 10:50:13.813852+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20bba-b06f-781c-955e-76a4faf90852', 'test', '1', 'worker', '2026-11-24 09:50:13.967603+05:45', '2026-11-24 10:50:13.967603+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20bba-b074-7f05-943c-cfc6a4b683da', 'test', '1', 'worker', '2026-11-24 09:50:13.973927+05:45', '2026-11-24 10:50:13.973927+05:45');
+INSERT INTO holdfast.audit_chains VALUES (1, 37, '\x905c2205ceb2fc97e7c85a9eaa31def4782c46864082b72b47514fc3ac785c00', 0, '\x');
+INSERT INTO holdfast.cancel_notices VALUES ('01a21a57-9a60-72c0-826b-b744ae64cbfb', 'writer', 'canceled', '2026-11-27 05:56:18.50872+05:45', '2026-11-27 05:56:18.50872+05:45', 0, NULL, NULL, false, '');
+INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a21a57-9af5-7050-b64c-a974d9888dfb', 1, '{"chapter": 1}', '01a21a57-9b0c-79f7-99aa-6a53e82347dc', '2026-11-27 05:56:18.669155+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-989e-7639-a027-44aa70fb64d1', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-27 05:56:18.060633+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-989e-7639-a027-44aa70fb64d1', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:56:18.136838+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-989e-7639-a027-44aa70fb64d1', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-27 05:56:18.151385+05:45', '01a21a57-987a-78a7-abd4-34cbff4a473a', '2026-11-27 05:56:18.11843+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-989e-7639-a027-44aa70fb64d1', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a21a57-990a-763a-bb12-70ce00dd5081', '2026-11-27 05:56:18.155916+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-989e-7639-a027-44aa70fb64d1', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-27 05:56:18.155916+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-989e-7639-a027-44aa70fb64d1', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-27 05:56:18.206907+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-989e-7639-a027-44aa70fb64d1', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-27 05:56:18.228596+05:45', '01a21a57-988e-76a8-8ba6-072a030effde', '2026-11-27 05:56:18.187735+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9975-7187-9ef0-11e1c775c43c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-27 05:56:18.264124+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9975-7187-9ef0-11e1c775c43c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:56:18.276732+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9975-7187-9ef0-11e1c775c43c', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:56:18.28648+05:45', '01a21a57-987a-78a7-abd4-34cbff4a473a', '2026-11-27 05:56:18.275298+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-998f-7e2f-9438-dd2ad979f7c2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-27 05:56:18.288078+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-998f-7e2f-9438-dd2ad979f7c2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:56:18.297413+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-998f-7e2f-9438-dd2ad979f7c2', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-27 05:56:18.305385+05:45', '01a21a57-987a-78a7-abd4-34cbff4a473a', '2026-11-27 05:56:18.29339+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-99a4-7af3-96e2-a383b38d68dd', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-27 05:56:18.31183+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-99a4-7af3-96e2-a383b38d68dd', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:56:18.320718+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-99a4-7af3-96e2-a383b38d68dd', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-27 05:56:18.322394+05:45', '01a21a57-988e-76a8-8ba6-072a030effde', '2026-11-27 05:56:18.317392+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-99a4-7af3-96e2-a383b38d68dd', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-27 05:56:18.328021+05:45', '01a21a57-988e-76a8-8ba6-072a030effde', '2026-11-27 05:56:18.327161+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-99a4-7af3-96e2-a383b38d68dd', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-27 05:56:18.344449+05:45', '01a21a57-987a-78a7-abd4-34cbff4a473a', '2026-11-27 05:56:18.341422+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-99c9-79d4-bb99-5419cf78df44', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-27 05:56:18.350908+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-99c9-79d4-bb99-5419cf78df44', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:56:18.355733+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-99c9-79d4-bb99-5419cf78df44', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a21a57-988e-7a66-9884-4ae01fde6617"}', NULL, '2026-11-27 05:56:18.365477+05:45', '01a21a57-988e-7a66-9884-4ae01fde6617', '2026-11-27 05:56:18.352826+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-99c9-79d4-bb99-5419cf78df44', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-27 05:56:18.393422+05:45', '01a21a57-987a-78a7-abd4-34cbff4a473a', '2026-11-27 05:56:18.383818+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-99fb-7951-9d6c-14abb5b96ea1', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-27 05:56:18.395825+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-99fb-7951-9d6c-14abb5b96ea1', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:56:18.402953+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-99fb-7951-9d6c-14abb5b96ea1', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-27 05:56:18.470944+05:45', '01a21a57-987a-78a7-abd4-34cbff4a473a', '2026-11-27 05:56:18.401819+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9a47-7ab6-acc0-462452fa3d01', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-27 05:56:18.471821+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9a47-7ab6-acc0-462452fa3d01', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:56:18.476163+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9a47-7ab6-acc0-462452fa3d01', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:56:18.483025+05:45', '01a21a57-988e-76a8-8ba6-072a030effde', '2026-11-27 05:56:18.473008+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9a54-7315-ad0c-f9fcce64ad0d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-27 05:56:18.489092+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9a54-7315-ad0c-f9fcce64ad0d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:56:18.491167+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9a54-7315-ad0c-f9fcce64ad0d', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:56:18.495313+05:45', '01a21a57-988e-76a8-8ba6-072a030effde', '2026-11-27 05:56:18.490464+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9a60-72c0-826b-b744ae64cbfb', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-27 05:56:18.501386+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9a60-72c0-826b-b744ae64cbfb', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:56:18.507155+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9a60-72c0-826b-b744ae64cbfb', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:56:18.523795+05:45', '01a21a57-987a-78a7-abd4-34cbff4a473a', '2026-11-27 05:56:18.506372+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9a7c-7ad5-9c88-de5c3e3d7f4b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-27 05:56:18.524833+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9a7c-7ad5-9c88-de5c3e3d7f4b', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-27 05:56:18.526017+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9a7e-7bf5-8835-475bce39d853', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-27 05:56:18.529412+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9a7e-7bf5-8835-475bce39d853', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:56:18.531194+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9a7e-7bf5-8835-475bce39d853', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-27 05:56:18.532026+05:45', '01a21a57-988e-76a8-8ba6-072a030effde', '2026-11-27 05:56:18.530571+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9a84-7b0b-b401-4a6555f28a6c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-27 05:56:18.534632+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9a84-7b0b-b401-4a6555f28a6c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:56:18.54087+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9a84-7b0b-b401-4a6555f28a6c', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-27 05:56:18.541791+05:45', '01a21a57-988e-76a8-8ba6-072a030effde', '2026-11-27 05:56:18.535755+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9a91-7783-bc3a-bcb52b54269c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-27 05:56:18.545603+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9a91-7783-bc3a-bcb52b54269c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:56:18.549386+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9a91-7783-bc3a-bcb52b54269c', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-27 05:56:18.550299+05:45', '01a21a57-988e-76a8-8ba6-072a030effde', '2026-11-27 05:56:18.546737+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9a97-70ab-a5ff-1f1e40197ef0', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-27 05:56:18.552139+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9a97-70ab-a5ff-1f1e40197ef0', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:56:18.55793+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9a97-70ab-a5ff-1f1e40197ef0', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-27 05:56:18.55884+05:45', '01a21a57-987a-78a7-abd4-34cbff4a473a', '2026-11-27 05:56:18.554283+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9a9f-7928-a5ca-d2541e2a1b47', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-27 05:56:18.563272+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9a9f-7928-a5ca-d2541e2a1b47', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:56:18.569252+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9a9f-7928-a5ca-d2541e2a1b47', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-27 05:56:18.573389+05:45', '01a21a57-987a-78a7-abd4-34cbff4a473a', '2026-11-27 05:56:18.568212+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9aae-7410-b448-ff051a9d6bda', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-27 05:56:18.636959+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9aae-7410-b448-ff051a9d6bda', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:56:18.639403+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9aae-7410-b448-ff051a9d6bda', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-27 05:56:18.643981+05:45', '01a21a57-987a-78a7-abd4-34cbff4a473a', '2026-11-27 05:56:18.638671+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9af5-7050-b64c-a974d9888dfb', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-27 05:56:18.659532+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9af5-7050-b64c-a974d9888dfb', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:56:18.665456+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9b0d-7ebb-812b-4afcbcf1af08', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-27 05:56:18.67007+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9b0d-7ebb-812b-4afcbcf1af08', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:56:18.685937+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9b1e-7bac-a97b-5de96f7c4934', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-27 05:56:18.686896+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9b1e-7bac-a97b-5de96f7c4934', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:56:18.693722+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9b2e-7caa-87ce-08016f043ae9', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-27 05:56:18.709941+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9b1e-7bac-a97b-5de96f7c4934', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-27 05:56:18.701308+05:45', '01a21a57-988e-76a8-8ba6-072a030effde', '2026-11-27 05:56:18.688053+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9b37-7312-a5e3-e25bd8105014', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-27 05:56:18.71716+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9cbd-7958-8e2f-70460ef37acc', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-27 05:56:19.102463+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9cbd-7958-8e2f-70460ef37acc', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:56:19.122918+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9cbd-7958-8e2f-70460ef37acc', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"calls","calls":[{"id":"call-1","agent":"helper","task":"01a21a57-9cd2-7b5f-b9dd-393293476fb0","message":{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}}]}', NULL, '2026-11-27 05:56:19.122918+05:45', '01a21a57-9cc2-7091-b49b-7bf43ccbebdb', '2026-11-27 05:56:19.121884+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9cd2-7b5f-b9dd-393293476fb0', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}', NULL, '2026-11-27 05:56:19.170732+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9cd2-7b5f-b9dd-393293476fb0', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:56:19.181434+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9cd2-7b5f-b9dd-393293476fb0', 3, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:56:19.181434+05:45', '01a21a57-9d04-7e93-8033-4d65ce64027f', '2026-11-27 05:56:19.173563+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a57-9c93-746b-84aa-32df3d8429a3', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-27 05:56:19.07652+05:45', NULL, NULL);
+INSERT INTO holdfast.keys_20261127 VALUES ('2026-11-27', '', 'ada', 'k-1', '\x6b2d31', '01a21a57-989e-7639-a027-44aa70fb64d1', '2026-11-27 05:56:18.060633+05:45');
+INSERT INTO holdfast.keys_20261127 VALUES ('2026-11-27', '', 'ada', 'k-2', '\x6b2d32', '01a21a57-9975-7187-9ef0-11e1c775c43c', '2026-11-27 05:56:18.264124+05:45');
+INSERT INTO holdfast.leases VALUES ('partitions', '01a21a57-987a-78a7-abd4-34cbff4a473a', '2026-11-27 06:56:18.04543+05:45');
+INSERT INTO holdfast.processes VALUES ('01a21a57-987a-78a7-abd4-34cbff4a473a', 'web-1/1042', '1.4.0', '2026-11-27 05:56:18.029477+05:45');
+INSERT INTO holdfast.processes VALUES ('01a21a57-988e-76a8-8ba6-072a030effde', 'web-2/988', '1.4.0', '2026-11-27 05:56:18.030548+05:45');
+INSERT INTO holdfast.processes VALUES ('01a21a57-988e-7a66-9884-4ae01fde6617', 'web-2/731', '1.4.0', '2026-11-27 05:56:18.030728+05:45');
+INSERT INTO holdfast.processes VALUES ('01a21a57-9cc2-7091-b49b-7bf43ccbebdb', 'test', '1', '2026-11-27 05:56:19.121421+05:45');
+INSERT INTO holdfast.processes VALUES ('01a21a57-9d04-7e93-8033-4d65ce64027f', 'test', '1', '2026-11-27 05:56:19.173198+05:45');
+INSERT INTO holdfast.processes VALUES ('01a21a57-9d19-7863-a6f5-b62f58ee3df3', 'gpu-1', '1', '2026-11-27 05:56:19.194431+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a21a57-9af5-7050-b64c-a974d9888dfb', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-27 05:56:18.718511+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a21a57-9a97-70ab-a5ff-1f1e40197ef0', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-27 05:56:18.802179+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a21a57-9a9f-7928-a5ca-d2541e2a1b47', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-27 05:56:18.920467+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a21a57-9aae-7410-b448-ff051a9d6bda', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-27 05:56:18.983699+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a21a57-9a60-72c0-826b-b744ae64cbfb', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-27 05:56:19.017691+05:45');
+INSERT INTO holdfast.push_cursors VALUES ('01a21a57-9af5-7050-b64c-a974d9888dfb', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
+INSERT INTO holdfast.push_cursors VALUES ('01a21a57-9a97-70ab-a5ff-1f1e40197ef0', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-27 06:56:18.920009+05:45', '2026-11-27 05:56:18.80381+05:45', false, 3, '2026-11-27 05:56:18.854048+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a21a57-9a9f-7928-a5ca-d2541e2a1b47', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-27 06:56:18.983125+05:45', '2026-11-27 05:56:18.922012+05:45', false, 2, '2026-11-27 05:56:18.945679+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a21a57-9aae-7410-b448-ff051a9d6bda', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-27 06:56:19.017164+05:45', '2026-11-27 05:56:18.989409+05:45', false, 1, '2026-11-27 05:56:19.017164+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a21a57-9a60-72c0-826b-b744ae64cbfb', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-27 05:56:19.025023+05:45', false, 1, '2026-11-27 05:56:19.058735+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-27 05:56:19.058735+05:45', 'the receiver answered 410 Gone', false);
+INSERT INTO holdfast.remote_workers VALUES ('01a21a57-9d19-7863-a6f5-b62f58ee3df3', 'gpu-1', '1', 'test', '{writer}', 'replica', '2026-11-27 05:56:19.194431+05:45', '2026-11-27 05:56:19.194431+05:45', NULL);
+INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-27 00:07:35.999354');
+INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-27 00:07:36.032618');
+INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-27 00:07:36.172498');
+INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-27 00:07:36.261633');
+INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-27 00:07:36.332935');
+INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-27 00:07:36.417658');
+INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-27 00:07:36.522226');
+INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-27 00:07:36.562676');
+INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-27 00:07:36.589572');
+INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-27 00:07:36.760144');
+INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-27 00:07:36.801155');
+INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-27 00:07:36.805913');
+INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-27 00:07:36.812808');
+INSERT INTO holdfast.schema_version VALUES (14, 15, true, '2026-11-27 00:07:36.821856');
+INSERT INTO holdfast.schema_version VALUES (15, 16, true, '2026-11-27 00:07:36.822402');
+INSERT INTO holdfast.schema_version VALUES (16, 17, true, '2026-11-27 00:07:36.917761');
+INSERT INTO holdfast.schema_version VALUES (17, 18, true, '2026-11-27 00:07:36.936392');
+INSERT INTO holdfast.schema_version VALUES (18, 19, true, '2026-11-27 00:07:37.030907');
+INSERT INTO holdfast.schema_version VALUES (19, 20, true, '2026-11-27 00:07:37.063774');
+INSERT INTO holdfast.schema_version VALUES (20, 21, true, '2026-11-27 00:07:37.197893');
+INSERT INTO holdfast.schema_version VALUES (21, 22, true, '2026-11-27 00:07:37.209762');
+INSERT INTO holdfast.schema_version VALUES (22, 24, true, '2026-11-27 00:07:37.210737');
+INSERT INTO holdfast.schema_version VALUES (23, 26, true, '2026-11-27 00:07:37.218717');
+INSERT INTO holdfast.schema_version VALUES (24, 27, true, '2026-11-27 00:07:37.244807');
+INSERT INTO holdfast.schema_version VALUES (25, 28, true, '2026-11-27 00:07:37.274415');
+INSERT INTO holdfast.schema_version VALUES (26, 31, true, '2026-11-27 00:07:37.277616');
+INSERT INTO holdfast.secrets VALUES ('page_token', '\x14cd4e9d4e4a4eeda4c255139596f5291ce5176e5b014cadbba95cb5d1bb3b1e', '2026-11-27 05:52:36.332935+05:45');
+INSERT INTO holdfast.secrets VALUES ('push', '\x69c8be25a1544b369432ed7adf30a6de85dd2de3fa6f4e18b9972f4885ebeaf0', '2026-11-27 05:52:36.332935+05:45');
+INSERT INTO holdfast.task_calls VALUES ('01a21a57-9cbd-7958-8e2f-70460ef37acc', 3, 1, 'call-1', 'helper', '01a21a57-9cd2-7b5f-b9dd-393293476fb0', false, '01a21a57-9cbd-7958-8e2f-70460ef37acc', '{caller}', '2026-11-27 05:56:19.122918+05:45', '2026-11-27 05:56:19.170732+05:45', 0, NULL, NULL, NULL, NULL, false, 0, NULL);
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a21a57-989e-7639-a027-44aa70fb64d1');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a21a57-9975-7187-9ef0-11e1c775c43c');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a21a57-998f-7e2f-9438-dd2ad979f7c2');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a21a57-99a4-7af3-96e2-a383b38d68dd');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a21a57-99c9-79d4-bb99-5419cf78df44');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a21a57-99fb-7951-9d6c-14abb5b96ea1');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a21a57-9a47-7ab6-acc0-462452fa3d01');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a21a57-9a54-7315-ad0c-f9fcce64ad0d');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a21a57-9a7c-7ad5-9c88-de5c3e3d7f4b');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a21a57-9a7e-7bf5-8835-475bce39d853');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a21a57-9a84-7b0b-b401-4a6555f28a6c');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a21a57-9a91-7783-bc3a-bcb52b54269c');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a21a57-9a97-70ab-a5ff-1f1e40197ef0');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a21a57-9a9f-7928-a5ca-d2541e2a1b47');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a21a57-9aae-7410-b448-ff051a9d6bda');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a21a57-9af5-7050-b64c-a974d9888dfb');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a21a57-9b0d-7ebb-812b-4afcbcf1af08');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a21a57-9b1e-7bac-a97b-5de96f7c4934');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a21a57-9b2e-7caa-87ce-08016f043ae9');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a21a57-9b37-7312-a5e3-e25bd8105014');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a21a57-9c93-746b-84aa-32df3d8429a3');
+INSERT INTO holdfast.task_queue VALUES ('01a21a57-9af5-7050-b64c-a974d9888dfb', 'writer', '2026-11-27 05:56:18.659532+05:45', '01a21a57-987a-78a7-abd4-34cbff4a473a', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a21a57-9b0d-7ebb-812b-4afcbcf1af08', 'writer', '2026-11-27 05:56:18.67007+05:45', '01a21a57-988e-76a8-8ba6-072a030effde', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a21a57-9b1e-7bac-a97b-5de96f7c4934', 'support', '2026-11-27 05:56:18.701308+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a21a57-9b2e-7caa-87ce-08016f043ae9', 'travel', '2026-11-27 05:56:18.709941+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a21a57-9b37-7312-a5e3-e25bd8105014', 'travel', '2026-11-27 05:56:18.71716+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a21a57-9c93-746b-84aa-32df3d8429a3', 'writer', '2026-11-27 05:56:19.07652+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a21a57-9cbd-7958-8e2f-70460ef37acc', 'caller', '2026-11-27 05:56:19.122918+05:45', NULL, 1, 2, 0, NULL, false, 0, 0, 'infinity', 3, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_settled VALUES ('01a21a57-9cd2-7b5f-b9dd-393293476fb0', 3);
+INSERT INTO holdfast.task_states VALUES ('01a21a57-9af5-7050-b64c-a974d9888dfb', 1, '{"chapter": 1}', '01a21a57-9b0b-73bd-a935-9131d19c0a95', '2026-11-27 05:56:18.667853+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a21a57-989e-7639-a027-44aa70fb64d1', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-27 05:56:18.228596+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-27 05:56:18.187735+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-27 05:56:18.060633+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a21a57-9975-7187-9ef0-11e1c775c43c', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-27 05:56:18.28648+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-27 05:56:18.275298+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-27 05:56:18.264124+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a21a57-998f-7e2f-9438-dd2ad979f7c2', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-27 05:56:18.305385+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-27 05:56:18.29339+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 05:56:18.288078+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a21a57-99a4-7af3-96e2-a383b38d68dd', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-27 05:56:18.344449+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-27 05:56:18.341422+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-27 05:56:18.31183+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a21a57-99c9-79d4-bb99-5419cf78df44', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-27 05:56:18.393422+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-27 05:56:18.383818+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-27 05:56:18.350908+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a21a57-99fb-7951-9d6c-14abb5b96ea1', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-27 05:56:18.470944+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-27 05:56:18.401819+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-27 05:56:18.395825+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a21a57-9a47-7ab6-acc0-462452fa3d01', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-27 05:56:18.483025+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-27 05:56:18.473008+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-27 05:56:18.471821+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a21a57-9a54-7315-ad0c-f9fcce64ad0d', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-27 05:56:18.495313+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-27 05:56:18.490464+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-27 05:56:18.489092+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a21a57-9a7c-7ad5-9c88-de5c3e3d7f4b', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-27 05:56:18.526017+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-27 05:56:18.526017+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-27 05:56:18.524833+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a21a57-9a7e-7bf5-8835-475bce39d853', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-27 05:56:18.532026+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-27 05:56:18.530571+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 05:56:18.529412+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a21a57-9a84-7b0b-b401-4a6555f28a6c', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-27 05:56:18.541791+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-27 05:56:18.535755+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 05:56:18.534632+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a21a57-9a91-7783-bc3a-bcb52b54269c', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-27 05:56:18.550299+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-27 05:56:18.546737+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 05:56:18.545603+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a21a57-9a60-72c0-826b-b744ae64cbfb', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-27 05:56:18.523795+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-27 05:56:18.506372+05:45', true, '2026-11-27 05:56:18.50872+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-27 05:56:18.501386+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a21a57-9cd2-7b5f-b9dd-393293476fb0', NULL, 'helper', 'tenant', 'owner', 'context', 5, false, NULL, 3, 3, '2026-11-27 05:56:19.181434+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-27 05:56:19.173563+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 05:56:19.170732+05:45', NULL, NULL, false, NULL, NULL, true, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a21a57-9a97-70ab-a5ff-1f1e40197ef0', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-27 05:56:18.55884+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-27 05:56:18.554283+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-27 05:56:18.552139+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a21a57-9b0d-7ebb-812b-4afcbcf1af08', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-27 05:56:18.685937+05:45', 1, 1, 1, 1, 0, '01a21a57-988e-76a8-8ba6-072a030effde', '2026-11-27 05:56:18.685224+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 05:56:18.67007+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a21a57-9b1e-7bac-a97b-5de96f7c4934', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-27 05:56:18.693722+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-27 05:56:18.688053+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 05:56:18.686896+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a21a57-9b2e-7caa-87ce-08016f043ae9', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-27 05:56:18.709941+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 05:56:18.709941+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a21a57-9b37-7312-a5e3-e25bd8105014', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-27 05:56:18.71716+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 05:56:18.71716+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a21a57-9af5-7050-b64c-a974d9888dfb', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-27 05:56:18.665456+05:45', 1, 2, 1, 1, 0, '01a21a57-987a-78a7-abd4-34cbff4a473a', '2026-11-27 05:56:18.660984+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-27 05:56:18.659532+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a21a57-9a9f-7928-a5ca-d2541e2a1b47', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-27 05:56:18.573389+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-27 05:56:18.568212+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-27 05:56:18.563272+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a21a57-9aae-7410-b448-ff051a9d6bda', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-27 05:56:18.643981+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-27 05:56:18.638671+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-27 05:56:18.636959+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a21a57-9c93-746b-84aa-32df3d8429a3', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-27 05:56:19.07652+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-27 05:56:19.07652+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a21a57-9cbd-7958-8e2f-70460ef37acc', NULL, 'caller', 'tenant', 'owner', 'context', 2, false, NULL, 3, 2, '2026-11-27 05:56:19.122918+05:45', 1, 2, 1, 2, 0, NULL, '2026-11-27 05:56:19.121884+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 05:56:19.102463+05:45', NULL, 'infinity', false, NULL, NULL, true, 0, 0, NULL, NULL);
+INSERT INTO holdfast.workers VALUES ('01a21a57-987a-78a7-abd4-34cbff4a473a', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-27 05:56:18.029477+05:45', '2026-11-27 06:56:18.029477+05:45');
+INSERT INTO holdfast.workers VALUES ('01a21a57-988e-76a8-8ba6-072a030effde', 'web-2/988', '1.4.0', 'api,worker', '2026-11-27 05:56:18.030548+05:45', '2026-11-27 06:56:18.030548+05:45');
+INSERT INTO holdfast.workers VALUES ('01a21a57-9cc2-7091-b49b-7bf43ccbebdb', 'test', '1', 'worker', '2026-11-27 05:56:19.121421+05:45', '2026-11-27 06:56:19.121421+05:45');
+INSERT INTO holdfast.workers VALUES ('01a21a57-9d04-7e93-8033-4d65ce64027f', 'test', '1', 'worker', '2026-11-27 05:56:19.173198+05:45', '2026-11-27 06:56:19.173198+05:45');
 SELECT pg_catalog.setval('holdfast.push_attempts_id', 9, true);
-SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 25, true);
+SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 26, true);
 ALTER TABLE ONLY holdfast.admin_jobs
     ADD CONSTRAINT admin_jobs_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY holdfast.admin_sessions
+    ADD CONSTRAINT admin_sessions_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY holdfast.agent_outages
     ADD CONSTRAINT agent_outages_pkey PRIMARY KEY (agent);
 ALTER TABLE ONLY holdfast.api_keys
@@ -2686,10 +2706,10 @@ ALTER TABLE ONLY holdfast.artifacts_20261101
     ADD CONSTRAINT artifacts_20261101_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.push_attempts
     ADD CONSTRAINT push_attempts_pkey PRIMARY KEY (id, started_at);
-ALTER TABLE ONLY holdfast.attempts_20261124
-    ADD CONSTRAINT attempts_20261124_pkey PRIMARY KEY (id, started_at);
-ALTER TABLE ONLY holdfast.attempts_20261125
-    ADD CONSTRAINT attempts_20261125_pkey PRIMARY KEY (id, started_at);
+ALTER TABLE ONLY holdfast.attempts_20261127
+    ADD CONSTRAINT attempts_20261127_pkey PRIMARY KEY (id, started_at);
+ALTER TABLE ONLY holdfast.attempts_20261128
+    ADD CONSTRAINT attempts_20261128_pkey PRIMARY KEY (id, started_at);
 ALTER TABLE ONLY holdfast.audit_log
     ADD CONSTRAINT audit_log_pkey PRIMARY KEY (chain, n, at);
 ALTER TABLE ONLY holdfast.audit_20261101
@@ -2708,10 +2728,10 @@ ALTER TABLE ONLY holdfast.events_kept
     ADD CONSTRAINT events_kept_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.idempotency_keys
     ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant, owner, key, day);
-ALTER TABLE ONLY holdfast.keys_20261124
-    ADD CONSTRAINT keys_20261124_pkey PRIMARY KEY (tenant, owner, key, day);
-ALTER TABLE ONLY holdfast.keys_20261125
-    ADD CONSTRAINT keys_20261125_pkey PRIMARY KEY (tenant, owner, key, day);
+ALTER TABLE ONLY holdfast.keys_20261127
+    ADD CONSTRAINT keys_20261127_pkey PRIMARY KEY (tenant, owner, key, day);
+ALTER TABLE ONLY holdfast.keys_20261128
+    ADD CONSTRAINT keys_20261128_pkey PRIMARY KEY (tenant, owner, key, day);
 ALTER TABLE ONLY holdfast.leases
     ADD CONSTRAINT leases_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY holdfast.processes
@@ -2750,10 +2770,11 @@ ALTER TABLE ONLY holdfast.workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (id);
 CREATE INDEX admin_jobs_ended ON holdfast.admin_jobs USING btree (ended_at) WHERE (ended_at IS NOT NULL);
 CREATE INDEX admin_jobs_open ON holdfast.admin_jobs USING btree (id) WHERE (ended_at IS NULL);
+CREATE INDEX admin_sessions_expires ON holdfast.admin_sessions USING btree (expires_at);
 CREATE UNIQUE INDEX artifacts_20261101_task_request_id_idx ON holdfast.artifacts_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX push_attempts_of ON ONLY holdfast.push_attempts USING btree (task, config_id, id);
-CREATE INDEX attempts_20261124_task_config_id_id_idx ON holdfast.attempts_20261124 USING btree (task, config_id, id);
-CREATE INDEX attempts_20261125_task_config_id_id_idx ON holdfast.attempts_20261125 USING btree (task, config_id, id);
+CREATE INDEX attempts_20261127_task_config_id_id_idx ON holdfast.attempts_20261127 USING btree (task, config_id, id);
+CREATE INDEX attempts_20261128_task_config_id_id_idx ON holdfast.attempts_20261128 USING btree (task, config_id, id);
 CREATE INDEX audit_log_at ON ONLY holdfast.audit_log USING brin (at);
 CREATE INDEX audit_20261101_at_idx ON holdfast.audit_20261101 USING brin (at);
 CREATE INDEX cancel_notices_due ON holdfast.cancel_notices USING btree (agent, due_at) WHERE (ended_at IS NULL);
@@ -2761,8 +2782,8 @@ CREATE INDEX context_states_task ON holdfast.context_states USING btree (task);
 CREATE UNIQUE INDEX events_20261101_task_request_id_idx ON holdfast.events_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE UNIQUE INDEX events_kept_request ON holdfast.events_kept USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX idempotency_keys_age ON ONLY holdfast.idempotency_keys USING btree (created_at);
-CREATE INDEX keys_20261124_created_at_idx ON holdfast.keys_20261124 USING btree (created_at);
-CREATE INDEX keys_20261125_created_at_idx ON holdfast.keys_20261125 USING btree (created_at);
+CREATE INDEX keys_20261127_created_at_idx ON holdfast.keys_20261127 USING btree (created_at);
+CREATE INDEX keys_20261128_created_at_idx ON holdfast.keys_20261128 USING btree (created_at);
 CREATE INDEX processes_started ON holdfast.processes USING btree (started_at);
 CREATE INDEX push_cursors_disabled_at ON holdfast.push_cursors USING btree (disabled_at) WHERE (disabled_at IS NOT NULL);
 CREATE INDEX push_cursors_due ON holdfast.push_cursors USING btree (due_at) WHERE ((due_at IS NOT NULL) AND (NOT parked));
@@ -2800,16 +2821,16 @@ CREATE INDEX tasks_kept_tenant_owner_agent_direct_state_status_at_id_idx ON hold
 CREATE INDEX tasks_open_context_id_tenant_owner_agent_direct_state_statu_idx ON holdfast.tasks_open USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC);
 CREATE INDEX tasks_open_parked ON holdfast.tasks_open USING btree (agent, status_at) WHERE (state = ANY (ARRAY[3, 4]));
 CREATE INDEX tasks_open_tenant_owner_agent_direct_state_status_at_id_idx ON holdfast.tasks_open USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC);
-ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261124_pkey;
-ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261124_task_config_id_id_idx;
-ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261125_pkey;
-ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261125_task_config_id_id_idx;
+ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261127_pkey;
+ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261127_task_config_id_id_idx;
+ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261128_pkey;
+ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261128_task_config_id_id_idx;
 ALTER INDEX holdfast.audit_log_at ATTACH PARTITION holdfast.audit_20261101_at_idx;
 ALTER INDEX holdfast.audit_log_pkey ATTACH PARTITION holdfast.audit_20261101_pkey;
-ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261124_created_at_idx;
-ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261124_pkey;
-ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261125_created_at_idx;
-ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261125_pkey;
+ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261127_created_at_idx;
+ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261127_pkey;
+ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261128_created_at_idx;
+ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261128_pkey;
 ALTER INDEX holdfast.tasks_dated_agent_status_at_id_idx ATTACH PARTITION holdfast.tasks_20261101_agent_status_at_id_idx;
 ALTER INDEX holdfast.tasks_dated_context_id_tenant_owner_agent_direct_state_stat_idx ATTACH PARTITION holdfast.tasks_20261101_context_id_tenant_owner_agent_direct_state_s_idx;
 ALTER INDEX holdfast.tasks_dated_id_idx ATTACH PARTITION holdfast.tasks_20261101_id_idx;
