@@ -60,8 +60,9 @@ type stream struct {
 	ctx    context.Context //nolint:containedctx // ends when the client leaves or the server stops
 }
 
-// open begins a stream, if there is a place for one.
-func (a *API) open(x *exchange) (s *stream, end func(), err error) {
+// enter takes a place for a long answer, if there is one. Its context ends when the client leaves, when the credential ends, and
+// when the server stops.
+func (a *API) enter(x *exchange) (ctx context.Context, end func(), err error) {
 	leave, ok := a.streams.Take(limit.Sender(x.r.RemoteAddr))
 	if !ok {
 		return nil, nil, &task.Error{Kind: task.RateLimited, Msg: "this replica serves no further stream to your address", RetryAfter: 10 * time.Second}
@@ -72,10 +73,19 @@ func (a *API) open(x *exchange) (s *stream, end func(), err error) {
 	if x.who.Watch != nil {
 		unwatch = x.who.Watch(func(error) { cancel() }) // a client that comes again learns why
 	}
-	// The server's limit for reading a request would end the stream.
+	// The server's limit for reading a request would end the answer.
 	_ = http.NewResponseController(x.w).SetReadDeadline(time.Time{})
+	return ctx, func() { unwatch(); stopped(); cancel(); leave() }, nil
+}
+
+// open begins a stream, if there is a place for one.
+func (a *API) open(x *exchange) (s *stream, end func(), err error) {
+	ctx, end, err := a.enter(x)
+	if err != nil {
+		return nil, nil, err
+	}
 	s = &stream{sse.Start(x.w, writeTimeout), a.o.Memory, ctx}
-	return s, func() { unwatch(); stopped(); cancel(); leave() }, s.Flush()
+	return s, end, s.Flush()
 }
 
 func (s *stream) event(name string, id int64, doc any) error {
