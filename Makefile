@@ -25,7 +25,7 @@ INTEGRATION = $(findstring ./...,$(PACKAGES))$(findstring ./integration,$(PACKAG
 
 PYTHONS  ?= python3
 
-.PHONY: help run build test test-postgres race chaos memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript
+.PHONY: help run build test test-postgres race chaos memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-dev
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -148,12 +148,29 @@ dist-typescript: sdk/typescript/node_modules/.package-lock.json
 sdk/typescript/node_modules/.package-lock.json: sdk/typescript/package-lock.json
 	cd sdk/typescript && npm ci --silent --no-audit --no-fund && touch node_modules/.package-lock.json
 
+console: console/node_modules/.package-lock.json ## build the web console into internal/console/dist, which the binary embeds
+	cd console && npm run --silent build
+
+console-check: console/node_modules/.package-lock.json ## check the console: format, linter, generated types, types, tests, budget, and that dist is what the sources build
+	cd console && npm run --silent lint && npm run --silent generated && npm run --silent types && npm test --silent && npm run --silent compare
+
+console-test: console/node_modules/.package-lock.json ## the console in Chromium on real servers (needs Debian's chromium); CONSOLE_TEST=jobs runs the files with that name
+	cd console && npm run --silent build
+	CGO_ENABLED=0 go build -trimpath -o bin/holdfast ./cmd/server
+	go run ./internal/store/storetest/withdb npm --prefix console run --silent browser -- $(CONSOLE_TEST)
+
+console-dev: console/node_modules/.package-lock.json ## the console with its sources reloaded, on the server at HOLDFAST_ADMIN (http://127.0.0.1:9090)
+	cd console && npm run --silent dev
+
+console/node_modules/.package-lock.json: console/package-lock.json
+	cd console && npm ci --silent --no-audit --no-fund && touch node_modules/.package-lock.json
+
 cover: ## test coverage across packages
 	go test -timeout $(TIMEOUT) -shuffle=on -coverpkg ./... -coverprofile coverage.out $(PACKAGES)
 	go tool cover -func coverage.out | tail -1
 
 clean: ## remove what was built; the database in ./.holdfast stays
-	rm -rf bin coverage.out dist integration/faults/chaos.md interop/.cache sdk/python/.cache sdk/typescript/{dist,build,node_modules}
+	rm -rf bin coverage.out dist integration/faults/chaos.md interop/.cache sdk/python/.cache sdk/typescript/{dist,build,node_modules} console/node_modules
 
 # The tools' versions are in tools/go.mod. Without cgo they build on a machine that has only Go; sqlc then runs its
 # parser as WebAssembly.

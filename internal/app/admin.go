@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/adminapi"
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/console"
 	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -21,8 +22,12 @@ import (
 )
 
 // newAdmin makes the server of the admin address.
-func newAdmin(e *env, access *access, st *store.Store, api *adminapi.API, checks []telemetry.Check) *http.Server {
-	endpoints := []telemetry.Endpoint{purgeEndpoint(e, st), {Pattern: adminapi.Path + "/", Handler: api, Admits: true}}
+func newAdmin(e *env, access *access, st *store.Store, api *adminapi.API, page http.Handler, checks []telemetry.Check) *http.Server {
+	endpoints := []telemetry.Endpoint{
+		purgeEndpoint(e, st), {Pattern: adminapi.Path + "/", Handler: api, Admits: true},
+		{Pattern: "GET " + console.Path, Handler: page, Admits: true},
+		{Pattern: "GET /{$}", Handler: http.RedirectHandler(console.Path, http.StatusFound), Admits: true},
+	}
 	s := &http.Server{
 		Handler:           telemetry.AdminHandler(e.registry, access.admits(), endpoints, checks...),
 		ReadHeaderTimeout: 10 * time.Second,

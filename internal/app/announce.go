@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/console"
 )
 
 // announce tells operators the addresses, and new users the next steps.
@@ -27,7 +28,7 @@ func announce(e *env, p *ports, banner io.Writer) {
 		e.ready(url)
 	}
 	if banner != nil {
-		_, _ = fmt.Fprintf(banner, urlBanner, url)
+		_, _ = fmt.Fprintf(banner, urlBanner, url, admin+console.Path)
 		if len(e.cfg.OpenAgents()) > 0 && len(e.cfg.Exposed()) > 0 {
 			_, _ = fmt.Fprint(banner, openBanner)
 		}
@@ -37,6 +38,7 @@ func announce(e *env, p *ports, banner io.Writer) {
 const urlBanner = `
 Holdfast serves %[1]s
 The agent's card: %[1]s/.well-known/agent-card.json
+The console: %[2]s
 Try:
 
   curl -s %[1]s -H 'Content-Type: application/json' -d '{"jsonrpc":"2.0","id":1,"method":"message/send",

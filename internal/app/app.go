@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/console"
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/resume"
@@ -142,7 +143,11 @@ func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents
 		watches: agents.watch(e.cfg, eng, operations, api),
 	}
 	probes := checks(&s.stopping, st, keeper, h)
-	s.admin = newAdmin(e, access, st, operators, probes)
+	page, err := console.Handler()
+	if err != nil {
+		return err
+	}
+	s.admin = newAdmin(e, access, st, operators, page, probes)
 	export(e, agents, access, st, keeper, probes)
 	if err := prepare(ctx, e, st, keeper, ring); err != nil {
 		return err

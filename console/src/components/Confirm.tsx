@@ -1,0 +1,96 @@
+import { type ReactNode, useId, useState } from "react";
+import { Button } from "./Button";
+import { Dialog } from "./Dialog";
+import { ErrorBox } from "./ErrorBox";
+
+/** Confirm asks why before it acts. The reason goes into the audit log. */
+export function Confirm({
+  open,
+  onClose,
+  title,
+  children,
+  verb,
+  danger,
+  ready = true,
+  act,
+}: {
+  open: boolean;
+  onClose: () => void;
+  title: string;
+  /** children say what will happen, and hold further fields. */
+  children?: ReactNode;
+  /** verb is on the button. */
+  verb: string;
+  danger?: boolean;
+  /** ready is false while a further field lacks a value. */
+  ready?: boolean;
+  /** act does it. Its error stays in the dialog. */
+  act: (reason: string) => Promise<unknown>;
+}) {
+  return (
+    <Dialog open={open} onClose={onClose} title={title}>
+      <Form onClose={onClose} verb={verb} danger={danger} ready={ready} act={act}>
+        {children}
+      </Form>
+    </Dialog>
+  );
+}
+
+function Form({
+  onClose,
+  children,
+  verb,
+  danger,
+  ready,
+  act,
+}: {
+  onClose: () => void;
+  children?: ReactNode;
+  verb: string;
+  danger?: boolean;
+  ready: boolean;
+  act: (reason: string) => Promise<unknown>;
+}) {
+  const id = useId();
+  const [reason, setReason] = useState("");
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>();
+  return (
+    <form
+      className="dialog-form"
+      onSubmit={(event) => {
+        event.preventDefault();
+        setBusy(true);
+        setError(undefined);
+        act(reason.trim()).then(onClose, (failed: unknown) => {
+          setError(failed);
+          setBusy(false);
+        });
+      }}
+    >
+      {children}
+      <label className="dialog-field" htmlFor={id}>
+        Reason
+        <input
+          id={id}
+          className="input"
+          value={reason}
+          onChange={(event) => setReason(event.target.value)}
+          placeholder="agent fixed, ticket 7"
+          maxLength={1000}
+          required
+          autoComplete="off"
+          data-autofocus
+        />
+        <span className="muted">The audit log keeps it, with your name.</span>
+      </label>
+      {error !== undefined && <ErrorBox error={error} />}
+      <div className="dialog-buttons">
+        <Button onClick={onClose}>Back</Button>
+        <Button type="submit" kind={danger ? "danger" : "primary"} busy={busy} disabled={!ready || !reason.trim()}>
+          {verb}
+        </Button>
+      </div>
+    </form>
+  );
+}

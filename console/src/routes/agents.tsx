@@ -1,0 +1,5 @@
+import { Page } from "../components/Page";
+
+export function AgentsPage() {
+  return <Page title="Agents">Not written yet.</Page>;
+}

@@ -1,0 +1,5 @@
+import { Page } from "../components/Page";
+
+export function AuditPage() {
+  return <Page title="Audit">Not written yet.</Page>;
+}
