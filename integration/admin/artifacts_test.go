@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -60,10 +61,10 @@ func TestArtifacts(t *testing.T) {
 	parts := detail.list("parts")
 	require.Len(t, parts, 1, "appended text is one part")
 	require.Equal(t, json.Number("1200"), list[0]["chunks"])
-	require.Equal(t, json.Number("12000"), parts[0]["bytes"])
 	want := clustertest.One[string](db, `SELECT string_agg(p ->> 'text', '' ORDER BY e.seq) FROM holdfast.v_events e, json_array_elements(e.payload -> 'parts') p
 		WHERE e.task = $1 AND e.kind = 'artifact'`, chunked)
-	require.Len(t, want, 12000)
+	require.Greater(t, len(want), 12000)
+	require.Equal(t, json.Number(strconv.Itoa(len(want))), parts[0]["bytes"])
 	require.Equal(t, want, parts[0]["text"])
 	res, body := op.file(at + "/parts/0")
 	require.Equal(t, http.StatusOK, res.StatusCode)

@@ -84,7 +84,7 @@ type artifactDetail struct {
 	Description string          `json:"description,omitempty"`
 	Metadata    json.RawMessage `json:"metadata,omitempty"`
 	Extensions  []string        `json:"extensions,omitempty"`
-	Parts       []piece      `json:"parts"`
+	Parts       []piece         `json:"parts"`
 	// Partial says that the artifact is so large that only its beginning was read.
 	Partial bool `json:"partial,omitempty"`
 }

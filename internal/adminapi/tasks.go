@@ -478,6 +478,8 @@ type meView struct {
 	AllTenants bool   `json:"all_tenants"`
 	ReadOnly   string `json:"read_only,omitempty"`
 	Version    string `json:"version"`
+	// Dialects are the versions of A2A in which this server shows events.
+	Dialects []string `json:"a2a_versions"`
 }
 
 func (a *API) me(x *exchange) error {
@@ -487,5 +489,6 @@ func (a *API) me(x *exchange) error {
 	c := x.who.Caller
 	return x.answer(http.StatusOK, meView{
 		Subject: c.Subject, Tenant: c.Tenant, Right: x.who.Right.String(), AllTenants: !x.who.Bound, ReadOnly: x.who.ReadOnly, Version: a.o.Version,
+		Dialects: registry.Versions(),
 	})
 }
