@@ -22,6 +22,7 @@
 -- 00026_workers.sql 4e5c52900cd2ec19c8dc1b7c3e06f42428ab1e0069ef738a273db3354a68d9f1
 -- 00027_admin.sql 1e88fe6b42dc27fc73dad822c31554e824949952b8408d575fb36298892b45bd
 -- 00028_traces.sql 8734d32bf241f70427c1cd94455c9c1cd273f8a5dd5d06f810d4225d80e4a418
+-- 00033_list_indexes.sql aeb8d1cecae79c3b389bf0e394ac65b11648c997c985a690c8dce5b760f6ed10
 SET statement_timeout = 0;
 SET lock_timeout = 0;
 SET idle_in_transaction_session_timeout = 0;
@@ -658,6 +659,46 @@ CREATE TABLE holdfast.artifacts_20261101 (
     CONSTRAINT task_events_state_of_status CHECK (((kind = 2) = (state IS NOT NULL)))
 );
 ALTER TABLE ONLY holdfast.artifacts_20261101 ALTER COLUMN payload SET COMPRESSION lz4;
+CREATE TABLE holdfast.artifacts_20261201 (
+    task uuid NOT NULL,
+    seq bigint NOT NULL,
+    kind smallint NOT NULL,
+    kept boolean DEFAULT false NOT NULL,
+    state smallint,
+    attempt integer NOT NULL,
+    append boolean DEFAULT false NOT NULL,
+    last boolean DEFAULT false NOT NULL,
+    artifact_id text,
+    payload json,
+    request_id uuid,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    worker_id uuid,
+    claimed_at timestamp with time zone,
+    CONSTRAINT task_events_artifact_named CHECK (((kind = 3) = (artifact_id IS NOT NULL))),
+    CONSTRAINT task_events_kind_known CHECK ((kind = ANY (ARRAY[1, 2, 3, 4]))),
+    CONSTRAINT task_events_state_of_status CHECK (((kind = 2) = (state IS NOT NULL)))
+);
+ALTER TABLE ONLY holdfast.artifacts_20261201 ALTER COLUMN payload SET COMPRESSION lz4;
+CREATE TABLE holdfast.artifacts_20270101 (
+    task uuid NOT NULL,
+    seq bigint NOT NULL,
+    kind smallint NOT NULL,
+    kept boolean DEFAULT false NOT NULL,
+    state smallint,
+    attempt integer NOT NULL,
+    append boolean DEFAULT false NOT NULL,
+    last boolean DEFAULT false NOT NULL,
+    artifact_id text,
+    payload json,
+    request_id uuid,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    worker_id uuid,
+    claimed_at timestamp with time zone,
+    CONSTRAINT task_events_artifact_named CHECK (((kind = 3) = (artifact_id IS NOT NULL))),
+    CONSTRAINT task_events_kind_known CHECK ((kind = ANY (ARRAY[1, 2, 3, 4]))),
+    CONSTRAINT task_events_state_of_status CHECK (((kind = 2) = (state IS NOT NULL)))
+);
+ALTER TABLE ONLY holdfast.artifacts_20270101 ALTER COLUMN payload SET COMPRESSION lz4;
 CREATE SEQUENCE holdfast.push_attempts_id
     START WITH 1
     INCREMENT BY 1
@@ -686,7 +727,7 @@ COMMENT ON COLUMN holdfast.push_attempts.delivery_id IS 'The jti of the request:
 COMMENT ON COLUMN holdfast.push_attempts.attempt IS 'Which try of the delivery it was, from 1.';
 COMMENT ON COLUMN holdfast.push_attempts.class IS 'The outcome, as the metrics call it.';
 COMMENT ON COLUMN holdfast.push_attempts.status IS 'The HTTP status; null if there was no answer.';
-CREATE TABLE holdfast.attempts_20261124 (
+CREATE TABLE holdfast.attempts_20261101 (
     id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
     task uuid NOT NULL,
     config_id text NOT NULL,
@@ -702,11 +743,11 @@ CREATE TABLE holdfast.attempts_20261124 (
     worker_id uuid,
     CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
 );
-COMMENT ON COLUMN holdfast.attempts_20261124.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
-COMMENT ON COLUMN holdfast.attempts_20261124.attempt IS 'Which try of the delivery it was, from 1.';
-COMMENT ON COLUMN holdfast.attempts_20261124.class IS 'The outcome, as the metrics call it.';
-COMMENT ON COLUMN holdfast.attempts_20261124.status IS 'The HTTP status; null if there was no answer.';
-CREATE TABLE holdfast.attempts_20261125 (
+COMMENT ON COLUMN holdfast.attempts_20261101.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
+COMMENT ON COLUMN holdfast.attempts_20261101.attempt IS 'Which try of the delivery it was, from 1.';
+COMMENT ON COLUMN holdfast.attempts_20261101.class IS 'The outcome, as the metrics call it.';
+COMMENT ON COLUMN holdfast.attempts_20261101.status IS 'The HTTP status; null if there was no answer.';
+CREATE TABLE holdfast.attempts_20261127 (
     id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
     task uuid NOT NULL,
     config_id text NOT NULL,
@@ -722,10 +763,90 @@ CREATE TABLE holdfast.attempts_20261125 (
     worker_id uuid,
     CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
 );
-COMMENT ON COLUMN holdfast.attempts_20261125.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
-COMMENT ON COLUMN holdfast.attempts_20261125.attempt IS 'Which try of the delivery it was, from 1.';
-COMMENT ON COLUMN holdfast.attempts_20261125.class IS 'The outcome, as the metrics call it.';
-COMMENT ON COLUMN holdfast.attempts_20261125.status IS 'The HTTP status; null if there was no answer.';
+COMMENT ON COLUMN holdfast.attempts_20261127.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
+COMMENT ON COLUMN holdfast.attempts_20261127.attempt IS 'Which try of the delivery it was, from 1.';
+COMMENT ON COLUMN holdfast.attempts_20261127.class IS 'The outcome, as the metrics call it.';
+COMMENT ON COLUMN holdfast.attempts_20261127.status IS 'The HTTP status; null if there was no answer.';
+CREATE TABLE holdfast.attempts_20261128 (
+    id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
+    task uuid NOT NULL,
+    config_id text NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    from_seq bigint NOT NULL,
+    to_seq bigint NOT NULL,
+    delivery_id text NOT NULL,
+    attempt integer NOT NULL,
+    class text NOT NULL,
+    status integer,
+    error text,
+    duration interval,
+    worker_id uuid,
+    CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
+);
+COMMENT ON COLUMN holdfast.attempts_20261128.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
+COMMENT ON COLUMN holdfast.attempts_20261128.attempt IS 'Which try of the delivery it was, from 1.';
+COMMENT ON COLUMN holdfast.attempts_20261128.class IS 'The outcome, as the metrics call it.';
+COMMENT ON COLUMN holdfast.attempts_20261128.status IS 'The HTTP status; null if there was no answer.';
+CREATE TABLE holdfast.attempts_20261129 (
+    id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
+    task uuid NOT NULL,
+    config_id text NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    from_seq bigint NOT NULL,
+    to_seq bigint NOT NULL,
+    delivery_id text NOT NULL,
+    attempt integer NOT NULL,
+    class text NOT NULL,
+    status integer,
+    error text,
+    duration interval,
+    worker_id uuid,
+    CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
+);
+COMMENT ON COLUMN holdfast.attempts_20261129.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
+COMMENT ON COLUMN holdfast.attempts_20261129.attempt IS 'Which try of the delivery it was, from 1.';
+COMMENT ON COLUMN holdfast.attempts_20261129.class IS 'The outcome, as the metrics call it.';
+COMMENT ON COLUMN holdfast.attempts_20261129.status IS 'The HTTP status; null if there was no answer.';
+CREATE TABLE holdfast.attempts_20261201 (
+    id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
+    task uuid NOT NULL,
+    config_id text NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    from_seq bigint NOT NULL,
+    to_seq bigint NOT NULL,
+    delivery_id text NOT NULL,
+    attempt integer NOT NULL,
+    class text NOT NULL,
+    status integer,
+    error text,
+    duration interval,
+    worker_id uuid,
+    CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
+);
+COMMENT ON COLUMN holdfast.attempts_20261201.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
+COMMENT ON COLUMN holdfast.attempts_20261201.attempt IS 'Which try of the delivery it was, from 1.';
+COMMENT ON COLUMN holdfast.attempts_20261201.class IS 'The outcome, as the metrics call it.';
+COMMENT ON COLUMN holdfast.attempts_20261201.status IS 'The HTTP status; null if there was no answer.';
+CREATE TABLE holdfast.attempts_20270101 (
+    id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
+    task uuid NOT NULL,
+    config_id text NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    from_seq bigint NOT NULL,
+    to_seq bigint NOT NULL,
+    delivery_id text NOT NULL,
+    attempt integer NOT NULL,
+    class text NOT NULL,
+    status integer,
+    error text,
+    duration interval,
+    worker_id uuid,
+    CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
+);
+COMMENT ON COLUMN holdfast.attempts_20270101.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
+COMMENT ON COLUMN holdfast.attempts_20270101.attempt IS 'Which try of the delivery it was, from 1.';
+COMMENT ON COLUMN holdfast.attempts_20270101.class IS 'The outcome, as the metrics call it.';
+COMMENT ON COLUMN holdfast.attempts_20270101.status IS 'The HTTP status; null if there was no answer.';
 CREATE TABLE holdfast.audit_log (
     chain smallint NOT NULL,
     n bigint NOT NULL,
@@ -754,6 +875,32 @@ COMMENT ON COLUMN holdfast.audit_20261101.n IS 'Place in the chain, from 1 witho
 COMMENT ON COLUMN holdfast.audit_20261101.login IS 'The database login that wrote it.';
 COMMENT ON COLUMN holdfast.audit_20261101.entries IS 'What happened, as an array: one row names all tasks that one statement created.';
 COMMENT ON COLUMN holdfast.audit_20261101.hash IS 'SHA-256 of the hash before it and of the row: docs/audit.md.';
+CREATE TABLE holdfast.audit_20261201 (
+    chain smallint NOT NULL,
+    n bigint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    login text NOT NULL,
+    entries json NOT NULL,
+    hash bytea NOT NULL
+);
+ALTER TABLE ONLY holdfast.audit_20261201 ALTER COLUMN entries SET COMPRESSION lz4;
+COMMENT ON COLUMN holdfast.audit_20261201.n IS 'Place in the chain, from 1 without a gap.';
+COMMENT ON COLUMN holdfast.audit_20261201.login IS 'The database login that wrote it.';
+COMMENT ON COLUMN holdfast.audit_20261201.entries IS 'What happened, as an array: one row names all tasks that one statement created.';
+COMMENT ON COLUMN holdfast.audit_20261201.hash IS 'SHA-256 of the hash before it and of the row: docs/audit.md.';
+CREATE TABLE holdfast.audit_20270101 (
+    chain smallint NOT NULL,
+    n bigint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    login text NOT NULL,
+    entries json NOT NULL,
+    hash bytea NOT NULL
+);
+ALTER TABLE ONLY holdfast.audit_20270101 ALTER COLUMN entries SET COMPRESSION lz4;
+COMMENT ON COLUMN holdfast.audit_20270101.n IS 'Place in the chain, from 1 without a gap.';
+COMMENT ON COLUMN holdfast.audit_20270101.login IS 'The database login that wrote it.';
+COMMENT ON COLUMN holdfast.audit_20270101.entries IS 'What happened, as an array: one row names all tasks that one statement created.';
+COMMENT ON COLUMN holdfast.audit_20270101.hash IS 'SHA-256 of the hash before it and of the row: docs/audit.md.';
 CREATE TABLE holdfast.audit_chains (
     chain smallint NOT NULL,
     length bigint DEFAULT 0 NOT NULL,
@@ -961,6 +1108,46 @@ CREATE TABLE holdfast.events_20261101 (
     CONSTRAINT task_events_state_of_status CHECK (((kind = 2) = (state IS NOT NULL)))
 );
 ALTER TABLE ONLY holdfast.events_20261101 ALTER COLUMN payload SET COMPRESSION lz4;
+CREATE TABLE holdfast.events_20261201 (
+    task uuid NOT NULL,
+    seq bigint NOT NULL,
+    kind smallint NOT NULL,
+    kept boolean DEFAULT false NOT NULL,
+    state smallint,
+    attempt integer NOT NULL,
+    append boolean DEFAULT false NOT NULL,
+    last boolean DEFAULT false NOT NULL,
+    artifact_id text,
+    payload json,
+    request_id uuid,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    worker_id uuid,
+    claimed_at timestamp with time zone,
+    CONSTRAINT task_events_artifact_named CHECK (((kind = 3) = (artifact_id IS NOT NULL))),
+    CONSTRAINT task_events_kind_known CHECK ((kind = ANY (ARRAY[1, 2, 3, 4]))),
+    CONSTRAINT task_events_state_of_status CHECK (((kind = 2) = (state IS NOT NULL)))
+);
+ALTER TABLE ONLY holdfast.events_20261201 ALTER COLUMN payload SET COMPRESSION lz4;
+CREATE TABLE holdfast.events_20270101 (
+    task uuid NOT NULL,
+    seq bigint NOT NULL,
+    kind smallint NOT NULL,
+    kept boolean DEFAULT false NOT NULL,
+    state smallint,
+    attempt integer NOT NULL,
+    append boolean DEFAULT false NOT NULL,
+    last boolean DEFAULT false NOT NULL,
+    artifact_id text,
+    payload json,
+    request_id uuid,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    worker_id uuid,
+    claimed_at timestamp with time zone,
+    CONSTRAINT task_events_artifact_named CHECK (((kind = 3) = (artifact_id IS NOT NULL))),
+    CONSTRAINT task_events_kind_known CHECK ((kind = ANY (ARRAY[1, 2, 3, 4]))),
+    CONSTRAINT task_events_state_of_status CHECK (((kind = 2) = (state IS NOT NULL)))
+);
+ALTER TABLE ONLY holdfast.events_20270101 ALTER COLUMN payload SET COMPRESSION lz4;
 CREATE TABLE holdfast.events_kept (
     task uuid NOT NULL,
     seq bigint NOT NULL,
@@ -993,7 +1180,7 @@ CREATE TABLE holdfast.idempotency_keys (
 PARTITION BY RANGE (day);
 COMMENT ON TABLE holdfast.idempotency_keys IS 'Idempotency-Key headers seen, with the hash of the request and the task that it led to.';
 COMMENT ON COLUMN holdfast.idempotency_keys.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
-CREATE TABLE holdfast.keys_20261124 (
+CREATE TABLE holdfast.keys_20261126 (
     day date NOT NULL,
     tenant text NOT NULL,
     owner text NOT NULL,
@@ -1002,8 +1189,8 @@ CREATE TABLE holdfast.keys_20261124 (
     task uuid NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL
 );
-COMMENT ON COLUMN holdfast.keys_20261124.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
-CREATE TABLE holdfast.keys_20261125 (
+COMMENT ON COLUMN holdfast.keys_20261126.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
+CREATE TABLE holdfast.keys_20261127 (
     day date NOT NULL,
     tenant text NOT NULL,
     owner text NOT NULL,
@@ -1012,7 +1199,37 @@ CREATE TABLE holdfast.keys_20261125 (
     task uuid NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL
 );
-COMMENT ON COLUMN holdfast.keys_20261125.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
+COMMENT ON COLUMN holdfast.keys_20261127.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
+CREATE TABLE holdfast.keys_20261128 (
+    day date NOT NULL,
+    tenant text NOT NULL,
+    owner text NOT NULL,
+    key text NOT NULL,
+    request_hash bytea NOT NULL,
+    task uuid NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+COMMENT ON COLUMN holdfast.keys_20261128.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
+CREATE TABLE holdfast.keys_20261129 (
+    day date NOT NULL,
+    tenant text NOT NULL,
+    owner text NOT NULL,
+    key text NOT NULL,
+    request_hash bytea NOT NULL,
+    task uuid NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+COMMENT ON COLUMN holdfast.keys_20261129.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
+CREATE TABLE holdfast.keys_20261130 (
+    day date NOT NULL,
+    tenant text NOT NULL,
+    owner text NOT NULL,
+    key text NOT NULL,
+    request_hash bytea NOT NULL,
+    task uuid NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+COMMENT ON COLUMN holdfast.keys_20261130.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
 CREATE TABLE holdfast.leases (
     name text NOT NULL,
     holder uuid NOT NULL,
@@ -1340,6 +1557,94 @@ CREATE TABLE holdfast.tasks_dated (
 )
 PARTITION BY RANGE (id);
 CREATE TABLE holdfast.tasks_20261101 (
+    id uuid NOT NULL,
+    client_id text,
+    agent text NOT NULL,
+    tenant text DEFAULT ''::text NOT NULL,
+    owner text DEFAULT ''::text NOT NULL,
+    context_id text NOT NULL,
+    state smallint NOT NULL,
+    kept boolean DEFAULT false NOT NULL,
+    held_at timestamp with time zone,
+    last_seq bigint NOT NULL,
+    status_seq bigint NOT NULL,
+    status_at timestamp with time zone DEFAULT now() NOT NULL,
+    attempt integer DEFAULT 0 NOT NULL,
+    run_ordinal bigint DEFAULT 0 NOT NULL,
+    runs integer DEFAULT 0 NOT NULL,
+    turns integer DEFAULT 1 NOT NULL,
+    pending integer DEFAULT 0 NOT NULL,
+    worker_id uuid,
+    claimed_at timestamp with time zone,
+    cancel_requested boolean DEFAULT false NOT NULL,
+    cancel_requested_at timestamp with time zone,
+    direct boolean DEFAULT false NOT NULL,
+    pushes boolean DEFAULT false NOT NULL,
+    dialect text NOT NULL,
+    stream_base bigint,
+    artifact_bytes bigint DEFAULT 0 NOT NULL,
+    metadata json,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    artifacts_seq bigint,
+    wakes_at timestamp with time zone,
+    interruptible boolean DEFAULT false NOT NULL,
+    resume_until timestamp with time zone,
+    resumed_seq bigint,
+    lineage boolean DEFAULT false NOT NULL,
+    posted bigint DEFAULT 0 NOT NULL,
+    posted_attempt integer DEFAULT 0 NOT NULL,
+    heard_at timestamp with time zone,
+    traceparent text,
+    CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
+    CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
+    CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
+    CONSTRAINT tasks_worker_runs CHECK (((worker_id IS NULL) OR (state < 3)))
+);
+CREATE TABLE holdfast.tasks_20261201 (
+    id uuid NOT NULL,
+    client_id text,
+    agent text NOT NULL,
+    tenant text DEFAULT ''::text NOT NULL,
+    owner text DEFAULT ''::text NOT NULL,
+    context_id text NOT NULL,
+    state smallint NOT NULL,
+    kept boolean DEFAULT false NOT NULL,
+    held_at timestamp with time zone,
+    last_seq bigint NOT NULL,
+    status_seq bigint NOT NULL,
+    status_at timestamp with time zone DEFAULT now() NOT NULL,
+    attempt integer DEFAULT 0 NOT NULL,
+    run_ordinal bigint DEFAULT 0 NOT NULL,
+    runs integer DEFAULT 0 NOT NULL,
+    turns integer DEFAULT 1 NOT NULL,
+    pending integer DEFAULT 0 NOT NULL,
+    worker_id uuid,
+    claimed_at timestamp with time zone,
+    cancel_requested boolean DEFAULT false NOT NULL,
+    cancel_requested_at timestamp with time zone,
+    direct boolean DEFAULT false NOT NULL,
+    pushes boolean DEFAULT false NOT NULL,
+    dialect text NOT NULL,
+    stream_base bigint,
+    artifact_bytes bigint DEFAULT 0 NOT NULL,
+    metadata json,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    artifacts_seq bigint,
+    wakes_at timestamp with time zone,
+    interruptible boolean DEFAULT false NOT NULL,
+    resume_until timestamp with time zone,
+    resumed_seq bigint,
+    lineage boolean DEFAULT false NOT NULL,
+    posted bigint DEFAULT 0 NOT NULL,
+    posted_attempt integer DEFAULT 0 NOT NULL,
+    heard_at timestamp with time zone,
+    traceparent text,
+    CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
+    CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
+    CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
+    CONSTRAINT tasks_worker_runs CHECK (((worker_id IS NULL) OR (state < 3)))
+);
+CREATE TABLE holdfast.tasks_20270101 (
     id uuid NOT NULL,
     client_id text,
     agent text NOT NULL,
@@ -2342,96 +2647,111 @@ COMMENT ON COLUMN holdfast.v_workers.alive IS 'Its lease has not expired.';
 COMMENT ON COLUMN holdfast.v_workers.running IS 'How many runs it has.';
 COMMENT ON COLUMN holdfast.v_workers.duties IS 'The duties whose lease it has, such as partitions; null for none.';
 ALTER TABLE ONLY holdfast.events_artifacts ATTACH PARTITION holdfast.artifacts_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
-ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261124 FOR VALUES FROM ('2026-11-24 05:45:00+05:45') TO ('2026-11-25 05:45:00+05:45');
-ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261125 FOR VALUES FROM ('2026-11-25 05:45:00+05:45') TO ('2026-11-26 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.events_artifacts ATTACH PARTITION holdfast.artifacts_20261201 FOR VALUES FROM ('01a22ee6-b000-0000-0000-000000000000') TO ('01a2ce8b-d400-0000-0000-000000000000');
+ALTER TABLE ONLY holdfast.events_artifacts ATTACH PARTITION holdfast.artifacts_20270101 FOR VALUES FROM ('01a2ce8b-d400-0000-0000-000000000000') TO ('01a36e30-f800-0000-0000-000000000000');
+ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261101 FOR VALUES FROM ('2026-11-01 05:45:00+05:45') TO ('2026-11-27 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261127 FOR VALUES FROM ('2026-11-27 05:45:00+05:45') TO ('2026-11-28 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261128 FOR VALUES FROM ('2026-11-28 05:45:00+05:45') TO ('2026-11-29 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261129 FOR VALUES FROM ('2026-11-29 05:45:00+05:45') TO ('2026-12-01 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261201 FOR VALUES FROM ('2026-12-01 05:45:00+05:45') TO ('2027-01-01 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20270101 FOR VALUES FROM ('2027-01-01 05:45:00+05:45') TO ('2027-02-01 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.audit_log ATTACH PARTITION holdfast.audit_20261101 FOR VALUES FROM ('2026-11-01 05:45:00+05:45') TO ('2026-12-01 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.audit_log ATTACH PARTITION holdfast.audit_20261201 FOR VALUES FROM ('2026-12-01 05:45:00+05:45') TO ('2027-01-01 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.audit_log ATTACH PARTITION holdfast.audit_20270101 FOR VALUES FROM ('2027-01-01 05:45:00+05:45') TO ('2027-02-01 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.events_log ATTACH PARTITION holdfast.events_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
+ALTER TABLE ONLY holdfast.events_log ATTACH PARTITION holdfast.events_20261201 FOR VALUES FROM ('01a22ee6-b000-0000-0000-000000000000') TO ('01a2ce8b-d400-0000-0000-000000000000');
+ALTER TABLE ONLY holdfast.events_log ATTACH PARTITION holdfast.events_20270101 FOR VALUES FROM ('01a2ce8b-d400-0000-0000-000000000000') TO ('01a36e30-f800-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.events_dated ATTACH PARTITION holdfast.events_artifacts FOR VALUES IN ('3');
 ALTER TABLE ONLY holdfast.task_events ATTACH PARTITION holdfast.events_dated FOR VALUES IN (false);
 ALTER TABLE ONLY holdfast.task_events ATTACH PARTITION holdfast.events_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.events_dated ATTACH PARTITION holdfast.events_log FOR VALUES IN ('1', '2', '4');
-ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261124 FOR VALUES FROM ('2026-11-24') TO ('2026-11-25');
-ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261125 FOR VALUES FROM ('2026-11-25') TO ('2026-11-26');
+ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261126 FOR VALUES FROM ('2026-11-26') TO ('2026-11-27');
+ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261127 FOR VALUES FROM ('2026-11-27') TO ('2026-11-28');
+ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261128 FOR VALUES FROM ('2026-11-28') TO ('2026-11-29');
+ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261129 FOR VALUES FROM ('2026-11-29') TO ('2026-11-30');
+ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261130 FOR VALUES FROM ('2026-11-30') TO ('2026-12-01');
 ALTER TABLE ONLY holdfast.tasks_dated ATTACH PARTITION holdfast.tasks_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
+ALTER TABLE ONLY holdfast.tasks_dated ATTACH PARTITION holdfast.tasks_20261201 FOR VALUES FROM ('01a22ee6-b000-0000-0000-000000000000') TO ('01a2ce8b-d400-0000-0000-000000000000');
+ALTER TABLE ONLY holdfast.tasks_dated ATTACH PARTITION holdfast.tasks_20270101 FOR VALUES FROM ('01a2ce8b-d400-0000-0000-000000000000') TO ('01a36e30-f800-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_dated FOR VALUES IN (false);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_ended FOR VALUES IN ('5', '6', '7', '8');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_open FOR VALUES IN ('1', '2', '3', '4');
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-afd7-7168-b54b-19eacafcd93a', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-24 09:50:13.846414+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-afd7-7168-b54b-19eacafcd93a', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-24 09:50:13.847146+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-aff8-760e-86db-bb108886aa9f', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-24 09:50:13.850437+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-affd-74ea-8165-41953d7ced73', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-24 09:50:13.857282+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b002-73de-9b52-447943bd7af0', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-24 09:50:13.859773+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b002-73de-9b52-447943bd7af0', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-24 09:50:13.862529+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.865065+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.865471+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.865912+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.86633+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.86674+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.867148+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.867554+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.867971+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.868375+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.868752+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.869149+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.86954+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.869963+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.870406+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.870808+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.871192+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.871574+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.872006+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.872558+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-24 09:50:13.873002+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b011-7c43-8412-9ae8967a8409', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-24 09:50:13.875446+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b014-72c9-a827-70f232f68aef', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-24 09:50:13.877657+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20bba-b026-765b-b4d8-8b5bf3098b7c', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-24 09:50:13.895647+05:45', NULL, NULL);
-INSERT INTO holdfast.attempts_20261124 VALUES (1, '01a20bba-b026-765b-b4d8-8b5bf3098b7c', 'w1', '2026-11-24 09:50:13.875563+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20bba-afcf-76f9-b36f-115c56322ebb');
-INSERT INTO holdfast.attempts_20261124 VALUES (2, '01a20bba-b026-765b-b4d8-8b5bf3098b7c', 'w1', '2026-11-24 09:50:13.881039+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a20bba-afcf-76f9-b36f-115c56322ebb');
-INSERT INTO holdfast.attempts_20261124 VALUES (3, '01a20bba-b021-725b-bd10-e61d873cfe53', 'w1', '2026-11-24 09:50:13.887318+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20bba-afcf-76f9-b36f-115c56322ebb');
-INSERT INTO holdfast.attempts_20261124 VALUES (4, '01a20bba-b021-725b-bd10-e61d873cfe53', 'w1', '2026-11-24 09:50:13.891763+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20bba-afcf-76f9-b36f-115c56322ebb');
-INSERT INTO holdfast.attempts_20261124 VALUES (5, '01a20bba-b021-725b-bd10-e61d873cfe53', 'w1', '2026-11-24 09:50:13.896156+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20bba-afcf-76f9-b36f-115c56322ebb');
-INSERT INTO holdfast.attempts_20261124 VALUES (6, '01a20bba-b023-70ca-9292-152a5a4c573b', 'w1', '2026-11-24 09:50:13.902119+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20bba-afcf-76f9-b36f-115c56322ebb');
-INSERT INTO holdfast.attempts_20261124 VALUES (7, '01a20bba-b023-70ca-9292-152a5a4c573b', 'w1', '2026-11-24 09:50:13.909968+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20bba-afcf-76f9-b36f-115c56322ebb');
-INSERT INTO holdfast.attempts_20261124 VALUES (8, '01a20bba-b024-7c1e-9343-804188a3617d', 'w1', '2026-11-24 09:50:13.91617+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20bba-afcf-76f9-b36f-115c56322ebb');
-INSERT INTO holdfast.attempts_20261124 VALUES (9, '01a20bba-b016-7737-bcc2-f55101ecc462', 'w1', '2026-11-24 09:50:13.922255+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a20bba-afcf-76f9-b36f-115c56322ebb');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-24 09:50:13.822834+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-afd7-7168-b54b-19eacafcd93a","agent":"travel","subject":"ada"}]', '\xe0065bfba3398ef658c0d60c3a4b2e7c98a633752503e61b81019d8f91b3bb30');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-24 09:50:13.843596+05:45', 'holdfast', '[{"action":"task.continued","task":"01a20bba-afd7-7168-b54b-19eacafcd93a","agent":"travel"}]', '\x9e72989290edf9823c174278a2b420001bc0e6d7c176249166244f24fbf2ea72');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-24 09:50:13.848928+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-aff8-760e-86db-bb108886aa9f","agent":"travel","subject":"ada"}]', '\x4a8efd8c20cb6e3deebe557ceeababbdccafde67a2bb92fcf924605973b4eaff');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-24 09:50:13.851614+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-affb-7420-8b57-21e8d9c7bfd8","agent":"travel","subject":"ben"}]', '\x6d0eaced778f854c56460485b17c27e15bd378e418fc2d8c1a9c5d7bae5b8edd');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-24 09:50:13.853639+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-affd-74ea-8165-41953d7ced73","agent":"travel","subject":"ben"}]', '\xdaed739de679710d03277ce13d5948a9d5f32b60dee6a944873e54710597d01a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-24 09:50:13.858571+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b002-73de-9b52-447943bd7af0","agent":"travel","subject":"ben"}]', '\x56984f88d6ef91d91efed777f2dc278f91dd4060927197dd694d268dd09fffd6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-24 09:50:13.863821+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b007-775d-881f-85601355f19a","agent":"writer","subject":"ada"}]', '\xf7f6a14a1e5a55bd2e4bbcaa0d9786697a15e5e0ae1be0446dc64fa35a20f204');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-24 09:50:13.874197+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b011-7c43-8412-9ae8967a8409","agent":"writer","subject":"cyd"}]', '\xf1e23cc05fe9c3d3b0d2441cf31e99550532eb61076008863dd4df71dfd7bfb2');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-24 09:50:13.876488+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b014-72c9-a827-70f232f68aef","agent":"writer","subject":"cyd"}]', '\x38f98a64f31c3ed1ecfba23959b468fef0e2cd057bc5f4fd9941d8680be82301');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-24 09:50:13.878827+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b016-7737-bcc2-f55101ecc462","agent":"writer","subject":"cyd"}]', '\x796db4827ee7d0b8c96a3d51d9f84c18ffef56338f5cff2dd4760e1d1a21eb3c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-24 09:50:13.881495+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20bba-b016-7737-bcc2-f55101ecc462","agent":"writer"}]', '\x94b55b78bc3ab3dcc671be07cdd46f7d13576021d04eb0f3f0adb0c544ff7f53');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-24 09:50:13.882837+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b01a-780f-9f62-fb1cdd963018","agent":"writer","subject":"cyd"}]', '\xe3e4ede5cba5644283644298a5fa1c1c99cc05d93148ce4e0b260f0ff00334e8');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-24 09:50:13.88329+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20bba-b01a-780f-9f62-fb1cdd963018","agent":"writer"}]', '\x94dacdff9bca302cb5ae1cd9aa5c6f7f741268ec8677ba7e20b3c0234cc1ff55');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-24 09:50:13.883856+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b01b-78e4-9bff-b93a196b328f","agent":"support","subject":"ben"}]', '\x150535bc9f26feebbda5226ccdfc796ca06d334d848c8ec47aad30d2c406f368');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-24 09:50:13.885696+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b01d-76a8-8c6d-e7e0502f0f9b","agent":"support","subject":"ben"}]', '\x589cbe090ecbf1dce55deed3deb0fadf9b5471147440ccb6bfeff25af2f59aea');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-24 09:50:13.887551+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b01f-747e-be12-223f3aec1611","agent":"support","subject":"cyd"}]', '\xc1fa56172312affad128a50b93c63d001655e6b3ef946964b38eb37bdbfd9567');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-24 09:50:13.889438+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b021-725b-bd10-e61d873cfe53","agent":"support","subject":"cyd"}]', '\xd0065929af6c009b39bc7fc358aa195818b4db858d03fc839ff6e8e7d24360e6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-24 09:50:13.891436+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b023-70ca-9292-152a5a4c573b","agent":"support","subject":"cyd"}]', '\xb736c5276d1676c3bbc1d38149a596430c0676f9818b16fa9bdaddb085d9f5af');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-24 09:50:13.893034+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b024-7c1e-9343-804188a3617d","agent":"support","subject":"cyd"}]', '\x6f88ad19bc1b25eb3abb9d11fd64834880480e4437bf75d8a0b658123e611a04');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-24 09:50:13.894674+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b026-765b-b4d8-8b5bf3098b7c","agent":"writer","subject":"ada"}]', '\x63dbf27695e27c47f82f33774364012e6399cd39d8ff28e9040025acbe07febd');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-24 09:50:13.898226+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b029-7e51-bb69-3273635a2296","agent":"writer","subject":"ben"}]', '\xddce58a9464cd4ed341618a22a0afd8be1d5bf82bf29a3a2ae834d18e8219308');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-24 09:50:13.899554+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b02b-748f-935b-70811048ff04","agent":"support","subject":"ben"}]', '\xba72c04e0ce27164a5c26fed8dfa1fbbf3d9f302f847a9f8d6dbcaf908e9d8a4');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-24 09:50:13.901277+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b02d-704c-8fe3-d75f21f68953","agent":"travel","subject":"ada"}]', '\xb9fa489f371b4f0a9de5bbfabd0accbf19534070039e3bf491e64b7a3f1bead5');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-24 09:50:13.90179+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b02d-7884-9958-0e79ad18ed94","agent":"travel","subject":"ada"}]', '\xdaeb74aa4e7c24de3a1287b341d1dd1c1252199e0aa08fe2776cb6ae92cca16c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-24 09:50:13.905519+05:45', 'holdfast', '[{"action":"push.set","task":"01a20bba-b026-765b-b4d8-8b5bf3098b7c","object":"w1"}]', '\x570b5ed4745dd7b8af134055c21017df9f625352b1eb8fec3d116f964d8d1e21');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-24 09:50:13.906893+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20bba-b026-765b-b4d8-8b5bf3098b7c","object":"w1"}]', '\x42a10ff2bf2dbe4dd831800de9324acbbed981aee260340f4aaf0ed834b29e2d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-24 09:50:13.922195+05:45', 'holdfast', '[{"action":"push.set","task":"01a20bba-b021-725b-bd10-e61d873cfe53","object":"w1"}]', '\x50693b83e754a6a6e9cb0358fb15cf99440813877afa5e02c8c3b90a5b55c5e1');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-24 09:50:13.922751+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20bba-b021-725b-bd10-e61d873cfe53","object":"w1"}]', '\x97896d34457ef175e9d85f9ff41aab98147fe72a33cd401d5fdacc47b296bbda');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-24 09:50:13.937261+05:45', 'holdfast', '[{"action":"push.set","task":"01a20bba-b023-70ca-9292-152a5a4c573b","object":"w1"}]', '\x3138f750e604dba2e7808d70813e438bb90884e34a86cdefef2e3a60b74c02b2');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-24 09:50:13.937753+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20bba-b023-70ca-9292-152a5a4c573b","object":"w1"}]', '\x002d604aeb449138eae1c33238f15ce2de6766d3891c36dfccd0173f4d76d85c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-24 09:50:13.951185+05:45', 'holdfast', '[{"action":"push.set","task":"01a20bba-b024-7c1e-9343-804188a3617d","object":"w1"}]', '\x749147d9f84e1ee378792b963e3dec4a5263f672b7ebe552753be6013a467466');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-24 09:50:13.951712+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20bba-b024-7c1e-9343-804188a3617d","object":"w1"}]', '\x180fc29fea554ce13901a00ad2c169c4324ca5bc698a01a1d1ee1acdb5b2afdc');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-24 09:50:13.957327+05:45', 'holdfast', '[{"action":"push.set","task":"01a20bba-b016-7737-bcc2-f55101ecc462","object":"w1"}]', '\x9f732f348c89c7038fab37f7797cdea11f81a39ce4cd26b9f2cb3184c67b791d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-24 09:50:13.957872+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20bba-b016-7737-bcc2-f55101ecc462","object":"w1"}]', '\xb2a30ab7067c5c019cbd539d3870c7827ecd263e07d5f70e0ee3bfc9f89a7f17');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-24 09:50:13.96616+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b06a-78f5-aba1-7219f5c884e4","agent":"writer","subject":"cyd"}]', '\xa9fcd7866536335a1f921f14498dbe5a1b7a28e209d588dec5ecf06540a31a51');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 36, '2026-11-24 09:50:13.967118+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b06e-79ca-b0d4-3fe8353946f5","agent":"caller","tenant":"tenant","subject":"owner"}]', '\x59d8436935a00399011e929dc60181afcb57243fa2cec78402fc24e92e085d8b');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 37, '2026-11-24 09:50:13.972721+05:45', 'holdfast', '[{"action":"task.created","task":"01a20bba-b070-727e-a451-c7d4ecbb32ef","agent":"helper"}]', '\x45e648c870377edf76b2ffb8260b4789bcea25fbf8cb44872fd7ff823e55ed3a');
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-c56e-7308-a001-0b61136118f3', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-27 05:47:46.05061+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-c56e-7308-a001-0b61136118f3', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-27 05:47:46.051763+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-c8a7-76e1-8c13-26fc8c5fc85d', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-27 05:47:46.068378+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-c8b9-74ee-b98e-08898631b036', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-27 05:47:46.148765+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-c906-7933-aa8b-214dfb657b76', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-27 05:47:46.154983+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-c906-7933-aa8b-214dfb657b76', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-27 05:47:46.169996+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-c91b-7a12-b70f-b8d1df791a2a', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:47:46.178984+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-c91b-7a12-b70f-b8d1df791a2a', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:47:46.179838+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-c91b-7a12-b70f-b8d1df791a2a', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:47:46.181042+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-c91b-7a12-b70f-b8d1df791a2a', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:47:46.1875+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-c91b-7a12-b70f-b8d1df791a2a', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:47:46.193388+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-c91b-7a12-b70f-b8d1df791a2a', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:47:46.194262+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-c91b-7a12-b70f-b8d1df791a2a', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:47:46.194973+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-c91b-7a12-b70f-b8d1df791a2a', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:47:46.19566+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-c91b-7a12-b70f-b8d1df791a2a', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:47:46.20761+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-c91b-7a12-b70f-b8d1df791a2a', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:47:46.210972+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-c91b-7a12-b70f-b8d1df791a2a', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:47:46.212319+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-c91b-7a12-b70f-b8d1df791a2a', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:47:46.214361+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-c91b-7a12-b70f-b8d1df791a2a', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:47:46.217397+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-c91b-7a12-b70f-b8d1df791a2a', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:47:46.222217+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-c91b-7a12-b70f-b8d1df791a2a', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:47:46.233697+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-c91b-7a12-b70f-b8d1df791a2a', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:47:46.234526+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-c91b-7a12-b70f-b8d1df791a2a', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:47:46.236929+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-c91b-7a12-b70f-b8d1df791a2a', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:47:46.274196+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-c91b-7a12-b70f-b8d1df791a2a', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:47:46.275779+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-c91b-7a12-b70f-b8d1df791a2a', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-27 05:47:46.27659+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-c986-718e-b87c-9952f84094a6', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-27 05:47:46.284234+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-c98f-7720-88d6-03bd054dbddf', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-27 05:47:46.294769+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a21a4f-ca0d-76ed-a87d-2deca1c21171', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-27 05:47:46.429962+05:45', NULL, NULL);
+INSERT INTO holdfast.attempts_20261127 VALUES (1, '01a21a4f-ca0d-76ed-a87d-2deca1c21171', 'w1', '2026-11-27 05:47:46.607899+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a21a4f-c540-72de-9e77-57221c50afbf');
+INSERT INTO holdfast.attempts_20261127 VALUES (2, '01a21a4f-ca0d-76ed-a87d-2deca1c21171', 'w1', '2026-11-27 05:47:46.662387+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a21a4f-c540-72de-9e77-57221c50afbf');
+INSERT INTO holdfast.attempts_20261127 VALUES (3, '01a21a4f-c9d5-7c4d-adf4-84dd5159626f', 'w1', '2026-11-27 05:47:46.700338+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a21a4f-c540-72de-9e77-57221c50afbf');
+INSERT INTO holdfast.attempts_20261127 VALUES (4, '01a21a4f-c9d5-7c4d-adf4-84dd5159626f', 'w1', '2026-11-27 05:47:46.726068+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a21a4f-c540-72de-9e77-57221c50afbf');
+INSERT INTO holdfast.attempts_20261127 VALUES (5, '01a21a4f-c9d5-7c4d-adf4-84dd5159626f', 'w1', '2026-11-27 05:47:46.75265+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a21a4f-c540-72de-9e77-57221c50afbf');
+INSERT INTO holdfast.attempts_20261127 VALUES (6, '01a21a4f-c9f2-7d56-ace4-182262219009', 'w1', '2026-11-27 05:47:46.781401+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a21a4f-c540-72de-9e77-57221c50afbf');
+INSERT INTO holdfast.attempts_20261127 VALUES (7, '01a21a4f-c9f2-7d56-ace4-182262219009', 'w1', '2026-11-27 05:47:46.795245+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a21a4f-c540-72de-9e77-57221c50afbf');
+INSERT INTO holdfast.attempts_20261127 VALUES (8, '01a21a4f-ca07-7884-8151-49ecea46f34b', 'w1', '2026-11-27 05:47:46.828151+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a21a4f-c540-72de-9e77-57221c50afbf');
+INSERT INTO holdfast.attempts_20261127 VALUES (9, '01a21a4f-c998-71fd-bb25-7f96176a1eb9', 'w1', '2026-11-27 05:47:46.885399+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a21a4f-c540-72de-9e77-57221c50afbf');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-27 05:47:45.838019+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a4f-c56e-7308-a001-0b61136118f3","agent":"travel","subject":"ada"}]', '\xd44ab46c30374e9e37ca72bd09511ebc8ac2d61a56ad49f0276bb8325377a876');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-27 05:47:45.971074+05:45', 'holdfast', '[{"action":"task.continued","task":"01a21a4f-c56e-7308-a001-0b61136118f3","agent":"travel"}]', '\x6e629d33260643cd6c5314992aa137c8c11b0bf6acf9ee261667e1c41b5f2767');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-27 05:47:46.056943+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a4f-c8a7-76e1-8c13-26fc8c5fc85d","agent":"travel","subject":"ada"}]', '\xd5cbe8bd8dbb10cb055bb4a1e3d02085751dc1388320464e983c676a8244b12a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-27 05:47:46.070445+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a4f-c8b5-7cd0-a744-9be8fa9bdc6a","agent":"travel","subject":"ben"}]', '\x981bb548201793f622681e920745bbeafae2d56a9bcb6303246ddd471b8dbe2e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-27 05:47:46.073886+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a4f-c8b9-74ee-b98e-08898631b036","agent":"travel","subject":"ben"}]', '\xaaa90d636d01df78e651f0abfcc0b2acc0728e3aa78124e6394dfb775f0ae38f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-27 05:47:46.151195+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a4f-c906-7933-aa8b-214dfb657b76","agent":"travel","subject":"ben"}]', '\x32cbcbca7d17cd1005c79e193cc32d3e3d0d896ffb0320cd220ab4fbc7dc24ea');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-27 05:47:46.172278+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a4f-c91b-7a12-b70f-b8d1df791a2a","agent":"writer","subject":"ada"}]', '\x6589470f86ce10f147b78d60ff7eb94881e649f630af2dda7b2d31cb0a0e4636');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-27 05:47:46.278688+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a4f-c986-718e-b87c-9952f84094a6","agent":"writer","subject":"cyd"}]', '\xd27cd1d1594b8ee5cc9fff9d7b7c48be4908a7060d6cf531175b86764acf9236');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-27 05:47:46.288252+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a4f-c98f-7720-88d6-03bd054dbddf","agent":"writer","subject":"cyd"}]', '\x24744b2d380f5d5b7091c677a38dc431849cfd7241a9668ccb072e8e79bb090e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-27 05:47:46.296679+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a4f-c998-71fd-bb25-7f96176a1eb9","agent":"writer","subject":"cyd"}]', '\x422d94f05c37fc311d79ac68a365db91afb2191f5b644d84d8b0ec8018135ccb');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-27 05:47:46.306189+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a21a4f-c998-71fd-bb25-7f96176a1eb9","agent":"writer"}]', '\xe80fd63362e760b4f9cb56ce4e9b3b8d68200c9f1b8804b9cf781e8f5513b18c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-27 05:47:46.308295+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a4f-c9a3-7b04-92d5-988167266fa0","agent":"writer","subject":"cyd"}]', '\x4afdf159cd9fe13fdaeac96113532b021e5ed5080f8e5a2704d4bd08dcf021d1');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-27 05:47:46.309088+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a21a4f-c9a3-7b04-92d5-988167266fa0","agent":"writer"}]', '\x13c2165b620b476036f19cedc23443e0bfaac1bfbd67140d01e55af4d8ae9660');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-27 05:47:46.314161+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a4f-c9a9-7911-aa49-3964b649db07","agent":"support","subject":"ben"}]', '\x6761b8c3818aa5471ac9fdb6c64c167f36f5160a241710e82fb99b7c32e9f318');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-27 05:47:46.32753+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a4f-c9b7-7003-a94a-6d0283c36cd8","agent":"support","subject":"ben"}]', '\xf6786b66f7d2701d1a3bd94e370c69aebfd105a3b86c825fa19a158858fbf595');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-27 05:47:46.337303+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a4f-c9c0-7beb-98d2-c44a66a9a022","agent":"support","subject":"cyd"}]', '\x1fa426d2c17b0ed21614852bfb66b05c7cc1bd39446544a6598131090cf02e3c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-27 05:47:46.358363+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a4f-c9d5-7c4d-adf4-84dd5159626f","agent":"support","subject":"cyd"}]', '\x7626cb9641255cc677db7da48c71e5167f3acd694c2167fb07dbf86392617f92');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-27 05:47:46.388314+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a4f-c9f2-7d56-ace4-182262219009","agent":"support","subject":"cyd"}]', '\xfbe7777d8f7fb0f5cc0234ecdcfc000b0aa02ac74bae9b50cb3aaae608c633fd');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-27 05:47:46.408157+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a4f-ca07-7884-8151-49ecea46f34b","agent":"support","subject":"cyd"}]', '\x9d44e4c322dcfdf072d7b4ad6bf8fb31f20ecf480153b2db91ec4986dfe90aa9');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-27 05:47:46.417984+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a4f-ca0d-76ed-a87d-2deca1c21171","agent":"writer","subject":"ada"}]', '\x8dbbd3de9fac745a7e39102abae51d282cee37c28ed7ba92051c7bf4b08f699c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-27 05:47:46.433926+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a4f-ca21-732a-a085-5225bc6fe3d4","agent":"writer","subject":"ben"}]', '\x4605b38ef5cb3ff7e05dadf2154a67ac85a93e59a58da134310c4ec28ac9f4ea');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-27 05:47:46.457271+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a4f-ca38-7a26-8d33-6160b9542551","agent":"support","subject":"ben"}]', '\x99d57e65f8e3aec9a295e852a3e9ac9b24b2cd9898f917ca63c86b553c3627d4');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-27 05:47:46.464681+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a4f-ca40-7120-8a8e-5e0d0dc796ae","agent":"travel","subject":"ada"}]', '\x98e8117e1bcce4a1dc80be91332ed435a48023cd7508203db052d31c7de78e91');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-27 05:47:46.465764+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a4f-ca41-73c5-8d1a-ec378fe2a80e","agent":"travel","subject":"ada"}]', '\x9dbe89d520b9b77287958d5dac06e639df1b9c158c381b8b76176c87dd90b4d9');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-27 05:47:46.576996+05:45', 'holdfast', '[{"action":"push.set","task":"01a21a4f-ca0d-76ed-a87d-2deca1c21171","object":"w1"}]', '\x6441670634e9763df5705092f60c90a2c0854570e3ffe2817c1f8977c5098045');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-27 05:47:46.593595+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a21a4f-ca0d-76ed-a87d-2deca1c21171","object":"w1"}]', '\x3508cb3986ecdb78ecf1a1de48d01cd0119f8bcfdbfc0523ed53822fe6dfba61');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-27 05:47:46.706741+05:45', 'holdfast', '[{"action":"push.set","task":"01a21a4f-c9d5-7c4d-adf4-84dd5159626f","object":"w1"}]', '\x01f1901e968126f7a6c07354d5872c840f3349b38c64293326c0ce41735ec381');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-27 05:47:46.710437+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a21a4f-c9d5-7c4d-adf4-84dd5159626f","object":"w1"}]', '\x797b7ceb55e724c730c650b37bbca07f1680d2662e397a3e53d817504da7e342');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-27 05:47:46.794444+05:45', 'holdfast', '[{"action":"push.set","task":"01a21a4f-c9f2-7d56-ace4-182262219009","object":"w1"}]', '\x9c37125daf1b95464baf722a40f5cbd217ce6a2db1fe024c6da446efaf366124');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-27 05:47:46.795064+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a21a4f-c9f2-7d56-ace4-182262219009","object":"w1"}]', '\xa127350df37438fee1900e7e3702ffe54c6e93cfdf317c4d9763a50a808da444');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-27 05:47:46.836919+05:45', 'holdfast', '[{"action":"push.set","task":"01a21a4f-ca07-7884-8151-49ecea46f34b","object":"w1"}]', '\x538d8c55113e5782bf53bd2103be89d72c81ee21f8114baa393bcad26bae5047');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-27 05:47:46.847974+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a21a4f-ca07-7884-8151-49ecea46f34b","object":"w1"}]', '\x07e225080d04a967b3339a0f193a1760cc2e26f947bfb8ebb9926ee7534741b7');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-27 05:47:46.870864+05:45', 'holdfast', '[{"action":"push.set","task":"01a21a4f-c998-71fd-bb25-7f96176a1eb9","object":"w1"}]', '\x756ec7921c7e8403bc31865f60ef60674e7e0dc1bcc82c9cdbcac64b545d2f70');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-27 05:47:46.890341+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a21a4f-c998-71fd-bb25-7f96176a1eb9","object":"w1"}]', '\x4a65394c2787785f88b5161252025ae8dc077769335f73749bf982b1c7e7d93f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-27 05:47:46.963468+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a4f-cc0d-7f02-820d-82dcced7ea54","agent":"writer","subject":"cyd"}]', '\x997aae3fbad86d87f080d381d0657bd29a4b346204e302f6c08376953ce282a9');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 36, '2026-11-27 05:47:46.978545+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a4f-cc41-7bdf-a8f4-4eb34cf00c50","agent":"caller","tenant":"tenant","subject":"owner"}]', '\x21e80d00e017fb74f6589513fb9ade452ebe9bcf4170afb695df4c1c7798c1df');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 37, '2026-11-27 05:47:47.003086+05:45', 'holdfast', '[{"action":"task.created","task":"01a21a4f-cc46-7124-8e15-e7e5ab5ee4d6","agent":"helper"}]', '\x9c3de175e86b7da3e72deff0c12d3d98fd1aa31704437dd503f87019b7b5a3e0');
 INSERT INTO holdfast.audit_chains VALUES (2, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (3, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (4, 0, '\x', 0, '\x');
@@ -2495,187 +2815,190 @@ INSERT INTO holdfast.audit_chains VALUES (61, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (62, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (63, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (64, 0, '\x', 0, '\x');
-INSERT INTO holdfast.audit_chains VALUES (1, 37, '\x45e648c870377edf76b2ffb8260b4789bcea25fbf8cb44872fd7ff823e55ed3a', 0, '\x');
-INSERT INTO holdfast.cancel_notices VALUES ('01a20bba-b016-7737-bcc2-f55101ecc462', 'writer', 'canceled', '2026-11-24 09:50:13.88062+05:45', '2026-11-24 09:50:13.88062+05:45', 0, NULL, NULL, false, '');
-INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a20bba-b026-765b-b4d8-8b5bf3098b7c', 1, '{"chapter": 1}', '01a20bba-b029-70cc-80ff-06ff60efc4c0', '2026-11-24 09:50:13.897357+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-afd7-7168-b54b-19eacafcd93a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-24 09:50:13.817927+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-afd7-7168-b54b-19eacafcd93a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.836907+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-afd7-7168-b54b-19eacafcd93a', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-24 09:50:13.839203+05:45', '01a20bba-afcf-76f9-b36f-115c56322ebb', '2026-11-24 09:50:13.831438+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-afd7-7168-b54b-19eacafcd93a', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a20bba-afef-7be6-89b3-248a541ac7c7', '2026-11-24 09:50:13.840875+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-afd7-7168-b54b-19eacafcd93a', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.840875+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-afd7-7168-b54b-19eacafcd93a', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.845773+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-afd7-7168-b54b-19eacafcd93a', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-24 09:50:13.847611+05:45', '01a20bba-afd3-723a-a3f3-609a81a20f4f', '2026-11-24 09:50:13.845191+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-aff8-760e-86db-bb108886aa9f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-24 09:50:13.848472+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-aff8-760e-86db-bb108886aa9f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.84982+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-aff8-760e-86db-bb108886aa9f', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.850883+05:45', '01a20bba-afcf-76f9-b36f-115c56322ebb', '2026-11-24 09:50:13.849425+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-affb-7420-8b57-21e8d9c7bfd8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-24 09:50:13.851326+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-affb-7420-8b57-21e8d9c7bfd8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.852404+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-affb-7420-8b57-21e8d9c7bfd8', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-24 09:50:13.85291+05:45', '01a20bba-afcf-76f9-b36f-115c56322ebb', '2026-11-24 09:50:13.852024+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-affd-74ea-8165-41953d7ced73', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-24 09:50:13.853377+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-affd-74ea-8165-41953d7ced73', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.854361+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-affd-74ea-8165-41953d7ced73', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-24 09:50:13.855332+05:45', '01a20bba-afd3-723a-a3f3-609a81a20f4f', '2026-11-24 09:50:13.854034+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-affd-74ea-8165-41953d7ced73', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-24 09:50:13.856737+05:45', '01a20bba-afd3-723a-a3f3-609a81a20f4f', '2026-11-24 09:50:13.856411+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-affd-74ea-8165-41953d7ced73', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.857746+05:45', '01a20bba-afcf-76f9-b36f-115c56322ebb', '2026-11-24 09:50:13.857008+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b002-73de-9b52-447943bd7af0', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-24 09:50:13.858296+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b002-73de-9b52-447943bd7af0', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.859284+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b002-73de-9b52-447943bd7af0', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a20bba-afd6-700b-a460-679ffb292345"}', NULL, '2026-11-24 09:50:13.861143+05:45', '01a20bba-afd6-700b-a460-679ffb292345', '2026-11-24 09:50:13.858976+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b002-73de-9b52-447943bd7af0', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.86302+05:45', '01a20bba-afcf-76f9-b36f-115c56322ebb', '2026-11-24 09:50:13.862187+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-24 09:50:13.863539+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.864545+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-24 09:50:13.873416+05:45', '01a20bba-afcf-76f9-b36f-115c56322ebb', '2026-11-24 09:50:13.864234+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b011-7c43-8412-9ae8967a8409', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-24 09:50:13.873865+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b011-7c43-8412-9ae8967a8409', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.875011+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b011-7c43-8412-9ae8967a8409', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.875832+05:45', '01a20bba-afd3-723a-a3f3-609a81a20f4f', '2026-11-24 09:50:13.874626+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b014-72c9-a827-70f232f68aef', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-24 09:50:13.876224+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b014-72c9-a827-70f232f68aef', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.877187+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b014-72c9-a827-70f232f68aef', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.878111+05:45', '01a20bba-afd3-723a-a3f3-609a81a20f4f', '2026-11-24 09:50:13.876848+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b016-7737-bcc2-f55101ecc462', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-24 09:50:13.878566+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b016-7737-bcc2-f55101ecc462', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.879548+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b016-7737-bcc2-f55101ecc462', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.88209+05:45', '01a20bba-afcf-76f9-b36f-115c56322ebb', '2026-11-24 09:50:13.87921+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b01a-780f-9f62-fb1cdd963018', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-24 09:50:13.882578+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b01a-780f-9f62-fb1cdd963018', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.88319+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b01b-78e4-9bff-b93a196b328f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-24 09:50:13.883627+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b01b-78e4-9bff-b93a196b328f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.884571+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b01b-78e4-9bff-b93a196b328f', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-24 09:50:13.885014+05:45', '01a20bba-afd3-723a-a3f3-609a81a20f4f', '2026-11-24 09:50:13.884206+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b01d-76a8-8c6d-e7e0502f0f9b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-24 09:50:13.885478+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b01d-76a8-8c6d-e7e0502f0f9b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.886414+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b01d-76a8-8c6d-e7e0502f0f9b', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-24 09:50:13.88687+05:45', '01a20bba-afd3-723a-a3f3-609a81a20f4f', '2026-11-24 09:50:13.88609+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b01f-747e-be12-223f3aec1611', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-24 09:50:13.887336+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b01f-747e-be12-223f3aec1611', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.88826+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b01f-747e-be12-223f3aec1611', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-24 09:50:13.888731+05:45', '01a20bba-afd3-723a-a3f3-609a81a20f4f', '2026-11-24 09:50:13.887933+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b021-725b-bd10-e61d873cfe53', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-24 09:50:13.889208+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b021-725b-bd10-e61d873cfe53', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.890195+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b021-725b-bd10-e61d873cfe53', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-24 09:50:13.890668+05:45', '01a20bba-afcf-76f9-b36f-115c56322ebb', '2026-11-24 09:50:13.889764+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b023-70ca-9292-152a5a4c573b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-24 09:50:13.891103+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b023-70ca-9292-152a5a4c573b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.892071+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b023-70ca-9292-152a5a4c573b', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-24 09:50:13.892459+05:45', '01a20bba-afcf-76f9-b36f-115c56322ebb', '2026-11-24 09:50:13.891785+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b024-7c1e-9343-804188a3617d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-24 09:50:13.892831+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b024-7c1e-9343-804188a3617d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.893612+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b024-7c1e-9343-804188a3617d', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-24 09:50:13.894059+05:45', '01a20bba-afcf-76f9-b36f-115c56322ebb', '2026-11-24 09:50:13.893343+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b026-765b-b4d8-8b5bf3098b7c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-24 09:50:13.89447+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b026-765b-b4d8-8b5bf3098b7c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.895248+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b029-7e51-bb69-3273635a2296', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-24 09:50:13.897993+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b029-7e51-bb69-3273635a2296', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.898884+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b02b-748f-935b-70811048ff04', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-24 09:50:13.899346+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b02b-748f-935b-70811048ff04', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.900153+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b02d-704c-8fe3-d75f21f68953', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-24 09:50:13.901062+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b02b-748f-935b-70811048ff04', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-24 09:50:13.900606+05:45', '01a20bba-afd3-723a-a3f3-609a81a20f4f', '2026-11-24 09:50:13.899884+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b02d-7884-9958-0e79ad18ed94', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-24 09:50:13.901592+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b06e-79ca-b0d4-3fe8353946f5', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-24 09:50:13.966708+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b06e-79ca-b0d4-3fe8353946f5', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.968274+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b06e-79ca-b0d4-3fe8353946f5', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"calls","calls":[{"id":"call-1","agent":"helper","task":"01a20bba-b070-727e-a451-c7d4ecbb32ef","message":{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}}]}', NULL, '2026-11-24 09:50:13.968274+05:45', '01a20bba-b06f-781c-955e-76a4faf90852', '2026-11-24 09:50:13.96776+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b070-727e-a451-c7d4ecbb32ef', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}', NULL, '2026-11-24 09:50:13.972059+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b070-727e-a451-c7d4ecbb32ef', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.974669+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b070-727e-a451-c7d4ecbb32ef', 3, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-24 09:50:13.974669+05:45', '01a20bba-b074-7f05-943c-cfc6a4b683da', '2026-11-24 09:50:13.974158+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20bba-b06a-78f5-aba1-7219f5c884e4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-24 09:50:13.964034+05:45', NULL, NULL);
-INSERT INTO holdfast.keys_20261124 VALUES ('2026-11-24', '', 'ada', 'k-1', '\x6b2d31', '01a20bba-afd7-7168-b54b-19eacafcd93a', '2026-11-24 09:50:13.817927+05:45');
-INSERT INTO holdfast.keys_20261124 VALUES ('2026-11-24', '', 'ada', 'k-2', '\x6b2d32', '01a20bba-aff8-760e-86db-bb108886aa9f', '2026-11-24 09:50:13.848472+05:45');
-INSERT INTO holdfast.leases VALUES ('partitions', '01a20bba-afcf-76f9-b36f-115c56322ebb', '2026-11-24 10:50:13.814649+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20bba-afcf-76f9-b36f-115c56322ebb', 'web-1/1042', '1.4.0', '2026-11-24 09:50:13.810593+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20bba-afd3-723a-a3f3-609a81a20f4f', 'web-2/988', '1.4.0', '2026-11-24 09:50:13.813852+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20bba-afd6-700b-a460-679ffb292345', 'web-2/731', '1.4.0', '2026-11-24 09:50:13.814054+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20bba-b06f-781c-955e-76a4faf90852', 'test', '1', '2026-11-24 09:50:13.967603+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20bba-b074-7f05-943c-cfc6a4b683da', 'test', '1', '2026-11-24 09:50:13.973927+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20bba-b077-75f9-8922-b3dce56306f4', 'gpu-1', '1', '2026-11-24 09:50:13.975691+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20bba-b026-765b-b4d8-8b5bf3098b7c', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-24 09:50:13.902223+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20bba-b021-725b-bd10-e61d873cfe53', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-24 09:50:13.921295+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20bba-b023-70ca-9292-152a5a4c573b', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-24 09:50:13.936458+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20bba-b024-7c1e-9343-804188a3617d', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-24 09:50:13.950273+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20bba-b016-7737-bcc2-f55101ecc462', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-24 09:50:13.956453+05:45');
-INSERT INTO holdfast.push_cursors VALUES ('01a20bba-b026-765b-b4d8-8b5bf3098b7c', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
-INSERT INTO holdfast.push_cursors VALUES ('01a20bba-b021-725b-bd10-e61d873cfe53', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-24 10:50:13.936156+05:45', '2026-11-24 09:50:13.922439+05:45', false, 3, '2026-11-24 09:50:13.927318+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20bba-b023-70ca-9292-152a5a4c573b', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-24 10:50:13.949968+05:45', '2026-11-24 09:50:13.937476+05:45', false, 2, '2026-11-24 09:50:13.942119+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20bba-b024-7c1e-9343-804188a3617d', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-24 10:50:13.95617+05:45', '2026-11-24 09:50:13.951411+05:45', false, 1, '2026-11-24 09:50:13.95617+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20bba-b016-7737-bcc2-f55101ecc462', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-24 09:50:13.957586+05:45', false, 1, '2026-11-24 09:50:13.962255+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-24 09:50:13.962255+05:45', 'the receiver answered 410 Gone', false);
-INSERT INTO holdfast.remote_workers VALUES ('01a20bba-b077-75f9-8922-b3dce56306f4', 'gpu-1', '1', 'test', '{writer}', 'replica', '2026-11-24 09:50:13.975691+05:45', '2026-11-24 09:50:13.975691+05:45', NULL);
-INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-24 04:05:13.532143');
-INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-24 04:05:13.539597');
-INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-24 04:05:13.560194');
-INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-24 04:05:13.563014');
-INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-24 04:05:13.568126');
-INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-24 04:05:13.574866');
-INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-24 04:05:13.590864');
-INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-24 04:05:13.596391');
-INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-24 04:05:13.598295');
-INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-24 04:05:13.602516');
-INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-24 04:05:13.62811');
-INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-24 04:05:13.628742');
-INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-24 04:05:13.629876');
-INSERT INTO holdfast.schema_version VALUES (14, 15, true, '2026-11-24 04:05:13.63061');
-INSERT INTO holdfast.schema_version VALUES (15, 16, true, '2026-11-24 04:05:13.630913');
-INSERT INTO holdfast.schema_version VALUES (16, 17, true, '2026-11-24 04:05:13.636259');
-INSERT INTO holdfast.schema_version VALUES (17, 18, true, '2026-11-24 04:05:13.641266');
-INSERT INTO holdfast.schema_version VALUES (18, 19, true, '2026-11-24 04:05:13.668712');
-INSERT INTO holdfast.schema_version VALUES (19, 20, true, '2026-11-24 04:05:13.671383');
-INSERT INTO holdfast.schema_version VALUES (20, 21, true, '2026-11-24 04:05:13.680106');
-INSERT INTO holdfast.schema_version VALUES (21, 22, true, '2026-11-24 04:05:13.681859');
-INSERT INTO holdfast.schema_version VALUES (22, 24, true, '2026-11-24 04:05:13.682429');
-INSERT INTO holdfast.schema_version VALUES (23, 26, true, '2026-11-24 04:05:13.683589');
-INSERT INTO holdfast.schema_version VALUES (24, 27, true, '2026-11-24 04:05:13.686878');
-INSERT INTO holdfast.schema_version VALUES (25, 28, true, '2026-11-24 04:05:13.689704');
-INSERT INTO holdfast.secrets VALUES ('page_token', '\xf0b56120867a4382ac4e14379378857ea77d640eeca24054a49f6a72b40c3612', '2026-11-24 09:50:13.568126+05:45');
-INSERT INTO holdfast.secrets VALUES ('push', '\x4e4c4bfc667346f095331254e673318267e92667145b4d37be3076563660ab21', '2026-11-24 09:50:13.568126+05:45');
-INSERT INTO holdfast.task_calls VALUES ('01a20bba-b06e-79ca-b0d4-3fe8353946f5', 3, 1, 'call-1', 'helper', '01a20bba-b070-727e-a451-c7d4ecbb32ef', false, '01a20bba-b06e-79ca-b0d4-3fe8353946f5', '{caller}', '2026-11-24 09:50:13.968274+05:45', '2026-11-24 09:50:13.972059+05:45', 0, NULL, NULL, NULL, NULL, false, 0, NULL);
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a20bba-afd7-7168-b54b-19eacafcd93a');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a20bba-aff8-760e-86db-bb108886aa9f');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a20bba-affb-7420-8b57-21e8d9c7bfd8');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a20bba-affd-74ea-8165-41953d7ced73');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a20bba-b002-73de-9b52-447943bd7af0');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a20bba-b007-775d-881f-85601355f19a');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a20bba-b011-7c43-8412-9ae8967a8409');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a20bba-b014-72c9-a827-70f232f68aef');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a20bba-b01a-780f-9f62-fb1cdd963018');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a20bba-b01b-78e4-9bff-b93a196b328f');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a20bba-b01d-76a8-8c6d-e7e0502f0f9b');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a20bba-b01f-747e-be12-223f3aec1611');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a20bba-b021-725b-bd10-e61d873cfe53');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a20bba-b023-70ca-9292-152a5a4c573b');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a20bba-b024-7c1e-9343-804188a3617d');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a20bba-b026-765b-b4d8-8b5bf3098b7c');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a20bba-b029-7e51-bb69-3273635a2296');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a20bba-b02b-748f-935b-70811048ff04');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a20bba-b02d-704c-8fe3-d75f21f68953');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a20bba-b02d-7884-9958-0e79ad18ed94');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a20bba-b06a-78f5-aba1-7219f5c884e4');
-INSERT INTO holdfast.task_queue VALUES ('01a20bba-b026-765b-b4d8-8b5bf3098b7c', 'writer', '2026-11-24 09:50:13.89447+05:45', '01a20bba-afcf-76f9-b36f-115c56322ebb', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20bba-b029-7e51-bb69-3273635a2296', 'writer', '2026-11-24 09:50:13.897993+05:45', '01a20bba-afd3-723a-a3f3-609a81a20f4f', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20bba-b02b-748f-935b-70811048ff04', 'support', '2026-11-24 09:50:13.900606+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20bba-b02d-704c-8fe3-d75f21f68953', 'travel', '2026-11-24 09:50:13.901062+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20bba-b02d-7884-9958-0e79ad18ed94', 'travel', '2026-11-24 09:50:13.901592+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20bba-b06a-78f5-aba1-7219f5c884e4', 'writer', '2026-11-24 09:50:13.964034+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_queue VALUES ('01a20bba-b06e-79ca-b0d4-3fe8353946f5', 'caller', '2026-11-24 09:50:13.968274+05:45', NULL, 1, 2, 0, NULL, false, 0, 0, 'infinity', 3, false, NULL, NULL, NULL);
-INSERT INTO holdfast.task_settled VALUES ('01a20bba-b070-727e-a451-c7d4ecbb32ef', 3);
-INSERT INTO holdfast.task_states VALUES ('01a20bba-b026-765b-b4d8-8b5bf3098b7c', 1, '{"chapter": 1}', '01a20bba-b027-7f0d-a465-efb7e40d8f1a', '2026-11-24 09:50:13.896462+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20bba-afd7-7168-b54b-19eacafcd93a', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-24 09:50:13.847611+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-24 09:50:13.845191+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-24 09:50:13.817927+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20bba-aff8-760e-86db-bb108886aa9f', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-24 09:50:13.850883+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-24 09:50:13.849425+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-24 09:50:13.848472+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20bba-affb-7420-8b57-21e8d9c7bfd8', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-24 09:50:13.85291+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 09:50:13.852024+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.851326+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20bba-affd-74ea-8165-41953d7ced73', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-24 09:50:13.857746+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-24 09:50:13.857008+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-24 09:50:13.853377+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20bba-b002-73de-9b52-447943bd7af0', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-24 09:50:13.86302+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-24 09:50:13.862187+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-24 09:50:13.858296+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20bba-b007-775d-881f-85601355f19a', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-24 09:50:13.873416+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-24 09:50:13.864234+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-24 09:50:13.863539+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20bba-b011-7c43-8412-9ae8967a8409', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-24 09:50:13.875832+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-24 09:50:13.874626+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-24 09:50:13.873865+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20bba-b014-72c9-a827-70f232f68aef', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-24 09:50:13.878111+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-24 09:50:13.876848+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-24 09:50:13.876224+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20bba-b01a-780f-9f62-fb1cdd963018', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-24 09:50:13.88319+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-24 09:50:13.88319+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.882578+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20bba-b01b-78e4-9bff-b93a196b328f', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-24 09:50:13.885014+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 09:50:13.884206+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.883627+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20bba-b01d-76a8-8c6d-e7e0502f0f9b', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-24 09:50:13.88687+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 09:50:13.88609+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.885478+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20bba-b01f-747e-be12-223f3aec1611', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-24 09:50:13.888731+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 09:50:13.887933+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.887336+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20bba-b016-7737-bcc2-f55101ecc462', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-24 09:50:13.88209+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 09:50:13.87921+05:45', true, '2026-11-24 09:50:13.88062+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.878566+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20bba-b070-727e-a451-c7d4ecbb32ef', NULL, 'helper', 'tenant', 'owner', 'context', 5, false, NULL, 3, 3, '2026-11-24 09:50:13.974669+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 09:50:13.974158+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.972059+05:45', NULL, NULL, false, NULL, NULL, true, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20bba-b021-725b-bd10-e61d873cfe53', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-24 09:50:13.890668+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 09:50:13.889764+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.889208+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20bba-b029-7e51-bb69-3273635a2296', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-24 09:50:13.898884+05:45', 1, 1, 1, 1, 0, '01a20bba-afd3-723a-a3f3-609a81a20f4f', '2026-11-24 09:50:13.898587+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.897993+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20bba-b02b-748f-935b-70811048ff04', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-24 09:50:13.900153+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-24 09:50:13.899884+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.899346+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20bba-b02d-704c-8fe3-d75f21f68953', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-24 09:50:13.901062+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.901062+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20bba-b02d-7884-9958-0e79ad18ed94', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-24 09:50:13.901592+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.901592+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20bba-b026-765b-b4d8-8b5bf3098b7c', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-24 09:50:13.895248+05:45', 1, 2, 1, 1, 0, '01a20bba-afcf-76f9-b36f-115c56322ebb', '2026-11-24 09:50:13.894976+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-24 09:50:13.89447+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20bba-b023-70ca-9292-152a5a4c573b', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-24 09:50:13.892459+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 09:50:13.891785+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.891103+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20bba-b024-7c1e-9343-804188a3617d', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-24 09:50:13.894059+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-24 09:50:13.893343+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.892831+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20bba-b06a-78f5-aba1-7219f5c884e4', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-24 09:50:13.964034+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-24 09:50:13.964034+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20bba-b06e-79ca-b0d4-3fe8353946f5', NULL, 'caller', 'tenant', 'owner', 'context', 2, false, NULL, 3, 2, '2026-11-24 09:50:13.968274+05:45', 1, 2, 1, 2, 0, NULL, '2026-11-24 09:50:13.96776+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-24 09:50:13.966708+05:45', NULL, 'infinity', false, NULL, NULL, true, 0, 0, NULL, NULL);
-INSERT INTO holdfast.workers VALUES ('01a20bba-afcf-76f9-b36f-115c56322ebb', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-24 09:50:13.810593+05:45', '2026-11-24 10:50:13.810593+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20bba-afd3-723a-a3f3-609a81a20f4f', 'web-2/988', '1.4.0', 'api,worker', '2026-11-24 09:50:13.813852+05:45', '2026-11-24 10:50:13.813852+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20bba-b06f-781c-955e-76a4faf90852', 'test', '1', 'worker', '2026-11-24 09:50:13.967603+05:45', '2026-11-24 10:50:13.967603+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20bba-b074-7f05-943c-cfc6a4b683da', 'test', '1', 'worker', '2026-11-24 09:50:13.973927+05:45', '2026-11-24 10:50:13.973927+05:45');
+INSERT INTO holdfast.audit_chains VALUES (1, 37, '\x9c3de175e86b7da3e72deff0c12d3d98fd1aa31704437dd503f87019b7b5a3e0', 0, '\x');
+INSERT INTO holdfast.cancel_notices VALUES ('01a21a4f-c998-71fd-bb25-7f96176a1eb9', 'writer', 'canceled', '2026-11-27 05:47:46.305021+05:45', '2026-11-27 05:47:46.305021+05:45', 0, NULL, NULL, false, '');
+INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a21a4f-ca0d-76ed-a87d-2deca1c21171', 1, '{"chapter": 1}', '01a21a4f-ca20-706b-9ff7-5a2823546d8e', '2026-11-27 05:47:46.432466+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c56e-7308-a001-0b61136118f3', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-27 05:47:45.833429+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c56e-7308-a001-0b61136118f3', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:47:45.945418+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c56e-7308-a001-0b61136118f3', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-27 05:47:45.958615+05:45', '01a21a4f-c540-72de-9e77-57221c50afbf', '2026-11-27 05:47:45.870426+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c56e-7308-a001-0b61136118f3', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a21a4f-c847-7aa7-ae8b-b0162dccd70d', '2026-11-27 05:47:45.961027+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c56e-7308-a001-0b61136118f3', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-27 05:47:45.961027+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c56e-7308-a001-0b61136118f3', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-27 05:47:46.049421+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c56e-7308-a001-0b61136118f3', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-27 05:47:46.052502+05:45', '01a21a4f-c561-7172-b957-9a5c43f405c6', '2026-11-27 05:47:46.045965+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c8a7-76e1-8c13-26fc8c5fc85d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-27 05:47:46.056165+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c8a7-76e1-8c13-26fc8c5fc85d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:47:46.067485+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c8a7-76e1-8c13-26fc8c5fc85d', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:47:46.069109+05:45', '01a21a4f-c540-72de-9e77-57221c50afbf', '2026-11-27 05:47:46.065139+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c8b5-7cd0-a744-9be8fa9bdc6a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-27 05:47:46.069912+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c8b5-7cd0-a744-9be8fa9bdc6a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:47:46.07174+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c8b5-7cd0-a744-9be8fa9bdc6a', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-27 05:47:46.072609+05:45', '01a21a4f-c540-72de-9e77-57221c50afbf', '2026-11-27 05:47:46.071106+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c8b9-74ee-b98e-08898631b036', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-27 05:47:46.073416+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c8b9-74ee-b98e-08898631b036', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:47:46.085395+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c8b9-74ee-b98e-08898631b036', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-27 05:47:46.113398+05:45', '01a21a4f-c561-7172-b957-9a5c43f405c6', '2026-11-27 05:47:46.077395+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c8b9-74ee-b98e-08898631b036', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-27 05:47:46.13739+05:45', '01a21a4f-c561-7172-b957-9a5c43f405c6', '2026-11-27 05:47:46.131492+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c8b9-74ee-b98e-08898631b036', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-27 05:47:46.149841+05:45', '01a21a4f-c540-72de-9e77-57221c50afbf', '2026-11-27 05:47:46.146749+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c906-7933-aa8b-214dfb657b76', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-27 05:47:46.150701+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c906-7933-aa8b-214dfb657b76', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:47:46.154084+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c906-7933-aa8b-214dfb657b76', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a21a4f-c565-7a8b-a26c-95b31e200de6"}', NULL, '2026-11-27 05:47:46.16637+05:45', '01a21a4f-c565-7a8b-a26c-95b31e200de6', '2026-11-27 05:47:46.153394+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c906-7933-aa8b-214dfb657b76', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-27 05:47:46.17093+05:45', '01a21a4f-c540-72de-9e77-57221c50afbf', '2026-11-27 05:47:46.16931+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c91b-7a12-b70f-b8d1df791a2a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-27 05:47:46.171742+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c91b-7a12-b70f-b8d1df791a2a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:47:46.178045+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c91b-7a12-b70f-b8d1df791a2a', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-27 05:47:46.277312+05:45', '01a21a4f-c540-72de-9e77-57221c50afbf', '2026-11-27 05:47:46.177393+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c986-718e-b87c-9952f84094a6', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-27 05:47:46.278173+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c986-718e-b87c-9952f84094a6', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:47:46.28337+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c986-718e-b87c-9952f84094a6', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:47:46.286314+05:45', '01a21a4f-c561-7172-b957-9a5c43f405c6', '2026-11-27 05:47:46.282652+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c98f-7720-88d6-03bd054dbddf', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-27 05:47:46.287579+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c98f-7720-88d6-03bd054dbddf', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:47:46.293928+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c98f-7720-88d6-03bd054dbddf', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:47:46.295483+05:45', '01a21a4f-c561-7172-b957-9a5c43f405c6', '2026-11-27 05:47:46.293201+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c998-71fd-bb25-7f96176a1eb9', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-27 05:47:46.296204+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c998-71fd-bb25-7f96176a1eb9', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:47:46.303538+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c998-71fd-bb25-7f96176a1eb9', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:47:46.306959+05:45', '01a21a4f-c540-72de-9e77-57221c50afbf', '2026-11-27 05:47:46.301399+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c9a3-7b04-92d5-988167266fa0', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-27 05:47:46.307836+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c9a3-7b04-92d5-988167266fa0', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-27 05:47:46.308903+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c9a9-7911-aa49-3964b649db07', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-27 05:47:46.313685+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c9a9-7911-aa49-3964b649db07', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:47:46.325381+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c9a9-7911-aa49-3964b649db07', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-27 05:47:46.326286+05:45', '01a21a4f-c561-7172-b957-9a5c43f405c6', '2026-11-27 05:47:46.319154+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c9b7-7003-a94a-6d0283c36cd8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-27 05:47:46.327079+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c9b7-7003-a94a-6d0283c36cd8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:47:46.335129+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c9b7-7003-a94a-6d0283c36cd8', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-27 05:47:46.33602+05:45', '01a21a4f-c561-7172-b957-9a5c43f405c6', '2026-11-27 05:47:46.333396+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c9c0-7beb-98d2-c44a66a9a022', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-27 05:47:46.336856+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c9c0-7beb-98d2-c44a66a9a022', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:47:46.355855+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c9c0-7beb-98d2-c44a66a9a022', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-27 05:47:46.356978+05:45', '01a21a4f-c561-7172-b957-9a5c43f405c6', '2026-11-27 05:47:46.349946+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c9d5-7c4d-adf4-84dd5159626f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-27 05:47:46.357887+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c9d5-7c4d-adf4-84dd5159626f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:47:46.381392+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c9d5-7c4d-adf4-84dd5159626f', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-27 05:47:46.385901+05:45', '01a21a4f-c540-72de-9e77-57221c50afbf', '2026-11-27 05:47:46.362444+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c9f2-7d56-ace4-182262219009', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-27 05:47:46.387028+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c9f2-7d56-ace4-182262219009', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:47:46.405726+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-c9f2-7d56-ace4-182262219009', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-27 05:47:46.406798+05:45', '01a21a4f-c540-72de-9e77-57221c50afbf', '2026-11-27 05:47:46.404274+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-ca07-7884-8151-49ecea46f34b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-27 05:47:46.407659+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-ca07-7884-8151-49ecea46f34b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:47:46.411768+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-ca07-7884-8151-49ecea46f34b', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-27 05:47:46.41272+05:45', '01a21a4f-c540-72de-9e77-57221c50afbf', '2026-11-27 05:47:46.410987+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-ca0d-76ed-a87d-2deca1c21171', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-27 05:47:46.417443+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-ca0d-76ed-a87d-2deca1c21171', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:47:46.429018+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-ca21-732a-a085-5225bc6fe3d4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-27 05:47:46.433312+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-ca21-732a-a085-5225bc6fe3d4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:47:46.455749+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-ca38-7a26-8d33-6160b9542551', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-27 05:47:46.456759+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-ca38-7a26-8d33-6160b9542551', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:47:46.460145+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-ca40-7120-8a8e-5e0d0dc796ae', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-27 05:47:46.464166+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-ca38-7a26-8d33-6160b9542551', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-27 05:47:46.462872+05:45', '01a21a4f-c561-7172-b957-9a5c43f405c6', '2026-11-27 05:47:46.459476+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-ca41-73c5-8d1a-ec378fe2a80e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-27 05:47:46.465314+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-cc41-7bdf-a8f4-4eb34cf00c50', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-27 05:47:46.977904+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-cc41-7bdf-a8f4-4eb34cf00c50', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:47:46.982185+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-cc41-7bdf-a8f4-4eb34cf00c50', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"calls","calls":[{"id":"call-1","agent":"helper","task":"01a21a4f-cc46-7124-8e15-e7e5ab5ee4d6","message":{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}}]}', NULL, '2026-11-27 05:47:46.982185+05:45', '01a21a4f-cc43-7362-8609-548c2872b6b7', '2026-11-27 05:47:46.9814+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-cc46-7124-8e15-e7e5ab5ee4d6', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-for helper","role":"user","parts":[{"text":"for helper"}]}', NULL, '2026-11-27 05:47:47.001874+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-cc46-7124-8e15-e7e5ab5ee4d6', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:47:47.021754+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-cc46-7124-8e15-e7e5ab5ee4d6', 3, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-27 05:47:47.021754+05:45', '01a21a4f-cc5b-77e7-a0e3-802cd092e1da', '2026-11-27 05:47:47.013402+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a21a4f-cc0d-7f02-820d-82dcced7ea54', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-27 05:47:46.934786+05:45', NULL, NULL);
+INSERT INTO holdfast.keys_20261126 VALUES ('2026-11-26', '', 'ada', 'k-1', '\x6b2d31', '01a21a4f-c56e-7308-a001-0b61136118f3', '2026-11-27 05:47:45.833429+05:45');
+INSERT INTO holdfast.keys_20261126 VALUES ('2026-11-26', '', 'ada', 'k-2', '\x6b2d32', '01a21a4f-c8a7-76e1-8c13-26fc8c5fc85d', '2026-11-27 05:47:46.056165+05:45');
+INSERT INTO holdfast.keys_20261127 VALUES ('2026-11-27', '', 'ada', 'k-1', '\x6b2d31', '01a21a4f-c56e-7308-a001-0b61136118f3', '2026-11-27 05:47:45.833429+05:45');
+INSERT INTO holdfast.keys_20261127 VALUES ('2026-11-27', '', 'ada', 'k-2', '\x6b2d32', '01a21a4f-c8a7-76e1-8c13-26fc8c5fc85d', '2026-11-27 05:47:46.056165+05:45');
+INSERT INTO holdfast.leases VALUES ('partitions', '01a21a4f-c540-72de-9e77-57221c50afbf', '2026-11-27 06:47:45.229441+05:45');
+INSERT INTO holdfast.processes VALUES ('01a21a4f-c540-72de-9e77-57221c50afbf', 'web-1/1042', '1.4.0', '2026-11-27 05:47:45.215952+05:45');
+INSERT INTO holdfast.processes VALUES ('01a21a4f-c561-7172-b957-9a5c43f405c6', 'web-2/988', '1.4.0', '2026-11-27 05:47:45.221425+05:45');
+INSERT INTO holdfast.processes VALUES ('01a21a4f-c565-7a8b-a26c-95b31e200de6', 'web-2/731', '1.4.0', '2026-11-27 05:47:45.225418+05:45');
+INSERT INTO holdfast.processes VALUES ('01a21a4f-cc43-7362-8609-548c2872b6b7', 'test', '1', '2026-11-27 05:47:46.979382+05:45');
+INSERT INTO holdfast.processes VALUES ('01a21a4f-cc5b-77e7-a0e3-802cd092e1da', 'test', '1', '2026-11-27 05:47:47.003581+05:45');
+INSERT INTO holdfast.processes VALUES ('01a21a4f-cc6f-7192-97e4-8230eec5fa04', 'gpu-1', '1', '2026-11-27 05:47:47.023729+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a21a4f-ca0d-76ed-a87d-2deca1c21171', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-27 05:47:46.466368+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a21a4f-c9d5-7c4d-adf4-84dd5159626f', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-27 05:47:46.702959+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a21a4f-c9f2-7d56-ace4-182262219009', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-27 05:47:46.793129+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a21a4f-ca07-7884-8151-49ecea46f34b', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-27 05:47:46.835744+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a21a4f-c998-71fd-bb25-7f96176a1eb9', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-27 05:47:46.868623+05:45');
+INSERT INTO holdfast.push_cursors VALUES ('01a21a4f-ca0d-76ed-a87d-2deca1c21171', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
+INSERT INTO holdfast.push_cursors VALUES ('01a21a4f-c9d5-7c4d-adf4-84dd5159626f', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-27 06:47:46.79265+05:45', '2026-11-27 05:47:46.707148+05:45', false, 3, '2026-11-27 05:47:46.740338+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a21a4f-c9f2-7d56-ace4-182262219009', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-27 06:47:46.835245+05:45', '2026-11-27 05:47:46.794712+05:45', false, 2, '2026-11-27 05:47:46.821401+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a21a4f-ca07-7884-8151-49ecea46f34b', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-27 06:47:46.868151+05:45', '2026-11-27 05:47:46.840586+05:45', false, 1, '2026-11-27 05:47:46.868151+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a21a4f-c998-71fd-bb25-7f96176a1eb9', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-27 05:47:46.889667+05:45', false, 1, '2026-11-27 05:47:46.925399+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-27 05:47:46.925399+05:45', 'the receiver answered 410 Gone', false);
+INSERT INTO holdfast.remote_workers VALUES ('01a21a4f-cc6f-7192-97e4-8230eec5fa04', 'gpu-1', '1', 'test', '{writer}', 'replica', '2026-11-27 05:47:47.023729+05:45', '2026-11-27 05:47:47.023729+05:45', NULL);
+INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-27 00:02:42.632613');
+INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-27 00:02:42.691262');
+INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-27 00:02:42.832882');
+INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-27 00:02:42.896068');
+INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-27 00:02:42.931319');
+INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-27 00:02:43.017723');
+INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-27 00:02:43.098167');
+INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-27 00:02:43.185398');
+INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-27 00:02:43.200538');
+INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-27 00:02:43.307121');
+INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-27 00:02:43.378103');
+INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-27 00:02:43.385646');
+INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-27 00:02:43.392067');
+INSERT INTO holdfast.schema_version VALUES (14, 15, true, '2026-11-27 00:02:43.412264');
+INSERT INTO holdfast.schema_version VALUES (15, 16, true, '2026-11-27 00:02:43.421755');
+INSERT INTO holdfast.schema_version VALUES (16, 17, true, '2026-11-27 00:02:43.502621');
+INSERT INTO holdfast.schema_version VALUES (17, 18, true, '2026-11-27 00:02:43.588823');
+INSERT INTO holdfast.schema_version VALUES (18, 19, true, '2026-11-27 00:02:43.649406');
+INSERT INTO holdfast.schema_version VALUES (19, 20, true, '2026-11-27 00:02:43.673407');
+INSERT INTO holdfast.schema_version VALUES (20, 21, true, '2026-11-27 00:02:43.744099');
+INSERT INTO holdfast.schema_version VALUES (21, 22, true, '2026-11-27 00:02:43.766166');
+INSERT INTO holdfast.schema_version VALUES (22, 24, true, '2026-11-27 00:02:43.767486');
+INSERT INTO holdfast.schema_version VALUES (23, 26, true, '2026-11-27 00:02:43.774546');
+INSERT INTO holdfast.schema_version VALUES (24, 27, true, '2026-11-27 00:02:43.833844');
+INSERT INTO holdfast.schema_version VALUES (25, 28, true, '2026-11-27 00:02:43.87259');
+INSERT INTO holdfast.schema_version VALUES (26, 33, true, '2026-11-27 00:02:43.905964');
+INSERT INTO holdfast.secrets VALUES ('page_token', '\x584e5299c04a4981be81a1e08a2f67e9c46d63baba9044e1b320d7033176a430', '2026-11-27 05:47:42.931319+05:45');
+INSERT INTO holdfast.secrets VALUES ('push', '\x854e7235174d4f23b8db7c3be323cd76eb04eb92353f45b6bb22c3877099389f', '2026-11-27 05:47:42.931319+05:45');
+INSERT INTO holdfast.task_calls VALUES ('01a21a4f-cc41-7bdf-a8f4-4eb34cf00c50', 3, 1, 'call-1', 'helper', '01a21a4f-cc46-7124-8e15-e7e5ab5ee4d6', false, '01a21a4f-cc41-7bdf-a8f4-4eb34cf00c50', '{caller}', '2026-11-27 05:47:46.982185+05:45', '2026-11-27 05:47:47.001874+05:45', 0, NULL, NULL, NULL, NULL, false, 0, NULL);
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a21a4f-c56e-7308-a001-0b61136118f3');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a21a4f-c8a7-76e1-8c13-26fc8c5fc85d');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a21a4f-c8b5-7cd0-a744-9be8fa9bdc6a');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a21a4f-c8b9-74ee-b98e-08898631b036');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a21a4f-c906-7933-aa8b-214dfb657b76');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a21a4f-c91b-7a12-b70f-b8d1df791a2a');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a21a4f-c986-718e-b87c-9952f84094a6');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a21a4f-c98f-7720-88d6-03bd054dbddf');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a21a4f-c9a3-7b04-92d5-988167266fa0');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a21a4f-c9a9-7911-aa49-3964b649db07');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a21a4f-c9b7-7003-a94a-6d0283c36cd8');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a21a4f-c9c0-7beb-98d2-c44a66a9a022');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a21a4f-c9d5-7c4d-adf4-84dd5159626f');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a21a4f-c9f2-7d56-ace4-182262219009');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a21a4f-ca07-7884-8151-49ecea46f34b');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a21a4f-ca0d-76ed-a87d-2deca1c21171');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a21a4f-ca21-732a-a085-5225bc6fe3d4');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a21a4f-ca38-7a26-8d33-6160b9542551');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a21a4f-ca40-7120-8a8e-5e0d0dc796ae');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a21a4f-ca41-73c5-8d1a-ec378fe2a80e');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a21a4f-cc0d-7f02-820d-82dcced7ea54');
+INSERT INTO holdfast.task_queue VALUES ('01a21a4f-ca0d-76ed-a87d-2deca1c21171', 'writer', '2026-11-27 05:47:46.417443+05:45', '01a21a4f-c540-72de-9e77-57221c50afbf', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a21a4f-ca21-732a-a085-5225bc6fe3d4', 'writer', '2026-11-27 05:47:46.433312+05:45', '01a21a4f-c561-7172-b957-9a5c43f405c6', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a21a4f-ca38-7a26-8d33-6160b9542551', 'support', '2026-11-27 05:47:46.462872+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a21a4f-ca40-7120-8a8e-5e0d0dc796ae', 'travel', '2026-11-27 05:47:46.464166+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a21a4f-ca41-73c5-8d1a-ec378fe2a80e', 'travel', '2026-11-27 05:47:46.465314+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a21a4f-cc0d-7f02-820d-82dcced7ea54', 'writer', '2026-11-27 05:47:46.934786+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_queue VALUES ('01a21a4f-cc41-7bdf-a8f4-4eb34cf00c50', 'caller', '2026-11-27 05:47:46.982185+05:45', NULL, 1, 2, 0, NULL, false, 0, 0, 'infinity', 3, false, NULL, NULL, NULL);
+INSERT INTO holdfast.task_settled VALUES ('01a21a4f-cc46-7124-8e15-e7e5ab5ee4d6', 3);
+INSERT INTO holdfast.task_states VALUES ('01a21a4f-ca0d-76ed-a87d-2deca1c21171', 1, '{"chapter": 1}', '01a21a4f-ca1e-7a0d-a4d5-0dac026cf78e', '2026-11-27 05:47:46.431188+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a21a4f-c56e-7308-a001-0b61136118f3', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-27 05:47:46.052502+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-27 05:47:46.045965+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-27 05:47:45.833429+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a21a4f-c8a7-76e1-8c13-26fc8c5fc85d', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-27 05:47:46.069109+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-27 05:47:46.065139+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-27 05:47:46.056165+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a21a4f-c8b5-7cd0-a744-9be8fa9bdc6a', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-27 05:47:46.072609+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-27 05:47:46.071106+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 05:47:46.069912+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a21a4f-c8b9-74ee-b98e-08898631b036', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-27 05:47:46.149841+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-27 05:47:46.146749+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-27 05:47:46.073416+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a21a4f-c906-7933-aa8b-214dfb657b76', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-27 05:47:46.17093+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-27 05:47:46.16931+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-27 05:47:46.150701+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a21a4f-c91b-7a12-b70f-b8d1df791a2a', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-27 05:47:46.277312+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-27 05:47:46.177393+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-27 05:47:46.171742+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a21a4f-c986-718e-b87c-9952f84094a6', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-27 05:47:46.286314+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-27 05:47:46.282652+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-27 05:47:46.278173+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a21a4f-c98f-7720-88d6-03bd054dbddf', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-27 05:47:46.295483+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-27 05:47:46.293201+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-27 05:47:46.287579+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a21a4f-c9a3-7b04-92d5-988167266fa0', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-27 05:47:46.308903+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-27 05:47:46.308903+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-27 05:47:46.307836+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a21a4f-c9a9-7911-aa49-3964b649db07', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-27 05:47:46.326286+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-27 05:47:46.319154+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 05:47:46.313685+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a21a4f-c9b7-7003-a94a-6d0283c36cd8', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-27 05:47:46.33602+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-27 05:47:46.333396+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 05:47:46.327079+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a21a4f-c9c0-7beb-98d2-c44a66a9a022', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-27 05:47:46.356978+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-27 05:47:46.349946+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 05:47:46.336856+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a21a4f-c998-71fd-bb25-7f96176a1eb9', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-27 05:47:46.306959+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-27 05:47:46.301399+05:45', true, '2026-11-27 05:47:46.305021+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-27 05:47:46.296204+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a21a4f-cc46-7124-8e15-e7e5ab5ee4d6', NULL, 'helper', 'tenant', 'owner', 'context', 5, false, NULL, 3, 3, '2026-11-27 05:47:47.021754+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-27 05:47:47.013402+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 05:47:47.001874+05:45', NULL, NULL, false, NULL, NULL, true, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a21a4f-c9d5-7c4d-adf4-84dd5159626f', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-27 05:47:46.385901+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-27 05:47:46.362444+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-27 05:47:46.357887+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a21a4f-ca21-732a-a085-5225bc6fe3d4', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-27 05:47:46.455749+05:45', 1, 1, 1, 1, 0, '01a21a4f-c561-7172-b957-9a5c43f405c6', '2026-11-27 05:47:46.452221+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 05:47:46.433312+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a21a4f-ca38-7a26-8d33-6160b9542551', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-27 05:47:46.460145+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-27 05:47:46.459476+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 05:47:46.456759+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a21a4f-ca40-7120-8a8e-5e0d0dc796ae', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-27 05:47:46.464166+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 05:47:46.464166+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a21a4f-ca41-73c5-8d1a-ec378fe2a80e', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-27 05:47:46.465314+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 05:47:46.465314+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a21a4f-ca0d-76ed-a87d-2deca1c21171', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-27 05:47:46.429018+05:45', 1, 2, 1, 1, 0, '01a21a4f-c540-72de-9e77-57221c50afbf', '2026-11-27 05:47:46.421437+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-27 05:47:46.417443+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a21a4f-c9f2-7d56-ace4-182262219009', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-27 05:47:46.406798+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-27 05:47:46.404274+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-27 05:47:46.387028+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a21a4f-ca07-7884-8151-49ecea46f34b', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-27 05:47:46.41272+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-27 05:47:46.410987+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-27 05:47:46.407659+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a21a4f-cc0d-7f02-820d-82dcced7ea54', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-27 05:47:46.934786+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-27 05:47:46.934786+05:45', NULL, NULL, false, NULL, NULL, false, 0, 0, NULL, NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a21a4f-cc41-7bdf-a8f4-4eb34cf00c50', NULL, 'caller', 'tenant', 'owner', 'context', 2, false, NULL, 3, 2, '2026-11-27 05:47:46.982185+05:45', 1, 2, 1, 2, 0, NULL, '2026-11-27 05:47:46.9814+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-27 05:47:46.977904+05:45', NULL, 'infinity', false, NULL, NULL, true, 0, 0, NULL, NULL);
+INSERT INTO holdfast.workers VALUES ('01a21a4f-c540-72de-9e77-57221c50afbf', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-27 05:47:45.215952+05:45', '2026-11-27 06:47:45.215952+05:45');
+INSERT INTO holdfast.workers VALUES ('01a21a4f-c561-7172-b957-9a5c43f405c6', 'web-2/988', '1.4.0', 'api,worker', '2026-11-27 05:47:45.221425+05:45', '2026-11-27 06:47:45.221425+05:45');
+INSERT INTO holdfast.workers VALUES ('01a21a4f-cc43-7362-8609-548c2872b6b7', 'test', '1', 'worker', '2026-11-27 05:47:46.979382+05:45', '2026-11-27 06:47:46.979382+05:45');
+INSERT INTO holdfast.workers VALUES ('01a21a4f-cc5b-77e7-a0e3-802cd092e1da', 'test', '1', 'worker', '2026-11-27 05:47:47.003581+05:45', '2026-11-27 06:47:47.003581+05:45');
 SELECT pg_catalog.setval('holdfast.push_attempts_id', 9, true);
-SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 25, true);
+SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 26, true);
 ALTER TABLE ONLY holdfast.admin_jobs
     ADD CONSTRAINT admin_jobs_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY holdfast.agent_outages
@@ -2684,16 +3007,32 @@ ALTER TABLE ONLY holdfast.api_keys
     ADD CONSTRAINT api_keys_pkey PRIMARY KEY (key_id);
 ALTER TABLE ONLY holdfast.artifacts_20261101
     ADD CONSTRAINT artifacts_20261101_pkey PRIMARY KEY (task, seq);
+ALTER TABLE ONLY holdfast.artifacts_20261201
+    ADD CONSTRAINT artifacts_20261201_pkey PRIMARY KEY (task, seq);
+ALTER TABLE ONLY holdfast.artifacts_20270101
+    ADD CONSTRAINT artifacts_20270101_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.push_attempts
     ADD CONSTRAINT push_attempts_pkey PRIMARY KEY (id, started_at);
-ALTER TABLE ONLY holdfast.attempts_20261124
-    ADD CONSTRAINT attempts_20261124_pkey PRIMARY KEY (id, started_at);
-ALTER TABLE ONLY holdfast.attempts_20261125
-    ADD CONSTRAINT attempts_20261125_pkey PRIMARY KEY (id, started_at);
+ALTER TABLE ONLY holdfast.attempts_20261101
+    ADD CONSTRAINT attempts_20261101_pkey PRIMARY KEY (id, started_at);
+ALTER TABLE ONLY holdfast.attempts_20261127
+    ADD CONSTRAINT attempts_20261127_pkey PRIMARY KEY (id, started_at);
+ALTER TABLE ONLY holdfast.attempts_20261128
+    ADD CONSTRAINT attempts_20261128_pkey PRIMARY KEY (id, started_at);
+ALTER TABLE ONLY holdfast.attempts_20261129
+    ADD CONSTRAINT attempts_20261129_pkey PRIMARY KEY (id, started_at);
+ALTER TABLE ONLY holdfast.attempts_20261201
+    ADD CONSTRAINT attempts_20261201_pkey PRIMARY KEY (id, started_at);
+ALTER TABLE ONLY holdfast.attempts_20270101
+    ADD CONSTRAINT attempts_20270101_pkey PRIMARY KEY (id, started_at);
 ALTER TABLE ONLY holdfast.audit_log
     ADD CONSTRAINT audit_log_pkey PRIMARY KEY (chain, n, at);
 ALTER TABLE ONLY holdfast.audit_20261101
     ADD CONSTRAINT audit_20261101_pkey PRIMARY KEY (chain, n, at);
+ALTER TABLE ONLY holdfast.audit_20261201
+    ADD CONSTRAINT audit_20261201_pkey PRIMARY KEY (chain, n, at);
+ALTER TABLE ONLY holdfast.audit_20270101
+    ADD CONSTRAINT audit_20270101_pkey PRIMARY KEY (chain, n, at);
 ALTER TABLE ONLY holdfast.audit_chains
     ADD CONSTRAINT audit_chains_pkey PRIMARY KEY (chain, length);
 ALTER TABLE ONLY holdfast.cancel_notices
@@ -2704,14 +3043,24 @@ ALTER TABLE ONLY holdfast.erasures
     ADD CONSTRAINT erasures_pkey PRIMARY KEY (task);
 ALTER TABLE ONLY holdfast.events_20261101
     ADD CONSTRAINT events_20261101_pkey PRIMARY KEY (task, seq);
+ALTER TABLE ONLY holdfast.events_20261201
+    ADD CONSTRAINT events_20261201_pkey PRIMARY KEY (task, seq);
+ALTER TABLE ONLY holdfast.events_20270101
+    ADD CONSTRAINT events_20270101_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.events_kept
     ADD CONSTRAINT events_kept_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.idempotency_keys
     ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant, owner, key, day);
-ALTER TABLE ONLY holdfast.keys_20261124
-    ADD CONSTRAINT keys_20261124_pkey PRIMARY KEY (tenant, owner, key, day);
-ALTER TABLE ONLY holdfast.keys_20261125
-    ADD CONSTRAINT keys_20261125_pkey PRIMARY KEY (tenant, owner, key, day);
+ALTER TABLE ONLY holdfast.keys_20261126
+    ADD CONSTRAINT keys_20261126_pkey PRIMARY KEY (tenant, owner, key, day);
+ALTER TABLE ONLY holdfast.keys_20261127
+    ADD CONSTRAINT keys_20261127_pkey PRIMARY KEY (tenant, owner, key, day);
+ALTER TABLE ONLY holdfast.keys_20261128
+    ADD CONSTRAINT keys_20261128_pkey PRIMARY KEY (tenant, owner, key, day);
+ALTER TABLE ONLY holdfast.keys_20261129
+    ADD CONSTRAINT keys_20261129_pkey PRIMARY KEY (tenant, owner, key, day);
+ALTER TABLE ONLY holdfast.keys_20261130
+    ADD CONSTRAINT keys_20261130_pkey PRIMARY KEY (tenant, owner, key, day);
 ALTER TABLE ONLY holdfast.leases
     ADD CONSTRAINT leases_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY holdfast.processes
@@ -2742,6 +3091,10 @@ ALTER TABLE ONLY holdfast.task_states
     ADD CONSTRAINT task_states_pkey PRIMARY KEY (task);
 ALTER TABLE ONLY holdfast.tasks_20261101
     ADD CONSTRAINT tasks_20261101_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY holdfast.tasks_20261201
+    ADD CONSTRAINT tasks_20261201_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY holdfast.tasks_20270101
+    ADD CONSTRAINT tasks_20270101_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY holdfast.tasks_kept
     ADD CONSTRAINT tasks_kept_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY holdfast.tasks_open
@@ -2751,18 +3104,31 @@ ALTER TABLE ONLY holdfast.workers
 CREATE INDEX admin_jobs_ended ON holdfast.admin_jobs USING btree (ended_at) WHERE (ended_at IS NOT NULL);
 CREATE INDEX admin_jobs_open ON holdfast.admin_jobs USING btree (id) WHERE (ended_at IS NULL);
 CREATE UNIQUE INDEX artifacts_20261101_task_request_id_idx ON holdfast.artifacts_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
+CREATE UNIQUE INDEX artifacts_20261201_task_request_id_idx ON holdfast.artifacts_20261201 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
+CREATE UNIQUE INDEX artifacts_20270101_task_request_id_idx ON holdfast.artifacts_20270101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX push_attempts_of ON ONLY holdfast.push_attempts USING btree (task, config_id, id);
-CREATE INDEX attempts_20261124_task_config_id_id_idx ON holdfast.attempts_20261124 USING btree (task, config_id, id);
-CREATE INDEX attempts_20261125_task_config_id_id_idx ON holdfast.attempts_20261125 USING btree (task, config_id, id);
+CREATE INDEX attempts_20261101_task_config_id_id_idx ON holdfast.attempts_20261101 USING btree (task, config_id, id);
+CREATE INDEX attempts_20261127_task_config_id_id_idx ON holdfast.attempts_20261127 USING btree (task, config_id, id);
+CREATE INDEX attempts_20261128_task_config_id_id_idx ON holdfast.attempts_20261128 USING btree (task, config_id, id);
+CREATE INDEX attempts_20261129_task_config_id_id_idx ON holdfast.attempts_20261129 USING btree (task, config_id, id);
+CREATE INDEX attempts_20261201_task_config_id_id_idx ON holdfast.attempts_20261201 USING btree (task, config_id, id);
+CREATE INDEX attempts_20270101_task_config_id_id_idx ON holdfast.attempts_20270101 USING btree (task, config_id, id);
 CREATE INDEX audit_log_at ON ONLY holdfast.audit_log USING brin (at);
 CREATE INDEX audit_20261101_at_idx ON holdfast.audit_20261101 USING brin (at);
+CREATE INDEX audit_20261201_at_idx ON holdfast.audit_20261201 USING brin (at);
+CREATE INDEX audit_20270101_at_idx ON holdfast.audit_20270101 USING brin (at);
 CREATE INDEX cancel_notices_due ON holdfast.cancel_notices USING btree (agent, due_at) WHERE (ended_at IS NULL);
 CREATE INDEX context_states_task ON holdfast.context_states USING btree (task);
 CREATE UNIQUE INDEX events_20261101_task_request_id_idx ON holdfast.events_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
+CREATE UNIQUE INDEX events_20261201_task_request_id_idx ON holdfast.events_20261201 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
+CREATE UNIQUE INDEX events_20270101_task_request_id_idx ON holdfast.events_20270101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE UNIQUE INDEX events_kept_request ON holdfast.events_kept USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX idempotency_keys_age ON ONLY holdfast.idempotency_keys USING btree (created_at);
-CREATE INDEX keys_20261124_created_at_idx ON holdfast.keys_20261124 USING btree (created_at);
-CREATE INDEX keys_20261125_created_at_idx ON holdfast.keys_20261125 USING btree (created_at);
+CREATE INDEX keys_20261126_created_at_idx ON holdfast.keys_20261126 USING btree (created_at);
+CREATE INDEX keys_20261127_created_at_idx ON holdfast.keys_20261127 USING btree (created_at);
+CREATE INDEX keys_20261128_created_at_idx ON holdfast.keys_20261128 USING btree (created_at);
+CREATE INDEX keys_20261129_created_at_idx ON holdfast.keys_20261129 USING btree (created_at);
+CREATE INDEX keys_20261130_created_at_idx ON holdfast.keys_20261130 USING btree (created_at);
 CREATE INDEX processes_started ON holdfast.processes USING btree (started_at);
 CREATE INDEX push_cursors_disabled_at ON holdfast.push_cursors USING btree (disabled_at) WHERE (disabled_at IS NOT NULL);
 CREATE INDEX push_cursors_due ON holdfast.push_cursors USING btree (due_at) WHERE ((due_at IS NOT NULL) AND (NOT parked));
@@ -2782,38 +3148,72 @@ CREATE INDEX task_queue_timers ON holdfast.task_queue USING btree (wakes_at) WHE
 CREATE INDEX tasks_ended_at ON ONLY holdfast.tasks_ended USING btree (agent COLLATE "C", status_at, id);
 CREATE INDEX tasks_dated_agent_status_at_id_idx ON ONLY holdfast.tasks_dated USING btree (agent COLLATE "C", status_at, id);
 CREATE INDEX tasks_20261101_agent_status_at_id_idx ON holdfast.tasks_20261101 USING btree (agent COLLATE "C", status_at, id);
-CREATE INDEX tasks_of_context ON ONLY holdfast.tasks USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC);
-CREATE INDEX tasks_ended_context_id_tenant_owner_agent_direct_state_stat_idx ON ONLY holdfast.tasks_ended USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC);
-CREATE INDEX tasks_dated_context_id_tenant_owner_agent_direct_state_stat_idx ON ONLY holdfast.tasks_dated USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC);
-CREATE INDEX tasks_20261101_context_id_tenant_owner_agent_direct_state_s_idx ON holdfast.tasks_20261101 USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC);
+CREATE INDEX tasks_of_context ON ONLY holdfast.tasks USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (context_id IS NOT NULL);
+CREATE INDEX tasks_ended_context_id_tenant_owner_agent_direct_state_stat_idx ON ONLY holdfast.tasks_ended USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (context_id IS NOT NULL);
+CREATE INDEX tasks_dated_context_id_tenant_owner_agent_direct_state_stat_idx ON ONLY holdfast.tasks_dated USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (context_id IS NOT NULL);
+CREATE INDEX tasks_20261101_context_id_tenant_owner_agent_direct_state_s_idx ON holdfast.tasks_20261101 USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (context_id IS NOT NULL);
 CREATE INDEX tasks_held ON ONLY holdfast.tasks_ended USING btree (id) WHERE (held_at IS NOT NULL);
 CREATE INDEX tasks_dated_id_idx ON ONLY holdfast.tasks_dated USING btree (id) WHERE (held_at IS NOT NULL);
 CREATE INDEX tasks_20261101_id_idx ON holdfast.tasks_20261101 USING btree (id) WHERE (held_at IS NOT NULL);
-CREATE INDEX tasks_listed ON ONLY holdfast.tasks USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC);
-CREATE INDEX tasks_ended_tenant_owner_agent_direct_state_status_at_id_idx ON ONLY holdfast.tasks_ended USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC);
-CREATE INDEX tasks_dated_tenant_owner_agent_direct_state_status_at_id_idx ON ONLY holdfast.tasks_dated USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC);
-CREATE INDEX tasks_20261101_tenant_owner_agent_direct_state_status_at_id_idx ON holdfast.tasks_20261101 USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC);
+CREATE INDEX tasks_listed ON ONLY holdfast.tasks USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (owner IS NOT NULL);
+CREATE INDEX tasks_ended_tenant_owner_agent_direct_state_status_at_id_idx ON ONLY holdfast.tasks_ended USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (owner IS NOT NULL);
+CREATE INDEX tasks_dated_tenant_owner_agent_direct_state_status_at_id_idx ON ONLY holdfast.tasks_dated USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (owner IS NOT NULL);
+CREATE INDEX tasks_20261101_tenant_owner_agent_direct_state_status_at_id_idx ON holdfast.tasks_20261101 USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (owner IS NOT NULL);
+CREATE INDEX tasks_20261201_agent_status_at_id_idx ON holdfast.tasks_20261201 USING btree (agent COLLATE "C", status_at, id);
+CREATE INDEX tasks_20261201_context_id_tenant_owner_agent_direct_state_s_idx ON holdfast.tasks_20261201 USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (context_id IS NOT NULL);
+CREATE INDEX tasks_20261201_id_idx ON holdfast.tasks_20261201 USING btree (id) WHERE (held_at IS NOT NULL);
+CREATE INDEX tasks_20261201_tenant_owner_agent_direct_state_status_at_id_idx ON holdfast.tasks_20261201 USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (owner IS NOT NULL);
+CREATE INDEX tasks_20270101_agent_status_at_id_idx ON holdfast.tasks_20270101 USING btree (agent COLLATE "C", status_at, id);
+CREATE INDEX tasks_20270101_context_id_tenant_owner_agent_direct_state_s_idx ON holdfast.tasks_20270101 USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (context_id IS NOT NULL);
+CREATE INDEX tasks_20270101_id_idx ON holdfast.tasks_20270101 USING btree (id) WHERE (held_at IS NOT NULL);
+CREATE INDEX tasks_20270101_tenant_owner_agent_direct_state_status_at_id_idx ON holdfast.tasks_20270101 USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (owner IS NOT NULL);
 CREATE INDEX tasks_kept_agent_status_at_id_idx ON holdfast.tasks_kept USING btree (agent COLLATE "C", status_at, id);
-CREATE INDEX tasks_kept_context_id_tenant_owner_agent_direct_state_statu_idx ON holdfast.tasks_kept USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC);
+CREATE INDEX tasks_kept_context_id_tenant_owner_agent_direct_state_statu_idx ON holdfast.tasks_kept USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (context_id IS NOT NULL);
 CREATE INDEX tasks_kept_id_idx ON holdfast.tasks_kept USING btree (id) WHERE (held_at IS NOT NULL);
-CREATE INDEX tasks_kept_tenant_owner_agent_direct_state_status_at_id_idx ON holdfast.tasks_kept USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC);
-CREATE INDEX tasks_open_context_id_tenant_owner_agent_direct_state_statu_idx ON holdfast.tasks_open USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC);
+CREATE INDEX tasks_kept_tenant_owner_agent_direct_state_status_at_id_idx ON holdfast.tasks_kept USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (owner IS NOT NULL);
+CREATE INDEX tasks_open_context_id_tenant_owner_agent_direct_state_statu_idx ON holdfast.tasks_open USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (context_id IS NOT NULL);
 CREATE INDEX tasks_open_parked ON holdfast.tasks_open USING btree (agent, status_at) WHERE (state = ANY (ARRAY[3, 4]));
-CREATE INDEX tasks_open_tenant_owner_agent_direct_state_status_at_id_idx ON holdfast.tasks_open USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC);
-ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261124_pkey;
-ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261124_task_config_id_id_idx;
-ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261125_pkey;
-ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261125_task_config_id_id_idx;
+CREATE INDEX tasks_open_tenant_owner_agent_direct_state_status_at_id_idx ON holdfast.tasks_open USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC) WHERE (owner IS NOT NULL);
+ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261101_pkey;
+ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261101_task_config_id_id_idx;
+ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261127_pkey;
+ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261127_task_config_id_id_idx;
+ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261128_pkey;
+ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261128_task_config_id_id_idx;
+ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261129_pkey;
+ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261129_task_config_id_id_idx;
+ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261201_pkey;
+ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261201_task_config_id_id_idx;
+ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20270101_pkey;
+ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20270101_task_config_id_id_idx;
 ALTER INDEX holdfast.audit_log_at ATTACH PARTITION holdfast.audit_20261101_at_idx;
 ALTER INDEX holdfast.audit_log_pkey ATTACH PARTITION holdfast.audit_20261101_pkey;
-ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261124_created_at_idx;
-ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261124_pkey;
-ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261125_created_at_idx;
-ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261125_pkey;
+ALTER INDEX holdfast.audit_log_at ATTACH PARTITION holdfast.audit_20261201_at_idx;
+ALTER INDEX holdfast.audit_log_pkey ATTACH PARTITION holdfast.audit_20261201_pkey;
+ALTER INDEX holdfast.audit_log_at ATTACH PARTITION holdfast.audit_20270101_at_idx;
+ALTER INDEX holdfast.audit_log_pkey ATTACH PARTITION holdfast.audit_20270101_pkey;
+ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261126_created_at_idx;
+ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261126_pkey;
+ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261127_created_at_idx;
+ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261127_pkey;
+ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261128_created_at_idx;
+ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261128_pkey;
+ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261129_created_at_idx;
+ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261129_pkey;
+ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261130_created_at_idx;
+ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261130_pkey;
 ALTER INDEX holdfast.tasks_dated_agent_status_at_id_idx ATTACH PARTITION holdfast.tasks_20261101_agent_status_at_id_idx;
 ALTER INDEX holdfast.tasks_dated_context_id_tenant_owner_agent_direct_state_stat_idx ATTACH PARTITION holdfast.tasks_20261101_context_id_tenant_owner_agent_direct_state_s_idx;
 ALTER INDEX holdfast.tasks_dated_id_idx ATTACH PARTITION holdfast.tasks_20261101_id_idx;
 ALTER INDEX holdfast.tasks_dated_tenant_owner_agent_direct_state_status_at_id_idx ATTACH PARTITION holdfast.tasks_20261101_tenant_owner_agent_direct_state_status_at_id_idx;
+ALTER INDEX holdfast.tasks_dated_agent_status_at_id_idx ATTACH PARTITION holdfast.tasks_20261201_agent_status_at_id_idx;
+ALTER INDEX holdfast.tasks_dated_context_id_tenant_owner_agent_direct_state_stat_idx ATTACH PARTITION holdfast.tasks_20261201_context_id_tenant_owner_agent_direct_state_s_idx;
+ALTER INDEX holdfast.tasks_dated_id_idx ATTACH PARTITION holdfast.tasks_20261201_id_idx;
+ALTER INDEX holdfast.tasks_dated_tenant_owner_agent_direct_state_status_at_id_idx ATTACH PARTITION holdfast.tasks_20261201_tenant_owner_agent_direct_state_status_at_id_idx;
+ALTER INDEX holdfast.tasks_dated_agent_status_at_id_idx ATTACH PARTITION holdfast.tasks_20270101_agent_status_at_id_idx;
+ALTER INDEX holdfast.tasks_dated_context_id_tenant_owner_agent_direct_state_stat_idx ATTACH PARTITION holdfast.tasks_20270101_context_id_tenant_owner_agent_direct_state_s_idx;
+ALTER INDEX holdfast.tasks_dated_id_idx ATTACH PARTITION holdfast.tasks_20270101_id_idx;
+ALTER INDEX holdfast.tasks_dated_tenant_owner_agent_direct_state_status_at_id_idx ATTACH PARTITION holdfast.tasks_20270101_tenant_owner_agent_direct_state_status_at_id_idx;
 ALTER INDEX holdfast.tasks_ended_at ATTACH PARTITION holdfast.tasks_dated_agent_status_at_id_idx;
 ALTER INDEX holdfast.tasks_ended_context_id_tenant_owner_agent_direct_state_stat_idx ATTACH PARTITION holdfast.tasks_dated_context_id_tenant_owner_agent_direct_state_stat_idx;
 ALTER INDEX holdfast.tasks_held ATTACH PARTITION holdfast.tasks_dated_id_idx;
@@ -2830,6 +3230,10 @@ CREATE TRIGGER all_there BEFORE INSERT OR DELETE OR TRUNCATE ON holdfast.audit_c
 ALTER TABLE holdfast.audit_chains ENABLE ALWAYS TRIGGER all_there;
 CREATE TRIGGER append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON holdfast.audit_20261101 FOR EACH STATEMENT EXECUTE FUNCTION holdfast.audit_refuse();
 ALTER TABLE holdfast.audit_20261101 ENABLE ALWAYS TRIGGER append_only;
+CREATE TRIGGER append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON holdfast.audit_20261201 FOR EACH STATEMENT EXECUTE FUNCTION holdfast.audit_refuse();
+ALTER TABLE holdfast.audit_20261201 ENABLE ALWAYS TRIGGER append_only;
+CREATE TRIGGER append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON holdfast.audit_20270101 FOR EACH STATEMENT EXECUTE FUNCTION holdfast.audit_refuse();
+ALTER TABLE holdfast.audit_20270101 ENABLE ALWAYS TRIGGER append_only;
 CREATE TRIGGER append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON holdfast.audit_log FOR EACH STATEMENT EXECUTE FUNCTION holdfast.audit_refuse();
 ALTER TABLE holdfast.audit_log ENABLE ALWAYS TRIGGER append_only;
 CREATE TRIGGER grow_only BEFORE UPDATE ON holdfast.audit_chains FOR EACH ROW EXECUTE FUNCTION holdfast.audit_advance();
