@@ -25,7 +25,7 @@ INTEGRATION = $(findstring ./...,$(PACKAGES))$(findstring ./integration,$(PACKAG
 
 PYTHONS  ?= python3
 
-.PHONY: help run build test test-postgres race chaos memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-dev
+.PHONY: help run build test test-postgres test-pooler race chaos memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-dev
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ test: ## every test, against a real PostgreSQL
 
 test-postgres: ## the tests on another PostgreSQL, which it downloads: VERSION=18, or a release such as 18.3
 	HOLDFAST_PG_BIN=$$(go run ./internal/pgembed/download $(VERSION)) && export HOLDFAST_PG_BIN && go test $(TESTFLAGS) $(PACKAGES)
+
+test-pooler: ## the integration tests behind PgBouncer in transaction mode, with a direct URL for LISTEN (needs pgbouncer)
+	HOLDFAST_TEST_POOLER=pgbouncer go test -count=1 -timeout $(TIMEOUT) $(TESTFLAGS) $(or $(filter-out ./...,$(PACKAGES)),./integration/...)
 
 race: ## the tests under the race detector (needs a C compiler)
 	$(if $(INTEGRATION),go run -race ./internal/clustertest/prebuild)

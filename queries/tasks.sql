@@ -427,9 +427,9 @@ DELETE FROM holdfast.task_names n
 
 -- name: TaskOwners :many
 -- The owners of a tenant's tasks in states up to a given one, with one lookup in index tasks_listed
--- of each partition for each owner.
+-- of each partition for each owner. The index serves statements that compare the owner.
 WITH RECURSIVE o AS (
-    (SELECT t.owner FROM holdfast.tasks t WHERE t.tenant = @tenant AND t.state <= @highest_state ORDER BY t.owner LIMIT 1)
+    (SELECT t.owner FROM holdfast.tasks t WHERE t.tenant = @tenant AND t.owner >= '' AND t.state <= @highest_state ORDER BY t.owner LIMIT 1)
     UNION ALL
     SELECT (SELECT t.owner FROM holdfast.tasks t WHERE t.tenant = @tenant AND t.owner > o.owner AND t.state <= @highest_state ORDER BY t.owner LIMIT 1)
       FROM o WHERE o.owner IS NOT NULL

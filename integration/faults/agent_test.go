@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,15 +21,20 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 	"github.com/holdfast-a2a/holdfast/internal/judgetest"
+	"github.com/holdfast-a2a/holdfast/internal/modeltest"
 	"github.com/holdfast-a2a/holdfast/internal/resume"
 )
 
-// agent is the cluster's agent behind HTTP, and can be away in several ways. Each request has a connection of its own:
+// agent is the cluster's agent behind HTTP, or the model of another one, and can be away in several ways. Each request has a connection of its own:
 // the end of an idle one would look like an agent that died with a run.
 type agent struct {
 	t      testing.TB
 	addr   string
+	runs   func(http.ResponseWriter, *http.Request, []byte)
 	server *http.Server // nil while connections are refused
+	urls   []string     // of the replicas, for the run API
+	posts  http.Client
+	posted atomic.Int64 // runs that ended by the run API
 
 	mu     sync.Mutex
 	status int           // its answer while it is away; 0 for none
@@ -37,13 +43,31 @@ type agent struct {
 
 func newAgent(t testing.TB) *agent {
 	t.Helper()
-	a := &agent{t: t, addr: clustertest.Reserve(t)}
+	a := &agent{t: t, posts: http.Client{Timeout: 5 * time.Second}}
+	a.runs = a.run
+	a.open()
+	return a
+}
+
+// newModel starts a model that always gives the same answer.
+func newModel(t testing.TB) *agent {
+	t.Helper()
+	a := &agent{t: t, runs: func(w http.ResponseWriter, _ *http.Request, _ []byte) {
+		modeltest.Write(w, modeltest.Role, modeltest.Text("done"), modeltest.Stop, modeltest.Done)
+	}}
+	a.open()
+	return a
+}
+
+func (a *agent) open() {
+	t := a.t
+	t.Helper()
+	a.addr = clustertest.Reserve(t)
 	a.listen()
 	t.Cleanup(func() {
 		a.answer()
 		a.refuse()
 	})
-	return a
 }
 
 func (a *agent) listen() {
@@ -99,6 +123,16 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	a.runs(w, r, raw)
+}
+
+// run answers with a run's events, or accepts it for the run API.
+func (a *agent) run(w http.ResponseWriter, r *http.Request, raw []byte) {
+	if job := accept(raw); job != nil {
+		w.WriteHeader(http.StatusAccepted)
+		go a.post(job)
+		return
+	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	_ = http.NewResponseController(w).Flush()
 	_ = json.NewEncoder(w).Encode(run(r.Context(), w, raw))
@@ -139,6 +173,86 @@ func run(ctx context.Context, w io.Writer, raw []byte) (last object) {
 	return object{"type": "complete"}
 }
 
+// job is a run that the agent has accepted with 202. Its events come through the run API.
+type job struct {
+	Message struct{ Parts []struct{ Text string } }
+	RunAPI  struct{ URL, Token string }
+	pieces  int
+}
+
+// postedSize is the size of a piece.
+const postedSize = 32
+
+// accept returns a run that asks to be posted; otherwise nil.
+func accept(raw []byte) *job {
+	j := &job{}
+	if json.Unmarshal(raw, j) != nil || len(j.Message.Parts) == 0 {
+		return nil
+	}
+	if n, err := fmt.Sscanf(j.Message.Parts[0].Text, "post=%d", &j.pieces); n != 1 || err != nil {
+		return nil
+	}
+	return j
+}
+
+// post sends the events of a run, a few at a time, each upload to any replica. It repeats an upload without an answer elsewhere,
+// until the run has ended or is over.
+func (a *agent) post(j *job) {
+	var events []string
+	for i := range j.pieces {
+		events = append(events, fmt.Sprintf(`{"type":"text","text":"%08d%s"}`, i, strings.Repeat("p", postedSize-8)))
+	}
+	events = append(events, `{"type":"complete"}`)
+	_, path, _ := strings.Cut(strings.TrimPrefix(j.RunAPI.URL, "http://"), "/")
+	var last string
+	for began, from := time.Now(), 0; time.Since(began) < giveUp; {
+		upto := min(len(events), from+1+mathrand.IntN(5))
+		url := fmt.Sprintf("%s/%s/events?from=%d", a.urls[mathrand.IntN(len(a.urls))], path, from)
+		status, doc, err := a.upload(url, j.RunAPI.Token, strings.Join(events[min(from, upto):upto], "\n")+"\n")
+		last = fmt.Sprint(url, ": ", status, doc, err)
+		switch {
+		case status == http.StatusGone:
+			return
+		case status == http.StatusOK && doc.Ended:
+			a.posted.Add(1)
+			return
+		case status == http.StatusOK || status == http.StatusConflict && doc.Reason == "ordinal":
+			from = doc.Next
+		case err == nil && status != http.StatusServiceUnavailable && status != http.StatusTooManyRequests && status != http.StatusBadRequest:
+			a.t.Errorf("the run API: %s", last)
+			return
+		default:
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	a.t.Errorf("a run was not posted: %s", last)
+}
+
+// answered is an answer of the run API to events.
+type answered struct {
+	Next   int
+	Ended  bool
+	Reason string
+}
+
+func (a *agent) upload(url, token, body string) (status int, doc answered, err error) {
+	req, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		return 0, doc, err
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Content-Type", "application/x-ndjson")
+	resp, err := a.posts.Do(req)
+	if err != nil {
+		return 0, doc, err
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(&doc); err != nil {
+		return 0, doc, err
+	}
+	return resp.StatusCode, doc, nil
+}
+
 // callback sends a request by a resume URL.
 func callback(ctx context.Context, by *http.Client, url, mark string) (status int, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(mark))
@@ -155,9 +269,11 @@ func callback(ctx context.Context, by *http.Client, url, mark string) (status in
 }
 
 // remote is this client talking to the agent behind HTTP.
-func (c *client) remote() *client {
+func (c *client) remote() *client { return c.at("remote") }
+
+func (c *client) at(agent string) *client {
 	m := c.modern()
-	m.path = "/agents/remote"
+	m.path = "/agents/" + agent
 	return m
 }
 
@@ -167,11 +283,35 @@ func (c *client) calling(ctx context.Context) error {
 	return c.completes(ctx, c.message("", "hello").without("blocking"), 0)
 }
 
-// call is the operation of one client that is not part of the crowd.
-func (l *load) call(n uint64) error {
+// commanding sends to the agent that is a command.
+func (c *client) commanding(ctx context.Context) error {
+	c = c.at("command")
+	return c.completes(ctx, c.message("", "hello").without("blocking"), 0)
+}
+
+// modeling sends to the agent that is a model.
+func (c *client) modeling(ctx context.Context) error {
+	c = c.at("model")
+	return c.completes(ctx, c.message("", "hello").without("blocking"), 0)
+}
+
+// posting reads a stream of the agent behind HTTP, whose events come through the run API.
+func (c *client) posting(ctx context.Context) error {
+	c = c.remote()
+	n := 5 + c.rng.IntN(40)
+	taskID, _, err := c.stream(ctx, c.message("", fmt.Sprintf("post=%d", n)), nil)
+	if err != nil {
+		return err
+	}
+	c.ledger.Expect(taskID, judgetest.Outcome{State: "completed", Chunks: n, Size: postedSize})
+	return nil
+}
+
+// call is an operation of one client that is not part of the crowd.
+func (l *load) call(n uint64, do func(*client, context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), giveUp)
 	defer cancel()
-	return l.client(a2atest.V03, n).calling(ctx)
+	return do(l.client(a2atest.V03, n), ctx)
 }
 
 // resuming lets a third party answer the agent behind HTTP: the agent itself before it asks, two of them at once, or one

@@ -8,6 +8,7 @@ import (
 	mathrand "math/rand/v2"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -39,7 +40,8 @@ var (
 
 // chaotic clustertest.Settings allow any number of lost attempts, so only a client's request may end a task.
 // Retention deletes a task two minutes after its end, and the judge reads it in the export, whose directory is added.
-// The addresses of the agent behind HTTP, and of the server behind the front, are added, too.
+// The addresses of the agent behind HTTP, of the model and of the server behind the front, and the path of the command, are
+// added, too.
 const chaotic = `
 listen: 127.0.0.1:0
 grpc_listen: off
@@ -62,6 +64,12 @@ agents:
     limits: {backoff: 100ms, max_attempts: 1000}
   - name: front
     executor: {kind: a2a, a2a: {url: "http://BEHIND", poll_interval: 300ms}}
+    limits: {backoff: 100ms, max_attempts: 1000}
+  - name: command
+    executor: {kind: command, command: {argv: [PROGRAM]}}
+    limits: {backoff: 100ms, max_attempts: 1000}
+  - name: model
+    executor: {kind: openai, openai: {base_url: "http://MODEL/v1", model: small, api_key: key}}
     limits: {backoff: 100ms, max_attempts: 1000}
   - name: far
     executor: {kind: worker, worker: {lease: 3s}}
@@ -95,6 +103,7 @@ var faults = []struct {
 	{name: notifyQueueFull, do: (*rig).fillNotifyQueue},
 	{name: "connections cut in the commit", do: (*rig).cutCommits},
 	{name: "an agent away", do: (*rig).leaveAgent},
+	{name: "a command and a model away", do: (*rig).leaveOthers},
 	{name: "the server behind a front killed and cut off", do: (*rig).breakBehind},
 	{name: "kill -9 of each remote worker in turn", do: (*rig).killRemotes},
 	{name: "remote workers frozen past their leases", do: (*rig).freezeRemotes},
@@ -187,6 +196,8 @@ type rig struct {
 	spares   []*pgproxytest.Proxy // to the standby, or to no server
 	replicas []*clustertest.Replica
 	agent    *agent
+	model    *agent
+	program  string // of the agent that is a command
 	behind   *clustertest.Replica
 	behindDB *clustertest.DB
 	link     *clustertest.Proxy // to behind
@@ -207,8 +218,10 @@ func newRig(t *testing.T, seed uint64, settings map[string]string, clients int, 
 	c.behindDB = clustertest.NewDB(t)
 	c.behind = clustertest.Start(t, clustertest.Options{Name: "behind", DB: c.behindDB.URL, Config: clustertest.Settings})
 	c.link = clustertest.NewProxy(t, a2atest.Host(c.behind.URL))
+	c.model, c.program = newModel(t), filepath.Join(t.TempDir(), "agent")
+	require.NoError(t, os.WriteFile(c.program, []byte("#!/bin/sh\necho '{\"type\":\"complete\"}'\n"), 0o700))
 	exports := t.TempDir()
-	config := strings.NewReplacer("EXPORTS", exports, "AGENT", c.agent.addr, "BEHIND", c.link.Addr).Replace(chaotic)
+	config := strings.NewReplacer("EXPORTS", exports, "AGENT", c.agent.addr, "MODEL", c.model.addr, "PROGRAM", c.program, "BEHIND", c.link.Addr).Replace(chaotic)
 	var all []clustertest.Options
 	for _, name := range []string{"a", "b", "c"} {
 		proxy := pgproxytest.New(t, c.pg.URL)
@@ -227,6 +240,7 @@ func newRig(t *testing.T, seed uint64, settings map[string]string, clients int, 
 	for _, r := range c.replicas {
 		urls = append(urls, r.URL)
 	}
+	c.agent.urls = urls
 	c.remotes = newRemotes(t, c.replicas)
 	c.load = newLoad(t, seed, urls...)
 	c.load.ledger.Exports, c.load.front = exports, true
@@ -533,37 +547,52 @@ func (c *rig) cutCommits() {
 	}
 }
 
-// leaveAgent keeps the agent behind HTTP from beginning runs, in each way. Its tasks wait, and a run that was claimed
-// while it was surely away is no try.
+// leaveAgent keeps the agent behind HTTP from beginning runs, in each way.
 func (c *rig) leaveAgent() {
 	defer c.agent.answer()
-	for _, away := range []struct {
-		leave, back func()
-		uncounted   bool
-	}{
-		{func() { c.agent.away(0) }, c.agent.answer, false}, // the message of a run may be why it got no answer
-		{func() { c.agent.away(http.StatusServiceUnavailable) }, c.agent.answer, true},
-		{func() { c.agent.away(http.StatusTooManyRequests) }, c.agent.answer, true},
-		{c.agent.refuse, c.agent.listen, true},
-	} {
-		away.leave()
-		left := query[time.Time](c, "SELECT now()")
-		calls := make(chan error, 4)
-		for n := range cap(calls) {
-			go func() { calls <- c.load.call(uint64(n)) }()
+	c.leave("remote", (*client).calling, func() { c.agent.away(0) }, c.agent.answer, false) // the message of a run may be why it got no answer
+	c.leave("remote", (*client).calling, func() { c.agent.away(http.StatusServiceUnavailable) }, c.agent.answer, true)
+	c.leave("remote", (*client).calling, func() { c.agent.away(http.StatusTooManyRequests) }, c.agent.answer, true)
+	c.leave("remote", (*client).calling, c.agent.refuse, c.agent.listen, true)
+}
+
+// leaveOthers takes away the program of one agent, and the model of another.
+func (c *rig) leaveOthers() {
+	defer c.model.answer()
+	moved := c.program + ".moved"
+	c.leave("command", (*client).commanding, func() { require.NoError(c.t, os.Rename(c.program, moved)) },
+		func() { require.NoError(c.t, os.Rename(moved, c.program)) }, true)
+	c.leave("model", (*client).modeling, func() { c.model.away(http.StatusTooManyRequests) }, c.model.answer, true)
+	c.leave("model", (*client).modeling, c.model.refuse, c.model.listen, true)
+}
+
+// leave keeps an agent away until its tasks have waited for seconds. Operators see it, the tasks go on after its return, and if
+// never, a run that was claimed while it was surely away is no try.
+func (c *rig) leave(agent string, do func(*client, context.Context) error, leave, back func(), never bool) {
+	leave()
+	left := query[time.Time](c, "SELECT now()")
+	calls := make(chan error, 4)
+	for n := range cap(calls) {
+		go func() { calls <- c.load.call(uint64(n), do) }()
+	}
+	waittest.Eventually(c.t, "tasks wait for the agent, for seconds", func() error {
+		n := query[int](c, "SELECT count(*) FROM holdfast.v_outages WHERE agent = $1 AND waiting >= $2 AND last_at > since + interval '2s'", agent, cap(calls)-len(c.replicas))
+		return waittest.Unless(n == 1, "not yet")
+	})
+	waittest.Eventually(c.t, "the metrics say that it is away", func() error {
+		samples, err := c.replicas[0].Samples()
+		if err != nil {
+			return err
 		}
-		waittest.Eventually(c.t, "tasks wait for the agent, for seconds", func() error {
-			n := query[int](c, "SELECT count(*) FROM holdfast.v_outages WHERE agent = 'remote' AND waiting >= $1 AND last_at > since + interval '2s'", cap(calls)-len(c.replicas))
-			return waittest.Unless(n == 1, "not yet")
-		})
-		if away.uncounted {
-			tries := query[[]string](c, "SELECT array_agg(started_at - $1 || ': ' || error) FROM holdfast.v_runs WHERE agent = 'remote' AND outcome = 'retry' AND started_at > $1", left)
-			require.Empty(c.t, tries, "runs that an absent agent did not begin used up tries")
-		}
-		away.back()
-		for range cap(calls) {
-			require.NoError(c.t, <-calls, "a task whose agent was away")
-		}
+		return waittest.Unless(samples[fmt.Sprintf("holdfast_agent_away_seconds{agent=%q}", agent)] > 0, "not yet")
+	})
+	if never {
+		tries := query[[]string](c, "SELECT array_agg(started_at - $1 || ': ' || error) FROM holdfast.v_runs WHERE agent = $2 AND outcome = 'retry' AND started_at > $1", left, agent)
+		require.Empty(c.t, tries, "runs that an absent agent did not begin used up tries")
+	}
+	back()
+	for range cap(calls) {
+		require.NoError(c.t, <-calls, "a task whose agent was away")
 	}
 }
 
@@ -572,7 +601,7 @@ func (c *rig) breakBehind() {
 	for range 3 {
 		ends := make(chan error, 4)
 		for n := range cap(ends) {
-			go func() { ends <- c.load.throughFront(uint64(n)) }()
+			go func() { ends <- c.load.call(uint64(n), (*client).fronting) }()
 		}
 		for range 3 {
 			c.link.Cut()

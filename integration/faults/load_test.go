@@ -29,7 +29,7 @@ type load struct {
 	ledger *judgetest.Ledger
 	seed   uint64
 	lossy  bool // the database may lose what it acknowledged
-	front  bool // the replicas have an agent that is a front of another server, and one of remote workers
+	front  bool // the replicas have agents of every kind, and the agent behind HTTP knows them
 
 	turn    sync.RWMutex // held for reading by each operation
 	stop    chan struct{}
@@ -173,6 +173,9 @@ var operations = []operation{
 	{"delegating", 2, (*client).delegating},
 	{"working", 2, (*client).working},
 	{"forgoing", 1, (*client).forgoing},
+	{"posting", 2, (*client).posting},
+	{"commanding", 1, (*client).commanding},
+	{"modeling", 1, (*client).modeling},
 }
 
 func (c *client) run() {
@@ -182,7 +185,7 @@ func (c *client) run() {
 		operations = operations[:3] // that leave no task for a client that lost it
 	case !c.front:
 		operations = slices.DeleteFunc(slices.Clone(operations), func(o operation) bool {
-			return slices.Contains([]string{"fronting", "working", "forgoing"}, o.name)
+			return slices.Contains([]string{"fronting", "working", "forgoing", "posting", "commanding", "modeling"}, o.name)
 		})
 	}
 	for _, o := range operations {
@@ -425,13 +428,6 @@ func (c *client) cancel(ctx context.Context, taskID string) error {
 			return err
 		}
 	}
-}
-
-// throughFront is fronting by one client that is not part of the crowd.
-func (l *load) throughFront(n uint64) error {
-	ctx, cancel := context.WithTimeout(context.Background(), giveUp)
-	defer cancel()
-	return l.client(a2atest.V03, n).fronting(ctx)
 }
 
 // modern is this client speaking 0.3, which can send without waiting.

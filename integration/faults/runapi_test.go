@@ -120,6 +120,8 @@ func TestRunAPIWhenTheWorkerIsKilled(t *testing.T) {
 	} {
 		require.Equal(t, 410, bad.Status, "%s", bad.Body)
 	}
+	require.Positive(t, other.Counted(`holdfast_run_api_seconds_count{operation="events",outcome="ok"}`))
+	require.Equal(t, 1, other.Counted(`holdfast_run_api_seconds_count{operation="heartbeat",outcome="over"}`))
 	require.JSONEq(t, `{"job":1}`, string(second.at(other).Do(t, "GET", "/state/task", "").Data))
 	require.JSONEq(t, `{"next":2,"ended":true}`, string(second.at(other).Post(t, 0, `{"type":"text","text":"anew"}`, `{"type":"complete"}`).Body))
 	res := other.GetOver(a2atest.Unversioned, a2atest.Say().To(id).At("later"))

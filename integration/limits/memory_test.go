@@ -2,6 +2,7 @@ package limits
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -17,7 +18,13 @@ import (
 	"testing"
 	"time"
 
+	pb10 "github.com/a2aproject/a2a-go/v2/a2apb/v1"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
@@ -51,7 +58,7 @@ var (
 
 const bounded = `
 listen: 127.0.0.1:0
-grpc_listen: off
+grpc_listen: 127.0.0.1:0
 admin_listen: 127.0.0.1:0
 limits: {memory: %d, connections_per_address: 0}
 push: {allow_private: true, https_only: false, validation_challenge: false, retry_first: 100ms, retry_most: 1s, max_artifacts: 1GiB}
@@ -177,13 +184,64 @@ func (m *memoryTest) waitRuns() {
 
 func (m *memoryTest) sendBodies() {
 	m.t.Helper()
-	statuses := m.each(m.bodies, sendLarge(m.body))
+	sends := m.sends(m.body)
+	statuses := m.together(m.bodies, sends...)
 	m.t.Logf("%d bodies of %d MiB: %v", m.bodies, m.body>>20, statuses)
 	require.Positive(m.t, statuses[http.StatusOK])
 	m.refusedWell(statuses)
 	m.waitRuns()
 	// It still takes large bodies.
-	require.Equal(m.t, map[int]int{http.StatusOK: 1}, m.each(1, sendLarge(m.body)))
+	for _, send := range sends {
+		require.Equal(m.t, map[int]int{http.StatusOK: 1}, m.together(1, send))
+	}
+}
+
+// sends are requests with large bodies over JSON-RPC, HTTP+JSON and gRPC.
+func (m *memoryTest) sends(size int) []func() (answer, error) {
+	m.t.Helper()
+	body := sendLarge(size)
+	rest := []byte(`{"configuration":{"returnImmediately":true,"historyLength":0},"message":{"messageId":"m","role":"ROLE_USER",` +
+		`"parts":[{"text":"echo:x"},{"text":"` + strings.Repeat("x", size) + `"}]}}`)
+	text := func(s string) *pb10.Part { return &pb10.Part{Content: &pb10.Part_Text{Text: s}} }
+	message := &pb10.SendMessageRequest{
+		Configuration: &pb10.SendMessageConfiguration{ReturnImmediately: true, HistoryLength: proto.Int32(0)},
+		Message:       &pb10.Message{MessageId: "m", Role: pb10.Role_ROLE_USER, Parts: []*pb10.Part{text("echo:x"), text(string(bytes.Repeat([]byte("x"), size)))}},
+	}
+	client := pb10.NewA2AServiceClient(m.Conn())
+	return []func() (answer, error){
+		func() (answer, error) { return call(m.t.Context(), m.URL, body) },
+		func() (answer, error) {
+			return call(m.t.Context(), m.URL+"/message:send", rest, "A2A-Version", "1.0")
+		},
+		func() (answer, error) {
+			sent, err := client.SendMessage(m.t.Context(), message)
+			a, err := called(err)
+			a.id = sent.GetTask().GetId()
+			return a, err
+		},
+	}
+}
+
+// called is the answer of a gRPC call in short, with the status that HTTP would have.
+func called(err error) (answer, error) {
+	s := status.Convert(err)
+	a := answer{error: s.Message()}
+	switch s.Code() {
+	case codes.OK:
+		a.status = http.StatusOK
+	case codes.Unavailable:
+		a.status = -http.StatusServiceUnavailable
+	case codes.ResourceExhausted: // too large, which no retry helps, or too much at once
+		a.status = http.StatusRequestEntityTooLarge
+	default:
+		return a, err
+	}
+	for _, d := range s.Details() {
+		if _, ok := d.(*errdetails.RetryInfo); ok {
+			a.status = http.StatusServiceUnavailable
+		}
+	}
+	return a, nil
 }
 
 func (m *memoryTest) readLong() {
@@ -192,6 +250,12 @@ func (m *memoryTest) readLong() {
 	m.lengthy = task
 	m.waitRuns()
 	m.refusedWell(m.log("gets of the long task", m.each(m.readers, []byte(`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"`+task+`"}}`))))
+	m.refusedWell(m.log("gets of it over HTTP+JSON and gRPC", m.together(2*m.readers, func() (answer, error) {
+		return m.shown10(task)
+	}, func() (answer, error) {
+		_, err := pb10.NewA2AServiceClient(m.Conn()).GetTask(m.t.Context(), &pb10.GetTaskRequest{Id: task}, grpc.MaxCallRecvMsgSize(1<<30))
+		return called(err)
+	})))
 	m.refusedWell(m.log("lists with it", m.each(m.readers, []byte(`{"jsonrpc":"2.0","id":1,"method":"ListTasks","params":{"includeArtifacts":true,"pageSize":5}}`), "A2A-Version", "1.0")))
 	var readers sync.WaitGroup
 	for range m.readers {
@@ -383,13 +447,32 @@ func (m *memoryTest) requestLittle(stop <-chan struct{}) error {
 	}
 }
 
-// each sends a request n times at once, and counts the statuses of the answers.
+// shown10 gets a task over HTTP+JSON.
+func (m *memoryTest) shown10(task string) (answer, error) {
+	req, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, m.URL+"/tasks/"+task, http.NoBody)
+	if err != nil {
+		return answer{}, err
+	}
+	req.Header.Set("A2A-Version", "1.0")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	return read(resp)
+}
+
+// each sends a request over JSON-RPC n times at once, and counts the statuses of the answers.
 func (m *memoryTest) each(n int, body []byte, header ...string) map[int]int {
+	return m.together(n, func() (answer, error) { return call(m.t.Context(), m.URL, body, header...) })
+}
+
+// together makes n requests at once, each of the given ones in turn, and counts the statuses of the answers.
+func (m *memoryTest) together(n int, requests ...func() (answer, error)) map[int]int {
 	var all sync.WaitGroup
 	statuses := map[int]int{}
-	for range n {
+	for i := range n {
 		all.Go(func() {
-			a, err := call(m.t.Context(), m.URL, body, header...)
+			a, err := requests[i%len(requests)]()
 			if err != nil {
 				m.t.Log(err)
 			}
@@ -434,6 +517,10 @@ func call(ctx context.Context, url string, body []byte, header ...string) (answe
 	if err != nil {
 		return answer{}, err
 	}
+	return read(resp)
+}
+
+func read(resp *http.Response) (answer, error) {
 	defer resp.Body.Close()
 	a := answer{status: resp.StatusCode}
 	if a.status == http.StatusServiceUnavailable || a.status == http.StatusTooManyRequests {
@@ -441,8 +528,8 @@ func call(ctx context.Context, url string, body []byte, header ...string) (answe
 			a.status = -a.status
 		}
 	}
-	var read bytes.Buffer
-	_, err = io.CopyN(&read, resp.Body, 64<<10)
+	var begin bytes.Buffer
+	_, err := io.CopyN(&begin, resp.Body, 64<<10)
 	if err == nil { // it is long
 		_, err = io.Copy(io.Discard, resp.Body)
 		return a, err
@@ -452,12 +539,13 @@ func call(ctx context.Context, url string, body []byte, header ...string) (answe
 			ID     string
 			Status struct{ State string }
 		}
+		Task  struct{ ID string } // HTTP+JSON
 		Error struct{ Message string }
 	}
-	if err := json.Unmarshal(read.Bytes(), &document); err != nil {
+	if err := json.Unmarshal(begin.Bytes(), &document); err != nil {
 		return a, err
 	}
-	a.id, a.state, a.error = document.Result.ID, document.Result.Status.State, document.Error.Message
+	a.id, a.state, a.error = cmp.Or(document.Result.ID, document.Task.ID), document.Result.Status.State, document.Error.Message
 	return a, nil
 }
 

@@ -1,18 +1,10 @@
 package pooler
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
-	"net"
-	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"syscall"
+	"net/http"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
@@ -20,99 +12,11 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// bouncer is a PgBouncer in transaction mode in front of one database.
-type bouncer struct {
-	URL string
-
-	t    *testing.T
-	file string
-	user *syscall.Credential
-	cmd  *exec.Cmd
-}
-
-// newBouncer starts a PgBouncer, with more lines of configuration. It skips the test without the program.
-func newBouncer(t *testing.T, database, more string) *bouncer {
-	t.Helper()
-	program, err := exec.LookPath("pgbouncer")
-	if err != nil {
-		t.Skip("needs pgbouncer (Debian: apt-get install pgbouncer)")
-	}
-	cfg, err := pgx.ParseConfig(database)
-	require.NoError(t, err)
-	addr := clustertest.Reserve(t)
-	host, port, err := net.SplitHostPort(addr)
-	require.NoError(t, err)
-	dir, err := os.MkdirTemp("", "holdfast-pooler-") //nolint:usetesting // PostgreSQL's user cannot enter t.TempDir
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	b := &bouncer{t: t, file: filepath.Join(dir, "pgbouncer.ini"), user: userOf(t, cfg.Host)}
-	to := fmt.Sprintf("host=%s port=%d dbname=%s user=%s", cfg.Host, cfg.Port, cfg.Database, cfg.User)
-	if cfg.Password != "" {
-		to += " password=" + cfg.Password
-	}
-	ini := fmt.Sprintf("[databases]\n%s = %s\n[pgbouncer]\nlisten_addr = %s\nlisten_port = %s\nunix_socket_dir =\n"+
-		"auth_type = any\npool_mode = transaction\ndefault_pool_size = 10\nmax_client_conn = 200\n%s\n", cfg.Database, to, host, port, more)
-	require.NoError(t, os.WriteFile(b.file, []byte(ini), 0o600))
-	for _, path := range []string{dir, b.file} {
-		if b.user != nil {
-			require.NoError(t, os.Lchown(path, int(b.user.Uid), int(b.user.Gid)))
-		}
-	}
-	b.URL = (&url.URL{Scheme: "postgres", User: url.User(cfg.User), Host: addr, Path: cfg.Database, RawQuery: "sslmode=disable"}).String()
-	b.start(program)
-	t.Cleanup(b.kill)
-	return b
-}
-
-// userOf is the owner of PostgreSQL's socket, who may enter its directory; nil if that is us. PgBouncer does not run as
-// root.
-func userOf(t *testing.T, host string) *syscall.Credential {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		return nil
-	}
-	info, err := os.Stat(host)
-	if err != nil {
-		return &syscall.Credential{Uid: 65534, Gid: 65534} // not a socket: nobody will do
-	}
-	st := info.Sys().(*syscall.Stat_t)
-	return &syscall.Credential{Uid: st.Uid, Gid: st.Gid}
-}
-
-func (b *bouncer) start(program string) {
-	b.t.Helper()
-	b.cmd = exec.Command(program, "-q", b.file)
-	b.cmd.Dir = "/"
-	b.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: b.user, Pdeathsig: syscall.SIGKILL}
-	require.NoError(b.t, b.cmd.Start())
-	waittest.Eventually(b.t, "PgBouncer answers", func() error {
-		conn, err := pgx.Connect(waittest.Context(b.t), b.URL)
-		if err != nil {
-			return err
-		}
-		return conn.Close(context.Background())
-	})
-}
-
-// kill ends PgBouncer, which breaks all connections through it.
-func (b *bouncer) kill() {
-	_ = b.cmd.Process.Kill()
-	_ = b.cmd.Wait()
-}
-
-// newDatabase makes a database with the settings that docs/deployment.md asks for. They belong to the database instead
-// of the role, which other tests use, too.
+// newDatabase makes a database for a pooler.
 func newDatabase(t *testing.T) *clustertest.DB {
 	t.Helper()
 	db := clustertest.NewDB(t)
-	name := clustertest.One[string](db, "SELECT current_database()")
-	for setting, value := range map[string]string{
-		"timezone": "UTC", "enable_seqscan": "off", "plan_cache_mode": "force_generic_plan", "jit": "off",
-		"default_transaction_isolation": "read committed", "lock_timeout": "4s", "statement_timeout": "30s",
-		"idle_in_transaction_session_timeout": "10s",
-	} {
-		db.Exec("ALTER DATABASE " + name + " SET " + setting + " = '" + value + "'")
-	}
+	db.SetForPooler()
 	return db
 }
 
@@ -139,7 +43,7 @@ func crowd(t *testing.T, n int, replicas ...*clustertest.Replica) (completed fun
 func TestReplicasBehindPooler(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	b := newBouncer(t, db.URL, "")
+	b := clustertest.NewPooler(t, db.URL, "default_pool_size = 10")
 	env := []string{"HOLDFAST_LISTEN_DATABASE_URL=" + db.URL}
 	x, y := clustertest.Pair(t, clustertest.Options{DB: b.URL, Env: env})
 
@@ -158,8 +62,8 @@ func TestReplicasBehindPooler(t *testing.T) {
 	}
 
 	completed := crowd(t, 20, x, y)
-	b.kill()
-	b.start("pgbouncer")
+	b.Kill()
+	b.Start()
 	require.Equal(t, 20, completed())
 	db.Sound()
 }
@@ -189,7 +93,7 @@ func TestPoolerAsTheOnlyURL(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := newDatabase(t)
-			b := newBouncer(t, db.URL, more)
+			b := clustertest.NewPooler(t, db.URL, "default_pool_size = 10\n"+more)
 			status := doctor(t, b.URL)
 			require.Equal(t, "fail", status["session"].Status, status)
 			require.Contains(t, status["session"].Advice, "HOLDFAST_LISTEN_DATABASE_URL")
@@ -212,10 +116,28 @@ func TestPoolerAsTheOnlyURL(t *testing.T) {
 func TestPreparedStatementsBehindPooler(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	b := newBouncer(t, db.URL, "")
+	b := clustertest.NewPooler(t, db.URL, "default_pool_size = 10")
 	env := []string{"HOLDFAST_LISTEN_DATABASE_URL=" + db.URL}
 	x := clustertest.Start(t, clustertest.Options{Name: "x", DB: b.URL + "&default_query_exec_mode=cache_statement", Env: env, Config: clustertest.Settings})
 	require.NotZero(t, crowd(t, 40, x)())
 	require.Contains(t, x.Log(), "the pooler loses prepared statements")
 	require.Empty(t, clustertest.Column[string](db, "SELECT id::text FROM holdfast.tasks WHERE state <> 5"))
+}
+
+// The switch of make test-pooler leads replicas and verbs through a pooler.
+func TestSwitchToPooler(t *testing.T) {
+	t.Setenv(clustertest.PoolerEnv, "pgbouncer")
+	db := clustertest.NewDB(t)
+	x := clustertest.Start(t, clustertest.Options{Name: "x", DB: db.URL, Config: clustertest.Settings})
+	db.Operate("doctor")
+	require.Equal(t, 10, crowd(t, 10, x)())
+	db.Pooler.Kill()
+	waittest.Eventually(t, "it has no database", func() error {
+		status, body := x.Ready()
+		return waittest.Unless(status == http.StatusServiceUnavailable, "%d %s", status, body)
+	})
+	require.NotZero(t, clustertest.Command(t, t.TempDir(), db.Env(), "doctor", "--timeout", "5s").Code)
+	db.Pooler.Start()
+	x.WaitReady()
+	require.Equal(t, 10, crowd(t, 10, x)())
 }

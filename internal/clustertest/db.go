@@ -18,15 +18,18 @@ import (
 
 // DB reads the tables, so that tests can compare answers with stored data.
 type DB struct {
-	T    testing.TB
-	URL  string
-	Conn *pgx.Conn
+	T      testing.TB
+	URL    string // of PostgreSQL
+	Conn   *pgx.Conn
+	Pooler *Pooler // between replicas and PostgreSQL; nil without PoolerEnv
 }
 
-// NewDB makes a database for the test, and checks at the end that it is Sound.
+// NewDB makes a database for the test, and checks at the end that it is Sound. Replicas may reach it through a pooler
+// (PoolerEnv).
 func NewDB(t testing.TB) *DB {
 	t.Helper()
 	db := OpenDB(t, storetest.New(t).URL)
+	db.behindPooler()
 	t.Cleanup(db.Sound)
 	return db
 }
@@ -37,7 +40,7 @@ func OpenDB(t testing.TB, url string) *DB {
 	conn, err := pgx.Connect(context.Background(), url)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	return &DB{t, url, conn}
+	return &DB{T: t, URL: url, Conn: conn}
 }
 
 // Keys makes API keys, one for each subject.
@@ -65,7 +68,7 @@ func (d *DB) Operate(args ...string) string {
 }
 
 // Env is the environment of a verb on the database.
-func (d *DB) Env() []string { return []string{"HOLDFAST_DATABASE_URL=" + d.URL} }
+func (d *DB) Env() []string { return databaseEnv(d.URL) }
 
 // Exec executes a statement.
 func (d *DB) Exec(sql string, args ...any) {

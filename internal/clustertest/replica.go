@@ -127,10 +127,10 @@ func (r *Replica) Run() {
 	if r.URL == "" {
 		env = append(env, r.reserve()...)
 	}
-	env = append(env, r.Options.Env...)
 	if r.Options.DB != "" {
-		env = append(env, "HOLDFAST_DATABASE_URL="+r.Options.DB)
+		env = append(env, databaseEnv(r.Options.DB)...)
 	}
+	env = append(env, r.Options.Env...)
 	if r.URL != "" {
 		env = append(env, "HOLDFAST_LISTEN="+a2atest.Host(r.URL), "HOLDFAST_ADMIN_LISTEN="+a2atest.Host(r.Admin))
 	}

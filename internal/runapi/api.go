@@ -64,6 +64,8 @@ type Options struct {
 	Memory *memory.Budgets
 	Limits body.Limits // of bodies that are one document, and the time to send a body or to read an answer
 	Log    *slog.Logger
+	// Answered, if not nil, is called after each request to a known path. outcome is ok, or the reason of the problem.
+	Answered func(operation, outcome string, took time.Duration)
 }
 
 // API answers the requests of agents.
@@ -84,18 +86,35 @@ func New(o Options) *API {
 	a.stopped, a.stop = context.WithCancel(context.Background())
 	a.echo.HTTPErrorHandler = a.fail
 	g := a.echo.Group(Path)
-	g.GET("", a.during(true, a.run))
-	g.GET("/history", a.during(false, a.history))
-	g.GET("/artifacts", a.during(false, a.artifacts))
-	g.GET("/artifacts/*", a.during(false, a.artifact))
-	g.GET("/tasks", a.during(false, a.tasks))
-	g.GET("/tasks/*", a.during(false, a.task))
-	g.GET("/state/:scope", a.during(false, a.state))
-	g.PUT("/state/:scope", a.during(false, a.setState))
-	g.DELETE("/state/:scope", a.during(false, a.removeState))
-	g.POST("/heartbeat", a.during(false, a.heartbeat))
-	g.POST("/events", a.events)
+	g.GET("", a.measure("run", a.during(true, a.run)))
+	g.GET("/history", a.measure("history", a.during(false, a.history)))
+	g.GET("/artifacts", a.measure("artifacts", a.during(false, a.artifacts)))
+	g.GET("/artifacts/*", a.measure("artifact", a.during(false, a.artifact)))
+	g.GET("/tasks", a.measure("tasks", a.during(false, a.tasks)))
+	g.GET("/tasks/*", a.measure("task", a.during(false, a.task)))
+	g.GET("/state/:scope", a.measure("state", a.during(false, a.state)))
+	g.PUT("/state/:scope", a.measure("set_state", a.during(false, a.setState)))
+	g.DELETE("/state/:scope", a.measure("remove_state", a.during(false, a.removeState)))
+	g.POST("/heartbeat", a.measure("heartbeat", a.during(false, a.heartbeat)))
+	g.POST("/events", a.measure("events", a.events))
 	return a
+}
+
+// measure reports the requests of an operation.
+func (a *API) measure(operation string, do echo.HandlerFunc) echo.HandlerFunc {
+	if a.o.Answered == nil {
+		return do
+	}
+	return func(c echo.Context) error {
+		began := time.Now()
+		err := do(c)
+		outcome := "ok"
+		if err != nil {
+			outcome = toProblem(err).Reason
+		}
+		a.o.Answered(operation, outcome, time.Since(began))
+		return err
+	}
 }
 
 // ServeHTTP implements http.Handler.

@@ -402,7 +402,6 @@ func TestPlansForEmptyQueue(t *testing.T) {
 func TestPlansForDeadRows(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.skipUnlessArraysAreScans()
 	f.endedBesideASnapshot(30_000)
 	c := f.conn()
 	_, err := c.Exec(t.Context(), "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off", pgx.QueryExecModeSimpleProtocol)

@@ -42,20 +42,10 @@ func (f *fixture) endedBesideASnapshot(n int) {
 	f.exec("VACUUM (ANALYZE) holdfast.tasks_open, holdfast.task_queue, holdfast.push_cursors, holdfast.audit_chains")
 }
 
-// skipUnlessArraysAreScans skips a test where the known limit in CHANGELOG.md applies. From version 17 on, PostgreSQL expects
-// one scan for an array that is compared with a later column of an index, and several for the primary key.
-func (f *fixture) skipUnlessArraysAreScans() {
-	f.t.Helper()
-	if scan[int](f, "SELECT current_setting('server_version_num')::integer") >= 170000 {
-		f.t.Skip("PostgreSQL 17 and later may read a whole index of dead rows")
-	}
-}
-
 // The statements of a task's life do not read the dead rows of other tasks.
 func TestWritesBesideAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.skipUnlessArraysAreScans()
 	worker := f.worker(time.Hour)
 	life := func() map[string]int {
 		pages := map[string]int{}

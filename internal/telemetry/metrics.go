@@ -42,6 +42,7 @@ type Metrics struct {
 	resumes   *prometheus.CounterVec
 	requests  *prometheus.HistogramVec
 	answered  *prometheus.HistogramVec
+	runAPI    *prometheus.HistogramVec
 	faults    *prometheus.CounterVec
 	notices   *prometheus.CounterVec
 	limited   *prometheus.CounterVec
@@ -189,6 +190,9 @@ func New(reg prometheus.Registerer, versions ...string) *Metrics {
 			work, "operation", "binding", "version", "agent", "outcome"),
 		answered: histograms("holdfast_first_event_seconds",
 			"Time from a `stream` request to the first event of the agent: an artifact, a message, a question or the end.", work, "agent"),
+		runAPI: histograms("holdfast_run_api_seconds",
+			"Time of requests of agents to the run API. An upload takes as long as its agent sends. `operation`: `run`, `history`, `artifacts`, `artifact`, `tasks`, `task`, `state`, `set_state`, `remove_state`, `heartbeat`, `events`. `outcome`: `ok`; otherwise the reason of the problem, such as `over` (the run has ended, or another attempt has begun), `ordinal`, `token` or `unavailable`.",
+			work, "operation", "outcome"),
 		faults: counters("holdfast_faults_total",
 			"Requests that failed by a fault of the server (`INTERNAL_ERROR`), of the agent (`INVALID_AGENT_RESPONSE`), or because a part was away or full (`UNAVAILABLE`). The series of every agent are there from the start, so alert on these.",
 			"agent", "outcome"),
@@ -441,6 +445,11 @@ func (m *Metrics) Answered(operation, binding, version, agent, outcome string, t
 	if slices.Contains(serverFaults, outcome) {
 		m.faults.WithLabelValues(agent, outcome).Inc()
 	}
+}
+
+// RunAPIAnswered measures a request of an agent to the run API. Both labels come from fixed sets.
+func (m *Metrics) RunAPIAnswered(operation, outcome string, took time.Duration) {
+	m.runAPI.WithLabelValues(operation, outcome).Observe(took.Seconds())
 }
 
 // FirstEvent measures the first event of an agent on the stream of a new message.

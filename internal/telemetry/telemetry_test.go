@@ -114,6 +114,7 @@ func everything(t *testing.T) *prometheus.Registry {
 	m.Answered("none", "rest", "", "weather", "refused", time.Millisecond)
 	m.Answered("get", "grpc", "1.0", "weather", "INTERNAL_ERROR", time.Millisecond)
 	m.FirstEvent("weather", 300*time.Millisecond)
+	m.RunAPIAnswered("events", "ok", 20*time.Millisecond)
 	m.Authenticated("", "missing")
 	m.Authenticated("sso", "because")
 	m.IssuerFetched("sso", errors.New("away"))

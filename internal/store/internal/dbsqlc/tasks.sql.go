@@ -866,7 +866,7 @@ func (q *Queries) TaskNamed(ctx context.Context, db DBTX, arg TaskNamedParams) (
 
 const taskOwners = `-- name: TaskOwners :many
 WITH RECURSIVE o AS (
-    (SELECT t.owner FROM holdfast.tasks t WHERE t.tenant = $1 AND t.state <= $2 ORDER BY t.owner LIMIT 1)
+    (SELECT t.owner FROM holdfast.tasks t WHERE t.tenant = $1 AND t.owner >= '' AND t.state <= $2 ORDER BY t.owner LIMIT 1)
     UNION ALL
     SELECT (SELECT t.owner FROM holdfast.tasks t WHERE t.tenant = $1 AND t.owner > o.owner AND t.state <= $2 ORDER BY t.owner LIMIT 1)
       FROM o WHERE o.owner IS NOT NULL
@@ -880,7 +880,7 @@ type TaskOwnersParams struct {
 }
 
 // The owners of a tenant's tasks in states up to a given one, with one lookup in index tasks_listed
-// of each partition for each owner.
+// of each partition for each owner. The index serves statements that compare the owner.
 func (q *Queries) TaskOwners(ctx context.Context, db DBTX, arg TaskOwnersParams) ([]string, error) {
 	rows, err := db.Query(ctx, taskOwners, arg.Tenant, arg.HighestState)
 	if err != nil {
