@@ -56,6 +56,8 @@ var absences = slices.Concat([]exception{
 	{client: "py-0.3", scenario: "list", why: "a2a-sdk 0.3.26: a2a/client/client.py has no call for it"},
 	{client: "js-0.2", scenario: "list", why: "0.2 has no such method"},
 	{client: "js-0.2", scenario: "extended-card", why: "@a2a-js/sdk 0.2.5: A2AClient has no such call"},
+	{client: "js-0.2", scenario: "auth-card", why: "@a2a-js/sdk 0.2.5: A2AClient has no such call"},
+	{client: "py-0.2", binding: "grpc", scenario: "auth-card", why: "a2a-sdk 0.2.16: A2AGrpcClient has no call for a card"},
 	{client: "js-0.3", scenario: "list", why: "@a2a-js/sdk 0.3.14: Client and its transports have no such call"},
 },
 	lacks("py-0.2", "a2a-sdk 0.2.16: neither A2AClient nor A2AGrpcClient has a call for it", "list", "resubscribe"),
@@ -112,6 +114,8 @@ func lacks(client, why string, scenarios ...string) []exception {
 
 // defects are faults of clients, with evidence; these scenarios must fail.
 var defects = []exception{
+	{client: "go-2", binding: "jsonrpc", scenario: "auth-card", why: flatScopes},
+	{client: "go-2", binding: "rest", scenario: "auth-card", why: flatScopes},
 	{
 		client: "go-0.3", binding: "jsonrpc", scenario: "list",
 		why: "calls tasks/list (a2a-go v0.3.15, internal/jsonrpc/jsonrpc.go:35), which no version has on JSON-RPC: 0.3.0 lists over HTTP+JSON only",
@@ -171,6 +175,11 @@ var defects = []exception{
 	{client: "java-0.3", binding: "grpc", scenario: "parts", why: noNulls},
 	{client: "java-0.3", binding: "grpc", scenario: "metadata", why: noNulls},
 }
+
+// flatScopes is how a2a-go 2.4 reads the security requirements of a card of 1.0. For the public card, a program can give the
+// resolver a parser; for the extended card it cannot.
+const flatScopes = "reads the scopes of a scheme as a list, and not as the object with a list of the specification and its proto file " +
+	"(a2a-go v2.4.0, a2a/auth.go:80; https://github.com/a2aproject/a2a-go/issues/430)"
 
 // classNames is how the Java SDK 0.3 reads errors of HTTP+JSON and gRPC. Its users get the message and no type.
 const classNames = "looks for the names of its own Java classes in an error (Java SDK 0.3.3, RestErrorMapper.java:42, GrpcErrorMapper.java:34)"

@@ -207,6 +207,11 @@ func (o *origin) env() []string {
 	return []string{"ISSUER=" + o.url, "TOKEN=" + clientToken, "OWNER=" + push.OwnerClaim(victim), "AGENT=" + agent}
 }
 
+// secret is the one of Standard Webhooks for the tasks of the victim.
+func (o *origin) secret(of push.Secret) string {
+	return of.For(push.Origin{Issuer: o.url, Owner: victim, Agent: agent}).Text()
+}
+
 func TestReceivers(t *testing.T) {
 	t.Parallel()
 	o, stranger := newOrigin(t), newOrigin(t)
@@ -314,10 +319,11 @@ func TestReceiversOfStandardWebhooks(t *testing.T) {
 	known, err := push.ParseSecret(secretText)
 	require.NoError(t, err)
 	next := push.Secret(bytes.Repeat([]byte("next"), 8))
+	stranger := newOrigin(t)
 	for name, argv := range examples(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := start(t, argv, "ISSUER="+o.url, "TOKEN="+clientToken, "WEBHOOK_SECRET="+known.For(victim).Text())
+			r := start(t, argv, "ISSUER="+o.url, "TOKEN="+clientToken, "WEBHOOK_SECRET="+o.secret(known))
 			require.Equal(t, push.Delivered, o.sender(t, known).Send(t.Context(), delivery(r.url, "d-1")).Class)
 			require.Equal(t, "accepted d-1", <-r.lines)
 			require.Equal(t, push.Delivered, o.sender(t, next, known).Send(t.Context(), delivery(r.url, "d-1")).Class)
@@ -327,9 +333,15 @@ func TestReceiversOfStandardWebhooks(t *testing.T) {
 			require.Equal(t, push.Client, o.sender(t).Send(t.Context(), delivery(r.url, "d-2")).Class)
 			require.Contains(t, <-r.lines, "refused: ")
 
-			foreign := delivery(r.url, "d-2")
+			// Of another owner, of another agent, and of another server that has the same secrets.
+			foreign, elsewhere := delivery(r.url, "d-2"), delivery(r.url, "d-2")
 			foreign.Owner = identity.Owner{Tenant: "evil", Subject: victim.Subject}
-			require.Equal(t, push.Client, o.sender(t, known).Send(t.Context(), foreign).Class)
+			elsewhere.Agent = "demo"
+			for _, d := range []*push.Delivery{foreign, elsewhere} {
+				require.Equal(t, push.Client, o.sender(t, known).Send(t.Context(), d).Class)
+				require.Contains(t, <-r.lines, "refused: ")
+			}
+			require.Equal(t, push.Client, stranger.sender(t, known).Send(t.Context(), delivery(r.url, "d-2")).Class)
 			require.Contains(t, <-r.lines, "refused: ")
 
 			genuine := capture(t, o.sender(t, known), delivery(r.url, "d-3"))
@@ -376,7 +388,7 @@ func TestReceiversRecognizeTasksOfOtherOwners(t *testing.T) {
 	go func() { done <- dispatcher.Run(ctx) }()
 	t.Cleanup(func() { stop(); require.NoError(t, <-done) })
 
-	secret := "WEBHOOK_SECRET=" + known.For(victim).Text()
+	secret := "WEBHOOK_SECRET=" + o.secret(known)
 	for name, argv := range examples(t) {
 		for signature, env := range map[string][]string{"JWT": o.env(), "Standard Webhooks": append(o.env(), secret)} {
 			t.Run(name+", "+signature, func(t *testing.T) {
@@ -413,9 +425,7 @@ func TestReceiversRecognizeTasksOfOtherOwners(t *testing.T) {
 				} {
 					require.Contains(t, deliver(attacker, agent), "refused: ", "a task of %q", attacker)
 				}
-				if signature == "JWT" {
-					require.Contains(t, deliver(victim, "demo"), "refused: ", "a task of another agent")
-				}
+				require.Contains(t, deliver(victim, "demo"), "refused: ", "a task of another agent")
 			})
 		}
 	}

@@ -167,5 +167,5 @@ func TestFrontChecksSignatures(t *testing.T) {
 	require.Equal(t, "unsigned", cardOf(t, f.URL+"/agents/unsigned/.well-known/agent-card.json").Name)
 	res = f.Send(a2atest.V03, a2atest.Say("hello").At("unsigned"))
 	require.Equal(t, "failed", res.State())
-	require.Contains(t, clustertest.One[string](db, "SELECT error FROM holdfast.v_runs WHERE error <> ''"), "signatures: is missing; a2a.card_keys needs a signed card")
+	require.Contains(t, clustertest.One[string](db, "SELECT error FROM holdfast.v_runs WHERE error <> ''"), "a2a.card_keys: signatures: is missing; with keys for cards, a card must be signed")
 }

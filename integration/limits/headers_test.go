@@ -96,17 +96,10 @@ func TestHeadersBeforeCredentialHaveABudget(t *testing.T) {
 // Answers that clients over HTTP/2 do not read wait in streams. Without a credential, one address has at most 1,000 of them.
 func TestStreamsBeforeCredentialAreBounded(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	own := certtest.New(t, nil, &x509.Certificate{Subject: pkix.Name{CommonName: "server"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true})
-	for name, content := range map[string][]byte{"cert.pem": own.CertPEM, "key.pem": own.KeyPEM} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
-	}
+	dir, trust := overTLS(t)
 	r := clustertest.Start(t, clustertest.Options{
 		Name: "a", DB: clustertest.NewDB(t).URL, Config: clustertest.WithKeys + fmt.Sprintf("tls: {cert_file: %[1]s/cert.pem, key_file: %[1]s/key.pem}\n", dir),
 	})
-	roots := x509.NewCertPool()
-	roots.AddCert(own.Cert)
-	trust := &tls.Config{RootCAs: roots, NextProtos: []string{"h2"}}
 	const connections, each = 5, 240
 	goroutines, memory := held(r)
 	for range connections {
@@ -145,6 +138,79 @@ func TestStreamsBeforeCredentialAreBounded(t *testing.T) {
 		g, _ := held(r)
 		return waittest.Unless(g-goroutines < 100, "%d goroutines", g-goroutines)
 	})
+}
+
+// A client without a credential sends a body over HTTP/2, and reads no answer. The server takes at most 64 KiB of the body.
+func TestBodiesOverHTTP2BeforeCredentialAreBounded(t *testing.T) {
+	t.Parallel()
+	dir, trust := overTLS(t)
+	r := clustertest.Start(t, clustertest.Options{
+		Name: "a", DB: clustertest.NewDB(t).URL, Config: clustertest.WithKeys + fmt.Sprintf("tls: {cert_file: %[1]s/cert.pem, key_file: %[1]s/key.pem}\n", dir),
+	})
+	const connections = 100
+	goroutines, memory := held(r)
+	sent := 0
+	for range connections {
+		c, err := tls.Dial("tcp", a2atest.Host(r.URL), trust)
+		require.NoError(t, err)
+		defer func() { _ = c.Close() }()
+		sent, err = sendWindow(c)
+		require.NoError(t, err)
+	}
+	waittest.Eventually(t, "all are held", func() error {
+		g, m := held(r)
+		each := (m - memory) / connections
+		t.Logf("%.1f KiB each, for %d KiB sent", float64(each)/1024, sent>>10)
+		require.LessOrEqual(t, each, 256<<10)
+		return waittest.Unless(g-goroutines >= 2*connections, "%d goroutines", g-goroutines)
+	})
+}
+
+// overTLS returns a folder with a certificate for this machine, and a client's configuration for HTTP/2.
+func overTLS(t *testing.T) (dir string, trust *tls.Config) {
+	t.Helper()
+	dir = t.TempDir()
+	own := certtest.New(t, nil, &x509.Certificate{Subject: pkix.Name{CommonName: "server"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true})
+	for name, content := range map[string][]byte{"cert.pem": own.CertPEM, "key.pem": own.KeyPEM} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(own.Cert)
+	return dir, &tls.Config{RootCAs: roots, NextProtos: []string{"h2"}}
+}
+
+// sendWindow begins a request whose answer has no room, and sends as much of its body as the server takes.
+func sendWindow(c net.Conn) (sent int, err error) {
+	f := http2.NewFramer(c, c)
+	_, err = io.WriteString(c, http2.ClientPreface)
+	err = errors.Join(err, f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}), f.WriteSettingsAck())
+	stream, connection := 65535, 65535
+	for answered := false; err == nil && !answered; { // what the server says first is before its answer to our settings
+		var frame http2.Frame
+		if frame, err = f.ReadFrame(); err != nil {
+			return 0, err
+		}
+		switch frame := frame.(type) {
+		case *http2.SettingsFrame:
+			answered = frame.IsAck()
+			if size, ok := frame.Value(http2.SettingInitialWindowSize); ok {
+				stream = int(size)
+			}
+		case *http2.WindowUpdateFrame:
+			connection += int(frame.Increment)
+		}
+	}
+	var block bytes.Buffer
+	e := hpack.NewEncoder(&block)
+	for _, h := range [][2]string{{":method", "POST"}, {":scheme", "https"}, {":authority", "127.0.0.1"}, {":path", "/.well-known/agent-card.json"}} {
+		err = errors.Join(err, e.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}))
+	}
+	err = errors.Join(err, f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true}))
+	const frame = 16 << 10
+	for window := min(stream, connection); err == nil && sent+frame <= window; sent += frame {
+		err = f.WriteData(1, false, make([]byte, frame))
+	}
+	return sent, err
 }
 
 // unreadAnswers begins count requests for a card on a connection, and leaves no room for their answers.

@@ -39,7 +39,13 @@ func TestHeldBeforeCredential(t *testing.T) {
 	}{
 		{"HTTP connection", 500, public, nothing, false, 1, 32 << 10},
 		{"HTTP connection with 60 KiB of headers", 200, public, write("GET / HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 60<<10)), false, 1, 192 << 10},
-		{"HTTP body of 60 KiB, unfinished", 32, public, write("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 65536\r\n\r\n" + strings.Repeat(" ", 60<<10)), false, 2, 192 << 10},
+		{"HTTP body of 60 KiB, unfinished", 32, public, unfinishedBody("/"), false, 2, 192 << 10},
+		{"HTTP body of HTTP+JSON, unfinished", 100, public, unfinishedBody("/message:send"), false, 1, 48 << 10},
+		{"HTTP body of the run API, unfinished", 100, public, unfinishedBody("/run/v1/events"), false, 1, 48 << 10},
+		{"HTTP body of the worker API, unfinished", 100, public, unfinishedBody("/worker/v1/claims"), false, 1, 48 << 10},
+		{"HTTP body of a resume URL, unfinished", 100, public, unfinishedBody("/resume/" + strings.Repeat("A", 60)), false, 1, 48 << 10},
+		{"HTTP body of a notification, unfinished", 100, public, unfinishedBody("/notifications/" + strings.Repeat("A", 60)), false, 1, 48 << 10},
+		{"HTTP body of an unknown path, unfinished", 100, public, unfinishedBody("/nothing"), false, 1, 48 << 10},
 		{"HTTP connection with 4 KiB of headers", 500, public, write("GET / HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 4000)), false, 1, 48 << 10},
 		{"gRPC connection", 500, grpc, settings, false, 4, 128 << 10},
 		{"gRPC connection with 60 KiB of metadata", 100, grpc, unfinishedHeaders, false, 4, 384 << 10},
@@ -104,6 +110,11 @@ func TestHeldBeforeCredential(t *testing.T) {
 
 func nothing(net.Conn) error { return nil }
 
+// unfinishedBody sends 60 KiB of a body that has 64.
+func unfinishedBody(path string) func(net.Conn) error {
+	return write("POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 65536\r\n\r\n" + strings.Repeat(" ", 60<<10))
+}
+
 func write(text string) func(net.Conn) error {
 	return func(c net.Conn) error {
 		_, err := io.WriteString(c, text)
@@ -162,6 +173,34 @@ func held(r *clustertest.Replica) (goroutines, memory int) {
 	all, err := r.Samples()
 	require.NoError(r.T, err)
 	return int(all["go_goroutines"]), int(all["go_memstats_heap_alloc_bytes"] + all["go_memstats_stack_inuse_bytes"])
+}
+
+// A client without a credential that does not finish a body gets its connection closed, whatever it asks for.
+func TestUnfinishedBodiesBeforeCredentialEnd(t *testing.T) {
+	t.Parallel()
+	const headers, bodies = time.Second, 4 * time.Second
+	r := clustertest.Start(t, clustertest.Options{
+		Name: "a", DB: clustertest.NewDB(t).URL, Config: clustertest.WithKeys + fmt.Sprintf("limits: {header_timeout: %s, body_timeout: %s}\n", headers, bodies),
+	})
+	for path, most := range map[string]time.Duration{
+		"/": 5 * time.Second, "/message:send": headers, "/v1/message:send": headers, "/run/v1/events": bodies, "/worker/v1/claims": bodies,
+		"/resume/" + strings.Repeat("A", 60): headers, "/notifications/" + strings.Repeat("A", 60): headers, "/nothing": headers, "/agents": headers,
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			c, err := net.Dial("tcp", a2atest.Host(r.URL))
+			require.NoError(t, err)
+			defer func() { _ = c.Close() }()
+			require.NoError(t, unfinishedBody(path)(c))
+			began := time.Now()
+			require.NoError(t, c.SetReadDeadline(began.Add(waittest.Patience)))
+			answer, err := io.ReadAll(c)
+			require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+			t.Logf("ended after %s: %.20s", time.Since(began).Round(time.Millisecond), answer)
+			require.Less(t, time.Since(began), most+waittest.Patience/2)
+			require.Regexp(t, "^HTTP/1.1 4", string(answer))
+		})
+	}
 }
 
 // The admin address has a bound of its own, so that clients of the public ports take no connections of the probes.

@@ -267,6 +267,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, err)
 		return
 	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // telemetry.AdminHandler has set one for strangers
 	if _, pattern := a.mux.Handler(r); pattern == "" {
 		a.unknown(w, r)
 		return

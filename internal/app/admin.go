@@ -40,7 +40,11 @@ func newAdmin(e *env, access *access, st *store.Store, api *adminapi.API, logins
 		ReadTimeout:       30 * time.Second, // a profile may take longer to write
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(e.log.Handler(), slog.LevelDebug),
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: adminRequests, MaxReceiveBufferPerStream: adminWindow, MaxReceiveBufferPerConnection: adminWindow,
+			SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second, WriteByteTimeout: 30 * time.Second,
+		},
+		ErrorLog: slog.NewLogLogger(e.log.Handler(), slog.LevelDebug),
 	}
 	if e.cfg.Admin.TLS {
 		s.TLSConfig = access.tlsConfig()

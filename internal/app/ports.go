@@ -56,6 +56,12 @@ const (
 	adminConnectionsOfAddress = 64
 )
 
+// Bounds of a connection of HTTP/2 to the admin address: requests at a time, and bytes of bodies that no handler has read.
+const (
+	adminRequests = 32
+	adminWindow   = 64 << 10
+)
+
 // listenOn opens the address of a key of the configuration.
 func listenOn(ctx context.Context, key, address string) (net.Listener, error) {
 	var on net.ListenConfig

@@ -2,11 +2,13 @@ package cli
 
 import (
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-a2a/holdfast/internal/cli/client"
+	wire "github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
 )
 
 func (c *command) card() *cobra.Command {
@@ -14,13 +16,20 @@ func (c *command) card() *cobra.Command {
 		Use:   "card [URL]",
 		Short: "Show an agent's card",
 		Long: `Show the card in which an agent describes itself. URL is the agent's, or that of its card
-if it ends in .json. The default is HOLDFAST_URL, else http://127.0.0.1:8080.`,
+if it ends in .json. The default is HOLDFAST_URL, else http://127.0.0.1:8080.
+
+With --card-keys, one of the keys in a file must have signed the card; otherwise the verb
+fails. It fetches no keys from where the card says that they are: get them from a server
+that you trust.`,
 		Example: `  holdfast card
-  holdfast card http://127.0.0.1:8080/agents/weather -o json`,
+  holdfast card http://127.0.0.1:8080/agents/weather -o json
+  curl -s https://agents.example.com/.well-known/jwks.json > keys.json
+  holdfast card https://agents.example.com --card-keys keys.json`,
 		Args: argCount(0, 1),
 	}
 	var r remote
 	r.register(cmd)
+	keysFile := cmd.Flags().String("card-keys", "", "file of a JSON Web Key Set, or of public keys in PEM")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		url := ""
 		if len(args) == 1 {
@@ -34,13 +43,41 @@ if it ends in .json. The default is HOLDFAST_URL, else http://127.0.0.1:8080.`,
 		if err != nil {
 			return explain(err)
 		}
+		if *keysFile != "" {
+			if err := verifyCard(card.Raw, *keysFile); err != nil {
+				return err
+			}
+		}
 		if *r.output == outputJSON {
 			return printRaw(c.Out, card.Raw)
 		}
-		return printCard(&printer{w: c.Out}, card)
+		p := &printer{w: c.Out}
+		if *keysFile != "" {
+			p.line("signed by a key in %s", *keysFile)
+		}
+		return printCard(p, card)
 	}
 	return cmd
 }
+
+// verifyCard returns an error unless a key in a file has signed a card.
+func verifyCard(document []byte, keysFile string) error {
+	text, err := os.ReadFile(keysFile)
+	if err != nil {
+		return usage("--card-keys: %v", err)
+	}
+	keys, err := wire.ParseKeys(text)
+	if err != nil {
+		return usage("--card-keys: %s: %v", keysFile, err)
+	}
+	if _, err := keys.Verify(document, maxCardDepth); err != nil {
+		return fmt.Errorf("the card is not signed by a key in %s: %w", keysFile, err)
+	}
+	return nil
+}
+
+// maxCardDepth bounds the nesting of a card that is verified.
+const maxCardDepth = 64
 
 func printCard(p *printer, card *client.Document) error {
 	p.line("%s %s", card.Name, card.Version)

@@ -3,6 +3,9 @@ package cli
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -17,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 
@@ -803,4 +807,50 @@ func (o *fakeOperator) Purge(_ context.Context, f *store.PurgeFilter) (retention
 func (o *fakeOperator) Hold(_ context.Context, t *task.Task, held bool) error {
 	o.held = fmt.Sprint(t.PublicID, " ", held)
 	return nil
+}
+
+// The verb card verifies a card with the keys that it is given, and fetches none.
+func TestCardIsVerified(t *testing.T) {
+	t.Parallel()
+	const unsigned = `{"name":"A","url":"http://x","version":"1"}` // in its canonical form
+	newKey := func() (private *ecdsa.PrivateKey, file string) {
+		private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		require.NoError(t, err)
+		set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: private.Public(), KeyID: "k", Algorithm: "ES256"}}})
+		require.NoError(t, err)
+		file = filepath.Join(t.TempDir(), "keys.json")
+		require.NoError(t, os.WriteFile(file, set, 0o600))
+		return private, file
+	}
+	key, known := newKey()
+	_, other := newKey()
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "k"}}, nil)
+	require.NoError(t, err)
+	signed, err := signer.Sign([]byte(unsigned))
+	require.NoError(t, err)
+	compact, err := signed.CompactSerialize()
+	require.NoError(t, err)
+	parts := strings.Split(compact, ".")
+	signature := `,"signatures":[{"protected":"` + parts[0] + `","signature":"` + parts[2] + `"}]}`
+	for name, c := range map[string]struct {
+		card, keys string
+		code       int
+		says       string
+	}{
+		"signed":         {strings.TrimSuffix(unsigned, "}") + signature, known, exitOK, "signed by a key in "},
+		"by another key": {strings.TrimSuffix(unsigned, "}") + signature, other, exitFailed, "none is of a known key"},
+		"changed":        {`{"name":"B","url":"http://x","version":"1"` + signature, known, exitFailed, "none is of a known key"},
+		"unsigned":       {unsigned, known, exitFailed, "signatures: is missing"},
+		"no keys":        {unsigned, "testdata/card.txt", exitUsage, "is neither a JSON Web Key Set nor PEM"},
+		"no file":        {unsigned, "testdata/nothing", exitUsage, "no such file"},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, c.card) }))
+		var out, errs bytes.Buffer
+		code := Run(t.Context(), []string{"card", server.URL, "--card-keys", c.keys}, IO{
+			In: strings.NewReader(""), Out: &out, Err: &errs, Env: func(string) (string, bool) { return "", false },
+		}, Deps{})
+		server.Close()
+		require.Equal(t, c.code, code, "%s: %s", name, &errs)
+		require.Contains(t, out.String()+errs.String(), c.says, name)
+	}
 }

@@ -382,51 +382,74 @@ change.`,
 }
 
 type secretView struct {
-	Tenant  string   `json:"tenant"`
-	Owner   string   `json:"owner"`
-	Claim   string   `json:"owner_claim"`
-	Secrets []string `json:"secrets"`
+	Tenant  string        `json:"tenant"`
+	Owner   string        `json:"owner"`
+	Claim   string        `json:"owner_claim"`
+	Issuer  string        `json:"issuer"`
+	Secrets []agentSecret `json:"secrets"`
+}
+
+type agentSecret struct {
+	Agent  string `json:"agent"`
+	Secret string `json:"secret"`
 }
 
 func (c *command) pushSecret() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "secret",
 		Short: "Show by what an owner's receivers recognize deliveries",
-		Long: `Show the claim owner of an owner's deliveries, and the owner's secrets for Standard Webhooks
-if the server has push.webhook_secrets: one for each. They are derived from the server's
-secrets, so no two owners share one. Give them to the owner only: a receiver that has them
-can sign for the owner's other receivers.
+		Long: `Show the claims iss and owner of an owner's deliveries. If the server has
+push.webhook_secrets, also show the owner's secrets for Standard Webhooks: for each agent
+one of each secret. They are derived from the server's secrets, its public_url, the owner
+and the agent, so a signature proves all three. Give them to the owner only: a receiver
+that has them can sign for the owner's other receivers.
 
---tenant and --owner are as tasks get shows them. Without authentication both are empty.`,
+--tenant and --owner are as tasks get shows them. Without authentication both are empty.
+Without --agent, the verb shows the secrets of all agents.`,
 		Example: `  holdfast push secret --owner alice
-  holdfast push secret --tenant acme --owner alice -o json | jq -r '.secrets[0]'`,
+  holdfast push secret --tenant acme --owner alice --agent demo -o json | jq -r '.secrets[0].secret'`,
 		Args: argCount(0, 0),
 	}
 	var owner identity.Owner
 	flags := cmd.Flags()
 	flags.StringVar(&owner.Tenant, "tenant", "", "tenant of the owner")
 	flags.StringVar(&owner.Subject, "owner", "", "owner of the tasks")
+	agent := flags.String("agent", "", "agent of the tasks (default all)")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := c.load(configFlags(cmd.Flags()))
 		if err != nil {
 			return err
 		}
-		v := secretView{Tenant: owner.Tenant, Owner: owner.Subject, Claim: push.OwnerClaim(owner), Secrets: []string{}}
+		var agents []string
+		for i := range cfg.Agents {
+			if name := cfg.Agents[i].Name; *agent == "" || *agent == name {
+				agents = append(agents, name)
+			}
+		}
+		if len(agents) == 0 {
+			return usage("the configuration has no agent %q", *agent)
+		}
+		v := secretView{
+			Tenant: owner.Tenant, Owner: owner.Subject, Claim: push.OwnerClaim(owner), Issuer: cfg.BaseURL(cfg.Listen), Secrets: []agentSecret{},
+		}
 		for _, text := range cfg.Push.WebhookSecrets {
 			s, err := push.ParseSecret(text)
 			if err != nil {
 				return err
 			}
-			v.Secrets = append(v.Secrets, s.For(owner).Text())
+			for _, name := range agents {
+				v.Secrets = append(v.Secrets, agentSecret{name, s.For(push.Origin{Issuer: v.Issuer, Owner: owner, Agent: name}).Text()})
+			}
 		}
 		if *format == outputJSON {
 			return printJSON(c.Out, v)
 		}
 		p := &printer{w: c.Out}
+		p.field("claim iss", v.Issuer)
 		p.field("claim owner", v.Claim)
 		for _, s := range v.Secrets {
-			p.field("secret", s)
+			p.field("secret", s.Agent+" "+s.Secret)
 		}
 		return p.err
 	}

@@ -392,18 +392,30 @@ func verified(t *testing.T, h *hooked, jwt string) (claims map[string]any) {
 func TestPushSecretIsTheOwners(t *testing.T) {
 	t.Parallel()
 	master := "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-	s := session{deps: Live(io.Discard, nil), env: map[string]string{"HOLDFAST_WEBHOOK_SECRETS": master}}
+	s := session{deps: Live(io.Discard, nil), env: map[string]string{
+		"HOLDFAST_WEBHOOK_SECRETS": master, "HOLDFAST_PUBLIC_URL": "https://a.example/", "HOLDFAST_CONFIG": filepath.Join(t.TempDir(), "holdfast.yaml"),
+	}}
+	agents := "agents: [{name: demo, default: true, executor: {kind: demo}}, {name: weather, executor: {kind: demo}}]\n"
+	require.NoError(t, os.WriteFile(s.env["HOLDFAST_CONFIG"], []byte(agents), 0o600))
 	h := &hooked{t: t, session: s}
 	v := read[secretView](h, exitOK, "push", "secret", "--tenant", "acme", "--owner", "alice")
 	secret, err := push.ParseSecret(master)
 	require.NoError(t, err)
 	owner := identity.Owner{Tenant: "acme", Subject: "alice"}
+	of := func(agent string) string {
+		return secret.For(push.Origin{Issuer: "https://a.example", Owner: owner, Agent: agent}).Text()
+	}
 	require.Equal(t, secretView{
-		Tenant: "acme", Owner: "alice", Claim: push.OwnerClaim(owner), Secrets: []string{secret.For(owner).Text()},
+		Tenant: "acme", Owner: "alice", Claim: push.OwnerClaim(owner), Issuer: "https://a.example",
+		Secrets: []agentSecret{{"demo", of("demo")}, {"weather", of("weather")}},
 	}, v)
-	r := s.run(t, "push", "secret", "--tenant", "acme", "--owner", "alice")
+	require.Equal(t, v.Secrets[1:], read[secretView](h, exitOK, "push", "secret", "--tenant", "acme", "--owner", "alice", "--agent", "weather").Secrets)
+	r := s.run(t, "push", "secret", "--owner", "alice", "--agent", "nobody")
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.err, `no agent "nobody"`)
+	r = s.run(t, "push", "secret", "--tenant", "acme", "--owner", "alice")
 	require.Zero(t, r.code, r.err)
-	require.Equal(t, "claim owner  "+v.Claim+"\nsecret       "+v.Secrets[0]+"\n", r.out)
+	require.Equal(t, "claim iss    https://a.example\nclaim owner  "+v.Claim+"\nsecret       demo "+of("demo")+"\nsecret       weather "+of("weather")+"\n", r.out)
 	require.NotContains(t, r.out, master)
 
 	delete(s.env, "HOLDFAST_WEBHOOK_SECRETS")

@@ -41,9 +41,10 @@ func (s *Sender) headers(d *Delivery, now time.Time) (http.Header, error) {
 		h.Set("Authorization", "Bearer "+jwt)
 	}
 	if len(s.opt.Secrets) > 0 {
+		from := Origin{Issuer: s.opt.Issuer, Owner: d.Owner, Agent: d.Agent}
 		h.Set("Webhook-Id", d.ID)
 		h.Set("Webhook-Timestamp", strconv.FormatInt(now.Unix(), 10))
-		h.Set("Webhook-Signature", standardSignature(s.opt.Secrets, d.Owner, d.ID, now.Unix(), d.Body))
+		h.Set("Webhook-Signature", standardSignature(s.opt.Secrets, from, d.ID, now.Unix(), d.Body))
 	}
 	return h, nil
 }

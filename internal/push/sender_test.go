@@ -101,7 +101,7 @@ func TestWhatIsSent(t *testing.T) {
 	signatures := strings.Fields(r.Header.Get("Webhook-Signature"))
 	require.Len(t, signatures, 2)
 	for i, s := range secrets {
-		mac := hmac.New(sha256.New, s.For(identity.Owner{Tenant: "acme", Subject: "alice"}))
+		mac := hmac.New(sha256.New, s.For(push.Origin{Issuer: "https://a.example", Owner: identity.Owner{Tenant: "acme", Subject: "alice"}, Agent: "demo"}))
 		mac.Write([]byte("d-1." + r.Header.Get("Webhook-Timestamp") + "." + string(r.body)))
 		require.Equal(t, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)), signatures[i])
 	}
@@ -209,20 +209,33 @@ func TestDeliveryIDsNameTheEvent(t *testing.T) {
 }
 
 // A receiver that is given its secret verifies with it for as long as the server has the secret that it comes from.
-func TestSecretsOfOwnersDiffer(t *testing.T) {
+func TestSecretsOfOriginsDiffer(t *testing.T) {
 	t.Parallel()
 	s, err := push.ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	require.NoError(t, err)
-	alice := s.For(identity.Owner{Tenant: "acme", Subject: "alice"})
-	require.Equal(t, "whsec_SrD6anaqnFB1ZYNKIirhqnOSJtgJikHA6Y7CThFIcL4=", alice.Text())
+	from := push.Origin{Issuer: "https://a.example", Owner: identity.Owner{Tenant: "acme", Subject: "alice"}, Agent: "demo"}
+	alice := s.For(from)
+	// printf 'holdfast webhook secret\0https://a.example\0acme\0alice\0demo' | openssl dgst -sha256 -hmac KEY -binary | base64
+	require.Equal(t, "whsec_QzUEjz7wqVfOwKcCzah2wReU/Rif5f4j8tqeRttcgKc=", alice.Text())
 	known, err := push.ParseSecret(alice.Text())
 	require.NoError(t, err)
 	require.Equal(t, alice, known)
 	seen := map[string]bool{s.Text(): true, alice.Text(): true}
 	for _, other := range []identity.Owner{{}, {Subject: "alice"}, {Tenant: "acme"}, {Tenant: "alice", Subject: "acme"}, {Subject: "acmealice"}} {
-		require.NotContains(t, seen, s.For(other).Text())
-		seen[s.For(other).Text()] = true
-		require.NotEqual(t, push.OwnerClaim(identity.Owner{Tenant: "acme", Subject: "alice"}), push.OwnerClaim(other))
+		derived := s.For(push.Origin{Issuer: from.Issuer, Owner: other, Agent: from.Agent}).Text()
+		require.NotContains(t, seen, derived)
+		seen[derived] = true
+		require.NotEqual(t, push.OwnerClaim(from.Owner), push.OwnerClaim(other))
+	}
+	for _, other := range []push.Origin{
+		{Issuer: "https://b.example", Owner: from.Owner, Agent: from.Agent},
+		{Issuer: from.Issuer, Owner: from.Owner, Agent: "other"},
+		{Issuer: from.Issuer, Owner: from.Owner},
+		{Issuer: from.Issuer, Owner: identity.Owner{Tenant: "acme"}, Agent: "alice"},
+	} {
+		derived := s.For(other).Text()
+		require.NotContains(t, seen, derived)
+		seen[derived] = true
 	}
 }
 

@@ -69,15 +69,22 @@ func DeliveryID(id task.ID, c *task.PushConfig, seq task.Seq, snapshot bool) str
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// Secret is a secret for signatures as standardwebhooks.com describes them. The configured secrets sign nothing: each
-// owner's deliveries are signed with a secret derived from them. So no receiver can forge deliveries for another owner,
-// and a receiver that has its owner's secret accepts only that owner's tasks.
+// Secret is a secret for signatures as standardwebhooks.com describes them. The configured secrets sign nothing: they
+// derive a secret for each origin of tasks. So no receiver can forge deliveries of another origin, and a receiver that
+// has the secret of an origin accepts only the tasks from there. Within an origin, no two tasks have the same id.
 type Secret []byte
 
-// For derives the secret of an owner: HMAC-SHA256 over a fixed prefix and the owner.
-func (s Secret) For(o identity.Owner) Secret {
+// Origin says where a task comes from.
+type Origin struct {
+	Issuer string // the base URL of the server, as in the claim iss
+	Owner  identity.Owner
+	Agent  string
+}
+
+// For derives the secret of an origin: HMAC-SHA256 over a fixed prefix and the origin. None of its texts has a zero byte.
+func (s Secret) For(o Origin) Secret {
 	mac := hmac.New(sha256.New, s)
-	_, _ = mac.Write([]byte("holdfast webhook secret\x00" + o.Tenant + "\x00" + o.Subject))
+	_, _ = mac.Write([]byte(strings.Join([]string{"holdfast webhook secret", o.Issuer, o.Owner.Tenant, o.Owner.Subject, o.Agent}, "\x00")))
 	return mac.Sum(nil)
 }
 
@@ -98,10 +105,10 @@ func ParseSecret(s string) (Secret, error) {
 
 // standardSignature returns the header webhook-signature. It has one signature for each secret, so that a receiver may
 // still use the previous secret.
-func standardSignature(secrets []Secret, owner identity.Owner, id string, at int64, body []byte) string {
+func standardSignature(secrets []Secret, from Origin, id string, at int64, body []byte) string {
 	signatures := make([]string, len(secrets))
 	for i, s := range secrets {
-		mac := hmac.New(sha256.New, s.For(owner))
+		mac := hmac.New(sha256.New, s.For(from))
 		_, _ = fmt.Fprintf(mac, "%s.%s.", id, strconv.FormatInt(at, 10))
 		_, _ = mac.Write(body)
 		signatures[i] = "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))

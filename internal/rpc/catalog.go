@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -96,7 +97,7 @@ func readCatalogQuery(query string) (*catalogQuery, error) {
 	}
 	q := &catalogQuery{size: defaultPage}
 	lists := map[string]*[]string{
-		"skill": &q.filter.Skills, "tag": &q.filter.Tags,
+		"provider": &q.filter.Providers, "capability": &q.filter.Capabilities, "skill": &q.filter.Skills, "tag": &q.filter.Tags,
 		"inputMode": &q.filter.InputModes, "outputMode": &q.filter.OutputModes,
 	}
 	for _, name := range slices.Sorted(maps.Keys(params)) {
@@ -108,7 +109,7 @@ func readCatalogQuery(query string) (*catalogQuery, error) {
 		case list != nil:
 			*list = values
 		case name != "pageSize" && name != "pageToken" && name != versionHeader:
-			return nil, fmt.Errorf("unknown parameter %q; use skill, tag, inputMode, outputMode, pageSize, pageToken and %s", name, versionHeader)
+			return nil, fmt.Errorf("unknown parameter %q; use provider, capability, skill, tag, inputMode, outputMode, pageSize, pageToken and %s", name, versionHeader)
 		case len(values) > 1:
 			return nil, fmt.Errorf("%s: must be given once", name)
 		case name == "pageToken":
@@ -119,6 +120,12 @@ func readCatalogQuery(query string) (*catalogQuery, error) {
 				return nil, fmt.Errorf("pageSize: must be a number from 1 to %d", maxPage)
 			}
 			q.size = size
+		}
+	}
+	for _, c := range q.filter.Capabilities {
+		// An extension's URI has a colon.
+		if !strings.Contains(c, ":") && !slices.ContainsFunc(card.CapabilityNames, func(n string) bool { return strings.EqualFold(n, c) }) {
+			return nil, fmt.Errorf("capability: %q is none; use %s, or the URI of an extension", c, strings.Join(card.CapabilityNames, ", "))
 		}
 	}
 	for _, name := range []string{"inputMode", "outputMode"} {

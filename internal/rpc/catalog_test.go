@@ -83,15 +83,17 @@ func TestCatalogFilters(t *testing.T) {
 	t.Parallel()
 	s := cardServer(t, polyglots)
 	for query, want := range map[string][]string{
-		"?skill=translate":                 {"translator"},
-		"?skill=Speak&tag=audio":           {"speaker"},
-		"?tag=language":                    {"speaker", "translator"},
-		"?tag=language&tag=audio":          {"speaker"},
-		"?tag=nothing":                     {},
-		"?outputMode=audio/*":              {"speaker"},
-		"?inputMode=text/plain":            {"speaker", "translator"},
-		"?inputMode=text%2Fplain&tag=bird": {},
-		"/?tag=audio":                      {"speaker"},
+		"?skill=translate":                        {"translator"},
+		"?skill=Speak&tag=audio":                  {"speaker"},
+		"?tag=language":                           {"speaker", "translator"},
+		"?tag=language&tag=audio":                 {"speaker"},
+		"?tag=nothing":                            {},
+		"?outputMode=audio/*":                     {"speaker"},
+		"?inputMode=text/plain":                   {"speaker", "translator"},
+		"?inputMode=text%2Fplain&tag=bird":        {},
+		"/?tag=audio":                             {"speaker"},
+		"?provider=nobody":                        {},
+		"?capability=extendedagentcard&tag=audio": {},
 	} {
 		p, names := readCatalog(t, s, query)
 		require.Equal(t, want, names, query)
@@ -148,7 +150,8 @@ func TestCatalogRefusals(t *testing.T) {
 	t.Parallel()
 	s := cardServer(t, polyglots)
 	for query, says := range map[string]string{
-		"?skills=translate":            `unknown parameter "skills"; use skill, tag,`,
+		"?skills=translate":            `unknown parameter "skills"; use provider, capability, skill, tag,`,
+		"?capability=stream":           `capability: "stream" is none; use streaming, pushNotifications, extendedAgentCard, or`,
 		"?tag=%zz":                     `query: invalid URL escape "%zz"`,
 		"?tag=a;skill=b":               "query: invalid semicolon",
 		"?tag=":                        "tag: must not be empty",

@@ -217,6 +217,9 @@ func New(o Options) *Server {
 const (
 	maxHeaders  = 64 << 10 // of a request, in bytes
 	maxRequests = 250      // concurrent, on one HTTP/2 connection
+	// net/http takes these bytes of bodies over HTTP/2 before a handler reads them.
+	bodyWindow       = 64 << 10
+	connectionWindow = 256 << 10
 )
 
 // protocols returns HTTP/1.1 and, with TLS, HTTP/2. Without TLS there is no HTTP/2: a stream over
@@ -229,9 +232,10 @@ func protocols() *http.Protocols {
 }
 
 // http2Limits close a connection whose peer is dead or reads nothing, so that its streams do not
-// hold it.
+// hold it. They bound the bytes of bodies that no handler has read.
 func http2Limits(patience time.Duration) *http.HTTP2Config {
 	return &http.HTTP2Config{
+		MaxReceiveBufferPerStream: bodyWindow, MaxReceiveBufferPerConnection: connectionWindow,
 		MaxConcurrentStreams: maxRequests, SendPingTimeout: 30 * time.Second, PingTimeout: patience, WriteByteTimeout: patience,
 	}
 }

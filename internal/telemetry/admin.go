@@ -32,6 +32,9 @@ func (d *degraded) Unwrap() error { return d.err }
 // Degraded marks an error of a check that does not make the replica unready.
 func Degraded(err error) error { return &degraded{err} }
 
+// strangersRead is the time that a client has for an answer that everybody gets.
+const strangersRead = 30 * time.Second
+
 // checkTimeout bounds a probe, so that /readyz answers before its client gives up.
 const checkTimeout = 2 * time.Second
 
@@ -131,9 +134,12 @@ func AdminHandler(metrics prometheus.Gatherer, admit Admit, endpoints []Endpoint
 			Refuse(w, err)
 			return
 		}
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a profile may take long
 		operators.ServeHTTP(w, r)
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Until a handler has admitted the operator, nobody holds an answer by not reading it.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(strangersRead))
 		// A browser must not show an error message as a page, because it may quote the request.
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		mux.ServeHTTP(w, r)

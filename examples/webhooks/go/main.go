@@ -1,8 +1,8 @@
 // A receiver of webhooks that verifies every notification. It checks that the notification comes from the known
 // server (a JWT over the body, with the server's published keys), is addressed to this receiver, is about a task of
-// the known owner and agent, belongs to its subscription (the token), and is new. With WEBHOOK_SECRET, which only one
-// owner has, it checks the signature of Standard Webhooks instead of the JWT. `holdfast push secret` prints OWNER and
-// WEBHOOK_SECRET.
+// the known owner and agent, belongs to its subscription (the token), and is new. With WEBHOOK_SECRET it checks the
+// signature of Standard Webhooks instead of the JWT: the server derives that secret for itself, one owner and one agent,
+// so no other deliveries are signed with it. `holdfast push secret` prints OWNER and WEBHOOK_SECRET.
 //
 // ISSUER=https://agents.example.com OWNER=... AGENT=demo TOKEN=... go run . 8000
 package main
@@ -43,7 +43,7 @@ type receiver struct {
 	agent  string // the agent of our tasks
 	url    string // of this receiver, exactly as the client set it
 	token  string // as the client set it; never empty
-	secret []byte // of Standard Webhooks, derived for the owner of our tasks; or nil
+	secret []byte // of Standard Webhooks, derived for the server, owner and agent; or nil
 	keys   *keySet
 
 	mu   sync.Mutex

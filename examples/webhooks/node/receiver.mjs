@@ -1,8 +1,8 @@
 // A receiver of webhooks that believes nobody. It checks that a notification comes from the server that it knows (a JWT
 // over the body, with the server's published keys), is meant for this receiver, is about a task of the known owner and
-// agent, is the one that it asked for (the token), and has not been seen before. With WEBHOOK_SECRET, which only one owner
-// has, it checks the signature of Standard Webhooks instead of the JWT. `holdfast push secret` prints OWNER and
-// WEBHOOK_SECRET.
+// agent, is the one that it asked for (the token), and has not been seen before. With WEBHOOK_SECRET it checks the signature
+// of Standard Webhooks instead of the JWT: the server derives that secret for itself, one owner and one agent, so no other
+// deliveries are signed with it. `holdfast push secret` prints OWNER and WEBHOOK_SECRET.
 //
 //     ISSUER=https://agents.example.com OWNER=... AGENT=demo TOKEN=... node receiver.mjs 8000
 
@@ -62,7 +62,7 @@ class Verifier {
   seen = new Map(); // ids, and until when they must be remembered
 
   // issuer is the server's public URL; owner and agent are claims of our tasks; url is that of this receiver, exactly as it
-  // was set; token as it was set, never empty; secret that of Standard Webhooks, derived for our owner, if any.
+  // was set; token as it was set, never empty; secret that of Standard Webhooks, derived for server, owner and agent, if any.
   constructor({ issuer, owner, agent, url, token, secret }) {
     Object.assign(this, { issuer, owner, agent, url, token, secret });
     this.keys = new KeySet(`${issuer}/.well-known/jwks.json`);

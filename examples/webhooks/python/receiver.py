@@ -2,8 +2,9 @@
 
 It checks that a notification comes from the server that it knows (a JWT over the body, with the server's published
 keys), is meant for this receiver, is about a task of the known owner and agent, is the one that it asked for (the
-token), and has not been seen before. With WEBHOOK_SECRET, which only one owner has, it checks the signature of Standard
-Webhooks instead of the JWT. `holdfast push secret` prints OWNER and WEBHOOK_SECRET.
+token), and has not been seen before. With WEBHOOK_SECRET it checks the signature of Standard Webhooks instead of the
+JWT: the server derives that secret for itself, one owner and one agent, so no other deliveries are signed with it.
+`holdfast push secret` prints OWNER and WEBHOOK_SECRET.
 
     ISSUER=https://agents.example.com OWNER=... AGENT=demo TOKEN=... python3 receiver.py 8000
 
@@ -80,7 +81,7 @@ class Verifier:
         self.agent = agent  # the agent of our tasks
         self.url = url  # of this receiver, exactly as it was set
         self.token = token  # as it was set; never empty
-        self.secret = secret  # of Standard Webhooks, derived for the owner of our tasks; or None
+        self.secret = secret  # of Standard Webhooks, derived for the server, owner and agent; or None
         self.keys = KeySet(issuer + "/.well-known/jwks.json")
         self.lock = threading.Lock()
         self.seen = {}  # ids, and until when they must be remembered

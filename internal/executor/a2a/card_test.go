@@ -283,7 +283,7 @@ func TestSignaturesOfCards(t *testing.T) {
 		a, e := newAgent(t, opts)
 		a.on("SendStreamingMessage", streams(working(""), status("COMPLETED", "")))
 		for what, card := range map[string]string{
-			"signatures: is missing": streamingCard, "signatures: none is of a key in a2a.card_keys": a.signedCard(next, streamingCard),
+			"signatures: is missing": streamingCard, "signatures: none is of a known key": a.signedCard(next, streamingCard),
 		} {
 			a.show(200, card)
 			_, err := execute(t, e, executortest.NewRun("hello"))

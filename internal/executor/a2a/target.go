@@ -143,7 +143,9 @@ func (f *Front) parseCard(document []byte) (*client.Card, error) {
 		return nil, fmt.Errorf("a2a.card_keys_file: %w", err)
 	}
 	if keys != nil {
-		document, err = keys.Verify(document, wire.MaxDepth)
+		if document, err = keys.Verify(document, wire.MaxDepth); err != nil {
+			err = fmt.Errorf("a2a.card_keys: %w", err)
+		}
 	}
 	var card *client.Card
 	if err == nil {

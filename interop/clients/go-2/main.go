@@ -46,6 +46,8 @@ func scenarios(j interop.Job) ([]interop.Scenario, error) {
 		{Name: "push", Play: s.push},
 		{Name: "extended-card", Play: s.extendedCard},
 		{Name: "concurrent", Play: s.concurrent},
+		{Name: "auth", Play: s.auth},
+		{Name: "auth-card", Play: s.authCard},
 	}, nil
 }
 
@@ -73,21 +75,21 @@ func connect(j interop.Job) (*session, error) {
 		{&s.b, j.B, j.GRPCB},
 		{&s.through, j.Through, j.GRPCThrough},
 	} {
-		if *c.client, err = s.clientAt(ctx, c.http, c.grpc); err != nil {
+		if *c.client, err = s.clientAt(ctx, card, c.http, c.grpc); err != nil {
 			return nil, err
 		}
 	}
 	return s, nil
 }
 
-// clientAt makes a client from the card, with another replica's address instead of A's.
-func (s *session) clientAt(ctx context.Context, httpURL, grpcAddr string) (*a2aclient.Client, error) {
+// clientAt makes a client from A's card, with another replica's address instead of A's.
+func (s *session) clientAt(ctx context.Context, from *a2a.AgentCard, httpURL, grpcAddr string, more ...a2aclient.FactoryOption) (*a2aclient.Client, error) {
 	protocol := map[string]a2a.TransportProtocol{
 		"jsonrpc": a2a.TransportProtocolJSONRPC, "rest": a2a.TransportProtocolHTTPJSON, "grpc": a2a.TransportProtocolGRPC,
 	}[s.job.Binding]
-	card := *s.card
+	card := *from
 	card.SupportedInterfaces = nil
-	for _, i := range s.card.SupportedInterfaces {
+	for _, i := range from.SupportedInterfaces {
 		if i.ProtocolBinding != protocol {
 			continue
 		}
@@ -102,8 +104,8 @@ func (s *session) clientAt(ctx context.Context, httpURL, grpcAddr string) (*a2ac
 		moved.URL = strings.Replace(i.URL, from, to, 1)
 		card.SupportedInterfaces = append(card.SupportedInterfaces, &moved)
 	}
-	return a2aclient.NewFromCard(ctx, &card,
-		a2agrpc.WithGRPCTransport(grpc.WithTransportCredentials(insecure.NewCredentials())))
+	more = append(more, a2agrpc.WithGRPCTransport(grpc.WithTransportCredentials(insecure.NewCredentials())))
+	return a2aclient.NewFromCard(ctx, &card, more...)
 }
 
 func (s *session) theCard(context.Context) error {
@@ -501,6 +503,120 @@ func (s *session) concurrent(ctx context.Context) error {
 		}
 	}
 	return interop.Want("tasks", len(ids), sends)
+}
+
+// unlock makes a client of the server that requires credentials. The SDK adds the credential of a session, by the schemes of
+// the card.
+func (s *session) unlock(ctx context.Context) (*a2a.AgentCard, *a2aclient.Client, error) {
+	card, err := (&agentcard.Resolver{CardParser: readCard}).Resolve(ctx, s.job.Locked)
+	if err != nil {
+		return nil, nil, err
+	}
+	credentials := a2aclient.NewInMemoryCredentialsStore()
+	credentials.Set("wrong", "keys", "hfk_wrong")
+	credentials.Set("wrong token", "sso", "not.a.token")
+	credentials.Set("key", "keys", a2aclient.AuthCredential(s.job.APIKey))
+	credentials.Set("token", "sso", a2aclient.AuthCredential(s.job.Token))
+	locked := &session{job: s.job}
+	locked.job.A, locked.job.GRPCA = s.job.Locked, s.job.GRPCLocked
+	client, err := locked.clientAt(ctx, card, s.job.Locked, s.job.GRPCLocked,
+		a2aclient.WithCallInterceptors(&a2aclient.AuthInterceptor{Service: credentials}))
+	return card, client, err
+}
+
+func (s *session) auth(ctx context.Context) error {
+	_, client, err := s.unlock(ctx)
+	if err != nil {
+		return err
+	}
+	for _, refused := range []a2aclient.SessionID{"none", "wrong", "wrong token"} {
+		as := a2aclient.AttachSessionID(ctx, refused)
+		_, err := sendText(as, client, "echo:x")
+		_, get := client.GetTask(as, &a2a.GetTaskRequest{ID: a2a.NewTaskID()})
+		if err := errors.Join(s.wantUnauthenticated(err), s.wantUnauthenticated(get)); err != nil {
+			return fmt.Errorf("credential %q: %w", refused, err)
+		}
+	}
+	for _, accepted := range []a2aclient.SessionID{"key", "token"} {
+		as := a2aclient.AttachSessionID(ctx, accepted)
+		task, err := sendText(as, client, "echo:hello")
+		if err != nil {
+			return fmt.Errorf("credential %q: %w", accepted, err)
+		}
+		var seen follower
+		for ev, err := range client.SendStreamingMessage(as, &a2a.SendMessageRequest{Message: says("chunks=3 size=64")}) {
+			if err != nil {
+				return fmt.Errorf("credential %q: %w", accepted, err)
+			}
+			seen.take(ev)
+		}
+		if err := errors.Join(interop.Want("text", textOf(task), "hello"), interop.InOrder(seen.chunks, 3)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *session) authCard(ctx context.Context) error {
+	card, client, err := s.unlock(ctx)
+	if err != nil {
+		return err
+	}
+	get := func(session a2aclient.SessionID) (*a2a.AgentCard, error) {
+		return client.GetExtendedAgentCard(a2aclient.AttachSessionID(ctx, session), &a2a.GetExtendedAgentCardRequest{})
+	}
+	_, err = get("wrong")
+	if err := s.wantUnauthenticated(err); err != nil {
+		return err
+	}
+	extended, err := get("key")
+	if err != nil {
+		return err
+	}
+	return errors.Join(interop.Want("public skills", skills(card), []string{"open"}), interop.Want("skills", skills(extended), []string{"open", "hidden"}))
+}
+
+// readCard reads a card as DefaultCardParser does. The SDK reads the scopes of a scheme as a list, and not as the object with a
+// list that 1.0 has there (https://github.com/a2aproject/a2a-go/issues/430).
+func readCard(document []byte) (*a2a.AgentCard, error) {
+	var card map[string]any
+	if err := json.Unmarshal(document, &card); err != nil {
+		return nil, err
+	}
+	requirements, _ := card["securityRequirements"].([]any)
+	for _, r := range requirements {
+		schemes, _ := r.(map[string]any)["schemes"].(map[string]any)
+		for name, scopes := range schemes {
+			if wrapped, ok := scopes.(map[string]any); ok {
+				schemes[name] = wrapped["list"]
+			}
+		}
+	}
+	flat, err := json.Marshal(card)
+	if err != nil {
+		return nil, err
+	}
+	return agentcard.DefaultCardParser(flat)
+}
+
+// wantUnauthenticated holds for the error of a request without a valid credential. Over JSON-RPC the SDK does not read
+// errors of another HTTP status than 200.
+func (s *session) wantUnauthenticated(err error) error {
+	if s.job.Binding == "jsonrpc" {
+		if err == nil || !strings.Contains(err.Error(), "401 Unauthorized") {
+			return fmt.Errorf("got %v, want 401 Unauthorized", err)
+		}
+		return nil
+	}
+	return wantError(err, a2a.ErrUnauthenticated)
+}
+
+func skills(card *a2a.AgentCard) []string {
+	var ids []string
+	for _, skill := range card.Skills {
+		ids = append(ids, skill.ID)
+	}
+	return ids
 }
 
 func says(text string) *a2a.Message {

@@ -28,6 +28,10 @@ type Job struct {
 	GRPCB       string `json:"grpc_b"`
 	GRPCThrough string `json:"grpc_through"`
 	Receiver    string `json:"receiver"`
+	Locked      string `json:"locked"`
+	GRPCLocked  string `json:"grpc_locked"`
+	APIKey      string `json:"api_key"`
+	Token       string `json:"token"`
 }
 
 // Scenario is one that a client plays.

@@ -5,7 +5,8 @@ import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 import { A2AClient } from '@a2a-js/sdk/client';
 import {
-  Chunks, absent, delivered, expectChunks, followUntilCut, job, run, sampleData, sampleFile, sent, until, webhook,
+  Chunks, absent, credentials, delivered, expectChunks, followUntilCut, isUnauthenticated, job, run, sampleData, sampleFile, sent,
+  until, webhook,
 } from '../js-common/run.mjs';
 
 const message = (text, more = {}) => ({
@@ -231,6 +232,32 @@ await run({
   },
 
   'extended-card': absent('A2AClient has no call for the authenticated extended card'),
+
+  // A2AClient calls the global fetch and has no option for headers, so an application can only replace that.
+  async auth() {
+    const plain = globalThis.fetch;
+    try {
+      for (const { headers, accepted } of credentials) {
+        globalThis.fetch = (url, init) => plain(url, { ...init, headers: { ...init.headers, ...headers } });
+        const client = new A2AClient(job.locked);
+        // The card also shows what its reader may see.
+        assert.deepEqual((await client.getAgentCard()).skills.map((s) => s.id), accepted ? ['open', 'hidden'] : ['open']);
+        const streamed = () => follow(client.sendMessageStream({ message: message('echo:hello') }), new Chunks());
+        if (!accepted) {
+          // It reads the body of an error twice, and fails with that.
+          await assert.rejects(send(client, message('echo:hello')), /401|Body/);
+          await assert.rejects(streamed(), isUnauthenticated);
+          continue;
+        }
+        assert.deepEqual(texts((await send(client, message('echo:hello'))).artifacts[0].parts), ['hello']);
+        assert.equal(await streamed(), 'completed');
+      }
+    } finally {
+      globalThis.fetch = plain;
+    }
+  },
+
+  'auth-card': absent('A2AClient has no call for the authenticated extended card'),
 
   async concurrent() {
     const tasks = await Promise.all(Array.from({ length: 20 }, (_, i) => send(a, message(`echo:hello ${i}`))));

@@ -4,16 +4,19 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import {
   ClientFactory, DefaultAgentCardResolver, JsonRpcTransportFactory, RestTransportFactory, TaskNotCancelableError,
-  TaskNotFoundError,
+  TaskNotFoundError, createAuthenticatingFetchWithRetry,
 } from '@a2a-js/sdk/client';
 import { GrpcTransportFactory } from '@a2a-js/sdk/client/grpc';
 import {
-  Chunks, absent, address, delivered, expectChunks, followUntilCut, job, run, sampleData, sampleFile, sent, until, webhook,
+  Chunks, absent, address, credentials, delivered, expectChunks, followUntilCut, isUnauthenticated, job, run, sampleData,
+  sampleFile, sent, until, webhook, whenAsked,
 } from '../js-common/run.mjs';
 
-const transport = {
-  jsonrpc: new JsonRpcTransportFactory(), rest: new RestTransportFactory(), grpc: new GrpcTransportFactory(),
-}[job.binding];
+const transportWith = (options) => ({
+  jsonrpc: new JsonRpcTransportFactory(options), rest: new RestTransportFactory(options), grpc: new GrpcTransportFactory(),
+})[job.binding];
+
+const transport = transportWith();
 
 // It has one transport, so that it cannot turn to another one.
 const factory = new ClientFactory({ transports: [transport] });
@@ -89,6 +92,18 @@ async function follow(stream, chunks, each = () => {}) {
     await each(event);
   }
   return state;
+}
+
+/** A client of the server that requires a credential. answers gets what it says over HTTP. */
+async function unlock(headers) {
+  const locked = await new DefaultAgentCardResolver().resolve(job.locked);
+  const { url } = locked.additionalInterfaces.find((i) => i.transport === transport.protocolName);
+  const answers = [];
+  const fetchImpl = createAuthenticatingFetchWithRetry(fetch, whenAsked(headers, answers));
+  const client = await new ClientFactory({ transports: [transportWith({ fetchImpl })] }).createFromAgentCard({
+    ...locked, url, preferredTransport: transport.protocolName, additionalInterfaces: [],
+  });
+  return { locked, client, answers, options: job.binding === 'grpc' ? { serviceParameters: headers } : undefined };
 }
 
 await run({
@@ -264,6 +279,39 @@ await run({
     const extended = await a.getAgentCard();
     assert.notEqual(extended, await card);
     assert.equal(extended.name, 'demo');
+  },
+
+  // Over HTTP, the SDK's fetch shows a credential when the server asks for one. Over gRPC, the options of a call have it.
+  async auth() {
+    for (const { headers, accepted } of credentials) {
+      const { client, options, answers } = await unlock(headers);
+      const hello = () => client.sendMessage({ message: message('echo:hello') }, options);
+      const streamed = () => follow(client.sendMessageStream({ message: message('echo:hello') }, options), new Chunks());
+      if (!accepted) {
+        await assert.rejects(hello(), isUnauthenticated);
+        await assert.rejects(streamed(), isUnauthenticated);
+        continue;
+      }
+      assert.deepEqual(texts((await hello()).artifacts[0].parts), ['hello']);
+      assert.equal(await streamed(), 'completed');
+      if (job.binding !== 'grpc') {
+        assert.equal(answers[0][0], 401);
+        assert.match(answers[0][1], /Bearer/);
+        assert.ok(answers.slice(1).every(([status]) => status === 200), JSON.stringify(answers));
+      }
+    }
+  },
+
+  async 'auth-card'() {
+    for (const { headers, accepted } of credentials) {
+      const { locked, client, options } = await unlock(headers);
+      assert.deepEqual(locked.skills.map((s) => s.id), ['open']);
+      if (!accepted) {
+        await assert.rejects(client.getAgentCard(options), isUnauthenticated);
+        continue;
+      }
+      assert.deepEqual((await client.getAgentCard(options)).skills.map((s) => s.id), ['open', 'hidden']);
+    }
   },
 
   async concurrent() {

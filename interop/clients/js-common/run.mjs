@@ -10,6 +10,9 @@ const scenarios = [
   'metadata', 'error-not-found', 'error-terminal', 'push-config', 'push', 'extended-card', 'concurrent',
 ];
 
+/** The scenarios of the first ring alone. */
+const more = ['auth', 'auth-card'];
+
 const deadline = 20_000;
 
 export const job = JSON.parse(readFileSync(process.argv[2], 'utf8'));
@@ -39,7 +42,7 @@ export function otherCalls(perform) {
 /** Runs every scenario, which is performs[name]. */
 export async function run(performs) {
   console.log = console.info = console.error; // stdout is the report's
-  for (const name of scenarios) {
+  for (const name of [...scenarios, ...more.filter((n) => n in performs)]) {
     report(name, await outcome(performs[name]));
   }
   process.exit(0); // a scenario that was given up may still hold connections
@@ -105,6 +108,43 @@ export async function until(wanted, get) {
     }
     await sleep(50);
   }
+}
+
+/** Credentials for the server that requires one: the header that shows each, and whether the server accepts it. */
+export const credentials = [
+  { headers: {}, accepted: false },
+  { headers: { 'x-api-key': 'hfk_wrong' }, accepted: false },
+  { headers: { authorization: 'Bearer not.a.token' }, accepted: false },
+  { headers: { 'x-api-key': job.api_key }, accepted: true },
+  { headers: { authorization: `Bearer ${job.token}` }, accepted: true },
+];
+
+/**
+ * A handler of the SDK's fetch that shows a credential once the server has asked for one. answers has the challenges and
+ * the statuses that the handler saw.
+ */
+export function whenAsked(headers, answers) {
+  let shown = {};
+  return {
+    headers: async () => shown,
+    shouldRetryWithHeaders: async (_, res) => {
+      answers.push([res.status, res.headers.get('www-authenticate')]);
+      return res.status === 401 && Object.keys(shown).length === 0 && Object.keys(headers).length > 0 ? headers : undefined;
+    },
+    onSuccessfulRetry: async (accepted) => {
+      shown = accepted;
+    },
+  };
+}
+
+/**
+ * Asserts that an error tells that the server does not know the credential: by the status of HTTP or of gRPC, or in the
+ * server's words, which is all that the SDKs show of an error over JSON-RPC and HTTP+JSON.
+ */
+export function isUnauthenticated(err) {
+  const told = `${err.name} ${err.message} ${err.reason} ${err.code} ${err.cause?.code} ${err.cause?.message}`;
+  assert.match(told, /\b401\b|\b16\b|unauthenticated|Authentication required/i);
+  return true;
 }
 
 /** A webhook at a path of the receiver. */

@@ -4,15 +4,18 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import {
-  Chunks, address, delivered, expectChunks, followUntilCut, job, sampleData, sampleFile, sent, until, webhook,
+  Chunks, address, credentials, delivered, expectChunks, followUntilCut, isUnauthenticated, job, sampleData, sampleFile, sent,
+  until, webhook, whenAsked,
 } from './run.mjs';
 
 export function scenarios(sdk) {
   const { Role, TaskState } = sdk;
 
-  const transport = {
-    jsonrpc: new sdk.JsonRpcTransportFactory(), rest: new sdk.RestTransportFactory(), grpc: new sdk.GrpcTransportFactory(),
-  }[job.binding];
+  const transportWith = (options) => ({
+    jsonrpc: new sdk.JsonRpcTransportFactory(options), rest: new sdk.RestTransportFactory(options), grpc: new sdk.GrpcTransportFactory(),
+  })[job.binding];
+
+  const transport = transportWith();
 
   // It has one transport, so that it cannot turn to another one.
   const factory = new sdk.ClientFactory({ transports: [transport] });
@@ -125,6 +128,15 @@ export function scenarios(sdk) {
     const { keys } = await (await fetch(jku)).json();
     return keys.find((k) => k.kid === kid);
   });
+
+  /** A client of the server that requires a credential. answers gets what it says over HTTP. */
+  async function unlock(headers) {
+    const locked = await new sdk.DefaultAgentCardResolver().resolve(job.locked);
+    const answers = [];
+    const fetchImpl = sdk.createAuthenticatingFetchWithRetry(fetch, whenAsked(headers, answers));
+    const client = await new sdk.ClientFactory({ transports: [transportWith({ fetchImpl })] }).createFromAgentCard(locked);
+    return { locked, client, answers, options: job.binding === 'grpc' ? { serviceParameters: headers } : undefined };
+  }
 
   return {
     async card() {
@@ -302,6 +314,39 @@ export function scenarios(sdk) {
       const extended = await a.getAgentCard(undefined, verify);
       assert.notEqual(extended, await card);
       assert.equal(extended.name, 'demo');
+    },
+
+    // Over HTTP, the SDK's fetch shows a credential when the server asks for one. Over gRPC, the options of a call have it.
+    async auth() {
+      for (const { headers, accepted } of credentials) {
+        const { client, options, answers } = await unlock(headers);
+        const hello = () => client.sendMessage(request(message('echo:hello')), options);
+        const streamed = () => follow(client.sendMessageStream(request(message('echo:hello')), options), new Chunks());
+        if (!accepted) {
+          await assert.rejects(hello(), isUnauthenticated);
+          await assert.rejects(streamed(), isUnauthenticated);
+          continue;
+        }
+        assert.deepEqual(texts((await hello()).artifacts[0].parts), ['hello']);
+        assert.equal(await streamed(), TaskState.TASK_STATE_COMPLETED);
+        if (job.binding !== 'grpc') {
+          assert.equal(answers[0][0], 401);
+          assert.match(answers[0][1], /Bearer/);
+          assert.ok(answers.slice(1).every(([status]) => status === 200), JSON.stringify(answers));
+        }
+      }
+    },
+
+    async 'auth-card'() {
+      for (const { headers, accepted } of credentials) {
+        const { locked, client, options } = await unlock(headers);
+        assert.deepEqual(locked.skills.map((s) => s.id), ['open']);
+        if (!accepted) {
+          await assert.rejects(client.getAgentCard(options), isUnauthenticated);
+          continue;
+        }
+        assert.deepEqual((await client.getAgentCard(options)).skills.map((s) => s.id), ['open', 'hidden']);
+      }
     },
 
     async concurrent() {

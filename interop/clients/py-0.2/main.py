@@ -13,6 +13,8 @@ from typing import Any
 import grpc
 import httpx
 from a2a.client import A2ACardResolver, A2AClient, A2AGrpcClient
+from a2a.client.auth import AuthInterceptor, InMemoryContextCredentialStore
+from a2a.client.middleware import ClientCallContext
 from a2a.grpc import a2a_pb2_grpc
 from a2a.types import (
     AgentCard,
@@ -45,7 +47,22 @@ from a2a.types import (
 from a2a.utils.constants import EXTENDED_AGENT_CARD_PATH
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "py-common"))
-from interop import BYTES, DEMO_DATA, DEMO_FILE, NESTED, Absent, Hook, Job, equal, equal_chunks, expect, main, until
+from channel import header, showing
+from interop import (
+    BYTES,
+    DEMO_DATA,
+    DEMO_FILE,
+    NESTED,
+    Absent,
+    Hook,
+    Job,
+    equal,
+    equal_chunks,
+    expect,
+    main,
+    unauthenticated,
+    until,
+)
 
 # What says task not found, not cancelable and so on: the JSON-RPC code; over gRPC the status, which is all there is.
 NOT_FOUND = {"jsonrpc": -32001, "grpc": grpc.StatusCode.NOT_FOUND}
@@ -63,8 +80,9 @@ class Refused(Exception):
 class JsonRpc:
     """A2AClient, which takes and gives envelopes, without them."""
 
-    def __init__(self, client: A2AClient):
+    def __init__(self, client: A2AClient, session: ClientCallContext | None = None):
         self.client = client
+        self.session = session
 
     @staticmethod
     def result(response: Any) -> Any:
@@ -73,11 +91,12 @@ class JsonRpc:
         return response.root.result
 
     async def send(self, params: MessageSendParams) -> Any:
-        return self.result(await self.client.send_message(SendMessageRequest(id=str(uuid.uuid4()), params=params)))
+        request = SendMessageRequest(id=str(uuid.uuid4()), params=params)
+        return self.result(await self.client.send_message(request, context=self.session))
 
     async def stream(self, params: MessageSendParams) -> AsyncIterator[Any]:
         request = SendStreamingMessageRequest(id=str(uuid.uuid4()), params=params)
-        async for response in self.client.send_message_streaming(request):
+        async for response in self.client.send_message_streaming(request, context=self.session):
             yield self.result(response)
 
     async def get(self, params: TaskQueryParams) -> Task:
@@ -118,18 +137,20 @@ class Grpc:
 
 
 @asynccontextmanager
-async def connect(job: Job, to: str = "a") -> AsyncIterator[JsonRpc | Grpc]:
+async def connect(
+    job: Job, to: str = "a", interceptors: Any = (), session: Any = None, channel: Any = grpc.aio.insecure_channel
+) -> AsyncIterator[JsonRpc | Grpc]:
     """A client made from the card of replica A, for that replica or another address."""
     async with httpx.AsyncClient() as http:
         card = await A2ACardResolver(http, job.a).get_agent_card()
         match job.binding:
             case "jsonrpc":
                 moved = card.model_copy(update={"url": job.moved(card.url, to)})
-                yield JsonRpc(A2AClient(http, agent_card=moved))
+                yield JsonRpc(A2AClient(http, agent_card=moved, interceptors=list(interceptors)), session)
             case "grpc":
                 # The client takes a stub, and leaves it to the program to find the address in the card.
-                async with grpc.aio.insecure_channel(job.moved(grpc_address(card), to)) as channel:
-                    yield Grpc(A2AGrpcClient(a2a_pb2_grpc.A2AServiceStub(channel), card))
+                async with channel(job.moved(grpc_address(card), to)) as opened:
+                    yield Grpc(A2AGrpcClient(a2a_pb2_grpc.A2AServiceStub(opened), card))
             case other:
                 raise Absent(f"there is no client for {other}")
 
@@ -365,6 +386,57 @@ async def concurrent(job: Job) -> None:
     equal(len({t.id for t in tasks}), 20, "tasks")
 
 
+async def auth(job: Job) -> None:
+    """The SDK's interceptor adds the credential of a session, by the schemes of the card. A2AGrpcClient has none: there
+    the channel adds it."""
+    job = job.unlocked()
+    store = InMemoryContextCredentialStore()
+
+    async def streamed(client: JsonRpc | Grpc) -> list[str]:
+        said = []
+        async for event in client.stream(params(message("echo:hello"))):
+            match event:
+                case Task():
+                    said = [t for a in event.artifacts or [] for t in texts(a.parts)]
+                case TaskArtifactUpdateEvent():
+                    said += texts(event.artifact.parts)
+        return said
+
+    for scheme, credential, accepted in [("keys", "", False), *job.credentials()]:
+        more: dict[str, Any] = {"interceptors": [AuthInterceptor(store)]}
+        if credential:
+            await store.set_credentials(credential, scheme, credential)
+            if job.binding == "grpc":
+                more = {"channel": showing(*header(scheme, credential))}
+        async with connect(job, session=ClientCallContext(state={"sessionId": credential}), **more) as client:
+            if not accepted:
+                await unauthenticated(client.send(params(message("echo:hello"))), credential)
+                # Of an answer that is no stream, the SDK tells only that.
+                await unauthenticated(streamed(client), credential, "text/event-stream")
+                continue
+            equal(texts(artifact(await client.send(params(message("echo:hello"))))), ["hello"], "artifact")
+            equal(await streamed(client), ["hello"], "artifact on the stream")
+
+
+async def auth_card(job: Job) -> None:
+    """The resolver takes headers for the extended card."""
+    if job.binding == "grpc":
+        raise Absent("A2AGrpcClient has no call for a card")
+    job = job.unlocked()
+    async with httpx.AsyncClient() as http:
+        resolver = A2ACardResolver(http, job.a)
+        public = await resolver.get_agent_card()
+        equal([s.id for s in public.skills], ["open"], "public skills")
+        await unauthenticated(resolver.get_agent_card(EXTENDED_AGENT_CARD_PATH), "")
+        for scheme, credential, accepted in job.credentials():
+            name, value = header(scheme, credential)
+            call = resolver.get_agent_card(EXTENDED_AGENT_CARD_PATH, {"headers": {name: value}})
+            if accepted:
+                equal([s.id for s in (await call).skills], ["open", "hidden"], "skills")
+            else:
+                await unauthenticated(call, credential)
+
+
 if __name__ == "__main__":
     main(
         [
@@ -385,5 +457,7 @@ if __name__ == "__main__":
             push,
             extended_card,
             concurrent,
+            auth,
+            auth_card,
         ]
     )

@@ -12,7 +12,8 @@ from typing import Any
 
 import grpc
 import httpx
-from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
+from a2a.client import A2ACardResolver, Client, ClientCallContext, ClientConfig, ClientFactory
+from a2a.client.auth import AuthInterceptor, InMemoryContextCredentialStore
 from a2a.client.errors import A2AClientError, A2AClientHTTPError, A2AClientJSONRPCError
 from a2a.types import (
     AgentCard,
@@ -36,7 +37,22 @@ from a2a.types import (
 )
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "py-common"))
-from interop import BYTES, DEMO_DATA, DEMO_FILE, NESTED, Absent, Hook, Job, equal, equal_chunks, expect, main, until
+from channel import header, showing
+from interop import (
+    BYTES,
+    DEMO_DATA,
+    DEMO_FILE,
+    NESTED,
+    Absent,
+    Hook,
+    Job,
+    equal,
+    equal_chunks,
+    expect,
+    main,
+    unauthenticated,
+    until,
+)
 
 TRANSPORTS = {
     "jsonrpc": TransportProtocol.jsonrpc,
@@ -51,19 +67,26 @@ NOT_CANCELABLE = {"jsonrpc": -32002, "rest": (409, -32002), "grpc": grpc.StatusC
 
 
 @asynccontextmanager
-async def connect(job: Job, to: str = "a", **config: Any) -> AsyncIterator[Client]:
+async def connect(
+    job: Job,
+    to: str = "a",
+    interceptors: Any = (),
+    headers: Any = None,
+    channel: Any = grpc.aio.insecure_channel,
+    **config: Any,
+) -> AsyncIterator[Client]:
     """A client made from the card of replica A, for that replica or another address."""
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(headers=headers) as http:
         card = await A2ACardResolver(http, job.a).get_agent_card()
         factory = ClientFactory(
             ClientConfig(
                 httpx_client=http,
-                grpc_channel_factory=grpc.aio.insecure_channel,
+                grpc_channel_factory=channel,
                 supported_transports=[TRANSPORTS[job.binding]],
                 **config,
             )
         )
-        client = factory.create(moved(card, job, to))
+        client = factory.create(moved(card, job, to), interceptors=list(interceptors))
         try:
             yield client
         finally:
@@ -331,6 +354,55 @@ async def concurrent(job: Job) -> None:
     equal(len({t.id for t in tasks}), 20, "tasks")
 
 
+async def auth(job: Job) -> None:
+    """The SDK's interceptor adds the credential of a session, by the schemes of the card. It reaches JSON-RPC only:
+    elsewhere the HTTP client or the channel adds it."""
+    job = job.unlocked()
+
+    async def followed(client: Client, session: ClientCallContext) -> Task:
+        task = None
+        async for task, _ in client.send_message(message("echo:hello"), context=session):
+            pass
+        return task
+
+    for streaming in (False, True):
+        for scheme, credential, accepted in [("keys", "", False), *job.credentials()]:
+            session, more = await shown(job, scheme, credential)
+            async with connect(job, streaming=streaming, **more) as client:
+                if not accepted:
+                    await unauthenticated(followed(client, session), credential)
+                    continue
+                equal(texts(artifact(await followed(client, session))), ["hello"], "artifact")
+
+
+async def shown(job: Job, scheme: str, credential: str) -> tuple[ClientCallContext, dict[str, Any]]:
+    """A session with a credential, and what else a client needs to show it."""
+    store = InMemoryContextCredentialStore()
+    await store.set_credentials("session", scheme, credential)
+    name, value = header(scheme, credential)
+    more: dict[str, Any] = {"interceptors": [AuthInterceptor(store)]}
+    if credential and job.binding == "rest":
+        more = {"headers": {name: value}}
+    if credential and job.binding == "grpc":
+        more = {"channel": showing(name, value)}
+    return ClientCallContext(state={"sessionId": "session"}), more
+
+
+async def auth_card(job: Job) -> None:
+    job = job.unlocked()
+    async with httpx.AsyncClient() as http:
+        public = await A2ACardResolver(http, job.a).get_agent_card()
+    equal([s.id for s in public.skills], ["open"], "public skills")
+    for scheme, credential, accepted in job.credentials():
+        session, more = await shown(job, scheme, credential)
+        async with connect(job, **more) as client:
+            call = client.get_card(context=session)
+            if not accepted:
+                await unauthenticated(call, credential)
+                continue
+            equal([s.id for s in (await call).skills], ["open", "hidden"], "skills")
+
+
 if __name__ == "__main__":
     main(
         [
@@ -351,5 +423,7 @@ if __name__ == "__main__":
             push,
             extended_card,
             concurrent,
+            auth,
+            auth_card,
         ]
     )

@@ -11,7 +11,8 @@ from typing import Any
 
 import grpc
 import httpx
-from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
+from a2a.client import A2ACardResolver, Client, ClientCallContext, ClientConfig, ClientFactory
+from a2a.client.auth import AuthInterceptor, InMemoryContextCredentialStore
 from a2a.client.errors import A2AClientError
 from a2a.helpers import get_text_parts, new_data_part, new_message, new_raw_part, new_text_part
 from a2a.types.a2a_pb2 import (
@@ -38,13 +39,26 @@ from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError
 from google.protobuf.json_format import MessageToDict, Parse
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "py-common"))
-from interop import BYTES, DEMO_DATA, DEMO_FILE, NESTED, Hook, Job, equal, equal_chunks, expect, main, until
+from interop import (
+    BYTES,
+    DEMO_DATA,
+    DEMO_FILE,
+    NESTED,
+    Hook,
+    Job,
+    equal,
+    equal_chunks,
+    expect,
+    main,
+    unauthenticated,
+    until,
+)
 
 BINDINGS = {"jsonrpc": "JSONRPC", "rest": "HTTP+JSON", "grpc": "GRPC"}
 
 
 @asynccontextmanager
-async def connect(job: Job, to: str = "a", **config: Any) -> AsyncIterator[Client]:
+async def connect(job: Job, to: str = "a", interceptors: Any = (), **config: Any) -> AsyncIterator[Client]:
     """A client made from the card of replica A, for that replica or another address."""
     async with httpx.AsyncClient() as http:
         card = await A2ACardResolver(http, job.a).get_agent_card()
@@ -58,7 +72,7 @@ async def connect(job: Job, to: str = "a", **config: Any) -> AsyncIterator[Clien
                 **config,
             )
         )
-        async with factory.create(card) as client:
+        async with factory.create(card, list(interceptors)) as client:
             yield client
 
 
@@ -345,6 +359,47 @@ async def concurrent(job: Job) -> None:
     equal(len({t.id for t in tasks}), 20, "tasks")
 
 
+async def auth(job: Job) -> None:
+    """The SDK's interceptor adds the credential of a session, by the schemes of the card."""
+    job = job.unlocked()
+    store = InMemoryContextCredentialStore()
+    hello = SendMessageRequest(message=message("echo:hello"))
+
+    async def followed(client: Client, session: ClientCallContext) -> Task:
+        task = Task()
+        async for _ in folded(client.send_message(hello, context=session), task):
+            pass
+        return task
+
+    for streaming in (False, True):
+        for scheme, credential, accepted in [("keys", "", False), *job.credentials()]:
+            if credential:
+                await store.set_credentials(credential, scheme, credential)
+            session = ClientCallContext(state={"sessionId": credential})
+            async with connect(job, streaming=streaming, interceptors=[AuthInterceptor(store)]) as client:
+                if not accepted:
+                    await unauthenticated(followed(client, session), credential)
+                    continue
+                equal(texts(artifact(await followed(client, session))), ["hello"], "artifact")
+
+
+async def auth_card(job: Job) -> None:
+    job = job.unlocked()
+    async with httpx.AsyncClient() as http:
+        public = await A2ACardResolver(http, job.a).get_agent_card()
+    equal([s.id for s in public.skills], ["open"], "public skills")
+    store = InMemoryContextCredentialStore()
+    for scheme, credential, accepted in job.credentials():
+        await store.set_credentials(credential, scheme, credential)
+        session = ClientCallContext(state={"sessionId": credential})
+        async with connect(job, interceptors=[AuthInterceptor(store)]) as client:
+            call = client.get_extended_agent_card(GetExtendedAgentCardRequest(), context=session)
+            if not accepted:
+                await unauthenticated(call, credential)
+                continue
+            equal([s.id for s in (await call).skills], ["open", "hidden"], "skills")
+
+
 if __name__ == "__main__":
     main(
         [
@@ -365,5 +420,7 @@ if __name__ == "__main__":
             push,
             extended_card,
             concurrent,
+            auth,
+            auth_card,
         ]
     )

@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
@@ -51,6 +51,10 @@ class Job:
     grpc_b: str = ""
     grpc_through: str = ""
     receiver: str = ""
+    locked: str = ""
+    grpc_locked: str = ""
+    api_key: str = ""
+    token: str = ""
 
     def moved(self, url: str, to: str) -> str:
         """The address of replica A in a card, exchanged for that of "a" (as it is), "b" or "through"."""
@@ -83,6 +87,20 @@ class Job:
             for header in ("x-a2a-notification-token", *more):
                 equal(request["headers"].get(header), hook.token, header)
         return [request["body"] for request in arrived]
+
+
+    def unlocked(self) -> "Job":
+        """The job at the server that requires credentials."""
+        return replace(self, a=self.locked, grpc_a=self.grpc_locked)
+
+    def credentials(self) -> list[tuple[str, str, bool]]:
+        """Schemes, credentials for them, and whether the server accepts these."""
+        return [
+            ("keys", "hfk_wrong", False),
+            ("sso", "not.a.token", False),
+            ("keys", self.api_key, True),
+            ("sso", self.token, True),
+        ]
 
 
 @dataclass(frozen=True)
@@ -146,6 +164,17 @@ def equal_chunks(texts: list[str], count: int, size: int) -> None:
     texts = [t[i : i + size] for t in texts for i in range(0, len(t), size)]
     equal([int(t[:8]) for t in texts], list(range(count)), "indexes of the chunks")
     equal({len(t) for t in texts}, {size}, "sizes of the chunks")
+
+
+async def unauthenticated(call: Awaitable[Any], credential: str, *words: str) -> None:
+    """The client tells that the server does not know the credential, in its words for HTTP or for gRPC, or in those given."""
+    try:
+        answer = await call
+    except Exception as e:
+        told = f"{e!r} {e.__cause__!r}"
+        expect(any(w in told for w in ("401", "UNAUTHENTICATED", *words)), f"with {credential!r}: {told}")
+        return
+    expect(False, f"with {credential!r}: no error but {answer!r}")
 
 
 async def until(get: Callable[[], Awaitable[Any]], done: Callable[[Any], bool]) -> Any:

@@ -83,6 +83,11 @@ func TestRenderings(t *testing.T) {
 			dialecttest.Golden(t, "legacy-"+name, legacy)
 			check(t, legacy, tt.legacy...)
 
+			either, err := card.Either(tt.card, tt.interfaces)
+			require.NoError(t, err)
+			dialecttest.Golden(t, "either-"+name, either)
+			check(t, either, tt.superset...)
+
 			superset, err := card.Superset(tt.card, tt.interfaces, nil)
 			require.NoError(t, err)
 			dialecttest.Golden(t, "superset-"+name, superset)

@@ -6,17 +6,22 @@ import (
 	"strings"
 )
 
-// Filter selects cards. One skill of the card must match all members of the filter. Empty members
-// match everything.
+// Filter selects cards. The card must match Providers and Capabilities, and one skill of it all other members. Empty
+// members match everything.
 type Filter struct {
-	Skills      []string // each is the skill's id or its name
-	Tags        []string // the skill has each
-	InputModes  []string // media types or ranges such as text/*; the skill reads each
-	OutputModes []string // and writes each
+	Providers    []string // each is the provider's organization or its URL
+	Capabilities []string // each is one of CapabilityNames, or the URI of an extension
+	Skills       []string // each is the skill's id or its name
+	Tags         []string // the skill has each
+	InputModes   []string // media types or ranges such as text/*; the skill reads each
+	OutputModes  []string // and writes each
 }
 
 // Matches reports whether the filter selects a card. Case does not matter.
 func (f *Filter) Matches(c *Card) bool {
+	if !every(f.Providers, c.providers(), strings.EqualFold) || !every(f.Capabilities, c.capabilities(), strings.EqualFold) {
+		return false
+	}
 	if len(f.Skills)+len(f.Tags)+len(f.InputModes)+len(f.OutputModes) == 0 {
 		return true
 	}
@@ -31,6 +36,29 @@ func (f *Filter) Matches(c *Card) bool {
 		return every(f.Skills, []string{s.ID, s.Name}, strings.EqualFold) && every(f.Tags, s.Tags, strings.EqualFold) &&
 			every(f.InputModes, in, overlap) && every(f.OutputModes, out, overlap)
 	})
+}
+
+// CapabilityNames are the names of capabilities in the card of 1.0.
+var CapabilityNames = []string{"streaming", "pushNotifications", "extendedAgentCard"}
+
+func (c *Card) capabilities() []string {
+	var names []string
+	for i, has := range []bool{c.Capabilities.Streaming, c.Capabilities.PushNotifications, c.Capabilities.ExtendedCard} {
+		if has {
+			names = append(names, CapabilityNames[i])
+		}
+	}
+	for _, e := range c.Capabilities.Extensions {
+		names = append(names, e.URI)
+	}
+	return names
+}
+
+func (c *Card) providers() []string {
+	if c.Provider == nil {
+		return nil
+	}
+	return []string{c.Provider.Organization, c.Provider.URL}
 }
 
 // every reports whether each wanted value matches one that is there.

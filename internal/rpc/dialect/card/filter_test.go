@@ -11,7 +11,9 @@ import (
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	c := &card.Card{
-		InputModes: []string{"text/plain", "application/json"}, OutputModes: []string{"text/plain;charset=utf-8"},
+		Provider:     &card.Provider{Organization: "Acme", URL: "https://acme.example"},
+		Capabilities: card.Capabilities{Streaming: true, Extensions: []card.Extension{{URI: "https://ext.example/one"}}},
+		InputModes:   []string{"text/plain", "application/json"}, OutputModes: []string{"text/plain;charset=utf-8"},
 		Skills: []card.Skill{
 			{ID: "translate", Name: "Translation", Tags: []string{"language", "text"}},
 			{ID: "speak", Name: "Speech", Tags: []string{"audio", "text"}, OutputModes: []string{"audio/*"}},
@@ -41,10 +43,17 @@ func TestFilter(t *testing.T) {
 		"a mode that nothing reads but any": {card.Filter{InputModes: []string{"video/mp4"}}, true},
 		"and not this skill":                {card.Filter{Skills: []string{"speak"}, InputModes: []string{"video/mp4"}}, false},
 		"a mode that nothing writes":        {card.Filter{OutputModes: []string{"video/mp4"}}, false},
+		"the provider":                      {card.Filter{Providers: []string{"ACME"}}, true},
+		"its URL":                           {card.Filter{Providers: []string{"https://acme.example"}}, true},
+		"another provider":                  {card.Filter{Providers: []string{"acme inc"}, Skills: []string{"speak"}}, false},
+		"a capability":                      {card.Filter{Capabilities: []string{"Streaming"}, Tags: []string{"audio"}}, true},
+		"a capability that it lacks":        {card.Filter{Capabilities: []string{"streaming", "pushNotifications"}}, false},
+		"an extension":                      {card.Filter{Capabilities: []string{"https://ext.example/one"}}, true},
 		"in and out of one skill":           {card.Filter{InputModes: []string{"application/json"}, OutputModes: []string{"audio/ogg"}}, true},
 	} {
 		require.Equal(t, tt.want, tt.filter.Matches(c), name)
 	}
 	require.True(t, (&card.Filter{InputModes: []string{"text/plain"}}).Matches(&card.Card{Skills: []card.Skill{{ID: "a"}}}), "the default")
+	require.False(t, (&card.Filter{Providers: []string{"Acme"}}).Matches(&card.Card{}), "no provider")
 	require.True(t, (&card.Filter{}).Matches(&card.Card{}), "an agent without skills is listed")
 }

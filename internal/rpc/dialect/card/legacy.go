@@ -145,6 +145,22 @@ func newLegacy(c *Card, interfaces []Interface) (*legacy, error) {
 	return document, nil
 }
 
+// either is the legacy card, whose schemes also have the members of the proto file.
+type either struct {
+	legacy
+	SecuritySchemes map[string]bothSchemes `json:"securitySchemes,omitempty"`
+}
+
+// Either renders the card for clients of 0.3 over HTTP+JSON: some read it as the schema defines it, and some as the proto
+// file does.
+func Either(c *Card, interfaces []Interface) ([]byte, error) {
+	old, err := newLegacy(c, interfaces)
+	if err != nil {
+		return nil, err
+	}
+	return marshal(either{legacy: *old, SecuritySchemes: schemes(c, asBoth)})
+}
+
 // binary is the card of 0.3.0 as its proto file defines it. Its schema differs.
 type binary struct {
 	legacy

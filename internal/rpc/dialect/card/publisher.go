@@ -17,6 +17,7 @@ const (
 	RenderStrict                    // for 1.0
 	RenderLegacy                    // for 0.1, 0.2 and 0.3
 	RenderBinary                    // for 0.3 over gRPC
+	RenderEither                    // for 0.3 over HTTP+JSON
 )
 
 // ForReader returns the rendering for a reader that names a version in A2A-Version. Without a
@@ -112,7 +113,7 @@ func (p *Publisher) Render(agent string, c *Card, below string, r Rendering, fix
 	}
 	at := place{agent: agent, below: below, revision: c.Revision, rendering: r, shown: c.shown}
 	var sign Sign
-	if p.opt.Signer != nil && p.opt.KeySetURL != "" && r != RenderLegacy && r != RenderBinary {
+	if p.opt.Signer != nil && p.opt.KeySetURL != "" && (r == RenderStrict || r == RenderSuperset) {
 		at.key = p.opt.Signer.KeyID()
 		sign = signWith(p.opt.Signer, p.opt.KeySetURL)
 	}
@@ -161,6 +162,8 @@ func (p *Publisher) render(agent string, c *Card, below string, r Rendering, sig
 		document, err = Legacy(c, interfaces)
 	case RenderBinary:
 		document, err = Binary(c, interfaces)
+	case RenderEither:
+		document, err = Either(c, interfaces)
 	default:
 		document, err = Superset(c, interfaces, sign)
 	}

@@ -131,7 +131,7 @@ func (k Keys) Verify(document []byte, maxDepth int) (signed []byte, err error) {
 	}
 	switch {
 	case len(all) == 0:
-		return nil, errors.New("signatures: is missing; a2a.card_keys needs a signed card")
+		return nil, errors.New("signatures: is missing; with keys for cards, a card must be signed")
 	case len(all) > maxSignatures:
 		return nil, fmt.Errorf("signatures: has more than %d", maxSignatures)
 	}
@@ -155,7 +155,7 @@ func (k Keys) Verify(document []byte, maxDepth int) (signed []byte, err error) {
 		}
 		seen = append(seen, made)
 	}
-	return nil, fmt.Errorf("signatures: none is of a key in a2a.card_keys; the card has %q", seen)
+	return nil, fmt.Errorf("signatures: none is of a known key; the card has %q", seen)
 }
 
 // signed reports whether one of the keys has signed an object.

@@ -102,12 +102,12 @@ func TestVerifiesSignaturesOfCards(t *testing.T) {
 	none := `{"protected":"` + base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","kid":"k"}`)) + `","signature":""}`
 	critical := `{"protected":"` + base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"ES256","kid":"k","crit":["x"],"x":1}`)) + `","signature":"AA"}`
 	for name, c := range map[string]struct{ card, want string }{
-		"unsigned":              {unsigned, "signatures: is missing; a2a.card_keys needs a signed card"},
+		"unsigned":              {unsigned, "signatures: is missing; with keys for cards, a card must be signed"},
 		"an empty list":         {signedBy(unsigned), "signatures: is missing"},
 		"null":                  {strings.TrimSuffix(unsigned, "}") + `,"signatures":null}`, "signatures: is missing"},
 		"no list":               {strings.TrimSuffix(unsigned, "}") + `,"signatures":"x"}`, "signatures: is no list"},
 		"no objects":            {signedBy(unsigned, `7`), "signatures: is no list"},
-		"another key":           {signedBy(unsigned, wrong), `signatures: none is of a key in a2a.card_keys; the card has ["ES256 k"]`},
+		"another key":           {signedBy(unsigned, wrong), `signatures: none is of a known key; the card has ["ES256 k"]`},
 		"another id":            {signedBy(unsigned, sign(t, unsigned, "z", jose.ES256, ec)), `["ES256 z"]`},
 		"another card":          {signedBy(strings.Replace(unsigned, "//h", "//evil", 1), good), "signatures: none"},
 		"a member more":         {signedBy(strings.Replace(unsigned, `"n"`, `"n","supportedInterfaces":[{"url":"https://evil"}]`, 1), good), "signatures: none"},

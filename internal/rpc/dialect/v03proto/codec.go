@@ -6,6 +6,7 @@ package v03proto
 import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -27,10 +28,11 @@ func (Codec) ID() dialect.ID { return dialect.V03Proto }
 var traits = func() dialect.Traits {
 	t := *v03.Codec{}.Traits()
 	t.PartsMember = "message.content"
+	t.Card = card.RenderEither
 	return t
 }()
 
-// Traits returns the traits of 0.3. The parts of a message have another name.
+// Traits returns the traits of 0.3. The parts of a message have another name, and cards the members of the proto file, too.
 func (Codec) Traits() *dialect.Traits { return &traits }
 
 // ListTasks is missing in the proto file of 0.3.0. The official library's younger file has it, and
