@@ -25,7 +25,7 @@ INTEGRATION = $(findstring ./...,$(PACKAGES))$(findstring ./integration,$(PACKAG
 
 PYTHONS  ?= python3
 
-.PHONY: help run build test test-postgres test-pooler race chaos memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-dev
+.PHONY: help run build test test-postgres test-pooler race chaos chaos-workers memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-dev
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,7 +55,13 @@ race: ## the tests under the race detector (needs a C compiler)
 
 chaos: ## break a cluster under load for CHAOS (10m), everything that docs/reliability.md names; SEED repeats an order
 	go test -count=1 -timeout 0 -run '^TestChaos$$' -v ./integration/faults -chaos $(CHAOS) -chaos.seed $(or $(SEED),0) \
-		-chaos.report chaos.md
+		-chaos.report chaos.md $(CHAOSFLAGS)
+
+chaos-workers: dist ## the same, with workers of the built packages of Python and TypeScript beside those in Go
+	rm -rf dist/chaos && mkdir dist/chaos && cp integration/faults/remoteworker/worker.* dist/chaos
+	cd dist/chaos && npm install --prefix . --silent --no-audit --no-fund ../holdfast-agent-*.tgz
+	python3 -m venv dist/chaos/venv && dist/chaos/venv/bin/pip install --quiet dist/holdfast_agent-*.whl
+	$(MAKE) --no-print-directory chaos CHAOSFLAGS="-chaos.workers 'dist/chaos/venv/bin/python dist/chaos/worker.py; node dist/chaos/worker.mjs'"
 
 memory: ## large loads on a server with 512 MiB of memory (minutes; needs 8 GiB and 10 GB of disk)
 	go test -count=1 -timeout 30m -run '^TestMemory$$' -v ./integration/limits -memory.whole
@@ -133,10 +139,11 @@ sdk-samples: build ## examples/samples as processes beside the built server (dow
 sdk-typescript: sdk/typescript/node_modules/.package-lock.json ## check the TypeScript SDK: format, linter, types, tests (needs Node 20 with npm)
 	cd sdk/typescript && npm run --silent lint && npm test --silent
 
-sdk-conformance: sdk/typescript/node_modules/.package-lock.json ## the conformance suite of the worker API, for Python and TypeScript (go test runs it for Go)
+sdk-conformance: dist-typescript ## the conformance suite of the worker API, for the packages of Python and TypeScript (go test runs it for Go)
 	sdk/python/check conformance
-	cd sdk/typescript && npm run --silent build && npx --no-install tsc -p test/tsconfig.json
-	go test -count=1 ./sdk/conformance -agent 'node test/conformance-agent.js' -dir sdk/typescript -without block
+	rm -rf dist/conformance && mkdir -p dist/conformance && cp sdk/typescript/test/conformance-agent.js dist/conformance/agent.mjs
+	cd dist/conformance && npm install --prefix . --silent --no-audit --no-fund ../holdfast-agent-*.tgz
+	go test -count=1 ./sdk/conformance -agent 'node agent.mjs' -dir dist/conformance -without block
 
 dist: dist-python dist-typescript ## the packages of the SDKs, in dist/
 

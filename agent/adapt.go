@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -13,7 +14,7 @@ import (
 // own types may change.
 func adapt(e Executor) executor.Executor {
 	adapted := executor.Func(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-		return e.Execute(ctx, fromRun(run), emitter{out})
+		return e.Execute(ctx, fromRun(run), &emitter{out: out, turn: run.Turn})
 	})
 	if to, ok := e.(Canceler); ok {
 		return canceler{adapted, to}
@@ -36,33 +37,39 @@ func fromRun(run *executor.Run) *Run {
 	return out
 }
 
-type emitter struct{ out executor.Emitter }
+type emitter struct {
+	out  executor.Emitter
+	turn int
 
-func (e emitter) Working(ctx context.Context, m Message) error {
+	mu      sync.Mutex // for the order of texts, too
+	started map[string]bool
+}
+
+func (e *emitter) Working(ctx context.Context, m Message) error {
 	return e.status(ctx, task.StateWorking, m)
 }
 
-func (e emitter) AskInput(ctx context.Context, m Message) error {
+func (e *emitter) AskInput(ctx context.Context, m Message) error {
 	return e.status(ctx, task.StateInputRequired, m)
 }
 
-func (e emitter) AskAuth(ctx context.Context, m Message) error {
+func (e *emitter) AskAuth(ctx context.Context, m Message) error {
 	return e.status(ctx, task.StateAuthRequired, m)
 }
 
-func (e emitter) Complete(ctx context.Context, m Message) error {
+func (e *emitter) Complete(ctx context.Context, m Message) error {
 	return e.status(ctx, task.StateCompleted, m)
 }
 
-func (e emitter) Fail(ctx context.Context, m Message) error {
+func (e *emitter) Fail(ctx context.Context, m Message) error {
 	return e.status(ctx, task.StateFailed, m)
 }
 
-func (e emitter) Reject(ctx context.Context, m Message) error {
+func (e *emitter) Reject(ctx context.Context, m Message) error {
 	return e.status(ctx, task.StateRejected, m)
 }
 
-func (e emitter) Reply(ctx context.Context, m Message) error {
+func (e *emitter) Reply(ctx context.Context, m Message) error {
 	msg, err := toMessage(m)
 	if err != nil {
 		return err
@@ -71,7 +78,7 @@ func (e emitter) Reply(ctx context.Context, m Message) error {
 }
 
 // status treats a message without parts as no message.
-func (e emitter) status(ctx context.Context, s task.State, m Message) error {
+func (e *emitter) status(ctx context.Context, s task.State, m Message) error {
 	if len(m.Parts) == 0 {
 		return e.out.StatusWithMetadata(ctx, s, nil, m.EventMetadata)
 	}
@@ -82,18 +89,37 @@ func (e emitter) status(ctx context.Context, s task.State, m Message) error {
 	return e.out.StatusWithMetadata(ctx, s, msg, m.EventMetadata)
 }
 
-func (e emitter) Artifact(ctx context.Context, a Artifact) error {
+func (e *emitter) Artifact(ctx context.Context, a Artifact) error {
 	return e.chunk(ctx, Chunk{Artifact: a, Last: true})
 }
 
-func (e emitter) Chunk(ctx context.Context, c Chunk) error {
+func (e *emitter) Chunk(ctx context.Context, c Chunk) error {
 	if c.ID == "" {
 		return errNoArtifactID
 	}
 	return e.chunk(ctx, c)
 }
 
-func (e emitter) chunk(ctx context.Context, c Chunk) error {
+// Text has the ids that texts of agents behind HTTP and of other SDKs have (wire.Player).
+func (e *emitter) Text(ctx context.Context, name, text string) error {
+	if name == "" {
+		name = "text"
+	}
+	a := Text(name, text)
+	a.ID = fmt.Sprintf("%s-%d", name, e.turn)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.chunk(ctx, Chunk{Artifact: a, Append: e.started[a.ID]}); err != nil {
+		return err
+	}
+	if e.started == nil {
+		e.started = make(map[string]bool)
+	}
+	e.started[a.ID] = true
+	return nil
+}
+
+func (e *emitter) chunk(ctx context.Context, c Chunk) error {
 	a, err := toArtifact(c.Artifact)
 	if err != nil {
 		return err
@@ -102,7 +128,7 @@ func (e emitter) chunk(ctx context.Context, c Chunk) error {
 	return err
 }
 
-func (e emitter) Checkpoint(ctx context.Context, v any) error {
+func (e *emitter) Checkpoint(ctx context.Context, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode the checkpoint: %w", err)

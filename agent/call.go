@@ -38,7 +38,7 @@ type Result struct {
 // Calls is the source of a turn after Emitter.Call.
 const Calls = executor.SourceCalls
 
-func (e emitter) Call(ctx context.Context, calls ...Call) error {
+func (e *emitter) Call(ctx context.Context, calls ...Call) error {
 	out := make([]executor.Call, len(calls))
 	for i := range calls {
 		c := &calls[i]

@@ -130,7 +130,7 @@ func remote(e Executor) *connect.Agent {
 	out := &connect.Agent{Execute: func(ctx context.Context, run *executor.Run, m *connect.Memory, to executor.Emitter) error {
 		r := fromRun(run)
 		r.memory = m
-		return e.Execute(ctx, r, emitter{to})
+		return e.Execute(ctx, r, &emitter{out: to, turn: run.Turn})
 	}}
 	if to, ok := e.(Canceler); ok {
 		out.Cancel = func(ctx context.Context, c *executor.Cancellation) error { return to.Cancel(ctx, fromCancellation(c)) }

@@ -30,7 +30,7 @@ type Resumed struct {
 	Body        []byte
 }
 
-func (e emitter) Ask(ctx context.Context, a Ask) error {
+func (e *emitter) Ask(ctx context.Context, a Ask) error {
 	ask := executor.Ask{State: task.StateInputRequired, Metadata: a.Message.EventMetadata}
 	if a.Auth {
 		ask.State = task.StateAuthRequired

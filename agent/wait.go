@@ -42,6 +42,6 @@ func fromInput(in *executor.Input) *Input {
 	return out
 }
 
-func (e emitter) Wait(ctx context.Context, w Wait) error {
+func (e *emitter) Wait(ctx context.Context, w Wait) error {
 	return e.out.Wait(ctx, executor.Wait{Until: w.Until, For: w.For, Interruptible: w.Interruptible})
 }

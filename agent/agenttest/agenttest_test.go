@@ -55,6 +55,32 @@ func TestTurnsOfAConversation(t *testing.T) {
 	require.Equal(t, []string{"user: Book a trip", "agent: Where to?", "user: Oslo"}, said)
 }
 
+func TestTextsOfANameAreOneArtifact(t *testing.T) {
+	t.Parallel()
+	task := agenttest.New(t, agent.Func(func(ctx context.Context, run *agent.Run, out agent.Emitter) error {
+		for _, piece := range []string{"Hello, ", run.Text(), "!"} {
+			if err := out.Text(ctx, "", piece); err != nil {
+				return err
+			}
+		}
+		if err := out.Text(ctx, "notes", "polite"); err != nil {
+			return err
+		}
+		if run.Try == 1 {
+			return agent.Retryable(errors.New("once more"), 0)
+		}
+		return nil
+	}))
+	turn := task.Say("Ada")
+	require.Equal(t, agent.Completed, turn.State())
+	require.Equal(t, "Hello, Ada!polite", task.Text(), "another try replaces what the one before has left")
+	found := map[string]string{}
+	for _, a := range task.Artifacts() {
+		found[a.ID] = a.Parts[0].Text
+	}
+	require.Equal(t, map[string]string{"text-1": "Hello, Ada!", "notes-1": "polite"}, found)
+}
+
 func TestRunHasWhatTheTestSays(t *testing.T) {
 	t.Parallel()
 	agenttest.New(t, agent.Func(func(_ context.Context, run *agent.Run, _ agent.Emitter) error {

@@ -103,9 +103,12 @@ def processes(folder: Path) -> Iterator[Processes]:
 
 
 @pytest.fixture(scope="module")
-def url(processes: Processes) -> str:
-    """A server with the configuration of the samples, at ports that the system chooses."""
-    config = str(SAMPLES / "holdfast.yaml")
+def url(processes: Processes, folder: Path) -> str:
+    """A server with the configuration of the samples and shorter leases, at ports that the system chooses."""
+    text = (SAMPLES / "holdfast.yaml").read_text()
+    assert "{kind: worker}" in text
+    config = str(folder / "holdfast.yaml")
+    Path(config).write_text(text.replace("{kind: worker}", "{kind: worker, worker: {lease: 10s}}"))
     listen = ["--listen", "127.0.0.1:0", "--grpc-listen", "off", "--admin-listen", "127.0.0.1:0"]
     processes.start("server", HOLDFAST, "serve", "--config", config, *listen)
 
