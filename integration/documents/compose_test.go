@@ -2,6 +2,7 @@ package documents
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -114,6 +115,12 @@ func TestComposeFile(t *testing.T) {
 	require.Regexp(t, `server-template \S+ \d+ server:8080`, string(haproxy))
 	require.Regexp(t, `server-template \S+ \d+ server:8081`, string(haproxy))
 	require.Regexp(t, `check port 9090`, string(haproxy))
+	// Without these, leastconn of HAProxy 3.2.0 and 3.4.0 forgets a replica that restarts within two seconds.
+	require.Len(t, regexp.MustCompile(`(?m)^ +default-server .*fall 2 rise 1 observe layer4 error-limit 1 on-error mark-down `).FindAll(haproxy, -1), 2)
+	if program, err := exec.LookPath("haproxy"); err == nil {
+		out, err := exec.Command(program, "-c", "-f", "../../deploy/haproxy.cfg").CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
 	for _, timeout := range []string{"client", "server"} {
 		m := regexp.MustCompile(`timeout ` + timeout + `\s+(\S+)`).FindStringSubmatch(string(haproxy))
 		require.NotNil(t, m)
