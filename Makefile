@@ -157,7 +157,8 @@ console-check: console/node_modules/.package-lock.json ## check the console: for
 console-test: console/node_modules/.package-lock.json ## the console in Chromium on real servers (needs Debian's chromium); CONSOLE_TEST=jobs runs the files with that name
 	cd console && npm run --silent build
 	CGO_ENABLED=0 go build -trimpath -o bin/holdfast ./cmd/server
-	go run ./internal/store/storetest/withdb npm --prefix console run --silent browser -- $(CONSOLE_TEST)
+	CGO_ENABLED=0 go build -trimpath -o bin/withdb ./internal/store/storetest/withdb
+	cd console && npm run --silent browser -- $(CONSOLE_TEST)
 
 console-dev: console/node_modules/.package-lock.json ## the console with its sources reloaded, on the server at HOLDFAST_ADMIN (http://127.0.0.1:9090)
 	cd console && npm run --silent dev

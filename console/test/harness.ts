@@ -1,0 +1,265 @@
+// A real server on a real PostgreSQL, tasks made through A2A, and a real browser, for tests of pages.
+//
+//   const h = await start();
+//   afterAll(() => h.close());
+//   const id = await h.send("echo:hello");
+//   const page = await h.open("/tasks");
+//   await axe(page);
+//
+// make console-test builds what it needs: bin/holdfast with the console, and bin/withdb.
+import { type ChildProcess, spawn } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
+
+const bin = new URL("../../bin/", import.meta.url).pathname;
+
+export interface Options {
+  /** config is YAML that is added to the configuration, instead of the demo agent. */
+  config?: string;
+  /** replicas is how many servers share the database. */
+  replicas?: number;
+}
+
+export interface Replica {
+  /** url is the address of the A2A API, admin that of operators. */
+  url: string;
+  admin: string;
+  kill: () => Promise<void>;
+  log: () => string;
+}
+
+export interface View {
+  theme?: "light" | "dark";
+  /** phone opens the page on a small screen with touch. */
+  phone?: boolean;
+  replica?: number;
+}
+
+export interface Harness {
+  replicas: Replica[];
+  /** send sends a text as a client, waits for the answer, and returns the task. */
+  send: (text: string, options?: SendOptions) => Promise<Sent>;
+  /** api calls the admin API without the console. */
+  api: (path: string, body?: unknown) => Promise<Record<string, unknown>>;
+  /** open opens a page of the console, such as "/tasks". */
+  open: (path: string, view?: View) => Promise<Page>;
+  /** close ends everything, and fails if a page had an error or did what its policy forbids. */
+  close: () => Promise<void>;
+}
+
+export interface SendOptions {
+  agent?: string;
+  context?: string;
+  task?: string;
+  messageId?: string;
+  metadata?: Record<string, unknown>;
+  /** now does not wait until the task ends or asks. */
+  now?: boolean;
+}
+
+export interface Sent {
+  id: string;
+  contextId: string;
+  state: string;
+}
+
+const demo = "agents:\n  - name: demo\n    default: true\n    executor: {kind: demo}\n";
+
+/** start starts servers on a database of their own. */
+export async function start(options: Options = {}): Promise<Harness> {
+  for (const needed of ["holdfast", "withdb"]) {
+    if (!existsSync(bin + needed)) throw new Error(`bin/${needed} is missing: run make console-test`);
+  }
+  const folder = mkdtempSync(join(tmpdir(), "console-test-"));
+  // The database lives until its standard input ends.
+  const database = spawn(`${bin}withdb`, ["sh", "-c", 'echo "$DATABASE_URL"; cat'], { stdio: ["pipe", "pipe", "inherit"] });
+  const databaseUrl = await firstLine(database, "withdb");
+  writeFileSync(
+    join(folder, "holdfast.yaml"),
+    `listen: 127.0.0.1:0\nadmin_listen: 127.0.0.1:0\ngrpc_listen: "off"\n${options.config ?? demo}`,
+  );
+  const replicas: Replica[] = [];
+  for (let i = 0; i < (options.replicas ?? 1); i++) replicas.push(await serve(folder, databaseUrl));
+
+  let browser: Browser | undefined;
+  const contexts: BrowserContext[] = [];
+  const faults: string[] = [];
+  const address = (replica = 0) => {
+    const one = replicas[replica];
+    if (!one) throw new Error(`there is no replica ${replica}`);
+    return one;
+  };
+  let messages = 0;
+
+  return {
+    replicas,
+    send: async (text, o = {}) => {
+      const response = await fetch(address().url + (o.agent ? `/agents/${o.agent}` : "/"), {
+        method: "POST",
+        headers: { "Content-Type": "application/json", "A2A-Version": "1.0" },
+        body: JSON.stringify({
+          jsonrpc: "2.0",
+          id: 1,
+          method: "SendMessage",
+          params: {
+            message: {
+              messageId: o.messageId ?? `m-${Date.now()}-${messages++}`,
+              role: "ROLE_USER",
+              parts: [{ text }],
+              contextId: o.context,
+              taskId: o.task,
+              metadata: o.metadata,
+            },
+            configuration: { returnImmediately: o.now },
+          },
+        }),
+      });
+      const answer = (await response.json()) as {
+        error?: unknown;
+        result?: { task?: { id: string; contextId: string; status: { state: string } } };
+      };
+      const task = answer.result?.task;
+      if (!task) throw new Error(`no task: ${JSON.stringify(answer)}`);
+      return { id: task.id, contextId: task.contextId, state: task.status.state };
+    },
+    api: async (path, body) => {
+      const response = await fetch(`${address().admin}/admin/v1${path}`, {
+        ...(body === undefined
+          ? {}
+          : { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) }),
+      });
+      const answer = (await response.json()) as Record<string, unknown>;
+      if (!response.ok) throw new Error(`${path}: ${JSON.stringify(answer)}`);
+      return answer;
+    },
+    open: async (path, view = {}) => {
+      browser ??= await chromium.launch({
+        executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+        args: ["--no-sandbox", "--disable-dev-shm-usage"],
+      });
+      const context = await browser.newContext({
+        colorScheme: view.theme ?? "light",
+        viewport: view.phone ? { width: 390, height: 844 } : { width: 1280, height: 800 },
+        hasTouch: view.phone ?? false,
+        isMobile: view.phone ?? false,
+        deviceScaleFactor: 1,
+        timezoneId: "Europe/Oslo",
+        locale: "en-GB",
+        reducedMotion: "reduce",
+      });
+      contexts.push(context);
+      const page = await context.newPage();
+      page.setDefaultTimeout(15_000);
+      page.on("pageerror", (error) => faults.push(`${path}: ${error.stack ?? error.message}`));
+      page.on("dialog", (dialog) => {
+        faults.push(`${path}: a dialog of the browser: ${dialog.message()}`);
+        void dialog.dismiss();
+      });
+      page.on("console", (message) => {
+        // The browser reports answers such as 404 and cut streams, too. Those are no faults of the page.
+        if (message.type() === "error" && !message.text().startsWith("Failed to load resource")) {
+          faults.push(`${path}: ${message.text()}`);
+        }
+      });
+      await page.goto(`${address(view.replica).admin}/console${path}`);
+      return page;
+    },
+    close: async () => {
+      for (const context of contexts) await context.close();
+      await browser?.close();
+      for (const one of replicas) await one.kill();
+      database.stdin?.end();
+      await ended(database);
+      rmSync(folder, { recursive: true });
+      if (faults.length > 0) throw new Error(`pages had faults:\n${faults.join("\n")}`);
+    },
+  };
+}
+
+async function serve(folder: string, databaseUrl: string): Promise<Replica> {
+  const server = spawn(`${bin}holdfast`, ["serve", "--config", "holdfast.yaml"], {
+    cwd: folder,
+    env: { ...process.env, HOLDFAST_DATABASE_URL: databaseUrl },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let text = "";
+  const found = new Promise<[string, string]>((resolve, reject) => {
+    const read = (chunk: Buffer) => {
+      text += chunk;
+      const line = text.split("\n").find((one) => one.includes("server ready"));
+      const url = line && /\burl"?[=:]"?(http[^\s"]+)/.exec(line)?.[1];
+      const admin = line && /\badmin"?[=:]"?(http[^\s"]+)/.exec(line)?.[1];
+      if (url && admin) resolve([url, admin]);
+    };
+    server.stdout?.on("data", read);
+    server.stderr?.on("data", read);
+    server.on("exit", (code) => reject(new Error(`holdfast ended with ${code}:\n${text}`)));
+    setTimeout(() => reject(new Error(`holdfast is not ready:\n${text}`)), 60_000).unref();
+  });
+  const [url, admin] = await found;
+  return {
+    url,
+    admin,
+    log: () => text,
+    kill: async () => {
+      server.kill("SIGKILL");
+      await ended(server);
+    },
+  };
+}
+
+function firstLine(child: ChildProcess, name: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    let text = "";
+    child.stdout?.on("data", (chunk: Buffer) => {
+      text += chunk;
+      const end = text.indexOf("\n");
+      if (end >= 0) resolve(text.slice(0, end));
+    });
+    child.on("exit", (code) => reject(new Error(`${name} ended with ${code}`)));
+  });
+}
+
+async function ended(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  await new Promise((resolve) => child.once("exit", resolve));
+}
+
+const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+/** axe fails if a page breaks a rule of WCAG 2.2 A or AA. */
+export async function axe(page: Page): Promise<void> {
+  await page.evaluate(axeSource);
+  const violations = await page.evaluate(async () => {
+    const run = (globalThis as unknown as { axe: { run: (options: unknown) => Promise<{ violations: Violation[] }> } }).axe.run;
+    const result = await run({ runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] });
+    return result.violations.map(
+      (v) => `${v.id}: ${v.help}\n${v.nodes.map((n) => `  ${n.html}\n    ${n.failureSummary}`).join("\n")}`,
+    );
+  });
+  if (violations.length > 0) throw new Error(`axe at ${page.url()}:\n${violations.join("\n")}`);
+}
+
+interface Violation {
+  id: string;
+  help: string;
+  nodes: { html: string; failureSummary: string }[];
+}
+
+/** hostile are texts that would run as a script, or break a page, where a page forgets that they are only text. */
+export const hostile = [
+  "<script>alert(1)</script>",
+  "<img src=x onerror=alert(2)>",
+  '"><svg onload=alert(3)>',
+  "javascript:alert(4)",
+  "'-alert(5)-'",
+  "{{constructor.constructor('alert(6)')()}}",
+  '</title><iframe srcdoc="<script>parent.alert(7)</script>">',
+  "[x](javascript:alert(8))",
+  "__proto__",
+  "\u202Etxt.exe",
+  "&lt;b&gt; & %3Cscript%3E",
+];
