@@ -2,6 +2,7 @@ import { Component, type ComponentProps, type ReactNode, useMemo } from "react";
 import ReactMarkdown, { type Components } from "react-markdown";
 import remarkGfm from "remark-gfm";
 import { hostOf, visible } from "../task/text";
+import { Scroll } from "./Scroll";
 import "./Markdown.css";
 
 /** most bounds the text that is parsed, in characters. */
@@ -66,10 +67,9 @@ const components: Components = {
   h5: ({ children }) => <h6>{children}</h6>,
   h6: ({ children }) => <h6>{children}</h6>,
   table: ({ children }) => (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, so the keyboard must reach it
-    <div className="markdown-table" tabIndex={0} role="region" aria-label="Table">
+    <Scroll className="markdown-table" label="Table">
       <table>{children}</table>
-    </div>
+    </Scroll>
   ),
   th: ({ children }) => <th>{children}</th>,
   td: ({ children }) => <td>{children}</td>,

@@ -84,7 +84,14 @@ export function apply(a: Artifact, e: Event): Artifact {
   let parts: Part[];
   let partial = a.partial;
   if (a.partial) parts = a.parts;
-  else if (last && next && more.length === 1 && plain(last) && plain(next) && (last.mediaType ?? "") === (next.mediaType ?? "")) {
+  else if (
+    last &&
+    next &&
+    more.length === 1 &&
+    plain(last) &&
+    plain(next) &&
+    (last.mediaType ?? "") === (next.mediaType ?? "")
+  ) {
     const joined: Part = { ...last, bytes: last.bytes + next.bytes };
     if (!last.cut) {
       const text = (last.text ?? "") + (next.text ?? "");

@@ -5,7 +5,16 @@ import { listOf, member, type Part, partsOf, textOf } from "./types";
 
 export type Item =
   | { type: "turn"; key: string; seq: number; at: string; turn: number }
-  | { type: "message"; key: string; seq: number; at: string; role: "user" | "agent"; parts: Part[]; metadata?: unknown; state?: State }
+  | {
+      type: "message";
+      key: string;
+      seq: number;
+      at: string;
+      role: "user" | "agent";
+      parts: Part[];
+      metadata?: unknown;
+      state?: State;
+    }
   | { type: "question"; key: string; seq: number; at: string; state: State; parts: Part[]; metadata?: unknown; open: boolean }
   | { type: "end"; key: string; seq: number; at: string; state: State; parts: Part[]; metadata?: unknown; cause?: string }
   | { type: "state"; key: string; seq: number; at: string; state: State }

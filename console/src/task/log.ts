@@ -174,5 +174,6 @@ export class TaskLog {
 
 /** loader reads pages of the log of a task. */
 export function loader(id: string): Load {
-  return async (after, limit, signal) => (await get("/tasks/{id}/log", { path: { id }, query: { after, limit }, signal })).events;
+  return async (after, limit, signal) =>
+    (await get("/tasks/{id}/log", { path: { id }, query: { after, limit }, signal })).events;
 }

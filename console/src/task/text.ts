@@ -19,7 +19,11 @@ export function start(text: string, most: number): string {
 
 /** line returns the beginning of a text as one line. */
 export function line(text: string, most = 160): string {
-  const flat = visible(start(text, most * 2).replace(/\s+/g, " ").trim());
+  const flat = visible(
+    start(text, most * 2)
+      .replace(/\s+/g, " ")
+      .trim(),
+  );
   return flat.length > most ? `${start(flat, most)}…` : text.length > most * 2 ? `${flat}…` : flat;
 }
 
