@@ -99,11 +99,12 @@ const Row = memo(function Row({
 /** glance says in a word what an event is. */
 function glance(text: string): string {
   const artifact = /"artifactUpdate"|"artifact-update"|"artifact":/.test(text);
-  if (artifact) return "artifact";
+  const said = /"text":"((?:[^"\\]|\\.){1,60})/.exec(text)?.[1]?.replace(/\\./g, " ");
+  if (artifact) return said ? `artifact: ${said}` : "artifact";
   const state = /"state":"(?:TASK_STATE_)?([A-Za-z_-]+)"/.exec(text)?.[1]?.toLowerCase().replaceAll("_", "-");
   const status = /"statusUpdate"|"status-update"|"final":/.test(text);
   if (state) return status ? `status: ${state}` : `task: ${state}`;
-  return /"error"/.test(text) ? "error" : "message";
+  return /"error"/.test(text) ? "error" : said ? `message: ${said}` : "message";
 }
 
 const longest = 200_000;

@@ -1,28 +1,35 @@
 import { useEffect, useMemo, useState } from "react";
 import { JsonView } from "../components/JsonView";
 import { bytesOf, sizeOf } from "./files";
+import { questionOf } from "./form";
 import { Prose } from "./Prose";
 import type { Part } from "./wire";
 import "./Parts.css";
 
 /** Parts shows the parts of a message or an artifact. Agents write them, so nothing in them runs, and nothing is fetched. */
-export function Parts({ parts, plain }: { parts: Part[]; plain?: boolean }) {
+export function Parts({ parts, plain, asks }: { parts: Part[]; plain?: boolean; asks?: boolean }) {
   return (
     <div className="parts">
       {parts.map((p, i) => (
         // biome-ignore lint/suspicious/noArrayIndexKey: parts have no identity, and are only appended
-        <One key={i} p={p} plain={plain ?? false} />
+        <One key={i} p={p} plain={plain ?? false} closed={asks === true && offers(p)} />
       ))}
     </div>
   );
 }
 
-function One({ p, plain }: { p: Part; plain: boolean }) {
+/** offers says whether a part of a question is shown as a form or as buttons. */
+function offers(p: Part): boolean {
+  const q = questionOf([p]);
+  return q.form !== undefined || q.choices !== undefined;
+}
+
+function One({ p, plain, closed }: { p: Part; plain: boolean; closed: boolean }) {
   switch (p.kind) {
     case "text":
       return plain ? <p className="part-text">{p.text}</p> : <Prose text={p.text} />;
     case "data":
-      return <JsonView value={p.data} open={3} />;
+      return <JsonView value={p.data} open={closed ? 0 : 3} />;
     case "file":
       return <FilePart p={p} />;
     case "url":

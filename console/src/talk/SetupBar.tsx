@@ -22,18 +22,20 @@ export function SetupBar({
   const open = !agent || agent.schemes.length === 0;
   const { version, binding } = setup.speech;
   const [more, setMore] = useState(false);
+  const id = useId();
   const caller = (some: Partial<Caller>) => onChange({ caller: { ...setup.caller, ...some } });
   return (
     <div className="setup">
       {begun ? (
         <div className="setup-field">
-          <span>Agent</span>
+          <span className="visually-hidden">Agent</span>
           <span className="setup-fixed">{setup.agent}</span>
         </div>
       ) : (
-        <label className="setup-field">
-          <span>Agent</span>
+        <div className="setup-field">
+          <label htmlFor={`${id}-agent`}>Agent</label>
           <select
+            id={`${id}-agent`}
             className="input"
             value={setup.agent}
             onChange={(e) => {
@@ -55,7 +57,7 @@ export function SetupBar({
               </option>
             ))}
           </select>
-        </label>
+        </div>
       )}
       {open || begun ? (
         <div className="setup-field">
@@ -71,9 +73,12 @@ export function SetupBar({
       ) : (
         <Who setup={setup} tenant={talks.tenant} onChange={caller} />
       )}
-      <label className="setup-field">
-        <span>Version</span>
+      <div className="setup-field">
+        <label htmlFor={`${id}-version`} className="visually-hidden">
+          Version
+        </label>
         <select
+          id={`${id}-version`}
           className="input"
           value={version}
           onChange={(e) => {
@@ -87,10 +92,13 @@ export function SetupBar({
             </option>
           ))}
         </select>
-      </label>
-      <label className="setup-field">
-        <span>Binding</span>
+      </div>
+      <div className="setup-field">
+        <label htmlFor={`${id}-binding`} className="visually-hidden">
+          Binding
+        </label>
         <select
+          id={`${id}-binding`}
           className="input"
           value={binding}
           onChange={(e) => onChange({ speech: { version, binding: e.target.value as Binding } })}
@@ -100,9 +108,9 @@ export function SetupBar({
               {bindingNames[b]}
             </option>
           ))}
-          <option disabled>gRPC: use holdfast stream</option>
+          <option disabled>gRPC</option>
         </select>
-      </label>
+      </div>
       <label className="setup-check">
         <input type="checkbox" checked={setup.streaming} onChange={(e) => onChange({ streaming: e.target.checked })} />
         Stream
@@ -138,6 +146,9 @@ export function SetupBar({
             />
             <small className="muted">The audit log keeps it, with your name.</small>
           </label>
+          <p className="setup-note muted">
+            No browser speaks gRPC. Use <code>holdfast stream --binding grpc</code>.
+          </p>
         </div>
       )}
     </div>

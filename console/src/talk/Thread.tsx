@@ -80,7 +80,9 @@ export function Thread({
           {!c || c.entries.length === 0 ? (
             <Begin setup={setup} talks={talks} onSend={refusal ? undefined : onSend} />
           ) : (
-            c.entries.map((e) => <Shown key={e.key} e={e} />)
+            grouped(c.entries).map((g) =>
+              Array.isArray(g) ? <States key={g[0]?.key} states={g} /> : <Shown key={g.key} e={g} />,
+            )
           )}
           {c && (c.live === "sending" || c.live === "resuming") && (
             <p className="thread-waits muted" role="status">
@@ -143,7 +145,36 @@ function TaskBar({ c }: { c: Conversation }) {
   );
 }
 
-function Shown({ e }: { e: Entry }) {
+type StateEntry = Extract<Entry, { kind: "state" }>;
+type OtherEntry = Exclude<Entry, { kind: "state" }>;
+
+/** grouped returns the entries, with states that follow each other together. */
+function grouped(entries: Entry[]): (OtherEntry | StateEntry[])[] {
+  const out: (OtherEntry | StateEntry[])[] = [];
+  for (const e of entries) {
+    const last = out.at(-1);
+    if (e.kind !== "state") out.push(e);
+    else if (Array.isArray(last)) last.push(e);
+    else out.push([e]);
+  }
+  return out;
+}
+
+/** States are the states that a task went through at once. */
+function States({ states }: { states: StateEntry[] }) {
+  return (
+    <p className="said-state">
+      {states.map((e, i) => (
+        <span key={e.key} className="said-state-one">
+          {i > 0 && <span aria-hidden="true">→</span>}
+          <Badge state={e.state} />
+        </span>
+      ))}
+    </p>
+  );
+}
+
+function Shown({ e }: { e: OtherEntry }) {
   switch (e.kind) {
     case "me":
       return (
@@ -157,7 +188,7 @@ function Shown({ e }: { e: Entry }) {
       return (
         <div className="said said-agent">
           <span className="visually-hidden">The agent:</span>
-          <Parts parts={e.parts} />
+          <Parts parts={e.parts} asks={e.state === "input-required"} />
         </div>
       );
     case "artifact":
@@ -169,12 +200,6 @@ function Shown({ e }: { e: Entry }) {
           </figcaption>
           <Parts parts={e.parts} />
         </figure>
-      );
-    case "state":
-      return (
-        <p className="said-state">
-          <Badge state={e.state} />
-        </p>
       );
     case "cut":
       return (
