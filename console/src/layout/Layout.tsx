@@ -1,15 +1,20 @@
 import { Link, Outlet, useRouter } from "@tanstack/react-router";
 import { useState } from "react";
+import { ApiError } from "../api/client";
 import { Toasts } from "../components/Toast";
 import { useShortcut } from "../lib/shortcuts";
+import { Login } from "./Login";
 import { useMe } from "./me";
 import { may, pages } from "./nav";
+import { Who } from "./Who";
 import "./Layout.css";
 
 /** Layout is what all pages have: the navigation, the palette, the list of keys, the toasts. */
 export function Layout() {
-  const { data: me } = useMe();
+  const { data: me, error } = useMe();
   const [open, setOpen] = useState(false);
+  const [issuerLogout, setIssuerLogout] = useState("");
+  const stranger = error instanceof ApiError && error.problem.status === 401;
   return (
     <div className="layout" data-open={open || undefined}>
       <a className="layout-skip" href="#main">
@@ -43,8 +48,13 @@ export function Layout() {
             </li>
           ))}
         </ul>
+        {me && !stranger && (
+          <div className="layout-foot">
+            <Who me={me} onLogout={setIssuerLogout} />
+          </div>
+        )}
       </nav>
-      <Outlet />
+      {stranger ? <Login ways={error.problem.login} issuerLogout={issuerLogout} /> : <Outlet />}
       <Toasts />
     </div>
   );
