@@ -1,4 +1,4 @@
-import { QueryClient } from "@tanstack/react-query";
+import { MutationCache, QueryCache, QueryClient } from "@tanstack/react-query";
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from "@tanstack/react-router";
 import { ApiError } from "./api/client";
 import { ErrorBox } from "./components/ErrorBox";
@@ -6,7 +6,16 @@ import { Page } from "./components/Page";
 import { Layout } from "./layout/Layout";
 import { parseSearch, type Search, stringifySearch } from "./lib/search";
 
-export const queries = new QueryClient({
+/** A session may end while a page is open. Then the layout, which asks who the operator is, shows the login. */
+function askWho(error: Error, key?: readonly unknown[]) {
+  if (error instanceof ApiError && error.problem.status === 401 && key?.[0] !== "me") {
+    void queries.invalidateQueries({ queryKey: ["me"] });
+  }
+}
+
+export const queries: QueryClient = new QueryClient({
+  queryCache: new QueryCache({ onError: (error, query) => askWho(error, query.queryKey) }),
+  mutationCache: new MutationCache({ onError: (error) => askWho(error) }),
   defaultOptions: {
     queries: {
       staleTime: 5_000,

@@ -19,6 +19,8 @@ const bin = new URL("../../bin/", import.meta.url).pathname;
 export interface Options {
   /** config is YAML that is added to the configuration, instead of the demo agent. */
   config?: string;
+  /** admin is the admin address, if the configuration names it; then there is one replica. */
+  admin?: string;
   /** replicas is how many servers share the database. */
   replicas?: number;
 }
@@ -44,6 +46,8 @@ export interface Harness {
   send: (text: string, options?: SendOptions) => Promise<Sent>;
   /** api calls the admin API without the console. */
   api: (path: string, body?: unknown) => Promise<Record<string, unknown>>;
+  /** operate runs a verb of the command line on the database, and returns what it prints. */
+  operate: (...args: string[]) => Promise<string>;
   /** open opens a page of the console, such as "/tasks". */
   open: (path: string, view?: View) => Promise<Page>;
   /** close ends everything, and fails if a page had an error or did what its policy forbids. */
@@ -79,7 +83,7 @@ export async function start(options: Options = {}): Promise<Harness> {
   const databaseUrl = await firstLine(database, "withdb");
   writeFileSync(
     join(folder, "holdfast.yaml"),
-    `listen: 127.0.0.1:0\nadmin_listen: 127.0.0.1:0\ngrpc_listen: "off"\n${options.config ?? demo}`,
+    `listen: 127.0.0.1:0\nadmin_listen: ${options.admin ?? "127.0.0.1:0"}\ngrpc_listen: "off"\n${options.config ?? demo}`,
   );
   const replicas: Replica[] = [];
   for (let i = 0; i < (options.replicas ?? 1); i++) replicas.push(await serve(folder, databaseUrl));
@@ -134,6 +138,20 @@ export async function start(options: Options = {}): Promise<Harness> {
       const answer = (await response.json()) as Record<string, unknown>;
       if (!response.ok) throw new Error(`${path}: ${JSON.stringify(answer)}`);
       return answer;
+    },
+    operate: async (...args) => {
+      const verb = spawn(`${bin}holdfast`, args, {
+        cwd: folder,
+        env: { ...process.env, HOLDFAST_DATABASE_URL: databaseUrl },
+        stdio: ["ignore", "pipe", "inherit"],
+      });
+      let text = "";
+      verb.stdout.on("data", (chunk: Buffer) => {
+        text += chunk;
+      });
+      await new Promise((resolve) => verb.once("close", resolve));
+      if (verb.exitCode !== 0) throw new Error(`holdfast ${args.join(" ")} ended with ${verb.exitCode}`);
+      return text.trim();
     },
     open: async (path, view = {}) => {
       browser ??= await chromium.launch({

@@ -68,6 +68,8 @@ type outcome struct {
 	// NewTask is the UUID of the task that a retry has created.
 	NewTask  string           `json:"new_task,omitempty"`
 	Webhooks []webhookOutcome `json:"webhooks,omitempty"`
+	// ExportedLines is how many lines a purge has deleted from the exports of this machine.
+	ExportedLines int `json:"exported_lines,omitempty"`
 
 	skipped bool // there was nothing to do
 }
@@ -268,7 +270,7 @@ func (a *API) purge(ctx context.Context, on *act) (*outcome, error) {
 	if done.Held > 0 {
 		return &outcome{Outcome: outcomeHeld, skipped: true}, nil
 	}
-	return &outcome{Outcome: outcomePurged}, nil
+	return &outcome{Outcome: outcomePurged, ExportedLines: done.Exported}, nil
 }
 
 // purgeLeft deletes the lines of a task from the exports that a purge has left that was cut off after it had deleted the task.

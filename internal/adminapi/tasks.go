@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/shown"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
 
 type taskView struct {
@@ -37,6 +38,7 @@ type taskView struct {
 	CancelRequestedAt time.Time `json:"cancel_requested_at,omitzero"`
 	HeldAt            time.Time `json:"held_at,omitzero"`
 	ArtifactBytes     int64     `json:"artifact_bytes"`
+	TraceID           string    `json:"trace_id,omitempty"`
 }
 
 func viewTask(t *store.AdminTask) taskView {
@@ -46,6 +48,7 @@ func viewTask(t *store.AdminTask) taskView {
 		State: h.Status.State.String(), StatusAt: h.Status.At.UTC(), CreatedAt: h.CreatedAt.UTC(), LastSeq: h.LastSeq, Direct: h.Direct,
 		Attempt: int(t.Attempt), Runs: t.Runs, Turns: t.Turns, Pending: t.Pending, Worker: idText(t.Worker), ClaimedAt: t.ClaimedAt.UTC(),
 		CancelRequestedAt: t.CancelRequested.UTC(), HeldAt: t.HeldAt.UTC(), ArtifactBytes: t.ArtifactBytes,
+		TraceID: tracing.Context{Parent: h.Traceparent}.TraceID(),
 	}
 }
 
@@ -342,6 +345,7 @@ func bounded(s string) string {
 
 type lineageView struct {
 	CalledBy string       `json:"called_by,omitempty"`
+	CallID   string       `json:"call_id,omitempty"` // of the call that created it
 	Calls    []shown.Call `json:"calls"`
 }
 
@@ -362,7 +366,7 @@ func (a *API) lineage(x *exchange) error {
 		if calls[i].Parent == t.Task.ID {
 			view.Calls = append(view.Calls, shown.OfCall(&calls[i]))
 		} else {
-			view.CalledBy = calls[i].Parent.String()
+			view.CalledBy, view.CallID = calls[i].Parent.String(), calls[i].ID
 		}
 	}
 	return x.ok(view)

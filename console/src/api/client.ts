@@ -112,3 +112,38 @@ function problemOf(response: Response, text: string): Problem {
     detail: response.headers.get("Content-Type")?.startsWith("text/plain") ? text.slice(0, 500) : undefined,
   };
 }
+
+/** loginWithKey opens a session for an API key. The server puts it into a cookie that no script can read. */
+export async function loginWithKey(url: string, key: string): Promise<void> {
+  await beside(url, formatJson({ key }, 0));
+}
+
+/** logout ends the session of this browser, and returns where to end that of the issuer; "" if there is no such address. */
+export async function logout(url: string): Promise<string> {
+  const text = await beside(url);
+  return (parseJson(text) as { issuer_logout?: string }).issuer_logout ?? "";
+}
+
+/** beside posts to an address of the server that is not part of the admin API. */
+async function beside(url: string, body?: string): Promise<string> {
+  let response: Response;
+  try {
+    response = await fetch(url, {
+      method: "POST",
+      headers: { Accept: "application/json", ...(body === undefined ? {} : { "Content-Type": "application/json" }) },
+      credentials: "same-origin",
+      cache: "no-store",
+      ...(body === undefined ? {} : { body }),
+    });
+  } catch {
+    throw new ApiError({
+      title: "No answer",
+      status: 0,
+      reason: "unavailable",
+      detail: "The server does not answer. Try again.",
+    });
+  }
+  const text = await response.text();
+  if (!response.ok) throw new ApiError(problemOf(response, text));
+  return text;
+}

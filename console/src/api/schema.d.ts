@@ -1776,6 +1776,91 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The open sessions of browsers, the newest first */
+        get: {
+            parameters: {
+                query?: {
+                    /** @description the most items of the page */
+                    limit?: components["parameters"]["limit"];
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description found */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["sessions"];
+                    };
+                };
+                default: components["responses"]["problem"];
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/sessions/{id}/end": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** End a session of a browser, on all replicas */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    id: string;
+                };
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": {
+                        reason: string;
+                    };
+                };
+            };
+            responses: {
+                /** @description ended */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["session_ended"];
+                    };
+                };
+                default: components["responses"]["problem"];
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/audit": {
         parameters: {
             query?: never;
@@ -2263,6 +2348,15 @@ export interface components {
             detail?: string;
             /** @description the parameter or header or member at fault */
             field?: string;
+            login?: components["schemas"]["login"];
+        };
+        /** @description with 401: how a browser can log in; absent: it cannot */
+        login: {
+            /** @description begins a login at the issuer; takes return_to, a path of this server */
+            url?: string;
+            issuer?: string;
+            /** @description takes {"key": an API key} by POST */
+            key_url?: string;
         };
         /** @enum {unknown} */
         state: "submitted" | "working" | "input-required" | "auth-required" | "completed" | "failed" | "canceled" | "rejected";
@@ -2304,8 +2398,40 @@ export interface components {
             /** @description why this address takes no writes */
             read_only?: string;
             version: string;
+            session?: components["schemas"]["browser_session"];
             /** @description the versions of A2A in which the log can be read, the oldest first */
             a2a_versions: string[];
+        };
+        /** @description the session of this browser; absent: another credential, or none */
+        browser_session: {
+            /** Format: uuid */
+            id: string;
+            /** Format: date-time */
+            expires_at: string;
+            /** @description ends it by POST; the answer's issuer_logout ends that of the issuer */
+            logout_url: string;
+        };
+        sessions: {
+            sessions: components["schemas"]["session"][];
+        };
+        session: {
+            /** Format: uuid */
+            id: string;
+            scheme: string;
+            /** @description the id of the API key that opened it */
+            key?: string;
+            tenant: string;
+            subject: string;
+            scopes: string[];
+            address: string;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            expires_at: string;
+        };
+        session_ended: {
+            /** @enum {unknown} */
+            outcome: "ended";
         };
         task: {
             /** Format: uuid */
@@ -2336,6 +2462,8 @@ export interface components {
             /** Format: date-time */
             held_at?: string;
             artifact_bytes: number;
+            /** @description the trace of the request that created it; absent: it was not traced */
+            trace_id?: string;
         };
         tasks: {
             tasks: components["schemas"]["task"][];
@@ -2397,6 +2525,8 @@ export interface components {
             /** Format: date-time */
             held_at?: string;
             artifact_bytes: number;
+            /** @description the trace of the request that created it; absent: it was not traced */
+            trace_id?: string;
             metadata?: unknown;
             /** @description the message of the status as it is stored */
             status_message?: unknown;
@@ -2506,6 +2636,8 @@ export interface components {
         lineage: {
             /** Format: uuid */
             called_by?: string;
+            /** @description that of the call that created it */
+            call_id?: string;
             calls: components["schemas"]["call"][];
         };
         call: {
@@ -2606,6 +2738,8 @@ export interface components {
             outcome: "canceled" | "requested" | "ended" | "hurried" | "sent" | "held" | "released" | "purged" | "answered" | "due" | "nothing" | "disabled" | "enabled" | "none";
             /** Format: uuid */
             new_task?: string;
+            /** @description the lines that a purge has deleted from the exports of this machine */
+            exported_lines?: number;
             webhooks?: {
                 config_id: string;
                 outcome: string;
@@ -3167,11 +3301,16 @@ export interface components {
     pathItems: never;
 }
 export type Problem = components['schemas']['problem'];
+export type Login = components['schemas']['login'];
 export type State = components['schemas']['state'];
 export type Talks = components['schemas']['talks'];
 export type Scheme = components['schemas']['scheme'];
 export type TalkAgent = components['schemas']['talkAgent'];
 export type Me = components['schemas']['me'];
+export type BrowserSession = components['schemas']['browser_session'];
+export type Sessions = components['schemas']['sessions'];
+export type Session = components['schemas']['session'];
+export type SessionEnded = components['schemas']['session_ended'];
 export type Task = components['schemas']['task'];
 export type Tasks = components['schemas']['tasks'];
 export type Counts = components['schemas']['counts'];

@@ -1,22 +1,28 @@
 import { Link, Outlet, useRouter } from "@tanstack/react-router";
 import { useCallback, useState } from "react";
+import { ApiError } from "../api/client";
+import type { Me } from "../api/schema";
 import { Toasts } from "../components/Toast";
 import { change, type Settings, useSettings } from "../lib/settings";
 import { useShortcut } from "../lib/shortcuts";
 import { zoneName } from "../lib/time";
 import { KeyHelp } from "./KeyHelp";
+import { Login } from "./Login";
 import { useMe } from "./me";
 import { may, pages } from "./nav";
 import { Palette } from "./Palette";
+import { Who } from "./Who";
 import "./Layout.css";
 
 /** Layout is what all pages have: the navigation, the palette, the list of keys, the toasts. */
 export function Layout() {
-  const { data: me } = useMe();
+  const { data: me, error } = useMe();
   const [open, setOpen] = useState(false);
   const [keys, setKeys] = useState(false);
   const showKeys = useCallback(() => setKeys(true), []);
   useShortcut("?", "Keyboard shortcuts", "Everywhere", showKeys);
+  const [issuerLogout, setIssuerLogout] = useState("");
+  const stranger = error instanceof ApiError && error.problem.status === 401;
   return (
     <div className="layout" data-open={open || undefined}>
       <a className="layout-skip" href="#main">
@@ -50,9 +56,9 @@ export function Layout() {
             </li>
           ))}
         </ul>
-        <Foot onKeys={showKeys} />
+        <Foot onKeys={showKeys} me={stranger ? undefined : me} onLogout={setIssuerLogout} />
       </nav>
-      <Outlet />
+      {stranger ? <Login ways={error.problem.login} issuerLogout={issuerLogout} /> : <Outlet />}
       <Palette onKeys={showKeys} />
       <KeyHelp open={keys} onClose={() => setKeys(false)} />
       <Toasts />
@@ -69,9 +75,14 @@ function GoTo({ page }: { page: (typeof pages)[number] }) {
 const themes: Settings["theme"][] = ["system", "light", "dark"];
 const themeNames = { system: "System theme", light: "Light theme", dark: "Dark theme" };
 
+interface FootProps {
+  onKeys: () => void;
+  me: Me | undefined;
+  onLogout: (issuer: string) => void;
+}
+
 /** Foot has the settings, and who the operator is. */
-function Foot({ onKeys }: { onKeys: () => void }) {
-  const { data: me } = useMe();
+function Foot({ onKeys, me, onLogout }: FootProps) {
   const { theme, times, zone } = useSettings();
   return (
     <div className="layout-foot">
@@ -92,11 +103,9 @@ function Foot({ onKeys }: { onKeys: () => void }) {
         Keys <kbd>?</kbd>
       </button>
       {me && (
-        <p className="layout-me truncate" title={`May ${me.right}${me.read_only ? ", read only" : ""}`}>
-          {me.subject || "This machine"}
-          {me.tenant && ` · ${me.tenant}`}
-          <span>{me.version}</span>
-        </p>
+        <div className="layout-who">
+          <Who me={me} onLogout={onLogout} />
+        </div>
       )}
     </div>
   );
