@@ -180,9 +180,6 @@ type job struct {
 	pieces  int
 }
 
-// postedSize is the size of a piece.
-const postedSize = 32
-
 // accept returns a run that asks to be posted; otherwise nil.
 func accept(raw []byte) *job {
 	j := &job{}
@@ -200,7 +197,7 @@ func accept(raw []byte) *job {
 func (a *agent) post(j *job) {
 	var events []string
 	for i := range j.pieces {
-		events = append(events, fmt.Sprintf(`{"type":"text","text":"%08d%s"}`, i, strings.Repeat("p", postedSize-8)))
+		events = append(events, fmt.Sprintf(`{"type":"text","text":%q}`, posted(i, i+1)))
 	}
 	events = append(events, `{"type":"complete"}`)
 	_, path, _ := strings.Cut(strings.TrimPrefix(j.RunAPI.URL, "http://"), "/")
@@ -295,7 +292,8 @@ func (c *client) modeling(ctx context.Context) error {
 	return c.completes(ctx, c.message("", "hello").without("blocking"), 0)
 }
 
-// posting reads a stream of the agent behind HTTP, whose events come through the run API.
+// posting reads a stream of the agent behind HTTP, whose events come through the run API. A later attempt begins again, and its
+// text replaces that of the one before.
 func (c *client) posting(ctx context.Context) error {
 	c = c.remote()
 	n := 5 + c.rng.IntN(40)
@@ -303,8 +301,24 @@ func (c *client) posting(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.ledger.Expect(taskID, judgetest.Outcome{State: "completed", Chunks: n, Size: postedSize})
+	c.ledger.Expect(taskID, judgetest.Outcome{State: "completed"})
+	r, err := c.get(ctx, taskID, c.ledger.Follow(taskID))
+	if err != nil {
+		return err
+	}
+	if len(r.Artifacts) != 1 || a2atest.Text(r.Artifacts[0].Parts) != posted(0, n) {
+		return fmt.Errorf("task %s has other text than the agent has posted: %v", taskID, r.Artifacts)
+	}
 	return nil
+}
+
+// posted are the pieces of a run, from one to before another.
+func posted(from, to int) string {
+	var b strings.Builder
+	for i := from; i < to; i++ {
+		fmt.Fprintf(&b, "%08d%s", i, strings.Repeat("p", 24))
+	}
+	return b.String()
 }
 
 // call is an operation of one client that is not part of the crowd.
