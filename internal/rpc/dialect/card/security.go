@@ -110,7 +110,7 @@ func (s *Security) spell() bothSchemes {
 		b.oldScheme = oldScheme{Type: "http", Scheme: s.httpScheme(), BearerFormat: format}
 		b.HTTPAuth = &httpScheme{s.Description, s.httpScheme(), format}
 	}
-	b.oldScheme.Description = s.Description
+	b.Description = s.Description
 	return b
 }
 
