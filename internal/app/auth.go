@@ -215,7 +215,7 @@ func exposed(cfg *config.Config, log *slog.Logger) error {
 
 // security returns a scheme in the form of the cards.
 func security(s *config.AuthScheme) card.Security {
-	out := card.Security{Name: s.Name}
+	out := card.Security{Name: s.Name, Description: s.Description}
 	switch s.Kind {
 	case config.AuthAPIKey:
 		out.Kind, out.Header = card.APIKey, s.APIKey.Header

@@ -42,12 +42,13 @@ const (
 
 // AuthScheme is one way to authenticate. Only the section of its kind is used.
 type AuthScheme struct {
-	Name   string     `yaml:"name"`
-	Kind   AuthKind   `yaml:"kind"`
-	APIKey APIKeyAuth `yaml:"api_key"`
-	Basic  BasicAuth  `yaml:"basic"`
-	JWT    JWTAuth    `yaml:"jwt"`
-	MTLS   MTLSAuth   `yaml:"mtls"`
+	Name        string     `yaml:"name"`
+	Kind        AuthKind   `yaml:"kind"`
+	Description string     `yaml:"description"` // on cards
+	APIKey      APIKeyAuth `yaml:"api_key"`
+	Basic       BasicAuth  `yaml:"basic"`
+	JWT         JWTAuth    `yaml:"jwt"`
+	MTLS        MTLSAuth   `yaml:"mtls"`
 }
 
 // AuthKind names a kind of scheme.

@@ -25,8 +25,8 @@ func full() *card.Card {
 	c.OutputModes = []string{"image/png"}
 	c.Security = []card.Security{
 		{Name: "sso", Kind: card.OpenIDConnect, MetadataURL: "https://id.example.com/.well-known/openid-configuration"},
-		{Name: "key", Kind: card.APIKey, Header: "X-API-Key"},
-		{Name: "password", Kind: card.Basic},
+		{Name: "key", Kind: card.APIKey, Header: "X-API-Key", Description: "Ask <the operator> for one"},
+		{Name: "password", Kind: card.Basic, Description: "Yours"},
 		{Name: "token", Kind: card.BearerJWT},
 	}
 	c.Scope = "agents:use"
@@ -43,7 +43,7 @@ func full() *card.Card {
 // certified returns a card with security that 0.2 cannot express.
 func certified() *card.Card {
 	c := full()
-	c.Security = append(c.Security, card.Security{Name: "certificate", Kind: card.MutualTLS})
+	c.Security = append(c.Security, card.Security{Name: "certificate", Kind: card.MutualTLS, Description: "Of our authority"}, card.Security{Name: "other", Kind: card.MutualTLS})
 	return c
 }
 
@@ -141,7 +141,7 @@ func requireWithin(t *testing.T, superset, strict []byte) {
 	}
 	named, _ := have["securitySchemes"].(map[string]any)
 	for _, s := range named {
-		for _, member := range []string{"type", "in", "name", "scheme", "bearerFormat", "openIdConnectUrl"} {
+		for _, member := range []string{"type", "description", "in", "name", "scheme", "bearerFormat", "openIdConnectUrl"} {
 			delete(s.(map[string]any), member)
 		}
 	}

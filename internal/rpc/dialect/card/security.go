@@ -14,6 +14,7 @@ type Security struct {
 	// itself.
 	Header      string
 	MetadataURL string
+	Description string // for the authors of clients
 }
 
 // SecurityKind is the kind of credential.
@@ -46,6 +47,7 @@ func (s *Security) httpScheme() string {
 // oldScheme is a scheme as OpenAPI defines it; 0.2 and 0.3 follow OpenAPI.
 type oldScheme struct {
 	Type             string `json:"type"`
+	Description      string `json:"description,omitzero"`
 	In               string `json:"in,omitzero"`
 	Name             string `json:"name,omitzero"`
 	Scheme           string `json:"scheme,omitzero"`
@@ -58,21 +60,28 @@ type newScheme struct {
 	APIKey        *apiKeyScheme `json:"apiKeySecurityScheme,omitempty"`
 	HTTPAuth      *httpScheme   `json:"httpAuthSecurityScheme,omitempty"`
 	OpenIDConnect *openIDScheme `json:"openIdConnectSecurityScheme,omitempty"`
-	MTLS          *struct{}     `json:"mtlsSecurityScheme,omitzero"`
+	MTLS          *mtlsScheme   `json:"mtlsSecurityScheme,omitzero"`
 }
 
 type apiKeyScheme struct {
-	Location string `json:"location"`
-	Name     string `json:"name"`
+	Description string `json:"description,omitzero"`
+	Location    string `json:"location"`
+	Name        string `json:"name"`
 }
 
 type httpScheme struct {
+	Description  string `json:"description,omitzero"`
 	Scheme       string `json:"scheme"`
 	BearerFormat string `json:"bearerFormat,omitzero"`
 }
 
 type openIDScheme struct {
-	URL string `json:"openIdConnectUrl"`
+	Description string `json:"description,omitzero"`
+	URL         string `json:"openIdConnectUrl"`
+}
+
+type mtlsScheme struct {
+	Description string `json:"description,omitzero"`
 }
 
 // bothSchemes contains a scheme in both forms.
@@ -86,21 +95,22 @@ func (s *Security) spell() bothSchemes {
 	switch s.Kind {
 	case APIKey:
 		b.oldScheme = oldScheme{Type: "apiKey", In: "header", Name: s.Header}
-		b.APIKey = &apiKeyScheme{"header", s.Header}
+		b.APIKey = &apiKeyScheme{s.Description, "header", s.Header}
 	case OpenIDConnect:
 		b.oldScheme = oldScheme{Type: "openIdConnect", OpenIDConnectURL: s.MetadataURL}
-		b.OpenIDConnect = &openIDScheme{s.MetadataURL}
+		b.OpenIDConnect = &openIDScheme{s.Description, s.MetadataURL}
 	case MutualTLS:
 		b.oldScheme = oldScheme{Type: "mutualTLS"}
-		b.MTLS = &struct{}{}
+		b.MTLS = &mtlsScheme{s.Description}
 	default:
 		format := ""
 		if s.Kind == BearerJWT {
 			format = "JWT"
 		}
 		b.oldScheme = oldScheme{Type: "http", Scheme: s.httpScheme(), BearerFormat: format}
-		b.HTTPAuth = &httpScheme{s.httpScheme(), format}
+		b.HTTPAuth = &httpScheme{s.Description, s.httpScheme(), format}
 	}
+	b.Description = s.Description
 	return b
 }
 
