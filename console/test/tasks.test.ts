@@ -49,6 +49,7 @@ describe("the page of tasks", () => {
     await page.keyboard.press("Enter");
     await page.getByText("is no time").waitFor();
     await page.keyboard.press("Escape");
+    await page.getByRole("listbox", { name: "Suggestions" }).waitFor({ state: "hidden" });
     await page.getByRole("button", { name: /^Input required/ }).click();
     await page.waitForURL("**/tasks?state=input-required&agent=demo");
     await page.goBack();
