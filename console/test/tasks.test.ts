@@ -227,7 +227,7 @@ describe("the page of tasks", () => {
   });
 
   test("works on a phone", async () => {
-    const page = await h.open("/tasks", { phone: true });
+    const page = await h.open("/tasks", { phone: true, theme: "dark" });
     await page.getByRole("grid").waitFor();
     expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
     await axe(page);
