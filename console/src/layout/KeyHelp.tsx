@@ -5,10 +5,11 @@ import { Keys } from "./Palette";
 /** KeyHelp lists the keys that work now. */
 export function KeyHelp({ open, onClose }: { open: boolean; onClose: () => void }) {
   const shortcuts = useShortcuts();
-  const groups = new Map<string, Map<string, string>>();
+  const groups = new Map<string, Map<string, string[]>>();
   for (const s of shortcuts) {
-    const group = groups.get(s.group) ?? new Map<string, string>();
-    group.set(s.keys, s.label);
+    const group = groups.get(s.group) ?? new Map<string, string[]>();
+    const same = group.get(s.label) ?? [];
+    if (!same.includes(s.keys)) group.set(s.label, [...same, s.keys]);
     groups.set(s.group, group);
   }
   return (
@@ -18,11 +19,13 @@ export function KeyHelp({ open, onClose }: { open: boolean; onClose: () => void 
           <section key={name}>
             <h3>{name}</h3>
             <dl>
-              {[...keys].map(([one, label]) => (
-                <div key={one}>
+              {[...keys].map(([label, all]) => (
+                <div key={label}>
                   <dt>{label}</dt>
-                  <dd>
-                    <Keys keys={one} />
+                  <dd className="keys-or">
+                    {all.map((one) => (
+                      <Keys key={one} keys={one} />
+                    ))}
                   </dd>
                 </div>
               ))}

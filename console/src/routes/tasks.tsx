@@ -4,7 +4,7 @@ import { useCallback, useEffect, useMemo, useRef, useState, useSyncExternalStore
 import { get } from "../api/client";
 import { type LiveState, useLive } from "../api/live";
 import type { Task } from "../api/schema";
-import { Badge } from "../components/Badge";
+import { Badge, Tag } from "../components/Badge";
 import { BulkBar, type Selection } from "../components/BulkBar";
 import { Button } from "../components/Button";
 import { type Column, DataTable, type TableHandle } from "../components/DataTable";
@@ -250,7 +250,13 @@ function List({
   useShortcut(selected.size > 0 || all ? "Escape" : undefined, "Clear the selection", "Tasks", clear);
   useShortcut(list.waiting > 0 ? "n" : undefined, "Show what is new", "Tasks", () => showNew());
 
-  const columns = useMemo(() => columnsOf(select, all), [select, all]);
+  const owners = useRef(false);
+  owners.current ||= Array.from({ length: Math.min(list.count, 50) }, (_, i) => list.at(i)).some((t) => t?.owner || t?.tenant);
+  const withOwners = owners.current;
+  const columns = useMemo(
+    () => columnsOf(select, all, (on) => (on ? setAll(true) : clear()), withOwners),
+    [select, all, clear, withOwners],
+  );
   const ids = useMemo(() => new Set(selected.keys()), [selected]);
   const open = useCallback((task: Task) => void navigate({ to: "/tasks/$id", params: { id: task.id } }), [navigate]);
   const visible = useCallback((first: number, last: number) => list.show(first, last), [list]);
@@ -316,11 +322,24 @@ function List({
   );
 }
 
-function columnsOf(select: (task: Task, index: number, range: boolean) => void, all: boolean): Column<Task>[] {
-  return [
+function columnsOf(
+  select: (task: Task, index: number, range: boolean) => void,
+  all: boolean,
+  onAll: (on: boolean) => void,
+  owners: boolean,
+): Column<Task>[] {
+  const columns: Column<Task>[] = [
     {
       id: "select",
-      header: <span className="visually-hidden">Selected</span>,
+      header: (
+        <input
+          type="checkbox"
+          className="tasks-check"
+          aria-label="Select all that match"
+          checked={all}
+          onChange={(event) => onAll(event.target.checked)}
+        />
+      ),
       width: "18px",
       narrow: true,
       cell: (task, { index, selected }) => (
@@ -338,12 +357,19 @@ function columnsOf(select: (task: Task, index: number, range: boolean) => void, 
     {
       id: "task",
       header: "Task",
-      width: "minmax(120px, 2fr)",
+      width: "minmax(120px, 2.6fr)",
       narrow: true,
       cell: (task) => (
-        <Link to="/tasks/$id" params={{ id: task.id }} className="tasks-id mono" title={task.task_id} preload={false}>
-          {task.task_id}
-        </Link>
+        <>
+          <Link to="/tasks/$id" params={{ id: task.id }} className="tasks-id mono" title={task.task_id} preload={false}>
+            {task.task_id}
+          </Link>
+          {task.held_at ? (
+            <Tag tone="info">Held</Tag>
+          ) : task.cancel_requested_at && !isFinal(task.state) ? (
+            <Tag tone="warn">Ending</Tag>
+          ) : null}
+        </>
       ),
     },
     {
@@ -361,7 +387,7 @@ function columnsOf(select: (task: Task, index: number, range: boolean) => void, 
     {
       id: "context",
       header: "Context",
-      width: "minmax(80px, 1fr)",
+      width: "minmax(70px, 0.9fr)",
       cell: (task) => (
         <span className="mono muted" title={task.context_id}>
           {task.context_id}
@@ -378,22 +404,8 @@ function columnsOf(select: (task: Task, index: number, range: boolean) => void, 
       cell: (task) => <Time at={task.status_at} />,
     },
     { id: "created", header: "Created", width: "92px", end: true, cell: (task) => <Time at={task.created_at} /> },
-    {
-      id: "marks",
-      header: <span className="visually-hidden">Marks</span>,
-      width: "58px",
-      cell: (task) =>
-        task.held_at ? (
-          <span className="muted" title="Held: exempt from retention and purges">
-            held
-          </span>
-        ) : task.cancel_requested_at && !isFinal(task.state) ? (
-          <span className="muted" title="Its worker was asked to end the run">
-            ending
-          </span>
-        ) : null,
-    },
   ];
+  return owners ? columns : columns.filter((c) => c.id !== "owner");
 }
 
 /** Nothing says why the list is empty, and what makes it less empty. */
