@@ -7,7 +7,7 @@
 //   await axe(page);
 //
 // make console-test builds what it needs: bin/holdfast with the console, and bin/withdb.
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
@@ -46,10 +46,10 @@ export interface Harness {
   send: (text: string, options?: SendOptions) => Promise<Sent>;
   /** api calls the admin API without the console. */
   api: (path: string, body?: unknown) => Promise<Record<string, unknown>>;
-  /** operate runs a verb of the command line on the database, and returns what it prints. */
-  operate: (...args: string[]) => Promise<string>;
   /** open opens a page of the console, such as "/tasks". */
   open: (path: string, view?: View) => Promise<Page>;
+  /** operate runs a verb of the command line on the database, and returns what it prints. */
+  operate: (...args: string[]) => Promise<string>;
   /** close ends everything, and fails if a page had an error or did what its policy forbids. */
   close: () => Promise<void>;
 }
@@ -139,20 +139,11 @@ export async function start(options: Options = {}): Promise<Harness> {
       if (!response.ok) throw new Error(`${path}: ${JSON.stringify(answer)}`);
       return answer;
     },
-    operate: async (...args) => {
-      const verb = spawn(`${bin}holdfast`, args, {
-        cwd: folder,
-        env: { ...process.env, HOLDFAST_DATABASE_URL: databaseUrl },
-        stdio: ["ignore", "pipe", "inherit"],
-      });
-      let text = "";
-      verb.stdout.on("data", (chunk: Buffer) => {
-        text += chunk;
-      });
-      await new Promise((resolve) => verb.once("close", resolve));
-      if (verb.exitCode !== 0) throw new Error(`holdfast ${args.join(" ")} ended with ${verb.exitCode}`);
-      return text.trim();
-    },
+    operate: (...args) =>
+      new Promise((resolve, reject) => {
+        const env = { ...process.env, HOLDFAST_DATABASE_URL: databaseUrl };
+        execFile(`${bin}holdfast`, args, { cwd: folder, env }, (error, out) => (error ? reject(error) : resolve(out.trim())));
+      }),
     open: async (path, view = {}) => {
       browser ??= await chromium.launch({
         executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",

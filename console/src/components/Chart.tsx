@@ -54,7 +54,7 @@ export function Chart({
     const line = paint("--line");
     const font = `11px ${getComputedStyle(element).fontFamily}`;
     const show = (v: number | null) => (v === null ? "–" : unit === "seconds" ? duration(v * 1000) : String(v));
-    const size = () => ({ width: Math.max(element.clientWidth, 40), height: small ? 36 : 140 });
+    const size = () => ({ width: Math.max(element.clientWidth, 40), height: small ? 36 : 150 });
     const axis: uPlot.Axis = { stroke: text, font, grid: { stroke: line, width: 1 }, ticks: { show: false } };
     const u = new uPlot(
       {
@@ -76,7 +76,7 @@ export function Chart({
         axes: small
           ? [{ show: false }, { show: false }]
           : [
-              { ...axis, grid: { show: false }, space: 70, values: clock },
+              { ...axis, grid: { show: false }, size: 24, gap: 4, space: 70, values: clock },
               {
                 ...axis,
                 size: 52,
@@ -93,7 +93,7 @@ export function Chart({
               stroke: colour,
               width: s.bars ? 0 : 1.5,
               fill: s.bars ? colour : s.fill ? translucent(colour) : undefined,
-              points: { show: s.bars ? false : !small, size: 4 },
+              points: { show: !s.bars, size: small ? 3 : 4, fill: colour },
               paths: s.bars ? uPlot.paths.bars?.({ size: [0.75, 24], align: 1 }) : undefined,
               spanGaps: false,
               value: (_u, v) => show(v),

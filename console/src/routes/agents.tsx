@@ -110,7 +110,7 @@ function Card({ agent, stats, row, window }: { agent: Agent; stats?: Stats; row?
       <dl className="agent-queue">
         {agent.queue && (
           <>
-            <Number
+            <Amount
               name="waiting"
               value={count(agent.queue.waiting)}
               tone={agent.queue.oldest_seconds > 60 ? "warn" : undefined}
