@@ -24,5 +24,6 @@ SELECT * FROM holdfast.api_keys ORDER BY created_at DESC, key_id;
 
 -- name: APIKeyRevoke :one
 -- A second call keeps the time of the first.
-UPDATE holdfast.api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE key_id = @key_id
+UPDATE holdfast.api_keys SET revoked_at = coalesce(revoked_at, now())
+ WHERE key_id = @key_id AND (NOT @by_tenant::boolean OR tenant = @tenant::text)
 RETURNING *;

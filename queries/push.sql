@@ -338,13 +338,14 @@ UPDATE holdfast.push_cursors k
 RETURNING (d.upto >= d.next_seq)::boolean AS due, (d.disabled_at IS NOT NULL)::boolean AS disabled;
 
 -- name: PushList :many
--- For operators: the newest tasks first, configurations of one task by their age. The bound of the
--- page prunes partitions of newer tasks.
+-- For operators: the newest tasks first, configurations of one task by their age. The bounds of the
+-- page prune partitions of other tasks. With @since_task (PushWindow) it reads a bounded number of webhooks.
 SELECT sqlc.embed(c), sqlc.embed(k), t.client_id, t.agent, t.tenant, t.owner
   FROM holdfast.push_configs c
   JOIN holdfast.push_cursors k ON k.task = c.task AND k.config_id = c.config_id
-  JOIN holdfast.tasks t ON t.id = c.task AND t.id <= @before_task::uuid
- WHERE (c.task, c.config_id) < (@before_task::uuid, @before_id::text)
+  JOIN holdfast.tasks t ON t.id = c.task AND t.id <= @before_task::uuid AND t.id >= @since_task::uuid
+ WHERE (c.task, c.config_id) < (@before_task::uuid, @before_id::text) AND c.task >= @since_task
+   AND (k.task, k.config_id) < (@before_task, @before_id) AND k.task >= @since_task
    AND (@task::uuid = '00000000-0000-0000-0000-000000000000' OR c.task = @task)
    AND (@agent::text = '' OR t.agent = @agent)
    AND (@owner::text = '' OR t.owner = @owner)

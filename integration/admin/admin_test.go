@@ -207,6 +207,8 @@ func bodyOf(path string) string {
 	switch path[strings.LastIndexByte(path, '/')+1:] {
 	case "answer":
 		return `{"reason":"r","text":"x"}`
+	case "keys":
+		return `{"reason":"r","subject":"x"}`
 	case "jobs":
 		return `{"reason":"r","action":"hold","filter":{"agent":"none"}}`
 	}

@@ -79,6 +79,7 @@ type Agent struct {
 	Kind        string // of its executor
 	Concurrency int
 	MaxAttempts int
+	Remote      bool                   // its runs are those of remote workers
 	Card        func() ([]byte, error) // nil: this process serves no cards
 }
 
@@ -104,18 +105,31 @@ type Options struct {
 	Version string
 	Worker  func() task.ID // the id of this process; zero while it has none
 	Memory  *memory.Budgets
-	Log     *slog.Logger
+	// KeySet returns the keys with which clients verify cards. Unsigned says why cards have no signature; "": they have one.
+	KeySet   func() []byte
+	Unsigned string
+	// Disk returns the free space of the database's file system. Nil: it is on another machine, or not known.
+	Disk func() (d Disk, known bool)
+	// AllTenantsScope is the scope that shows an operator all tenants. KeysAccepted says that some scheme takes API keys.
+	AllTenantsScope string
+	KeysAccepted    bool
+	Log             *slog.Logger
 }
 
 // API answers the requests of operators.
 type API struct {
-	o        Options
-	mux      *http.ServeMux
-	feed     *feed
-	streams  *limit.Places
-	doctor   chan struct{}   // holds an element while an examination runs
-	stopping context.Context //nolint:containedctx // of all streams
-	stop     context.CancelFunc
+	o         Options
+	mux       *http.ServeMux
+	feed      *feed
+	streams   *limit.Places
+	doctor    chan struct{} // holds an element while an examination runs
+	verifying chan struct{} // the same for a verification of the audit log
+	queued    shared[struct{}, *queues]
+	measured  shared[statsKey, *statsView]
+	sized     shared[struct{}, *measure]
+	lagging   shared[struct{}, *store.PushLags]
+	stopping  context.Context //nolint:containedctx // of all streams
+	stop      context.CancelFunc
 }
 
 // Bounds of the open streams of this process, in total and from one address.
@@ -129,7 +143,9 @@ const requestTimeout = 30 * time.Second
 
 // New makes the API. Run starts its live lists. It must be called before the first part runs, because it subscribes to signals.
 func New(o Options) *API {
-	a := &API{o: o, mux: http.NewServeMux(), streams: limit.NewPlaces(maxStreams, maxStreamsOfAddress), doctor: make(chan struct{}, 1)}
+	a := &API{o: o, mux: http.NewServeMux(), streams: limit.NewPlaces(maxStreams, maxStreamsOfAddress), doctor: make(chan struct{}, 1), verifying: make(chan struct{}, 1)}
+	a.queued.keep, a.lagging.keep = 2*time.Second, 2*time.Second
+	a.measured.keep, a.sized.keep = 5*time.Second, 15*time.Second
 	a.stopping, a.stop = context.WithCancel(context.Background())
 	a.feed = newFeed(o)
 	for _, r := range a.routes() {
@@ -177,16 +193,26 @@ func (a *API) routes() []route {
 		{method: "POST", path: "/tasks/{id}/webhooks/{config}/disable", right: Act, do: a.single(actDisable)},
 		{method: "POST", path: "/tasks/{id}/webhooks/{config}/enable", right: Act, do: a.single(actEnable)},
 		{method: "GET", path: "/webhooks", right: View, do: a.webhooks},
+		{method: "GET", path: "/webhooks/lags", right: View, whole: true, do: a.lags},
 		{method: "GET", path: "/agents", right: View, do: a.agents},
 		{method: "GET", path: "/agents/{name}", right: View, do: a.agent},
+		{method: "GET", path: "/agents/{name}/failures", right: View, do: a.failures},
+		{method: "GET", path: "/stats", right: View, do: a.stats},
+		{method: "GET", path: "/workers", right: View, whole: true, do: a.workers},
+		{method: "POST", path: "/workers/{id}/retire", right: Act, whole: true, do: a.retire},
 		{method: "GET", path: "/replicas", right: View, whole: true, do: a.replicas},
 		{method: "GET", path: "/limits", right: View, whole: true, do: a.limits},
 		{method: "GET", path: "/retention/plan", right: View, whole: true, do: a.plan},
 		{method: "GET", path: "/doctor", right: Administer, whole: true, do: a.examine},
+		{method: "GET", path: "/partitions", right: View, whole: true, do: a.partitions},
+		{method: "GET", path: "/database", right: View, whole: true, do: a.database},
 		{method: "GET", path: "/keys", right: Administer, do: a.keys},
+		{method: "POST", path: "/keys", right: Administer, do: a.addKey},
+		{method: "POST", path: "/keys/{id}/revoke", right: Administer, do: a.revokeKey},
 		{method: "GET", path: "/sessions", right: Administer, do: a.sessions},
 		{method: "POST", path: "/sessions/{id}/end", right: Administer, do: a.endSession},
 		{method: "GET", path: "/audit", right: Administer, whole: true, do: a.audit},
+		{method: "GET", path: "/audit/verify", right: Administer, whole: true, do: a.verify},
 		{method: "GET", path: "/jobs", right: View, do: a.jobs},
 		{method: "POST", path: "/jobs", right: Act, do: a.addJob},
 		{method: "GET", path: "/jobs/{id}", right: View, do: a.job},

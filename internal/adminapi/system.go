@@ -1,127 +1,17 @@
 package adminapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/doctor"
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/shown"
-	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
-
-type agentView struct {
-	Name        string      `json:"name"`
-	Default     bool        `json:"default,omitempty"`
-	Kind        string      `json:"kind"`
-	Concurrency int         `json:"concurrency"`
-	MaxAttempts int         `json:"max_attempts"`
-	Away        *awayView   `json:"away,omitempty"`
-	Queue       *depthsView `json:"queue,omitempty"`
-}
-
-type awayView struct {
-	Since  time.Time `json:"since"`
-	LastAt time.Time `json:"last_at"`
-	Error  string    `json:"error,omitempty"`
-}
-
-type depthsView struct {
-	Waiting       int64   `json:"waiting"`
-	Running       int64   `json:"running"`
-	Timers        int64   `json:"timers"`
-	Calls         int64   `json:"calls"`
-	Parked        int64   `json:"parked"` // counted up to 10,000
-	OldestSeconds float64 `json:"oldest_seconds"`
-}
-
-type agentsView struct {
-	Agents []*agentView `json:"agents"`
-}
-
-// agentViews shows the configured agents, with their health, and their queues to operators who see all tenants.
-func (a *API) agentViews(x *exchange) ([]*agentView, error) {
-	all, byName := make([]*agentView, len(a.o.Agents)), map[string]*agentView{}
-	names := make([]string, len(all))
-	for i := range a.o.Agents {
-		g := &a.o.Agents[i]
-		all[i] = &agentView{Name: g.Name, Default: g.Default, Kind: g.Kind, Concurrency: g.Concurrency, MaxAttempts: g.MaxAttempts}
-		names[i], byName[g.Name] = g.Name, all[i]
-	}
-	outages, err := a.o.Store.Outages(x.ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, o := range outages {
-		if v := byName[o.Agent]; v != nil {
-			v.Away = &awayView{o.Since.UTC(), o.LastAt.UTC(), bounded(o.Error)}
-		}
-	}
-	if x.who.Bound {
-		return all, nil
-	}
-	depths, err := a.o.Store.QueueDepths(x.ctx)
-	if err != nil {
-		return nil, err
-	}
-	parked, err := a.o.Store.Parked(x.ctx, names)
-	if err != nil {
-		return nil, err
-	}
-	for _, v := range all {
-		v.Queue = &depthsView{Parked: parked[v.Name]}
-	}
-	for i := range depths {
-		d := &depths[i]
-		if v := byName[d.Agent]; v != nil {
-			v.Queue.Waiting, v.Queue.Running, v.Queue.Timers, v.Queue.Calls, v.Queue.OldestSeconds = d.Waiting, d.Running, d.Timers, d.Calls, d.Oldest.Seconds()
-		}
-	}
-	return all, nil
-}
-
-func (a *API) agents(x *exchange) error {
-	if err := x.q.done(); err != nil {
-		return err
-	}
-	all, err := a.agentViews(x)
-	if err != nil {
-		return err
-	}
-	return x.ok(agentsView{all})
-}
-
-type agentDetail struct {
-	*agentView
-	Card json.RawMessage `json:"card,omitempty"`
-}
-
-func (a *API) agent(x *exchange) error {
-	if err := x.q.done(); err != nil {
-		return err
-	}
-	all, err := a.agentViews(x)
-	if err != nil {
-		return err
-	}
-	for i, v := range all {
-		if v.Name != x.r.PathValue("name") {
-			continue
-		}
-		d := agentDetail{agentView: v}
-		if card := a.o.Agents[i].Card; card != nil {
-			if d.Card, err = card(); err != nil {
-				return err
-			}
-		}
-		return x.ok(d)
-	}
-	return task.Errorf(task.NotFound, "no agent of the configuration has this name")
-}
 
 type replicaView struct {
 	ID         string    `json:"id"`
@@ -139,6 +29,15 @@ type replicaView struct {
 
 type replicasView struct {
 	Replicas []replicaView `json:"replicas"`
+	// Duties are those that processes have or had.
+	Duties []dutyView `json:"duties"`
+}
+
+type dutyView struct {
+	Name   string    `json:"name"`
+	Holder string    `json:"holder,omitempty"`
+	Until  time.Time `json:"until"`
+	Held   bool      `json:"held"`
 }
 
 func (a *API) replicas(x *exchange) error {
@@ -149,7 +48,14 @@ func (a *API) replicas(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	view, this := replicasView{Replicas: []replicaView{}}, a.o.Worker()
+	duties, err := a.o.Store.Duties(x.ctx)
+	if err != nil {
+		return err
+	}
+	view, this := replicasView{Replicas: []replicaView{}, Duties: []dutyView{}}, a.o.Worker()
+	for _, d := range duties {
+		view.Duties = append(view.Duties, dutyView{d.Name, d.Holder, d.Until.UTC(), d.Held})
+	}
 	for _, p := range rows {
 		view.Replicas = append(view.Replicas, replicaView{
 			ID: p.ID.String(), Name: p.Name, Version: p.Version, Roles: p.Roles, StartedAt: p.StartedAt.UTC(), LeaseUntil: p.LeaseUntil.UTC(),
@@ -163,7 +69,66 @@ func (a *API) limits(x *exchange) error {
 	if err := x.q.done(); err != nil {
 		return err
 	}
-	return x.ok(a.o.Limits)
+	q, err := a.queues(x.ctx)
+	if err != nil {
+		return err
+	}
+	view := limitsUse{Streams: a.streams.Taken(), MaxStreams: maxStreams, Memory: []memoryUse{}, Agents: []agentUse{}}
+	a.o.Memory.Each(func(name string, of *memory.Budget) {
+		now := of.Stat()
+		view.Memory = append(view.Memory, memoryUse{name, now.Used, now.Size, now.Refused})
+	})
+	for i := range a.o.Agents {
+		name := a.o.Agents[i].Name
+		use := agentUse{Agent: name, Parked: q.parked[name]}
+		for j := range q.depths {
+			if d := &q.depths[j]; d.Agent == name {
+				use.Waiting, use.Running = d.Waiting, d.Running
+			}
+		}
+		view.Agents = append(view.Agents, use)
+	}
+	whole, err := withMember(a.o.Limits, "use", view)
+	if err != nil {
+		return err
+	}
+	return x.ok(whole)
+}
+
+// limitsUse is how much of the limits is used now: memory and streams of this process, tasks of all.
+type limitsUse struct {
+	Memory     []memoryUse `json:"memory"`
+	Streams    int         `json:"admin_streams"`
+	MaxStreams int         `json:"max_admin_streams"`
+	Agents     []agentUse  `json:"agents"`
+}
+
+type memoryUse struct {
+	Budget  string `json:"budget"`
+	Used    int64  `json:"used"`
+	Size    int64  `json:"size"`
+	Refused int64  `json:"refused"` // since the process started
+}
+
+type agentUse struct {
+	Agent   string `json:"agent"`
+	Waiting int64  `json:"waiting"`
+	Running int64  `json:"running"`
+	Parked  int64  `json:"parked"`
+}
+
+// withMember adds a member to a JSON object.
+func withMember(object any, name string, value any) (json.RawMessage, error) {
+	raw, err := marshal(object)
+	if err != nil {
+		return nil, err
+	}
+	more, err := marshal(map[string]any{name: value})
+	if err != nil {
+		return nil, err
+	}
+	raw, more = bytes.TrimSpace(raw), bytes.TrimSpace(more)
+	return append(append(raw[:len(raw)-1], ','), more[1:]...), nil
 }
 
 type planView struct {
@@ -212,95 +177,6 @@ func (a *API) examine(x *exchange) error {
 		}
 	})
 	return x.ok(view)
-}
-
-type keysPage struct {
-	Keys []shown.Key `json:"keys"`
-	Next string      `json:"next,omitempty"`
-}
-
-// keys lists API keys, never their secrets.
-func (a *API) keys(x *exchange) error {
-	before, limit := x.q.word("before"), x.q.limit()
-	if err := x.q.done(); err != nil {
-		return err
-	}
-	all, err := a.o.Store.APIKeys(x.ctx)
-	if err != nil {
-		return err
-	}
-	page, now, begun := keysPage{Keys: []shown.Key{}}, time.Now(), before == ""
-	for _, k := range all {
-		switch {
-		case x.who.Bound && k.Tenant != x.who.Caller.Tenant:
-		case !begun:
-			begun = k.ID == before
-		case len(page.Keys) == limit:
-			page.Next = page.Keys[limit-1].ID
-			return x.ok(page)
-		default:
-			page.Keys = append(page.Keys, shown.OfKey(k, now))
-		}
-	}
-	if !begun {
-		return invalid("before", "no key has this id; give the next of the page before")
-	}
-	return x.ok(page)
-}
-
-type auditView struct {
-	At      time.Time       `json:"at"`
-	Chain   int             `json:"chain"`
-	N       int64           `json:"n"`
-	Login   string          `json:"login"`
-	Entries json.RawMessage `json:"entries"`
-}
-
-type auditPage struct {
-	Rows []auditView `json:"rows"`
-	Next string      `json:"next,omitempty"`
-}
-
-func (a *API) audit(x *exchange) error {
-	before, since, limit := x.q.auditPlace(), x.q.time("since"), x.q.limit()
-	if err := x.q.done(); err != nil {
-		return err
-	}
-	rows, err := a.o.Store.Audit(x.ctx, before, since, limit+1)
-	if err != nil {
-		return err
-	}
-	page := auditPage{Rows: []auditView{}}
-	if len(rows) > limit {
-		rows = rows[:limit]
-		last := rows[limit-1]
-		page.Next = strconv.FormatInt(last.At.UnixMicro(), 10) + "." + strconv.Itoa(last.Chain) + "." + strconv.FormatInt(last.N, 10)
-	}
-	for _, r := range rows {
-		page.Rows = append(page.Rows, auditView{r.At.UTC(), r.Chain, r.N, r.Login, r.Entries})
-	}
-	return x.ok(page)
-}
-
-// auditPlace reads the parameter before of the audit log: microseconds, chain and row.
-func (q *query) auditPlace() (p store.AuditPlace) {
-	v := q.word("before")
-	if v == "" {
-		return p
-	}
-	var n [3]int64
-	parts := strings.Split(v, ".")
-	for i := range parts {
-		var err error
-		if i < len(n) {
-			n[i], err = strconv.ParseInt(parts[i], 10, 64)
-		}
-		if err != nil || len(parts) != len(n) || n[i] < 0 || i == 0 && n[0] > 1<<53 || i == 1 && n[1] > 64 {
-			q.bad("before", "%q is not a place in the log; give the next of the page before", v)
-			return p
-		}
-	}
-	return store.AuditPlace{At: time.UnixMicro(n[0]), Chain: int(n[1]), N: n[2]}
 }
 
 var _ http.Handler = (*API)(nil)

@@ -398,7 +398,7 @@ func (q *query) place() (p pushPlace) {
 	if v == "" {
 		return p
 	}
-	if len(v) < 38 || v[36] != '/' {
+	if len(v) < 37 || v[36] != '/' {
 		q.bad("before", "give the next of the page before")
 		return p
 	}
@@ -412,19 +412,16 @@ func (q *query) place() (p pushPlace) {
 
 func (x *exchange) pushes(f store.PushFilter, before pushPlace) error {
 	f.BeforeTask, f.BeforeID = before.task, before.id
-	limit := f.Limit
-	f.Limit++
-	rows, err := x.op.Pushes(x.ctx, f)
+	found, err := x.op.ListedPushes(x.ctx, f)
 	if err != nil {
 		return err
 	}
 	page := webhooksPage{Webhooks: []shown.Push{}}
-	if len(rows) > limit {
-		rows = rows[:limit]
-		page.Next = rows[limit-1].Task.String() + "/" + rows[limit-1].Config.ID
+	if !found.NextTask.IsZero() {
+		page.Next = found.NextTask.String() + "/" + found.NextID
 	}
-	for i := range rows {
-		v := shown.OfPush(&rows[i])
+	for i := range found.Pushes {
+		v := shown.OfPush(&found.Pushes[i])
 		v.LastError = bounded(v.LastError)
 		page.Webhooks = append(page.Webhooks, v)
 	}

@@ -2,12 +2,14 @@ package app
 
 import (
 	"context"
+	"slices"
 
 	"github.com/holdfast-a2a/holdfast/internal/adminapi"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/doctor"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/keys"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -15,7 +17,7 @@ import (
 )
 
 // newAdminAPI makes the API of operators. api is nil without the role api.
-func newAdminAPI(e *env, access *access, p *ports, st *store.Store, eng *engine.Engine, h *hub.Hub, bus *signal.Bus, keeper *worker.Keeper, api *rpc.Server) *adminapi.API {
+func newAdminAPI(e *env, access *access, p *ports, st *store.Store, eng *engine.Engine, h *hub.Hub, bus *signal.Bus, keeper *worker.Keeper, ring *keys.Ring, api *rpc.Server) *adminapi.API {
 	o := adminapi.Options{
 		Store: st, Engine: eng, Hub: h, Signals: bus, Retention: NewRetention(e.cfg, st, e.log), Admit: access.operator, Need: access.needs,
 		SameOrigin: access.origins.Check, Login: access.loginView(),
@@ -23,11 +25,26 @@ func newAdminAPI(e *env, access *access, p *ports, st *store.Store, eng *engine.
 			doctor.Examine(ctx, doctor.Options{Config: e.cfg, Sources: "the running server"}, report)
 		},
 		Limits: limitsOf(e.cfg), Version: e.version, Worker: keeper.ID, Memory: e.memory, Log: e.log,
+		Unsigned: unsigned(e.cfg, ring), AllTenantsScope: e.cfg.Admin.AllTenantsScope,
+		KeySet: func() []byte {
+			if ring == nil {
+				return nil
+			}
+			return ring.Set()
+		},
+		KeysAccepted: slices.ContainsFunc(e.cfg.Auth.Schemes, func(s config.AuthScheme) bool { return s.Kind == config.AuthAPIKey }),
+	}
+	if e.cfg.DatabaseURL == "" {
+		o.Disk = func() (adminapi.Disk, bool) {
+			free, size, ok := doctor.DiskOf(e.cfg.DataDir)
+			return adminapi.Disk{Free: int64(free), Size: int64(size)}, ok
+		}
 	}
 	for i := range e.cfg.Agents {
 		a := &e.cfg.Agents[i]
 		agent := adminapi.Agent{
 			Name: a.Name, Default: a.Default, Kind: string(a.Executor.Kind), Concurrency: a.Limits.Concurrency, MaxAttempts: a.Limits.MaxAttempts,
+			Remote: a.Executor.Kind == config.ExecutorWorker,
 		}
 		if api != nil {
 			agent.Card = func() ([]byte, error) { return api.PublicCard(a.Name, p.baseURL(e.cfg)) }
@@ -35,6 +52,19 @@ func newAdminAPI(e *env, access *access, p *ports, st *store.Store, eng *engine.
 		o.Agents = append(o.Agents, agent)
 	}
 	return adminapi.New(o)
+}
+
+// unsigned says why the cards of this server have no signatures; "": they have them.
+func unsigned(cfg *config.Config, ring *keys.Ring) string {
+	switch {
+	case !cfg.Signing.Cards:
+		return "signing.cards is false"
+	case cfg.PublicURL == "":
+		return "public_url is not set, and a signature names the URL of the keys"
+	case ring == nil:
+		return "this process signs nothing"
+	}
+	return ""
 }
 
 // limitsView has the limits of a server. Sizes are in bytes, times in seconds; 0 means no limit or the default.

@@ -136,7 +136,7 @@ func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents
 		return err
 	}
 	api := newAPI(e, agents, access, ports, eng, operations, ring, newCallbacks(e, agents, st, turns), runs, remote, notifications)
-	operators := newAdminAPI(e, access, ports, st, eng, h, bus, keeper, api)
+	operators := newAdminAPI(e, access, ports, st, eng, h, bus, keeper, ring, api)
 	s := &server{
 		env: e, ports: ports, hub: h, keeper: keeper, pool: pool, dispatcher: dispatcher, runs: runs, remote: remote, operators: operators,
 		api: api, duties: newDuties(e, st, keeper, pool, newCaller(e, agents, st, bus), newWatch(e, agents, st, visited, keeper, remote), ring, operators), access: access,

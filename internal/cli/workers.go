@@ -59,17 +59,11 @@ type workerView struct {
 
 func viewWorker(w *store.RemoteWorker) workerView {
 	v := workerView{
-		ID: w.ID.String(), Name: w.Name, Version: w.Version, SDK: w.SDK, Agents: append([]string{}, w.Agents...), State: "connected",
+		ID: w.ID.String(), Name: w.Name, Version: w.Version, SDK: w.SDK, Agents: append([]string{}, w.Agents...), State: w.State(),
 		Running: w.Running, Replica: w.Replica, FirstSeen: w.FirstSeen, LastSeen: w.LastSeen,
 	}
 	if !w.RetiredAt.IsZero() {
 		v.RetiredAt = &w.RetiredAt
-	}
-	switch {
-	case !w.Connected:
-		v.State = "gone"
-	case v.RetiredAt != nil:
-		v.State = "retired"
 	}
 	return v
 }

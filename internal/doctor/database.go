@@ -102,7 +102,7 @@ func (e *examination) embedded() (url string, found findings, err error) {
 		return "", warns("PostgreSQL in %s does not run, so its checks are skipped", dir).advise("start the server and run this again"), nil
 	}
 	found = oks("PostgreSQL in %s runs (pid %d)", dir, pid)
-	if free, ok := freeBytes(dir); ok && free < 1<<30 {
+	if free, _, ok := DiskOf(dir); ok && free < 1<<30 {
 		found = append(found, warns("its disk has only %d MiB free", free>>20).advise("free some space: a full disk stops every write")...)
 	}
 	return url, found, nil

@@ -106,6 +106,12 @@ func (r *Retention) sweep(ctx context.Context, p *period, now time.Time) (more b
 // over reports whether a period may be dropped: every task that ended in it is past its retention.
 // Tasks that ended later are moved out.
 func (r *Retention) over(p *period, now time.Time, keep func(Policy) time.Duration) bool {
+	at := r.dropsAt(p, keep)
+	return !at.IsZero() && !at.After(now)
+}
+
+// policies returns those of the agents of a period.
+func (r *Retention) policies(p *period) []Policy {
 	policies := make([]Policy, 0, len(p.agents))
 	for _, agent := range p.agents {
 		policies = append(policies, r.Of(agent))
@@ -116,12 +122,7 @@ func (r *Retention) over(p *period, now time.Time, keep func(Policy) time.Durati
 			policies = append(policies, q)
 		}
 	}
-	for _, q := range policies {
-		if d := keep(q); d == 0 || p.To.Add(d).After(now) {
-			return false
-		}
-	}
-	return true
+	return policies
 }
 
 // dropPeriod drops a period, except for the data that must outlive it.

@@ -48,14 +48,14 @@ func (s *Store) RecordKeyUse(ctx context.Context, id string) error {
 }
 
 // AddAPIKey adds a key that expires after lifetime; 0 means never.
-func (s *Store) AddAPIKey(ctx context.Context, k *APIKey, lifetime time.Duration) (*APIKey, error) {
+func (v View) AddAPIKey(ctx context.Context, k *APIKey, lifetime time.Duration) (*APIKey, error) {
 	scopes := k.Scopes
 	if scopes == nil {
 		scopes = []string{}
 	}
 	var r dbsqlc.APIKey
-	err := s.record(ctx, auditKeyCreated, task.ID{}, k.ID, func(tx pgx.Tx) (done bool, err error) {
-		r, err = s.q.APIKeyAdd(ctx, tx, dbsqlc.APIKeyAddParams{
+	err := v.record(ctx, auditKeyCreated, task.ID{}, k.ID, func(tx pgx.Tx) (done bool, err error) {
+		r, err = v.s.q.APIKeyAdd(ctx, tx, dbsqlc.APIKeyAddParams{
 			KeyID: k.ID, KeyHash: k.Hash, Name: k.Name, Tenant: k.Tenant, Subject: k.Subject, Scopes: scopes, Lifetime: lifetime,
 		})
 		return true, err
@@ -78,10 +78,24 @@ func (s *Store) APIKeys(ctx context.Context) ([]*APIKey, error) {
 
 // RevokeAPIKey revokes a key and tells the replicas. A second call changes nothing. It returns nil
 // if there is no such key.
-func (s *Store) RevokeAPIKey(ctx context.Context, id string) (*APIKey, error) {
+func (v View) RevokeAPIKey(ctx context.Context, id string) (*APIKey, error) {
+	return v.revokeKey(ctx, id, nil)
+}
+
+// RevokeAPIKey is that of View for the keys that the operator sees.
+func (o *Operator) RevokeAPIKey(ctx context.Context, id string) (*APIKey, error) {
+	return o.revokeKey(ctx, id, o.Tenant())
+}
+
+// revokeKey revokes a key, if it is of the tenant (nil: of any).
+func (v View) revokeKey(ctx context.Context, id string, tenant *string) (*APIKey, error) {
+	arg := dbsqlc.APIKeyRevokeParams{KeyID: cleanName(id)}
+	if tenant != nil {
+		arg.ByTenant, arg.Tenant = true, *tenant
+	}
 	var r dbsqlc.APIKey
-	err := s.record(ctx, auditKeyRevoked, task.ID{}, cleanName(id), func(tx pgx.Tx) (done bool, err error) {
-		r, err = s.q.APIKeyRevoke(ctx, tx, cleanName(id))
+	err := v.record(ctx, auditKeyRevoked, task.ID{}, arg.KeyID, func(tx pgx.Tx) (done bool, err error) {
+		r, err = v.s.q.APIKeyRevoke(ctx, tx, arg)
 		return true, err
 	})
 	if err = translate("revoke an API key", err); err != nil {
@@ -90,8 +104,8 @@ func (s *Store) RevokeAPIKey(ctx context.Context, id string) (*APIKey, error) {
 		}
 		return nil, err
 	}
-	if s.listener != nil {
-		s.listener.KeyRevoked(r.KeyID)
+	if v.s.listener != nil {
+		v.s.listener.KeyRevoked(r.KeyID)
 	}
 	return apiKey(&r), nil
 }

@@ -37,6 +37,7 @@ const (
 	auditSessionEnded  = "session.ended"
 	auditJobCreated    = "job.created"
 	auditJobCanceled   = "job.canceled"
+	auditWorkerRetired = "worker.retired"
 )
 
 type auditEntry struct {

@@ -22,6 +22,7 @@ type PushFilter struct {
 	Due          bool    // only those that have something to deliver and are not disabled
 	BeforeTask   task.ID
 	BeforeID     string // continue a listing after this configuration
+	SinceTask    task.ID
 	Limit        int
 }
 
@@ -44,7 +45,7 @@ type PushRow struct {
 // ListPushes lists configurations of all owners, those of the newest tasks first.
 func (s *Store) ListPushes(ctx context.Context, f PushFilter) ([]PushRow, error) {
 	arg := dbsqlc.PushListParams{
-		BeforeTask: uuid.Max, BeforeID: "", Task: uuid.UUID(f.Task), Agent: f.Agent, Owner: f.Owner, Host: f.Host,
+		BeforeTask: uuid.Max, BeforeID: "", SinceTask: uuid.UUID(f.SinceTask), Task: uuid.UUID(f.Task), Agent: f.Agent, Owner: f.Owner, Host: f.Host,
 		Disabled: f.Disabled, Failing: f.Failing, Due: f.Due, MaxRows: int32(f.Limit),
 	}
 	if f.Tenant != nil {

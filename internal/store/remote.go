@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
@@ -201,6 +202,17 @@ type RemoteWorker struct {
 	Running                     int
 }
 
+// State says whether the worker is connected, retired (connected, and told to claim no more) or gone.
+func (w *RemoteWorker) State() string {
+	switch {
+	case !w.Connected:
+		return "gone"
+	case !w.RetiredAt.IsZero():
+		return "retired"
+	}
+	return "connected"
+}
+
 // SeenRemote records that a replica has answered these workers, and returns those of them that are retired.
 func (s *Store) SeenRemote(ctx context.Context, replica string, workers []RemoteWorker) (retired []task.ID, err error) {
 	arg := dbsqlc.RemoteSeenParams{Replica: cleanName(replica)}
@@ -236,8 +248,16 @@ func (s *Store) RetiredRemote(ctx context.Context, within time.Duration) ([]task
 
 // RetireRemote tells a worker, or the connected ones of a version, to claim no more. It returns them. Errors: task.NotFound if
 // no worker matches.
-func (s *Store) RetireRemote(ctx context.Context, id task.ID, version string) ([]RemoteWorker, error) {
-	rows, err := s.q.RemoteRetire(ctx, s.brief(s.api), dbsqlc.RemoteRetireParams{ID: uuid.UUID(id), Version: version})
+func (v View) RetireRemote(ctx context.Context, id task.ID, version string) ([]RemoteWorker, error) {
+	object := "version " + version
+	if version == "" {
+		object = id.String()
+	}
+	var rows []dbsqlc.RemoteRetireRow
+	err := v.record(ctx, auditWorkerRetired, task.ID{}, object, func(tx pgx.Tx) (done bool, err error) {
+		rows, err = v.s.q.RemoteRetire(ctx, tx, dbsqlc.RemoteRetireParams{ID: uuid.UUID(id), Version: version})
+		return len(rows) > 0, err
+	})
 	if err != nil {
 		return nil, translate("retire remote workers", err)
 	}

@@ -981,6 +981,43 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/webhooks/lags": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How many webhooks lag */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description found */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["lags"];
+                    };
+                };
+                default: components["responses"]["problem"];
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/agents": {
         parameters: {
             query?: never;
@@ -1052,6 +1089,179 @@ export interface paths {
         };
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/agents/{name}/failures": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The newest failures of an agent, grouped by their reason */
+        get: {
+            parameters: {
+                query?: {
+                    /** @description the span, up to now */
+                    window?: components["parameters"]["window"];
+                };
+                header?: never;
+                path: {
+                    /** @description the name in the configuration */
+                    name: components["parameters"]["name"];
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description found */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["failures"];
+                    };
+                };
+                default: components["responses"]["problem"];
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/stats": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What ended in each interval of a span, by agent */
+        get: {
+            parameters: {
+                query?: {
+                    /** @description the name of an agent */
+                    agent?: components["parameters"]["agent"];
+                    /** @description the span, up to now */
+                    window?: components["parameters"]["window"];
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description found */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["stats"];
+                    };
+                };
+                default: components["responses"]["problem"];
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/workers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Remote workers, those that were seen last first */
+        get: {
+            parameters: {
+                query?: {
+                    /** @description the name of an agent */
+                    agent?: components["parameters"]["agent"];
+                    /** @description only those that are connected */
+                    connected?: components["parameters"]["connected"];
+                    /** @description the most items of the page */
+                    limit?: components["parameters"]["limit"];
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description found */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["workers"];
+                    };
+                };
+                default: components["responses"]["problem"];
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/workers/{id}/retire": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Tell a remote worker to claim no more */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    /** @description the id of the worker */
+                    id: components["parameters"]["id4"];
+                };
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["actRequest"];
+                };
+            };
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["retired"];
+                    };
+                };
+                default: components["responses"]["problem"];
+            };
+        };
         delete?: never;
         options?: never;
         head?: never;
@@ -1206,6 +1416,80 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/partitions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The partitions, and when retention drops them */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description found */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["partitions"];
+                    };
+                };
+                default: components["responses"]["problem"];
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/database": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The database, its size and its growth */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description found */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["database"];
+                    };
+                };
+                default: components["responses"]["problem"];
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/keys": {
         parameters: {
             query?: never;
@@ -1241,7 +1525,76 @@ export interface paths {
             };
         };
         put?: never;
-        post?: never;
+        /** Create an API key */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["keyRequest"];
+                };
+            };
+            responses: {
+                /** @description done */
+                201: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["key"];
+                    };
+                };
+                default: components["responses"]["problem"];
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/keys/{id}/revoke": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Revoke an API key */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    /** @description the id of the key */
+                    id: components["parameters"]["id5"];
+                };
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["actRequest"];
+                };
+            };
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["key"];
+                    };
+                };
+                default: components["responses"]["problem"];
+            };
+        };
         delete?: never;
         options?: never;
         head?: never;
@@ -1344,8 +1697,24 @@ export interface paths {
         get: {
             parameters: {
                 query?: {
+                    /** @description only entries of this action */
+                    action?: components["parameters"]["action"];
+                    /** @description only entries about the task with this UUID */
+                    task?: components["parameters"]["task"];
+                    /** @description the name of an agent */
+                    agent?: components["parameters"]["agent"];
+                    /** @description empty for tasks without a tenant */
+                    tenant?: components["parameters"]["tenant"];
+                    /** @description only entries of this caller, or of this credential */
+                    subject?: components["parameters"]["subject"];
+                    /** @description only entries of callers that authenticated like this; operator for operators */
+                    method?: components["parameters"]["method"];
+                    /** @description only entries about this webhook, key, worker or job */
+                    object?: components["parameters"]["object"];
                     /** @description rows at this time or later */
                     since?: components["parameters"]["since2"];
+                    /** @description rows before this time */
+                    until?: components["parameters"]["until2"];
                     /** @description next of the page before */
                     before?: components["parameters"]["before"];
                     /** @description the most items of the page */
@@ -1364,6 +1733,43 @@ export interface paths {
                     };
                     content: {
                         "application/json": components["schemas"]["audit"];
+                    };
+                };
+                default: components["responses"]["problem"];
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/audit/verify": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Verify the hashes of the audit log */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description found */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["verified"];
                     };
                 };
                 default: components["responses"]["problem"];
@@ -1858,6 +2264,9 @@ export interface components {
             max_attempts?: number;
             away?: components["schemas"]["away"];
             queue?: components["schemas"]["depths"];
+            /** @description connected remote workers that may claim */
+            workers?: number;
+            signature?: components["schemas"]["signature"];
         };
         agentDetail: {
             name: string;
@@ -1867,7 +2276,201 @@ export interface components {
             max_attempts?: number;
             away?: components["schemas"]["away"];
             queue?: components["schemas"]["depths"];
+            /** @description connected remote workers that may claim */
+            workers?: number;
+            signature?: components["schemas"]["signature"];
             card?: Record<string, never>;
+        };
+        signature: {
+            /** @enum {unknown} */
+            status: "verified" | "unsigned" | "invalid";
+            key_id?: string;
+            algorithm?: string;
+            /** @description why there is none or why it is not valid */
+            detail?: string;
+        };
+        stats: {
+            /**
+             * Format: date-time
+             * @description the beginning of the first interval
+             */
+            since: string;
+            width_seconds: number;
+            buckets: number;
+            agents: components["schemas"]["agentStats"][];
+        };
+        /** @description a number for each interval, the oldest first; times are in seconds */
+        agentStats: {
+            agent: string;
+            /**
+             * Format: date-time
+             * @description how far back the tasks were counted; absent if that is all of the span
+             */
+            counted_since?: string;
+            ended: number[];
+            failed: number[];
+            rejected: number[];
+            canceled: number[];
+            /** @description of the last run of each task */
+            run_p50: (number | null)[];
+            run_p95: (number | null)[];
+            /** @description from the creation of each task to its end */
+            took_p50: (number | null)[];
+            took_p95: (number | null)[];
+        };
+        failures: {
+            /**
+             * Format: date-time
+             * @description how far back the tasks were looked at
+             */
+            since: string;
+            /** @description the tasks in the groups */
+            tasks: number;
+            /** @description only the newest failures are grouped */
+            more?: boolean;
+            groups: components["schemas"]["failureGroup"][];
+        };
+        failureGroup: {
+            /** @description the reason of the newest task; the others differ in numbers and ids only */
+            reason: string;
+            /** @enum {unknown} */
+            state: "failed" | "rejected";
+            tasks: number;
+            /** Format: date-time */
+            first_at: string;
+            /** Format: date-time */
+            last_at: string;
+            examples: {
+                /** Format: uuid */
+                id: string;
+                task_id: string;
+                /** Format: date-time */
+                at: string;
+            }[];
+        };
+        workers: {
+            workers: components["schemas"]["worker"][];
+        };
+        worker: {
+            /** Format: uuid */
+            id: string;
+            name: string;
+            version: string;
+            sdk: string;
+            agents: string[];
+            /** @enum {unknown} */
+            state: "connected" | "retired" | "gone";
+            running: number;
+            replica: string;
+            /** Format: date-time */
+            first_seen: string;
+            /** Format: date-time */
+            last_seen: string;
+            /** Format: date-time */
+            retired_at?: string;
+        };
+        retired: {
+            /** Format: uuid */
+            id: string;
+        };
+        lags: {
+            due: number;
+            /** @description disabled ones count too */
+            failing: number;
+            disabled: number;
+            /** @description up to where each number counts */
+            bound: number;
+            /** @description how long the oldest delivery has been due */
+            oldest_seconds: number;
+            hosts: components["schemas"]["lagHost"][];
+        };
+        lagHost: {
+            host: string;
+            failing: number;
+            disabled: number;
+            /**
+             * Format: date-time
+             * @description since when the first of them fails
+             */
+            since: string;
+            /** @description of one of them */
+            error?: string;
+        };
+        partitions: {
+            partitions: components["schemas"]["partition"][];
+        };
+        partition: {
+            /** @enum {unknown} */
+            family: "tasks" | "idempotency_keys" | "delivery_attempts" | "audit";
+            table: string;
+            parent: string;
+            /** Format: date-time */
+            from: string;
+            /** Format: date-time */
+            to: string;
+            bytes: number;
+            /** @description as PostgreSQL estimates them; -1: not known */
+            rows: number;
+            /**
+             * Format: date-time
+             * @description when retention drops it; absent if it never does
+             */
+            drops_at?: string;
+            detaching?: boolean;
+        };
+        database: {
+            bytes: number;
+            /** @description of PostgreSQL */
+            version: string;
+            /** @description of the views */
+            contract: string;
+            /** Format: date-time */
+            started_at: string;
+            /** @description of all clients of this PostgreSQL */
+            connections: number;
+            max_connections: number;
+            /** Format: date-time */
+            oldest_task?: string;
+            groups: {
+                what: string;
+                bytes: number;
+            }[];
+            /** @description absent if the database is on another machine */
+            disk?: {
+                free_bytes: number;
+                size_bytes: number;
+            };
+            growth?: components["schemas"]["growth"];
+            next_drop?: components["schemas"]["nextDrop"];
+        };
+        growth: {
+            /** @description what was written since then and is still there */
+            bytes_per_day: number;
+            /** Format: date-time */
+            since: string;
+            /** @description how long the free space lasts if it goes on like this and nothing is deleted; absent if that is not known */
+            runway_days?: number;
+        };
+        nextDrop: {
+            /** Format: date-time */
+            at: string;
+            /** Format: date-time */
+            from: string;
+            /** Format: date-time */
+            to: string;
+            what: string;
+            bytes: number;
+        };
+        verified: {
+            /** @enum {unknown} */
+            status: "intact" | "broken";
+            rows: number;
+            chains: number;
+            broken: {
+                chain: number;
+                row: number;
+                problem: string;
+            }[];
         };
         away: {
             /** Format: date-time */
@@ -1879,14 +2482,23 @@ export interface components {
         depths: {
             waiting: number;
             running: number;
-            timers?: number;
-            calls?: number;
+            timers: number;
+            calls: number;
             /** @description counted up to 10,000 */
-            parked?: number;
-            oldest_seconds?: number;
+            parked: number;
+            oldest_seconds: number;
         };
         replicas: {
             replicas: components["schemas"]["replica"][];
+            duties: components["schemas"]["duty"][];
+        };
+        duty: {
+            name: string;
+            /** @description the name of the process; absent if it is gone */
+            holder?: string;
+            /** Format: date-time */
+            until: string;
+            held: boolean;
         };
         replica: {
             /** Format: uuid */
@@ -1918,6 +2530,25 @@ export interface components {
             streams: number;
             live_tasks: number;
             agents?: components["schemas"]["agentLimits"][];
+            use: components["schemas"]["limitsUse"];
+        };
+        /** @description what is used now; memory and streams are of the process that answers */
+        limitsUse: {
+            memory: {
+                budget: string;
+                used: number;
+                size: number;
+                /** @description since the process started */
+                refused: number;
+            }[];
+            admin_streams: number;
+            max_admin_streams: number;
+            agents: {
+                agent: string;
+                waiting: number;
+                running: number;
+                parked: number;
+            }[];
         };
         agentLimits: {
             agent: string;
@@ -1957,10 +2588,14 @@ export interface components {
         };
         keys: {
             keys: components["schemas"]["key"][];
+            /** @description this server accepts API keys (a scheme of kind api_key) */
+            accepted: boolean;
             next?: string;
         };
         key: {
             id: string;
+            /** @description only in the answer that creates it */
+            key?: string;
             name?: string;
             tenant: string;
             subject: string;
@@ -1976,6 +2611,19 @@ export interface components {
             /** Format: date-time */
             last_used_at?: string;
         };
+        keyRequest: {
+            /** @description why you act; the audit log keeps it */
+            reason: string;
+            /** @description for people */
+            name?: string;
+            /** @description an operator of one tenant may give its own one only */
+            tenant?: string;
+            /** @description the caller that the key stands for */
+            subject: string;
+            scopes?: string[];
+            /** @description 0: never */
+            expires_in_seconds?: number;
+        };
         audit: {
             rows: components["schemas"]["auditRow"][];
             next?: string;
@@ -1986,7 +2634,9 @@ export interface components {
             chain: number;
             n: number;
             login: string;
-            entries: Record<string, never>[];
+            entries: {
+                [key: string]: unknown;
+            }[];
         };
         filter: {
             states?: components["schemas"]["state"][];
@@ -2058,6 +2708,8 @@ export interface components {
         };
     };
     parameters: {
+        /** @description only entries of this action */
+        action: string;
         /** @description with asc: events after this seq */
         after: number;
         /** @description the name of an agent */
@@ -2070,6 +2722,8 @@ export interface components {
         config: string;
         /** @description only of this webhook */
         config2: string;
+        /** @description only those that are connected */
+        connected: boolean;
         /** @description the id of a context */
         context: string;
         /** @description only disabled ones */
@@ -2086,6 +2740,10 @@ export interface components {
         id2: string;
         /** @description only the task with this id */
         id3: string;
+        /** @description the id of the worker */
+        id4: string;
+        /** @description the id of the key */
+        id5: string;
         /** @description a repeated request with the same key finds what the first one has created */
         idempotencyKey: string;
         /** @description the id of the last event that arrived */
@@ -2094,8 +2752,12 @@ export interface components {
         lastEventIdQuery: string;
         /** @description the most items of the page */
         limit: number;
+        /** @description only entries of callers that authenticated like this; operator for operators */
+        method: string;
         /** @description the name in the configuration */
         name: string;
+        /** @description only entries about this webhook, key, worker or job */
+        object: string;
         /** @description asc, or desc for the newest event first */
         order: "asc" | "desc";
         /** @description empty for tasks without an owner */
@@ -2108,12 +2770,20 @@ export interface components {
         since2: string;
         /** @description repeat it for several states */
         state: components["schemas"]["state"][];
+        /** @description only entries of this caller, or of this credential */
+        subject: string;
+        /** @description only entries about the task with this UUID */
+        task: string;
         /** @description empty for tasks without a tenant */
         tenant: string;
         /** @description tasks created before this time */
         until: string;
+        /** @description rows before this time */
+        until2: string;
         /** @description also show each event as clients of this A2A version see it */
         version: string;
+        /** @description the span, up to now */
+        window: "1h" | "6h" | "24h" | "7d";
     };
     requestBodies: never;
     headers: never;
@@ -2151,17 +2821,36 @@ export type Acted = components['schemas']['acted'];
 export type Agents = components['schemas']['agents'];
 export type Agent = components['schemas']['agent'];
 export type AgentDetail = components['schemas']['agentDetail'];
+export type Signature = components['schemas']['signature'];
+export type Stats = components['schemas']['stats'];
+export type AgentStats = components['schemas']['agentStats'];
+export type Failures = components['schemas']['failures'];
+export type FailureGroup = components['schemas']['failureGroup'];
+export type Workers = components['schemas']['workers'];
+export type Worker = components['schemas']['worker'];
+export type Retired = components['schemas']['retired'];
+export type Lags = components['schemas']['lags'];
+export type LagHost = components['schemas']['lagHost'];
+export type Partitions = components['schemas']['partitions'];
+export type Partition = components['schemas']['partition'];
+export type Database = components['schemas']['database'];
+export type Growth = components['schemas']['growth'];
+export type NextDrop = components['schemas']['nextDrop'];
+export type Verified = components['schemas']['verified'];
 export type Away = components['schemas']['away'];
 export type Depths = components['schemas']['depths'];
 export type Replicas = components['schemas']['replicas'];
+export type Duty = components['schemas']['duty'];
 export type Replica = components['schemas']['replica'];
 export type Limits = components['schemas']['limits'];
+export type LimitsUse = components['schemas']['limitsUse'];
 export type AgentLimits = components['schemas']['agentLimits'];
 export type Plan = components['schemas']['plan'];
 export type Step = components['schemas']['step'];
 export type Findings = components['schemas']['findings'];
 export type Keys = components['schemas']['keys'];
 export type Key = components['schemas']['key'];
+export type KeyRequest = components['schemas']['keyRequest'];
 export type Audit = components['schemas']['audit'];
 export type AuditRow = components['schemas']['auditRow'];
 export type Filter = components['schemas']['filter'];
@@ -2169,12 +2858,14 @@ export type JobRequest = components['schemas']['jobRequest'];
 export type Jobs = components['schemas']['jobs'];
 export type Job = components['schemas']['job'];
 export type ResponseProblem = components['responses']['problem'];
+export type ParameterAction = components['parameters']['action'];
 export type ParameterAfter = components['parameters']['after'];
 export type ParameterAgent = components['parameters']['agent'];
 export type ParameterBefore = components['parameters']['before'];
 export type ParameterBefore2 = components['parameters']['before2'];
 export type ParameterConfig = components['parameters']['config'];
 export type ParameterConfig2 = components['parameters']['config2'];
+export type ParameterConnected = components['parameters']['connected'];
 export type ParameterContext = components['parameters']['context'];
 export type ParameterDisabled = components['parameters']['disabled'];
 export type ParameterDue = components['parameters']['due'];
@@ -2183,19 +2874,27 @@ export type ParameterHost = components['parameters']['host'];
 export type ParameterId = components['parameters']['id'];
 export type ParameterId2 = components['parameters']['id2'];
 export type ParameterId3 = components['parameters']['id3'];
+export type ParameterId4 = components['parameters']['id4'];
+export type ParameterId5 = components['parameters']['id5'];
 export type ParameterIdempotencyKey = components['parameters']['idempotencyKey'];
 export type ParameterLastEventId = components['parameters']['lastEventId'];
 export type ParameterLastEventIdQuery = components['parameters']['lastEventIdQuery'];
 export type ParameterLimit = components['parameters']['limit'];
+export type ParameterMethod = components['parameters']['method'];
 export type ParameterName = components['parameters']['name'];
+export type ParameterObject = components['parameters']['object'];
 export type ParameterOrder = components['parameters']['order'];
 export type ParameterOwner = components['parameters']['owner'];
 export type ParameterOwner2 = components['parameters']['owner2'];
 export type ParameterSince = components['parameters']['since'];
 export type ParameterSince2 = components['parameters']['since2'];
 export type ParameterState = components['parameters']['state'];
+export type ParameterSubject = components['parameters']['subject'];
+export type ParameterTask = components['parameters']['task'];
 export type ParameterTenant = components['parameters']['tenant'];
 export type ParameterUntil = components['parameters']['until'];
+export type ParameterUntil2 = components['parameters']['until2'];
 export type ParameterVersion = components['parameters']['version'];
+export type ParameterWindow = components['parameters']['window'];
 export type $defs = Record<string, never>;
 export type operations = Record<string, never>;

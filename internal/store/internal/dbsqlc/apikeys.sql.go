@@ -90,13 +90,20 @@ func (q *Queries) APIKeyFind(ctx context.Context, db DBTX, keyID string) (APIKey
 }
 
 const aPIKeyRevoke = `-- name: APIKeyRevoke :one
-UPDATE holdfast.api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE key_id = $1
+UPDATE holdfast.api_keys SET revoked_at = coalesce(revoked_at, now())
+ WHERE key_id = $1 AND (NOT $2::boolean OR tenant = $3::text)
 RETURNING key_id, key_hash, name, tenant, subject, scopes, created_at, expires_at, revoked_at, last_used_at
 `
 
+type APIKeyRevokeParams struct {
+	KeyID    string
+	ByTenant bool
+	Tenant   string
+}
+
 // A second call keeps the time of the first.
-func (q *Queries) APIKeyRevoke(ctx context.Context, db DBTX, keyID string) (APIKey, error) {
-	row := db.QueryRow(ctx, aPIKeyRevoke, keyID)
+func (q *Queries) APIKeyRevoke(ctx context.Context, db DBTX, arg APIKeyRevokeParams) (APIKey, error) {
+	row := db.QueryRow(ctx, aPIKeyRevoke, arg.KeyID, arg.ByTenant, arg.Tenant)
 	var i APIKey
 	err := row.Scan(
 		&i.KeyID,

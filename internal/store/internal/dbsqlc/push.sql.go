@@ -656,21 +656,23 @@ const pushList = `-- name: PushList :many
 SELECT c.task, c.config_id, c.agent, c.public_id, c.dialect, c.url, c.schemes, c.secrets, c.created_at, k.task, k.config_id, k.host, k.caller, k.artifacts, k.next_seq, k.due_seq, k.due_at, k.due_since, k.parked, k.attempts, k.failing_since, k.last_error, k.claim, k.worker_id, k.locked_until, k.disabled_at, k.disabled_for, k.accepted, t.client_id, t.agent, t.tenant, t.owner
   FROM holdfast.push_configs c
   JOIN holdfast.push_cursors k ON k.task = c.task AND k.config_id = c.config_id
-  JOIN holdfast.tasks t ON t.id = c.task AND t.id <= $1::uuid
- WHERE (c.task, c.config_id) < ($1::uuid, $2::text)
-   AND ($3::uuid = '00000000-0000-0000-0000-000000000000' OR c.task = $3)
-   AND ($4::text = '' OR t.agent = $4)
-   AND ($5::text = '' OR t.owner = $5)
-   AND (NOT $6::boolean OR t.tenant = $7::text)
-   AND ($8::text = '' OR k.host = $8)
-   AND (NOT $9::boolean OR k.disabled_at IS NOT NULL)
-   AND (NOT $10::boolean OR k.attempts > 0)
-   AND (NOT $11::boolean OR k.due_at IS NOT NULL)
- ORDER BY c.task DESC, c.config_id DESC LIMIT $12
+  JOIN holdfast.tasks t ON t.id = c.task AND t.id <= $1::uuid AND t.id >= $2::uuid
+ WHERE (c.task, c.config_id) < ($1::uuid, $3::text) AND c.task >= $2
+   AND (k.task, k.config_id) < ($1, $3) AND k.task >= $2
+   AND ($4::uuid = '00000000-0000-0000-0000-000000000000' OR c.task = $4)
+   AND ($5::text = '' OR t.agent = $5)
+   AND ($6::text = '' OR t.owner = $6)
+   AND (NOT $7::boolean OR t.tenant = $8::text)
+   AND ($9::text = '' OR k.host = $9)
+   AND (NOT $10::boolean OR k.disabled_at IS NOT NULL)
+   AND (NOT $11::boolean OR k.attempts > 0)
+   AND (NOT $12::boolean OR k.due_at IS NOT NULL)
+ ORDER BY c.task DESC, c.config_id DESC LIMIT $13
 `
 
 type PushListParams struct {
 	BeforeTask uuid.UUID
+	SinceTask  uuid.UUID
 	BeforeID   string
 	Task       uuid.UUID
 	Agent      string
@@ -693,11 +695,12 @@ type PushListRow struct {
 	Owner      string
 }
 
-// For operators: the newest tasks first, configurations of one task by their age. The bound of the
-// page prunes partitions of newer tasks.
+// For operators: the newest tasks first, configurations of one task by their age. The bounds of the
+// page prune partitions of other tasks. With @since_task (PushWindow) it reads a bounded number of webhooks.
 func (q *Queries) PushList(ctx context.Context, db DBTX, arg PushListParams) ([]PushListRow, error) {
 	rows, err := db.Query(ctx, pushList,
 		arg.BeforeTask,
+		arg.SinceTask,
 		arg.BeforeID,
 		arg.Task,
 		arg.Agent,

@@ -1,0 +1,55 @@
+// Amounts as people read them.
+
+const byteUnits = ["B", "kB", "MB", "GB", "TB", "PB"];
+
+/** bytes returns "0 B", "12 kB" or "1.5 GB", in powers of 1000 as disks are sold. */
+export function bytes(n: number): string {
+  let size = n;
+  let unit = 0;
+  while (Math.abs(size) >= 999.5 && unit < byteUnits.length - 1) {
+    size /= 1000;
+    unit++;
+  }
+  return `${unit === 0 || Math.abs(size) >= 99.5 ? Math.round(size) : Number(size.toPrecision(2))} ${byteUnits[unit]}`;
+}
+
+const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+
+/** count returns "12,345". */
+export function count(n: number): string {
+  return whole.format(n);
+}
+
+/** upTo returns a number that was counted up to a bound: "10,000+". */
+export function upTo(n: number, bound: number): string {
+  return n >= bound ? `${count(bound)}+` : count(n);
+}
+
+/** plural returns "1 task" or "12 tasks". */
+export function plural(n: number, one: string, many = `${one}s`): string {
+  return `${count(n)} ${n === 1 ? one : many}`;
+}
+
+/** rate returns "4.2/min", or "18/h" if it is slow. */
+export function rate(n: number, seconds: number): string {
+  if (n === 0 || seconds <= 0) return "0/min";
+  const minute = (n / seconds) * 60;
+  if (minute >= 1) return `${minute >= 99.5 ? count(minute) : Number(minute.toPrecision(2))}/min`;
+  const hour = minute * 60;
+  return hour >= 1 ? `${Number(hour.toPrecision(2))}/h` : `${Number((hour * 24).toPrecision(2))}/day`;
+}
+
+/** percent returns "4.2%", "<0.1%" or "0%". */
+export function percent(part: number, of: number): string {
+  if (of <= 0 || part <= 0) return "0%";
+  const p = (part / of) * 100;
+  return p < 0.1 ? "<0.1%" : `${p >= 9.95 ? Math.round(p) : Number(p.toFixed(1))}%`;
+}
+
+/** days returns a span of days as "5 h", "12 days" or "3 years". */
+export function days(n: number): string {
+  if (n < 1) return `${Math.max(1, Math.round(n * 24))} h`;
+  if (n < 60) return plural(Math.round(n), "day");
+  if (n < 730) return `${Math.round(n / 30.4)} months`;
+  return n < 36_500 ? `${Math.round(n / 365)} years` : "more than 100 years";
+}

@@ -1,0 +1,508 @@
+package adminapi
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+type agentView struct {
+	Name        string      `json:"name"`
+	Default     bool        `json:"default,omitempty"`
+	Kind        string      `json:"kind"`
+	Concurrency int         `json:"concurrency"`
+	MaxAttempts int         `json:"max_attempts"`
+	Away        *awayView   `json:"away,omitempty"`
+	Queue       *depthsView `json:"queue,omitempty"`
+	// Workers is how many remote workers are connected, of an agent that has them.
+	Workers   *int           `json:"workers,omitempty"`
+	Signature *signatureView `json:"signature,omitempty"`
+}
+
+type awayView struct {
+	Since  time.Time `json:"since"`
+	LastAt time.Time `json:"last_at"`
+	Error  string    `json:"error,omitempty"`
+}
+
+type depthsView struct {
+	Waiting       int64   `json:"waiting"`
+	Running       int64   `json:"running"`
+	Timers        int64   `json:"timers"`
+	Calls         int64   `json:"calls"`
+	Parked        int64   `json:"parked"` // counted up to 10,000
+	OldestSeconds float64 `json:"oldest_seconds"`
+}
+
+type agentsView struct {
+	Agents []*agentView `json:"agents"`
+}
+
+// signatureView says whether clients can verify the card that this process serves.
+type signatureView struct {
+	Status    string `json:"status"`
+	KeyID     string `json:"key_id,omitempty"`
+	Algorithm string `json:"algorithm,omitempty"`
+	// Detail says why the card has no signature, or why nobody can verify it.
+	Detail string `json:"detail,omitempty"`
+}
+
+// The states of a signature.
+const (
+	signatureVerified = "verified" // by a key of the set that this server publishes
+	signatureUnsigned = "unsigned"
+	signatureInvalid  = "invalid"
+)
+
+// maxCardDepth is more than cards have.
+const maxCardDepth = 100
+
+// signatureOf verifies the signatures of a card with the keys that clients get. unsigned says why cards have none.
+func signatureOf(card, set []byte, unsigned string) *signatureView {
+	var signed struct {
+		Signatures []struct {
+			Protected string `json:"protected"`
+		} `json:"signatures"`
+	}
+	if json.Unmarshal(card, &signed) != nil || len(signed.Signatures) == 0 {
+		return &signatureView{Status: signatureUnsigned, Detail: unsigned}
+	}
+	v := &signatureView{Status: signatureInvalid}
+	var header struct {
+		Algorithm string `json:"alg"`
+		KeyID     string `json:"kid"`
+	}
+	if raw, err := base64.RawURLEncoding.DecodeString(signed.Signatures[0].Protected); err == nil && json.Unmarshal(raw, &header) == nil {
+		v.KeyID, v.Algorithm = header.KeyID, header.Algorithm
+	}
+	keys, err := client.ParseKeys(set)
+	if err == nil {
+		_, err = keys.Verify(card, maxCardDepth)
+	}
+	if err != nil {
+		v.Detail = bounded(err.Error())
+		return v
+	}
+	v.Status = signatureVerified
+	return v
+}
+
+// queues are the queues of all agents.
+type queues struct {
+	depths  []store.QueueDepth
+	parked  map[string]int64
+	workers []store.RemoteWorker
+}
+
+// maxWorkers bounds the connected workers that are counted.
+const maxWorkers = 10_000
+
+// queues reads the queues, at most once in two seconds.
+func (a *API) queues(ctx context.Context) (*queues, error) {
+	return a.queued.get(ctx, struct{}{}, func(ctx context.Context) (*queues, error) {
+		names := make([]string, len(a.o.Agents))
+		remote := false
+		for i := range a.o.Agents {
+			names[i] = a.o.Agents[i].Name
+			remote = remote || a.o.Agents[i].Remote
+		}
+		var (
+			q   queues
+			err error
+		)
+		if q.depths, err = a.o.Store.QueueDepths(ctx); err != nil {
+			return nil, err
+		}
+		if q.parked, err = a.o.Store.Parked(ctx, names); err != nil {
+			return nil, err
+		}
+		if remote {
+			q.workers, err = a.o.Store.RemoteWorkersOf(ctx, "", true, maxWorkers)
+		}
+		return &q, err
+	})
+}
+
+// agentViews shows the configured agents, with their health, and their queues to operators who see all tenants.
+func (a *API) agentViews(x *exchange) ([]*agentView, error) {
+	all, byName := make([]*agentView, len(a.o.Agents)), map[string]*agentView{}
+	for i := range a.o.Agents {
+		g := &a.o.Agents[i]
+		all[i] = &agentView{Name: g.Name, Default: g.Default, Kind: g.Kind, Concurrency: g.Concurrency, MaxAttempts: g.MaxAttempts}
+		byName[g.Name] = all[i]
+		if g.Card == nil {
+			continue
+		}
+		card, err := g.Card()
+		if err != nil {
+			// The card is for clients; the rest is what an operator looks for now.
+			a.o.Log.Warn("card not rendered", "agent", g.Name, "error", err)
+			all[i].Signature = &signatureView{Status: signatureInvalid, Detail: "the card cannot be rendered now; the server's log says why"}
+			continue
+		}
+		all[i].Signature = signatureOf(card, a.o.KeySet(), a.o.Unsigned)
+	}
+	outages, err := a.o.Store.Outages(x.ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range outages {
+		if v := byName[o.Agent]; v != nil {
+			v.Away = &awayView{o.Since.UTC(), o.LastAt.UTC(), bounded(o.Error)}
+		}
+	}
+	if x.who.Bound {
+		return all, nil
+	}
+	q, err := a.queues(x.ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i, v := range all {
+		v.Queue = &depthsView{Parked: q.parked[v.Name]}
+		if a.o.Agents[i].Remote {
+			n := 0
+			for j := range q.workers {
+				if q.workers[j].RetiredAt.IsZero() && slices.Contains(q.workers[j].Agents, v.Name) {
+					n++
+				}
+			}
+			v.Workers = &n
+		}
+	}
+	for i := range q.depths {
+		d := &q.depths[i]
+		if v := byName[d.Agent]; v != nil {
+			v.Queue.Waiting, v.Queue.Running, v.Queue.Timers, v.Queue.Calls, v.Queue.OldestSeconds = d.Waiting, d.Running, d.Timers, d.Calls, d.Oldest.Seconds()
+		}
+	}
+	return all, nil
+}
+
+func (a *API) agents(x *exchange) error {
+	if err := x.q.done(); err != nil {
+		return err
+	}
+	all, err := a.agentViews(x)
+	if err != nil {
+		return err
+	}
+	return x.ok(agentsView{all})
+}
+
+type agentDetail struct {
+	*agentView
+	Card json.RawMessage `json:"card,omitempty"`
+}
+
+// index returns the place of the agent of the path in the configuration.
+func (a *API) index(x *exchange) (int, error) {
+	name := x.r.PathValue("name")
+	i := slices.IndexFunc(a.o.Agents, func(g Agent) bool { return g.Name == name })
+	if i < 0 {
+		return 0, task.Errorf(task.NotFound, "no agent of the configuration has this name")
+	}
+	return i, nil
+}
+
+func (a *API) agent(x *exchange) error {
+	if err := x.q.done(); err != nil {
+		return err
+	}
+	i, err := a.index(x)
+	if err != nil {
+		return err
+	}
+	all, err := a.agentViews(x)
+	if err != nil {
+		return err
+	}
+	d := agentDetail{agentView: all[i]}
+	if card := a.o.Agents[i].Card; card != nil {
+		if d.Card, err = card(); err != nil {
+			return err
+		}
+	}
+	return x.ok(d)
+}
+
+// statWindows are the spans of statistics, and the widths of their intervals.
+var statWindows = map[string]struct{ span, width time.Duration }{
+	"1h":  {time.Hour, time.Minute},
+	"6h":  {6 * time.Hour, 5 * time.Minute},
+	"24h": {24 * time.Hour, 20 * time.Minute},
+	"7d":  {7 * 24 * time.Hour, 2 * time.Hour},
+}
+
+// window reads the parameter that chooses a span.
+func (q *query) window() (name string, span, width time.Duration) {
+	if name = q.word("window"); name == "" {
+		name = "1h"
+	}
+	w, ok := statWindows[name]
+	if !ok {
+		q.bad("window", "%q is not a span; use one of 1h, 6h, 24h, 7d", name)
+	}
+	return name, w.span, w.width
+}
+
+type statsView struct {
+	Since        time.Time       `json:"since"`
+	WidthSeconds float64         `json:"width_seconds"`
+	Buckets      int             `json:"buckets"`
+	Agents       []*agentStatRow `json:"agents"`
+}
+
+// agentStatRow has a number for each interval, the oldest first.
+type agentStatRow struct {
+	Agent string `json:"agent"`
+	// CountedSince is how far back the tasks were counted, if that is later than since.
+	CountedSince time.Time  `json:"counted_since,omitzero"`
+	Ended        []int64    `json:"ended"`
+	Failed       []int64    `json:"failed"`
+	Rejected     []int64    `json:"rejected"`
+	Canceled     []int64    `json:"canceled"`
+	RunP50       []*float64 `json:"run_p50"` // null: nothing to measure
+	RunP95       []*float64 `json:"run_p95"`
+	TookP50      []*float64 `json:"took_p50"`
+	TookP95      []*float64 `json:"took_p95"`
+}
+
+// statsKey says whose answer it is: the statistics of an operator of one tenant are for its tenant.
+type statsKey struct {
+	window, agent, tenant string
+	bound                 bool
+}
+
+// stats shows what ended in each interval of a span.
+func (a *API) stats(x *exchange) error {
+	agent := x.q.word("agent")
+	name, span, width := x.q.window()
+	if err := x.q.done(); err != nil {
+		return err
+	}
+	key := statsKey{window: name, agent: agent, bound: x.who.Bound}
+	if key.bound {
+		key.tenant = x.who.Caller.Tenant
+	}
+	var names []string
+	for i := range a.o.Agents {
+		if g := a.o.Agents[i].Name; agent == "" || agent == g {
+			names = append(names, g)
+		}
+	}
+	if len(names) == 0 && agent != "" {
+		return task.Errorf(task.NotFound, "no agent of the configuration has this name")
+	}
+	op := x.op
+	view, err := a.measured.get(x.ctx, key, func(ctx context.Context) (*statsView, error) {
+		now, err := a.o.Store.Now(ctx)
+		if err != nil {
+			return nil, err
+		}
+		// The newest interval is the one that has begun.
+		since := now.Truncate(width).Add(width - span)
+		found, err := op.AgentStats(ctx, names, since, width)
+		if err != nil {
+			return nil, err
+		}
+		return viewStats(names, found, since, width, int(span/width)), nil
+	})
+	if err != nil {
+		return err
+	}
+	return x.ok(view)
+}
+
+func viewStats(names []string, found *store.AgentStats, since time.Time, width time.Duration, n int) *statsView {
+	v := &statsView{Since: since.UTC(), WidthSeconds: width.Seconds(), Buckets: n, Agents: make([]*agentStatRow, len(names))}
+	at := map[string]*agentStatRow{}
+	for i, name := range names {
+		v.Agents[i] = &agentStatRow{
+			Agent: name, CountedSince: found.Since[name].UTC(), Ended: make([]int64, n), Failed: make([]int64, n), Rejected: make([]int64, n),
+			Canceled: make([]int64, n), RunP50: make([]*float64, n), RunP95: make([]*float64, n), TookP50: make([]*float64, n), TookP95: make([]*float64, n),
+		}
+		at[name] = v.Agents[i]
+	}
+	for i := range found.Stats {
+		s := &found.Stats[i]
+		row, b := at[s.Agent], s.Bucket
+		if row == nil || b < 0 || b >= n {
+			continue // it ended after the answer was asked for
+		}
+		row.Ended[b], row.Failed[b], row.Rejected[b], row.Canceled[b] = s.Ended, s.Failed, s.Rejected, s.Canceled
+		row.TookP50[b], row.TookP95[b] = &s.TookP50, &s.TookP95
+		if s.Timed > 0 {
+			row.RunP50[b], row.RunP95[b] = &s.RunP50, &s.RunP95
+		}
+	}
+	return v
+}
+
+type failuresView struct {
+	// Since is how far back the tasks were looked at.
+	Since  time.Time       `json:"since"`
+	Tasks  int             `json:"tasks"`
+	More   bool            `json:"more,omitempty"` // only the newest tasks are grouped
+	Groups []*failureGroup `json:"groups"`
+}
+
+// failureGroup has the tasks that failed for one reason, apart from numbers and ids in it.
+type failureGroup struct {
+	Reason  string    `json:"reason"` // of the newest task
+	State   string    `json:"state"`
+	Tasks   int       `json:"tasks"`
+	FirstAt time.Time `json:"first_at"`
+	LastAt  time.Time `json:"last_at"`
+	// Examples are the newest tasks.
+	Examples []failureExample `json:"examples"`
+}
+
+type failureExample struct {
+	ID     string    `json:"id"`
+	TaskID string    `json:"task_id"`
+	At     time.Time `json:"at"`
+}
+
+const (
+	maxFailures = 500
+	maxExamples = 3
+)
+
+// varying are the parts of a reason that differ from task to task.
+var varying = regexp.MustCompile(`[0-9a-fA-F]{8}-[0-9a-fA-F-]{27,}|\b[0-9a-fA-F]{12,}\b|\d+`)
+
+// failures groups the newest failures of an agent by their reason.
+func (a *API) failures(x *exchange) error {
+	_, span, _ := x.q.window()
+	if err := x.q.done(); err != nil {
+		return err
+	}
+	i, err := a.index(x)
+	if err != nil {
+		return err
+	}
+	now, err := a.o.Store.Now(x.ctx)
+	if err != nil {
+		return err
+	}
+	failed, from, err := x.op.Failures(x.ctx, a.o.Agents[i].Name, now.Add(-span), maxFailures+1)
+	if err != nil {
+		return err
+	}
+	view := failuresView{Since: from.UTC(), Groups: []*failureGroup{}}
+	if len(failed) > maxFailures {
+		failed, view.More = failed[:maxFailures], true
+	}
+	view.Tasks = len(failed)
+	view.Groups = grouped(failed)
+	return x.ok(view)
+}
+
+// grouped groups failures by their reason, the largest group first. The newest failure comes first.
+func grouped(failed []store.FailedTask) []*failureGroup {
+	groups, by := []*failureGroup{}, map[string]*failureGroup{}
+	for i := range failed {
+		f := &failed[i]
+		key := f.State.String() + " " + varying.ReplaceAllString(f.Reason, "#")
+		g := by[key]
+		if g == nil {
+			g = &failureGroup{Reason: f.Reason, State: f.State.String(), LastAt: f.At.UTC()}
+			by[key], groups = g, append(groups, g)
+		}
+		g.Tasks, g.FirstAt = g.Tasks+1, f.At.UTC()
+		if len(g.Examples) < maxExamples {
+			g.Examples = append(g.Examples, failureExample{f.ID.String(), f.PublicID, f.At.UTC()})
+		}
+	}
+	slices.SortStableFunc(groups, func(a, b *failureGroup) int { return cmp.Or(b.Tasks-a.Tasks, b.LastAt.Compare(a.LastAt)) })
+	return groups
+}
+
+type workerView struct {
+	ID        string    `json:"id"`
+	Name      string    `json:"name"`
+	Version   string    `json:"version"`
+	SDK       string    `json:"sdk"`
+	Agents    []string  `json:"agents"`
+	State     string    `json:"state"`
+	Running   int       `json:"running"`
+	Replica   string    `json:"replica"`
+	FirstSeen time.Time `json:"first_seen"`
+	LastSeen  time.Time `json:"last_seen"`
+	RetiredAt time.Time `json:"retired_at,omitzero"`
+}
+
+type workersView struct {
+	Workers []workerView `json:"workers"`
+}
+
+// workers lists remote workers, those that were seen last first.
+func (a *API) workers(x *exchange) error {
+	agent, connected, limit := x.q.word("agent"), x.q.flag("connected"), x.q.limit()
+	if err := x.q.done(); err != nil {
+		return err
+	}
+	all, err := a.o.Store.RemoteWorkersOf(x.ctx, agent, connected, limit)
+	if err != nil {
+		return err
+	}
+	view := workersView{Workers: []workerView{}}
+	for i := range all {
+		w := &all[i]
+		v := workerView{
+			ID: w.ID.String(), Name: w.Name, Version: w.Version, SDK: w.SDK, Agents: append([]string{}, w.Agents...), State: w.State(),
+			Running: w.Running, Replica: w.Replica, FirstSeen: w.FirstSeen.UTC(), LastSeen: w.LastSeen.UTC(),
+		}
+		if !w.RetiredAt.IsZero() {
+			v.RetiredAt = w.RetiredAt.UTC()
+		}
+		view.Workers = append(view.Workers, v)
+	}
+	return x.ok(view)
+}
+
+type reasonRequest struct {
+	Reason string `json:"reason"`
+}
+
+// reason reads a request that has only a reason.
+func (x *exchange) reason() error {
+	if err := x.q.done(); err != nil {
+		return err
+	}
+	var body reasonRequest
+	if err := x.body(&body); err != nil {
+		return err
+	}
+	return x.reasoned(body.Reason)
+}
+
+type retiredView struct {
+	ID string `json:"id"`
+}
+
+// retire tells a remote worker to claim no more.
+func (a *API) retire(x *exchange) error {
+	if err := x.reason(); err != nil {
+		return err
+	}
+	id, err := task.ParseID(x.r.PathValue("id"))
+	if err != nil {
+		return task.Errorf(task.NotFound, "no worker has this id")
+	}
+	if _, err = x.op.RetireRemote(x.ctx, id, ""); task.KindOf(err) == task.NotFound {
+		return task.Errorf(task.NotFound, "no worker has this id")
+	} else if err != nil {
+		return err
+	}
+	return x.ok(retiredView{id.String()})
+}

@@ -1,0 +1,182 @@
+package adminapi
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+type auditView struct {
+	At      time.Time       `json:"at"`
+	Chain   int             `json:"chain"`
+	N       int64           `json:"n"`
+	Login   string          `json:"login"`
+	Entries json.RawMessage `json:"entries"`
+}
+
+type auditPage struct {
+	Rows []auditView `json:"rows"`
+	Next string      `json:"next,omitempty"`
+}
+
+// auditFilter selects rows that have an entry with all of these members. An empty member selects all.
+type auditFilter struct {
+	Action, Task, Agent, Subject, Method, Object string
+	Tenant                                       *string
+}
+
+func (f *auditFilter) empty() bool { return *f == auditFilter{} }
+
+// matches reports whether a row has an entry of the filter.
+func (f *auditFilter) matches(entries json.RawMessage) bool {
+	if f.empty() {
+		return true
+	}
+	var all []struct {
+		Action, Task, Agent, Tenant, Subject, Method, Object, Webhook, Credential string
+	}
+	if json.Unmarshal(entries, &all) != nil {
+		return false
+	}
+	for i := range all {
+		e := &all[i]
+		// View v_audit shows the webhook of a new task as an entry of its own.
+		action := f.Action == "" || f.Action == e.Action || f.Action == "push.set" && e.Webhook != ""
+		object := f.Object == "" || f.Object == e.Object || f.Object == e.Webhook
+		if action && object && (f.Task == "" || f.Task == e.Task) && (f.Agent == "" || f.Agent == e.Agent) && (f.Method == "" || f.Method == e.Method) &&
+			(f.Subject == "" || f.Subject == e.Subject || f.Subject == e.Credential) && (f.Tenant == nil || *f.Tenant == e.Tenant) {
+			return true
+		}
+	}
+	return false
+}
+
+// A page of the audit log with a filter passes over auditBatches batches of auditBatch rows at most.
+const (
+	auditBatch   = 500
+	auditBatches = 10
+)
+
+func (a *API) audit(x *exchange) error {
+	before, since, limit := x.q.auditPlace(), x.q.time("since"), x.q.limit()
+	if until := x.q.time("until"); !until.IsZero() && (before.At.IsZero() || until.Before(before.At)) {
+		before = store.AuditPlace{At: until}
+	}
+	f := auditFilter{
+		Action: x.q.word("action"), Task: x.q.word("task"), Agent: x.q.word("agent"), Subject: x.q.word("subject"), Method: x.q.word("method"),
+		Object: x.q.word("object"), Tenant: x.q.optional("tenant"),
+	}
+	if err := x.q.done(); err != nil {
+		return err
+	}
+	batch := limit + 1
+	if !f.empty() {
+		batch = auditBatch
+	}
+	page := auditPage{Rows: []auditView{}}
+	for range auditBatches {
+		rows, err := a.o.Store.Audit(x.ctx, before, since, batch)
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			if !f.matches(r.Entries) {
+				before = r.AuditPlace
+				continue
+			}
+			if len(page.Rows) == limit {
+				page.Next = nextAudit(before)
+				return x.ok(page)
+			}
+			page.Rows = append(page.Rows, auditView{r.At.UTC(), r.Chain, r.N, r.Login, r.Entries})
+			before = r.AuditPlace
+		}
+		if len(rows) < batch {
+			return x.ok(page)
+		}
+	}
+	page.Next = nextAudit(before)
+	return x.ok(page)
+}
+
+func nextAudit(p store.AuditPlace) string {
+	return strconv.FormatInt(p.At.UnixMicro(), 10) + "." + strconv.Itoa(p.Chain) + "." + strconv.FormatInt(p.N, 10)
+}
+
+// auditPlace reads the parameter before of the audit log: microseconds, chain and row.
+func (q *query) auditPlace() (p store.AuditPlace) {
+	v := q.word("before")
+	if v == "" {
+		return p
+	}
+	var n [3]int64
+	parts := strings.Split(v, ".")
+	for i := range parts {
+		var err error
+		if i < len(n) {
+			n[i], err = strconv.ParseInt(parts[i], 10, 64)
+		}
+		if err != nil || len(parts) != len(n) || n[i] < 0 || i == 0 && n[0] > 1<<53 || i == 1 && n[1] > 64 {
+			q.bad("before", "%q is not a place in the log; give the next of the page before", v)
+			return p
+		}
+	}
+	return store.AuditPlace{At: time.UnixMicro(n[0]), Chain: int(n[1]), N: n[2]}
+}
+
+type verifiedView struct {
+	Status string        `json:"status"`
+	Rows   int64         `json:"rows"`
+	Chains int           `json:"chains"`
+	Broken []brokenChain `json:"broken"`
+}
+
+type brokenChain struct {
+	Chain   int    `json:"chain"`
+	Row     int64  `json:"row"`
+	Problem string `json:"problem"`
+}
+
+// verifyTimeout bounds a verification, which reads the whole audit log.
+const verifyTimeout = 2 * time.Minute
+
+// verify recomputes the hashes of the audit log, one verification at a time.
+func (a *API) verify(x *exchange) error {
+	if err := x.q.done(); err != nil {
+		return err
+	}
+	select {
+	case a.verifying <- struct{}{}:
+		defer func() { <-a.verifying }()
+	default:
+		return &task.Error{Kind: task.RateLimited, Msg: "another verification is under way", RetryAfter: 5 * time.Second}
+	}
+	ctx, cancel := context.WithTimeout(x.r.Context(), verifyTimeout)
+	defer cancel()
+	chains, err := a.o.Store.VerifyAudit(ctx, nil)
+	if ctx.Err() != nil {
+		return task.Errorf(task.Unavailable, "the audit log is too long to verify within 2 minutes; run holdfast audit verify")
+	} else if err != nil {
+		return err
+	}
+	view := verifiedView{Status: "intact", Broken: []brokenChain{}}
+	for _, c := range chains {
+		if c.Length == 0 && c.Problem == "" {
+			continue
+		}
+		view.Chains++
+		view.Rows += c.Length - c.Removed
+		if c.Problem != "" {
+			view.Status = "broken"
+			view.Broken = append(view.Broken, brokenChain{c.Chain, c.Broken, c.Problem})
+		}
+	}
+	slices.SortFunc(view.Broken, func(a, b brokenChain) int { return a.Chain - b.Chain })
+	return x.ok(view)
+}

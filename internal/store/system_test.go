@@ -1,0 +1,309 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Each statement of the console reads a bounded part by an index.
+func TestPlansOfSystem(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	seedAdmin(t, f, 30_000)
+	defer f.exec("TRUNCATE holdfast.tasks, holdfast.push_configs, holdfast.push_cursors") // they have no logs
+	seedPushes(t, f)
+	f.exec(`INSERT INTO holdfast.api_keys (key_id, key_hash, name, tenant, subject)
+		SELECT 'k' || i, sha256('x'), '', 't', 's' FROM generate_series(1, 3000) i`)
+	f.exec(`INSERT INTO holdfast.remote_workers (id, agents, last_seen) SELECT gen_random_uuid(), '{a0}', now() - i * interval '1 s' FROM generate_series(1, 3000) i`)
+	f.exec("ANALYZE")
+	ended := strings.TrimPrefix(scan[string](f, "SELECT tableoid::regclass::text FROM holdfast.tasks WHERE state = 5 LIMIT 1"), "holdfast.")
+	const newest, none = "'ffffffff-ffff-ffff-ffff-ffffffffffff'", "'00000000-0000-0000-0000-000000000000'"
+	nobody := regexp.MustCompile(`Seq Scan on (tasks_2\w+|tasks_open|events_\w+|push_\w+|api_keys|remote_workers)\b`)
+	c := f.conn()
+	_, err := c.Exec(t.Context(), "SET enable_seqscan = off; SET jit = off", pgx.QueryExecModeSimpleProtocol)
+	require.NoError(t, err)
+	texts := statements(t)
+	for _, x := range []struct{ name, mode, args, index string }{
+		{"AgentWindows", "generic", "'{a0,a1}', now() - interval '1 day', 500", ended + "_agent"},
+		{"AgentStats", "generic", "now() - interval '1 day', 60, '{a0,a1}', ARRAY[now() - interval '1 day', now() - interval '1 day'], false, ''", ended + "_agent"},
+		{"AgentStats", "generic", "now() - interval '1 day', 60, '{a0,a1}', ARRAY[now() - interval '1 day', now() - interval '1 day'], true, 't1'", ended + "_agent"},
+		{"AgentFailed", "generic", "'a0', now() - interval '1 day', false, '', 50", ended + "_agent"},
+		{"StatusReasons", "generic", "500, ARRAY[" + newest + "]::uuid[], ARRAY[4::bigint], " + newest + ", " + newest, "_pkey"},
+		// Their predicates are known only with the arguments.
+		{"PushWindow", "custom", newest + ", '', false, false, 100", "push_cursors_pkey"},
+		{"PushWindow", "custom", newest + ", '', true, false, 100", "push_cursors_failing"},
+		{"PushWindow", "custom", newest + ", '', false, true, 100", "push_cursors_disabled"},
+		{"PushList", "custom", newest + ", " + none + ", '', " + none + ", 'a0', '', false, '', '', false, true, false, 51", "push_cursors_failing"},
+		{"PushLags", "generic", "10000", "push_cursors_failing"},
+		{"PushLagsOfHosts", "generic", "10000, 10", "push_cursors_failing"},
+		{"APIKeysPage", "generic", "now(), 'k7', false, '', 50", "api_keys_listed"},
+		{"APIKeyPlace", "generic", "'k7', false, ''", "api_keys_pkey"},
+		{"RemoteWorkersOf", "generic", "'a0', false, 50", "remote_workers_seen"},
+		{"OldestTask", "generic", "", ended + "_pkey"},
+	} {
+		_, err := c.Exec(t.Context(), "SET plan_cache_mode = force_"+x.mode+"_plan", pgx.QueryExecModeSimpleProtocol)
+		require.NoError(t, err)
+		_, err = c.Prepare(t.Context(), "x_"+x.name, texts[x.name])
+		require.NoError(t, err, x.name)
+		execute := `EXPLAIN EXECUTE "x_` + x.name + `"`
+		if x.args != "" {
+			execute += "(" + x.args + ")"
+		}
+		rows, err := c.Query(t.Context(), execute, pgx.QueryExecModeSimpleProtocol)
+		require.NoError(t, err, x.name)
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err, x.name)
+		plan := strings.Join(lines, "\n")
+		require.Contains(t, plan, x.index, "%s(%s):\n%s", x.name, x.args, plan)
+		require.NotRegexp(t, nobody, plan, "%s(%s):\n%s", x.name, x.args, plan)
+	}
+}
+
+// seedPushes gives each ended task of seedAdmin a webhook. One in a thousand fails, and one in two thousand is disabled.
+func seedPushes(t *testing.T, f *fixture) {
+	t.Helper()
+	f.exec(`INSERT INTO holdfast.push_configs (task, config_id, agent, public_id, dialect, url, schemes)
+		SELECT id, 'c', agent, id::text, '1.0', 'http://h/' , '[]' FROM holdfast.tasks WHERE state >= 5`)
+	f.exec(`INSERT INTO holdfast.push_cursors (task, config_id, host, artifacts, attempts, failing_since, last_error, due_at, due_since, disabled_at)
+		SELECT id, 'c', 'h' || n % 3 || ':80', false, CASE WHEN n % 1000 = 0 THEN 2 ELSE 0 END, CASE WHEN n % 1000 = 0 THEN now() END,
+		       CASE WHEN n % 1000 = 0 THEN 'refused' END, CASE WHEN n % 1000 = 0 AND n % 2000 <> 0 THEN now() END, CASE WHEN n % 1000 = 0 THEN now() END,
+		       CASE WHEN n % 2000 = 0 THEN now() END
+		  FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM holdfast.tasks WHERE state >= 5) x`)
+}
+
+// A page of webhooks passes over a bounded number of them, and its next one goes on where it has stopped.
+func TestListedPushes(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	seedAdmin(t, f, windows*windowPushes+5_000) // more than a page passes over
+	defer f.exec("TRUNCATE holdfast.tasks, holdfast.push_configs, holdfast.push_cursors")
+	// The ids of seedAdmin share a millisecond, which a window never divides. These have one each.
+	f.exec(`UPDATE holdfast.tasks t SET id = x.id FROM (
+		SELECT t.id AS old, (lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint - row_number() OVER ()), 12, '0') || substr(replace(t.id::text, '-', ''), 13))::uuid AS id
+		  FROM holdfast.tasks t WHERE t.state >= 5) x WHERE t.id = x.old AND t.state >= 5`)
+	seedPushes(t, f)
+	all := func(op *Operator, filter PushFilter) (n, pages int) {
+		filter.Limit = 20
+		var last task.ID
+		for {
+			page, err := op.ListedPushes(t.Context(), filter)
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(page.Pushes), filter.Limit)
+			for i := range page.Pushes {
+				if !last.IsZero() {
+					require.Negative(t, strings.Compare(page.Pushes[i].Task.String(), last.String()), "the newest first, and none twice")
+				}
+				last = page.Pushes[i].Task
+			}
+			n, pages = n+len(page.Pushes), pages+1
+			if page.NextTask.IsZero() {
+				return n, pages
+			}
+			filter.BeforeTask, filter.BeforeID = page.NextTask, page.NextID
+		}
+	}
+	op := f.Operator(identity.Caller{}, false)
+	n, pages := all(op, PushFilter{Failing: true})
+	require.Equal(t, 55, n)
+	require.LessOrEqual(t, pages, 3, "an index finds the rare ones")
+	n, _ = all(op, PushFilter{Disabled: true})
+	require.Equal(t, 27, n)
+	n, pages = all(op, PushFilter{Due: true, Owner: "o99"})
+	require.Zero(t, n)
+	require.Equal(t, 2, pages, "a page stops after %d webhooks", windows*windowPushes)
+	n, _ = all(op, PushFilter{Due: true})
+	require.Equal(t, 28, n)
+	own := f.Operator(identity.Caller{Tenant: "t1", Subject: "op"}, true)
+	expected := scan[int](f, "SELECT count(*) FROM holdfast.push_cursors k JOIN holdfast.tasks t ON t.id = k.task WHERE t.tenant = 't1' AND k.attempts > 0")
+	n, _ = all(own, PushFilter{Failing: true})
+	require.Equal(t, expected, n)
+
+	lags, err := f.PushLags(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []int64{28, 55, 27}, []int64{lags.Due, lags.Failing, lags.Disabled})
+	require.Len(t, lags.Hosts, 3)
+	require.Equal(t, "refused", lags.Hosts[0].Error)
+}
+
+// Statistics have each task that ended in the interval of its end, and say how far back they go.
+func TestAgentStats(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	_, err := f.EnsurePartitions(t.Context())
+	require.NoError(t, err)
+	defer f.exec("TRUNCATE holdfast.tasks") // they have no logs
+	now, err := f.Now(t.Context())
+	require.NoError(t, err)
+	since := now.Truncate(time.Minute).Add(-9 * time.Minute)
+	// Each minute: two completed tasks of tenant a that ran for 1 and 3 seconds, and a failed one of b. Created a minute before.
+	f.exec(fmt.Sprintf(`INSERT INTO holdfast.tasks (id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect, created_at, claimed_at, status_at)
+		SELECT `+presentID+`, 'x', CASE WHEN n = 3 THEN 'b' ELSE 'a' END, 'o', 'c', CASE WHEN n = 3 THEN 6 ELSE 5 END, 4, 4, '1.0',
+		       e - interval '1 minute', e - (CASE n WHEN 1 THEN 1 WHEN 2 THEN 3 ELSE 10 END) * interval '1 s', e
+		  FROM generate_series(0, 8) m, generate_series(1, 3) n, LATERAL (SELECT 10 * m + n AS i, '%s'::timestamptz + m * interval '1 minute' + interval '5 s' AS e) x`,
+		since.Format(time.RFC3339Nano)))
+	stats := func(op *Operator) *AgentStats {
+		got, err := op.AgentStats(t.Context(), []string{"x", "y"}, since, time.Minute)
+		require.NoError(t, err)
+		return got
+	}
+	got := stats(f.Operator(identity.Caller{}, false))
+	require.Empty(t, got.Since)
+	require.Len(t, got.Stats, 9)
+	seen := map[int]bool{}
+	for _, s := range got.Stats {
+		require.Equal(t, []int64{3, 1, 0, 0, 3}, []int64{s.Ended, s.Failed, s.Canceled, s.Rejected, s.Timed})
+		require.InDelta(t, 3, s.RunP50, 0.001)
+		require.InDelta(t, 60, s.TookP95, 0.001)
+		seen[s.Bucket] = true
+	}
+	require.Len(t, seen, 9)
+	own := stats(f.Operator(identity.Caller{Tenant: "a", Subject: "op"}, true))
+	require.Len(t, own.Stats, 9)
+	for _, s := range own.Stats {
+		require.Equal(t, []int64{2, 0, 2}, []int64{s.Ended, s.Failed, s.Timed})
+		require.InDelta(t, 2, s.RunP50, 0.001)
+	}
+}
+
+// With more tasks than statistics read, the newest ones count, from the beginning of an interval on.
+func TestAgentStatsAreBounded(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	_, err := f.EnsurePartitions(t.Context())
+	require.NoError(t, err)
+	defer f.exec("TRUNCATE holdfast.tasks")
+	now, err := f.Now(t.Context())
+	require.NoError(t, err)
+	since := now.Truncate(time.Hour).Add(-9 * time.Hour)
+	f.exec(fmt.Sprintf(`INSERT INTO holdfast.tasks (id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect, status_at)
+		SELECT `+presentID+`, 'x', '', '', 'c', 6, 4, 4, '1.0', '%s'::timestamptz + i * interval '1 s' FROM generate_series(1, 30000) i`, since.Format(time.RFC3339Nano)))
+	op := f.Operator(identity.Caller{}, false)
+	started := time.Now()
+	got, err := op.AgentStats(t.Context(), []string{"x"}, since, time.Hour)
+	require.NoError(t, err)
+	t.Logf("statistics of 30,000 tasks: %s", time.Since(started))
+	from := got.Since["x"]
+	require.Equal(t, from, from.Truncate(time.Hour), "the beginning of an interval")
+	total := int64(0)
+	for _, s := range got.Stats {
+		require.False(t, since.Add(time.Duration(s.Bucket)*time.Hour).Before(from))
+		total += s.Ended
+	}
+	require.LessOrEqual(t, total, int64(statTasks))
+	require.Greater(t, total, int64(statTasks-2*3600))
+
+	started = time.Now()
+	failed, looked, err := op.Failures(t.Context(), "x", since, 50)
+	require.NoError(t, err)
+	t.Logf("failures of 30,000 tasks: %s", time.Since(started))
+	require.Len(t, failed, 50)
+	require.True(t, looked.After(since))
+}
+
+// Failures have the cause that the client does not see, or the text of the status, and only those of the operator's tenant.
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	_, err := f.EnsurePartitions(t.Context())
+	require.NoError(t, err)
+	defer f.exec("TRUNCATE holdfast.tasks, holdfast.task_events")
+	for i, x := range []struct{ tenant, payload string }{
+		{"a", `{"cause":"exit status 1"}`},
+		{"a", `{"message":{"parts":[{"text":"one"},{"text":"two"}]}}`},
+		{"b", `{"cause":"secret of b"}`},
+	} {
+		id := uuid.UUID(NewID())
+		f.exec(fmt.Sprintf(`INSERT INTO holdfast.tasks (id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect, status_at)
+			VALUES ('%s', 'x', '%s', 'o', 'c', 6, 4, 4, '1.0', now() - %d * interval '1 s')`, id, x.tenant, i))
+		f.exec(fmt.Sprintf(`INSERT INTO holdfast.task_events (task, seq, kind, state, attempt, payload) VALUES ('%s', 4, 2, 6, 1, '%s')`, id, x.payload))
+	}
+	reasons := func(op *Operator) (out []string) {
+		failed, _, err := op.Failures(t.Context(), "x", time.Now().Add(-time.Hour), 10)
+		require.NoError(t, err)
+		for _, f := range failed {
+			out = append(out, f.Reason)
+		}
+		return out
+	}
+	require.Equal(t, []string{"exit status 1", "one\ntwo", "secret of b"}, reasons(f.Operator(identity.Caller{}, false)))
+	require.Equal(t, []string{"exit status 1", "one\ntwo"}, reasons(f.Operator(identity.Caller{Tenant: "a", Subject: "op"}, true)))
+}
+
+// An operator of one tenant lists and revokes the keys of its tenant only.
+func TestKeysOfOperators(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	by := identity.Caller{Tenant: "a", Subject: "op", Method: identity.MethodOperator, Reason: "because"}
+	own, all := f.Operator(by, true), f.Operator(by, false)
+	for i := range 7 {
+		tenant := []string{"a", "b"}[i%2]
+		_, err := all.AddAPIKey(t.Context(), &APIKey{ID: fmt.Sprint("k", i), Hash: make([]byte, 32), Tenant: tenant, Subject: "s"}, 0)
+		require.NoError(t, err)
+	}
+	ids := func(op *Operator, limit int) (out []string) {
+		for before := ""; ; {
+			page, err := op.ListAPIKeys(t.Context(), before, limit)
+			require.NoError(t, err)
+			if len(page) == 0 {
+				return out
+			}
+			for _, k := range page {
+				out = append(out, k.ID)
+			}
+			before = out[len(out)-1]
+		}
+	}
+	require.Equal(t, []string{"k6", "k5", "k4", "k3", "k2", "k1", "k0"}, ids(all, 3))
+	require.Equal(t, []string{"k6", "k4", "k2", "k0"}, ids(own, 3))
+	_, err := own.ListAPIKeys(t.Context(), "k1", 3)
+	require.ErrorIs(t, err, task.NotFound)
+	k, err := own.RevokeAPIKey(t.Context(), "k1")
+	require.NoError(t, err)
+	require.Nil(t, k, "another tenant's")
+	require.Equal(t, 0, scan[int](f, "SELECT count(*) FROM holdfast.api_keys WHERE revoked_at IS NOT NULL"))
+	k, err = own.RevokeAPIKey(t.Context(), "k2")
+	require.NoError(t, err)
+	require.False(t, k.RevokedAt.IsZero())
+	require.Equal(t, "because", scan[string](f, "SELECT reason FROM holdfast.v_audit WHERE action = 'key.revoked' AND object = 'k2' AND subject = 'op'"))
+}
+
+// The sizes and the duties are those of the catalog.
+func TestDatabaseFacts(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	facts, err := f.Database(t.Context())
+	require.NoError(t, err)
+	require.True(t, facts.Oldest.IsZero())
+	h := f.create(fresh("a"))
+	facts, err = f.Database(t.Context())
+	require.NoError(t, err)
+	require.WithinDuration(t, h.CreatedAt, facts.Oldest, time.Second)
+	require.Positive(t, facts.Bytes)
+	require.Positive(t, facts.MaxConnections)
+	sizes, err := f.TableSizes(t.Context())
+	require.NoError(t, err)
+	names := map[string]bool{}
+	for _, s := range sizes {
+		names[s.Name] = s.Bytes > 0
+	}
+	require.True(t, names["tasks_open"])
+	require.True(t, names["task_queue"])
+	lead, err := f.Lead(context.WithoutCancel(t.Context()), "partitions", NewID(), time.Hour)
+	require.NoError(t, err)
+	require.True(t, lead)
+	duties, err := f.Duties(t.Context())
+	require.NoError(t, err)
+	require.Len(t, duties, 1)
+	require.True(t, duties[0].Held)
+}
