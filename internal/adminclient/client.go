@@ -143,8 +143,9 @@ type AuditPage struct {
 
 // KeysPage is a page of API keys.
 type KeysPage struct {
-	Keys []shown.Key `json:"keys"`
-	Next string      `json:"next,omitempty"`
+	Keys     []shown.Key `json:"keys"`
+	Accepted bool        `json:"accepted"`
+	Next     string      `json:"next,omitempty"`
 }
 
 // Job is a job.
