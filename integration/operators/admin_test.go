@@ -35,7 +35,7 @@ func TestAdminAddressAuthentication(t *testing.T) {
 	operator := key("--subject", "prometheus", "--scope", "holdfast:operator")
 	client := key("--subject", "alice", "--scope", "weather:use")
 	for _, r := range []*clustertest.Replica{server, worker} {
-		for _, path := range append(operatorsOnly, "/no/such", "/") {
+		for _, path := range append(operatorsOnly, "/no/such") {
 			status, body, header := r.Page(path)
 			require.Equal(t, http.StatusUnauthorized, status, path)
 			require.Equal(t, `Bearer realm="holdfast"`, header.Get("WWW-Authenticate"))
@@ -60,7 +60,16 @@ func TestAdminAddressAuthentication(t *testing.T) {
 		}
 		_, body, _ := r.Page("/metrics", "Authorization", "Bearer "+operator)
 		require.Contains(t, body, "holdfast_claims_total")
-		status, body, _ := r.Page("/readyz")
+		// Everybody may have the page in which an operator signs in, and none of what it shows.
+		for _, path := range []string{"/", "/console/", "/console/tasks/x"} {
+			status, body, header := r.Page(path)
+			require.Equal(t, http.StatusOK, status, path)
+			require.Contains(t, body, "<title>Holdfast</title>")
+			require.Contains(t, header.Get("Content-Security-Policy"), "default-src 'none'")
+		}
+		status, _, _ := r.Page("/admin/v1/me")
+		require.Equal(t, http.StatusUnauthorized, status)
+		status, body, _ = r.Page("/readyz")
 		require.Equal(t, http.StatusOK, status)
 		require.JSONEq(t, `{"status":"ok"}`, body)
 		status, body, _ = r.Page("/readyz", "Authorization", "Bearer wrong")

@@ -83,16 +83,16 @@ type readiness struct {
 // Admit returns nil if a request comes from an operator, else a task.Error, which is the answer.
 type Admit func(r *http.Request) error
 
-// Endpoint is an action for operators over HTTP.
+// Endpoint is a page or an action for operators over HTTP.
 type Endpoint struct {
 	Pattern string // in the syntax of http.ServeMux
 	Handler http.Handler
-	// Admits says that the handler admits operators itself.
+	// Admits says that the handler admits operators itself, or is for everybody.
 	Admits bool
 }
 
-// AdminHandler serves /livez and /readyz to everybody. Only operators get /metrics, /debug/pprof/, the endpoints, and
-// the results of each check of /readyz: profiles and details are not for clients.
+// AdminHandler serves /livez and /readyz to everybody. Only operators get /metrics, /debug/pprof/, the endpoints that do not
+// admit themselves, and the results of each check of /readyz: profiles and details are not for clients.
 func AdminHandler(metrics prometheus.Gatherer, admit Admit, endpoints []Endpoint, checks ...Check) http.Handler {
 	mux, operators := http.NewServeMux(), http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {

@@ -8,7 +8,7 @@ import "./DataTable.css";
 export interface Column<T extends object> {
   id: string;
   header: ReactNode;
-  cell: (row: T) => ReactNode;
+  cell: (row: T, at: { index: number; selected: boolean }) => ReactNode;
   /** width is a track of a CSS grid, such as 120px or minmax(160px, 1fr). */
   width: string;
   /** On a phone a column without this is not shown. */
@@ -71,11 +71,17 @@ export function DataTable<T extends object>({
   const focusNext = useRef(false);
 
   const shown = useMemo(() => columns.filter((c) => !narrow || c.narrow), [columns, narrow]);
+  // What a cell knows beside its row changes more often than the columns.
+  const facts = useRef((_id: string, _n: number) => ({ index: 0, selected: false }));
   const definitions = useMemo(() => {
     const helper = createColumnHelper<typeof features, T>();
     return helper.columns(
       shown.map((c) =>
-        helper.display({ id: c.id, header: () => c.header, cell: ({ row }) => c.cell(row.original), meta: c as object }),
+        helper.display({
+          id: c.id,
+          header: () => c.header,
+          cell: ({ row }) => c.cell(row.original, facts.current(row.id, row.index)),
+        }),
       ),
     );
   }, [shown]);
@@ -106,6 +112,7 @@ export function DataTable<T extends object>({
       places.push(item.index);
     }
   }
+  facts.current = (id, n) => ({ index: places[n] ?? 0, selected: selected?.has(id) ?? false });
   const table = useTable({ features, columns: definitions, data: visible, getRowId: (row) => rows.id(row) });
 
   useImperativeHandle(handle, () => ({

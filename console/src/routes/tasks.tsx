@@ -1,5 +1,442 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { useCallback, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { get } from "../api/client";
+import { type LiveState, useLive } from "../api/live";
+import type { Task } from "../api/schema";
+import { Badge, Tag } from "../components/Badge";
+import { BulkBar, type Selection } from "../components/BulkBar";
+import { Button } from "../components/Button";
+import { type Column, DataTable, type TableHandle } from "../components/DataTable";
+import { Dialog } from "../components/Dialog";
+import { EmptyState } from "../components/EmptyState";
+import { ErrorBox } from "../components/ErrorBox";
+import { FilterField, type Suggestions } from "../components/FilterField";
+import { Live } from "../components/Live";
 import { Page } from "../components/Page";
+import { Time } from "../components/Time";
+import { fromSearch, isEmpty, type TaskFilter, toQuery, toSearch } from "../lib/filter";
+import { type Search, stringifySearch } from "../lib/search";
+import { useShortcut } from "../lib/shortcuts";
+import { isFinal, stateNames, states } from "../lib/states";
+import { TaskList } from "../lib/taskList";
+import { builtin, deleteView, saveView, useViews, type View } from "../lib/views";
+import "./tasks.css";
 
 export function TasksPage() {
-  return <Page title="Tasks">Not written yet.</Page>;
+  const search = useSearch({ strict: false }) as Search;
+  const navigate = useNavigate();
+  const filter = useMemo(() => fromSearch(search), [search]);
+  const key = stringifySearch(toSearch(filter));
+  const [live, setLive] = useState<LiveState>("connecting");
+  const [suggestions, setSuggestions] = useState<Suggestions>({});
+  const change = useCallback((next: TaskFilter) => void navigate({ to: "/tasks", search: toSearch(next) }), [navigate]);
+
+  return (
+    <Page title="Tasks" fixed actions={filter.id === undefined && <Live state={live} />}>
+      <Views current={key} filter={filter} />
+      <div className="tasks-bar">
+        <FilterField filter={filter} onChange={change} suggestions={suggestions} />
+      </div>
+      {filter.id === undefined && <Counts filter={filter} onChange={change} />}
+      <List key={key} filter={filter} onChange={change} onLive={setLive} onSuggestions={setSuggestions} />
+    </Page>
+  );
+}
+
+/** Views are filters with names. */
+function Views({ current, filter }: { current: string; filter: TaskFilter }) {
+  const saved = useViews();
+  const navigate = useNavigate();
+  const [naming, setNaming] = useState(false);
+  const keyOf = (view: View) => stringifySearch(toSearch(fromSearch(view.search)));
+  const known = [...builtin, ...saved].some((v) => keyOf(v) === current);
+  useShortcut(known ? undefined : "s", "Save the filter as a view", "Tasks", () => setNaming(true));
+  return (
+    <nav className="views" aria-label="Views">
+      {[...builtin, ...saved].map((view) => (
+        <span key={view.name} className="view" data-current={keyOf(view) === current || undefined}>
+          <Link to="/tasks" search={view.search} aria-current={keyOf(view) === current ? "true" : undefined}>
+            {view.name}
+          </Link>
+          {keyOf(view) === current && saved.includes(view) && (
+            <button
+              type="button"
+              aria-label={`Delete the view ${view.name}`}
+              onClick={() => {
+                deleteView(view);
+                void navigate({ to: "/tasks", search: {} });
+              }}
+            >
+              ×
+            </button>
+          )}
+        </span>
+      ))}
+      {!known && (
+        <Button kind="ghost" onClick={() => setNaming(true)}>
+          Save view
+        </Button>
+      )}
+      <Dialog open={naming} onClose={() => setNaming(false)} title="Save this filter as a view">
+        <form
+          className="dialog-form"
+          onSubmit={(event) => {
+            event.preventDefault();
+            const name = String(new FormData(event.currentTarget).get("name") ?? "").trim();
+            if (!name) return;
+            saveView({ name, search: toSearch(filter) });
+            setNaming(false);
+          }}
+        >
+          <label className="dialog-field">
+            Name
+            <input className="input" name="name" required maxLength={60} autoComplete="off" />
+            <span className="muted">This browser keeps it. To share a view, share its address.</span>
+          </label>
+          <div className="dialog-buttons">
+            <Button onClick={() => setNaming(false)}>Back</Button>
+            <Button type="submit" kind="primary">
+              Save
+            </Button>
+          </div>
+        </form>
+      </Dialog>
+    </nav>
+  );
+}
+
+/** Counts are how many tasks each state has, and choose states. */
+function Counts({ filter, onChange }: { filter: TaskFilter; onChange: (filter: TaskFilter) => void }) {
+  const rest = useMemo(() => ({ ...filter, state: [] }), [filter]);
+  const { data } = useQuery({
+    queryKey: ["counts", stringifySearch(toSearch(rest))],
+    queryFn: ({ signal }) => get("/tasks/counts", { query: toQuery(rest, Date.now()), signal }),
+    refetchInterval: 5_000,
+    placeholderData: (old) => old,
+  });
+  const bounded = data?.counted_since !== undefined;
+  return (
+    <fieldset className="counts" title={bounded ? "Only the newest 100,000 tasks were counted." : undefined}>
+      <legend className="visually-hidden">States</legend>
+      {states.map((state) => {
+        const on = filter.state.includes(state);
+        return (
+          <button
+            key={state}
+            type="button"
+            className="count"
+            data-state={state}
+            aria-pressed={on}
+            onClick={() =>
+              onChange({ ...filter, state: on ? filter.state.filter((s) => s !== state) : [...filter.state, state] })
+            }
+          >
+            <span className="count-dot" aria-hidden="true" />
+            {stateNames[state]}
+            <span className="count-number">
+              {data ? (data.counts[state] ?? 0).toLocaleString("en") : "·"}
+              {bounded && "+"}
+            </span>
+          </button>
+        );
+      })}
+    </fieldset>
+  );
+}
+
+function List({
+  filter,
+  onChange,
+  onLive,
+  onSuggestions,
+}: {
+  filter: TaskFilter;
+  onChange: (filter: TaskFilter) => void;
+  onLive: (state: LiveState) => void;
+  onSuggestions: (suggestions: Suggestions) => void;
+}) {
+  const navigate = useNavigate();
+  const table = useRef<TableHandle>(null);
+  // Relative times are those of the moment when the filter was chosen.
+  const query = useMemo(() => toQuery(filter, Date.now()), [filter]);
+  const list = useMemo(
+    () => new TaskList((before, limit, signal) => get("/tasks", { query: { ...query, id: filter.id, before, limit }, signal })),
+    [query, filter.id],
+  );
+  useSyncExternalStore(list.subscribe, () => list.version);
+  useEffect(() => {
+    list.shifted = (rows) => table.current?.shift(rows);
+    void list.restart();
+    return () => list.stop();
+  }, [list]);
+
+  const [selected, setSelected] = useState<ReadonlyMap<string, Task>>(new Map());
+  const [all, setAll] = useState(false);
+  const anchor = useRef(-1);
+  const hovered = useRef(false);
+  const scrolled = useRef(false);
+  const hold = useCallback(() => {
+    const held = hovered.current || scrolled.current;
+    if (list.held === held) return;
+    list.held = held;
+    if (!held) list.release();
+  }, [list]);
+
+  // A busy server tells of many tasks at a time: they are drawn together.
+  const buffer = useRef<{ task: Task; matches: boolean }[]>([]);
+  const frame = useRef(0);
+  useEffect(() => () => clearTimeout(frame.current), []);
+  const state = useLive(filter.id === undefined ? "/tasks/stream" : undefined, query, "", {
+    events: ["task"],
+    on: (event, data) => {
+      if (event === "task") {
+        buffer.current.push(data as { task: Task; matches: boolean });
+        frame.current ||= setTimeout(() => {
+          frame.current = 0;
+          list.apply(buffer.current);
+          buffer.current = [];
+        }, 100) as unknown as number;
+      } else if (event === "resync" || event === "ready") void list.refresh();
+    },
+  });
+  useEffect(() => onLive(state), [onLive, state]);
+
+  const { data: agents } = useQuery({
+    queryKey: ["agents"],
+    queryFn: ({ signal }) => get("/agents", { signal }),
+    staleTime: 60_000,
+  });
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the version stands for the rows
+  useEffect(() => {
+    const seen = { tenant: new Set<string>(), owner: new Set<string>(), context: new Set<string>() };
+    for (let i = 0; i < 200; i++) {
+      const task = list.at(i);
+      if (!task) break;
+      if (task.tenant) seen.tenant.add(task.tenant);
+      if (task.owner) seen.owner.add(task.owner);
+      seen.context.add(task.context_id);
+    }
+    onSuggestions({
+      agent: agents?.agents.map((a) => a.name) ?? [],
+      tenant: [...seen.tenant],
+      owner: [...seen.owner],
+      context: [...seen.context].slice(0, 20),
+    });
+  }, [agents, list.started, onSuggestions]);
+
+  const select = useCallback(
+    (task: Task, index: number, range: boolean) => {
+      setAll(false);
+      setSelected((old) => {
+        const next = new Map(old);
+        if (range && anchor.current >= 0) {
+          const [from, to] = [Math.min(anchor.current, index), Math.max(anchor.current, index)];
+          for (let i = from; i <= to; i++) {
+            const one = list.at(i);
+            if (one) next.set(one.id, one);
+          }
+        } else if (!next.delete(task.id)) next.set(task.id, task);
+        return next;
+      });
+      anchor.current = index;
+    },
+    [list],
+  );
+  const clear = useCallback(() => {
+    setSelected(new Map());
+    setAll(false);
+  }, []);
+  useShortcut(selected.size > 0 || all ? "Escape" : undefined, "Clear the selection", "Tasks", clear);
+  useShortcut(list.waiting > 0 ? "n" : undefined, "Show what is new", "Tasks", () => showNew());
+
+  const owners = useRef(false);
+  owners.current ||= Array.from({ length: Math.min(list.count, 50) }, (_, i) => list.at(i)).some((t) => t?.owner || t?.tenant);
+  const withOwners = owners.current;
+  const columns = useMemo(
+    () => columnsOf(select, all, (on) => (on ? setAll(true) : clear()), withOwners),
+    [select, all, clear, withOwners],
+  );
+  const ids = useMemo(() => new Set(selected.keys()), [selected]);
+  const open = useCallback((task: Task) => void navigate({ to: "/tasks/$id", params: { id: task.id } }), [navigate]);
+  const visible = useCallback((first: number, last: number) => list.show(first, last), [list]);
+  const showNew = () => {
+    if (list.dropped > 0) void list.restart();
+    else list.release();
+    table.current?.top();
+  };
+
+  if (list.count === 0) {
+    if (list.error !== undefined) {
+      return (
+        <div className="tasks-error">
+          <ErrorBox error={list.error} retry={() => void list.more()} title="The tasks were not read" />
+        </div>
+      );
+    }
+    if (list.ended) return <Nothing filter={filter} onChange={onChange} />;
+  }
+  const selection: Selection = { tasks: selected, all, filter };
+  return (
+    <div
+      className="tasks-list"
+      onPointerEnter={(event) => {
+        hovered.current = event.pointerType === "mouse";
+        hold();
+      }}
+      onPointerLeave={() => {
+        hovered.current = false;
+        hold();
+      }}
+      onScrollCapture={(event) => {
+        scrolled.current = event.target instanceof Element && event.target.scrollTop > 0;
+        hold();
+      }}
+    >
+      {(list.waiting > 0 || list.dropped > 0) && (
+        <button type="button" className="tasks-new" onClick={showNew}>
+          {list.waiting > 0 ? `${list.waiting.toLocaleString("en")} new` : "Back to the newest"}
+        </button>
+      )}
+      <DataTable
+        handle={table}
+        label="Tasks"
+        columns={columns}
+        rows={{ count: list.count, at: (i) => list.at(i), id: (t) => t.id }}
+        onOpen={open}
+        onVisible={visible}
+        selected={ids}
+        onSelect={select}
+        footer={
+          list.error !== undefined ? (
+            <ErrorBox error={list.error} retry={() => void list.more()} title="Older tasks were not read" />
+          ) : list.ended ? (
+            list.count > 20 && `That is all: ${(list.count + list.dropped).toLocaleString("en")} tasks.`
+          ) : (
+            "Reading older tasks…"
+          )
+        }
+      />
+      <BulkBar selection={selection} onAll={() => setAll(true)} onClear={clear} />
+    </div>
+  );
+}
+
+function columnsOf(
+  select: (task: Task, index: number, range: boolean) => void,
+  all: boolean,
+  onAll: (on: boolean) => void,
+  owners: boolean,
+): Column<Task>[] {
+  const columns: Column<Task>[] = [
+    {
+      id: "select",
+      header: (
+        <input
+          type="checkbox"
+          className="tasks-check"
+          aria-label="Select all that match"
+          checked={all}
+          onChange={(event) => onAll(event.target.checked)}
+        />
+      ),
+      width: "18px",
+      narrow: true,
+      cell: (task, { index, selected }) => (
+        <input
+          type="checkbox"
+          className="tasks-check"
+          aria-label={`Select ${task.task_id}`}
+          checked={all || selected}
+          onClick={(event) => select(task, index, event.shiftKey)}
+          onChange={() => {}}
+        />
+      ),
+    },
+    { id: "state", header: "State", width: "132px", narrow: true, cell: (task) => <Badge state={task.state} /> },
+    {
+      id: "task",
+      header: "Task",
+      width: "minmax(120px, 2.6fr)",
+      narrow: true,
+      cell: (task) => (
+        <>
+          <Link to="/tasks/$id" params={{ id: task.id }} className="tasks-id mono" title={task.task_id} preload={false}>
+            {task.task_id}
+          </Link>
+          {task.held_at ? (
+            <Tag tone="info">Held</Tag>
+          ) : task.cancel_requested_at && !isFinal(task.state) ? (
+            <Tag tone="warn">Ending</Tag>
+          ) : null}
+        </>
+      ),
+    },
+    {
+      id: "agent",
+      header: "Agent",
+      width: "minmax(80px, 1fr)",
+      cell: (task) => task.agent,
+    },
+    {
+      id: "owner",
+      header: "Owner",
+      width: "minmax(70px, 0.9fr)",
+      cell: (task) => <span className="muted">{[task.tenant, task.owner].filter(Boolean).join(" / ") || "–"}</span>,
+    },
+    {
+      id: "context",
+      header: "Context",
+      width: "minmax(70px, 0.9fr)",
+      cell: (task) => (
+        <span className="mono muted" title={task.context_id}>
+          {task.context_id}
+        </span>
+      ),
+    },
+    { id: "turns", header: "Runs", width: "44px", end: true, cell: (task) => <span className="muted">{task.runs}</span> },
+    {
+      id: "changed",
+      header: "Changed",
+      width: "92px",
+      narrow: true,
+      end: true,
+      cell: (task) => <Time at={task.status_at} />,
+    },
+    { id: "created", header: "Created", width: "92px", end: true, cell: (task) => <Time at={task.created_at} /> },
+  ];
+  return owners ? columns : columns.filter((c) => c.id !== "owner");
+}
+
+/** Nothing says why the list is empty, and what makes it less empty. */
+function Nothing({ filter, onChange }: { filter: TaskFilter; onChange: (filter: TaskFilter) => void }) {
+  if (isEmpty(filter)) {
+    return (
+      <EmptyState title="No tasks yet" command="bin/holdfast send echo:hello">
+        A task begins with a message to an agent. Send one in a terminal, or on the page Talk: the task shows here at once.
+      </EmptyState>
+    );
+  }
+  if (filter.id !== undefined) {
+    return (
+      <EmptyState title="No task has this id" action={<Button onClick={() => onChange({ state: [] })}>Show all tasks</Button>}>
+        An id is the UUID of a task, or the whole id that its client chose. A purged task is gone, and you see only the tasks of
+        the tenants that you may see.
+      </EmptyState>
+    );
+  }
+  return (
+    <EmptyState
+      title="No task matches"
+      action={
+        <div className="dialog-buttons">
+          {filter.since !== undefined && <Button onClick={() => onChange({ ...filter, since: undefined })}>Any time</Button>}
+          {filter.state.length > 0 && <Button onClick={() => onChange({ ...filter, state: [] })}>Any state</Button>}
+          <Button onClick={() => onChange({ state: [] })}>Show all tasks</Button>
+        </div>
+      }
+    >
+      Tasks that come to match show here at once. Names must be whole: there is no search for a part of one.
+    </EmptyState>
+  );
 }

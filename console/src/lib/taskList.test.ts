@@ -1,0 +1,156 @@
+import { describe, expect, test } from "vitest";
+import type { Task } from "../api/schema";
+import { type Fetch, TaskList } from "./taskList";
+
+const id = (n: number) => `0199${String(n).padStart(8, "0")}`;
+const task = (n: number, state: Task["state"] = "working") => ({ id: id(n), state }) as Task;
+
+/** server has tasks 1 to n, and counts the requests. */
+function server(n: number, gaps = false) {
+  const tasks = new Map<string, Task>();
+  for (let i = 1; i <= n; i++) tasks.set(id(i), task(i));
+  const requests: (string | undefined)[] = [];
+  const fetch: Fetch = async (before, limit) => {
+    requests.push(before);
+    if (gaps && requests.length % 2 === 1) return { tasks: [], next: before ?? id(n + 1) };
+    const rows = [...tasks.values()]
+      .filter((t) => before === undefined || t.id < before)
+      .sort((a, b) => (a.id < b.id ? 1 : -1));
+    const page = rows.slice(0, limit);
+    return { tasks: page, next: rows.length > limit ? page.at(-1)?.id : undefined };
+  };
+  return { tasks, requests, fetch };
+}
+
+const settled = () => new Promise((resolve) => setTimeout(resolve, 5));
+const shown = (list: TaskList) => Array.from({ length: list.count }, (_, i) => Number(list.at(i)?.id.slice(4)));
+
+describe("a list of tasks", () => {
+  test("reads pages as they are shown, and keeps a bounded number of rows", async () => {
+    const s = server(1000);
+    const list = new TaskList(s.fetch, { page: 10, kept: 5 });
+    await list.restart();
+    while (!list.ended) {
+      list.show(list.count - 20, list.count - 1);
+      await settled();
+    }
+    expect(list.count).toBe(1000);
+    expect(list.inMemory).toBeLessThanOrEqual(50);
+    expect(list.at(999)).toEqual(task(1));
+    expect(list.at(0)).toBeUndefined();
+    list.show(0, 20);
+    await settled();
+    expect(list.at(0)).toEqual(task(1000));
+    expect(list.count).toBe(1000);
+  });
+
+  test("reads on behind pages that are empty", async () => {
+    const list = new TaskList(server(30, true).fetch, { page: 10 });
+    list.show(0, 29);
+    await list.restart();
+    await settled();
+    expect(shown(list)).toEqual(Array.from({ length: 30 }, (_, i) => 30 - i));
+    expect(list.ended).toBe(true);
+  });
+
+  test("changes rows in place, and puts new ones on top", async () => {
+    const list = new TaskList(server(5).fetch);
+    await list.restart();
+    list.apply([
+      { task: task(3, "failed"), matches: true },
+      { task: task(6), matches: true },
+    ]);
+    expect(shown(list)).toEqual([6, 5, 4, 3, 2, 1]);
+    expect(list.at(3)?.state).toBe("failed");
+  });
+
+  test("moves no row while the reader looks, and gathers new ones", async () => {
+    const list = new TaskList(server(5).fetch);
+    await list.restart();
+    list.held = true;
+    list.apply([
+      { task: task(7), matches: true },
+      { task: task(6), matches: true },
+      { task: task(4, "completed"), matches: false },
+    ]);
+    expect(shown(list)).toEqual([5, 4, 3, 2, 1]);
+    expect(list.at(1)?.state).toBe("completed");
+    expect(list.waiting).toBe(2);
+    list.apply([{ task: task(6), matches: false }]);
+    expect(list.waiting).toBe(1);
+    list.held = false;
+    list.release();
+    expect(shown(list)).toEqual([7, 5, 3, 2, 1]);
+    list.apply([{ task: task(3), matches: false }]);
+    expect(shown(list)).toEqual([7, 5, 2, 1]);
+  });
+
+  test("puts a task that comes into the filter at its place, and leaves out one below what was read", async () => {
+    const s = server(40);
+    s.tasks.delete(id(38));
+    const list = new TaskList(s.fetch, { page: 10 });
+    list.show(0, 0);
+    await list.restart();
+    const before = list.count;
+    list.apply([{ task: task(38), matches: true }]);
+    expect(shown(list).slice(0, 4)).toEqual([40, 39, 38, 37]);
+    expect(list.count).toBe(before + 1);
+    const short = new TaskList(async () => ({ tasks: [task(30), task(29)], next: id(29) }), { page: 2 });
+    short.show(-500, -500);
+    await short.restart();
+    short.apply([{ task: task(3), matches: true }]);
+    expect(shown(short)).not.toContain(3);
+  });
+
+  test("drops the newest rows above the limit, and says so", async () => {
+    const list = new TaskList(server(100).fetch, { page: 10, most: 50 });
+    let moved = 0;
+    list.shifted = (n) => {
+      moved += n;
+    };
+    await list.restart();
+    while (!list.ended) {
+      list.show(list.count - 5, list.count - 1);
+      await settled();
+    }
+    expect(list.count).toBe(50);
+    expect(list.dropped).toBe(50);
+    expect(moved).toBe(-50);
+    expect(list.at(49)).toEqual(task(1));
+    list.apply([{ task: task(101), matches: true }]);
+    expect(list.waiting).toBe(1);
+    list.release();
+    expect(list.waiting).toBe(1);
+    list.show(0, 5);
+    await list.restart();
+    expect(list.at(0)).toEqual(task(100));
+    expect(list.dropped).toBe(0);
+  });
+
+  test("keeps an error until it is tried again", async () => {
+    let fail = true;
+    const list = new TaskList(async () => {
+      if (fail) throw new Error("away");
+      return { tasks: [task(1)] };
+    });
+    await list.restart();
+    expect(list.error).toEqual(new Error("away"));
+    list.show(0, 10);
+    expect(list.loading).toBe(false);
+    fail = false;
+    await list.more();
+    expect(list.error).toBeUndefined();
+    expect(shown(list)).toEqual([1]);
+  });
+
+  test("finds what was missed", async () => {
+    const s = server(5);
+    const list = new TaskList(s.fetch);
+    await list.restart();
+    s.tasks.set(id(6), task(6));
+    s.tasks.set(id(2), task(2, "failed"));
+    await list.refresh();
+    expect(shown(list)).toEqual([6, 5, 4, 3, 2, 1]);
+    expect(list.at(4)?.state).toBe("failed");
+  });
+});

@@ -1,0 +1,257 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { axe, type Harness, hostile, start } from "./harness";
+
+describe("the page of tasks", () => {
+  let h: Harness;
+  beforeAll(async () => {
+    h = await start({
+      config:
+        "agents:\n  - {name: demo, default: true, executor: {kind: demo}}\n  - {name: second, executor: {kind: demo}, limits: {concurrency: 2}}\n",
+    });
+  });
+  afterAll(() => h.close());
+
+  test("teaches how to make the first task, and shows it at once", async () => {
+    const page = await h.open("/tasks");
+    await page.getByRole("heading", { name: "No tasks yet" }).waitFor();
+    await page.getByText("bin/holdfast send echo:hello").waitFor();
+    await page.getByRole("main").getByText("Live", { exact: true }).waitFor();
+    await axe(page);
+    const first = await h.send("echo:hello");
+    await page.getByRole("link", { name: first.id }).waitFor();
+    await page.getByRole("row", { name: first.id }).getByText("Completed").waitFor();
+  });
+
+  test("filters by text, by state and by address", async () => {
+    const failed = await h.send("fail:no luck", { agent: "second" });
+    const asked = await h.send("ask:Where to?");
+    const page = await h.open("/tasks");
+    await page.getByRole("link", { name: failed.id }).waitFor();
+    await page.keyboard.press("/");
+    await page.keyboard.type("state:fai");
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("Enter");
+    await page.waitForURL("**/tasks?state=failed");
+    await page.getByRole("link", { name: asked.id }).waitFor({ state: "detached" });
+    await page.getByRole("link", { name: failed.id }).waitFor();
+    // Agents are suggested by what they are called.
+    await page.keyboard.type("agent:");
+    await page.getByRole("option", { name: "agent:second" }).waitFor();
+    await axe(page);
+    await page.getByRole("option", { name: "agent:demo" }).click();
+    await page.waitForURL("**/tasks?state=failed&agent=demo");
+    await page.getByRole("heading", { name: "No task matches" }).waitFor();
+    await page.getByRole("button", { name: "Any state" }).click();
+    await page.getByRole("link", { name: asked.id }).waitFor();
+    // A fault stays in the field, and says what to write.
+    await page.keyboard.press("/");
+    await page.keyboard.type("since:soon");
+    await page.keyboard.press("Enter");
+    await page.getByText("is no time").waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("button", { name: /^Input required/ }).click();
+    await page.waitForURL("**/tasks?state=input-required&agent=demo");
+    await page.goBack();
+    await page.waitForURL("**/tasks?agent=demo");
+    // An id in the field finds the task by itself.
+    await page.keyboard.press("/");
+    await page.keyboard.type(failed.id);
+    await page.keyboard.press("Enter");
+    await page.getByRole("link", { name: failed.id }).waitFor();
+    expect(await page.getByRole("row").count()).toBe(2);
+  });
+
+  test("saves a view, and leads back to it", async () => {
+    const page = await h.open("/tasks?agent=second&since=7d");
+    await page.getByRole("button", { name: "Save view" }).click();
+    await page.getByLabel("Name").fill("<b>Mine</b>");
+    await page.keyboard.press("Enter");
+    const views = page.getByRole("navigation", { name: "Views" });
+    await views.getByRole("link", { name: "All" }).click();
+    await page.reload();
+    await views.getByRole("link", { name: "<b>Mine</b>" }).click();
+    await page.waitForURL("**/tasks?agent=second&since=7d");
+    await views.getByRole("button", { name: /Delete the view/ }).click();
+    await views.getByText("<b>Mine</b>").waitFor({ state: "detached" });
+  });
+
+  test("does not move rows under the pointer, and changes them in place", async () => {
+    const page = await h.open("/tasks");
+    const running = await h.send("sleep=60s", { now: true });
+    const row = page.getByRole("row", { name: running.id });
+    await row.getByText("Working").waitFor();
+    await row.hover();
+    const place = await row.boundingBox();
+    const later = await h.send("echo:later");
+    await page.getByRole("button", { name: "1 new" }).waitFor();
+    await h.api(`/tasks/${running.id}/cancel`, { reason: "test" });
+    await row.getByText("Canceled").waitFor();
+    expect(await row.boundingBox()).toEqual(place);
+    expect(await page.getByRole("link", { name: later.id }).count()).toBe(0);
+    await page.getByRole("button", { name: "1 new" }).click();
+    await page.getByRole("link", { name: later.id }).waitFor();
+    // When the pointer leaves, the list runs on by itself.
+    await row.hover();
+    const last = await h.send("echo:last");
+    await page.getByRole("button", { name: "1 new" }).waitFor();
+    await page.mouse.move(5, 5);
+    await page.getByRole("link", { name: last.id }).waitFor();
+  });
+
+  test("shows hostile names as text", async () => {
+    for (const text of hostile) await h.send("echo:x", { context: text, messageId: `m-${text}` });
+    const page = await h.open("/tasks");
+    for (const text of hostile) await page.getByRole("gridcell").getByText(text, { exact: true }).first().waitFor();
+    expect(await page.locator("[role=grid] img, [role=grid] script, [role=grid] iframe, [role=grid] svg").count()).toBe(0);
+    for (const text of hostile) {
+      await page.goto(
+        `${h.replicas[0]?.admin}/console/tasks?context=${encodeURIComponent(text)}&agent=${encodeURIComponent(text)}`,
+      );
+      await page.getByRole("heading", { name: "No task matches" }).waitFor();
+      await page.getByRole("button", { name: `Remove context ${text}` }).waitFor();
+    }
+  });
+
+  test("acts on selected tasks with a reason, by keys", async () => {
+    const [one, two] = [await h.send("ask:One?", { agent: "second" }), await h.send("ask:Two?", { agent: "second" })];
+    const page = await h.open("/tasks?agent=second&state=input-required");
+    await page.getByRole("link", { name: two.id }).waitFor();
+    await page.mouse.move(5, 5);
+    await page.keyboard.press("j");
+    await page.keyboard.press("x");
+    await page.keyboard.press("j");
+    await page.keyboard.press("x");
+    const bar = page.getByRole("region", { name: "Selection" });
+    await bar.getByText("2 selected").waitFor();
+    await axe(page);
+    await bar.getByRole("button", { name: "Cancel" }).click();
+    const dialog = page.getByRole("dialog", { name: "Cancel: 2 tasks" });
+    await axe(page);
+    expect(await dialog.getByRole("button", { name: "Cancel (2)" }).isDisabled()).toBe(true);
+    await dialog.getByLabel("Reason").fill("not needed <i>");
+    await page.keyboard.press("Enter");
+    await page.getByText("2 tasks canceled").waitFor();
+    for (const task of [one, two]) expect((await h.api(`/tasks/${task.id}`)).state).toBe("canceled");
+    const audit = JSON.stringify(await h.api("/audit?limit=20"));
+    expect(audit).toContain("not needed <i>");
+  });
+
+  test("acts on all that match as a job, after a dry run", async () => {
+    const context = "bulk";
+    for (let i = 0; i < 7; i++) await h.send("fail:again", { context });
+    const page = await h.open(`/tasks?state=failed&context=${context}`);
+    await page.getByRole("checkbox", { name: "Select all that match" }).check();
+    await page.getByRole("region", { name: "Selection" }).getByRole("button", { name: "Retry" }).click();
+    const dialog = page.getByRole("dialog", { name: "Retry: all tasks that match" });
+    await dialog.getByText("state failed · context bulk").waitFor();
+    await dialog.getByLabel("Reason").fill("agent fixed");
+    await dialog.getByRole("button", { name: "Dry run" }).click();
+    await dialog.getByText("Retry these 7 tasks?").waitFor();
+    await axe(page);
+    const before = await h.api(`/tasks/counts?context=${context}`);
+    expect(before.counts).toMatchObject({ failed: 7 });
+    await dialog.getByRole("button", { name: "Retry 7 tasks" }).click();
+    await page.waitForURL("**/console/jobs/*");
+    await page.getByText("Done", { exact: true }).waitFor();
+    await page.getByText("7 tasks handled").waitFor();
+    await axe(page);
+    const job = await h.api(page.url().replace(/.*\/console/, ""));
+    expect(job).toMatchObject({ state: "done", done: 7, failed: 0, reason: "agent fixed", dry_run: false });
+    await page.keyboard.press("g");
+    await page.keyboard.press("j");
+    await page.getByRole("row", { name: /Retry · dry run/ }).waitFor();
+    await axe(page);
+    await page.keyboard.press("j");
+    await page.keyboard.press("Enter");
+    await page.getByText("7 tasks handled").waitFor();
+    // The filter of the job leads to its tasks.
+    await page.getByRole("link", { name: "state failed · context bulk" }).click();
+    await page.waitForURL("**/tasks?state=failed&context=bulk");
+  });
+
+  test("a purge asks for the number", async () => {
+    await h.send("echo:gone", { context: "purge" });
+    await h.send("echo:gone", { context: "purge" });
+    const page = await h.open("/tasks?context=purge");
+    await page.getByRole("checkbox", { name: "Select all that match" }).check();
+    await page.getByRole("button", { name: "More" }).click();
+    await page.getByRole("menuitem", { name: "Purge" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Reason").fill("ticket 8");
+    await dialog.getByRole("button", { name: "Dry run" }).click();
+    const purge = dialog.getByRole("button", { name: "Purge 2 tasks" });
+    await purge.waitFor();
+    expect(await purge.isDisabled()).toBe(true);
+    await dialog.getByLabel("Type 2 to purge them").fill("2");
+    await purge.click();
+    await page.getByText("2 tasks handled").waitFor();
+    await page.getByText("Done", { exact: true }).waitFor();
+    expect((await h.api("/tasks?context=purge")).tasks).toEqual([]);
+  });
+
+  test("the palette and the list of keys work without a pointer", async () => {
+    const page = await h.open("/agents", { theme: "dark" });
+    await page.getByRole("heading", { name: "Agents", level: 1 }).waitFor();
+    await page.keyboard.press("Control+k");
+    await page.getByRole("combobox", { name: "Search" }).waitFor();
+    await axe(page);
+    await page.keyboard.type("failed");
+    await page.keyboard.press("Enter");
+    await page.waitForURL("**/tasks?state=failed&state=rejected&since=24h");
+    await page.keyboard.press("Control+k");
+    await page.keyboard.type("some-task");
+    await page.keyboard.press("Enter");
+    await page.waitForURL("**/tasks/some-task");
+    await page.keyboard.press("?");
+    await page.getByRole("dialog", { name: "Keyboard shortcuts" }).waitFor();
+    await axe(page);
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+  });
+
+  test("the theme, the times and the zone are kept", async () => {
+    const page = await h.open("/tasks");
+    await page.getByRole("button", { name: "System theme" }).click();
+    await page.getByRole("button", { name: "Light theme" }).click();
+    await page.getByRole("button", { name: "Relative times" }).click();
+    await page.getByRole("button", { name: "Europe/Oslo" }).click();
+    await page.reload();
+    await page.getByRole("button", { name: "UTC" }).waitFor();
+    expect(await page.evaluate(() => document.documentElement.dataset.theme)).toBe("dark");
+    const time = page.locator("time").first();
+    await time.waitFor();
+    expect(await time.textContent()).toMatch(/^(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d$/);
+    expect(await time.getAttribute("title")).toMatch(/ UTC$/);
+    await axe(page);
+  });
+
+  test("works on a phone", async () => {
+    const page = await h.open("/tasks", { phone: true });
+    await page.getByRole("grid").waitFor();
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
+    await axe(page);
+    await page.getByRole("button", { name: "Menu" }).tap();
+    await axe(page);
+    await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Jobs" }).tap();
+    await page.waitForURL("**/jobs");
+  });
+});
+
+test("a live list goes on at another replica's data when it was cut, and errors say what to do", async () => {
+  const h = await start({ replicas: 2 });
+  try {
+    const page = await h.open("/tasks", { replica: 1 });
+    const first = await h.send("echo:one");
+    await page.getByRole("link", { name: first.id }).waitFor();
+    // The replica of the page is gone: the list stays, and says that it is cut.
+    await h.replicas[1]?.kill();
+    await page.getByText("Reconnecting").waitFor();
+    expect(await page.getByRole("link", { name: first.id }).count()).toBe(1);
+    await page.getByRole("button", { name: /^Failed/ }).click();
+    await page.getByText("The tasks were not read").waitFor();
+    await page.getByText("Check that it runs").waitFor();
+    await axe(page);
+  } finally {
+    await h.close();
+  }
+});
