@@ -58,15 +58,51 @@ SELECT t.state, count(*) AS tasks
 -- The next events of a log. By primary key.
 SELECT l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, CAST(l.payload AS json) AS payload, l.created_at
   FROM holdfast.callers_log l
- WHERE l.task = @task AND l.id = @task AND l.seq > @after
+ WHERE l.task = @task AND l.id = @task AND l.seq > @after AND l.kind = ANY(@kinds::smallint[])
  ORDER BY l.seq LIMIT @max_rows;
 
 -- name: AdminLogBack :many
 -- The events before one, the newest first. By primary key.
 SELECT l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, CAST(l.payload AS json) AS payload, l.created_at
   FROM holdfast.callers_log l
- WHERE l.task = @task AND l.id = @task AND l.seq < @before
+ WHERE l.task = @task AND l.id = @task AND l.seq < @before AND l.kind = ANY(@kinds::smallint[])
  ORDER BY l.seq DESC LIMIT @max_rows;
+
+-- name: AdminArtifacts :many
+-- The artifacts of a task, by their first event. Reads the keys of all chunks of the task. By primary key.
+SELECT l.artifact_id, min(l.seq)::bigint AS first_seq, max(l.seq)::bigint AS seq,
+       coalesce(max(l.seq) FILTER (WHERE NOT l.append), min(l.seq))::bigint AS base_seq,
+       count(*)::bigint AS chunks, coalesce(max(l.seq) FILTER (WHERE l.last) = max(l.seq), false)::boolean AS last
+  FROM holdfast.callers_log l
+ WHERE l.task = @task AND l.id = @task AND l.kind = 3 AND (@artifact::text = '' OR l.artifact_id = @artifact)
+ GROUP BY l.artifact_id ORDER BY first_seq LIMIT @max_rows;
+
+-- name: AdminChunks :many
+-- The next chunks of an artifact. By primary key.
+SELECT l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, CAST(l.payload AS json) AS payload, l.created_at
+  FROM holdfast.callers_log l
+ WHERE l.task = @task AND l.id = @task AND l.kind = 3 AND l.artifact_id = @artifact::text AND l.seq > @after AND l.seq <= @upto
+ ORDER BY l.seq LIMIT @max_rows;
+
+-- name: AdminUsage :many
+-- The usage that agents report, by model, as view v_usage finds it. Values that are no counts do not count. By primary key. The
+-- server's, for a task that a view has found.
+SELECT u.model, count(*)::bigint AS reports, coalesce(sum(u.input), 0)::text AS input_tokens, coalesce(sum(u.output), 0)::text AS output_tokens,
+       coalesce(sum(coalesce(u.total, u.input + u.output, u.input, u.output)), 0)::text AS total_tokens
+  FROM (SELECT left(coalesce(CASE WHEN json_typeof(m.said -> 'model') = 'string' THEN m.said ->> 'model' END,
+                        CASE WHEN json_typeof(m.said -> 'usage' -> 'model') = 'string' THEN m.said -> 'usage' ->> 'model' END, ''), 200) AS model,
+               c.input, c.output, c.total
+          FROM (SELECT CASE WHEN e.kind = 2 THEN e.payload -> 'message' -> 'metadata'
+                            WHEN json_typeof(e.payload -> 'event_metadata' -> 'usage') = 'object' THEN e.payload -> 'event_metadata'
+                            ELSE e.payload -> 'metadata' END AS said
+                  FROM holdfast.task_events e
+                 WHERE e.task = @task AND e.kind IN (2, 3) AND e.attempt > 0) m
+         CROSS JOIN LATERAL (
+            SELECT CASE WHEN (m.said -> 'usage' -> 'inputTokens')::text ~ '^[0-9]{1,15}$' THEN (m.said -> 'usage' ->> 'inputTokens')::bigint END AS input,
+                   CASE WHEN (m.said -> 'usage' -> 'outputTokens')::text ~ '^[0-9]{1,15}$' THEN (m.said -> 'usage' ->> 'outputTokens')::bigint END AS output,
+                   CASE WHEN (m.said -> 'usage' -> 'totalTokens')::text ~ '^[0-9]{1,15}$' THEN (m.said -> 'usage' ->> 'totalTokens')::bigint END AS total) c
+         WHERE json_typeof(m.said -> 'usage') = 'object') u
+ GROUP BY u.model ORDER BY u.model LIMIT @max_rows;
 
 -- name: AdminRuns :many
 -- The events that ended runs of a task, as view v_runs has them. By primary key. The server's, for a task that a view has

@@ -196,7 +196,8 @@ func operations(id, job string) (all []adminapi.Operation) {
 			id := job
 			o.Path = strings.ReplaceAll(o.Path, "{id}", id)
 		}
-		o.Path = strings.NewReplacer("{id}", id, "{config}", "c", "{name}", "demo", "{agent}", "demo", "{path}", "tasks").Replace(o.Path)
+		o.Path = strings.NewReplacer("{id}", id, "{config}", "c", "{name}", "demo", "{agent}", "demo", "{path}", "tasks",
+			"{artifact}", "echo", "{part}", "0").Replace(o.Path)
 		all = append(all, o)
 	}
 	return all
@@ -360,6 +361,9 @@ func TestBadInput(t *testing.T) {
 		{"GET", "/tasks/" + id + "/log?after=-1", "", "after"},
 		{"GET", "/tasks/" + id + "/log?before=5", "", "before"},
 		{"GET", "/tasks/" + id + "/log?version=9", "", "version"},
+		{"GET", "/tasks/" + id + "/log?kind=status&kind=x", "", "kind"},
+		{"GET", "/tasks/" + id + "/artifacts/a/parts/-1", "", "part"},
+		{"GET", "/tasks/" + id + "/artifacts/a/parts/x", "", "part"},
 		{"GET", "/tasks/" + id + "/log/stream?version=9", "", "version"},
 		{"GET", "/webhooks?failing=yes", "", "failing"},
 		{"GET", "/webhooks?before=x", "", "before"},

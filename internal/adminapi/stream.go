@@ -60,20 +60,8 @@ type stream struct {
 	ctx    context.Context //nolint:containedctx // ends when the client leaves or the server stops
 }
 
-// open begins a stream, if there is a place for one.
-func (a *API) open(x *exchange) (s *stream, end func(), err error) {
-	ctx, end, err := a.place(x)
-	if err != nil {
-		return nil, nil, err
-	}
-	// The server's limit for reading a request would end the stream.
-	_ = http.NewResponseController(x.w).SetReadDeadline(time.Time{})
-	s = &stream{sse.Start(x.w, writeTimeout), a.o.Memory, ctx}
-	return s, end, s.Flush()
-}
-
-// place takes one of the places for streams. Its context ends when the client leaves, the server stops, or the operator's
-// credential is no longer admitted.
+// place takes a place for a long answer, if there is one. Its context ends when the client leaves, when the credential ends, and
+// when the server stops.
 func (a *API) place(x *exchange) (_ context.Context, end func(), err error) {
 	leave, ok := a.streams.Take(limit.Sender(x.r.RemoteAddr))
 	if !ok {
@@ -86,6 +74,26 @@ func (a *API) place(x *exchange) (_ context.Context, end func(), err error) {
 		unwatch = x.who.Watch(func(error) { cancel() }) // a client that comes again learns why
 	}
 	return ctx, func() { unwatch(); stopped(); cancel(); leave() }, nil
+}
+
+// enter takes a place for a long answer to a request without a body.
+func (a *API) enter(x *exchange) (ctx context.Context, end func(), err error) {
+	if ctx, end, err = a.place(x); err != nil {
+		return nil, nil, err
+	}
+	// The server's limit for reading a request would end the answer.
+	_ = http.NewResponseController(x.w).SetReadDeadline(time.Time{})
+	return ctx, end, nil
+}
+
+// open begins a stream, if there is a place for one.
+func (a *API) open(x *exchange) (s *stream, end func(), err error) {
+	ctx, end, err := a.enter(x)
+	if err != nil {
+		return nil, nil, err
+	}
+	s = &stream{sse.Start(x.w, writeTimeout), a.o.Memory, ctx}
+	return s, end, s.Flush()
 }
 
 func (s *stream) event(name string, id int64, doc any) error {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
@@ -221,6 +222,22 @@ func (q *query) codec() dialect.Codec {
 	return c
 }
 
+// kinds reads the parameter that selects kinds of events.
+func (q *query) kinds() (out []task.EventKind) {
+	q.read = append(q.read, "kind")
+	for _, name := range q.values["kind"] {
+		at := slices.IndexFunc(eventKinds, func(k task.EventKind) bool { return k.String() == name })
+		if at < 0 {
+			q.bad("kind", "%q is not a kind of event; use message, status, artifact or run", name)
+		} else if !slices.Contains(out, eventKinds[at]) {
+			out = append(out, eventKinds[at])
+		}
+	}
+	return out
+}
+
+var eventKinds = []task.EventKind{task.EventMessage, task.EventStatus, task.EventArtifact, task.EventRun}
+
 type logPage struct {
 	Events []eventView `json:"events"`
 	// Next is the after (or, backwards, the before) of the next page.
@@ -243,6 +260,7 @@ func (a *API) log(x *exchange) error {
 	} else {
 		at = task.Seq(x.q.number("after", 0, 0, most))
 	}
+	kinds := x.q.kinds()
 	if err := x.q.done(); err != nil {
 		return err
 	}
@@ -250,7 +268,7 @@ func (a *API) log(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	evs, more, err := x.op.Log(x.ctx, t, at, back, limit)
+	evs, more, err := x.op.Log(x.ctx, t, at, back, limit, kinds...)
 	if err != nil {
 		return err
 	}
@@ -460,6 +478,8 @@ type meView struct {
 	AllTenants bool   `json:"all_tenants"`
 	ReadOnly   string `json:"read_only,omitempty"`
 	Version    string `json:"version"`
+	// Dialects are the versions of A2A in which this server shows events.
+	Dialects []string `json:"a2a_versions"`
 }
 
 func (a *API) me(x *exchange) error {
@@ -469,5 +489,6 @@ func (a *API) me(x *exchange) error {
 	c := x.who.Caller
 	return x.answer(http.StatusOK, meView{
 		Subject: c.Subject, Tenant: c.Tenant, Right: x.who.Right.String(), AllTenants: !x.who.Bound, ReadOnly: x.who.ReadOnly, Version: a.o.Version,
+		Dialects: registry.Versions(),
 	})
 }

@@ -317,26 +317,38 @@ type AdminEvent struct {
 const logBytes = 4 << 20
 
 // Log returns the events of a task with a seq above after, or with back those below it, the newest first (0: from the end). A page
-// is shorter than the limit if its events are large; more says that others follow.
-func (o *Operator) Log(ctx context.Context, t *AdminTask, at task.Seq, back bool, limit int) (evs []AdminEvent, more bool, err error) {
+// is shorter than the limit if its events are large; more says that others follow. Without kinds it has all kinds of events.
+func (o *Operator) Log(ctx context.Context, t *AdminTask, at task.Seq, back bool, limit int, kinds ...task.EventKind) (evs []AdminEvent, more bool, err error) {
 	m := &meter{DBTX: o.sees.db, most: logBytes, account: memory.Of(ctx)}
 	id := uuid.UUID(t.Task.ID)
+	if len(kinds) == 0 {
+		kinds = []task.EventKind{task.EventMessage, task.EventStatus, task.EventArtifact, task.EventRun}
+	}
+	of := make([]int16, len(kinds))
+	for i, k := range kinds {
+		of[i] = int16(k)
+	}
 	var rows []dbsqlc.AdminLogRow
 	if back {
 		if at == 0 {
 			at = t.Task.LastSeq + 1
 		}
 		var found []dbsqlc.AdminLogBackRow
-		found, err = o.s.q.AdminLogBack(ctx, m, dbsqlc.AdminLogBackParams{Task: id, Before: int64(at), MaxRows: int32(limit) + 1})
+		found, err = o.s.q.AdminLogBack(ctx, m, dbsqlc.AdminLogBackParams{Task: id, Before: int64(at), Kinds: of, MaxRows: int32(limit) + 1})
 		for _, r := range found {
 			rows = append(rows, dbsqlc.AdminLogRow(r))
 		}
 	} else {
-		rows, err = o.s.q.AdminLog(ctx, m, dbsqlc.AdminLogParams{Task: id, After: int64(at), MaxRows: int32(limit) + 1})
+		rows, err = o.s.q.AdminLog(ctx, m, dbsqlc.AdminLogParams{Task: id, After: int64(at), Kinds: of, MaxRows: int32(limit) + 1})
 	}
 	if err != nil {
 		return nil, false, translate("read the log", err)
 	}
+	return adminEvents(m, rows, limit)
+}
+
+// adminEvents returns what a page has read. more says that others follow.
+func adminEvents(m *meter, rows []dbsqlc.AdminLogRow, limit int) (evs []AdminEvent, more bool, err error) {
 	if m.cut && len(rows) == 0 {
 		return nil, false, task.Errorf(task.Unavailable, "the server has no memory for the event now; try again")
 	}
@@ -352,6 +364,76 @@ func (o *Operator) Log(ctx context.Context, t *AdminTask, at task.Seq, back bool
 		}
 	}
 	return evs, more, nil
+}
+
+// AdminArtifact is what the keys of the log say about an artifact.
+type AdminArtifact struct {
+	ID     string
+	First  task.Seq // of its first event
+	Base   task.Seq // of the chunk that all later ones are appended to
+	Newest task.Seq // of its newest event
+	Chunks int64
+	Last   bool // the newest event says that none follows
+}
+
+// Artifacts returns the first artifacts of a task, or with an id only this one; more says that there are others.
+func (o *Operator) Artifacts(ctx context.Context, t *AdminTask, id string, limit int) (out []AdminArtifact, more bool, err error) {
+	rows, err := o.s.q.AdminArtifacts(ctx, o.sees.db, dbsqlc.AdminArtifactsParams{Task: uuid.UUID(t.Task.ID), Artifact: id, MaxRows: int32(limit) + 1})
+	if err != nil {
+		return nil, false, translate("read artifacts", err)
+	}
+	if more = len(rows) > limit; more {
+		rows = rows[:limit]
+	}
+	for _, r := range rows {
+		out = append(out, AdminArtifact{
+			ID: r.ArtifactID.String, First: task.Seq(r.FirstSeq), Base: task.Seq(r.BaseSeq), Newest: task.Seq(r.Seq), Chunks: r.Chunks, Last: r.Last,
+		})
+	}
+	return out, more, nil
+}
+
+// chunkPage is how many chunks of an artifact one statement reads.
+const chunkPage = 500
+
+// Chunks returns the next chunks of an artifact after a seq, up to its newest; more says that others follow. The account of ctx
+// takes their bytes.
+func (o *Operator) Chunks(ctx context.Context, t *AdminTask, a *AdminArtifact, after task.Seq) (evs []AdminEvent, more bool, err error) {
+	m := &meter{DBTX: o.sees.db, most: logBytes, account: memory.Of(ctx)}
+	found, err := o.s.q.AdminChunks(ctx, m, dbsqlc.AdminChunksParams{
+		Task: uuid.UUID(t.Task.ID), Artifact: a.ID, After: int64(after), Upto: int64(a.Newest), MaxRows: chunkPage + 1,
+	})
+	if err != nil {
+		return nil, false, translate("read an artifact", err)
+	}
+	rows := make([]dbsqlc.AdminLogRow, len(found))
+	for i, r := range found {
+		rows[i] = dbsqlc.AdminLogRow(r)
+	}
+	return adminEvents(m, rows, chunkPage)
+}
+
+// AdminUsage is what agents say that a model has used. The counts are decimal numbers.
+type AdminUsage struct {
+	Model                string // empty: the agent does not say
+	Reports              int64
+	Input, Output, Total string
+}
+
+// maxModels bounds the models of one answer.
+const maxModels = 100
+
+// Usage returns the tokens that agents report for a task, by model.
+func (o *Operator) Usage(ctx context.Context, t *AdminTask) ([]AdminUsage, error) {
+	rows, err := o.s.q.AdminUsage(ctx, o.s.api, dbsqlc.AdminUsageParams{Task: uuid.UUID(t.Task.ID), MaxRows: maxModels})
+	if err != nil {
+		return nil, translate("read the usage", err)
+	}
+	out := make([]AdminUsage, len(rows))
+	for i, r := range rows {
+		out[i] = AdminUsage{Model: r.Model, Reports: r.Reports, Input: r.InputTokens, Output: r.OutputTokens, Total: r.TotalTokens}
+	}
+	return out, nil
 }
 
 // Decoded decodes a stored event, for a reader that renders it.

@@ -146,7 +146,7 @@ func (t *Task) continued(i int, more []Part) bool {
 		return false
 	}
 	last, next := &parts[len(parts)-1], &more[0]
-	if !last.plain() || !next.plain() || last.MediaType != next.MediaType {
+	if !last.Continues(next) {
 		return false
 	}
 	text := t.growing[i]
@@ -161,6 +161,11 @@ func (t *Task) continued(i int, more []Part) bool {
 	text.WriteString(next.Text)
 	last.Text = text.String()
 	return true
+}
+
+// Continues reports whether next, the only part of a chunk, is a further piece of the text p (decision 0044).
+func (p *Part) Continues(next *Part) bool {
+	return p.plain() && next.plain() && p.MediaType == next.MediaType
 }
 
 // plain reports whether the part is text that says nothing about itself but its media type.

@@ -265,6 +265,8 @@ export interface paths {
                     after?: components["parameters"]["after"];
                     /** @description with desc: events before this seq */
                     before?: components["parameters"]["before2"];
+                    /** @description only events of this kind; repeat it for several */
+                    kind?: components["parameters"]["kind"];
                     /** @description also show each event as clients of this A2A version see it */
                     version?: components["parameters"]["version"];
                     /** @description the most items of the page */
@@ -414,6 +416,179 @@ export interface paths {
                     };
                     content: {
                         "application/json": components["schemas"]["lineage"];
+                    };
+                };
+                default: components["responses"]["problem"];
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tasks/{id}/artifacts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The artifacts of a task, by their first event */
+        get: {
+            parameters: {
+                query?: {
+                    /** @description the most items of the page */
+                    limit?: components["parameters"]["limit"];
+                };
+                header?: never;
+                path: {
+                    /** @description the UUID of the task or the id that its client chose; percent-encode a slash */
+                    id: components["parameters"]["id"];
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description found */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["artifacts"];
+                    };
+                };
+                default: components["responses"]["problem"];
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tasks/{id}/artifacts/{artifact}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** An artifact with the beginnings of its parts */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    /** @description the UUID of the task or the id that its client chose; percent-encode a slash */
+                    id: components["parameters"]["id"];
+                    /** @description the id of the artifact; percent-encode a slash */
+                    artifact: components["parameters"]["artifact"];
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description found */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["artifactDetail"];
+                    };
+                };
+                default: components["responses"]["problem"];
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tasks/{id}/artifacts/{artifact}/parts/{part}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A part of an artifact as a file
+         * @description Its chunks are joined. The answer is an attachment that browsers neither sniff nor run. Its type is that of the part for images,
+         *     audio, video and PDF; text/plain for text; application/json for data; else application/octet-stream.
+         */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    /** @description the UUID of the task or the id that its client chose; percent-encode a slash */
+                    id: components["parameters"]["id"];
+                    /** @description the id of the artifact; percent-encode a slash */
+                    artifact: components["parameters"]["artifact"];
+                    /** @description the number of the part, from 0 on */
+                    part: components["parameters"]["part"];
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the file */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "*/*": string;
+                    };
+                };
+                default: components["responses"]["problem"];
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tasks/{id}/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The tokens that the agent reports, by model */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    /** @description the UUID of the task or the id that its client chose; percent-encode a slash */
+                    id: components["parameters"]["id"];
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description found */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["usage"];
                     };
                 };
                 default: components["responses"]["problem"];
@@ -1723,6 +1898,8 @@ export interface components {
             /** @description why this address takes no writes */
             read_only?: string;
             version: string;
+            /** @description the versions of A2A in which the log can be read, the oldest first */
+            a2a_versions: string[];
         };
         task: {
             /** Format: uuid */
@@ -1859,6 +2036,66 @@ export interface components {
             outcome: string;
             error?: string;
             seq?: number;
+        };
+        artifacts: {
+            artifacts: components["schemas"]["artifact"][];
+            /** @description the task has more artifacts than are shown */
+            more?: boolean;
+        };
+        artifact: {
+            id: string;
+            /** @description its first event */
+            first_seq: number;
+            /** @description the event that all later chunks are appended to */
+            base_seq: number;
+            /** @description its newest event */
+            seq: number;
+            chunks: number;
+            /** @description its newest event says that none follows */
+            complete?: boolean;
+        };
+        artifactDetail: {
+            id: string;
+            first_seq: number;
+            base_seq: number;
+            seq: number;
+            chunks: number;
+            complete?: boolean;
+            name?: string;
+            description?: string;
+            metadata?: unknown;
+            extensions?: string[];
+            parts: components["schemas"]["artifactPart"][];
+            /** @description the artifact is so large that only its beginning was read */
+            partial?: boolean;
+        };
+        artifactPart: {
+            /** @enum {unknown} */
+            kind: "text" | "raw" | "url" | "data";
+            media_type?: string;
+            filename?: string;
+            metadata?: unknown;
+            /** @description its size; files count decoded */
+            bytes: number;
+            /** @description the text, or its first 128 KiB */
+            text?: string;
+            /** @description the JSON as it is stored, if it is not longer than 128 KiB */
+            data?: unknown;
+            /** @description this server does not fetch it */
+            url?: string;
+            /** @description the text or the data is not here as a whole; read the part as a file */
+            cut?: boolean;
+        };
+        usage: {
+            models: components["schemas"]["modelUsage"][];
+        };
+        modelUsage: {
+            /** @description absent if the agent does not say */
+            model?: string;
+            reports: number;
+            input_tokens: number;
+            output_tokens: number;
+            total_tokens: number;
         };
         lineage: {
             /** Format: uuid */
@@ -2196,6 +2433,8 @@ export interface components {
         after: number;
         /** @description the name of an agent */
         agent: string;
+        /** @description the id of the artifact; percent-encode a slash */
+        artifact: string;
         /** @description next of the page before */
         before: string;
         /** @description with desc: events before this seq */
@@ -2222,6 +2461,8 @@ export interface components {
         id3: string;
         /** @description a repeated request with the same key finds what the first one has created */
         idempotencyKey: string;
+        /** @description only events of this kind; repeat it for several */
+        kind: ("message" | "status" | "artifact" | "run")[];
         /** @description the id of the last event that arrived */
         lastEventId: string;
         /** @description the same for clients that cannot set the header */
@@ -2236,6 +2477,8 @@ export interface components {
         owner: string;
         /** @description an owner */
         owner2: string;
+        /** @description the number of the part, from 0 on */
+        part: number;
         /** @description tasks created at this time or later */
         since: string;
         /** @description rows at this time or later */
@@ -2268,6 +2511,12 @@ export type Event = components['schemas']['event'];
 export type Log = components['schemas']['log'];
 export type Runs = components['schemas']['runs'];
 export type Run = components['schemas']['run'];
+export type Artifacts = components['schemas']['artifacts'];
+export type Artifact = components['schemas']['artifact'];
+export type ArtifactDetail = components['schemas']['artifactDetail'];
+export type ArtifactPart = components['schemas']['artifactPart'];
+export type Usage = components['schemas']['usage'];
+export type ModelUsage = components['schemas']['modelUsage'];
 export type Lineage = components['schemas']['lineage'];
 export type Call = components['schemas']['call'];
 export type Webhooks = components['schemas']['webhooks'];
@@ -2309,6 +2558,7 @@ export type ParameterTalkScopes = components['parameters']['talkScopes'];
 export type ParameterTalkReason = components['parameters']['talkReason'];
 export type ParameterAfter = components['parameters']['after'];
 export type ParameterAgent = components['parameters']['agent'];
+export type ParameterArtifact = components['parameters']['artifact'];
 export type ParameterBefore = components['parameters']['before'];
 export type ParameterBefore2 = components['parameters']['before2'];
 export type ParameterConfig = components['parameters']['config'];
@@ -2322,6 +2572,7 @@ export type ParameterId = components['parameters']['id'];
 export type ParameterId2 = components['parameters']['id2'];
 export type ParameterId3 = components['parameters']['id3'];
 export type ParameterIdempotencyKey = components['parameters']['idempotencyKey'];
+export type ParameterKind = components['parameters']['kind'];
 export type ParameterLastEventId = components['parameters']['lastEventId'];
 export type ParameterLastEventIdQuery = components['parameters']['lastEventIdQuery'];
 export type ParameterLimit = components['parameters']['limit'];
@@ -2329,6 +2580,7 @@ export type ParameterName = components['parameters']['name'];
 export type ParameterOrder = components['parameters']['order'];
 export type ParameterOwner = components['parameters']['owner'];
 export type ParameterOwner2 = components['parameters']['owner2'];
+export type ParameterPart = components['parameters']['part'];
 export type ParameterSince = components['parameters']['since'];
 export type ParameterSince2 = components['parameters']['since2'];
 export type ParameterState = components['parameters']['state'];

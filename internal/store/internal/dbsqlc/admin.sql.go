@@ -13,6 +13,58 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const adminArtifacts = `-- name: AdminArtifacts :many
+SELECT l.artifact_id, min(l.seq)::bigint AS first_seq, max(l.seq)::bigint AS seq,
+       coalesce(max(l.seq) FILTER (WHERE NOT l.append), min(l.seq))::bigint AS base_seq,
+       count(*)::bigint AS chunks, coalesce(max(l.seq) FILTER (WHERE l.last) = max(l.seq), false)::boolean AS last
+  FROM holdfast.callers_log l
+ WHERE l.task = $1 AND l.id = $1 AND l.kind = 3 AND ($2::text = '' OR l.artifact_id = $2)
+ GROUP BY l.artifact_id ORDER BY first_seq LIMIT $3
+`
+
+type AdminArtifactsParams struct {
+	Task     uuid.UUID
+	Artifact string
+	MaxRows  int32
+}
+
+type AdminArtifactsRow struct {
+	ArtifactID pgtype.Text
+	FirstSeq   int64
+	Seq        int64
+	BaseSeq    int64
+	Chunks     int64
+	Last       bool
+}
+
+// The artifacts of a task, by their first event. Reads the keys of all chunks of the task. By primary key.
+func (q *Queries) AdminArtifacts(ctx context.Context, db DBTX, arg AdminArtifactsParams) ([]AdminArtifactsRow, error) {
+	rows, err := db.Query(ctx, adminArtifacts, arg.Task, arg.Artifact, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AdminArtifactsRow
+	for rows.Next() {
+		var i AdminArtifactsRow
+		if err := rows.Scan(
+			&i.ArtifactID,
+			&i.FirstSeq,
+			&i.Seq,
+			&i.BaseSeq,
+			&i.Chunks,
+			&i.Last,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const adminAudit = `-- name: AdminAudit :many
 SELECT l.chain, l.n, l.at, l.login, l.entries
   FROM generate_series(1, 64) AS c (chain)
@@ -154,6 +206,70 @@ func (q *Queries) AdminChanged(ctx context.Context, db DBTX, arg AdminChangedPar
 	return items, nil
 }
 
+const adminChunks = `-- name: AdminChunks :many
+SELECT l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, CAST(l.payload AS json) AS payload, l.created_at
+  FROM holdfast.callers_log l
+ WHERE l.task = $1 AND l.id = $1 AND l.kind = 3 AND l.artifact_id = $2::text AND l.seq > $3 AND l.seq <= $4
+ ORDER BY l.seq LIMIT $5
+`
+
+type AdminChunksParams struct {
+	Task     uuid.UUID
+	Artifact string
+	After    int64
+	Upto     int64
+	MaxRows  int32
+}
+
+type AdminChunksRow struct {
+	Seq        int64
+	Kind       int16
+	State      pgtype.Int2
+	Attempt    int32
+	Append     bool
+	Last       bool
+	ArtifactID pgtype.Text
+	Payload    []byte
+	CreatedAt  time.Time
+}
+
+// The next chunks of an artifact. By primary key.
+func (q *Queries) AdminChunks(ctx context.Context, db DBTX, arg AdminChunksParams) ([]AdminChunksRow, error) {
+	rows, err := db.Query(ctx, adminChunks,
+		arg.Task,
+		arg.Artifact,
+		arg.After,
+		arg.Upto,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AdminChunksRow
+	for rows.Next() {
+		var i AdminChunksRow
+		if err := rows.Scan(
+			&i.Seq,
+			&i.Kind,
+			&i.State,
+			&i.Attempt,
+			&i.Append,
+			&i.Last,
+			&i.ArtifactID,
+			&i.Payload,
+			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const adminCounts = `-- name: AdminCounts :many
 SELECT t.state, count(*) AS tasks FROM holdfast.tasks t
  WHERE t.id < $1 AND t.id >= $2 AND t.state >= $3 AND t.state <= $4 AND t.state = ANY($5::smallint[])
@@ -276,13 +392,14 @@ func (q *Queries) AdminCountsOfContext(ctx context.Context, db DBTX, arg AdminCo
 const adminLog = `-- name: AdminLog :many
 SELECT l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, CAST(l.payload AS json) AS payload, l.created_at
   FROM holdfast.callers_log l
- WHERE l.task = $1 AND l.id = $1 AND l.seq > $2
- ORDER BY l.seq LIMIT $3
+ WHERE l.task = $1 AND l.id = $1 AND l.seq > $2 AND l.kind = ANY($3::smallint[])
+ ORDER BY l.seq LIMIT $4
 `
 
 type AdminLogParams struct {
 	Task    uuid.UUID
 	After   int64
+	Kinds   []int16
 	MaxRows int32
 }
 
@@ -300,7 +417,12 @@ type AdminLogRow struct {
 
 // The next events of a log. By primary key.
 func (q *Queries) AdminLog(ctx context.Context, db DBTX, arg AdminLogParams) ([]AdminLogRow, error) {
-	rows, err := db.Query(ctx, adminLog, arg.Task, arg.After, arg.MaxRows)
+	rows, err := db.Query(ctx, adminLog,
+		arg.Task,
+		arg.After,
+		arg.Kinds,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -332,13 +454,14 @@ func (q *Queries) AdminLog(ctx context.Context, db DBTX, arg AdminLogParams) ([]
 const adminLogBack = `-- name: AdminLogBack :many
 SELECT l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, CAST(l.payload AS json) AS payload, l.created_at
   FROM holdfast.callers_log l
- WHERE l.task = $1 AND l.id = $1 AND l.seq < $2
- ORDER BY l.seq DESC LIMIT $3
+ WHERE l.task = $1 AND l.id = $1 AND l.seq < $2 AND l.kind = ANY($3::smallint[])
+ ORDER BY l.seq DESC LIMIT $4
 `
 
 type AdminLogBackParams struct {
 	Task    uuid.UUID
 	Before  int64
+	Kinds   []int16
 	MaxRows int32
 }
 
@@ -356,7 +479,12 @@ type AdminLogBackRow struct {
 
 // The events before one, the newest first. By primary key.
 func (q *Queries) AdminLogBack(ctx context.Context, db DBTX, arg AdminLogBackParams) ([]AdminLogBackRow, error) {
-	rows, err := db.Query(ctx, adminLogBack, arg.Task, arg.Before, arg.MaxRows)
+	rows, err := db.Query(ctx, adminLogBack,
+		arg.Task,
+		arg.Before,
+		arg.Kinds,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -916,6 +1044,66 @@ func (q *Queries) AdminTasksOfContext(ctx context.Context, db DBTX, arg AdminTas
 			&i.PostedAttempt,
 			&i.HeardAt,
 			&i.Traceparent,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const adminUsage = `-- name: AdminUsage :many
+SELECT u.model, count(*)::bigint AS reports, coalesce(sum(u.input), 0)::text AS input_tokens, coalesce(sum(u.output), 0)::text AS output_tokens,
+       coalesce(sum(coalesce(u.total, u.input + u.output, u.input, u.output)), 0)::text AS total_tokens
+  FROM (SELECT left(coalesce(CASE WHEN json_typeof(m.said -> 'model') = 'string' THEN m.said ->> 'model' END,
+                        CASE WHEN json_typeof(m.said -> 'usage' -> 'model') = 'string' THEN m.said -> 'usage' ->> 'model' END, ''), 200) AS model,
+               c.input, c.output, c.total
+          FROM (SELECT CASE WHEN e.kind = 2 THEN e.payload -> 'message' -> 'metadata'
+                            WHEN json_typeof(e.payload -> 'event_metadata' -> 'usage') = 'object' THEN e.payload -> 'event_metadata'
+                            ELSE e.payload -> 'metadata' END AS said
+                  FROM holdfast.task_events e
+                 WHERE e.task = $1 AND e.kind IN (2, 3) AND e.attempt > 0) m
+         CROSS JOIN LATERAL (
+            SELECT CASE WHEN (m.said -> 'usage' -> 'inputTokens')::text ~ '^[0-9]{1,15}$' THEN (m.said -> 'usage' ->> 'inputTokens')::bigint END AS input,
+                   CASE WHEN (m.said -> 'usage' -> 'outputTokens')::text ~ '^[0-9]{1,15}$' THEN (m.said -> 'usage' ->> 'outputTokens')::bigint END AS output,
+                   CASE WHEN (m.said -> 'usage' -> 'totalTokens')::text ~ '^[0-9]{1,15}$' THEN (m.said -> 'usage' ->> 'totalTokens')::bigint END AS total) c
+         WHERE json_typeof(m.said -> 'usage') = 'object') u
+ GROUP BY u.model ORDER BY u.model LIMIT $2
+`
+
+type AdminUsageParams struct {
+	Task    uuid.UUID
+	MaxRows int32
+}
+
+type AdminUsageRow struct {
+	Model        string
+	Reports      int64
+	InputTokens  string
+	OutputTokens string
+	TotalTokens  string
+}
+
+// The usage that agents report, by model, as view v_usage finds it. Values that are no counts do not count. By primary key. The
+// server's, for a task that a view has found.
+func (q *Queries) AdminUsage(ctx context.Context, db DBTX, arg AdminUsageParams) ([]AdminUsageRow, error) {
+	rows, err := db.Query(ctx, adminUsage, arg.Task, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AdminUsageRow
+	for rows.Next() {
+		var i AdminUsageRow
+		if err := rows.Scan(
+			&i.Model,
+			&i.Reports,
+			&i.InputTokens,
+			&i.OutputTokens,
+			&i.TotalTokens,
 		); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,136 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { type ReactNode, useMemo } from "react";
+import { get } from "../api/client";
+import { formatJson } from "../api/json";
+import type { Event, TaskDetail } from "../api/schema";
+import { Copy } from "../components/Copy";
+import { JsonView } from "../components/JsonView";
+import { Outward } from "../components/Markdown";
+import { Time } from "../components/Time";
+import { useMe } from "../layout/me";
+import { isFinal } from "../lib/states";
+import { duration } from "../lib/time";
+import { traces } from "./conversation";
+import { line, size } from "./text";
+import { isDict } from "./types";
+import "./Facts.css";
+
+/** Facts are the short facts of a task, beside its tabs. */
+export function Facts({ task, events }: { task: TaskDetail; events: readonly Event[] }) {
+  const ids = useMemo(() => traces(events), [events]);
+  const { data: me } = useMe();
+  const template = (me as { trace_url?: string } | undefined)?.trace_url;
+  const ended = isFinal(task.state);
+  return (
+    <dl className="facts">
+      <Fact name="Id">
+        <span className="mono facts-id">{task.id}</span>
+        <Copy text={task.id} label="Copy the id" />
+      </Fact>
+      {task.task_id !== task.id && (
+        <Fact name="Client’s id">
+          <span className="mono">{line(task.task_id, 100)}</span>
+        </Fact>
+      )}
+      <Fact name="Agent">
+        <Link to="/agents/$name" params={{ name: task.agent }}>
+          {line(task.agent, 80)}
+        </Link>
+      </Fact>
+      <Fact name="Context">
+        <Link to="/tasks" search={{ context: task.context_id }} className="mono">
+          {line(task.context_id, 40)}
+        </Link>
+      </Fact>
+      {task.tenant && <Fact name="Tenant">{line(task.tenant, 80)}</Fact>}
+      {task.owner && <Fact name="Owner">{line(task.owner, 80)}</Fact>}
+      <Fact name="A2A">{line(task.dialect, 20)}</Fact>
+      <Fact name="Created">
+        <Time at={task.created_at} />
+      </Fact>
+      <Fact name={ended ? "Ended" : "State since"}>
+        <Time at={task.status_at} />
+        {ended && <span className="muted"> after {duration(Date.parse(task.status_at) - Date.parse(task.created_at))}</span>}
+      </Fact>
+      <Fact name="Turns, runs">
+        {task.turns}, {task.runs}
+      </Fact>
+      {task.pending > 0 && <Fact name="Waiting messages">{task.pending}</Fact>}
+      {task.artifact_bytes > 0 && <Fact name="Artifacts">{size(task.artifact_bytes)}</Fact>}
+      {task.held_at && (
+        <Fact name="Held">
+          <Time at={task.held_at} />
+        </Fact>
+      )}
+      <Cost task={task} />
+      {ids.slice(0, 5).map((id) => (
+        <Fact key={id} name="Trace">
+          {template?.includes("{trace_id}") ? (
+            <Outward href={template.replaceAll("{trace_id}", id)}>{`${id.slice(0, 12)}…`}</Outward>
+          ) : (
+            <span className="mono">{id.slice(0, 12)}…</span>
+          )}
+          <Copy text={id} label="Copy the id of the trace" />
+        </Fact>
+      ))}
+      {isDict(task.metadata) && Object.keys(task.metadata).length > 0 && (
+        <div className="facts-wide">
+          <dt>Metadata</dt>
+          <dd>
+            <JsonView value={task.metadata} open={2} />
+          </dd>
+        </div>
+      )}
+    </dl>
+  );
+}
+
+function Fact({ name, children }: { name: string; children: ReactNode }) {
+  return (
+    <div className="fact">
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+/** Cost shows the tokens that the agent reports. */
+function Cost({ task }: { task: TaskDetail }) {
+  const { data } = useQuery({
+    queryKey: ["task", task.id, "usage"],
+    queryFn: ({ signal }) => get("/tasks/{id}/usage", { path: { id: task.id }, signal }),
+  });
+  if (!data || data.models.length === 0) return null;
+  return (
+    <div className="facts-wide">
+      <dt>Tokens</dt>
+      <dd>
+        <table className="facts-cost">
+          <thead>
+            <tr>
+              <th scope="col">Model</th>
+              <th scope="col">In</th>
+              <th scope="col">Out</th>
+              <th scope="col">All</th>
+            </tr>
+          </thead>
+          <tbody>
+            {data.models.map((m) => (
+              <tr key={m.model ?? ""}>
+                <td>{m.model ? line(m.model, 60) : <span className="muted">not said</span>}</td>
+                <td>{count(m.input_tokens)}</td>
+                <td>{count(m.output_tokens)}</td>
+                <td>{count(m.total_tokens)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </dd>
+    </div>
+  );
+}
+
+function count(n: unknown): string {
+  return formatJson(n, 0).replace(/\B(?=(\d{3})+$)/g, ",");
+}

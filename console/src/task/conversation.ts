@@ -1,0 +1,119 @@
+// The conversation of a task, as people read it, from the events of its log without the chunks of artifacts.
+import type { Event, State } from "../api/schema";
+import { isFinal } from "../lib/states";
+import { listOf, member, type Part, partsOf, textOf } from "./types";
+
+export type Item =
+  | { type: "turn"; key: string; seq: number; at: string; turn: number }
+  | {
+      type: "message";
+      key: string;
+      seq: number;
+      at: string;
+      role: "user" | "agent";
+      parts: Part[];
+      metadata?: unknown;
+      state?: State;
+    }
+  | { type: "question"; key: string; seq: number; at: string; state: State; parts: Part[]; metadata?: unknown; open: boolean }
+  | { type: "end"; key: string; seq: number; at: string; state: State; parts: Part[]; metadata?: unknown; cause?: string }
+  | { type: "state"; key: string; seq: number; at: string; state: State }
+  | { type: "note"; key: string; seq: number; at: string; outcome: string; error?: string; until?: string }
+  | { type: "calls"; key: string; seq: number; at: string; calls: { id: string; agent: string; task?: string }[] }
+  | { type: "artifact"; key: string; seq: number; at: string; id: string };
+
+/** Mark is where an artifact appears first. */
+export interface Mark {
+  id: string;
+  firstSeq: number;
+}
+
+/**
+ * conversation makes the items of events that are in order. whole says that the first of them is the first of the log: then
+ * turns can be counted. Artifacts are put where they appear first.
+ */
+export function conversation(events: readonly Event[], artifacts: readonly Mark[], whole: boolean): Item[] {
+  const items: Item[] = [];
+  const marks = [...artifacts].sort((a, b) => a.firstSeq - b.firstSeq);
+  let mark = 0;
+  while (!whole && mark < marks.length && (marks[mark]?.firstSeq ?? 0) < (events[0]?.seq ?? 0)) mark++;
+  let turn = 0;
+  let at = "";
+  const putArtifacts = (before: number) => {
+    for (let m = marks[mark]; m && m.firstSeq < before; m = marks[++mark]) {
+      items.push({ type: "artifact", key: `artifact ${m.id}`, seq: m.firstSeq, at, id: m.id });
+    }
+  };
+  for (const e of events) {
+    putArtifacts(e.seq);
+    at = e.at;
+    const key = String(e.seq);
+    const base = { key, seq: e.seq, at: e.at };
+    if (e.kind === "message") {
+      const user = textOf(member(e.payload, "role")) !== "agent";
+      if (user) {
+        turn++;
+        if (whole) items.push({ type: "turn", ...base, key: `turn ${key}`, turn });
+      }
+      items.push({
+        type: "message",
+        ...base,
+        role: user ? "user" : "agent",
+        parts: partsOf(member(e.payload, "parts")),
+        metadata: member(e.payload, "metadata"),
+      });
+    } else if (e.kind === "status") {
+      const state = e.state ?? "working";
+      const message = member(e.payload, "message");
+      const parts = partsOf(member(message, "parts"));
+      const metadata = member(message, "metadata");
+      if (state === "input-required" || state === "auth-required") {
+        items.push({ type: "question", ...base, state, parts, metadata, open: true });
+      } else if (isFinal(state)) {
+        items.push({ type: "end", ...base, state, parts, metadata, cause: textOf(member(e.payload, "cause")) });
+      } else if (parts.length > 0) {
+        items.push({ type: "message", ...base, role: "agent", parts, metadata, state });
+      } else {
+        // Of several silent states in a row, only the last one says something.
+        if (items.at(-1)?.type === "state") items.pop();
+        items.push({ type: "state", ...base, state });
+      }
+    } else if (e.kind === "run") {
+      const outcome = textOf(member(e.payload, "outcome")) ?? "";
+      const calls = listOf(member(e.payload, "calls"));
+      if (calls.length > 0) {
+        items.push({
+          type: "calls",
+          ...base,
+          calls: calls.map((c) => ({
+            id: textOf(member(c, "id")) ?? "",
+            agent: textOf(member(c, "agent")) ?? "",
+            task: textOf(member(c, "task")),
+          })),
+        });
+      } else if (outcome) {
+        const error = textOf(member(e.payload, "error"));
+        items.push({ type: "note", ...base, outcome, error, until: textOf(member(e.payload, "until")) });
+      }
+    }
+  }
+  putArtifacts(Number.POSITIVE_INFINITY);
+  // A question is open until anything of its client or its agent follows.
+  let later = false;
+  for (const item of items.toReversed()) {
+    if (item.type === "question") item.open = !later;
+    if (item.type !== "artifact" && item.type !== "turn") later = true;
+  }
+  return items;
+}
+
+/** traces returns the ids of the traces of a task, the newest first. */
+export function traces(events: readonly Event[]): string[] {
+  const found: string[] = [];
+  for (const e of events) {
+    const header = textOf(member(member(e.payload, "request"), "traceparent"));
+    const id = header?.match(/^[0-9a-f]{2}-([0-9a-f]{32})-/)?.[1];
+    if (id && !found.includes(id)) found.unshift(id);
+  }
+  return found;
+}

@@ -1,0 +1,179 @@
+// The log of one task in the memory of the page: pages by seq, and the events that a stream adds. The log has no gap, so the
+// place of an event in the list is its seq.
+import { get } from "../api/client";
+import type { Event, State } from "../api/schema";
+
+/** blockSize is how many events one request asks for. */
+export const blockSize = 200;
+/** mostBlocks bounds the events in memory. Those that were not looked at for the longest are dropped. */
+const mostBlocks = 100;
+
+export type Load = (after: number, limit: number, signal: AbortSignal) => Promise<Event[]>;
+
+/** Cut is a place where the stream broke, and whether it went on. */
+export interface Cut {
+  at: number;
+  after: number;
+  resumedAt?: number;
+  missed?: number;
+}
+
+interface Block {
+  events: Map<number, Event>;
+  /** whole says that all events of the block up to this seq are here. */
+  through: number;
+  used: number;
+  loading?: AbortController;
+  error?: unknown;
+}
+
+/** TaskLog has the events of a task. Its listeners are told at most once per frame. */
+export class TaskLog {
+  lastSeq: number;
+  cuts: Cut[] = [];
+  /** ended is the state in which the task ended, or "deleted". */
+  ended: State | "deleted" | undefined;
+  /** error is what the newest request for a page failed with. */
+  error: unknown;
+  version = 0;
+  private readonly blocks = new Map<number, Block>();
+  private readonly listeners = new Set<() => void>();
+  private clock = 0;
+  private told = false;
+  private readonly load: Load;
+
+  constructor(lastSeq: number, load: Load) {
+    this.lastSeq = lastSeq;
+    this.load = load;
+  }
+
+  subscribe = (tell: () => void): (() => void) => {
+    this.listeners.add(tell);
+    return () => this.listeners.delete(tell);
+  };
+
+  snapshot = (): number => this.version;
+
+  private changed(): void {
+    if (this.told) return;
+    this.told = true;
+    setTimeout(() => {
+      this.told = false;
+      this.version++;
+      for (const tell of this.listeners) tell();
+    }, 50);
+  }
+
+  private block(seq: number): Block {
+    const n = Math.floor((seq - 1) / blockSize);
+    let b = this.blocks.get(n);
+    if (!b) {
+      b = { events: new Map(), through: n * blockSize, used: 0 };
+      this.blocks.set(n, b);
+    }
+    b.used = ++this.clock;
+    return b;
+  }
+
+  at(seq: number): Event | undefined {
+    return this.blocks.get(Math.floor((seq - 1) / blockSize))?.events.get(seq);
+  }
+
+  /** add takes an event of the stream. It returns false for one that is here already. */
+  add(event: Event): boolean {
+    const b = this.block(event.seq);
+    const known = event.seq <= this.lastSeq;
+    if (b.events.has(event.seq)) return false;
+    b.events.set(event.seq, event);
+    if (event.seq === b.through + 1) b.through = event.seq;
+    if (!known) this.lastSeq = event.seq;
+    const cut = this.cuts.at(-1);
+    if (cut && cut.resumedAt === undefined && event.seq > cut.after) {
+      cut.resumedAt = Date.now();
+      cut.missed = event.seq - cut.after - 1;
+    }
+    this.changed();
+    this.forget();
+    return !known;
+  }
+
+  /** broke notes that the stream was cut after an event, and resumed that it goes on. */
+  broke(after: number): void {
+    const open = this.cuts.at(-1);
+    if (open && open.resumedAt === undefined) return;
+    this.cuts = [...this.cuts, { at: Date.now(), after }];
+    this.changed();
+  }
+
+  resumed(): void {
+    const cut = this.cuts.at(-1);
+    if (!cut || cut.resumedAt !== undefined) return;
+    cut.resumedAt = Date.now();
+    cut.missed = 0;
+    this.cuts = [...this.cuts];
+    this.changed();
+  }
+
+  end(state: State | "deleted"): void {
+    this.ended = state;
+    this.changed();
+  }
+
+  /** want loads the events from one seq to another, those of them that are not here. */
+  want(first: number, last: number): void {
+    for (let seq = Math.max(1, first); seq <= Math.min(last, this.lastSeq); ) {
+      const b = this.block(seq);
+      const n = Math.floor((seq - 1) / blockSize);
+      const end = Math.min((n + 1) * blockSize, this.lastSeq);
+      if (b.through < end && !b.loading && !b.error) void this.fill(n, b);
+      seq = (n + 1) * blockSize + 1;
+    }
+    this.forget();
+  }
+
+  /** again tries pages that failed. */
+  again(): void {
+    this.error = undefined;
+    for (const b of this.blocks.values()) b.error = undefined;
+    this.changed();
+  }
+
+  private async fill(n: number, b: Block): Promise<void> {
+    const abort = new AbortController();
+    b.loading = abort;
+    try {
+      const end = () => Math.min((n + 1) * blockSize, this.lastSeq);
+      while (b.through < end()) {
+        // A page is shorter than its limit if its events are large.
+        const events = await this.load(b.through, end() - b.through, abort.signal);
+        if (events.length === 0) break;
+        for (const e of events) if (e.seq > b.through && e.seq <= (n + 1) * blockSize) b.events.set(e.seq, e);
+        b.through = Math.min(events.at(-1)?.seq ?? b.through, (n + 1) * blockSize);
+        this.changed();
+      }
+    } catch (error) {
+      if (!abort.signal.aborted) {
+        b.error = error;
+        this.error = error;
+      }
+    } finally {
+      b.loading = undefined;
+      this.changed();
+    }
+  }
+
+  private forget(): void {
+    if (this.blocks.size <= mostBlocks) return;
+    const oldest = [...this.blocks.entries()].sort((a, b) => a[1].used - b[1].used).slice(0, this.blocks.size - mostBlocks);
+    for (const [n, b] of oldest) {
+      b.loading?.abort();
+      this.blocks.delete(n);
+    }
+  }
+}
+
+/** loader reads pages of the log of a task. */
+export function loader(id: string): Load {
+  return async (after, limit, signal) =>
+    (await get("/tasks/{id}/log", { path: { id }, query: { after, limit }, signal })).events;
+}

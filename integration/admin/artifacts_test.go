@@ -1,0 +1,156 @@
+package admin
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+// sendParts sends a message with one part, which the demo agent echoes.
+func sendParts(t testing.TB, r *clustertest.Replica, part string) string {
+	t.Helper()
+	res, err := http.Post(r.URL, "application/json", strings.NewReader( //nolint:noctx // a short request of a test
+		`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message","messageId":"`+uuid.NewString()+
+			`","role":"user","parts":[`+part+`]},"configuration":{"blocking":true}}}`))
+	require.NoError(t, err)
+	defer res.Body.Close()
+	var reply struct{ Result struct{ ID string } }
+	require.NoError(t, json.NewDecoder(res.Body).Decode(&reply))
+	require.NotEmpty(t, reply.Result.ID)
+	return reply.Result.ID
+}
+
+// file reads a part as a file.
+func (o *operator) file(path string) (*http.Response, string) {
+	o.t.Helper()
+	res, err := o.begin(waittest.Context(o.t), http.MethodGet, path, "")
+	require.NoError(o.t, err)
+	defer res.Body.Close()
+	raw, err := io.ReadAll(res.Body)
+	require.NoError(o.t, err)
+	return res, string(raw)
+}
+
+// Artifacts are the fold of their chunks, as clients read them, and their parts are files that no browser runs.
+func TestArtifacts(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Settings})
+	op := as(t, r, "")
+
+	chunked := send(t, r, "", "chunks=1200 size=10", "")
+	list := op.get("/tasks/" + chunked + "/artifacts").list("artifacts")
+	require.Len(t, list, 1)
+	id := list[0]["id"].(string)
+	at := "/tasks/" + chunked + "/artifacts/" + url.PathEscape(id)
+	detail := op.get(at)
+	parts := detail.list("parts")
+	require.Len(t, parts, 1, "appended text is one part")
+	require.Equal(t, json.Number("1200"), list[0]["chunks"])
+	want := clustertest.One[string](db, `SELECT string_agg(p ->> 'text', '' ORDER BY e.seq) FROM holdfast.v_events e, json_array_elements(e.payload -> 'parts') p
+		WHERE e.task = $1 AND e.kind = 'artifact'`, chunked)
+	require.Greater(t, len(want), 12000)
+	require.Equal(t, json.Number(strconv.Itoa(len(want))), parts[0]["bytes"])
+	require.Equal(t, want, parts[0]["text"])
+	res, body := op.file(at + "/parts/0")
+	require.Equal(t, http.StatusOK, res.StatusCode)
+	require.Equal(t, want, body)
+	require.Equal(t, "text/plain; charset=utf-8", res.Header.Get("Content-Type"))
+	require.Equal(t, "nosniff", res.Header.Get("X-Content-Type-Options"))
+	require.Equal(t, "default-src 'none'; sandbox", res.Header.Get("Content-Security-Policy"))
+	for _, none := range []string{at + "/parts/1", "/tasks/" + chunked + "/artifacts/none", "/tasks/" + chunked + "/artifacts/none/parts/0"} {
+		require.Equal(t, http.StatusNotFound, op.do("GET", none, "").Status, none)
+	}
+
+	// A large text is cut in the preview, and whole as a file.
+	large := send(t, r, "", "chunks=200 size=100000", "")
+	at = "/tasks/" + large + "/artifacts/" + url.PathEscape(op.get("/tasks/" + large + "/artifacts").list("artifacts")[0]["id"].(string))
+	detail = op.get(at)
+	require.Equal(t, true, detail.read()["partial"])
+	require.Equal(t, true, detail.list("parts")[0]["cut"])
+	require.Less(t, len(detail.Body), 1<<20)
+	_, body = op.file(at + "/parts/0")
+	require.Len(t, body, 20_000_000)
+
+	// The digits and the order of data are those of the agent.
+	data := send(t, r, "", "data", "")
+	at = "/tasks/" + data + "/artifacts/" + op.get("/tasks/" + data + "/artifacts").list("artifacts")[0]["id"].(string)
+	stored := clustertest.One[string](db, "SELECT (payload -> 'parts' -> 0 -> 'data')::text FROM holdfast.v_events WHERE task = $1 AND kind = 'artifact'", data)
+	require.Contains(t, string(op.get(at).Body), stored)
+	res, body = op.file(at + "/parts/0")
+	require.Equal(t, stored, body)
+	require.Equal(t, "application/json", res.Header.Get("Content-Type"))
+
+	// The demo agent echoes parts. What they claim to be must not make a browser run them.
+	for _, x := range []struct{ media, name, wantMedia, wantName string }{
+		{"image/png", "../../etc/cat.png", "image/png", "cat.png"},
+		{"text/html", "x.html", "application/octet-stream", "x.html"},
+		{"image/svg+xml; charset=x", "a\u202egnp.svg", "image/svg+xml", "a_gnp.svg"},
+		{"application/pdf", "", "application/pdf", "echo"},
+		{"not a type\n", "a\r\nSet-Cookie: x", "application/octet-stream", "a__Set-Cookie_ x"},
+	} {
+		raw, _ := json.Marshal(map[string]any{"kind": "file", "file": map[string]any{
+			"bytes": base64.StdEncoding.EncodeToString([]byte("<script>1</script>")), "mimeType": x.media, "name": x.name,
+		}})
+		task := sendParts(t, r, string(raw))
+		artifacts := op.get("/tasks/" + task + "/artifacts").list("artifacts")
+		require.Len(t, artifacts, 1)
+		res, body := op.file("/tasks/" + task + "/artifacts/" + url.PathEscape(artifacts[0]["id"].(string)) + "/parts/0")
+		require.Equal(t, http.StatusOK, res.StatusCode, body)
+		require.Equal(t, "<script>1</script>", body)
+		require.Equal(t, x.wantMedia, res.Header.Get("Content-Type"))
+		disposition, params, err := mime.ParseMediaType(res.Header.Get("Content-Disposition"))
+		require.NoError(t, err)
+		require.Equal(t, "attachment", disposition)
+		require.True(t, strings.HasPrefix(params["filename"], x.wantName), params["filename"])
+		require.Empty(t, res.Header.Get("Set-Cookie"))
+	}
+
+	// A URL is shown, and not fetched.
+	linked := sendParts(t, r, `{"kind":"file","file":{"uri":"https://agent.example.com/a.png","mimeType":"image/png"}}`)
+	at = "/tasks/" + linked + "/artifacts/" + url.PathEscape(op.get("/tasks/" + linked + "/artifacts").list("artifacts")[0]["id"].(string))
+	require.Equal(t, "https://agent.example.com/a.png", op.get(at).list("parts")[0]["url"])
+	require.Equal(t, http.StatusConflict, op.do("GET", at+"/parts/0", "").Status)
+
+	// A log without its chunks is short.
+	require.Empty(t, op.get("/tasks/"+chunked+"/log?kind=run&kind=artifact&after=1000000").list("events"))
+	kinds := column(op.get("/tasks/"+chunked+"/log?kind=message&kind=status&limit=500").list("events"), "kind")
+	require.NotContains(t, kinds, "artifact")
+	require.Contains(t, kinds, "message")
+	require.Equal(t, "status", column(op.get("/tasks/"+chunked+"/log?kind=status&order=desc&limit=1").list("events"), "kind")[0])
+}
+
+// The usage of a task is what view v_usage has, by model.
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	events := filepath.Join(t.TempDir(), "events")
+	require.NoError(t, os.WriteFile(events, []byte(`{"type": "artifact", "artifact": {"parts": [{"text": "x"}]}, "metadata": {"usage": {"totalTokens": 800}, "model": "small"}}
+{"type": "artifact", "artifact": {"parts": [{"text": "x"}], "metadata": {"usage": {"inputTokens": 7, "outputTokens": "many"}}}}
+{"type": "artifact", "artifact": {"parts": [{"text": "x"}]}, "metadata": {"usage": {"inputTokens": 1e400, "totalTokens": -3}, "model": {}}}
+{"type": "complete", "message": {"parts": [{"text": "Booked."}], "metadata": {"model": "small", "usage": {"inputTokens": 1000, "outputTokens": 200, "totalTokens": 1200}}}}
+`), 0o600))
+	db := clustertest.NewDB(t)
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: strings.Replace(clustertest.Settings,
+		"executor: {kind: demo}", "executor: {kind: command, command: {argv: [cat, "+events+"]}}", 1)})
+	op := as(t, r, "")
+	models := op.get("/tasks/" + send(t, r, "", "book", "") + "/usage").list("models")
+	n := func(v string) json.Number { return json.Number(v) }
+	require.Equal(t, []object{
+		{"reports": n("2"), "input_tokens": n("7"), "output_tokens": n("0"), "total_tokens": n("7")},
+		{"model": "small", "reports": n("2"), "input_tokens": n("1000"), "output_tokens": n("200"), "total_tokens": n("2000")},
+	}, models)
+}
