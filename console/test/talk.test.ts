@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { mkdirSync } from "node:fs";
 import { promisify } from "node:util";
 import type { Page } from "playwright-core";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { axe, type Harness, hostile as shared, start, type View } from "./harness";
 import { hostile, listen, png } from "./talk-agent";
 
@@ -35,8 +35,14 @@ async function shot(page: Page, name: string): Promise<void> {
   await page.screenshot({ path: `${folder}/${name}.png` });
 }
 
+const pages: Page[] = [];
+afterEach(async () => {
+  for (const page of pages.splice(0)) await page.close();
+});
+
 async function open(view?: View): Promise<Page> {
   const page = await h.open("/talk", view);
+  pages.push(page);
   page.setDefaultTimeout(60_000);
   return page;
 }
