@@ -152,7 +152,7 @@ test("a question is answered, a task is held, released and purged", async () => 
 });
 
 test("a running task is canceled, and its children have links both ways", async () => {
-  const id = await send([{ text: "call=second,second ask:child?" }], { now: true });
+  const id = await send([{ text: "call=second,second hold" }], { now: true });
   const page = await h.open(`/tasks/${id}?tab=timeline`);
   await page.getByRole("heading", { name: "Callers and calls" }).waitFor();
   await page.locator(".tree").getByText("second").first().waitFor();
@@ -274,8 +274,11 @@ test("hostile input in every field is only text", async () => {
   const failed = await send([{ text: `fail:${hostile.join(" ")}` }]);
   const page = await h.open(`/tasks/${id}`);
   await page.getByText("all of it").first().waitFor();
-  for (let i = 0; i < 3; i++) {
-    for (const more of await page.getByRole("button", { name: /more parts|^metadata$|show all/ }).all()) await more.click();
+  for (let i = 0; i < 4; i++) {
+    await page.getByRole("button", { name: /more parts|^metadata$|show all/ }).evaluateAll((all) => {
+      for (const one of all) if (one.ariaExpanded !== "true") (one as HTMLElement).click();
+    });
+    await page.waitForTimeout(200);
   }
   for (const name of ["Timeline", "Log", "Artifacts", "Webhooks", "Conversation"]) {
     await tab(page, name);

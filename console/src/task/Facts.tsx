@@ -25,7 +25,9 @@ export function Facts({ task, events }: { task: TaskDetail; events: readonly Eve
   return (
     <dl className="facts">
       <Fact name="Id">
-        <span className="mono facts-id">{task.id}</span>
+        <span className="mono" title={task.id}>
+          {task.id.slice(0, 13)}…{task.id.slice(-6)}
+        </span>
         <Copy text={task.id} label="Copy the id" />
       </Fact>
       {task.task_id !== task.id && (
@@ -40,7 +42,9 @@ export function Facts({ task, events }: { task: TaskDetail; events: readonly Eve
       </Fact>
       <Fact name="Context">
         <Link to="/tasks" search={{ context: task.context_id }} className="mono">
-          {line(task.context_id, 40)}
+          {task.context_id.length > 24
+            ? `${line(task.context_id.slice(0, 13), 13)}…${line(task.context_id.slice(-6), 6)}`
+            : line(task.context_id, 24)}
         </Link>
       </Fact>
       {task.tenant && <Fact name="Tenant">{line(task.tenant, 80)}</Fact>}
@@ -53,8 +57,8 @@ export function Facts({ task, events }: { task: TaskDetail; events: readonly Eve
         <Time at={task.status_at} />
         {ended && <span className="muted"> after {duration(Date.parse(task.status_at) - Date.parse(task.created_at))}</span>}
       </Fact>
-      <Fact name="Turns, runs">
-        {task.turns}, {task.runs}
+      <Fact name="Work">
+        {task.turns} {task.turns === 1 ? "turn" : "turns"}, {task.runs} {task.runs === 1 ? "run" : "runs"}
       </Fact>
       {task.pending > 0 && <Fact name="Waiting messages">{task.pending}</Fact>}
       {task.artifact_bytes > 0 && <Fact name="Artifacts">{size(task.artifact_bytes)}</Fact>}

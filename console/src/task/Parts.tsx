@@ -180,9 +180,7 @@ function Table({ head, rows, more = 0 }: { head: readonly string[]; rows: readon
             <tr key={i}>
               {row.slice(0, mostColumns).map((c, k) => (
                 // biome-ignore lint/suspicious/noArrayIndexKey: see above
-                <td key={k} className={/^-?[\d.,]+(e[+-]?\d+)?$/i.test(c) ? "part-number" : undefined}>
-                  {c}
-                </td>
+                <td key={k}>{c}</td>
               ))}
             </tr>
           ))}

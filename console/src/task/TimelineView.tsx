@@ -266,13 +266,12 @@ function EntryView({ entry, toSeq }: { entry: Entry; toSeq: (seq: number) => voi
       return (
         <>
           <span>
-            Run {entry.run.run} {known?.text ?? entry.run.outcome}
+            Run {entry.run.run}
+            {entry.run.worker_name && <span className="muted"> on {line(entry.run.worker_name, 60)}</span>}
             {entry.run.started_at && entry.run.ended_at && (
-              <span className="muted">
-                {" "}
-                after {duration(Date.parse(entry.run.ended_at) - Date.parse(entry.run.started_at))}
-              </span>
+              <span className="muted">, {duration(Date.parse(entry.run.ended_at) - Date.parse(entry.run.started_at))}</span>
             )}
+            : {known?.text ?? line(entry.run.outcome, 60)}
           </span>
           {entry.run.error && <span className="why">{line(entry.run.error, 240)}</span>}
           <span className="timeline-at">

@@ -128,9 +128,13 @@ function Card({
       </header>
       <p className="muted webhook-facts">
         <span className="mono">{line(w.config_id, 60)}</span>
-        <span>
-          delivered up to <SeqLink seq={w.delivered_seq} toSeq={toSeq} />
-        </span>
+        {w.delivered_seq > 0 ? (
+          <span>
+            delivered up to <SeqLink seq={w.delivered_seq} toSeq={toSeq} />
+          </span>
+        ) : (
+          <span>nothing delivered yet</span>
+        )}
         {w.behind > 0 && <span>{w.behind.toLocaleString("en")} events behind</span>}
         {w.failing_since && (
           <span>
@@ -180,7 +184,7 @@ function Card({
                   <td>{a.from_seq === a.to_seq ? a.from_seq : `${a.from_seq}–${a.to_seq}`}</td>
                   <td>{a.attempt}</td>
                   <td>
-                    <Tag tone={a.class === "delivered" || a.class === "ok" ? "good" : "bad"}>{line(a.class, 40)}</Tag>
+                    <Tag tone={a.class === "delivered" ? "good" : "bad"}>{line(a.class, 40)}</Tag>
                   </td>
                   <td>{a.status ?? "–"}</td>
                   <td>{duration(a.took_ms)}</td>
