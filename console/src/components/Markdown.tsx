@@ -1,7 +1,7 @@
 import { Component, type ComponentProps, type ReactNode, useMemo } from "react";
 import ReactMarkdown, { type Components } from "react-markdown";
 import remarkGfm from "remark-gfm";
-import { hostOf, visible } from "../task/text";
+import { hostOf, visible } from "../lib/text";
 import { Scroll } from "./Scroll";
 import "./Markdown.css";
 

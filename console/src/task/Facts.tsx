@@ -6,21 +6,17 @@ import { formatJson } from "../api/json";
 import type { Event, TaskDetail } from "../api/schema";
 import { Copy } from "../components/Copy";
 import { JsonView } from "../components/JsonView";
-import { Outward } from "../components/Markdown";
 import { Time } from "../components/Time";
-import { useMe } from "../layout/me";
 import { isFinal } from "../lib/states";
+import { line, size } from "../lib/text";
 import { duration } from "../lib/time";
 import { traces } from "./conversation";
-import { line, size } from "./text";
 import { isDict } from "./types";
 import "./Facts.css";
 
 /** Facts are the short facts of a task, beside its tabs. */
 export function Facts({ task, events }: { task: TaskDetail; events: readonly Event[] }) {
   const ids = useMemo(() => traces(events), [events]);
-  const { data: me } = useMe();
-  const template = (me as { trace_url?: string } | undefined)?.trace_url;
   const ended = isFinal(task.state);
   return (
     <dl className="facts">
@@ -70,11 +66,7 @@ export function Facts({ task, events }: { task: TaskDetail; events: readonly Eve
       <Cost task={task} />
       {ids.slice(0, 5).map((id) => (
         <Fact key={id} name="Trace">
-          {template?.includes("{trace_id}") ? (
-            <Outward href={template.replaceAll("{trace_id}", id)}>{`${id.slice(0, 12)}…`}</Outward>
-          ) : (
-            <span className="mono">{id.slice(0, 12)}…</span>
-          )}
+          <span className="mono">{id.slice(0, 12)}…</span>
           <Copy text={id} label="Copy the id of the trace" />
         </Fact>
       ))}

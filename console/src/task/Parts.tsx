@@ -3,7 +3,7 @@ import { LosslessNumber } from "../api/json";
 import { JsonView } from "../components/JsonView";
 import { BlockedImage, Markdown, Outward } from "../components/Markdown";
 import { Scroll } from "../components/Scroll";
-import { csv, hostOf, line, size, start, visible } from "./text";
+import { csv, hostOf, line, size, start, visible } from "../lib/text";
 import { isDict, type Part } from "./types";
 import "./Parts.css";
 

@@ -9,11 +9,11 @@ import { ErrorBox } from "../components/ErrorBox";
 import { Scroll } from "../components/Scroll";
 import { Time } from "../components/Time";
 import { isFinal } from "../lib/states";
+import { line } from "../lib/text";
 import { duration } from "../lib/time";
 import { type Action, useRefusal } from "./Actions";
 import { SeqLink } from "./ConversationView";
 import { Why } from "./TimelineView";
-import { line } from "./text";
 import "./Webhooks.css";
 
 export function useWebhooks(task: TaskDetail) {
