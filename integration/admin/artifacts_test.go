@@ -95,7 +95,7 @@ func TestArtifacts(t *testing.T) {
 	require.Equal(t, stored, body)
 	require.Equal(t, "application/json", res.Header.Get("Content-Type"))
 
-	// The demo agent echoes parts. What they claim to be must not make a browser run them.
+	// The demo agent echoes parts. Their media types and names must not make a browser run them.
 	for _, x := range []struct{ media, name, wantMedia, wantName string }{
 		{"image/png", "../../etc/cat.png", "image/png", "cat.png"},
 		{"text/html", "x.html", "application/octet-stream", "x.html"},

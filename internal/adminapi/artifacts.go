@@ -94,7 +94,7 @@ var partKinds = map[task.PartKind]string{task.PartText: "text", task.PartRaw: "r
 // errEnough ends a walk.
 var errEnough = errors.New("enough")
 
-// artifact shows an artifact with the beginnings of its parts. What it reads is bounded, however large the artifact is.
+// artifact shows an artifact with the beginnings of its parts. It reads a bounded number of bytes, however large the artifact is.
 func (a *API) artifact(x *exchange) error {
 	if err := x.q.done(); err != nil {
 		return err

@@ -1,5 +1,6 @@
 import { useState } from "react";
 import { formatJson, keyOf, LosslessNumber } from "../api/json";
+import { start, visible } from "../lib/text";
 import { Copy } from "./Copy";
 import "./JsonView.css";
 
@@ -17,7 +18,7 @@ export function JsonView({ value, open = 2 }: { value: unknown; open?: number })
 
 function Node({ name, value, depth, open }: { name?: string; value: unknown; depth: number; open: number }) {
   const [shown, setShown] = useState(depth < open);
-  const label = name === undefined ? null : <span className="json-key">{JSON.stringify(name)}: </span>;
+  const label = name === undefined ? null : <span className="json-key">{visible(JSON.stringify(name))}: </span>;
   if (value === null || typeof value !== "object" || value instanceof LosslessNumber) {
     return (
       <div className="json-line">
@@ -71,7 +72,7 @@ function Leaf({ value }: { value: unknown }) {
     const cut = !all && value.length > long;
     return (
       <span className="json-string">
-        {JSON.stringify(cut ? value.slice(0, long) : value)}
+        {visible(JSON.stringify(cut ? start(value, long) : value))}
         {cut && (
           <button type="button" className="json-toggle" onClick={() => setAll(true)}>
             … {value.length - long} more characters

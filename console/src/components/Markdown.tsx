@@ -1,7 +1,7 @@
 import { Component, type ComponentProps, type ReactNode, useMemo } from "react";
 import ReactMarkdown, { type Components } from "react-markdown";
 import remarkGfm from "remark-gfm";
-import { hostOf, visible } from "../task/text";
+import { hostOf, visible } from "../lib/text";
 import { Scroll } from "./Scroll";
 import "./Markdown.css";
 
@@ -60,12 +60,13 @@ function addresses(address: string): string {
 const components: Components = {
   a: ({ href, children }) => <Outward href={href}>{children}</Outward>,
   img: ({ src, alt }) => <BlockedImage src={typeof src === "string" ? src : undefined} alt={alt} />,
-  h1: ({ children }) => <h3>{children}</h3>,
-  h2: ({ children }) => <h4>{children}</h4>,
-  h3: ({ children }) => <h5>{children}</h5>,
-  h4: ({ children }) => <h6>{children}</h6>,
-  h5: ({ children }) => <h6>{children}</h6>,
-  h6: ({ children }) => <h6>{children}</h6>,
+  // Headings of an agent are no part of the outline of the page.
+  h1: ({ children }) => <p className="markdown-title">{children}</p>,
+  h2: ({ children }) => <p className="markdown-title">{children}</p>,
+  h3: ({ children }) => <p className="markdown-heading">{children}</p>,
+  h4: ({ children }) => <p className="markdown-heading">{children}</p>,
+  h5: ({ children }) => <p className="markdown-heading">{children}</p>,
+  h6: ({ children }) => <p className="markdown-heading">{children}</p>,
   table: ({ children }) => (
     <Scroll className="markdown-table" label="Table">
       <table>{children}</table>

@@ -3,10 +3,10 @@ import type { TaskDetail } from "../api/schema";
 import { Tag } from "../components/Badge";
 import { EmptyState } from "../components/EmptyState";
 import { ErrorBox } from "../components/ErrorBox";
+import { line, size } from "../lib/text";
 import { SeqLink } from "./ConversationView";
 import type { Known } from "./feed";
 import { Metadata, Parts } from "./Parts";
-import { line, size } from "./text";
 import { type Live, useArtifact, type useArtifacts } from "./useTask";
 import "./Artifacts.css";
 

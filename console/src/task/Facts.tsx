@@ -6,26 +6,24 @@ import { formatJson } from "../api/json";
 import type { Event, TaskDetail } from "../api/schema";
 import { Copy } from "../components/Copy";
 import { JsonView } from "../components/JsonView";
-import { Outward } from "../components/Markdown";
 import { Time } from "../components/Time";
-import { useMe } from "../layout/me";
 import { isFinal } from "../lib/states";
+import { line, size } from "../lib/text";
 import { duration } from "../lib/time";
 import { traces } from "./conversation";
-import { line, size } from "./text";
 import { isDict } from "./types";
 import "./Facts.css";
 
 /** Facts are the short facts of a task, beside its tabs. */
 export function Facts({ task, events }: { task: TaskDetail; events: readonly Event[] }) {
   const ids = useMemo(() => traces(events), [events]);
-  const { data: me } = useMe();
-  const template = (me as { trace_url?: string } | undefined)?.trace_url;
   const ended = isFinal(task.state);
   return (
     <dl className="facts">
       <Fact name="Id">
-        <span className="mono facts-id">{task.id}</span>
+        <span className="mono" title={task.id}>
+          {task.id.slice(0, 13)}…{task.id.slice(-6)}
+        </span>
         <Copy text={task.id} label="Copy the id" />
       </Fact>
       {task.task_id !== task.id && (
@@ -40,7 +38,9 @@ export function Facts({ task, events }: { task: TaskDetail; events: readonly Eve
       </Fact>
       <Fact name="Context">
         <Link to="/tasks" search={{ context: task.context_id }} className="mono">
-          {line(task.context_id, 40)}
+          {task.context_id.length > 24
+            ? `${line(task.context_id.slice(0, 13), 13)}…${line(task.context_id.slice(-6), 6)}`
+            : line(task.context_id, 24)}
         </Link>
       </Fact>
       {task.tenant && <Fact name="Tenant">{line(task.tenant, 80)}</Fact>}
@@ -53,8 +53,8 @@ export function Facts({ task, events }: { task: TaskDetail; events: readonly Eve
         <Time at={task.status_at} />
         {ended && <span className="muted"> after {duration(Date.parse(task.status_at) - Date.parse(task.created_at))}</span>}
       </Fact>
-      <Fact name="Turns, runs">
-        {task.turns}, {task.runs}
+      <Fact name="Work">
+        {task.turns} {task.turns === 1 ? "turn" : "turns"}, {task.runs} {task.runs === 1 ? "run" : "runs"}
       </Fact>
       {task.pending > 0 && <Fact name="Waiting messages">{task.pending}</Fact>}
       {task.artifact_bytes > 0 && <Fact name="Artifacts">{size(task.artifact_bytes)}</Fact>}
@@ -66,11 +66,7 @@ export function Facts({ task, events }: { task: TaskDetail; events: readonly Eve
       <Cost task={task} />
       {ids.slice(0, 5).map((id) => (
         <Fact key={id} name="Trace">
-          {template?.includes("{trace_id}") ? (
-            <Outward href={template.replaceAll("{trace_id}", id)}>{`${id.slice(0, 12)}…`}</Outward>
-          ) : (
-            <span className="mono">{id.slice(0, 12)}…</span>
-          )}
+          <span className="mono">{id.slice(0, 12)}…</span>
           <Copy text={id} label="Copy the id of the trace" />
         </Fact>
       ))}

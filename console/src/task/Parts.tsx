@@ -3,7 +3,7 @@ import { LosslessNumber } from "../api/json";
 import { JsonView } from "../components/JsonView";
 import { BlockedImage, Markdown, Outward } from "../components/Markdown";
 import { Scroll } from "../components/Scroll";
-import { csv, hostOf, line, size, start, visible } from "./text";
+import { csv, hostOf, line, size, start, visible } from "../lib/text";
 import { isDict, type Part } from "./types";
 import "./Parts.css";
 
@@ -180,9 +180,7 @@ function Table({ head, rows, more = 0 }: { head: readonly string[]; rows: readon
             <tr key={i}>
               {row.slice(0, mostColumns).map((c, k) => (
                 // biome-ignore lint/suspicious/noArrayIndexKey: see above
-                <td key={k} className={/^-?[\d.,]+(e[+-]?\d+)?$/i.test(c) ? "part-number" : undefined}>
-                  {c}
-                </td>
+                <td key={k}>{c}</td>
               ))}
             </tr>
           ))}

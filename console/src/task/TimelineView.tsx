@@ -9,9 +9,9 @@ import { ErrorBox } from "../components/ErrorBox";
 import { Scroll } from "../components/Scroll";
 import { Time } from "../components/Time";
 import { isFinal, stateNames } from "../lib/states";
+import { line } from "../lib/text";
 import { duration } from "../lib/time";
 import { SeqLink } from "./ConversationView";
-import { line } from "./text";
 import { type Entry, outcomes, spans, timeline } from "./timeline";
 import type { Live, useStory } from "./useTask";
 import "./Timeline.css";
@@ -266,13 +266,12 @@ function EntryView({ entry, toSeq }: { entry: Entry; toSeq: (seq: number) => voi
       return (
         <>
           <span>
-            Run {entry.run.run} {known?.text ?? entry.run.outcome}
+            Run {entry.run.run}
+            {entry.run.worker_name && <span className="muted"> on {line(entry.run.worker_name, 60)}</span>}
             {entry.run.started_at && entry.run.ended_at && (
-              <span className="muted">
-                {" "}
-                after {duration(Date.parse(entry.run.ended_at) - Date.parse(entry.run.started_at))}
-              </span>
+              <span className="muted">, {duration(Date.parse(entry.run.ended_at) - Date.parse(entry.run.started_at))}</span>
             )}
+            : {known?.text ?? line(entry.run.outcome, 60)}
           </span>
           {entry.run.error && <span className="why">{line(entry.run.error, 240)}</span>}
           <span className="timeline-at">

@@ -9,11 +9,11 @@ import { ErrorBox } from "../components/ErrorBox";
 import { Scroll } from "../components/Scroll";
 import { Time } from "../components/Time";
 import { isFinal } from "../lib/states";
+import { line } from "../lib/text";
 import { duration } from "../lib/time";
 import { type Action, useRefusal } from "./Actions";
 import { SeqLink } from "./ConversationView";
 import { Why } from "./TimelineView";
-import { line } from "./text";
 import "./Webhooks.css";
 
 export function useWebhooks(task: TaskDetail) {
@@ -128,9 +128,13 @@ function Card({
       </header>
       <p className="muted webhook-facts">
         <span className="mono">{line(w.config_id, 60)}</span>
-        <span>
-          delivered up to <SeqLink seq={w.delivered_seq} toSeq={toSeq} />
-        </span>
+        {w.delivered_seq > 0 ? (
+          <span>
+            delivered up to <SeqLink seq={w.delivered_seq} toSeq={toSeq} />
+          </span>
+        ) : (
+          <span>nothing delivered yet</span>
+        )}
         {w.behind > 0 && <span>{w.behind.toLocaleString("en")} events behind</span>}
         {w.failing_since && (
           <span>
@@ -180,7 +184,7 @@ function Card({
                   <td>{a.from_seq === a.to_seq ? a.from_seq : `${a.from_seq}–${a.to_seq}`}</td>
                   <td>{a.attempt}</td>
                   <td>
-                    <Tag tone={a.class === "delivered" || a.class === "ok" ? "good" : "bad"}>{line(a.class, 40)}</Tag>
+                    <Tag tone={a.class === "delivered" ? "good" : "bad"}>{line(a.class, 40)}</Tag>
                   </td>
                   <td>{a.status ?? "–"}</td>
                   <td>{duration(a.took_ms)}</td>

@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
 import { parseJson } from "../api/json";
 import type { Event } from "../api/schema";
+import { csv, hostOf, line, size, visible } from "../lib/text";
 import { apply, artifactOf, begun } from "./artifacts";
 import { conversation, traces } from "./conversation";
 import { Feed, merged } from "./feed";
 import { blockSize, TaskLog } from "./log";
 import { tableOf } from "./Parts";
-import { csv, hostOf, line, size, visible } from "./text";
 import { spans, timeline } from "./timeline";
 
 const at = (seq: number) => new Date(Date.UTC(2026, 0, 1, 12, 0, seq)).toISOString();
