@@ -229,8 +229,9 @@ describe("the page of tasks", () => {
   });
 
   test("works on a phone", async () => {
+    const task = await h.send("ask:Where to?");
     const page = await h.open("/tasks", { phone: true, theme: "dark" });
-    await page.getByRole("grid").waitFor();
+    await page.getByRole("link", { name: task.id }).waitFor();
     expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
     expect(await page.locator(".table").evaluate((table) => table.scrollWidth - table.clientWidth)).toBe(0);
     await axe(page);
