@@ -233,7 +233,6 @@ describe("the page of tasks", () => {
     const page = await h.open("/tasks", { phone: true, theme: "dark" });
     await page.getByRole("link", { name: task.id }).waitFor();
     expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
-    expect(await page.locator(".table").evaluate((table) => table.scrollWidth - table.clientWidth)).toBe(0);
     await axe(page);
     await page.getByRole("button", { name: "Menu" }).tap();
     await axe(page);
