@@ -302,7 +302,7 @@ type DatabaseFacts struct {
 	Version, Contract           string // of PostgreSQL, and of the views
 	Connections, MaxConnections int64  // of the whole PostgreSQL
 	StartedAt                   time.Time
-	// Oldest is when the oldest task was created; zero: there is none.
+	// Oldest is when the oldest task was created; zero: no task exists.
 	Oldest time.Time
 }
 
