@@ -36,11 +36,11 @@ type AgentStats struct {
 
 // AgentStats returns what ended in each interval since a time. It reads at most statTasks tasks, whatever the history is.
 func (o *Operator) AgentStats(ctx context.Context, agents []string, since time.Time, width time.Duration) (*AgentStats, error) {
-	out := &AgentStats{Since: map[string]time.Time{}}
+	out := &AgentStats{}
 	if len(agents) == 0 {
 		return out, nil
 	}
-	froms, err := o.agentWindows(ctx, agents, since, width, statTasks/len(agents))
+	froms, later, err := o.agentWindows(ctx, agents, since, width, statTasks/len(agents))
 	if err != nil {
 		return nil, err
 	}
@@ -49,11 +49,7 @@ func (o *Operator) AgentStats(ctx context.Context, agents []string, since time.T
 	if err != nil {
 		return nil, translate("statistics of agents", err)
 	}
-	for i, from := range froms {
-		if from.After(since) {
-			out.Since[agents[i]] = from
-		}
-	}
+	out.Since = later
 	for _, r := range rows {
 		out.Stats = append(out.Stats, AgentStat{
 			Agent: r.Agent, Bucket: int(r.Bucket), Ended: r.Ended, Failed: r.Failed, Canceled: r.Canceled, Rejected: r.Rejected,
@@ -63,24 +59,25 @@ func (o *Operator) AgentStats(ctx context.Context, agents []string, since time.T
 	return out, nil
 }
 
-// agentWindows returns from when on each agent has at most so many ended tasks. A beginning that is later than since is that of
-// an interval: the time itself would tell an operator of one tenant when a task of another one ended.
-func (o *Operator) agentWindows(ctx context.Context, agents []string, since time.Time, width time.Duration, most int) ([]time.Time, error) {
+// agentWindows returns from when on each agent has at most so many ended tasks, and the agents for which that is later than
+// since. A later beginning is that of an interval: the time itself would tell an operator of one tenant when a task of another one ended.
+func (o *Operator) agentWindows(ctx context.Context, agents []string, since time.Time, width time.Duration, most int) (froms []time.Time, later map[string]time.Time, err error) {
 	rows, err := o.s.q.AgentWindows(ctx, o.s.api, dbsqlc.AgentWindowsParams{Agents: agents, Since: since, MaxRows: int32(max(most, 100))})
 	if err != nil {
-		return nil, translate("statistics of agents", err)
+		return nil, nil, translate("statistics of agents", err)
 	}
-	full := map[string]time.Time{}
+	later = map[string]time.Time{}
 	for _, r := range rows {
-		full[r.Agent] = since.Add((r.StatusAt.Sub(since)/width + 1) * width)
+		later[r.Agent] = since.Add((r.StatusAt.Sub(since)/width + 1) * width)
 	}
-	froms := make([]time.Time, len(agents))
-	for i, agent := range agents {
-		if froms[i] = since; full[agent].After(since) {
-			froms[i] = full[agent]
+	for _, agent := range agents {
+		from, cut := later[agent]
+		if !cut {
+			from = since
 		}
+		froms = append(froms, from)
 	}
-	return froms, nil
+	return froms, later, nil
 }
 
 // FailedTask is a task that failed or was rejected.
@@ -101,15 +98,16 @@ const (
 // Failures returns the newest tasks of an agent that failed or were rejected since a time, with their reasons. from is how far back
 // it looked: it passes over failureTasks ended tasks.
 func (o *Operator) Failures(ctx context.Context, agent string, since time.Time, limit int) (failed []FailedTask, from time.Time, err error) {
-	froms, err := o.agentWindows(ctx, []string{agent}, since, time.Second, failureTasks)
+	froms, _, err := o.agentWindows(ctx, []string{agent}, since, time.Second, failureTasks)
 	if err != nil {
 		return nil, since, err
 	}
+	from = froms[0]
 	rows, err := o.s.q.AgentFailed(ctx, o.sees.db, dbsqlc.AgentFailedParams{
-		Agent: agent, Since: froms[0], ByTenant: o.bound, Tenant: o.by.Tenant, MaxRows: int32(limit),
+		Agent: agent, Since: from, ByTenant: o.bound, Tenant: o.by.Tenant, MaxRows: int32(limit),
 	})
 	if err != nil || len(rows) == 0 {
-		return nil, froms[0], translate("failures of an agent", err)
+		return nil, from, translate("failures of an agent", err)
 	}
 	arg := dbsqlc.StatusReasonsParams{Most: failureReason}
 	at := map[uuid.UUID]int{}
@@ -126,7 +124,7 @@ func (o *Operator) Failures(ctx context.Context, agent string, since time.Time, 
 	for _, r := range reasons {
 		failed[at[r.Task]].Reason = r.Reason
 	}
-	return failed, froms[0], translate("failures of an agent", err)
+	return failed, from, translate("failures of an agent", err)
 }
 
 // windowPushes is how many webhooks a window of a list passes over. A list has up to windows of them.
@@ -302,7 +300,7 @@ type DatabaseFacts struct {
 	Version, Contract           string // of PostgreSQL, and of the views
 	Connections, MaxConnections int64  // of the whole PostgreSQL
 	StartedAt                   time.Time
-	// Oldest is when the oldest task was created; zero: there is none.
+	// Oldest is when the oldest task was created; zero: no task exists.
 	Oldest time.Time
 }
 

@@ -47,7 +47,7 @@ export function entriesOf(rows: readonly AuditRow[]): Entry[] {
 
 /** who says who acted, as people read it. */
 export function who(e: Entry): string {
-  const name = e.subject || (e.method === "operator" ? "an operator" : "a caller without a name");
+  const name = e.subject || (e.method === "operator" ? "an operator" : "unnamed caller");
   return e.tenant ? `${name} (${e.tenant})` : name;
 }
 

@@ -314,6 +314,17 @@ function Workers({ name }: { name: string }) {
   );
 }
 
+/** Cut shows what a worker says of itself, which may be long. */
+function Cut({ text }: { text: string }) {
+  return text ? (
+    <span className="cut" title={text}>
+      {text}
+    </span>
+  ) : (
+    <span className="muted">–</span>
+  );
+}
+
 /** WorkerList shows workers, and retires them. */
 export function WorkerList({ workers, agents }: { workers: Worker[]; agents?: boolean }) {
   const [retiring, setRetiring] = useState<Worker | undefined>();
@@ -326,7 +337,7 @@ export function WorkerList({ workers, agents }: { workers: Worker[]; agents?: bo
         rows={workers}
         id={(w) => w.id}
         fields={[
-          { name: "Worker", cell: (w) => <span title={w.id}>{w.name || w.id}</span> },
+          { name: "Worker", cell: (w) => <Cut text={w.name || w.id} /> },
           {
             name: "State",
             cell: (w) => (
@@ -334,9 +345,9 @@ export function WorkerList({ workers, agents }: { workers: Worker[]; agents?: bo
             ),
           },
           { name: "Runs", end: true, cell: (w) => count(w.running) },
-          { name: "Version", cell: (w) => w.version || <span className="muted">–</span> },
-          { name: "SDK", cell: (w) => w.sdk || <span className="muted">–</span> },
-          ...(agents ? [{ name: "Agents", cell: (w: Worker) => w.agents.join(", ") }] : []),
+          { name: "Version", cell: (w) => <Cut text={w.version} /> },
+          { name: "SDK", cell: (w) => <Cut text={w.sdk} /> },
+          ...(agents ? [{ name: "Agents", cell: (w: Worker) => <Cut text={w.agents.join(", ")} /> }] : []),
           { name: "Replica", cell: (w) => w.replica },
           { name: "Seen", cell: (w) => <Time at={w.last_seen} /> },
           {

@@ -158,20 +158,8 @@ function Log() {
           <option value="mtls">Callers with certificates</option>
           <option value="basic">Callers with passwords</option>
         </select>
-        <input
-          className="input"
-          name="since"
-          defaultValue={filter.since}
-          placeholder="Since, as 2026-01-31"
-          aria-label="Since"
-        />
-        <input
-          className="input"
-          name="until"
-          defaultValue={filter.until}
-          placeholder="Until, as 2026-02-01"
-          aria-label="Until"
-        />
+        <input className="input" name="since" defaultValue={filter.since} placeholder="Since 2026-01-31" aria-label="Since" />
+        <input className="input" name="until" defaultValue={filter.until} placeholder="Until 2026-02-01" aria-label="Until" />
         <Button type="submit">Filter</Button>
         {filtered && <Button onClick={() => to({})}>Clear</Button>}
       </form>

@@ -165,7 +165,7 @@ function Size({ database: d }: { database: Database }) {
     <>
       <Tiles
         tiles={[
-          { name: "Database", value: bytes(d.bytes), note: `PostgreSQL ${d.version}` },
+          { name: "Database", value: bytes(d.bytes), note: `PostgreSQL ${d.version.split(" ")[0]}` },
           {
             name: "Growth",
             value: growth ? `${bytes(growth.bytes_per_day)}/day` : "–",
