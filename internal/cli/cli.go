@@ -140,7 +140,7 @@ failed, or was rejected or canceled; 4 the task waits for input or authenticatio
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
 	root.PersistentFlags().StringVar(&c.configFile, "config", "", "configuration file (default $HOLDFAST_CONFIG)")
-	root.PersistentFlags().StringVar(&c.server, "server", "", "admin address of a server, for operators' verbs without a database (default $HOLDFAST_SERVER)")
+	root.PersistentFlags().StringVar(&c.server, "server", "", "admin address of a server, for operators' verbs (default $HOLDFAST_SERVER)")
 	root.SuggestionsMinimumDistance = 2
 
 	serve := c.serve()
