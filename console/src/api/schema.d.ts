@@ -52,6 +52,8 @@ export interface paths {
         get: {
             parameters: {
                 query?: {
+                    /** @description tasks of which a message says this, in any case */
+                    text?: string;
                     /** @description repeat it for several states */
                     state?: components["parameters"]["state"];
                     /** @description the name of an agent */
@@ -2039,6 +2041,11 @@ export interface components {
              * @description before of the next page; a page may be short or empty and have one
              */
             next?: string;
+            /**
+             * Format: date-time
+             * @description with text: how far back the pages up to this one have searched; absent: all tasks of the filter
+             */
+            searched_since?: string;
         };
         counts: {
             counts: {
