@@ -64,7 +64,7 @@ func errDatabase(what string) error {
 
 func query(pairs ...string) url.Values {
 	q := url.Values{}
-	for i := 0; i < len(pairs); i += 2 {
+	for i := 0; i+1 < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
 			q.Set(pairs[i], pairs[i+1])
 		}
