@@ -37,6 +37,16 @@ SELECT t.* FROM (SELECT * FROM holdfast.tasks c WHERE c.context_id = @context_id
    AND (NOT @by_owner::boolean OR t.owner = @owner::text)
  ORDER BY t.id DESC LIMIT @max_rows;
 
+-- name: AdminTasksSaying :many
+-- Those of some tasks of which a message says a text, in any case: a message of the client, or one that the agent sent with a
+-- status, among the first events of the log. By primary key.
+SELECT i.id::uuid AS id FROM unnest(@ids::uuid[]) AS i (id)
+ WHERE EXISTS (
+    SELECT 1 FROM holdfast.callers_log l
+     CROSS JOIN LATERAL json_array_elements(CASE WHEN json_typeof(l.payload #> '{message,parts}') = 'array' THEN l.payload #> '{message,parts}' END) AS p (part)
+     WHERE l.task = i.id AND l.id = i.id AND l.seq <= @most_seq AND l.kind IN (1, 2)
+       AND strpos(lower(p.part ->> 'text'), lower(@said::text)) > 0);
+
 -- name: AdminCounts :many
 -- By primary key, within a window.
 SELECT t.state, count(*) AS tasks FROM holdfast.tasks t

@@ -274,6 +274,76 @@ func TestRights(t *testing.T) {
 	}
 }
 
+// Every act has an audit row with the operator and the reason, and none is done without a reason.
+func TestEveryActIsAudited(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: guarded + receivertest.Pushing(nil)})
+	secret := db.Keys(store.APIKey{Tenant: "t", Scopes: []string{"holdfast:operator", "admin:all"}}, "grace")[0]
+	op, client := as(t, r, secret), db.Keys(store.APIKey{Tenant: "t"}, "alice")[0]
+	task := func(script string) func() string {
+		return func() string { return send(t, r, client, script, "") }
+	}
+	hooked := send(t, r, client, "ask:x", `"configuration":{"blocking":true,"pushNotificationConfig":{"id":"c","url":"http://`+clustertest.Reserve(t)+`/hook"}}`)
+	hook := func() string { return hooked }
+	job := func() string {
+		return op.act("/jobs", `{"action":"hold","dry_run":true,"reason":"r","filter":{"agent":"demo"}}`).text("id")
+	}
+	acts := map[string]struct {
+		target func() string
+		action string // in the audit log
+	}{
+		"/tasks/{id}/cancel":                      {task("ask:x"), "task.canceled"},
+		"/tasks/{id}/retry":                       {task("fail:x"), "task.created"},
+		"/tasks/{id}/answer":                      {task("ask:x"), "task.continued"},
+		"/tasks/{id}/hold":                        {task("chunks=1"), "task.held"},
+		"/tasks/{id}/release":                     {func() string { id := task("chunks=1")(); op.act("/tasks/"+id+"/hold", `{"reason":"r"}`); return id }, "task.released"},
+		"/tasks/{id}/purge":                       {task("chunks=1"), "task.purged"},
+		"/tasks/{id}/webhooks/{config}/redeliver": {hook, "push.redelivered"},
+		"/tasks/{id}/webhooks/{config}/disable":   {hook, "push.disabled"},
+		"/tasks/{id}/webhooks/{config}/enable": {func() string {
+			op.act("/tasks/"+hooked+"/webhooks/c/disable", `{"reason":"r"}`)
+			return hooked
+		}, "push.enabled"},
+		"/jobs":              {hook, "job.created"},
+		"/jobs/{id}/cancel":  {job, "job.canceled"},
+		"/keys":              {hook, "key.created"},
+		"/keys/{id}/revoke":  {func() string { return strings.Split(db.Keys(store.APIKey{}, "x")[0], "_")[1] }, "key.revoked"},
+		"/sessions/{id}/end": {func() string { return session(t, r, op, secret) }, "session.ended"},
+	}
+	for path, x := range acts {
+		id := x.target()
+		body := bodyOf(path)
+		if path == "/keys" {
+			body = `{"reason":"r","subject":"s"}`
+		}
+		path = strings.NewReplacer("{id}", id, "{config}", "c").Replace(path)
+		without := op.do("POST", path, strings.Replace(body, `"reason":"r"`, `"reason":" "`, 1))
+		require.Equal(t, http.StatusBadRequest, without.Status, "%s: %s", path, without.Body)
+		require.Equal(t, "reason", without.text("field"), path)
+		why := "because of " + path
+		op.act(path, strings.Replace(body, `"reason":"r"`, `"reason":"`+why+`"`, 1))
+		require.Equal(t, "operator", clustertest.One[string](db, "SELECT method FROM holdfast.v_audit WHERE action = $1 AND reason = $2 LIMIT 1", x.action, why), path)
+		if x.action != "task.created" && x.action != "task.continued" { // in the name of the client; the credential is the operator's
+			require.Equal(t, "grace of t", clustertest.One[string](db, "SELECT subject || ' of ' || tenant FROM holdfast.v_audit WHERE action = $1 AND reason = $2 LIMIT 1", x.action, why), path)
+		}
+	}
+	for _, o := range adminapi.Operations() {
+		if o.Method == http.MethodPost && o.Path != "/workers/{id}/retire" { // system_test.go has it
+			require.Contains(t, acts, o.Path, "a new act needs a case")
+		}
+	}
+}
+
+// session opens a session of a browser, and returns its id.
+func session(t *testing.T, r *clustertest.Replica, op *operator, key string) string {
+	t.Helper()
+	b := &browser{t, http.DefaultClient, map[string]*http.Cookie{}}
+	a := b.do("POST", r.Admin+"/admin/login/key", `{"key":"`+key+`"}`, "Origin", r.Admin)
+	require.Equal(t, http.StatusNoContent, a.Status, "%s", a.Body)
+	return column(op.get("/sessions").list("sessions"), "id")[0]
+}
+
 // An operator of one tenant gets the answers for a task that does not exist, in every operation.
 func TestTenants(t *testing.T) {
 	t.Parallel()
@@ -335,6 +405,37 @@ func TestTenants(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, own.do("GET", "/tasks/"+mine, "").Status)
 	require.Equal(t, http.StatusOK, other.do("GET", "/tasks/"+foreign, "").Status)
 	require.Equal(t, before, clustertest.One[string](db, "SELECT string_agg(t::text, E'\n') FROM holdfast.tasks t WHERE tenant = 'b'"))
+}
+
+// A search finds what clients and agents have said, in any case and page by page, and an operator of one tenant finds its own.
+func TestSearch(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: guarded})
+	client := [2]string{db.Keys(store.APIKey{Tenant: "a"}, "alice")[0], db.Keys(store.APIKey{Tenant: "b"}, "bob")[0]}
+	op := as(t, r, db.Keys(store.APIKey{Tenant: "a", Scopes: []string{"admin:view", "admin:all"}}, "op")[0])
+	own := as(t, r, db.Keys(store.APIKey{Tenant: "a", Scopes: []string{"admin:view"}}, "own")[0])
+	one := send(t, r, client[0], "ask:Which Invoice_4711?", "")
+	two := send(t, r, client[1], "fail:no invoice_4711 \"here\" 100%", "")
+	send(t, r, client[0], "ask:something else", "")
+	found := func(o *operator, query string) []string { return column(o.get("/tasks?"+query).list("tasks"), "id") }
+	require.Equal(t, []string{two, one}, found(op, "text=INVOICE_4711"))
+	require.Equal(t, []string{one}, found(own, "text=INVOICE_4711"), "of its tenant")
+	require.Equal(t, []string{one}, found(op, "text=invoice_4711&state=input-required"))
+	require.Equal(t, []string{two}, found(op, "text="+url.QueryEscape(`"here" 100%`)))
+	for _, none := range []string{"text=invoiceX4711", "text=%25%25", "text=%5B", "text=parts", "text=" + one} {
+		require.Empty(t, found(op, none), none)
+	}
+	a := op.get("/tasks?text=invoice&limit=1")
+	require.Equal(t, []string{two}, column(a.list("tasks"), "id"))
+	require.NotEmpty(t, a.text("searched_since"))
+	a = op.get("/tasks?text=invoice&limit=1&before=" + a.text("next"))
+	require.Equal(t, []string{one}, column(a.list("tasks"), "id"))
+	a = op.get("/tasks?text=invoice")
+	require.Empty(t, a.text("searched_since"), "all tasks were searched")
+	require.Equal(t, "text", op.do("GET", "/tasks?text=x&id="+one, "").text("field"))
+	require.Equal(t, "text", op.do("GET", "/tasks?text=", "").text("field"))
+	require.Equal(t, "text", op.do("GET", "/tasks/stream?text=x", "").text("field"), "live lists have no search")
 }
 
 // A request that is wrong names its mistake.

@@ -64,10 +64,15 @@ type tasksPage struct {
 	Tasks []taskView `json:"tasks"`
 	// Next is the before of the next page.
 	Next string `json:"next,omitempty"`
+	// SearchedSince is how far back a search has come; absent: there is no text, or all tasks were searched.
+	SearchedSince time.Time `json:"searched_since,omitzero"`
 }
 
 func (a *API) tasks(x *exchange) error {
-	f, id, before, limit := x.q.filter(), x.q.word("id"), x.q.id("before"), x.q.limit()
+	f, id, text, before, limit := x.q.filter(), x.q.word("id"), x.q.word("text"), x.q.id("before"), x.q.limit()
+	if id != "" && text != "" {
+		x.q.bad("text", "cannot be combined with id")
+	}
 	if err := x.q.done(); err != nil {
 		return err
 	}
@@ -83,7 +88,13 @@ func (a *API) tasks(x *exchange) error {
 		}
 		return x.ok(page)
 	}
-	found, err := x.op.List(x.ctx, f, before, limit)
+	var found *store.AdminPage
+	var err error
+	if text == "" {
+		found, err = x.op.List(x.ctx, f, before, limit)
+	} else if found, err = x.op.Search(x.ctx, f, text, before, limit); err == nil {
+		page.SearchedSince = found.SearchedSince().UTC()
+	}
 	if err != nil {
 		return err
 	}

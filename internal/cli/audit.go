@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,20 +24,82 @@ type auditView struct {
 func (c *command) audit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "Check the audit log",
-		Long: `For operators: check that nobody changed the audit log. The log records who created and
-canceled tasks, set webhooks, and made and revoked keys. Read it with SQL (view v_audit).`,
-		Example: `  holdfast audit verify`,
+		Short: "Show and check the audit log",
+		Long: `For operators: show the audit log, and check that nobody changed it. The log records who
+created and canceled tasks, set webhooks, and made and revoked keys. SQL has it as the
+view v_audit.`,
+		Example: `  holdfast audit list --limit 20
+  holdfast audit verify`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage("unknown verb \"audit %s\"; use verify", args[0])
+				return usage("unknown verb \"audit %s\"; use list or verify", args[0])
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().String("database-url", "", "PostgreSQL to use (default: the configured one)")
-	cmd.AddCommand(c.auditVerify())
+	cmd.AddCommand(c.auditList(), c.auditVerify())
+	return cmd
+}
+
+// auditRowView is a row of the audit log, as the admin API has it.
+type auditRowView struct {
+	At      time.Time       `json:"at"`
+	Chain   int             `json:"chain"`
+	N       int64           `json:"n"`
+	Login   string          `json:"login"`
+	Entries json.RawMessage `json:"entries"`
+}
+
+func (c *command) auditList() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "Show the newest entries of the audit log",
+		Long: `Show the newest rows of the audit log first. A row has the entries of one commit, each on a line. OBJECT is
+a webhook, a key or another object of the action; BY is the subject, and its tenant.`,
+		Example: `  holdfast audit list --since 24h
+  holdfast audit list -o json --limit 500 | jq -r '.[].entries[] | select(.action == "task.canceled").reason'`,
+		Args: argCount(0, 0),
+	}
+	limit := cmd.Flags().Int("limit", 50, "how many rows to show at most")
+	since := cmd.Flags().Duration("since", 0, "only rows of this last time, such as 24h")
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *limit < 1 || *limit > 100_000 {
+			return usage("--limit must be between 1 and 100000")
+		}
+		var from time.Time
+		if *since > 0 {
+			from = time.Now().Add(-*since)
+		}
+		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+			rows, err := op.Audit(ctx, from, *limit)
+			if err != nil {
+				return err
+			}
+			views := make([]auditRowView, len(rows))
+			lines := [][]string{{"AT", "ACTION", "TASK", "OBJECT", "BY", "METHOD", "REASON"}}
+			for i, r := range rows {
+				views[i] = auditRowView{r.At.UTC(), r.Chain, r.N, r.Login, r.Entries}
+				var entries []struct{ Action, Task, Object, Tenant, Subject, Method, Reason string }
+				if err := json.Unmarshal(r.Entries, &entries); err != nil {
+					return fmt.Errorf("row %d of chain %d: %w", r.N, r.Chain, err)
+				}
+				for _, e := range entries {
+					by := e.Subject
+					if e.Tenant != "" {
+						by += " of " + e.Tenant
+					}
+					lines = append(lines, []string{stamp(r.At), e.Action, e.Task, e.Object, by, e.Method, strings.Join(strings.Fields(e.Reason), " ")})
+				}
+			}
+			if *format == outputJSON {
+				return printJSON(c.Out, views)
+			}
+			return table(c.Out, lines)
+		})
+	}
 	return cmd
 }
 

@@ -111,6 +111,8 @@ type command struct {
 	IO
 	deps       Deps
 	configFile string
+	server     string // admin address whose API the operators' verbs use; "": the database
+	reason     string // of an operator's acts
 }
 
 func (c *command) root() *cobra.Command {
@@ -138,6 +140,7 @@ failed, or was rejected or canceled; 4 the task waits for input or authenticatio
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
 	root.PersistentFlags().StringVar(&c.configFile, "config", "", "configuration file (default $HOLDFAST_CONFIG)")
+	root.PersistentFlags().StringVar(&c.server, "server", "", "admin address of a server, for operators' verbs (default $HOLDFAST_SERVER)")
 	root.SuggestionsMinimumDistance = 2
 
 	serve := c.serve()

@@ -485,6 +485,10 @@ func (o *fakeOperator) Events(_ context.Context, _ *task.Task, after task.Seq) (
 
 func (o *fakeOperator) Watch(TaskFilter) Watch { return nil }
 
+func (o *fakeOperator) Audit(context.Context, time.Time, int) ([]store.AuditRow, error) {
+	return nil, nil
+}
+
 func (o *fakeOperator) Cancel(_ context.Context, t *task.Task) (bool, error) {
 	return false, task.Errorf(task.NotCancelable, "the task is already %s", t.Status.State)
 }

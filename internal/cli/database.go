@@ -29,7 +29,7 @@ func openOperator(ctx context.Context, cfg *config.Config, log *slog.Logger) (Op
 	}
 	bell := hub.NewDoorbell(db.DirectURL)
 	s, err := store.Open(ctx, store.Options{
-		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: 2, Writers: 1, Listener: bell, SecretKeys: cfg.Push.SealingKeys(), Widths: app.Widths(cfg), By: operatorCaller(), WithoutAudit: !cfg.Audit.Enabled, Tells: app.Tells(cfg), Log: log,
+		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: 2, Writers: 1, Listener: bell, SecretKeys: cfg.Push.SealingKeys(), Widths: app.Widths(cfg), By: operatorCaller(ctx), WithoutAudit: !cfg.Audit.Enabled, Tells: app.Tells(cfg), Log: log,
 	})
 	if err != nil {
 		db.Close()
@@ -50,9 +50,13 @@ func openOperator(ctx context.Context, cfg *config.Config, log *slog.Logger) (Op
 	return nil, err
 }
 
+// reasonKey is the key of --reason in the context of a verb.
+type reasonKey struct{}
+
 // operatorCaller returns the caller for the audit log.
-func operatorCaller() identity.Caller {
+func operatorCaller(ctx context.Context) identity.Caller {
 	c := identity.Caller{Method: identity.MethodOperator}
+	c.Reason, _ = ctx.Value(reasonKey{}).(string)
 	if u, err := user.Current(); err == nil {
 		c.Subject = u.Username
 	}
@@ -131,7 +135,7 @@ func (o *operator) Cancel(ctx context.Context, t *task.Task) (ended bool, err er
 }
 
 func (o *operator) Retry(ctx context.Context, t *task.Task, last bool) (*task.Task, error) {
-	again, err := engine.NewOperator(o.store, operatorCaller()).Retry(ctx, t, last)
+	again, err := engine.NewOperator(o.store, operatorCaller(ctx)).Retry(ctx, t, last)
 	o.ring(ctx)
 	return again, err
 }
@@ -251,6 +255,11 @@ func (o *operator) ring(ctx context.Context) {
 
 func (o *operator) VerifyAudit(ctx context.Context, noted []store.AuditHead) ([]store.AuditChain, error) {
 	return o.store.VerifyAudit(ctx, noted)
+}
+
+// Audit implements Operator.
+func (o *operator) Audit(ctx context.Context, since time.Time, limit int) ([]store.AuditRow, error) {
+	return o.store.Audit(ctx, store.AuditPlace{}, since, limit)
 }
 
 func (o *operator) Close() {

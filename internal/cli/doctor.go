@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,7 +26,7 @@ also say what to do.
 
 Run this on the machine of the server, with the same configuration and environment,
 before the server starts or while it runs. It changes and starts nothing, and it shows no
-passwords. Each check has a time limit.
+passwords. Each check has a time limit. With --server, that server makes the checks itself.
 
 Exit codes: 0 no check failed (there may be warnings); 1 a check failed.`,
 		Example: `  holdfast doctor
@@ -49,6 +50,16 @@ Exit codes: 0 no check failed (there may be warnings); 1 a check failed.`,
 			}
 		}
 		flags := configFlags(cmd.Flags())
+		server, err := c.openServer(cmd.CommandPath(), flags["database_url"])
+		if err != nil {
+			return err
+		}
+		if server != nil {
+			if err := server.examine(cmd.Context(), report); err != nil {
+				return err
+			}
+			return c.printDiagnosis(cmd.Context(), &r, p, *format)
+		}
 		asked := &asked{env: c.Env, names: map[string]bool{}}
 		cfg, err := config.Load(config.Source{File: c.configFile, Env: asked.lookup, Flags: flags, Programs: c.deps.Agents})
 		var mistakes *config.Error
@@ -64,22 +75,27 @@ Exit codes: 0 no check failed (there may be warnings); 1 a check failed.`,
 				Config: cfg, Sources: c.sources(asked, flags), Strangers: c.strangers(asked), Timeout: *timeout,
 			}, report)
 		}
-		if *format == outputJSON {
-			p.err = printJSON(c.Out, r)
-		} else {
-			p.line("%s", r)
-		}
-		switch {
-		case p.err != nil:
-			return p.err
-		case cmd.Context().Err() != nil:
-			return cmd.Context().Err()
-		case r.Status == doctor.Fail:
-			return &exitError{code: exitFailed}
-		}
-		return nil
+		return c.printDiagnosis(cmd.Context(), &r, p, *format)
 	}
 	return cmd
+}
+
+// printDiagnosis prints the end of the findings, and returns the exit code.
+func (c *command) printDiagnosis(ctx context.Context, r *diagnosis, p *printer, format output) error {
+	if format == outputJSON {
+		p.err = printJSON(c.Out, r)
+	} else {
+		p.line("%s", r)
+	}
+	switch {
+	case p.err != nil:
+		return p.err
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case r.Status == doctor.Fail:
+		return &exitError{code: exitFailed}
+	}
+	return nil
 }
 
 // diagnosis has all findings; its status is the worst of theirs.
@@ -150,7 +166,7 @@ func (c *command) sources(a *asked, flags map[string]string) string {
 }
 
 // elsewhere are the variables that other parts of this program read.
-var elsewhere = []string{"HOLDFAST_CONFIG", "HOLDFAST_URL", "HOLDFAST_PG_BIN", "HOLDFAST_PG_REPOSITORY"}
+var elsewhere = []string{"HOLDFAST_CONFIG", "HOLDFAST_URL", "HOLDFAST_SERVER", "HOLDFAST_SERVER_KEY", "HOLDFAST_SERVER_KEY_FILE", "HOLDFAST_PG_BIN", "HOLDFAST_PG_REPOSITORY"}
 
 // strangers returns the variables that look like ours but that nothing reads.
 func (c *command) strangers(a *asked) []string {

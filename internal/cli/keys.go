@@ -39,6 +39,7 @@ HOLDFAST_DATABASE_URL or --database-url. No server needs to run.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().String("database-url", "", "PostgreSQL to use (default: the configured one)")
+	c.reasonFlag(cmd)
 	cmd.AddCommand(c.keysCreate(), c.keysList(), c.keysRevoke())
 	return cmd
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Operator reads and changes the database, across owners and tenants. An id is the public id or the internal UUID. An
+// Operator reads and changes the database, across owners and tenants, by itself or through the admin API of a server. An id is the public id or the internal UUID. An
 // unknown id is task.NotFound. A public id that several callers use is task.Invalid, and the message says so. While the
 // database is unavailable, every method fails with task.Unavailable; later calls work again.
 type Operator interface {
@@ -40,6 +40,8 @@ type Operator interface {
 	PushOperator
 	RetentionOperator
 	WorkersOperator
+	// Audit returns the newest rows of the audit log first, but none before since.
+	Audit(ctx context.Context, since time.Time, limit int) ([]store.AuditRow, error)
 	// VerifyAudit reports for each chain of the audit log whether it is unchanged and still has the noted heads.
 	VerifyAudit(ctx context.Context, noted []store.AuditHead) ([]store.AuditChain, error)
 	Close()

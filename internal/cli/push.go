@@ -62,6 +62,7 @@ within its task. Without a CONFIG a verb acts on all webhooks of the task.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().String("database-url", "", "PostgreSQL to use (default: the configured one)")
+	c.reasonFlag(cmd)
 	cmd.AddCommand(c.pushList(), c.pushAttempts(), c.pushRedeliver(), c.pushDisable(), c.pushEnable(), c.pushTest(), c.pushSecret(), c.pushRekey())
 	return cmd
 }

@@ -156,7 +156,7 @@ func (c *command) holding(verb, outcome string, held bool, short, long string) *
 type purgedView struct {
 	Tasks    int `json:"tasks"`
 	Held     int `json:"held"`
-	Exported int `json:"exported_lines"`
+	Exported int `json:"exported_lines"` // -1: not counted
 }
 
 func (c *command) tasksPurge() *cobra.Command {
@@ -220,9 +220,16 @@ A purge cannot be undone, so the verb needs --yes.`,
 			}
 			return table(c.Out, [][]string{
 				{"TASKS", "HELD", "EXPORTED LINES"},
-				{strconv.Itoa(done.Tasks), strconv.Itoa(done.Held), strconv.Itoa(done.Exported)},
+				{strconv.Itoa(done.Tasks), strconv.Itoa(done.Held), exportedText(done.Exported)},
 			})
 		})
 	}
 	return cmd
+}
+
+func exportedText(lines int) string {
+	if lines == unknownExports {
+		return "not counted"
+	}
+	return strconv.Itoa(lines)
 }

@@ -32,22 +32,40 @@ An ID is the id that clients use for the task, or its UUID.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().String("database-url", "", "PostgreSQL to use (default: the configured one)")
+	c.reasonFlag(cmd)
 	cmd.AddCommand(c.tasksList(), c.tasksGet(), c.tasksEvents(), c.tasksTail(), c.tasksCancel(), c.tasksRetry(), c.tasksHold(), c.tasksRelease(), c.tasksPurge())
 	return cmd
 }
 
-// withOperator opens the database for one command.
+// reasonFlag adds the flag with the reason of an act.
+func (c *command) reasonFlag(cmd *cobra.Command) {
+	cmd.PersistentFlags().StringVar(&c.reason, "reason", "", "why you act, for the audit log")
+}
+
+// withOperator opens the database for one command, or the admin API of a server.
 func (c *command) withOperator(cmd *cobra.Command, do func(context.Context, Operator) error) error {
+	database := ""
+	if f := cmd.Flags().Lookup("database-url"); f != nil {
+		database = f.Value.String()
+	}
+	server, err := c.openServer(cmd.CommandPath(), database)
+	if err != nil {
+		return err
+	}
+	if server != nil {
+		return do(cmd.Context(), server)
+	}
 	cfg, err := c.load(configFlags(cmd.Flags()))
 	if err != nil {
 		return err
 	}
-	op, err := c.deps.OpenOperator(cmd.Context(), cfg, newQuietLogger(c.Err, cfg.Log))
+	ctx := context.WithValue(cmd.Context(), reasonKey{}, c.reason)
+	op, err := c.deps.OpenOperator(ctx, cfg, newQuietLogger(c.Err, cfg.Log))
 	if err != nil {
 		return err
 	}
 	defer op.Close()
-	return do(cmd.Context(), op)
+	return do(ctx, op)
 }
 
 func (c *command) tasksList() *cobra.Command {

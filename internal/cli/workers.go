@@ -39,6 +39,7 @@ more, finishes its runs, and exits.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().String("database-url", "", "PostgreSQL to use (default: the configured one)")
+	c.reasonFlag(cmd)
 	cmd.AddCommand(c.workersList(), c.workersRetire())
 	return cmd
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -176,6 +177,54 @@ func (o *Operator) List(ctx context.Context, f *AdminFilter, before task.ID, lim
 	}
 	page.Next = task.ID(arg.Before)
 	return page, nil
+}
+
+// How many tasks a page of a search reads: searchPages pages of searchTasks, and of each the first searchEvents events of its log.
+const (
+	searchPages  = 4
+	searchTasks  = 250
+	searchEvents = 500
+)
+
+// Search returns the next tasks of a filter of which a message says a text. It reads the messages of a bounded number of tasks. So
+// the page may be short, or empty, and have a Next, where the next one continues.
+func (o *Operator) Search(ctx context.Context, f *AdminFilter, text string, before task.ID, limit int) (*AdminPage, error) {
+	page := &AdminPage{Next: before}
+	for range searchPages {
+		found, err := o.List(ctx, f, page.Next, searchTasks)
+		if err != nil {
+			return nil, err
+		}
+		ids := make([]uuid.UUID, len(found.Tasks))
+		for i, t := range found.Tasks {
+			ids[i] = uuid.UUID(t.Task.ID)
+		}
+		saying, err := o.s.q.AdminTasksSaying(ctx, o.sees.db, dbsqlc.AdminTasksSayingParams{Ids: ids, MostSeq: searchEvents, Said: text})
+		if err != nil {
+			return nil, translate("search tasks", err)
+		}
+		for _, t := range found.Tasks {
+			if !slices.Contains(saying, uuid.UUID(t.Task.ID)) {
+				continue
+			}
+			if page.Tasks = append(page.Tasks, t); len(page.Tasks) == limit {
+				page.Next = t.Task.ID
+				return page, nil
+			}
+		}
+		if page.Next = found.Next; page.Next.IsZero() {
+			break
+		}
+	}
+	return page, nil
+}
+
+// SearchedSince returns how far back the pages up to this one have searched; zero: all tasks of the filter.
+func (p *AdminPage) SearchedSince() time.Time {
+	if p.Next.IsZero() {
+		return time.Time{}
+	}
+	return partition.TimeOf(uuid.UUID(p.Next))
 }
 
 func (o *Operator) params(f *AdminFilter, before task.ID) dbsqlc.AdminTasksParams {

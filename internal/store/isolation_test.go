@@ -156,6 +156,10 @@ var byCallers = map[string]func(ctx context.Context, v View, x *victim) (int, er
 		})
 		return len(rows), err
 	},
+	"AdminTasksSaying": func(ctx context.Context, v View, x *victim) (int, error) {
+		rows, err := v.s.q.AdminTasksSaying(ctx, v.db, dbsqlc.AdminTasksSayingParams{Ids: []uuid.UUID{x.id}, MostSeq: 1000, Said: ""})
+		return len(rows), err
+	},
 	"AdminTasksOfContext": func(ctx context.Context, v View, x *victim) (int, error) {
 		rows, err := v.s.q.AdminTasksOfContext(ctx, v.db, dbsqlc.AdminTasksOfContextParams{
 			ContextID: "context", Before: uuid.Max, LowestState: 1, HighestState: 8, States: states(&Listing{}), Agent: x.agent, MaxRows: 50,

@@ -1055,6 +1055,43 @@ func (q *Queries) AdminTasksOfContext(ctx context.Context, db DBTX, arg AdminTas
 	return items, nil
 }
 
+const adminTasksSaying = `-- name: AdminTasksSaying :many
+SELECT i.id::uuid AS id FROM unnest($1::uuid[]) AS i (id)
+ WHERE EXISTS (
+    SELECT 1 FROM holdfast.callers_log l
+     CROSS JOIN LATERAL json_array_elements(CASE WHEN json_typeof(l.payload #> '{message,parts}') = 'array' THEN l.payload #> '{message,parts}' END) AS p (part)
+     WHERE l.task = i.id AND l.id = i.id AND l.seq <= $2 AND l.kind IN (1, 2)
+       AND strpos(lower(p.part ->> 'text'), lower($3::text)) > 0)
+`
+
+type AdminTasksSayingParams struct {
+	Ids     []uuid.UUID
+	MostSeq int64
+	Said    string
+}
+
+// Those of some tasks of which a message says a text, in any case: a message of the client, or one that the agent sent with a
+// status, among the first events of the log. By primary key.
+func (q *Queries) AdminTasksSaying(ctx context.Context, db DBTX, arg AdminTasksSayingParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, adminTasksSaying, arg.Ids, arg.MostSeq, arg.Said)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const adminUsage = `-- name: AdminUsage :many
 SELECT u.model, count(*)::bigint AS reports, coalesce(sum(u.input), 0)::text AS input_tokens, coalesce(sum(u.output), 0)::text AS output_tokens,
        coalesce(sum(coalesce(u.total, u.input + u.output, u.input, u.output)), 0)::text AS total_tokens
