@@ -118,7 +118,7 @@ test("a stream that is cut goes on whole by Last-Event-ID", async () => {
     const seqs = ids.map((id) => Number(/id (\d+)/.exec(id)?.[1]));
     expect(new Set(seqs).size).toBe(seqs.length);
     expect(seqs).toEqual([...seqs].sort((a, b) => a - b));
-    const text = (await log(page).locator(".artifact .part-text").textContent()) ?? "";
+    const text = (await log(page).locator(".artifact .parts").textContent()) ?? "";
     expect(text.match(/000000\d\d /g)).toEqual(Array.from({ length: 99 }, (_, i) => `000000${String(i).padStart(2, "0")} `));
     await page.getByRole("button", { name: "New conversation" }).click();
   }
@@ -131,6 +131,26 @@ test("a stream goes on by itself", async () => {
   await page.getByRole("button", { name: "Cut the connection" }).click();
   await log(page).getByText("Resumed").waitFor();
   await log(page).getByText("whole: every event came once").waitFor({ timeout: 30_000 });
+});
+
+test("a question that comes after a cut can be answered", async () => {
+  const page = await open();
+  for (const version of ["1.0", "0.3"]) {
+    await choose(page, { agent: "forms", version });
+    await say(page, "later");
+    await page.locator(".taskbar-id", { hasText: /event ([5-9]|\d\d+)-/ }).waitFor();
+    await page.getByRole("button", { name: "Cut the connection" }).click();
+    await page.getByRole("button", { name: "Resume now" }).click();
+    await state(page, "Input required");
+    await say(page, "yes");
+    await state(page, "Completed");
+    expect(
+      await log(page)
+        .getByText(/^step \d+$/)
+        .count(),
+    ).toBe(30);
+    await page.getByRole("button", { name: "New conversation" }).click();
+  }
 });
 
 test("a question with a schema is a form, and the answer is data", async () => {

@@ -1,5 +1,6 @@
 import { useEffect, useMemo, useState } from "react";
 import { JsonView } from "../components/JsonView";
+import { visible } from "../task/text";
 import { bytesOf, sizeOf } from "./files";
 import { questionOf } from "./form";
 import { Prose } from "./Prose";
@@ -27,7 +28,7 @@ function offers(p: Part): boolean {
 function One({ p, plain, closed }: { p: Part; plain: boolean; closed: boolean }) {
   switch (p.kind) {
     case "text":
-      return plain ? <p className="part-text">{p.text}</p> : <Prose text={p.text} />;
+      return plain ? <p className="part-text">{visible(p.text)}</p> : <Prose text={p.text} />;
     case "data":
       return <JsonView value={p.data} open={closed ? 0 : 3} />;
     case "file":
@@ -52,7 +53,7 @@ function FilePart({ p }: { p: Extract<Part, { kind: "file" }> }) {
     setUrl(made);
     return () => URL.revokeObjectURL(made);
   }, [bytes, shown]);
-  const name = p.name || "file";
+  const name = visible(p.name || "file");
   if (!bytes) return <p className="part-file muted">{name}: the agent sent no valid base64</p>;
   return (
     <div className="part-media">
@@ -89,10 +90,10 @@ function Remote({ p }: { p: Extract<Part, { kind: "url" }> }) {
       <span className="muted">File elsewhere, not loaded: </span>
       {to ? (
         <a href={to.href} target="_blank" rel="noopener noreferrer nofollow">
-          {p.name ? `${p.name} at ${to.host}` : p.url}
+          {visible(p.name ? `${p.name} at ${to.host}` : p.url)}
         </a>
       ) : (
-        <code>{p.url}</code>
+        <code>{visible(p.url)}</code>
       )}
     </div>
   );

@@ -1,9 +1,10 @@
 import { Link } from "@tanstack/react-router";
-import { type DragEvent, useEffect, useRef, useState } from "react";
+import { type DragEvent, memo, useEffect, useRef, useState } from "react";
 import type { Talks } from "../api/schema";
 import { Badge } from "../components/Badge";
 import { Button } from "../components/Button";
 import { isFinal } from "../lib/states";
+import { visible } from "../task/text";
 import { AnswerForm } from "./AnswerForm";
 import { Composer } from "./Composer";
 import { type Attachment, attach } from "./files";
@@ -174,7 +175,8 @@ function States({ states }: { states: StateEntry[] }) {
   );
 }
 
-function Shown({ e }: { e: OtherEntry }) {
+/** Shown is an entry. It is rendered again only when it has changed, because an event changes one entry of many. */
+const Shown = memo(function Shown({ e }: { e: OtherEntry }) {
   switch (e.kind) {
     case "me":
       return (
@@ -195,8 +197,8 @@ function Shown({ e }: { e: OtherEntry }) {
       return (
         <figure className="said artifact">
           <figcaption>
-            <span className="artifact-name">{e.name ?? e.artifactId}</span>
-            {e.description && <span className="muted"> {e.description}</span>}
+            <span className="artifact-name">{visible(e.name ?? e.artifactId)}</span>
+            {e.description && <span className="muted"> {visible(e.description)}</span>}
           </figcaption>
           <Parts parts={e.parts} />
         </figure>
@@ -237,7 +239,7 @@ function Shown({ e }: { e: OtherEntry }) {
         </div>
       );
   }
-}
+});
 
 const scripts = [
   ["echo:hello", "answers with an artifact"],
