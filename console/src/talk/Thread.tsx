@@ -195,7 +195,7 @@ const Shown = memo(function Shown({ e }: { e: OtherEntry }) {
       );
     case "artifact":
       return (
-        <figure className="said artifact">
+        <figure className="said talk-artifact">
           <figcaption>
             <span className="artifact-name">{visible(e.name ?? e.artifactId)}</span>
             {e.description && <span className="muted"> {visible(e.description)}</span>}
