@@ -32,14 +32,20 @@ export function Thread({
   const [over, setOver] = useState(false);
   const scroll = useRef<HTMLDivElement>(null);
   const pinned = useRef(true);
-  const entries = c?.entries;
   const waits = c?.state === "input-required" || c?.state === "auth-required";
   const question = c && c.live === "idle" && waits ? c.entries.findLast((e) => e.kind === "agent") : undefined;
   const asked = question?.kind === "agent" ? question : undefined;
 
+  // Text that grows is laid out later than its event.
   useEffect(() => {
-    if (entries && pinned.current && scroll.current) scroll.current.scrollTop = scroll.current.scrollHeight;
-  }, [entries]);
+    const inner = scroll.current?.firstElementChild;
+    if (!inner) return;
+    const watch = new ResizeObserver(() => {
+      if (pinned.current && scroll.current) scroll.current.scrollTop = scroll.current.scrollHeight;
+    });
+    watch.observe(inner);
+    return () => watch.disconnect();
+  }, []);
 
   const take = (list: Iterable<File>) => {
     void attach(list).then((more) => setFiles((now) => [...now, ...more]));
