@@ -49,7 +49,7 @@ export const png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8
 
 const base64 = (s: string) => Buffer.from(s).toString("base64");
 
-function* answer(run: Run): Generator<unknown> {
+function* answer(run: Run): Generator<Record<string, unknown>> {
   const first = run.history?.find((m) => m.role === "user") ?? run.message;
   const script = (first.parts ?? []).map((p) => p.text ?? "").join("");
   const said = run.message.parts;
@@ -59,6 +59,14 @@ function* answer(run: Run): Generator<unknown> {
         type: "ask",
         message: { parts: [{ text: "I need a few facts to book." }, { data: { requestedSchema: tripSchema } }] },
       };
+      return;
+    }
+    if (script === "later") {
+      for (let i = 1; i <= 30; i++) {
+        yield { type: "status", message: `step ${i}` };
+        yield { sleep: 200 };
+      }
+      yield { type: "ask", message: "And now?" };
       return;
     }
     if (script === "approve") {
@@ -125,9 +133,12 @@ export function listen(port = 0): Promise<{ url: string; close: () => void }> {
   const server = createServer((req, res) => {
     const pieces: Buffer[] = [];
     req.on("data", (piece) => pieces.push(piece));
-    req.on("end", () => {
+    req.on("end", async () => {
       res.setHeader("Content-Type", "application/x-ndjson");
-      for (const event of answer(JSON.parse(Buffer.concat(pieces).toString()))) res.write(`${JSON.stringify(event)}\n`);
+      for (const event of answer(JSON.parse(Buffer.concat(pieces).toString()))) {
+        if (event.sleep) await new Promise((done) => setTimeout(done, Number(event.sleep)));
+        else res.write(`${JSON.stringify(event)}\n`);
+      }
       res.end();
     });
   });

@@ -44,6 +44,7 @@ async function open(view?: View): Promise<Page> {
   const page = await h.open("/talk", view);
   pages.push(page);
   page.setDefaultTimeout(60_000);
+  await page.getByRole("textbox", { name: /^(Message|Answer)$/ }).waitFor();
   return page;
 }
 
@@ -79,7 +80,7 @@ test("sends and streams in every version and binding", async () => {
       await choose(page, { version, binding, stream });
       const text = `hello ${version} ${binding} ${stream}`;
       await say(page, `echo:${text}`);
-      await log(page).locator(".artifact", { hasText: text }).waitFor();
+      await log(page).locator(".talk-artifact", { hasText: text }).waitFor();
       await state(page, "Completed");
       const frames = page.getByRole("region", { name: "Frames on the wire" });
       if (stream) {
@@ -118,7 +119,7 @@ test("a stream that is cut goes on whole by Last-Event-ID", async () => {
     const seqs = ids.map((id) => Number(/id (\d+)/.exec(id)?.[1]));
     expect(new Set(seqs).size).toBe(seqs.length);
     expect(seqs).toEqual([...seqs].sort((a, b) => a - b));
-    const text = (await log(page).locator(".artifact .part-text").textContent()) ?? "";
+    const text = (await log(page).locator(".talk-artifact .talk-parts").textContent()) ?? "";
     expect(text.match(/000000\d\d /g)).toEqual(Array.from({ length: 99 }, (_, i) => `000000${String(i).padStart(2, "0")} `));
     await page.getByRole("button", { name: "New conversation" }).click();
   }
@@ -131,6 +132,26 @@ test("a stream goes on by itself", async () => {
   await page.getByRole("button", { name: "Cut the connection" }).click();
   await log(page).getByText("Resumed").waitFor();
   await log(page).getByText("whole: every event came once").waitFor({ timeout: 30_000 });
+});
+
+test("a question that comes after a cut can be answered", async () => {
+  const page = await open();
+  for (const version of ["1.0", "0.3"]) {
+    await choose(page, { agent: "forms", version });
+    await say(page, "later");
+    await page.locator(".taskbar-id", { hasText: /event ([5-9]|\d\d+)-/ }).waitFor();
+    await page.getByRole("button", { name: "Cut the connection" }).click();
+    await page.getByRole("button", { name: "Resume now" }).click();
+    await state(page, "Input required");
+    await say(page, "yes");
+    await state(page, "Completed");
+    expect(
+      await log(page)
+        .getByText(/^step \d+$/)
+        .count(),
+    ).toBe(30);
+    await page.getByRole("button", { name: "New conversation" }).click();
+  }
 });
 
 test("a question with a schema is a form, and the answer is data", async () => {
@@ -172,7 +193,7 @@ test("approval and choices are buttons", async () => {
   await say(page, "options");
   await page.getByRole("button", { name: "SK 4035" }).click();
   await state(page, "Completed");
-  await log(page).locator(".artifact", { hasText: "SK 4035" }).waitFor();
+  await log(page).locator(".talk-artifact", { hasText: "SK 4035" }).waitFor();
 });
 
 test("files come by drop, paste and choice", async () => {
@@ -201,7 +222,7 @@ test("files come by drop, paste and choice", async () => {
     await page.getByRole("list", { name: "Attached files" }).getByText(name).waitFor();
   }
   await say(page, "files");
-  const got = log(page).locator(".artifact", { hasText: "got" });
+  const got = log(page).locator(".talk-artifact", { hasText: "got" });
   await got.getByText("chosen.txt text/plain 5").waitFor();
   const length = Buffer.from(png, "base64").length;
   expect(await got.textContent()).toContain(`dropped.png image/png ${length}`);

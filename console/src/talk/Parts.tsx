@@ -1,5 +1,6 @@
 import { useEffect, useMemo, useState } from "react";
 import { JsonView } from "../components/JsonView";
+import { visible } from "../task/text";
 import { bytesOf, sizeOf } from "./files";
 import { questionOf } from "./form";
 import { Prose } from "./Prose";
@@ -9,7 +10,7 @@ import "./Parts.css";
 /** Parts shows the parts of a message or an artifact. Agents write them, so nothing in them runs, and nothing is fetched. */
 export function Parts({ parts, plain, asks }: { parts: Part[]; plain?: boolean; asks?: boolean }) {
   return (
-    <div className="parts">
+    <div className="talk-parts">
       {parts.map((p, i) => (
         // biome-ignore lint/suspicious/noArrayIndexKey: parts have no identity, and are only appended
         <One key={i} p={p} plain={plain ?? false} closed={asks === true && offers(p)} />
@@ -27,7 +28,7 @@ function offers(p: Part): boolean {
 function One({ p, plain, closed }: { p: Part; plain: boolean; closed: boolean }) {
   switch (p.kind) {
     case "text":
-      return plain ? <p className="part-text">{p.text}</p> : <Prose text={p.text} />;
+      return plain ? <p className="talk-text">{visible(p.text)}</p> : <Prose text={p.text} />;
     case "data":
       return <JsonView value={p.data} open={closed ? 0 : 3} />;
     case "file":
@@ -52,8 +53,8 @@ function FilePart({ p }: { p: Extract<Part, { kind: "file" }> }) {
     setUrl(made);
     return () => URL.revokeObjectURL(made);
   }, [bytes, shown]);
-  const name = p.name || "file";
-  if (!bytes) return <p className="part-file muted">{name}: the agent sent no valid base64</p>;
+  const name = visible(p.name || "file");
+  if (!bytes) return <p className="talk-file muted">{name}: the agent sent no valid base64</p>;
   return (
     <div className="part-media">
       {url && pictures.has(media) && <img src={url} alt={name} />}
@@ -61,7 +62,7 @@ function FilePart({ p }: { p: Extract<Part, { kind: "file" }> }) {
         // biome-ignore lint/a11y/useMediaCaption: the agent sends none
         <audio src={url} controls aria-label={name} />
       )}
-      <a className="part-file" href={url} download={name}>
+      <a className="talk-file" href={url} download={name}>
         <svg viewBox="0 0 16 16" aria-hidden="true">
           <path d="M4 2.5h5l3 3v8H4zM9 2.5v3h3" />
         </svg>
@@ -89,10 +90,10 @@ function Remote({ p }: { p: Extract<Part, { kind: "url" }> }) {
       <span className="muted">File elsewhere, not loaded: </span>
       {to ? (
         <a href={to.href} target="_blank" rel="noopener noreferrer nofollow">
-          {p.name ? `${p.name} at ${to.host}` : p.url}
+          {visible(p.name ? `${p.name} at ${to.host}` : p.url)}
         </a>
       ) : (
-        <code>{p.url}</code>
+        <code>{visible(p.url)}</code>
       )}
     </div>
   );

@@ -1,4 +1,7 @@
-/** Prose is text of an agent, with its line breaks. */
+import { useDeferredValue } from "react";
+import { Markdown } from "../components/Markdown";
+
+/** Prose is text of an agent. Most agents write Markdown, also where they do not say so. Text that grows is parsed when there is time. */
 export function Prose({ text }: { text: string }) {
-  return <p className="part-text">{text}</p>;
+  return <Markdown text={useDeferredValue(text)} />;
 }

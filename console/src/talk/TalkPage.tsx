@@ -113,7 +113,7 @@ function Talk({ talks }: { talks: Talks }) {
         </>
       }
     >
-      <div className="talk" data-wire={(!narrow && wire) || undefined} data-side={narrow ? side : undefined}>
+      <div className="talks" data-wire={(!narrow && wire) || undefined} data-side={narrow ? side : undefined}>
         <List all={all} chosen={chosen} choose={setChosen} />
         {(!narrow || side === "talk") && (
           <Thread key={chosen} c={c} setup={c?.setup ?? setup} talks={talks} onSetup={change} onSend={send} />
@@ -154,7 +154,7 @@ function List({ all, chosen, choose }: { all: Conversation[]; chosen: string; ch
       ) : (
         <ul>
           {ordered.map((c) => (
-            <li key={c.id} className="talk-item" data-chosen={c.id === chosen || undefined}>
+            <li key={c.id} className="talks-item" data-chosen={c.id === chosen || undefined}>
               <button
                 type="button"
                 className="talk-open"

@@ -1,9 +1,10 @@
 import { Link } from "@tanstack/react-router";
-import { type DragEvent, useEffect, useRef, useState } from "react";
+import { type DragEvent, memo, useEffect, useRef, useState } from "react";
 import type { Talks } from "../api/schema";
 import { Badge } from "../components/Badge";
 import { Button } from "../components/Button";
 import { isFinal } from "../lib/states";
+import { visible } from "../task/text";
 import { AnswerForm } from "./AnswerForm";
 import { Composer } from "./Composer";
 import { type Attachment, attach } from "./files";
@@ -31,14 +32,20 @@ export function Thread({
   const [over, setOver] = useState(false);
   const scroll = useRef<HTMLDivElement>(null);
   const pinned = useRef(true);
-  const entries = c?.entries;
   const waits = c?.state === "input-required" || c?.state === "auth-required";
   const question = c && c.live === "idle" && waits ? c.entries.findLast((e) => e.kind === "agent") : undefined;
   const asked = question?.kind === "agent" ? question : undefined;
 
+  // Text that grows is laid out later than its event.
   useEffect(() => {
-    if (entries && pinned.current && scroll.current) scroll.current.scrollTop = scroll.current.scrollHeight;
-  }, [entries]);
+    const inner = scroll.current?.firstElementChild;
+    if (!inner) return;
+    const watch = new ResizeObserver(() => {
+      if (pinned.current && scroll.current) scroll.current.scrollTop = scroll.current.scrollHeight;
+    });
+    watch.observe(inner);
+    return () => watch.disconnect();
+  }, []);
 
   const take = (list: Iterable<File>) => {
     void attach(list).then((more) => setFiles((now) => [...now, ...more]));
@@ -174,7 +181,8 @@ function States({ states }: { states: StateEntry[] }) {
   );
 }
 
-function Shown({ e }: { e: OtherEntry }) {
+/** Shown is an entry. It is rendered again only when it has changed, because an event changes one entry of many. */
+const Shown = memo(function Shown({ e }: { e: OtherEntry }) {
   switch (e.kind) {
     case "me":
       return (
@@ -193,10 +201,10 @@ function Shown({ e }: { e: OtherEntry }) {
       );
     case "artifact":
       return (
-        <figure className="said artifact">
+        <figure className="said talk-artifact">
           <figcaption>
-            <span className="artifact-name">{e.name ?? e.artifactId}</span>
-            {e.description && <span className="muted"> {e.description}</span>}
+            <span className="artifact-name">{visible(e.name ?? e.artifactId)}</span>
+            {e.description && <span className="muted"> {visible(e.description)}</span>}
           </figcaption>
           <Parts parts={e.parts} />
         </figure>
@@ -237,7 +245,7 @@ function Shown({ e }: { e: OtherEntry }) {
         </div>
       );
   }
-}
+});
 
 const scripts = [
   ["echo:hello", "answers with an artifact"],

@@ -296,13 +296,22 @@ function parsed(text: string): Update | undefined {
   }
 }
 
+/** A subscription may stay open while its task waits for an answer. After this silence the page leaves it. */
+const parkedQuiet = 1500;
+
 async function follow(id: string, r: Request, body: ReadableStream<Uint8Array>, signal: AbortSignal): Promise<void> {
+  let quiet: ReturnType<typeof setTimeout> | undefined;
   const reader = body.getReader();
   const decoder = new TextDecoder();
   const events = sseReader();
   try {
     for (;;) {
+      const state = conversation(id)?.state;
+      if (r.op === "subscribe" && state !== undefined && settled(state)) {
+        quiet = setTimeout(() => open.get(id)?.abort("parked"), parkedQuiet);
+      }
       const { done, value } = await reader.read();
+      clearTimeout(quiet);
       if (done) break;
       for (const e of events(decoder.decode(value, { stream: true }))) {
         frame(id, { kind: "event", label: e.name ?? "event", text: e.data, ...(e.id === undefined ? {} : { id: e.id }) });
@@ -312,6 +321,8 @@ async function follow(id: string, r: Request, body: ReadableStream<Uint8Array>, 
       }
     }
   } catch {
+    clearTimeout(quiet);
+    if (signal.reason === "parked") return settle(id);
     return broken(id, r, signal.aborted ? (signal.reason === "you" ? "you" : "gone") : "network");
   }
   const c = conversation(id);
