@@ -49,6 +49,7 @@ describe("the page of tasks", () => {
     await page.keyboard.press("Enter");
     await page.getByText("is no time").waitFor();
     await page.keyboard.press("Escape");
+    await page.getByRole("listbox", { name: "Suggestions" }).waitFor({ state: "hidden" });
     await page.getByRole("button", { name: /^Input required/ }).click();
     await page.waitForURL("**/tasks?state=input-required&agent=demo");
     await page.goBack();
@@ -226,7 +227,7 @@ describe("the page of tasks", () => {
   });
 
   test("works on a phone", async () => {
-    const page = await h.open("/tasks", { phone: true });
+    const page = await h.open("/tasks", { phone: true, theme: "dark" });
     await page.getByRole("grid").waitFor();
     expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
     await axe(page);

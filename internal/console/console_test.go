@@ -11,16 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func get(t *testing.T, h http.Handler, path, encoding string) (*http.Response, string) {
+// get returns the answer with its body as a browser reads it.
+func get(t *testing.T, h http.Handler, path, encoding string) (res *httptest.ResponseRecorder, text string) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
 	r.Header.Set("Accept-Encoding", encoding)
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	res := w.Result()
-	t.Cleanup(func() { _ = res.Body.Close() })
+	res = httptest.NewRecorder()
+	h.ServeHTTP(res, r)
 	var body io.Reader = res.Body
-	if res.Header.Get("Content-Encoding") == "gzip" {
+	if res.Header().Get("Content-Encoding") == "gzip" {
 		z, err := gzip.NewReader(body)
 		require.NoError(t, err)
 		body = z
@@ -42,27 +41,27 @@ func TestPagesGetTheIndexAndAssetsAreImmutable(t *testing.T) {
 
 	for _, page := range []string{"/console/", "/console/tasks", "/console/tasks/a%2Fb.c"} {
 		res, body := get(t, h, page, "")
-		require.Equal(t, http.StatusOK, res.StatusCode, page)
+		require.Equal(t, http.StatusOK, res.Code, page)
 		require.Contains(t, body, "the index", page)
-		require.Equal(t, "no-cache", res.Header.Get("Cache-Control"))
-		require.Equal(t, "text/html; charset=utf-8", res.Header.Get("Content-Type"))
+		require.Equal(t, "no-cache", res.Header().Get("Cache-Control"))
+		require.Equal(t, "text/html; charset=utf-8", res.Header().Get("Content-Type"))
 	}
 
 	res, body := get(t, h, "/console/assets/main-abc.js", "br, gzip")
 	require.Equal(t, script, body)
-	require.Equal(t, "gzip", res.Header.Get("Content-Encoding"))
-	require.Equal(t, "Accept-Encoding", res.Header.Get("Vary"))
-	require.Equal(t, "public, max-age=31536000, immutable", res.Header.Get("Cache-Control"))
-	require.Equal(t, "text/javascript; charset=utf-8", res.Header.Get("Content-Type"))
+	require.Equal(t, "gzip", res.Header().Get("Content-Encoding"))
+	require.Equal(t, "Accept-Encoding", res.Header().Get("Vary"))
+	require.Equal(t, "public, max-age=31536000, immutable", res.Header().Get("Cache-Control"))
+	require.Equal(t, "text/javascript; charset=utf-8", res.Header().Get("Content-Type"))
 
 	res, body = get(t, h, "/console/assets/main-abc.js", "gzip;q=0")
 	require.Equal(t, script, body)
-	require.Empty(t, res.Header.Get("Content-Encoding"))
+	require.Empty(t, res.Header().Get("Content-Encoding"))
 
 	// A page that was open during an upgrade must not take the index for a script.
 	for _, gone := range []string{"/console/assets/main-old.js", "/console/gone.js"} {
 		res, body = get(t, h, gone, "")
-		require.Equal(t, http.StatusNotFound, res.StatusCode, gone)
+		require.Equal(t, http.StatusNotFound, res.Code, gone)
 		require.Contains(t, body, "must be loaded again")
 	}
 }
@@ -73,10 +72,10 @@ func TestHeadersAllowNothingForeign(t *testing.T) {
 	require.NoError(t, err)
 	for _, path := range []string{"/console/", "/console/assets/none.js"} {
 		res, _ := get(t, h, path, "")
-		require.Equal(t, policy, res.Header.Get("Content-Security-Policy"))
+		require.Equal(t, policy, res.Header().Get("Content-Security-Policy"))
 		require.NotContains(t, policy, "unsafe")
-		require.Equal(t, "nosniff", res.Header.Get("X-Content-Type-Options"))
-		require.Equal(t, "no-referrer", res.Header.Get("Referrer-Policy"))
-		require.Equal(t, "same-origin", res.Header.Get("Cross-Origin-Opener-Policy"))
+		require.Equal(t, "nosniff", res.Header().Get("X-Content-Type-Options"))
+		require.Equal(t, "no-referrer", res.Header().Get("Referrer-Policy"))
+		require.Equal(t, "same-origin", res.Header().Get("Cross-Origin-Opener-Policy"))
 	}
 }

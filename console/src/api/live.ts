@@ -16,8 +16,8 @@ export interface LiveOptions {
 }
 
 const retries = [500, 1000, 2000, 5000, 10_000];
-/** A browser has six connections per host for all of its tabs, so a hidden tab gives its own back after this time. */
-const hiddenAfter = 30_000;
+/** A browser has six connections per host for all of its tabs, so a hidden tab gives its own back after this time, and opens none. */
+const hiddenAfter = 5_000;
 
 /** connect opens a stream, and opens it again after the last event for as long as it is wanted. */
 export function connect(path: string, query: object, options: LiveOptions): () => void {
@@ -78,7 +78,8 @@ export function connect(path: string, query: object, options: LiveOptions): () =
     } else if (!source && state === "paused") open();
   };
 
-  open();
+  if (document.hidden) tell("paused");
+  else open();
   document.addEventListener("visibilitychange", visible);
   return () => {
     over = true;

@@ -84,6 +84,7 @@ export function FilterField({
     setTyped("");
     setAt(-1);
     setFault("");
+    setOpen(false);
     onChange(next);
   };
   const choose = (choice: Choice) => {
@@ -133,6 +134,7 @@ export function FilterField({
           autoCapitalize="off"
           spellCheck={false}
           onFocus={() => setOpen(true)}
+          onClick={() => setOpen(true)}
           onBlur={() => setOpen(false)}
           onChange={(event) => {
             setTyped(event.target.value);
@@ -153,8 +155,9 @@ export function FilterField({
               if (choice) choose(choice);
               else take(typed);
             } else if (event.key === "Escape") {
-              if (typed) setTyped("");
+              if (typed || open) setTyped("");
               else event.currentTarget.blur();
+              setOpen(false);
               setFault("");
             } else if (event.key === "Backspace" && typed === "") {
               const last = tokens.at(-1);

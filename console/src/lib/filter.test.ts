@@ -22,6 +22,8 @@ group("the filter of tasks", () => {
     expect(add(none, "agent: demo", now)).toEqual({ state: [], agent: "demo" });
     expect(add(none, "state:Input required", now)).toEqual({ state: ["input-required"] });
     expect(add(none, "urn:task:7", now)).toEqual({ state: [], id: "urn:task:7" });
+    expect(add({ state: ["failed"], agent: "demo" }, "urn:task:7", now)).toEqual({ state: [], id: "urn:task:7" });
+    expect(add({ state: [], id: "urn:task:7" }, "agent:demo", now)).toEqual({ state: [], agent: "demo" });
     expect(add(none, "state:lost", now)).toMatch(/is no state/);
     expect(add(none, "since:soon", now)).toMatch(/is no time/);
     expect(add(none, "agent:", now)).toMatch(/Give a value/);

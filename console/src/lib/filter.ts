@@ -102,8 +102,12 @@ export function describe(filter: TaskFilter): string {
   return parts.join(" · ") || "all tasks";
 }
 
-/** add puts "agent:demo" into a filter. A text without a field is an id. It returns why it cannot, or the new filter. */
-export function add(filter: TaskFilter, text: string, now: number): TaskFilter | string {
+/**
+ * add puts "agent:demo" into a filter. A text without a field is an id, which selects one task by itself. It returns why it cannot,
+ * or the new filter.
+ */
+export function add(old: TaskFilter, text: string, now: number): TaskFilter | string {
+  const filter = without(old, "id");
   const match = /^(\w+):\s*(.*)$/s.exec(text.trim());
   const known = match && (fields as readonly string[]).includes(match[1] ?? "");
   const name = known ? (match[1] as Field) : "id";
@@ -117,7 +121,7 @@ export function add(filter: TaskFilter, text: string, now: number): TaskFilter |
   if ((name === "since" || name === "until") && toTime(value, now) === undefined) {
     return `“${value}” is no time. Write 15m, 2h, 7d or 2026-01-31T12:00Z.`;
   }
-  return { ...filter, [name]: value };
+  return name === "id" ? { state: [], id: value } : { ...filter, [name]: value };
 }
 
 /** without takes a field, or one of the states, out of a filter. */

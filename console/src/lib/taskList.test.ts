@@ -153,4 +153,24 @@ describe("a list of tasks", () => {
     expect(shown(list)).toEqual([6, 5, 4, 3, 2, 1]);
     expect(list.at(4)?.state).toBe("failed");
   });
+
+  test("reads only what is shown after changes may have been missed", async () => {
+    const s = server(100);
+    const list = new TaskList(s.fetch, { page: 10 });
+    list.show(0, 90);
+    await list.restart();
+    while (!list.ended) await settled();
+    list.show(50, 55);
+    s.requests.length = 0;
+    s.tasks.set(id(47), task(47, "failed"));
+    s.tasks.set(id(3), task(3, "failed"));
+    await list.refresh();
+    await settled();
+    expect(s.requests.length).toBeLessThan(5);
+    expect(list.at(53)?.state).toBe("failed");
+    expect(list.at(97)?.state).toBe("working");
+    list.show(95, 99);
+    await settled();
+    expect(list.at(97)?.state).toBe("failed");
+  });
 });

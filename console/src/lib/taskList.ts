@@ -18,6 +18,8 @@ interface Chunk {
   rows: Task[] | undefined;
   used: number;
   loading?: boolean;
+  /** stale rows are read again when they are shown. */
+  stale?: boolean;
 }
 
 /** Sizes are those of the list; tests use smaller ones. */
@@ -144,7 +146,7 @@ export class TaskList {
       const chunk = this.chunks[i];
       if (!chunk) continue;
       chunk.used = ++this.clock;
-      if (!chunk.rows && !chunk.loading) void this.reload(chunk);
+      if ((!chunk.rows || chunk.stale) && !chunk.loading) void this.reload(chunk);
     }
     if (this.started && !this.ended && !this.loading && !this.error && last >= this.count - this.sizes.page / 2)
       void this.more();
@@ -193,11 +195,13 @@ export class TaskList {
       chunk.count = chunk.rows.length;
       chunk.used = ++this.clock;
       chunk.loading = false;
+      chunk.stale = false;
       this.evict();
       this.changed();
     } catch (error) {
       if (signal.aborted) return;
       chunk.loading = false;
+      chunk.stale = false;
       this.error = error;
       this.changed();
     }
@@ -306,7 +310,7 @@ export class TaskList {
     this.changed();
   }
 
-  /** refresh reads the newest tasks, after changes may have been missed. The other rows in memory are read when they are shown. */
+  /** refresh reads the newest tasks, after changes may have been missed. The others are read when they are shown. */
   async refresh(): Promise<void> {
     if (!this.started || this.loading) return;
     const { signal } = this.abort;
@@ -318,6 +322,7 @@ export class TaskList {
     }
     if (signal.aborted) return;
     this.apply(page.tasks.map((task) => ({ task, matches: true })));
-    for (const chunk of this.chunks.slice(1)) if (chunk.rows && !chunk.loading) void this.reload(chunk);
+    for (const chunk of this.chunks.slice(1)) chunk.stale = true;
+    this.show(...this.wanted);
   }
 }

@@ -69,7 +69,8 @@ function Known({ task, gone, error }: { task: TaskDetail; gone: boolean; error: 
       to: "/tasks/$id",
       params: { id: task.id },
       search: {
-        tab: next.tab === "conversation" ? undefined : next.tab,
+        // Always named: without it, a hash such as #seq-12 leads to the log.
+        tab: next.tab,
         seq: next.seq === undefined ? undefined : String(next.seq),
       },
       replace: next.tab === tab,
