@@ -23,7 +23,7 @@ import (
 // sendParts sends a message with one part, which the demo agent echoes.
 func sendParts(t testing.TB, r *clustertest.Replica, part string) string {
 	t.Helper()
-	res, err := http.Post(r.URL, "application/json", strings.NewReader( //nolint:noctx // a short request of a test
+	res, err := http.Post(r.URL, "application/json", strings.NewReader(
 		`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message","messageId":"`+uuid.NewString()+
 			`","role":"user","parts":[`+part+`]},"configuration":{"blocking":true}}}`))
 	require.NoError(t, err)
@@ -35,14 +35,15 @@ func sendParts(t testing.TB, r *clustertest.Replica, part string) string {
 }
 
 // file reads a part as a file.
-func (o *operator) file(path string) (*http.Response, string) {
+func (o *operator) file(path string) (header http.Header, body string) {
 	o.t.Helper()
 	res, err := o.begin(waittest.Context(o.t), http.MethodGet, path, "")
 	require.NoError(o.t, err)
 	defer res.Body.Close()
 	raw, err := io.ReadAll(res.Body)
 	require.NoError(o.t, err)
-	return res, string(raw)
+	require.Equal(o.t, http.StatusOK, res.StatusCode, string(raw))
+	return res.Header, string(raw)
 }
 
 // Artifacts are the fold of their chunks, as clients read them, and their parts are files that no browser runs.
@@ -66,12 +67,11 @@ func TestArtifacts(t *testing.T) {
 	require.Greater(t, len(want), 12000)
 	require.Equal(t, json.Number(strconv.Itoa(len(want))), parts[0]["bytes"])
 	require.Equal(t, want, parts[0]["text"])
-	res, body := op.file(at + "/parts/0")
-	require.Equal(t, http.StatusOK, res.StatusCode)
+	header, body := op.file(at + "/parts/0")
 	require.Equal(t, want, body)
-	require.Equal(t, "text/plain; charset=utf-8", res.Header.Get("Content-Type"))
-	require.Equal(t, "nosniff", res.Header.Get("X-Content-Type-Options"))
-	require.Equal(t, "default-src 'none'; sandbox", res.Header.Get("Content-Security-Policy"))
+	require.Equal(t, "text/plain; charset=utf-8", header.Get("Content-Type"))
+	require.Equal(t, "nosniff", header.Get("X-Content-Type-Options"))
+	require.Equal(t, "default-src 'none'; sandbox", header.Get("Content-Security-Policy"))
 	for _, none := range []string{at + "/parts/1", "/tasks/" + chunked + "/artifacts/none", "/tasks/" + chunked + "/artifacts/none/parts/0"} {
 		require.Equal(t, http.StatusNotFound, op.do("GET", none, "").Status, none)
 	}
@@ -91,9 +91,9 @@ func TestArtifacts(t *testing.T) {
 	at = "/tasks/" + data + "/artifacts/" + op.get("/tasks/" + data + "/artifacts").list("artifacts")[0]["id"].(string)
 	stored := clustertest.One[string](db, "SELECT (payload -> 'parts' -> 0 -> 'data')::text FROM holdfast.v_events WHERE task = $1 AND kind = 'artifact'", data)
 	require.Contains(t, string(op.get(at).Body), stored)
-	res, body = op.file(at + "/parts/0")
+	header, body = op.file(at + "/parts/0")
 	require.Equal(t, stored, body)
-	require.Equal(t, "application/json", res.Header.Get("Content-Type"))
+	require.Equal(t, "application/json", header.Get("Content-Type"))
 
 	// The demo agent echoes parts. Their media types and names must not make a browser run them.
 	for _, x := range []struct{ media, name, wantMedia, wantName string }{
@@ -109,15 +109,14 @@ func TestArtifacts(t *testing.T) {
 		task := sendParts(t, r, string(raw))
 		artifacts := op.get("/tasks/" + task + "/artifacts").list("artifacts")
 		require.Len(t, artifacts, 1)
-		res, body := op.file("/tasks/" + task + "/artifacts/" + url.PathEscape(artifacts[0]["id"].(string)) + "/parts/0")
-		require.Equal(t, http.StatusOK, res.StatusCode, body)
+		header, body := op.file("/tasks/" + task + "/artifacts/" + url.PathEscape(artifacts[0]["id"].(string)) + "/parts/0")
 		require.Equal(t, "<script>1</script>", body)
-		require.Equal(t, x.wantMedia, res.Header.Get("Content-Type"))
-		disposition, params, err := mime.ParseMediaType(res.Header.Get("Content-Disposition"))
+		require.Equal(t, x.wantMedia, header.Get("Content-Type"))
+		disposition, params, err := mime.ParseMediaType(header.Get("Content-Disposition"))
 		require.NoError(t, err)
 		require.Equal(t, "attachment", disposition)
 		require.True(t, strings.HasPrefix(params["filename"], x.wantName), params["filename"])
-		require.Empty(t, res.Header.Get("Set-Cookie"))
+		require.Empty(t, header.Get("Set-Cookie"))
 	}
 
 	// A URL is shown, and not fetched.

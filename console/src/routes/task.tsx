@@ -69,7 +69,8 @@ function Known({ task, gone, error }: { task: TaskDetail; gone: boolean; error: 
       to: "/tasks/$id",
       params: { id: task.id },
       search: {
-        tab: next.tab === "conversation" ? undefined : next.tab,
+        // Always named: without it, a hash such as #seq-12 leads to the log.
+        tab: next.tab,
         seq: next.seq === undefined ? undefined : String(next.seq),
       },
       replace: next.tab === tab,
@@ -255,17 +256,18 @@ function LiveTag({ live: now }: { live: Live }) {
 /** CutLine says that the stream was cut, and that it went on without a gap. */
 function CutLine({ cuts, state }: { cuts: readonly Cut[]; state: LiveState }) {
   const cut = cuts.at(-1);
-  if (!cut) return null;
-  const resumed = cut.resumedAt !== undefined;
+  if (!cut || (cut.resumedAt === undefined && state === "ended")) return null;
   return (
-    <div className="task-banner" data-tone={resumed ? "good" : "warn"} role="status">
-      {resumed
-        ? `The stream was cut after event ${cut.after} and went on ${duration((cut.resumedAt ?? 0) - cut.at)} later. ${
-            cut.missed ? `${cut.missed} events are missing; reload the page.` : "No event is missing or doubled."
-          }${cuts.length > 1 ? ` It was cut ${cuts.length} times.` : ""}`
-        : state === "ended"
-          ? ""
-          : `The stream was cut after event ${cut.after}. The page asks again and goes on from there.`}
+    <div className="task-banner" data-tone={cut.missed ? "bad" : cut.resumedAt === undefined ? "warn" : "good"} role="status">
+      {cut.resumedAt === undefined
+        ? `The stream was cut after event ${cut.after}. The page asks again and goes on from there.`
+        : `The stream was cut after event ${cut.after} and went on ${duration(cut.resumedAt - cut.at)} later. ${missed(cut)}`}
+      {cuts.length > 1 && ` It was cut ${cuts.length} times.`}
     </div>
   );
+}
+
+function missed(cut: Cut): string {
+  if (cut.missed === undefined) return "No event has come since.";
+  return cut.missed > 0 ? `${cut.missed} events are missing; reload the page.` : "No event is missing or doubled.";
 }

@@ -15,6 +15,7 @@ export interface Cut {
   at: number;
   after: number;
   resumedAt?: number;
+  /** missed counts the events between those before and after the cut; absent before the next one. */
   missed?: number;
 }
 
@@ -88,8 +89,8 @@ export class TaskLog {
     if (event.seq === b.through + 1) b.through = event.seq;
     if (!known) this.lastSeq = event.seq;
     const cut = this.cuts.at(-1);
-    if (cut && cut.resumedAt === undefined && event.seq > cut.after) {
-      cut.resumedAt = Date.now();
+    if (cut && cut.missed === undefined && event.seq > cut.after) {
+      cut.resumedAt ??= Date.now();
       cut.missed = event.seq - cut.after - 1;
     }
     this.changed();
@@ -109,7 +110,6 @@ export class TaskLog {
     const cut = this.cuts.at(-1);
     if (!cut || cut.resumedAt !== undefined) return;
     cut.resumedAt = Date.now();
-    cut.missed = 0;
     this.cuts = [...this.cuts];
     this.changed();
   }

@@ -186,6 +186,12 @@ test("a log loads the pages that are looked at, and takes an event of the stream
   log.resumed();
   expect(log.add(event(1002, {}))).toBe(true);
   expect(log.cuts).toEqual([expect.objectContaining({ after: 1001, missed: 0 })]);
+  // A gap after a cut is told, and not hidden by the connection that stands again.
+  log.broke(1002);
+  log.resumed();
+  expect(log.cuts.at(-1)?.missed).toBeUndefined();
+  log.add(event(1005, {}));
+  expect(log.cuts.at(-1)).toMatchObject({ after: 1002, missed: 2 });
 });
 
 test("a page of a log that failed is asked for again only when the reader wants it", async () => {
