@@ -158,6 +158,8 @@ describe("the page of tasks", () => {
     await axe(page);
     const job = await h.api(page.url().replace(/.*\/console/, ""));
     expect(job).toMatchObject({ state: "done", done: 7, failed: 0, reason: "agent fixed", dry_run: false });
+    // Keys work while a toast is shown.
+    await page.getByText("The job has begun").waitFor();
     await page.keyboard.press("g");
     await page.keyboard.press("j");
     await page.getByRole("row", { name: /Retry · dry run/ }).waitFor();
@@ -227,8 +229,9 @@ describe("the page of tasks", () => {
   });
 
   test("works on a phone", async () => {
+    const task = await h.send("ask:Where to?");
     const page = await h.open("/tasks", { phone: true, theme: "dark" });
-    await page.getByRole("grid").waitFor();
+    await page.getByRole("link", { name: task.id }).waitFor();
     expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
     await axe(page);
     await page.getByRole("button", { name: "Menu" }).tap();

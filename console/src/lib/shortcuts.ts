@@ -40,8 +40,8 @@ export function handle(event: KeyboardEvent, now = Date.now()): boolean {
   const key = nameOf(event);
   if (!key.startsWith("Mod+")) {
     if (typing(event.target)) return false;
-    // A dialog has keys of its own.
-    if (document.querySelector('[role="dialog"], [role="alertdialog"], [role="menu"]')) return false;
+    // A dialog has keys of its own. A toast has the same role, and is none.
+    if (document.querySelector('[role="dialog"]:not(.toast), [role="alertdialog"]:not(.toast), [role="menu"]')) return false;
   }
   const sequence = pending && now < pendingUntil ? `${pending} ${key}` : key;
   pending = "";

@@ -360,11 +360,11 @@ function columnsOf(
         />
       ),
     },
-    { id: "state", header: "State", width: "132px", narrow: true, cell: (task) => <Badge state={task.state} /> },
+    { id: "state", header: "State", width: "124px", narrow: true, cell: (task) => <Badge state={task.state} /> },
     {
       id: "task",
       header: "Task",
-      width: "minmax(120px, 2.6fr)",
+      width: "minmax(60px, 2.6fr)",
       narrow: true,
       cell: (task) => (
         <>
