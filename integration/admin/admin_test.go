@@ -418,11 +418,13 @@ func TestSearch(t *testing.T) {
 	one := send(t, r, client[0], "ask:Which Invoice_4711?", "")
 	two := send(t, r, client[1], "fail:no invoice_4711 \"here\" 100%", "")
 	send(t, r, client[0], "ask:something else", "")
+	silent := send(t, r, client[0], "chunks=1 size=12", "") // no message of the agent repeats it
 	found := func(o *operator, query string) []string { return column(o.get("/tasks?"+query).list("tasks"), "id") }
 	require.Equal(t, []string{two, one}, found(op, "text=INVOICE_4711"))
 	require.Equal(t, []string{one}, found(own, "text=INVOICE_4711"), "of its tenant")
 	require.Equal(t, []string{one}, found(op, "text=invoice_4711&state=input-required"))
 	require.Equal(t, []string{two}, found(op, "text="+url.QueryEscape(`"here" 100%`)))
+	require.Equal(t, []string{silent}, found(own, "text=SIZE%3D12"), "a message of the client")
 	for _, none := range []string{"text=invoiceX4711", "text=%25%25", "text=%5B", "text=parts", "text=" + one} {
 		require.Empty(t, found(op, none), none)
 	}

@@ -3,6 +3,7 @@ package development
 import (
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -124,6 +125,12 @@ func TestDev(t *testing.T) {
 	p := w.dev()
 	p.see("listening for my-agent of " + w.url)
 	p.see(`holdfast send ` + w.url + ` "hello"`)
+	console := "http://" + w.flags[6] + "/console/"
+	p.see("console at " + console)
+	page, err := http.Get(console)
+	require.NoError(t, err)
+	require.NoError(t, page.Body.Close())
+	require.Equal(t, http.StatusOK, page.StatusCode)
 
 	// Its tasks are lines.
 	res := w.send("hello")

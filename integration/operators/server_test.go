@@ -131,6 +131,36 @@ func TestVerbsThroughAServer(t *testing.T) {
 	require.Zero(t, local("tasks", "hold", asked, "--reason", "ticket 7").Code)
 	require.Equal(t, 1, clustertest.One[int](db, "SELECT count(*)::int FROM holdfast.v_audit WHERE action = 'task.held' AND reason = 'ticket 7'"))
 
+	// Keys: both ways make a key that works, and revoke it.
+	hide := func(s string) string {
+		return mask(regexp.MustCompile(`[a-z2-7]{16}(_[A-Za-z0-9_-]+)?`).ReplaceAllString(s, "KEY"))
+	}
+	var made, revoked, plain [2]clustertest.Finished
+	for i, run := range []func(...string) clustertest.Finished{local, remote} {
+		made[i] = run("keys", "create", "--subject", "bob", "--tenant", "acme", "--scope", "a:b", "--scope", "c:d", "--name", "build", "--expires-in", "24h", "--reason", "a new host", "-o", "json")
+		require.Zero(t, made[i].Code, made[i].Err)
+		var key struct{ ID, Key, Tenant, Subject string }
+		require.NoError(t, json.Unmarshal([]byte(made[i].Out), &key))
+		use := func() clustertest.Finished {
+			return clustertest.Command(t, t.TempDir(), []string{"HOLDFAST_URL=" + a.URL}, "send", "--protocol", "0.3", "-H", "X-API-Key: "+key.Key, "echo:x")
+		}
+		require.Zero(t, use().Code, use().Err)
+		revoked[i] = run("keys", "revoke", key.ID, "--reason", "lost")
+		require.Zero(t, revoked[i].Code, revoked[i].Err)
+		waittest.Eventually(t, "the server refuses the key", func() error {
+			return waittest.Unless(use().Code == 1, "it does not")
+		})
+		require.NotZero(t, run("keys", "revoke", "nobodynobodyno12").Code)
+		plain[i] = run("keys", "create", "--subject", "carol")
+	}
+	for name, both := range map[string][2]clustertest.Finished{"create -o json": made, "revoke": revoked, "create": plain} {
+		require.Equal(t, hide(both[0].Out), hide(both[1].Out), name)
+		require.Equal(t, hide(both[0].Err), hide(both[1].Err), name)
+	}
+	require.Contains(t, plain[1].Out, "hfk_")
+	require.Equal(t, 2, clustertest.One[int](db, "SELECT count(*)::int FROM holdfast.v_audit WHERE action = 'key.revoked' AND reason = 'lost'"))
+	require.Equal(t, 2, clustertest.One[int](db, "SELECT count(*)::int FROM holdfast.v_audit WHERE action = 'key.created' AND reason = 'a new host'"))
+
 	res := remote("tasks", "purge", "--tenant", "acme", "--yes", "-o", "json")
 	require.Zero(t, res.Code, res.Err)
 	require.Contains(t, res.Out, `"held": 3`)

@@ -216,11 +216,30 @@ func TestTailSurvivesReplica(t *testing.T) {
 	require.Equal(t, length(db, asked), tail.seqs())
 }
 
+// The events of all tasks come from the database, or from the live list of a server.
 func TestTailOfAllTasksFilters(t *testing.T) {
 	t.Parallel()
-	db := clustertest.NewDB(t)
-	a := clustertest.Cluster(t, db.URL, "a")[0]
-	env := db.Env()
+	for _, from := range []string{"database", "server"} {
+		t.Run(from, func(t *testing.T) {
+			t.Parallel()
+			db := clustertest.NewDB(t)
+			a := clustertest.Cluster(t, db.URL, "a")[0]
+			env := db.Env()
+			if from == "server" {
+				env = through(a.Admin)
+			}
+			tailsAll(t, db, a, env)
+		})
+	}
+}
+
+// through is the environment of a verb that reaches a server, and no database.
+func through(admin string) []string {
+	return []string{"HOLDFAST_SERVER=" + admin, "HOLDFAST_DATABASE_URL=postgres://nobody@127.0.0.1:1/none"}
+}
+
+func tailsAll(t *testing.T, db *clustertest.DB, a *clustertest.Replica, env []string) {
+	t.Helper()
 	before := a.Send(a2atest.V03, a2atest.Say("ask:before"))
 	failures := follow(t, env, "tasks", "tail", "--state", "failed", "--agent", "demo", "--interval", "20ms")
 	nobody := follow(t, env, "tasks", "tail", "--owner", "nobody", "--interval", "20ms")
@@ -253,6 +272,43 @@ func TestTailOfAllTasksFilters(t *testing.T) {
 	require.Len(t, failures.seen, 1)
 	require.Empty(t, nobody.seen)
 	require.Len(t, all.seen, total)
+}
+
+// A replica that the verb follows is killed. The verb connects to another one, and prints each event once.
+func TestTailOfAllTasksSurvivesItsServer(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	replicas := clustertest.Cluster(t, db.URL, "a", "b")
+	a, b := replicas[0], replicas[1]
+	front := clustertest.NewProxy(t, a2atest.Host(a.Admin))
+	tail := follow(t, through("http://"+front.Addr), "tasks", "tail", "--interval", "20ms")
+	tail.said("Following the events of all tasks")
+	first := b.Send(a2atest.V03, a2atest.Say("chunks=3 size=12")).Task()
+	asked := b.Send(a2atest.V03, a2atest.Say("ask:where?")).Task()
+	before := len(length(db, first)) + len(length(db, asked))
+	tail.Take(before)
+
+	// It ends no task while no server answers.
+	front.Lead("127.0.0.1:1")
+	a.Kill()
+	second := b.Send(a2atest.V03, a2atest.Say("chunks=3 size=12")).Task()
+	require.Equal(t, "completed", b.Send(a2atest.V03, a2atest.Say("here").To(asked)).State())
+	tail.said("The server does not answer")
+	front.Lead(a2atest.Host(b.Admin))
+	total := len(length(db, first)) + len(length(db, asked)) + len(length(db, second))
+	tail.Take(total - before)
+	third := b.Send(a2atest.V03, a2atest.Say("echo:x")).Task()
+	tail.Take(len(length(db, third)))
+	require.NoError(t, tail.cmd.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, 130, tail.end())
+	got := map[string][]int64{}
+	for _, e := range tail.seen {
+		got[e.TaskID] = append(got[e.TaskID], e.Seq)
+	}
+	for _, id := range []string{first, asked, second, third} {
+		require.Equal(t, length(db, id), got[id], id)
+	}
+	require.Len(t, got, 4)
 }
 
 func TestOperatorCancels(t *testing.T) {

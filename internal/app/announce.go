@@ -25,7 +25,7 @@ func announce(e *env, p *ports, banner io.Writer) {
 	}
 	log.Info("server ready", "url", url, "listen", p.public.Addr().String(), "admin", admin)
 	if e.ready != nil {
-		e.ready(url)
+		e.ready(url, admin+console.Path)
 	}
 	if banner != nil {
 		_, _ = fmt.Fprintf(banner, urlBanner, url, admin+console.Path)

@@ -29,8 +29,8 @@ type Options struct {
 	Version   string
 	// Banner receives a few lines for the user when the server is up. Nil for none.
 	Banner io.Writer
-	// Ready is called with the base URL of the API when the server is up. Nil for none.
-	Ready func(url string)
+	// Ready is called with the base URL of the API and the URL of the console when the server is up. Nil for none.
+	Ready func(url, console string)
 }
 
 // Run serves until ctx ends, then stops in order. It refuses new requests and makes no new claims. Runs finish within
@@ -76,7 +76,7 @@ type env struct {
 	log      *slog.Logger
 	version  string
 	banner   io.Writer
-	ready    func(url string)
+	ready    func(url, console string)
 	registry *prometheus.Registry
 	metrics  *telemetry.Metrics
 	memory   *memory.Budgets

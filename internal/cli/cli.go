@@ -39,8 +39,9 @@ type IO struct {
 type Deps struct {
 	Agents []string // the names of those that the program implements
 	Serve  func(ctx context.Context, cfg *config.Config, log *slog.Logger) error
-	// Develop is Serve for the verb dev: it calls ready with the URL of the API instead of writing lines for the user.
-	Develop func(ctx context.Context, cfg *config.Config, log *slog.Logger, ready func(url string)) error
+	// Develop is Serve for the verb dev: it calls ready with the URLs of the API and of the console instead of writing lines
+	// for the user.
+	Develop func(ctx context.Context, cfg *config.Config, log *slog.Logger, ready func(url, console string)) error
 	// Migrate brings the schema up to date. Many replicas may run it at once.
 	Migrate func(ctx context.Context, cfg *config.Config, log *slog.Logger) error
 	// MigrationStatus lists every migration, oldest first, and changes nothing.

@@ -139,6 +139,9 @@ func directoryName() string {
 	return strings.TrimRight(name[:min(len(name), 63)], "-")
 }
 
+// devURLs has the addresses of the server.
+type devURLs struct{ api, console string }
+
 // desk prints the lines of dev.
 type desk struct {
 	mu sync.Mutex
@@ -184,19 +187,21 @@ func (c *command) develop(ctx context.Context, d *developing, cfg *config.Config
 	// The server stops after the agent.
 	serving, stopServer := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServer()
-	ready, served := make(chan string, 1), make(chan error, 1)
+	ready, served := make(chan devURLs, 1), make(chan error, 1)
 	desk.say("starting the server; the first start makes a database in %s", cfg.DataDir)
-	go func() { served <- c.deps.Develop(serving, cfg, log, func(url string) { ready <- url }) }()
-	var url string
+	go func() {
+		served <- c.deps.Develop(serving, cfg, log, func(url, console string) { ready <- devURLs{url, console} })
+	}()
+	var urls devURLs
 	select {
-	case url = <-ready:
+	case urls = <-ready:
 	case err := <-served:
 		return err
 	case <-ctx.Done():
 		stopServer()
 		return <-served
 	}
-	err = c.withAgent(ctx, d, cfg, argv, url, desk, watcher, log, served)
+	err = c.withAgent(ctx, d, cfg, argv, urls, desk, watcher, log, served)
 	desk.say("stopping the server")
 	stopServer()
 	select {
@@ -211,13 +216,13 @@ func (c *command) develop(ctx context.Context, d *developing, cfg *config.Config
 const stopPatience = 3 * time.Minute
 
 // withAgent runs the agent beside the server.
-func (c *command) withAgent(ctx context.Context, d *developing, cfg *config.Config, argv []string, url string, desk *desk, watcher *develop.Watcher, log *slog.Logger, served chan error) error {
+func (c *command) withAgent(ctx context.Context, d *developing, cfg *config.Config, argv []string, urls devURLs, desk *desk, watcher *develop.Watcher, log *slog.Logger, served chan error) error {
 	op, err := c.deps.OpenOperator(ctx, cfg, log)
 	if err != nil {
 		return err
 	}
 	defer op.Close()
-	env := append(c.Environ(), "HOLDFAST_URL="+url, "HOLDFAST_AGENT="+d.agent)
+	env := append(c.Environ(), "HOLDFAST_URL="+urls.api, "HOLDFAST_AGENT="+d.agent)
 	if d.http != 0 {
 		env = append(env, "PORT="+strconv.Itoa(d.http))
 	}
@@ -246,8 +251,9 @@ func (c *command) withAgent(ctx context.Context, d *developing, cfg *config.Conf
 	all.Go(func() { watcher.Run(ctx, changes) })
 	all.Go(func() { c.showTasks(ctx, op, desk) })
 	ended := make(chan error, 1)
-	desk.say("server ready at %s; in another terminal:", url)
-	desk.plain("\n  " + c.sendCommand(url, cfg, d) + "\n")
+	desk.say("console at %s", urls.console)
+	desk.say("server ready at %s; in another terminal:", urls.api)
+	desk.plain("\n  " + c.sendCommand(urls.api, cfg, d) + "\n")
 	go func() { ended <- agent.Run(ctx, changes) }()
 	select {
 	case err := <-served:

@@ -23,7 +23,7 @@ func Live(banner io.Writer, agents map[string]executor.Executor) Deps {
 		Serve: func(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
 			return app.Run(ctx, cfg, log, app.Options{Executors: agents, Version: Version(), Banner: banner})
 		},
-		Develop: func(ctx context.Context, cfg *config.Config, log *slog.Logger, ready func(url string)) error {
+		Develop: func(ctx context.Context, cfg *config.Config, log *slog.Logger, ready func(url, console string)) error {
 			return app.Run(ctx, cfg, log, app.Options{Executors: agents, Version: Version(), Ready: ready})
 		},
 		Migrate: func(ctx context.Context, cfg *config.Config, log *slog.Logger) error {

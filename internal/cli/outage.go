@@ -9,11 +9,11 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// outage waits through times when the database does not answer.
+// outage waits through times when the database, or the server of --server, does not answer.
 type outage struct {
 	c     *command
 	limit time.Duration // how long an outage may last; 0: forever
-	began time.Time     // zero while the database answers
+	began time.Time     // zero while it answers
 }
 
 // over handles the result of a call. If again is true, repeat the call; over has already waited. An error is final.
@@ -23,7 +23,7 @@ func (o *outage) over(ctx context.Context, err error) (again bool, final error) 
 		return false, ctx.Err()
 	case err == nil:
 		if !o.began.IsZero() {
-			o.c.note("The database answers again; continuing after the last event.")
+			o.c.note("The %s answers again; continuing after the last event.", o.c.source())
 			o.began = time.Time{}
 		}
 		return false, nil
@@ -31,9 +31,9 @@ func (o *outage) over(ctx context.Context, err error) (again bool, final error) 
 		return false, err
 	case o.began.IsZero():
 		o.began = time.Now()
-		o.c.note("The database does not answer (%v); retrying.", err)
+		o.c.note("The %s does not answer (%v); retrying.", o.c.source(), err)
 	case o.limit > 0 && time.Since(o.began) > o.limit:
-		return false, fmt.Errorf("the database has not answered for %s: %w", o.limit, err)
+		return false, fmt.Errorf("the %s has not answered for %s: %w", o.c.source(), o.limit, err)
 	}
 	return true, sleep(ctx, min(max(time.Since(o.began)/4, 100*time.Millisecond), 2*time.Second))
 }

@@ -24,9 +24,20 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
+// source is what the verbs of operators use: a server, or the database.
+func (c *command) source() string {
+	if c.serverURL() != "" {
+		return "server"
+	}
+	return "database"
+}
+
+// serverURL is the value of --server or HOLDFAST_SERVER.
+func (c *command) serverURL() string { return cmp.Or(c.server, c.env("HOLDFAST_SERVER")) }
+
 // openServer returns the operator that acts through the admin API of --server or HOLDFAST_SERVER; nil: neither is given.
 func (c *command) openServer(verb, database string) (*serverOperator, error) {
-	server := cmp.Or(c.server, c.env("HOLDFAST_SERVER"))
+	server := c.serverURL()
 	switch {
 	case server == "":
 		return nil, nil //nolint:nilnil // the verb uses the database

@@ -23,9 +23,9 @@ The verb polls the database by primary key, 5 times a second for one task and on
 second for all, so a lost hint cannot hide an event. Without an ID it follows the 10,000
 newest open tasks; docs/operations.md says what that costs.
 
-When the database goes away, the verb says so on stderr, waits, and continues after the
-last printed event, so the output has every event once. A lost connection never exits
-with 0.
+When the database goes away, or the server of --server, the verb says so on stderr, waits,
+and continues after the last printed event, so the output has every event once. A lost
+connection never exits with 0.
 
 With -o json every event is one line.
 

@@ -179,11 +179,30 @@ var byCallers = map[string]func(ctx context.Context, v View, x *victim) (int, er
 		return len(rows), err
 	},
 	"AdminLog": func(ctx context.Context, v View, x *victim) (int, error) {
-		rows, err := v.s.q.AdminLog(ctx, v.db, dbsqlc.AdminLogParams{Task: x.id, MaxRows: 100})
+		rows, err := v.s.q.AdminLog(ctx, v.db, dbsqlc.AdminLogParams{Task: x.id, Kinds: []int16{1, 2, 3, 4}, MaxRows: 100})
 		return len(rows), err
 	},
 	"AdminLogBack": func(ctx context.Context, v View, x *victim) (int, error) {
-		rows, err := v.s.q.AdminLogBack(ctx, v.db, dbsqlc.AdminLogBackParams{Task: x.id, Before: 1000, MaxRows: 100})
+		rows, err := v.s.q.AdminLogBack(ctx, v.db, dbsqlc.AdminLogBackParams{Task: x.id, Before: 1000, Kinds: []int16{1, 2, 3, 4}, MaxRows: 100})
+		return len(rows), err
+	},
+	"AdminArtifacts": func(ctx context.Context, v View, x *victim) (int, error) {
+		rows, err := v.s.q.AdminArtifacts(ctx, v.db, dbsqlc.AdminArtifactsParams{Task: x.id, MaxRows: 100})
+		return len(rows), err
+	},
+	"AdminChunks": func(ctx context.Context, v View, x *victim) (int, error) {
+		rows, err := v.s.q.AdminChunks(ctx, v.db, dbsqlc.AdminChunksParams{Task: x.id, Artifact: "a", Upto: 1000, MaxRows: 100})
+		return len(rows), err
+	},
+	"AgentStats": func(ctx context.Context, v View, x *victim) (int, error) {
+		since := time.Now().Add(-time.Hour)
+		rows, err := v.s.q.AgentStats(ctx, v.db, dbsqlc.AgentStatsParams{
+			Since: since, Width: 3600, Agents: []string{x.agent}, Froms: []time.Time{since},
+		})
+		return len(rows), err
+	},
+	"AgentFailed": func(ctx context.Context, v View, x *victim) (int, error) {
+		rows, err := v.s.q.AgentFailed(ctx, v.db, dbsqlc.AgentFailedParams{Agent: x.agent, Since: time.Now().Add(-time.Hour), MaxRows: 100})
 		return len(rows), err
 	},
 	"PushConfigDelete": func(ctx context.Context, v View, x *victim) (int, error) {
@@ -206,7 +225,7 @@ func init() {
 		"by a resume URL, which names the task and proves it":                        {"ResumeState", "TaskResume", "ResumeFind"},
 		"the listener's, about its own session":                                      {"SessionBusy"},
 		"a remote worker's, of the agents that it may run":                           {"RemoteRenew", "RemoteLent"},
-		"remote workers, by replicas and operators":                                  {"RemoteSeen", "RemoteRetired", "RemoteRetire", "RemoteWorkers", "RemoteForget", "RemoteAbsent"},
+		"remote workers, by replicas and operators":                                  {"RemoteSeen", "RemoteRetired", "RemoteRetire", "RemoteWorkers", "RemoteWorkersOf", "RemoteForget", "RemoteAbsent"},
 		"processes and duties": {
 			"WorkerRegister", "WorkerRenew", "WorkerRemove", "WorkerCount", "WorkersReap", "AgentsBegan", "QueueAcquit", "TimersFire", "LeaseAcquire", "LeaseRelease",
 		},
@@ -216,9 +235,11 @@ func init() {
 		},
 		"an operator's": {"OpsTasks", "CallsOf", "OpsTasksNamed", "OpsOpenTasks", "OpsTasksSince", "QueueHurry", "PushList", "PushAttempts", "PushDisable", "PushEnable", "PushRedeliver", "AuditChains", "AuditRows"},
 		"an operator's, of the whole server, or of a task that a view has found": {
-			"AdminWindow", "AdminRuns", "AdminQueued", "AdminProcesses", "AdminOutages", "AdminAudit", "JobAdd", "JobsForget", "JobGet", "Jobs", "JobCancel",
+			"AdminRuns", "AdminQueued", "AdminProcesses", "AdminOutages", "AdminAudit", "JobAdd", "JobsForget", "JobGet", "Jobs", "JobCancel",
+			"AdminUsage", "StatusReasons", "PushLags", "PushLagsOfHosts", "Duties", "TableSizes", "DatabaseFacts", "OldestTask",
 		},
-		"the live lists of a replica, which filter in memory": {"AdminTasksByID", "AdminChanged"},
+		"where a page of an operator ends, rounded: the time itself would tell of another tenant": {"AdminWindow", "AgentWindows", "PushWindow"},
+		"the live lists of a replica, which filter in memory":                                     {"AdminTasksByID", "AdminChanged"},
 		"the duty admin_jobs":                 {"JobClaim", "JobPlan", "JobRecord", "JobEnd", "JobRelease"},
 		"a dispatcher's, fenced by its claim": {"PushClaim", "PushNext", "PushLanes", "PushPark", "PushAhead", "PushTasks", "PushLog", "PushRecord"},
 		"retention's, of all callers' tasks": {
@@ -229,7 +250,7 @@ func init() {
 		},
 		"at the end of a transaction of either; it reads and changes no row": {"CommitProve"},
 		"upkeep and metrics": {"QueueDepth", "TasksParked", "PushCounts", "PushSecrets", "PushReseal", "TurnsSealed", "ForwardedReseal", "NoteReseal", "NotifySend", "NotifyQueueTrim"},
-		"before the caller is known, and the server's own keys": {"APIKeyFind", "APIKeyUsed", "APIKeyAdd", "APIKeys", "APIKeyRevoke", "SecretGet", "SigningKeys", "SigningKeysLock", "SigningKeyAdd", "SigningKeysRetire"},
+		"before the caller is known, and the server's own keys": {"APIKeyFind", "APIKeyUsed", "APIKeyAdd", "APIKeys", "APIKeysPage", "APIKeyPlace", "APIKeyRevoke", "SecretGet", "SigningKeys", "SigningKeysLock", "SigningKeyAdd", "SigningKeysRetire"},
 		"the sessions of operators":                             {"SessionFind", "SessionAdd", "Sessions", "SessionEnd", "SessionsForget"},
 	} {
 		for _, name := range names {
@@ -254,7 +275,7 @@ func one(err error) (int, error) {
 	return 1, err
 }
 
-// victim is another owner's parked task, with rows in all tables.
+// victim is another owner's parked task, with rows in all tables, and beside it a failed one.
 type victim struct {
 	id, request      uuid.UUID
 	agent, name, key string
@@ -278,6 +299,11 @@ func (f *fixture) victim(agent, tenant, owner, name string) *victim {
 	p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), agent, 1)[0]}
 	p.must(f.t, status(task.StateInputRequired))
 	f.setPush(h.ID, hook("hook", "receiver"))
+	n = fresh(agent)
+	n.Task.Tenant, n.Task.Owner = tenant, owner
+	f.create(n)
+	p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), agent, 1)[0]}
+	p.must(f.t, status(task.StateWorking), status(task.StateFailed))
 	f.exec("INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task) VALUES (now(), $1, $2, $3, '', gen_random_uuid())",
 		tenant, owner, "dangling "+x.key)
 	f.exec("INSERT INTO holdfast.task_names (tenant, owner, agent, client_id, task) VALUES ($1, $2, $3, $4, gen_random_uuid())",

@@ -1059,7 +1059,8 @@ const adminTasksSaying = `-- name: AdminTasksSaying :many
 SELECT i.id::uuid AS id FROM unnest($1::uuid[]) AS i (id)
  WHERE EXISTS (
     SELECT 1 FROM holdfast.callers_log l
-     CROSS JOIN LATERAL json_array_elements(CASE WHEN json_typeof(l.payload #> '{message,parts}') = 'array' THEN l.payload #> '{message,parts}' END) AS p (part)
+     CROSS JOIN LATERAL (SELECT CASE l.kind WHEN 1 THEN l.payload -> 'parts' ELSE l.payload #> '{message,parts}' END AS parts OFFSET 0) m
+     CROSS JOIN LATERAL json_array_elements(CASE WHEN json_typeof(m.parts) = 'array' THEN m.parts END) AS p (part)
      WHERE l.task = i.id AND l.id = i.id AND l.seq <= $2 AND l.kind IN (1, 2)
        AND strpos(lower(p.part ->> 'text'), lower($3::text)) > 0)
 `
