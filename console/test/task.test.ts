@@ -125,7 +125,7 @@ test("a question is answered, a task is held, released and purged", async () => 
   const page = await h.open(`/tasks/${id}`);
   await page.locator(".markdown strong", { hasText: "city" }).waitFor();
   await shot(page, "question");
-  await page.locator(".talk-answer").getByRole("button", { name: "Answer" }).click();
+  await page.locator(".conversation-answer").getByRole("button", { name: "Answer" }).click();
   await page.getByRole("dialog").getByLabel("Answer", { exact: false }).first().fill("Oslo");
   await page.getByRole("dialog").getByLabel("Reason").fill("the client asked by phone");
   await page.getByRole("dialog").getByRole("button", { name: "Answer" }).click();

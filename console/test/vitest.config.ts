@@ -5,7 +5,7 @@ export default defineConfig({
     include: ["test/**/*.test.ts"],
     testTimeout: 180_000,
     hookTimeout: 120_000,
-    // A file has a server, a database and a browser.
-    fileParallelism: false,
+    // A file has a server, a database and a browser of its own.
+    maxWorkers: 2,
   },
 });

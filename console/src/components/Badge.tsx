@@ -1,5 +1,6 @@
 import type { State } from "../api/schema";
 import { stateNames } from "../lib/states";
+import { seen } from "../lib/text";
 import "./Badge.css";
 
 /** Badge is the state of a task, as a dot and a word. */
@@ -22,7 +23,7 @@ export function Tag({
 }) {
   return (
     <span className="tag" data-tone={tone}>
-      {children}
+      {seen(children)}
     </span>
   );
 }

@@ -50,7 +50,7 @@ export function BulkBar({ selection, onAll, onClear }: { selection: Selection; o
             >
               More
             </Menu>
-            {!all && filter.id === undefined && (
+            {!all && filter.id === undefined && filter.text === undefined && (
               <Button kind="ghost" onClick={onAll}>
                 Select all that match
               </Button>

@@ -3,6 +3,7 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { type ReactNode, type Ref, useEffect, useImperativeHandle, useMemo, useRef, useState } from "react";
 import { useMedia, useNarrow } from "../lib/media";
 import { useShortcut } from "../lib/shortcuts";
+import { seen } from "../lib/text";
 import "./DataTable.css";
 
 export interface Column<T extends object> {
@@ -80,7 +81,7 @@ export function DataTable<T extends object>({
         helper.display({
           id: c.id,
           header: () => c.header,
-          cell: ({ row }) => c.cell(row.original, facts.current(row.id, row.index)),
+          cell: ({ row }) => seen(c.cell(row.original, facts.current(row.id, row.index))),
         }),
       ),
     );

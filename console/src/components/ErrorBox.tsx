@@ -1,5 +1,6 @@
 import { ApiError } from "../api/client";
 import type { Problem } from "../api/schema";
+import { visible } from "../lib/text";
 import { Button } from "./Button";
 import "./ErrorBox.css";
 
@@ -47,7 +48,7 @@ export function ErrorBox({ error, retry, title }: { error: unknown; retry?: () =
     <div className="error-box" role="alert">
       <div>
         <strong>{title ?? p.title}</strong>
-        {p.detail && <p>{p.detail}</p>}
+        {p.detail && <p>{visible(p.detail)}</p>}
         {help && <p className="muted">{help}</p>}
       </div>
       {retry && <Button onClick={retry}>Try again</Button>}

@@ -3,6 +3,7 @@ import type { State } from "../api/schema";
 import { add, type Field, fieldHelp, fields, type TaskFilter, without } from "../lib/filter";
 import { useShortcut } from "../lib/shortcuts";
 import { stateNames, states } from "../lib/states";
+import { visible } from "../lib/text";
 import "./FilterField.css";
 
 /** Suggestions are values that the reader may want, by field. */
@@ -44,6 +45,7 @@ function choicesFor(typed: string, suggestions: Suggestions): Choice[] {
     for (const s of states) if (s.startsWith(lower)) out.push({ text: `state:${s}`, help: stateNames[s], whole: true });
     for (const a of suggestions.agent ?? [])
       if (a.toLowerCase().startsWith(lower)) out.push({ text: `agent:${a}`, help: "", whole: true });
+    out.push({ text: `text:"${typed}"`, help: "tasks of which a message says this", whole: true });
     out.push({ text: `id:${typed}`, help: "the task with this id", whole: true });
   }
   return out;
@@ -105,10 +107,10 @@ export function FilterField({
         {tokens.map((t) => (
           <span key={t.name + t.value} className="filter-token">
             <span className="filter-name">{t.name}</span>
-            <span className="filter-value">{t.value}</span>
+            <span className="filter-value">{visible(t.value)}</span>
             <button
               type="button"
-              aria-label={`Remove ${t.name} ${t.value}`}
+              aria-label={`Remove ${t.name} ${visible(t.value)}`}
               onClick={() => {
                 onChange(without(filter, t.name, t.state));
                 input.current?.focus();
@@ -190,7 +192,7 @@ export function FilterField({
             onMouseDown={(event) => event.preventDefault()}
             onClick={() => choose(choice)}
           >
-            <span className="mono">{choice.text}</span>
+            <span className="mono">{visible(choice.text)}</span>
             <span className="muted">{choice.help}</span>
           </div>
         ))}

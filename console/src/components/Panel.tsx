@@ -1,4 +1,5 @@
 import type { ReactNode } from "react";
+import { seen, visible } from "../lib/text";
 import "./Panel.css";
 
 /** Panel is a part of a page with a heading. */
@@ -55,7 +56,7 @@ export function Facts({ facts }: { facts: [name: string, value: ReactNode][] }) 
       {facts.map(([name, value]) => (
         <div key={name}>
           <dt>{name}</dt>
-          <dd>{value}</dd>
+          <dd>{seen(value)}</dd>
         </div>
       ))}
     </dl>
@@ -101,7 +102,7 @@ export function List<T>({
               {fields.map((f, i) => (
                 // biome-ignore lint/suspicious/noArrayIndexKey: see above
                 <td key={i} data-end={f.end || undefined} data-wrap={f.wrap || undefined}>
-                  {f.cell(row)}
+                  {seen(f.cell(row))}
                 </td>
               ))}
             </tr>
@@ -161,15 +162,25 @@ export function Choice<T extends string>({
   );
 }
 
+/** Hover is a text that its cell may cut: the whole of it shows on hover. */
+export function Hover({ text = "", muted }: { text?: string; muted?: boolean }) {
+  const shown = visible(text);
+  return (
+    <span className={muted ? "muted" : undefined} title={shown || undefined}>
+      {shown}
+    </span>
+  );
+}
+
 /** Text is content that an agent, a receiver or a caller wrote: always text, whatever it holds. A long one opens. */
 export function Text({ children, lines = 3 }: { children: string; lines?: number }) {
   return children.length > lines * 120 || children.split("\n").length > lines ? (
     <details className="text">
-      <summary>{first(children)}</summary>
-      <pre>{children}</pre>
+      <summary>{visible(first(children))}</summary>
+      <pre>{visible(children)}</pre>
     </details>
   ) : (
-    <span className="text">{children}</span>
+    <span className="text">{visible(children)}</span>
   );
 }
 

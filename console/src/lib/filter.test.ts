@@ -7,9 +7,16 @@ const none: TaskFilter = { state: [] };
 
 group("the filter of tasks", () => {
   test("survives an address", () => {
-    const address = "?state=failed&state=rejected&agent=we+ather&owner=&since=2h&id=a%26b";
+    const address = "?state=failed&state=rejected&agent=we+ather&owner=&since=2h&text=a+%22b&id=a%26b";
     const filter = fromSearch(parseSearch(address));
-    expect(filter).toEqual({ state: ["failed", "rejected"], agent: "we ather", owner: "", since: "2h", id: "a&b" });
+    expect(filter).toEqual({
+      state: ["failed", "rejected"],
+      agent: "we ather",
+      owner: "",
+      since: "2h",
+      text: 'a "b',
+      id: "a&b",
+    });
     expect(stringifySearch(toSearch(filter))).toBe(address);
   });
 
@@ -24,6 +31,9 @@ group("the filter of tasks", () => {
     expect(add(none, "urn:task:7", now)).toEqual({ state: [], id: "urn:task:7" });
     expect(add({ state: ["failed"], agent: "demo" }, "urn:task:7", now)).toEqual({ state: [], id: "urn:task:7" });
     expect(add({ state: [], id: "urn:task:7" }, "agent:demo", now)).toEqual({ state: [], agent: "demo" });
+    expect(add({ state: ["failed"] }, 'text:"no such host"', now)).toEqual({ state: ["failed"], text: "no such host" });
+    expect(add(none, 'text: 5 o"clock', now)).toEqual({ state: [], text: '5 o"clock' });
+    expect(add(none, 'text:""', now)).toMatch(/Give a value/);
     expect(add(none, "state:lost", now)).toMatch(/is no state/);
     expect(add(none, "since:soon", now)).toMatch(/is no time/);
     expect(add(none, "agent:", now)).toMatch(/Give a value/);

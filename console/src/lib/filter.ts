@@ -2,6 +2,7 @@
 import type { Filter, State } from "../api/schema";
 import { many, one, type Search } from "./search";
 import { stateNames, states } from "./states";
+import { visible } from "./text";
 
 /** TaskFilter is a filter as people write it: since and until may be "2h". A missing owner means any, an empty one none. */
 export interface TaskFilter {
@@ -12,10 +13,12 @@ export interface TaskFilter {
   context?: string;
   since?: string;
   until?: string;
+  /** text is what a message says. Only pages of tasks know it: counts, live lists and jobs do not. */
+  text?: string;
   id?: string;
 }
 
-export const fields = ["state", "agent", "tenant", "owner", "context", "since", "until", "id"] as const;
+export const fields = ["state", "agent", "tenant", "owner", "context", "since", "until", "text", "id"] as const;
 export type Field = (typeof fields)[number];
 
 export const fieldHelp: Record<Field, string> = {
@@ -26,6 +29,7 @@ export const fieldHelp: Record<Field, string> = {
   context: "the id of a conversation",
   since: "2h, 7d or 2026-01-31T12:00Z",
   until: "created before: 2h, 7d or a time",
+  text: "what a message says",
   id: "the id of a task",
 };
 
@@ -97,7 +101,9 @@ export function fromJob(filter: Filter): Search {
 export function describe(filter: TaskFilter): string {
   const parts = fields.flatMap((name) => {
     const value = name === "state" ? filter.state.join(", ") : filter[name];
-    return value === undefined || (name === "state" && value === "") ? [] : [`${name} ${value === "" ? "(none)" : value}`];
+    return value === undefined || (name === "state" && value === "")
+      ? []
+      : [`${name} ${value === "" ? "(none)" : visible(value)}`];
   });
   return parts.join(" · ") || "all tasks";
 }
@@ -111,7 +117,7 @@ export function add(old: TaskFilter, text: string, now: number): TaskFilter | st
   const match = /^(\w+):\s*(.*)$/s.exec(text.trim());
   const known = match && (fields as readonly string[]).includes(match[1] ?? "");
   const name = known ? (match[1] as Field) : "id";
-  const value = known ? (match[2] ?? "").trim() : text.trim();
+  const value = unquoted(known ? name : undefined, known ? (match[2] ?? "") : text);
   if (name === "state") {
     const state = states.find((s) => s === value || stateNames[s].toLowerCase() === value.toLowerCase());
     if (!state) return `“${value}” is no state. The states are ${states.join(", ")}.`;
@@ -122,6 +128,12 @@ export function add(old: TaskFilter, text: string, now: number): TaskFilter | st
     return `“${value}” is no time. Write 15m, 2h, 7d or 2026-01-31T12:00Z.`;
   }
   return name === "id" ? { state: [], id: value } : { ...filter, [name]: value };
+}
+
+/** unquoted takes the quotes off a text: text:"no such host". */
+function unquoted(name: Field | undefined, value: string): string {
+  const plain = value.trim();
+  return name === "text" ? plain.replace(/^"(.*)"$/s, "$1") : plain;
 }
 
 /** without takes a field, or one of the states, out of a filter. */

@@ -5,6 +5,7 @@ import type { Task } from "../api/schema";
 export interface TaskPage {
   tasks: Task[];
   next?: string;
+  searched_since?: string;
 }
 
 /** Fetch reads a page: tasks with an id below before, the newest first. */
@@ -43,6 +44,8 @@ export class TaskList {
   ended = false;
   /** started says that the first page was read. */
   started = false;
+  /** searched is how far back a search for a text came. Such a list reads on only when it is asked to. */
+  searched: string | undefined;
   error: unknown;
   /** shifted is told how many rows were put before the others (or, below zero, taken away), so that the page does not jump. */
   shifted: (rows: number) => void = () => {};
@@ -127,6 +130,7 @@ export class TaskList {
     this.dropped = 0;
     this.ended = false;
     this.started = false;
+    this.searched = undefined;
     this.loading = false;
     this.error = undefined;
     this.gathered.clear();
@@ -148,7 +152,14 @@ export class TaskList {
       chunk.used = ++this.clock;
       if ((!chunk.rows || chunk.stale) && !chunk.loading) void this.reload(chunk);
     }
-    if (this.started && !this.ended && !this.loading && !this.error && last >= this.count - this.sizes.page / 2)
+    if (
+      this.started &&
+      !this.ended &&
+      !this.loading &&
+      !this.error &&
+      !this.searched &&
+      last >= this.count - this.sizes.page / 2
+    )
       void this.more();
   }
 
@@ -166,6 +177,7 @@ export class TaskList {
       this.started = true;
       this.next = page.next;
       this.ended = page.next === undefined;
+      this.searched = page.searched_since;
       if (page.tasks.length > 0) {
         this.chunks.push({ before, count: page.tasks.length, rows: page.tasks, used: ++this.clock });
       }

@@ -10,6 +10,11 @@ export function visible(text: string): string {
   return text.replace(hidden, (c) => `⟨U+${(c.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
 }
 
+/** seen is visible for what a component shows: texts as they are, elements have seen to it themselves. */
+export function seen<T>(node: T): T | string {
+  return typeof node === "string" ? visible(node) : node;
+}
+
 /** start returns the first characters of a text, without half of one. */
 export function start(text: string, most: number): string {
   if (text.length <= most) return text;

@@ -20,6 +20,7 @@ import { count, percent, plural, rate } from "../lib/amounts";
 import { refresh } from "../lib/refresh";
 import { one, type Search } from "../lib/search";
 import { failuresOf, summarise, timesOf, type Window, windowOf, windowSeconds } from "../lib/stats";
+import { visible } from "../lib/text";
 import { duration } from "../lib/time";
 import { Health, Signature, Spans, useStats } from "./agents";
 
@@ -49,7 +50,7 @@ export function AgentPage() {
             <Link to="/agents" search={{ window }}>
               Agents
             </Link>{" "}
-            / {name}
+            / {visible(name)}
           </span>
           {agent.data && (
             <>
@@ -303,7 +304,7 @@ function Workers({ name }: { name: string }) {
     return (
       <EmptyState title="No worker has connected" command="pip install holdfast-agent   # or npm install @holdfast-a2a/agent">
         This agent runs in processes of its own, which connect to any replica. Start one with the SDK for Python, TypeScript or
-        Go, and the name <code>{name}</code>.
+        Go, and the name <code>{visible(name)}</code>.
       </EmptyState>
     );
   }
@@ -317,8 +318,8 @@ function Workers({ name }: { name: string }) {
 /** Cut shows what a worker says of itself, which may be long. */
 function Cut({ text }: { text: string }) {
   return text ? (
-    <span className="cut" title={text}>
-      {text}
+    <span className="cut" title={visible(text)}>
+      {visible(text)}
     </span>
   ) : (
     <span className="muted">–</span>
@@ -365,7 +366,7 @@ export function WorkerList({ workers, agents }: { workers: Worker[]; agents?: bo
       <Confirm
         open={retiring !== undefined}
         onClose={() => setRetiring(undefined)}
-        title={`Retire ${retiring?.name || retiring?.id}?`}
+        title={`Retire ${visible(retiring?.name || retiring?.id || "")}?`}
         verb="Retire the worker"
         act={async (reason) => {
           await post("/workers/{id}/retire", { path: { id: retiring?.id ?? "" }, body: { reason } });
@@ -410,7 +411,7 @@ function CardOf({ agent }: { agent: AgentDetail }) {
               ["Name", word(card.name)],
               ["Description", word(card.description)],
               ["Version", word(card.version)],
-              ["URL", <code key="url">{word(card.url)}</code>],
+              ["URL", <code key="url">{visible(word(card.url))}</code>],
               ...(s?.key_id
                 ? ([["Signed by", <code key="key">{`${s.algorithm ?? ""} ${s.key_id}`}</code>]] as [string, React.ReactNode][])
                 : []),
@@ -425,8 +426,8 @@ function CardOf({ agent }: { agent: AgentDetail }) {
             {skills.map((skill, i) => (
               // biome-ignore lint/suspicious/noArrayIndexKey: a card may repeat an id
               <li key={i}>
-                <h3>{word(skill.name) || word(skill.id)}</h3>
-                <p className="muted">{word(skill.description)}</p>
+                <h3>{visible(word(skill.name) || word(skill.id))}</h3>
+                <p className="muted">{visible(word(skill.description))}</p>
               </li>
             ))}
           </ul>

@@ -14,6 +14,7 @@ import { count, percent, rate } from "../lib/amounts";
 import { refresh } from "../lib/refresh";
 import { one } from "../lib/search";
 import { failuresOf, summarise, timesOf, type Window, windowOf, windowSeconds, windows } from "../lib/stats";
+import { visible } from "../lib/text";
 import { duration } from "../lib/time";
 import "./agents.css";
 
@@ -104,7 +105,7 @@ function Card({ agent, stats, row, window }: { agent: Agent; stats?: Stats; row?
           <span>
             Away since <Time at={agent.away.since} />.
           </span>{" "}
-          {agent.away.error}
+          {visible(agent.away.error ?? "")}
         </p>
       )}
       <dl className="agent-queue">

@@ -10,7 +10,7 @@ import { EmptyState } from "../components/EmptyState";
 import { ErrorBox } from "../components/ErrorBox";
 import { JsonView } from "../components/JsonView";
 import { Page } from "../components/Page";
-import { Facts, Text } from "../components/Panel";
+import { Facts, Hover, Text } from "../components/Panel";
 import { Time } from "../components/Time";
 import { Whole } from "../components/Whole";
 import { useMe } from "../layout/me";
@@ -18,6 +18,7 @@ import { count, plural } from "../lib/amounts";
 import { actions, type Entry, entriesOf, who } from "../lib/audit";
 import { refresh } from "../lib/refresh";
 import { one, type Search } from "../lib/search";
+import { visible } from "../lib/text";
 import "./audit.css";
 
 export function AuditPage() {
@@ -78,7 +79,7 @@ function Log() {
         header: "Who",
         width: "minmax(110px, 1fr)",
         narrow: true,
-        cell: (e) => <span title={e.credential}>{who(e)}</span>,
+        cell: (e) => <span title={visible(e.credential ?? "") || undefined}>{visible(who(e))}</span>,
       },
       { id: "method", header: "By", width: "76px", cell: (e) => e.method },
       {
@@ -93,7 +94,7 @@ function Log() {
           ),
       },
       { id: "object", header: "Object", width: "minmax(90px, 0.8fr)", cell: (e) => e.object },
-      { id: "reason", header: "Reason", width: "minmax(140px, 2fr)", cell: (e) => <span title={e.reason}>{e.reason}</span> },
+      { id: "reason", header: "Reason", width: "minmax(140px, 2fr)", cell: (e) => <Hover text={e.reason} /> },
       { id: "address", header: "From", width: "minmax(90px, 0.7fr)", cell: (e) => e.address },
     ],
     [],

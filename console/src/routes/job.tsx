@@ -13,6 +13,7 @@ import { useActRefusal } from "../layout/me";
 import { actions, tasksOf } from "../lib/actions";
 import { describe, fromSearch } from "../lib/filter";
 import { isOver, jobFilter, jobTone, jobWord } from "../lib/jobs";
+import { visible } from "../lib/text";
 import "./job.css";
 
 const route = getRouteApi("/jobs/$id");
@@ -105,7 +106,7 @@ export function JobPage() {
           }
         />
       </section>
-      <dl className="facts">
+      <dl className="job-facts">
         <div>
           <dt>Tasks</dt>
           <dd>
@@ -116,13 +117,13 @@ export function JobPage() {
         </div>
         <div>
           <dt>Reason</dt>
-          <dd>{job.reason}</dd>
+          <dd>{visible(job.reason)}</dd>
         </div>
         <div>
           <dt>By</dt>
           <dd>
-            {job.actor || "an operator on this machine"}
-            {job.tenant && ` of ${job.tenant}`}
+            {visible(job.actor || "an operator on this machine")}
+            {job.tenant && ` of ${visible(job.tenant)}`}
           </dd>
         </div>
         <div>
@@ -142,7 +143,7 @@ export function JobPage() {
         {job.worker_name && !isOver(job) && (
           <div>
             <dt>Replica</dt>
-            <dd className="mono">{job.worker_name}</dd>
+            <dd className="mono">{visible(job.worker_name)}</dd>
           </div>
         )}
       </dl>
@@ -155,7 +156,7 @@ export function JobPage() {
                 <Link to="/tasks/$id" params={{ id: f.task }} className="mono">
                   {f.task}
                 </Link>
-                <span>{f.error}</span>
+                <span>{visible(f.error)}</span>
               </li>
             ))}
           </ul>

@@ -8,6 +8,7 @@ import { type Column, DataTable, rowsOf } from "../components/DataTable";
 import { EmptyState } from "../components/EmptyState";
 import { ErrorBox } from "../components/ErrorBox";
 import { Page } from "../components/Page";
+import { Hover } from "../components/Panel";
 import { Time } from "../components/Time";
 import { actions } from "../lib/actions";
 import { describe, fromSearch } from "../lib/filter";
@@ -80,7 +81,7 @@ const columns: Column<Job>[] = [
     end: true,
     cell: (job) => (job.dry_run ? "–" : job.failed.toLocaleString("en")),
   },
-  { id: "reason", header: "Reason", width: "minmax(120px, 1.2fr)", cell: (job) => <span className="muted">{job.reason}</span> },
-  { id: "actor", header: "By", width: "minmax(80px, 0.8fr)", cell: (job) => <span className="muted">{job.actor || "–"}</span> },
+  { id: "reason", header: "Reason", width: "minmax(120px, 1.2fr)", cell: (job) => <Hover text={job.reason} muted /> },
+  { id: "actor", header: "By", width: "minmax(80px, 0.8fr)", cell: (job) => <Hover text={job.actor || "–"} muted /> },
   { id: "created", header: "Created", width: "92px", end: true, cell: (job) => <Time at={job.created_at} /> },
 ];

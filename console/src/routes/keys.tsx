@@ -1,5 +1,6 @@
 import { useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
-import { useId, useMemo, useState } from "react";
+import { useNavigate, useSearch } from "@tanstack/react-router";
+import { type ReactNode, useId, useMemo, useState } from "react";
 import { get, post } from "../api/client";
 import type { Key } from "../api/schema";
 import { Tag } from "../components/Badge";
@@ -11,11 +12,15 @@ import { Dialog } from "../components/Dialog";
 import { EmptyState } from "../components/EmptyState";
 import { ErrorBox } from "../components/ErrorBox";
 import { Page } from "../components/Page";
+import { Choice, Hover } from "../components/Panel";
 import { Time } from "../components/Time";
 import { toast } from "../components/Toast";
 import { Needs } from "../components/Whole";
 import { useMe } from "../layout/me";
 import { refresh } from "../lib/refresh";
+import { one, type Search } from "../lib/search";
+import { visible } from "../lib/text";
+import { Sessions } from "./sessions";
 import "./keys.css";
 
 export function KeysPage() {
@@ -34,10 +39,36 @@ export function KeysPage() {
       </Page>
     );
   }
-  return <Keys />;
+  return <Access />;
 }
 
-function Keys() {
+const kinds = [
+  ["keys", "API keys"],
+  ["sessions", "Sessions"],
+] as const;
+
+/** Access is who comes in: with an API key, or with the session of a browser. */
+function Access() {
+  const search = useSearch({ strict: false }) as Search;
+  const navigate = useNavigate();
+  const shown = one(search, "show") === "sessions" ? "sessions" : "keys";
+  const choice = (
+    <Choice
+      label="What to show"
+      values={kinds}
+      value={shown}
+      onChange={(next) => navigate({ to: "/keys", search: next === "keys" ? {} : { show: next }, replace: true })}
+    />
+  );
+  if (shown === "keys") return <Keys choice={choice} />;
+  return (
+    <Page title="Keys" name="Sessions" fixed actions={choice}>
+      <Sessions />
+    </Page>
+  );
+}
+
+function Keys({ choice }: { choice: ReactNode }) {
   const { data: me } = useMe();
   const client = useQueryClient();
   const [creating, setCreating] = useState(false);
@@ -75,7 +106,7 @@ function Keys() {
         id: "scopes",
         header: "Scopes",
         width: "minmax(120px, 1.6fr)",
-        cell: (k) => <span title={k.scopes.join(" ")}>{k.scopes.join(" ") || "none"}</span>,
+        cell: (k) => <Hover text={k.scopes.join(" ") || "none"} />,
       },
       { id: "created", header: "Created", width: "92px", cell: (k) => <Time at={k.created_at} /> },
       {
@@ -113,7 +144,16 @@ function Keys() {
     </Button>
   );
   return (
-    <Page title="Keys" fixed actions={create}>
+    <Page
+      title="Keys"
+      fixed
+      actions={
+        <>
+          {choice}
+          {create}
+        </>
+      }
+    >
       {list.error && (
         <div className="page-body">
           <ErrorBox error={list.error} retry={() => list.refetch()} />
@@ -163,8 +203,9 @@ function Keys() {
         {made && (
           <div className="dialog-form">
             <p>
-              This is the only time that the key is shown: the server keeps a hash of it. It acts as <b>{made.subject}</b>
-              {made.tenant && <> of the tenant {made.tenant}</>}.
+              This is the only time that the key is shown: the server keeps a hash of it. It acts as{" "}
+              <b>{visible(made.subject)}</b>
+              {made.tenant && <> of the tenant {visible(made.tenant)}</>}.
             </p>
             <div className="keys-secret">
               <code data-testid="secret">{made.key}</code>
@@ -181,7 +222,7 @@ function Keys() {
       <Confirm
         open={revoking !== undefined}
         onClose={() => setRevoking(undefined)}
-        title={`Revoke the key of ${revoking?.subject}?`}
+        title={`Revoke the key of ${visible(revoking?.subject ?? "")}?`}
         verb="Revoke the key"
         danger
         act={async (reason) => {
@@ -191,8 +232,8 @@ function Keys() {
         }}
       >
         <p>
-          Requests with the key {revoking?.name && <b>{revoking.name} </b>}(<code>{revoking?.id}</code>) get 401, and streams
-          that it opened end. This cannot be undone.
+          Requests with the key {revoking?.name && <b>{visible(revoking.name)} </b>}(<code>{revoking?.id}</code>) get 401, and
+          streams that it opened end. This cannot be undone.
         </p>
       </Confirm>
     </Page>

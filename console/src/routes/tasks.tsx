@@ -20,6 +20,7 @@ import { type Search, stringifySearch } from "../lib/search";
 import { useShortcut } from "../lib/shortcuts";
 import { isFinal, stateNames, states } from "../lib/states";
 import { TaskList } from "../lib/taskList";
+import { visible } from "../lib/text";
 import { builtin, deleteView, saveView, useViews, type View } from "../lib/views";
 import "./tasks.css";
 
@@ -30,15 +31,17 @@ export function TasksPage() {
   const key = stringifySearch(toSearch(filter));
   const [live, setLive] = useState<LiveState>("connecting");
   const [suggestions, setSuggestions] = useState<Suggestions>({});
+  // A list with an id or a text is read once: no stream and no count knows them.
+  const plain = filter.id === undefined && filter.text === undefined;
   const change = useCallback((next: TaskFilter) => void navigate({ to: "/tasks", search: toSearch(next) }), [navigate]);
 
   return (
-    <Page title="Tasks" fixed actions={filter.id === undefined && <Live state={live} />}>
+    <Page title="Tasks" fixed actions={plain && <Live state={live} />}>
       <Views current={key} filter={filter} />
       <div className="tasks-bar">
         <FilterField filter={filter} onChange={change} suggestions={suggestions} />
       </div>
-      {filter.id === undefined && <Counts filter={filter} onChange={change} />}
+      {plain && <Counts filter={filter} onChange={change} />}
       <List key={key} filter={filter} onChange={change} onLive={setLive} onSuggestions={setSuggestions} />
     </Page>
   );
@@ -57,7 +60,7 @@ function Views({ current, filter }: { current: string; filter: TaskFilter }) {
       {[...builtin, ...saved].map((view) => (
         <span key={view.name} className="view" data-current={keyOf(view) === current || undefined}>
           <Link to="/tasks" search={view.search} aria-current={keyOf(view) === current ? "true" : undefined}>
-            {view.name}
+            {visible(view.name)}
           </Link>
           {keyOf(view) === current && saved.includes(view) && (
             <button
@@ -165,11 +168,15 @@ function List({
 }) {
   const navigate = useNavigate();
   const table = useRef<TableHandle>(null);
+  const plain = filter.id === undefined && filter.text === undefined;
   // Relative times are those of the moment when the filter was chosen.
   const query = useMemo(() => toQuery(filter, Date.now()), [filter]);
   const list = useMemo(
-    () => new TaskList((before, limit, signal) => get("/tasks", { query: { ...query, id: filter.id, before, limit }, signal })),
-    [query, filter.id],
+    () =>
+      new TaskList((before, limit, signal) =>
+        get("/tasks", { query: { ...query, id: filter.id, text: filter.text, before, limit }, signal }),
+      ),
+    [query, filter.id, filter.text],
   );
   useSyncExternalStore(list.subscribe, () => list.version);
   useEffect(() => {
@@ -194,7 +201,7 @@ function List({
   const buffer = useRef<{ task: Task; matches: boolean }[]>([]);
   const frame = useRef(0);
   useEffect(() => () => clearTimeout(frame.current), []);
-  const state = useLive(filter.id === undefined ? "/tasks/stream" : undefined, query, "", {
+  const state = useLive(plain ? "/tasks/stream" : undefined, query, "", {
     events: ["task"],
     on: (event, data) => {
       if (event === "task") {
@@ -261,12 +268,12 @@ function List({
   owners.current ||= Array.from({ length: Math.min(list.count, 50) }, (_, i) => list.at(i)).some((t) => t?.owner || t?.tenant);
   const withOwners = owners.current;
   const columns = useMemo(
-    () => columnsOf(select, all, (on) => (on ? setAll(true) : clear()), withOwners),
-    [select, all, clear, withOwners],
+    () => columnsOf(select, all, plain ? (on) => (on ? setAll(true) : clear()) : undefined, withOwners),
+    [select, all, clear, withOwners, plain],
   );
   const ids = useMemo(() => new Set(selected.keys()), [selected]);
   const open = useCallback((task: Task) => void navigate({ to: "/tasks/$id", params: { id: task.id } }), [navigate]);
-  const visible = useCallback((first: number, last: number) => list.show(first, last), [list]);
+  const show = useCallback((first: number, last: number) => list.show(first, last), [list]);
   const showNew = () => {
     if (list.dropped > 0) void list.restart();
     else list.release();
@@ -282,6 +289,16 @@ function List({
       );
     }
     if (list.ended) return <Nothing filter={filter} onChange={onChange} />;
+    if (list.searched && !list.loading) {
+      return (
+        <EmptyState
+          title="No message says this so far"
+          action={<Button onClick={() => void list.more()}>Search further back</Button>}
+        >
+          Searched the tasks created since <Time at={list.searched} />. A filter by agent or time searches further at once.
+        </EmptyState>
+      );
+    }
   }
   const selection: Selection = { tasks: selected, all, filter };
   return (
@@ -311,7 +328,7 @@ function List({
         columns={columns}
         rows={{ count: list.count, at: (i) => list.at(i), id: (t) => t.id }}
         onOpen={open}
-        onVisible={visible}
+        onVisible={show}
         selected={ids}
         onSelect={select}
         footer={
@@ -319,6 +336,13 @@ function List({
             <ErrorBox error={list.error} retry={() => void list.more()} title="Older tasks were not read" />
           ) : list.ended ? (
             list.count > 20 && `That is all: ${(list.count + list.dropped).toLocaleString("en")} tasks.`
+          ) : list.searched && !list.loading ? (
+            <span className="tasks-searched">
+              Searched the tasks created since <Time at={list.searched} />
+              <Button onClick={() => void list.more()}>Search further back</Button>
+            </span>
+          ) : filter.text !== undefined ? (
+            "Searching…"
           ) : (
             "Reading older tasks…"
           )
@@ -332,13 +356,13 @@ function List({
 function columnsOf(
   select: (task: Task, index: number, range: boolean) => void,
   all: boolean,
-  onAll: (on: boolean) => void,
+  onAll: ((on: boolean) => void) | undefined,
   owners: boolean,
 ): Column<Task>[] {
   const columns: Column<Task>[] = [
     {
       id: "select",
-      header: (
+      header: onAll && (
         <input
           type="checkbox"
           className="tasks-check"
@@ -353,7 +377,7 @@ function columnsOf(
         <input
           type="checkbox"
           className="tasks-check"
-          aria-label={`Select ${task.task_id}`}
+          aria-label={`Select ${visible(task.task_id)}`}
           checked={all || selected}
           onClick={(event) => select(task, index, event.shiftKey)}
           onChange={() => {}}
@@ -368,8 +392,14 @@ function columnsOf(
       narrow: true,
       cell: (task) => (
         <>
-          <Link to="/tasks/$id" params={{ id: task.id }} className="tasks-id mono" title={task.task_id} preload={false}>
-            {task.task_id}
+          <Link
+            to="/tasks/$id"
+            params={{ id: task.id }}
+            className="tasks-id mono"
+            title={visible(task.task_id)}
+            preload={false}
+          >
+            {visible(task.task_id)}
           </Link>
           {task.held_at ? (
             <Tag tone="info">Held</Tag>
@@ -383,21 +413,21 @@ function columnsOf(
       id: "agent",
       header: "Agent",
       width: "minmax(80px, 1fr)",
-      cell: (task) => task.agent,
+      cell: (task) => visible(task.agent),
     },
     {
       id: "owner",
       header: "Owner",
       width: "minmax(70px, 0.9fr)",
-      cell: (task) => <span className="muted">{[task.tenant, task.owner].filter(Boolean).join(" / ") || "–"}</span>,
+      cell: (task) => <span className="muted">{visible([task.tenant, task.owner].filter(Boolean).join(" / ")) || "–"}</span>,
     },
     {
       id: "context",
       header: "Context",
       width: "minmax(70px, 0.9fr)",
       cell: (task) => (
-        <span className="mono muted" title={task.context_id}>
-          {task.context_id}
+        <span className="mono muted" title={visible(task.context_id)}>
+          {visible(task.context_id)}
         </span>
       ),
     },
@@ -443,7 +473,9 @@ function Nothing({ filter, onChange }: { filter: TaskFilter; onChange: (filter: 
         </div>
       }
     >
-      Tasks that come to match show here at once. Names must be whole: there is no search for a part of one.
+      {filter.text === undefined
+        ? 'Tasks that come to match show here at once. Names must be whole; text:"…" searches in messages.'
+        : "The first 500 events of all tasks of the filter were searched. Artifacts are not searched."}
     </EmptyState>
   );
 }

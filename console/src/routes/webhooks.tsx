@@ -12,13 +12,14 @@ import { Dialog } from "../components/Dialog";
 import { EmptyState } from "../components/EmptyState";
 import { ErrorBox } from "../components/ErrorBox";
 import { Page } from "../components/Page";
-import { Choice, Facts, List, Text, Tiles } from "../components/Panel";
+import { Choice, Facts, Hover, List, Text, Tiles } from "../components/Panel";
 import { Time } from "../components/Time";
 import { toast } from "../components/Toast";
 import { useActRefusal, useMe } from "../layout/me";
 import { count, plural, upTo } from "../lib/amounts";
 import { refresh } from "../lib/refresh";
 import { one, type Search } from "../lib/search";
+import { visible } from "../lib/text";
 import { duration } from "../lib/time";
 import "./webhooks.css";
 
@@ -81,7 +82,7 @@ export function WebhooksPage() {
         width: "minmax(90px, 0.8fr)",
         cell: (w) => (
           <Link to="/tasks/$id" params={{ id: w.id }} className="mono">
-            {w.task_id === w.id ? `…${w.id.slice(-8)}` : w.task_id}
+            {w.task_id === w.id ? `…${w.id.slice(-8)}` : visible(w.task_id)}
           </Link>
         ),
       },
@@ -93,7 +94,7 @@ export function WebhooksPage() {
         id: "error",
         header: "Why",
         width: "minmax(140px, 2fr)",
-        cell: (w) => <span title={w.disabled_for || w.last_error}>{w.disabled_for || w.last_error}</span>,
+        cell: (w) => <Hover text={w.disabled_for || w.last_error} />,
       },
     ],
     [],
@@ -221,10 +222,10 @@ function Lags({ host, onHost }: { host?: string; onHost: (host: string | undefin
                 type="button"
                 className="webhooks-host"
                 aria-pressed={h.host === host}
-                title={h.error}
+                title={visible(h.error ?? "")}
                 onClick={() => onHost(h.host === host ? undefined : h.host)}
               >
-                <b className="truncate">{h.host}</b>
+                <b className="truncate">{visible(h.host)}</b>
                 <span className="muted">{plural(h.failing, "webhook")}</span>
               </button>
             </li>
@@ -279,17 +280,17 @@ function Detail({ webhook: w }: { webhook: Webhook }) {
           [
             "URL",
             <span key="url">
-              <code>{w.url}</code> <Copy text={w.url} label="Copy the URL" />
+              <code>{visible(w.url)}</code> <Copy text={w.url} label="Copy the URL" />
             </span>,
           ],
           ["State", <PushState key="state" state={w.state} />],
           [
             "Task",
             <Link key="task" to="/tasks/$id" params={{ id: w.id }} className="mono">
-              {w.task_id}
+              {visible(w.task_id)}
             </Link>,
           ],
-          ["Webhook id", <code key="id">{w.config_id}</code>],
+          ["Webhook id", <code key="id">{visible(w.config_id)}</code>],
           [
             "Delivered",
             w.delivered_seq > 0
@@ -348,8 +349,8 @@ function Detail({ webhook: w }: { webhook: Webhook }) {
         {acting === "redeliver" && (
           <>
             <p>
-              The server delivers what <b>{w.host}</b> does not have yet at once, without waiting for the backoff. A receiver
-              must bear repeated events.
+              The server delivers what <b>{visible(w.host ?? "")}</b> does not have yet at once, without waiting for the
+              backoff. A receiver must bear repeated events.
               {w.disabled_at && " The webhook is disabled: nothing is sent before you enable it."}
             </p>
             <label className="dialog-field">
@@ -367,13 +368,13 @@ function Detail({ webhook: w }: { webhook: Webhook }) {
         )}
         {acting === "disable" && (
           <p>
-            Nothing more is delivered to <b>{w.host}</b> for this task. Its events are kept, and delivered when you enable it
-            again. The client can read your reason.
+            Nothing more is delivered to <b>{visible(w.host ?? "")}</b> for this task. Its events are kept, and delivered when
+            you enable it again. The client can read your reason.
           </p>
         )}
         {acting === "enable" && (
           <p>
-            Deliveries go on where they stopped: {plural(w.behind, "event")} for <b>{w.host}</b>.
+            Deliveries go on where they stopped: {plural(w.behind, "event")} for <b>{visible(w.host ?? "")}</b>.
           </p>
         )}
       </Confirm>

@@ -91,7 +91,7 @@ export function ArtifactsView({
   return (
     <div className="artifacts">
       {artifacts.list.map((a) => (
-        <div key={a.id} className="talk-item">
+        <div key={a.id} className="conversation-item">
           <ArtifactCard task={task} id={a.id} live={live} artifacts={artifacts.list} toSeq={toSeq} />
         </div>
       ))}

@@ -45,23 +45,23 @@ export function ConversationView({
     return <ErrorBox error={query.error} retry={() => query.refetch()} title="The conversation cannot be read" />;
   }
   return (
-    <div className="talk-frame">
+    <div className="conversation-frame">
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, so the keyboard must reach it */}
-      <section className="talk" ref={scroller} tabIndex={0} aria-label="Conversation">
+      <section className="conversation" ref={scroller} tabIndex={0} aria-label="Conversation">
         {query.hasNextPage && (
-          <div className="talk-earlier">
+          <div className="conversation-earlier">
             <Button busy={query.isFetchingNextPage} onClick={() => query.fetchNextPage()}>
               Load earlier messages
             </Button>
           </div>
         )}
-        {query.isPending && <p className="muted talk-note">Reading…</p>}
+        {query.isPending && <p className="muted conversation-note">Reading…</p>}
         {query.isSuccess && items.length === 0 && (
           <EmptyState title="Nothing was said">The log of this task has no message. The log shows what it has.</EmptyState>
         )}
-        <ol className="talk-items">
+        <ol className="conversation-items">
           {items.map((item) => (
-            <li key={item.key} className={`talk-item talk-${item.type}`}>
+            <li key={item.key} className={`conversation-item conversation-${item.type}`}>
               {item.type === "artifact" ? (
                 <ArtifactCard task={task} id={item.id} live={live} artifacts={artifacts.list} toSeq={toSeq} />
               ) : (
@@ -71,8 +71,8 @@ export function ConversationView({
           ))}
         </ol>
         {open && task.state === "working" && (
-          <p className="talk-note talk-working">
-            <span className="talk-dots" aria-hidden="true" />
+          <p className="conversation-note conversation-working">
+            <span className="conversation-dots" aria-hidden="true" />
             The agent works.
           </p>
         )}
@@ -100,7 +100,7 @@ const ItemView = memo(function ItemView({
   switch (item.type) {
     case "turn":
       return item.turn > 1 ? (
-        <div className="talk-divider">
+        <div className="conversation-divider">
           <span>Turn {item.turn}</span>
         </div>
       ) : null;
@@ -121,7 +121,7 @@ const ItemView = memo(function ItemView({
           )}
           <Metadata value={item.metadata} />
           {item.open && answer && (
-            <div className="talk-answer">
+            <div className="conversation-answer">
               <Button kind="primary" onClick={answer}>
                 Answer
               </Button>
@@ -133,7 +133,7 @@ const ItemView = memo(function ItemView({
       return (
         <Bubble item={item} who="Agent" kind="end" state={item.state} toSeq={toSeq}>
           {item.parts.length > 0 && <Parts parts={item.parts} markdown />}
-          {item.cause && <p className="talk-cause">{line(item.cause, 2000)}</p>}
+          {item.cause && <p className="conversation-cause">{line(item.cause, 2000)}</p>}
           <Metadata value={item.metadata} />
         </Bubble>
       );
@@ -152,12 +152,12 @@ const ItemView = memo(function ItemView({
     }
     case "calls":
       return (
-        <div className="talk-calls">
+        <div className="conversation-calls">
           {item.calls.map((c) => {
             const call = calls.find((k) => k.id === c.id || k.task === c.task);
             const child = c.task ?? call?.task;
             return (
-              <div key={c.id || c.agent} className="talk-call">
+              <div key={c.id || c.agent} className="conversation-call">
                 <span className="muted">calls</span> <strong>{line(c.agent || call?.agent || "an agent", 80)}</strong>
                 {call?.result && <Badge state={call.result as State} />}
                 {child && (
@@ -207,7 +207,7 @@ function Bubble({
 export function SeqLink({ seq, toSeq }: { seq: number; toSeq: (seq: number) => void }) {
   return (
     <a
-      className="seq"
+      className="task-seq"
       href={`?tab=log&seq=${seq}`}
       title={`Event ${seq} in the log`}
       onClick={(event) => {
@@ -233,7 +233,7 @@ function Small({
   toSeq: (seq: number) => void;
 }) {
   return (
-    <p className="talk-small" data-tone={tone}>
+    <p className="conversation-small" data-tone={tone}>
       <span>{text}</span>
       <Time at={item.at} />
       <SeqLink seq={item.seq} toSeq={toSeq} />

@@ -19,7 +19,7 @@ export function Facts({ task, events }: { task: TaskDetail; events: readonly Eve
   const ids = useMemo(() => traces(events), [events]);
   const ended = isFinal(task.state);
   return (
-    <dl className="facts">
+    <dl className="task-fact-list">
       <Fact name="Id">
         <span className="mono" title={task.id}>
           {task.id.slice(0, 13)}…{task.id.slice(-6)}
@@ -71,7 +71,7 @@ export function Facts({ task, events }: { task: TaskDetail; events: readonly Eve
         </Fact>
       ))}
       {isDict(task.metadata) && Object.keys(task.metadata).length > 0 && (
-        <div className="facts-wide">
+        <div className="task-fact-wide">
           <dt>Metadata</dt>
           <dd>
             <JsonView value={task.metadata} open={2} />
@@ -84,7 +84,7 @@ export function Facts({ task, events }: { task: TaskDetail; events: readonly Eve
 
 function Fact({ name, children }: { name: string; children: ReactNode }) {
   return (
-    <div className="fact">
+    <div className="task-fact">
       <dt>{name}</dt>
       <dd>{children}</dd>
     </div>
@@ -99,10 +99,10 @@ function Cost({ task }: { task: TaskDetail }) {
   });
   if (!data || data.models.length === 0) return null;
   return (
-    <div className="facts-wide">
+    <div className="task-fact-wide">
       <dt>Tokens</dt>
       <dd>
-        <table className="facts-cost">
+        <table className="task-fact-cost">
           <thead>
             <tr>
               <th scope="col">Model</th>

@@ -239,7 +239,7 @@ const Row = memo(function Row({
   if (!event) {
     return (
       <div className="log-row log-empty" style={{ height }}>
-        <span className="seq">#{seq}</span>
+        <span className="task-seq">#{seq}</span>
         <span className="log-skeleton" />
       </div>
     );
@@ -250,7 +250,7 @@ const Row = memo(function Row({
     <div className="log-event" data-target={target || undefined} data-open={open || undefined} id={`seq-${seq}`}>
       <div className="log-row" style={{ height }}>
         <a
-          className="seq"
+          className="task-seq"
           href={`?tab=log&seq=${seq}`}
           title="A link to this event"
           onClick={(e) => {

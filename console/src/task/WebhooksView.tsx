@@ -69,7 +69,7 @@ export function WebhooksView({
     );
   }
   return (
-    <div className="webhooks">
+    <div className="task-webhooks">
       {list.map((w) => (
         <Card key={w.config_id} task={task} webhook={w} begin={begin} toSeq={toSeq} />
       ))}
@@ -103,11 +103,11 @@ function Card({
     placeholderData: (old) => old,
   });
   return (
-    <section className="webhook" aria-label={`Webhook ${line(w.config_id, 60)}`}>
+    <section className="task-webhook" aria-label={`Webhook ${line(w.config_id, 60)}`}>
       <header>
         <Tag tone={tones[w.state]}>{says[w.state]}</Tag>
-        <strong className="webhook-url">{line(w.url, 300)}</strong>
-        <span className="webhook-buttons">
+        <strong className="task-webhook-url">{line(w.url, 300)}</strong>
+        <span className="task-webhook-buttons">
           <Button
             disabled={why !== "" || w.state === "disabled"}
             title={why || (w.state === "disabled" ? "Enable it first." : undefined)}
@@ -126,7 +126,7 @@ function Card({
           )}
         </span>
       </header>
-      <p className="muted webhook-facts">
+      <p className="muted task-webhook-facts">
         <span className="mono">{line(w.config_id, 60)}</span>
         {w.delivered_seq > 0 ? (
           <span>
@@ -148,12 +148,12 @@ function Card({
         )}
       </p>
       {w.last_error && w.state !== "idle" && (
-        <p className="webhook-error">
+        <p className="task-webhook-error">
           <Why text={w.last_error} />
         </p>
       )}
       {w.disabled_at && (
-        <p className="webhook-error">
+        <p className="task-webhook-error">
           Disabled <Time at={w.disabled_at} />
           {w.disabled_for ? `: ${line(w.disabled_for, 300)}` : ""}
         </p>
