@@ -127,6 +127,45 @@ describe("a list of tasks", () => {
     expect(list.dropped).toBe(0);
   });
 
+  test("has a bounded number of rows in memory however long it is open, and loses none", async () => {
+    const s = server(40);
+    const list = new TaskList(s.fetch, { page: 10, kept: 5, most: 300 });
+    list.show(0, 5);
+    await list.restart();
+    for (let n = 41; n <= 1000; n++) {
+      s.tasks.set(id(n), task(n));
+      list.apply([{ task: task(n), matches: true }]);
+      expect(list.inMemory).toBeLessThanOrEqual(70);
+      expect(list.at(0)?.id).toBe(id(n));
+    }
+    expect(list.count).toBeLessThanOrEqual(320);
+    for (let i = 0; i < 990; i += 5) {
+      list.show(i, i + 5);
+      await settled();
+      for (let k = 0; k < 5; k++) expect(list.at(i + k - list.dropped)?.id).toBe(id(1000 - i - k));
+      if (i > 200) break;
+    }
+  });
+
+  test("forgets old new tasks while the reader looks for long, and reads the list again afterwards", async () => {
+    const s = server(5);
+    const list = new TaskList(s.fetch, { gathered: 20 });
+    await list.restart();
+    list.held = true;
+    for (let n = 6; n <= 1000; n++) {
+      s.tasks.set(id(n), task(n));
+      list.apply([{ task: task(n), matches: true }]);
+      list.apply([{ task: task(6, "completed"), matches: true }]);
+      expect(list.waiting).toBe(n - 5);
+    }
+    expect(shown(list)).toEqual([5, 4, 3, 2, 1]);
+    list.held = false;
+    list.release();
+    await settled();
+    expect(list.waiting).toBe(0);
+    expect(list.at(0)).toEqual(task(1000));
+  });
+
   test("keeps an error until it is tried again", async () => {
     let fail = true;
     const list = new TaskList(async () => {

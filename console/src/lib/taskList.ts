@@ -30,9 +30,11 @@ export interface Sizes {
   kept: number;
   /** most is how many rows have a place. Browsers draw no element that is higher than about 17 million pixels. */
   most: number;
+  /** gathered is how many new tasks are kept for a reader who looks at the list. */
+  gathered: number;
 }
 
-const sizes: Sizes = { page: 200, kept: 30, most: 380_000 };
+const sizes: Sizes = { page: 200, kept: 30, most: 380_000, gathered: 5_000 };
 
 export class TaskList {
   /** version changes with every change, for useSyncExternalStore. */
@@ -56,6 +58,9 @@ export class TaskList {
   private offsets: number[] = [];
   private next: string | undefined;
   private gathered = new Map<string, Task>();
+  /** lost is how many tasks were gathered and forgotten again, and lostUpTo the newest of them. */
+  private lost = 0;
+  private lostUpTo = "";
   /** left are tasks that do not match any more, and keep their place. */
   private left = new Set<string>();
   private listeners = new Set<() => void>();
@@ -93,7 +98,7 @@ export class TaskList {
 
   /** waiting is how many tasks are new and not shown. */
   get waiting(): number {
-    return this.gathered.size;
+    return this.gathered.size + this.lost;
   }
 
   /** inMemory is how many rows the list holds. */
@@ -134,6 +139,8 @@ export class TaskList {
     this.loading = false;
     this.error = undefined;
     this.gathered.clear();
+    this.lost = 0;
+    this.lostUpTo = "";
     this.left.clear();
     this.wanted = [0, this.wanted[1] - this.wanted[0]];
     this.changed();
@@ -222,6 +229,9 @@ export class TaskList {
   private evict(): void {
     const loaded = this.chunks.filter((c) => c.rows);
     if (loaded.length <= this.sizes.kept) return;
+    // What is shown does not go, even if it was first shown long ago.
+    const shown = this.chunks.slice(this.chunkOf(this.wanted[0]), this.chunkOf(this.wanted[1]) + 1);
+    for (const chunk of shown) chunk.used = ++this.clock;
     loaded.sort((a, b) => a.used - b.used);
     for (const chunk of loaded.slice(0, loaded.length - this.sizes.kept)) chunk.rows = undefined;
   }
@@ -262,11 +272,30 @@ export class TaskList {
         } else this.remove(chunk, n);
       } else if (!matches) this.gathered.delete(task.id);
       else if (this.held || this.dropped > 0) {
-        if (this.placed(task.id)) this.gathered.set(task.id, task);
+        if (this.placed(task.id) && task.id > this.lostUpTo) this.gathered.set(task.id, task);
       } else this.insert(task);
     }
     this.chunks = this.chunks.filter((c) => c.count > 0 || !c.rows);
+    this.bound();
+  }
+
+  /** bound keeps a list that is left open from growing for ever. */
+  private bound(): void {
+    // The oldest rows are read again when the reader comes to them.
+    while (!this.held && this.count > this.sizes.most && this.chunks.length > 1) {
+      this.next = this.chunks.pop()?.before;
+      this.ended = false;
+      this.changed();
+    }
     this.changed();
+    this.evict();
+    if (this.gathered.size <= this.sizes.gathered) return;
+    const ids = [...this.gathered.keys()].sort();
+    // Half of them, so that not every task sorts them.
+    const lost = ids.slice(0, ids.length - this.sizes.gathered / 2);
+    for (const id of lost) this.gathered.delete(id);
+    this.lost += lost.length;
+    this.lostUpTo = lost.at(-1) ?? "";
   }
 
   private remove(chunk: Chunk, n: number): void {
@@ -294,8 +323,9 @@ export class TaskList {
     chunk.rows = chunk.rows.toSpliced(at < 0 ? chunk.rows.length : at, 0, task);
     // The first chunk grows with each new task.
     if (chunk.rows.length > 2 * this.sizes.page) {
-      const rest = chunk.rows.slice(this.sizes.page);
-      chunk.rows = chunk.rows.slice(0, this.sizes.page);
+      // The rest is a page, so that one request reads it again.
+      const rest = chunk.rows.slice(-this.sizes.page);
+      chunk.rows = chunk.rows.slice(0, -this.sizes.page);
       chunk.count = chunk.rows.length;
       this.chunks.splice(Math.max(i, 0) + 1, 0, {
         before: chunk.rows.at(-1)?.id,
@@ -309,6 +339,10 @@ export class TaskList {
   /** release shows what was gathered, and takes out what does not match any more. */
   release(): void {
     if (this.dropped > 0) return; // the newest have no place: restart shows them
+    if (this.lost > 0) {
+      void this.restart();
+      return;
+    }
     if (this.gathered.size === 0 && this.left.size === 0) return;
     for (const id of this.left) {
       const found = this.find(id);
@@ -319,7 +353,7 @@ export class TaskList {
     this.gathered.clear();
     for (const task of tasks) if (!this.find(task.id)) this.insert(task);
     this.chunks = this.chunks.filter((c) => c.count > 0 || !c.rows);
-    this.changed();
+    this.bound();
   }
 
   /** refresh reads the newest tasks, after changes may have been missed. The others are read when they are shown. */
