@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// What the pages of the console about the system show.
+// The pages of the console about the system read these operations.
 func TestSystem(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)

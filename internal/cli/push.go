@@ -362,6 +362,9 @@ change.`,
 	}
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if c.serverURL() != "" {
+			return errDatabase("push rekey") // before it asks for a key that only the database needs
+		}
 		cfg, err := c.load(configFlags(cmd.Flags()))
 		if err != nil {
 			return err
