@@ -25,7 +25,7 @@ INTEGRATION = $(findstring ./...,$(PACKAGES))$(findstring ./integration,$(PACKAG
 
 PYTHONS  ?= python3
 
-.PHONY: help run build test test-postgres test-pooler race chaos chaos-workers memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-dev
+.PHONY: help run build test test-postgres test-pooler race chaos chaos-workers memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-screenshots console-dev
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -164,11 +164,16 @@ console: console/node_modules/.package-lock.json ## build the web console into i
 console-check: console/node_modules/.package-lock.json ## check the console: format, linter, generated types, types, tests, budget, and that dist is what the sources build
 	cd console && npm run --silent lint && npm run --silent generated && npm run --silent types && npm test --silent && npm run --silent compare
 
-console-test: console/node_modules/.package-lock.json ## the console in Chromium on real servers (needs Debian's chromium); CONSOLE_TEST=jobs runs the files with that name
-	cd console && npm run --silent build
+console-test: console-programs ## the console in Chromium on real servers (needs Debian's chromium); CONSOLE_TEST=jobs runs the files with that name
+	cd console && npm run --silent browser -- $(CONSOLE_TEST)
+
+console-screenshots: console-programs ## the pictures of the documents, into docs/images (needs Debian's chromium)
+	cd console && SCREENSHOTS=1 npm run --silent browser
+
+.PHONY: console-programs
+console-programs: console
 	CGO_ENABLED=0 go build -trimpath -o bin/holdfast ./cmd/server
 	CGO_ENABLED=0 go build -trimpath -o bin/withdb ./internal/store/storetest/withdb
-	cd console && npm run --silent browser -- $(CONSOLE_TEST)
 
 console-dev: console/node_modules/.package-lock.json ## the console with its sources reloaded, on the server at HOLDFAST_ADMIN (http://127.0.0.1:9090)
 	cd console && npm run --silent dev

@@ -10,6 +10,7 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
@@ -60,6 +61,8 @@ export interface SendOptions {
   task?: string;
   messageId?: string;
   metadata?: Record<string, unknown>;
+  /** replica is the server that the client reaches. */
+  replica?: number;
   /** now does not wait until the task ends or asks. */
   now?: boolean;
 }
@@ -101,7 +104,7 @@ export async function start(options: Options = {}): Promise<Harness> {
   return {
     replicas,
     send: async (text, o = {}) => {
-      const response = await fetch(address().url + (o.agent ? `/agents/${o.agent}` : "/"), {
+      const response = await fetch(address(o.replica).url + (o.agent ? `/agents/${o.agent}` : "/"), {
         method: "POST",
         headers: { "Content-Type": "application/json", "A2A-Version": "1.0" },
         body: JSON.stringify({
@@ -186,6 +189,47 @@ export async function start(options: Options = {}): Promise<Harness> {
       await ended(database);
       rmSync(folder, { recursive: true });
       if (faults.length > 0) throw new Error(`pages had faults:\n${faults.join("\n")}`);
+    },
+  };
+}
+
+export interface Front {
+  /** url is what operators reach. */
+  url: string;
+  /** point sends new connections to another replica. */
+  point: (replica: number) => void;
+  close: () => void;
+}
+
+/** front passes connections to one replica, as a load balancer does. */
+export async function front(h: Harness): Promise<Front> {
+  let target = 0;
+  const sockets = new Set<Socket>();
+  const server = createServer((client) => {
+    const to = new URL(h.replicas[target]?.admin ?? "");
+    const behind = connect(Number(to.port), to.hostname);
+    for (const [from, other] of [
+      [client, behind],
+      [behind, client],
+    ] as const) {
+      sockets.add(from);
+      from.pipe(other);
+      from.on("error", () => other.destroy());
+      from.on("close", () => {
+        sockets.delete(from);
+        other.destroy();
+      });
+    }
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    point: (replica) => {
+      target = replica;
+    },
+    close: () => {
+      server.close();
+      for (const s of sockets) s.destroy();
     },
   };
 }

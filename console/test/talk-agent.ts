@@ -9,7 +9,7 @@ interface Part {
   mediaType?: string;
 }
 
-interface Run {
+export interface Run {
   turn: number;
   message: { parts: Part[] };
   history?: { role: string; parts?: Part[] }[];
@@ -129,13 +129,16 @@ function* answer(run: Run): Generator<Record<string, unknown>> {
 }
 
 /** listen starts the agent, and returns its URL and what stops it. */
-export function listen(port = 0): Promise<{ url: string; close: () => void }> {
+export function listen(
+  port = 0,
+  answers: (run: Run) => Iterable<Record<string, unknown>> = answer,
+): Promise<{ url: string; close: () => void }> {
   const server = createServer((req, res) => {
     const pieces: Buffer[] = [];
     req.on("data", (piece) => pieces.push(piece));
     req.on("end", async () => {
       res.setHeader("Content-Type", "application/x-ndjson");
-      for (const event of answer(JSON.parse(Buffer.concat(pieces).toString()))) {
+      for (const event of answers(JSON.parse(Buffer.concat(pieces).toString()))) {
         if (event.sleep) await new Promise((done) => setTimeout(done, Number(event.sleep)));
         else res.write(`${JSON.stringify(event)}\n`);
       }

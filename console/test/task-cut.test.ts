@@ -1,60 +1,26 @@
-import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Harness, start } from "./harness";
+import { type Front, front, type Harness, start } from "./harness";
 
 let h: Harness;
-/** front is what operators reach: it passes connections to one replica, as a load balancer does. */
-let front: Server;
-let target = 0;
-const sockets = new Set<Socket>();
+let balancer: Front;
 
 beforeAll(async () => {
   h = await start({ replicas: 2 });
-  front = createServer((client) => {
-    const to = new URL(h.replicas[target]?.admin ?? "");
-    const server = connect(Number(to.port), to.hostname);
-    for (const [from, other] of [
-      [client, server],
-      [server, client],
-    ] as const) {
-      sockets.add(from);
-      from.pipe(other);
-      from.on("error", () => other.destroy());
-      from.on("close", () => {
-        sockets.delete(from);
-        other.destroy();
-      });
-    }
-  });
-  await new Promise<void>((resolve) => front.listen(0, "127.0.0.1", resolve));
+  balancer = await front(h);
 });
 afterAll(async () => {
-  front.close();
-  for (const s of sockets) s.destroy();
+  balancer.close();
   await h.close();
 });
 
 test("a stream goes on at another replica when its own is killed, whole and without doubles", async () => {
-  const sent = await fetch(`${h.replicas[1]?.url}/`, {
-    method: "POST",
-    headers: { "Content-Type": "application/json", "A2A-Version": "1.0" },
-    body: JSON.stringify({
-      jsonrpc: "2.0",
-      id: 1,
-      method: "SendMessage",
-      params: {
-        message: { messageId: "m", role: "ROLE_USER", parts: [{ text: "chunks=300 size=40 delay=100ms" }] },
-        configuration: { returnImmediately: true },
-      },
-    }),
-  });
-  const { id } = ((await sent.json()) as { result: { task: { id: string } } }).result.task;
+  const { id } = await h.send("chunks=300 size=40 delay=100ms", { replica: 1, now: true });
   const page = await h.open(`/tasks/${id}?tab=log`);
-  await page.goto(`http://127.0.0.1:${(front.address() as AddressInfo).port}/console/tasks/${id}?tab=artifacts`);
+  await page.goto(`${balancer.url}/console/tasks/${id}?tab=artifacts`);
   await page.getByText("live", { exact: true }).waitFor();
   await page.locator(".artifact .part-text, .artifact .markdown").first().waitFor();
 
-  target = 1;
+  balancer.point(1);
   await h.replicas[0]?.kill();
   await page.getByText(/The stream was cut after event \d+ and went on .* later\. No event is missing or doubled\./).waitFor({
     timeout: 60_000,

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { axe, type Harness, hostile, start } from "./harness";
+import { visible } from "../src/lib/text";
+import { axe, front, type Harness, hostile, start } from "./harness";
 
 describe("the page of tasks", () => {
   let h: Harness;
@@ -62,6 +63,37 @@ describe("the page of tasks", () => {
     expect(await page.getByRole("row").count()).toBe(2);
   });
 
+  test("searches in messages, and says how far back", async () => {
+    const found = await h.send("fail:no such host", { agent: "second" });
+    const other = await h.send("fail:another reason", { agent: "second" });
+    const page = await h.open("/tasks?agent=second");
+    await page.getByRole("link", { name: other.id }).waitFor();
+    await page.keyboard.press("/");
+    await page.keyboard.type('text:"NO such host"');
+    await page.keyboard.press("Enter");
+    await page.getByRole("link", { name: other.id }).waitFor({ state: "detached" });
+    await page.getByRole("link", { name: found.id }).waitFor();
+    expect(new URL(page.url()).searchParams.get("text")).toBe("NO such host");
+    // No job can select by text, so nothing offers to act on all.
+    expect(await page.getByRole("checkbox", { name: "Select all that match" }).count()).toBe(0);
+    await axe(page);
+    // A server that searched a part only says so, and goes on when it is asked to.
+    let pages = 0;
+    await page.route("**/admin/v1/tasks?*", async (route) => {
+      const response = await route.fetch();
+      const answer = await response.json();
+      if (pages++ === 0) Object.assign(answer, { tasks: [], next: other.id, searched_since: "2026-01-02T03:04:05Z" });
+      await route.fulfill({ response, json: answer });
+    });
+    await page.goto(`${h.replicas[0]?.admin}/console/tasks?agent=second&text=such`);
+    await page.getByRole("heading", { name: "No message says this so far" }).waitFor();
+    await axe(page);
+    expect(pages).toBe(1);
+    await page.getByRole("button", { name: "Search further back" }).click();
+    await page.getByRole("heading", { name: "No message says this so far" }).waitFor({ state: "detached" });
+    expect(pages).toBe(2);
+  });
+
   test("saves a view, and leads back to it", async () => {
     const page = await h.open("/tasks?agent=second&since=7d");
     await page.getByRole("button", { name: "Save view" }).click();
@@ -102,14 +134,17 @@ describe("the page of tasks", () => {
   test("shows hostile names as text", async () => {
     for (const text of hostile) await h.send("echo:x", { context: text, messageId: `m-${text}` });
     const page = await h.open("/tasks");
-    for (const text of hostile) await page.getByRole("gridcell").getByText(text, { exact: true }).first().waitFor();
+    // Characters that turn a text around show as their code.
+    for (const text of hostile.map(visible))
+      await page.getByRole("gridcell").getByText(text, { exact: true }).first().waitFor();
+    expect(await page.getByText("\u202E").count()).toBe(0);
     expect(await page.locator("[role=grid] img, [role=grid] script, [role=grid] iframe, [role=grid] svg").count()).toBe(0);
     for (const text of hostile) {
       await page.goto(
         `${h.replicas[0]?.admin}/console/tasks?context=${encodeURIComponent(text)}&agent=${encodeURIComponent(text)}`,
       );
       await page.getByRole("heading", { name: "No task matches" }).waitFor();
-      await page.getByRole("button", { name: `Remove context ${text}` }).waitFor();
+      await page.getByRole("button", { name: `Remove context ${visible(text)}` }).waitFor();
     }
   });
 
@@ -233,6 +268,7 @@ describe("the page of tasks", () => {
     const page = await h.open("/tasks", { phone: true, theme: "dark" });
     await page.getByRole("link", { name: task.id }).waitFor();
     expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
+    expect(await page.locator(".table").evaluate((e) => e.scrollWidth - e.clientWidth)).toBe(0);
     await axe(page);
     await page.getByRole("button", { name: "Menu" }).tap();
     await axe(page);
@@ -241,21 +277,35 @@ describe("the page of tasks", () => {
   });
 });
 
-test("a live list goes on at another replica's data when it was cut, and errors say what to do", async () => {
+test("a live list goes on at another replica when its own is killed, and errors say what to do", async () => {
   const h = await start({ replicas: 2 });
+  const balancer = await front(h);
   try {
     const page = await h.open("/tasks", { replica: 1 });
-    const first = await h.send("echo:one");
-    await page.getByRole("link", { name: first.id }).waitFor();
-    // The replica of the page is gone: the list stays, and says that it is cut.
-    await h.replicas[1]?.kill();
+    await page.goto(`${balancer.url}/console/tasks`);
+    const asked = await h.send("ask:Where to?", { replica: 1 });
+    await page.getByRole("row", { name: asked.id }).getByText("Input required").waitFor();
+    // While no replica answers, the list stays, and says that it is cut. Tasks go on at the other replica.
+    await h.replicas[0]?.kill();
     await page.getByText("Reconnecting").waitFor();
-    expect(await page.getByRole("link", { name: first.id }).count()).toBe(1);
+    await page.getByRole("link", { name: asked.id }).waitFor();
+    await h.send("to Oslo", { replica: 1, task: asked.id });
+    const missed = await h.send("echo:two", { replica: 1 });
+    expect(await page.getByRole("link", { name: missed.id }).count()).toBe(0);
+    // The other replica tells what was missed, and then what happens.
+    balancer.point(1);
+    await page.getByRole("main").getByText("Live", { exact: true }).waitFor();
+    await page.getByRole("row", { name: asked.id }).getByText("Completed").waitFor();
+    await page.getByRole("link", { name: missed.id }).waitFor();
+    const last = await h.send("echo:three", { replica: 1 });
+    await page.getByRole("link", { name: last.id }).waitFor();
+    await h.replicas[1]?.kill();
     await page.getByRole("button", { name: /^Failed/ }).click();
     await page.getByText("The tasks were not read").waitFor();
     await page.getByText("Check that it runs").waitFor();
     await axe(page);
   } finally {
+    balancer.close();
     await h.close();
   }
 });

@@ -2,7 +2,7 @@ import { defineConfig } from "vitest/config";
 
 export default defineConfig({
   test: {
-    include: ["test/**/*.test.ts"],
+    include: [process.env.SCREENSHOTS ? "test/screenshots.ts" : "test/**/*.test.ts"],
     testTimeout: 180_000,
     hookTimeout: 120_000,
     // A file has a server, a database and a browser of its own.
