@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useState } from "react";
 import { JsonView } from "../components/JsonView";
-import { visible } from "../task/text";
+import { visible } from "../lib/text";
 import { bytesOf, sizeOf } from "./files";
 import { questionOf } from "./form";
 import { Prose } from "./Prose";

@@ -4,7 +4,7 @@ import type { Talks } from "../api/schema";
 import { Badge } from "../components/Badge";
 import { Button } from "../components/Button";
 import { isFinal } from "../lib/states";
-import { visible } from "../task/text";
+import { visible } from "../lib/text";
 import { AnswerForm } from "./AnswerForm";
 import { Composer } from "./Composer";
 import { type Attachment, attach } from "./files";
