@@ -32,4 +32,6 @@ func BenchmarkRetention(b *testing.B)      { retention(b) }
 func BenchmarkWorkersBegin(b *testing.B)   { begins(b) }
 func BenchmarkWorkersClaims(b *testing.B)  { claimed(b) }
 func BenchmarkWorkersIdle(b *testing.B)    { idleWorkers(b) }
+func BenchmarkConsoles(b *testing.B)       { consoles(b) }
+func BenchmarkConsoleView(b *testing.B)    { consoleView(b) }
 func BenchmarkOldSnapshot(b *testing.B)    { oldSnapshot(b) }
