@@ -13,8 +13,8 @@ export interface Known extends Mark {
 
 export class Feed {
   readonly log: TaskLog;
-  /** story has the events that arrived by the stream and are no chunks. */
-  readonly story: Event[] = [];
+  /** story has the events that arrived by the stream and are no chunks, without those that were forgotten. */
+  story: Event[] = [];
   /** known are the artifacts that the stream has begun or continued. */
   readonly known = new Map<string, Known>();
   private readonly open = new Map<string, Artifact>();
@@ -43,6 +43,11 @@ export class Feed {
     if (artifact) this.open.set(id, apply(artifact, e));
     else if (!old && !e.append) this.open.set(id, begun(e));
     return true;
+  }
+
+  /** forget drops events of the story up to a seq: the page reads them from the server again when it shows them. */
+  forget(seq: number): void {
+    this.story = this.story.filter((e) => e.seq > seq);
   }
 
   /** artifact returns an artifact with all that has arrived; undefined: it must be read from the server. */

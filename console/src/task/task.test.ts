@@ -225,6 +225,9 @@ test("an artifact that is read late has the chunks of the stream, once", () => {
   feed.add(chunk(8, "c"));
   expect(feed.artifact("a")?.parts[0]?.text).toBe("abc");
   expect(feed.story.map((e) => e.seq)).toEqual([7]);
+  feed.add(event(9, { state: "working" }));
+  feed.forget(7);
+  expect(feed.story.map((e) => e.seq)).toEqual([9]);
   expect(merged([{ id: "a", first_seq: 3, chunks: 2, seq: 6 }], feed.known)).toEqual([
     expect.objectContaining({ id: "a", firstSeq: 3, seq: 8, complete: true }),
   ]);

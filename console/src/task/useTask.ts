@@ -9,6 +9,8 @@ import { Feed, merged } from "./feed";
 import { loader } from "./log";
 
 const storyPage = 300;
+/** mostStory is how many events of the stream a page keeps before it reads the newest page again, and forgets the others. */
+const mostStory = 2000;
 const kinds = ["message", "status", "run"] as const;
 
 /** useDetail reads the facts of a task. */
@@ -74,20 +76,40 @@ export function useFeed(task: TaskDetail): Live {
 
 /** useStory reads the events that are no chunks, the newest first, and adds those of the stream. */
 export function useStory(task: TaskDetail, live: Live) {
+  const client = useQueryClient();
+  const read = (before: number | undefined, signal?: AbortSignal) =>
+    get("/tasks/{id}/log", {
+      path: { id: task.id },
+      query: { order: "desc", limit: storyPage, kind: [...kinds], before },
+      signal,
+    });
   const query = useInfiniteQuery({
     queryKey: ["task", task.id, "story"],
     initialPageParam: undefined as number | undefined,
-    queryFn: ({ pageParam, signal }) =>
-      get("/tasks/{id}/log", {
-        path: { id: task.id },
-        query: { order: "desc", limit: storyPage, kind: [...kinds], before: pageParam },
-        signal,
-      }),
+    queryFn: ({ pageParam, signal }) => read(pageParam, signal),
     getNextPageParam: (last) => last.next,
     // The stream adds what is new.
     staleTime: Number.POSITIVE_INFINITY,
     gcTime: 0,
   });
+  // A page that is open for long must not keep all that the stream brought. What it forgets has the button for earlier events.
+  const renewing = useRef(false);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: tick stands for the events of the stream
+  useEffect(() => {
+    if (live.feed.story.length < mostStory || renewing.current) return;
+    renewing.current = true;
+    read(undefined)
+      .then(async (page) => {
+        // A page of earlier events that is read meanwhile would come after a gap.
+        await client.cancelQueries({ queryKey: ["task", task.id, "story"] });
+        client.setQueryData(["task", task.id, "story"], { pages: [page], pageParams: [undefined] });
+        live.feed.forget(page.events[0]?.seq ?? 0);
+      })
+      .catch(() => {}) // the next event tries again
+      .finally(() => {
+        renewing.current = false;
+      });
+  }, [live.tick, live.feed]);
   // biome-ignore lint/correctness/useExhaustiveDependencies: tick stands for the events of the stream
   const events = useMemo(() => {
     const all: Event[] = (query.data?.pages ?? []).flatMap((p) => p.events).reverse();
