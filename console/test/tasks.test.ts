@@ -268,7 +268,13 @@ describe("the page of tasks", () => {
     const page = await h.open("/tasks", { phone: true, theme: "dark" });
     await page.getByRole("link", { name: task.id }).waitFor();
     expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
-    expect(await page.locator(".table").evaluate((e) => e.scrollWidth - e.clientWidth)).toBe(0);
+    const sideways = () => page.locator(".table").evaluate((e) => e.scrollWidth - e.clientWidth);
+    expect(await sideways()).toBe(0);
+    // A link that has the focus shows its ring, and is no wider than its cell.
+    await page.getByRole("link", { name: task.id }).focus();
+    await page.keyboard.press("Shift+Tab");
+    await page.keyboard.press("Tab");
+    expect(await sideways()).toBe(0);
     await axe(page);
     await page.getByRole("button", { name: "Menu" }).tap();
     await axe(page);
