@@ -25,7 +25,8 @@ import (
 // newAdmin makes the server of the admin address.
 func newAdmin(e *env, access *access, st *store.Store, api *adminapi.API, logins *login.Handler, page http.Handler, checks []telemetry.Check) *http.Server {
 	endpoints := []telemetry.Endpoint{
-		purgeEndpoint(e, st), {Pattern: adminapi.Path + "/", Handler: api, Admits: true},
+		purgeEndpoint(e, st),
+		{Pattern: adminapi.Path + "/", Handler: api, Admits: true},
 		{Pattern: "GET " + console.Path, Handler: page, Admits: true},
 		{Pattern: "GET /{$}", Handler: http.RedirectHandler(console.Path, http.StatusFound), Admits: true},
 	}
