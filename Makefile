@@ -25,7 +25,7 @@ INTEGRATION = $(findstring ./...,$(PACKAGES))$(findstring ./integration,$(PACKAG
 
 PYTHONS  ?= python3
 
-.PHONY: help run build test test-postgres test-pooler race chaos chaos-workers memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-screenshots console-dev
+.PHONY: help run build test test-postgres test-pooler race chaos chaos-workers memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-heap console-screenshots console-dev
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -174,6 +174,9 @@ console-screenshots: console-programs ## the pictures of the documents, into doc
 console-programs: console
 	CGO_ENABLED=0 go build -trimpath -o bin/holdfast ./cmd/server
 	CGO_ENABLED=0 go build -trimpath -o bin/withdb ./internal/store/storetest/withdb
+
+console-heap: console/node_modules/.package-lock.json ## a console that is left open for long: its heap must not grow (minutes)
+	CONSOLE_HEAP=1 $(MAKE) console-test CONSOLE_TEST=heap
 
 console-dev: console/node_modules/.package-lock.json ## the console with its sources reloaded, on the server at HOLDFAST_ADMIN (http://127.0.0.1:9090)
 	cd console && npm run --silent dev

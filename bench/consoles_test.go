@@ -147,33 +147,32 @@ func (c *cluster) underLoad(b *testing.B, open []*console, metric func(v float64
 // paced sends tasks to the targets in turn at a fixed rate, and returns how many have ended: an even number.
 func paced(b *testing.B, targets []*load.Target, rate float64, window time.Duration) int {
 	b.Helper()
-	const senders = 64
-	count := int(window.Seconds()*rate) / len(targets) * len(targets)
+	const sendersOfTarget = 8
+	each := int(window.Seconds()*rate) / len(targets)
 	begun := time.Now()
-	var next atomic.Int64
 	var all sync.WaitGroup
-	for range senders {
-		conns := make([]*load.Conn, len(targets))
-		for i, t := range targets {
-			conns[i] = dial(b, t)
-		}
-		all.Go(func() {
-			for n := int(next.Add(1)) - 1; n < count; n = int(next.Add(1)) - 1 {
-				time.Sleep(time.Until(begun.Add(time.Duration(float64(n) / rate * float64(time.Second)))))
-				t := targets[n%len(targets)]
-				request := t.Request("message/send", load.Message(fmt.Sprintf("paced-%d-%d", begun.UnixNano(), n), "steps=2 delay=50ms", true), "")
-				if _, err := conns[n%len(targets)].Call(request); err != nil {
-					b.Error(err)
-					return
+	for at, t := range targets {
+		var next atomic.Int64
+		for range sendersOfTarget {
+			conn := dial(b, t)
+			all.Go(func() {
+				for n := int(next.Add(1)) - 1; n < each; n = int(next.Add(1)) - 1 {
+					id := n*len(targets) + at
+					time.Sleep(time.Until(begun.Add(time.Duration(float64(id) / rate * float64(time.Second)))))
+					message := load.Message(fmt.Sprintf("paced-%d-%d", begun.UnixNano(), id), "steps=2 delay=50ms", true)
+					if _, err := conn.Call(t.Request("message/send", message, "")); err != nil {
+						b.Error(err)
+						return
+					}
 				}
-			}
-		})
+			})
+		}
 	}
 	all.Wait()
 	if b.Failed() {
 		b.FailNow()
 	}
-	return count
+	return each * len(targets)
 }
 
 // memory is that of all replicas.
