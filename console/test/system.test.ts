@@ -3,6 +3,7 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { visible } from "../src/lib/text";
 import { axe, type Harness, hostile, start } from "./harness";
 
 const evil = hostile.join(" ");
@@ -117,7 +118,7 @@ test("agents show health, queues, charts and the signature", async () => {
   // A reason is text, whatever it is.
   await page.getByText("<script>alert(1)</script>", { exact: true }).waitFor();
   await page.getByRole("tab", { name: "Card" }).click();
-  await page.getByText(evil).first().waitFor();
+  await page.getByText(visible(evil)).first().waitFor();
   await page.getByText(/^ES256 /).waitFor();
   await page.close();
 });

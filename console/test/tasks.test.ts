@@ -90,7 +90,7 @@ describe("the page of tasks", () => {
     await axe(page);
     expect(pages).toBe(1);
     await page.getByRole("button", { name: "Search further back" }).click();
-    await page.getByRole("heading", { name: "No message says this so far" }).waitFor({ state: "detached" });
+    await page.getByRole("link", { name: found.id }).waitFor();
     expect(pages).toBe(2);
   });
 

@@ -362,7 +362,7 @@ function columnsOf(
   const columns: Column<Task>[] = [
     {
       id: "select",
-      header: onAll && (
+      header: onAll ? (
         <input
           type="checkbox"
           className="tasks-check"
@@ -370,6 +370,8 @@ function columnsOf(
           checked={all}
           onChange={(event) => onAll(event.target.checked)}
         />
+      ) : (
+        <span className="visually-hidden">Selected</span>
       ),
       width: "18px",
       narrow: true,
