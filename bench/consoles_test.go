@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/load"
 )
 
-// What a page of the console does; see console/src/routes/tasks.tsx and console/src/layout/me.ts.
+// A page of the console works like this; see console/src/routes/tasks.tsx and console/src/layout/me.ts.
 const (
 	consolePage   = 200              // tasks that the list reads at a time
 	consoleCounts = 5 * time.Second  // between two counts, or 50 times as long as the last one took
@@ -30,7 +30,7 @@ const consoleRate = 100
 
 // consoles opens the list of tasks in 50 consoles, half of them with a filter by agent, half of them on each of two replicas.
 // Meanwhile two agents on both replicas run a fixed number of tasks a second. Rounds with and without consoles alternate, and the
-// difference is the cost of the consoles: medians of the rounds. Every console must be told of the end of every task of its filter.
+// difference is the cost of the consoles: medians of the rounds. Every console must get the end of every task of its filter.
 func consoles(b *testing.B) {
 	b.Helper()
 	c := newClusterWith(b, config+"  - name: second\n    executor: {kind: demo}\n", whole, whole)
