@@ -204,3 +204,17 @@ async def test_reload_waits_for_a_mended_program(server: Server, begin: Begin, t
     assert run.text == "Good morning, hi!"
     process.terminate()
     assert (await ended(process))[0] == 0
+
+
+async def test_reload_ends_with_a_program_that_has_only_just_begun(begin: Begin) -> None:
+    slow = """
+    import os, sys, time
+    if os.environ.get("HOLDFAST_RELOAD_CHILD"):
+        print("importing", file=sys.stderr, flush=True)
+        time.sleep(60)
+    agent.serve()
+"""
+    process = await begin(slow, HOLDFAST_RELOAD="1")
+    await logged(process, "importing")
+    process.terminate()
+    assert (await ended(process))[0] == 0
