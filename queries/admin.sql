@@ -39,14 +39,17 @@ SELECT t.* FROM (SELECT * FROM holdfast.tasks c WHERE c.context_id = @context_id
 
 -- name: AdminTasksSaying :many
 -- Those of some tasks of which a message says a text, in any case: a message of the client, or one that the agent sent with a
--- status, among the first events of the log. By primary key.
+-- status, among the first events of the log. By primary key, in the partitions between @lowest and @highest.
 SELECT i.id::uuid AS id FROM unnest(@ids::uuid[]) AS i (id)
- WHERE EXISTS (
+ CROSS JOIN LATERAL (
     SELECT 1 FROM holdfast.callers_log l
      CROSS JOIN LATERAL (SELECT CASE l.kind WHEN 1 THEN l.payload -> 'parts' ELSE l.payload #> '{message,parts}' END AS parts OFFSET 0) m
      CROSS JOIN LATERAL json_array_elements(CASE WHEN json_typeof(m.parts) = 'array' THEN m.parts END) AS p (part)
      WHERE l.task = i.id AND l.id = i.id AND l.seq <= @most_seq AND l.kind IN (1, 2)
-       AND strpos(lower(p.part ->> 'text'), lower(@said::text)) > 0);
+       AND l.task BETWEEN @lowest AND @highest AND l.id BETWEEN @lowest AND @highest
+       AND strpos(lower(p.part ->> 'text'), lower(@said::text)) > 0
+     LIMIT 1 -- a semi-join would read the whole log
+ ) said;
 
 -- name: AdminCounts :many
 -- By primary key, within a window.

@@ -9,7 +9,7 @@ SELECT s.secret_hash, s.scheme, coalesce(s.key_id, '')::text AS key_id,
        s.expires_at,
        extract(epoch FROM least(s.expires_at, k.expires_at) - now())::float8 AS seconds_left
   FROM holdfast.admin_sessions s
-  LEFT JOIN holdfast.api_keys k ON k.key_id = s.key_id
+  LEFT JOIN LATERAL (SELECT * FROM holdfast.api_keys a WHERE a.key_id = s.key_id OFFSET 0) k ON true
  WHERE s.id = @id;
 
 -- name: SessionAdd :one
@@ -33,4 +33,4 @@ RETURNING id, tenant, subject;
 -- name: SessionsForget :exec
 -- Deletes expired sessions, at most 100. Index admin_sessions_expires.
 DELETE FROM holdfast.admin_sessions
- WHERE id IN (SELECT s.id FROM holdfast.admin_sessions s WHERE s.expires_at < now() - interval '1 hour' ORDER BY s.expires_at LIMIT 100 FOR UPDATE SKIP LOCKED);
+ WHERE id = ANY(ARRAY(SELECT s.id FROM holdfast.admin_sessions s WHERE s.expires_at < now() - interval '1 hour' ORDER BY s.expires_at LIMIT 100 FOR UPDATE SKIP LOCKED));

@@ -199,7 +199,10 @@ func (o *Operator) Search(ctx context.Context, f *AdminFilter, text string, befo
 		for i, t := range found.Tasks {
 			ids[i] = uuid.UUID(t.Task.ID)
 		}
-		saying, err := o.s.q.AdminTasksSaying(ctx, o.sees.db, dbsqlc.AdminTasksSayingParams{Ids: ids, MostSeq: searchEvents, Said: text})
+		lowest, highest := span(ids)
+		saying, err := o.s.q.AdminTasksSaying(ctx, o.sees.db, dbsqlc.AdminTasksSayingParams{
+			Ids: ids, Lowest: lowest, Highest: highest, MostSeq: searchEvents, Said: text,
+		})
 		if err != nil {
 			return nil, translate("search tasks", err)
 		}

@@ -48,7 +48,7 @@ func TestPlansOfAdmin(t *testing.T) {
 	for name, x := range map[string]struct{ args, index string }{
 		"AdminWindow":          {newest + ", '00000000-0000-0000-0000-000000000000', 1::smallint, 8::smallint, 20000", ended + "_pkey"},
 		"AdminTasks":           {newest + ", '00000000-0000-0000-0000-000000000000', 1::smallint, 8::smallint, " + all + ", '', false, '', false, '', 50", ended + "_pkey"},
-		"AdminTasksSaying":     {"ARRAY[" + newest + "]::uuid[], 500, 'x'", "_pkey"},
+		"AdminTasksSaying":     {"ARRAY[" + newest + "]::uuid[], 500, " + newest + ", " + newest + ", 'x'", "_pkey"},
 		"AdminCounts":          {newest + ", '00000000-0000-0000-0000-000000000000', 1::smallint, 8::smallint, " + all + ", '', false, '', false, ''", ended + "_pkey"},
 		"AdminTasksOfContext":  {"'ctx7', " + newest + ", '00000000-0000-0000-0000-000000000000', 1::smallint, 8::smallint, " + all + ", '', false, '', false, '', 50", ended + "_context_id"},
 		"AdminCountsOfContext": {"'ctx7', " + newest + ", '00000000-0000-0000-0000-000000000000', 1::smallint, 8::smallint, " + all + ", '', false, '', false, ''", ended + "_context_id"},

@@ -157,7 +157,7 @@ var byCallers = map[string]func(ctx context.Context, v View, x *victim) (int, er
 		return len(rows), err
 	},
 	"AdminTasksSaying": func(ctx context.Context, v View, x *victim) (int, error) {
-		rows, err := v.s.q.AdminTasksSaying(ctx, v.db, dbsqlc.AdminTasksSayingParams{Ids: []uuid.UUID{x.id}, MostSeq: 1000, Said: ""})
+		rows, err := v.s.q.AdminTasksSaying(ctx, v.db, dbsqlc.AdminTasksSayingParams{Ids: []uuid.UUID{x.id}, Lowest: x.id, Highest: x.id, MostSeq: 1000, Said: ""})
 		return len(rows), err
 	},
 	"AdminTasksOfContext": func(ctx context.Context, v View, x *victim) (int, error) {

@@ -1057,24 +1057,35 @@ func (q *Queries) AdminTasksOfContext(ctx context.Context, db DBTX, arg AdminTas
 
 const adminTasksSaying = `-- name: AdminTasksSaying :many
 SELECT i.id::uuid AS id FROM unnest($1::uuid[]) AS i (id)
- WHERE EXISTS (
+ CROSS JOIN LATERAL (
     SELECT 1 FROM holdfast.callers_log l
      CROSS JOIN LATERAL (SELECT CASE l.kind WHEN 1 THEN l.payload -> 'parts' ELSE l.payload #> '{message,parts}' END AS parts OFFSET 0) m
      CROSS JOIN LATERAL json_array_elements(CASE WHEN json_typeof(m.parts) = 'array' THEN m.parts END) AS p (part)
      WHERE l.task = i.id AND l.id = i.id AND l.seq <= $2 AND l.kind IN (1, 2)
-       AND strpos(lower(p.part ->> 'text'), lower($3::text)) > 0)
+       AND l.task BETWEEN $3 AND $4 AND l.id BETWEEN $3 AND $4
+       AND strpos(lower(p.part ->> 'text'), lower($5::text)) > 0
+     LIMIT 1 -- a semi-join would read the whole log
+ ) said
 `
 
 type AdminTasksSayingParams struct {
 	Ids     []uuid.UUID
 	MostSeq int64
+	Lowest  uuid.UUID
+	Highest uuid.UUID
 	Said    string
 }
 
 // Those of some tasks of which a message says a text, in any case: a message of the client, or one that the agent sent with a
-// status, among the first events of the log. By primary key.
+// status, among the first events of the log. By primary key, in the partitions between @lowest and @highest.
 func (q *Queries) AdminTasksSaying(ctx context.Context, db DBTX, arg AdminTasksSayingParams) ([]uuid.UUID, error) {
-	rows, err := db.Query(ctx, adminTasksSaying, arg.Ids, arg.MostSeq, arg.Said)
+	rows, err := db.Query(ctx, adminTasksSaying,
+		arg.Ids,
+		arg.MostSeq,
+		arg.Lowest,
+		arg.Highest,
+		arg.Said,
+	)
 	if err != nil {
 		return nil, err
 	}

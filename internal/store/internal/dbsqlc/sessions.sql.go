@@ -81,7 +81,7 @@ SELECT s.secret_hash, s.scheme, coalesce(s.key_id, '')::text AS key_id,
        s.expires_at,
        extract(epoch FROM least(s.expires_at, k.expires_at) - now())::float8 AS seconds_left
   FROM holdfast.admin_sessions s
-  LEFT JOIN holdfast.api_keys k ON k.key_id = s.key_id
+  LEFT JOIN LATERAL (SELECT key_id, key_hash, name, tenant, subject, scopes, created_at, expires_at, revoked_at, last_used_at FROM holdfast.api_keys a WHERE a.key_id = s.key_id OFFSET 0) k ON true
  WHERE s.id = $1
 `
 
@@ -175,7 +175,7 @@ func (q *Queries) Sessions(ctx context.Context, db DBTX, arg SessionsParams) ([]
 
 const sessionsForget = `-- name: SessionsForget :exec
 DELETE FROM holdfast.admin_sessions
- WHERE id IN (SELECT s.id FROM holdfast.admin_sessions s WHERE s.expires_at < now() - interval '1 hour' ORDER BY s.expires_at LIMIT 100 FOR UPDATE SKIP LOCKED)
+ WHERE id = ANY(ARRAY(SELECT s.id FROM holdfast.admin_sessions s WHERE s.expires_at < now() - interval '1 hour' ORDER BY s.expires_at LIMIT 100 FOR UPDATE SKIP LOCKED))
 `
 
 // Deletes expired sessions, at most 100. Index admin_sessions_expires.
