@@ -525,7 +525,7 @@ func TestPlansOfViews(t *testing.T) {
 			"SELECT * FROM holdfast."+view+" WHERE task = holdfast.task_uuid('c10')",
 			"SELECT * FROM holdfast."+view+" WHERE context_id = 'ctx7'",
 			// Of more tasks, PostgreSQL 18 may as well read all.
-			"SELECT count(*) FROM holdfast."+view+" WHERE task >= holdfast.uuid_at(now() - interval '30 minutes')",
+			"SELECT count(*) FROM holdfast."+view+" WHERE task >= holdfast.uuid_at(now() - interval '5 minutes')",
 		)
 	}
 	queries = append(queries,
