@@ -19,7 +19,7 @@ export const queries: QueryClient = new QueryClient({
   defaultOptions: {
     queries: {
       staleTime: 5_000,
-      // What the request is at fault for does not get better by itself.
+      // A retry does not mend a request that is at fault.
       retry: (count, error) =>
         count < 3 && !(error instanceof ApiError && error.problem.status >= 400 && error.problem.status < 500),
       retryDelay: (count) => Math.min(1000 * 2 ** count, 10_000),

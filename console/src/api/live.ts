@@ -89,7 +89,7 @@ export function connect(path: string, query: object, options: LiveOptions): () =
   };
 }
 
-/** useLive connects while the component is mounted. The stream is opened anew when key changes; on may change freely. */
+/** useLive connects while the component is mounted. A new key opens a new stream; on may change freely. */
 export function useLive(path: string | undefined, query: object, key: string, options: LiveOptions): LiveState {
   const [state, setState] = useState<LiveState>("connecting");
   const latest = useRef(options);

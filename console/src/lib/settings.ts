@@ -1,4 +1,4 @@
-// What a reader has chosen: theme, times, zone. It stays in this browser.
+// The reader's settings: theme, times, zone. They stay in this browser.
 import { useSyncExternalStore } from "react";
 
 export interface Settings {

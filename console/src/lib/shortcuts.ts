@@ -40,7 +40,7 @@ export function handle(event: KeyboardEvent, now = Date.now()): boolean {
   const key = nameOf(event);
   if (!key.startsWith("Mod+")) {
     if (typing(event.target)) return false;
-    // A dialog has keys of its own. A toast has the same role, and is none.
+    // A dialog has keys of its own. A toast has the same role, but is no dialog.
     if (document.querySelector('[role="dialog"]:not(.toast), [role="alertdialog"]:not(.toast), [role="menu"]')) return false;
   }
   const sequence = pending && now < pendingUntil ? `${pending} ${key}` : key;

@@ -229,7 +229,7 @@ export class TaskList {
   private evict(): void {
     const loaded = this.chunks.filter((c) => c.rows);
     if (loaded.length <= this.sizes.kept) return;
-    // What is shown does not go, even if it was first shown long ago.
+    // Visible rows stay, even if they were first shown long ago.
     const shown = this.chunks.slice(this.chunkOf(this.wanted[0]), this.chunkOf(this.wanted[1]) + 1);
     for (const chunk of shown) chunk.used = ++this.clock;
     loaded.sort((a, b) => a.used - b.used);

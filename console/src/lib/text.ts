@@ -57,7 +57,7 @@ export function hostOf(address: string | undefined): string | undefined {
   }
 }
 
-/** csv reads comma-separated values (RFC 4180), at most so many rows. Undefined: it is none. */
+/** csv reads comma-separated values (RFC 4180), at most so many rows. It returns undefined for other text. */
 export function csv(text: string, mostRows: number, separator = ","): string[][] | undefined {
   const rows: string[][] = [];
   let row: string[] = [];

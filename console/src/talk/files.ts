@@ -34,7 +34,7 @@ export function base64(bytes: Uint8Array): string {
   return btoa(binary);
 }
 
-/** bytesOf decodes base64 of either alphabet. It returns undefined for what is none. */
+/** bytesOf decodes base64 of either alphabet. It returns undefined for other text. */
 export function bytesOf(text: string): Uint8Array<ArrayBuffer> | undefined {
   try {
     const binary = atob(text.replaceAll("-", "+").replaceAll("_", "/"));
