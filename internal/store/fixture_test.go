@@ -297,16 +297,27 @@ func (f *fixture) conn() *pgx.Conn {
 	return c
 }
 
+// once uses a connection of its own, and closes it at once: a test has hundreds of statements, and the server a limit.
+func (f *fixture) once(do func(*pgx.Conn) error) {
+	f.t.Helper()
+	c, err := pgx.Connect(f.t.Context(), f.url)
+	require.NoError(f.t, err)
+	defer func() { _ = c.Close(context.Background()) }()
+	require.NoError(f.t, do(c))
+}
+
 func (f *fixture) exec(sql string, args ...any) {
 	f.t.Helper()
-	_, err := f.conn().Exec(f.t.Context(), sql, args...)
-	require.NoError(f.t, err)
+	f.once(func(c *pgx.Conn) error {
+		_, err := c.Exec(f.t.Context(), sql, args...)
+		return err
+	})
 }
 
 func scan[T any](f *fixture, sql string, args ...any) T {
 	f.t.Helper()
 	var v T
-	require.NoError(f.t, f.conn().QueryRow(f.t.Context(), sql, args...).Scan(&v))
+	f.once(func(c *pgx.Conn) error { return c.QueryRow(f.t.Context(), sql, args...).Scan(&v) })
 	return v
 }
 
