@@ -14,7 +14,8 @@
 -- name: TaskCreate :many
 -- Creates any number of tasks in one commit: idempotency key, name, task, first message, queue row,
 -- and webhook configurations. An input whose key or client id is taken returns no row; the caller
--- looks up why. An input with a worker is claimed in the same statement (attempt 1).
+-- looks up why. An input with a worker is claimed in the same statement (attempt 1). A remote worker has a
+-- lease (not zero), as in RemoteClaim.
 --
 -- A retry (@repeated: an earlier try may have been committed) skips the tasks that exist, in
 -- whatever partition. If such a task moves at the same moment, the primary key of its log refuses
@@ -39,6 +40,8 @@ WITH inp AS MATERIALIZED (
            unnest(@keys::text[]) AS key,
            unnest(@request_hashes::bytea[]) AS request_hash,
            unnest(@workers::uuid[]) AS worker_id,
+           unnest(@leases::interval[]) AS lease,
+           unnest(@looks::interval[]) AS look,
            unnest(@pushes::boolean[]) AS pushes,
            unnest(@called::boolean[]) AS called,
            unnest(@live_limits::integer[]) AS live_limit,
@@ -116,8 +119,8 @@ WITH inp AS MATERIALIZED (
     ON CONFLICT DO NOTHING
     RETURNING id, client_id, agent, tenant, owner, worker_id, runs, created_at
 ), queued AS (
-    INSERT INTO holdfast.task_queue (id, agent, worker_id, message_seq, tries, message_bytes, forwarded)
-    SELECT c.id, c.agent, c.worker_id, 1, c.runs, octet_length(i.payload),
+    INSERT INTO holdfast.task_queue (id, agent, worker_id, lease_until, look_at, message_seq, tries, message_bytes, forwarded)
+    SELECT c.id, c.agent, c.worker_id, now() + nullif(i.lease, '0'), now() + nullif(i.look, '0'), 1, c.runs, octet_length(i.payload),
            CASE WHEN i.forwarded <> '' THEN jsonb_build_object('1', i.forwarded) END
       FROM created c JOIN inp i ON i.id = c.id
 ), logged AS (

@@ -24,8 +24,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/workerapi"
 )
 
-// newEngine makes the engine, which handles requests; nil without the api role. pool and hooks may be nil.
-func newEngine(ctx context.Context, e *env, agents *agents, st *store.Store, h *hub.Hub, pool *worker.Pool, hooks *webhooks) (*engine.Engine, error) {
+// newEngine makes the engine, which handles requests; nil without the api role. pool, remote and hooks may be nil.
+func newEngine(ctx context.Context, e *env, agents *agents, st *store.Store, h *hub.Hub, pool *worker.Pool, remote *workerapi.API, hooks *webhooks) (*engine.Engine, error) {
 	if !e.cfg.HasRole(config.RoleAPI) {
 		return nil, nil
 	}
@@ -35,7 +35,7 @@ func newEngine(ctx context.Context, e *env, agents *agents, st *store.Store, h *
 	}
 	return engine.New(engine.Options{
 		Store: engine.As(st), Hub: h, Agents: agents.engine, MaxBlock: e.cfg.Limits.MaxBlock,
-		PageKey: pageKey, CancelWait: agents.cancelWait, Reserve: reserve(pool), Push: hooks.engine(), Log: e.log,
+		PageKey: pageKey, CancelWait: agents.cancelWait, Reserve: reserve(pool, remote), Push: hooks.engine(), Log: e.log,
 	}), nil
 }
 

@@ -124,13 +124,13 @@ func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents
 		return err
 	}
 	dispatcher := newDispatcher(e, hooks, st, keeper, bus)
-	eng, err := newEngine(ctx, e, agents, st, h, pool, hooks)
+	remote := newWorkerAPI(e, agents, access, st, visited, bus)
+	eng, err := newEngine(ctx, e, agents, st, h, pool, remote, hooks)
 	if err != nil {
 		return err
 	}
 	operations := newOperations(e, agents, eng)
 	runs := newRunAPI(e, agents, st, visited, attempts)
-	remote := newWorkerAPI(e, agents, access, st, visited, bus)
 	notifications, err := newNotifications(ctx, e, ports, agents, st, bus)
 	if err != nil {
 		return err

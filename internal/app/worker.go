@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
+	"github.com/holdfast-a2a/holdfast/internal/workerapi"
 )
 
 // newKeeper makes the keeper, which holds the lease of this process.
@@ -84,14 +85,18 @@ func newCaller(e *env, agents *agents, st *store.Store, bus *signal.Bus) *calls.
 	return caller
 }
 
-// reserve lets the engine claim a task with the statement that creates it; nil without the worker role.
-func reserve(pool *worker.Pool) func(agent string) engine.Slot {
-	if pool == nil {
-		return nil
-	}
+// reserve lets the engine claim a task with the statement that creates it. pool and remote may be nil.
+func reserve(pool *worker.Pool, remote *workerapi.API) func(agent string) engine.Slot {
 	return func(agent string) engine.Slot {
-		if slot := pool.Reserve(agent); slot != nil {
-			return slot
+		if pool != nil {
+			if slot := pool.Reserve(agent); slot != nil {
+				return slot
+			}
+		}
+		if remote != nil {
+			if slot := remote.Reserve(agent); slot != nil {
+				return slot
+			}
 		}
 		return nil // not an interface with a nil slot
 	}

@@ -99,7 +99,7 @@ func newHooked(t *testing.T, hooks ...*task.PushConfig) *hooked {
 	created, err := s.Create(t.Context(), &store.NewTask{
 		Task:    task.Task{ID: h.task, PublicID: "order-7", Agent: "weather", Owner: "alice", ContextID: "c", Dialect: "1.0"},
 		Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}},
-		Worker:  worker, ClientID: true,
+		Seat:    store.Seat{Worker: worker}, ClientID: true,
 	})
 	require.NoError(t, err)
 	h.at = store.FirstFence(&task.Task{CreatedAt: created.At})

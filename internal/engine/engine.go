@@ -52,10 +52,10 @@ type fanout interface {
 	Subscribe(owner *task.Task) *hub.Subscription
 }
 
-// Slot is a reserved place for one run in this process. It is reserved before its task exists. The
-// holder must call Start or Release.
+// Slot is a reserved place for one run, of this process or of a remote worker that waits at it. It is reserved before its
+// task exists. The holder must call Start or Release.
 type Slot interface {
-	WorkerID() task.ID
+	Seat() store.Seat
 	Start(c *store.Claimed)
 	Release(err error) // why the task was not created
 }
@@ -86,8 +86,7 @@ type Options struct {
 	// database.
 	Store func(c identity.Caller, sees store.Visibility) Store
 	Hub   fanout
-	// Reserve takes a slot of this process's own workers, or returns nil. The field is nil in a
-	// process without workers.
+	// Reserve takes a slot, or returns nil.
 	Reserve    func(agent string) Slot
 	Agents     []Agent
 	MaxBlock   time.Duration // longest time that a blocking send waits; default 25 s

@@ -213,7 +213,7 @@ func (v *View) create(ctx context.Context, r *SendRequest, n *store.NewTask, sub
 	var slot Slot
 	if v.opt.Reserve != nil && n.Reopens == nil {
 		if slot = v.opt.Reserve(n.Task.Agent); slot != nil {
-			n.Worker = slot.WorkerID()
+			n.Seat = slot.Seat()
 		}
 	}
 	ev, err := v.store.Create(ctx, n)
@@ -251,7 +251,7 @@ func (v *View) taken(ctx context.Context, r *SendRequest, n *store.NewTask, subs
 	if byKey {
 		return v.again(h, subscribe), nil
 	}
-	n.Worker = task.ID{}
+	n.Seat = store.Seat{}
 	if n.Reopens != nil { // another message reopened it first
 		n.Reopens, n.Message.References = nil, n.Message.References[:len(n.Message.References)-1]
 	}

@@ -130,7 +130,7 @@ func (r *replica) run() *run {
 	n := &store.NewTask{
 		Task:    task.Task{ID: id, PublicID: id.String(), Agent: "a", ContextID: "c", Dialect: "0.3"},
 		Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}},
-		Worker:  store.NewID(),
+		Seat:    store.Seat{Worker: store.NewID()},
 	}
 	_, err := r.store.Create(r.t.Context(), n)
 	require.NoError(r.t, err)

@@ -103,7 +103,7 @@ func (r *replica) beginFor(owner string, c *task.PushConfig) *run {
 	created, err := r.Create(r.t.Context(), &store.NewTask{
 		Task:    task.Task{ID: id, PublicID: id.String(), Agent: "a", Owner: owner, ContextID: "c", Dialect: "1.0"},
 		Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("hello")}},
-		Worker:  r.id, Push: c,
+		Seat:    store.Seat{Worker: r.id}, Push: c,
 	})
 	require.NoError(r.t, err)
 	return &run{id: id, fence: store.FirstFence(&task.Task{CreatedAt: created.At})}

@@ -30,21 +30,28 @@ type NewTask struct {
 	Request     *task.Request // that carried the message, or nil
 	Forwarded   task.Forwarded
 	Idempotency Idempotency
-	Worker      task.ID          // not zero: this worker claims the task in the same commit, as attempt 1
+	Seat        Seat             // not zero: its worker claims the task in the same commit, as attempt 1
 	Push        *task.PushConfig // set in the same commit, or nil
 	Limits      Limits
 	// Reopens is the ended task whose client-chosen id the new task takes over. Its server-made id
-	// then becomes its public id. Worker must be zero. Create fills in Task.StreamBase.
+	// then becomes its public id. Seat must be zero. Create fills in Task.StreamBase.
 	Reopens *task.Task
 	// Called says that an agent has called the task: CallsNew has listed it. Create returns ErrTaken if it exists, or if its
 	// caller does not wait for it any more.
 	Called bool
 }
 
+// Seat is a place for a run at a worker.
+type Seat struct {
+	Worker task.ID
+	Lease  time.Duration // of a remote worker; 0: the worker is a server process
+	Look   time.Duration // until a replica looks at the run, at most Lease
+}
+
 // Limits bound the creation of tasks, exactly and over all replicas. 0 means no limit.
 type Limits struct {
 	Live  int // of the owner's open tasks with the agent
-	Queue int // of the agent's queued tasks; a task that is created with a worker does not count
+	Queue int // of the agent's queued tasks; a task that is created with a seat does not count
 }
 
 // Limits that a create can exceed, as its statement numbers them.
@@ -155,7 +162,7 @@ func (v View) Create(ctx context.Context, n *NewTask) (*task.Event, error) {
 	}
 	ev := &task.Event{Task: n.Task.ID, Seq: 1, Kind: task.EventMessage, At: r.at, Message: n.Message}
 	v.s.committed(ev)
-	if n.Worker.IsZero() && v.s.listener != nil {
+	if n.Seat.Worker.IsZero() && v.s.listener != nil {
 		v.s.listener.Ready(n.Task.Agent)
 	}
 	return ev, nil
@@ -254,6 +261,7 @@ func createParams(items []*create) dbsqlc.TaskCreateParams {
 		Tenants: make([]string, n), Owners: make([]string, n), ContextIds: make([]string, n),
 		Dialects: make([]string, n), Metadatas: make([]string, n), Payloads: make([]string, n),
 		Keys: make([]string, n), RequestHashes: make([][]byte, n), Workers: make([]uuid.UUID, n),
+		Leases: make([]time.Duration, n), Looks: make([]time.Duration, n),
 		Pushes: make([]bool, n), Called: make([]bool, n), Audits: make([]string, n), Forwarded: make([]string, n), Traceparents: make([]string, n), LiveLimits: make([]int32, n), QueueLimits: make([]int32, n),
 	}
 	hooks := 0
@@ -278,7 +286,7 @@ func createParams(items []*create) dbsqlc.TaskCreateParams {
 		if c.Idempotency.Hash == nil {
 			arg.RequestHashes[i] = []byte{}
 		}
-		arg.Workers[i], arg.Called[i] = uuid.UUID(c.Worker), c.Called
+		arg.Workers[i], arg.Leases[i], arg.Looks[i], arg.Called[i] = uuid.UUID(c.Seat.Worker), c.Seat.Lease, c.Seat.Look, c.Called
 		arg.LiveLimits[i], arg.QueueLimits[i] = int32(c.Limits.Live), int32(c.Limits.Queue)
 		if p := c.Push; p != nil {
 			arg.Pushes[i] = true

@@ -82,7 +82,7 @@ func TestBatchWithFullQueue(t *testing.T) {
 	f := newFixture(t)
 	worker := f.worker(time.Hour)
 	claimed := func(n *NewTask) *NewTask {
-		n.Worker = worker
+		n.Seat.Worker = worker
 		return n
 	}
 	f.create(fresh("a"))

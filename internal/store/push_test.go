@@ -412,7 +412,7 @@ func TestAWebhookThatComesWithTheMessage(t *testing.T) {
 	n := fresh("a")
 	n.Push = hook("c", "h")
 	n.Push.Token, n.Push.Schemes = "tok", []string{"Bearer"}
-	n.Worker = f.worker(time.Hour)
+	n.Seat.Worker = f.worker(time.Hour)
 	without := fresh("a")
 	var g errgroup.Group
 	for _, x := range []*NewTask{n, without} {
@@ -1765,7 +1765,7 @@ func BenchmarkPushMark(b *testing.B) {
 					creates, appends := make([]*create, size), make([]*Append, size)
 					for i := range creates {
 						n := fresh("a")
-						n.Worker = worker
+						n.Seat.Worker = worker
 						if with {
 							n.Push = hook(n.Task.PublicID, "127.0.0.1:8080")
 						}

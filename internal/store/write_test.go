@@ -47,7 +47,7 @@ func TestBatchWithTakenIDs(t *testing.T) {
 	owner := chosen("a", "taken")
 	owner.Task.Owner = "somebody else"
 	claimed := fresh("a")
-	claimed.Worker = f.worker(time.Hour)
+	claimed.Seat.Worker = f.worker(time.Hour)
 	poison := fresh("a")
 	poison.Message = &task.Message{Parts: []task.Part{{Kind: task.PartData, Data: []byte(`{`)}}}
 	got := f.asOneBatch(
@@ -74,7 +74,7 @@ func TestBatchWithTakenIDs(t *testing.T) {
 	h, err := f.Header(t.Context(), claimed.Task.ID)
 	require.NoError(t, err)
 	require.Equal(t, task.StateSubmitted, h.Status.State)
-	owned, err := f.Owned(t.Context(), claimed.Worker)
+	owned, err := f.Owned(t.Context(), claimed.Seat.Worker)
 	require.NoError(t, err)
 	require.Equal(t, []Owned{{Task: claimed.Task.ID, Fence: FirstFence(h)}}, owned)
 	p := &pen{s: f.Store, c: &Claimed{Task: h, Fence: FirstFence(h)}}

@@ -211,8 +211,8 @@ type Slot struct {
 	agent  *slots
 }
 
-// WorkerID returns the id of the worker that claims the task.
-func (s *Slot) WorkerID() task.ID { return s.worker }
+// Seat returns what claims the task.
+func (s *Slot) Seat() store.Seat { return store.Seat{Worker: s.worker} }
 
 // Reserve takes a slot if the agent has a free one, is not away, and no older task is known to wait;
 // otherwise it returns nil. The caller must call Start or Release.

@@ -1123,7 +1123,7 @@ func TestReservedSlots(t *testing.T) {
 	slot = p.reserve()
 	id := store.NewID()
 	n := &store.NewTask{
-		Task: task.Task{ID: id, PublicID: id.String(), Agent: "a", ContextID: "c"}, Message: &task.Message{ID: "m"}, Worker: slot.WorkerID(),
+		Task: task.Task{ID: id, PublicID: id.String(), Agent: "a", ContextID: "c"}, Message: &task.Message{ID: "m"}, Seat: slot.Seat(),
 	}
 	created, err := p.store.Create(t.Context(), n)
 	require.NoError(t, err)

@@ -172,6 +172,9 @@ func (a *API) Run(ctx context.Context) error {
 // Stop answers the claims and heartbeats that wait: their workers go on at another replica.
 func (a *API) Stop() { a.stop() }
 
+// Reserve takes the place of a claim that waits here for runs of the agent, or returns nil. The caller must call Start or Release.
+func (a *API) Reserve(agent string) *Slot { return a.broker.reserve(agent) }
+
 // Wake tells the API that an agent's queue has something to claim; "" means any agent.
 func (a *API) Wake(agent string) { a.broker.hint(agent) }
 
@@ -484,7 +487,8 @@ func (a *API) wait(x *exchange, entry *worker, r *claimRequest, replaced chan st
 		if err := a.lend(x, got, answer); err != nil {
 			return err
 		}
-		if len(answer.Runs) > 0 || ended {
+		// A worker that may have got a run looks for it with its next claim.
+		if len(answer.Runs) > 0 || ended || len(got) == 0 {
 			return nil
 		}
 		// The runs had ended before they began. The slots are free again.

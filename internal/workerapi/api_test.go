@@ -224,6 +224,33 @@ func (w *world) create(agent, text string) task.ID {
 	return id
 }
 
+// reserve takes the place of a claim that waits at the first replica for agent a, once no statement serves it.
+func (w *world) reserve() (slot *workerapi.Slot) {
+	w.t.Helper()
+	waittest.Eventually(w.t, "the place of a claim", func() error {
+		slot = w.replicas[0].api.Reserve("a")
+		return waittest.Unless(slot != nil, "none is free")
+	})
+	return slot
+}
+
+// createWith creates a task with a reserved place.
+func (w *world) createWith(slot *workerapi.Slot) *store.Claimed {
+	w.t.Helper()
+	id := store.NewID()
+	n := &store.NewTask{
+		Task:    task.Task{ID: id, PublicID: id.String(), Agent: "a", ContextID: "ctx", Owner: "owner", Dialect: "0.3"},
+		Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("hello")}},
+		Seat:    slot.Seat(),
+	}
+	ev, err := w.replicas[0].store.Create(w.t.Context(), n)
+	require.NoError(w.t, err)
+	n.Task.Status.State, n.Task.LastSeq, n.Task.CreatedAt = task.StateSubmitted, 1, ev.At
+	return &store.Claimed{
+		Task: &n.Task, Message: n.Message, MessageSeq: 1, Turn: 1, Try: 1, AvailableAt: ev.At, Fence: store.FirstFence(&n.Task),
+	}
+}
+
 func (w *world) task(id task.ID) *task.Task {
 	w.t.Helper()
 	s := w.replicas[0].store
@@ -394,6 +421,74 @@ func TestRunsAreShared(t *testing.T) {
 	many := w.worker(0).Claim(t, 30, workerapitest.Slots("a", 4))
 	require.Len(t, many.Runs, 4, "up to the slots")
 	require.Len(t, w.worker(1).Claim(t, 30, workerapitest.Slots("a", 100)).Runs, 6)
+}
+
+// The statement that creates a task gives it to a claim that waits: no other statement does.
+func TestCreatedForAClaimThatWaits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{poll: time.Hour})
+	require.Nil(t, w.replicas[0].api.Reserve("a"), "nobody waits")
+	one := w.worker(0)
+	waiting := hold(t, w, one, claims(60, workerapitest.Slots("a", 2)))
+	slot := w.reserve()
+	before := w.replicas[0].claims.Load()
+	created := w.createWith(slot)
+	slot.Start(created)
+	run := next(t, waiting).Runs[0]
+	doc := run.Read(t)
+	require.Equal(t, created.Task.PublicID, doc.Task.ID)
+	require.Equal(t, before, w.replicas[0].claims.Load(), "statements that claim")
+	require.InDelta(t, 60, one.Beat(t, 0, run.ID).Lease, 0)
+	require.True(t, doc.RunAPI.Post(t, 0, `{"type":"complete"}`).Ended)
+	require.Equal(t, task.StateCompleted, w.task(created.Task.ID).Status.State)
+}
+
+// A task that is created for a claim has a lease: when the worker vanishes, another one gets the task.
+func TestCreatedForAWorkerThatVanishes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{lease: 300 * time.Millisecond})
+	one, two := w.worker(0), w.worker(1)
+	waiting := hold(t, w, one, claims(60, workerapitest.Slots("a", 1)))
+	slot := w.reserve()
+	created := w.createWith(slot)
+	slot.Start(created)
+	require.Len(t, next(t, waiting).Runs, 1)
+	w.lost(one)
+	require.Equal(t, created.Task.PublicID, two.Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0].Read(t).Task.ID)
+}
+
+// A claim whose place is reserved may be replaced meanwhile. Its worker gets the task with its next claim.
+func TestReservedClaimIsReplaced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{})
+	one := w.worker(0)
+	hold(t, w, one, claims(60, workerapitest.Slots("a", 1)))
+	slot := w.reserve()
+	later := hold(t, w, one, claims(60, workerapitest.Slots("a", 1)))
+	created := w.createWith(slot)
+	slot.Start(created)
+	require.Equal(t, created.Task.PublicID, next(t, later).Runs[0].Read(t).Task.ID)
+}
+
+// A reservation that comes to nothing leaves the claim its place, and a worker that may have got a run looks for it.
+func TestReservationsAreReleased(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{})
+	one, two := w.worker(0), w.worker(0)
+	waiting := hold(t, w, one, claims(60, workerapitest.Slots("a", 1)))
+	slot := w.reserve()
+	require.Nil(t, w.replicas[0].api.Reserve("a"), "it has one slot")
+	require.Nil(t, w.replicas[0].api.Reserve("b"))
+	id := w.create("a", "waits for the place")
+	slot.Release(task.Errorf(task.RateLimited, "refused"))
+	require.Equal(t, id.String(), next(t, waiting).Runs[0].Read(t).Task.ID)
+
+	waiting = hold(t, w, two, claims(60, workerapitest.Slots("a", 1)))
+	slot = w.reserve()
+	created := w.createWith(slot)
+	slot.Release(task.Errorf(task.Unavailable, "the answer of the database was lost"))
+	require.Empty(t, next(t, waiting).Runs)
+	require.Equal(t, created.Task.PublicID, two.Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0].Read(t).Task.ID)
 }
 
 // A queue is worked off without hints and polls, also by one worker with one slot.

@@ -2,6 +2,7 @@ package workerapi
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -29,7 +30,7 @@ type waiter struct {
 
 	// broker.mu guards them.
 	got    []store.Remote
-	asked  int  // statements under way that may give it runs
+	asked  int  // statements and reservations under way that may give it runs
 	over   bool // it is not in the queues any more, or is to be dropped from them
 	served chan struct{}
 }
@@ -169,6 +170,61 @@ func (b *broker) run(ctx context.Context) {
 	}
 }
 
+// Slot is the place of a claim that waits, reserved for a task that does not exist yet: the statement that creates the task
+// claims it, too.
+type Slot struct {
+	b *broker
+	q *queue
+	w *waiter
+}
+
+// reserve takes a place of the oldest claim that no statement serves. It returns nil if no claim has a place, or if older tasks may
+// wait for the agent.
+func (b *broker) reserve(agent string) *Slot {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	q := b.agents[agent]
+	if q == nil || q.ready || b.memory.Free() <= 0 {
+		return nil
+	}
+	for _, w := range q.waiting {
+		if !w.over && w.asked == 0 && w.slots[agent] > 0 {
+			w.asked++
+			w.slots[agent]--
+			return &Slot{b, q, w}
+		}
+	}
+	return nil
+}
+
+// Seat returns what claims the task.
+func (s *Slot) Seat() store.Seat {
+	return store.Seat{Worker: s.w.entry.id, Lease: s.q.lease, Look: s.q.look}
+}
+
+// Start gives the task that was created with the slot to the claim.
+func (s *Slot) Start(c *store.Claimed) {
+	s.b.count(s.q.name, 0)
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	s.w.got = append(s.w.got, store.Remote{Claimed: c, Worker: s.w.entry.id})
+	s.b.settle(s.w)
+}
+
+// Release returns the slot unused. err says why the task was not created.
+func (s *Slot) Release(err error) {
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	s.w.slots[s.q.name]++
+	if errors.Is(err, task.Unavailable) {
+		s.w.entry.unsure.Store(true) // the task may have been created all the same
+	}
+	s.b.settle(s.w)
+	if s.q.ready {
+		s.b.ring()
+	}
+}
+
 // seat is a place for a run of an agent in a statement.
 type seat struct {
 	q *queue
@@ -181,16 +237,16 @@ func (b *broker) round(ctx context.Context) (more bool) {
 	b.mu.Lock()
 	var seats []seat
 	for _, q := range b.agents {
-		if !q.ready || q.live == 0 {
+		if !q.ready {
 			continue
 		}
-		q.ready = false // before the statement, so that a hint during it is not lost
 		n := 0
 		for _, w := range q.waiting {
 			if n == batch {
 				break
 			}
-			if !w.over {
+			if !w.over && w.slots[q.name] > 0 {
+				q.ready = false // before the statement, so that a hint during it is not lost
 				w.asked++
 				seats = append(seats, seat{q, w})
 				n++
@@ -243,10 +299,7 @@ func (b *broker) claim(ctx context.Context, seats []seat) (more, ok bool) {
 		s.w.asked--
 	}
 	for _, s := range seats {
-		s.w.asked--
-		if s.w.asked == 0 && (len(s.w.got) > 0 || s.w.over) {
-			b.serve(s.w)
-		}
+		b.settle(s.w)
 	}
 	for q := range full {
 		q.ready = true
@@ -256,8 +309,12 @@ func (b *broker) claim(ctx context.Context, seats []seat) (more, ok bool) {
 	return more, ok
 }
 
-// serve ends the wait of a claim with what it has got. b.mu is held.
-func (b *broker) serve(w *waiter) {
+// settle notes that a statement, or a reservation, is over for a claim. After the last of them it ends the wait of a claim that
+// has got runs, or may have got some: then the next claim of the worker looks for them. b.mu is held.
+func (b *broker) settle(w *waiter) {
+	if w.asked--; w.asked > 0 || len(w.got) == 0 && !w.over && !w.entry.unsure.Load() {
+		return
+	}
 	b.drop(w)
 	select {
 	case <-w.served:

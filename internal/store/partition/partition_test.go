@@ -349,7 +349,7 @@ func TestWritesCreateMissingPartitions(t *testing.T) {
 			ClientID:    true,
 			Message:     &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}},
 			Idempotency: store.Idempotency{Key: at.String(), Hash: []byte{1}},
-			Worker:      worker,
+			Seat:        store.Seat{Worker: worker},
 		})
 		require.NoError(t, err, at)
 		done := make(chan error, 1)

@@ -503,22 +503,24 @@ WITH inp AS MATERIALIZED (
            unnest($10::text[]) AS key,
            unnest($11::bytea[]) AS request_hash,
            unnest($12::uuid[]) AS worker_id,
-           unnest($13::boolean[]) AS pushes,
-           unnest($14::boolean[]) AS called,
-           unnest($15::integer[]) AS live_limit,
-           unnest($16::integer[]) AS queue_limit,
-           unnest($17::text[]) AS audit,
-           unnest($18::text[]) AS forwarded,
-           unnest($19::text[]) AS traceparent
+           unnest($13::interval[]) AS lease,
+           unnest($14::interval[]) AS look,
+           unnest($15::boolean[]) AS pushes,
+           unnest($16::boolean[]) AS called,
+           unnest($17::integer[]) AS live_limit,
+           unnest($18::integer[]) AS queue_limit,
+           unnest($19::text[]) AS audit,
+           unnest($20::text[]) AS forwarded,
+           unnest($21::text[]) AS traceparent
 ), new AS MATERIALIZED (
-    SELECT i.id, i.client_id, i.agent, i.tenant, i.owner, i.context_id, i.dialect, i.metadata, i.payload, i.key, i.request_hash, i.worker_id, i.pushes, i.called, i.live_limit, i.queue_limit, i.audit, i.forwarded, i.traceparent FROM inp i
+    SELECT i.id, i.client_id, i.agent, i.tenant, i.owner, i.context_id, i.dialect, i.metadata, i.payload, i.key, i.request_hash, i.worker_id, i.lease, i.look, i.pushes, i.called, i.live_limit, i.queue_limit, i.audit, i.forwarded, i.traceparent FROM inp i
      WHERE (i.client_id = ''
             OR (SELECT count(*) FROM holdfast.task_names x
                  WHERE x.tenant = i.tenant AND x.owner = i.owner AND x.agent = i.agent AND x.client_id = i.client_id) = 0)
        AND (i.key = ''
             OR (SELECT count(*) FROM holdfast.idempotency_keys k
                  WHERE k.tenant = i.tenant AND k.owner = i.owner AND k.key = i.key) = 0)
-       AND NOT ($20::boolean AND holdfast.task_exists(i.id))
+       AND NOT ($22::boolean AND holdfast.task_exists(i.id))
 ), bounded AS MATERIALIZED (
     -- In the order in which slots are locked. Each limit is counted once, at its first input.
     SELECT n.id, n.tenant, n.owner, n.agent, n.worker_id, n.live_limit, n.queue_limit,
@@ -546,7 +548,7 @@ WITH inp AS MATERIALIZED (
       FROM (SELECT q.id, q.beyond, q.waits AND q.nth + max(q.n) OVER (PARTITION BY q.agent) > q.queue_limit AS late FROM waiting q) z
      WHERE z.beyond OR z.late
 ), fresh AS MATERIALIZED (
-    SELECT n.id, n.client_id, n.agent, n.tenant, n.owner, n.context_id, n.dialect, n.metadata, n.payload, n.key, n.request_hash, n.worker_id, n.pushes, n.called, n.live_limit, n.queue_limit, n.audit, n.forwarded, n.traceparent FROM new n WHERE n.id NOT IN (SELECT id FROM refused)
+    SELECT n.id, n.client_id, n.agent, n.tenant, n.owner, n.context_id, n.dialect, n.metadata, n.payload, n.key, n.request_hash, n.worker_id, n.lease, n.look, n.pushes, n.called, n.live_limit, n.queue_limit, n.audit, n.forwarded, n.traceparent FROM new n WHERE n.id NOT IN (SELECT id FROM refused)
 ), keyed AS (
     -- Near midnight a key counts on two days: both must be free.
     INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task)
@@ -556,7 +558,7 @@ WITH inp AS MATERIALIZED (
     ON CONFLICT DO NOTHING
     RETURNING task
 ), free AS MATERIALIZED (
-    SELECT f.id, f.client_id, f.agent, f.tenant, f.owner, f.context_id, f.dialect, f.metadata, f.payload, f.key, f.request_hash, f.worker_id, f.pushes, f.called, f.live_limit, f.queue_limit, f.audit, f.forwarded, f.traceparent FROM fresh f
+    SELECT f.id, f.client_id, f.agent, f.tenant, f.owner, f.context_id, f.dialect, f.metadata, f.payload, f.key, f.request_hash, f.worker_id, f.lease, f.look, f.pushes, f.called, f.live_limit, f.queue_limit, f.audit, f.forwarded, f.traceparent FROM fresh f
      WHERE CASE WHEN f.called THEN holdfast.call_begin(f.id) ELSE f.key = ''
         OR f.id IN (SELECT task FROM keyed GROUP BY task HAVING count(*) = (SELECT count(*) FROM holdfast.key_days(now()))) END
 ), named AS (
@@ -580,8 +582,8 @@ WITH inp AS MATERIALIZED (
     ON CONFLICT DO NOTHING
     RETURNING id, client_id, agent, tenant, owner, worker_id, runs, created_at
 ), queued AS (
-    INSERT INTO holdfast.task_queue (id, agent, worker_id, message_seq, tries, message_bytes, forwarded)
-    SELECT c.id, c.agent, c.worker_id, 1, c.runs, octet_length(i.payload),
+    INSERT INTO holdfast.task_queue (id, agent, worker_id, lease_until, look_at, message_seq, tries, message_bytes, forwarded)
+    SELECT c.id, c.agent, c.worker_id, now() + nullif(i.lease, '0'), now() + nullif(i.look, '0'), 1, c.runs, octet_length(i.payload),
            CASE WHEN i.forwarded <> '' THEN jsonb_build_object('1', i.forwarded) END
       FROM created c JOIN inp i ON i.id = c.id
 ), logged AS (
@@ -589,14 +591,14 @@ WITH inp AS MATERIALIZED (
     SELECT c.id, 1, 1, 0, i.payload::json FROM created c JOIN inp i ON i.id = c.id
 ), push AS MATERIALIZED (
     SELECT p.task, p.config_id, p.dialect, p.url, p.host, p.schemes, p.secrets, p.artifacts, c.agent, c.tenant, c.owner, coalesce(c.client_id, c.id::text) AS public_id
-      FROM (SELECT unnest($21::uuid[]) AS task,
-                   unnest($22::text[]) AS config_id,
-                   unnest($23::text[]) AS dialect,
-                   unnest($24::text[]) AS url,
-                   unnest($25::text[]) AS host,
-                   unnest($26::text[]) AS schemes,
-                   unnest($27::bytea[]) AS secrets,
-                   unnest($28::boolean[]) AS artifacts) p
+      FROM (SELECT unnest($23::uuid[]) AS task,
+                   unnest($24::text[]) AS config_id,
+                   unnest($25::text[]) AS dialect,
+                   unnest($26::text[]) AS url,
+                   unnest($27::text[]) AS host,
+                   unnest($28::text[]) AS schemes,
+                   unnest($29::bytea[]) AS secrets,
+                   unnest($30::boolean[]) AS artifacts) p
       JOIN created c ON c.id = p.task
 ), configured AS (
     INSERT INTO holdfast.push_configs (task, config_id, agent, public_id, dialect, url, schemes, secrets)
@@ -625,6 +627,8 @@ type TaskCreateParams struct {
 	Keys          []string
 	RequestHashes [][]byte
 	Workers       []uuid.UUID
+	Leases        []time.Duration
+	Looks         []time.Duration
 	Pushes        []bool
 	Called        []bool
 	LiveLimits    []int32
@@ -664,7 +668,8 @@ type TaskCreateRow struct {
 // the move was committed, gets a serialization failure (40001), and the store retries it.
 // Creates any number of tasks in one commit: idempotency key, name, task, first message, queue row,
 // and webhook configurations. An input whose key or client id is taken returns no row; the caller
-// looks up why. An input with a worker is claimed in the same statement (attempt 1).
+// looks up why. An input with a worker is claimed in the same statement (attempt 1). A remote worker has a
+// lease (not zero), as in RemoteClaim.
 //
 // A retry (@repeated: an earlier try may have been committed) skips the tasks that exist, in
 // whatever partition. If such a task moves at the same moment, the primary key of its log refuses
@@ -690,6 +695,8 @@ func (q *Queries) TaskCreate(ctx context.Context, db DBTX, arg TaskCreateParams)
 		arg.Keys,
 		arg.RequestHashes,
 		arg.Workers,
+		arg.Leases,
+		arg.Looks,
 		arg.Pushes,
 		arg.Called,
 		arg.LiveLimits,
