@@ -356,6 +356,9 @@ func TestJobsPassLockedTasks(t *testing.T) {
 	defer func() { _ = other.Close(context.WithoutCancel(t.Context())) }()
 	tx, err := other.Begin(t.Context())
 	require.NoError(t, err)
+	// Behind a pooler, all sessions have the time limit that the server needs.
+	_, err = tx.Exec(t.Context(), "SET LOCAL idle_in_transaction_session_timeout = 0")
+	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), "SELECT FROM holdfast.tasks WHERE id = ANY ($1::uuid[]) FOR UPDATE", ids[2:5])
 	require.NoError(t, err)
 	id := op.act("/jobs", `{"action":"cancel","reason":"r","filter":{"states":["input-required"]}}`).text("id")
