@@ -1,20 +1,37 @@
-# syntax=docker/dockerfile:1
-FROM golang:1.26-bookworm AS build
+FROM golang:1.26-bookworm AS source
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
+
+FROM source AS build
+# The context has no .git, so the version comes from outside: holdfast version shows it.
+ARG VERSION COMMIT DATE
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o /out/holdfast ./cmd/server
+    CGO_ENABLED=0 go build -trimpath -o /out/holdfast -ldflags="-s -w \
+        -X github.com/holdfast-a2a/holdfast/internal/cli.version=$VERSION \
+        -X github.com/holdfast-a2a/holdfast/internal/cli.commit=$COMMIT \
+        -X github.com/holdfast-a2a/holdfast/internal/cli.date=$DATE" ./cmd/server
+
+FROM source AS build-example-worker
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    CGO_ENABLED=0 go build -trimpath -o /out/worker -ldflags='-s -w' ./examples/go/connect
+
+# An agent that connects: the profile examples of docker-compose.yml.
+FROM scratch AS example-worker
+COPY --from=build-example-worker /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
+COPY --from=build-example-worker /out/worker /worker
+USER 65532:65532
+ENTRYPOINT ["/worker"]
 
 # Certificates, a user that is not root, and nothing else: agents that are commands bring their own image.
-FROM scratch
+FROM scratch AS holdfast
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /out/holdfast /holdfast
+# Mount your configuration over this file. No variable of the image overrides it.
+COPY deploy/image.yaml /etc/holdfast/holdfast.yaml
 USER 65532:65532
-# The admin port must be reachable from the balancer's health checks. It serves these alone until there is an auth.schemes
-# to ask operators by.
-ENV HOLDFAST_LISTEN=:8080 HOLDFAST_GRPC_LISTEN=:8081 HOLDFAST_ADMIN_LISTEN=:9090
+ENV HOLDFAST_CONFIG=/etc/holdfast/holdfast.yaml
 EXPOSE 8080 8081 9090
 HEALTHCHECK --interval=5s --timeout=3s --start-period=30s CMD ["/holdfast", "ready"]
 ENTRYPOINT ["/holdfast"]

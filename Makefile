@@ -25,7 +25,7 @@ INTEGRATION = $(findstring ./...,$(PACKAGES))$(findstring ./integration,$(PACKAG
 
 PYTHONS  ?= python3
 
-.PHONY: help run build test test-postgres test-pooler race chaos chaos-workers memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-heap console-screenshots console-dev
+.PHONY: help run build image test test-postgres test-pooler race chaos chaos-workers compose-test memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-heap console-screenshots console-dev
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,13 @@ interop-fronts: ## the first ring through fronts, and fronts of official servers
 
 interop-ring: ## clients of the second ring: needs Java 17 with mvn, cargo, npm, and python3 with venv
 	go test -tags interop -count=1 -timeout 40m -v ./interop -ring2
+
+image: ## the image holdfast:dev, with the version of the repository
+	docker build --target holdfast --tag $(or $(HOLDFAST_IMAGE),holdfast:dev) --build-arg VERSION=$$(git describe --tags --always --dirty) \
+		--build-arg COMMIT=$$(git rev-parse HEAD) --build-arg DATE=$$(git log -1 --format=%cI) .
+
+compose-test: ## docker-compose.yml with the Docker daemon, all profiles (minutes; deploy/test/base-images where no registry is reached)
+	go test -count=1 -timeout 40m -v ./integration/compose -compose $(COMPOSEFLAGS)
 
 check: lint sqlc-vet race ## what a change must pass
 

@@ -59,6 +59,7 @@ class Handler(BaseHTTPRequestHandler):
 
 if __name__ == "__main__":
     port = int(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("PORT", "9000"))
-    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    print(f"listening on http://127.0.0.1:{server.server_port}/", flush=True)
+    host = os.environ.get("HOST", "127.0.0.1")  # 0.0.0.0 in a container
+    server = ThreadingHTTPServer((host, port), Handler)
+    print(f"listening on http://{host}:{server.server_port}/", flush=True)
     server.serve_forever()

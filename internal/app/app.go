@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -54,6 +55,10 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options) e
 		return err
 	}
 	defer closeTracer(base, e)
+	if e.supervisor, err = newSupervisor(os.Getenv); err != nil {
+		return err
+	}
+	defer e.supervisor.close()
 	ports, err := listen(ctx, e)
 	if err != nil {
 		return err
@@ -81,6 +86,8 @@ type env struct {
 	metrics  *telemetry.Metrics
 	memory   *memory.Budgets
 	tracer   *tracing.Tracer // nil: no traces
+
+	supervisor supervisor
 }
 
 func newEnv(cfg *config.Config, log *slog.Logger, o Options) *env {

@@ -58,6 +58,7 @@ func (s *server) run(ctx, base context.Context) error {
 	lends := start(base, s.lend)
 	deliveries := start(base, s.deliver)
 	announce(s.env, s.ports, s.banner)
+	s.tell("READY=1\nSTATUS=Serving")
 
 	select {
 	case <-ctx.Done():
@@ -65,6 +66,7 @@ func (s *server) run(ctx, base context.Context) error {
 	case <-failed.Done():
 		s.log.Error("server component failed", "error", context.Cause(failed))
 	}
+	s.tell("STOPPING=1\nSTATUS=Draining")
 	for _, step := range s.stop(base, failed, stopLive, lease, duties, claims, lends, deliveries) {
 		s.log.Debug("stopping", "step", step.name)
 		step.do()
@@ -112,6 +114,7 @@ func (s *server) background() []func(context.Context) error {
 		s.hub.Run,
 		s.operators.Run,
 		func(context.Context) error { return serveAdmin(s.admin, s.ports.admin) },
+		func(ctx context.Context) error { return s.supervisor.watch(ctx, s.keeper.Stuck, s.log.Warn) },
 	}, s.access.background...)
 	parts = append(parts, s.watches...)
 	if s.api != nil {
@@ -121,6 +124,13 @@ func (s *server) background() []func(context.Context) error {
 		parts = append(parts, func(context.Context) error { return s.api.ServeGRPC(s.ports.grpc) })
 	}
 	return parts
+}
+
+// tell tells the supervisor of this process its state.
+func (s *server) tell(state string) {
+	if err := s.supervisor.tell(state); err != nil {
+		s.log.Warn("cannot tell the state to NOTIFY_SOCKET", "error", err)
+	}
 }
 
 // endReadiness tells balancers and clients to leave. Everything is still served.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"runtime/debug"
 	"strings"
 
@@ -17,13 +18,26 @@ type versionInfo struct {
 
 const module = "github.com/holdfast-a2a/holdfast"
 
-// readVersion returns the version that the Go toolchain recorded in the binary.
+// Builds without the repository, such as that of the image, set these with -ldflags -X.
+var version, commit, date string
+
+// readVersion returns the version that the build was told, else the one that the Go toolchain recorded in the binary.
 func readVersion() versionInfo {
 	build, ok := debug.ReadBuildInfo()
 	if !ok {
 		return versionInfo{Version: "unknown"}
 	}
-	return versionOf(build)
+	return versionOf(build).stamped(version, commit, date)
+}
+
+// stamped returns v with what the build was told. A commit from there replaces all that the toolchain recorded of one.
+func (v versionInfo) stamped(version, commit, date string) versionInfo {
+	v.Version = cmp.Or(version, v.Version)
+	if commit != "" {
+		v.Revision, v.Time, v.Modified = commit, date, false
+	}
+	v.Time = cmp.Or(date, v.Time)
+	return v
 }
 
 // versionOf returns the version of Holdfast in a binary, which may be that of another module.

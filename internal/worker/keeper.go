@@ -39,6 +39,7 @@ type Keeper struct {
 	id      atomic.Pointer[task.ID]
 	healthy atomic.Int64 // unix nanoseconds of the first of the unbroken renewals; 0 while they fail
 	renewed atomic.Int64 // unix nanoseconds at which the last renewal that succeeded was sent
+	turned  atomic.Int64 // unix nanoseconds of the last turn of Run
 	peers   atomic.Int64
 	scan    store.Rest
 }
@@ -73,6 +74,12 @@ func (k *Keeper) Margin() time.Duration {
 	return k.opt.TTL - time.Since(time.Unix(0, k.renewed.Load()))
 }
 
+// Stuck reports whether Run has not come round for longer than its statements may take. An outage of the database is no
+// reason: statements fail, and Run comes round.
+func (k *Keeper) Stuck() bool {
+	return time.Since(time.Unix(0, k.turned.Load())) > 2*k.opt.TTL+10*time.Second
+}
+
 // Processes returns how many processes had a lease at the last renewal, this one included.
 func (k *Keeper) Processes() int { return int(k.peers.Load()) + 1 }
 
@@ -87,6 +94,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 	k.id.Store(&p.ID)
 	k.renewed.Store(sent.UnixNano())
 	k.healthy.Store(time.Now().UnixNano())
+	k.turned.Store(time.Now().UnixNano())
 	return nil
 }
 
@@ -102,6 +110,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 			return nil
 		}
 		now := time.Now()
+		k.turned.Store(now.UnixNano())
 		if now.Sub(renewed) >= k.opt.TTL/3 || !k.Healthy() {
 			if !k.renew(ctx) {
 				continue

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -247,4 +248,44 @@ func (s *scans) Claim(ctx context.Context, w task.ID, want []store.Demand) ([]*s
 		return nil, task.Unavailable
 	}
 	return s.Store.Claim(ctx, w, want)
+}
+
+// unresponsive is a database whose renewals fail, or hang whatever their context says.
+type unresponsive struct{ hang chan struct{} }
+
+func (unresponsive) Register(context.Context, store.Process, time.Duration) error { return nil }
+func (u unresponsive) Renew(context.Context, task.ID, time.Duration) error {
+	if u.hang != nil {
+		<-u.hang
+	}
+	return errors.New("away")
+}
+func (unresponsive) Unregister(context.Context, task.ID) error { return nil }
+func (unresponsive) Processes(context.Context) (int, error)    { return 1, nil }
+func (unresponsive) Rescue(context.Context, time.Duration, bool) ([]string, []store.Rescued, error) {
+	return nil, nil, nil
+}
+
+// A watchdog that ended processes during an outage would end their runs.
+func TestKeeperIsStuckOnlyWhenItsLoopIs(t *testing.T) {
+	t.Parallel()
+	for _, hangs := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var db unresponsive
+			if hangs {
+				db.hang = make(chan struct{})
+				defer close(db.hang)
+			}
+			k := worker.NewKeeper(worker.KeeperOptions{Store: db})
+			require.NoError(t, k.Start(t.Context()))
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			go func() { _ = k.Run(ctx) }()
+			time.Sleep(20 * time.Second)
+			require.False(t, k.Stuck())
+			time.Sleep(time.Minute)
+			require.False(t, k.Healthy() && !hangs)
+			require.Equal(t, hangs, k.Stuck())
+		})
+	}
 }
