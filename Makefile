@@ -25,7 +25,7 @@ INTEGRATION = $(findstring ./...,$(PACKAGES))$(findstring ./integration,$(PACKAG
 
 PYTHONS  ?= python3
 
-.PHONY: help run build image test test-postgres test-pooler race chaos chaos-workers compose-test memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-heap console-screenshots console-dev
+.PHONY: help run build image test test-postgres test-pooler race chaos chaos-workers compose-test memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-heap console-screenshots console-dev upgrade failover-drill
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,12 @@ race: ## the tests under the race detector (needs a C compiler)
 chaos: ## break a cluster under load for CHAOS (10m), everything that docs/reliability.md names; SEED repeats an order
 	go test -count=1 -timeout 0 -run '^TestChaos$$' -v ./integration/faults -chaos $(CHAOS) -chaos.seed $(or $(SEED),0) \
 		-chaos.report chaos.md $(CHAOSFLAGS)
+
+upgrade: ## roll from the previous version to this one and back under load, with its binary and schema (builds it from the history)
+	go test -count=1 -timeout $(TIMEOUT) -run '^TestRollingUpgrade$$' -v ./integration/faults -upgrade
+
+failover-drill: ## seconds of outage and lost tasks when the primary dies or falls silent, with both kinds of replication
+	go test -run '^$$' -bench '^BenchmarkFailover$$' -benchtime $(or $(ROUNDS),3)x -timeout $(TIMEOUT) ./integration/faults
 
 chaos-workers: dist ## the same, with workers of the built packages of Python and TypeScript beside those in Go
 	rm -rf dist/chaos && mkdir dist/chaos && cp integration/faults/remoteworker/worker.* dist/chaos

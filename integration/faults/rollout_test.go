@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -105,20 +106,47 @@ func TestARolloutFailsNoRequest(t *testing.T) {
 	config := "drain_delay: 6s\n" + clustertest.Settings // twice the default: a busy machine is late to see it
 	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: config})
 	front := balance(t, a, b)
-	ctx, end := context.WithCancel(t.Context())
-	defer end()
-
-	type count struct {
-		sent, failed atomic.Int64
-		firstError   atomic.Pointer[string]
+	all := sendThrough(t, front)
+	for _, r := range front.servers {
+		all.progress()
+		r.Stop()
+		r.Run()
+		r.rejoin()
 	}
-	var each, kept count
-	var clients sync.WaitGroup
-	load := func(n *count, keepAlive bool) {
+	all.end()
+}
+
+// rejoin waits until the balancer sees that a server is ready.
+func (s *balanced) rejoin() {
+	s.T.Helper()
+	waittest.Eventually(s.T, "the balancer sees it", func() error { return waittest.Unless(s.ready.Load(), "not ready") })
+}
+
+// senders are clients of a balancer. Half of them keep their connections, the others have one for each request.
+type senders struct {
+	t          *testing.T
+	each, kept sent
+	stop       context.CancelFunc
+	running    sync.WaitGroup
+}
+
+// sent counts requests.
+type sent struct {
+	all, failed atomic.Int64
+	firstError  atomic.Pointer[string]
+}
+
+// sendThrough starts clients that send until end.
+func sendThrough(t *testing.T, front *balancer) *senders {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	t.Cleanup(stop)
+	all := &senders{t: t, stop: stop}
+	load := func(n *sent, keepAlive bool) {
 		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: !keepAlive}, Timeout: waittest.Patience}
 		defer client.CloseIdleConnections()
 		for ctx.Err() == nil {
-			n.sent.Add(1)
+			n.all.Add(1)
 			if err := sendOnce(client, "http://"+front.addr); err != nil {
 				n.failed.Add(1)
 				said := err.Error()
@@ -127,43 +155,61 @@ func TestARolloutFailsNoRequest(t *testing.T) {
 		}
 	}
 	for range 4 {
-		clients.Go(func() { load(&each, false) })
-		clients.Go(func() { load(&kept, true) })
+		all.running.Go(func() { load(&all.each, false) })
+		all.running.Go(func() { load(&all.kept, true) })
 	}
-	sent := func() int64 { return min(each.sent.Load(), kept.sent.Load()) }
-	for _, r := range front.servers {
-		before := sent()
-		waittest.Eventually(t, "clients send", func() error { return waittest.Unless(sent() > before+20, "%d", sent()) })
-		r.Stop()
-		r.Run()
-		waittest.Eventually(t, "the balancer sees it", func() error { return waittest.Unless(r.ready.Load(), "not ready") })
-	}
-	end()
-	clients.Wait()
-	for what, n := range map[string]*count{"a connection per request": &each, "connections that are kept": &kept} {
-		t.Logf("%s: %d requests, %d failed", what, n.sent.Load(), n.failed.Load())
+	return all
+}
+
+// progress waits until clients of both kinds have sent some more.
+func (s *senders) progress() {
+	s.t.Helper()
+	least := func() int64 { return min(s.each.all.Load(), s.kept.all.Load()) }
+	before := least()
+	waittest.Eventually(s.t, "clients send", func() error { return waittest.Unless(least() > before+20, "%d", least()) })
+}
+
+// end stops the clients, and fails the test if a request failed.
+func (s *senders) end() {
+	s.t.Helper()
+	s.stop()
+	s.running.Wait()
+	for what, n := range map[string]*sent{"a connection per request": &s.each, "connections that are kept": &s.kept} {
+		s.t.Logf("%s: %d requests, %d failed", what, n.all.Load(), n.failed.Load())
 		if first := n.firstError.Load(); first != nil {
-			t.Errorf("%s: %d of %d requests failed, the first: %s", what, n.failed.Load(), n.sent.Load(), *first)
+			s.t.Errorf("%s: %d of %d requests failed, the first: %s", what, n.failed.Load(), n.all.Load(), *first)
 		}
 	}
 }
 
 // sendOnce sends a message, which no HTTP client repeats by itself.
 func sendOnce(client *http.Client, url string) error {
+	_, err := sendTask(client, url)
+	return err
+}
+
+// sendTask is sendOnce, and returns the id of the task.
+func sendTask(client *http.Client, url string) (id string, err error) {
 	resp, err := client.Post(url, "application/json", strings.NewReader(
 		`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"echo:x"}]}}}`))
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if resp.StatusCode != http.StatusOK || !strings.Contains(string(body), `"state":"completed"`) {
-		return errors.New(fmt.Sprint(resp.StatusCode, " ", string(body)))
+	var answer struct {
+		Result struct {
+			ID     string
+			Status struct{ State string }
+		}
 	}
-	return nil
+	if err := json.Unmarshal(body, &answer); err != nil || resp.StatusCode != http.StatusOK || answer.Result.Status.State != "completed" {
+		return "", errors.New(fmt.Sprint(resp.StatusCode, " ", string(body)))
+	}
+	return answer.Result.ID, nil
 }
 
 // In the drain delay a server says that it is not ready, closes the connection after each answer, and still answers. A

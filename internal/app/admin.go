@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/adminapi"
@@ -22,21 +24,28 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/telemetry"
 )
 
-// newAdmin makes the server of the admin address.
-func newAdmin(e *env, access *access, st *store.Store, api *adminapi.API, logins *login.Handler, page http.Handler, checks []telemetry.Check) *http.Server {
-	endpoints := []telemetry.Endpoint{
-		purgeEndpoint(e, st),
-		{Pattern: adminapi.Path + "/", Handler: api, Admits: true},
-		{Pattern: "GET " + console.Path, Handler: page, Admits: true},
-		{Pattern: "GET /{$}", Handler: http.RedirectHandler(console.Path, http.StatusFound), Admits: true},
+// adminServer serves the admin address from the start, so that probes get an answer while the schema is migrated.
+type adminServer struct {
+	*http.Server
+	pages   atomic.Pointer[http.Handler]
+	waiting atomic.Pointer[string] // why the schema is not usable yet
+	served  chan error             // gets the result of Serve
+}
+
+// startAdmin serves the probes until open. A part of the server then waits for the result.
+func startAdmin(e *env, access *access, l net.Listener) *adminServer {
+	s := &adminServer{served: make(chan error, 1)}
+	starting := "starting"
+	s.waiting.Store(&starting)
+	schema := telemetry.Check{Name: "schema", Probe: func(context.Context) (string, error) { return "", errors.New(*s.waiting.Load()) }}
+	admit := func(*http.Request) error { return task.Errorf(task.Unavailable, "the server starts") }
+	if e.cfg.AdminAccess() != config.AdminAsks { // else credentials are checked when the database is open
+		admit = access.admits()
 	}
-	if logins != nil {
-		for _, path := range []string{login.Path, login.CallbackPath, login.KeyPath, login.LogoutPath} {
-			endpoints = append(endpoints, telemetry.Endpoint{Pattern: path, Handler: logins, Admits: true})
-		}
-	}
-	s := &http.Server{
-		Handler:           telemetry.AdminHandler(e.registry, access.admits(), endpoints, checks...),
+	pages := telemetry.AdminHandler(e.registry, admit, nil, schema)
+	s.pages.Store(&pages)
+	s.Server = &http.Server{
+		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*s.pages.Load()).ServeHTTP(w, r) }),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second, // a profile may take longer to write
 		IdleTimeout:       2 * time.Minute,
@@ -50,7 +59,24 @@ func newAdmin(e *env, access *access, st *store.Store, api *adminapi.API, logins
 	if e.cfg.Admin.TLS {
 		s.TLSConfig = access.tlsConfig()
 	}
+	go func() { s.served <- serveAdmin(s.Server, l) }()
 	return s
+}
+
+// adminPages makes what the admin address serves when the server is up.
+func adminPages(e *env, access *access, st *store.Store, api *adminapi.API, logins *login.Handler, page http.Handler, checks []telemetry.Check) http.Handler {
+	endpoints := []telemetry.Endpoint{
+		purgeEndpoint(e, st),
+		{Pattern: adminapi.Path + "/", Handler: api, Admits: true},
+		{Pattern: "GET " + console.Path, Handler: page, Admits: true},
+		{Pattern: "GET /{$}", Handler: http.RedirectHandler(console.Path, http.StatusFound), Admits: true},
+	}
+	if logins != nil {
+		for _, path := range []string{login.Path, login.CallbackPath, login.KeyPath, login.LogoutPath} {
+			endpoints = append(endpoints, telemetry.Endpoint{Pattern: path, Handler: logins, Admits: true})
+		}
+	}
+	return telemetry.AdminHandler(e.registry, access.admits(), endpoints, checks...)
 }
 
 func serveAdmin(s *http.Server, l net.Listener) error {

@@ -64,15 +64,17 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options) e
 		return err
 	}
 	defer ports.close()
+	admin := startAdmin(e, access, ports.admin)
+	defer func() { _ = admin.Close() }()
 	db, err := OpenDatabase(ctx, base, cfg, log)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	if err := db.Migrate(ctx, log); err != nil {
+	if err := db.prepare(ctx, cfg.Migrate, log, func(reason string) { admin.waiting.Store(&reason) }); err != nil || ctx.Err() != nil {
 		return err
 	}
-	return serve(ctx, base, e, ports, db, agents, access)
+	return serve(ctx, base, e, ports, admin, db, agents, access)
 }
 
 // env is the environment of every stage of the composition.
@@ -101,7 +103,7 @@ func newEnv(cfg *config.Config, log *slog.Logger, o Options) *env {
 
 // serve composes the parts in order, each from earlier ones, and runs them. Parts subscribe to signals when they are
 // built, so before the first part runs.
-func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents *agents, access *access) error {
+func serve(ctx, base context.Context, e *env, ports *ports, admin *adminServer, db *Database, agents *agents, access *access) error {
 	bus := &signal.Bus{}
 	st, err := openStore(ctx, e, db, bus)
 	if err != nil {
@@ -158,11 +160,13 @@ func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents
 	if err != nil {
 		return err
 	}
-	s.admin = newAdmin(e, access, st, operators, logins, page, probes)
+	pages := adminPages(e, access, st, operators, logins, page, probes)
+	s.admin = admin
 	export(e, agents, access, st, keeper, probes)
 	if err := prepare(ctx, e, st, keeper, ring); err != nil {
 		return err
 	}
+	admin.pages.Store(&pages)
 	return s.run(ctx, base)
 }
 

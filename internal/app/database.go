@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -18,14 +19,58 @@ type Database struct {
 	Close     func() // disconnects
 }
 
-// Migrate migrates the database. Errors: schema.ErrPooled if the only URL leads to a pooler.
-func (db *Database) Migrate(ctx context.Context, log *slog.Logger) error {
-	if db.URL == db.DirectURL {
-		if err := schema.CheckDirect(ctx, db.URL, log); err != nil {
-			return err
+// Migrate migrates the database, and admits the role of servers unless it is "". Errors: schema.ErrPooled if the only URL
+// leads to a pooler.
+func (db *Database) Migrate(ctx context.Context, servers string, log *slog.Logger) error {
+	if err := db.checkDirect(ctx, log); err != nil {
+		return err
+	}
+	if err := schema.Migrate(ctx, db.DirectURL, log); err != nil || servers == "" {
+		return err
+	}
+	return schema.Admit(ctx, db.DirectURL, servers, log)
+}
+
+func (db *Database) checkDirect(ctx context.Context, log *slog.Logger) error {
+	if db.URL != db.DirectURL {
+		return nil
+	}
+	return schema.CheckDirect(ctx, db.URL, log)
+}
+
+// waitPause is the time between two looks at a schema that another process has to migrate.
+const waitPause = time.Second
+
+// prepare makes sure that a server can work with the schema, as migrate says. It calls waits with the reason while it waits.
+func (db *Database) prepare(ctx context.Context, mode config.Migrate, log *slog.Logger, waits func(reason string)) error {
+	if err := db.checkDirect(ctx, log); err != nil {
+		return err
+	}
+	for last := ""; ; {
+		unusable, mayMigrate, err := schema.Look(ctx, db.DirectURL, log)
+		switch {
+		case err != nil && (mode != config.MigrateWait || last == ""):
+			return fmt.Errorf("database: %w", err)
+		case err != nil: // the database went away during the wait
+			unusable = &schema.Unusable{Reason: err.Error()}
+		case mode == config.MigrateAuto && mayMigrate:
+			return schema.Migrate(ctx, db.DirectURL, log)
+		case unusable == nil:
+			return nil
+		case mode != config.MigrateWait:
+			return fmt.Errorf("migrate is %s: %w", mode, unusable)
+		}
+		waits(unusable.Reason)
+		if unusable.Reason != last {
+			log.Warn("waiting for the schema (migrate is wait)", "reason", unusable.Reason)
+			last = unusable.Reason
+		}
+		select {
+		case <-ctx.Done():
+			return nil // stopped, which is no failure
+		case <-time.After(waitPause):
 		}
 	}
-	return schema.Migrate(ctx, db.DirectURL, log)
 }
 
 // OpenDatabase returns the configured PostgreSQL, or starts an embedded one and watches it until base ends.

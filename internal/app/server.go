@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"net/http"
 	"os"
 	"os/signal"
 	"sync/atomic"
@@ -36,7 +35,7 @@ type server struct {
 	remote     *workerapi.API // nil without the api role
 	operators  *adminapi.API
 	duties     *maintenance.Runner
-	admin      *http.Server
+	admin      *adminServer
 	watches    []func(context.Context) error // of the agents behind fronts
 	stopping   atomic.Bool
 }
@@ -113,7 +112,7 @@ func (s *server) background() []func(context.Context) error {
 	parts := append([]func(context.Context) error{
 		s.hub.Run,
 		s.operators.Run,
-		func(context.Context) error { return serveAdmin(s.admin, s.ports.admin) },
+		func(context.Context) error { return <-s.admin.served },
 		func(ctx context.Context) error { return s.supervisor.watch(ctx, s.keeper.Stuck, s.log.Warn) },
 	}, s.access.background...)
 	parts = append(parts, s.watches...)

@@ -42,8 +42,8 @@ type Deps struct {
 	// Develop is Serve for the verb dev: it calls ready with the URLs of the API and of the console instead of writing lines
 	// for the user.
 	Develop func(ctx context.Context, cfg *config.Config, log *slog.Logger, ready func(url, console string)) error
-	// Migrate brings the schema up to date. Many replicas may run it at once.
-	Migrate func(ctx context.Context, cfg *config.Config, log *slog.Logger) error
+	// Migrate brings the schema up to date, and admits the role of servers unless it is "". Many replicas may run it at once.
+	Migrate func(ctx context.Context, cfg *config.Config, servers string, log *slog.Logger) error
 	// MigrationStatus lists every migration, oldest first, and changes nothing.
 	MigrationStatus func(ctx context.Context, cfg *config.Config, log *slog.Logger) ([]Migration, error)
 	OpenOperator    func(ctx context.Context, cfg *config.Config, log *slog.Logger) (Operator, error)

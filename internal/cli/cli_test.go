@@ -677,10 +677,10 @@ func TestTasksFilterAndErrors(t *testing.T) {
 
 func TestMigrate(t *testing.T) {
 	t.Parallel()
-	migrated := false
+	migrated, admitted := false, ""
 	s := session{deps: Deps{
-		Migrate: func(context.Context, *config.Config, *slog.Logger) error {
-			migrated = true
+		Migrate: func(_ context.Context, _ *config.Config, servers string, _ *slog.Logger) error {
+			migrated, admitted = true, servers
 			return nil
 		},
 		MigrationStatus: func(context.Context, *config.Config, *slog.Logger) ([]Migration, error) {
@@ -697,8 +697,13 @@ func TestMigrate(t *testing.T) {
 
 	require.Zero(t, s.run(t, "migrate").code)
 	require.True(t, migrated)
+	require.Empty(t, admitted)
+	require.Zero(t, s.run(t, "migrate", "--runtime-role", "servers").code)
+	require.Equal(t, "servers", admitted)
 
-	s.deps.Migrate = func(context.Context, *config.Config, *slog.Logger) error { return errors.New("database is away") }
+	s.deps.Migrate = func(context.Context, *config.Config, string, *slog.Logger) error {
+		return errors.New("database is away")
+	}
 	require.Equal(t, result{exitFailed, "", "holdfast: database is away\n"}, s.run(t, "migrate"))
 }
 

@@ -26,13 +26,13 @@ func Live(banner io.Writer, agents map[string]executor.Executor) Deps {
 		Develop: func(ctx context.Context, cfg *config.Config, log *slog.Logger, ready func(url, console string)) error {
 			return app.Run(ctx, cfg, log, app.Options{Executors: agents, Version: Version(), Ready: ready})
 		},
-		Migrate: func(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
+		Migrate: func(ctx context.Context, cfg *config.Config, servers string, log *slog.Logger) error {
 			db, err := app.OpenDatabase(ctx, ctx, cfg, log)
 			if err != nil {
 				return err
 			}
 			defer db.Close()
-			return db.Migrate(ctx, log)
+			return db.Migrate(ctx, servers, log)
 		},
 		MigrationStatus: migrationStatus,
 		OpenOperator:    openOperator,

@@ -19,13 +19,18 @@ func (c *command) migrate() *cobra.Command {
 		Use:   "migrate",
 		Short: "Bring the database schema up to date",
 		Long: `Apply the pending migrations. Several processes may call this at once: one migrates and
-the others wait. The server also migrates when it starts, so this verb is for deployments
-that migrate in a separate step.`,
+the others wait. With migrate: auto, the default, servers also migrate when they start.
+
+To run servers with a database role that owns nothing, call this as the owner of the
+schema with --runtime-role: it grants that role what servers need, now and, in every later
+migration, for what is new. docs/deployment.md (Migrations) has the steps.`,
 		Example: `  holdfast migrate --database-url postgres://holdfast@db/holdfast
+  holdfast migrate --database-url postgres://owner@db/holdfast --runtime-role holdfast
   holdfast migrate --status`,
 		Args: argCount(0, 0),
 	}
 	cmd.Flags().String("database-url", "", "PostgreSQL to migrate (default: the configured one)")
+	servers := cmd.Flags().String("runtime-role", "", "database role of the servers, to which this role grants what they need")
 	status := cmd.Flags().Bool("status", false, "list the migrations without applying any")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -34,7 +39,7 @@ that migrate in a separate step.`,
 			return err
 		}
 		if !*status {
-			return c.deps.Migrate(cmd.Context(), cfg, newLogger(c.Err, cfg.Log))
+			return c.deps.Migrate(cmd.Context(), cfg, *servers, newLogger(c.Err, cfg.Log))
 		}
 		migrations, err := c.deps.MigrationStatus(cmd.Context(), cfg, newQuietLogger(c.Err, cfg.Log))
 		if err != nil {

@@ -29,7 +29,9 @@ type Config struct {
 	DatabaseURL       string `yaml:"database_url" env:"HOLDFAST_DATABASE_URL"`
 	ListenDatabaseURL string `yaml:"listen_database_url" env:"HOLDFAST_LISTEN_DATABASE_URL"`
 	DataDir           string `yaml:"data_dir" env:"HOLDFAST_DATA_DIR"`
-	Roles             []Role `yaml:"roles" env:"HOLDFAST_ROLES"`
+	// Migrate says who migrates an external database.
+	Migrate Migrate `yaml:"migrate" env:"HOLDFAST_MIGRATE"`
+	Roles   []Role  `yaml:"roles" env:"HOLDFAST_ROLES"`
 	// DrainDelay is the time between the end of readiness and the end of the public ports.
 	DrainDelay time.Duration `yaml:"drain_delay" env:"HOLDFAST_DRAIN_DELAY"`
 
@@ -52,6 +54,16 @@ type Config struct {
 	TLS       TLS       `yaml:"tls"`
 	Agents    []Agent   `yaml:"agents"`
 }
+
+// Migrate says what a starting server does about the schema of its database.
+type Migrate string
+
+// The choices.
+const (
+	MigrateAuto Migrate = "auto" // migrate it, if the database role may
+	MigrateWait Migrate = "wait" // wait until another process has migrated it
+	MigrateOff  Migrate = "off"  // do not start on a schema that needs a migration
+)
 
 // Role is a part of the work that a replica may do.
 type Role string

@@ -14,6 +14,7 @@ func Default() *Config {
 		GRPCListen:  "127.0.0.1:8081",
 		AdminListen: "127.0.0.1:9090",
 		DataDir:     "./.holdfast",
+		Migrate:     MigrateAuto,
 		Roles:       []Role{RoleAPI, RoleWorker, RolePush},
 		Log:         Log{Level: "info", Format: LogAuto, Requests: RequestsWrites},
 		Limits: Limits{

@@ -45,6 +45,10 @@ func (l *loader) validate(c *Config) {
 	if c.DataDir == "" {
 		l.at("data_dir", "must not be empty")
 	}
+	oneOf(l, "migrate", c.Migrate, MigrateAuto, MigrateWait, MigrateOff)
+	if c.DatabaseURL == "" && c.Migrate != MigrateAuto {
+		l.at("migrate", "is for an external database; remove it, or set database_url")
+	}
 	l.roles(c.Roles)
 	inRange(l, "drain_delay", c.DrainDelay, 0, 10*time.Minute)
 	oneOf(l, "log.level", c.Log.Level, "debug", "info", "warn", "error")

@@ -392,14 +392,24 @@ func (d *database) isolation(ctx context.Context) ([]Finding, error) {
 
 func (d *database) role(ctx context.Context) ([]Finding, error) {
 	var role string
-	var exists, creates, makes bool
+	var exists, creates, makes, owns, admitted, powerful bool
 	err := d.pool.QueryRow(ctx, `SELECT current_user, n.oid IS NOT NULL, has_database_privilege(current_database(), 'CREATE'),
-		coalesce(has_schema_privilege(n.oid, 'CREATE') AND has_schema_privilege(n.oid, 'USAGE'), false)
-		FROM (SELECT 1) one LEFT JOIN pg_namespace n ON n.nspname = 'holdfast'`).Scan(&role, &exists, &creates, &makes)
+		coalesce(has_schema_privilege(n.oid, 'CREATE') AND has_schema_privilege(n.oid, 'USAGE'), false),
+		EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = n.oid AND pg_has_role(c.relowner, 'USAGE')),
+		EXISTS (SELECT FROM pg_policy p CROSS JOIN unnest(p.polroles) r
+			WHERE p.polrelid = (SELECT c.oid FROM pg_class c WHERE c.relnamespace = n.oid AND c.relname = 'tasks') AND p.polname = 'servers' AND pg_has_role(r, 'USAGE')),
+		(SELECT r.rolsuper OR r.rolbypassrls FROM pg_roles r WHERE r.rolname = current_user)
+		FROM (SELECT 1) one LEFT JOIN pg_namespace n ON n.nspname = 'holdfast'`).Scan(&role, &exists, &creates, &makes, &owns, &admitted, &powerful)
 	if err != nil {
 		return nil, err
 	}
 	switch {
+	case admitted && !owns && !powerful && !makes:
+		var unusable *schema.Unusable
+		if err := schema.CheckUsable(ctx, d.pool); errors.As(err, &unusable) {
+			return fails("%s", unusable.Reason), nil
+		}
+		return d.connects(ctx, role+" owns nothing; the owner of the schema has admitted it")
 	case !exists && !creates:
 		return fails("%s may not create the schema", role).advise("run GRANT CREATE ON DATABASE … TO %s, once", role), nil
 	case !exists:
@@ -426,9 +436,14 @@ func (d *database) role(ctx context.Context) ([]Finding, error) {
 		return fails("%s does not own %s: row-level security hides their rows, and it can neither migrate nor create the next partition", role, strings.Join(foreign, ", ")).
 			advise("let it own the tables in schema holdfast, or make it a member of the owner"), nil
 	}
+	return d.connects(ctx, role+" owns the tables")
+}
+
+// connects finds owners of other databases that may connect to this one.
+func (d *database) connects(ctx context.Context, otherwise string) ([]Finding, error) {
 	var database string
 	var open bool
-	err = d.pool.QueryRow(ctx, `SELECT d.datname, EXISTS (SELECT FROM aclexplode(coalesce(d.datacl, acldefault('d', d.datdba))) a WHERE a.grantee = 0 AND a.privilege_type = 'CONNECT')
+	err := d.pool.QueryRow(ctx, `SELECT d.datname, EXISTS (SELECT FROM aclexplode(coalesce(d.datacl, acldefault('d', d.datdba))) a WHERE a.grantee = 0 AND a.privilege_type = 'CONNECT')
 		FROM pg_database d WHERE d.datname = current_database()`).Scan(&database, &open)
 	if err != nil {
 		return nil, err
@@ -443,7 +458,7 @@ func (d *database) role(ctx context.Context) ([]Finding, error) {
 		return warns("%s may connect to this database, because PUBLIC may", strings.Join(others, ", ")).
 			advise(`run REVOKE CONNECT ON DATABASE "%s" FROM PUBLIC; and GRANT CONNECT to the roles that need it`, database), nil
 	}
-	return oks("%s owns the tables", role), nil
+	return oks("%s", otherwise), nil
 }
 
 func (d *database) schema(ctx context.Context) ([]Finding, error) {

@@ -266,13 +266,16 @@ func admitCallers(ctx context.Context, db *pgxpool.Pool) (reason string, err err
 func CheckRowSecurity(ctx context.Context, db *pgxpool.Pool) (reason string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	var login, role string
-	var exists, member, bypasses, granted bool
+	var login, role, unguarded string
+	var exists, member, bypasses, owns, granted bool
 	err = db.QueryRow(ctx, `SELECT session_user, api.name, r.oid IS NOT NULL,
 		coalesce(pg_has_role(session_user, r.oid, CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END), false),
 		coalesce(r.rolsuper OR r.rolbypassrls, false),
+		coalesce((SELECT bool_or(pg_has_role(r.oid, c.relowner, 'USAGE')) FROM pg_class c WHERE c.relnamespace = 'holdfast'::regnamespace AND c.relkind IN ('r', 'p')), false),
+		coalesce((SELECT string_agg(c.relname, ', ' ORDER BY c.relname) FROM pg_policy p JOIN pg_class c ON c.oid = p.polrelid
+			WHERE c.relnamespace = 'holdfast'::regnamespace AND p.polname = 'callers' AND NOT c.relrowsecurity), ''),
 		coalesce(has_table_privilege(r.oid, 'holdfast.tasks', 'SELECT') AND has_table_privilege(r.oid, to_regclass('holdfast.callers_log'), 'SELECT'), false)
-		FROM holdfast.api_role() api(name) LEFT JOIN pg_roles r ON r.rolname = api.name`, pgx.QueryExecModeExec).Scan(&login, &role, &exists, &member, &bypasses, &granted)
+		FROM holdfast.api_role() api(name) LEFT JOIN pg_roles r ON r.rolname = api.name`, pgx.QueryExecModeExec).Scan(&login, &role, &exists, &member, &bypasses, &owns, &unguarded, &granted)
 	switch {
 	case err != nil:
 		return "", err
@@ -282,6 +285,10 @@ func CheckRowSecurity(ctx context.Context, db *pgxpool.Pool) (reason string, err
 		return fmt.Sprintf("%s is not a member of role %s", login, role), nil
 	case bypasses:
 		return fmt.Sprintf("role %s bypasses row-level security", role), nil
+	case owns:
+		return fmt.Sprintf("role %s belongs to the owner of tables, whose policies do not apply to it", role), nil
+	case unguarded != "":
+		return "row-level security is disabled on " + unguarded, nil
 	case !granted:
 		return fmt.Sprintf("role %s may not use the tables", role), nil
 	}

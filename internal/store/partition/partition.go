@@ -33,36 +33,30 @@ type Family struct {
 
 // table is a partitioned table of a family.
 type table struct {
-	name   string   // in schema holdfast
-	prefix string   // prefix of its partitions' names
-	model  string   // table that a new partition copies columns, constraints and indexes from
-	after  []string // statements to run on a new partition, which is %s in them
+	name   string // in schema holdfast
+	prefix string // prefix of its partitions' names, which holdfast.partition_of knows too
 }
 
 // The families.
 var (
 	// Tasks are ended tasks and the logs of all tasks, by the time in the task's id.
 	Tasks = Family{Name: "tasks", behind: late, bound: idBound, parse: parseID, tables: []table{
-		{name: "tasks_dated", prefix: "tasks", model: "tasks_kept"},
-		{name: "events_log", prefix: "events", model: "events_kept"},
-		{name: "events_artifacts", prefix: "artifacts", model: "events_kept"},
+		{name: "tasks_dated", prefix: "tasks"},
+		{name: "events_log", prefix: "events"},
+		{name: "events_artifacts", prefix: "artifacts"},
 	}}
 	// Keys are idempotency keys, by the day of their use. Within five minutes of midnight, holdfast.key_days writes a key on
 	// both days.
 	Keys = Family{Name: "idempotency_keys", behind: 5*time.Minute + late, bound: dayBound, parse: parseDay, tables: []table{
-		{name: "idempotency_keys", prefix: "keys", model: "idempotency_keys"},
+		{name: "idempotency_keys", prefix: "keys"},
 	}}
 	// Attempts are delivery attempts of webhooks, by their start. An attempt takes up to two minutes and is stored at its end.
 	Attempts = Family{Name: "delivery_attempts", behind: 2*time.Minute + late, bound: timeBound, parse: parseTime, tables: []table{
-		{name: "push_attempts", prefix: "attempts", model: "push_attempts"},
+		{name: "push_attempts", prefix: "attempts"},
 	}}
-	// Audit is the audit log. Each partition needs its own triggers: those of the partitioned table
-	// do not guard it.
+	// Audit is the audit log.
 	Audit = Family{Name: "audit", behind: late, bound: timeBound, parse: parseTime, tables: []table{
-		{name: "audit_log", prefix: "audit", model: "audit_log", after: []string{
-			"CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION holdfast.audit_refuse()",
-			"ALTER TABLE %s ENABLE ALWAYS TRIGGER append_only",
-		}},
+		{name: "audit_log", prefix: "audit"},
 	}}
 	Families = []Family{Tasks, Keys, Attempts, Audit}
 )
@@ -118,7 +112,7 @@ func ensure(ctx context.Context, db DB, f Family, w Width, from, soon, to time.T
 		return each(ctx, tx, f, func(t table, there []Partition) error {
 			for _, p := range gaps(there, w, from, to) {
 				name := t.prefix + "_" + stamp(p.from)
-				if err := create(ctx, tx, f, t, name, p); err != nil {
+				if err := create(ctx, tx, f, name, p); err != nil {
 					return fmt.Errorf("%s: %w", name, err)
 				}
 				created = append(created, name)
@@ -146,22 +140,10 @@ func each(ctx context.Context, tx pgx.Tx, f Family, do func(t table, there []Par
 	return nil
 }
 
-// create builds a separate table and attaches it, because CREATE TABLE … PARTITION OF would lock
-// out all readers and writers.
-func create(ctx context.Context, tx pgx.Tx, f Family, t table, name string, p period) error {
-	child, parent, model := quoted(name), quoted(t.name), quoted(t.model)
-	statements := []string{fmt.Sprintf("CREATE TABLE %s (LIKE %s INCLUDING ALL)", child, model)}
-	for _, sql := range t.after {
-		statements = append(statements, fmt.Sprintf(sql, child))
-	}
-	statements = append(statements, fmt.Sprintf("ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM ('%s') TO ('%s')",
-		parent, child, f.bound(p.from), f.bound(p.to)))
-	for _, sql := range statements {
-		if _, err := tx.Exec(ctx, sql); err != nil {
-			return err
-		}
-	}
-	return nil
+// create adds a partition. A function of the owner does it, because the role of a server may own nothing.
+func create(ctx context.Context, tx pgx.Tx, f Family, name string, p period) error {
+	_, err := tx.Exec(ctx, "SELECT holdfast.partition_add($1, $2, $3)", name, f.bound(p.from), f.bound(p.to))
+	return err
 }
 
 // List returns the partitions of all tables of a family, the oldest first.
@@ -227,7 +209,18 @@ func Detached(ctx context.Context, db DB, f Family) (names []string, err error) 
 // statement reads. Detach blocks until the statements that read the partition have ended or ctx
 // ends, but no statement waits for it. After an interruption the next call continues. It must run
 // outside of a transaction, directly or through a pooler.
+//
+// Only the owner of the table may do that. For another role, a function of the owner detaches the partition, and
+// statements wait for it, for less than their lock_timeout.
 func Detach(ctx context.Context, conn *pgx.Conn, p Partition) error {
+	var owns bool
+	const owner = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = $1::regclass"
+	if err := conn.QueryRow(ctx, owner, "holdfast."+p.Parent).Scan(&owns); err != nil {
+		return err
+	}
+	if !owns {
+		return detachBriefly(ctx, conn, p)
+	}
 	if err := spare(ctx, conn, p.Parent); err != nil {
 		return err
 	}
@@ -237,6 +230,28 @@ func Detach(ctx context.Context, conn *pgx.Conn, p Partition) error {
 	}
 	_, err := conn.Exec(ctx, fmt.Sprintf("ALTER TABLE %s DETACH PARTITION %s %s", quoted(p.Parent), quoted(p.Table), how))
 	return err
+}
+
+// The number of tries of detachBriefly, and the pause between them: statements that wait go first.
+const (
+	briefTries = 20
+	briefPause = 200 * time.Millisecond
+)
+
+// detachBriefly repeats holdfast.partition_detach while other sessions' locks are in its way.
+func detachBriefly(ctx context.Context, conn *pgx.Conn, p Partition) error {
+	for try := 1; ; try++ {
+		_, err := conn.Exec(ctx, "SELECT holdfast.partition_detach($1)", p.Table)
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) || pg.Code != "55P03" && pg.Code != "40P01" || try == briefTries {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, context.Cause(ctx))
+		case <-time.After(briefPause):
+		}
+	}
 }
 
 // spare makes sure that the last partition of a table is empty, and is for a time to come. While a
@@ -276,7 +291,7 @@ func spare(ctx context.Context, db DB, parent string) error {
 
 // Drop removes a detached table.
 func Drop(ctx context.Context, conn *pgx.Conn, name string) error {
-	_, err := conn.Exec(ctx, "DROP TABLE IF EXISTS "+quoted(name))
+	_, err := conn.Exec(ctx, "SELECT holdfast.partition_drop($1)", name)
 	return err
 }
 

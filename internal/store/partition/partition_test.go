@@ -2,7 +2,9 @@ package partition_test
 
 import (
 	"context"
+	"crypto/rand"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store/partition"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // patience bounds every wait; reaching it is a failure and never the normal case.
@@ -332,7 +335,8 @@ func TestWritesCreateMissingPartitions(t *testing.T) {
 		all, err := partition.List(t.Context(), c, f)
 		require.NoError(t, err)
 		for _, p := range all {
-			require.NoError(t, partition.Drop(t.Context(), c, p.Table))
+			_, err := c.Exec(t.Context(), "DROP TABLE holdfast."+p.Table)
+			require.NoError(t, err)
 		}
 	}
 	s, err := store.Open(t.Context(), store.Options{URL: db.URL})
@@ -398,4 +402,51 @@ func TestKeysHavePartitionsAroundMidnight(t *testing.T) {
 		}
 		midnight = midnight.AddDate(0, 0, 30)
 	}
+}
+
+// A role that does not own the tables detaches through a function of the owner. It gives up before a writer that waits
+// behind it does, and comes again when the reader has ended.
+func TestDetachAsARoleThatOwnsNothing(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	owner := connect(t, db.URL)
+	role := "server_" + strings.ToLower(rand.Text()[:8])
+	do := func(c *pgx.Conn, sql string) {
+		t.Helper()
+		_, err := c.Exec(t.Context(), sql)
+		require.NoError(t, err, sql)
+	}
+	do(owner, "CREATE ROLE "+role)
+	t.Cleanup(func() {
+		c, err := pgx.Connect(context.Background(), db.URL)
+		require.NoError(t, err)
+		defer func() { _ = c.Close(context.Background()) }()
+		_, err = c.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role, pgx.QueryExecModeSimpleProtocol)
+		require.NoError(t, err)
+	})
+	do(owner, "SELECT holdfast.admit_servers('"+role+"')")
+	server := connect(t, db.URL+"&role="+role)
+	names, err := partition.Ensure(t.Context(), server, partition.Attempts, partition.Day, old, old.Add(time.Hour))
+	require.NoError(t, err)
+	require.Len(t, names, 1)
+	p := ofOld(t, server, "push_attempts")
+
+	reader := connect(t, db.URL)
+	do(reader, "BEGIN")
+	do(reader, "SELECT FROM holdfast.push_attempts")
+	detached := make(chan error, 1)
+	go func() { detached <- partition.Detach(context.Background(), server, p) }()
+	writer := connect(t, db.URL)
+	do(writer, "SET lock_timeout = '100ms'") // as the writers of a server
+	for range 10 {
+		do(writer, "DELETE FROM holdfast.push_attempts WHERE false")
+	}
+	do(reader, "COMMIT")
+	require.NoError(t, waittest.Within(t, "the detach", detached))
+	names, err = partition.Detached(t.Context(), owner, partition.Attempts)
+	require.NoError(t, err)
+	require.Equal(t, []string{p.Table}, names)
+	require.NoError(t, partition.Drop(t.Context(), server, p.Table))
+	require.NoError(t, partition.Drop(t.Context(), server, p.Table), "again")
+	require.Zero(t, rows[int](t, owner, "SELECT count(*)::int FROM pg_class WHERE relname = $1", p.Table)[0])
 }

@@ -112,6 +112,11 @@ func Migrate(ctx context.Context, databaseURL string, log *slog.Logger) error {
 		if unreleased {
 			return ErrUnreleased
 		}
+		// If the schema is there, its owner need not be able to create one.
+		var there bool
+		if err := db.QueryRowContext(ctx, "SELECT to_regnamespace('holdfast') IS NOT NULL").Scan(&there); err != nil || there {
+			return err
+		}
 		_, err := db.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS holdfast")
 		return err
 	})
@@ -143,11 +148,123 @@ func Migrate(ctx context.Context, databaseURL string, log *slog.Logger) error {
 		for _, step := range done {
 			log.Info("schema step applied", "step", step.Source.Path, "took", step.Duration)
 		}
+		if err == nil {
+			// New tables need grants for the roles of servers that this owner has admitted.
+			_, err = db.ExecContext(ctx, "SELECT holdfast.admit_servers()")
+		}
 		if err != nil {
 			return fmt.Errorf("migrate: %w", err)
 		}
 		return nil
 	})
+}
+
+// Admit lets servers with this database role use the schema: the role then reads and writes rows, and needs to own
+// nothing. It must be called as the owner, after Migrate, and may be called again.
+func Admit(ctx context.Context, databaseURL, role string, log *slog.Logger) error {
+	return persist(ctx, log, func() error {
+		conn, err := pgurl.Connect(ctx, databaseURL)
+		if err != nil {
+			return fmt.Errorf("admit %s: %w", role, err)
+		}
+		defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+		var exists, owns bool
+		err = conn.QueryRow(ctx, `SELECT r.oid IS NOT NULL, coalesce(pg_has_role(r.oid, c.relowner, 'USAGE'), false)
+			FROM pg_class c LEFT JOIN pg_roles r ON r.rolname = $1 WHERE c.oid = 'holdfast.tasks'::regclass`, role).Scan(&exists, &owns)
+		switch {
+		case err != nil:
+			return fmt.Errorf("admit %s: %w", role, err)
+		case !exists:
+			return fmt.Errorf("admit %s: there is no such role; run CREATE ROLE %s LOGIN", role, pgx.Identifier{role}.Sanitize())
+		case owns:
+			return fmt.Errorf("admit %s: this role is a superuser, or owns the tables or belongs to their owner; name the role of the servers, which should own nothing", role)
+		}
+		if _, err := conn.Exec(ctx, "SELECT holdfast.admit_servers($1)", role); err != nil {
+			return fmt.Errorf("admit %s: %w", role, err)
+		}
+		log.Info("role of servers admitted", "role", role)
+		return nil
+	})
+}
+
+// Unusable says why a server cannot work with the schema, and what to do.
+type Unusable struct{ Reason string }
+
+func (e *Unusable) Error() string { return e.Reason }
+
+// CheckUsable returns an Unusable if a server of this version with the role of db cannot work with the schema. It changes
+// nothing.
+func CheckUsable(ctx context.Context, db rowQuerier) error {
+	v, err := ReadVersion(ctx, db)
+	var answer *pgconn.PgError
+	barred := errors.As(err, &answer) && answer.Code == "42501"
+	switch {
+	case barred: // no USAGE of the schema
+	case err != nil:
+		return err
+	case !v.Current():
+		return &Unusable{fmt.Sprintf("the database has schema version %d, but this server needs version %d; run holdfast migrate with this binary, as the owner of the schema", v.Applied, v.Latest)}
+	}
+	var role, lacks string
+	// A detached partition has the name of one, and is nobody's business but of retention.
+	err = db.QueryRow(ctx, `SELECT current_user, coalesce((SELECT string_agg(c.relname, ', ' ORDER BY c.relname)
+		FROM pg_class c WHERE c.relnamespace = to_regnamespace('holdfast') AND c.relkind IN ('r', 'p', 'v') AND NOT c.relispartition
+		  AND c.relname !~ '_\d{8}(_\d{4,6})?$' AND (NOT has_schema_privilege(c.relnamespace, 'USAGE') OR NOT has_table_privilege(c.oid, 'SELECT')
+		  OR c.relrowsecurity AND NOT pg_has_role(c.relowner, 'USAGE') AND NOT EXISTS (
+			SELECT FROM pg_policy p CROSS JOIN unnest(p.polroles) r
+			 WHERE p.polrelid = c.oid AND p.polname = 'servers' AND pg_has_role(r, 'USAGE')))), '')`).Scan(&role, &lacks)
+	switch {
+	case err != nil:
+		return fmt.Errorf("schema: %w", err)
+	case barred || lacks != "":
+		return &Unusable{fmt.Sprintf("role %s neither owns the schema nor was admitted to all of it (%s); run holdfast migrate --runtime-role %s as the owner of the schema", role, shorten(lacks), role)}
+	}
+	return nil
+}
+
+func shorten(list string) string {
+	if list == "" {
+		return "no USAGE"
+	}
+	const most = 60
+	if len(list) > most {
+		return list[:most] + "…"
+	}
+	return list
+}
+
+// MayMigrate reports whether the role of db can change the schema, or create it.
+func MayMigrate(ctx context.Context, db rowQuerier) (may bool, err error) {
+	err = db.QueryRow(ctx, `SELECT coalesce((SELECT has_schema_privilege(n.oid, 'CREATE') FROM pg_namespace n WHERE n.nspname = 'holdfast'),
+		has_database_privilege(current_database(), 'CREATE'))`).Scan(&may)
+	return may, err
+}
+
+// Look connects and returns what CheckUsable says, and whether the role may migrate. It waits up to a minute for a database
+// that is not up yet.
+func Look(ctx context.Context, databaseURL string, log *slog.Logger) (unusable *Unusable, mayMigrate bool, err error) {
+	err = persist(ctx, log, func() error {
+		conn, err := pgurl.Connect(ctx, databaseURL)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+		var number int
+		if err := conn.QueryRow(ctx, serverNumber).Scan(&number); err != nil {
+			return err
+		}
+		if err := CheckServer(number); err != nil {
+			return err
+		}
+		if mayMigrate, err = MayMigrate(ctx, conn); err != nil {
+			return err
+		}
+		if err := CheckUsable(ctx, conn); !errors.As(err, &unusable) {
+			return err
+		}
+		return nil
+	})
+	return unusable, mayMigrate, err
 }
 
 // unlimited lets a session take as long as a step needs, whatever the role, the database and the URL set: a step on a

@@ -27,11 +27,18 @@ type PrivateServer struct {
 // the processes of the cluster, which it cannot in a container.
 func Server(t testing.TB, settings map[string]string) *PrivateServer {
 	t.Helper()
-	s := newPrivate(t, settings)
-	s.URL = s.pg.DSN()
+	s := Empty(t, settings)
 	if err := schema.Migrate(t.Context(), s.URL, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatalf("private server: %v", err)
 	}
+	return s
+}
+
+// Empty is Server with an empty database, without a schema.
+func Empty(t testing.TB, settings map[string]string) *PrivateServer {
+	t.Helper()
+	s := newPrivate(t, settings)
+	s.URL = s.pg.DSN()
 	return s
 }
 

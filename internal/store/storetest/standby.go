@@ -35,28 +35,50 @@ func Basebackup(ctx context.Context) (program string, err error) {
 // do not include pg_basebackup.
 func (s *PrivateServer) Standby() *PrivateServer {
 	s.t.Helper()
-	program, err := Basebackup(s.t.Context())
-	if err != nil {
+	if _, err := Basebackup(s.t.Context()); err != nil {
 		s.t.Skipf("a standby needs PostgreSQL's pg_basebackup: %v", err)
-	}
-	b := newPrivate(s.t, s.settings)
-	b.Stop() // only its directories are needed
-	if err := os.RemoveAll(b.data()); err != nil {
-		s.t.Fatalf("standby: %v", err)
 	}
 	from, err := url.Parse(s.URL)
 	if err != nil {
 		s.t.Fatalf("standby: %v", err)
 	}
-	cmd := exec.CommandContext(s.t.Context(), program, "--pgdata="+b.data(), "--checkpoint=fast", "--write-recovery-conf", "--no-sync",
-		"--dbname=host="+from.Query().Get("host")+" port="+from.Query().Get("port")+" user="+from.User.Username()+" application_name=standby")
-	cmd.Dir, cmd.SysProcAttr = filepath.Dir(b.data()), &syscall.SysProcAttr{Credential: ownerOf(s.t, filepath.Dir(b.data()))}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		s.t.Fatalf("standby: %v: %s", err, out)
+	return Restored(s.t, s.settings, func(b *PrivateServer, data string) {
+		b.Shell("pg_basebackup --pgdata=\"$DATA\" --checkpoint=fast --write-recovery-conf --no-sync --dbname=\"$FROM\"", "DATA="+data,
+			"FROM=host="+from.Query().Get("host")+" port="+from.Query().Get("port")+" user="+from.User.Username()+" application_name=standby")
+	})
+}
+
+// Restored starts a server with the files that restore puts into a missing directory, as a standby or from a backup.
+func Restored(t testing.TB, settings map[string]string, restore func(s *PrivateServer, data string)) *PrivateServer {
+	t.Helper()
+	s := newPrivate(t, settings)
+	s.Stop() // only its directories are needed
+	data := s.data()
+	if err := os.RemoveAll(data); err != nil {
+		t.Fatalf("private server: %v", err)
 	}
-	b.Start()
-	b.URL = b.pg.DSN()
-	return b
+	restore(s, data)
+	s.Start()
+	s.URL = s.pg.DSN()
+	return s
+}
+
+// Shell runs a script as PostgreSQL's account, with its programs in the path, and returns its output.
+func (s *PrivateServer) Shell(script string, env ...string) string {
+	s.t.Helper()
+	bin, err := pgembed.Find(s.t.Context(), slog.New(slog.DiscardHandler), 0)
+	if err != nil {
+		s.t.Fatalf("PostgreSQL's programs: %v", err)
+	}
+	home := filepath.Dir(s.data())
+	cmd := exec.CommandContext(s.t.Context(), "/bin/sh", "-euc", script)
+	cmd.Dir, cmd.Env = home, append([]string{"PATH=" + bin.Dir + ":" + os.Getenv("PATH"), "HOME=" + home}, env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: ownerOf(s.t, home)}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("%s: %v: %s", script, err, out)
+	}
+	return string(out)
 }
 
 // Promote makes the standby the primary.

@@ -1,0 +1,119 @@
+package faults
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/migrations"
+)
+
+var upgrades = flag.Bool("upgrade", false, "roll between the previous version and this one (make upgrade)")
+
+// TestRollingUpgrade replaces the replicas of the previous version by those of this one, one after the other, and takes
+// the upgrade back, under load through a balancer that retries nothing. The schema is migrated first, while all
+// replicas are old, and stays when they go back.
+func TestRollingUpgrade(t *testing.T) {
+	t.Parallel()
+	if !*upgrades {
+		t.Skip("builds the previous version, which takes minutes: make upgrade")
+	}
+	old, commit := previous(t)
+	db := clustertest.NewDB(t)
+	db.Exec("DROP SCHEMA holdfast CASCADE")
+	config := "drain_delay: 6s\n" + clustertest.Settings
+	replicas := clustertest.Together(t,
+		clustertest.Options{Name: "a", DB: db.URL, Config: config, Binary: old}, clustertest.Options{Name: "b", DB: db.URL, Config: config, Binary: old})
+	schema := func() int {
+		return clustertest.One[int](db, "SELECT max(version_id)::int FROM holdfast.schema_version")
+	}
+	before := schema()
+	front := balance(t, replicas...)
+	all := sendThrough(t, front)
+	all.progress()
+	asked := replicas[0].Send(a2atest.V03, a2atest.Say("ask:what?"))
+
+	db.Operate("migrate")
+	t.Logf("from %s: the schema goes from version %d to %d", commit, before, schema())
+	require.Greater(t, schema(), before)
+	all.progress()
+	roll := func(binary string) {
+		for _, r := range front.servers {
+			all.progress()
+			r.Stop()
+			r.Options.Binary = binary
+			r.Run()
+			r.rejoin()
+		}
+		all.progress()
+	}
+	roll("")
+	require.Equal(t, "completed", replicas[1].Send(a2atest.V03, a2atest.Say("that").To(asked.Task())).State(), "a task of the previous version goes on")
+	asked = replicas[0].Send(a2atest.V03, a2atest.Say("ask:what?"))
+	roll(old)
+	require.Equal(t, "completed", replicas[1].Send(a2atest.V03, a2atest.Say("that").To(asked.Task())).State(), "and one of this version in the previous one")
+	all.end()
+	require.Empty(t, clustertest.Column[string](db, "SELECT payload->>'outcome' FROM holdfast.task_events WHERE kind = 4 AND payload->>'outcome' IN ('lost', 'retry', 'failed')"), "no run was lost")
+}
+
+// previous builds the newest release before this version. Before the first release that is the commit before the newest
+// migration. It skips the test where the history is missing.
+func previous(t *testing.T) (binary, commit string) {
+	t.Helper()
+	git := func(args ...string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), "git", args...)
+		cmd.Dir = "../.."
+		out, err := cmd.Output()
+		return strings.TrimSpace(string(out)), err
+	}
+	steps, err := fs.Glob(migrations.FS, "*.sql")
+	require.NoError(t, err)
+	newest := steps[len(steps)-1]
+	commit, err = git("describe", "--tags", "--abbrev=0", "--match", "v*", "HEAD^")
+	if err != nil {
+		var added string
+		added, err = git("log", "--diff-filter=A", "--format=%H", "-n", "1", "--", "migrations/"+newest)
+		if err != nil || added == "" {
+			t.Skipf("git does not know when %s was added (no history, or not committed): %v", newest, err)
+		}
+		commit, err = git("rev-parse", added+"^1")
+		if err != nil {
+			t.Skipf("the commit before %s is missing, as in a shallow clone: %v", added, err)
+		}
+	}
+	files, err := git("ls-tree", "--name-only", commit, "migrations/")
+	require.NoError(t, err)
+	for file := range strings.Lines(files) {
+		if name := path.Base(strings.TrimSpace(file)); strings.HasSuffix(name, ".sql") && !slices.Contains(steps, name) {
+			t.Skipf("before the first release, migrations were numbered again: %s has %s, which is gone", commit, name)
+		}
+	}
+
+	dir := t.TempDir()
+	archive := exec.CommandContext(t.Context(), "git", "archive", "--format=tar", commit)
+	archive.Dir = "../.."
+	source, err := archive.Output()
+	require.NoError(t, err)
+	unpack := exec.CommandContext(t.Context(), "tar", "-x", "-C", dir)
+	unpack.Stdin = bytes.NewReader(source)
+	out, err := unpack.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	binary = filepath.Join(dir, "holdfast-previous")
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", binary, "./cmd/server")
+	build.Dir, build.Env = dir, append(os.Environ(), "GOFLAGS=", "GOWORK=off")
+	out, err = build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return binary, fmt.Sprintf("%.12s", commit)
+}
