@@ -156,7 +156,7 @@ func buildModel(cfg *config.Config, a *config.Agent, log *slog.Logger) (executor
 	}
 	return openai.New(openai.Options{
 		Responses: m.API == config.APIResponses, Background: m.Background,
-		BaseURL: m.BaseURL, Model: m.Model, APIKey: m.APIKey, APIKeyFile: m.APIKeyFile, Headers: m.Headers,
+		BaseURL: m.BaseURL, Model: m.Model, APIKey: m.APIKey, Headers: m.Headers,
 		System: m.System, Parameters: parameters, History: history(a), Whole: !m.Stream, Reasoning: m.Reasoning,
 		Tools: tools, Agents: called, MaxToolCalls: m.MaxToolCalls, ToolTimeout: m.ToolTimeout,
 		ConnectTimeout: m.ConnectTimeout, HeaderTimeout: m.HeaderTimeout, IdleTimeout: m.IdleTimeout,

@@ -2,9 +2,7 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 
@@ -49,20 +47,14 @@ func newLogins(ctx context.Context, e *env, c *access, st *store.Store, api *adm
 }
 
 // clientSecret returns the secret of the client at the issuer; nil: it has none.
-func clientSecret(s *config.AdminLogin) func() (string, error) {
-	switch {
-	case s.ClientSecretFile != "":
-		return func() (string, error) {
-			raw, err := os.ReadFile(s.ClientSecretFile)
-			if err == nil && strings.TrimSpace(string(raw)) == "" {
-				err = fmt.Errorf("%s is empty", s.ClientSecretFile)
-			}
-			return strings.TrimSpace(string(raw)), err
-		}
-	case s.ClientSecret != "":
-		return func() (string, error) { return s.ClientSecret, nil }
+func clientSecret(s *config.AdminLogin) func(context.Context) (string, error) {
+	if s.ClientSecret == nil {
+		return nil
 	}
-	return nil
+	return func(ctx context.Context) (string, error) {
+		text, err := s.ClientSecret.Recent(ctx)
+		return strings.TrimSpace(text), err
+	}
 }
 
 // loginKeys returns the name of the scheme for API keys, if operators may use it; "": they may not.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/secret"
 )
 
 // Admin says who may use the admin address beyond the probes: metrics, profiles and the details of readiness.
@@ -35,12 +37,11 @@ type Admin struct {
 // AdminLogin lets operators log in with a browser at an issuer (OpenID Connect).
 type AdminLogin struct {
 	// Scheme is the name of the scheme of kind jwt with the issuer. Empty: no such login.
-	Scheme           string            `yaml:"scheme"`
-	ClientID         string            `yaml:"client_id"`
-	ClientSecret     string            `yaml:"client_secret" env:"HOLDFAST_ADMIN_LOGIN_CLIENT_SECRET"`
-	ClientSecretFile string            `yaml:"client_secret_file"` // read for each login
-	Scopes           []string          `yaml:"scopes"`
-	Parameters       map[string]string `yaml:"parameters"` // added to the request for a login
+	Scheme       string            `yaml:"scheme"`
+	ClientID     string            `yaml:"client_id"`
+	ClientSecret *secret.Source    `yaml:"client_secret" env:"HOLDFAST_ADMIN_LOGIN_CLIENT_SECRET"` // read for each login
+	Scopes       []string          `yaml:"scopes"`
+	Parameters   map[string]string `yaml:"parameters"` // added to the request for a login
 	// Claims says which token has the tenant, the subject and the scopes of the operator.
 	Claims LoginClaims `yaml:"claims"`
 }
@@ -164,9 +165,6 @@ func (l *loader) adminLogin(c *Config) {
 	}
 	if a.PublicURL == "" {
 		l.at("admin.public_url", "is missing; admin.login needs it, because the issuer sends browsers back to it")
-	}
-	if o.ClientSecret != "" && o.ClientSecretFile != "" {
-		l.at("admin.login.client_secret_file", "cannot be combined with client_secret; remove one")
 	}
 	if !slices.Contains(o.Scopes, "openid") {
 		l.at("admin.login.scopes", "must have openid, because the login needs an ID token")

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/proxies"
+	"github.com/holdfast-a2a/holdfast/internal/secret"
 )
 
 // Config has every setting of the operator. A Config that Load returned is complete: defaults are filled in and all
@@ -26,9 +27,11 @@ type Config struct {
 	AdminListen       string `yaml:"admin_listen" env:"HOLDFAST_ADMIN_LISTEN"`
 	PublicURL         string `yaml:"public_url" env:"HOLDFAST_PUBLIC_URL"`
 	PublicGRPCAddress string `yaml:"public_grpc_address" env:"HOLDFAST_PUBLIC_GRPC_ADDRESS"`
-	DatabaseURL       string `yaml:"database_url" env:"HOLDFAST_DATABASE_URL"`
-	ListenDatabaseURL string `yaml:"listen_database_url" env:"HOLDFAST_LISTEN_DATABASE_URL"`
-	DataDir           string `yaml:"data_dir" env:"HOLDFAST_DATA_DIR"`
+	DatabaseURL       string `yaml:"database_url" env:"HOLDFAST_DATABASE_URL" secret:"text"`
+	ListenDatabaseURL string `yaml:"listen_database_url" env:"HOLDFAST_LISTEN_DATABASE_URL" secret:"text"`
+	// DatabasePassword is read for each new connection. The URLs of a loaded configuration have it: see package pgurl.
+	DatabasePassword *secret.Source `yaml:"database_password" env:"HOLDFAST_DATABASE_PASSWORD"`
+	DataDir          string         `yaml:"data_dir" env:"HOLDFAST_DATA_DIR"`
 	// Migrate says who migrates an external database.
 	Migrate Migrate `yaml:"migrate" env:"HOLDFAST_MIGRATE"`
 	Roles   []Role  `yaml:"roles" env:"HOLDFAST_ROLES"`
@@ -289,8 +292,8 @@ type Push struct {
 	GiveUpFirstAfter time.Duration `yaml:"give_up_first_after"`
 	MinAttempts      int           `yaml:"min_attempts"`
 
-	WebhookSecrets []string `yaml:"webhook_secrets" env:"HOLDFAST_WEBHOOK_SECRETS"`
-	SecretKeys     []string `yaml:"secret_keys" env:"HOLDFAST_SECRET_KEYS"`
+	WebhookSecrets []string `yaml:"webhook_secrets" env:"HOLDFAST_WEBHOOK_SECRETS" secret:"list"`
+	SecretKeys     []string `yaml:"secret_keys" env:"HOLDFAST_SECRET_KEYS" secret:"list"`
 }
 
 // SealingKeys returns the decoded SecretKeys. The configuration must be valid.
@@ -454,7 +457,7 @@ type WorkerExecutor struct {
 type HTTPExecutor struct {
 	URL            string            `yaml:"url"`
 	CancelURL      string            `yaml:"cancel_url"`
-	Headers        map[string]string `yaml:"headers"`
+	Headers        map[string]string `yaml:"headers" secret:"headers"`
 	ConnectTimeout time.Duration     `yaml:"connect_timeout"`
 	HeaderTimeout  time.Duration     `yaml:"header_timeout"` // 0: only the run's timeout
 }
@@ -463,7 +466,7 @@ type HTTPExecutor struct {
 type CommandExecutor struct {
 	Argv      []string          `yaml:"argv"`
 	Dir       string            `yaml:"dir"`
-	Env       map[string]string `yaml:"env"`
+	Env       map[string]string `yaml:"env" secret:"variables"`
 	Inherit   []string          `yaml:"inherit"` // names of the server's environment variables
 	UID       int               `yaml:"uid"`     // 0: the server's
 	GID       int               `yaml:"gid"`     // 0: the server's
@@ -476,9 +479,8 @@ type OpenAIExecutor struct {
 	Background     bool              `yaml:"background"` // only of the Responses API
 	BaseURL        string            `yaml:"base_url"`
 	Model          string            `yaml:"model"`
-	APIKey         string            `yaml:"api_key"`
-	APIKeyFile     string            `yaml:"api_key_file"` // read for each call
-	Headers        map[string]string `yaml:"headers"`
+	APIKey         *secret.Source    `yaml:"api_key"` // read for each call
+	Headers        map[string]string `yaml:"headers" secret:"headers"`
 	System         string            `yaml:"system"`
 	Parameters     map[string]JSON   `yaml:"parameters"` // further members of requests, such as temperature
 	Stream         bool              `yaml:"stream"`
@@ -506,10 +508,10 @@ type ToolServer struct {
 	Name    string            `yaml:"name"`
 	Argv    []string          `yaml:"argv"`
 	Dir     string            `yaml:"dir"`
-	Env     map[string]string `yaml:"env"`
+	Env     map[string]string `yaml:"env" secret:"variables"`
 	Inherit []string          `yaml:"inherit"`
 	URL     string            `yaml:"url"`
-	Headers map[string]string `yaml:"headers"`
+	Headers map[string]string `yaml:"headers" secret:"headers"`
 	Allow   []string          `yaml:"allow"`   // empty: all tools
 	Approve []string          `yaml:"approve"` // by the client, before each call; * means all
 }
@@ -529,7 +531,7 @@ type A2AExecutor struct {
 	Version        string            `yaml:"version"`
 	Binding        string            `yaml:"binding"`
 	Stream         bool              `yaml:"stream"`
-	Headers        map[string]string `yaml:"headers"`
+	Headers        map[string]string `yaml:"headers" secret:"headers"`
 	Auth           A2AAuth           `yaml:"auth"`
 	Forward        A2AForward        `yaml:"forward"`
 	Push           bool              `yaml:"push"`      // ask for notifications, which are sent to RunAPIURL
@@ -548,11 +550,9 @@ type A2AForward struct {
 
 // A2AAuth is the credential for an A2A server.
 type A2AAuth struct {
-	Bearer       string `yaml:"bearer"`
-	BearerFile   string `yaml:"bearer_file"`
-	Username     string `yaml:"username"`
-	Password     string `yaml:"password"`
-	PasswordFile string `yaml:"password_file"`
+	Bearer   *secret.Source `yaml:"bearer"` // both are read for each call
+	Username string         `yaml:"username"`
+	Password *secret.Source `yaml:"password"`
 }
 
 // AgentLimits bound the runs of one agent on one replica, and its tasks on all replicas.

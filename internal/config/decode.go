@@ -9,12 +9,15 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/holdfast-a2a/holdfast/internal/secret"
 )
 
 var (
 	durationType = reflect.TypeFor[time.Duration]()
 	sizeType     = reflect.TypeFor[Size]()
 	keepType     = reflect.TypeFor[Keep]()
+	sourceType   = reflect.TypeFor[*secret.Source]()
 )
 
 func join(path, key string) string {
@@ -34,6 +37,10 @@ func (l *loader) decode(path string, n *yaml.Node, v reflect.Value) {
 		n = n.Alias
 	}
 	switch {
+	case v.Type() == sourceType && n.Kind == yaml.ScalarNode && n.ShortTag() != "!!null":
+		var text string
+		l.decodeScalar(path, n, reflect.ValueOf(&text).Elem())
+		v.Set(reflect.ValueOf(secret.Text(text)))
 	case v.Type() == jsonType:
 		l.decodeJSON(path, n, v)
 	case v.Kind() == reflect.Struct:
@@ -59,11 +66,20 @@ func (l *loader) decodeSection(path string, n *yaml.Node, v reflect.Value) {
 		l.at(path, "is %s; write a section with keys", describe(n))
 		return
 	}
-	fields := map[string]reflect.Value{}
+	fields, secrets := map[string]reflect.Value{}, map[string]*secretField{}
 	for i := range v.NumField() {
-		fields[v.Type().Field(i).Tag.Get("yaml")] = v.Field(i)
+		key := v.Type().Field(i).Tag.Get("yaml")
+		fields[key] = v.Field(i)
+		if s := secretOf(path, v.Type().Field(i), v.Field(i)); s != nil {
+			fields[key+fileSuffix], fields[key+commandSuffix] = reflect.Value{}, reflect.Value{}
+			secrets[key+fileSuffix], secrets[key+commandSuffix] = s, s
+		}
 	}
 	l.eachKey(path, n, func(key string, name, value *yaml.Node) {
+		if s := secrets[key]; s != nil {
+			l.decodeSecret(s, join(path, key), value)
+			return
+		}
 		field, ok := fields[key]
 		if !ok {
 			l.problems = append(l.problems, Problem{
@@ -213,6 +229,8 @@ func (l *loader) setText(path, text string, v reflect.Value) {
 			return
 		}
 		v.SetInt(int64(keep))
+	case v.Type() == sourceType:
+		v.Set(reflect.ValueOf(secret.Text(text)))
 	case v.Kind() == reflect.Bool:
 		b, err := strconv.ParseBool(text)
 		if err != nil {

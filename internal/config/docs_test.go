@@ -32,7 +32,7 @@ var inWords = map[string]bool{
 func TestDocumentationListsEveryKey(t *testing.T) {
 	t.Parallel()
 	inCode := map[string]documented{}
-	collect(inCode, "", reflect.ValueOf(*Default()))
+	secrets := collect(inCode, "", reflect.ValueOf(*Default()))
 
 	page, err := os.ReadFile("../../docs/configuration.md")
 	require.NoError(t, err)
@@ -50,15 +50,25 @@ func TestDocumentationListsEveryKey(t *testing.T) {
 		inDocs[m[1]] = d
 	}
 	require.Empty(t, cmp.Diff(inCode, inDocs), "-code +docs/configuration.md")
+
+	_, section, _ := strings.Cut(string(page), "\n## Secrets\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var listed []string
+	for _, m := range regexp.MustCompile("(?m)^\\| (`[a-z][^|]*)\\|").FindAllStringSubmatch(section, -1) {
+		for _, key := range strings.Split(m[1], ",") {
+			listed = append(listed, strings.Trim(key, " `"))
+		}
+	}
+	require.ElementsMatch(t, secrets, listed, "the keys of the section Secrets")
 }
 
 // collect lists the keys of a section as the page names them, with their defaults.
-func collect(keys map[string]documented, path string, section reflect.Value) {
+func collect(keys map[string]documented, path string, section reflect.Value) (secrets []string) {
 	for i := range section.NumField() {
 		field, v := section.Type().Field(i), section.Field(i)
 		key := join(path, field.Tag.Get("yaml"))
 		if field.Type.Kind() == reflect.Struct {
-			collect(keys, key, v)
+			secrets = append(secrets, collect(keys, key, v)...)
 			continue
 		}
 		if field.Type.Kind() == reflect.Slice && field.Type.Elem().Kind() == reflect.Struct {
@@ -66,7 +76,7 @@ func collect(keys map[string]documented, path string, section reflect.Value) {
 			if d, ok := element.Interface().(interface{ setDefaults() }); ok {
 				d.setDefaults()
 			}
-			collect(keys, key+"[]", element.Elem())
+			secrets = append(secrets, collect(keys, key+"[]", element.Elem())...)
 			if key == "agents" {
 				continue // a paragraph of the page describes the list itself
 			}
@@ -76,7 +86,11 @@ func collect(keys map[string]documented, path string, section reflect.Value) {
 			d.Default = text(v)
 		}
 		keys[key] = d
+		if secretOf(path, field, v) != nil {
+			secrets = append(secrets, key)
+		}
 	}
+	return secrets
 }
 
 func text(v reflect.Value) string {

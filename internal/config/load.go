@@ -32,7 +32,7 @@ type Source struct {
 // Load reads, completes and checks a configuration. If its content has mistakes, the error is an *Error with all of
 // them.
 func Load(src Source) (*Config, error) {
-	l := &loader{report: report{origins: map[string]origin{}}, env: src.Env, file: src.File, programs: src.Programs}
+	l := &loader{report: report{origins: map[string]origin{}}, secrets: map[string]*secretField{}, env: src.Env, file: src.File, programs: src.Programs}
 	if l.file == "" {
 		l.file, _ = l.lookup("HOLDFAST_CONFIG")
 	}
@@ -45,6 +45,7 @@ func Load(src Source) (*Config, error) {
 	}
 	l.readEnvironment("", root)
 	l.readFlags(src.Flags, root)
+	l.readSecrets()
 
 	if !l.given("agents") {
 		c.Agents = nil
@@ -89,6 +90,7 @@ type loader struct {
 	file string
 	// programs are the agents that the calling program implements.
 	programs []string
+	secrets  map[string]*secretField // those that files and commands give, by the key of the value
 }
 
 func (l *loader) lookup(name string) (string, bool) {
@@ -153,8 +155,12 @@ func (l *loader) readEnvironment(path string, section reflect.Value) {
 		field := section.Type().Field(i)
 		key := join(path, field.Tag.Get("yaml"))
 		if name := field.Tag.Get("env"); name != "" {
-			if v, ok := l.lookup(name); ok {
+			v, ok := l.lookup(name)
+			if ok {
 				l.override(key, "environment variable "+name, v, section.Field(i))
+			}
+			if s := secretOf(path, field, section.Field(i)); s != nil {
+				l.secretFromEnvironment(s, name+"_FILE", ok)
 			}
 		}
 		if field.Type.Kind() == reflect.Struct {
@@ -172,16 +178,21 @@ func (l *loader) readFlags(flags map[string]string, root reflect.Value) {
 	}
 }
 
-// override sets a value from outside the file. It drops the file's mistakes with the same key, because the file's value
-// is not used.
+// override sets a value from outside the file.
 func (l *loader) override(key, where, text string, v reflect.Value) {
+	l.forget(key)
+	l.origins[key] = origin{where: where}
+	l.setText(key, text, v)
+}
+
+// forget drops the file's mistakes with a key, and where its value comes from, because the file's value is not used.
+func (l *loader) forget(key string) {
 	kept := l.problems[:0]
 	for _, p := range l.problems {
-		if p.Key != key && !strings.HasPrefix(p.Key, key+"[") {
+		if p.Key != key && p.Key != key+fileSuffix && p.Key != key+commandSuffix && !strings.HasPrefix(p.Key, key+"[") {
 			kept = append(kept, p)
 		}
 	}
 	l.problems = kept
-	l.origins[key] = origin{where: where}
-	l.setText(key, text, v)
+	delete(l.secrets, key)
 }

@@ -206,7 +206,7 @@ agents:
 	require.Equal(t, []string{
 		"holdfast.yaml:6: agents[0].executor.openai.base_url: is missing; write the URL of the API, such as https://api.openai.com/v1",
 		"holdfast.yaml:6: agents[0].executor.openai.model: is missing; write the name of the model",
-		"holdfast.yaml:7: agents[0].executor.openai.api_key_file: excludes api_key; remove one",
+		"holdfast.yaml:7: agents[0].executor.openai.api_key_file: cannot be combined with agents[0].executor.openai.api_key; remove one",
 		"holdfast.yaml:8: agents[0].executor.openai.parameters.a: has no form in JSON, such as .nan; write another value",
 		"holdfast.yaml:9: agents[0].executor.openai.parameters.b.c: environment variable NOT_SET is not set",
 	}, problems(t, `agents:

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/proxies"
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/push/guard"
+	"github.com/holdfast-a2a/holdfast/internal/store/pgurl"
 )
 
 // agentName keeps names usable in a path, a metric label and a log line.
@@ -286,8 +287,31 @@ func (l *loader) databases(c *Config) {
 			l.at(db.key, "is not a connection string; write postgres://user@host/database, or host=db user=holdfast")
 		}
 	}
+	if c.DatabasePassword != nil {
+		l.databasePassword(c)
+	}
 	if c.ListenDatabaseURL != "" && c.DatabaseURL == "" {
 		l.at("listen_database_url", "needs database_url, because the embedded database has no pooler in front")
+	}
+}
+
+// databasePassword checks that no other password would compete, and adds it to the URLs.
+func (l *loader) databasePassword(c *Config) {
+	if c.DatabaseURL == "" {
+		l.at("database_password", "needs database_url: the embedded database has no password")
+		return
+	}
+	for _, db := range []struct {
+		key string
+		url *string
+	}{{"database_url", &c.DatabaseURL}, {"listen_database_url", &c.ListenDatabaseURL}} {
+		switch {
+		case *db.url == "" || l.hasProblem(db.key):
+		case pgurl.HasPassword(*db.url):
+			l.at(db.key, "has a password, and database_password gives one, too; remove one")
+		default:
+			*db.url = pgurl.WithPassword(*db.url, c.DatabasePassword)
+		}
 	}
 }
 
@@ -529,12 +553,6 @@ func (l *loader) openAIExecutor(path string, o *OpenAIExecutor) {
 	}
 	if !l.hasProblem(path) && !l.hasProblem(path+".model") && o.Model == "" {
 		l.at(path+".model", "is missing; write the name of the model")
-	}
-	if o.APIKey != "" && o.APIKeyFile != "" {
-		l.at(path+".api_key_file", "excludes api_key; remove one")
-	}
-	if strings.ContainsAny(o.APIKey, "\r\n\x00") {
-		l.at(path+".api_key", "contains a line break or NUL; remove it")
 	}
 	oneOf(l, path+".api", o.API, APIChat, APIResponses)
 	l.headers(path+".headers", o.Headers)

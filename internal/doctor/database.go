@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/pgembed"
 	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/pgurl"
 	"github.com/holdfast-a2a/holdfast/internal/store/schema"
 )
 
@@ -109,7 +110,7 @@ func (e *examination) embedded() (url string, found findings, err error) {
 }
 
 func (d *database) reach(ctx context.Context, url string) (found []Finding, err error) {
-	cfg, err := pgxpool.ParseConfig(url)
+	cfg, err := pgurl.ParseAny(url)
 	if err != nil {
 		return nil, err // the error hides the password
 	}
@@ -220,12 +221,12 @@ func (d *database) commit(ctx context.Context) ([]Finding, error) {
 // notify sends on its own channel and listens for that, as the replicas do.
 func (d *database) notify(ctx context.Context) ([]Finding, error) {
 	connect := func() (*pgx.Conn, error) {
-		cfg, err := pgx.ParseConfig(d.direct)
+		cfg, err := pgurl.ParseAny(d.direct)
 		if err != nil {
 			return nil, err
 		}
-		quiet(cfg)
-		return pgx.ConnectConfig(ctx, cfg)
+		quiet(cfg.ConnConfig)
+		return pgurl.ConnectAs(ctx, cfg)
 	}
 	leave := func(c *pgx.Conn) {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)

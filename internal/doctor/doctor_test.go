@@ -20,6 +20,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/seal"
+	"github.com/holdfast-a2a/holdfast/internal/secret"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/partition"
 	"github.com/holdfast-a2a/holdfast/internal/store/pgproxytest"
@@ -559,7 +560,7 @@ func TestSurroundings(t *testing.T) {
 		}}
 	}
 	model := config.Agent{Name: "model", Executor: config.Executor{Kind: config.ExecutorOpenAI, OpenAI: config.OpenAIExecutor{
-		BaseURL: agent.URL + "/sesame", APIKey: "sesame", Tools: []config.ToolServer{
+		BaseURL: agent.URL + "/sesame", APIKey: secret.Text("sesame"), Tools: []config.ToolServer{
 			{Name: "far", URL: gone.URL + "/sesame"}, {Name: "near", Argv: []string{"sh", "sesame"}}, {Name: "typo", Argv: []string{"no-such-tools"}},
 		},
 	}}}

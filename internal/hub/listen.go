@@ -47,14 +47,11 @@ func (h *Hub) listen(ctx context.Context) error {
 }
 
 func (h *Hub) listenOnce(ctx context.Context) error {
-	cfg, err := pgurl.Parse(h.opt.URL)
-	if err != nil {
-		return err
-	}
-	cfg.RuntimeParams["application_name"] = sessionName
-	// A statement that is prepared here would stay in a pooler's session.
-	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
-	conn, err := pgx.ConnectConfig(ctx, cfg)
+	conn, err := pgurl.Connect(ctx, h.opt.URL, func(cfg *pgx.ConnConfig) {
+		cfg.RuntimeParams["application_name"] = sessionName
+		// A statement that is prepared here would stay in a pooler's session.
+		cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
+	})
 	if err != nil {
 		return err
 	}

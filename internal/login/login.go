@@ -46,7 +46,7 @@ type Issuer struct {
 	Scheme *auth.JWT
 	Client string // its id
 	// Secret returns the secret of the client; nil: the client has none.
-	Secret     func() (string, error)
+	Secret     func(context.Context) (string, error)
 	Scopes     []string
 	Parameters map[string]string // added to the request for a login
 	// FromID takes tenant, subject and scopes from the ID token; otherwise they are those of the access token.
@@ -147,7 +147,7 @@ func (h *Handler) begin(w http.ResponseWriter, r *http.Request) {
 		h.page(w, http.StatusBadGateway, "The issuer does not answer", "Its metadata could not be read. Try again in a moment; the log of the server has the error.")
 		return
 	}
-	config, err := h.config(endpoints)
+	config, err := h.config(r.Context(), endpoints)
 	if err != nil {
 		h.o.Log.Error("login not begun: the client secret was not read", "error", err)
 		h.page(w, http.StatusInternalServerError, "Logins are not set up", "The client secret could not be read. The log of the server has the error.")
@@ -166,7 +166,7 @@ func (h *Handler) begin(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, config.AuthCodeURL(f.State, options...), http.StatusSeeOther)
 }
 
-func (h *Handler) config(e *auth.Endpoints) (*oauth2.Config, error) {
+func (h *Handler) config(ctx context.Context, e *auth.Endpoints) (*oauth2.Config, error) {
 	i := h.o.Issuer
 	c := &oauth2.Config{
 		ClientID: i.Client, RedirectURL: h.o.PublicURL + CallbackPath, Scopes: i.Scopes,
@@ -180,7 +180,7 @@ func (h *Handler) config(e *auth.Endpoints) (*oauth2.Config, error) {
 		c.Endpoint.AuthStyle = oauth2.AuthStyleInHeader
 	}
 	var err error
-	c.ClientSecret, err = i.Secret()
+	c.ClientSecret, err = i.Secret(ctx)
 	return c, err
 }
 
@@ -289,7 +289,7 @@ func (h *Handler) exchange(ctx context.Context, r *http.Request, f *flow) (*iden
 	if iss := q.Get("iss"); iss != "" && iss != endpoints.Issuer || iss == "" && endpoints.NamesIssuer {
 		return nil, errMix
 	}
-	config, err := h.config(endpoints)
+	config, err := h.config(r.Context(), endpoints)
 	if err != nil {
 		return nil, err
 	}

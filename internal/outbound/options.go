@@ -1,15 +1,17 @@
 package outbound
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/textproto"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/holdfast-a2a/holdfast/internal/secret"
 )
 
 // complain says what is wrong with an option.
@@ -78,19 +80,13 @@ var reserved = []string{
 	"Transfer-Encoding", "Upgrade",
 }
 
-// ReadCredential reads a token, key or password for a header from a file. Callers read it at each call, because
-// orchestrators replace credentials in place. The error names the file and none of its content.
-func ReadCredential(file string) (string, error) {
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return "", err
+// Credential reads a token, key or password for a header. Callers read it at each call, because orchestrators and commands
+// replace credentials. The error names the source and nothing of the value.
+func Credential(ctx context.Context, from *secret.Source) (string, error) {
+	text, err := from.Recent(ctx)
+	text = strings.TrimSpace(text)
+	if err == nil && !httpguts.ValidHeaderFieldValue(text) {
+		return "", fmt.Errorf("%s has more than a credential; write it on one line", from)
 	}
-	text := strings.TrimSpace(string(raw))
-	switch {
-	case text == "":
-		return "", fmt.Errorf("%s is empty", file)
-	case !httpguts.ValidHeaderFieldValue(text):
-		return "", fmt.Errorf("%s has more than a credential; write it on one line", file)
-	}
-	return text, nil
+	return text, err
 }

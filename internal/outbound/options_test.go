@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/outbound"
+	"github.com/holdfast-a2a/holdfast/internal/secret"
 )
 
 func TestURLsAreChecked(t *testing.T) {
@@ -55,7 +56,7 @@ func TestCredentialsComeFromFiles(t *testing.T) {
 		"s3cret\x00nother": " has more than a credential; write it on one line",
 	} {
 		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
-		got, err := outbound.ReadCredential(file)
+		got, err := outbound.Credential(t.Context(), secret.File(file))
 		if want == "" {
 			require.NoError(t, err)
 			require.Equal(t, "s3cret", got)
@@ -63,7 +64,7 @@ func TestCredentialsComeFromFiles(t *testing.T) {
 		}
 		require.EqualError(t, err, file+want)
 	}
-	_, err := outbound.ReadCredential(file + "-missing")
+	_, err := outbound.Credential(t.Context(), secret.File(file+"-missing"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 

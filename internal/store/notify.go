@@ -81,11 +81,7 @@ func Relisten(ctx context.Context, conn *pgx.Conn) (bool, error) {
 
 // SessionBusy reports whether a session with this process id and name executes a statement.
 func SessionBusy(ctx context.Context, url string, pid uint32, name string) (bool, error) {
-	cfg, err := pgurl.Parse(url)
-	if err != nil {
-		return false, err
-	}
-	conn, err := pgx.ConnectConfig(ctx, cfg)
+	conn, err := pgurl.Connect(ctx, url)
 	if err != nil {
 		return false, translate("look for a session", err)
 	}
@@ -98,13 +94,12 @@ func (n *Notifier) send(ctx context.Context, payloads []string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if n.conn == nil {
-		cfg, err := pgurl.Parse(n.url)
+		var err error
+		n.conn, err = pgurl.Connect(ctx, n.url, func(cfg *pgx.ConnConfig) {
+			cfg.RuntimeParams["application_name"] = "holdfast notifier"
+			cfg.RuntimeParams["synchronous_commit"] = "off"
+		})
 		if err != nil {
-			return err
-		}
-		cfg.RuntimeParams["application_name"] = "holdfast notifier"
-		cfg.RuntimeParams["synchronous_commit"] = "off"
-		if n.conn, err = pgx.ConnectConfig(ctx, cfg); err != nil {
 			n.conn = nil
 			return err
 		}

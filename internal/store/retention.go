@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/store/partition"
+	"github.com/holdfast-a2a/holdfast/internal/store/pgurl"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -425,7 +426,7 @@ func (s *Store) Drop(ctx context.Context, name string) error {
 
 // onOwnConn runs do, which may take long, on a connection of its own.
 func (s *Store) onOwnConn(ctx context.Context, do func(*pgx.Conn) error) error {
-	conn, err := pgx.ConnectConfig(ctx, s.hot.Config().ConnConfig)
+	conn, err := pgurl.ConnectAs(ctx, s.hot.Config())
 	if err != nil {
 		return err
 	}

@@ -223,11 +223,12 @@ func (s *Store) openPool(ctx context.Context, o Options, conns int, statementTim
 		}
 		return nil
 	}
-	cfg.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+	password := cfg.BeforeConnect
+	cfg.BeforeConnect = func(ctx context.Context, c *pgx.ConnConfig) error {
 		if s.unprepared.Load() {
 			c.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 		}
-		return nil
+		return password(ctx, c)
 	}
 	cfg.ConnConfig.DialFunc = s.moves.dials(cfg.ConnConfig.DialFunc)
 	closes := cfg.ConnConfig.OnPgError

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/a2a"
 	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
+	"github.com/holdfast-a2a/holdfast/internal/secret"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -244,7 +245,7 @@ func (l *linkedFirst) Artifact(ctx context.Context, c executor.Chunk) (string, e
 
 func TestPassesAStreamOn(t *testing.T) {
 	t.Parallel()
-	a, e := newAgent(t, a2a.Options{Headers: map[string]string{"X-Mine": "1"}, Auth: a2a.Auth{Bearer: "s3cret"}})
+	a, e := newAgent(t, a2a.Options{Headers: map[string]string{"X-Mine": "1"}, Auth: a2a.Auth{Bearer: secret.Text("s3cret")}})
 	a.on("SendStreamingMessage", streams(working(""), status("WORKING", "reading"), chunk("one ", false), chunk("two", true), status("COMPLETED", "done")))
 	run, out := executortest.NewRun("hello"), executortest.NewRecorder()
 	run.Metadata, run.TurnMetadata = json.RawMessage(`{"of":"the task"}`), json.RawMessage(`{"n":1.0}`)
@@ -881,7 +882,7 @@ func TestHostileAgents(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a, e := newAgent(t, a2a.Options{MaxEvent: 1000, Auth: a2a.Auth{Bearer: "s3cret"}})
+			a, e := newAgent(t, a2a.Options{MaxEvent: 1000, Auth: a2a.Auth{Bearer: secret.Text("s3cret")}})
 			a.on("SendStreamingMessage", c.answer)
 			a.on("SendMessage", c.answer)
 			out, err := execute(t, e, executortest.NewRun("hello"))
@@ -943,7 +944,7 @@ func TestCredentials(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(file, []byte("first\n"), 0o600))
-	a, e := newAgent(t, a2a.Options{Auth: a2a.Auth{BearerFile: file}})
+	a, e := newAgent(t, a2a.Options{Auth: a2a.Auth{Bearer: secret.File(file)}})
 	a.on("SendStreamingMessage", streams(working(""), status("COMPLETED", "")))
 	_, err := execute(t, e, executortest.NewRun("hello"))
 	require.NoError(t, err)
@@ -954,7 +955,7 @@ func TestCredentials(t *testing.T) {
 	require.Equal(t, "Bearer first", sent[0].Header.Get("Authorization"))
 	require.Equal(t, "Bearer second", sent[1].Header.Get("Authorization"))
 
-	a, e = newAgent(t, a2a.Options{Auth: a2a.Auth{Username: "ada", Password: "pw"}})
+	a, e = newAgent(t, a2a.Options{Auth: a2a.Auth{Username: "ada", Password: secret.Text("pw")}})
 	a.on("SendStreamingMessage", streams(working(""), status("COMPLETED", "")))
 	_, err = execute(t, e, executortest.NewRun("hello"))
 	require.NoError(t, err)
@@ -1029,13 +1030,13 @@ func TestOptionsAreChecked(t *testing.T) {
 		"te is about one connection":         {CardURL: "http://h", Forward: []string{"te"}},
 		"X-Key is given twice":               {CardURL: "http://h", Forward: []string{"x-key", "X-Key"}},
 		"X-Key is in headers, too":           {CardURL: "http://h", Forward: []string{"X-Key"}, Headers: map[string]string{"x-key": "1"}},
-		"auth: sets the header Authoriz":     {CardURL: "http://h", Forward: []string{"authorization"}, Auth: a2a.Auth{Bearer: "a"}},
+		"auth: sets the header Authoriz":     {CardURL: "http://h", Forward: []string{"authorization"}, Auth: a2a.Auth{Bearer: secret.Text("a")}},
 		"card_keys: is neither a JSON Web":   {CardURL: "http://h", CardKeys: "x"},
 		"card_keys: is given twice":          {CardURL: "http://h", CardKeys: "x", CardKeysFile: "y"},
 		"card_keys: open /nowhere/keys":      {CardURL: "http://h", CardKeysFile: "/nowhere/keys"},
-		"auth: has several credentials":      {CardURL: "http://h", Auth: a2a.Auth{Bearer: "a", Username: "b"}},
-		"auth.username: is required":         {CardURL: "http://h", Auth: a2a.Auth{Password: "a"}},
-		"no such file":                       {CardURL: "http://h", Auth: a2a.Auth{BearerFile: "/nowhere/token"}},
+		"auth: has several credentials":      {CardURL: "http://h", Auth: a2a.Auth{Bearer: secret.Text("a"), Username: "b"}},
+		"auth.username: is required":         {CardURL: "http://h", Auth: a2a.Auth{Password: secret.Text("a")}},
+		"no such file":                       {CardURL: "http://h", Auth: a2a.Auth{Bearer: secret.File("/nowhere/token")}},
 	} {
 		_, err := a2a.New(o)
 		require.ErrorContains(t, err, want)

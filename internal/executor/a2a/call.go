@@ -218,21 +218,18 @@ func (f *Front) parse(to *target, op client.Op, document []byte, forwarded task.
 // redact removes the front's secrets, and what it forwarded, from a text of the agent.
 func (f *Front) redact(text string, forwarded task.Forwarded) string {
 	o := &f.opts
-	credential, _ := o.Auth.value() // a file that cannot be read has failed the call
-	_, token, _ := strings.Cut(credential, " ")
-	password, _ := o.Auth.password()
 	headers := map[string]string{}
 	maps.Copy(headers, o.Headers)
 	maps.Copy(headers, forwarded)
-	return outbound.Redactor(headers, []string{o.CardURL, o.URL}, credential, token, password)(text)
+	return outbound.Redactor(headers, []string{o.CardURL, o.URL}, o.Auth.used()...)(text)
 }
 
 // sign adds the headers of the front.
-func (f *Front) sign(header http.Header) error {
+func (f *Front) sign(ctx context.Context, header http.Header) error {
 	for name, value := range f.opts.Headers {
 		header.Set(name, value)
 	}
-	credential, err := f.opts.Auth.value()
+	credential, err := f.opts.Auth.value(ctx)
 	if err != nil {
 		return &callError{err: err, unsent: true}
 	}
@@ -253,7 +250,7 @@ func (f *Front) do(ctx context.Context, r *client.Request) (*http.Response, erro
 		return nil, fmt.Errorf("build the request to the agent: %w", err)
 	}
 	maps.Copy(request.Header, r.Header)
-	if err := f.sign(request.Header); err != nil {
+	if err := f.sign(ctx, request.Header); err != nil {
 		return nil, err
 	}
 	request.Header.Set("User-Agent", f.opts.agent())

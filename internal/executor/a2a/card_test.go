@@ -25,6 +25,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/executor/a2a"
 	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
+	"github.com/holdfast-a2a/holdfast/internal/secret"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
@@ -195,18 +196,18 @@ func TestExtendedCards(t *testing.T) {
 				require.Equal(t, "Public", cards.Public.Name)
 				return cards
 			}
-			got := cards(a2a.Options{Auth: a2a.Auth{Bearer: "s3cret"}})
+			got := cards(a2a.Options{Auth: a2a.Auth{Bearer: secret.Text("s3cret")}})
 			require.NotNil(t, got.Extended)
 			require.Equal(t, "Extended", got.Extended.Name)
 			require.Equal(t, "Extended", cards(a2a.Options{Headers: map[string]string{"Authorization": "Bearer s3cret"}}).Extended.Name)
 			require.Nil(t, cards(a2a.Options{}).Extended, "without a credential")
-			require.Nil(t, cards(a2a.Options{Auth: a2a.Auth{Bearer: "another"}}).Extended)
+			require.Nil(t, cards(a2a.Options{Auth: a2a.Auth{Bearer: secret.Text("another")}}).Extended)
 		})
 	}
 	t.Run("none declared", func(t *testing.T) {
 		t.Parallel()
 		asked := func(*http.Request, []byte) bool { t.Error("the front has asked for it"); return false }
-		e, err := a2a.New(a2a.Options{CardURL: extended(t, "1.0", "JSONRPC", `"capabilities":{}`, asked, ""), Auth: a2a.Auth{Bearer: "s3cret"}})
+		e, err := a2a.New(a2a.Options{CardURL: extended(t, "1.0", "JSONRPC", `"capabilities":{}`, asked, ""), Auth: a2a.Auth{Bearer: secret.Text("s3cret")}})
 		require.NoError(t, err)
 		cards, err := e.Cards(t.Context())
 		require.NoError(t, err)
@@ -217,7 +218,7 @@ func TestExtendedCards(t *testing.T) {
 // The public card is served also while the extended one cannot be read.
 func TestExtendedCardFails(t *testing.T) {
 	t.Parallel()
-	a, log, changed := watched(t, a2a.Options{Auth: a2a.Auth{Bearer: "s3cret-token"}})
+	a, log, changed := watched(t, a2a.Options{Auth: a2a.Auth{Bearer: secret.Text("s3cret-token")}})
 	declares := strings.Replace(streamingCard, `"streaming":true`, `"streaming":true,"extendedAgentCard":true`, 1)
 	a.on("GetExtendedAgentCard", fails(-32603, "you sent s3cret-token"))
 	a.show(200, declares)
@@ -297,7 +298,7 @@ func TestSignaturesOfCards(t *testing.T) {
 	}
 
 	// A new key in the file is used without a restart.
-	a, e := newAgent(t, a2a.Options{CardKeysFile: file, Auth: a2a.Auth{Bearer: "s3cret"}})
+	a, e := newAgent(t, a2a.Options{CardKeysFile: file, Auth: a2a.Auth{Bearer: secret.Text("s3cret")}})
 	a.show(200, a.signedCard(next, strings.Replace(streamingCard, `"streaming":true`, `"streaming":true,"extendedAgentCard":true`, 1)))
 	front := e.(*a2a.Front)
 	_, err := front.Cards(t.Context())

@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
+	"github.com/holdfast-a2a/holdfast/internal/secret"
 )
 
 // Options say which server to front, and how. CardURL or URL is required.
@@ -48,9 +50,9 @@ type Options struct {
 
 // Auth is the credential of the front. At most one of its kinds is set.
 type Auth struct {
-	Bearer, BearerFile     string
-	Username               string
-	Password, PasswordFile string
+	Bearer   *secret.Source
+	Username string
+	Password *secret.Source
 }
 
 const auto = "auto"
@@ -100,7 +102,7 @@ func (o *Options) validate() error {
 		}
 	}
 	kinds := 0
-	for _, set := range []bool{o.Auth.Bearer != "", o.Auth.BearerFile != "", o.Auth.Username != "", hasHeader(o.Headers, "Authorization")} {
+	for _, set := range []bool{o.Auth.Bearer != nil, o.Auth.Username != "", hasHeader(o.Headers, "Authorization")} {
 		if set {
 			kinds++
 		}
@@ -109,13 +111,11 @@ func (o *Options) validate() error {
 	case o.Auth != Auth{} && slices.ContainsFunc(o.Forward, func(name string) bool { return strings.EqualFold(name, "Authorization") }):
 		complain("auth", "sets the header Authorization, which forward.headers forwards; remove one of them")
 	case kinds > 1:
-		complain("auth", "has several credentials; use one of bearer, bearer_file, username and the header Authorization")
-	case o.Auth.Username == "" && (o.Auth.Password != "" || o.Auth.PasswordFile != ""):
+		complain("auth", "has several credentials; use one of bearer, username and the header Authorization")
+	case o.Auth.Username == "" && o.Auth.Password != nil:
 		complain("auth.username", "is required with a password")
-	case o.Auth.Password != "" && o.Auth.PasswordFile != "":
-		complain("auth.password", "is given twice; remove password or password_file")
 	}
-	if _, err := o.Auth.value(); err != nil {
+	if _, err := o.Auth.value(context.Background()); err != nil {
 		complain("auth", "%s", err)
 	}
 	return errors.Join(problems...)
@@ -195,29 +195,35 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// value returns the value of the header Authorization, or "". Files are read at each call, because orchestrators replace
-// tokens in place.
-func (a *Auth) value() (string, error) {
+// value returns the value of the header Authorization, or "". It is read for each call, because orchestrators and commands
+// replace tokens.
+func (a *Auth) value(ctx context.Context) (string, error) {
+	from := a.Bearer
+	if from == nil {
+		from = a.Password
+	}
+	text, err := outbound.Credential(ctx, from)
 	switch {
-	case a.Bearer != "" || a.BearerFile != "":
-		token, err := secretOf(a.Bearer, a.BearerFile)
-		return "Bearer " + token, err
+	case err != nil:
+		return "", fmt.Errorf("read the credential of the agent: %w", err)
+	case a.Bearer != nil:
+		return "Bearer " + text, nil
 	case a.Username != "":
-		password, err := a.password()
-		return basic(a.Username, password), err
+		return basic(a.Username, text), nil
 	}
 	return "", nil
 }
 
-func (a *Auth) password() (string, error) { return secretOf(a.Password, a.PasswordFile) }
-
-func secretOf(value, file string) (string, error) {
-	if file == "" {
-		return value, nil
+// used returns what calls had lately as credentials, in all forms.
+func (a *Auth) used() []string {
+	all := a.Bearer.Used()
+	for _, password := range a.Password.Used() {
+		credential := basic(a.Username, strings.TrimSpace(password))
+		_, token, _ := strings.Cut(credential, " ")
+		all = append(all, password, credential, token)
 	}
-	text, err := outbound.ReadCredential(file)
-	if err != nil {
-		return "", fmt.Errorf("read the credential of the agent: %w", err)
+	for i := range all {
+		all[i] = strings.TrimSpace(all[i])
 	}
-	return text, nil
+	return all
 }

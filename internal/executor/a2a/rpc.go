@@ -83,7 +83,7 @@ func (f *Front) begin(ctx context.Context, to *target, op client.Op, p *client.P
 	if err != nil {
 		return nil, err
 	}
-	if err := f.sign(request.Header); err != nil {
+	if err := f.sign(ctx, request.Header); err != nil {
 		return nil, err
 	}
 	values, err := outbound.Metadata(request.Header)

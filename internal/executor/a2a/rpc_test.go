@@ -33,6 +33,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/a2a"
 	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
+	"github.com/holdfast-a2a/holdfast/internal/secret"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
@@ -231,7 +232,7 @@ func TestGRPCPassesAStreamOn(t *testing.T) {
 	eachRPC(t, func(t *testing.T, version string) {
 		t.Helper()
 		a, f := newRPCAgent(t, version, a2a.Options{
-			Headers: map[string]string{"X-Mine": "1", "User-Agent": "mine"}, Auth: a2a.Auth{Bearer: "s3cret"}, Forward: []string{"X-Theirs"},
+			Headers: map[string]string{"X-Mine": "1", "User-Agent": "mine"}, Auth: a2a.Auth{Bearer: secret.Text("s3cret")}, Forward: []string{"X-Theirs"},
 		})
 		a.on("SendStreamingMessage", rpcSays(working(""), status("WORKING", "reading"), chunk("one ", false), chunk("two", true), status("COMPLETED", "done")))
 		run, out := executortest.NewRun("hello"), executortest.NewRecorder()
@@ -410,7 +411,7 @@ func TestGRPCFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a, f := newRPCAgent(t, "1.0", a2a.Options{MaxEvent: 1000, Auth: a2a.Auth{Bearer: "s3cret"}, Forward: []string{"X-Theirs"}})
+			a, f := newRPCAgent(t, "1.0", a2a.Options{MaxEvent: 1000, Auth: a2a.Auth{Bearer: secret.Text("s3cret")}, Forward: []string{"X-Theirs"}})
 			a.on("SendStreamingMessage", c.answer)
 			a.on("SendMessage", c.answer)
 			run := executortest.NewRun("hello")
@@ -609,7 +610,7 @@ func TestGRPCReadsExtendedCards(t *testing.T) {
 	t.Parallel()
 	eachRPC(t, func(t *testing.T, version string) {
 		t.Helper()
-		a, f := newRPCAgent(t, version, a2a.Options{Auth: a2a.Auth{Bearer: "s3cret"}})
+		a, f := newRPCAgent(t, version, a2a.Options{Auth: a2a.Auth{Bearer: secret.Text("s3cret")}})
 		method := map[string]string{"1.0": "GetExtendedAgentCard", "0.3": "GetAgentCard"}[version]
 		card := strings.Replace(a.card(), `"name":"Up"`, `"name":"More"`, 1)
 		a.on(method, rpcSays(card))

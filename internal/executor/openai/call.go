@@ -94,7 +94,7 @@ func (a *agent) complete(ctx context.Context, x *exchange, got *answer, into sin
 
 // send sends a request. The caller closes the body of the response.
 func (a *agent) send(ctx context.Context, x *exchange) (*nethttp.Response, func(string) string, error) {
-	token, redact, err := a.secrets()
+	token, redact, err := a.secrets(ctx)
 	if err != nil {
 		return nil, nil, &executor.Unavailable{Err: err}
 	}
@@ -130,12 +130,9 @@ func (a *agent) send(ctx context.Context, x *exchange) (*nethttp.Response, func(
 
 // secrets returns the API key, and a function that removes all secrets of the configuration from a text: APIs repeat the
 // key in errors.
-func (a *agent) secrets() (token string, redact func(string) string, err error) {
-	token = a.opts.APIKey
-	if a.opts.APIKeyFile != "" {
-		if token, err = outbound.ReadCredential(a.opts.APIKeyFile); err != nil {
-			return "", nil, fmt.Errorf("read the API key: %w", err)
-		}
+func (a *agent) secrets(ctx context.Context) (token string, redact func(string) string, err error) {
+	if token, err = outbound.Credential(ctx, a.opts.APIKey); err != nil {
+		return "", nil, fmt.Errorf("read the API key: %w", err)
 	}
 	return token, outbound.Redactor(a.opts.Headers, []string{a.opts.BaseURL}, token), nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor/openai"
 	"github.com/holdfast-a2a/holdfast/internal/mcptest"
 	"github.com/holdfast-a2a/holdfast/internal/modeltest"
+	"github.com/holdfast-a2a/holdfast/internal/secret"
 )
 
 // An API that repeats all the secrets that it gets, wherever it can, has them in no error.
@@ -49,7 +50,7 @@ func TestSecretsAreInNoError(t *testing.T) {
 				t.Cleanup(server.Close)
 				agent, err := openai.New(openai.Options{
 					BaseURL: "http://user:" + password + "@" + server.Listener.Addr().String() + "/v1?key=" + query, Model: "x",
-					APIKey: modeltest.Key, Headers: map[string]string{"X-Key": header}, Responses: responses, Background: true,
+					APIKey: secret.Text(modeltest.Key), Headers: map[string]string{"X-Key": header}, Responses: responses, Background: true,
 				})
 				require.NoError(t, err)
 				_, err = run(t, agent, "hello")

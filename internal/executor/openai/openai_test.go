@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
 	"github.com/holdfast-a2a/holdfast/internal/executor/openai"
 	"github.com/holdfast-a2a/holdfast/internal/modeltest"
+	"github.com/holdfast-a2a/holdfast/internal/secret"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -30,7 +31,7 @@ func newFake(t *testing.T, handlers ...modeltest.Handler) *fake {
 
 func (f *fake) agent(t *testing.T, change ...func(*openai.Options)) executor.Executor {
 	t.Helper()
-	opts := openai.Options{BaseURL: f.Base(), Model: modeltest.Model, APIKey: modeltest.Key}
+	opts := openai.Options{BaseURL: f.Base(), Model: modeltest.Model, APIKey: secret.Text(modeltest.Key)}
 	for _, c := range change {
 		c(&opts)
 	}
@@ -507,7 +508,7 @@ func TestKeyInAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key")
 	require.NoError(t, os.WriteFile(file, []byte("old-key\n"), 0o600))
 	f := newFake(t, modeltest.Streams(modeltest.Text("Hi"), modeltest.Stop, modeltest.Done))
-	agent := f.agent(t, func(o *openai.Options) { o.APIKey, o.APIKeyFile = "", file })
+	agent := f.agent(t, func(o *openai.Options) { o.APIKey = secret.File(file) })
 	require.NoError(t, os.WriteFile(file, []byte(modeltest.Key+"\n"), 0o600))
 	_, err := run(t, agent, "hello")
 	require.NoError(t, err)
@@ -521,14 +522,13 @@ func TestKeyInAFile(t *testing.T) {
 func TestOptionsAreChecked(t *testing.T) {
 	t.Parallel()
 	_, err := openai.New(openai.Options{
-		BaseURL: "api.test/v1", APIKey: "a\nb", APIKeyFile: "/none", IdleTimeout: -1, Headers: map[string]string{"Content-Type": "x", "a b": ""},
+		BaseURL: "api.test/v1", APIKey: secret.Text("a\nb"), IdleTimeout: -1, Headers: map[string]string{"Content-Type": "x", "a b": ""},
 		Parameters: map[string]json.RawMessage{"messages": json.RawMessage("[]"), "seed": json.RawMessage("{")},
 	})
 	for _, want := range []string{
 		"openai: base_url: must begin with http:// or https://",
 		"openai: model: is required",
-		"openai: api_key_file: excludes api_key; remove one",
-		"openai: api_key: has characters that HTTP headers forbid",
+		"openai: api_key: the value has more than a credential; write it on one line",
 		"openai: headers.Content-Type: is set by Holdfast; remove it",
 		"openai: headers.a b: is not the name of an HTTP header",
 		"openai: parameters.messages: is set by Holdfast; remove it",

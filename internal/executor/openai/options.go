@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,10 +10,9 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/net/http/httpguts"
-
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/outbound"
+	"github.com/holdfast-a2a/holdfast/internal/secret"
 )
 
 // Options say which model answers, and how. Only BaseURL and Model are required.
@@ -23,9 +23,8 @@ type Options struct {
 	Responses  bool // call the Responses API instead of Chat Completions
 	Background bool // have the API go on with a response when the connection or this process is gone; only for Responses
 
-	APIKey     string            // sent as a bearer token; empty sends none
-	APIKeyFile string            // has the key, and is read for each call; excludes APIKey
-	Headers    map[string]string // sent with every call
+	APIKey  *secret.Source    // sent as a bearer token; nil sends none
+	Headers map[string]string // sent with every call
 
 	System     string                     // the first message of every conversation; empty sends none
 	Parameters map[string]json.RawMessage // further members of the request, such as temperature; null removes one of ours
@@ -65,17 +64,8 @@ func (o *Options) validate() error {
 	if o.Model == "" {
 		complain("model", "is required")
 	}
-	switch {
-	case o.APIKeyFile == "":
-	case o.APIKey != "":
-		complain("api_key_file", "excludes api_key; remove one")
-	default:
-		if _, err := outbound.ReadCredential(o.APIKeyFile); err != nil {
-			complain("api_key_file", "%v", err)
-		}
-	}
-	if !httpguts.ValidHeaderFieldValue(o.APIKey) {
-		complain("api_key", "has characters that HTTP headers forbid")
+	if _, err := outbound.Credential(context.Background(), o.APIKey); err != nil {
+		complain("api_key", "%v", err)
 	}
 	outbound.CheckHeaders(o.Headers, nil, complain)
 	for _, name := range slices.Sorted(maps.Keys(o.Parameters)) {

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor/openai"
 	"github.com/holdfast-a2a/holdfast/internal/mcptest"
 	"github.com/holdfast-a2a/holdfast/internal/modeltest"
+	"github.com/holdfast-a2a/holdfast/internal/secret"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -32,7 +33,7 @@ func newNewer(t *testing.T, scripts ...modeltest.Script) *newer {
 func (f *newer) agent(t *testing.T, change ...func(*openai.Options)) executor.Executor {
 	t.Helper()
 	opts := openai.Options{
-		BaseURL: f.Base() + "?key=in-the-url", Model: modeltest.Model, APIKey: modeltest.Key, Responses: true, Background: true,
+		BaseURL: f.Base() + "?key=in-the-url", Model: modeltest.Model, APIKey: secret.Text(modeltest.Key), Responses: true, Background: true,
 	}
 	for _, c := range change {
 		c(&opts)

@@ -26,31 +26,71 @@ const (
 	ackTimeout = 10 * time.Second
 )
 
-// Parse returns the settings of single connections.
-func Parse(url string) (*pgx.ConnConfig, error) {
-	cfg, err := pgx.ParseConfig(url)
+// Before completes the settings of a connection just before it is opened: it reads the password.
+type Before func(context.Context, *pgx.ConnConfig) error
+
+// Parse returns the settings of single connections, and what to call before each of them. Connect does both.
+func Parse(url string) (*pgx.ConnConfig, Before, error) {
+	plain, before, err := split(url)
 	if err != nil {
-		return nil, fmt.Errorf("database url: %w", err)
+		return nil, nil, err
 	}
-	survive(cfg, url)
-	return cfg, nil
+	cfg, err := pgx.ParseConfig(plain)
+	if err != nil {
+		return nil, nil, fmt.Errorf("database url: %w", err)
+	}
+	survive(cfg, plain)
+	return cfg, before, nil
 }
 
 // ParsePool returns the settings of a pool.
 func ParsePool(url string) (*pgxpool.Config, error) {
-	cfg, err := pgxpool.ParseConfig(url)
+	cfg, err := ParseAny(url)
 	if err != nil {
-		return nil, fmt.Errorf("database url: %w", err)
+		return nil, err
 	}
 	survive(cfg.ConnConfig, url)
 	return cfg, nil
 }
 
-// Connect opens a connection.
-func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
-	cfg, err := Parse(url)
+// ParseAny returns the settings of a pool that also connects to servers that take no writes, and waits for them as the URL
+// says.
+func ParseAny(url string) (*pgxpool.Config, error) {
+	plain, before, err := split(url)
 	if err != nil {
 		return nil, err
+	}
+	cfg, err := pgxpool.ParseConfig(plain)
+	if err != nil {
+		return nil, fmt.Errorf("database url: %w", err)
+	}
+	cfg.BeforeConnect = before
+	return cfg, nil
+}
+
+// Connect opens a connection. The changes are made to its settings before.
+func Connect(ctx context.Context, url string, changes ...func(*pgx.ConnConfig)) (*pgx.Conn, error) {
+	cfg, before, err := Parse(url)
+	if err != nil {
+		return nil, err
+	}
+	for _, change := range changes {
+		change(cfg)
+	}
+	return connect(ctx, cfg, before)
+}
+
+// ConnectAs opens a connection with the settings of a pool.
+func ConnectAs(ctx context.Context, pool *pgxpool.Config) (*pgx.Conn, error) {
+	return connect(ctx, pool.ConnConfig, pool.BeforeConnect)
+}
+
+func connect(ctx context.Context, cfg *pgx.ConnConfig, before Before) (*pgx.Conn, error) {
+	if before != nil {
+		cfg = cfg.Copy()
+		if err := before(ctx, cfg); err != nil {
+			return nil, err
+		}
 	}
 	return pgx.ConnectConfig(ctx, cfg)
 }

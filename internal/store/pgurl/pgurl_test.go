@@ -18,7 +18,7 @@ import (
 
 func TestURLHasPriority(t *testing.T) {
 	t.Parallel()
-	cfg, err := pgurl.Parse("postgres://localhost/x")
+	cfg, _, err := pgurl.Parse("postgres://localhost/x")
 	require.NoError(t, err)
 	require.Equal(t, 2*time.Second, cfg.ConnectTimeout)
 	require.NotNil(t, cfg.ValidateConnect)
@@ -26,7 +26,7 @@ func TestURLHasPriority(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 7*time.Second, pool.ConnConfig.ConnectTimeout)
 	require.Nil(t, pool.ConnConfig.ValidateConnect)
-	_, err = pgurl.Parse("postgres://localhost:x/")
+	_, _, err = pgurl.Parse("postgres://localhost:x/")
 	require.ErrorContains(t, err, "database url")
 }
 

@@ -55,15 +55,12 @@ func CheckDirect(ctx context.Context, databaseURL string, log *slog.Logger) erro
 }
 
 func direct(ctx context.Context, databaseURL string) error {
-	cfg, err := pgurl.Parse(databaseURL)
-	if err != nil {
-		return fmt.Errorf("look for a pooler: %w", err)
-	}
-	// The simple protocol leaves no statement in a pooler's session.
-	cfg.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
 	const name, value = "holdfast.direct", "yes"
-	cfg.RuntimeParams[name] = value
-	conn, err := pgx.ConnectConfig(ctx, cfg)
+	conn, err := pgurl.Connect(ctx, databaseURL, func(cfg *pgx.ConnConfig) {
+		// The simple protocol leaves no statement in a pooler's session.
+		cfg.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
+		cfg.RuntimeParams[name] = value
+	})
 	var answer *pgconn.PgError
 	if errors.As(err, &answer) && strings.Contains(answer.Message, name) { // PgBouncer: unsupported startup parameter
 		return ErrPooled
@@ -88,11 +85,11 @@ func direct(ctx context.Context, databaseURL string) error {
 //
 // The URL must lead to PostgreSQL itself or a pooler in session mode, since the lock belongs to a session.
 func Migrate(ctx context.Context, databaseURL string, log *slog.Logger) error {
-	cfg, err := pgurl.Parse(databaseURL)
+	cfg, before, err := pgurl.Parse(databaseURL)
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	db := stdlib.OpenDB(*cfg, stdlib.OptionAfterConnect(unlimited)) // goose speaks database/sql
+	db := stdlib.OpenDB(*cfg, stdlib.OptionBeforeConnect(before), stdlib.OptionAfterConnect(unlimited)) // goose speaks database/sql
 	defer func() { _ = db.Close() }()
 
 	// goose keeps its table in the schema, and looks for it before the first step runs.

@@ -3,7 +3,9 @@ package storetest
 import (
 	"context"
 	"log/slog"
+	"net/url"
 	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -95,4 +97,25 @@ func (s *PrivateServer) Start() {
 		s.t.Fatalf("start the private server: %v", err)
 	}
 	s.pg = pg
+}
+
+// WithPassword creates a superuser that has to show its password, and returns a URL for it, without one.
+func (s *PrivateServer) WithPassword(user, password string) string {
+	s.t.Helper()
+	s.Exec("CREATE ROLE " + user + " LOGIN SUPERUSER PASSWORD '" + password + "'")
+	file := filepath.Join(s.data(), "pg_hba.conf")
+	rules, err := os.ReadFile(file)
+	if err == nil {
+		err = os.WriteFile(file, append([]byte("local all "+user+" scram-sha-256\n"), rules...), 0o600)
+	}
+	if err != nil {
+		s.t.Fatalf("private server: %v", err)
+	}
+	s.Exec("SELECT pg_reload_conf()")
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		s.t.Fatalf("private server: %v", err)
+	}
+	u.User = url.User(user)
+	return u.String()
 }

@@ -1,0 +1,112 @@
+package secret_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/secret"
+)
+
+func script(text string) *secret.Source { return secret.Command("/bin/sh", "-c", text) }
+
+// A value loses one line break at its end, and nothing else.
+func TestValueLosesOneLineBreak(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "secret")
+	for written, want := range map[string]string{"s3cret": "s3cret", "s3cret\n": "s3cret", "s3cret\r\n": "s3cret", " a b \n\n": " a b \n"} {
+		require.NoError(t, os.WriteFile(file, []byte(written), 0o600))
+		for _, s := range []*secret.Source{secret.File(file), secret.Command("cat", file)} {
+			got, err := s.Read(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
+	}
+	require.Nil(t, secret.Text(""))
+	got, err := secret.Text("x\n").Read(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "x\n", got, "a text is the value itself")
+	got, err = (*secret.Source)(nil).Read(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, got)
+}
+
+// Errors name the file or the program, and show neither the value nor the arguments.
+func TestErrorsShowNoSecret(t *testing.T) {
+	t.Parallel()
+	empty := filepath.Join(t.TempDir(), "empty")
+	require.NoError(t, os.WriteFile(empty, []byte("\n"), 0o600))
+	for want, s := range map[string]*secret.Source{
+		"/nowhere/file":     secret.File("/nowhere/file"),
+		empty + " is empty": secret.File(empty),
+		"/nowhere/program":  secret.Command("/nowhere/program", "s3cret"),
+		"the command /bin/sh failed (exit status 3): access denied": script("echo s3cret; echo access  denied >&2; exit 3"),
+		"the output of /bin/sh is empty":                            script("exit 0"),
+		"wrote more than 1048576 bytes":                             script("yes s3cret | head -c 1048577"),
+	} {
+		got, err := s.Read(t.Context())
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "s3cret")
+		require.NotContains(t, s.String(), "s3cret")
+		require.Empty(t, got)
+	}
+	require.NotContains(t, secret.Text("s3cret").String(), "s3cret")
+}
+
+// A command that hangs ends with the context, and so do its children.
+func TestCommandEndsInTime(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	begun := time.Now()
+	_, err := script("sleep 60 & sleep 60").Read(ctx)
+	require.Error(t, err)
+	require.Less(t, time.Since(begun), 5*time.Second)
+}
+
+// Read asks anew each time. Recent asks a command once a minute, and again after a failure; a file is cheap.
+func TestReadAsksAnew(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "count")
+	counter := script(`echo x >>` + file + `; test $(wc -l <` + file + `) -gt 1 && wc -l <` + file)
+	_, err := counter.Recent(t.Context())
+	require.Error(t, err, "the first run fails")
+	read := func(f func(context.Context) (string, error)) string {
+		got, err := f(t.Context())
+		require.NoError(t, err)
+		return strings.TrimSpace(got)
+	}
+	require.Equal(t, "2", read(counter.Recent))
+	require.Equal(t, "2", read(counter.Recent))
+	require.Equal(t, "3", read(counter.Read))
+	require.Equal(t, "4", read(counter.Read))
+	require.NoError(t, os.WriteFile(file, []byte("a"), 0o600))
+	require.Equal(t, "a", read(secret.File(file).Recent))
+	require.NoError(t, os.WriteFile(file, []byte("b"), 0o600))
+	replaced := secret.File(file)
+	require.Empty(t, replaced.Used())
+	require.Equal(t, "b", read(replaced.Recent))
+	require.NoError(t, os.WriteFile(file, []byte("c"), 0o600))
+	require.Equal(t, "c", read(replaced.Recent))
+	require.Equal(t, "c", read(replaced.Recent))
+	require.Equal(t, []string{"c", "b"}, replaced.Used(), "an answer may repeat the value of its request")
+	require.Equal(t, []string{"x"}, secret.Text("x").Used())
+}
+
+func TestSourceAsJSON(t *testing.T) {
+	t.Parallel()
+	for _, s := range []*secret.Source{secret.Text("a"), secret.File("/dev/null"), secret.Command("echo", "b c")} {
+		raw, err := json.Marshal(s)
+		require.NoError(t, err)
+		var again secret.Source
+		require.NoError(t, json.Unmarshal(raw, &again))
+		require.Equal(t, s.String(), again.String())
+	}
+}
