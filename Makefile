@@ -25,7 +25,7 @@ INTEGRATION = $(findstring ./...,$(PACKAGES))$(findstring ./integration,$(PACKAG
 
 PYTHONS  ?= python3
 
-.PHONY: help run build image test test-postgres test-pooler race chaos chaos-workers compose-test memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-heap console-screenshots console-dev upgrade failover-drill
+.PHONY: help run build image test test-postgres test-pooler race chaos chaos-workers compose-test memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-heap console-screenshots console-dev upgrade failover-drill kubernetes kubernetes-update release-check
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -204,6 +204,16 @@ cover: ## test coverage across packages
 clean: ## remove what was built; the database in ./.holdfast stays
 	rm -rf bin coverage.out dist integration/faults/chaos.md interop/.cache sdk/python/.cache sdk/typescript/{dist,build,node_modules} console/node_modules
 
+kubernetes: bin/helm ## lint, render and check the Helm chart against the types of Kubernetes, and that deploy/kubernetes is up to date
+	cd tools/kubernetes && go test -count=1 ./...
+
+kubernetes-update: bin/helm ## write deploy/kubernetes again, from the chart
+	cd tools/kubernetes && go test -count=1 -run '^TestManifests$$' . -update
+
+release-check: bin/goreleaser bin/actionlint ## check the configuration of releases and the workflows
+	REGISTRY=registry.example.com bin/goreleaser check
+	bin/actionlint
+
 # The tools' versions are in tools/go.mod. Without cgo they build on a machine that has only Go; sqlc then runs its
 # parser as WebAssembly.
 bin/sqlc: tools/go.mod tools/go.sum
@@ -218,3 +228,13 @@ bin/govulncheck: tools/go.mod tools/go.sum
 # It reads Go with tree-sitter, which is C.
 bin/vale: tools/go.mod tools/go.sum
 	cd tools && CGO_ENABLED=1 go build -o ../$@ github.com/vale-cli/vale/v3/cmd/vale
+
+# Programs for deployments and releases have modules of their own: their dependencies are many.
+bin/helm: tools/kubernetes/go.mod tools/kubernetes/go.sum
+	cd tools/kubernetes && CGO_ENABLED=0 go build -o ../../$@ helm.sh/helm/v4/cmd/helm
+
+bin/actionlint: tools/actionlint/go.mod tools/actionlint/go.sum
+	cd tools/actionlint && CGO_ENABLED=0 go build -o ../../$@ github.com/rhysd/actionlint/cmd/actionlint
+
+bin/goreleaser: tools/release/go.mod tools/release/go.sum
+	cd tools/release && CGO_ENABLED=0 go build -o ../../$@ github.com/goreleaser/goreleaser/v2
