@@ -170,6 +170,16 @@ func TestTheServersRoleOwnsNothing(t *testing.T) {
 	require.Equal(t, 1, clustertest.One[int](db, "SELECT count(*)::int FROM holdfast.later"))
 	mine.Exec("DROP TABLE holdfast.later")
 
+	// It still does not migrate if somebody lets it create tables.
+	mine.Exec("GRANT CREATE ON SCHEMA holdfast TO app_server")
+	a.Run()
+	a.Stop()
+	checked = clustertest.Command(t, t.TempDir(), append(env, ports...), "doctor", "-o", "json")
+	require.NoError(t, json.Unmarshal([]byte(checked.Out), &found), checked.Err)
+	status, detail = found.find(t, "role")
+	require.Equal(t, "warn", status, detail)
+	require.Contains(t, detail, "may create tables")
+
 	// docs/deployment.md, for a deployment whose servers own the schema.
 	for _, sql := range []string{"CREATE ROLE app_both LOGIN CREATEROLE PASSWORD 'b'", "CREATE ROLE new_owner LOGIN CREATEROLE PASSWORD 'n'", "CREATE DATABASE second OWNER app_both"} {
 		pg.Exec(sql)

@@ -54,6 +54,7 @@ func (db *Database) prepare(ctx context.Context, mode config.Migrate, log *slog.
 		case err != nil: // the database went away during the wait
 			unusable = &schema.Unusable{Reason: err.Error()}
 		case mode == config.MigrateAuto && mayMigrate:
+			waits("the schema is being migrated")
 			return schema.Migrate(ctx, db.DirectURL, log)
 		case unusable == nil:
 			return nil

@@ -405,10 +405,13 @@ func (d *database) role(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	switch {
-	case admitted && !owns && !powerful && !makes:
+	case admitted && !owns && !powerful:
 		var unusable *schema.Unusable
 		if err := schema.CheckUsable(ctx, d.pool); errors.As(err, &unusable) {
 			return fails("%s", unusable.Reason), nil
+		}
+		if makes {
+			return warns("%s owns nothing, but may create tables in schema holdfast", role).advise("run REVOKE CREATE ON SCHEMA holdfast FROM %s", role), nil
 		}
 		return d.connects(ctx, role+" owns nothing; the owner of the schema has admitted it")
 	case !exists && !creates:

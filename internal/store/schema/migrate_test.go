@@ -2,9 +2,11 @@ package schema_test
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -83,4 +85,29 @@ func connect(t *testing.T, databaseURL string) *pgx.Conn {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c
+}
+
+// Taking the step back leaves nothing of a role that was admitted. Migrating again does not bring it back.
+func TestDownForgetsAdmittedRoles(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	c := connect(t, db.URL)
+	role := "server_" + strings.ToLower(rand.Text()[:8])
+	_, err := c.Exec(t.Context(), "CREATE ROLE "+role)
+	require.NoError(t, err)
+	log := slog.New(slog.DiscardHandler)
+	require.NoError(t, schema.Admit(t.Context(), db.URL, role, log))
+	require.NoError(t, schema.Migrate(t.Context(), db.URL, log), "renews the grants")
+	unusable, may, err := schema.Look(t.Context(), db.URL+"&role="+role, log)
+	require.NoError(t, err)
+	require.Nil(t, unusable)
+	require.False(t, may)
+	older(t, db.URL)
+	_, err = c.Exec(t.Context(), "DROP ROLE "+role)
+	require.NoError(t, err, "no grant and no policy depends on it")
+	require.NoError(t, schema.Migrate(t.Context(), db.URL, log))
+	unusable, may, err = schema.Look(t.Context(), db.URL, log)
+	require.NoError(t, err)
+	require.Nil(t, unusable)
+	require.True(t, may)
 }

@@ -232,7 +232,10 @@ func shorten(list string) string {
 
 // MayMigrate reports whether the role of db can change the schema, or create it.
 func MayMigrate(ctx context.Context, db rowQuerier) (may bool, err error) {
-	err = db.QueryRow(ctx, `SELECT coalesce((SELECT has_schema_privilege(n.oid, 'CREATE') FROM pg_namespace n WHERE n.nspname = 'holdfast'),
+	err = db.QueryRow(ctx, `SELECT coalesce(
+		(SELECT has_schema_privilege(n.oid, 'CREATE') AND coalesce(
+			(SELECT pg_has_role(c.relowner, 'USAGE') FROM pg_class c WHERE c.relnamespace = n.oid AND c.relname = 'schema_version'), true)
+		   FROM pg_namespace n WHERE n.nspname = 'holdfast'),
 		has_database_privilege(current_database(), 'CREATE'))`).Scan(&may)
 	return may, err
 }
