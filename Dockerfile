@@ -4,8 +4,13 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
+# Shown by `holdfast version`, in metrics and in the log: --build-arg VERSION=v1.2.3
+ARG VERSION= COMMIT= COMMIT_TIME=
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o /out/holdfast ./cmd/server
+    CGO_ENABLED=0 go build -trimpath -o /out/holdfast -ldflags="-s -w \
+        -X github.com/holdfast-a2a/holdfast/internal/cli.stampedVersion=$VERSION \
+        -X github.com/holdfast-a2a/holdfast/internal/cli.stampedCommit=$COMMIT \
+        -X github.com/holdfast-a2a/holdfast/internal/cli.stampedTime=$COMMIT_TIME" ./cmd/server
 
 # Certificates, a user that is not root, and nothing else: agents that are commands bring their own image.
 FROM scratch

@@ -17,13 +17,31 @@ type versionInfo struct {
 
 const module = "github.com/holdfast-a2a/holdfast"
 
-// readVersion returns the version that the Go toolchain recorded in the binary.
+// A release and an image are built where the Go toolchain may see no repository, so they stamp these with -ldflags -X
+// (.goreleaser.yaml, Dockerfile): the version, the commit and its time (RFC 3339).
+var stampedVersion, stampedCommit, stampedTime string
+
+// readVersion returns the version that was stamped on the binary, else the one that the Go toolchain recorded.
 func readVersion() versionInfo {
 	build, ok := debug.ReadBuildInfo()
 	if !ok {
 		return versionInfo{Version: "unknown"}
 	}
-	return versionOf(build)
+	return versionOf(build).stamped(stampedVersion, stampedCommit, stampedTime)
+}
+
+// stamped replaces what is stamped. A stamp is of a clean tree.
+func (v versionInfo) stamped(version, commit, time string) versionInfo {
+	if version != "" {
+		v.Version, v.Modified = version, false
+	}
+	if commit != "" {
+		v.Revision = commit
+	}
+	if time != "" {
+		v.Time = time
+	}
+	return v
 }
 
 // versionOf returns the version of Holdfast in a binary, which may be that of another module.
