@@ -9,9 +9,9 @@ FROM source AS build
 ARG VERSION COMMIT DATE
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 go build -trimpath -o /out/holdfast -ldflags="-s -w \
-        -X github.com/holdfast-a2a/holdfast/internal/cli.version=$VERSION \
-        -X github.com/holdfast-a2a/holdfast/internal/cli.commit=$COMMIT \
-        -X github.com/holdfast-a2a/holdfast/internal/cli.date=$DATE" ./cmd/server
+        -X github.com/holdfast-a2a/holdfast/internal/cli.stampedVersion=$VERSION \
+        -X github.com/holdfast-a2a/holdfast/internal/cli.stampedCommit=$COMMIT \
+        -X github.com/holdfast-a2a/holdfast/internal/cli.stampedTime=$DATE" ./cmd/server
 
 FROM source AS build-example-worker
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \

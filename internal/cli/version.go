@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"runtime/debug"
 	"strings"
 
@@ -18,25 +17,30 @@ type versionInfo struct {
 
 const module = "github.com/holdfast-a2a/holdfast"
 
-// Builds without the repository, such as that of the image, set these with -ldflags -X.
-var version, commit, date string
+// A release and an image are built where the Go toolchain may see no repository, so they stamp these with -ldflags -X
+// (.goreleaser.yaml, Dockerfile): the version, the commit and its time (RFC 3339).
+var stampedVersion, stampedCommit, stampedTime string
 
-// readVersion returns the version that the build was told, else the one that the Go toolchain recorded in the binary.
+// readVersion returns the version that was stamped on the binary, else the one that the Go toolchain recorded.
 func readVersion() versionInfo {
 	build, ok := debug.ReadBuildInfo()
 	if !ok {
 		return versionInfo{Version: "unknown"}
 	}
-	return versionOf(build).stamped(version, commit, date)
+	return versionOf(build).stamped(stampedVersion, stampedCommit, stampedTime)
 }
 
-// stamped returns v with what the build was told. A commit from there replaces all that the toolchain recorded of one.
-func (v versionInfo) stamped(version, commit, date string) versionInfo {
-	v.Version = cmp.Or(version, v.Version)
-	if commit != "" {
-		v.Revision, v.Time, v.Modified = commit, date, false
+// stamped replaces what is stamped. A stamp is of a clean tree.
+func (v versionInfo) stamped(version, commit, time string) versionInfo {
+	if version != "" {
+		v.Version, v.Modified = version, false
 	}
-	v.Time = cmp.Or(date, v.Time)
+	if commit != "" {
+		v.Revision = commit
+	}
+	if time != "" {
+		v.Time = time
+	}
 	return v
 }
 

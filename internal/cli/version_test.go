@@ -1,7 +1,12 @@
 package cli
 
 import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"runtime/debug"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,14 +22,35 @@ func TestVersionIsThatOfHoldfastInAnotherModule(t *testing.T) {
 	require.Equal(t, "holdfast v1.2.3 go1.26", v.String())
 }
 
-func TestVersionIsWhatTheBuildWasTold(t *testing.T) {
+func TestStampsReplaceTheRecordedVersion(t *testing.T) {
 	t.Parallel()
-	recorded := versionOf(&debug.BuildInfo{
-		GoVersion: "go1.26", Main: debug.Module{Path: module, Version: "(devel)"},
-		Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "true"}},
-	})
+	recorded := versionInfo{Version: "(devel)", Revision: "abc", Modified: true, Time: "2026-01-01T00:00:00Z", Go: "go1.26"}
 	require.Equal(t, recorded, recorded.stamped("", "", ""))
-	require.Equal(t, "holdfast v1.2.3 revision 0123abc of 2026-11-27T00:00:00Z go1.26",
-		recorded.stamped("v1.2.3", "0123abc", "2026-11-27T00:00:00Z").String())
-	require.Equal(t, "holdfast v1.2.3 revision abc with local changes go1.26", recorded.stamped("v1.2.3", "", "").String())
+	require.Equal(t, "holdfast v1.2.3 revision def of 2026-11-27T00:00:00Z go1.26",
+		recorded.stamped("v1.2.3", "def", "2026-11-27T00:00:00Z").String())
+}
+
+// The linker ignores a name that does not exist, so the files that stamp must name these variables.
+func TestReleaseFilesStampTheVersion(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{".goreleaser.yaml", "Dockerfile"} {
+		text, err := os.ReadFile(filepath.Join("../..", file))
+		require.NoError(t, err)
+		var flags []string
+		for _, m := range regexp.MustCompile(`-X (\S+/internal/cli\.\w+)=`).FindAllStringSubmatch(string(text), -1) {
+			flags = append(flags, m[1])
+		}
+		require.Equal(t, []string{module + "/internal/cli.stampedVersion", module + "/internal/cli.stampedCommit", module + "/internal/cli.stampedTime"}, flags, file)
+	}
+	if testing.Short() {
+		return
+	}
+	binary := filepath.Join(t.TempDir(), "holdfast")
+	stamps := "-X " + module + "/internal/cli.stampedVersion=v1.2.3 -X " + module + "/internal/cli.stampedCommit=def -X " +
+		module + "/internal/cli.stampedTime=2026-11-27T00:00:00Z"
+	out, err := exec.Command("go", "build", "-o", binary, "-ldflags", stamps, "../../cmd/server").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	out, err = exec.Command(binary, "version").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.True(t, strings.HasPrefix(string(out), "holdfast v1.2.3 revision def of 2026-11-27T00:00:00Z go"), "%s", out)
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -254,6 +255,24 @@ func TestRefusedValues(t *testing.T) {
 			require.ErrorContains(t, err, tt.says)
 		})
 	}
+}
+
+// The values on the page work.
+func TestPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/kubernetes.md")
+	require.NoError(t, err)
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1)
+	rendered := 0
+	for _, block := range blocks {
+		if strings.Contains(block[1], "Values of the adapter's chart") {
+			continue
+		}
+		file := filepath.Join(t.TempDir(), "values.yaml")
+		require.NoError(t, os.WriteFile(file, []byte(block[1]), 0o600))
+		checkPods(t, decode(t, template(t, "--values", file)))
+		rendered++
+	}
+	require.Equal(t, 4, rendered)
 }
 
 // checkPods checks what selects pods: each Deployment and budget its own, the Services those with the right ports.

@@ -1,0 +1,12 @@
+// Package shards shows the server past one database: several installations behind one balancer, and the views on a standby.
+package shards
+
+import (
+	"testing"
+
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+)
+
+func TestMain(m *testing.M) {
+	clustertest.Main(m)
+}
