@@ -165,7 +165,7 @@ func TestComposeConfiguration(t *testing.T) {
 		require.NoError(t, err)
 		return of
 	}
-	// What is a comment until a profile needs it.
+	// Profiles need lines that are comments.
 	raw := string(repository(t, "deploy/holdfast.yaml"))
 	agents := load(regexp.MustCompile(`(?m)^  # (- |  )`).ReplaceAllString(raw, "  $1")).Agents
 	require.Len(t, agents, 3)
@@ -191,7 +191,7 @@ func TestComposeSecrets(t *testing.T) {
 	c := readCompose(t)
 	dir := t.TempDir()
 	script := filepath.Join(dir, "deploy/secrets.sh")
-	require.NoError(t, os.Mkdir(filepath.Dir(script), 0o755)) //nolint:gosec // as in the repository
+	require.NoError(t, os.Mkdir(filepath.Dir(script), 0o755))
 	require.NoError(t, os.WriteFile(script, repository(t, "deploy/secrets.sh"), 0o600))
 	for range 2 { // the second time changes nothing
 		out, err := exec.CommandContext(t.Context(), "sh", script).CombinedOutput()
