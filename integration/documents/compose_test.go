@@ -154,16 +154,24 @@ func TestComposeConfiguration(t *testing.T) {
 	require.NotContains(t, cfg.DatabaseURL, "holdfast:", "the password is in a file")
 	require.Contains(t, c.Services["server"].Secrets, "pgpass")
 	require.Equal(t, config.AdminAsks, cfg.AdminAccess(), "metrics and profiles need a key")
-	require.Equal(t, []string{"demo", "style", "shout"}, cfg.OpenAgents())
+	require.Equal(t, []string{"demo"}, cfg.OpenAgents())
 	require.True(t, cfg.LocalOnly(), "an open server is protected against DNS rebinding")
 	require.Contains(t, cfg.Proxies.Trusted, "172.16.0.0/12", "networks of Docker")
 
-	// The lines of the profile pooler, as a comment says.
-	pooled := regexp.MustCompile(`(?m)^database_url:.*\n|^# (?P<rest>(listen_)?database_url: )`).ReplaceAllString(string(repository(t, "deploy/holdfast.yaml")), "$rest")
-	file := filepath.Join(t.TempDir(), "holdfast.yaml")
-	require.NoError(t, os.WriteFile(file, []byte(pooled), 0o600))
-	behind, err := config.Load(config.Source{File: file})
-	require.NoError(t, err)
+	load := func(content string) *config.Config {
+		file := filepath.Join(t.TempDir(), "holdfast.yaml")
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+		of, err := config.Load(config.Source{File: file})
+		require.NoError(t, err)
+		return of
+	}
+	// Profiles need lines that are comments.
+	raw := string(repository(t, "deploy/holdfast.yaml"))
+	agents := load(regexp.MustCompile(`(?m)^  # (- |  )`).ReplaceAllString(raw, "  $1")).Agents
+	require.Len(t, agents, 3)
+	require.Equal(t, "http://http-agent:9000/", agents[1].Executor.HTTP.URL)
+	pooled := regexp.MustCompile(`(?m)^database_url:.*\n|^# (?P<rest>(listen_)?database_url: )`).ReplaceAllString(raw, "$rest")
+	behind := load(pooled)
 	require.Contains(t, behind.DatabaseURL, "@pgbouncer:6432/")
 	require.Equal(t, cfg.DatabaseURL, behind.ListenDatabaseURL)
 
@@ -183,7 +191,7 @@ func TestComposeSecrets(t *testing.T) {
 	c := readCompose(t)
 	dir := t.TempDir()
 	script := filepath.Join(dir, "deploy/secrets.sh")
-	require.NoError(t, os.Mkdir(filepath.Dir(script), 0o755)) //nolint:gosec // as in the repository
+	require.NoError(t, os.Mkdir(filepath.Dir(script), 0o755))
 	require.NoError(t, os.WriteFile(script, repository(t, "deploy/secrets.sh"), 0o600))
 	for range 2 { // the second time changes nothing
 		out, err := exec.CommandContext(t.Context(), "sh", script).CombinedOutput()

@@ -10,7 +10,7 @@ import (
 )
 
 // supervisor is the process that started this one and wants to know its state: systemd, for a unit with Type=notify. The
-// protocol is that of sd_notify(3): a datagram for each message. The zero value is none.
+// protocol is that of sd_notify(3): a datagram for each message. Nobody hears the zero value.
 type supervisor struct {
 	socket   net.Conn
 	watchdog time.Duration // it ends a process that is silent for this long; 0: it does not

@@ -58,7 +58,7 @@ func TestWatchdogIsToldUntilStuck(t *testing.T) {
 	}
 	stuck.Store(true)
 	require.Contains(t, <-warned, "stuck")
-	// What was sent before is in the socket; afterwards it stays silent.
+	// Earlier messages are still in the socket; then it is silent.
 	<-warned
 	require.NoError(t, s.tell("END"))
 	for message := received(); message != "END"; message = received() {

@@ -51,16 +51,23 @@ func TestDatabasesAreSeparate(t *testing.T) {
 	require.Equal(t, "Asia/Kathmandu", zone)
 }
 
-// The janitor removes a cluster that no process has a lease on.
-func TestClusterLeaseSurvivesGC(t *testing.T) {
-	t.Parallel()
-	db := storetest.New(t)
+// sharedCluster returns the directory of the cluster that has the database. It skips tests of that cluster if the server is
+// another one, such as a container.
+func sharedCluster(t *testing.T, db *storetest.DB) string {
+	t.Helper()
 	u, err := url.Parse(db.URL)
 	require.NoError(t, err)
 	dir, ours := strings.CutSuffix(u.Query().Get("host"), "/postgres/run")
 	if !ours {
 		t.Skip("the server is not the shared cluster")
 	}
+	return dir
+}
+
+// The janitor removes a cluster that no process has a lease on.
+func TestClusterLeaseSurvivesGC(t *testing.T) {
+	t.Parallel()
+	dir := sharedCluster(t, storetest.New(t))
 	for range 3 {
 		finalized := make(chan struct{})
 		runtime.SetFinalizer(&struct{ p *int }{}, func(any) { close(finalized) })
@@ -80,9 +87,7 @@ func TestClusterLeaseSurvivesGC(t *testing.T) {
 // remains.
 func TestAClusterEndsAfterItsLastProcess(t *testing.T) {
 	t.Parallel()
-	if os.Getenv(storetest.EnvURL) != "" {
-		t.Skip("the tests use a server, not a cluster of their own")
-	}
+	sharedCluster(t, storetest.New(t))
 	dir, err := os.MkdirTemp("", "holdfast-janitor-") //nolint:usetesting // as root, PostgreSQL's user cannot enter t.TempDir
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(dir, 0o755))

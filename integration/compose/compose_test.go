@@ -1,0 +1,656 @@
+// Package compose runs docker-compose.yml with a Docker daemon: make compose-test. Where no registry is reached,
+// deploy/test/base-images makes the images of others from the programs of the machine; images that it cannot make, those of Grafana
+// and Jaeger, are left out.
+package compose
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+var (
+	run   = flag.Bool("compose", false, "run docker-compose.yml with the Docker daemon (make compose-test)")
+	build = flag.Bool("compose.build", true, "build the images of the repository first")
+)
+
+// root is the repository.
+const root = "../.."
+
+// version is what the image says of itself.
+const version = "v0.0.0-compose-test"
+
+// project is an installation: a copy of the files that docker-compose.yml needs, so that the secrets of this test are not those
+// of the developer.
+type project struct {
+	t     *testing.T
+	dir   string
+	files []string
+	// Ports that this machine forwards to those of the compose file.
+	http, grpc, admin, tls, tlsGRPC, prometheus string
+}
+
+func newProject(t *testing.T) *project {
+	t.Helper()
+	p := &project{t: t, dir: t.TempDir(), files: []string{"docker-compose.yml", "ports.yml"}}
+	copied := exec.CommandContext(t.Context(), "cp", "-r", "--parents", "docker-compose.yml", "deploy", "examples/python", p.dir)
+	copied.Dir = root
+	out, err := copied.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.NoError(t, os.RemoveAll(filepath.Join(p.dir, "deploy/secrets")))
+	for _, port := range []*string{&p.http, &p.grpc, &p.admin, &p.tls, &p.tlsGRPC, &p.prometheus} {
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		*port = l.Addr().String()
+		require.NoError(t, l.Close())
+	}
+	p.write("ports.yml", fmt.Sprintf(`services:
+  balancer: {ports: !override ["%s:8080", "%s:8081", "%s:9090"]}
+  caddy: {ports: !override ["%s:443", "%s:8443"]}
+  prometheus: {ports: !override ["%s:9090"]}
+`, p.http, p.grpc, p.admin, p.tls, p.tlsGRPC, p.prometheus))
+	return p
+}
+
+func (p *project) in(t *testing.T) *project {
+	t.Helper()
+	of := *p
+	of.t = t
+	return &of
+}
+
+func (p *project) write(name, content string) {
+	p.t.Helper()
+	require.NoError(p.t, os.WriteFile(filepath.Join(p.dir, name), []byte(content), 0o644))
+}
+
+// command returns docker compose with arguments.
+func (p *project) command(ctx context.Context, args ...string) *exec.Cmd {
+	all := []string{"compose", "--project-name", "holdfast-compose-test"}
+	for _, f := range p.files {
+		all = append(all, "--file", f)
+	}
+	cmd := exec.CommandContext(ctx, "docker", append(all, args...)...)
+	cmd.Dir = p.dir
+	return cmd
+}
+
+// compose runs docker compose and returns its stdout.
+func (p *project) compose(args ...string) string {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	return output(p.t, p.command(ctx, args...))
+}
+
+func docker(t *testing.T, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	return output(t, exec.CommandContext(ctx, "docker", args...))
+}
+
+func output(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s\n%s\n%s", strings.Join(cmd.Args, " "), out, &errs)
+	return strings.TrimSpace(string(out))
+}
+
+// containers returns the ids of the running containers of a service.
+func (p *project) containers(service string) []string {
+	p.t.Helper()
+	return strings.Fields(p.compose("ps", "--quiet", service))
+}
+
+// healthy waits until a service has so many healthy containers.
+func (p *project) healthy(service string, n int) {
+	p.t.Helper()
+	waittest.EventuallyWithin(p.t, 2*time.Minute, fmt.Sprintf("%d of %s are healthy", n, service), func() error {
+		states := p.compose("ps", "--format", "{{.Health}}", service)
+		return waittest.Unless(strings.Count(states, "healthy") == n && !strings.Contains(states, "unhealthy"), "%s", states)
+	})
+}
+
+// key makes an API key, and writes it to the secret of a service.
+func (p *project) key(secret string, args ...string) string {
+	p.t.Helper()
+	made := p.compose(append([]string{"exec", "--no-TTY", "server", "/holdfast", "keys", "create"}, args...)...)
+	require.NotEmpty(p.t, made)
+	p.write("deploy/secrets/"+secret, made+"\n")
+	return made
+}
+
+// client is a client of the balancer.
+func (p *project) client() *a2atest.Peer {
+	peer := a2atest.NewPeer(p.t, "the balancer")
+	peer.URL, peer.GRPC = "http://"+p.http, p.grpc
+	return &peer
+}
+
+// load is what callers without any retry of their own saw.
+type load struct {
+	sent   int
+	failed []error
+	tasks  []string // of the acknowledged sends
+}
+
+// under sends tasks from eight callers while what happens.
+func under(t *testing.T, c *a2atest.Peer, what func()) *load {
+	t.Helper()
+	var l load
+	var mu sync.Mutex
+	var callers sync.WaitGroup
+	stop := make(chan struct{})
+	for range 8 {
+		callers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(10 * time.Millisecond):
+				}
+				res, err := c.TrySend(a2atest.V03, a2atest.Say("chunks=2 size=20 delay=20ms"))
+				mu.Lock()
+				l.sent++
+				if err != nil {
+					l.failed = append(l.failed, err)
+				} else {
+					l.tasks = append(l.tasks, res.ID)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	time.Sleep(time.Second)
+	what()
+	time.Sleep(time.Second)
+	close(stop)
+	callers.Wait()
+	require.NotEmpty(t, l.tasks)
+	for _, id := range l.tasks {
+		waittest.EventuallyWithin(t, time.Minute, "acknowledged task "+id+" is completed", func() error {
+			res, err := c.Try("tasks/get", map[string]any{"id": id})
+			if err != nil {
+				return err
+			}
+			return waittest.Unless(res.Status.State == "completed", "%s", res.Status.State)
+		})
+	}
+	t.Logf("%d sends, %d failed %v", l.sent, len(l.failed), errors.Join(l.failed[:min(3, len(l.failed))]...))
+	return &l
+}
+
+// answers waits until a task completes.
+func answers(t *testing.T, c *a2atest.Peer) {
+	t.Helper()
+	began := time.Now()
+	waittest.EventuallyWithin(t, time.Minute, "a task completes", func() error {
+		res, err := c.TrySend(a2atest.V03, a2atest.Say("echo:hello"))
+		if err != nil {
+			return err
+		}
+		return waittest.Unless(res.Status.State == "completed", "%s", res.Status.State)
+	})
+	t.Logf("served again after %s", time.Since(began).Round(100*time.Millisecond))
+}
+
+func TestCompose(t *testing.T) {
+	if !*run {
+		t.Skip("needs a Docker daemon with compose, and minutes: make compose-test")
+	}
+	images(t)
+	p := newProject(t)
+	t.Setenv("HOLDFAST_VERSION", version)
+	output(t, exec.CommandContext(t.Context(), filepath.Join(p.dir, "deploy/secrets.sh")))
+	t.Cleanup(func() {
+		if t.Failed() {
+			out, _ := p.command(context.Background(), "--profile", "*", "logs", "--no-color", "--tail=60").CombinedOutput()
+			t.Logf("%s", out)
+		}
+		out, err := p.command(context.Background(), "--profile", "*", "down", "--volumes", "--timeout=5").CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	})
+
+	p.compose("up", "--detach", "--no-build", "--quiet-pull")
+	p.healthy("server", 2)
+	c := p.client()
+	answers(t, c)
+
+	for _, step := range []struct {
+		name string
+		test func(*testing.T, *project, *a2atest.Peer)
+	}{
+		{"the image says its version", imageVersion},
+		{"tasks, streams and gRPC pass the balancer", passBalancer},
+		{"doctor finds nothing that fails", doctorInside},
+		{"four replicas share the load", scale},
+		{"a rolling restart loses no request", rollingRestart},
+		{"streams are resumed over a rolling restart", streamsOverRestart},
+		{"every service may be killed", killEach},
+		{"every service may be restarted", restartEach},
+		{"no replica answers 503 with Retry-After", noReplica},
+		{"operators reach the admin address with a key", operators},
+		{"the examples", examples},
+		{"Prometheus scrapes and has the alerts", observability},
+		{"Caddy with TLS", caddy},
+		{"PgBouncer", pooler},
+		{"a stop is clean", stop},
+	} {
+		if !t.Run(step.name, func(t *testing.T) { step.test(t, p.in(t), c.In(t)) }) {
+			return
+		}
+	}
+}
+
+// images makes what a registry does not give here, and builds ours.
+func images(t *testing.T) {
+	t.Helper()
+	builds := exec.CommandContext(t.Context(), "docker", "compose", "--profile", "examples", "build")
+	builds.Dir = root
+	builds.Env = append(os.Environ(), "HOLDFAST_VERSION="+version, "HOLDFAST_COMMIT=0123abc", "HOLDFAST_DATE=2026-01-02T03:04:05Z")
+	if *build {
+		output(t, builds)
+	}
+}
+
+func imageVersion(t *testing.T, _ *project, _ *a2atest.Peer) {
+	t.Helper()
+	require.Contains(t, docker(t, "run", "--rm", "holdfast:dev", "version"), "holdfast "+version+" revision 0123abc of 2026-01-02T03:04:05Z go")
+}
+
+func passBalancer(t *testing.T, _ *project, c *a2atest.Peer) {
+	t.Helper()
+	for _, w := range []*a2atest.Wire{a2atest.V03, a2atest.V10, a2atest.REST10, a2atest.GRPC10} {
+		res := c.Send(w, a2atest.Say("echo:hello"))
+		require.Equal(t, "completed", a2atest.Plain(res.Status.State), w)
+		chunksApart(t, c, w)
+	}
+}
+
+// chunksApart reads a stream whose agent rests 150 ms between chunks: the balancer must not collect them.
+func chunksApart(t *testing.T, c *a2atest.Peer, w *a2atest.Wire) {
+	t.Helper()
+	r := c.Begin(w, a2atest.Stream, a2atest.Say("chunks=5 size=10 delay=150ms"))
+	var times []time.Time
+	for {
+		e, err := r.Next()
+		if err != nil {
+			break
+		}
+		if e.Artifact != nil {
+			times = append(times, time.Now())
+		}
+	}
+	require.GreaterOrEqual(t, len(times), 5, w)
+	require.Greater(t, times[4].Sub(times[0]), 400*time.Millisecond, w)
+}
+
+func doctorInside(t *testing.T, p *project, _ *a2atest.Peer) {
+	var report struct {
+		Status string
+		Checks []struct{ Check, Status, Detail, Advice string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(p.compose("exec", "--no-TTY", "server", "/holdfast", "doctor", "-o", "json")), &report))
+	require.NotEqual(t, "fail", report.Status)
+	for _, check := range report.Checks {
+		// The installation is open on one machine, without TLS; the daemon gives the limit of files.
+		if !slices.Contains([]string{"public url", "callers", "operators", "open files"}, check.Check) {
+			require.Equal(t, "ok", check.Status, "%s: %s", check.Check, check.Detail)
+		}
+	}
+}
+
+func scale(t *testing.T, p *project, c *a2atest.Peer) {
+	p.compose("up", "--detach", "--no-build", "--no-recreate", "--scale=server=4")
+	p.healthy("server", 4)
+	waittest.EventuallyWithin(t, time.Minute, "each replica gets requests", func() error {
+		for range 20 {
+			c.Send(a2atest.V03, a2atest.Say("echo:hello"))
+		}
+		for _, id := range p.containers("server") {
+			if logs := logsOf(t, id); !strings.Contains(logs, `"msg":"request"`) {
+				return fmt.Errorf("%s had none", id)
+			}
+		}
+		return nil
+	})
+	p.compose("up", "--detach", "--no-build", "--no-recreate", "--scale=server=2")
+	p.healthy("server", 2)
+}
+
+func logsOf(t *testing.T, container string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "docker", "logs", container).CombinedOutput()
+	require.NoError(t, err)
+	return string(out)
+}
+
+func rollingRestart(t *testing.T, p *project, c *a2atest.Peer) {
+	l := under(t, c, func() {
+		for _, id := range p.containers("server") {
+			began := time.Now()
+			docker(t, "restart", "--time=60", id)
+			p.healthy("server", 2)
+			t.Logf("restarted in %s", time.Since(began).Round(100*time.Millisecond))
+		}
+	})
+	require.Empty(t, l.failed)
+}
+
+func streamsOverRestart(t *testing.T, p *project, c *a2atest.Peer) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	type outcome struct {
+		*a2atest.Followed
+		error
+	}
+	const streams = 12
+	ended := make(chan outcome, streams)
+	for range streams {
+		go func() {
+			f, err := c.Follow(ctx, a2atest.Say("chunks=600 size=10 delay=50ms"))
+			ended <- outcome{f, err}
+		}()
+	}
+	time.Sleep(time.Second)
+	for _, id := range p.containers("server") {
+		docker(t, "restart", "--time=60", id)
+		p.healthy("server", 2)
+	}
+	resumes := 0
+	for range streams {
+		o := <-ended
+		require.NoError(t, o.error)
+		require.Equal(t, "completed", o.State)
+		resumes += o.Resumes
+	}
+	require.NotZero(t, resumes)
+	t.Logf("%d streams, %d resumes", streams, resumes)
+}
+
+// killEach kills the processes themselves, as a crash does: Docker takes docker kill for the wish to stop, and restarts nothing.
+func killEach(t *testing.T, p *project, c *a2atest.Peer) {
+	for _, service := range []string{"server", "postgres", "balancer"} {
+		t.Run(service, func(t *testing.T) {
+			p, c := p.in(t), c.In(t)
+			id := p.containers(service)[0]
+			under(t, c, func() {
+				pid := docker(t, "inspect", "--format={{.State.Pid}}", id)
+				output(t, exec.CommandContext(t.Context(), "kill", "-9", pid))
+				answers(t, c)
+				waittest.EventuallyWithin(t, time.Minute, "Docker restarts it", func() error {
+					n := docker(t, "inspect", "--format={{.RestartCount}} {{.State.Running}}", id)
+					return waittest.Unless(n == "1 true", "%s", n)
+				})
+			})
+			p.healthy("server", 2)
+		})
+	}
+}
+
+func restartEach(t *testing.T, p *project, c *a2atest.Peer) {
+	for _, service := range []string{"server", "postgres", "balancer"} {
+		t.Run(service, func(t *testing.T) {
+			p, c := p.in(t), c.In(t)
+			under(t, c, func() {
+				began := time.Now()
+				p.compose("restart", service)
+				t.Logf("restarted in %s", time.Since(began).Round(100*time.Millisecond))
+				answers(t, c)
+			})
+			p.healthy("server", 2)
+		})
+	}
+}
+
+func noReplica(t *testing.T, p *project, c *a2atest.Peer) {
+	p.compose("stop", "server")
+	resp, err := a2atest.Post(t.Context(), c.URL, a2atest.Request("tasks/get", map[string]any{"id": "x"}))
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+	require.Equal(t, "1", resp.Header.Get("Retry-After"))
+	require.Equal(t, "application/json", resp.Header.Get("Content-Type"))
+	p.compose("up", "--detach", "--no-build", "server")
+	p.healthy("server", 2)
+	answers(t, c)
+}
+
+// get requests a page of the admin address.
+func (p *project) get(path, key string) int {
+	p.t.Helper()
+	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, "http://"+p.admin+path, nil)
+	require.NoError(p.t, err)
+	if key != "" {
+		req.Header.Set("X-API-Key", key)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(p.t, err)
+	defer resp.Body.Close()
+	return resp.StatusCode
+}
+
+func operators(t *testing.T, p *project, _ *a2atest.Peer) {
+	key := p.key("prometheus_key", "--subject", "prometheus", "--scope", "holdfast:operator")
+	require.Equal(t, http.StatusUnauthorized, p.get("/metrics", ""))
+	require.Equal(t, http.StatusOK, p.get("/metrics", key))
+	require.Equal(t, http.StatusOK, p.get("/admin/v1/tasks", key))
+	require.Equal(t, http.StatusOK, p.get("/console/", ""))
+}
+
+func examples(t *testing.T, p *project, c *a2atest.Peer) {
+	p.key("worker_key", "--subject", "worker", "--scope", "worker:shout")
+	raw, err := os.ReadFile(filepath.Join(p.dir, "deploy/holdfast.yaml"))
+	require.NoError(t, err)
+	p.write("deploy/holdfast.yaml", regexp.MustCompile(`(?m)^  # (- |  )`).ReplaceAllString(string(raw), "  $1"))
+	p.compose("--profile", "examples", "up", "--detach", "--no-build")
+	p.compose("up", "--detach", "--no-build", "--no-deps", "--force-recreate", "server")
+	p.healthy("server", 2)
+	answers(t, c)
+	style := a2atest.Say("hello world")
+	style.Agent = "style"
+	asked := c.Send(a2atest.V03, style)
+	require.Equal(t, "input-required", asked.Status.State)
+	answer := a2atest.Say("upper").To(asked.ID)
+	answer.Agent = "style"
+	res := c.Send(a2atest.V03, answer)
+	require.Equal(t, "completed", res.Status.State)
+	require.Equal(t, "HELLO WORLD ", a2atest.Text(res.Artifacts[0].Parts))
+	shout := a2atest.Say("hello")
+	shout.Agent = "shout"
+	waittest.EventuallyWithin(t, time.Minute, "the worker answers", func() error {
+		res, err := c.TrySend(a2atest.V03, shout)
+		if err != nil {
+			return err
+		}
+		return waittest.Unless(res.Status.State == "completed" && a2atest.Text(res.Artifacts[0].Parts) == "HELLO", "%+v", res)
+	})
+	p.compose("stop", "http-agent", "worker")
+	for _, id := range strings.Fields(p.compose("ps", "--all", "--quiet", "worker")) {
+		require.Equal(t, "0", docker(t, "inspect", "--format={{.State.ExitCode}}", id))
+	}
+}
+
+func observability(t *testing.T, p *project, _ *a2atest.Peer) {
+	p.compose("--profile", "observability", "up", "--detach", "--no-build", "--no-deps", "prometheus")
+	var up struct {
+		Data struct{ Result []struct{ Value []any } }
+	}
+	waittest.EventuallyWithin(t, 2*time.Minute, "both replicas are scraped", func() error {
+		if err := p.prometheusAPI("query?query=up{job=\"holdfast\"}", &up); err != nil {
+			return err
+		}
+		n := 0
+		for _, r := range up.Data.Result {
+			if r.Value[1] == "1" {
+				n++
+			}
+		}
+		return waittest.Unless(n == 2, "%d", n)
+	})
+	var rules struct {
+		Data struct {
+			Groups []struct {
+				Rules []struct{ Name, Health string }
+			}
+		}
+	}
+	require.NoError(t, p.prometheusAPI("rules", &rules))
+	require.NotEmpty(t, rules.Data.Groups)
+	require.Greater(t, len(rules.Data.Groups[0].Rules), 5)
+	p.compose("stop", "prometheus")
+}
+
+func (p *project) prometheusAPI(path string, out any) error {
+	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, "http://"+p.prometheus+"/api/v1/"+path, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	return json.NewDecoder(resp.Body).Decode(out)
+}
+
+func caddy(t *testing.T, p *project, c *a2atest.Peer) {
+	p.compose("--profile", "tls", "up", "--detach", "--no-build", "--no-deps", "caddy")
+	roots := x509.NewCertPool()
+	waittest.EventuallyWithin(t, time.Minute, "Caddy has an authority", func() error {
+		ca, err := p.command(t.Context(), "exec", "--no-TTY", "caddy", "cat", "/data/caddy/pki/authorities/local/root.crt").Output()
+		if err != nil {
+			return err
+		}
+		return waittest.Unless(roots.AppendCertsFromPEM(ca), "%s", ca)
+	})
+	trust := &tls.Config{RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS12}
+	_, port, err := net.SplitHostPort(p.tls)
+	require.NoError(t, err)
+	web := &http.Client{Transport: &http.Transport{TLSClientConfig: trust, ForceAttemptHTTP2: true}}
+	url := "https://localhost:" + port
+	send := func() error {
+		resp, err := a2atest.PostWith(t.Context(), web, url, a2atest.V03.Request(a2atest.Send, a2atest.Say("echo:hello")))
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		a, err := a2atest.ReadAnswer(resp)
+		if err != nil {
+			return err
+		}
+		res, err := a.Result()
+		if err != nil {
+			return err
+		}
+		return waittest.Unless(res.Status.State == "completed", "%s", res.Status.State)
+	}
+	waittest.EventuallyWithin(t, time.Minute, "a task over TLS", send)
+
+	resp, err := a2atest.PostWith(t.Context(), web, url, a2atest.V03.Request(a2atest.Stream, a2atest.Say("chunks=5 size=10 delay=150ms")))
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	r := a2atest.NewStream(t, resp.Body)
+	var times []time.Time
+	for {
+		e, err := r.Next()
+		if err != nil {
+			break
+		}
+		if e.Artifact != nil {
+			times = append(times, time.Now())
+		}
+	}
+	require.GreaterOrEqual(t, len(times), 5)
+	require.Greater(t, times[4].Sub(times[0]), 400*time.Millisecond)
+
+	conn, err := grpc.NewClient(p.tlsGRPC, grpc.WithTransportCredentials(credentials.NewTLS(trust)))
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	health, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{})
+	require.NoError(t, err)
+	require.Equal(t, healthpb.HealthCheckResponse_SERVING, health.Status)
+
+	var failed []error
+	sent := 0
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			sent++
+			if err := send(); err != nil {
+				failed = append(failed, err)
+			}
+		}
+	}()
+	for _, id := range p.containers("server") {
+		docker(t, "restart", "--time=60", id)
+		p.healthy("server", 2)
+	}
+	close(stop)
+	<-ended
+	t.Logf("%d sends, %d failed", sent, len(failed))
+	require.Empty(t, failed)
+	p.compose("stop", "caddy")
+}
+
+func pooler(t *testing.T, p *project, c *a2atest.Peer) {
+	raw, err := os.ReadFile(filepath.Join(p.dir, "deploy/holdfast.yaml"))
+	require.NoError(t, err)
+	p.write("deploy/holdfast.yaml", regexp.MustCompile(`(?m)^database_url:.*\n|^# (?P<rest>(listen_)?database_url: )`).ReplaceAllString(string(raw), "$rest"))
+	p.compose("--profile", "pooler", "up", "--detach", "--no-build", "--no-deps", "pgbouncer")
+	p.compose("up", "--detach", "--no-build", "--no-deps", "--force-recreate", "server")
+	p.healthy("server", 2)
+	answers(t, c)
+	chunksApart(t, c, a2atest.V03)
+	address := docker(t, "inspect", "--format={{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", p.containers("pgbouncer")[0])
+	through := p.compose("exec", "--no-TTY", "postgres", "psql", "--username=postgres", "--dbname=holdfast", "--tuples-only", "--no-align",
+		"--command", "SELECT count(*) FROM pg_stat_activity WHERE usename = 'holdfast' AND client_addr = '"+address+"'")
+	require.NotEqual(t, "0", through, "the replicas use PgBouncer")
+	doctorInside(t, p, c)
+	under(t, c, func() {
+		p.compose("restart", "pgbouncer")
+		answers(t, c)
+	})
+}
+
+func stop(t *testing.T, p *project, _ *a2atest.Peer) {
+	p.compose("--profile", "*", "stop")
+	for _, service := range []string{"server", "postgres"} {
+		for _, id := range strings.Fields(p.compose("ps", "--all", "--quiet", service)) {
+			require.Equal(t, "0", docker(t, "inspect", "--format={{.State.ExitCode}}", id), service)
+		}
+	}
+}
