@@ -22,3 +22,8 @@ SELECT @key_id, @algorithm, @private_key,
 DELETE FROM holdfast.signing_keys k
  WHERE EXISTS (SELECT FROM holdfast.signing_keys later
                 WHERE later.active_at > k.active_at AND later.active_at < now() - @overlap::interval);
+
+-- name: SigningKeyReseal :execrows
+-- Skips a key that another process has sealed meanwhile.
+UPDATE holdfast.signing_keys SET private_key = @fresh::bytea
+ WHERE key_id = @key_id AND private_key = @old::bytea;

@@ -57,6 +57,7 @@ func (e *examination) database(ctx context.Context) {
 		{"runs", d.runs},
 		{"webhooks", d.webhooks},
 		{"webhook secrets", d.webhookSecrets},
+		{"signing keys", d.signingKeys},
 		{"vacuum", d.vacuum},
 		{"wraparound", d.wraparound},
 		{"transactions", d.transactions},

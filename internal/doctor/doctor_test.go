@@ -432,6 +432,42 @@ func TestWebhookSecrets(t *testing.T) {
 	found().is(t, "webhook secrets", Fail, "no key of this configuration opens the secrets of 3 webhooks")
 }
 
+func TestSigningKeys(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	ring := func(fill ...byte) (raw [][]byte, text []string) {
+		for _, b := range fill {
+			key := bytes.Repeat([]byte{b}, seal.KeySize)
+			raw, text = append(raw, key), append(text, base64.StdEncoding.EncodeToString(key))
+		}
+		return raw, text
+	}
+	open := func(fill ...byte) *store.Store {
+		raw, _ := ring(fill...)
+		s, err := store.Open(t.Context(), store.Options{URL: url, APIConns: 2, SecretKeys: raw})
+		require.NoError(t, err)
+		t.Cleanup(func() { s.Close(context.Background()) })
+		return s
+	}
+	found := func(fill ...byte) report {
+		cfg := configuration(t, url)
+		_, cfg.Push.SecretKeys = ring(fill...)
+		return examine(t, Options{Config: cfg})
+	}
+	found(1).is(t, "signing keys", OK, "0, sealed")
+	_, err := open().AddSigningKey(t.Context(), store.SigningKey{ID: "a", Algorithm: "ES256", Private: []byte("\x30sesame")}, 0, 0)
+	require.NoError(t, err)
+	r := found()
+	r.is(t, "signing keys", Warn, "1 private keys are in the database as they are")
+	require.NotContains(t, fmt.Sprint(r), "sesame")
+	found(1).is(t, "signing keys", Warn, "1 private keys are not sealed yet")
+	_, err = open(1).Reseal(t.Context())
+	require.NoError(t, err)
+	found(1).is(t, "signing keys", OK, "1, sealed with the first key")
+	found(2, 1).is(t, "signing keys", Warn, "1 are sealed with an older key")
+	found(2).is(t, "signing keys", Fail, "no key of this configuration opens 1 of them")
+}
+
 func TestNotificationsDoNotArrive(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

@@ -55,6 +55,50 @@ func (d *database) webhooks(ctx context.Context) ([]Finding, error) {
 	return found.orOK("%d, of which %d have something to deliver; %d processes deliver", all, due, delivering), nil
 }
 
+// signingKeys checks how the private keys are sealed that sign cards and webhooks.
+func (d *database) signingKeys(ctx context.Context) ([]Finding, error) {
+	given := len(d.Config.Push.SealingKeys())
+	own, err := column[[]byte](ctx, d, "SELECT value FROM holdfast.secrets WHERE name = 'push'")
+	if err != nil {
+		return nil, err
+	}
+	ring, err := seal.New(append(d.Config.Push.SealingKeys(), own...)...)
+	if err != nil {
+		return nil, err
+	}
+	// Only the heads leave the database: plain keys must not.
+	heads, err := column[[]byte](ctx, d, fmt.Sprintf("SELECT substring(private_key FOR %d) FROM holdfast.signing_keys", seal.HeadSize))
+	if err != nil {
+		return nil, err
+	}
+	var plain, older, lost int
+	for _, head := range heads {
+		switch key := ring.Key(head); {
+		case !seal.Sealed(head):
+			plain++
+		case key < 0:
+			lost++
+		case key > 0:
+			older++
+		}
+	}
+	var found findings
+	if lost > 0 {
+		found = append(found, fails("no key of this configuration opens %d of them: a server with it does not start", lost).
+			advise("add the key that sealed them to HOLDFAST_SECRET_KEYS; if it is lost, DELETE FROM holdfast.signing_keys lets the next server create another")...)
+	}
+	if plain > 0 && given == 0 {
+		found = append(found, warns("%d private keys are in the database as they are: a reader of a dump can sign cards and webhooks", plain).
+			advise("make a key with openssl rand -base64 32, set HOLDFAST_SECRET_KEYS on every replica, and restart them")...)
+	} else if plain > 0 {
+		found = append(found, warns("%d private keys are not sealed yet", plain).advise("restart a server, or call holdfast push rekey")...)
+	}
+	if older > 0 {
+		found = append(found, warns("%d are sealed with an older key", older).advise("call holdfast push rekey before you remove that key")...)
+	}
+	return found.orOK("%d, sealed with the first key of HOLDFAST_SECRET_KEYS", len(heads)), nil
+}
+
 // webhookSecrets checks which keys have sealed the clients' tokens and credentials.
 func (d *database) webhookSecrets(ctx context.Context) ([]Finding, error) {
 	const advice = "make a key with openssl rand -base64 32, set HOLDFAST_SECRET_KEYS on every replica, and call holdfast push rekey"

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store"
 )
 
-// encode returns a key as the database stores it. Only encode and decode know this form.
+// encode returns a key for the store, which seals it. Only encode and decode know this form.
 func encode(private *ecdsa.PrivateKey) (store.SigningKey, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {

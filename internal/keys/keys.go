@@ -1,5 +1,5 @@
-// Package keys holds the keys that a server signs with. They live in the database, so that all replicas sign alike and
-// publish the same set. Each replica keeps a copy and reloads it every minute.
+// Package keys holds the keys that a server signs with. They live in the database, sealed by the store, so that all replicas
+// sign alike and publish the same set. Each replica keeps a copy and reloads it every minute.
 //
 // A key is published an hour before it signs. That is longer than a replica or a client may use an older set. A
 // replaced key stays published for a while, because its signatures are still in use. The database's clock decides which

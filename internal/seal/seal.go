@@ -123,6 +123,9 @@ func (k *Keys) Derive(purpose string) ([][]byte, error) {
 	return keys, nil
 }
 
+// Sealed reports whether a value has the form of one that Seal made, with any key.
+func Sealed(value []byte) bool { return len(value) >= HeadSize && value[0] == format }
+
 // Fresh reports whether a value was sealed with the first key.
 func (k *Keys) Fresh(sealed []byte) bool { return k.Key(sealed) == 0 }
 

@@ -16,16 +16,41 @@ import (
 )
 
 // Reseal seals everything that is sealed and still of use with the key that is now first, and returns how many values it
-// changed: secrets of webhooks, and of the turns that have not ended the forwarded headers and what came by resume URLs. It
-// leaves values that no key opens as they are, and reports them in the error.
+// changed: secrets of webhooks, private signing keys, and of the turns that have not ended the forwarded headers and what came by
+// resume URLs. It leaves values that no key opens as they are, and reports them in the error.
 func (s *Store) Reseal(ctx context.Context) (sealed int, err error) {
 	ring, err := s.sealing(ctx)
 	if err != nil {
 		return 0, err
 	}
 	sealed, err = s.resealPushes(ctx, ring)
-	turns, alsoLost := s.resealTurns(ctx, ring)
-	return sealed + turns, errors.Join(err, alsoLost)
+	signing, lostSigning := s.resealSigningKeys(ctx, ring)
+	turns, lostTurns := s.resealTurns(ctx, ring)
+	return sealed + signing + turns, errors.Join(err, lostSigning, lostTurns)
+}
+
+func (s *Store) resealSigningKeys(ctx context.Context, ring *seal.Keys) (sealed int, err error) {
+	if len(s.secretKeys) == 0 {
+		return 0, nil // they stay as they are
+	}
+	rows, err := s.q.SigningKeys(ctx, s.api)
+	if err != nil {
+		return 0, translate("reseal", err)
+	}
+	var lost []error
+	for _, r := range rows {
+		n, err := s.resealSigningKey(ctx, ring, r.KeyID, r.PrivateKey)
+		if err != nil {
+			lost = append(lost, fmt.Errorf("signing key %s: %w", r.KeyID, err))
+		}
+		sealed += int(n)
+	}
+	if sealed > 0 {
+		lost = append(lost, translate("reseal", s.again(ctx, "reseal", func() error {
+			return s.note(ctx, s.api, s.audited(auditPushRekeyed, task.ID{}, "", strconv.Itoa(sealed)))
+		})))
+	}
+	return sealed, errors.Join(lost...)
 }
 
 func (s *Store) resealPushes(ctx context.Context, ring *seal.Keys) (sealed int, err error) {

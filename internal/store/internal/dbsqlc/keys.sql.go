@@ -41,6 +41,26 @@ func (q *Queries) SigningKeyAdd(ctx context.Context, db DBTX, arg SigningKeyAddP
 	return result.RowsAffected(), nil
 }
 
+const signingKeyReseal = `-- name: SigningKeyReseal :execrows
+UPDATE holdfast.signing_keys SET private_key = $1::bytea
+ WHERE key_id = $2 AND private_key = $3::bytea
+`
+
+type SigningKeyResealParams struct {
+	Fresh []byte
+	KeyID string
+	Old   []byte
+}
+
+// Skips a key that another process has sealed meanwhile.
+func (q *Queries) SigningKeyReseal(ctx context.Context, db DBTX, arg SigningKeyResealParams) (int64, error) {
+	result, err := db.Exec(ctx, signingKeyReseal, arg.Fresh, arg.KeyID, arg.Old)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const signingKeys = `-- name: SigningKeys :many
 
 SELECT key_id, algorithm, private_key,
