@@ -68,6 +68,8 @@ var tables = []struct {
 	{"Identity", "With authentication and isolation, and without", nil},
 	{"Replicas", "Replicas that share the machine", nil},
 	{"Stored", "With finished tasks stored", nil},
+	{"Consoles", "Open lists of the web console", nil},
+	{"ConsoleView", "The list of tasks in a browser", nil},
 }
 
 func report(in io.Reader, out io.Writer) error {

@@ -24,6 +24,8 @@ export interface Options {
   admin?: string;
   /** replicas is how many servers share the database. */
   replicas?: number;
+  /** roles are those of each replica, such as "api"; without them a replica has all. */
+  roles?: string[];
 }
 
 export interface Replica {
@@ -39,6 +41,8 @@ export interface View {
   /** phone opens the page on a small screen with touch. */
   phone?: boolean;
   replica?: number;
+  /** keep leaves the pages that were opened before it open. Otherwise the four newest stay. */
+  keep?: boolean;
 }
 
 export interface Harness {
@@ -89,7 +93,7 @@ export async function start(options: Options = {}): Promise<Harness> {
     `listen: 127.0.0.1:0\nadmin_listen: ${options.admin ?? "127.0.0.1:0"}\ngrpc_listen: "off"\n${options.config ?? demo}`,
   );
   const replicas: Replica[] = [];
-  for (let i = 0; i < (options.replicas ?? 1); i++) replicas.push(await serve(folder, databaseUrl));
+  for (let i = 0; i < (options.replicas ?? 1); i++) replicas.push(await serve(folder, databaseUrl, options.roles?.[i]));
 
   let browser: Browser | undefined;
   const contexts: BrowserContext[] = [];
@@ -164,7 +168,7 @@ export async function start(options: Options = {}): Promise<Harness> {
       });
       contexts.push(context);
       // Chromium has six connections per host, and a live page holds one. So the pages of earlier tests are closed.
-      while (contexts.length > 4) await contexts.shift()?.close();
+      while (contexts.length > 4 && !view.keep) await contexts.shift()?.close();
       const page = await context.newPage();
       page.setDefaultTimeout(45_000); // a busy machine is slow, and a test that passes does not wait
       page.on("pageerror", (error) => faults.push(`${path}: ${error.stack ?? error.message}`));
@@ -234,10 +238,10 @@ export async function front(h: Harness): Promise<Front> {
   };
 }
 
-async function serve(folder: string, databaseUrl: string): Promise<Replica> {
+async function serve(folder: string, databaseUrl: string, roles?: string): Promise<Replica> {
   const server = spawn(`${bin}holdfast`, ["serve", "--config", "holdfast.yaml"], {
     cwd: folder,
-    env: { ...process.env, HOLDFAST_DATABASE_URL: databaseUrl },
+    env: { ...process.env, HOLDFAST_DATABASE_URL: databaseUrl, ...(roles ? { HOLDFAST_ROLES: roles } : {}) },
     stdio: ["ignore", "pipe", "pipe"],
   });
   let text = "";

@@ -18,6 +18,14 @@ const plan = `## Two days in Bergen
 - **Hotel** Zander K, two nights, breakfast included
 `;
 
+/** Why a check of a flight fails, by its city. */
+const reasons: [string, string][] = [
+  ["Stavanger", "airline.example: no such host"],
+  ["Tromsø", "The hotel has no room 214 from Friday"],
+  ["Bodø", "The model's answer is no JSON: unexpected end of input at 4096"],
+  ["Trondheim", "The seat map of DY 744 needs a login"],
+];
+
 function* travel(run: Run): Generator<Record<string, unknown>> {
   const first = run.history?.find((m) => m.role === "user") ?? run.message;
   const asked = (first.parts ?? []).map((p) => p.text ?? "").join("");
@@ -25,7 +33,7 @@ function* travel(run: Run): Generator<Record<string, unknown>> {
     yield { type: "status", message: "Asking the airline" };
     yield {
       type: "fail",
-      message: asked.includes("Stavanger") ? "airline.example: no such host" : "The airline answered 503 for 30 s",
+      message: reasons.find(([city]) => asked.includes(city))?.[1] ?? "The airline answered 503 for 30 s",
     };
     return;
   }
@@ -66,6 +74,8 @@ beforeAll(async () => {
     await h.send("echo:Rain until noon", { agent: "weather", context });
     if (i % 3 === 0) await h.send("Check the flight to Stavanger", { context });
     if (i % 4 === 1) await h.send("Check the flight to Bergen", { context });
+    if (i % 3 === 1) await h.send(`Check the flight to ${["Tromsø", "Bodø"][i % 2]}`, { context });
+    if (i % 7 === 3) await h.send("Check the flight to Trondheim", { context });
     if (i % 5 === 2) await h.send("ask:Which cost centre?", { agent: "invoices", context });
     else await h.send("echo:Invoice stored", { agent: "invoices", context });
   }

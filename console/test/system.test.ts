@@ -113,10 +113,19 @@ test("agents show health, queues, charts and the signature", async () => {
 
   await page.getByRole("tab", { name: "Failures" }).click();
   await page.getByRole("cell", { name: "no seat 1002" }).waitFor();
-  const link = page.getByRole("link", { name: "Show the tasks" });
-  expect(await link.getAttribute("href")).toBe("/console/tasks?agent=demo&state=failed&state=rejected");
+  const all = page.getByRole("link", { name: "Show all of them" });
+  expect(await all.getAttribute("href")).toBe("/console/tasks?agent=demo&state=failed&state=rejected");
   // A reason is text, whatever it is.
   await page.getByText("<script>alert(1)</script>", { exact: true }).waitFor();
+  // A group leads to its own tasks.
+  await page
+    .getByRole("row", { name: /no seat 1002/ })
+    .getByRole("link", { name: "Show the tasks" })
+    .click();
+  await page.waitForURL(/\/tasks\?agent=demo&state=failed&reason=no\+seat\+1002/);
+  await page.getByText("Searched").or(page.getByRole("row").nth(3)).first().waitFor();
+  await expect.poll(() => page.getByRole("row").count()).toBe(4); // with the head
+  await page.goBack();
   await page.getByRole("tab", { name: "Card" }).click();
   await page.getByText(visible(evil)).first().waitFor();
   await page.getByText(/^ES256 /).waitFor();

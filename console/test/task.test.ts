@@ -11,6 +11,7 @@ let accepts = false;
 let deliveries = 0;
 
 const config = `
+admin: {trace_url: "https://tempo.example/trace/{trace_id}"}
 push:
   allow_private: true
   retry_first: 100ms
@@ -75,6 +76,29 @@ async function shot(page: Page, name: string): Promise<void> {
 async function tab(page: Page, name: string): Promise<void> {
   await page.getByRole("tab", { name: new RegExp(`^${name}`) }).click();
 }
+
+test("the trace of a task is a link to the operators' tool, without a referrer", async () => {
+  const trace = "0af7651916cd43dd8448eb211c80319c";
+  const response = await fetch(`${h.replicas[0]?.url}/`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json", "A2A-Version": "1.0", traceparent: `00-${trace}-b7ad6b7169203331-01` },
+    body: JSON.stringify({
+      jsonrpc: "2.0",
+      id: 1,
+      method: "SendMessage",
+      params: { message: { messageId: crypto.randomUUID(), role: "ROLE_USER", parts: [{ text: "echo:traced" }] } },
+    }),
+  });
+  const { result } = (await response.json()) as { result: { task: { id: string } } };
+  const page = await h.open(`/tasks/${result.task.id}`);
+  const link = page.getByRole("link", { name: trace.slice(0, 12) });
+  await link.waitFor();
+  expect(await link.count()).toBe(1);
+  expect(await link.getAttribute("href")).toBe(`https://tempo.example/trace/${trace}`);
+  expect(await link.getAttribute("rel")).toBe("noreferrer noopener");
+  expect(await link.getAttribute("target")).toBe("_blank");
+  await axe(page);
+});
 
 test("an operator finds why a task failed, retries it and redelivers its webhook", async () => {
   accepts = false;

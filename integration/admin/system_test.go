@@ -3,6 +3,7 @@ package admin
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +59,23 @@ func TestSystem(t *testing.T) {
 	require.Equal(t, "no seat 1002", groups[0]["reason"], "the newest one")
 	require.Equal(t, "3", fmt.Sprint(groups[0]["tasks"]))
 	require.Len(t, groups[0]["examples"], 3)
+	// The tasks of a group, page by page, and those of one that was not among the first.
+	reason := "/tasks?reason=" + url.QueryEscape("no seat 77")
+	seats := op.get(reason).list("tasks")
+	require.Len(t, seats, 3)
+	page := op.get(reason + "&state=failed&agent=demo&limit=2")
+	require.Equal(t, column(seats[:2], "id"), column(page.list("tasks"), "id"))
+	require.NotEmpty(t, page.text("searched_since"))
+	require.Equal(t, column(seats[2:], "id"), column(op.get(reason+"&before="+page.text("next")).list("tasks"), "id"))
+	require.Len(t, op.get("/tasks?reason="+url.QueryEscape(groups[1]["reason"].(string))).list("tasks"), 1)
+	for _, none := range []string{reason + "&state=rejected", "/tasks?reason=", "/tasks?reason=no+seat"} {
+		require.Empty(t, op.get(none).list("tasks"), none)
+	}
+	for _, wrong := range []string{
+		"/tasks?reason=x&text=y", "/tasks?reason=x&state=completed", "/tasks/stream?reason=x", "/tasks/counts?reason=x", "/tasks?reason=" + strings.Repeat("x", 2049),
+	} {
+		require.Equal(t, "reason", op.do("GET", wrong, "").text("field"), wrong)
+	}
 	require.Equal(t, http.StatusNotFound, op.do("GET", "/agents/none/failures", "").Status)
 
 	signature := op.get("/agents/demo").read()["signature"].(object)

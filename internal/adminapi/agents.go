@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
+	"github.com/holdfast-a2a/holdfast/internal/shown"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -380,6 +381,15 @@ const (
 // varying are the parts of a reason that differ from task to task.
 var varying = regexp.MustCompile(`[0-9a-fA-F]{8}-[0-9a-fA-F-]{27,}|\b[0-9a-fA-F]{12,}\b|\d+`)
 
+// constant returns a reason without the parts that differ from task to task.
+func constant(reason string) string { return varying.ReplaceAllString(reason, "#") }
+
+// sameReason returns a function that says whether another reason is in the same group.
+func sameReason(reason string) func(string) bool {
+	want := constant(reason)
+	return func(other string) bool { return constant(other) == want }
+}
+
 // failures groups the newest failures of an agent by their reason.
 func (a *API) failures(x *exchange) error {
 	_, span, _ := x.q.window()
@@ -412,7 +422,7 @@ func grouped(failed []store.FailedTask) []*failureGroup {
 	groups, by := []*failureGroup{}, map[string]*failureGroup{}
 	for i := range failed {
 		f := &failed[i]
-		key := f.State.String() + " " + varying.ReplaceAllString(f.Reason, "#")
+		key := f.State.String() + " " + constant(f.Reason)
 		g := by[key]
 		if g == nil {
 			g = &failureGroup{Reason: f.Reason, State: f.State.String(), LastAt: f.At.UTC()}
@@ -427,22 +437,8 @@ func grouped(failed []store.FailedTask) []*failureGroup {
 	return groups
 }
 
-type workerView struct {
-	ID        string    `json:"id"`
-	Name      string    `json:"name"`
-	Version   string    `json:"version"`
-	SDK       string    `json:"sdk"`
-	Agents    []string  `json:"agents"`
-	State     string    `json:"state"`
-	Running   int       `json:"running"`
-	Replica   string    `json:"replica"`
-	FirstSeen time.Time `json:"first_seen"`
-	LastSeen  time.Time `json:"last_seen"`
-	RetiredAt time.Time `json:"retired_at,omitzero"`
-}
-
 type workersView struct {
-	Workers []workerView `json:"workers"`
+	Workers []shown.Worker `json:"workers"`
 }
 
 // workers lists remote workers, those that were seen last first.
@@ -455,17 +451,9 @@ func (a *API) workers(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	view := workersView{Workers: []workerView{}}
+	view := workersView{Workers: []shown.Worker{}}
 	for i := range all {
-		w := &all[i]
-		v := workerView{
-			ID: w.ID.String(), Name: w.Name, Version: w.Version, SDK: w.SDK, Agents: append([]string{}, w.Agents...), State: w.State(),
-			Running: w.Running, Replica: w.Replica, FirstSeen: w.FirstSeen.UTC(), LastSeen: w.LastSeen.UTC(),
-		}
-		if !w.RetiredAt.IsZero() {
-			v.RetiredAt = w.RetiredAt.UTC()
-		}
-		view.Workers = append(view.Workers, v)
+		view.Workers = append(view.Workers, shown.OfWorker(&all[i]))
 	}
 	return x.ok(view)
 }

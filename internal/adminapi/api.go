@@ -114,6 +114,10 @@ type Options struct {
 	Unsigned string
 	// Disk returns the free space of the database's file system. Nil: it is on another machine, or not known.
 	Disk func() (d Disk, known bool)
+	// Streams and StreamsOfAddress bound the open streams of this process, in total and from one address.
+	Streams, StreamsOfAddress int
+	// TraceURL is the address of a trace, with {trace_id} in the place of its id, or "".
+	TraceURL string
 	// AllTenantsScope is the scope that shows an operator all tenants. KeysAccepted says that some scheme takes API keys.
 	AllTenantsScope string
 	KeysAccepted    bool
@@ -136,18 +140,12 @@ type API struct {
 	stop      context.CancelFunc
 }
 
-// Bounds of the open streams of this process, in total and from one address.
-const (
-	maxStreams          = 256
-	maxStreamsOfAddress = 32
-)
-
 // requestTimeout bounds a request that is no stream, also while the database is away.
 const requestTimeout = 30 * time.Second
 
 // New makes the API. Run starts its live lists. It must be called before the first part runs, because it subscribes to signals.
 func New(o Options) *API {
-	a := &API{o: o, mux: http.NewServeMux(), streams: limit.NewPlaces(maxStreams, maxStreamsOfAddress), doctor: make(chan struct{}, 1), verifying: make(chan struct{}, 1)}
+	a := &API{o: o, mux: http.NewServeMux(), streams: limit.NewPlaces(o.Streams, o.StreamsOfAddress), doctor: make(chan struct{}, 1), verifying: make(chan struct{}, 1)}
 	a.queued.keep, a.lagging.keep = 2*time.Second, 2*time.Second
 	a.measured.keep, a.sized.keep = 5*time.Second, 15*time.Second
 	a.stopping, a.stop = context.WithCancel(context.Background())

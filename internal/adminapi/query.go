@@ -124,6 +124,31 @@ func (q *query) id(name string) task.ID {
 	return id
 }
 
+// mostReason bounds a reason of failures in bytes: those that the API shows have up to 500 characters.
+const mostReason = 2048
+
+// reason reads the reason for which tasks failed, which may be empty, and narrows a filter to such tasks.
+func (q *query) reason(f *store.AdminFilter) (reason string, given bool) {
+	q.read = append(q.read, "reason")
+	values, given := q.values["reason"]
+	if !given {
+		return "", false
+	}
+	if len(values) > 1 || len(values[0]) > mostReason {
+		q.bad("reason", "must be given once, and not be longer than %d bytes", mostReason)
+	}
+	ended := []task.State{task.StateFailed, task.StateRejected}
+	if len(f.States) == 0 {
+		f.States = ended
+	}
+	for _, s := range f.States {
+		if !slices.Contains(ended, s) {
+			q.bad("reason", "only failed and rejected tasks have a reason; leave out the state %s", s)
+		}
+	}
+	return values[0], true
+}
+
 // filter reads the parameters that select tasks.
 func (q *query) filter() *store.AdminFilter {
 	f := &store.AdminFilter{

@@ -73,7 +73,7 @@ func (a *API) limits(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	view := limitsUse{Streams: a.streams.Taken(), MaxStreams: maxStreams, Memory: []memoryUse{}, Agents: []agentUse{}}
+	view := limitsUse{Streams: a.streams.Taken(), MaxStreams: a.o.Streams, Memory: []memoryUse{}, Agents: []agentUse{}}
 	a.o.Memory.Each(func(name string, of *memory.Budget) {
 		now := of.Stat()
 		view.Memory = append(view.Memory, memoryUse{name, now.Used, now.Size, now.Refused})

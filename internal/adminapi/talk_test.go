@@ -30,6 +30,7 @@ func TestTalkPassesOnlyHeadersOfA2A(t *testing.T) {
 			return &adminapi.Admitted{Caller: identity.Caller{Subject: "op", Tenant: "t", Scopes: []string{"s"}}, Right: adminapi.Act, Bound: true}, nil
 		},
 		SameOrigin: func(*http.Request, bool) error { return nil },
+		Streams:    1, StreamsOfAddress: 1,
 		Talk: &adminapi.Talk{Serve: func(w http.ResponseWriter, r *http.Request, _, below string, caller identity.Caller) error {
 			got, as, path = r.Header, caller, below
 			_, _, err := http.NewResponseController(w).Hijack()

@@ -70,8 +70,12 @@ type tasksPage struct {
 
 func (a *API) tasks(x *exchange) error {
 	f, id, text, before, limit := x.q.filter(), x.q.word("id"), x.q.word("text"), x.q.id("before"), x.q.limit()
+	reason, failed := x.q.reason(f)
 	if id != "" && text != "" {
 		x.q.bad("text", "cannot be combined with id")
+	}
+	if failed && (id != "" || text != "") {
+		x.q.bad("reason", "cannot be combined with id or text")
 	}
 	if err := x.q.done(); err != nil {
 		return err
@@ -90,13 +94,19 @@ func (a *API) tasks(x *exchange) error {
 	}
 	var found *store.AdminPage
 	var err error
-	if text == "" {
+	switch {
+	case failed:
+		found, err = x.op.FailedFor(x.ctx, f, sameReason(reason), before, limit)
+	case text != "":
+		found, err = x.op.Search(x.ctx, f, text, before, limit)
+	default:
 		found, err = x.op.List(x.ctx, f, before, limit)
-	} else if found, err = x.op.Search(x.ctx, f, text, before, limit); err == nil {
-		page.SearchedSince = found.SearchedSince().UTC()
 	}
 	if err != nil {
 		return err
+	}
+	if failed || text != "" {
+		page.SearchedSince = found.SearchedSince().UTC()
 	}
 	for _, t := range found.Tasks {
 		page.Tasks = append(page.Tasks, viewTask(t))
@@ -494,6 +504,8 @@ type meView struct {
 	Session *BrowserSession `json:"session,omitempty"`
 	// Dialects are the versions of A2A in which this server shows events.
 	Dialects []string `json:"a2a_versions"`
+	// TraceURL is the address of a trace, with {trace_id} in the place of its id.
+	TraceURL string `json:"trace_url,omitempty"`
 }
 
 func (a *API) me(x *exchange) error {
@@ -505,5 +517,6 @@ func (a *API) me(x *exchange) error {
 		Subject: c.Subject, Tenant: c.Tenant, Right: x.who.Right.String(), AllTenants: !x.who.Bound, ReadOnly: x.who.ReadOnly, Version: a.o.Version,
 		Session:  x.who.Session,
 		Dialects: registry.Versions(),
+		TraceURL: a.o.TraceURL,
 	})
 }

@@ -46,15 +46,9 @@ func listen(ctx context.Context, e *env) (_ *ports, err error) {
 	if p.admin, err = listenOn(ctx, "admin_listen", e.cfg.AdminListen); err != nil {
 		return nil, err
 	}
-	p.admin = limit.NewConnections(limit.ConnectionOptions{Most: adminConnections, OfAddress: adminConnectionsOfAddress}).Listener(p.admin)
+	p.admin = limit.NewConnections(limit.ConnectionOptions{Most: config.AdminConnections, OfAddress: e.cfg.Admin.ConnectionsPerAddress}).Listener(p.admin)
 	return p, nil
 }
-
-// Bounds of the open connections to the admin address, in total and from one address. Probes and scrapes need few.
-const (
-	adminConnections          = 512
-	adminConnectionsOfAddress = 64
-)
 
 // Bounds of a connection of HTTP/2 to the admin address: requests at a time, and bytes of bodies that no handler has read.
 const (

@@ -492,7 +492,7 @@ func (o *serverOperator) Workers(ctx context.Context, most int) (out []store.Rem
 		return nil, usage("--limit must be at most %d with a server", page)
 	}
 	var got struct {
-		Workers []workerView `json:"workers"`
+		Workers []shown.Worker `json:"workers"`
 	}
 	err = o.api.Get(ctx, "/workers", query("limit", strconv.Itoa(most)), &got)
 	for _, v := range got.Workers {
@@ -502,10 +502,7 @@ func (o *serverOperator) Workers(ctx context.Context, most int) (out []store.Rem
 		}
 		w := store.RemoteWorker{
 			ID: task.ID(id), Name: v.Name, Version: v.Version, SDK: v.SDK, Replica: v.Replica, Agents: v.Agents, FirstSeen: v.FirstSeen,
-			LastSeen: v.LastSeen, Connected: v.State != "gone", Running: v.Running,
-		}
-		if v.RetiredAt != nil {
-			w.RetiredAt = *v.RetiredAt
+			LastSeen: v.LastSeen, Connected: v.State != "gone", Running: v.Running, RetiredAt: v.RetiredAt,
 		}
 		out = append(out, w)
 	}

@@ -4,11 +4,11 @@ import (
 	"context"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-a2a/holdfast/internal/shown"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -44,31 +44,6 @@ more, finishes its runs, and exits.`,
 	return cmd
 }
 
-type workerView struct {
-	ID        string     `json:"id"`
-	Name      string     `json:"name"`
-	Version   string     `json:"version"`
-	SDK       string     `json:"sdk"`
-	Agents    []string   `json:"agents"`
-	State     string     `json:"state"`
-	Running   int        `json:"running"`
-	Replica   string     `json:"replica"`
-	FirstSeen time.Time  `json:"first_seen"`
-	LastSeen  time.Time  `json:"last_seen"`
-	RetiredAt *time.Time `json:"retired_at,omitempty"`
-}
-
-func viewWorker(w *store.RemoteWorker) workerView {
-	v := workerView{
-		ID: w.ID.String(), Name: w.Name, Version: w.Version, SDK: w.SDK, Agents: append([]string{}, w.Agents...), State: w.State(),
-		Running: w.Running, Replica: w.Replica, FirstSeen: w.FirstSeen, LastSeen: w.LastSeen,
-	}
-	if !w.RetiredAt.IsZero() {
-		v.RetiredAt = &w.RetiredAt
-	}
-	return v
-}
-
 func (c *command) workersList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -90,10 +65,10 @@ runs) or gone (it was not seen for 90 seconds). SEEN is accurate to a minute.`,
 			if err != nil {
 				return err
 			}
-			views := []workerView{}
+			views := []shown.Worker{}
 			rows := [][]string{{"ID", "NAME", "VERSION", "STATE", "RUNS", "SEEN", "AGENTS", "SDK"}}
 			for i := range all {
-				v := viewWorker(&all[i])
+				v := shown.OfWorker(&all[i])
 				views = append(views, v)
 				rows = append(rows, []string{
 					v.ID, v.Name, v.Version, v.State, strconv.Itoa(v.Running), v.LastSeen.UTC().Format("2006-01-02 15:04"), strings.Join(v.Agents, " "), v.SDK,

@@ -28,11 +28,25 @@ type Admin struct {
 	Login     AdminLogin `yaml:"login"`
 	// SessionLifetime is how long the session of a browser lasts.
 	SessionLifetime time.Duration `yaml:"session_lifetime"`
+	// TraceURL is the address of a trace in the operators' tracing tool, with TraceID in the place of the id. Empty: there is none.
+	TraceURL string `yaml:"trace_url" env:"HOLDFAST_ADMIN_TRACE_URL"`
+	// ConnectionsPerAddress and StreamsPerAddress bound the open connections and event streams of one client address.
+	ConnectionsPerAddress int `yaml:"connections_per_address"`
+	StreamsPerAddress     int `yaml:"streams_per_address"`
 	// TLS turns on TLS, with the certificate of the public ports.
 	TLS bool `yaml:"tls"`
 	// Open lets everybody use it, from any machine.
 	Open bool `yaml:"open" env:"HOLDFAST_ADMIN_OPEN"`
 }
+
+// Bounds of the admin address of one replica, of all clients together.
+const (
+	AdminConnections = 512
+	AdminStreams     = 256
+)
+
+// TraceID stands for the id of a trace in Admin.TraceURL.
+const TraceID = "{trace_id}"
 
 // AdminLogin lets operators log in with a browser at an issuer (OpenID Connect).
 type AdminLogin struct {
@@ -128,6 +142,9 @@ func (l *loader) admin(c *Config) {
 		}
 	}
 	l.adminLogin(c)
+	l.traceURL(a.TraceURL)
+	inRange(l, "admin.connections_per_address", a.ConnectionsPerAddress, 1, AdminConnections)
+	inRange(l, "admin.streams_per_address", a.StreamsPerAddress, 1, AdminStreams)
 	// Without a scope every caller would be an operator.
 	l.scopes("admin.scope", []string{a.Scope})
 	l.scopes("admin.view_scope", []string{a.ViewScope})
@@ -135,6 +152,21 @@ func (l *loader) admin(c *Config) {
 	l.scopes("admin.administer_scope", []string{a.AdministerScope})
 	if a.AllTenantsScope != "" {
 		l.scopes("admin.all_tenants_scope", []string{a.AllTenantsScope})
+	}
+}
+
+// traceURL checks the address of traces. It becomes a link in the console.
+func (l *loader) traceURL(address string) {
+	const key = "admin.trace_url"
+	if address == "" || !l.webURL(key, address) {
+		return
+	}
+	u, _ := url.Parse(address)
+	switch {
+	case !strings.Contains(address, TraceID):
+		l.at(key, "must have %s in its path, query or fragment, such as https://tempo.example.com/trace/%s", TraceID, TraceID)
+	case u.User != nil:
+		l.at(key, "must not have a user or a password: the console shows the address to all operators")
 	}
 }
 

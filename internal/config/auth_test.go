@@ -240,14 +240,24 @@ tls: {cert_file: c.pem, key_file: k.pem, client_ca_file: a.pem}
 		require.Equal(t, c.want, cfg.AdminAccess(), about)
 		require.Equal(t, c.schemes, append([]string(nil), cfg.Admin.Schemes...), about)
 	}
+	grafana := `https://grafana.example/explore?left={"queries":[{"query":"{trace_id}"}]}`
+	cfg, err := Load(Source{File: file(t, "admin: {trace_url: '"+grafana+"'}")})
+	require.NoError(t, err)
+	require.Equal(t, grafana, cfg.Admin.TraceURL)
 	for want, content := range map[string]string{
-		`"x" is not a name in auth.schemes`:       schemes + "admin: {schemes: [x]}",
-		`"keys" is given twice`:                   schemes + "admin: {schemes: [keys, keys]}",
-		"need admin.tls":                          schemes + "admin: {schemes: [certs]}",
-		"needs tls.cert_file":                     "admin: {tls: true}",
-		"cannot be combined with admin.schemes":   schemes + "admin: {schemes: [keys], open: true}",
-		`admin.scope: "" is not a scope`:          `admin: {scope: ""}`,
-		`admin.scope: "holdfast operator" is not`: `admin: {scope: "holdfast operator"}`,
+		`"x" is not a name in auth.schemes`:                          schemes + "admin: {schemes: [x]}",
+		`"keys" is given twice`:                                      schemes + "admin: {schemes: [keys, keys]}",
+		"need admin.tls":                                             schemes + "admin: {schemes: [certs]}",
+		"needs tls.cert_file":                                        "admin: {tls: true}",
+		"cannot be combined with admin.schemes":                      schemes + "admin: {schemes: [keys], open: true}",
+		"admin.trace_url: is not an absolute URL":                    `admin: {trace_url: "javascript:alert(1)//{trace_id}"}`,
+		"admin.trace_url: must have {trace_id} in its path":          `admin: {trace_url: "https://tempo.example/trace"}`,
+		`trace_url: must have {trace_id} in its path, query`:         `admin: {trace_url: "https://tempo.example/x?{traceid}"}`,
+		"admin.trace_url: must not have a user":                      `admin: {trace_url: "https://a:b@tempo.example/{trace_id}"}`,
+		"admin.connections_per_address: is 0; write a value":         `admin: {connections_per_address: 0}`,
+		"admin.streams_per_address: is 257; write a value from 1 to": `admin: {streams_per_address: 257}`,
+		`admin.scope: "" is not a scope`:                             `admin: {scope: ""}`,
+		`admin.scope: "holdfast operator" is not`:                    `admin: {scope: "holdfast operator"}`,
 	} {
 		found := problems(t, content, nil)
 		require.Len(t, found, 1, "%s: %v", want, found)

@@ -183,3 +183,26 @@ func OfKey(k *store.APIKey, now time.Time) Key {
 	}
 	return v
 }
+
+// Worker is a process of an agent that connects to replicas.
+type Worker struct {
+	ID        string    `json:"id"`
+	Name      string    `json:"name"`
+	Version   string    `json:"version"`
+	SDK       string    `json:"sdk"`
+	Agents    []string  `json:"agents"`
+	State     string    `json:"state"`
+	Running   int       `json:"running"`
+	Replica   string    `json:"replica"`
+	FirstSeen time.Time `json:"first_seen"`
+	LastSeen  time.Time `json:"last_seen"`
+	RetiredAt time.Time `json:"retired_at,omitzero"`
+}
+
+// OfWorker shows a worker.
+func OfWorker(w *store.RemoteWorker) Worker {
+	return Worker{
+		ID: w.ID.String(), Name: w.Name, Version: w.Version, SDK: w.SDK, Agents: append([]string{}, w.Agents...), State: w.State(),
+		Running: w.Running, Replica: w.Replica, FirstSeen: w.FirstSeen.UTC(), LastSeen: w.LastSeen.UTC(), RetiredAt: w.RetiredAt.UTC(),
+	}
+}

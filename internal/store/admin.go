@@ -189,25 +189,54 @@ const (
 // Search returns the next tasks of a filter of which a message says a text. It reads the messages of a bounded number of tasks. So
 // the page may be short, or empty, and have a Next, where the next one continues.
 func (o *Operator) Search(ctx context.Context, f *AdminFilter, text string, before task.ID, limit int) (*AdminPage, error) {
-	page := &AdminPage{Next: before}
-	for range searchPages {
-		found, err := o.List(ctx, f, page.Next, searchTasks)
-		if err != nil {
-			return nil, err
-		}
-		ids := make([]uuid.UUID, len(found.Tasks))
-		for i, t := range found.Tasks {
+	return o.search(ctx, f, before, limit, func(tasks []*AdminTask) ([]uuid.UUID, error) {
+		ids := make([]uuid.UUID, len(tasks))
+		for i, t := range tasks {
 			ids[i] = uuid.UUID(t.Task.ID)
 		}
 		lowest, highest := span(ids)
-		saying, err := o.s.q.AdminTasksSaying(ctx, o.sees.db, dbsqlc.AdminTasksSayingParams{
+		return o.s.q.AdminTasksSaying(ctx, o.sees.db, dbsqlc.AdminTasksSayingParams{
 			Ids: ids, Lowest: lowest, Highest: highest, MostSeq: searchEvents, Said: text,
 		})
+	})
+}
+
+// FailedFor returns the next tasks of a filter of failed and rejected tasks that ended for a reason. It reads the reasons of a
+// bounded number of tasks, as Search does messages.
+func (o *Operator) FailedFor(ctx context.Context, f *AdminFilter, same func(reason string) bool, before task.ID, limit int) (*AdminPage, error) {
+	return o.search(ctx, f, before, limit, func(tasks []*AdminTask) (found []uuid.UUID, err error) {
+		arg := dbsqlc.StatusReasonsParams{Most: failureReason}
+		for _, t := range tasks {
+			arg.Tasks, arg.Seqs = append(arg.Tasks, uuid.UUID(t.Task.ID)), append(arg.Seqs, int64(t.Task.Status.Seq))
+		}
+		if len(arg.Tasks) == 0 {
+			return nil, nil
+		}
+		arg.Lowest, arg.Highest = span(arg.Tasks)
+		reasons, err := o.s.q.StatusReasons(ctx, o.s.api, arg)
+		for _, r := range reasons {
+			if same(r.Reason) {
+				found = append(found, r.Task)
+			}
+		}
+		return found, err
+	})
+}
+
+// search returns the next tasks of a filter that pick returns, among a bounded number of tasks.
+func (o *Operator) search(ctx context.Context, f *AdminFilter, before task.ID, limit int, pick func([]*AdminTask) ([]uuid.UUID, error)) (*AdminPage, error) {
+	page := &AdminPage{Next: before}
+	for range searchPages {
+		listed, err := o.List(ctx, f, page.Next, searchTasks)
+		if err != nil {
+			return nil, err
+		}
+		found, err := pick(listed.Tasks)
 		if err != nil {
 			return nil, translate("search tasks", err)
 		}
-		for _, t := range found.Tasks {
-			if !slices.Contains(saying, uuid.UUID(t.Task.ID)) {
+		for _, t := range listed.Tasks {
+			if !slices.Contains(found, uuid.UUID(t.Task.ID)) {
 				continue
 			}
 			if page.Tasks = append(page.Tasks, t); len(page.Tasks) == limit {
@@ -215,7 +244,7 @@ func (o *Operator) Search(ctx context.Context, f *AdminFilter, text string, befo
 				return page, nil
 			}
 		}
-		if page.Next = found.Next; page.Next.IsZero() {
+		if page.Next = listed.Next; page.Next.IsZero() {
 			break
 		}
 	}

@@ -54,6 +54,8 @@ export interface paths {
                 query?: {
                     /** @description tasks of which a message says this, in any case */
                     text?: string;
+                    /** @description failed and rejected tasks that ended for this reason, apart from numbers and ids in it */
+                    reason?: string;
                     /** @description repeat it for several states */
                     state?: components["parameters"]["state"];
                     /** @description the name of an agent */
@@ -2403,6 +2405,8 @@ export interface components {
             session?: components["schemas"]["browser_session"];
             /** @description the versions of A2A in which the log can be read, the oldest first */
             a2a_versions: string[];
+            /** @description the address of a trace in your tracing tool, with {trace_id} in the place of its id */
+            trace_url?: string;
         };
         /** @description the session of this browser; absent: another credential, or none */
         browser_session: {

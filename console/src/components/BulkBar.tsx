@@ -5,7 +5,7 @@ import { ApiError, get, post } from "../api/client";
 import type { Job, Task } from "../api/schema";
 import { useActRefusal, useMe } from "../layout/me";
 import { type Action, actionNames, actions, tasksOf } from "../lib/actions";
-import { describe, type TaskFilter, toJob } from "../lib/filter";
+import { describe, isPlain, type TaskFilter, toJob } from "../lib/filter";
 import { Button } from "./Button";
 import { Confirm } from "./Confirm";
 import { Dialog } from "./Dialog";
@@ -50,7 +50,7 @@ export function BulkBar({ selection, onAll, onClear }: { selection: Selection; o
             >
               More
             </Menu>
-            {!all && filter.id === undefined && filter.text === undefined && (
+            {!all && isPlain(filter) && (
               <Button kind="ghost" onClick={onAll}>
                 Select all that match
               </Button>

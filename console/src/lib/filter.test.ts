@@ -7,7 +7,7 @@ const none: TaskFilter = { state: [] };
 
 group("the filter of tasks", () => {
   test("survives an address", () => {
-    const address = "?state=failed&state=rejected&agent=we+ather&owner=&since=2h&text=a+%22b&id=a%26b";
+    const address = "?state=failed&state=rejected&agent=we+ather&owner=&since=2h&text=a+%22b&reason=&id=a%26b";
     const filter = fromSearch(parseSearch(address));
     expect(filter).toEqual({
       state: ["failed", "rejected"],
@@ -15,6 +15,7 @@ group("the filter of tasks", () => {
       owner: "",
       since: "2h",
       text: 'a "b',
+      reason: "",
       id: "a&b",
     });
     expect(stringifySearch(toSearch(filter))).toBe(address);
@@ -33,6 +34,7 @@ group("the filter of tasks", () => {
     expect(add({ state: [], id: "urn:task:7" }, "agent:demo", now)).toEqual({ state: [], agent: "demo" });
     expect(add({ state: ["failed"] }, 'text:"no such host"', now)).toEqual({ state: ["failed"], text: "no such host" });
     expect(add(none, 'text: 5 o"clock', now)).toEqual({ state: [], text: '5 o"clock' });
+    expect(add(none, 'reason:"no seat: 12"', now)).toEqual({ state: [], reason: "no seat: 12" });
     expect(add(none, 'text:""', now)).toMatch(/Give a value/);
     expect(add(none, "state:lost", now)).toMatch(/is no state/);
     expect(add(none, "since:soon", now)).toMatch(/is no time/);

@@ -15,11 +15,16 @@ export interface TaskFilter {
   until?: string;
   /** text is what a message says. Only pages of tasks know it: counts, live lists and jobs do not. */
   text?: string;
+  /** reason is why tasks failed, apart from numbers and ids in it. It is as text is. */
+  reason?: string;
   id?: string;
 }
 
-export const fields = ["state", "agent", "tenant", "owner", "context", "since", "until", "text", "id"] as const;
+export const fields = ["state", "agent", "tenant", "owner", "context", "since", "until", "text", "reason", "id"] as const;
 export type Field = (typeof fields)[number];
+
+/** mayBeEmpty are the fields whose emptiness is a value. */
+const mayBeEmpty: readonly Field[] = ["owner", "tenant", "reason"];
 
 export const fieldHelp: Record<Field, string> = {
   state: "failed, working, …",
@@ -30,8 +35,14 @@ export const fieldHelp: Record<Field, string> = {
   since: "2h, 7d or 2026-01-31T12:00Z",
   until: "created before: 2h, 7d or a time",
   text: "what a message says",
+  reason: "why tasks failed, apart from numbers and ids",
   id: "the id of a task",
 };
+
+/** isPlain says that live lists, counts and jobs know the filter. A list with an id, a text or a reason is read once. */
+export function isPlain(filter: TaskFilter): boolean {
+  return filter.id === undefined && filter.text === undefined && filter.reason === undefined;
+}
 
 /** fromSearch reads the filter of an address. Unknown states are left out. */
 export function fromSearch(search: Search): TaskFilter {
@@ -39,7 +50,7 @@ export function fromSearch(search: Search): TaskFilter {
   for (const name of fields) {
     if (name === "state") continue;
     const value = one(search, name);
-    if (value !== undefined && (value !== "" || name === "owner" || name === "tenant")) filter[name] = value;
+    if (value !== undefined && (value !== "" || mayBeEmpty.includes(name))) filter[name] = value;
   }
   return filter;
 }
@@ -123,17 +134,17 @@ export function add(old: TaskFilter, text: string, now: number): TaskFilter | st
     if (!state) return `“${value}” is no state. The states are ${states.join(", ")}.`;
     return filter.state.includes(state) ? filter : { ...filter, state: [...filter.state, state] };
   }
-  if (value === "" && name !== "owner" && name !== "tenant") return `Give a value: ${name}: ${fieldHelp[name]}`;
+  if (value === "" && !mayBeEmpty.includes(name)) return `Give a value: ${name}: ${fieldHelp[name]}`;
   if ((name === "since" || name === "until") && toTime(value, now) === undefined) {
     return `“${value}” is no time. Write 15m, 2h, 7d or 2026-01-31T12:00Z.`;
   }
   return name === "id" ? { state: [], id: value } : { ...filter, [name]: value };
 }
 
-/** unquoted takes the quotes off a text: text:"no such host". */
+/** unquoted takes the quotes off a text or a reason: text:"no such host". */
 function unquoted(name: Field | undefined, value: string): string {
   const plain = value.trim();
-  return name === "text" ? plain.replace(/^"(.*)"$/s, "$1") : plain;
+  return name === "text" || name === "reason" ? plain.replace(/^"(.*)"$/s, "$1") : plain;
 }
 
 /** without takes a field, or one of the states, out of a filter. */

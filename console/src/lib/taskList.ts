@@ -30,11 +30,13 @@ export interface Sizes {
   kept: number;
   /** most is how many rows have a place. Browsers draw no element that is higher than about 17 million pixels. */
   most: number;
+  /** live is how many rows have a place in a list that grows while nobody scrolls in it. */
+  live: number;
   /** gathered is how many new tasks are kept for a reader who looks at the list. */
   gathered: number;
 }
 
-const sizes: Sizes = { page: 200, kept: 30, most: 380_000, gathered: 5_000 };
+export const sizes: Sizes = { page: 200, kept: 10, most: 380_000, live: 2_000, gathered: 2_000 };
 
 export class TaskList {
   /** version changes with every change, for useSyncExternalStore. */
@@ -282,12 +284,16 @@ export class TaskList {
   /** bound keeps a list that is left open from growing for ever. */
   private bound(): void {
     // The oldest rows are read again when the reader comes to them.
-    while (!this.held && this.count > this.sizes.most && this.chunks.length > 1) {
+    const enough = () => {
+      const unseen = (this.offsets.at(-1) ?? 0) > this.wanted[1] + this.sizes.page;
+      return this.count > (unseen ? Math.min(this.sizes.live, this.sizes.most) : this.sizes.most);
+    };
+    this.changed(); // which counts the offsets
+    while (!this.held && this.chunks.length > 1 && enough()) {
       this.next = this.chunks.pop()?.before;
       this.ended = false;
       this.changed();
     }
-    this.changed();
     this.evict();
     if (this.gathered.size <= this.sizes.gathered) return;
     const ids = [...this.gathered.keys()].sort();

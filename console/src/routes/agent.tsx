@@ -253,7 +253,7 @@ function Failures({ name, window }: { name: string; window: Window }) {
       }
       actions={
         <Link to="/tasks" search={{ agent: name, state: ["failed", "rejected"] }} className="button button-plain">
-          Show the tasks
+          Show all of them
         </Link>
       }
     >
@@ -279,6 +279,9 @@ function Failures({ name, window }: { name: string; window: Window }) {
                     …{e.id.slice(-8)}
                   </Link>
                 ))}
+                <Link to="/tasks" search={{ agent: name, state: [g.state], reason: g.reason }}>
+                  Show the tasks
+                </Link>
               </span>
             ),
           },

@@ -13,6 +13,7 @@ import { useMedia } from "../lib/media";
 import { one, type Search } from "../lib/search";
 import { useShortcut } from "../lib/shortcuts";
 import { duration } from "../lib/time";
+import { useStable } from "../lib/useStable";
 import { ActionButtons, ResultBar, useActions, useRefusal } from "../task/Actions";
 import { ArtifactsView } from "../task/ArtifactsView";
 import { ConversationView } from "../task/ConversationView";
@@ -76,7 +77,7 @@ function Known({ task, gone, error }: { task: TaskDetail; gone: boolean; error: 
       replace: next.tab === tab,
       hash: "",
     });
-  const toSeq = (n: number) => void go({ tab: "log", seq: n });
+  const toSeq = useStable((n: number) => void go({ tab: "log", seq: n }));
 
   const live = useFeed(task);
   const story = useStory(task, live);
@@ -85,6 +86,7 @@ function Known({ task, gone, error }: { task: TaskDetail; gone: boolean; error: 
   const lineage = useLineage(task.id);
   const webhooks = useWebhooks(task);
   const actions = useActions(task);
+  const answer = useStable(() => actions.begin("answer"));
   const refused = useRefusal();
   const wide = useMedia("(min-width: 1180px)");
   const narrow = useMedia("(max-width: 720px)");
@@ -170,7 +172,7 @@ function Known({ task, gone, error }: { task: TaskDetail; gone: boolean; error: 
                     artifacts={artifacts}
                     calls={lineage.data?.calls ?? []}
                     toSeq={toSeq}
-                    answer={refused("answer") === "" && !away ? () => actions.begin("answer") : undefined}
+                    answer={refused("answer") === "" && !away ? answer : undefined}
                   />
                 ),
               },

@@ -15,7 +15,7 @@ import { FilterField, type Suggestions } from "../components/FilterField";
 import { Live } from "../components/Live";
 import { Page } from "../components/Page";
 import { Time } from "../components/Time";
-import { fromSearch, isEmpty, type TaskFilter, toQuery, toSearch } from "../lib/filter";
+import { fromSearch, isEmpty, isPlain, type TaskFilter, toQuery, toSearch } from "../lib/filter";
 import { type Search, stringifySearch } from "../lib/search";
 import { useShortcut } from "../lib/shortcuts";
 import { isFinal, stateNames, states } from "../lib/states";
@@ -31,8 +31,7 @@ export function TasksPage() {
   const key = stringifySearch(toSearch(filter));
   const [live, setLive] = useState<LiveState>("connecting");
   const [suggestions, setSuggestions] = useState<Suggestions>({});
-  // A list with an id or a text is read once: no stream and no count knows them.
-  const plain = filter.id === undefined && filter.text === undefined;
+  const plain = isPlain(filter);
   const change = useCallback((next: TaskFilter) => void navigate({ to: "/tasks", search: toSearch(next) }), [navigate]);
 
   return (
@@ -168,15 +167,15 @@ function List({
 }) {
   const navigate = useNavigate();
   const table = useRef<TableHandle>(null);
-  const plain = filter.id === undefined && filter.text === undefined;
+  const plain = isPlain(filter);
   // Relative times are those of the moment when the filter was chosen.
   const query = useMemo(() => toQuery(filter, Date.now()), [filter]);
   const list = useMemo(
     () =>
       new TaskList((before, limit, signal) =>
-        get("/tasks", { query: { ...query, id: filter.id, text: filter.text, before, limit }, signal }),
+        get("/tasks", { query: { ...query, id: filter.id, text: filter.text, reason: filter.reason, before, limit }, signal }),
       ),
-    [query, filter.id, filter.text],
+    [query, filter.id, filter.text, filter.reason],
   );
   useSyncExternalStore(list.subscribe, () => list.version);
   useEffect(() => {
@@ -341,7 +340,7 @@ function List({
               Searched the tasks created since <Time at={list.searched} />
               <Button onClick={() => void list.more()}>Search further back</Button>
             </span>
-          ) : filter.text !== undefined ? (
+          ) : filter.text !== undefined || filter.reason !== undefined ? (
             "Searching…"
           ) : (
             "Reading older tasks…"
@@ -475,9 +474,11 @@ function Nothing({ filter, onChange }: { filter: TaskFilter; onChange: (filter: 
         </div>
       }
     >
-      {filter.text === undefined
-        ? 'Tasks that come to match show here at once. Names must be whole; text:"…" searches in messages.'
-        : "The first 500 events of all tasks of the filter were searched. Artifacts are not searched."}
+      {filter.reason !== undefined
+        ? "No failed task of the filter has this reason, apart from numbers and ids in it."
+        : filter.text === undefined
+          ? 'Tasks that come to match show here at once. Names must be whole; text:"…" searches in messages.'
+          : "The first 500 events of all tasks of the filter were searched. Artifacts are not searched."}
     </EmptyState>
   );
 }

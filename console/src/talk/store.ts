@@ -233,6 +233,29 @@ function titleOf(parts: Part[]): string {
   return parts[0]?.kind === "data" ? formatJson(parts[0].data, 0).slice(0, 80) : "A message";
 }
 
+interface Answer {
+  response: Response;
+  ms: number;
+}
+
+/** asked sends a request and shows it in the frames. answered shows its answer there. */
+async function asked(id: string, setup: Setup, r: Request, signal: AbortSignal): Promise<Answer> {
+  frame(id, {
+    kind: "request",
+    label: r.name,
+    text: r.body ?? "",
+    headers: { ...r.headers, ...callerHeaders(setup.caller) },
+    request: r,
+  });
+  const began = performance.now();
+  const response = await transport(setup, r, signal);
+  return { response, ms: Math.round(performance.now() - began) };
+}
+
+function answered(id: string, { response, ms }: Answer, text: string, label = response.ok ? "answer" : "refused"): void {
+  frame(id, { kind: "response", label, status: response.status, text, headers: Object.fromEntries(response.headers), ms });
+}
+
 /** request sends a request, and applies its answer to the conversation. */
 async function request(id: string, r: Request): Promise<void> {
   const c = conversation(id);
@@ -240,27 +263,18 @@ async function request(id: string, r: Request): Promise<void> {
   const streams = r.op === "stream" || r.op === "subscribe";
   const abort = new AbortController();
   open.set(id, abort);
-  const began = performance.now();
-  frame(id, {
-    kind: "request",
-    label: r.name,
-    text: r.body ?? "",
-    headers: { ...r.headers, ...callerHeaders(c.setup.caller) },
-    request: r,
-  });
-  let answer: Response;
+  let got: Answer;
   try {
-    answer = await transport(c.setup, r, abort.signal);
+    got = await asked(id, c.setup, r, abort.signal);
   } catch {
     if (abort.signal.aborted) return broken(id, r, abort.signal.reason === "you" ? "you" : "gone");
     frame(id, { kind: "note", label: "No answer: the connection failed", text: "" });
     return broken(id, r, "network");
   }
-  const ms = Math.round(performance.now() - began);
+  const answer = got.response;
   const media = answer.headers.get("Content-Type") ?? "";
-  const headers = Object.fromEntries(answer.headers);
   if (answer.ok && media.startsWith("text/event-stream") && answer.body) {
-    frame(id, { kind: "response", label: "stream opened", status: answer.status, text: "", headers, ms });
+    answered(id, got, "", "stream opened");
     change(id, () => ({ live: "streaming" }));
     if (r.op === "subscribe") add(id, { kind: "resumed", after: r.headers["Last-Event-ID"] ?? "" });
     return follow(id, r, answer.body, abort.signal);
@@ -271,7 +285,7 @@ async function request(id: string, r: Request): Promise<void> {
   } catch {
     return broken(id, r, abort.signal.aborted ? (abort.signal.reason === "you" ? "you" : "gone") : "network");
   }
-  frame(id, { kind: "response", label: answer.ok ? "answer" : "refused", status: answer.status, text, headers, ms });
+  answered(id, got, text);
   if (streams && (answer.status === 503 || answer.status === 429) && resumable(conversation(id)) && r.op === "subscribe") {
     return broken(id, r, "network");
   }
@@ -406,23 +420,10 @@ export async function cancel(id: string): Promise<void> {
   const c = conversation(id);
   if (!c?.taskId) return;
   const r = about(c.setup.speech, "cancel", c.taskId);
-  frame(id, {
-    kind: "request",
-    label: r.name,
-    text: r.body ?? "",
-    headers: { ...r.headers, ...callerHeaders(c.setup.caller) },
-    request: r,
-  });
   try {
-    const answer = await transport(c.setup, r, AbortSignal.timeout(60_000));
-    const text = await answer.text();
-    frame(id, {
-      kind: "response",
-      label: answer.ok ? "answer" : "refused",
-      status: answer.status,
-      text,
-      headers: Object.fromEntries(answer.headers),
-    });
+    const got = await asked(id, c.setup, r, AbortSignal.timeout(60_000));
+    const text = await got.response.text();
+    answered(id, got, text);
     const update = parsed(text);
     if (update && (update.type === "error" || !open.has(id))) apply(id, update, r);
   } catch {

@@ -86,17 +86,28 @@ export function ConversationView({
   );
 }
 
-const ItemView = memo(function ItemView({
-  item,
-  calls,
-  toSeq,
-  answer,
-}: {
+interface ItemProps {
   item: Exclude<Item, { type: "artifact" }>;
   calls: readonly Call[];
   toSeq: (seq: number) => void;
   answer?: () => void;
-}) {
+}
+
+/** same says that an item shows the same. Events do not change; whether a question is open does. */
+function same(a: ItemProps, b: ItemProps): boolean {
+  const open = (p: ItemProps) => p.item.type === "question" && p.item.open;
+  return (
+    a.item.key === b.item.key &&
+    a.item.type === b.item.type &&
+    open(a) === open(b) &&
+    (a.item.type !== "turn" || b.item.type !== "turn" || a.item.turn === b.item.turn) &&
+    (a.item.type !== "calls" || a.calls === b.calls) &&
+    a.toSeq === b.toSeq &&
+    a.answer === b.answer
+  );
+}
+
+const ItemView = memo(function ItemView({ item, calls, toSeq, answer }: ItemProps) {
   switch (item.type) {
     case "turn":
       return item.turn > 1 ? (
@@ -171,7 +182,7 @@ const ItemView = memo(function ItemView({
         </div>
       );
   }
-});
+}, same);
 
 function Bubble({
   item,

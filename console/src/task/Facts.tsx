@@ -7,16 +7,22 @@ import type { Event, TaskDetail } from "../api/schema";
 import { Copy } from "../components/Copy";
 import { JsonView } from "../components/JsonView";
 import { Time } from "../components/Time";
+import { useMe } from "../layout/me";
 import { isFinal } from "../lib/states";
-import { line, size } from "../lib/text";
+import { hostOf, line, size } from "../lib/text";
 import { duration } from "../lib/time";
-import { traces } from "./conversation";
+import { traceHref, traces } from "./conversation";
 import { isDict } from "./types";
 import "./Facts.css";
 
 /** Facts are the short facts of a task, beside its tabs. */
 export function Facts({ task, events }: { task: TaskDetail; events: readonly Event[] }) {
-  const ids = useMemo(() => traces(events), [events]);
+  const { data: me } = useMe();
+  const ids = useMemo(() => {
+    const found = traces(events);
+    // A long task's first message may not be among the events.
+    return task.trace_id && !found.includes(task.trace_id) ? [...found, task.trace_id] : found;
+  }, [events, task.trace_id]);
   const ended = isFinal(task.state);
   return (
     <dl className="task-fact-list">
@@ -66,7 +72,7 @@ export function Facts({ task, events }: { task: TaskDetail; events: readonly Eve
       <Cost task={task} />
       {ids.slice(0, 5).map((id) => (
         <Fact key={id} name="Trace">
-          <span className="mono">{id.slice(0, 12)}…</span>
+          <Trace id={id} address={me?.trace_url} />
           <Copy text={id} label="Copy the id of the trace" />
         </Fact>
       ))}
@@ -79,6 +85,18 @@ export function Facts({ task, events }: { task: TaskDetail; events: readonly Eve
         </div>
       )}
     </dl>
+  );
+}
+
+/** Trace shows the id of a trace, as a link if operators have a tracing tool. */
+function Trace({ id, address }: { id: string; address: string | undefined }) {
+  const short = <span className="mono">{id.slice(0, 12)}…</span>;
+  const href = traceHref(address, id);
+  if (!href) return short;
+  return (
+    <a href={href} target="_blank" rel="noreferrer noopener" title={`Trace ${id} at ${hostOf(href)}`}>
+      {short}
+    </a>
   );
 }
 

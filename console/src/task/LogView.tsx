@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { memo, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { memo, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 import { get } from "../api/client";
 import type { Event, TaskDetail } from "../api/schema";
 import { Badge, Tag } from "../components/Badge";
@@ -17,6 +17,9 @@ import { exact } from "../lib/time";
 import { listOf, member, partOf, textOf } from "./types";
 import type { Live } from "./useTask";
 import "./Log.css";
+
+/** followed is how many rows have a place at least while the log is followed; twice as many at most. */
+const followed = 5_000;
 
 /**
  * LogView shows every event of a task. Only the visible rows are in the document, and only pages that were looked at are in
@@ -43,20 +46,23 @@ export function LogView({
   const [following, setFollowing] = useState(seq === undefined && live.state !== "ended");
   const { data: me } = useMe();
   const growing = live.state !== "ended";
+  // The events up to base have no place: a log that is followed for days must not count all of its rows.
+  const [base, setBase] = useState(0);
+  const after = useRef<{ seq: number; align: "auto" | "start" | "center" | "end" } | undefined>(undefined);
 
   const virtual = useVirtualizer({
-    count: log.lastSeq,
+    count: log.lastSeq - base,
     getScrollElement: () => scroller.current,
     estimateSize: () => height,
-    getItemKey: (i) => i + 1,
+    getItemKey: (i) => base + i + 1,
     overscan: 20,
     initialOffset: seq ? Math.max(0, (seq - 6) * height) : 0,
   });
   // biome-ignore lint/correctness/useExhaustiveDependencies: the virtualizer is stable, its sizes are not
   useEffect(() => virtual.measure(), [height]);
   const items = virtual.getVirtualItems();
-  const first = (items[0]?.index ?? 0) + 1;
-  const last = (items.at(-1)?.index ?? -1) + 1;
+  const first = base + (items[0]?.index ?? 0) + 1;
+  const last = base + (items.at(-1)?.index ?? -1) + 1;
   // biome-ignore lint/correctness/useExhaustiveDependencies: a new event may be one that is wanted
   useEffect(() => log.want(first, last), [log, first, last, live.tick]);
 
@@ -64,11 +70,21 @@ export function LogView({
     (to: number, align: "auto" | "center" | "end" = "auto") => {
       const target = Math.max(1, Math.min(log.lastSeq, to));
       setCursor(target);
-      virtual.scrollToIndex(target - 1, { align });
+      if (target <= base) {
+        after.current = { seq: target, align };
+        setBase(0);
+      } else virtual.scrollToIndex(target - base - 1, { align });
       return target;
     },
-    [log, virtual],
+    [log, virtual, base],
   );
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the sizes of rows are those of other events
+  useLayoutEffect(() => {
+    virtual.measure();
+    const to = after.current;
+    after.current = undefined;
+    if (to) virtual.scrollToIndex(to.seq - base - 1, { align: to.align });
+  }, [base]);
   const toggle = useCallback((n: number) => {
     setCursor(n);
     setOpen((old) => {
@@ -90,8 +106,10 @@ export function LogView({
 
   // biome-ignore lint/correctness/useExhaustiveDependencies: it follows what is added
   useEffect(() => {
-    if (following && growing && log.lastSeq > 0) virtual.scrollToIndex(log.lastSeq - 1, { align: "end" });
-  }, [following, growing, log.lastSeq, live.tick]);
+    if (!following || !growing || log.lastSeq === 0) return;
+    if (log.lastSeq - base > 2 * followed) setBase(log.lastSeq - followed);
+    else virtual.scrollToIndex(log.lastSeq - base - 1, { align: "end" });
+  }, [following, growing, log.lastSeq, live.tick, base]);
   const top = useRef(0);
   const onScroll = () => {
     const element = scroller.current;
@@ -99,6 +117,10 @@ export function LogView({
     const atEnd = element.scrollHeight - element.scrollTop - element.clientHeight < 8;
     if (element.scrollTop < top.current - 2 && !atEnd) setFollowing(false);
     top.current = element.scrollTop;
+    if (base > 0 && !following && element.scrollTop < 50 * height) {
+      after.current = { seq: first, align: "start" };
+      setBase(0);
+    }
   };
 
   const move = (by: number) => {
@@ -177,7 +199,7 @@ export function LogView({
       <section className="log-scroll" ref={scroller} onScroll={onScroll} tabIndex={0} aria-label="Log">
         <div className="log-rows" style={{ height: virtual.getTotalSize() }}>
           {items.map((item) => {
-            const n = item.index + 1;
+            const n = base + item.index + 1;
             return (
               <div
                 key={item.key}

@@ -1,6 +1,7 @@
 // The conversation of a task, as people read it, from the events of its log without the chunks of artifacts.
 import type { Event, State } from "../api/schema";
 import { isFinal } from "../lib/states";
+import { hostOf } from "../lib/text";
 import { listOf, member, type Part, partsOf, textOf } from "./types";
 
 export type Item =
@@ -116,4 +117,10 @@ export function traces(events: readonly Event[]): string[] {
     if (id && !found.includes(id)) found.unshift(id);
   }
   return found;
+}
+
+/** traceHref returns the address of a trace in the operators' tracing tool; undefined if there is none, or it is not http or https. */
+export function traceHref(address: string | undefined, id: string): string | undefined {
+  const href = address?.replaceAll("{trace_id}", id);
+  return href !== undefined && hostOf(href) !== undefined ? href : undefined;
 }

@@ -11,13 +11,25 @@ export interface Known extends Mark {
   complete: boolean;
 }
 
+// A page that is open for long keeps the newest of what the stream brings; the server has the rest.
+/** mostStory is how many events of the story stay. When there are twice as many, the older half is forgotten. */
+export const mostStory = 200;
+/** mostKnown is the same for artifacts that the stream has begun. */
+export const mostKnown = 200;
+/** mostOpen is how many artifacts stay whole, those that changed or were read last, and mostOpenBytes how large they are together. */
+export const mostOpen = 40;
+export const mostOpenBytes = 16 << 20;
+
 export class Feed {
   readonly log: TaskLog;
-  /** story has the events that arrived by the stream and are no chunks, without those that were forgotten. */
+  /** story has the newest events that arrived by the stream and are no chunks. */
   story: Event[] = [];
+  /** storyFrom is the seq from which the story has all that arrived: the ones before it were forgotten. */
+  storyFrom = 0;
   /** known are the artifacts that the stream has begun or continued. */
   readonly known = new Map<string, Known>();
-  private readonly open = new Map<string, Artifact>();
+  private readonly open = new Map<string, { artifact: Artifact; bytes: number }>();
+  private openBytes = 0;
 
   constructor(lastSeq: number, load: Load) {
     this.log = new TaskLog(lastSeq, load);
@@ -28,10 +40,15 @@ export class Feed {
     if (!this.log.add(e)) return false;
     if (e.kind !== "artifact") {
       this.story.push(e);
+      if (this.story.length >= 2 * mostStory) {
+        this.story = this.story.slice(-mostStory);
+        this.storyFrom = this.story[0]?.seq ?? 0;
+      }
       return true;
     }
     const id = e.artifact_id ?? "";
     const old = this.known.get(id);
+    this.known.delete(id); // the ones that changed last are the last ones
     this.known.set(id, {
       id,
       firstSeq: old?.firstSeq ?? e.seq,
@@ -39,25 +56,38 @@ export class Feed {
       seq: e.seq,
       complete: e.last ?? false,
     });
-    const artifact = this.open.get(id);
-    if (artifact) this.open.set(id, apply(artifact, e));
-    else if (!old && !e.append) this.open.set(id, begun(e));
+    if (this.known.size >= 2 * mostKnown) for (const k of [...this.known.keys()].slice(0, mostKnown)) this.known.delete(k);
+    const artifact = this.artifact(id);
+    if (artifact) this.keep(apply(artifact, e));
+    else if (!old && !e.append) this.keep(begun(e));
     return true;
   }
 
-  /** forget drops events of the story up to a seq: the page reads them from the server again when it shows them. */
-  forget(seq: number): void {
-    this.story = this.story.filter((e) => e.seq > seq);
+  /** keep puts an artifact last, and forgets the first ones while there are too many. The page reads those again. */
+  private keep(artifact: Artifact): void {
+    this.drop(artifact.id);
+    const bytes = artifact.parts.reduce((n, p) => n + (p.text?.length ?? 0), 0);
+    this.open.set(artifact.id, { artifact, bytes });
+    this.openBytes += bytes;
+    for (const id of this.open.keys()) {
+      if (id === artifact.id || (this.open.size <= mostOpen && this.openBytes <= mostOpenBytes)) break;
+      this.drop(id);
+    }
+  }
+
+  private drop(id: string): void {
+    this.openBytes -= this.open.get(id)?.bytes ?? 0;
+    this.open.delete(id);
   }
 
   /** artifact returns an artifact with all that has arrived; undefined: it must be read from the server. */
   artifact(id: string): Artifact | undefined {
-    return this.open.get(id);
+    return this.open.get(id)?.artifact;
   }
 
   /** take takes an artifact that was read from the server. It returns false if chunks between it and the stream are missing. */
   take(read: Artifact): boolean {
-    const have = this.open.get(read.id);
+    const have = this.artifact(read.id);
     if (have && have.seq >= read.seq) return true;
     let whole = read;
     for (let seq = read.seq + 1; seq <= this.log.lastSeq; seq++) {
@@ -70,7 +100,7 @@ export class Feed {
       }
       if (e.kind === "artifact" && e.artifact_id === read.id) whole = apply(whole, e);
     }
-    this.open.set(read.id, whole);
+    this.keep(whole);
     return true;
   }
 }

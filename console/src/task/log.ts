@@ -5,8 +5,12 @@ import type { Event, State } from "../api/schema";
 
 /** blockSize is how many events one request asks for. */
 export const blockSize = 200;
-/** mostBlocks bounds the events in memory. Those that were not looked at for the longest are dropped. */
-const mostBlocks = 100;
+/** mostBlocks bounds the events in memory. Those that were not looked at for the longest are dropped, and read again when needed. */
+export const mostBlocks = 10;
+/** mostBytes does the same for large events: it is about how long the strings of all events may be together. */
+const mostBytes = 16 << 20;
+/** mostCuts is how many cuts of the stream are remembered. */
+const mostCuts = 100;
 
 export type Load = (after: number, limit: number, signal: AbortSignal) => Promise<Event[]>;
 
@@ -24,6 +28,8 @@ interface Block {
   /** whole says that all events of the block up to this seq are here. */
   through: number;
   used: number;
+  /** bytes is about how long the strings of its events are. */
+  bytes: number;
   loading?: AbortController;
   error?: unknown;
 }
@@ -40,6 +46,7 @@ export class TaskLog {
   private readonly blocks = new Map<number, Block>();
   private readonly listeners = new Set<() => void>();
   private clock = 0;
+  private bytes = 0;
   private told = false;
   private readonly load: Load;
 
@@ -69,7 +76,7 @@ export class TaskLog {
     const n = Math.floor((seq - 1) / blockSize);
     let b = this.blocks.get(n);
     if (!b) {
-      b = { events: new Map(), through: n * blockSize, used: 0 };
+      b = { events: new Map(), through: n * blockSize, used: 0, bytes: 0 };
       this.blocks.set(n, b);
     }
     b.used = ++this.clock;
@@ -85,7 +92,7 @@ export class TaskLog {
     const b = this.block(event.seq);
     const known = event.seq <= this.lastSeq;
     if (b.events.has(event.seq)) return false;
-    b.events.set(event.seq, event);
+    this.put(b, event);
     if (event.seq === b.through + 1) b.through = event.seq;
     if (!known) this.lastSeq = event.seq;
     const cut = this.cuts.at(-1);
@@ -102,7 +109,7 @@ export class TaskLog {
   broke(after: number): void {
     const open = this.cuts.at(-1);
     if (open && open.resumedAt === undefined) return;
-    this.cuts = [...this.cuts, { at: Date.now(), after }];
+    this.cuts = [...this.cuts.slice(1 - mostCuts), { at: Date.now(), after }];
     this.changed();
   }
 
@@ -147,7 +154,7 @@ export class TaskLog {
         // A page is shorter than its limit if its events are large.
         const events = await this.load(b.through, end() - b.through, abort.signal);
         if (events.length === 0) break;
-        for (const e of events) if (e.seq > b.through && e.seq <= (n + 1) * blockSize) b.events.set(e.seq, e);
+        for (const e of events) if (e.seq > b.through && e.seq <= (n + 1) * blockSize) this.put(b, e);
         b.through = Math.min(events.at(-1)?.seq ?? b.through, (n + 1) * blockSize);
         this.changed();
       }
@@ -162,14 +169,39 @@ export class TaskLog {
     }
   }
 
+  private put(b: Block, event: Event): void {
+    if (!b.events.has(event.seq)) {
+      const bytes = weight(event.payload);
+      b.bytes += bytes;
+      this.bytes += bytes;
+    }
+    b.events.set(event.seq, event);
+  }
+
+  /** inMemory is how many events the log holds. */
+  get inMemory(): number {
+    let n = 0;
+    for (const b of this.blocks.values()) n += b.events.size;
+    return n;
+  }
+
   private forget(): void {
-    if (this.blocks.size <= mostBlocks) return;
-    const oldest = [...this.blocks.entries()].sort((a, b) => a[1].used - b[1].used).slice(0, this.blocks.size - mostBlocks);
-    for (const [n, b] of oldest) {
+    const over = () => this.blocks.size > mostBlocks || (this.bytes > mostBytes && this.blocks.size > 2);
+    if (!over()) return;
+    for (const [n, b] of [...this.blocks.entries()].sort((x, y) => x[1].used - y[1].used)) {
+      if (!over()) return;
       b.loading?.abort();
+      this.bytes -= b.bytes;
       this.blocks.delete(n);
     }
   }
+}
+
+/** weight is about how long the strings of a value are. */
+function weight(value: unknown): number {
+  if (typeof value === "string") return value.length;
+  if (typeof value !== "object" || value === null) return 8;
+  return Object.values(value).reduce<number>((n, v) => n + weight(v), 16);
 }
 
 /** loader reads pages of the log of a task. */

@@ -3,9 +3,9 @@ import { parseJson } from "../api/json";
 import type { Event } from "../api/schema";
 import { csv, hostOf, line, size, visible } from "../lib/text";
 import { apply, artifactOf, begun } from "./artifacts";
-import { conversation, traces } from "./conversation";
-import { Feed, merged } from "./feed";
-import { blockSize, TaskLog } from "./log";
+import { conversation, traceHref, traces } from "./conversation";
+import { Feed, merged, mostKnown, mostOpen, mostOpenBytes, mostStory } from "./feed";
+import { blockSize, mostBlocks, TaskLog } from "./log";
 import { tableOf } from "./Parts";
 import { spans, timeline } from "./timeline";
 
@@ -225,12 +225,49 @@ test("an artifact that is read late has the chunks of the stream, once", () => {
   feed.add(chunk(8, "c"));
   expect(feed.artifact("a")?.parts[0]?.text).toBe("abc");
   expect(feed.story.map((e) => e.seq)).toEqual([7]);
-  feed.add(event(9, { state: "working" }));
-  feed.forget(7);
-  expect(feed.story.map((e) => e.seq)).toEqual([9]);
   expect(merged([{ id: "a", first_seq: 3, chunks: 2, seq: 6 }], feed.known)).toEqual([
     expect.objectContaining({ id: "a", firstSeq: 3, seq: 8, complete: true }),
   ]);
+});
+
+test("a page that is open for long keeps a bounded part of what the stream brings", () => {
+  const feed = new Feed(0, async () => []);
+  let seq = 0;
+  for (let i = 0; i < 10_000; i++) feed.add(event(++seq, { state: "working" }));
+  expect(feed.log.inMemory).toBeLessThanOrEqual(mostBlocks * blockSize);
+  expect(feed.log.at(seq)?.seq).toBe(seq);
+  expect(feed.story.length).toBeLessThan(2 * mostStory);
+  expect(feed.story[0]?.seq).toBeLessThanOrEqual(feed.storyFrom);
+  expect(feed.story.at(-1)?.seq).toBe(seq);
+  expect(feed.story.filter((e) => e.seq >= feed.storyFrom)).toHaveLength(seq - feed.storyFrom + 1);
+
+  for (let i = 0; i < 1_500; i++) {
+    feed.add({ ...chunk(++seq, "x".repeat(100_000)), artifact_id: `a${i % 3 === 0 ? 0 : i}`, append: i % 3 === 0 && i > 0 });
+  }
+  expect(feed.known.size).toBeLessThan(2 * mostKnown);
+  expect(feed.known.has("a0"), "it changes all the time").toBe(true);
+  const kept = Array.from({ length: 1_500 }, (_, i) => feed.artifact(`a${i}`)).filter((a) => a !== undefined);
+  expect(kept.length).toBeLessThanOrEqual(mostOpen);
+  expect(kept.reduce((n, a) => n + (a.parts[0]?.text?.length ?? 0), 0)).toBeLessThanOrEqual(mostOpenBytes);
+  expect(feed.artifact("a0")?.parts[0]).toMatchObject({ cut: true });
+  expect(feed.artifact("a1498")).toBeDefined();
+  expect(feed.log.inMemory, "large events count by their size").toBeLessThanOrEqual(2 * blockSize);
+
+  for (let i = 0; i < 1000; i++) {
+    feed.log.broke(seq);
+    feed.log.resumed();
+  }
+  expect(feed.log.cuts.length).toBeLessThanOrEqual(100);
+});
+
+test("a trace is a link only if the address is one of the web", () => {
+  const id = "0af7651916cd43dd8448eb211c80319c";
+  expect(traceHref("https://tempo.example/trace/{trace_id}?x={trace_id}", id)).toBe(
+    `https://tempo.example/trace/${id}?x=${id}`,
+  );
+  for (const bad of [undefined, "", "javascript:alert('{trace_id}')", "/trace/{trace_id}"]) {
+    expect(traceHref(bad, id)).toBeUndefined();
+  }
 });
 
 test("text shows what it is", () => {

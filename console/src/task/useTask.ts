@@ -8,9 +8,7 @@ import { artifactOf } from "./artifacts";
 import { Feed, merged } from "./feed";
 import { loader } from "./log";
 
-const storyPage = 300;
-/** mostStory is how many events of the stream a page keeps before it reads the newest page again, and forgets the others. */
-const mostStory = 2000;
+const storyPage = 200;
 const kinds = ["message", "status", "run"] as const;
 
 /** useDetail reads the facts of a task. */
@@ -77,46 +75,38 @@ export function useFeed(task: TaskDetail): Live {
 /** useStory reads the events that are no chunks, the newest first, and adds those of the stream. */
 export function useStory(task: TaskDetail, live: Live) {
   const client = useQueryClient();
-  const read = (before: number | undefined, signal?: AbortSignal) =>
-    get("/tasks/{id}/log", {
-      path: { id: task.id },
-      query: { order: "desc", limit: storyPage, kind: [...kinds], before },
-      signal,
-    });
   const query = useInfiniteQuery({
     queryKey: ["task", task.id, "story"],
     initialPageParam: undefined as number | undefined,
-    queryFn: ({ pageParam, signal }) => read(pageParam, signal),
+    queryFn: ({ pageParam, signal }) =>
+      get("/tasks/{id}/log", {
+        path: { id: task.id },
+        query: { order: "desc", limit: storyPage, kind: [...kinds], before: pageParam },
+        signal,
+      }),
     getNextPageParam: (last) => last.next,
     // The stream adds what is new.
     staleTime: Number.POSITIVE_INFINITY,
     gcTime: 0,
   });
-  // A page that is open for long must not keep all that the stream brought. What it forgets has the button for earlier events.
-  const renewing = useRef(false);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: tick stands for the events of the stream
+  // The feed forgets old events of the stream. The pages before them would end at a gap, so the page forgets those, too. The
+  // button for earlier events reads both again.
+  const from = live.feed.storyFrom;
   useEffect(() => {
-    if (live.feed.story.length < mostStory || renewing.current) return;
-    renewing.current = true;
-    read(undefined)
-      .then(async (page) => {
-        // A page of earlier events that is read meanwhile would come after a gap.
-        await client.cancelQueries({ queryKey: ["task", task.id, "story"] });
-        client.setQueryData(["task", task.id, "story"], { pages: [page], pageParams: [undefined] });
-        live.feed.forget(page.events[0]?.seq ?? 0);
-      })
-      .catch(() => {}) // the next event tries again
-      .finally(() => {
-        renewing.current = false;
-      });
-  }, [live.tick, live.feed]);
+    if (from === 0) return;
+    const queryKey = ["task", task.id, "story"];
+    void client.cancelQueries({ queryKey }).then(() => {
+      client.setQueryData(queryKey, { pages: [{ events: [], next: from }], pageParams: [undefined] });
+    });
+  }, [client, task.id, from]);
   // biome-ignore lint/correctness/useExhaustiveDependencies: tick stands for the events of the stream
   const events = useMemo(() => {
     const all: Event[] = (query.data?.pages ?? []).flatMap((p) => p.events).reverse();
     const newest = all.at(-1)?.seq ?? 0;
-    for (const e of live.feed.story) if (e.seq > newest) all.push(e);
-    return all;
-  }, [query.data, live.tick, live.feed]);
+    const story = live.feed.story;
+    if (from > 0 && newest < from && query.data?.pages[0]?.next !== from) return story; // a gap, until the pages are forgotten
+    return [...all, ...story.filter((e) => e.seq > newest)];
+  }, [query.data, live.tick, live.feed, from]);
   return { events, whole: query.isSuccess && !query.hasNextPage, query };
 }
 
@@ -136,19 +126,22 @@ export function useArtifacts(task: TaskDetail, live: Live) {
 export function useArtifact(taskId: string, id: string, live: Live) {
   const [round, setRound] = useState(0);
   const have = live.feed.artifact(id);
+  const newest = live.feed.known.get(id)?.seq ?? 0;
   const query = useQuery({
     queryKey: ["task", taskId, "artifact", id, round],
     queryFn: async ({ signal }) =>
       artifactOf(await get("/tasks/{id}/artifacts/{artifact}", { path: { id: taskId, artifact: id }, signal })),
     enabled: !have,
     staleTime: Number.POSITIVE_INFINITY,
+    gcTime: 0,
   });
+  // It grew faster than it was read, or the feed has forgotten it since.
+  const behind = !have && query.data !== undefined && query.data.seq < newest;
   useEffect(() => {
-    if (query.data && !live.feed.take(query.data)) {
-      // It grew faster than it was read: read it again.
+    if (query.data && (behind || !live.feed.take(query.data))) {
       const timer = setTimeout(() => setRound((r) => r + 1), 1000);
       return () => clearTimeout(timer);
     }
-  }, [query.data, live.feed]);
+  }, [query.data, live.feed, behind]);
   return { artifact: live.feed.artifact(id) ?? query.data, query };
 }
