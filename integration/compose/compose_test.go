@@ -313,6 +313,7 @@ func chunksApart(t *testing.T, c *a2atest.Peer, w *a2atest.Wire) {
 }
 
 func doctorInside(t *testing.T, p *project, _ *a2atest.Peer) {
+	t.Helper()
 	var report struct {
 		Status string
 		Checks []struct{ Check, Status, Detail, Advice string }
@@ -328,6 +329,7 @@ func doctorInside(t *testing.T, p *project, _ *a2atest.Peer) {
 }
 
 func scale(t *testing.T, p *project, c *a2atest.Peer) {
+	t.Helper()
 	p.compose("up", "--detach", "--no-build", "--no-recreate", "--scale=server=4")
 	p.healthy("server", 4)
 	waittest.EventuallyWithin(t, time.Minute, "each replica gets requests", func() error {
@@ -353,6 +355,7 @@ func logsOf(t *testing.T, container string) string {
 }
 
 func rollingRestart(t *testing.T, p *project, c *a2atest.Peer) {
+	t.Helper()
 	l := under(t, c, func() {
 		for _, id := range p.containers("server") {
 			began := time.Now()
@@ -365,6 +368,7 @@ func rollingRestart(t *testing.T, p *project, c *a2atest.Peer) {
 }
 
 func streamsOverRestart(t *testing.T, p *project, c *a2atest.Peer) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	type outcome struct {
@@ -397,6 +401,7 @@ func streamsOverRestart(t *testing.T, p *project, c *a2atest.Peer) {
 
 // killEach kills the processes themselves, as a crash does: Docker takes docker kill for the wish to stop, and restarts nothing.
 func killEach(t *testing.T, p *project, c *a2atest.Peer) {
+	t.Helper()
 	for _, service := range []string{"server", "postgres", "balancer"} {
 		t.Run(service, func(t *testing.T) {
 			p, c := p.in(t), c.In(t)
@@ -416,6 +421,7 @@ func killEach(t *testing.T, p *project, c *a2atest.Peer) {
 }
 
 func restartEach(t *testing.T, p *project, c *a2atest.Peer) {
+	t.Helper()
 	for _, service := range []string{"server", "postgres", "balancer"} {
 		t.Run(service, func(t *testing.T) {
 			p, c := p.in(t), c.In(t)
@@ -431,6 +437,7 @@ func restartEach(t *testing.T, p *project, c *a2atest.Peer) {
 }
 
 func noReplica(t *testing.T, p *project, c *a2atest.Peer) {
+	t.Helper()
 	p.compose("stop", "server")
 	resp, err := a2atest.Post(t.Context(), c.URL, a2atest.Request("tasks/get", map[string]any{"id": "x"}))
 	require.NoError(t, err)
@@ -458,6 +465,7 @@ func (p *project) get(path, key string) int {
 }
 
 func operators(t *testing.T, p *project, _ *a2atest.Peer) {
+	t.Helper()
 	key := p.key("prometheus_key", "--subject", "prometheus", "--scope", "holdfast:operator")
 	require.Equal(t, http.StatusUnauthorized, p.get("/metrics", ""))
 	require.Equal(t, http.StatusOK, p.get("/metrics", key))
@@ -466,6 +474,7 @@ func operators(t *testing.T, p *project, _ *a2atest.Peer) {
 }
 
 func examples(t *testing.T, p *project, c *a2atest.Peer) {
+	t.Helper()
 	p.key("worker_key", "--subject", "worker", "--scope", "worker:shout")
 	raw, err := os.ReadFile(filepath.Join(p.dir, "deploy/holdfast.yaml"))
 	require.NoError(t, err)
@@ -493,12 +502,14 @@ func examples(t *testing.T, p *project, c *a2atest.Peer) {
 		return waittest.Unless(res.Status.State == "completed" && a2atest.Text(res.Artifacts[0].Parts) == "HELLO", "%+v", res)
 	})
 	p.compose("stop", "http-agent", "worker")
+	p.write("deploy/holdfast.yaml", string(raw)) // doctor finds a fault in agents that are away
 	for _, id := range strings.Fields(p.compose("ps", "--all", "--quiet", "worker")) {
 		require.Equal(t, "0", docker(t, "inspect", "--format={{.State.ExitCode}}", id))
 	}
 }
 
 func observability(t *testing.T, p *project, _ *a2atest.Peer) {
+	t.Helper()
 	p.compose("--profile", "observability", "up", "--detach", "--no-build", "--no-deps", "prometheus")
 	var up struct {
 		Data struct{ Result []struct{ Value []any } }
@@ -542,6 +553,7 @@ func (p *project) prometheusAPI(path string, out any) error {
 }
 
 func caddy(t *testing.T, p *project, c *a2atest.Peer) {
+	t.Helper()
 	p.compose("--profile", "tls", "up", "--detach", "--no-build", "--no-deps", "caddy")
 	roots := x509.NewCertPool()
 	waittest.EventuallyWithin(t, time.Minute, "Caddy has an authority", func() error {
@@ -627,6 +639,7 @@ func caddy(t *testing.T, p *project, c *a2atest.Peer) {
 }
 
 func pooler(t *testing.T, p *project, c *a2atest.Peer) {
+	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(p.dir, "deploy/holdfast.yaml"))
 	require.NoError(t, err)
 	p.write("deploy/holdfast.yaml", regexp.MustCompile(`(?m)^database_url:.*\n|^# (?P<rest>(listen_)?database_url: )`).ReplaceAllString(string(raw), "$rest"))
@@ -647,6 +660,7 @@ func pooler(t *testing.T, p *project, c *a2atest.Peer) {
 }
 
 func stop(t *testing.T, p *project, _ *a2atest.Peer) {
+	t.Helper()
 	p.compose("--profile", "*", "stop")
 	for _, service := range []string{"server", "postgres"} {
 		for _, id := range strings.Fields(p.compose("ps", "--all", "--quiet", service)) {
