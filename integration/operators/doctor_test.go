@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -36,7 +37,8 @@ func (d diagnosis) find(t testing.TB, check string) (status, detail string) {
 func TestDoctorOfServer(t *testing.T) {
 	t.Parallel()
 	pg := storetest.Server(t, nil)
-	config := clustertest.Settings + "\nlimits: {max_streams: 100}\n"
+	// With a secret key doctor has nothing to say about signing keys.
+	config := clustertest.Settings + "\nlimits: {max_streams: 100}\npush: {secret_keys: [" + strings.Repeat("A", 43) + "=]}\n"
 	a := clustertest.Start(t, clustertest.Options{Name: "a", DB: pg.URL, Config: config})
 	require.Equal(t, "completed", a.Send(a2atest.V03, a2atest.Say("echo:x")).State())
 	dir := t.TempDir()

@@ -5,6 +5,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,6 +36,13 @@ func New(server, credential string) *Client {
 	// A redirect would take the credential, and a write, elsewhere.
 	c.http = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return c
+}
+
+// Trust makes the client accept servers whose certificates these authorities have signed, and no others.
+func (c *Client) Trust(authorities *x509.CertPool) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}
+	c.http.Transport = transport
 }
 
 // Task is a task as a list has it.
@@ -152,6 +161,7 @@ type KeysPage struct {
 type Job struct {
 	ID      string `json:"id"`
 	State   string `json:"state"`
+	Matched int    `json:"matched"`
 	Done    int    `json:"done"`
 	Skipped int    `json:"skipped"`
 	Failed  int    `json:"failed"`

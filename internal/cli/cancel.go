@@ -28,23 +28,26 @@ type canceledView struct {
 
 func (c *command) tasksCancel() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "cancel ID...",
+		Use:   "cancel [ID...]",
 		Short: "Cancel tasks of any owner",
 		Long: `Cancel tasks as a client would. A task that is queued or parked is canceled at once. For
 a running task, this verb asks its worker to end the run and waits for that. If the agent
-does not end it within its cancel_grace, the worker gives the run up.
+does not end it within its cancel_grace, the worker gives the run up.` + bulkHelp + `
 
 Exit codes: 0 all tasks are canceled (with --no-wait: canceled or asked to end); 3 a task
 had ended otherwise or did so meanwhile; 1 a call failed, or a task still runs after
 --timeout.`,
 		Example: `  holdfast tasks cancel 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f
-  holdfast tasks list --agent weather --state working -o json | jq -r '.[].id' | xargs holdfast tasks cancel --no-wait`,
-		Args: atLeastOne,
+  holdfast tasks cancel --agent weather --state working --dry-run`,
 	}
+	selected := bulkFlags(cmd)
 	noWait := cmd.Flags().Bool("no-wait", false, "do not wait for running tasks")
 	timeout := cmd.Flags().Duration("timeout", time.Minute, "how long to wait for each running task")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
+		if len(ids) == 0 {
+			return c.runBulk(cmd, "cancel", selected, nil, *format)
+		}
 		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
 			views := make([]canceledView, len(ids))
 			running := make([]*task.Task, len(ids))

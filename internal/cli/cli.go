@@ -113,7 +113,11 @@ type command struct {
 	deps       Deps
 	configFile string
 	server     string // admin address whose API the operators' verbs use; "": the database
-	reason     string // of an operator's acts
+	// profileName is the value of --profile, and profile what it names.
+	profileName string
+	profile     profile
+	profileErr  error  // why the profile is not known: a mistake for verbs that need it
+	reason      string // of an operator's acts
 }
 
 func (c *command) root() *cobra.Command {
@@ -142,13 +146,15 @@ failed, or was rejected or canceled; 4 the task waits for input or authenticatio
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
 	root.PersistentFlags().StringVar(&c.configFile, "config", "", "configuration file (default $HOLDFAST_CONFIG)")
 	root.PersistentFlags().StringVar(&c.server, "server", "", "admin address of a server, for operators' verbs (default $HOLDFAST_SERVER)")
+	root.PersistentFlags().StringVar(&c.profileName, "profile", "", "server and credential from ~/.config/holdfast/profiles.yaml (default $HOLDFAST_PROFILE)")
+	root.PersistentPreRun = func(*cobra.Command, []string) { c.profileErr = c.useProfile() }
 	root.SuggestionsMinimumDistance = 2
 
 	serve := c.serve()
 	// Without a verb, the root command serves, and takes the flags of serve.
 	root.RunE = serve.RunE
 	root.Flags().AddFlagSet(serve.Flags())
-	root.AddCommand(serve, c.dev(), c.migrate(), c.card(), c.send(), c.stream(), c.tasks(), c.push(), c.keys(), c.workers(), c.audit(), c.retention(), c.bench(), c.ready(), c.doctor(), c.version())
+	root.AddCommand(serve, c.dev(), c.migrate(), c.card(), c.send(), c.stream(), c.tasks(), c.push(), c.keys(), c.workers(), c.audit(), c.retention(), c.config(), c.bench(), c.ready(), c.doctor(), c.version())
 	return root
 }
 

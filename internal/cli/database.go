@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/user"
+	"strconv"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/app"
@@ -57,11 +58,17 @@ type reasonKey struct{}
 func operatorCaller(ctx context.Context) identity.Caller {
 	c := identity.Caller{Method: identity.MethodOperator}
 	c.Reason, _ = ctx.Value(reasonKey{}).(string)
-	if u, err := user.Current(); err == nil {
-		c.Subject = u.Username
-	}
+	c.Subject = nameOf(user.Current())
 	c.Address, _ = os.Hostname()
 	return c
+}
+
+// nameOf returns the name of an account. An image without /etc/passwd knows only its number.
+func nameOf(u *user.User, err error) string {
+	if err != nil || u.Username == "" {
+		return "uid " + strconv.Itoa(os.Getuid())
+	}
+	return u.Username
 }
 
 type operator struct {

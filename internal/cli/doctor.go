@@ -50,7 +50,7 @@ Exit codes: 0 no check failed (there may be warnings); 1 a check failed.`,
 			}
 		}
 		flags := configFlags(cmd.Flags())
-		server, err := c.openServer(cmd.CommandPath(), flags["database_url"])
+		server, err := c.openServer(cmd.Context(), cmd.CommandPath(), flags["database_url"])
 		if err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func (c *command) sources(a *asked, flags map[string]string) string {
 }
 
 // elsewhere are the variables that other parts of this program read.
-var elsewhere = []string{"HOLDFAST_CONFIG", "HOLDFAST_URL", "HOLDFAST_SERVER", "HOLDFAST_SERVER_KEY", "HOLDFAST_SERVER_KEY_FILE", "HOLDFAST_PG_BIN", "HOLDFAST_PG_REPOSITORY"}
+var elsewhere = []string{"HOLDFAST_CONFIG", "HOLDFAST_URL", "HOLDFAST_SERVER", "HOLDFAST_SERVER_KEY", "HOLDFAST_SERVER_KEY_FILE", "HOLDFAST_PROFILE", "HOLDFAST_PROFILES", "HOLDFAST_PG_BIN", "HOLDFAST_PG_REPOSITORY"}
 
 // strangers returns the variables that look like ours but that nothing reads.
 func (c *command) strangers(a *asked) []string {

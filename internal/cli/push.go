@@ -347,7 +347,8 @@ func (c *command) pushRekey() *cobra.Command {
 		Use:   "rekey",
 		Short: "Seal clients' secrets with the first key of HOLDFAST_SECRET_KEYS",
 		Long: `Seal the tokens and credentials of all webhooks with the first key of HOLDFAST_SECRET_KEYS
-(push.secret_keys); and of the turns that have not ended, the forwarded headers and what
+(push.secret_keys); the private keys that sign cards and webhooks; and of the turns that
+have not ended, the forwarded headers and what
 came by resume URLs. This replaces seals by older keys of the list, and by the key in the
 database that the server uses without the list. Afterwards remove the older keys.
 

@@ -31,7 +31,7 @@ type remote struct {
 }
 
 func (r *remote) register(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVarP(&r.headers, "header", "H", nil, `header to send, as "Name: value"; may be repeated`)
+	cmd.Flags().StringArrayVarP(&r.headers, "header", "H", nil, `header to send, as "Name: value", or @FILE with such lines, which other users do not see; may be repeated`)
 	r.output = outputFlag(cmd)
 }
 
@@ -70,15 +70,39 @@ func (c *command) options(server string, r *remote) (o client.Options, err error
 	if strings.EqualFold(o.Binding, "http") {
 		o.Binding = client.HTTPJSON
 	}
-	o.Header = http.Header{}
-	for _, h := range r.headers {
-		name, value, ok := strings.Cut(h, ":")
-		if !ok {
-			return o, usage("--header: %q is not a header; write \"Name: value\"", h)
+	o.Header, err = readHeaders(r.headers)
+	return o, err
+}
+
+// readHeaders returns the headers that texts give. A text that begins with @ names a file with a header on each line.
+func readHeaders(texts []string) (http.Header, error) {
+	header := http.Header{}
+	for _, text := range texts {
+		path, isFile := strings.CutPrefix(text, "@")
+		if !isFile {
+			name, value, ok := strings.Cut(text, ":")
+			if !ok {
+				return nil, usage("--header: %q is not a header; write \"Name: value\"", text)
+			}
+			header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+			continue
 		}
-		o.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return nil, usage("--header: %w", err)
+		}
+		for i, line := range strings.Split(string(raw), "\n") {
+			if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+				continue
+			}
+			name, value, ok := strings.Cut(line, ":")
+			if !ok { // it may be a secret: do not show it
+				return nil, usage("--header: line %d of %s is not a header; write \"Name: value\"", i+1, path)
+			}
+			header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+		}
 	}
-	return o, nil
+	return header, nil
 }
 
 // open makes the client for the agent that the flags name.

@@ -26,7 +26,7 @@ type retriedView struct {
 
 func (c *command) tasksRetry() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "retry ID...",
+		Use:   "retry [ID...]",
 		Short: "Retry tasks",
 		Long: `A task whose next run waits for its backoff becomes due at once. Its earlier tries still
 count.
@@ -39,20 +39,26 @@ client, which needs no history; the agent may ask its questions again. With --la
 sends the last message, for agents that keep a memory per context. Each retry of the same
 task creates another new task.
 
-The verb refuses a task that runs, is due, is parked or is completed.
+The verb refuses a task that runs, is due, is parked or is completed.` + bulkHelp + `
 
 Exit codes: 0 every task is retried; 1 a task was refused, or a call failed. With --wait
 also: 3 a task failed again, or was rejected or canceled; 4 a task waits for input or
 authentication.`,
 		Example: `  holdfast tasks retry 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f --wait
-  holdfast tasks list --agent weather --state failed -o json | jq -r '.[].id' | xargs holdfast tasks retry`,
-		Args: atLeastOne,
+  holdfast tasks retry --agent weather --state failed --dry-run`,
 	}
+	selected := bulkFlags(cmd)
 	last := cmd.Flags().Bool("last", false, "send the client's last message instead of its first")
 	wait := cmd.Flags().Bool("wait", false, "wait until the tasks end or park")
 	timeout := cmd.Flags().Duration("timeout", 24*time.Hour, "with --wait: how long to wait for each task")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
+		if len(ids) == 0 {
+			if *wait {
+				return usage("--wait is for ids; with a filter the verb waits for the job only")
+			}
+			return c.runBulk(cmd, "retry", selected, map[string]any{"last": *last}, *format)
+		}
 		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
 			views := make([]retriedView, len(ids))
 			tasks := make([]*task.Task, len(ids))

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/doctor"
 	"github.com/holdfast-a2a/holdfast/internal/retention"
+	"github.com/holdfast-a2a/holdfast/internal/secret"
 	"github.com/holdfast-a2a/holdfast/internal/shown"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -32,32 +34,60 @@ func (c *command) source() string {
 	return "database"
 }
 
-// serverURL is the value of --server or HOLDFAST_SERVER.
-func (c *command) serverURL() string { return cmp.Or(c.server, c.env("HOLDFAST_SERVER")) }
+// serverURL is the admin address of --server, of the profile, or of HOLDFAST_SERVER.
+func (c *command) serverURL() string {
+	return cmp.Or(c.server, c.profile.Server, c.env("HOLDFAST_SERVER"))
+}
 
-// openServer returns the operator that acts through the admin API of --server or HOLDFAST_SERVER; nil: neither is given.
-func (c *command) openServer(verb, database string) (*serverOperator, error) {
+// openServer returns the operator that acts through the admin API of a server; nil: none is given.
+func (c *command) openServer(ctx context.Context, verb, database string) (*serverOperator, error) {
 	server := c.serverURL()
 	switch {
+	case c.server == "" && c.profileErr != nil:
+		return nil, c.profileErr
 	case server == "":
 		return nil, nil //nolint:nilnil // the verb uses the database
 	case !isURL(server):
 		return nil, usage("%q is not a URL; write the admin address of a server, such as http://127.0.0.1:9090", server)
 	case database != "":
-		return nil, usage("--database-url and a server (--server, HOLDFAST_SERVER) exclude each other; remove one")
+		return nil, usage("--database-url and a server (--server, --profile, HOLDFAST_SERVER) exclude each other; remove one")
 	}
-	credential := c.env("HOLDFAST_SERVER_KEY")
-	if file := c.env("HOLDFAST_SERVER_KEY_FILE"); file != "" {
-		if credential != "" {
-			return nil, usage("HOLDFAST_SERVER_KEY and HOLDFAST_SERVER_KEY_FILE exclude each other; remove one")
+	credential, err := c.serverCredential(ctx, server)
+	if err != nil {
+		return nil, err
+	}
+	api := adminclient.New(server, credential)
+	if c.profile.CAFile != "" && server == c.profile.Server {
+		pem, err := os.ReadFile(c.profile.CAFile)
+		authorities := x509.NewCertPool()
+		if err == nil && !authorities.AppendCertsFromPEM(pem) {
+			err = fmt.Errorf("%s has no certificate in PEM", c.profile.CAFile)
 		}
-		raw, err := os.ReadFile(file)
 		if err != nil {
-			return nil, usage("HOLDFAST_SERVER_KEY_FILE: %w", err)
+			return nil, usage("ca_file of the profile: %w", err)
 		}
-		credential = strings.TrimSpace(string(raw))
+		api.Trust(authorities)
 	}
-	return &serverOperator{adminclient.New(server, credential), cmp.Or(c.reason, verb)}, nil
+	return &serverOperator{api, cmp.Or(c.reason, verb)}, nil
+}
+
+// serverCredential returns the API key or token for a server, or "". That of a profile goes to the profile's server only.
+func (c *command) serverCredential(ctx context.Context, server string) (string, error) {
+	from, name := secret.Text(c.env("HOLDFAST_SERVER_KEY")), "HOLDFAST_SERVER_KEY"
+	if file := c.env("HOLDFAST_SERVER_KEY_FILE"); file != "" {
+		if from != nil {
+			return "", usage("HOLDFAST_SERVER_KEY and HOLDFAST_SERVER_KEY_FILE exclude each other; remove one")
+		}
+		from, name = secret.File(file), "HOLDFAST_SERVER_KEY_FILE"
+	}
+	if server == c.profile.Server {
+		from, name = c.profile.credential()
+	}
+	text, err := from.Read(ctx)
+	if err != nil {
+		return "", usage("%s: %w", name, err)
+	}
+	return strings.TrimSpace(text), nil
 }
 
 // serverOperator is the Operator that uses the admin API of a server.
@@ -70,7 +100,7 @@ var _ Operator = (*serverOperator)(nil)
 
 // errDatabase is the error of a verb that needs more than the admin API gives.
 func errDatabase(what string) error {
-	return usage("%s needs the database; run it without --server and HOLDFAST_SERVER, where the database can be reached", what)
+	return usage("%s needs the database; run it without --server, --profile and HOLDFAST_SERVER, where the database can be reached", what)
 }
 
 func query(pairs ...string) url.Values {
@@ -304,17 +334,9 @@ func (o *serverOperator) Purge(ctx context.Context, f *store.PurgeFilter) (done 
 		}
 		filter["states"] = states
 	}
-	var j adminclient.Job
-	if err := o.api.Post(ctx, "/jobs", map[string]any{"action": "purge", "reason": o.reason, "filter": filter}, &j); err != nil {
+	j, err := o.runJob(ctx, map[string]any{"action": "purge", "filter": filter})
+	if err != nil {
 		return done, err
-	}
-	for j.State != "done" && j.State != "canceled" {
-		if err := sleep(ctx, 200*time.Millisecond); err != nil {
-			return done, fmt.Errorf("the purge goes on as job %s: %w", j.ID, err)
-		}
-		if err := o.api.Get(ctx, "/jobs/"+url.PathEscape(j.ID), nil, &j); err != nil {
-			return done, fmt.Errorf("job %s: %w", j.ID, err)
-		}
 	}
 	done = retention.Purged{Tasks: j.Done, Held: j.Skipped, Exported: unknownExports}
 	if j.Failed > 0 || j.State != "done" {

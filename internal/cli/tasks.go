@@ -48,7 +48,7 @@ func (c *command) withOperator(cmd *cobra.Command, do func(context.Context, Oper
 	if f := cmd.Flags().Lookup("database-url"); f != nil {
 		database = f.Value.String()
 	}
-	server, err := c.openServer(cmd.CommandPath(), database)
+	server, err := c.openServer(cmd.Context(), cmd.CommandPath(), database)
 	if err != nil {
 		return err
 	}
@@ -105,6 +105,7 @@ func filterFlags(cmd *cobra.Command) func() (TaskFilter, error) {
 	var f TaskFilter
 	cmd.Flags().StringVar(&f.Agent, "agent", "", "only tasks of this agent")
 	state := cmd.Flags().String("state", "", "only tasks in this state, such as working or input-required")
+	_ = cmd.RegisterFlagCompletionFunc("state", completeStates) // its only error is a flag that does not exist
 	cmd.Flags().StringVar(&f.Context, "context", "", "only tasks of this context")
 	cmd.Flags().StringVar(&f.Owner, "owner", "", "only tasks of this owner")
 	return func() (TaskFilter, error) {

@@ -79,7 +79,7 @@ func (e *examination) database(ctx context.Context) {
 }
 
 // needsSchema are the checks that need a migrated database.
-var needsSchema = map[string]bool{"isolation": true, "subjects": true, "partitions": true, "workers": true, "queue": true, "agents away": true, "runs": true, "webhooks": true, "webhook secrets": true}
+var needsSchema = map[string]bool{"isolation": true, "subjects": true, "partitions": true, "workers": true, "queue": true, "agents away": true, "runs": true, "webhooks": true, "webhook secrets": true, "signing keys": true}
 
 type database struct {
 	*examination

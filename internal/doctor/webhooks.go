@@ -96,6 +96,9 @@ func (d *database) signingKeys(ctx context.Context) ([]Finding, error) {
 	if older > 0 {
 		found = append(found, warns("%d are sealed with an older key", older).advise("call holdfast push rekey before you remove that key")...)
 	}
+	if len(heads) == 0 {
+		return found.orOK("none yet"), nil
+	}
 	return found.orOK("%d, sealed with the first key of HOLDFAST_SECRET_KEYS", len(heads)), nil
 }
 

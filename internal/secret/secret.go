@@ -62,7 +62,7 @@ func File(path string) *Source { return &Source{from: from{File: path}} }
 // Command returns a source that runs a program without a shell. The value is what the program writes to stdout.
 func Command(argv ...string) *Source { return &Source{from: from{Command: argv}} }
 
-// Read returns the value without the line break at its end. It runs a command anew, for Timeout at most.
+// Read returns the value without the line break at its end. It runs a command again, for Timeout at most.
 func (s *Source) Read(ctx context.Context) (string, error) {
 	var raw []byte
 	var err error

@@ -59,7 +59,7 @@ func TestErrorsShowNoSecret(t *testing.T) {
 	require.NotContains(t, secret.Text("s3cret").String(), "s3cret")
 }
 
-// A command that hangs ends with the context, and so do its children.
+// A command that hangs ends with the context, with its children.
 func TestCommandEndsInTime(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -70,7 +70,7 @@ func TestCommandEndsInTime(t *testing.T) {
 	require.Less(t, time.Since(begun), 5*time.Second)
 }
 
-// Read asks anew each time. Recent asks a command once a minute, and again after a failure; a file is cheap.
+// Read asks again each time. Recent asks a command once a minute, and again after a failure; a file is cheap.
 func TestReadAsksAnew(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -67,7 +67,7 @@ func (s *Store) resealSigningKey(ctx context.Context, ring *seal.Keys, id string
 	case len(stored) > 0 && stored[0] == derSequence:
 		fresh = ring.Seal(stored, signingPlace(id))
 	default:
-		return 0, nil // not a key: whoever uses it says so
+		return 0, nil // not a key: the ring reports that
 	}
 	return s.q.SigningKeyReseal(ctx, s.api, dbsqlc.SigningKeyResealParams{KeyID: id, Old: stored, Fresh: fresh})
 }

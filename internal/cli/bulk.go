@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-a2a/holdfast/internal/adminclient"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// bulk selects the tasks of a verb by a filter instead of by their ids.
+type bulk struct {
+	agent, tenant, owner, context string
+	states                        []string
+	dryRun                        bool
+}
+
+// bulkNames are the flags of a bulk that select tasks.
+var bulkNames = []string{"agent", "state", "tenant", "owner", "context"}
+
+// bulkHelp is what the verbs say about their filters.
+const bulkHelp = `
+
+Instead of ids, --agent, --state, --tenant, --owner and --context select tasks. This needs a
+server (--server, --profile or HOLDFAST_SERVER), which runs a job. The verb waits for the job,
+which goes on if the verb is interrupted. With --dry-run the job only counts the tasks.`
+
+func bulkFlags(cmd *cobra.Command) *bulk {
+	b, flags := new(bulk), cmd.Flags()
+	flags.StringVar(&b.agent, "agent", "", "tasks of this agent, instead of ids")
+	flags.StringSliceVar(&b.states, "state", nil, "tasks in these states, such as working,input-required, instead of ids")
+	flags.StringVar(&b.tenant, "tenant", "", "tasks of this tenant, instead of ids")
+	flags.StringVar(&b.owner, "owner", "", "tasks of this owner, instead of ids")
+	flags.StringVar(&b.context, "context", "", "tasks of this context, instead of ids")
+	flags.BoolVar(&b.dryRun, "dry-run", false, "with a filter: count the tasks, and change none")
+	cmd.Args = func(cmd *cobra.Command, ids []string) error {
+		switch filtered := b.given(cmd); {
+		case filtered && len(ids) > 0:
+			return usage("give ids or a filter, not both")
+		case !filtered && b.dryRun:
+			return usage("--dry-run needs a filter, such as --agent")
+		case filtered:
+			return nil
+		}
+		return atLeastOne(cmd, ids)
+	}
+	_ = cmd.RegisterFlagCompletionFunc("state", completeStates) // its only error is a flag that does not exist
+	return b
+}
+
+// completeStates offers the states to shells.
+func completeStates(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	names := make([]string, len(task.States))
+	for i, s := range task.States {
+		names[i] = s.String()
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// given reports whether a flag selects tasks.
+func (b *bulk) given(cmd *cobra.Command) bool {
+	return slices.ContainsFunc(bulkNames, func(name string) bool { return cmd.Flags().Changed(name) })
+}
+
+// filter returns the filter of a job. An empty tenant or owner that is given means that of callers without one.
+func (b *bulk) filter(cmd *cobra.Command) (map[string]any, error) {
+	filter := map[string]any{}
+	for name, value := range map[string]string{"agent": b.agent, "tenant": b.tenant, "owner": b.owner, "context": b.context} {
+		if cmd.Flags().Changed(name) {
+			filter[name] = value
+		}
+	}
+	for _, name := range b.states {
+		if _, ok := task.ParseState(name); !ok {
+			return nil, usage("--state: %q is not a state; use one of %s", name, stateNames())
+		}
+	}
+	if len(b.states) > 0 {
+		filter["states"] = b.states
+	}
+	return filter, nil
+}
+
+// runBulk acts on all tasks of the filter, and prints how many there were. options are those of the action.
+func (c *command) runBulk(cmd *cobra.Command, action string, b *bulk, options map[string]any, format output) error {
+	filter, err := b.filter(cmd)
+	if err != nil {
+		return err
+	}
+	return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+		server, ok := op.(*serverOperator)
+		if !ok {
+			return usage("a filter needs a server, which runs the job; set --server, --profile or HOLDFAST_SERVER")
+		}
+		body := map[string]any{"action": action, "dry_run": b.dryRun, "filter": filter}
+		for name, value := range options {
+			body[name] = value
+		}
+		j, err := server.runJob(ctx, body)
+		if err != nil {
+			return err
+		}
+		if format == outputJSON {
+			err = printJSON(c.Out, j)
+		} else {
+			p := &printer{w: c.Out}
+			p.line("job %s %s: %d matched, %d done, %d skipped, %d failed", j.ID, j.State, j.Matched, j.Done, j.Skipped, j.Failed)
+			err = p.err
+		}
+		if err == nil && (j.Failed > 0 || j.State != "done") {
+			err = &exitError{code: exitFailed}
+		}
+		return err
+	})
+}
+
+// runJob creates a job, and waits until it has ended.
+func (o *serverOperator) runJob(ctx context.Context, body map[string]any) (j adminclient.Job, err error) {
+	body["reason"] = o.reason
+	if err := o.api.Post(ctx, "/jobs", body, &j); err != nil {
+		return j, err
+	}
+	for j.State != "done" && j.State != "canceled" {
+		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+			return j, fmt.Errorf("the %s goes on as job %s: %w", strings.ReplaceAll(fmt.Sprint(body["action"]), "_", " "), j.ID, err)
+		}
+		if err := o.api.Get(ctx, "/jobs/"+url.PathEscape(j.ID), nil, &j); err != nil {
+			return j, fmt.Errorf("job %s: %w", j.ID, err)
+		}
+	}
+	return j, nil
+}
