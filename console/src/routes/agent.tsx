@@ -279,10 +279,15 @@ function Failures({ name, window }: { name: string; window: Window }) {
                     …{e.id.slice(-8)}
                   </Link>
                 ))}
-                <Link to="/tasks" search={{ agent: name, state: [g.state], reason: g.reason }}>
-                  Show the tasks
-                </Link>
               </span>
+            ),
+          },
+          {
+            name: "Group",
+            cell: (g) => (
+              <Link to="/tasks" search={{ agent: name, state: [g.state], reason: g.reason }}>
+                Show the tasks
+              </Link>
             ),
           },
         ]}
