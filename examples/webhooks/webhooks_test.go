@@ -404,7 +404,7 @@ func TestReceiversRecognizeTasksOfOtherOwners(t *testing.T) {
 							ContextID: "c", Dialect: "0.1",
 						},
 						Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("pay")}},
-						Worker:  worker, ClientID: true, Push: c,
+						Seat:    store.Seat{Worker: worker}, ClientID: true, Push: c,
 					})
 					require.NoError(t, err)
 					appended := make(chan error, 1)

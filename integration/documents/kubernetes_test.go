@@ -82,3 +82,19 @@ func TestKubernetesManifests(t *testing.T) {
 	}
 	require.Equal(t, 2, containers)
 }
+
+// variables are the names in the env tags of a configuration.
+func variables(of reflect.Type) []string {
+	var out []string
+	for i := range of.NumField() {
+		f := of.Field(i)
+		if name := f.Tag.Get("env"); name != "" {
+			out = append(out, name)
+		}
+		if f.Type.Kind() == reflect.Struct {
+			out = append(out, variables(f.Type)...)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
