@@ -16,7 +16,7 @@ func TestReleaseImage(t *testing.T) {
 	for _, file := range []string{"Dockerfile", "deploy/release.Dockerfile"} {
 		raw, err := os.ReadFile(filepath.Join("../..", file))
 		require.NoError(t, err)
-		_, end, ok := strings.Cut(string(raw), "\nFROM scratch\n")
+		_, end, ok := strings.Cut(string(raw), "\nFROM scratch AS holdfast\n")
 		require.True(t, ok, file)
 		var lines []string
 		for _, line := range strings.Split(end, "\n") {
@@ -25,7 +25,7 @@ func TestReleaseImage(t *testing.T) {
 			}
 		}
 		ends[file] = strings.Join(lines, "\n")
-		for _, target := range []string{" /etc/ssl/certs/", " /holdfast"} {
+		for _, target := range []string{" /etc/ssl/certs/", " /holdfast", " /etc/holdfast/holdfast.yaml"} {
 			require.Regexp(t, `(?m)^COPY .*`+target+`$`, end, file)
 		}
 	}
