@@ -103,10 +103,9 @@ agents:
     executor: {kind: worker}
 `
 
-// workers starts remote workers until the end of b.
-func workers(b *testing.B, url string, n, slots int) (done *atomic.Int64) {
-	b.Helper()
-	ctx, stop := context.WithCancel(context.Background())
+// workers starts remote workers.
+func workers(url string, n, slots int) (done *atomic.Int64, stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
 	transport := &http.Transport{MaxIdleConnsPerHost: 2 * n * slots}
 	done = &atomic.Int64{}
 	var wg sync.WaitGroup
@@ -114,12 +113,11 @@ func workers(b *testing.B, url string, n, slots int) (done *atomic.Int64) {
 		r := &remote{url: url, id: uuid.NewString(), slots: slots, http: &http.Client{Transport: transport}}
 		wg.Go(func() { r.work(ctx, done) })
 	}
-	b.Cleanup(func() {
-		stop()
+	return done, func() {
+		cancel()
 		wg.Wait()
 		transport.CloseIdleConnections()
-	})
-	return done
+	}
 }
 
 // waitingClaims waits until n claims wait at a replica.
@@ -149,7 +147,8 @@ func begins(b *testing.B) {
 	for _, of := range []string{"demo", "web", "remote"} {
 		b.Run(of, func(b *testing.B) {
 			if of == "remote" {
-				workers(b, r.URL, 4, 1)
+				_, stop := workers(r.URL, 4, 1)
+				defer stop()
 			}
 			var took []time.Duration
 			for range rounds(20) {
@@ -194,43 +193,55 @@ func untilWorking(ctx context.Context, url string) (time.Duration, error) {
 	return took, nil
 }
 
+// queue makes tasks that wait for remote workers, and returns their number.
+func queue(b *testing.B, url string) int64 {
+	b.Helper()
+	tasks := 500
+	if tiny() > 0 {
+		tasks = 20
+	}
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			for range tasks / 16 {
+				body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"configuration":{"blocking":false},"message":{"kind":"message","messageId":%q,"role":"user","parts":[{"kind":"text","text":"x"}]}}}`, uuid.NewString())
+				res, err := http.Post(url+"/agents/remote", "application/json", strings.NewReader(body))
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				_, _ = io.Copy(io.Discard, res.Body)
+				_ = res.Body.Close()
+			}
+		})
+	}
+	wg.Wait()
+	return int64(tasks / 16 * 16)
+}
+
 // claimed measures how many runs per second remote workers claim and complete.
 func claimed(b *testing.B) {
 	b.Helper()
 	for _, n := range []int{1, 16, 64} {
 		b.Run(fmt.Sprintf("workers=%d", n), func(b *testing.B) {
 			c := newClusterWith(b, fmt.Sprintf(remoteConfig, "http://127.0.0.1:9"), whole)
-			r := c.replicas[0]
-			tasks := 500
-			if tiny() > 0 {
-				tasks = 20
-			}
-			var wg sync.WaitGroup
-			for range 16 {
-				wg.Go(func() {
-					for range tasks / 16 {
-						body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"configuration":{"blocking":false},"message":{"kind":"message","messageId":%q,"role":"user","parts":[{"kind":"text","text":"x"}]}}}`, uuid.NewString())
-						res, err := http.Post(r.URL+"/agents/remote", "application/json", strings.NewReader(body))
-						if err != nil {
-							b.Error(err)
-							return
-						}
-						_, _ = io.Copy(io.Discard, res.Body)
-						_ = res.Body.Close()
+			url := c.replicas[0].URL
+			var rates []float64
+			for range rounds(1) {
+				queued := queue(b, url)
+				began := time.Now()
+				done, stop := workers(url, n, 1)
+				for done.Load() < queued {
+					if time.Since(began) > 2*time.Minute {
+						b.Fatalf("%d of %d runs", done.Load(), queued)
 					}
-				})
-			}
-			wg.Wait()
-			queued := int64(tasks / 16 * 16)
-			began := time.Now()
-			done := workers(b, r.URL, n, 1)
-			for done.Load() < queued {
-				if time.Since(began) > 2*time.Minute {
-					b.Fatalf("%d of %d runs", done.Load(), queued)
+					time.Sleep(time.Millisecond)
 				}
-				time.Sleep(time.Millisecond)
+				rates = append(rates, float64(queued)/time.Since(began).Seconds())
+				stop()
 			}
-			metric(b, float64(queued)/time.Since(began).Seconds(), "runs/s")
+			slices.Sort(rates)
+			metric(b, rates[len(rates)/2], "runs/s")
 		})
 	}
 }
