@@ -28,7 +28,7 @@ type Admin struct {
 	Login     AdminLogin `yaml:"login"`
 	// SessionLifetime is how long the session of a browser lasts.
 	SessionLifetime time.Duration `yaml:"session_lifetime"`
-	// TraceURL is the address of a trace in the operators' tracing tool, with TraceID in the place of the id. Empty: there is none.
+	// TraceURL is the address of a trace in the operators' tracing tool, with TraceID in the place of the id. Empty: the console links no traces.
 	TraceURL string `yaml:"trace_url" env:"HOLDFAST_ADMIN_TRACE_URL"`
 	// ConnectionsPerAddress and StreamsPerAddress bound the open connections and event streams of one client address.
 	ConnectionsPerAddress int `yaml:"connections_per_address"`
