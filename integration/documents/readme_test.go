@@ -81,7 +81,7 @@ psql() { echo "psql is not installed"; }
 `
 )
 
-// TestREADMETour pastes the tour of the README into a shell, without the part that installs packages.
+// TestREADMETour pastes the tour of the README and its rest into a shell, without the part that installs packages.
 func TestREADMETour(t *testing.T) {
 	t.Parallel()
 	tour := tourOf(t, inFront)
@@ -169,7 +169,7 @@ func TestCtrlCEndsMakeRun(t *testing.T) {
 	require.NotContains(t, said(), "Error")
 }
 
-// checkTour compares the answers, by topic, with what the README says about them.
+// checkTour compares the answers, by topic, with what the tour says about them.
 func checkTour(t *testing.T, answers map[string][]string, psql bool) {
 	t.Helper()
 	first := answers[""]
@@ -198,7 +198,7 @@ func checkTour(t *testing.T, answers map[string][]string, psql bool) {
 	require.Contains(t, trip[0], `"sessionId": `)
 
 	kill := answers["Kill it"]
-	require.Len(t, kill, 3)
+	require.Len(t, kill, 4)
 	live := streamIDs(t, kill[1])
 	require.Subset(t, live, []int{1, 2, 3}, "the stream began before the server was killed")
 	require.NotContains(t, kill[1], `"final":true`)
@@ -210,6 +210,8 @@ func checkTour(t *testing.T, answers map[string][]string, psql bool) {
 	resumed := streamIDs(t, kill[2])
 	require.Equal(t, []int{3, 24}, []int{resumed[0], resumed[len(resumed)-1]}, "20 chunks, two statuses, a message and a lost attempt")
 	require.Len(t, resumed, 21, "the lost attempt is not shown, and no event is shown twice")
+	require.Regexp(t, `run attempt 1 lost`, kill[3])
+	require.Contains(t, kill[3], "[24]")
 
 	own := answers["Your own agent"]
 	require.Len(t, own, 1)
@@ -225,22 +227,22 @@ func checkTour(t *testing.T, answers map[string][]string, psql bool) {
 		require.Contains(t, inside[0], "(24 rows)")
 		require.Regexp(t, `status +\| completed +\| +3 `, inside[0], "the second run is attempt 3")
 	}
-	require.Regexp(t, `run attempt 1 lost`, inside[1])
-	require.Contains(t, inside[1], "[24]")
 	require.Regexp(t, `ok +agent python +http: .* answers`, inside[1])
 	require.Contains(t, inside[1], " 0 fail")
 }
 
+// tourOf returns the blocks of the tour, which begins in the README. Further sections are topics, too.
 func tourOf(t *testing.T, without ...string) []block {
 	t.Helper()
-	var tour []block
-	for _, b := range blocksOf(t, "../../README.md", "sh") {
-		if b.section == "Tour" && !slices.Contains(without, b.topic) {
-			tour = append(tour, b)
-		}
-	}
+	tour := slices.DeleteFunc(blocksOf(t, "../../README.md", "sh"), func(b block) bool { return b.section != "Tour" })
 	require.NotEmpty(t, tour)
-	return tour
+	rest := blocksOf(t, "../../docs/tour.md", "sh")
+	require.NotEmpty(t, rest)
+	for _, b := range rest {
+		b.topic = b.section
+		tour = append(tour, b)
+	}
+	return slices.DeleteFunc(tour, func(b block) bool { return slices.Contains(without, b.topic) })
 }
 
 // paste runs a script with `set -e` in a fresh directory that has the examples.
@@ -362,6 +364,33 @@ func TestDocumentsPointAtWhatIsThere(t *testing.T) {
 			require.Contains(t, string(makefile), "\n"+m[1]+":", "%s names make %s", doc, m[1])
 		}
 	}
+}
+
+// TestIndexHasEveryPage compares the index of the documents with their folder. Decisions have an index of their own.
+func TestIndexHasEveryPage(t *testing.T) {
+	t.Parallel()
+	index, err := os.ReadFile("../../docs/README.md")
+	require.NoError(t, err)
+	links := map[string]int{}
+	for _, m := range link.FindAllStringSubmatch(string(index), -1) {
+		links[m[1]]++
+	}
+	require.NoError(t, filepath.WalkDir("../../docs", func(path string, d fs.DirEntry, err error) error {
+		page := strings.TrimPrefix(path, "../../docs/")
+		switch ext := filepath.Ext(page); {
+		case err != nil:
+			return err
+		case d.IsDir() && d.Name() == "decisions":
+			page = "decisions/README.md"
+		case page == "README.md" || !slices.Contains([]string{".md", ".yaml", ".json"}, ext):
+			return nil
+		}
+		require.Equal(t, 1, links[page], "docs/README.md lists %s", page)
+		if d.IsDir() {
+			return filepath.SkipDir
+		}
+		return nil
+	}))
 }
 
 // namesOfTests are those of the whole repository.
