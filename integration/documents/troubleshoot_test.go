@@ -66,20 +66,27 @@ func TestTroubleshootQuotesTheServer(t *testing.T) {
 	}
 }
 
-// TestTroubleshootCommands runs the commands of docs/troubleshoot.md beside a server with a parked task. The store tests its SQL
-// (TestTroubleshootingQuestions).
+// TestTroubleshootCommands runs the commands of docs/troubleshoot.md beside a server with a failed and a parked task. The store tests its
+// SQL (TestTroubleshootingQuestions).
 func TestTroubleshootCommands(t *testing.T) {
 	t.Parallel()
+	// A failed task with a cause that its client does not read, and one that waits for its client.
 	script := `
 holdfast() { "$BINARY" "$@"; }
 "$BINARY" > first.log 2>&1 &
 until holdfast ready > /dev/null 2>&1; do kill -0 $!; sleep 0.2; done
 holdfast send --no-input "ask:Where to?" > said.txt || [ $? = 4 ]
-TASK=$(sed -n "s/^task *//p" said.txt)
+PARKED=$(sed -n "s/^task *//p" said.txt)
+holdfast send "crash" > said.txt || [ $? = 3 ]
+FAILED=$(sed -n "s/^task *//p" said.txt)
 `
 	commands := blocksOf(t, troubleshootPage, "sh")
 	for _, b := range commands {
-		script += "echo '== '\n" + b.text
+		of := "PARKED"
+		if b.section == "First" {
+			of = "FAILED"
+		}
+		script += "TASK=$" + of + "; echo '== '\n" + b.text
 	}
 	public, admin := clustertest.Reserve(t), clustertest.Reserve(t)
 	script = strings.NewReplacer("127.0.0.1:8080", public, "127.0.0.1:9090", admin).Replace(script) + "kill $!; wait\n"
@@ -93,7 +100,8 @@ TASK=$(sed -n "s/^task *//p" said.txt)
 	}
 	require.Contains(t, said["First"], " 0 fail")
 	require.Contains(t, said["First"], `"name":"database","status":"ok"`)
-	require.Contains(t, said["First"], "input-required")
+	require.Contains(t, said["First"], "The agent crashed.")
+	require.Contains(t, said["First"], "panic: demo: crash, as the script asked", "the cause")
 	require.Contains(t, said["A client is refused"], "holdfast_limited_total")
 	require.Contains(t, said["A stream is silent, late or ends"], "TASK_STATE_INPUT_REQUIRED")
 	require.Contains(t, said["Webhooks do not arrive"], "TASK")
