@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 
@@ -322,12 +323,14 @@ func indexes(first, last int) []int {
 
 var (
 	link     = regexp.MustCompile(`\]\(([^)#\s]+)(#[^)]*)?\)`)
+	within   = regexp.MustCompile(`\]\(#([^)\s]+)\)`)
 	target   = regexp.MustCompile("(?m)(?:^|`)make ([a-z-]+)")
 	test     = regexp.MustCompile("`(Test[A-Za-z0-9]+)`")
+	heading  = regexp.MustCompile(`^#+ (.*\S)\s*$`)
 	declared = regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9]+)\(`)
 )
 
-// TestDocumentsPointAtWhatIsThere follows the relative links of every document, and looks for the make targets named.
+// TestDocumentsPointAtWhatIsThere follows the relative links of every document, also to headings, and looks for the make targets named.
 func TestDocumentsPointAtWhatIsThere(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile("../../Makefile")
@@ -357,8 +360,15 @@ func TestDocumentsPointAtWhatIsThere(t *testing.T) {
 			if strings.Contains(m[1], "://") || strings.HasPrefix(m[1], "mailto:") {
 				continue
 			}
-			_, err := os.Stat(filepath.Join(filepath.Dir(doc), m[1]))
+			path := filepath.Join(filepath.Dir(doc), m[1])
+			_, err := os.Stat(path)
 			require.NoError(t, err, "%s links to %s", doc, m[1])
+			if m[2] != "" && filepath.Ext(path) == ".md" {
+				require.Contains(t, anchorsOf(t, path), m[2][1:], "%s links to %s", doc, m[0])
+			}
+		}
+		for _, m := range within.FindAllStringSubmatch(string(text), -1) {
+			require.Contains(t, anchorsOf(t, doc), m[1], "%s links to its own part", doc)
 		}
 		for _, m := range target.FindAllStringSubmatch(string(text), -1) {
 			require.Contains(t, string(makefile), "\n"+m[1]+":", "%s names make %s", doc, m[1])
@@ -391,6 +401,38 @@ func TestIndexHasEveryPage(t *testing.T) {
 		}
 		return nil
 	}))
+}
+
+// anchorsOf are those that GitHub makes of the headings of a document.
+func anchorsOf(t *testing.T, file string) map[string]bool {
+	t.Helper()
+	doc, err := os.ReadFile(file)
+	require.NoError(t, err)
+	anchors := map[string]bool{}
+	fenced := false
+	for line := range strings.Lines(string(doc)) {
+		if strings.HasPrefix(strings.TrimSpace(line), "```") {
+			fenced = !fenced
+		}
+		m := heading.FindStringSubmatch(line)
+		if m == nil || fenced {
+			continue
+		}
+		name := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-', r == '_', unicode.IsLetter(r), unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, m[1])
+		for n, again := 1, name; anchors[name]; n++ {
+			name = fmt.Sprintf("%s-%d", again, n)
+		}
+		anchors[name] = true
+	}
+	return anchors
 }
 
 // namesOfTests are those of the whole repository.

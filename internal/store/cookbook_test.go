@@ -142,6 +142,28 @@ func TestTheManualsQuestions(t *testing.T) {
 	m.save(t)
 }
 
+// The questions of docs/troubleshoot.md are asked with the rights of a reader, and have answers.
+func TestTroubleshootingQuestions(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	newBook(f).write()
+	page, err := os.ReadFile("../../docs/troubleshoot.md")
+	require.NoError(t, err)
+	c := f.conn()
+	needReader(t, c)
+	_, err = c.Exec(t.Context(), "SET ROLE holdfast_reader")
+	require.NoError(t, err)
+	asked := 0
+	for _, b := range fence.FindAllStringSubmatch(string(page), -1) {
+		if b[1] == "sql" {
+			asked++
+			_, lines := query(t, c, b[2])
+			require.NotEmpty(t, lines, b[2])
+		}
+	}
+	require.Greater(t, asked, 4)
+}
+
 // The README quotes the manual.
 func TestTheREADMEQuotesTheManual(t *testing.T) {
 	t.Parallel()
