@@ -319,6 +319,9 @@ func TestResumesOutliveAKeyRotation(t *testing.T) {
 	fresh, freshToken := ask(worker)
 	worker.Kill()
 
+	// The server's own signing keys are sealed with the old key.
+	rekeyed := clustertest.Command(t, t.TempDir(), []string{"HOLDFAST_DATABASE_URL=" + db.URL, keys(newKey, oldKey)}, "push", "rekey")
+	require.Zero(t, rekeyed.Code, rekeyed.Err)
 	worker = clustertest.Start(t, approver(t, "removed", db, config, keys(newKey)))
 	status, _ = post(t, worker, forgotten, "too late")
 	require.Equal(t, http.StatusNotFound, status)
