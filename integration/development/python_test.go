@@ -80,6 +80,7 @@ func TestTenLinesOfPython(t *testing.T) {
 // nothing is lost or doubled.
 func TestKilledInTheMiddle(t *testing.T) {
 	t.Parallel()
+	interpreter := python(t) // takes long the first time, and the server may not run for so long
 	listen := clustertest.Reserve(t)
 	w := &workshop{t: t, dir: clustertest.EmbeddedDir(t), url: "http://" + listen}
 	w.write("trip.py", strings.ReplaceAll(block(t, "docs/agents/python.md", "python trip.py"), "sleep(0.1)", "sleep(1)"))
@@ -89,7 +90,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 			"--admin-listen", clustertest.Reserve(t))
 	}
 	agent := func() *exec.Cmd {
-		cmd := exec.Command(python(t), "trip.py")
+		cmd := exec.Command(interpreter, "trip.py")
 		cmd.Dir, cmd.Env, cmd.Stderr = w.dir, append(os.Environ(), "HOLDFAST_URL="+w.url), t.Output()
 		require.NoError(t, cmd.Start())
 		t.Cleanup(func() {
