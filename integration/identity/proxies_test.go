@@ -7,9 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -30,26 +27,9 @@ import (
 // program it skips the test.
 func balancer(t *testing.T, config, server string) string {
 	t.Helper()
-	program, err := exec.LookPath("haproxy")
-	if err != nil {
-		t.Skip("needs haproxy (Debian: apt-get install haproxy)")
-	}
 	bind := clustertest.Reserve(t)
-	config = "defaults\n timeout connect 10s\n timeout client 5m\n timeout server 5m\n retries 0\n" +
-		strings.NewReplacer("BIND", bind, "SERVER", server).Replace(config) + "\n"
-	file := filepath.Join(t.TempDir(), "haproxy.cfg")
-	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
-	cmd := exec.Command(program, "-db", "-f", file)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Log(out.String())
-		}
-	})
+	clustertest.HAProxy(t, "defaults\n timeout connect 10s\n timeout client 5m\n timeout server 5m\n retries 0\n"+
+		strings.NewReplacer("BIND", bind, "SERVER", server).Replace(config)+"\n")
 	waittest.Eventually(t, "HAProxy listens", func() error {
 		c, err := net.Dial("tcp", bind)
 		if err == nil {

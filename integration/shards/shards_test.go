@@ -64,10 +64,6 @@ type front struct {
 
 func balance(t *testing.T, routes string, a, b installation) *front {
 	t.Helper()
-	program, err := exec.LookPath("haproxy")
-	if err != nil {
-		t.Skip("needs haproxy (Debian: apt-get install haproxy)")
-	}
 	config, err := os.ReadFile("../../deploy/haproxy-shards.cfg")
 	require.NoError(t, err)
 	f := &front{http: clustertest.Reserve(t), grpc: clustertest.Reserve(t)}
@@ -96,19 +92,7 @@ func balance(t *testing.T, routes string, a, b installation) *front {
 		text = strings.Join(lines, "\n")
 	}
 	require.NotContains(t, text, " 10.0.")
-	file := filepath.Join(t.TempDir(), "haproxy.cfg")
-	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	cmd := exec.Command(program, "-db", "-f", file)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Log(out.String())
-		}
-	})
+	clustertest.HAProxy(t, text)
 	transport := &http.Transport{DialContext: f.dial}
 	f.client = &http.Client{Transport: transport}
 	t.Cleanup(transport.CloseIdleConnections)

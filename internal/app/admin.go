@@ -32,7 +32,7 @@ type adminServer struct {
 	served  chan error             // gets the result of Serve
 }
 
-// startAdmin serves the probes until open. A part of the server then waits for the result.
+// startAdmin serves the probes until the pages are replaced by those of adminPages. A part of the server waits for what served gets.
 func startAdmin(e *env, access *access, l net.Listener) *adminServer {
 	s := &adminServer{served: make(chan error, 1)}
 	starting := "starting"

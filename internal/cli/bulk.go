@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -11,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-a2a/holdfast/internal/adminclient"
-	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // bulk selects the tasks of a verb by a filter instead of by their ids.
@@ -56,11 +56,7 @@ func bulkFlags(cmd *cobra.Command) *bulk {
 
 // completeStates offers the states to shells.
 func completeStates(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	names := make([]string, len(task.States))
-	for i, s := range task.States {
-		names[i] = s.String()
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return stateNames(), cobra.ShellCompDirectiveNoFileComp
 }
 
 // given reports whether a flag selects tasks.
@@ -77,8 +73,8 @@ func (b *bulk) filter(cmd *cobra.Command) (map[string]any, error) {
 		}
 	}
 	for _, name := range b.states {
-		if _, ok := task.ParseState(name); !ok {
-			return nil, usage("--state: %q is not a state; use one of %s", name, stateNames())
+		if _, err := parseState(name); err != nil {
+			return nil, err
 		}
 	}
 	if len(b.states) > 0 {
@@ -99,9 +95,7 @@ func (c *command) runBulk(cmd *cobra.Command, action string, b *bulk, options ma
 			return usage("a filter needs a server, which runs the job; set --server, --profile or HOLDFAST_SERVER")
 		}
 		body := map[string]any{"action": action, "dry_run": b.dryRun, "filter": filter}
-		for name, value := range options {
-			body[name] = value
-		}
+		maps.Copy(body, options)
 		j, err := server.runJob(ctx, body)
 		if err != nil {
 			return err

@@ -77,14 +77,19 @@ func (c *command) options(server string, r *remote) (o client.Options, err error
 // readHeaders returns the headers that texts give. A text that begins with @ names a file with a header on each line.
 func readHeaders(texts []string) (http.Header, error) {
 	header := http.Header{}
+	add := func(text string) bool {
+		name, value, ok := strings.Cut(text, ":")
+		if ok {
+			header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+		}
+		return ok
+	}
 	for _, text := range texts {
 		path, isFile := strings.CutPrefix(text, "@")
 		if !isFile {
-			name, value, ok := strings.Cut(text, ":")
-			if !ok {
+			if !add(text) {
 				return nil, usage("--header: %q is not a header; write \"Name: value\"", text)
 			}
-			header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 			continue
 		}
 		raw, err := os.ReadFile(path)
@@ -92,14 +97,10 @@ func readHeaders(texts []string) (http.Header, error) {
 			return nil, usage("--header: %w", err)
 		}
 		for i, line := range strings.Split(string(raw), "\n") {
-			if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
-				continue
-			}
-			name, value, ok := strings.Cut(line, ":")
-			if !ok { // it may be a secret: do not show it
+			line = strings.TrimSpace(line)
+			if line != "" && line[0] != '#' && !add(line) { // it may be a secret: do not show it
 				return nil, usage("--header: line %d of %s is not a header; write \"Name: value\"", i+1, path)
 			}
-			header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 		}
 	}
 	return header, nil

@@ -109,22 +109,30 @@ func filterFlags(cmd *cobra.Command) func() (TaskFilter, error) {
 	cmd.Flags().StringVar(&f.Context, "context", "", "only tasks of this context")
 	cmd.Flags().StringVar(&f.Owner, "owner", "", "only tasks of this owner")
 	return func() (TaskFilter, error) {
-		if *state != "" {
-			var ok bool
-			if f.State, ok = task.ParseState(*state); !ok {
-				return f, usage("--state: %q is not a state; use one of %s", *state, stateNames())
-			}
+		if *state == "" {
+			return f, nil
 		}
-		return f, nil
+		var err error
+		f.State, err = parseState(*state)
+		return f, err
 	}
 }
 
-func stateNames() string {
+// parseState reads a value of --state.
+func parseState(name string) (task.State, error) {
+	s, ok := task.ParseState(name)
+	if !ok {
+		return s, usage("--state: %q is not a state; use one of %s", name, strings.Join(stateNames(), ", "))
+	}
+	return s, nil
+}
+
+func stateNames() []string {
 	names := make([]string, len(task.States))
 	for i, s := range task.States {
 		names[i] = s.String()
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 func (c *command) printTasks(rows []TaskRow, format output) error {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"runtime/debug"
 	"strings"
 
@@ -35,12 +36,7 @@ func (v versionInfo) stamped(version, commit, time string) versionInfo {
 	if version != "" {
 		v.Version, v.Modified = version, false
 	}
-	if commit != "" {
-		v.Revision = commit
-	}
-	if time != "" {
-		v.Time = time
-	}
+	v.Revision, v.Time = cmp.Or(commit, v.Revision), cmp.Or(time, v.Time)
 	return v
 }
 

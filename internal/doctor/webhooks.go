@@ -55,14 +55,20 @@ func (d *database) webhooks(ctx context.Context) ([]Finding, error) {
 	return found.orOK("%d, of which %d have something to deliver; %d processes deliver", all, due, delivering), nil
 }
 
-// signingKeys checks how the private keys are sealed that sign cards and webhooks.
-func (d *database) signingKeys(ctx context.Context) ([]Finding, error) {
-	given := len(d.Config.Push.SealingKeys())
+// sealing returns the keys that may have sealed secrets: first those of the configuration, given in number, then the server's own.
+func (d *database) sealing(ctx context.Context) (ring *seal.Keys, given int, err error) {
 	own, err := column[[]byte](ctx, d, "SELECT value FROM holdfast.secrets WHERE name = 'push'")
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	ring, err := seal.New(append(d.Config.Push.SealingKeys(), own...)...)
+	keys := d.Config.Push.SealingKeys()
+	ring, err = seal.New(append(keys, own...)...)
+	return ring, len(keys), err
+}
+
+// signingKeys checks how the private keys are sealed that sign cards and webhooks.
+func (d *database) signingKeys(ctx context.Context) ([]Finding, error) {
+	ring, given, err := d.sealing(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -105,13 +111,7 @@ func (d *database) signingKeys(ctx context.Context) ([]Finding, error) {
 // webhookSecrets checks which keys have sealed the clients' tokens and credentials.
 func (d *database) webhookSecrets(ctx context.Context) ([]Finding, error) {
 	const advice = "make a key with openssl rand -base64 32, set HOLDFAST_SECRET_KEYS on every replica, and call holdfast push rekey"
-	own, err := column[[]byte](ctx, d, "SELECT value FROM holdfast.secrets WHERE name = 'push'")
-	if err != nil {
-		return nil, err
-	}
-	keys := d.Config.Push.SealingKeys()
-	given := len(keys)
-	ring, err := seal.New(append(keys, own...)...)
+	ring, given, err := d.sealing(ctx)
 	if err != nil {
 		return nil, err
 	}

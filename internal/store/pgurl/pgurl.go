@@ -39,7 +39,7 @@ func Parse(url string) (*pgx.ConnConfig, Before, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("database url: %w", err)
 	}
-	survive(cfg, plain)
+	survive(cfg)
 	return cfg, before, nil
 }
 
@@ -49,7 +49,7 @@ func ParsePool(url string) (*pgxpool.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	survive(cfg.ConnConfig, url)
+	survive(cfg.ConnConfig)
 	return cfg, nil
 }
 
@@ -95,11 +95,11 @@ func connect(ctx context.Context, cfg *pgx.ConnConfig, before Before) (*pgx.Conn
 	return pgx.ConnectConfig(ctx, cfg)
 }
 
-func survive(cfg *pgx.ConnConfig, url string) {
+func survive(cfg *pgx.ConnConfig) {
 	if cfg.ConnectTimeout == 0 {
 		cfg.ConnectTimeout = connectTimeout
 	}
-	if !strings.Contains(url, "target_session_attrs") && os.Getenv("PGTARGETSESSIONATTRS") == "" {
+	if !strings.Contains(cfg.ConnString(), "target_session_attrs") && os.Getenv("PGTARGETSESSIONATTRS") == "" {
 		cfg.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
 	cfg.DialFunc = (&net.Dialer{
