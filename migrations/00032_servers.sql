@@ -69,7 +69,7 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION '% is not a partition', child USING ERRCODE = 'insufficient_privilege';
     END IF;
-    -- Whoever has a server's password does not get rid of what it does now.
+    -- A thief of a server's password cannot remove the records of what he does now.
     IF parent = 'audit_log' AND upper_bound::timestamptz > now() THEN
         RAISE EXCEPTION 'the audit log is append-only: % is not over', child USING ERRCODE = 'insufficient_privilege';
     END IF;

@@ -61,7 +61,7 @@ describe("a console that is left open", () => {
       const text = (await pages.log?.page.locator(".log-count").textContent({ timeout: 45_000 })) ?? "";
       return Number(text.replace(/\D/g, ""));
     };
-    // What a page has shown counts, and not what the server has: a page that lags holds less.
+    // Each page counts the events that it has shown: a page that lags holds fewer than the server.
     const until = async (events: number, count: number) => {
       while ((await shown()) < events || tasks < count) await new Promise((resolve) => setTimeout(resolve, 1000));
     };

@@ -25,7 +25,7 @@
 -- 00029_console.sql 75050b213529e41294fc039357006136c0d68f80bc5b26b5facb627809d992c9
 -- 00030_admin_sessions.sql 694bcaab43a54777f1ed1ec963a1d8dcadb148bca7914123caa07c8cb210687f
 -- 00031_list_indexes.sql aeb8d1cecae79c3b389bf0e394ac65b11648c997c985a690c8dce5b760f6ed10
--- 00032_servers.sql be4ed5d4b0c198b404acfd26e3a5ab5c4af0189d0ab91bbd1841dfda95eccdab
+-- 00032_servers.sql 3e005ebc5c2db6a544a23c69bdbe25b81e252e637deb8af870fba35cbf8327fb
 SET statement_timeout = 0;
 SET lock_timeout = 0;
 SET idle_in_transaction_session_timeout = 0;
@@ -411,7 +411,7 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION '% is not a partition', child USING ERRCODE = 'insufficient_privilege';
     END IF;
-    -- Whoever has a server's password does not get rid of what it does now.
+    -- A thief of a server's password cannot remove the records of what he does now.
     IF parent = 'audit_log' AND upper_bound::timestamptz > now() THEN
         RAISE EXCEPTION 'the audit log is append-only: % is not over', child USING ERRCODE = 'insufficient_privilege';
     END IF;

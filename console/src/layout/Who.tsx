@@ -9,7 +9,7 @@ import "./Who.css";
 
 const rights = { view: "may view", act: "may view and act", administer: "may do everything" } as const;
 
-/** Who names the operator, says what it may do, and logs it out. */
+/** Who shows the name and the rights of the operator, and a button to log out. */
 export function Who({ me, onLogout }: { me: Me; onLogout: (issuer: string) => void }) {
   const queries = useQueryClient();
   const [open, setOpen] = useState(false);

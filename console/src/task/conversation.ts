@@ -119,7 +119,7 @@ export function traces(events: readonly Event[]): string[] {
   return found;
 }
 
-/** traceHref returns the address of a trace in the operators' tracing tool; undefined if there is none, or it is not http or https. */
+/** traceHref returns the address of a trace in the operators' tracing tool. It returns undefined without a tool, and for other schemes than http and https. */
 export function traceHref(address: string | undefined, id: string): string | undefined {
   const href = address?.replaceAll("{trace_id}", id);
   return href !== undefined && hostOf(href) !== undefined ? href : undefined;
