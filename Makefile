@@ -18,14 +18,14 @@ CHAOS    ?= 10m
 BENCH        ?= .
 BENCHTIME    ?= 3s
 BENCH_STORED ?= 100000
-export BENCH_STORED
+export BENCH BENCHTIME BENCH_STORED TURNS
 
 # Whether PACKAGES include tests that run servers.
 INTEGRATION = $(findstring ./...,$(PACKAGES))$(findstring ./integration,$(PACKAGES))
 
 PYTHONS  ?= python3
 
-.PHONY: help run build image test test-postgres test-pooler race chaos chaos-workers compose-test memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-heap console-screenshots console-dev upgrade failover-drill kubernetes kubernetes-update release-check
+.PHONY: help run build image test test-postgres test-pooler race chaos chaos-workers compose-test memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean bench-compare sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-heap console-screenshots console-dev upgrade failover-drill kubernetes kubernetes-update release-check
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -123,6 +123,9 @@ generate: bin/sqlc ## rewrite generated code
 bench: ## benchmarks, as tables beside raw limits; bench/README.md has recorded results
 	@go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -timeout 60m ./bench | tee bench/latest.txt; \
 		status=$${PIPESTATUS[0]}; echo; go run ./bench/report <bench/latest.txt && exit $$status
+
+bench-compare: bin/benchstat ## BENCH of the commit BASE and of this tree, TURNS (9) times in turns: medians, spread, and what is chance
+	@bench/compare $(or $(BASE),$(error BASE is not set: make bench-compare BASE=HEAD~1))
 
 fuzz: ## each fuzz target for FUZZTIME (30s)
 	@set -e; grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do \
@@ -224,6 +227,9 @@ bin/golangci-lint: tools/go.mod tools/go.sum
 
 bin/govulncheck: tools/go.mod tools/go.sum
 	cd tools && CGO_ENABLED=0 go build -o ../$@ golang.org/x/vuln/cmd/govulncheck
+
+bin/benchstat: tools/go.mod tools/go.sum
+	cd tools && CGO_ENABLED=0 go build -o ../$@ golang.org/x/perf/cmd/benchstat
 
 # It reads Go with tree-sitter, which is C.
 bin/vale: tools/go.mod tools/go.sum

@@ -5,6 +5,7 @@ import { ErrorBox } from "./components/ErrorBox";
 import { Page } from "./components/Page";
 import { Layout } from "./layout/Layout";
 import { parseSearch, type Search, stringifySearch } from "./lib/search";
+import { TasksPage } from "./routes/tasks";
 
 /** A session may end while a page is open. Then the layout, which asks who the operator is, shows the login. */
 function askWho(error: Error, key?: readonly unknown[]) {
@@ -37,7 +38,7 @@ const root = createRootRoute({
   validateSearch: (search): Search => search as Search,
 });
 
-/** Each page is a file of its own, and is loaded when it is first shown. */
+/** Each page but the first is a file of its own, and is loaded when it is first shown. */
 const routes = [
   createRoute({
     getParentRoute: () => root,
@@ -49,7 +50,7 @@ const routes = [
   createRoute({
     getParentRoute: () => root,
     path: "/tasks",
-    component: lazyRouteComponent(() => import("./routes/tasks"), "TasksPage"),
+    component: TasksPage,
   }),
   createRoute({
     getParentRoute: () => root,

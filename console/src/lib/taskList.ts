@@ -36,7 +36,7 @@ export interface Sizes {
   gathered: number;
 }
 
-export const sizes: Sizes = { page: 200, kept: 10, most: 380_000, live: 2_000, gathered: 2_000 };
+export const sizes: Sizes = { page: 100, kept: 20, most: 380_000, live: 2_000, gathered: 2_000 };
 
 export class TaskList {
   /** version changes with every change, for useSyncExternalStore. */

@@ -40,7 +40,7 @@ function format(zone: Settings["zone"], part: "date" | "time"): Intl.DateTimeFor
 
 /** zoneName returns the zone of shown times, such as UTC or Europe/Oslo. */
 export function zoneName(zone: Settings["zone"]): string {
-  return zone === "utc" ? "UTC" : Intl.DateTimeFormat().resolvedOptions().timeZone;
+  return zone === "utc" ? "UTC" : format(zone, "date").resolvedOptions().timeZone; // a new format is dear, and each row asks
 }
 
 /** absolute returns "2026-11-26 23:46:49", of today only the time. */

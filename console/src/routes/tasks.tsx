@@ -31,6 +31,8 @@ export function TasksPage() {
   const key = stringifySearch(toSearch(filter));
   const [live, setLive] = useState<LiveState>("connecting");
   const [suggestions, setSuggestions] = useState<Suggestions>({});
+  // The counts are the dearest request of the page: they do not hold up the first rows.
+  const [read, setRead] = useState(false);
   const plain = isPlain(filter);
   const change = useCallback((next: TaskFilter) => void navigate({ to: "/tasks", search: toSearch(next) }), [navigate]);
 
@@ -40,8 +42,8 @@ export function TasksPage() {
       <div className="tasks-bar">
         <FilterField filter={filter} onChange={change} suggestions={suggestions} />
       </div>
-      {plain && <Counts filter={filter} onChange={change} />}
-      <List key={key} filter={filter} onChange={change} onLive={setLive} onSuggestions={setSuggestions} />
+      {plain && <Counts filter={filter} onChange={change} enabled={read} />}
+      <List key={key} filter={filter} onChange={change} onLive={setLive} onRead={setRead} onSuggestions={setSuggestions} />
     </Page>
   );
 }
@@ -109,10 +111,19 @@ function Views({ current, filter }: { current: string; filter: TaskFilter }) {
 }
 
 /** Counts are how many tasks each state has, and choose states. */
-function Counts({ filter, onChange }: { filter: TaskFilter; onChange: (filter: TaskFilter) => void }) {
+function Counts({
+  filter,
+  onChange,
+  enabled,
+}: {
+  filter: TaskFilter;
+  onChange: (filter: TaskFilter) => void;
+  enabled: boolean;
+}) {
   const rest = useMemo(() => ({ ...filter, state: [] }), [filter]);
   const took = useRef(0);
   const { data } = useQuery({
+    enabled,
     queryKey: ["counts", stringifySearch(toSearch(rest))],
     queryFn: async ({ signal }) => {
       const begun = performance.now();
@@ -158,11 +169,13 @@ function List({
   filter,
   onChange,
   onLive,
+  onRead,
   onSuggestions,
 }: {
   filter: TaskFilter;
   onChange: (filter: TaskFilter) => void;
   onLive: (state: LiveState) => void;
+  onRead: (read: boolean) => void;
   onSuggestions: (suggestions: Suggestions) => void;
 }) {
   const navigate = useNavigate();
@@ -214,6 +227,10 @@ function List({
     },
   });
   useEffect(() => onLive(state), [onLive, state]);
+  const read = list.started || list.error !== undefined;
+  useEffect(() => {
+    if (read) onRead(true);
+  }, [onRead, read]);
 
   const { data: agents } = useQuery({
     queryKey: ["agents"],
