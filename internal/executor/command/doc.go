@@ -1,6 +1,6 @@
 // Package command is the executor for agents that are programs. It starts one process per run. The process reads the
 // run document on stdin, writes events as NDJSON to stdout, and writes text for the operator to stderr.
-// docs/executors.md has the author's side.
+// docs/agents/command.md has the author's side.
 //
 // # Who owns the process
 //

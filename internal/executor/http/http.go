@@ -1,5 +1,5 @@
 // Package http is the executor for agents behind an HTTP endpoint, in any language. It POSTs the run document and reads
-// events from the answer: one JSON document, NDJSON or server-sent events. docs/executors.md has the author's side.
+// events from the answer: one JSON document, NDJSON or server-sent events. docs/agents/http.md has the author's side.
 //
 // Connections are direct. Redirects are not followed: they would carry the conversation and the configured credentials
 // to a host that nobody configured. The proxy variables of the environment are not read: an agent whose answers depend
