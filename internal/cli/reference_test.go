@@ -3,6 +3,8 @@ package cli
 import (
 	"bytes"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -68,6 +70,59 @@ func TestEveryVerbTeaches(t *testing.T) {
 	require.Greater(t, seen, 40)
 }
 
+var (
+	shellBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
+	codeSpan   = regexp.MustCompile("`(?:bin/|/)?holdfast ([^`]+)`")
+	verbWord   = regexp.MustCompile(`^[a-z][a-z-]+$`)
+)
+
+// Documents call verbs and flags that exist.
+func TestDocumentsCallTheVerbs(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../docs/*.md")
+	require.NoError(t, err)
+	for _, more := range []string{"../../README.md", "../../docs/agents/*.md", "../../docs/extensions/*.md", "../../bench/*.md", "../../deploy/*.yaml", "../../docker-compose.yml"} {
+		found, err := filepath.Glob(more)
+		require.NoError(t, err)
+		files = append(files, found...)
+	}
+	calls := 0
+	check := func(file string, words []string) {
+		root := (&command{}).root()
+		found, rest, err := root.Find(words)
+		require.NoError(t, err, "%s: holdfast %q", file, words)
+		if err := found.ParseFlags(rest); err != nil { // prose leaves out values
+			require.NotContains(t, err.Error(), "unknown", "%s: holdfast %q", file, words)
+		}
+		if args := found.Flags().Args(); found.HasSubCommands() && len(args) > 0 {
+			require.NoError(t, found.ValidateArgs(args), "%s: holdfast %q", file, words)
+		}
+		calls++
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		page := strings.ReplaceAll(string(text), "\\\n", " ")
+		for _, block := range shellBlock.FindAllStringSubmatch(page, -1) {
+			for _, words := range simpleCommands(block[1]) {
+				for i, word := range slices.Backward(words[:max(0, len(words)-1)]) {
+					// Others have a namespace or a database of that name.
+					if (word == "holdfast" && i == 0 || word == "bin/holdfast" || word == "/holdfast") && verbWord.MatchString(words[i+1]) {
+						check(file, words[i+1:])
+						break
+					}
+				}
+			}
+		}
+		for _, span := range codeSpan.FindAllStringSubmatch(page, -1) {
+			if words := simpleCommands(span[1]); len(words) > 0 && verbWord.MatchString(words[0][0]) {
+				check(file, words[0])
+			}
+		}
+	}
+	require.Greater(t, calls, 150)
+}
+
 func TestCommandLines(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, [][]string{{"send", "a b", `{"x": 1}`}, {"card"}, {"tasks", "list"}}, commandLines(`  holdfast send "a b" '{"x": 1}' | jq .
@@ -78,10 +133,20 @@ func TestCommandLines(t *testing.T) {
 
 // commandLines returns the arguments of each call of holdfast in an example, as a shell would pass them.
 func commandLines(example string) (calls [][]string) {
+	for _, words := range simpleCommands(example) {
+		if words[0] == "holdfast" {
+			calls = append(calls, words[1:])
+		}
+	}
+	return calls
+}
+
+// simpleCommands returns the words of each command of a script.
+func simpleCommands(example string) (calls [][]string) {
 	var words []string
 	end := func() {
-		if len(words) > 0 && words[0] == "holdfast" {
-			calls = append(calls, words[1:])
+		if len(words) > 0 {
+			calls = append(calls, words)
 		}
 		words = nil
 	}
