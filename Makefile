@@ -32,7 +32,7 @@ help: ## this list
 
 # exec: Ctrl-C reaches the server and nothing that would report its end as an error.
 run: build ## serve the demo agent on http://127.0.0.1:8080, with a database in ./.holdfast
-	@exec bin/holdfast
+	@exec bin/holdfast serve
 
 build: ## a static binary, bin/holdfast
 	@echo "go build: the first time, this compiles every package and takes minutes"

@@ -196,7 +196,7 @@ func apiKeys(b *testing.B, c *cluster) []http.Header {
 	b.Helper()
 	out := anonymous(b, c)
 	for i, h := range out {
-		made := clustertest.Command(b, b.TempDir(), []string{"HOLDFAST_DATABASE_URL=" + c.dbURL}, "keys", "create", "--subject", fmt.Sprint("caller-", i))
+		made := clustertest.Command(b, b.TempDir(), []string{"HOLDFAST_DATABASE_URL=" + c.dbURL}, "api-keys", "create", "--subject", fmt.Sprint("caller-", i))
 		if made.Code != 0 {
 			b.Fatal(made.Err)
 		}

@@ -8,6 +8,7 @@ SELECT * FROM holdfast.tasks
    AND (@state::smallint = 0 OR state = @state)
    AND (@context_id::text = '' OR context_id = @context_id)
    AND (@owner::text = '' OR owner = @owner)
+   AND (NOT @by_tenant::boolean OR tenant = @tenant::text)
  ORDER BY id DESC LIMIT @max_rows;
 
 -- name: OpsTasksNamed :many
@@ -22,6 +23,7 @@ SELECT * FROM holdfast.tasks
    AND (@agent::text = '' OR agent = @agent)
    AND (@context_id::text = '' OR context_id = @context_id)
    AND (@owner::text = '' OR owner = @owner)
+   AND (NOT @by_tenant::boolean OR tenant = @tenant::text)
  ORDER BY id DESC LIMIT @max_rows;
 
 -- name: OpsTasksSince :many
@@ -31,6 +33,7 @@ SELECT * FROM holdfast.tasks
    AND (@agent::text = '' OR agent = @agent)
    AND (@context_id::text = '' OR context_id = @context_id)
    AND (@owner::text = '' OR owner = @owner)
+   AND (NOT @by_tenant::boolean OR tenant = @tenant::text)
  ORDER BY id LIMIT @max_rows;
 
 -- name: NotifySend :exec

@@ -74,7 +74,7 @@ test("a page of another site cannot act with the session", async () => {
     },
     [`${h.replicas[0]?.admin}/admin/v1/tasks/${sent.id}/cancel`],
   );
-  const key = await h.operate("keys", "create", "--subject", "root", "--scope", "admin:view");
+  const key = await h.operate("api-keys", "create", "--subject", "root", "--scope", "admin:view");
   const task = await fetch(`${h.replicas[0]?.admin}/admin/v1/tasks/${sent.id}`, {
     headers: { Authorization: `Bearer ${key}` },
   });
@@ -93,7 +93,7 @@ test("a person without a scope learns that", async () => {
 });
 
 test("an API key opens a session, which ends with it while the page is open", async () => {
-  const key = await h.operate("keys", "create", "--subject", "grace", "--scope", "admin:view");
+  const key = await h.operate("api-keys", "create", "--subject", "grace", "--scope", "admin:view");
   const page = await h.open("/agents");
   await page.getByLabel(/API key/).fill("hfk_wrong");
   await page.getByRole("button", { name: "Log in" }).click();
@@ -104,7 +104,7 @@ test("an API key opens a session, which ends with it while the page is open", as
   await page.getByRole("button", { name: "grace" }).waitFor();
   await page.getByRole("heading", { name: "Agents", level: 1 }).waitFor();
   expect(await page.evaluate(() => JSON.stringify({ ...localStorage, ...sessionStorage }))).not.toContain("hfk_");
-  await h.operate("keys", "revoke", key.split("_")[1] ?? "");
+  await h.operate("api-keys", "revoke", key.split("_")[1] ?? "");
   await page.reload();
   await page.getByRole("heading", { name: "Log in", level: 1 }).waitFor();
   expect(new URL(page.url()).pathname).toBe("/console/agents");

@@ -17,7 +17,7 @@ let viewer = "";
 beforeAll(async () => {
   h = await start({ config });
   const key = (tenant: string, subject: string, ...scopes: string[]) =>
-    h.operate("keys", "create", "--subject", subject, "--tenant", tenant, ...scopes.flatMap((s) => ["--scope", s]));
+    h.operate("api-keys", "create", "--subject", subject, "--tenant", tenant, ...scopes.flatMap((s) => ["--scope", s]));
   own = await key("a", "op", "admin:administer");
   viewer = await key("a", "viewer", "admin:view");
   for (const [tenant, text] of [

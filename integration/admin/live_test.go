@@ -330,7 +330,7 @@ func TestStreamsEndWithTheirKey(t *testing.T) {
 	log := as(t, r, revoked).follow(ctx, "/tasks/"+id+"/log/stream")
 	require.Equal(t, "log", waittest.Within(t, "her log", log).name)
 
-	db.Operate("keys", "revoke", strings.Split(revoked, "_")[1])
+	db.Operate("api-keys", "revoke", strings.Split(revoked, "_")[1])
 	for range hers { // until the stream ends
 	}
 	for range log {

@@ -382,7 +382,7 @@ func TestSessionsEnd(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, l.me(ada, l.b).Status)
 	require.Equal(t, "root|she has left", clustertest.One[string](l.db, "SELECT subject || '|' || reason FROM holdfast.v_audit WHERE action = 'session.ended'"))
 
-	l.db.Operate("keys", "revoke", strings.Split(key, "_")[1])
+	l.db.Operate("api-keys", "revoke", strings.Split(key, "_")[1])
 	waittest.Eventually(t, "the session ends with its key", func() error {
 		a := l.me(grace, l.b)
 		return waittest.Unless(a.Status == http.StatusUnauthorized, "%d", a.Status)

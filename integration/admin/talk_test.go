@@ -246,7 +246,7 @@ func TestTalkStreamsResume(t *testing.T) {
 		ended <- err
 	}()
 	waittest.Within(t, "the stream opens", began)
-	db.Operate("keys", "revoke", strings.Split(key, "_")[1])
+	db.Operate("api-keys", "revoke", strings.Split(key, "_")[1])
 	_ = waittest.Within(t, "the stream ends", ended) // perhaps with an error: the connection is cut
 	require.Equal(t, http.StatusUnauthorized, as1.talk("GET", "tasks", "", alice...).Status)
 }

@@ -320,7 +320,7 @@ func TestResumesOutliveAKeyRotation(t *testing.T) {
 	worker.Kill()
 
 	// The server's own signing keys are sealed with the old key.
-	rekeyed := clustertest.Command(t, t.TempDir(), []string{"HOLDFAST_DATABASE_URL=" + db.URL, keys(newKey, oldKey)}, "push", "rekey")
+	rekeyed := clustertest.Command(t, t.TempDir(), []string{"HOLDFAST_DATABASE_URL=" + db.URL, keys(newKey, oldKey)}, "secret-keys", "reseal")
 	require.Zero(t, rekeyed.Code, rekeyed.Err)
 	worker = clustertest.Start(t, approver(t, "removed", db, config, keys(newKey)))
 	status, _ = post(t, worker, forgotten, "too late")

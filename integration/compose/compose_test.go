@@ -141,7 +141,7 @@ func (p *project) healthy(service string, n int) {
 // key makes an API key, and writes it to the secret of a service.
 func (p *project) key(secret string, args ...string) string {
 	p.t.Helper()
-	made := p.compose(append([]string{"exec", "--no-TTY", "server", "/holdfast", "keys", "create"}, args...)...)
+	made := p.compose(append([]string{"exec", "--no-TTY", "server", "/holdfast", "api-keys", "create"}, args...)...)
 	require.NotEmpty(p.t, made)
 	p.write("deploy/secrets/"+secret, made+"\n")
 	return made

@@ -90,7 +90,7 @@ func (w *workshop) dev() *process {
 
 func (w *workshop) send(args ...string) clustertest.Finished {
 	w.t.Helper()
-	return clustertest.Command(w.t, w.dir, nil, append([]string{"send", w.url}, args...)...)
+	return clustertest.Command(w.t, w.dir, nil, append([]string{"send", "--url", w.url}, args...)...)
 }
 
 // grandchild returns the number of the process that the agent has started.
@@ -124,7 +124,7 @@ func TestDev(t *testing.T) {
 	w := newWorkshop(t, program)
 	p := w.dev()
 	p.see("listening for my-agent of " + w.url)
-	p.see(`holdfast send ` + w.url + ` "hello"`)
+	p.see(`holdfast send --url ` + w.url + ` "hello"`)
 	console := "http://" + w.flags[6] + "/console/"
 	p.see("console at " + console)
 	page, err := http.Get(console)
@@ -217,7 +217,7 @@ func TestDev(t *testing.T) {
 	// Tasks stay.
 	p = w.dev()
 	p.see("listening for")
-	require.Contains(t, clustertest.Command(t, w.dir, nil, "stream", w.url, "--task", taskIn(t, res.Out)).Out, "third edition: back")
+	require.Contains(t, clustertest.Command(t, w.dir, nil, "stream", "--url", w.url, "--task", taskIn(t, res.Out)).Out, "third edition: back")
 	p.signal(syscall.SIGTERM)
 	require.Zero(t, p.end())
 }

@@ -60,7 +60,7 @@ func TestTenLinesOfPython(t *testing.T) {
 	}}
 	w.write("hello.py", hello)
 	p := w.dev()
-	p.see(`holdfast send ` + w.url + ` "hello"`)
+	p.see(`holdfast send --url ` + w.url + ` "hello"`)
 	res := w.send("world")
 	require.Zero(t, res.Code, res.Err)
 	require.Contains(t, res.Out, "Hello, world!")
@@ -105,7 +105,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 	asked := w.send("--no-input", "Book me a trip")
 	require.Equal(t, 4, asked.Code, asked.Err)
 	id := taskIn(t, asked.Out)
-	client := run(t, false, w.dir, nil, "stream", w.url, "--task", id, "Oslo")
+	client := run(t, false, w.dir, nil, "stream", "--url", w.url, "--task", id, "Oslo")
 	client.see("Oslo, day 2")
 	require.NoError(t, worker.Process.Kill())
 	require.NoError(t, server.cmd.Process.Kill())

@@ -20,18 +20,18 @@ import (
 // wires are the flags of each version over each binding.
 func wires(a *clustertest.Replica) map[string][]string {
 	return map[string][]string{
-		"default":                      {a.URL},
-		"0.1":                          {a.URL, "--protocol", "0.1"},
-		"0.2":                          {a.URL, "--protocol", "0.2"},
-		"0.3 over JSON-RPC":            {a.URL, "--protocol", "0.3", "--binding", "jsonrpc"},
-		"0.3 over HTTP+JSON":           {a.URL, "--protocol", "0.3", "--binding", "http"},
-		"1.0 over JSON-RPC":            {a.URL, "--protocol", "1.0"},
-		"1.0 over HTTP+JSON":           {"--card", a.URL, "--protocol", "1.0", "--binding", "http"},
-		"0.3 over gRPC":                {"--url", "http://" + a.GRPC, "--protocol", "0.3", "--binding", "grpc"},
-		"1.0 over gRPC":                {"--url", "http://" + a.GRPC, "--protocol", "1.0", "--binding", "grpc"},
-		"1.0 at the endpoint, no card": {"--url", a.URL, "--protocol", "1.0"},
-		"an agent below the server":    {a.URL + "/agents/demo"},
-		"the newest at the endpoint":   {"--url", a.URL + "/"},
+		"default":                      {"--url", a.URL},
+		"0.1":                          {"--url", a.URL, "--protocol", "0.1"},
+		"0.2":                          {"--url", a.URL, "--protocol", "0.2"},
+		"0.3 over JSON-RPC":            {"--url", a.URL, "--protocol", "0.3", "--binding", "jsonrpc"},
+		"0.3 over HTTP+JSON":           {"--url", a.URL, "--protocol", "0.3", "--binding", "http"},
+		"1.0 over JSON-RPC":            {"--url", a.URL, "--protocol", "1.0"},
+		"1.0 over HTTP+JSON":           {"--url", a.URL + "/.well-known/agent-card.json", "--protocol", "1.0", "--binding", "http"},
+		"0.3 over gRPC":                {"--endpoint", "http://" + a.GRPC, "--protocol", "0.3", "--binding", "grpc"},
+		"1.0 over gRPC":                {"--endpoint", "http://" + a.GRPC, "--protocol", "1.0", "--binding", "grpc"},
+		"1.0 at the endpoint, no card": {"--endpoint", a.URL, "--protocol", "1.0"},
+		"an agent below the server":    {"--url", a.URL + "/agents/demo"},
+		"the newest at the endpoint":   {"--endpoint", a.URL + "/"},
 	}
 }
 
@@ -100,19 +100,19 @@ func TestEveryVersionAndBinding(t *testing.T) {
 	}
 	t.Run("a version that nobody has", func(t *testing.T) {
 		t.Parallel()
-		said := clustertest.Command(t, dir, nil, "send", a.URL, "x", "--protocol", "1.7")
+		said := clustertest.Command(t, dir, nil, "send", "--url", a.URL, "x", "--protocol", "1.7")
 		require.Equal(t, 2, said.Code)
 		require.Contains(t, said.Err, "--protocol")
 	})
 	t.Run("a binding that the card lacks", func(t *testing.T) {
 		t.Parallel()
-		said := clustertest.Command(t, dir, nil, "send", a.URL, "x", "--binding", "grpc")
+		said := clustertest.Command(t, dir, nil, "send", "--url", a.URL, "x", "--binding", "grpc")
 		require.Equal(t, 1, said.Code)
 		require.Contains(t, said.Err, "the card offers JSONRPC 1.0")
 	})
 	t.Run("a server without a card", func(t *testing.T) {
 		t.Parallel()
-		said := clustertest.Command(t, dir, nil, "send", a.Admin, "x")
+		said := clustertest.Command(t, dir, nil, "send", "--url", a.Admin, "x")
 		require.Equal(t, 1, said.Code)
 		require.Contains(t, said.Err, "has no agent card")
 	})
@@ -128,7 +128,7 @@ func TestContent(t *testing.T) {
 	for name, where := range wires(a) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			said := clustertest.Command(t, dir, nil, with("send", where, "see", "--no-wait", "--json", "--file", "note.txt", "--url-file", "https://example.com/a/b.png",
+			said := clustertest.Command(t, dir, nil, with("send", where, "see", "--no-wait", "--json", "--file", "note.txt", "--file-url", "https://example.com/a/b.png",
 				"--data", "@city.json", "--data", "[1]", "--metadata", `{"priority": 7}`)...)
 			require.Zero(t, said.Code, said.Err)
 			task := regexp.MustCompile(`"id":"([^"]+)"`).FindStringSubmatch(said.Out)
@@ -148,7 +148,7 @@ func TestContent(t *testing.T) {
 		t.Parallel()
 		out := filepath.Join(dir, "out")
 		for range 2 {
-			said := clustertest.Command(t, dir, nil, "stream", a.URL, "echo:hello", "--save", out)
+			said := clustertest.Command(t, dir, nil, "stream", "--url", a.URL, "echo:hello", "--save", out)
 			require.Zero(t, said.Code, said.Err)
 		}
 		for _, file := range []string{"echo.txt", "echo-2.txt"} {
@@ -191,7 +191,7 @@ func TestCutFromTheOfficialGoSDK(t *testing.T) {
 		t.Run(binding, func(t *testing.T) {
 			t.Parallel()
 			link := startSDK(t)
-			p := run(t, false, t.TempDir(), nil, "stream", "http://"+link.Addr, "count", "--binding", binding)
+			p := run(t, false, t.TempDir(), nil, "stream", "--url", "http://"+link.Addr, "count", "--binding", binding)
 			p.see("00000005 ")
 			link.Cut()
 			require.Zero(t, p.end())
@@ -222,7 +222,7 @@ func TestCutStreamsContinue(t *testing.T) {
 				to = a.GRPC
 			}
 			link := clustertest.NewProxy(t, to)
-			where := append([]string{"--url", "http://" + link.Addr}, flags...)
+			where := append([]string{"--endpoint", "http://" + link.Addr}, flags...)
 			p := run(t, false, t.TempDir(), nil, with("stream", where, "chunks=100 size=24 delay=30ms", "--json")...)
 			p.see("00000005 ")
 			link.Cut()
@@ -246,7 +246,7 @@ func TestQuestionsAreAnsweredInATerminal(t *testing.T) {
 	for _, verb := range []string{"send", "stream"} {
 		t.Run(verb, func(t *testing.T) {
 			t.Parallel()
-			p := run(t, true, t.TempDir(), nil, verb, a.URL, "ask:which city?")
+			p := run(t, true, t.TempDir(), nil, verb, "--url", a.URL, "ask:which city?")
 			p.see("> ")
 			p.types("\r") // an empty line is no answer
 			p.seeTimes(2, "> ")
@@ -257,21 +257,21 @@ func TestQuestionsAreAnsweredInATerminal(t *testing.T) {
 	}
 	t.Run("at the end of the input", func(t *testing.T) {
 		t.Parallel()
-		p := run(t, true, t.TempDir(), nil, "send", a.URL, "ask:which city?")
+		p := run(t, true, t.TempDir(), nil, "send", "--url", a.URL, "ask:which city?")
 		p.see("> ")
 		p.types("\x04")
 		require.Equal(t, 4, p.end())
 	})
 	t.Run("not with --no-input", func(t *testing.T) {
 		t.Parallel()
-		p := run(t, true, t.TempDir(), nil, "send", a.URL, "ask:which city?", "--no-input")
+		p := run(t, true, t.TempDir(), nil, "send", "--url", a.URL, "ask:which city?", "--no-input")
 		require.Equal(t, 4, p.end())
 		require.NotContains(t, p.String(), "> ")
 	})
 	t.Run("of a task that was joined", func(t *testing.T) {
 		t.Parallel()
-		asked := clustertest.Command(t, t.TempDir(), nil, "send", a.URL, "ask:which city?")
-		p := run(t, true, t.TempDir(), nil, "stream", a.URL, "--task", taskIn(t, asked.Out))
+		asked := clustertest.Command(t, t.TempDir(), nil, "send", "--url", a.URL, "ask:which city?")
+		p := run(t, true, t.TempDir(), nil, "stream", "--url", a.URL, "--task", taskIn(t, asked.Out))
 		p.see("> ")
 		p.types("Rome\r")
 		require.Zero(t, p.end())
@@ -288,7 +288,7 @@ func TestInterrupt(t *testing.T) {
 	}
 	begin := func(t *testing.T, terminal bool, args ...string) (p *process, task string) {
 		t.Helper()
-		p = run(t, terminal, t.TempDir(), nil, append([]string{"stream", a.URL, "hold"}, args...)...)
+		p = run(t, terminal, t.TempDir(), nil, append([]string{"stream", "--url", a.URL, "hold"}, args...)...)
 		p.see("working")
 		return p, taskIn(t, p.String())
 	}
@@ -297,7 +297,7 @@ func TestInterrupt(t *testing.T) {
 		p, task := begin(t, true)
 		p.types("\x03")
 		p.see("Cancel the task?")
-		require.Contains(t, p.String(), "holdfast stream "+a.URL+" --task "+task+" --after ")
+		require.Contains(t, p.String(), "holdfast stream --url "+a.URL+" --task "+task+" --after ")
 		p.types("y\r")
 		require.Equal(t, 130, p.end())
 		require.Contains(t, p.String(), "is canceled")
@@ -388,7 +388,7 @@ func TestListens(t *testing.T) {
 	}
 	t.Run("and refuses others", func(t *testing.T) {
 		t.Parallel()
-		p := run(t, false, t.TempDir(), nil, "send", a.URL, "hold", "--listen")
+		p := run(t, false, t.TempDir(), nil, "send", "--url", a.URL, "hold", "--listen")
 		p.see("working")
 		url := regexp.MustCompile(`http://\S+`).FindString(p.String())
 		resp, err := http.Post(url+"/guessed", "application/json", strings.NewReader(`{}`))
@@ -409,7 +409,7 @@ func TestListens(t *testing.T) {
 	t.Run("a server that refuses the address", func(t *testing.T) {
 		t.Parallel()
 		b := clustertest.Start(t, clustertest.Options{Name: "b", DB: clustertest.NewDB(t).URL, Config: clustertest.Settings})
-		said := clustertest.Command(t, t.TempDir(), nil, "send", b.URL, "echo:hello", "--listen")
+		said := clustertest.Command(t, t.TempDir(), nil, "send", "--url", b.URL, "echo:hello", "--listen")
 		require.Equal(t, 1, said.Code)
 		require.Contains(t, said.Err, "taskPushNotificationConfig.url")
 	})
@@ -418,10 +418,21 @@ func TestListens(t *testing.T) {
 func TestNothingListens(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
-		{"http://127.0.0.1:1"}, {"--url", "http://127.0.0.1:1", "--protocol", "1.0", "--binding", "grpc"}, {"--url", "http://127.0.0.1:1", "--protocol", "0.3"},
+		{"--url", "http://127.0.0.1:1"}, {"--endpoint", "http://127.0.0.1:1", "--protocol", "1.0", "--binding", "grpc"}, {"--endpoint", "http://127.0.0.1:1", "--protocol", "0.3"},
 	} {
 		said := clustertest.Command(t, t.TempDir(), nil, append(append([]string{"send"}, args...), "x")...)
 		require.Equal(t, 1, said.Code)
 		require.Contains(t, said.Err, "Is the server running?")
 	}
+}
+
+// After the first start, holdfast alone helps in a terminal instead of starting another server.
+func TestAloneInATerminal(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, ".holdfast", "postgres", "data"), 0o700))
+	p := run(t, true, dir, nil)
+	require.Zero(t, p.end())
+	require.Contains(t, p.String(), "Talk to agents:")
+	require.Contains(t, p.String(), ".holdfast, write: holdfast serve")
 }

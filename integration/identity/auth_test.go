@@ -33,7 +33,7 @@ func TestAPIKeysOnTwoReplicas(t *testing.T) {
 		return clustertest.Command(t, t.TempDir(), db.Env(), args...)
 	}
 	create := func(args ...string) string {
-		res := operator(append([]string{"keys", "create"}, args...)...)
+		res := operator(append([]string{"api-keys", "create"}, args...)...)
 		require.Zero(t, res.Code, res.Err)
 		return strings.TrimSpace(res.Out)
 	}
@@ -54,7 +54,7 @@ func TestAPIKeysOnTwoReplicas(t *testing.T) {
 	}
 
 	id := strings.Split(alice, "_")[1]
-	res := operator("keys", "revoke", id)
+	res := operator("api-keys", "revoke", id)
 	require.Zero(t, res.Code, res.Err)
 	for _, r := range []*clustertest.Replica{a, b} {
 		waittest.Eventually(t, "the key is refused", func() error {
@@ -63,10 +63,10 @@ func TestAPIKeysOnTwoReplicas(t *testing.T) {
 		})
 	}
 	require.Equal(t, -32001, b.Ask("tasks/get", get, "X-API-Key", bob).Error.Code)
-	res = operator("keys", "list")
+	res = operator("api-keys", "list")
 	require.Regexp(t, id+`\s+alice\s+revoked`, res.Out)
 	require.NotContains(t, res.Out, strings.Split(alice, "_")[2])
-	require.Equal(t, 1, operator("keys", "revoke", "nobodys").Code)
+	require.Equal(t, 1, operator("api-keys", "revoke", "nobodys").Code)
 }
 
 // A server without authentication refuses to listen outside loopback.

@@ -59,15 +59,15 @@ func TestStreamsEndWhenKeyIsRevoked(t *testing.T) {
 	db := clustertest.NewDB(t)
 	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: clustertest.WithKeys})
 	operator := func(args ...string) string { return strings.TrimSpace(db.Operate(args...)) }
-	old, next := operator("keys", "create", "--subject", "alice"), operator("keys", "create", "--subject", "alice")
-	bobs := operator("keys", "create", "--subject", "bob")
+	old, next := operator("api-keys", "create", "--subject", "alice"), operator("api-keys", "create", "--subject", "alice")
+	bobs := operator("api-keys", "create", "--subject", "bob")
 	his := b.Stream(a2atest.V03, a2atest.Say("hold").With("X-API-Key", bobs))
 	task := his.UntilState("working").Task()
 	hers := a.Stream(a2atest.V03, a2atest.Say("chunks=6000 size=4 delay=50ms").With("X-API-Key", old))
 	seen := hers.Take(3)
 	all := append(holdEverywhere(a, old), holdEverywhere(b, old)...)
 
-	operator("keys", "revoke", strings.Split(old, "_")[1])
+	operator("api-keys", "revoke", strings.Split(old, "_")[1])
 	for _, s := range all {
 		endsRefused(t, s)
 	}
@@ -94,9 +94,9 @@ func TestStreamsEndWhenKeyExpires(t *testing.T) {
 	db := clustertest.NewDB(t)
 	r := clustertest.Start(t, clustertest.Options{Name: "r", DB: db.URL, Config: clustertest.WithKeys})
 	var made struct{ Key string }
-	require.NoError(t, json.Unmarshal([]byte(db.Operate("keys", "create", "--subject", "alice", "--expires-in", "5s", "-o", "json")), &made))
+	require.NoError(t, json.Unmarshal([]byte(db.Operate("api-keys", "create", "--subject", "alice", "--expires-in", "5s", "-o", "json")), &made))
 	// If a key expires earlier than the server knows, only the check of every minute finds it. Its stream ends later.
-	other := strings.TrimSpace(db.Operate("keys", "create", "--subject", "bob"))
+	other := strings.TrimSpace(db.Operate("api-keys", "create", "--subject", "bob"))
 	bobs := r.Stream(a2atest.V03, a2atest.Say("hold").With("X-API-Key", other))
 	bobs.UntilState("working")
 	db.Exec("UPDATE holdfast.api_keys SET expires_at = now() WHERE key_id = $1", strings.Split(other, "_")[1])

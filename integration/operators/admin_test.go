@@ -35,7 +35,7 @@ func TestAdminAddressAuthentication(t *testing.T) {
 	server := clustertest.Start(t, clustertest.Options{Name: "server", DB: db.URL, Config: config})
 	worker := clustertest.Start(t, clustertest.Options{Name: "worker", DB: db.URL, Config: config + "roles: [worker]\n"})
 	key := func(args ...string) string {
-		res := clustertest.Command(t, t.TempDir(), db.Env(), append([]string{"keys", "create"}, args...)...)
+		res := clustertest.Command(t, t.TempDir(), db.Env(), append([]string{"api-keys", "create"}, args...)...)
 		require.Zero(t, res.Code, res.Err)
 		return strings.TrimSpace(res.Out)
 	}
@@ -91,7 +91,7 @@ func TestAdminAddressAuthentication(t *testing.T) {
 		require.Equal(t, "ok\n", res.Out)
 		require.NotContains(t, r.Log(), operator)
 	}
-	require.Zero(t, clustertest.Command(t, t.TempDir(), db.Env(), "keys", "revoke", strings.Split(operator, "_")[1]).Code)
+	require.Zero(t, clustertest.Command(t, t.TempDir(), db.Env(), "api-keys", "revoke", strings.Split(operator, "_")[1]).Code)
 	for _, r := range []*clustertest.Replica{server, worker} {
 		waittest.Eventually(t, "the operator's key is refused", func() error {
 			status, _, _ := r.Page("/metrics", "Authorization", "Bearer "+operator)

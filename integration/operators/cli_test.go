@@ -40,7 +40,7 @@ func TestCommandLine(t *testing.T) {
 	require.Equal(t, 1, holdfast("send", "--task", "nobody", "x").Code)
 	require.Equal(t, 2, holdfast("send").Code)
 	require.Equal(t, 2, holdfast("sent", "x").Code)
-	res = holdfast("send", "http://127.0.0.1:1", "x")
+	res = holdfast("send", "--url", "http://127.0.0.1:1", "x")
 	require.Equal(t, 1, res.Code)
 	require.Contains(t, res.Err, "Is the server running?")
 
@@ -106,7 +106,7 @@ func TestStreamVerbResumes(t *testing.T) {
 	db := clustertest.NewDB(t)
 	replicas := clustertest.Cluster(t, db.URL, "a", "b")
 	front := clustertest.NewProxy(t, a2atest.Host(replicas[0].URL))
-	cmd, out, errs := clustertest.Verb(t, t.TempDir(), nil, "stream", "http://"+front.Addr, "chunks=150 size=24 delay=20ms", "--protocol", "0.3", "-o", "json")
+	cmd, out, errs := clustertest.Verb(t, t.TempDir(), nil, "stream", "--url", "http://"+front.Addr, "chunks=150 size=24 delay=20ms", "--protocol", "0.3", "-o", "json")
 	require.NoError(t, cmd.Start())
 	waittest.Eventually(t, "chunks flow", func() error {
 		return waittest.Unless(clustertest.One[int](db, "SELECT count(*) FROM holdfast.task_events") > 20, "not yet")
@@ -127,12 +127,12 @@ func TestStreamVerbResumes(t *testing.T) {
 	db.Sound()
 
 	// If no other server takes over, the exit code says that the stream is incomplete.
-	cmd, out, errs = clustertest.Verb(t, t.TempDir(), nil, "stream", "http://"+front.Addr, "hold", "--attempts", "2")
+	cmd, out, errs = clustertest.Verb(t, t.TempDir(), nil, "stream", "--url", "http://"+front.Addr, "hold", "--attempts", "2")
 	require.NoError(t, cmd.Start())
 	waittest.Eventually(t, "it runs", func() error {
 		return waittest.Unless(clustertest.One[int](db, "SELECT count(*) FROM holdfast.tasks WHERE state = 2") == 1, "not yet")
 	})
-	interrupted, _, said := clustertest.Verb(t, t.TempDir(), nil, "stream", "http://"+front.Addr, "hold")
+	interrupted, _, said := clustertest.Verb(t, t.TempDir(), nil, "stream", "--url", "http://"+front.Addr, "hold")
 	require.NoError(t, interrupted.Start())
 	waittest.Eventually(t, "the task runs", func() error {
 		return waittest.Unless(clustertest.One[int](db, "SELECT count(*) FROM holdfast.tasks WHERE state = 2") == 2, "not yet")

@@ -31,11 +31,13 @@ func TestVerbsThroughAServer(t *testing.T) {
 		return clustertest.Command(t, t.TempDir(), db.Env(), args...)
 	}
 	// No database can be reached on this way.
-	over := []string{"HOLDFAST_SERVER=" + a.Admin, "HOLDFAST_SERVER_KEY_FILE=" + secret, "HOLDFAST_DATABASE_URL=postgres://nobody@127.0.0.1:1/none"}
+	over := []string{"HOLDFAST_SERVER=" + a.Admin, "HOLDFAST_SERVER_CREDENTIAL_FILE=" + secret, "HOLDFAST_DATABASE_URL=postgres://nobody@127.0.0.1:1/none"}
 	remote := func(args ...string) clustertest.Finished { return clustertest.Command(t, t.TempDir(), over, args...) }
 
+	headers := filepath.Join(t.TempDir(), "headers")
+	require.NoError(t, os.WriteFile(headers, []byte("X-API-Key: "+client+"\n"), 0o600))
 	send := func(script string) string {
-		res := clustertest.Command(t, t.TempDir(), []string{"HOLDFAST_URL=" + a.URL}, "send", "--protocol", "0.3", "-H", "X-API-Key: "+client, "-o", "json", script)
+		res := clustertest.Command(t, t.TempDir(), []string{"HOLDFAST_URL=" + a.URL}, "send", "--protocol", "0.3", "-H", "@"+headers, "-o", "json", script)
 		id := regexp.MustCompile(`"id": ?"([0-9a-f-]{36})"`).FindStringSubmatch(res.Out)
 		require.NotEmpty(t, id, "%s %s", res.Out, res.Err)
 		return id[1]
@@ -75,20 +77,52 @@ func TestVerbsThroughAServer(t *testing.T) {
 		{"push", "attempts", hooked},
 		{"push", "attempts", hooked, "hook", "-o", "json"},
 		{"push", "attempts", "nobody"},
+		{"tasks", "list", "--tenant", "acme"},
+		{"tasks", "list", "--tenant", ""},
+		{"push", "list", "--tenant", "acme", "-o", "json"},
+		{"push", "list", "--tenant", ""},
+		{"agents", "list"},
+		{"agents", "list", "-o", "json"},
+		{"agents", "get", "nobody"},
+		{"queue", "list"},
+		{"queue", "list", "--agent", "demo", "-o", "json"},
+		{"queue", "list", "--agent", "nobody"},
 		{"workers", "list"},
 		{"workers", "list", "-o", "json"},
 		{"workers", "retire", "0d9cfb5c-6d68-4a27-9a24-a3a9ad0e3a5b"},
-		{"keys", "list"},
+		{"api-keys", "list"},
 		{"retention", "plan"},
 		{"retention", "plan", "-o", "json"},
 		{"audit", "list"},
 		{"audit", "list", "-o", "json", "--limit", "3"},
+		{"audit", "list", "--tenant", "acme", "--action", "task.created"},
+		{"audit", "list", "--tenant", ""},
+		{"audit", "list", "--subject", "alice", "--agent", "demo", "--limit", "2"},
+		{"audit", "list", "--task", done, "-o", "json"},
+		{"api-keys", "list", "--tenant", "acme"},
 	} {
 		want, have := local(args...), remote(args...)
 		require.Equal(t, want.Code, have.Code, "%v: %s %s", args, have.Err, want.Err)
 		require.Equal(t, mask(want.Out), mask(have.Out), "%v", args)
 		require.Equal(t, mask(want.Err), mask(have.Err), "%v", args)
 		require.NotContains(t, have.Out+have.Err, root)
+	}
+
+	require.Contains(t, remote("tasks", "get", failed).Out, "error        attempt 1 failed: ")
+	require.Equal(t, 5, strings.Count(remote("tasks", "list", "--tenant", "acme").Out, "\n"), "a heading, and the four tasks")
+	require.Equal(t, 1, strings.Count(local("tasks", "list", "--tenant", "").Out, "\n"), "a heading")
+	require.Equal(t, 5, strings.Count(local("audit", "list", "--action", "task.created").Out, "\n"))
+	require.Regexp(t, `(?m)^demo +demo +ok +0 +- +0 +2 +-$`, remote("agents", "list").Out, "two tasks are parked")
+	require.Regexp(t, `(?m)^demo +0 +- +0 +0 +0 +2$`, local("queue", "list").Out)
+	require.Contains(t, remote("agents", "get", "demo").Out, "signature    verified\n")
+	require.Contains(t, remote("agents", "get", "demo", "-o", "json").Out, `"card": {`)
+	require.NotContains(t, local("agents", "get", "demo").Out, "signature")
+
+	// A shell offers the same names on both ways.
+	for _, args := range [][]string{{"tasks", "get", ""}, {"agents", "get", ""}, {"tasks", "list", "--agent", ""}, {"push", "attempts", ""}, {"push", "attempts", hooked, ""}, {"api-keys", "revoke", ""}} {
+		want, have := local(append([]string{"__complete"}, args...)...), remote(append([]string{"__complete"}, args...)...)
+		require.Equal(t, want.Out, have.Out, "%v", args)
+		require.Greater(t, strings.Count(have.Out, "\n"), 1, "%v: %s", args, have.Out)
 	}
 
 	// Acts: each on a task of its own.
@@ -137,7 +171,7 @@ func TestVerbsThroughAServer(t *testing.T) {
 	}
 	var made, revoked, plain [2]clustertest.Finished
 	for i, run := range []func(...string) clustertest.Finished{local, remote} {
-		made[i] = run("keys", "create", "--subject", "bob", "--tenant", "acme", "--scope", "a:b", "--scope", "c:d", "--name", "build", "--expires-in", "24h", "--reason", "a new host", "-o", "json")
+		made[i] = run("api-keys", "create", "--subject", "bob", "--tenant", "acme", "--scope", "a:b", "--scope", "c:d", "--name", "build", "--expires-in", "24h", "--reason", "a new host", "-o", "json")
 		require.Zero(t, made[i].Code, made[i].Err)
 		var key struct{ ID, Key, Tenant, Subject string }
 		require.NoError(t, json.Unmarshal([]byte(made[i].Out), &key))
@@ -145,13 +179,13 @@ func TestVerbsThroughAServer(t *testing.T) {
 			return clustertest.Command(t, t.TempDir(), []string{"HOLDFAST_URL=" + a.URL}, "send", "--protocol", "0.3", "-H", "X-API-Key: "+key.Key, "echo:x")
 		}
 		require.Zero(t, use().Code, use().Err)
-		revoked[i] = run("keys", "revoke", key.ID, "--reason", "lost")
+		revoked[i] = run("api-keys", "revoke", key.ID, "--reason", "lost")
 		require.Zero(t, revoked[i].Code, revoked[i].Err)
 		waittest.Eventually(t, "the server refuses the key", func() error {
 			return waittest.Unless(use().Code == 1, "it does not")
 		})
-		require.NotZero(t, run("keys", "revoke", "nobodynobodyno12").Code)
-		plain[i] = run("keys", "create", "--subject", "carol")
+		require.NotZero(t, run("api-keys", "revoke", "nobodynobodyno12").Code)
+		plain[i] = run("api-keys", "create", "--subject", "carol")
 	}
 	for name, both := range map[string][2]clustertest.Finished{"create -o json": made, "revoke": revoked, "create": plain} {
 		require.Equal(t, hide(both[0].Out), hide(both[1].Out), name)
@@ -171,7 +205,7 @@ func TestVerbsThroughAServer(t *testing.T) {
 	require.NotEqual(t, 2, res.Code, res.Err)
 	require.Contains(t, res.Out, `"check": "schema"`)
 
-	for _, args := range [][]string{{"push", "rekey"}, {"push", "test", "http://127.0.0.1:1/"}, {"audit", "verify"}, {"tasks", "purge", "--older-than", "1h", "--yes"}} {
+	for _, args := range [][]string{{"secret-keys", "reseal"}, {"push", "test", "http://127.0.0.1:1/"}, {"audit", "verify"}, {"tasks", "purge", "--older-than", "1h", "--yes"}} {
 		res := remote(args...)
 		require.Equal(t, 2, res.Code, "%v: %s", args, res.Err)
 		require.Contains(t, res.Err, "needs the database", "%v", args)
@@ -179,7 +213,7 @@ func TestVerbsThroughAServer(t *testing.T) {
 	require.Contains(t, remote("tasks", "list", "--database-url", db.URL).Err, "exclude each other")
 	res = clustertest.Command(t, t.TempDir(), nil, "tasks", "list", "--server", a.Admin)
 	require.Equal(t, 1, res.Code)
-	require.Contains(t, res.Err, "HOLDFAST_SERVER_KEY")
+	require.Contains(t, res.Err, "HOLDFAST_SERVER_CREDENTIAL")
 	require.Contains(t, clustertest.Command(t, t.TempDir(), nil, "tasks", "list", "--server", "http://127.0.0.1:1").Err, "did not answer")
 	require.Contains(t, clustertest.Command(t, t.TempDir(), nil, "tasks", "list", "--server", a.URL).Err, "is it the admin address")
 }

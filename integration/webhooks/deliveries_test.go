@@ -404,7 +404,7 @@ func TestHangingHostsOfOneCallerDelayNoOtherCaller(t *testing.T) {
 		r.Send(a2atest.V03, a2atest.Say("echo:x").Hooked(url, nil).With("X-API-Key", key))
 	}
 	create := func(subject string) string {
-		return strings.TrimSpace(db.Operate("keys", "create", "--subject", subject))
+		return strings.TrimSpace(db.Operate("api-keys", "create", "--subject", subject))
 	}
 	alice, bob := create("alice"), create("bob")
 	for i := range each {
@@ -607,7 +607,7 @@ func TestWebhookSecretsDoNotLeak(t *testing.T) {
 		show([]byte(db.Operate(verb...)))
 		show([]byte(db.Operate(append(verb, "-o", "json")...)))
 	}
-	rekeyed := clustertest.Command(t, t.TempDir(), []string{"HOLDFAST_DATABASE_URL=" + db.URL, "HOLDFAST_SECRET_KEYS=" + key}, "push", "rekey")
+	rekeyed := clustertest.Command(t, t.TempDir(), []string{"HOLDFAST_DATABASE_URL=" + db.URL, "HOLDFAST_SECRET_KEYS=" + key}, "secret-keys", "reseal")
 	require.Zero(t, rekeyed.Code, rekeyed.Err)
 	show([]byte(rekeyed.Out + rekeyed.Err))
 	require.Contains(t, shown.String(), "I know *** and ***!", "the receiver's text is shown without the secret")

@@ -25,38 +25,6 @@ type auditPage struct {
 	Next string      `json:"next,omitempty"`
 }
 
-// auditFilter selects rows that have an entry with all of these members. An empty member selects all.
-type auditFilter struct {
-	Action, Task, Agent, Subject, Method, Object string
-	Tenant                                       *string
-}
-
-func (f *auditFilter) empty() bool { return *f == auditFilter{} }
-
-// matches reports whether a row has an entry of the filter.
-func (f *auditFilter) matches(entries json.RawMessage) bool {
-	if f.empty() {
-		return true
-	}
-	var all []struct {
-		Action, Task, Agent, Tenant, Subject, Method, Object, Webhook, Credential string
-	}
-	if json.Unmarshal(entries, &all) != nil {
-		return false
-	}
-	for i := range all {
-		e := &all[i]
-		// View v_audit shows the webhook of a new task as an entry of its own.
-		action := f.Action == "" || f.Action == e.Action || f.Action == "push.set" && e.Webhook != ""
-		object := f.Object == "" || f.Object == e.Object || f.Object == e.Webhook
-		if action && object && (f.Task == "" || f.Task == e.Task) && (f.Agent == "" || f.Agent == e.Agent) && (f.Method == "" || f.Method == e.Method) &&
-			(f.Subject == "" || f.Subject == e.Subject || f.Subject == e.Credential) && (f.Tenant == nil || *f.Tenant == e.Tenant) {
-			return true
-		}
-	}
-	return false
-}
-
 // A page of the audit log with a filter passes over auditBatches batches of auditBatch rows at most.
 const (
 	auditBatch   = 500
@@ -68,7 +36,7 @@ func (a *API) audit(x *exchange) error {
 	if until := x.q.time("until"); !until.IsZero() && (before.At.IsZero() || until.Before(before.At)) {
 		before = store.AuditPlace{At: until}
 	}
-	f := auditFilter{
+	f := store.AuditFilter{
 		Action: x.q.word("action"), Task: x.q.word("task"), Agent: x.q.word("agent"), Subject: x.q.word("subject"), Method: x.q.word("method"),
 		Object: x.q.word("object"), Tenant: x.q.optional("tenant"),
 	}
@@ -76,7 +44,7 @@ func (a *API) audit(x *exchange) error {
 		return err
 	}
 	batch := limit + 1
-	if !f.empty() {
+	if !f.Empty() {
 		batch = auditBatch
 	}
 	page := auditPage{Rows: []auditView{}}
@@ -86,7 +54,7 @@ func (a *API) audit(x *exchange) error {
 			return err
 		}
 		for _, r := range rows {
-			if !f.matches(r.Entries) {
+			if !f.Matches(r.Entries) {
 				before = r.AuditPlace
 				continue
 			}

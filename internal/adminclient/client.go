@@ -157,6 +157,55 @@ type KeysPage struct {
 	Next     string      `json:"next,omitempty"`
 }
 
+// Agent is an agent of the server's configuration.
+type Agent struct {
+	Name        string     `json:"name"`
+	Default     bool       `json:"default,omitempty"`
+	Kind        string     `json:"kind"`
+	Concurrency int        `json:"concurrency"`
+	MaxAttempts int        `json:"max_attempts"`
+	Away        *Away      `json:"away,omitempty"`
+	Queue       *Depths    `json:"queue,omitempty"`   // nil: the operator sees one tenant only
+	Workers     *int       `json:"workers,omitempty"` // connected ones, of an agent of the kind worker
+	Signature   *Signature `json:"signature,omitempty"`
+}
+
+// Away says since when an agent does not begin runs.
+type Away struct {
+	Since  time.Time `json:"since"`
+	LastAt time.Time `json:"last_at"`
+	Error  string    `json:"error,omitempty"`
+}
+
+// Depths count the tasks of an agent.
+type Depths struct {
+	Waiting       int64   `json:"waiting"`
+	Running       int64   `json:"running"`
+	Timers        int64   `json:"timers"`
+	Calls         int64   `json:"calls"`
+	Parked        int64   `json:"parked"`
+	OldestSeconds float64 `json:"oldest_seconds"`
+}
+
+// Signature says whether clients can verify the card of an agent.
+type Signature struct {
+	Status    string `json:"status"`
+	KeyID     string `json:"key_id,omitempty"`
+	Algorithm string `json:"algorithm,omitempty"`
+	Detail    string `json:"detail,omitempty"`
+}
+
+// Agents are the agents of the configuration.
+type Agents struct {
+	Agents []Agent `json:"agents"`
+}
+
+// AgentDetail is an agent with its card.
+type AgentDetail struct {
+	Agent
+	Card json.RawMessage `json:"card,omitempty"`
+}
+
 // Job is a job.
 type Job struct {
 	ID      string `json:"id"`
@@ -279,7 +328,7 @@ func problem(res *http.Response, raw []byte) error {
 		e.RetryAfter = time.Duration(seconds) * time.Second
 	}
 	if kind == task.Unauthenticated {
-		e.Msg = "the server asks for a credential, or did not accept this one; set HOLDFAST_SERVER_KEY, or HOLDFAST_SERVER_KEY_FILE"
+		e.Msg = "the server asks for a credential, or did not accept this one; set HOLDFAST_SERVER_CREDENTIAL_FILE or HOLDFAST_SERVER_CREDENTIAL"
 	}
 	return e
 }

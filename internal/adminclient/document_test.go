@@ -38,8 +38,13 @@ func TestTypesAreThoseOfTheDocument(t *testing.T) {
 		"acted":      adminclient.Acted{Outcome: "purged", NewTask: id, ExportedLines: 1},
 		"plan":       adminclient.Plan{Steps: []shown.Step{{What: "w", How: "h", From: now, To: now, Agent: "a"}}},
 		"findings":   adminclient.Findings{Status: doctor.OK, Checks: []doctor.Finding{{Check: "c", Status: doctor.Warn, Detail: "d", Advice: "a"}}},
-		"audit":      adminclient.AuditPage{Rows: []adminclient.AuditRow{{At: now, Chain: 1, N: 1, Login: "l", Entries: json.RawMessage(`[]`)}}, Next: "n"},
-		"keys":       adminclient.KeysPage{Keys: []shown.Key{{ID: "k", Scopes: []string{}, State: "valid", CreatedAt: now}}, Next: "n"},
+		"agents": adminclient.Agents{Agents: []adminclient.Agent{{
+			Name: "a", Default: true, Kind: "worker", Concurrency: 1, MaxAttempts: 1, Away: &adminclient.Away{Since: now, LastAt: now, Error: "e"},
+			Queue: &adminclient.Depths{Waiting: 1}, Workers: new(int), Signature: &adminclient.Signature{Status: "verified", KeyID: "k", Algorithm: "ES256", Detail: "d"},
+		}}},
+		"agentDetail": adminclient.AgentDetail{Agent: adminclient.Agent{Name: "a", Kind: "http"}, Card: raw},
+		"audit":       adminclient.AuditPage{Rows: []adminclient.AuditRow{{At: now, Chain: 1, N: 1, Login: "l", Entries: json.RawMessage(`[]`)}}, Next: "n"},
+		"keys":        adminclient.KeysPage{Keys: []shown.Key{{ID: "k", Scopes: []string{}, State: "valid", CreatedAt: now}}, Next: "n"},
 	} {
 		b, err := json.Marshal(value)
 		require.NoError(t, err)

@@ -4,16 +4,12 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/console"
 )
 
 // announce tells operators the addresses, and new users the next steps.
 func announce(e *env, p *ports, banner io.Writer) {
 	admin := e.cfg.AdminURL(p.admin.Addr().String())
-	if banner != nil && e.cfg.AdminExposed() && e.cfg.AdminAccess() == config.AdminOpen {
-		_, _ = fmt.Fprintf(banner, adminBanner, e.cfg.AdminListen)
-	}
 	log := e.log.With("version", e.version, "roles", roles(e.cfg))
 	if p.public == nil {
 		log.Info("server ready", "admin", admin)
@@ -29,9 +25,6 @@ func announce(e *env, p *ports, banner io.Writer) {
 	}
 	if banner != nil {
 		_, _ = fmt.Fprintf(banner, urlBanner, url, admin+console.Path)
-		if len(e.cfg.OpenAgents()) > 0 && len(e.cfg.Exposed()) > 0 {
-			_, _ = fmt.Fprint(banner, openBanner)
-		}
 	}
 }
 
@@ -43,14 +36,5 @@ Try:
 
   curl -s %[1]s -H 'Content-Type: application/json' -d '{"jsonrpc":"2.0","id":1,"method":"message/send",
     "params":{"message":{"messageId":"m-1","role":"user","parts":[{"kind":"text","text":"echo:hello"}]}}}'
-
-`
-
-const openBanner = `This server needs no credentials, and other machines can reach it (auth.none).
-Everybody who can reach it may use its agents and see all of their tasks.
-
-`
-
-const adminBanner = `Everybody who can reach %s may read metrics and the memory of this process (admin.open).
 
 `

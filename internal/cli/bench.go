@@ -35,8 +35,6 @@ share its CPU. The exit code is 1 if any task did not complete.`,
 	}
 	var r remote
 	flags := cmd.Flags()
-	endpoint := flags.String("url", "", "URL of the server or of one of its agents (default $HOLDFAST_URL, else "+defaultURL+")")
-	agent := flags.String("agent", "", "name of an agent, served at /agents/NAME below the URL (default: the agent at the URL)")
 	inFlight := flags.IntSlice("inflight", []int{16, 64}, "numbers of tasks in flight; each is measured in turn")
 	duration := flags.Duration("duration", 10*time.Second, "how long each measurement starts new tasks")
 	mode := flags.String("mode", string(load.Blocking), "how to send: blocking, stream or poll")
@@ -44,13 +42,11 @@ share its CPU. The exit code is 1 if any task did not complete.`,
 	pollEvery := flags.Duration("poll-interval", 50*time.Millisecond, "pause before each tasks/get, with --mode poll")
 	timeout := flags.Duration("timeout", time.Minute, "time after which a task counts as failed")
 	r.register(cmd)
+	flags.Lookup("url").Usage = "URL of the server or of one of its agents (default $HOLDFAST_URL, else " + defaultURL + ")"
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o := load.Options{Mode: load.Mode(*mode), Text: *text, Duration: *duration, PollEvery: *pollEvery, Timeout: *timeout}
 		if err := checkLoad(o, *inFlight); err != nil {
 			return err
-		}
-		if *agent != "" && strings.ContainsAny(*agent, "/?#") {
-			return usage("--agent: %q is not the name of an agent; write it without /, ? and #", *agent)
 		}
 		if o.Text == "" {
 			o.Text = "echo:hello"
@@ -58,12 +54,9 @@ share its CPU. The exit code is 1 if any task did not complete.`,
 				o.Text = "chunks=100 size=256"
 			}
 		}
-		at, err := c.options(*endpoint, &r)
+		at, err := c.options(&r)
 		if err != nil {
 			return err
-		}
-		if *agent != "" {
-			at.Server = strings.TrimRight(at.Server, "/") + "/agents/" + *agent
 		}
 		target, err := load.NewTarget(at.Server, at.Header)
 		if err != nil {

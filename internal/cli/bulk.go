@@ -50,13 +50,7 @@ func bulkFlags(cmd *cobra.Command) *bulk {
 		}
 		return atLeastOne(cmd, ids)
 	}
-	_ = cmd.RegisterFlagCompletionFunc("state", completeStates) // its only error is a flag that does not exist
 	return b
-}
-
-// completeStates offers the states to shells.
-func completeStates(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return stateNames(), cobra.ShellCompDirectiveNoFileComp
 }
 
 // given reports whether a flag selects tasks.

@@ -13,29 +13,25 @@ import (
 
 func (c *command) card() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "card [URL]",
+		Use:   "card",
 		Short: "Show an agent's card",
-		Long: `Show the card in which an agent describes itself. URL is the agent's, or that of its card
-if it ends in .json. The default is HOLDFAST_URL, else http://127.0.0.1:8080.
+		Long: `Show the card in which an agent describes itself. --url is the URL of the agent, or that of
+its card if it ends in .json.
 
-With --card-keys, one of the keys in a file must have signed the card; otherwise the verb
+With --signing-keys, one of the keys in a file must have signed the card; otherwise the verb
 fails. It fetches no keys from where the card says that they are: get them from a server
 that you trust.`,
 		Example: `  holdfast card
-  holdfast card http://127.0.0.1:8080/agents/weather -o json
+  holdfast card --url http://127.0.0.1:8080/agents/weather -o json
   curl -s https://agents.example.com/.well-known/jwks.json > keys.json
-  holdfast card https://agents.example.com --card-keys keys.json`,
-		Args: argCount(0, 1),
+  holdfast card --url https://agents.example.com --signing-keys keys.json`,
+		Args: argCount(0, 0),
 	}
 	var r remote
 	r.register(cmd)
-	keysFile := cmd.Flags().String("card-keys", "", "file of a JSON Web Key Set, or of public keys in PEM")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		url := ""
-		if len(args) == 1 {
-			url = args[0]
-		}
-		o, err := c.options(url, &r)
+	keysFile := cmd.Flags().String("signing-keys", "", "file of a JSON Web Key Set, or of public keys in PEM, one of which must have signed the card")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o, err := c.options(&r)
 		if err != nil {
 			return err
 		}
@@ -64,11 +60,11 @@ that you trust.`,
 func verifyCard(document []byte, keysFile string) error {
 	text, err := os.ReadFile(keysFile)
 	if err != nil {
-		return usage("--card-keys: %v", err)
+		return usage("--signing-keys: %v", err)
 	}
 	keys, err := wire.ParseKeys(text)
 	if err != nil {
-		return usage("--card-keys: %s: %v", keysFile, err)
+		return usage("--signing-keys: %s: %v", keysFile, err)
 	}
 	if _, err := keys.Verify(document, maxCardDepth); err != nil {
 		return fmt.Errorf("the card is not signed by a key in %s: %w", keysFile, err)

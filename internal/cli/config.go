@@ -5,7 +5,13 @@ import (
 )
 
 func (c *command) config() *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "Check the configuration", Args: argCount(0, 0)}
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Check the configuration",
+		Long: `The configuration is a file (--config, HOLDFAST_CONFIG), variables, and flags.
+docs/configuration.md has every key.`,
+		Example: `  holdfast config check --config holdfast.yaml`,
+	}
 	check := &cobra.Command{
 		Use:   "check",
 		Short: "Read the configuration as the server would, and list all mistakes",
@@ -35,6 +41,5 @@ Exit codes: 0 the configuration is right; 2 it has mistakes.`,
 		p.line("no mistakes; %d agents", len(names))
 		return p.err
 	}
-	cmd.AddCommand(check)
-	return cmd
+	return group(cmd, check)
 }

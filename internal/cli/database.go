@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"os"
 	"os/user"
+	"slices"
 	"strconv"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/adminclient"
 	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/config"
@@ -81,14 +83,14 @@ type operator struct {
 
 func (o *operator) ListTasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) {
 	rows, err := o.store.ListTasks(ctx, store.TaskFilter{
-		Agent: f.Agent, ContextID: f.Context, Owner: f.Owner, State: f.State, Limit: f.Limit,
+		Agent: f.Agent, ContextID: f.Context, Tenant: f.Tenant, Owner: f.Owner, State: f.State, Limit: f.Limit,
 	})
 	out := make([]TaskRow, len(rows))
 	for i, r := range rows {
 		t := r.Task
 		out[i] = TaskRow{
 			ID: t.ID, PublicID: t.PublicID, Agent: t.Agent, State: t.Status.State, ContextID: t.ContextID,
-			Owner: t.Owner, LastSeq: t.LastSeq, StatusAt: t.Status.At, CreatedAt: t.CreatedAt,
+			Tenant: t.Tenant, Owner: t.Owner, LastSeq: t.LastSeq, StatusAt: t.Status.At, CreatedAt: t.CreatedAt,
 		}
 	}
 	return out, err
@@ -119,7 +121,7 @@ func (o *operator) Events(ctx context.Context, t *task.Task, after task.Seq) ([]
 const watchedAtMost = 10_000
 
 func (o *operator) Watch(f TaskFilter) Watch {
-	return &watch{o.store.NewWatch(store.TaskFilter{Agent: f.Agent, ContextID: f.Context, Owner: f.Owner}, watchedAtMost)}
+	return &watch{o.store.NewWatch(store.TaskFilter{Agent: f.Agent, ContextID: f.Context, Tenant: f.Tenant, Owner: f.Owner}, watchedAtMost)}
 }
 
 type watch struct{ w *store.Watch }
@@ -176,10 +178,89 @@ func (o *operator) RevokeKey(ctx context.Context, id string) (*Key, error) {
 	case err != nil:
 		return nil, err
 	case k == nil:
-		return nil, task.Errorf(task.NotFound, "no key has this id; see holdfast keys list")
+		return nil, task.Errorf(task.NotFound, "no key has this id; see holdfast api-keys list")
 	}
 	o.ring(ctx)
 	return keyOf(k), nil
+}
+
+// Agents implements AgentsOperator.
+func (o *operator) Agents(ctx context.Context) ([]adminclient.Agent, error) {
+	var all []adminclient.Agent
+	for i := range o.cfg.Agents {
+		a := &o.cfg.Agents[i]
+		all = append(all, adminclient.Agent{
+			Name: a.Name, Default: a.Default, Kind: string(a.Executor.Kind), Concurrency: a.Limits.Concurrency, MaxAttempts: a.Limits.MaxAttempts,
+			Queue: &adminclient.Depths{},
+		})
+	}
+	// Others are of another configuration: they have tasks in the queue, or are away.
+	of := func(name string) *adminclient.Agent {
+		i := slices.IndexFunc(all, func(a adminclient.Agent) bool { return a.Name == name })
+		if i < 0 {
+			i, all = len(all), append(all, adminclient.Agent{Name: name, Queue: &adminclient.Depths{}})
+		}
+		return &all[i]
+	}
+	outages, err := o.store.Outages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range outages {
+		of(x.Agent).Away = &adminclient.Away{Since: x.Since.UTC(), LastAt: x.LastAt.UTC(), Error: x.Error}
+	}
+	depths, err := o.store.QueueDepths(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range depths {
+		d := &depths[i]
+		q := of(d.Agent).Queue
+		q.Waiting, q.Running, q.Timers, q.Calls, q.OldestSeconds = d.Waiting, d.Running, d.Timers, d.Calls, d.Oldest.Seconds()
+	}
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = all[i].Name
+	}
+	parked, err := o.store.Parked(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	workers, err := o.store.RemoteWorkersOf(ctx, "", true, maxWorkers)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		a := &all[i]
+		a.Queue.Parked = parked[a.Name]
+		if a.Kind == string(config.ExecutorWorker) {
+			n := 0
+			for j := range workers {
+				if workers[j].RetiredAt.IsZero() && slices.Contains(workers[j].Agents, a.Name) {
+					n++
+				}
+			}
+			a.Workers = &n
+		}
+	}
+	return all, nil
+}
+
+// maxWorkers bounds the connected workers that are counted.
+const maxWorkers = 10_000
+
+// Agent implements AgentsOperator.
+func (o *operator) Agent(ctx context.Context, name string) (*adminclient.AgentDetail, error) {
+	all, err := o.Agents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		if all[i].Name == name {
+			return &adminclient.AgentDetail{Agent: all[i]}, nil
+		}
+	}
+	return nil, task.Errorf(task.NotFound, "no agent of the configuration has this name")
 }
 
 // Workers implements WorkersOperator.
@@ -265,8 +346,25 @@ func (o *operator) VerifyAudit(ctx context.Context, noted []store.AuditHead) ([]
 }
 
 // Audit implements Operator.
-func (o *operator) Audit(ctx context.Context, since time.Time, limit int) ([]store.AuditRow, error) {
-	return o.store.Audit(ctx, store.AuditPlace{}, since, limit)
+func (o *operator) Audit(ctx context.Context, f *store.AuditFilter, since time.Time, limit int) (out []store.AuditRow, err error) {
+	const batch = 500
+	for before := (store.AuditPlace{}); ; {
+		rows, err := o.store.Audit(ctx, before, since, batch)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range rows {
+			if before = r.AuditPlace; f.Matches(r.Entries) {
+				out = append(out, r)
+			}
+			if len(out) == limit {
+				return out, nil
+			}
+		}
+		if len(rows) < batch {
+			return out, nil
+		}
+	}
 }
 
 func (o *operator) Close() {

@@ -272,7 +272,7 @@ func (c *command) sendCommand(url string, cfg *config.Config, d *developing) str
 		url = strings.TrimRight(url, "/") + "/agents/" + d.agent
 	}
 	if strings.TrimRight(url, "/") != defaultURL {
-		words = append(words, url)
+		words = append(words, "--url", url)
 	}
 	return strings.Join(append(words, `"hello"`), " ")
 }

@@ -34,7 +34,7 @@ Exit codes: 0 no check failed (there may be warnings); 1 a check failed.`,
   holdfast doctor -o json | jq '.checks[] | select(.status != "ok")'`,
 		Args: argCount(0, 0),
 	}
-	cmd.Flags().String("database-url", "", "PostgreSQL to check (default: the configured one)")
+	cmd.Flags().String("database-url", "", "PostgreSQL to check, without a password: other users see it (default: the configured one)")
 	timeout := cmd.Flags().Duration("timeout", 5*time.Second, "how long each check may take")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -166,7 +166,7 @@ func (c *command) sources(a *asked, flags map[string]string) string {
 }
 
 // elsewhere are the variables that other parts of this program read.
-var elsewhere = []string{"HOLDFAST_CONFIG", "HOLDFAST_URL", "HOLDFAST_SERVER", "HOLDFAST_SERVER_KEY", "HOLDFAST_SERVER_KEY_FILE", "HOLDFAST_PROFILE", "HOLDFAST_PROFILES", "HOLDFAST_PG_BIN", "HOLDFAST_PG_REPOSITORY"}
+var elsewhere = []string{"HOLDFAST_CONFIG", "HOLDFAST_URL", "HOLDFAST_SERVER", "HOLDFAST_SERVER_CREDENTIAL", "HOLDFAST_SERVER_CREDENTIAL_FILE", "HOLDFAST_PROFILE", "HOLDFAST_PROFILES", "HOLDFAST_PG_BIN", "HOLDFAST_PG_REPOSITORY"}
 
 // strangers returns the variables that look like ours but that nothing reads.
 func (c *command) strangers(a *asked) []string {

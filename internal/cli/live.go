@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store/schema"
 )
 
-// Live returns the real dependencies of the verbs. banner receives the server's lines for the user when it is up. agents
+// Live returns the real dependencies of the verbs. banner receives the server's lines for the user when it is up; nil for none. agents
 // are those that the program implements, by name.
 func Live(banner io.Writer, agents map[string]executor.Executor) Deps {
 	return Deps{

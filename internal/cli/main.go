@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -16,7 +17,15 @@ func Main(agents map[string]executor.Executor) int {
 	defer stop()
 	return Run(ctx, os.Args[1:], IO{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.LookupEnv, Environ: os.Environ,
-	}, Live(os.Stdout, agents))
+	}, Live(bannerOn(os.Stdout), agents))
+}
+
+// bannerOn returns where a server writes its lines for a person: nowhere if a program reads the output.
+func bannerOn(out *os.File) io.Writer {
+	if !isTerminal(out) {
+		return nil
+	}
+	return out
 }
 
 // UntilSignal returns a context that ends at SIGINT, SIGTERM or SIGHUP. A process that dies of one of them leaves its

@@ -29,7 +29,7 @@ migration, for what is new. docs/deployment.md (Migrations) has the steps.`,
   holdfast migrate --status`,
 		Args: argCount(0, 0),
 	}
-	cmd.Flags().String("database-url", "", "PostgreSQL to migrate (default: the configured one)")
+	cmd.Flags().String("database-url", "", "PostgreSQL to migrate, without a password: other users see it (default: the configured one)")
 	servers := cmd.Flags().String("runtime-role", "", "database role of the servers, to which this role grants what they need")
 	status := cmd.Flags().Bool("status", false, "list the migrations without applying any")
 	format := outputFlag(cmd)

@@ -40,8 +40,9 @@ type Operator interface {
 	PushOperator
 	RetentionOperator
 	WorkersOperator
-	// Audit returns the newest rows of the audit log first, but none before since.
-	Audit(ctx context.Context, since time.Time, limit int) ([]store.AuditRow, error)
+	AgentsOperator
+	// Audit returns the newest rows of the audit log first that have an entry of the filter, but none before since.
+	Audit(ctx context.Context, f *store.AuditFilter, since time.Time, limit int) ([]store.AuditRow, error)
 	// VerifyAudit reports for each chain of the audit log whether it is unchanged and still has the noted heads.
 	VerifyAudit(ctx context.Context, noted []store.AuditHead) ([]store.AuditChain, error)
 	Close()
@@ -67,6 +68,7 @@ type TaskFilter struct {
 	Agent   string
 	State   task.State
 	Context string
+	Tenant  *string // "": callers without a tenant
 	Owner   string
 	Limit   int
 }
@@ -78,6 +80,7 @@ type TaskRow struct {
 	Agent     string
 	State     task.State
 	ContextID string
+	Tenant    string
 	Owner     string
 	LastSeq   task.Seq
 	StatusAt  time.Time

@@ -40,31 +40,18 @@ type PushOperator interface {
 }
 
 func (c *command) push() *cobra.Command {
-	cmd := &cobra.Command{
+	return c.operators(&cobra.Command{
 		Use:   "push",
 		Short: "Show webhooks and their deliveries, and act on them",
-		Long: `For operators: see which webhooks (push notification configurations) fail, and redeliver,
-disable or enable them, for every owner. The database is the one of the configuration,
-HOLDFAST_DATABASE_URL, or --database-url. Servers may run meanwhile; they act on a change
-at once.
+		Long: `See which webhooks (push notification configurations) fail, and redeliver, disable or enable
+them, for every owner. Servers may run meanwhile; they act on a change at once.
 
 A TASK is the id that clients use, or the UUID of the task. A CONFIG is the id of a webhook
 within its task. Without a CONFIG a verb acts on all webhooks of the task.`,
 		Example: `  holdfast push list --failing
   holdfast push attempts 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f
   holdfast push test https://hooks.example.com/a2a`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usage("unknown verb \"push %s\"; there are list, attempts, redeliver, disable, enable, test, secret and rekey", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.PersistentFlags().String("database-url", "", "PostgreSQL to use (default: the configured one)")
-	c.reasonFlag(cmd)
-	cmd.AddCommand(c.pushList(), c.pushAttempts(), c.pushRedeliver(), c.pushDisable(), c.pushEnable(), c.pushTest(), c.pushSecret(), c.pushRekey())
-	return cmd
+	}, true, c.pushList(), c.pushAttempts(), c.pushRedeliver(), c.pushDisable(), c.pushEnable(), c.pushTest(), c.pushSecret())
 }
 
 type (
@@ -93,7 +80,7 @@ claimed it), failing (the server retries, see push attempts), due (it waits for 
 or idle. SINCE and WHY say when the state began, and the reason.`,
 		Example: `  holdfast push list --disabled
   holdfast push list --failing --host hooks.example.com:443
-  holdfast push list --due -o json | jq -r .[].due_since`,
+  holdfast push list --due -o json | jq -r '.[].due_since'`,
 		Args: argCount(0, 0),
 	}
 	var f store.PushFilter
@@ -101,6 +88,7 @@ or idle. SINCE and WHY say when the state began, and the reason.`,
 	of := flags.String("task", "", "only of this task")
 	flags.StringVar(&f.Agent, "agent", "", "only of this agent's tasks")
 	flags.StringVar(&f.Owner, "owner", "", "only of this owner's tasks")
+	tenant := tenantFlag(cmd, "only of this tenant's tasks")
 	flags.StringVar(&f.Host, "host", "", "only to this host and port, such as hooks.example.com:443")
 	flags.BoolVar(&f.Disabled, "disabled", false, "only those that are disabled")
 	flags.BoolVar(&f.Failing, "failing", false, "only those whose last attempt failed")
@@ -111,6 +99,7 @@ or idle. SINCE and WHY say when the state began, and the reason.`,
 		if f.Limit < 1 {
 			return usage("--limit must be at least 1")
 		}
+		f.Tenant = tenant()
 		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
 			if *of != "" {
 				t, err := op.FindTask(ctx, *of)
@@ -301,7 +290,7 @@ it is enabled: by push enable, or by its client, which sets it again. A delivery
 may still arrive. A webhook that is disabled already keeps its reason.`,
 		Example: `  holdfast push disable order-7 --reason "receiver under repair"
   holdfast push list --host hooks.example.com:443 --limit 10000 -o json |
-    jq -r '.[] | @sh "\(.id) \(.config_id)"' | xargs -n 2 holdfast push disable`,
+    jq -r '.[] | @sh "\(.id) \(.config_id)"' | xargs -r -n 2 holdfast push disable`,
 		Args: argCount(1, 2),
 	}
 	reason := cmd.Flags().String("reason", "by an operator", "the reason to show")
@@ -326,7 +315,7 @@ push.give_up_after starts again.
 OUTCOME is due (deliveries start now), enabled (there is nothing to deliver) or failed.`,
 		Example: `  holdfast push enable order-7
   holdfast push list --disabled --host hooks.example.com:443 --limit 10000 -o json |
-    jq -r '.[] | @sh "\(.id) \(.config_id)"' | xargs -n 2 holdfast push enable`,
+    jq -r '.[] | @sh "\(.id) \(.config_id)"' | xargs -r -n 2 holdfast push enable`,
 		Args: argCount(1, 2),
 	}
 	format := outputFlag(cmd)
@@ -337,50 +326,6 @@ OUTCOME is due (deliveries start now), enabled (there is nothing to deliver) or 
 				return shown.Due, err
 			}
 			return shown.Enabled, err
-		})
-	}
-	return cmd
-}
-
-func (c *command) pushRekey() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "rekey",
-		Short: "Seal clients' secrets with the first key of HOLDFAST_SECRET_KEYS",
-		Long: `Seal the tokens and credentials of all webhooks with the first key of HOLDFAST_SECRET_KEYS
-(push.secret_keys); the private keys that sign cards and webhooks; and of the turns that
-have not ended, the forwarded headers and what
-came by resume URLs. This replaces seals by older keys of the list, and by the key in the
-database that the server uses without the list. Afterwards remove the older keys.
-
-First give every replica the new key, behind the old one and then in front of it
-(docs/operations.md). A replica without it cannot read the newly sealed secrets. The verb
-may run again at any time, and while servers run.
-
-Exit codes: 0 all are sealed with the first key; 1 some could not be opened, and did not
-change.`,
-		Example: "  holdfast push rekey",
-		Args:    argCount(0, 0),
-	}
-	format := outputFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if c.serverURL() != "" {
-			return errDatabase("push rekey") // before it asks for a key that only the database needs
-		}
-		cfg, err := c.load(configFlags(cmd.Flags()))
-		if err != nil {
-			return err
-		}
-		if len(cfg.Push.SecretKeys) == 0 {
-			return usage("HOLDFAST_SECRET_KEYS has no key; make one with openssl rand -base64 32")
-		}
-		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
-			n, err := op.Reseal(ctx)
-			if *format == outputJSON {
-				return errors.Join(printJSON(c.Out, map[string]int{"sealed": n}), err)
-			}
-			p := &printer{w: c.Out}
-			p.line("%d sealed", n)
-			return errors.Join(p.err, err)
 		})
 	}
 	return cmd
@@ -470,13 +415,15 @@ configuration. The body is the completion of a task that does not exist, and say
 Nothing is stored, except new signing keys if the database has none. Run it on a machine
 where servers with the role push run.
 
---token and --authorization are the token and the authentication that a client would set.
---tenant, --owner and --agent say whose task the signatures claim: a receiver that verifies
-them refuses others.
+--token-file and --authorization-file name files with the token and the authentication that
+a client would set; "-" is standard input. --tenant, --owner and --agent say whose task the
+signatures claim: a receiver that verifies them refuses others. The verb needs the
+database.
 
 Exit codes: 0 delivered; 1 not delivered, and look for says where the reason may be.`,
 		Example: `  holdfast push test https://hooks.example.com/a2a
-  holdfast push test http://127.0.0.1:9000/ --dialect 0.3 --token abc --authorization "Bearer xyz"`,
+  holdfast push test http://127.0.0.1:9000/ --dialect 0.3 --token-file token.txt
+  echo "Bearer $HOOK_TOKEN" | holdfast push test https://hooks.example.com/a2a --authorization-file -`,
 		Args: argCount(1, 1),
 	}
 	var p task.PushConfig
@@ -484,8 +431,8 @@ Exit codes: 0 delivered; 1 not delivered, and look for says where the reason may
 	versions := registry.Versions()
 	known := strings.Join(versions[:len(versions)-1], ", ") + " or " + versions[len(versions)-1]
 	flags.StringVar(&p.Dialect, "dialect", versions[len(versions)-1], "A2A version whose body and headers to send: "+known)
-	flags.StringVar(&p.Token, "token", "", "token of the webhook")
-	authorization := flags.String("authorization", "", `scheme and credentials of the webhook, such as "Bearer xyz"`)
+	tokenFile := flags.String("token-file", "", `file with the token of the webhook; "-" is standard input`)
+	authorizationFile := flags.String("authorization-file", "", `file with the scheme and credentials of the webhook, such as "Bearer xyz"; "-" is standard input`)
 	var of app.TrialOf
 	flags.StringVar(&of.Owner.Tenant, "tenant", "", "tenant of the task's owner")
 	flags.StringVar(&of.Owner.Subject, "owner", "", "owner of the task")
@@ -495,10 +442,20 @@ Exit codes: 0 delivered; 1 not delivered, and look for says where the reason may
 		if !slices.Contains(versions, p.Dialect) {
 			return usage("--dialect %q: want %s", p.Dialect, known)
 		}
-		if *authorization != "" {
-			scheme, credentials, ok := strings.Cut(*authorization, " ")
+		if *tokenFile == "-" && *authorizationFile == "-" {
+			return usage("--token-file and --authorization-file cannot both read standard input")
+		}
+		authorization, err := c.readSecret("authorization-file", *authorizationFile)
+		if err != nil {
+			return err
+		}
+		if p.Token, err = c.readSecret("token-file", *tokenFile); err != nil {
+			return err
+		}
+		if authorization != "" {
+			scheme, credentials, ok := strings.Cut(authorization, " ")
 			if !ok {
-				return usage("--authorization: want a scheme and credentials, separated by a space")
+				return usage("--authorization-file: want a scheme and credentials, separated by a space")
 			}
 			p.Schemes, p.Credentials = []string{scheme}, credentials
 		}
@@ -576,7 +533,7 @@ func lookFor(t *app.Trial) string {
 		return "whether the receiver is overloaded; the server retries, at its Retry-After if there is one"
 	case push.Client:
 		if t.Status == http.StatusUnauthorized || t.Status == http.StatusForbidden {
-			return "the credentials that the receiver expects (--token, --authorization), and whether it has the keys at " + t.Issuer + "/.well-known/jwks.json"
+			return "the credentials that the receiver expects (--token-file, --authorization-file), and whether it has the keys at " + t.Issuer + "/.well-known/jwks.json"
 		}
 		return "whether the path is right, and the receiver accepts a POST of " + t.ContentType
 	case push.Server:

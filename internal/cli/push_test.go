@@ -273,13 +273,13 @@ func TestPushRekey(t *testing.T) {
 	sealed := func(n int, keys ...string) {
 		t.Helper()
 		h.env["HOLDFAST_SECRET_KEYS"] = strings.Join(keys, ",")
-		require.Equal(t, map[string]int{"sealed": n}, read[map[string]int](h, exitOK, "push", "rekey"))
+		require.Equal(t, map[string]int{"sealed": n}, read[map[string]int](h, exitOK, "secret-keys", "reseal"))
 	}
 	sealed(1, key(1))
 	sealed(0, key(1))
 	sealed(1, key(2), key(1))
 	h.env["HOLDFAST_SECRET_KEYS"] = key(3)
-	r := h.run(t, "push", "rekey")
+	r := h.run(t, "secret-keys", "reseal")
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.err, "sealed with a key that this server does not have")
 	sealed(0, key(2))
@@ -338,8 +338,11 @@ func TestPushTest(t *testing.T) {
 	require.Equal(t, []any{"acme", push.OwnerClaim(identity.Owner{Tenant: "acme", Subject: "alice"}), "weather", v.TaskID},
 		[]any{claims["tenant"], claims["owner"], claims["agent"], claims["task"]})
 
+	token := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(token, []byte("sesame\n"), 0o600))
 	for _, version := range []string{"0.1", "0.3", "1.0"} {
-		r := h.run(t, "push", "test", to.URL, "--dialect", version, "--token", "sesame", "--authorization", "Basic eDp5")
+		h.in = "Basic eDp5\n"
+		r := h.run(t, "push", "test", to.URL, "--dialect", version, "--token-file", token, "--authorization-file", "-")
 		require.Zero(t, r.code, r.err)
 		require.NotContains(t, r.out, "sesame")
 		require.Contains(t, r.out, "class        delivered\nstatus       200\n")

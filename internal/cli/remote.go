@@ -24,14 +24,17 @@ const defaultURL = "http://127.0.0.1:8080"
 
 // remote has the flags that say which server to call, and how.
 type remote struct {
-	headers                           []string
-	output                            *output
-	json                              bool
-	card, endpoint, protocol, binding string
+	headers                                 []string
+	output                                  *output
+	json                                    bool
+	url, agent, endpoint, protocol, binding string
 }
 
 func (r *remote) register(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVarP(&r.headers, "header", "H", nil, `header to send, as "Name: value", or @FILE with such lines, which other users do not see; may be repeated`)
+	flags := cmd.Flags()
+	flags.StringVar(&r.url, "url", "", "URL of the agent or the server, or of its card if it ends in .json (default $HOLDFAST_URL, else "+defaultURL+")")
+	flags.StringVar(&r.agent, "agent", "", "name of an agent, which the server has at /agents/NAME below the URL (default: the agent at the URL)")
+	flags.StringArrayVarP(&r.headers, "header", "H", nil, `header to send, as "Name: value"; @FILE has such lines, which other users do not see, and @- is standard input; may be repeated`)
 	r.output = outputFlag(cmd)
 }
 
@@ -40,24 +43,18 @@ func (r *remote) registerCall(cmd *cobra.Command) {
 	r.register(cmd)
 	flags := cmd.Flags()
 	flags.BoolVar(&r.json, "json", false, "print what the server sends, as with -o json")
-	flags.StringVar(&r.card, "card", "", "URL of the agent's card, or of the server that has it at a well-known path")
-	flags.StringVar(&r.endpoint, "url", "", "URL of the endpoint to call, whatever the card says; with --protocol, no card is read")
+	flags.StringVar(&r.endpoint, "endpoint", "", "URL of the endpoint to call, whatever the card says; with --protocol, no card is read")
 	flags.StringVar(&r.protocol, "protocol", "", "version of A2A: 0.1, 0.2, 0.3 or 1.0 (default: the newest that the card offers)")
 	flags.StringVar(&r.binding, "binding", "", "jsonrpc, http or grpc (default: the first of them that the card offers)")
 }
 
-// options returns what the flags say. server is the argument, or "".
-func (c *command) options(server string, r *remote) (o client.Options, err error) {
-	o = client.Options{Server: server, Endpoint: r.endpoint, Version: r.protocol, Binding: r.binding}
+// options returns what the flags say.
+func (c *command) options(r *remote) (o client.Options, err error) {
+	o = client.Options{Server: r.url, Endpoint: r.endpoint, Version: r.protocol, Binding: r.binding}
 	if r.json {
 		*r.output = outputJSON
 	}
-	switch {
-	case r.card != "" && server != "":
-		return o, usage("--card and the argument %s name two servers; remove one of them", server)
-	case r.card != "":
-		o.Server = r.card
-	case server == "" && r.endpoint == "":
+	if r.url == "" && r.endpoint == "" {
 		if o.Server = c.env("HOLDFAST_URL"); o.Server == "" {
 			o.Server = defaultURL
 		}
@@ -67,15 +64,24 @@ func (c *command) options(server string, r *remote) (o client.Options, err error
 			return o, usage("%q is not a URL; write http://host:port or https://host", u)
 		}
 	}
+	if r.agent != "" {
+		switch {
+		case r.endpoint != "":
+			return o, usage("--agent and --endpoint both name the agent; remove one of them")
+		case strings.ContainsAny(r.agent, "/?#"):
+			return o, usage("--agent: %q is not the name of an agent; write it without /, ? and #", r.agent)
+		}
+		o.Server = strings.TrimRight(o.Server, "/") + "/agents/" + r.agent
+	}
 	if strings.EqualFold(o.Binding, "http") {
 		o.Binding = client.HTTPJSON
 	}
-	o.Header, err = readHeaders(r.headers)
+	o.Header, err = readHeaders(c.In, r.headers)
 	return o, err
 }
 
-// readHeaders returns the headers that texts give. A text that begins with @ names a file with a header on each line.
-func readHeaders(texts []string) (http.Header, error) {
+// readHeaders returns the headers that texts give. A text that begins with @ names a file with a header on each line; "-" is stdin.
+func readHeaders(stdin io.Reader, texts []string) (http.Header, error) {
 	header := http.Header{}
 	add := func(text string) bool {
 		name, value, ok := strings.Cut(text, ":")
@@ -92,7 +98,13 @@ func readHeaders(texts []string) (http.Header, error) {
 			}
 			continue
 		}
-		raw, err := os.ReadFile(path)
+		var raw []byte
+		var err error
+		if path == "-" {
+			raw, err = io.ReadAll(io.LimitReader(stdin, maxSecret))
+		} else {
+			raw, err = os.ReadFile(path)
+		}
 		if err != nil {
 			return nil, usage("--header: %w", err)
 		}
@@ -107,8 +119,8 @@ func readHeaders(texts []string) (http.Header, error) {
 }
 
 // open makes the client for the agent that the flags name.
-func (c *command) open(ctx context.Context, server string, r *remote) (*client.Client, error) {
-	o, err := c.options(server, r)
+func (c *command) open(ctx context.Context, r *remote) (*client.Client, error) {
+	o, err := c.options(r)
 	if err != nil {
 		return nil, err
 	}
@@ -121,12 +133,9 @@ func (c *command) open(ctx context.Context, server string, r *remote) (*client.C
 }
 
 // again returns the arguments that lead to the same server, without headers, which may be secret.
-func (r *remote) again(server string) (args []string) {
-	if server != "" {
-		args = append(args, server)
-	}
+func (r *remote) again() (args []string) {
 	for _, f := range []struct{ name, value string }{
-		{"card", r.card}, {"url", r.endpoint}, {"protocol", r.protocol}, {"binding", r.binding},
+		{"url", r.url}, {"agent", r.agent}, {"endpoint", r.endpoint}, {"protocol", r.protocol}, {"binding", r.binding},
 	} {
 		if f.value != "" {
 			args = append(args, "--"+f.name, f.value)
@@ -151,31 +160,25 @@ func (o *outgoing) register(cmd *cobra.Command) {
 	flags.StringVar(&o.context, "context", "", "id of the context of the message")
 	flags.StringArrayVar(&o.data, "data", nil, "JSON to send as a data part, or @FILE with it; may be repeated")
 	flags.StringArrayVar(&o.files, "file", nil, "file to send; its name gives the media type; may be repeated")
-	flags.StringArrayVar(&o.urls, "url-file", nil, "URL of a file to send by reference; may be repeated")
+	flags.StringArrayVar(&o.urls, "file-url", nil, "URL of a file to send by reference; may be repeated")
 	flags.StringVar(&o.metadata, "metadata", "", "JSON object to send as metadata of the request, or @FILE with it")
 }
 
 // bare reports whether the flags give no content.
 func (o *outgoing) bare() bool { return len(o.data)+len(o.files)+len(o.urls) == 0 }
 
-// message reads [URL] TEXT. With other content the text is optional. "-" as the text reads standard input.
-func (c *command) message(o *outgoing, args []string) (server string, m *client.Message, err error) {
+// message reads TEXT. With other content the text is optional. "-" as the text reads standard input.
+func (c *command) message(o *outgoing, args []string) (m *client.Message, err error) {
 	m = &client.Message{TaskID: o.task, ContextID: o.context}
-	if len(args) == 2 || (len(args) == 1 && !o.bare() && isURL(args[0])) {
-		server, args = args[0], args[1:]
-		if !isURL(server) {
-			return "", m, usage("%q is not a URL; put quotes around a text of several words", server)
-		}
-	}
 	if len(args) == 0 && o.bare() {
-		return "", m, usage("the message is missing; give a text, --file, --url-file or --data")
+		return m, usage("the message is missing; give a text, --file, --file-url or --data")
 	}
 	if len(args) == 1 {
 		text := args[0]
 		if text == "-" {
 			all, err := io.ReadAll(c.In)
 			if err != nil {
-				return "", m, fmt.Errorf("read standard input: %w", err)
+				return m, fmt.Errorf("read standard input: %w", err)
 			}
 			text = string(all)
 		}
@@ -184,14 +187,14 @@ func (c *command) message(o *outgoing, args []string) (server string, m *client.
 	for _, path := range o.files {
 		content, err := os.ReadFile(path)
 		if err != nil {
-			return "", m, usage("--file: %w", err)
+			return m, usage("--file: %w", err)
 		}
 		m.Parts = append(m.Parts, task.Part{Kind: task.PartRaw, Raw: content, Filename: filepath.Base(path), MediaType: mediaType(path)})
 	}
 	for _, at := range o.urls {
 		u, err := url.Parse(at)
 		if err != nil || !u.IsAbs() {
-			return "", m, usage("--url-file: %q is not a URL", at)
+			return m, usage("--file-url: %q is not a URL", at)
 		}
 		part := task.Part{Kind: task.PartURL, URL: at, MediaType: mediaType(u.Path)}
 		if name := filepath.Base(u.Path); name != "." && name != "/" {
@@ -202,19 +205,19 @@ func (c *command) message(o *outgoing, args []string) (server string, m *client.
 	for _, text := range o.data {
 		value, err := jsonOf("data", text)
 		if err != nil {
-			return "", m, err
+			return m, err
 		}
 		m.Parts = append(m.Parts, task.Part{Kind: task.PartData, Data: value})
 	}
 	if o.metadata != "" {
 		if m.Metadata, err = jsonOf("metadata", o.metadata); err != nil {
-			return "", m, err
+			return m, err
 		}
 		if !bytes.HasPrefix(m.Metadata, []byte("{")) {
-			return "", m, usage("--metadata: must be a JSON object")
+			return m, usage("--metadata: must be a JSON object")
 		}
 	}
-	return server, m, nil
+	return m, nil
 }
 
 // jsonOf reads the value of a flag: JSON, or @FILE.
@@ -274,7 +277,7 @@ func explain(err error) error {
 		if unreachable != nil {
 			at = " This used " + origin(unreachable.URL) + ";"
 		}
-		return fmt.Errorf("%w\nIs the server running?%s give another URL as the argument or in HOLDFAST_URL", err, at)
+		return fmt.Errorf("%w\nIs the server running?%s give another URL with --url or HOLDFAST_URL", err, at)
 	}
 	return err
 }

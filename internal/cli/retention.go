@@ -25,24 +25,14 @@ type RetentionOperator interface {
 }
 
 func (c *command) retention() *cobra.Command {
-	cmd := &cobra.Command{
+	return c.operators(&cobra.Command{
 		Use:   "retention",
 		Short: "Show what retention deletes",
 		Long: `The servers delete data whose retention is over: ended tasks, their artifacts (which may go
 earlier), idempotency keys, delivery attempts, process names and audit entries. The
 configuration says when (docs/retention.md).`,
 		Example: `  holdfast retention plan`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usage("unknown verb \"retention %s\"; use plan", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.PersistentFlags().String("database-url", "", "PostgreSQL to use (default: the configured one)")
-	cmd.AddCommand(c.retentionPlan())
-	return cmd
+	}, false, c.retentionPlan())
 }
 
 func (c *command) retentionPlan() *cobra.Command {

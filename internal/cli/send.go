@@ -5,16 +5,24 @@ import (
 )
 
 // aboutServers is in the help of the verbs that send messages.
-const aboutServers = `URL is that of the agent: its card says how to call it. The default is HOLDFAST_URL, else
-http://127.0.0.1:8080. Any A2A server will do, in versions 0.1 to 1.0, over JSON-RPC,
-HTTP+JSON and gRPC.
+const aboutServers = `--url names the agent: its card says how to call it. Any A2A server will do, in versions 0.1
+to 1.0, over JSON-RPC, HTTP+JSON and gRPC. Credentials are headers: put them into a file,
+and name it with -H @FILE.
 
 In a terminal, the verb asks for the answer to a question of the agent, and Ctrl-C asks
 whether to cancel the task.`
 
+// oneText accepts a text, or none.
+func oneText(_ *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return usage("%q and %q are two texts; put quotes around a text of several words, and name the agent with --url", args[0], args[1])
+	}
+	return nil
+}
+
 func (c *command) send() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "send [URL] TEXT",
+		Use:   "send TEXT",
 		Short: "Send a message to an agent and print the task",
 		Long: `Send a message and wait until the task ends or parks. With "-" as the text, the verb reads
 standard input.
@@ -30,8 +38,9 @@ artifacts of earlier turns, unless they have changed. 130 interrupted.`,
   holdfast send --task 0199a3c1-… "Oslo"
   holdfast send "Read this" --file report.pdf --save answers
   holdfast send --data '{"city": "Oslo"}' --listen
-  holdfast send https://agents.example.com/weather --protocol 0.3 --binding http --data @city.json --no-wait --json`,
-		Args: argCount(0, 2),
+  holdfast send -H @headers.txt "hello"
+  holdfast send --url https://agents.example.com --agent weather --protocol 0.3 --binding http --data @city.json --no-wait --json`,
+		Args: oneText,
 	}
 	var flags talking
 	var o outgoing
@@ -40,11 +49,11 @@ artifacts of earlier turns, unless they have changed. 130 interrupted.`,
 	flags.register(cmd)
 	flags.attempts = 10
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		server, m, err := c.message(&o, args)
+		m, err := c.message(&o, args)
 		if err != nil {
 			return err
 		}
-		t, err := c.talk(cmd.Context(), &flags, server)
+		t, err := c.talk(cmd.Context(), &flags)
 		if err != nil {
 			return err
 		}

@@ -73,12 +73,12 @@ func (c *command) openServer(ctx context.Context, verb, database string) (*serve
 
 // serverCredential returns the API key or token for a server, or "". That of a profile goes to the profile's server only.
 func (c *command) serverCredential(ctx context.Context, server string) (string, error) {
-	from, name := secret.Text(c.env("HOLDFAST_SERVER_KEY")), "HOLDFAST_SERVER_KEY"
-	if file := c.env("HOLDFAST_SERVER_KEY_FILE"); file != "" {
+	from, name := secret.Text(c.env("HOLDFAST_SERVER_CREDENTIAL")), "HOLDFAST_SERVER_CREDENTIAL"
+	if file := c.env("HOLDFAST_SERVER_CREDENTIAL_FILE"); file != "" {
 		if from != nil {
-			return "", usage("HOLDFAST_SERVER_KEY and HOLDFAST_SERVER_KEY_FILE exclude each other; remove one")
+			return "", usage("HOLDFAST_SERVER_CREDENTIAL and HOLDFAST_SERVER_CREDENTIAL_FILE exclude each other; remove one")
 		}
-		from, name = secret.File(file), "HOLDFAST_SERVER_KEY_FILE"
+		from, name = secret.File(file), "HOLDFAST_SERVER_CREDENTIAL_FILE"
 	}
 	if server == c.profile.Server {
 		from, name = c.profile.credential()
@@ -113,12 +113,20 @@ func query(pairs ...string) url.Values {
 	return q
 }
 
+// withTenant adds the parameter tenant to a query. "" is the tenant of callers without one.
+func withTenant(q url.Values, tenant *string) url.Values {
+	if tenant != nil {
+		q.Set("tenant", *tenant)
+	}
+	return q
+}
+
 // page is how many items a request asks for.
 const page = 500
 
 // ListTasks implements Operator.
 func (o *serverOperator) ListTasks(ctx context.Context, f TaskFilter) (out []TaskRow, err error) {
-	q := query("agent", f.Agent, "context", f.Context, "owner", f.Owner)
+	q := withTenant(query("agent", f.Agent, "context", f.Context, "owner", f.Owner), f.Tenant)
 	if f.State != task.StateUnspecified {
 		q.Set("state", f.State.String())
 	}
@@ -134,7 +142,7 @@ func (o *serverOperator) ListTasks(ctx context.Context, f TaskFilter) (out []Tas
 				return nil, err
 			}
 			out = append(out, TaskRow{
-				ID: h.ID, PublicID: h.PublicID, Agent: h.Agent, State: h.Status.State, ContextID: h.ContextID, Owner: h.Owner,
+				ID: h.ID, PublicID: h.PublicID, Agent: h.Agent, State: h.Status.State, ContextID: h.ContextID, Tenant: h.Tenant, Owner: h.Owner,
 				LastSeq: h.LastSeq, StatusAt: h.Status.At, CreatedAt: h.CreatedAt,
 			})
 		}
@@ -364,7 +372,7 @@ func (o *serverOperator) PlanRetention(ctx context.Context) ([]retention.Step, e
 
 // ListPushes implements PushOperator.
 func (o *serverOperator) ListPushes(ctx context.Context, f store.PushFilter) (out []store.PushRow, err error) {
-	path, q := "/webhooks", query("agent", f.Agent, "owner", f.Owner, "host", f.Host)
+	path, q := "/webhooks", withTenant(query("agent", f.Agent, "owner", f.Owner, "host", f.Host), f.Tenant)
 	for name, on := range map[string]bool{"disabled": f.Disabled, "failing": f.Failing, "due": f.Due} {
 		if on {
 			q.Set(name, "true")
@@ -459,7 +467,9 @@ func (o *serverOperator) TryPush(context.Context, *task.PushConfig, app.TrialOf)
 }
 
 // Reseal implements PushOperator.
-func (o *serverOperator) Reseal(context.Context) (int, error) { return 0, errDatabase("push rekey") }
+func (o *serverOperator) Reseal(context.Context) (int, error) {
+	return 0, errDatabase("secret-keys reseal")
+}
 
 // CreateKey implements Operator.
 func (o *serverOperator) CreateKey(ctx context.Context, k *Key, lifetime time.Duration) (secret string, made *Key, err error) {
@@ -564,14 +574,30 @@ func (o *serverOperator) RetireWorkers(ctx context.Context, id task.ID, version 
 	return out, nil
 }
 
+// Agents implements AgentsOperator.
+func (o *serverOperator) Agents(ctx context.Context) ([]adminclient.Agent, error) {
+	var got adminclient.Agents
+	err := o.api.Get(ctx, "/agents", nil, &got)
+	for i := range got.Agents {
+		got.Agents[i].Signature = nil // the database does not have it; Agent has
+	}
+	return got.Agents, err
+}
+
+// Agent implements AgentsOperator.
+func (o *serverOperator) Agent(ctx context.Context, name string) (*adminclient.AgentDetail, error) {
+	got := &adminclient.AgentDetail{}
+	return got, o.api.Get(ctx, "/agents/"+url.PathEscape(name), nil, got)
+}
+
 // VerifyAudit implements Operator.
 func (o *serverOperator) VerifyAudit(context.Context, []store.AuditHead) ([]store.AuditChain, error) {
 	return nil, errDatabase("audit verify")
 }
 
 // Audit implements Operator.
-func (o *serverOperator) Audit(ctx context.Context, since time.Time, limit int) (out []store.AuditRow, err error) {
-	q := url.Values{}
+func (o *serverOperator) Audit(ctx context.Context, f *store.AuditFilter, since time.Time, limit int) (out []store.AuditRow, err error) {
+	q := withTenant(query("action", f.Action, "task", f.Task, "agent", f.Agent, "subject", f.Subject), f.Tenant)
 	if !since.IsZero() {
 		q.Set("since", since.UTC().Format(time.RFC3339Nano))
 	}
@@ -667,7 +693,7 @@ func (w *serverWatch) Next(ctx context.Context) (out []TaskEvent, more bool, err
 
 // begin opens the live list. At the first time it also notes how far the open tasks are.
 func (w *serverWatch) begin(ctx context.Context) error {
-	q := query("agent", w.filter.Agent, "context", w.filter.Context, "owner", w.filter.Owner, "last_event_id", w.last)
+	q := withTenant(query("agent", w.filter.Agent, "context", w.filter.Context, "owner", w.filter.Owner, "last_event_id", w.last), w.filter.Tenant)
 	ready := make(chan struct{})
 	changed, failed := make(chan *task.Task, page), make(chan error, 1)
 	go func() {

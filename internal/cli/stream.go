@@ -8,7 +8,7 @@ import (
 
 func (c *command) stream() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "stream [URL] [TEXT]",
+		Use:   "stream [TEXT]",
 		Short: "Send a message to an agent and print events as they come",
 		Long: `Send a message and print its events until the task ends or parks. Without a message,
 --task follows a task that exists.
@@ -29,8 +29,8 @@ task waits for input or authentication; 130 interrupted. A broken stream never e
 0.`,
 		Example: `  holdfast stream "chunks=20 size=64 delay=100ms"
   holdfast stream --task 0199a3c1-… --after 17-9f04a1c3
-  holdfast stream http://127.0.0.1:8080/agents/weather "Oslo?" --protocol 0.3 --json | jq .kind`,
-		Args: argCount(0, 2),
+  holdfast stream --url http://127.0.0.1:8080/agents/weather "Oslo?" --protocol 0.3 --json | jq .kind`,
+		Args: oneText,
 	}
 	var flags talking
 	var o outgoing
@@ -39,25 +39,21 @@ task waits for input or authentication; 130 interrupted. A broken stream never e
 	after := cmd.Flags().String("after", "", "without a message: the id of the event after which to begin")
 	flags.register(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		joins := o.task != "" && o.bare() && (len(args) == 0 || len(args) == 1 && isURL(args[0]))
+		joins := o.task != "" && o.bare() && len(args) == 0
 		if *after != "" && !joins {
 			return usage("--after needs --task, and no message")
 		}
-		var server string
 		var m *client.Message
-		var err error
 		if !joins {
-			server, m, err = c.message(&o, args)
-		} else if len(args) == 1 {
-			server = args[0]
-		}
-		if err != nil {
-			return err
+			var err error
+			if m, err = c.message(&o, args); err != nil {
+				return err
+			}
 		}
 		if joins && flags.listen != "" {
 			return usage("--listen needs a message: notifications are asked for with it")
 		}
-		t, err := c.talk(cmd.Context(), &flags, server)
+		t, err := c.talk(cmd.Context(), &flags)
 		if err != nil {
 			return err
 		}

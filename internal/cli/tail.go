@@ -16,12 +16,12 @@ func (c *command) tasksTail() *cobra.Command {
 		Use:   "tail [ID]",
 		Short: "Follow a task's log, or the events of all tasks",
 		Long: `With an ID, print the task's log and follow it until the task ends or parks. Without one,
-follow the new events of all tasks, or of an --agent, --context and --owner, until
+follow the new events of all tasks, or of an --agent, --context, --tenant and --owner, until
 interrupted. With --state, print only changes to that state.
 
 The verb polls the database by primary key, 5 times a second for one task and once a
 second for all, so a lost hint cannot hide an event. Without an ID it follows the 10,000
-newest open tasks; docs/operations.md says what that costs.
+newest open tasks; docs/cli.md says what that costs.
 
 When the database goes away, or the server of --server, the verb says so on stderr, waits,
 and continues after the last printed event, so the output has every event once. A lost
@@ -53,7 +53,7 @@ input or authentication (not with --follow-parked); 130 interrupted.`,
 		}
 		switch {
 		case len(args) == 1 && f != TaskFilter{}:
-			return usage("--agent, --state, --context and --owner select among all tasks; remove them or the ID %s", args[0])
+			return usage("--agent, --state, --context, --tenant and --owner select among all tasks; remove them or the ID %s", args[0])
 		case len(args) == 0 && (t.after != 0 || t.parked):
 			return usage("--after and --follow-parked need the ID of a task")
 		case t.after < 0:
@@ -162,7 +162,7 @@ func (t *tail) all(ctx context.Context, f TaskFilter) error {
 			t.c.note("Following the events of all tasks from now on.")
 		}
 		if n := w.Dropped(); n > dropped {
-			t.c.note("Too many open tasks to follow: %d are left out, the oldest. Select fewer with --agent, --context or --owner.", n)
+			t.c.note("Too many open tasks to follow: %d are left out, the oldest. Select fewer with --agent, --context, --tenant or --owner.", n)
 			dropped = n
 		}
 		for _, e := range evs {

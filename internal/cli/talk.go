@@ -49,8 +49,7 @@ type talk struct {
 	*command
 	flags    *talking
 	agent    *client.Client
-	server   string // the argument
-	streams  bool   // print events instead of answers
+	streams  bool // print events instead of answers
 	noWait   bool
 	receiver *receiver // nil without --listen
 
@@ -64,12 +63,12 @@ type talk struct {
 }
 
 // talk prepares a conversation. The caller calls close.
-func (c *command) talk(ctx context.Context, flags *talking, server string) (*talk, error) {
-	agent, err := c.open(ctx, server, &flags.remote)
+func (c *command) talk(ctx context.Context, flags *talking) (*talk, error) {
+	agent, err := c.open(ctx, &flags.remote)
 	if err != nil {
 		return nil, err
 	}
-	t := &talk{command: c, flags: flags, agent: agent, server: server, out: answers{printer: printer{w: c.Out}, fresh: map[string]bool{}}}
+	t := &talk{command: c, flags: flags, agent: agent, out: answers{printer: printer{w: c.Out}, fresh: map[string]bool{}}}
 	if flags.listen != "" {
 		if t.receiver, err = t.receive(ctx, flags.listen, flags.listenAs); err != nil {
 			agent.Close()
@@ -234,7 +233,7 @@ func (t *talk) explained(ctx context.Context, err error) error {
 
 // again returns the command that follows the task from here on.
 func (t *talk) again() string {
-	words := append([]string{"holdfast", "stream"}, t.flags.again(t.server)...)
+	words := append([]string{"holdfast", "stream"}, t.flags.again()...)
 	words = append(words, "--task", t.taskID)
 	if t.lastID != "" {
 		words = append(words, "--after", t.lastID)

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,34 +14,17 @@ import (
 )
 
 func (c *command) tasks() *cobra.Command {
-	cmd := &cobra.Command{
+	return c.operators(&cobra.Command{
 		Use:   "tasks",
-		Short: "Show, cancel, retry and delete tasks in the database",
-		Long: `For operators: show, cancel, retry, hold and delete tasks of any owner in the database.
-Name the database with the configuration, HOLDFAST_DATABASE_URL or --database-url. No
-server needs to run; running servers get a hint of each change.
+		Short: "Show, cancel, retry, hold and delete tasks",
+		Long: `Show tasks of every owner, and act on them. No server needs to run; running servers get a
+hint of each change.
 
 An ID is the id that clients use for the task, or its UUID.`,
 		Example: `  holdfast tasks list --state failed
   holdfast tasks tail --agent weather
   holdfast tasks retry 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f --wait`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usage("unknown verb \"tasks %s\"; use list, get, events, tail, cancel, retry, hold, release or purge", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.PersistentFlags().String("database-url", "", "PostgreSQL to use (default: the configured one)")
-	c.reasonFlag(cmd)
-	cmd.AddCommand(c.tasksList(), c.tasksGet(), c.tasksEvents(), c.tasksTail(), c.tasksCancel(), c.tasksRetry(), c.tasksHold(), c.tasksRelease(), c.tasksPurge())
-	return cmd
-}
-
-// reasonFlag adds the flag with the reason of an act.
-func (c *command) reasonFlag(cmd *cobra.Command) {
-	cmd.PersistentFlags().StringVar(&c.reason, "reason", "", "why you act, for the audit log")
+	}, true, c.tasksList(), c.tasksGet(), c.tasksEvents(), c.tasksTail(), c.tasksCancel(), c.tasksRetry(), c.tasksHold(), c.tasksRelease(), c.tasksPurge())
 }
 
 // withOperator opens the database for one command, or the admin API of a server.
@@ -48,18 +33,19 @@ func (c *command) withOperator(cmd *cobra.Command, do func(context.Context, Oper
 	if f := cmd.Flags().Lookup("database-url"); f != nil {
 		database = f.Value.String()
 	}
-	server, err := c.openServer(cmd.Context(), cmd.CommandPath(), database)
+	ctx := cmd.Context()
+	server, err := c.openServer(ctx, cmd.CommandPath(), database)
 	if err != nil {
 		return err
 	}
 	if server != nil {
-		return do(cmd.Context(), server)
+		return do(ctx, server)
 	}
 	cfg, err := c.load(configFlags(cmd.Flags()))
 	if err != nil {
 		return err
 	}
-	ctx := context.WithValue(cmd.Context(), reasonKey{}, c.reason)
+	ctx = context.WithValue(ctx, reasonKey{}, c.reason)
 	op, err := c.deps.OpenOperator(ctx, cfg, newQuietLogger(c.Err, cfg.Log))
 	if err != nil {
 		return err
@@ -75,6 +61,7 @@ func (c *command) tasksList() *cobra.Command {
 		Long: `List tasks, the newest first. SINCE is when the task reached its state; EVENTS is the length
 of its log.`,
 		Example: `  holdfast tasks list --state working
+  holdfast tasks list --tenant acme --owner alice
   holdfast tasks list --agent weather --limit 200 -o json`,
 		Args: argCount(0, 0),
 	}
@@ -105,10 +92,11 @@ func filterFlags(cmd *cobra.Command) func() (TaskFilter, error) {
 	var f TaskFilter
 	cmd.Flags().StringVar(&f.Agent, "agent", "", "only tasks of this agent")
 	state := cmd.Flags().String("state", "", "only tasks in this state, such as working or input-required")
-	_ = cmd.RegisterFlagCompletionFunc("state", completeStates) // its only error is a flag that does not exist
+	tenant := tenantFlag(cmd, "only tasks of this tenant")
 	cmd.Flags().StringVar(&f.Context, "context", "", "only tasks of this context")
 	cmd.Flags().StringVar(&f.Owner, "owner", "", "only tasks of this owner")
 	return func() (TaskFilter, error) {
+		f.Tenant = tenant()
 		if *state == "" {
 			return f, nil
 		}
@@ -143,10 +131,10 @@ func (c *command) printTasks(rows []TaskRow, format output) error {
 		}
 		return printJSON(c.Out, views)
 	}
-	lines := [][]string{{"TASK", "AGENT", "STATE", "EVENTS", "SINCE", "OWNER", "CONTEXT"}}
+	lines := [][]string{{"TASK", "AGENT", "STATE", "EVENTS", "SINCE", "TENANT", "OWNER", "CONTEXT"}}
 	for _, r := range rows {
 		lines = append(lines, []string{
-			r.PublicID, r.Agent, r.State.String(), fmt.Sprint(r.LastSeq), stamp(r.StatusAt), r.Owner, r.ContextID,
+			r.PublicID, r.Agent, r.State.String(), fmt.Sprint(r.LastSeq), stamp(r.StatusAt), r.Tenant, r.Owner, r.ContextID,
 		})
 	}
 	return table(c.Out, lines)
@@ -156,8 +144,8 @@ func (c *command) tasksGet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get ID",
 		Short: "Show a task with its history and artifacts",
-		Long: `Show a task: its owner, state, messages, artifacts and calls. The JSON is Holdfast's own format, not
-that of an A2A version.`,
+		Long: `Show a task: its owner, state, messages, artifacts and calls, and the error of the newest
+run that failed. The JSON is Holdfast's own format, not that of an A2A version.`,
 		Example: `  holdfast tasks get 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f
   holdfast tasks get order-7 -o json`,
 		Args: argCount(1, 1),
@@ -173,13 +161,69 @@ that of an A2A version.`,
 			if err != nil {
 				return err
 			}
-			if *format == outputJSON {
-				return printJSON(c.Out, viewTask(t, calls))
+			failure, err := failureOf(ctx, op, t)
+			if err != nil {
+				return err
 			}
-			return printStoredTask(&printer{w: c.Out}, t, calls)
+			if *format == outputJSON {
+				v := viewTask(t, calls)
+				v.Failure = failure
+				return printJSON(c.Out, v)
+			}
+			return printStoredTask(&printer{w: c.Out}, t, calls, failure)
 		})
 	}
 	return cmd
+}
+
+// failureView is a run that failed.
+type failureView struct {
+	Seq     task.Seq     `json:"seq"`
+	At      time.Time    `json:"at"`
+	Attempt task.Attempt `json:"attempt"`
+	Outcome string       `json:"outcome"` // as in view v_runs
+	Error   string       `json:"error"`
+}
+
+// failureTail is how many of the newest events failureOf looks at.
+const failureTail = 100
+
+// failureOf returns the newest run of a task that failed; nil: the end of the log has no such run, or the task has ended well.
+func failureOf(ctx context.Context, op Operator, t *task.Task) (*failureView, error) {
+	if s := t.Status.State; s == task.StateCompleted || s == task.StateCanceled {
+		return nil, nil //nolint:nilnil // absence is an answer here and no failure
+	}
+	evs, err := op.Events(ctx, t, max(0, t.LastSeq-failureTail))
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range slices.Backward(evs) {
+		v := &failureView{Seq: e.Seq, At: e.At.UTC(), Attempt: e.Attempt}
+		switch {
+		case e.Kind == task.EventStatus && (e.State == task.StateFailed || e.State == task.StateRejected):
+			v.Outcome, v.Error = e.State.String(), cmp.Or(e.Cause, textOf(e.Message))
+		case e.Run != nil && e.Run.Error != "":
+			v.Outcome, v.Error = e.Run.Outcome, e.Run.Error
+		}
+		if v.Error != "" {
+			return v, nil
+		}
+	}
+	return nil, nil //nolint:nilnil // as above
+}
+
+// textOf returns the text of a message.
+func textOf(m *task.Message) string {
+	if m == nil {
+		return ""
+	}
+	var texts []string
+	for _, p := range m.Parts {
+		if p.Kind == task.PartText {
+			texts = append(texts, p.Text)
+		}
+	}
+	return strings.Join(texts, "\n")
 }
 
 func (c *command) tasksEvents() *cobra.Command {

@@ -21,6 +21,7 @@ type rowView struct {
 	Agent     string    `json:"agent"`
 	State     string    `json:"state"`
 	ContextID string    `json:"context_id"`
+	Tenant    string    `json:"tenant"`
 	Owner     string    `json:"owner"`
 	LastSeq   task.Seq  `json:"last_seq"`
 	StatusAt  time.Time `json:"status_at"`
@@ -47,6 +48,7 @@ type taskView struct {
 	Waits     *time.Time      `json:"waits_until,omitempty"`
 	CalledBy  string          `json:"called_by,omitempty"`
 	Calls     []shown.Call    `json:"calls,omitempty"`
+	Failure   *failureView    `json:"failure,omitempty"`
 }
 
 type messageView struct {
@@ -80,6 +82,7 @@ type eventView struct {
 	Kind     string          `json:"kind"`
 	Attempt  task.Attempt    `json:"attempt"`
 	State    string          `json:"state,omitempty"`
+	Cause    string          `json:"cause,omitempty"`
 	Direct   bool            `json:"direct,omitempty"`
 	Message  *messageView    `json:"message,omitempty"`
 	Artifact *artifactView   `json:"artifact,omitempty"`
@@ -120,7 +123,7 @@ type notedCallView struct {
 func viewRow(r *TaskRow) rowView {
 	return rowView{
 		ID: r.ID.String(), TaskID: r.PublicID, Agent: r.Agent, State: r.State.String(), ContextID: r.ContextID,
-		Owner: r.Owner, LastSeq: r.LastSeq, StatusAt: r.StatusAt.UTC(), CreatedAt: r.CreatedAt.UTC(),
+		Tenant: r.Tenant, Owner: r.Owner, LastSeq: r.LastSeq, StatusAt: r.StatusAt.UTC(), CreatedAt: r.CreatedAt.UTC(),
 	}
 }
 
@@ -159,7 +162,7 @@ func viewEvent(e *task.Event) eventView {
 		Metadata: e.Metadata,
 	}
 	if e.Kind == task.EventStatus {
-		v.State = e.State.String()
+		v.State, v.Cause = e.State.String(), e.Cause
 	}
 	if e.Run != nil {
 		v.Run = &runView{
@@ -241,13 +244,16 @@ func shownStored(part task.Part) string {
 	}
 }
 
-func printStoredTask(p *printer, t *task.Task, calls []store.CallRow) error {
+func printStoredTask(p *printer, t *task.Task, calls []store.CallRow, failure *failureView) error {
 	p.field("task", t.PublicID)
 	if id := t.ID.String(); id != t.PublicID {
 		p.field("uuid", id)
 	}
 	p.field("agent", t.Agent)
 	p.field("state", t.Status.State.String()+" since "+stamp(t.Status.At))
+	if failure != nil {
+		p.field("error", fmt.Sprintf("attempt %d %s: %s", failure.Attempt, failure.Outcome, strings.ReplaceAll(failure.Error, "\n", "\n             ")))
+	}
 	if t.Wait != nil && t.Wait.Until.After(time.Now()) {
 		p.field("waits until", stamp(t.Wait.Until))
 	}
@@ -312,6 +318,9 @@ func (p *printer) storedEvent(e *task.Event) {
 	switch {
 	case e.Kind == task.EventStatus:
 		p.line("%s %s", head, e.State)
+		if e.Cause != "" {
+			p.line("%s", indented(e.Cause))
+		}
 	case e.Kind == task.EventMessage && e.Message != nil:
 		p.line("%s from %s", head, roleName(e.Message.Role))
 	case e.Artifact != nil:

@@ -22,26 +22,15 @@ type WorkersOperator interface {
 }
 
 func (c *command) workers() *cobra.Command {
-	cmd := &cobra.Command{
+	return c.operators(&cobra.Command{
 		Use:   "workers",
 		Short: "List and retire connected workers",
-		Long: `For operators: the workers of agents with executor.kind worker. A retired worker claims no
+		Long: `Workers are processes of agents with executor.kind worker. A retired worker claims no
 more, finishes its runs, and exits.`,
 		Example: `  holdfast workers list
   holdfast workers retire 0d9cfb5c-6d68-4a27-9a24-a3a9ad0e3a5b
   holdfast workers retire --version 3f2c91e`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usage("unknown verb \"workers %s\"; use list or retire", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.PersistentFlags().String("database-url", "", "PostgreSQL to use (default: the configured one)")
-	c.reasonFlag(cmd)
-	cmd.AddCommand(c.workersList(), c.workersRetire())
-	return cmd
+	}, true, c.workersList(), c.workersRetire())
 }
 
 func (c *command) workersList() *cobra.Command {
@@ -83,6 +72,10 @@ runs) or gone (it was not seen for 90 seconds). SEEN is accurate to a minute.`,
 	return cmd
 }
 
+type retiredWorker struct {
+	ID string `json:"id"`
+}
+
 func (c *command) workersRetire() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retire ID | --version V",
@@ -95,6 +88,7 @@ whatever its version.`,
 		Args: argCount(0, 1),
 	}
 	version := cmd.Flags().String("version", "", "retire the connected workers of this version")
+	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if (len(args) == 1) == (*version != "") {
 			return usage("name one worker by its id, or a version with --version")
@@ -113,8 +107,15 @@ whatever its version.`,
 				return err
 			}
 			p := &printer{w: c.Out}
+			views := []retiredWorker{}
 			for _, w := range retired {
-				p.line("%s", w.ID)
+				views = append(views, retiredWorker{w.ID.String()})
+				if *format == outputTable {
+					p.line("%s", w.ID)
+				}
+			}
+			if *format == outputJSON {
+				return printJSON(c.Out, views)
 			}
 			return p.err
 		})

@@ -62,7 +62,7 @@ const (
 	AuthMTLS   AuthKind = auth.KindMTLS
 )
 
-// APIKeyAuth is for the keys that holdfast keys create makes.
+// APIKeyAuth is for the keys that holdfast api-keys create makes.
 type APIKeyAuth struct {
 	Header string `yaml:"header"`
 }

@@ -146,7 +146,7 @@ func TestSecretKeyRotation(t *testing.T) {
 	require.ErrorIs(t, err, seal.ErrKey)
 }
 
-// push rekey also seals plain keys.
+// secret-keys reseal also seals plain keys.
 func TestRekeySealsPlainKeys(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL

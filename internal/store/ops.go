@@ -15,9 +15,18 @@ import (
 // TaskFilter selects tasks for operators. An empty field selects all.
 type TaskFilter struct {
 	Agent, ContextID, Owner string
+	Tenant                  *string // not nil: only of this tenant
 	State                   task.State
 	Before                  task.ID // continue a listing after this task
 	Limit                   int
+}
+
+// tenant returns the parameters of a query that select by tenant.
+func (f *TaskFilter) tenant() (by bool, tenant string) {
+	if f.Tenant == nil {
+		return false, ""
+	}
+	return true, *f.Tenant
 }
 
 // TaskRow is a line of an operator's listing.
@@ -34,6 +43,7 @@ func (s *Store) ListTasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) 
 		before = uuid.UUID(f.Before)
 	}
 	var rows []dbsqlc.Task
+	byTenant, tenant := f.tenant()
 	err := pgx.BeginTxFunc(ctx, s.api, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) (err error) {
 		// A plan for these filters finds the index of a rare state or a context; one for all reads every task.
 		if _, err = tx.Exec(ctx, "SET LOCAL plan_cache_mode = force_custom_plan"); err != nil {
@@ -41,7 +51,7 @@ func (s *Store) ListTasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) 
 		}
 		rows, err = s.q.OpsTasks(ctx, tx, dbsqlc.OpsTasksParams{
 			Before: before, Agent: f.Agent, State: int16(f.State), ContextID: f.ContextID, Owner: f.Owner,
-			MaxRows: int32(f.Limit),
+			ByTenant: byTenant, Tenant: tenant, MaxRows: int32(f.Limit),
 		})
 		return err
 	})

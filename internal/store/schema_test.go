@@ -344,7 +344,8 @@ func TestPlansOfOperatorsList(t *testing.T) {
 	_, err = c.Prepare(t.Context(), "list", statements(t)["OpsTasks"])
 	require.NoError(t, err)
 	for filter, index := range map[string]string{
-		"'', 0, '', ''": `_pkey`, "'', 2, '', ''": `using tasks_open_`, "'', 0, 'ctx7', ''": `_context_id_`, "'a', 2, 'ctx7', ''": `using tasks_open_`,
+		"'', 0, '', '', false, ''": `_pkey`, "'', 2, '', '', false, ''": `using tasks_open_`, "'', 0, 'ctx7', '', false, ''": `_context_id_`,
+		"'a', 2, 'ctx7', '', false, ''": `using tasks_open_`, "'', 2, '', '', true, 't'": `using tasks_open_`,
 	} {
 		rows, err := c.Query(t.Context(), "EXPLAIN EXECUTE list('ffffffff-ffff-ffff-ffff-ffffffffffff', "+filter+", 50)", pgx.QueryExecModeSimpleProtocol)
 		require.NoError(t, err)

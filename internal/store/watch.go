@@ -118,8 +118,9 @@ func (w *Watch) look(ctx context.Context) error {
 		return err
 	}
 	if !w.begun {
+		byTenant, tenant := w.f.tenant()
 		open, err := w.store.q.OpsOpenTasks(ctx, w.store.api, dbsqlc.OpsOpenTasksParams{
-			Agent: w.f.Agent, ContextID: w.f.ContextID, Owner: w.f.Owner, MaxRows: int32(w.max),
+			Agent: w.f.Agent, ContextID: w.f.ContextID, Owner: w.f.Owner, ByTenant: byTenant, Tenant: tenant, MaxRows: int32(w.max),
 		})
 		if err != nil {
 			return translate("watch", err)
@@ -162,9 +163,10 @@ func newWatched(r *dbsqlc.Task) *watched {
 // since lists the tasks created from an id on.
 func (w *Watch) since(ctx context.Context, since task.ID) ([]dbsqlc.Task, error) {
 	var out []dbsqlc.Task
+	byTenant, tenant := w.f.tenant()
 	for {
 		page, err := w.store.q.OpsTasksSince(ctx, w.store.api, dbsqlc.OpsTasksSinceParams{
-			Since: uuid.UUID(since), Agent: w.f.Agent, ContextID: w.f.ContextID, Owner: w.f.Owner, MaxRows: watchPage,
+			Since: uuid.UUID(since), Agent: w.f.Agent, ContextID: w.f.ContextID, Owner: w.f.Owner, ByTenant: byTenant, Tenant: tenant, MaxRows: watchPage,
 		})
 		if err != nil {
 			return nil, translate("watch", err)

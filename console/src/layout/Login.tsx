@@ -71,7 +71,7 @@ function KeyForm({ url, other }: { url: string; other: boolean }) {
         </Button>
       </div>
       <p className="muted">
-        Make one with <code>holdfast keys create --scope admin:view</code>. The browser keeps a session, not the key.
+        Make one with <code>holdfast api-keys create --scope admin:view</code>. The browser keeps a session, not the key.
       </p>
       {error !== undefined && <ErrorBox error={error} title={titleOf(error)} />}
     </form>

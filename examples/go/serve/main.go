@@ -18,7 +18,7 @@ func main() {
 	shout := agent.Func(func(ctx context.Context, run *agent.Run, out agent.Emitter) error {
 		return out.Artifact(ctx, agent.Text("shout", strings.ToUpper(run.Text())))
 	})
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	if err := agent.Serve(ctx, log, map[string]agent.Executor{"shout": shout}); err != nil {
 		log.Error("not served", "error", err)
 		os.Exit(1)

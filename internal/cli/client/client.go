@@ -121,7 +121,7 @@ func (c *Client) aim(ctx context.Context, o Options) (err error) {
 		return nil
 	}
 	if o.Endpoint != "" && strings.EqualFold(o.Binding, client.GRPC) {
-		return &OptionError{"protocol", "is required with --url and --binding grpc: a port of gRPC has no card"}
+		return &OptionError{"protocol", "is required with --endpoint and --binding grpc: a port of gRPC has no card"}
 	}
 	server := o.Server
 	if server == "" {
@@ -160,7 +160,7 @@ func (c *Client) place(o Options, cardAt string) (err error) {
 		c.url, err = rpcAddress(c.url, cardAt)
 	case sameOrigin(c.url, cardAt):
 	case strings.HasSuffix(o.Server, ".json"):
-		return fmt.Errorf("%s names the URL %.200q of another host; give it with --url if that is right", cardAt, c.url)
+		return fmt.Errorf("%s names the URL %.200q of another host; give it with --endpoint if that is right", cardAt, c.url)
 	default:
 		// A server behind a proxy names its public URL. The name that the user has given is the same agent.
 		c.url = o.Server
@@ -233,7 +233,7 @@ func (c *Client) readCard(ctx context.Context, server string) (*Document, error)
 			return card, err
 		}
 	}
-	return nil, fmt.Errorf("%s has no agent card: %w; without one, give the endpoint with --url and its version with --protocol", server, err)
+	return nil, fmt.Errorf("%s has no agent card: %w; without one, give it with --endpoint and its version with --protocol", server, err)
 }
 
 func (c *Client) cardAt(ctx context.Context, at string) (*Document, error) {

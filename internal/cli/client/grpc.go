@@ -26,7 +26,7 @@ func (e *BrokenError) Error() string { return e.err.Error() }
 func (e *BrokenError) Unwrap() error { return e.err }
 
 func rpcAddress(named, card string) (string, error) {
-	address, err := outbound.RPCAddress(named, card, "--url")
+	address, err := outbound.RPCAddress(named, card, "--endpoint")
 	if err != nil {
 		return "", fmt.Errorf("%s %w", card, err)
 	}

@@ -40,13 +40,16 @@ SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, la
    AND ($1::text = '' OR agent = $1)
    AND ($2::text = '' OR context_id = $2)
    AND ($3::text = '' OR owner = $3)
- ORDER BY id DESC LIMIT $4
+   AND (NOT $4::boolean OR tenant = $5::text)
+ ORDER BY id DESC LIMIT $6
 `
 
 type OpsOpenTasksParams struct {
 	Agent     string
 	ContextID string
 	Owner     string
+	ByTenant  bool
+	Tenant    string
 	MaxRows   int32
 }
 
@@ -56,6 +59,8 @@ func (q *Queries) OpsOpenTasks(ctx context.Context, db DBTX, arg OpsOpenTasksPar
 		arg.Agent,
 		arg.ContextID,
 		arg.Owner,
+		arg.ByTenant,
+		arg.Tenant,
 		arg.MaxRows,
 	)
 	if err != nil {
@@ -123,7 +128,8 @@ SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, la
    AND ($3::smallint = 0 OR state = $3)
    AND ($4::text = '' OR context_id = $4)
    AND ($5::text = '' OR owner = $5)
- ORDER BY id DESC LIMIT $6
+   AND (NOT $6::boolean OR tenant = $7::text)
+ ORDER BY id DESC LIMIT $8
 `
 
 type OpsTasksParams struct {
@@ -132,6 +138,8 @@ type OpsTasksParams struct {
 	State     int16
 	ContextID string
 	Owner     string
+	ByTenant  bool
+	Tenant    string
 	MaxRows   int32
 }
 
@@ -144,6 +152,8 @@ func (q *Queries) OpsTasks(ctx context.Context, db DBTX, arg OpsTasksParams) ([]
 		arg.State,
 		arg.ContextID,
 		arg.Owner,
+		arg.ByTenant,
+		arg.Tenant,
 		arg.MaxRows,
 	)
 	if err != nil {
@@ -235,7 +245,8 @@ SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, la
    AND ($2::text = '' OR agent = $2)
    AND ($3::text = '' OR context_id = $3)
    AND ($4::text = '' OR owner = $4)
- ORDER BY id LIMIT $5
+   AND (NOT $5::boolean OR tenant = $6::text)
+ ORDER BY id LIMIT $7
 `
 
 type OpsTasksSinceParams struct {
@@ -243,6 +254,8 @@ type OpsTasksSinceParams struct {
 	Agent     string
 	ContextID string
 	Owner     string
+	ByTenant  bool
+	Tenant    string
 	MaxRows   int32
 }
 
@@ -253,6 +266,8 @@ func (q *Queries) OpsTasksSince(ctx context.Context, db DBTX, arg OpsTasksSinceP
 		arg.Agent,
 		arg.ContextID,
 		arg.Owner,
+		arg.ByTenant,
+		arg.Tenant,
 		arg.MaxRows,
 	)
 	if err != nil {

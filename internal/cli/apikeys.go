@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,28 +21,16 @@ type Key struct {
 	LastUsedAt                time.Time // zero: not used yet
 }
 
-func (c *command) keys() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "keys",
+func (c *command) apiKeys() *cobra.Command {
+	return c.operators(&cobra.Command{
+		Use:   "api-keys",
 		Short: "Create, list and revoke API keys",
-		Long: `For operators: manage the keys with which clients authenticate at agents that have a scheme
-of kind api_key. The keys are in the database; name it with the configuration,
-HOLDFAST_DATABASE_URL or --database-url. No server needs to run.`,
-		Example: `  holdfast keys create --subject alice --scope weather:use
-  holdfast keys list
-  holdfast keys revoke mzxw6ytboi5dkmrq`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usage("unknown verb \"keys %s\"; use create, list or revoke", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.PersistentFlags().String("database-url", "", "PostgreSQL to use (default: the configured one)")
-	c.reasonFlag(cmd)
-	cmd.AddCommand(c.keysCreate(), c.keysList(), c.keysRevoke())
-	return cmd
+		Long: `API keys are credentials of clients, workers and operators, for schemes of kind api_key. The
+database has a hash of each. Servers refuse a revoked key at once.`,
+		Example: `  holdfast api-keys create --subject alice --scope weather:use
+  holdfast api-keys list
+  holdfast api-keys revoke mzxw6ytboi5dkmrq`,
+	}, true, c.apiKeysCreate(), c.apiKeysList(), c.apiKeysRevoke())
 }
 
 type keyView = shown.Key
@@ -53,14 +42,14 @@ func viewKey(k *Key, now time.Time) keyView {
 	}, now)
 }
 
-func (c *command) keysCreate() *cobra.Command {
+func (c *command) apiKeysCreate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create --subject NAME",
 		Short: "Create an API key and print it once",
 		Long: `Create an API key and print it. Store it now: the database keeps only a hash of it. Callers
 with the key act as this subject of this tenant, and own its tasks.`,
-		Example: `  holdfast keys create --subject alice
-  holdfast keys create --subject ci --tenant acme --scope weather:use --scope weather:admin --expires-in 2160h --name "build server"`,
+		Example: `  holdfast api-keys create --subject alice
+  holdfast api-keys create --subject ci --tenant acme --scope weather:use --scope weather:admin --expires-in 2160h --name "build server"`,
 		Args: argCount(0, 0),
 	}
 	var k Key
@@ -96,15 +85,16 @@ with the key act as this subject of this tenant, and own its tasks.`,
 	return cmd
 }
 
-func (c *command) keysList() *cobra.Command {
+func (c *command) apiKeysList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List API keys, newest first",
-		Example: `  holdfast keys list
-  holdfast keys list -o json | jq -r '.[] | select(.state == "valid") | .id'`,
-		Long: `List all API keys, without their secrets. USED is accurate to five minutes.`,
+		Example: `  holdfast api-keys list
+  holdfast api-keys list -o json | jq -r '.[] | select(.state == "valid") | .id'`,
+		Long: `List API keys, without their secrets. USED is accurate to five minutes.`,
 		Args: argCount(0, 0),
 	}
+	tenant := tenantFlag(cmd, "only API keys of this tenant")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
@@ -112,20 +102,23 @@ func (c *command) keysList() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if of := tenant(); of != nil {
+				keys = slices.DeleteFunc(keys, func(k *Key) bool { return k.Tenant != *of })
+			}
 			return c.printKeys(keys, *format)
 		})
 	}
 	return cmd
 }
 
-func (c *command) keysRevoke() *cobra.Command {
+func (c *command) apiKeysRevoke() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke ID...",
 		Short: "Revoke API keys",
 		Long: `Revoke API keys by id. An id is the part of a key between hfk_ and the next underscore;
-holdfast keys list shows it. Servers refuse revoked keys at once if notifications arrive,
+holdfast api-keys list shows it. Servers refuse revoked keys at once if notifications arrive,
 else within ten seconds. They also end the streams that such a key opened.`,
-		Example: `  holdfast keys revoke mzxw6ytboi5dkmrq`,
+		Example: `  holdfast api-keys revoke mzxw6ytboi5dkmrq`,
 		Args:    atLeastOne,
 	}
 	format := outputFlag(cmd)

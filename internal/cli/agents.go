@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-a2a/holdfast/internal/adminclient"
+)
+
+// AgentsOperator shows agents and their queues.
+type AgentsOperator interface {
+	// Agents returns the agents of the configuration (that of the server, or of this program) with their health and queues.
+	Agents(ctx context.Context) ([]adminclient.Agent, error)
+	// Agent also returns the card and its signature, if a server can tell. task.NotFound: there is no such agent.
+	Agent(ctx context.Context, name string) (*adminclient.AgentDetail, error)
+}
+
+func (c *command) agents() *cobra.Command {
+	return c.operators(&cobra.Command{
+		Use:   "agents",
+		Short: "Show agents, their health and their queues",
+		Long: `Agents are those of the configuration. Health, queues and workers are the same for all
+replicas. On a database, give the servers' configuration with --config: an agent that it
+lacks shows without a kind, while it has tasks in the queue or is away.`,
+		Example: `  holdfast agents list
+  holdfast agents get weather`,
+	}, false, c.agentsList(), c.agentsGet())
+}
+
+func (c *command) agentsList() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List agents with health, queue and workers",
+		Long: `List agents. HEALTH is ok, or away since when: then it does not begin runs, and tasks wait
+without losing tries. QUEUE is the number of tasks that wait for a run, OLDEST for how long
+the first of them has been due, RUNNING those that a replica or a worker runs, PARKED those
+that wait for their client (counted up to 10,000). WORKERS are connected, for the kind
+worker. holdfast workers list shows them.`,
+		Example: `  holdfast agents list
+  holdfast agents list -o json | jq -r '.[] | select(.away) | .name'`,
+		Args: argCount(0, 0),
+	}
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+			all, err := op.Agents(ctx)
+			if err != nil {
+				return err
+			}
+			if *format == outputJSON {
+				return printJSON(c.Out, append([]adminclient.Agent{}, all...))
+			}
+			rows := [][]string{{"AGENT", "KIND", "HEALTH", "QUEUE", "OLDEST", "RUNNING", "PARKED", "WORKERS"}}
+			for i := range all {
+				a := &all[i]
+				row := []string{a.Name, dash(a.Kind), health(a), "-", "-", "-", "-", "-"}
+				if q := a.Queue; q != nil {
+					row[3], row[4], row[5], row[6] = count(q.Waiting), ageText(q.OldestSeconds), count(q.Running), count(q.Parked)
+				}
+				if a.Workers != nil {
+					row[7] = strconv.Itoa(*a.Workers)
+				}
+				rows = append(rows, row)
+			}
+			return table(c.Out, rows)
+		})
+	}
+	return cmd
+}
+
+func (c *command) agentsGet() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "get AGENT",
+		Short: "Show an agent",
+		Long: `Show an agent: its kind, limits, health, queue and workers. A server (--server) also shows
+whether clients can verify the signature of its card, and with -o json the card itself.`,
+		Example: `  holdfast agents get weather
+  holdfast agents get weather -o json | jq .queue`,
+		Args: argCount(1, 1),
+	}
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+			a, err := op.Agent(ctx, args[0])
+			if err != nil {
+				return fmt.Errorf("agent %s: %w", args[0], err)
+			}
+			if *format == outputJSON {
+				return printJSON(c.Out, a)
+			}
+			return printAgent(&printer{w: c.Out}, a)
+		})
+	}
+	return cmd
+}
+
+func printAgent(p *printer, a *adminclient.AgentDetail) error {
+	p.field("agent", a.Name)
+	p.field("kind", a.Kind)
+	if a.Default {
+		p.field("default", "yes")
+	}
+	p.field("health", health(&a.Agent))
+	if a.Away != nil {
+		p.field("error", a.Away.Error)
+		p.field("last try", stamp(a.Away.LastAt))
+	}
+	if a.Kind != "" {
+		p.field("concurrency", fmt.Sprintf("%d runs in each replica", a.Concurrency))
+		p.field("attempts", fmt.Sprintf("%d for each message", a.MaxAttempts))
+	}
+	if q := a.Queue; q != nil {
+		p.field("queue", count(q.Waiting))
+		p.field("oldest", ageText(q.OldestSeconds))
+		p.field("running", count(q.Running))
+		p.field("timers", count(q.Timers))
+		p.field("calls", count(q.Calls))
+		p.field("parked", count(q.Parked))
+	}
+	if a.Workers != nil {
+		p.field("workers", fmt.Sprintf("%d connected", *a.Workers))
+	}
+	if s := a.Signature; s != nil {
+		text := s.Status
+		if s.Detail != "" {
+			text += ": " + s.Detail
+		}
+		p.field("signature", text)
+	}
+	return p.err
+}
+
+func health(a *adminclient.Agent) string {
+	if a.Away == nil {
+		return "ok"
+	}
+	return "away since " + stamp(a.Away.Since)
+}
+
+func count(n int64) string { return strconv.FormatInt(n, 10) }
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// ageText writes seconds as a duration for people; "-" for none.
+func ageText(seconds float64) string {
+	d := time.Duration(seconds * float64(time.Second)).Round(100 * time.Millisecond)
+	switch {
+	case d <= 0:
+		return "-"
+	case d >= time.Minute:
+		d = d.Round(time.Second)
+	}
+	return d.String()
+}

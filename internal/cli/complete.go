@@ -1,0 +1,251 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-a2a/holdfast/internal/pgembed"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+)
+
+// completion replaces cobra's verb, which is four verbs with little help.
+func (c *command) completion() *cobra.Command {
+	shells := map[string]func(*cobra.Command, io.Writer) error{
+		"bash":       func(root *cobra.Command, w io.Writer) error { return root.GenBashCompletionV2(w, true) },
+		"zsh":        func(root *cobra.Command, w io.Writer) error { return root.GenZshCompletion(w) },
+		"fish":       func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) },
+		"powershell": func(root *cobra.Command, w io.Writer) error { return root.GenPowerShellCompletionWithDesc(w) },
+	}
+	names := slices.Sorted(maps.Keys(shells))
+	return &cobra.Command{
+		Use:   "completion SHELL",
+		Short: "Print a script that completes verbs, flags and names in a shell",
+		Long: `Print the completion script of a SHELL: bash, fish, powershell or zsh. The shell then offers
+verbs, flags, states and profiles, and asks the server or the database for agents, tasks,
+webhooks, workers and API keys. It offers none of these if no answer comes within two
+seconds. bash needs the package bash-completion.`,
+		Example: `  holdfast completion bash > /etc/bash_completion.d/holdfast
+  holdfast completion zsh > "${fpath[1]}/_holdfast"
+  holdfast completion fish > ~/.config/fish/completions/holdfast.fish`,
+		ValidArgs: names,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 || shells[args[0]] == nil {
+				return usage("name one shell: %s", either(names))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return shells[args[0]](cmd.Root(), c.Out) },
+	}
+}
+
+const (
+	// completeWithin bounds a look at a server or a database for a completion. A shell waits for it.
+	completeWithin = 2 * time.Second
+	// offered bounds the tasks, webhooks and workers that a shell offers.
+	offered = 50
+)
+
+// completer returns what a shell may offer for the next argument, or for the value of a flag. A description follows a tab.
+type completer func(cmd *cobra.Command, args []string) []string
+
+func words(names ...string) completer {
+	return func(*cobra.Command, []string) []string { return names }
+}
+
+// complete makes a completer one of cobra.
+func (f completer) complete(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return f(cmd, args), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completions tells shells what to offer: names that a server or a database knows, if it answers soon.
+func (c *command) completions(root *cobra.Command) {
+	flags := map[string]completer{
+		"output": words("table", "json"), "state": words(stateNames()...), "profile": c.profileNames, "roles": words("api", "worker", "push"),
+		"protocol": words("0.1", "0.2", "0.3", "1.0"), "binding": words("jsonrpc", "http", "grpc"), "mode": words("blocking", "stream", "poll"),
+		"dialect": words(registry.Versions()...),
+	}
+	ofOperators := map[string]completer{"agent": c.agentNames, "task": c.taskIDs}
+	arguments := map[string]completer{
+		"agents get": atFirst(c.agentNames), "tasks get": atFirst(c.taskIDs), "tasks events": atFirst(c.taskIDs), "tasks tail": atFirst(c.taskIDs),
+		"tasks cancel": c.taskIDs, "tasks retry": c.taskIDs, "tasks hold": c.taskIDs, "tasks release": c.taskIDs,
+		"push attempts": c.webhooks, "push redeliver": c.webhooks, "push disable": c.webhooks, "push enable": c.webhooks,
+		"workers retire": atFirst(c.workerIDs), "api-keys revoke": c.apiKeyIDs, "push test": words(), "send": words(), "stream": words(),
+	}
+	eachVerb(root, func(cmd *cobra.Command) {
+		if f, ok := arguments[verbOf(cmd)]; ok {
+			cmd.ValidArgsFunction = f.complete
+		} else if !strings.Contains(cmd.Use, " ") && !cmd.HasSubCommands() {
+			cmd.ValidArgsFunction = cobra.NoFileCompletions
+		}
+		add := func(f completer, name string) {
+			if cmd.LocalFlags().Lookup(name) != nil {
+				_ = cmd.RegisterFlagCompletionFunc(name, f.complete) // its errors are a missing flag and a second call
+			}
+		}
+		for name, f := range flags {
+			add(f, name)
+		}
+		if cmd.InheritedFlags().Lookup("database-url") != nil {
+			for name, f := range ofOperators {
+				add(f, name)
+			}
+		}
+	})
+}
+
+// eachVerb visits a command and all below it, parents first.
+func eachVerb(cmd *cobra.Command, visit func(*cobra.Command)) {
+	visit(cmd)
+	for _, sub := range cmd.Commands() {
+		eachVerb(sub, visit)
+	}
+}
+
+// verbOf returns the words of a verb, such as "tasks list"; "" for the program itself.
+func verbOf(cmd *cobra.Command) string {
+	_, verb, _ := strings.Cut(cmd.CommandPath(), " ")
+	return verb
+}
+
+// atFirst is for verbs that take one argument.
+func atFirst(f completer) completer {
+	return func(cmd *cobra.Command, args []string) []string {
+		if len(args) > 0 {
+			return nil
+		}
+		return f(cmd, args)
+	}
+}
+
+func (c *command) profileNames(*cobra.Command, []string) []string {
+	all, err := readProfiles(c.profilesFile())
+	if err != nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+func (c *command) agentNames(cmd *cobra.Command, _ []string) []string {
+	return c.ask(cmd, func(ctx context.Context, op Operator) (out []string, err error) {
+		all, err := op.Agents(ctx)
+		for i := range all {
+			out = append(out, described(all[i].Name, all[i].Kind))
+		}
+		return out, err
+	})
+}
+
+// taskIDs offers the newest tasks. Of a group of verbs that take several it leaves out those that are there.
+func (c *command) taskIDs(cmd *cobra.Command, args []string) []string {
+	return c.ask(cmd, func(ctx context.Context, op Operator) (out []string, err error) {
+		rows, err := op.ListTasks(ctx, TaskFilter{Limit: offered})
+		for i := range rows {
+			if r := &rows[i]; !slices.Contains(args, r.PublicID) {
+				out = append(out, described(r.PublicID, r.State.String()+" "+r.Agent))
+			}
+		}
+		return out, err
+	})
+}
+
+// webhooks offers tasks that have webhooks, then the webhooks of the task.
+func (c *command) webhooks(cmd *cobra.Command, args []string) []string {
+	if len(args) > 1 {
+		return nil
+	}
+	return c.ask(cmd, func(ctx context.Context, op Operator) (out []string, err error) {
+		f := store.PushFilter{Limit: offered}
+		if len(args) == 1 {
+			t, err := op.FindTask(ctx, args[0])
+			if err != nil {
+				return nil, err
+			}
+			f.Task = t.ID
+		}
+		rows, err := op.ListPushes(ctx, f)
+		for i := range rows {
+			name := described(rows[i].PublicID, rows[i].Config.Host)
+			if len(args) == 1 {
+				name = described(rows[i].Config.ID, rows[i].Config.Host)
+			}
+			if !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+		return out, err
+	})
+}
+
+func (c *command) workerIDs(cmd *cobra.Command, _ []string) []string {
+	return c.ask(cmd, func(ctx context.Context, op Operator) (out []string, err error) {
+		all, err := op.Workers(ctx, offered)
+		for i := range all {
+			if w := &all[i]; w.Connected && w.RetiredAt.IsZero() {
+				out = append(out, described(w.ID.String(), w.Name+" "+w.Version))
+			}
+		}
+		return out, err
+	})
+}
+
+func (c *command) apiKeyIDs(cmd *cobra.Command, args []string) []string {
+	return c.ask(cmd, func(ctx context.Context, op Operator) (out []string, err error) {
+		all, err := op.Keys(ctx)
+		for _, k := range all {
+			if k.RevokedAt.IsZero() && !slices.Contains(args, k.ID) {
+				out = append(out, described(k.ID, k.Subject+" "+k.Name))
+			}
+		}
+		return out, err
+	})
+}
+
+// described is a completion with a description. Both come from others.
+func described(name, text string) string {
+	one := func(s string) string { return strings.Join(strings.Fields(printable(s)), " ") }
+	return one(name) + "\t" + one(text)
+}
+
+// ask asks a server or a database. It starts none: an embedded database must run already. Without an answer there is nothing to offer.
+func (c *command) ask(cmd *cobra.Command, do func(context.Context, Operator) ([]string, error)) []string {
+	c.profileErr = c.useProfile()
+	if c.serverURL() == "" {
+		cfg, err := c.load(configFlags(cmd.Flags()))
+		if err != nil {
+			return nil
+		}
+		if used, err := pgembed.InUse(cfg.DataDir); cfg.DatabaseURL == "" && (err != nil || !used) {
+			return nil
+		}
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
+	defer cancel()
+	cmd.SetContext(ctx)
+	quiet := *c
+	quiet.Err = io.Discard
+	answers := make(chan []string, 1)
+	go func() {
+		var out []string
+		err := quiet.withOperator(cmd, func(ctx context.Context, op Operator) (err error) {
+			out, err = do(ctx, op)
+			return err
+		})
+		if err != nil {
+			out = nil
+		}
+		answers <- out
+	}()
+	select {
+	case out := <-answers:
+		return out
+	case <-ctx.Done():
+		return nil // closing may take longer
+	}
+}

@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+)
+
+func (c *command) secretKeys() *cobra.Command {
+	return c.operators(&cobra.Command{
+		Use:   "secret-keys",
+		Short: "Seal stored secrets with another key",
+		Long: `Secret keys seal what clients entrust to the server, such as tokens of webhooks, and the
+signing keys of the server, before they are stored. HOLDFAST_SECRET_KEYS has them; the
+first one seals. docs/security.md has the steps of a rotation.`,
+		Example: `  holdfast secret-keys reseal`,
+	}, false, c.secretKeysReseal())
+}
+
+func (c *command) secretKeysReseal() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "reseal",
+		Short: "Seal clients' secrets with the first key of HOLDFAST_SECRET_KEYS",
+		Long: `Seal all secrets in the database with the first key of HOLDFAST_SECRET_KEYS
+(push.secret_keys): tokens and credentials of webhooks, the signing keys of cards and
+webhooks, and, of turns that have not ended, forwarded headers and what came by resume
+URLs. Older keys of the list, or the key in the database that the server uses without the
+list, had sealed them. Afterwards remove the older keys.
+
+First give every replica the new key, behind the old one and then in front of it
+(docs/security.md). A replica without it cannot read the newly sealed secrets. The verb
+may run again at any time, and while servers run. It needs the database.
+
+Exit codes: 0 all are sealed with the first key; 1 some could not be opened, and did not
+change.`,
+		Example: "  holdfast secret-keys reseal",
+		Args:    argCount(0, 0),
+	}
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if c.serverURL() != "" {
+			return errDatabase("secret-keys reseal") // before it asks for a key that only the database needs
+		}
+		cfg, err := c.load(configFlags(cmd.Flags()))
+		if err != nil {
+			return err
+		}
+		if len(cfg.Push.SecretKeys) == 0 {
+			return usage("HOLDFAST_SECRET_KEYS has no key; make one with openssl rand -base64 32")
+		}
+		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+			n, err := op.Reseal(ctx)
+			if *format == outputJSON {
+				return errors.Join(printJSON(c.Out, map[string]int{"sealed": n}), err)
+			}
+			p := &printer{w: c.Out}
+			p.line("%d sealed", n)
+			return errors.Join(p.err, err)
+		})
+	}
+	return cmd
+}
