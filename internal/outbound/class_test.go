@@ -79,7 +79,7 @@ func TestADeadlineInTheHandshakeIsUnreachable(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	var told []outbound.Class
 	client := outbound.ToAgents(time.Minute, 0, func(class outbound.Class, _ time.Duration) { told = append(told, class) })
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
