@@ -39,7 +39,7 @@ func Serve(ctx context.Context, log *slog.Logger, agents map[string]Executor) er
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return app.Run(ctx, cfg, log, app.Options{Executors: adaptAll(agents), Version: cli.Version()})
+	return app.Run(ctx, cfg, log, app.Options{Executors: adaptAll(agents), Version: cli.Version(), Commit: cli.Commit()})
 }
 
 func adaptAll(agents map[string]Executor) map[string]executor.Executor {

@@ -22,6 +22,15 @@ RETURNING *;
 -- For operators: all keys, the newest first.
 SELECT * FROM holdfast.api_keys ORDER BY created_at DESC, key_id;
 
+-- name: APIKeyCounts :one
+-- For metrics. Keys that are made for a few days are expected to expire.
+SELECT count(*) FILTER (WHERE revoked_at IS NOT NULL)::bigint AS revoked,
+       count(*) FILTER (WHERE revoked_at IS NULL AND expires_at <= now())::bigint AS expired,
+       count(*) FILTER (WHERE revoked_at IS NULL AND expires_at > now() AND expires_at <= now() + interval '7 days'
+                          AND expires_at - created_at > interval '14 days')::bigint AS expiring,
+       count(*)::bigint AS total
+  FROM holdfast.api_keys;
+
 -- name: APIKeyRevoke :one
 -- A second call keeps the time of the first.
 UPDATE holdfast.api_keys SET revoked_at = coalesce(revoked_at, now())

@@ -62,7 +62,7 @@ WITH inp AS MATERIALIZED (
            max(ord) FILTER (WHERE kind IN (2, 3)) - min(ord) + 1 AS shown_rn, sum(artifact_size)::bigint AS artifact_bytes
       FROM inp GROUP BY task, attempt, claimed_at, ordinal, post
 ), lck AS MATERIALIZED (
-    SELECT t.id, t.kept, t.attempt, t.last_seq, t.turns, t.pending, t.cancel_requested, t.worker_id, t.claimed_at, t.pushes, t.lineage,
+    SELECT t.id, t.kept, t.attempt, t.last_seq, t.turns, t.pending, t.cancel_requested, t.cancel_requested_at, t.worker_id, t.claimed_at, t.pushes, t.lineage,
            t.resumed_seq, t.posted_attempt = t.attempt AS posted, r.post, r.after, r.n, r.status_ord, r.wait, r.shown_rn, r.artifact_bytes
       FROM run r JOIN holdfast.tasks t ON t.id = r.task AND t.attempt = r.attempt AND t.claimed_at = r.claimed_at
        AND r.ordinal = CASE WHEN NOT r.post THEN t.run_ordinal WHEN t.posted_attempt = t.attempt THEN t.posted ELSE 0 END
@@ -78,7 +78,7 @@ WITH inp AS MATERIALIZED (
                 WHEN s.state IN (3, 4) AND (l.pending > 0 OR s.resume > 0 AND l.resumed_seq IS NOT NULL) THEN 1::smallint ELSE s.state END AS state,
            CASE WHEN s.resume > 0 THEN now() + s.resume * interval '1 second' END AS resume_until,
            CASE WHEN s.state IN (3, 4) AND s.resume > 0 AND NOT l.cancel_requested THEN l.resumed_seq END AS resumed_seq,
-           l.wait IS NOT NULL AS waits, l.cancel_requested, l.wait,
+           l.wait IS NOT NULL AS waits, l.cancel_requested, l.cancel_requested_at, l.wait,
            coalesce(l.wait ->> 'outcome' = 'calls', false) AS calls,
            -- Not before the present: claims may pass over what is due for longer than they look back.
            CASE WHEN l.wait ->> 'outcome' = 'calls' THEN 'infinity'::timestamptz
@@ -149,7 +149,8 @@ WITH inp AS MATERIALIZED (
       FROM (SELECT id, last_seq, status_rn, shown_rn FROM eff WHERE pushes AND shown_rn IS NOT NULL ORDER BY id) e
 )
 SELECT id, attempt, last_seq::bigint AS base, coalesce(state, 0)::smallint AS state,
-       (again OR interrupted OR waits AND cancel_requested)::boolean AS again, now()::timestamptz AS at, coalesce(CASE WHEN NOT calls THEN wakes_at END, now())::timestamptz AS wakes_at,
+       (again OR interrupted OR waits AND cancel_requested)::boolean AS again, now()::timestamptz AS at,
+       coalesce(extract(epoch FROM CASE WHEN state >= 5 AND cancel_requested THEN now() - cancel_requested_at END), -1)::float8 AS cancel_seconds, coalesce(CASE WHEN NOT calls THEN wakes_at END, now())::timestamptz AS wakes_at,
        (CASE WHEN calls AND NOT cancel_requested THEN holdfast.calls_open(id, last_seq + n, wait)
              WHEN lineage AND state >= 3 THEN holdfast.call_settled(id, last_seq + status_rn) ELSE 0 END)::integer AS kin,
        (SELECT CASE WHEN due.tasks IS NULL THEN 0 ELSE holdfast.push_mark(due.tasks, due.statuses, due.newest) END FROM due)::integer AS marked

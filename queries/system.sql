@@ -110,6 +110,19 @@ SELECT c.relname::text AS name, pg_total_relation_size(c.oid)::bigint AS bytes, 
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE n.nspname = 'holdfast' AND c.relkind = 'r' ORDER BY c.relname LIMIT 10000;
 
+-- name: DatabaseBytes :one
+SELECT pg_database_size(current_database())::bigint AS bytes;
+
+-- name: TableFigures :many
+-- For metrics: the tables with rows, with the size on disk and the dead rows of each. The partitions of a table count with it, and
+-- those that are detached with each other. By the catalog; the sizes by the files.
+SELECT (CASE WHEN c.relname !~ '_[0-9]{8}(_[0-9]{4,6})?$' THEN c.relname
+             ELSE coalesce((SELECT p.relname FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class p ON p.oid = i.inhparent WHERE i.inhrelid = c.oid), 'detached')
+        END)::text AS name,
+       coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint AS bytes, coalesce(sum(pg_stat_get_dead_tuples(c.oid)), 0)::bigint AS dead
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = 'holdfast' AND c.relkind = 'r' GROUP BY 1 ORDER BY 1;
+
 -- name: DatabaseFacts :one
 SELECT pg_database_size(current_database())::bigint AS bytes, current_setting('server_version')::text AS version,
        (SELECT count(*) FROM pg_catalog.pg_stat_activity a WHERE a.backend_type = 'client backend')::bigint AS connections,

@@ -330,7 +330,7 @@ SELECT t.agent, t.last_seq FROM holdfast.task_events e JOIN holdfast.tasks t ON 
 -- @notice the agent is told if it has been started for this task. No row: the task has ended or is
 -- unknown, or a claim is taking it from the queue; the caller reads which.
 WITH lck AS MATERIALIZED (
-    SELECT t.id, t.agent, t.kept, t.last_seq, t.attempt, t.worker_id, t.state >= 3 AS parked, t.pushes, t.lineage, t.cancel_requested
+    SELECT t.id, t.agent, t.kept, t.last_seq, t.attempt, t.worker_id, t.state >= 3 AS parked, t.pushes, t.lineage, t.cancel_requested, t.cancel_requested_at
       FROM holdfast.tasks t
      WHERE t.id = @id AND t.state NOT IN (5, 6, 7, 8)
        FOR NO KEY UPDATE
@@ -344,7 +344,7 @@ WITH lck AS MATERIALIZED (
 ), eff AS MATERIALIZED (
     SELECT x.*, x.idle OR @metadata::text <> '' AND NOT x.cancel_requested AS logs FROM (
         SELECT lck.id, lck.agent, lck.kept, lck.last_seq, lck.attempt, lck.worker_id, (lck.parked OR EXISTS (SELECT FROM free)) AS idle, lck.pushes,
-               lck.lineage, lck.cancel_requested FROM lck) x
+               lck.lineage, lck.cancel_requested, lck.cancel_requested_at FROM lck) x
      WHERE x.idle OR x.worker_id IS NOT NULL
 ), upd AS (
     UPDATE holdfast.tasks t
@@ -377,6 +377,7 @@ WITH lck AS MATERIALIZED (
     ON CONFLICT DO NOTHING
 )
 SELECT eff.idle::boolean AS ended, eff.logs::boolean AS logged, (eff.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
+       coalesce(extract(epoch FROM now() - eff.cancel_requested_at), -1)::float8 AS cancel_seconds,
        (CASE WHEN eff.idle AND eff.pushes
              THEN holdfast.push_mark(ARRAY[eff.id], ARRAY[eff.last_seq + 1], ARRAY[eff.last_seq + 1]) ELSE 0 END)::integer AS marked,
        (CASE WHEN eff.idle AND eff.lineage THEN holdfast.call_settled(eff.id, eff.last_seq + 1) ELSE 0 END)::integer AS kin,

@@ -580,7 +580,7 @@ func (c *rig) leave(agent string, do func(*client, context.Context) error, leave
 		return waittest.Unless(n == 1, "not yet")
 	})
 	waittest.Eventually(c.t, "the metrics say that it is away", func() error {
-		samples, err := c.replicas[0].Samples()
+		samples, err := clustertest.Figures(c.replicas...)
 		if err != nil {
 			return err
 		}

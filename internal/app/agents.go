@@ -21,12 +21,14 @@ import (
 	httpexec "github.com/holdfast-a2a/holdfast/internal/executor/http"
 	"github.com/holdfast-a2a/holdfast/internal/executor/openai"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
+	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/runapi"
 	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/telemetry"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
@@ -46,8 +48,8 @@ type agents struct {
 	cards      map[string]*a2a.Cards // of the servers behind fronts, as they were at the start
 }
 
-func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.Logger) (*agents, error) {
-	fronts, err := buildFronts(cfg, log)
+func buildAgents(ctx context.Context, cfg *config.Config, o Options, m *telemetry.Metrics, log *slog.Logger) (*agents, error) {
+	fronts, err := buildFronts(cfg, m, log)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +91,7 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.L
 			out.leases[a.Name] = a.Executor.Worker.Lease
 		}
 		if cfg.HasRole(config.RoleWorker) && !remote {
-			if exec, err = buildExecutor(cfg, a, o, fronts, log); err != nil {
+			if exec, err = buildExecutor(cfg, a, o, fronts, m, log); err != nil {
 				mistakes = append(mistakes, fmt.Errorf("agent %s: %w", a.Name, err))
 				continue
 			}
@@ -106,7 +108,7 @@ func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.L
 	return out, errors.Join(mistakes...)
 }
 
-func buildExecutor(cfg *config.Config, a *config.Agent, o Options, fronts fronts, log *slog.Logger) (executor.Executor, error) {
+func buildExecutor(cfg *config.Config, a *config.Agent, o Options, fronts fronts, m *telemetry.Metrics, log *slog.Logger) (executor.Executor, error) {
 	log = log.With("agent", a.Name)
 	switch a.Executor.Kind {
 	case config.ExecutorGo:
@@ -122,7 +124,7 @@ func buildExecutor(cfg *config.Config, a *config.Agent, o Options, fronts fronts
 		h := a.Executor.HTTP
 		return httpexec.New(httpexec.Options{
 			URL: h.URL, CancelURL: h.CancelURL, Headers: h.Headers, ConnectTimeout: h.ConnectTimeout, HeaderTimeout: h.HeaderTimeout,
-			History: history(a), MaxEvent: int(a.Limits.MaxEvent),
+			History: history(a), MaxEvent: int(a.Limits.MaxEvent), Observe: m.Upstream(a.Name, "http"),
 		})
 	case config.ExecutorCommand:
 		c := a.Executor.Command
@@ -131,36 +133,40 @@ func buildExecutor(cfg *config.Config, a *config.Agent, o Options, fronts fronts
 			History: history(a), MaxEvent: int(a.Limits.MaxEvent), Log: log,
 		})
 	case config.ExecutorOpenAI:
-		return buildModel(cfg, a, log)
+		return buildModel(cfg, a, m, log)
 	case config.ExecutorWorker: // it is elsewhere
 	}
 	return nil, fmt.Errorf("unknown executor kind %q", a.Executor.Kind)
 }
 
-func buildModel(cfg *config.Config, a *config.Agent, log *slog.Logger) (executor.Executor, error) {
-	m := a.Executor.OpenAI
+func buildModel(cfg *config.Config, a *config.Agent, m *telemetry.Metrics, log *slog.Logger) (executor.Executor, error) {
+	o := a.Executor.OpenAI
 	parameters := map[string]json.RawMessage{}
-	for name, value := range m.Parameters {
+	for name, value := range o.Parameters {
 		parameters[name] = json.RawMessage(value)
 	}
 	var tools []openai.ToolServer
-	for i := range m.Tools {
-		tools = append(tools, openai.ToolServer(m.Tools[i]))
+	var observeTools outbound.Observer
+	for i := range o.Tools {
+		tools = append(tools, openai.ToolServer(o.Tools[i]))
+		if o.Tools[i].URL != "" && observeTools == nil {
+			observeTools = m.Upstream(a.Name, "tools")
+		}
 	}
 	var called []openai.AgentTool
-	for _, t := range m.Agents {
+	for _, t := range o.Agents {
 		if i := slices.IndexFunc(cfg.Agents, func(a config.Agent) bool { return a.Name == t.Name }); t.Description == "" && i >= 0 {
 			t.Description = cfg.Agents[i].Card.Description
 		}
 		called = append(called, openai.AgentTool(t))
 	}
 	return openai.New(openai.Options{
-		Responses: m.API == config.APIResponses, Background: m.Background,
-		BaseURL: m.BaseURL, Model: m.Model, APIKey: m.APIKey, Headers: m.Headers,
-		System: m.System, Parameters: parameters, History: history(a), Whole: !m.Stream, Reasoning: m.Reasoning,
-		Tools: tools, Agents: called, MaxToolCalls: m.MaxToolCalls, ToolTimeout: m.ToolTimeout,
-		ConnectTimeout: m.ConnectTimeout, HeaderTimeout: m.HeaderTimeout, IdleTimeout: m.IdleTimeout,
-		MaxEvent: int(a.Limits.MaxEvent), Log: log,
+		Responses: o.API == config.APIResponses, Background: o.Background,
+		BaseURL: o.BaseURL, Model: o.Model, APIKey: o.APIKey, Headers: o.Headers,
+		System: o.System, Parameters: parameters, History: history(a), Whole: !o.Stream, Reasoning: o.Reasoning,
+		Tools: tools, Agents: called, MaxToolCalls: o.MaxToolCalls, ToolTimeout: o.ToolTimeout,
+		ConnectTimeout: o.ConnectTimeout, HeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout,
+		MaxEvent: int(a.Limits.MaxEvent), Observe: m.Upstream(a.Name, "openai"), ObserveTools: observeTools, Log: log,
 	})
 }
 

@@ -28,6 +28,7 @@ type Options struct {
 	// Executors are the agents of kind go, by name.
 	Executors map[string]executor.Executor
 	Version   string
+	Commit    string // of the source; "": not known
 	// Banner receives a few lines for the user when the server is up. Nil for none.
 	Banner io.Writer
 	// Ready is called with the base URL of the API and the URL of the console when the server is up. Nil for none.
@@ -41,8 +42,9 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options) e
 	// The database must outlive every part that is still stopping.
 	base, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
+	registry, metrics := newMetrics()
 	// Check first: an invalid configuration starts nothing.
-	agents, err := buildAgents(ctx, cfg, o, log)
+	agents, err := buildAgents(ctx, cfg, o, metrics, log)
 	if err != nil {
 		return err
 	}
@@ -50,7 +52,10 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options) e
 	if err != nil {
 		return err
 	}
-	e := newEnv(cfg, log, o)
+	e := &env{
+		cfg: cfg, log: log, version: o.Version, commit: o.Commit, banner: o.Banner, ready: o.Ready, registry: registry, metrics: metrics,
+		memory: budgets(cfg, registry, log), figures: newFigures(cfg),
+	}
 	if e.tracer, err = tracing.FromEnvironment(base, tracing.Service{Version: o.Version, Instance: processName()}, log); err != nil {
 		return err
 	}
@@ -82,23 +87,22 @@ type env struct {
 	cfg      *config.Config
 	log      *slog.Logger
 	version  string
+	commit   string
 	banner   io.Writer
 	ready    func(url, console string)
 	registry *prometheus.Registry
 	metrics  *telemetry.Metrics
+	figures  *figures
 	memory   *memory.Budgets
 	tracer   *tracing.Tracer // nil: no traces
 
 	supervisor supervisor
 }
 
-func newEnv(cfg *config.Config, log *slog.Logger, o Options) *env {
+func newMetrics() (*prometheus.Registry, *telemetry.Metrics) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return &env{
-		cfg: cfg, log: log, version: o.Version, banner: o.Banner, ready: o.Ready, registry: registry,
-		metrics: telemetry.New(registry, dialects.Versions()...), memory: budgets(cfg, registry, log),
-	}
+	return registry, telemetry.New(registry, dialects.Versions()...)
 }
 
 // serve composes the parts in order, each from earlier ones, and runs them. Parts subscribe to signals when they are
@@ -162,7 +166,9 @@ func serve(ctx, base context.Context, e *env, ports *ports, admin *adminServer, 
 	}
 	pages := adminPages(e, access, st, operators, logins, page, probes)
 	s.admin = admin
-	export(e, agents, access, st, keeper, probes)
+	if err := export(e, agents, access, st, keeper, ring, probes); err != nil {
+		return err
+	}
 	if err := prepare(ctx, e, st, keeper, ring); err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ func newDuties(e *env, st *store.Store, keeper *worker.Keeper, pool *worker.Pool
 		{Name: "admin_jobs", Every: time.Second, Timeout: time.Minute, Run: operators.RunJob},
 	}
 	duties = append(duties, retentionDuties(e, st)...)
+	duties = append(duties, figureDuties(e, st)...)
 	if pool != nil {
 		// The timeout must leave time to find canceled and lost runs within a lease.
 		duties = append(duties, maintenance.Duty{

@@ -19,12 +19,13 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/client"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
+	"github.com/holdfast-a2a/holdfast/internal/telemetry"
 )
 
 // fronts are the executors of the agents that are A2A servers themselves, by the agents' names.
 type fronts map[string]*a2a.Front
 
-func buildFronts(cfg *config.Config, log *slog.Logger) (fronts, error) {
+func buildFronts(cfg *config.Config, m *telemetry.Metrics, log *slog.Logger) (fronts, error) {
 	out := fronts{}
 	var mistakes []error
 	for i := range cfg.Agents {
@@ -40,7 +41,7 @@ func buildFronts(cfg *config.Config, log *slog.Logger) (fronts, error) {
 			// The run must end within its grace.
 			CancelTimeout: min(5*time.Second, max(a.Limits.CancelGrace/2, 100*time.Millisecond)),
 			MaxEvent:      int(a.Limits.MaxEvent), DirectReplies: a.DirectReplies, OwnExtensions: ownURIs(),
-			Log: log.With("agent", a.Name),
+			Observe: m.Upstream(a.Name, "a2a"), Log: log.With("agent", a.Name),
 		})
 		if err != nil {
 			mistakes = append(mistakes, fmt.Errorf("agent %s: %w", a.Name, err))

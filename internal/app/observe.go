@@ -9,16 +9,24 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/keys"
 	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/schema"
 	"github.com/holdfast-a2a/holdfast/internal/telemetry"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
-// export registers the metrics that are read at each scrape.
-func export(e *env, agents *agents, access *access, st *store.Store, keeper *worker.Keeper, probes []telemetry.Check) {
+// export registers the metrics that are not counted by the parts themselves, and creates the series of what is configured.
+func export(e *env, agents *agents, access *access, st *store.Store, keeper *worker.Keeper, ring *keys.Ring, probes []telemetry.Check) error {
 	e.metrics.Agents(agents.names...)
+	e.metrics.Schemes(schemes(e.cfg))
+	latest, err := schema.Latest()
+	if err != nil {
+		return err
+	}
 	p := telemetry.Process{
-		Version: e.version, Checks: probes, LeaseMargin: keeper.Margin, Replicas: keeper.Processes, Slots: map[string]int{},
+		Version: e.version, Commit: e.commit, Schema: latest,
+		Checks: probes, LeaseMargin: keeper.Margin, Replicas: keeper.Processes, Slots: map[string]int{},
 	}
 	for _, a := range agents.worker {
 		p.Slots[a.Name] = 0
@@ -29,39 +37,27 @@ func export(e *env, agents *agents, access *access, st *store.Store, keeper *wor
 	if access.tls != nil {
 		p.Certificate = access.tls.Expires
 	}
+	if ring != nil {
+		p.SigningKey = ring.Times
+	}
 	telemetry.RegisterProcess(e.registry, p)
-	telemetry.RegisterQueue(e.registry, queueDepths(st, agents.names), agents.names...)
 	for name, p := range st.Pools() {
 		telemetry.RegisterPool(e.registry, name, func() telemetry.PoolStat { return p.Stat() })
 	}
-	if usesWebhooks(e.cfg) {
-		telemetry.RegisterPushes(e.registry, pushCounts(st))
-	}
+	e.figures.export(e, agents.names)
+	return nil
 }
 
-func queueDepths(st *store.Store, agents []string) func(context.Context) ([]telemetry.QueueDepth, error) {
-	return func(ctx context.Context) ([]telemetry.QueueDepth, error) {
-		rows, err := st.QueueDepths(ctx)
-		if err != nil {
-			return nil, err
+// schemes returns the names of all schemes of authentication, and of those with an issuer whose keys are fetched.
+func schemes(cfg *config.Config) (names, issuers []string) {
+	for i := range cfg.Auth.Schemes {
+		s := &cfg.Auth.Schemes[i]
+		names = append(names, s.Name)
+		if s.Kind == config.AuthJWT {
+			issuers = append(issuers, s.Name)
 		}
-		parked, err := st.Parked(ctx, agents)
-		out := make([]telemetry.QueueDepth, 0, len(rows)+len(parked))
-		for _, r := range rows {
-			out = append(out, telemetry.QueueDepth{Agent: r.Agent, Waiting: r.Waiting, Timers: r.Timers, Calls: r.Calls, Running: r.Running, Oldest: r.Oldest, Away: r.Away})
-		}
-		for agent, tasks := range parked {
-			out = append(out, telemetry.QueueDepth{Agent: agent, Parked: tasks})
-		}
-		return out, err
 	}
-}
-
-func pushCounts(st *store.Store) func(context.Context) (telemetry.Pushes, error) {
-	return func(ctx context.Context) (telemetry.Pushes, error) {
-		n, err := st.CountPushes(ctx)
-		return telemetry.Pushes{Backlog: n.Backlog, Oldest: n.Oldest, Disabled: n.Disabled}, err
-	}
+	return names, issuers
 }
 
 // checks returns the checks of /readyz.

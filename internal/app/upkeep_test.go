@@ -74,7 +74,7 @@ func TestStopFollowsStepsAndReleasesLeases(t *testing.T) {
 		ended <- app.Run(ctx, cfg, slog.New(slog.NewJSONHandler(&said, &slog.HandlerOptions{Level: slog.LevelDebug})), app.Options{})
 	}()
 	require.Eventually(t, func() bool {
-		return count("holdfast.v_workers WHERE duties = '{erase_logs,expire_parked,partitions,retention_records,retention_tasks}'") == 1
+		return count("holdfast.v_workers WHERE duties = '{database_figures,erase_logs,expire_parked,partitions,push_figures,queue_figures,retention_records,retention_tasks}'") == 1
 	}, time.Minute, 20*time.Millisecond)
 	stop()
 	require.NoError(t, <-ended)

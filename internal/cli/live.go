@@ -21,10 +21,10 @@ func Live(banner io.Writer, agents map[string]executor.Executor) Deps {
 	return Deps{
 		Agents: slices.Sorted(maps.Keys(agents)),
 		Serve: func(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
-			return app.Run(ctx, cfg, log, app.Options{Executors: agents, Version: Version(), Banner: banner})
+			return app.Run(ctx, cfg, log, app.Options{Executors: agents, Version: Version(), Commit: Commit(), Banner: banner})
 		},
 		Develop: func(ctx context.Context, cfg *config.Config, log *slog.Logger, ready func(url, console string)) error {
-			return app.Run(ctx, cfg, log, app.Options{Executors: agents, Version: Version(), Ready: ready})
+			return app.Run(ctx, cfg, log, app.Options{Executors: agents, Version: Version(), Commit: Commit(), Ready: ready})
 		},
 		Migrate: func(ctx context.Context, cfg *config.Config, servers string, log *slog.Logger) error {
 			db, err := app.OpenDatabase(ctx, ctx, cfg, log)

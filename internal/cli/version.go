@@ -99,3 +99,12 @@ built it.`,
 
 // Version returns the version of this binary.
 func Version() string { return readVersion().Version }
+
+// Commit returns the commit of this binary's source, or "".
+func Commit() string {
+	v := readVersion()
+	if v.Modified && v.Revision != "" {
+		return v.Revision + "-dirty"
+	}
+	return v.Revision
+}

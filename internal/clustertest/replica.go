@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -307,6 +308,16 @@ func (r *Replica) Samples() (map[string]float64, error) {
 		}
 	}
 	return out, in.Err()
+}
+
+// Figures are the samples about the whole cluster: those of the replica that reads the queue now.
+func Figures(replicas ...*Replica) (map[string]float64, error) {
+	for _, r := range replicas {
+		if samples, err := r.Samples(); err == nil && samples["holdfast_queue_readable"] == 1 {
+			return samples, nil
+		}
+	}
+	return nil, errors.New("no replica reads the queue")
 }
 
 // Metric is the sum of a metric family, which must exist.

@@ -184,7 +184,7 @@ func (b *backoff) wait(ctx context.Context, err error) {
 // NewClient returns the client that a worker uses unless its program brings one. Unlike a server, a worker may need a proxy to
 // reach others.
 func NewClient() *http.Client {
-	c := outbound.ToAgents(10*time.Second, 0)
+	c := outbound.ToAgents(10*time.Second, 0, nil)
 	if t, ok := c.Transport.(*http.Transport); ok {
 		t.Proxy = http.ProxyFromEnvironment
 	}

@@ -61,6 +61,7 @@ type key struct {
 	id          string
 	signer      deterministic
 	untilActive time.Duration
+	made        time.Time
 }
 
 // New makes a ring.
@@ -131,7 +132,7 @@ func newView(at time.Time, rows []store.SigningKey) (*view, error) {
 		if err != nil {
 			return nil, err
 		}
-		v.keys = append(v.keys, key{row.ID, deterministic{private}, row.UntilActive})
+		v.keys = append(v.keys, key{row.ID, deterministic{private}, row.UntilActive, at.Add(-row.Age)})
 		set.Keys = append(set.Keys, public(row.ID, &private.PublicKey))
 	}
 	var err error
@@ -159,6 +160,24 @@ func (r *Ring) active() (*key, error) {
 		return &v.keys[n-1], nil
 	}
 	return nil, errNone
+}
+
+// Times returns when the key was made that signs now, and when the next one is due: zero without such a key, and without
+// rotation. The ages are by the database's clock, the times by that of this process.
+func (r *Ring) Times() (made, next time.Time) {
+	k, err := r.active()
+	if err != nil {
+		return time.Time{}, time.Time{}
+	}
+	if r.opt.RotateEvery == math.MaxInt64 {
+		return k.made, time.Time{}
+	}
+	for _, k := range r.current.Load().keys {
+		if at := k.made.Add(r.opt.RotateEvery); at.After(next) {
+			next = at
+		}
+	}
+	return k.made, next
 }
 
 // KeyID returns the id of the key that signs now, or "" without such a key.

@@ -120,14 +120,26 @@ func TestRotation(t *testing.T) {
 		t.Helper()
 		exec(t, url, "UPDATE holdfast.signing_keys SET created_at = created_at - interval '"+interval+"', active_at = active_at - interval '"+interval+"'")
 	}
+	made, due := a.Times()
+	require.True(t, made.IsZero() && due.IsZero(), "nothing is loaded")
+	// ages checks the age of the key that signs, and when the next one is due.
+	ages := func(age, until time.Duration) {
+		t.Helper()
+		made, due := a.Times()
+		require.WithinDuration(t, time.Now().Add(-age), made, time.Minute)
+		require.WithinDuration(t, time.Now().Add(until), due, time.Minute)
+	}
 	refresh(a, b)
+	ages(0, 90*day)
 	old, signed := a.KeyID(), sign(t, a)
 	pass("89 days")
 	refresh(a, b)
 	require.Equal(t, []string{old}, published(t, a))
+	ages(89*day, day)
 
 	pass("1 day")
 	refresh(a)
+	ages(90*day, 90*day)
 	require.Len(t, published(t, a), 2)
 	require.Equal(t, old, a.KeyID(), "the new key is published before it signs")
 	require.Equal(t, []string{old}, published(t, b), "b has not read the new key")

@@ -53,6 +53,9 @@ func (r *Runner) lead(ctx context.Context, d *Duty, holder task.ID, began time.T
 	}()
 	r.repeat(leading, d)
 	<-renewing
+	if d.Lost != nil {
+		d.Lost()
+	}
 	if ctx.Err() == nil {
 		r.opt.Log.Warn("duty lost", "duty", d.Name, "reason", context.Cause(leading))
 	}

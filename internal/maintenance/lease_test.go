@@ -144,12 +144,18 @@ func TestLostLeaseInterruptsPiece(t *testing.T) {
 	url := storetest.New(t).URL
 	began, ended := make(chan string, 10), make(chan string, 10)
 	p := newProcess(t, url)
-	run(t, maintenance.Options{Duties: []maintenance.Duty{until("it", began, ended)}, Leases: p, Holder: p.holder, TTL: 2 * time.Second})
+	lost := make(chan string, 1)
+	duty := until("it", began, ended)
+	duty.Lost = func() {
+		lost <- await(t, ended, "the last piece has ended before")
+	}
+	run(t, maintenance.Options{Duties: []maintenance.Duty{duty}, Leases: p, Holder: p.holder, TTL: 2 * time.Second})
 	await(t, began, "it leads")
+	require.Empty(t, lost)
 	other := store.NewID()
 	execute(t, url, `INSERT INTO holdfast.leases (name, holder, until) VALUES ('d', $1, now() + interval '1 hour')
 		ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until`, [16]byte(other))
-	await(t, ended, "it gives up")
+	await(t, lost, "it gives up")
 	require.Equal(t, []task.ID{other}, holders(t, url))
 }
 

@@ -22,6 +22,8 @@ type Duty struct {
 	// Run does one piece and reports whether more is left; if so, the runner calls it again at
 	// once. The runner may call it again after any error. Run must return soon after ctx has ended.
 	Run func(ctx context.Context) (more bool, err error)
+	// Lost is called after the last piece when this process has the lease of an Alone duty no longer. Optional.
+	Lost func()
 }
 
 // Options configures a Runner. The zero value of a duration means its default.

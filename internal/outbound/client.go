@@ -10,12 +10,13 @@ import (
 )
 
 // ToAgents returns a client for addresses that the operator wrote down, such as those of agents and models. connect bounds
-// connecting, and again the TLS handshake. header bounds the wait for the first byte of an answer; 0 means no bound.
+// connecting, and again the TLS handshake. header bounds the wait for the first byte of an answer; 0 means no bound. tell
+// receives the class of each request; it may be nil.
 //
 // Connections are direct. The client follows no redirects, and it ignores the proxy variables of the environment: an agent
 // whose answers depend on the server's shell is hard to debug.
-func ToAgents(connect, header time.Duration) *http.Client {
-	return &http.Client{
+func ToAgents(connect, header time.Duration, tell Observer) *http.Client {
+	c := &http.Client{
 		CheckRedirect: NoRedirects,
 		Transport: tracing.Transport(&http.Transport{
 			DialContext:           dialer(connect).DialContext,
@@ -29,6 +30,10 @@ func ToAgents(connect, header time.Duration) *http.Client {
 			IdleConnTimeout:     90 * time.Second,
 		}),
 	}
+	if tell != nil {
+		c.Transport = &observed{c.Transport, tell}
+	}
+	return c
 }
 
 // Dial returns the function that connects to addresses that the operator wrote down, for clients that do not speak HTTP/1.

@@ -201,6 +201,7 @@ func (s *Store) finishAppends(ctx context.Context, groups []*appendGroup, rows [
 	}
 	for _, g := range groups {
 		if r := wrote[runKey{g.items[0].Task, g.items[0].Attempt}]; r != nil {
+			s.canceled(g.items[0].Agent, r.CancelSeconds)
 			g.done(r.Again, nil)
 			if r.Again && s.listener != nil {
 				s.listener.Ready(g.items[0].Agent)
@@ -214,6 +215,13 @@ func (s *Store) finishAppends(ctx context.Context, groups []*appendGroup, rows [
 		return nil
 	}
 	return s.finishMissing(ctx, missing)
+}
+
+// canceled tells the observer of the end of a task that was canceled so many seconds before; negative: it was not.
+func (s *Store) canceled(agent string, seconds float64) {
+	if seconds >= 0 && s.observe.Canceled != nil {
+		s.observe.Canceled(agent, time.Duration(seconds*float64(time.Second)))
+	}
 }
 
 // stamp sets the seq and the time of the events. Nobody else sees them before.

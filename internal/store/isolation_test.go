@@ -249,7 +249,7 @@ func init() {
 			"RetentionCounts", "TaskStatesGone", "ContextStatesGone", "NoticesGone", "CallsGone",
 		},
 		"at the end of a transaction of either; it reads and changes no row": {"CommitProve"},
-		"upkeep and metrics": {"QueueDepth", "TasksParked", "PushCounts", "PushSecrets", "PushReseal", "TurnsSealed", "ForwardedReseal", "NoteReseal", "NotifySend", "NotifyQueueTrim"},
+		"upkeep and metrics": {"DatabaseBytes", "TableFigures", "APIKeyCounts", "QueueDepth", "TasksParked", "PushCounts", "PushSecrets", "PushReseal", "TurnsSealed", "ForwardedReseal", "NoteReseal", "NotifySend", "NotifyQueueTrim"},
 		"before the caller is known, and the server's own keys": {"APIKeyFind", "APIKeyUsed", "APIKeyAdd", "APIKeys", "APIKeysPage", "APIKeyPlace", "APIKeyRevoke", "SecretGet", "SigningKeys", "SigningKeysLock", "SigningKeyAdd", "SigningKeyReseal", "SigningKeysRetire"},
 		"the sessions of operators":                             {"SessionFind", "SessionAdd", "Sessions", "SessionEnd", "SessionsForget"},
 	} {

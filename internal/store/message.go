@@ -262,6 +262,7 @@ func (v View) Cancel(ctx context.Context, h *task.Task, metadata json.RawMessage
 		v.s.committed(&task.Event{Task: h.ID, Seq: task.Seq(row.Seq), Kind: task.EventStatus, At: row.At, State: task.StateCanceled})
 		v.s.marked(row.Marked)
 		v.s.kin(row.Kin)
+		v.s.canceled(h.Agent, row.CancelSeconds) // a run that a first cancel wanted to end was lost
 	default:
 		if row.Logged {
 			v.s.committed(&task.Event{

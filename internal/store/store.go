@@ -54,6 +54,9 @@ type Observer struct {
 	Retried func(kind string)
 	Event   func(kind task.EventKind)
 	Limited func(agent, limit string) // a limit refused a create
+	// Canceled receives the time from the first cancel of a task to its end, by the database's clock. A task that the cancel itself
+	// has ended is not told.
+	Canceled func(agent string, took time.Duration)
 }
 
 // Options configures a Store. The zero value of a number means its default.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -46,6 +47,9 @@ type Metrics struct {
 	faults    *prometheus.CounterVec
 	notices   *prometheus.CounterVec
 	limited   *prometheus.CounterVec
+	cancels   *prometheus.HistogramVec
+	upstream  *prometheus.CounterVec
+	upTime    *prometheus.HistogramVec
 
 	pushAttempts *prometheus.CounterVec
 	pushTime     prometheus.Histogram
@@ -57,6 +61,7 @@ type Metrics struct {
 	notified     *prometheus.CounterVec
 	callers      *prometheus.CounterVec
 	keySets      *prometheus.CounterVec
+	keySetAt     *prometheus.GaugeVec
 	duties       *prometheus.CounterVec
 	dutyTime     *prometheus.HistogramVec
 }
@@ -70,16 +75,17 @@ const (
 // The fixed sets.
 var (
 	flushKinds  = set("create", "append", "claim", "push_claim", "push_record")
-	limits      = set("rate", "streams", "server_streams", "memory", "body", "parts", "live_tasks", "queue", "artifacts")
+	limits      = set("rate", "streams", "server_streams", "memory", "body", "parts", "live_tasks", "queue", "pending_messages", "artifacts")
 	retryKinds  = set("create", "append", "message", "cancel", "push_set", "push_delete", "push_record")
 	pushClasses = set("delivered", "gone", "redirect", "throttled", "client", "server", "refused", "dns", "tls", "timeout",
 		"network", "internal")
 	notified       = set("accepted", "refused")
 	noticeOutcomes = set("delivered", "retried", "failed")
-	runOutcomes    = set("completed", "failed", "rejected", "canceled", "parked", "waits", "retried", "returned", "away", "lost")
+	runOutcomes    = set("completed", "failed", "rejected", "canceled", "parked", "waits", "calls", "retried", "returned", "away", "lost")
 	operations     = set("send", "stream", "get", "list", "cancel", "subscribe",
 		"push_set", "push_get", "push_list", "push_delete", "extended_card", "card", none)
-	bindings = set("jsonrpc", "rest", "grpc")
+	runOperations = []string{"run", "history", "artifacts", "artifact", "tasks", "task", "state", "set_state", "remove_state", "heartbeat", "events"}
+	bindings      = set("jsonrpc", "rest", "grpc")
 	// The outcomes that are faults of the server or of an agent, and not of the request.
 	serverFaults = []string{"INTERNAL_ERROR", "UNAVAILABLE", "INVALID_AGENT_RESPONSE"}
 	// The outcomes of a request beyond ok: refused by the binding, or the reason of an error from the table of faults.
@@ -140,13 +146,19 @@ func New(reg prometheus.Registerer, versions ...string) *Metrics {
 		claimWait: histograms("holdfast_claim_wait_seconds",
 			"How long a task had been due when this replica took it from the queue: a client's wait before anything happens.", latency, "agent"),
 		runs: counters("holdfast_runs_total",
-			"Runs that ended: `completed`, `failed`, `rejected`, `canceled`, `parked` (the task waits for input or authentication), `retried` (it will be retried), `returned` (given back because the server stops), `away` (the agent was away and did not begin it; the task waits), `lost` (another worker got the lease), `other`.", "agent", "outcome"),
+			"Runs that ended: `completed`, `failed`, `rejected`, `canceled`, `parked` (the task waits for input or authentication), `waits` (for a time), `calls` (it waits for other agents), `retried` (it will be retried), `returned` (given back because the server stops), `away` (the agent was away and did not begin it; the task waits), `lost` (another worker got the lease), `other`.", "agent", "outcome"),
 		runTime: histograms("holdfast_run_seconds",
 			"Duration of runs, however they ended.", work, "agent"),
 		running: gauges("holdfast_runs_active",
 			"Runs under way on this replica. At the agent's `limits.concurrency` the replica claims no further tasks.", "agent"),
 		notices: counters("holdfast_cancel_notices_total",
 			"Tries to tell an agent of a cancel or of another end from outside: `delivered`, `retried`, `failed` (given up, or refused by the agent; v_cancels has the error).", "agent", "outcome"),
+		cancels: histograms("holdfast_cancel_seconds",
+			"From the first cancel of a task to its end, canceled or not, by the database's clock. The replica counts it that writes the end. A task without a run ends with the cancel and does not count.", work, "agent"),
+		upstream: counters("holdfast_upstream_requests_total",
+			"Requests of this replica to agents and what is behind them. `kind`: `http`, `a2a`, `openai` (the model), `tools` (of a model). `class`: `ok`, `redirect` (not followed), `refused` (other 4xx), `overloaded` (429, 503, 529), `gateway` (502, 504), `error` (other 5xx), `timeout`, `unreachable` (it cannot have got the request), `broken` (the connection broke before an answer), `canceled` (the run ended first). An agent that is `overloaded` or `unreachable` is away.", "agent", "kind", "class"),
+		upTime: histograms("holdfast_upstream_seconds",
+			"Time of these requests until the head of the answer, or their failure.", work, "agent", "kind"),
 		rescues: counter("holdfast_rescues_total",
 			"Runs rescued from a worker that did not renew its lease. More than a few mean that replicas die or cannot renew."),
 		held: gauge("holdfast_worker_claims_waiting",
@@ -226,8 +238,10 @@ func New(reg prometheus.Registerer, versions ...string) *Metrics {
 			"Requests by the outcome of authentication, at agents that require it. `scheme`: its name in the configuration, or `none`. `outcome`: `ok`; `error` (could not be checked: database or issuer unavailable); otherwise the reason of the refusal: `missing`, `several`, `malformed`, `unknown`, `revoked`, `expired`, `early`, `algorithm`, `signature`, `issuer`, `audience`, `claims`, `certificate`, `elsewhere` (the agent does not accept the scheme); or `limited`: not checked, because the server had refused too many, or too many passwords were waiting for a comparison.", "scheme", "outcome"),
 		keySets: counters("holdfast_issuer_fetches_total",
 			"Attempts to fetch the keys of a token issuer: `ok`, `error`.", "scheme", "outcome"),
+		keySetAt: gauges("holdfast_issuer_keys_timestamp_seconds",
+			"Unix time at which this replica last fetched the keys of a token issuer; 0: not yet. Keys that are older than 24 h are not used.", "scheme"),
 		duties: counters("holdfast_duty_runs_total",
-			"Periodic work of this replica, in pieces. `outcome`: `ok`, `error` (the log has the reason; it is retried). `duty`: `runs` (compare runs with the database), `timers`, `calls` (create called tasks, join their results), `relays` (show the progress of called tasks in their callers) and `cancels` (tell agents of cancels) on every worker; `signing_keys` on every replica; `partitions`, `expire_parked`, `retention_tasks`, `retention_records` and `erase_logs` (retention) on one replica at a time. Alert when the sum of `ok` over all replicas does not grow.", "duty", "outcome"),
+			"Periodic work of this replica, in pieces. `outcome`: `ok`, `error` (the log has the reason; it is retried). `duty`: `runs` (compare runs with the database), `timers`, `calls` (create called tasks, join their results), `relays` (show the progress of called tasks in their callers) and `cancels` (tell agents of cancels) on every worker; `signing_keys`, `remote_runs` and `admin_jobs` on every replica; `partitions`, `expire_parked`, `retention_tasks`, `retention_records` and `erase_logs` (retention), `queue_figures`, `push_figures` and `database_figures` (read metrics) on one replica at a time. Alert when the sum of `ok` over all replicas does not grow.", "duty", "outcome"),
 		dutyTime: histograms("holdfast_duty_seconds",
 			"Duration of a piece of periodic work.", latency, "duty"),
 	}
@@ -249,6 +263,9 @@ func (m *Metrics) showZeros() {
 	}
 	for kind := range retryKinds {
 		m.retries.WithLabelValues(kind)
+	}
+	for _, operation := range runOperations {
+		m.runAPI.WithLabelValues(operation, "ok")
 	}
 	for outcome := range notified {
 		m.notified.WithLabelValues(outcome)
@@ -288,6 +305,33 @@ func (m *Metrics) Agents(names ...string) {
 		for outcome := range noticeOutcomes {
 			m.notices.WithLabelValues(agent, outcome)
 		}
+		m.cancels.WithLabelValues(agent)
+	}
+}
+
+// Schemes creates the series of the configured schemes of authentication at the start, and those of the issuers among them.
+func (m *Metrics) Schemes(names, issuers []string) {
+	for _, scheme := range append([]string{none}, names...) {
+		for outcome := range authOutcomes {
+			m.callers.WithLabelValues(scheme, outcome)
+		}
+	}
+	for _, scheme := range issuers {
+		m.keySets.WithLabelValues(scheme, "ok")
+		m.keySets.WithLabelValues(scheme, "error")
+		m.keySetAt.WithLabelValues(scheme)
+	}
+}
+
+// Upstream returns the observer of the requests to what is behind an agent, and creates their series.
+func (m *Metrics) Upstream(agent, kind string) outbound.Observer {
+	for _, class := range outbound.Classes {
+		m.upstream.WithLabelValues(agent, kind, string(class))
+	}
+	m.upTime.WithLabelValues(agent, kind)
+	return func(class outbound.Class, took time.Duration) {
+		m.upstream.WithLabelValues(agent, kind, string(class)).Inc()
+		m.upTime.WithLabelValues(agent, kind).Observe(took.Seconds())
 	}
 }
 
@@ -312,6 +356,11 @@ func (m *Metrics) Ran(agent, outcome string, took time.Duration) {
 // Told counts a try to tell an agent of a cancel.
 func (m *Metrics) Told(agent, outcome string) {
 	m.notices.WithLabelValues(agent, bounded(noticeOutcomes, outcome)).Inc()
+}
+
+// Canceled measures the end of a task whose run a client had canceled.
+func (m *Metrics) Canceled(agent string, took time.Duration) {
+	m.cancels.WithLabelValues(agent).Observe(took.Seconds())
 }
 
 // Rescued counts runs taken from dead workers.
@@ -409,6 +458,9 @@ func (m *Metrics) Authenticated(scheme, outcome string) {
 // IssuerFetched counts an attempt to fetch the keys of an issuer, by the name of its scheme.
 func (m *Metrics) IssuerFetched(scheme string, err error) {
 	m.keySets.WithLabelValues(scheme, outcome(err)).Inc()
+	if err == nil {
+		m.keySetAt.WithLabelValues(scheme).SetToCurrentTime()
+	}
 }
 
 // Duties creates the series of the periodic work at the start.

@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,23 +13,23 @@ type Pushes struct {
 	Disabled int64
 }
 
-// RegisterPushes exports the state of the webhooks. Each scrape makes one cheap query.
-func RegisterPushes(reg prometheus.Registerer, read func(ctx context.Context) (Pushes, error)) {
+// RegisterPushes exports the state of the webhooks.
+func RegisterPushes(reg prometheus.Registerer, counts *Figures[Pushes]) {
 	reg.MustRegister(&pushCollector{
-		counts: reading[Pushes]{read: read},
+		counts: counts,
 		backlog: prometheus.NewDesc("holdfast_push_backlog",
-			"Webhooks with something to deliver, over all replicas (take the `max`), including those whose receiver is down.", nil, nil),
+			"Webhooks with something to deliver, over all replicas, including those whose receiver is down.", nil, nil),
 		oldest: prometheus.NewDesc("holdfast_push_oldest_seconds",
 			"How long the webhook that waits longest has had something to deliver. Beyond `push.give_up_after`, no replica delivers.", nil, nil),
 		disabled: prometheus.NewDesc("holdfast_push_disabled",
-			"Webhooks that are disabled, over all replicas (take the `max`): by 410, after failing for too long or without any success, or by an operator.", nil, nil),
+			"Webhooks that are disabled, over all replicas: by 410, after failing for too long or without any success, or by an operator.", nil, nil),
 		readable: prometheus.NewDesc("holdfast_push_readable",
-			"1 if holdfast_push_backlog, holdfast_push_disabled and holdfast_push_oldest_seconds could be read for this scrape. Read at most once in 5 s.", nil, nil),
+			"1 on the replica that reads holdfast_push_backlog, holdfast_push_disabled and holdfast_push_oldest_seconds (every 10 s), 0 on the others, which do not have them. If it is 0 on all for a minute, they cannot be read.", nil, nil),
 	})
 }
 
 type pushCollector struct {
-	counts                              reading[Pushes]
+	counts                              *Figures[Pushes]
 	backlog, oldest, disabled, readable *prometheus.Desc
 }
 
@@ -45,8 +44,8 @@ func (c *pushCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
 	}
-	n, err := c.counts.get()
-	if err != nil {
+	n, known := c.counts.get()
+	if !known {
 		gauge(c.readable, 0)
 		return
 	}

@@ -1,8 +1,6 @@
 package telemetry
 
 import (
-	"context"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,71 +17,34 @@ type QueueDepth struct {
 	Away             time.Duration // how long the agent has been away; 0 if it is not known to be away
 }
 
-// Queue reads the depth of the queue with one query, cheap enough for every scrape.
-type Queue func(ctx context.Context) ([]QueueDepth, error)
-
-const (
-	// queueInterval is how long a reading is reused. So several scrapers, or one with a short interval, cost the
-	// database no more than one.
-	queueInterval = 5 * time.Second
-	queueTimeout  = 2 * time.Second
-)
-
 // RegisterQueue exports the depth of the queue. Agents outside known are summed under the label other.
-func RegisterQueue(reg prometheus.Registerer, read Queue, known ...string) {
-	c := &queueCollector{
-		known: set(known...),
+func RegisterQueue(reg prometheus.Registerer, depths *Figures[[]QueueDepth], known ...string) {
+	reg.MustRegister(&queueCollector{
+		depths: depths,
+		known:  set(known...),
 		waiting: prometheus.NewDesc("holdfast_queue_waiting",
-			"Tasks that wait for a worker, over all replicas (take the `max`).", []string{"agent"}, nil),
+			"Tasks that wait for a worker, over all replicas.", []string{"agent"}, nil),
 		timers: prometheus.NewDesc("holdfast_queue_timers",
-			"Tasks whose agent waits for a time, over all replicas (take the `max`).", []string{"agent"}, nil),
+			"Tasks whose agent waits for a time, over all replicas.", []string{"agent"}, nil),
 		calls: prometheus.NewDesc("holdfast_queue_calls",
-			"Tasks whose agent waits for tasks of other agents that it has called, over all replicas (take the `max`).", []string{"agent"}, nil),
+			"Tasks whose agent waits for tasks of other agents that it has called, over all replicas.", []string{"agent"}, nil),
 		parked: prometheus.NewDesc("holdfast_tasks_parked",
-			"Tasks that wait for their client (input-required, auth-required), over all replicas (take the `max`), counted up to 10,000.", []string{"agent"}, nil),
+			"Tasks that wait for their client (input-required, auth-required), over all replicas, counted up to 10,000.", []string{"agent"}, nil),
 		running: prometheus.NewDesc("holdfast_queue_running",
-			"Tasks that a worker runs, over all replicas (take the `max`).", []string{"agent"}, nil),
+			"Tasks that a worker runs, over all replicas.", []string{"agent"}, nil),
 		oldest: prometheus.NewDesc("holdfast_queue_oldest_seconds",
 			"How long the oldest waiting task has been due. The first thing to alert on: it grows when workers are too few or stuck.", []string{"agent"}, nil),
 		away: prometheus.NewDesc("holdfast_agent_away_seconds",
 			"How long the agent has been away; 0: it is not known to be. Its tasks wait; v_outages has them.", []string{"agent"}, nil),
 		readable: prometheus.NewDesc("holdfast_queue_readable",
-			"1 if the queue could be read for this scrape. At 0 the other metrics of the queue, holdfast_tasks_parked and holdfast_agent_away_seconds are absent. Read at most once in 5 s.", nil, nil),
-	}
-	c.depths.read = func(ctx context.Context) ([]QueueDepth, error) {
-		rows, err := read(ctx)
-		return c.merge(rows), err
-	}
-	reg.MustRegister(c)
+			"1 on the replica that reads the queue (every 10 s), 0 on the others. If it is 0 on all for a minute, the queue cannot be read. At 0 the other metrics of the queue, holdfast_tasks_parked and holdfast_agent_away_seconds are absent.", nil, nil),
+	})
 }
 
 type queueCollector struct {
-	depths                                                          reading[[]QueueDepth]
+	depths                                                          *Figures[[]QueueDepth]
 	known                                                           map[string]bool
 	waiting, timers, calls, parked, running, oldest, away, readable *prometheus.Desc
-}
-
-// reading caches a value from the database for a short time.
-type reading[T any] struct {
-	read func(ctx context.Context) (T, error)
-
-	mu    sync.Mutex // held while reading, so that concurrent scrapes share a query
-	at    time.Time
-	value T
-	err   error
-}
-
-func (r *reading[T]) get() (T, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.at.IsZero() && time.Since(r.at) < queueInterval {
-		return r.value, r.err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), queueTimeout)
-	defer cancel()
-	r.value, r.err = r.read(ctx)
-	r.at = time.Now()
-	return r.value, r.err
 }
 
 func (c *queueCollector) Describe(ch chan<- *prometheus.Desc) {
@@ -101,14 +62,13 @@ func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	depths, err := c.depths.get()
-	if err != nil {
-		// Export no old numbers: a queue that cannot be read must not look calm.
+	depths, known := c.depths.get()
+	if !known {
 		gauge(c.readable, 0)
 		return
 	}
 	gauge(c.readable, 1)
-	for _, d := range depths {
+	for _, d := range c.merge(depths) {
 		gauge(c.waiting, float64(d.Waiting), d.Agent)
 		gauge(c.timers, float64(d.Timers), d.Agent)
 		gauge(c.calls, float64(d.Calls), d.Agent)

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,6 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -58,6 +60,13 @@ func get(t *testing.T, h http.Handler, path string) (status int, body string) {
 	return resp.StatusCode, string(b)
 }
 
+// known are figures that this replica has read.
+func known[T any](value T) *Figures[T] {
+	f := NewFigures[T](time.Hour)
+	f.Set(value)
+	return f
+}
+
 // everything registers all metrics and uses each one once.
 func everything(t *testing.T) *prometheus.Registry {
 	t.Helper()
@@ -66,17 +75,19 @@ func everything(t *testing.T) *prometheus.Registry {
 	m.Agents("weather")
 	RegisterPool(reg, "api", func() PoolStat { return fakePool{} })
 	RegisterPool(reg, "writer", func() PoolStat { return fakePool{} })
-	RegisterQueue(reg, func(context.Context) ([]QueueDepth, error) {
-		return []QueueDepth{
-			{Agent: "weather", Waiting: 4, Running: 2, Parked: 6, Oldest: 90 * time.Second},
-			{Agent: "gone", Waiting: 1, Oldest: time.Hour},
-			{Agent: "forgotten", Waiting: 2, Oldest: time.Minute},
-		}, nil
-	}, "weather", "idle")
+	RegisterQueue(reg, known([]QueueDepth{
+		{Agent: "weather", Waiting: 4, Running: 2, Parked: 6, Oldest: 90 * time.Second},
+		{Agent: "gone", Waiting: 1, Oldest: time.Hour},
+		{Agent: "forgotten", Waiting: 2, Oldest: time.Minute},
+	}), "weather", "idle")
 
-	RegisterPushes(reg, func(context.Context) (Pushes, error) {
-		return Pushes{Backlog: 7, Oldest: 30 * time.Second, Disabled: 2}, nil
-	})
+	RegisterPushes(reg, known(Pushes{Backlog: 7, Oldest: 30 * time.Second, Disabled: 2}))
+
+	RegisterDatabase(reg, known(Database{
+		Bytes: 1 << 30, Tables: []Table{{"events_log", 700 << 20, 0}, {"task_queue", 1 << 20, 40}},
+		Partitions: []Partitions{{"tasks", time.Unix(1700000000, 0), time.Unix(1800000000, 0), 62 * 24 * time.Hour, 12, 0, 1}},
+		APIKeys:    map[string]int64{"active": 5, "expiring": 1, "expired": 2, "revoked": 0},
+	}))
 
 	RegisterMemory(reg, 512<<20, func(visit func(string, memory.Stat)) {
 		visit("requests", memory.Stat{Size: 80 << 20, Used: 1000, Refused: 3})
@@ -94,6 +105,9 @@ func everything(t *testing.T) *prometheus.Registry {
 	m.Running("weather", -1)
 	m.Ran("weather", "completed", 3*time.Second)
 	m.Told("weather", "retried")
+	m.Canceled("weather", 2*time.Second)
+	m.Upstream("weather", "http")(outbound.Overloaded, 20*time.Millisecond)
+	m.Schemes([]string{"keys", "sso"}, []string{"sso"})
 	m.Rescued(2)
 	m.Fenced(3)
 	m.Flushed("append", 40, 2*time.Millisecond)
@@ -123,9 +137,10 @@ func everything(t *testing.T) *prometheus.Registry {
 	m.DutyRan("partitions", time.Second, errors.New("away"))
 	m.Answered("tasks/drop; DROP TABLE", "carrier pigeon", "9.9", "nobody", "surprised", time.Millisecond)
 	RegisterProcess(reg, Process{
-		Version: "1.2.3", LeaseMargin: func() time.Duration { return 12 * time.Second }, Replicas: func() int { return 3 },
+		Version: "1.2.3", Commit: "abc", Schema: 32, LeaseMargin: func() time.Duration { return 12 * time.Second }, Replicas: func() int { return 3 },
 		Slots:       map[string]int{"weather": 10},
 		Certificate: func() time.Time { return time.Unix(1800000000, 0) },
+		SigningKey:  func() (made, next time.Time) { return time.Unix(1700000000, 0), time.Unix(1800000000, 0) },
 		Checks: []Check{
 			{"serving", func(context.Context) (string, error) { return "", nil }},
 			{"listener", func(context.Context) (string, error) { return "", Degraded(errors.New("polling every 2s")) }},
@@ -154,6 +169,29 @@ func TestScrape(t *testing.T) {
 		`holdfast_runs_active{agent="weather"} 1`,
 		`holdfast_cancel_notices_total{agent="weather",outcome="retried"} 1`,
 		`holdfast_cancel_notices_total{agent="weather",outcome="failed"} 0`,
+		`holdfast_cancel_seconds_sum{agent="weather"} 2`,
+		`holdfast_upstream_requests_total{agent="weather",class="overloaded",kind="http"} 1`,
+		`holdfast_upstream_requests_total{agent="weather",class="unreachable",kind="http"} 0`,
+		`holdfast_upstream_seconds_sum{agent="weather",kind="http"} 0.02`,
+		`holdfast_database_bytes 1.073741824e+09`,
+		`holdfast_table_bytes{table="task_queue"} 1.048576e+06`,
+		`holdfast_table_dead_rows{table="task_queue"} 40`,
+		`holdfast_partitions{family="tasks",status="attached"} 12`,
+		`holdfast_partitions{family="tasks",status="detaching"} 0`,
+		`holdfast_partitions{family="tasks",status="detached"} 1`,
+		`holdfast_partitions_begin_timestamp_seconds{family="tasks"} 1.7e+09`,
+		`holdfast_partitions_end_timestamp_seconds{family="tasks"} 1.8e+09`,
+		`holdfast_partitions_ahead_seconds{family="tasks"} 5.3568e+06`,
+		`holdfast_api_keys{status="expiring"} 1`,
+		`holdfast_api_keys{status="revoked"} 0`,
+		`holdfast_signing_key_created_timestamp_seconds 1.7e+09`,
+		`holdfast_signing_key_rotation_timestamp_seconds 1.8e+09`,
+		`holdfast_issuer_keys_timestamp_seconds{scheme="sso"} 0`,
+		`holdfast_authentications_total{outcome="expired",scheme="keys"} 0`,
+		`holdfast_limited_total{agent="weather",limit="pending_messages"} 0`,
+		`holdfast_runs_total{agent="weather",outcome="calls"} 0`,
+		`holdfast_run_api_seconds_count{operation="heartbeat",outcome="ok"} 0`,
+		`holdfast_build_info{commit="abc",go="` + runtime.Version() + `",schema="32",version="1.2.3"} 1`,
 		`holdfast_rescues_total 2`,
 		`holdfast_fenced_writes_total 3`,
 		`holdfast_commit_seconds_bucket{kind="append",le="0.001"} 0`,
@@ -226,17 +264,6 @@ func TestEveryDeliveryClassIsAnOutcome(t *testing.T) {
 	}
 }
 
-func TestUnreadableWebhooksHaveNoMetrics(t *testing.T) {
-	t.Parallel()
-	reg := prometheus.NewPedanticRegistry()
-	RegisterPushes(reg, func(context.Context) (Pushes, error) { return Pushes{}, errors.New("database is away") })
-	families, err := reg.Gather()
-	require.NoError(t, err)
-	require.Len(t, families, 1)
-	require.Equal(t, "holdfast_push_readable", families[0].GetName())
-	require.Zero(t, families[0].GetMetric()[0].GetGauge().GetValue())
-}
-
 // The table of docs/metrics.md is written from the metrics. Its introduction is not.
 func TestPageOfMetrics(t *testing.T) {
 	t.Parallel()
@@ -263,40 +290,53 @@ func TestPageOfMetrics(t *testing.T) {
 	require.Empty(t, cmp.Diff(introduction+table, string(written)), "-metrics +docs/metrics.md; -update writes the table")
 }
 
-func TestQueueIsReadOncePerInterval(t *testing.T) {
+// A queue that nobody can read must not look calm, and only one replica exports it.
+func TestOldFiguresAreNotExported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var reads atomic.Int32
-		var broken atomic.Bool
 		reg := prometheus.NewPedanticRegistry()
-		RegisterQueue(reg, func(ctx context.Context) ([]QueueDepth, error) {
-			reads.Add(1)
-			_, bounded := ctx.Deadline()
-			require.True(t, bounded, "a scrape must not hang on a slow database")
-			if broken.Load() {
-				return nil, errors.New("database is away")
+		queue, pushes, database := NewFigures[[]QueueDepth](time.Minute), NewFigures[Pushes](time.Minute), NewFigures[Database](time.Hour)
+		RegisterQueue(reg, queue, "a")
+		RegisterPushes(reg, pushes)
+		RegisterDatabase(reg, database)
+		readable := func() (families int, readable map[string]float64) {
+			found, err := reg.Gather()
+			require.NoError(t, err)
+			readable = map[string]float64{}
+			for _, f := range found {
+				if strings.HasSuffix(f.GetName(), "_readable") {
+					readable[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue()
+				}
 			}
-			return []QueueDepth{{Agent: "a", Waiting: 1}}, nil
-		}, "a")
-
-		var scrapes sync.WaitGroup
-		for range 10 {
-			scrapes.Go(func() {
-				_, err := reg.Gather()
-				require.NoError(t, err)
-			})
+			return len(found), readable
 		}
-		scrapes.Wait()
-		require.EqualValues(t, 1, reads.Load())
+		no, yes := map[string]float64{"holdfast_queue_readable": 0, "holdfast_push_readable": 0}, map[string]float64{"holdfast_queue_readable": 1, "holdfast_push_readable": 1}
+		set := func() {
+			queue.Set([]QueueDepth{{Agent: "a", Waiting: 1}})
+			pushes.Set(Pushes{})
+			database.Set(Database{})
+		}
 
-		broken.Store(true)
-		time.Sleep(queueInterval)
-		families, err := reg.Gather()
-		require.NoError(t, err)
-		require.EqualValues(t, 2, reads.Load())
-		require.Len(t, families, 1, "no old numbers when the queue cannot be read")
-		require.Equal(t, "holdfast_queue_readable", families[0].GetName())
-		require.Zero(t, families[0].GetMetric()[0].GetGauge().GetValue())
+		n, is := readable()
+		require.Equal(t, 2, n, "another replica reads them")
+		require.Equal(t, no, is)
+
+		set()
+		n, is = readable()
+		require.Equal(t, 2+7+3+1, n)
+		require.Equal(t, yes, is)
+
+		time.Sleep(time.Minute)
+		n, is = readable()
+		require.Equal(t, 2+1, n, "nothing was read for a minute")
+		require.Equal(t, no, is)
+
+		set()
+		queue.Forget()
+		pushes.Forget()
+		n, is = readable()
+		require.Equal(t, 2+1, n)
+		require.Equal(t, no, is)
 	})
 }
 

@@ -43,7 +43,7 @@ func New(opts Options) (*Front, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	f := &Front{opts: opts, http: outbound.ToAgents(opts.ConnectTimeout, 0), aiming: make(chan struct{}, 1)}
+	f := &Front{opts: opts, http: outbound.ToAgents(opts.ConnectTimeout, 0, opts.Observe), aiming: make(chan struct{}, 1)}
 	f.connections.connect, f.connections.agent = opts.ConnectTimeout, opts.agent()
 	f.target.Store(opts.fixed())
 	return f, nil

@@ -287,12 +287,12 @@ func (f *Front) refusal(to *target, op client.Op, p *client.Params, response *ht
 	defer stop()
 	body, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10))
 	body = []byte(f.redact(string(body), p.Forwarded))
-	switch code {
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+	switch class := outbound.StatusClass(code); {
+	case class == outbound.Overloaded:
 		return &callError{err: errors.New(text), after: after, busy: true, answered: true}
-	case http.StatusBadGateway, http.StatusGatewayTimeout, http.StatusRequestTimeout, http.StatusTooEarly:
+	case class == outbound.Gateway, code == http.StatusRequestTimeout, code == http.StatusTooEarly:
 		return &callError{err: errors.New(text), after: after, answered: true}
-	case http.StatusUnauthorized, http.StatusForbidden:
+	case code == http.StatusUnauthorized, code == http.StatusForbidden:
 		return refused(text, p.Forwarded)
 	}
 	if to.wire.Binding == client.JSONRPC {

@@ -45,6 +45,8 @@ type Options struct {
 
 	OwnExtensions []string // URIs of the extensions that Holdfast serves itself: agents do not get them
 
+	Observe outbound.Observer // of each request; nil: nobody
+
 	Log *slog.Logger
 }
 

@@ -68,6 +68,8 @@ type rpc struct {
 	progress  progress
 	forwarded task.Forwarded
 	span      *tracing.Span
+	asked     context.Context      // of the caller
+	tell      func(outbound.Class) // does something once
 	stop      func()
 	timer     *time.Timer // of feed.closeAfter
 
@@ -94,10 +96,11 @@ func (f *Front) begin(ctx context.Context, to *target, op client.Op, p *client.P
 	if err != nil {
 		return nil, err
 	}
+	asked := ctx
 	ctx, span := tracing.CallRPC(ctx, request.Method, to.url)
 	span.Context().Metadata(values)
 	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(ctx, values))
-	c := &rpc{front: f, forwarded: p.Forwarded, span: span, stop: func() { span.End(); cancel(); release() }}
+	c := &rpc{front: f, forwarded: p.Forwarded, span: span, asked: asked, tell: f.telling(), stop: func() { span.End(); cancel(); release() }}
 	ctx = context.WithValue(ctx, progressKey{}, &c.progress)
 	c.stream, err = conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: op.Streams()}, request.Method,
 		grpc.ForceCodecV2(outbound.Messages{}), grpc.MaxCallRecvMsgSize(c.limit()))
@@ -114,6 +117,20 @@ func (f *Front) begin(ctx context.Context, to *target, op client.Op, p *client.P
 	return c, nil
 }
 
+// telling returns the function that tells the observer of the call that begins now.
+func (f *Front) telling() func(outbound.Class) {
+	if f.opts.Observe == nil {
+		return func(outbound.Class) {}
+	}
+	begun, told := time.Now(), false
+	return func(class outbound.Class) {
+		if !told {
+			told = true
+			f.opts.Observe(class, time.Since(begun))
+		}
+	}
+}
+
 // invoke does an operation with one answer, and returns its message.
 func (f *Front) invoke(ctx context.Context, to *target, op client.Op, p *client.Params) ([]byte, error) {
 	c, err := f.begin(ctx, to, op, p)
@@ -125,6 +142,7 @@ func (f *Front) invoke(ctx context.Context, to *target, op client.Op, p *client.
 	if err := c.stream.RecvMsg(&message); err != nil {
 		return nil, c.fault(err)
 	}
+	c.tell(outbound.OK)
 	return message, nil
 }
 
@@ -138,6 +156,7 @@ func (f *Front) listen(ctx context.Context, to *target, op client.Op, p *client.
 		defer c.stop()
 		return nil, c.fault(c.firstErr)
 	}
+	c.tell(outbound.OK)
 	return c, nil
 }
 
@@ -183,25 +202,46 @@ func (c *rpc) fault(err error) error {
 	reported.Message = c.front.redact(reported.Message, c.forwarded)
 	switch {
 	case c.tooLong(err):
+		c.tell(outbound.OK)
 		return c.front.tooLong()
 	case !c.progress.answered.Load() && slices.Contains(ofConnections, s.Code()):
+		failed := err
+		if s.Code() == codes.DeadlineExceeded {
+			failed = context.DeadlineExceeded
+		}
+		c.tell(outbound.FailureClass(c.asked, failed, c.progress.sent.Load()))
 		text = "call the agent: " + outbound.Excerpt([]byte(reported.Message))
 		return &callError{err: errors.New(text), unsent: !c.progress.sent.Load()}
 	}
-	switch s.Code() {
-	case codes.Unavailable:
+	class := statusClass(s.Code())
+	if s.Code() == codes.ResourceExhausted && (reported.Reason == reasonTooLarge || strings.Contains(reported.Message, tooLarge)) {
+		class = outbound.Refused
+	}
+	c.tell(class)
+	switch {
+	case class == outbound.Overloaded:
 		return &callError{err: errors.New(text), after: after, busy: true, answered: true}
-	case codes.ResourceExhausted:
-		if reported.Reason == reasonTooLarge || strings.Contains(reported.Message, tooLarge) {
-			return reported
-		}
-		return &callError{err: errors.New(text), after: after, busy: true, answered: true}
-	case codes.Canceled, codes.DeadlineExceeded, codes.Aborted:
+	case class == outbound.Gateway:
 		return &callError{err: errors.New(text), after: after, answered: true}
-	case codes.Unauthenticated, codes.PermissionDenied:
+	case s.Code() == codes.Unauthenticated, s.Code() == codes.PermissionDenied:
 		return refused(text, c.forwarded)
+	}
+	return reported
+}
+
+// statusClass returns the class of an answer by its status.
+func statusClass(code codes.Code) outbound.Class {
+	switch code {
+	case codes.OK:
+		return outbound.OK
+	case codes.Unavailable, codes.ResourceExhausted:
+		return outbound.Overloaded
+	case codes.Canceled, codes.DeadlineExceeded, codes.Aborted:
+		return outbound.Gateway
+	case codes.Internal, codes.Unknown, codes.DataLoss:
+		return outbound.Failed
 	default:
-		return reported
+		return outbound.Refused
 	}
 }
 

@@ -33,6 +33,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/a2a"
 	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
+	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/secret"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
@@ -429,6 +430,54 @@ func TestGRPCFaults(t *testing.T) {
 			}
 			_, again := executor.IsRetryable(err)
 			require.Equal(t, c.again, again)
+		})
+	}
+}
+
+// Over gRPC, too, the metrics have the class by which the front decides whether the agent is away.
+func TestGRPCCallsHaveAClass(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		answer func(rpcStream) error
+		want   outbound.Class
+	}{
+		"a stream":    {rpcSays(working(""), status("COMPLETED", "")), outbound.OK},
+		"away":        {rpcFails(codes.Unavailable, "later"), outbound.Overloaded},
+		"in between":  {rpcFails(codes.DeadlineExceeded, "slow"), outbound.Gateway},
+		"too large":   {rpcFails(codes.ResourceExhausted, "grpc: received message larger than max (2 vs. 1)"), outbound.Refused},
+		"no":          {rpcFails(codes.InvalidArgument, "no"), outbound.Refused},
+		"a crash":     {rpcFails(codes.Internal, "trace"), outbound.Failed},
+		"nobody":      {nil, outbound.Unreachable},
+		"it is ended": {rpcSays("hold"), outbound.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			told := make(chan outbound.Class, 10)
+			options := a2a.Options{Observe: func(class outbound.Class, _ time.Duration) { told <- class }}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			var f *a2a.Front
+			if c.answer == nil {
+				options.URL, options.Version, options.Binding = "http://127.0.0.1:1", "1.0", "grpc"
+				var err error
+				f, err = a2a.New(options)
+				require.NoError(t, err)
+			} else {
+				var a *rpcAgent
+				a, f = newRPCAgent(t, "1.0", options)
+				a.on("SendStreamingMessage", func(s rpcStream) error {
+					if c.want == outbound.Canceled {
+						cancel(executor.ErrCanceled)
+					}
+					return c.answer(s)
+				})
+			}
+			run := executortest.NewRun("hello")
+			_ = f.Execute(ctx, run, executortest.NewRecorder())
+			if c.answer != nil {
+				require.Equal(t, outbound.OK, waittest.Within(t, "the read of the card is told", told))
+			}
+			require.Equal(t, c.want, waittest.Within(t, "the call is told", told))
 		})
 	}
 }

@@ -41,7 +41,7 @@ func New(opts Options) (executor.Executor, error) {
 	}
 	opts = opts.withDefaults()
 	b := &backend{
-		opts: opts, client: outbound.ToAgents(opts.ConnectTimeout, opts.HeaderTimeout),
+		opts: opts, client: outbound.ToAgents(opts.ConnectTimeout, opts.HeaderTimeout, opts.Observe),
 		redact: outbound.Redactor(opts.Headers, []string{opts.URL, opts.CancelURL}),
 	}
 	if opts.CancelURL != "" {

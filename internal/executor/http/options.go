@@ -25,6 +25,7 @@ type Options struct {
 	MaxEvent int
 	// History says what of the conversation to send; the zero History means the default.
 	History wire.History
+	Observe outbound.Observer // of each request; nil: nobody
 }
 
 func (o *Options) validate() error {

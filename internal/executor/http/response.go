@@ -40,10 +40,10 @@ func refusal(response *nethttp.Response, cancel context.CancelFunc, redact func(
 	}
 	failure.Msg += recognize(start)
 	after := outbound.RetryAfter(response.Header.Get("Retry-After"), time.Now(), maxRetryAfter)
-	switch {
-	case code == nethttp.StatusTooManyRequests, code == nethttp.StatusServiceUnavailable:
+	switch class := outbound.StatusClass(code); {
+	case class == outbound.Overloaded:
 		return &executor.Unavailable{Err: failure, RetryAfter: after, Answered: true}
-	case code == nethttp.StatusBadGateway, code == nethttp.StatusGatewayTimeout:
+	case class == outbound.Gateway:
 		// A gateway answers so, too, if this message made the agent crash.
 		return &executor.Unavailable{Err: executor.Retryable(failure, after), RetryAfter: after, Answered: true}
 	case outbound.WorthRetrying(code):

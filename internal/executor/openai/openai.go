@@ -36,7 +36,7 @@ func New(opts Options) (executor.Executor, error) {
 		return nil, err // validate has parsed it
 	}
 	a := &agent{
-		opts: opts, url: base, client: outbound.ToAgents(opts.ConnectTimeout, opts.HeaderTimeout),
+		opts: opts, url: base, client: outbound.ToAgents(opts.ConnectTimeout, opts.HeaderTimeout, opts.Observe),
 	}
 	a.format = chat{&a.opts}
 	if opts.Responses {

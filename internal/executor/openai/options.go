@@ -42,6 +42,9 @@ type Options struct {
 	IdleTimeout    time.Duration // bounds the silence within an answer; 0 means 5 minutes
 	MaxEvent       int           // bytes of an event of a stream, and of a whole answer; 0 means 16 MiB
 
+	Observe      outbound.Observer // of each request to the model; nil: nobody
+	ObserveTools outbound.Observer // of each request to a server of tools with an address; nil: nobody
+
 	Log *slog.Logger // nil discards
 }
 

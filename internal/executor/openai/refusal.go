@@ -136,11 +136,10 @@ func classify(code int, msg, text string, after time.Duration, again bool) error
 	default:
 		failure.Cause = errors.New(text)
 	}
-	const overloaded = 529 // of Anthropic, and gateways before it
-	switch {
-	case code == nethttp.StatusTooManyRequests, code == nethttp.StatusServiceUnavailable, code == overloaded:
+	switch class := outbound.StatusClass(code); {
+	case class == outbound.Overloaded:
 		return &executor.Unavailable{Err: failure, RetryAfter: after, Answered: true}
-	case code == nethttp.StatusBadGateway, code == nethttp.StatusGatewayTimeout:
+	case class == outbound.Gateway:
 		// A gateway answers so, too, if this message made the model crash.
 		return &executor.Unavailable{Err: executor.Retryable(failure, after), RetryAfter: after, Answered: true}
 	case again:

@@ -61,7 +61,7 @@ type toolServer struct {
 func newToolServer(o ToolServer, agent *Options) (*toolServer, error) {
 	s := &toolServer{opts: o, redact: outbound.Redactor(o.Headers, []string{o.URL}), most: agent.MaxEvent}
 	if o.URL != "" {
-		client := outbound.ToAgents(agent.ConnectTimeout, agent.ToolTimeout)
+		client := outbound.ToAgents(agent.ConnectTimeout, agent.ToolTimeout, agent.ObserveTools)
 		client.Transport = &toolTransport{next: client.Transport, headers: o.Headers, most: int64(agent.MaxEvent)}
 		s.client = client
 		return s, nil

@@ -342,20 +342,29 @@ func refuseUnreleased(ctx context.Context, db rowQuerier) error {
 	return nil
 }
 
-// ReadVersion reads the version of db; a database without a schema has version 0. Errors:
-// ErrUnreleased for an unreleased schema.
-func ReadVersion(ctx context.Context, db rowQuerier) (Version, error) {
-	v := Version{}
+// Latest returns the newest step that this binary knows.
+func Latest() (latest int64, err error) {
 	files, err := fs.Glob(migrations.FS, "*.sql")
 	if err != nil {
-		return v, fmt.Errorf("schema version: %w", err)
+		return 0, fmt.Errorf("schema version: %w", err)
 	}
 	for _, file := range files {
 		step, err := goose.NumericComponent(file)
 		if err != nil {
-			return v, fmt.Errorf("schema version: %w", err)
+			return 0, fmt.Errorf("schema version: %w", err)
 		}
-		v.Latest = max(v.Latest, step)
+		latest = max(latest, step)
+	}
+	return latest, nil
+}
+
+// ReadVersion reads the version of db; a database without a schema has version 0. Errors:
+// ErrUnreleased for an unreleased schema.
+func ReadVersion(ctx context.Context, db rowQuerier) (Version, error) {
+	latest, err := Latest()
+	v := Version{Latest: latest}
+	if err != nil {
+		return v, err
 	}
 	if err := refuseUnreleased(ctx, db); err != nil {
 		return v, err

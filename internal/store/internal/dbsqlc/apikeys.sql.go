@@ -54,6 +54,35 @@ func (q *Queries) APIKeyAdd(ctx context.Context, db DBTX, arg APIKeyAddParams) (
 	return i, err
 }
 
+const aPIKeyCounts = `-- name: APIKeyCounts :one
+SELECT count(*) FILTER (WHERE revoked_at IS NOT NULL)::bigint AS revoked,
+       count(*) FILTER (WHERE revoked_at IS NULL AND expires_at <= now())::bigint AS expired,
+       count(*) FILTER (WHERE revoked_at IS NULL AND expires_at > now() AND expires_at <= now() + interval '7 days'
+                          AND expires_at - created_at > interval '14 days')::bigint AS expiring,
+       count(*)::bigint AS total
+  FROM holdfast.api_keys
+`
+
+type APIKeyCountsRow struct {
+	Revoked  int64
+	Expired  int64
+	Expiring int64
+	Total    int64
+}
+
+// For metrics. Keys that are made for a few days are expected to expire.
+func (q *Queries) APIKeyCounts(ctx context.Context, db DBTX) (APIKeyCountsRow, error) {
+	row := db.QueryRow(ctx, aPIKeyCounts)
+	var i APIKeyCountsRow
+	err := row.Scan(
+		&i.Revoked,
+		&i.Expired,
+		&i.Expiring,
+		&i.Total,
+	)
+	return i, err
+}
+
 const aPIKeyFind = `-- name: APIKeyFind :one
 
 SELECT key_hash, tenant, subject, scopes, (revoked_at IS NOT NULL)::boolean AS revoked,

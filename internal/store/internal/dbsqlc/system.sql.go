@@ -272,6 +272,17 @@ func (q *Queries) AgentWindows(ctx context.Context, db DBTX, arg AgentWindowsPar
 	return items, nil
 }
 
+const databaseBytes = `-- name: DatabaseBytes :one
+SELECT pg_database_size(current_database())::bigint AS bytes
+`
+
+func (q *Queries) DatabaseBytes(ctx context.Context, db DBTX) (int64, error) {
+	row := db.QueryRow(ctx, databaseBytes)
+	var bytes int64
+	err := row.Scan(&bytes)
+	return bytes, err
+}
+
 const databaseFacts = `-- name: DatabaseFacts :one
 SELECT pg_database_size(current_database())::bigint AS bytes, current_setting('server_version')::text AS version,
        (SELECT count(*) FROM pg_catalog.pg_stat_activity a WHERE a.backend_type = 'client backend')::bigint AS connections,
@@ -584,6 +595,43 @@ func (q *Queries) StatusReasons(ctx context.Context, db DBTX, arg StatusReasonsP
 	for rows.Next() {
 		var i StatusReasonsRow
 		if err := rows.Scan(&i.Task, &i.Reason); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const tableFigures = `-- name: TableFigures :many
+SELECT (CASE WHEN c.relname !~ '_[0-9]{8}(_[0-9]{4,6})?$' THEN c.relname
+             ELSE coalesce((SELECT p.relname FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class p ON p.oid = i.inhparent WHERE i.inhrelid = c.oid), 'detached')
+        END)::text AS name,
+       coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint AS bytes, coalesce(sum(pg_stat_get_dead_tuples(c.oid)), 0)::bigint AS dead
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = 'holdfast' AND c.relkind = 'r' GROUP BY 1 ORDER BY 1
+`
+
+type TableFiguresRow struct {
+	Name  string
+	Bytes int64
+	Dead  int64
+}
+
+// For metrics: the tables with rows, with the size on disk and the dead rows of each. The partitions of a table count with it, and
+// those that are detached with each other. By the catalog; the sizes by the files.
+func (q *Queries) TableFigures(ctx context.Context, db DBTX) ([]TableFiguresRow, error) {
+	rows, err := db.Query(ctx, tableFigures)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TableFiguresRow
+	for rows.Next() {
+		var i TableFiguresRow
+		if err := rows.Scan(&i.Name, &i.Bytes, &i.Dead); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

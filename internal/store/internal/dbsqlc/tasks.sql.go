@@ -392,7 +392,7 @@ func (q *Queries) TaskByID(ctx context.Context, db DBTX, id uuid.UUID) (Task, er
 
 const taskCancel = `-- name: TaskCancel :one
 WITH lck AS MATERIALIZED (
-    SELECT t.id, t.agent, t.kept, t.last_seq, t.attempt, t.worker_id, t.state >= 3 AS parked, t.pushes, t.lineage, t.cancel_requested
+    SELECT t.id, t.agent, t.kept, t.last_seq, t.attempt, t.worker_id, t.state >= 3 AS parked, t.pushes, t.lineage, t.cancel_requested, t.cancel_requested_at
       FROM holdfast.tasks t
      WHERE t.id = $2 AND t.state NOT IN (5, 6, 7, 8)
        FOR NO KEY UPDATE
@@ -404,9 +404,9 @@ WITH lck AS MATERIALIZED (
 ), unqueued AS (
     DELETE FROM holdfast.task_queue q WHERE q.id = (SELECT free.id FROM free)
 ), eff AS MATERIALIZED (
-    SELECT x.id, x.agent, x.kept, x.last_seq, x.attempt, x.worker_id, x.idle, x.pushes, x.lineage, x.cancel_requested, x.idle OR $3::text <> '' AND NOT x.cancel_requested AS logs FROM (
+    SELECT x.id, x.agent, x.kept, x.last_seq, x.attempt, x.worker_id, x.idle, x.pushes, x.lineage, x.cancel_requested, x.cancel_requested_at, x.idle OR $3::text <> '' AND NOT x.cancel_requested AS logs FROM (
         SELECT lck.id, lck.agent, lck.kept, lck.last_seq, lck.attempt, lck.worker_id, (lck.parked OR EXISTS (SELECT FROM free)) AS idle, lck.pushes,
-               lck.lineage, lck.cancel_requested FROM lck) x
+               lck.lineage, lck.cancel_requested, lck.cancel_requested_at FROM lck) x
      WHERE x.idle OR x.worker_id IS NOT NULL
 ), upd AS (
     UPDATE holdfast.tasks t
@@ -439,6 +439,7 @@ WITH lck AS MATERIALIZED (
     ON CONFLICT DO NOTHING
 )
 SELECT eff.idle::boolean AS ended, eff.logs::boolean AS logged, (eff.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
+       coalesce(extract(epoch FROM now() - eff.cancel_requested_at), -1)::float8 AS cancel_seconds,
        (CASE WHEN eff.idle AND eff.pushes
              THEN holdfast.push_mark(ARRAY[eff.id], ARRAY[eff.last_seq + 1], ARRAY[eff.last_seq + 1]) ELSE 0 END)::integer AS marked,
        (CASE WHEN eff.idle AND eff.lineage THEN holdfast.call_settled(eff.id, eff.last_seq + 1) ELSE 0 END)::integer AS kin,
@@ -454,13 +455,14 @@ type TaskCancelParams struct {
 }
 
 type TaskCancelRow struct {
-	Ended   bool
-	Logged  bool
-	Seq     int64
-	At      time.Time
-	Marked  int32
-	Kin     int32
-	Audited int64
+	Ended         bool
+	Logged        bool
+	Seq           int64
+	At            time.Time
+	CancelSeconds float64
+	Marked        int32
+	Kin           int32
+	Audited       int64
 }
 
 // Ends a task that no worker runs, or asks the worker of a running one to end it. It deletes the
@@ -481,6 +483,7 @@ func (q *Queries) TaskCancel(ctx context.Context, db DBTX, arg TaskCancelParams)
 		&i.Logged,
 		&i.Seq,
 		&i.At,
+		&i.CancelSeconds,
 		&i.Marked,
 		&i.Kin,
 		&i.Audited,
