@@ -154,7 +154,7 @@ failed, or was rejected or canceled; 4 the task waits for input or authenticatio
 	// Without a verb, the root command serves, and takes the flags of serve.
 	root.RunE = serve.RunE
 	root.Flags().AddFlagSet(serve.Flags())
-	root.AddCommand(serve, c.dev(), c.migrate(), c.card(), c.send(), c.stream(), c.tasks(), c.push(), c.keys(), c.workers(), c.audit(), c.retention(), c.config(), c.bench(), c.ready(), c.doctor(), c.version())
+	root.AddCommand(serve, c.dev(), c.migrate(), c.card(), c.send(), c.stream(), c.tasks(), c.push(), c.keys(), c.workers(), c.audit(), c.retention(), c.config(), c.bench(), c.torture(), c.ready(), c.doctor(), c.version())
 	return root
 }
 

@@ -164,7 +164,7 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 var verbs = []string{
 	"serve", "dev", "migrate", "card", "send", "stream", "tasks", "tasks list", "tasks get", "tasks events", "tasks tail",
 	"tasks cancel", "tasks retry", "push", "push list", "push attempts", "push redeliver", "push disable", "push enable",
-	"push test", "push secret", "push rekey", "keys", "keys create", "keys list", "keys revoke", "workers", "workers list", "workers retire", "audit", "audit verify", "bench", "doctor", "ready", "version",
+	"push test", "push secret", "push rekey", "keys", "keys create", "keys list", "keys revoke", "workers", "workers list", "workers retire", "audit", "audit verify", "bench", "torture", "doctor", "ready", "version",
 }
 
 func TestHelp(t *testing.T) {
