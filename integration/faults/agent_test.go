@@ -20,7 +20,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
-	"github.com/holdfast-a2a/holdfast/internal/judgetest"
+	"github.com/holdfast-a2a/holdfast/internal/judge"
 	"github.com/holdfast-a2a/holdfast/internal/modeltest"
 	"github.com/holdfast-a2a/holdfast/internal/resume"
 )
@@ -152,9 +152,9 @@ func run(ctx context.Context, w io.Writer, raw []byte) (last object) {
 	ask := object{"type": "auth", "message": "Please approve.", "resume": object{"for": 3600, "show": true}}
 	if mark := doc.Input.Text; mark != "" {
 		if doc.Input.Query == "" {
-			return object{"type": "complete", "message": judgetest.Resumed + mark}
+			return object{"type": "complete", "message": judge.Resumed + mark}
 		}
-		ask["message"] = judgetest.Resumed + mark
+		ask["message"] = judge.Resumed + mark
 		return ask
 	}
 	script, mark, _ := strings.Cut(doc.Message.Parts[0].Text, " ")
@@ -301,7 +301,7 @@ func (c *client) posting(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.ledger.Expect(taskID, judgetest.Outcome{State: "completed"})
+	c.ledger.Expect(taskID, judge.Outcome{State: "completed"})
 	r, err := c.get(ctx, taskID, c.ledger.Follow(taskID))
 	if err != nil {
 		return err
@@ -342,7 +342,7 @@ func (c *client) resuming(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.ledger.Expect(taskID, judgetest.Outcome{State: "completed"})
+	c.ledger.Expect(taskID, judge.Outcome{State: "completed"})
 	if how == 0 {
 		if err = c.poll(ctx, taskID, r, "completed"); err == nil {
 			c.ledger.Accepted(early, taskID)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/holdfast-a2a/holdfast/internal/judgetest"
+	"github.com/holdfast-a2a/holdfast/internal/judge"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
@@ -124,7 +124,7 @@ func (c *rig) rewind(replicate func() *storetest.PrivateServer, operations int, 
 	for i := range read {
 		streams.Go(func() error {
 			task, err := lossy.rewound(uint64(i), &read[i])
-			c.load.ledger.Expect(task, judgetest.Outcome{State: "completed", Chunks: 600})
+			c.load.ledger.Expect(task, judge.Outcome{State: "completed", Chunks: 600})
 			return err
 		})
 	}

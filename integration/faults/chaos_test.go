@@ -203,6 +203,7 @@ type rig struct {
 	link     *clustertest.Proxy // to behind
 	remotes  []*remote
 	load     *load
+	exports  string // directory of the exports of retention
 	rng      *mathrand.Rand
 	scraped  map[*clustertest.Replica]counters
 	total    counters
@@ -243,7 +244,7 @@ func newRig(t *testing.T, seed uint64, settings map[string]string, clients int, 
 	c.agent.urls = urls
 	c.remotes = newRemotes(t, c.replicas)
 	c.load = newLoad(t, seed, urls...)
-	c.load.ledger.Exports, c.load.front = exports, true
+	c.exports, c.load.front = exports, true
 	c.load.start(clients)
 	return c
 }
@@ -292,7 +293,7 @@ func (c *rig) recovered(r *clustertest.Replica) {
 func (c *rig) judge() {
 	c.t.Helper()
 	require.NoError(c.t, c.load.troubles())
-	require.NoError(c.t, judgetest.CheckAtRest(context.Background(), c.pg.URL, c.load.ledger))
+	require.NoError(c.t, judgetest.Database{URL: c.pg.URL, Exports: c.exports}.CheckAtRest(context.Background(), c.load.ledger))
 	c.behindDB.Sound()
 	require.Equal(c.t, c.load.fronted.Load(), clustertest.One[int64](c.behindDB, "SELECT count(*) FROM holdfast.v_tasks"),
 		"the server behind the front got each message once")

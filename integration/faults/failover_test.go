@@ -79,7 +79,7 @@ func (p *pair) judge(l *load, on *storetest.PrivateServer) {
 	resume := l.pause()
 	defer resume()
 	require.NoError(p.t, l.troubles())
-	require.NoError(p.t, judgetest.CheckAtRest(context.Background(), on.URL, l.ledger))
+	require.NoError(p.t, judgetest.Database{URL: on.URL}.CheckAtRest(context.Background(), l.ledger))
 }
 
 func TestFailover(t *testing.T) {

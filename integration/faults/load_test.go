@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
-	"github.com/holdfast-a2a/holdfast/internal/judgetest"
+	"github.com/holdfast-a2a/holdfast/internal/judge"
 )
 
 // load is a crowd of clients that talk to all replicas and survive faults. They repeat unanswered requests with the
@@ -26,7 +26,7 @@ type load struct {
 	t      testing.TB
 	urls   []string
 	http   *http.Client
-	ledger *judgetest.Ledger
+	ledger *judge.Ledger
 	seed   uint64
 	lossy  bool // the database may lose what it acknowledged
 	front  bool // the replicas have agents of every kind, and the agent behind HTTP knows them
@@ -52,7 +52,7 @@ const giveUp = 150 * time.Second
 func newLoad(t testing.TB, seed uint64, urls ...string) *load {
 	t.Helper()
 	l := &load{
-		t: t, urls: urls, ledger: judgetest.New(), seed: seed, stop: make(chan struct{}), kinds: map[string]int{},
+		t: t, urls: urls, ledger: judge.New(), seed: seed, stop: make(chan struct{}), kinds: map[string]int{},
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
 	}
 	t.Cleanup(l.end)
@@ -97,7 +97,7 @@ func (l *load) devoted(url string, began chan struct{}) error {
 	if err == nil && state != "completed" {
 		err = fmt.Errorf("task %s is %s", f.task, state)
 	}
-	l.ledger.Expect(f.task, judgetest.Outcome{State: "completed", Chunks: 500})
+	l.ledger.Expect(f.task, judge.Outcome{State: "completed", Chunks: 500})
 	return err
 }
 
@@ -248,13 +248,13 @@ func (c *client) polling(ctx context.Context) error {
 func (c *client) delegating(ctx context.Context) error {
 	c = c.modern()
 	if c.rng.IntN(2) == 0 {
-		taskID, _, err := c.stream(ctx, c.message("", "relay=helper,nobody,helper "+judgetest.Steps+"3 delay=500ms"), nil)
+		taskID, _, err := c.stream(ctx, c.message("", "relay=helper,nobody,helper "+judge.Steps+"3 delay=500ms"), nil)
 		if err == nil {
-			c.ledger.Expect(taskID, judgetest.Outcome{State: "completed"})
+			c.ledger.Expect(taskID, judge.Outcome{State: "completed"})
 		}
 		return err
 	}
-	return c.completes(ctx, c.message("", "call=helper,nobody,helper "+judgetest.FromAgent+"hello").without("blocking"), 0)
+	return c.completes(ctx, c.message("", "call=helper,nobody,helper "+judge.FromAgent+"hello").without("blocking"), 0)
 }
 
 // completes sends a message and polls until its task has completed.
@@ -263,7 +263,7 @@ func (c *client) completes(ctx context.Context, m *outgoing, chunks int) error {
 	if err != nil {
 		return err
 	}
-	c.ledger.Expect(taskID, judgetest.Outcome{State: "completed", Chunks: chunks})
+	c.ledger.Expect(taskID, judge.Outcome{State: "completed", Chunks: chunks})
 	return c.poll(ctx, taskID, r, "completed")
 }
 
@@ -274,7 +274,7 @@ func (c *client) streaming(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.ledger.Expect(taskID, judgetest.Outcome{State: "completed", Chunks: chunks})
+	c.ledger.Expect(taskID, judge.Outcome{State: "completed", Chunks: chunks})
 	if c.rng.IntN(3) == 0 {
 		after := int64(c.rng.IntN(chunks)) + 1
 		r := c.ledger.Follow(taskID)
@@ -300,7 +300,7 @@ func (c *client) conversing(ctx context.Context) error {
 	if err == nil && state != "completed" {
 		err = fmt.Errorf("task %s is %s after the answer", taskID, state)
 	}
-	c.ledger.Expect(taskID, judgetest.Outcome{State: "completed"})
+	c.ledger.Expect(taskID, judge.Outcome{State: "completed"})
 	return err
 }
 
@@ -311,7 +311,7 @@ func (c *client) hasty(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.ledger.Expect(taskID, judgetest.Outcome{State: "completed"})
+	c.ledger.Expect(taskID, judge.Outcome{State: "completed"})
 	_, r, err := c.send(ctx, c.message(taskID, "Oslo"))
 	if err != nil {
 		return err
@@ -337,7 +337,7 @@ func (c *client) interrupting(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.ledger.Expect(taskID, judgetest.Outcome{State: "completed", Chunks: chunks})
+	c.ledger.Expect(taskID, judge.Outcome{State: "completed", Chunks: chunks})
 	return second
 }
 
@@ -361,7 +361,7 @@ func (c *client) canceling(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.ledger.Expect(taskID, judgetest.Outcome{State: "canceled"})
+	c.ledger.Expect(taskID, judge.Outcome{State: "canceled"})
 	if state != "canceled" {
 		return fmt.Errorf("task %s is %s after a cancel", taskID, state)
 	}
@@ -386,7 +386,7 @@ func (c *client) waiting(ctx context.Context) error {
 			return err
 		}
 	}
-	c.ledger.Expect(taskID, judgetest.Outcome{State: "completed"})
+	c.ledger.Expect(taskID, judge.Outcome{State: "completed"})
 	return c.poll(ctx, taskID, r, "completed")
 }
 
@@ -401,7 +401,7 @@ func (c *client) fronting(ctx context.Context) error {
 		return err
 	}
 	c.fronted.Add(1)
-	c.ledger.Expect(taskID, judgetest.Outcome{State: "completed", Chunks: n, Size: size})
+	c.ledger.Expect(taskID, judge.Outcome{State: "completed", Chunks: n, Size: size})
 	return nil
 }
 
@@ -511,7 +511,7 @@ func (c *client) poll(ctx context.Context, taskID string, r *a2atest.Result, unt
 	return nil
 }
 
-func (c *client) get(ctx context.Context, taskID string, reading *judgetest.Reading) (*a2atest.Result, error) {
+func (c *client) get(ctx context.Context, taskID string, reading *judge.Reading) (*a2atest.Result, error) {
 	if err := c.breathe(ctx); err != nil {
 		return nil, err
 	}
@@ -625,7 +625,7 @@ func (c *client) stream(ctx context.Context, m *outgoing, seen func(taskID strin
 type subscriber struct {
 	*client
 	message  *outgoing // that begins the stream; nil to subscribe
-	reading  *judgetest.Reading
+	reading  *judge.Reading
 	task     string
 	last     int64  // number of the last event; 0 before the opening is complete
 	id       string // its id
@@ -735,7 +735,7 @@ func (f *subscriber) opened(e *a2atest.Event, shown *a2atest.Result) {
 	if f.again {
 		f.reading.Again()
 	}
-	view := judgetest.View{Seq: e.Seq, State: e.State()}
+	view := judge.View{Seq: e.Seq, State: e.State()}
 	if shown != nil {
 		view.Artifacts = viewOf(shown).Artifacts
 	}
@@ -751,7 +751,7 @@ func (f *subscriber) read(e *a2atest.Event) error {
 	}
 	f.last = e.Seq
 	f.n++
-	told := judgetest.Event{Seq: e.Seq, State: e.State(), Text: e.Said(), Final: e.Final}
+	told := judge.Event{Seq: e.Seq, State: e.State(), Text: e.Said(), Final: e.Final}
 	if a := e.Artifact; a != nil {
 		told.Artifact, told.Text = nameOf(a), a2atest.Text(a.Parts)
 		told.Append, told.Last = e.Append || a.Append, e.LastChunk || a.LastChunk
@@ -761,8 +761,8 @@ func (f *subscriber) read(e *a2atest.Event) error {
 }
 
 // viewOf is a task as an answer shows it.
-func viewOf(r *a2atest.Result) judgetest.View {
-	v := judgetest.View{State: r.State(), Artifacts: map[string]string{}}
+func viewOf(r *a2atest.Result) judge.View {
+	v := judge.View{State: r.State(), Artifacts: map[string]string{}}
 	for i := range r.Artifacts {
 		v.Artifacts[nameOf(r.Artifacts[i])] = a2atest.Text(r.Artifacts[i].Parts)
 	}

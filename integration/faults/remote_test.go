@@ -18,7 +18,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
-	"github.com/holdfast-a2a/holdfast/internal/judgetest"
+	"github.com/holdfast-a2a/holdfast/internal/judge"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
@@ -107,7 +107,7 @@ func (c *client) working(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.ledger.Expect(taskID, judgetest.Outcome{State: "completed", Chunks: n, Size: size})
+	c.ledger.Expect(taskID, judge.Outcome{State: "completed", Chunks: n, Size: size})
 	return nil
 }
 
@@ -119,7 +119,7 @@ func (c *client) forgoing(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.ledger.Expect(taskID, judgetest.Outcome{State: "canceled"})
+	c.ledger.Expect(taskID, judge.Outcome{State: "canceled"})
 	return c.cancel(ctx, taskID)
 }
 

@@ -170,7 +170,7 @@ failed, or was rejected or canceled; 4 the task waits for input or authenticatio
 		verbs     []*cobra.Command
 	}{
 		{"serve", "Run a server:", []*cobra.Command{serve, c.dev(), c.migrate(), c.config(), c.ready()}},
-		{"talk", "Talk to agents:", []*cobra.Command{c.send(), c.stream(), c.card(), c.bench()}},
+		{"talk", "Talk to agents:", []*cobra.Command{c.send(), c.stream(), c.card(), c.bench(), c.torture()}},
 		{"operate", "Operate (by the database, or by a server):", []*cobra.Command{
 			c.agents(), c.queue(), c.workers(), c.tasks(), c.push(), c.apiKeys(), c.secretKeys(), c.audit(), c.retention(), c.doctor(),
 		}},

@@ -176,7 +176,7 @@ var verbs = []string{
 	"tasks cancel", "tasks retry", "push", "push list", "push attempts", "push redeliver", "push disable", "push enable",
 	"push test", "push secret", "secret-keys", "secret-keys reseal", "api-keys", "api-keys create", "api-keys list", "api-keys revoke",
 	"agents", "agents list", "agents get", "queue", "queue list", "workers", "workers list", "workers retire", "audit", "audit list", "audit verify",
-	"tasks hold", "tasks release", "tasks purge", "retention", "retention plan", "config", "config check", "completion", "bench", "doctor", "ready", "version",
+	"tasks hold", "tasks release", "tasks purge", "retention", "retention plan", "config", "config check", "completion", "bench", "torture", "doctor", "ready", "version",
 }
 
 func TestHelp(t *testing.T) {

@@ -8,12 +8,14 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/judge"
 )
 
 // readExports reads the logs of tasks that retention has deleted and exported (docs/retention.md): an acknowledged
 // event is in the tables, or in a file with its whole task. Tasks that are in logs already stay as the tables have
 // them.
-func readExports(dir string, logs map[string]*log) error {
+func readExports(dir string, logs map[string]*judge.Log) error {
 	files, err := filepath.Glob(filepath.Join(dir, "*", "*.ndjson"))
 	if err != nil {
 		return err
@@ -53,7 +55,7 @@ type exported struct {
 
 type part struct{ Text string }
 
-func readExport(name string, stored map[string]bool, logs map[string]*log) error {
+func readExport(name string, stored map[string]bool, logs map[string]*judge.Log) error {
 	f, err := os.Open(name)
 	if err != nil {
 		return err
@@ -72,24 +74,24 @@ func readExport(name string, stored map[string]bool, logs map[string]*log) error
 		if stored[x.TaskID] {
 			continue
 		}
-		l := &log{id: x.TaskID}
+		l := &judge.Log{}
 		for i := range x.Events {
 			e := &x.Events[i]
-			r := row{shown: e.Kind == "status" || e.Kind == "artifact"}
-			r.Seq, r.State, r.Artifact, r.Append, r.Last, r.at = e.Seq, e.State, e.ArtifactID, e.Append, e.Last, e.At
+			r := judge.Row{Shown: e.Kind == "status" || e.Kind == "artifact"}
+			r.Seq, r.State, r.Artifact, r.Append, r.Last, r.At = e.Seq, e.State, e.ArtifactID, e.Append, e.Last, e.At
 			switch e.Kind {
 			case "message":
 				if n := len(e.Payload.Parts); n > 0 {
-					r.mark = e.Payload.Parts[n-1].Text
+					r.Mark = e.Payload.Parts[n-1].Text
 				}
 			case "status":
 				r.Text = text(e.Payload.Message.Parts)
 			case "artifact":
 				r.Text = text(e.Payload.Parts)
 			case "run":
-				r.until, r.early, r.resume = e.Payload.Until, e.Payload.Interruptible, e.Payload.Outcome == "resume"
+				r.Until, r.Early, r.Resume = e.Payload.Until, e.Payload.Interruptible, e.Payload.Outcome == "resume"
 			}
-			l.events = append(l.events, r)
+			l.Events = append(l.Events, r)
 		}
 		logs[x.TaskID] = l
 	}

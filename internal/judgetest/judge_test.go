@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/judge"
 	"github.com/holdfast-a2a/holdfast/internal/store/partition"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -67,8 +68,8 @@ func live(t *testing.T, db *storetest.DB) {
 
 // told is the ledger of honest clients of these tasks. The first reading is a stream from the task's beginning, cut
 // and resumed; the second polls; the third reads the log again from event 2 on.
-func told() *Ledger {
-	l := New()
+func told() *judge.Ledger {
+	l := judge.New()
 	for i, id := range []string{chunksID, askID} {
 		mark := fmt.Sprint("mark-", i+1)
 		l.Sending(mark)
@@ -79,7 +80,7 @@ func told() *Ledger {
 	l.Sending("mark-4") // never answered
 	l.Sending("mark-5")
 	l.Stored("mark-5", waitID)
-	l.Expect(waitID, Outcome{State: "completed"})
+	l.Expect(waitID, judge.Outcome{State: "completed"})
 	l.Sending("mark-7")
 	l.Stored("mark-7", resumeID)
 	l.Resuming("r-1")
@@ -87,16 +88,16 @@ func told() *Ledger {
 	l.Resuming("r-2")
 	l.Dead("r-2")
 	l.Resuming("r-3") // never answered
-	l.Expect(chunksID, Outcome{State: "completed", Chunks: 3})
-	l.Expect(askID, Outcome{State: "input-required"})
+	l.Expect(chunksID, judge.Outcome{State: "completed", Chunks: 3})
+	l.Expect(askID, judge.Outcome{State: "input-required"})
 	stream := l.Follow(chunksID)
-	stream.Saw(View{Seq: 1, State: "submitted", Artifacts: map[string]string{}})
+	stream.Saw(judge.View{Seq: 1, State: "submitted", Artifacts: map[string]string{}})
 	polls := l.Follow(chunksID)
-	polls.Saw(View{State: "working", Artifacts: map[string]string{"chunks": "00000000 a00000001 b"}})
-	polls.Saw(View{State: "completed", Artifacts: map[string]string{"chunks": "00000000 a00000001 b00000002 c"}})
+	polls.Saw(judge.View{State: "working", Artifacts: map[string]string{"chunks": "00000000 a00000001 b"}})
+	polls.Saw(judge.View{State: "completed", Artifacts: map[string]string{"chunks": "00000000 a00000001 b00000002 c"}})
 	again := l.Follow(chunksID)
 	again.From(2)
-	for _, e := range []Event{
+	for _, e := range []judge.Event{
 		{Seq: 2, State: "working"},
 		{Seq: 3, Artifact: "chunks", Text: "00000000 a"},
 		{Seq: 4, Artifact: "chunks", Text: "00000001 b", Append: true},
@@ -109,9 +110,9 @@ func told() *Ledger {
 		}
 	}
 	asked := l.Follow(askID)
-	asked.Saw(View{Seq: 1, State: "submitted"})
-	asked.Read(Event{Seq: 2, State: "working"})
-	asked.Read(Event{Seq: 3, State: "input-required", Text: "what?", Final: true})
+	asked.Saw(judge.View{Seq: 1, State: "submitted"})
+	asked.Read(judge.Event{Seq: 2, State: "working"})
+	asked.Read(judge.Event{Seq: 3, State: "input-required", Text: "what?", Final: true})
 	return l
 }
 
@@ -127,13 +128,13 @@ func TestCheckFindsViolations(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	live(t, db)
-	remove := func(r, i int) func(*Ledger) {
-		return func(l *Ledger) { l.readings[r].entries = slices.Delete(l.readings[r].entries, i, i+1) }
+	remove := func(r, i int) func(*judge.Ledger) {
+		return func(l *judge.Ledger) { l.Readings[r].Entries = slices.Delete(l.Readings[r].Entries, i, i+1) }
 	}
 	for _, c := range []struct {
 		name   string
-		stored string        // damage to the database
-		told   func(*Ledger) // damage to the ledger
+		stored string              // damage to the database
+		told   func(*judge.Ledger) // damage to the ledger
 		says   string
 	}{
 		{"the log: an event removed", "DELETE FROM holdfast.task_events WHERE task = '" + chunksID + "' AND seq = 4", nil, "without a gap"},
@@ -165,26 +166,26 @@ func TestCheckFindsViolations(t *testing.T) {
 
 		{"a stream: an event removed", "", remove(0, 3), "the log continues with"},
 		{"a stream: the opening removed", "", remove(0, 0), "before the stream was opened"},
-		{"a stream: an event doubled", "", func(l *Ledger) {
-			l.readings[0].entries = slices.Insert(l.readings[0].entries, 3, l.readings[0].entries[3])
+		{"a stream: an event doubled", "", func(l *judge.Ledger) {
+			l.Readings[0].Entries = slices.Insert(l.Readings[0].Entries, 3, l.Readings[0].Entries[3])
 		}, "the log continues with"},
-		{"a stream: the end doubled", "", func(l *Ledger) {
-			l.readings[0].entries = append(l.readings[0].entries, l.readings[0].entries[5])
+		{"a stream: the end doubled", "", func(l *judge.Ledger) {
+			l.Readings[0].Entries = append(l.Readings[0].Entries, l.Readings[0].Entries[5])
 		}, "but the log ends with"},
-		{"a stream: two events in another order", "", func(l *Ledger) {
-			e := l.readings[2].entries
+		{"a stream: two events in another order", "", func(l *judge.Ledger) {
+			e := l.Readings[2].Entries
 			e[2], e[3] = e[3], e[2]
 		}, "the log continues with"},
 		{"a stream: no end", "", remove(0, 5), "had no end"},
-		{"a stream: one event of another's", "", func(l *Ledger) {
-			l.readings[3].entries[1] = l.readings[0].entries[2]
+		{"a stream: one event of another's", "", func(l *judge.Ledger) {
+			l.Readings[3].Entries[1] = l.Readings[0].Entries[2]
 		}, "the log continues with"},
-		{"answers: older ones later", "", func(l *Ledger) {
-			e := l.readings[1].entries
+		{"answers: older ones later", "", func(l *judge.Ledger) {
+			e := l.Readings[1].Entries
 			e[0], e[1] = e[1], e[0]
 		}, "no position of the log from there on"},
-		{"answers: a view that never existed", "", func(l *Ledger) {
-			l.Follow(chunksID).Saw(View{State: "canceled"})
+		{"answers: a view that never existed", "", func(l *judge.Ledger) {
+			l.Follow(chunksID).Saw(judge.View{State: "canceled"})
 		}, "no position of the log"},
 		{"a wait: its turn is early", `UPDATE holdfast.task_events SET payload = '{"outcome":"waits","until":"2999-10-01T10:00:01Z","interruptible":true}'
 			WHERE task = '` + waitID + `' AND seq = 3`, nil, "follows a wait until 2999"},
@@ -193,17 +194,17 @@ func TestCheckFindsViolations(t *testing.T) {
 		{"a resume: its turn has none", `UPDATE holdfast.task_events SET payload = '{"outcome":"checkpoint"}' WHERE task = '` + resumeID + `' AND seq = 4`, nil, "has 1 turns of resumes, and was resumed 0 times"},
 		{"a resume: two turns of one", `UPDATE holdfast.task_events SET payload = '{"message":{"parts":[{"text":"resumed by r-1\nhttp://x"}]}}'
 			WHERE task = '` + askID + `' AND seq = 3`, nil, `"r-1" is the input of 2 turns`},
-		{"a resume: accepted, and lost", "", func(l *Ledger) { l.Accepted("r-3", resumeID) }, "is the input of no turn"},
-		{"a resume: accepted for another task", "", func(l *Ledger) { l.Accepted("r-1", askID) }, "is the input of a turn of task"},
-		{"a resume: refused, and used", "", func(l *Ledger) { l.Dead("r-1") }, "was refused, and is the input"},
-		{"a resume that no client sent", "", func(l *Ledger) { delete(l.resumes, "r-1") }, "no client sent it"},
-		{"an acknowledgement of nothing", "", func(l *Ledger) { l.Stored("mark-6", chunksID) }, "is lost"},
-		{"an acknowledgement for another task", "", func(l *Ledger) { l.Stored("mark-2", chunksID) }, "is in task"},
-		{"a refusal of a stored message", "", func(l *Ledger) { l.Refused("mark-2") }, "was refused, and is stored"},
-		{"a message that no client sent", "", func(l *Ledger) { delete(l.messages, "mark-2") }, "no client sent it"},
-		{"another end than was expected", "", func(l *Ledger) { l.Expect(askID, Outcome{State: "completed"}) }, "and should be completed"},
-		{"fewer chunks than were expected", "", func(l *Ledger) {
-			l.Expect(chunksID, Outcome{State: "completed", Chunks: 4})
+		{"a resume: accepted, and lost", "", func(l *judge.Ledger) { l.Accepted("r-3", resumeID) }, "is the input of no turn"},
+		{"a resume: accepted for another task", "", func(l *judge.Ledger) { l.Accepted("r-1", askID) }, "is the input of a turn of task"},
+		{"a resume: refused, and used", "", func(l *judge.Ledger) { l.Dead("r-1") }, "was refused, and is the input"},
+		{"a resume that no client sent", "", func(l *judge.Ledger) { delete(l.Resumes, "r-1") }, "no client sent it"},
+		{"an acknowledgement of nothing", "", func(l *judge.Ledger) { l.Stored("mark-6", chunksID) }, "is lost"},
+		{"an acknowledgement for another task", "", func(l *judge.Ledger) { l.Stored("mark-2", chunksID) }, "is in task"},
+		{"a refusal of a stored message", "", func(l *judge.Ledger) { l.Refused("mark-2") }, "was refused, and is stored"},
+		{"a message that no client sent", "", func(l *judge.Ledger) { delete(l.Messages, "mark-2") }, "no client sent it"},
+		{"another end than was expected", "", func(l *judge.Ledger) { l.Expect(askID, judge.Outcome{State: "completed"}) }, "and should be completed"},
+		{"fewer chunks than were expected", "", func(l *judge.Ledger) {
+			l.Expect(chunksID, judge.Outcome{State: "completed", Chunks: 4})
 		}, "3 chunks, and should be 4"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -214,7 +215,7 @@ func TestCheckFindsViolations(t *testing.T) {
 			tx, err := conn.Begin(t.Context()) // never committed
 			require.NoError(t, err)
 			l := told()
-			require.NoError(t, check(t.Context(), tx, l.copy(), true), "before the damage")
+			require.NoError(t, Database{}.check(t.Context(), tx, l.Copy(), true), "before the damage")
 			if c.stored != "" {
 				_, err = conn.PgConn().Exec(t.Context(), c.stored).ReadAll()
 				require.NoError(t, err)
@@ -222,7 +223,7 @@ func TestCheckFindsViolations(t *testing.T) {
 			if c.told != nil {
 				c.told(l)
 			}
-			require.ErrorContains(t, check(t.Context(), tx, l.copy(), true), c.says)
+			require.ErrorContains(t, Database{}.check(t.Context(), tx, l.Copy(), true), c.says)
 		})
 	}
 }
@@ -233,10 +234,10 @@ func TestCheckDuringLoadExpectsNoEnd(t *testing.T) {
 	db := storetest.New(t)
 	live(t, db)
 	l := told()
-	l.readings[0].entries = l.readings[0].entries[:3]
-	l.Expect(askID, Outcome{State: "completed"})
-	delete(l.messages, "mark-2")
-	require.NoError(t, Check(t.Context(), db.URL, l))
-	require.Error(t, CheckAtRest(t.Context(), db.URL, l))
-	require.Equal(t, Count{Messages: 5, Stored: 3, Refused: 1, Resumes: 3, Accepted: 1, Readings: 4, Views: 4, Events: 8}, l.Count())
+	l.Readings[0].Entries = l.Readings[0].Entries[:3]
+	l.Expect(askID, judge.Outcome{State: "completed"})
+	delete(l.Messages, "mark-2")
+	require.NoError(t, Database{URL: db.URL}.Check(t.Context(), l))
+	require.Error(t, Database{URL: db.URL}.CheckAtRest(t.Context(), l))
+	require.Equal(t, judge.Count{Messages: 5, Stored: 3, Refused: 1, Resumes: 3, Accepted: 1, Readings: 4, Views: 4, Events: 8}, l.Count())
 }

@@ -5,6 +5,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -260,6 +261,8 @@ func (c *Client) cardAt(ctx context.Context, at string) (*Document, error) {
 
 // Message is a message to send.
 type Message struct {
+	ID        string // "": a random one
+	Key       string // Idempotency-Key; "": none
 	Parts     []task.Part
 	TaskID    string
 	ContextID string
@@ -271,7 +274,8 @@ type Message struct {
 func (c *Client) params(m *Message) *client.Params {
 	p := &client.Params{
 		Metadata: m.Metadata, Return: m.Return, Push: m.Push, Modes: []string{"*/*"},
-		Message: &task.Message{ID: rand.Text(), Role: task.RoleUser, Parts: m.Parts, TaskID: m.TaskID, ContextID: m.ContextID},
+		Key:     m.Key,
+		Message: &task.Message{ID: cmp.Or(m.ID, rand.Text()), Role: task.RoleUser, Parts: m.Parts, TaskID: m.TaskID, ContextID: m.ContextID},
 		TaskID:  m.TaskID,
 	}
 	if p.TaskID == "" && c.wire.ChoosesIDs() {

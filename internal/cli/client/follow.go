@@ -83,7 +83,7 @@ func (c *Client) Join(ctx context.Context, taskID, after string, opts FollowOpti
 	if !numbered(after) {
 		return f.poll(ctx)
 	}
-	s, err := c.subscribe(ctx, taskID, after)
+	s, err := c.Subscribe(ctx, taskID, after)
 	if err != nil {
 		return err
 	}
@@ -101,21 +101,14 @@ func (c *Client) Await(ctx context.Context, answer *Event, opts FollowOptions, e
 	return f.rest(ctx, answer)
 }
 
-func (c *Client) subscribe(ctx context.Context, taskID, after string) (*Stream, error) {
+// Subscribe returns a stream of a task. With after, the id of an event, it continues after that event, if the server can do
+// that: see Resumes. Close it.
+func (c *Client) Subscribe(ctx context.Context, taskID, after string) (*Stream, error) {
 	return c.open(ctx, client.Subscribe, &client.Params{TaskID: taskID, After: after})
 }
 
 // Resumes reports whether the card says that streams of the server can be resumed after any event.
-func (c *Client) Resumes() bool {
-	if c.card != nil {
-		for _, e := range c.card.Capabilities.Extensions {
-			if e.URI == resumeURI {
-				return true
-			}
-		}
-	}
-	return false
-}
+func (c *Client) Resumes() bool { return c.Extends(resumeURI) }
 
 // numbered reports whether a server that sends such an id continues a stream after it. The ids of others say nothing.
 func numbered(id string) bool {
@@ -242,7 +235,7 @@ func (f *follower) resume(ctx context.Context, cause error) (*Stream, error) {
 			break
 		}
 		f.failures++
-		s, err := f.client.subscribe(ctx, f.taskID, f.lastID)
+		s, err := f.client.Subscribe(ctx, f.taskID, f.lastID)
 		if err == nil {
 			return s, nil
 		}

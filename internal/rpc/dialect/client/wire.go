@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -147,6 +148,8 @@ type Params struct {
 	Tenant   string          // that the interface of the card names
 	TaskID   string          // Get, Cancel, SetPush; of a send where clients choose ids
 	Context  string          // List
+	Page     string          // List: the token of the page; "": the first
+	PageSize int             // List; 0: 50
 	Message  *task.Message   // Send, Stream; with the ids of its task and context
 	Metadata json.RawMessage // Send, Stream, Cancel: of the request
 	Modes    []string        // Send, Stream: accepted media types
@@ -263,7 +266,11 @@ func (w *Wire) Request(endpoint string, op Op, p *Params) (*Request, error) {
 	case List:
 		r.Method = http.MethodGet
 		base += "/tasks"
-		u.RawQuery = url.Values{"contextId": {p.Context}, "pageSize": {strconv.Itoa(pageSize)}}.Encode()
+		query := url.Values{"contextId": {p.Context}, "pageSize": {strconv.Itoa(cmp.Or(p.PageSize, pageSize))}}
+		if p.Page != "" {
+			query.Set("pageToken", p.Page)
+		}
+		u.RawQuery = query.Encode()
 	}
 	if u.Path, err = url.PathUnescape(base); err != nil {
 		return nil, err
@@ -287,7 +294,8 @@ func (w *Wire) appendParams(dst []byte, op Op, p *Params) []byte {
 		dst = w.appendSend(dst, op, p)
 	case List:
 		dst = jsonrw.AppendStringMember(dst, "contextId", p.Context)
-		dst = strconv.AppendInt(jsonrw.AppendMember(dst, "pageSize"), pageSize, 10)
+		dst = strconv.AppendInt(jsonrw.AppendMember(dst, "pageSize"), int64(cmp.Or(p.PageSize, pageSize)), 10)
+		dst = jsonrw.AppendStringMember(dst, "pageToken", p.Page)
 	case Cancel:
 		dst = w.appendTask(dst, p)
 		dst = jsonrw.AppendRawMember(dst, "metadata", p.Metadata) // 0.3 over gRPC has no place for it

@@ -1,10 +1,11 @@
-// Package judgetest compares the answers that clients got with stored data. A test's clients write every answer into
-// a Ledger: acknowledgements, results, and events of streams. Check then compares the ledger with the database: no
-// acknowledged message is missing or stored twice, and every shown event is in the log, in order and without a gap.
+// Package judge decides whether a server kept its promises. Clients write every answer into a Ledger: acknowledgements,
+// results, and events of streams. Audit then compares the ledger with the logs of the tasks: no acknowledged message is
+// missing or stored twice, and every shown event is in the log, in order and without a gap.
 //
-// The tests that inject faults (integration/faults, TestChaos) share it. It knows nothing of faults, bindings or
-// versions: its terms are those of the log.
-package judgetest
+// Package judgetest reads the logs from the tables of Holdfast, for tests that inject faults (integration/faults). Package
+// torture makes them from what any server of A2A answers. The judge knows nothing of faults, bindings or versions: its terms are
+// those of the log.
+package judge
 
 import (
 	"maps"
@@ -12,21 +13,20 @@ import (
 	"sync"
 )
 
-// Ledger records the answers that the clients of a test got. Many goroutines may call its methods, also while Check
-// reads it.
+// Ledger records the answers that the clients of a test got. Many goroutines may call its methods, also while another
+// reads its Copy.
+//
+// Its fields are for reading, when no client writes.
 type Ledger struct {
-	// Exports is the directory where servers export tasks that retention deletes; "" without exports.
-	Exports string
-
 	mu       sync.Mutex
-	messages map[string]*message // by mark
-	resumes  map[string]*message // by mark; stored ones were accepted
-	readings []*Reading
-	expected map[string]Outcome // by task
+	Messages map[string]*Message // by mark
+	Resumes  map[string]*Message // by mark; stored ones were accepted
+	Readings []*Reading
+	Expected map[string]Outcome // by task
 }
 
-// message is a user's message, or a request by a resume URL, however often it was sent.
-type message struct {
+// Message is a user's message, or a request by a resume URL, however often it was sent.
+type Message struct {
 	fate fate
 	task string // the task that it was stored in
 }
@@ -57,7 +57,7 @@ type View struct {
 
 // Event is a status or an artifact chunk as a stream showed it.
 type Event struct {
-	Seq          int64
+	Seq          int64  // 0 if the server does not number events
 	State        string // of a status; empty for a chunk
 	Text         string // of the status message, or of the chunk
 	Artifact     string // id; empty for a status
@@ -67,33 +67,33 @@ type Event struct {
 
 // New makes an empty ledger.
 func New() *Ledger {
-	return &Ledger{messages: map[string]*message{}, resumes: map[string]*message{}, expected: map[string]Outcome{}}
+	return &Ledger{Messages: map[string]*Message{}, Resumes: map[string]*Message{}, Expected: map[string]Outcome{}}
 }
 
 // Sending records that a message will be sent for the first time. Its mark is the text of its last part, which no
 // other message has. All tries carry the same idempotency key.
-func (l *Ledger) Sending(mark string) { l.settle(l.messages, mark, message{}) }
+func (l *Ledger) Sending(mark string) { l.settle(l.Messages, mark, Message{}) }
 
 // Stored records that the message was acknowledged, with its task.
-func (l *Ledger) Stored(mark, task string) { l.settle(l.messages, mark, message{stored, task}) }
+func (l *Ledger) Stored(mark, task string) { l.settle(l.Messages, mark, Message{stored, task}) }
 
 // Refused records that the message got an error that means: not stored, and never will be.
-func (l *Ledger) Refused(mark string) { l.settle(l.messages, mark, message{fate: refused}) }
+func (l *Ledger) Refused(mark string) { l.settle(l.Messages, mark, Message{fate: refused}) }
 
 // Resumed begins the text of the status in which the turn of a resume ends. The mark follows, until the end of the line.
 const Resumed = "resumed by "
 
 // Resuming records that a request by a resume URL will be sent for the first time. Its body is a mark, which no other
 // request has, and with which the agent ends the turn (Resumed).
-func (l *Ledger) Resuming(mark string) { l.settle(l.resumes, mark, message{}) }
+func (l *Ledger) Resuming(mark string) { l.settle(l.Resumes, mark, Message{}) }
 
 // Accepted records that the request counts, with its task.
-func (l *Ledger) Accepted(mark, task string) { l.settle(l.resumes, mark, message{stored, task}) }
+func (l *Ledger) Accepted(mark, task string) { l.settle(l.Resumes, mark, Message{stored, task}) }
 
 // Dead records that the first request with the mark found a URL that is not valid any more, and that there is no second.
-func (l *Ledger) Dead(mark string) { l.settle(l.resumes, mark, message{fate: refused}) }
+func (l *Ledger) Dead(mark string) { l.settle(l.Resumes, mark, Message{fate: refused}) }
 
-func (l *Ledger) settle(of map[string]*message, mark string, m message) {
+func (l *Ledger) settle(of map[string]*Message, mark string, m Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	of[mark] = &m
@@ -103,7 +103,7 @@ func (l *Ledger) settle(of map[string]*message, mark string, m message) {
 func (l *Ledger) Expect(task string, o Outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.expected[task] = o
+	l.Expected[task] = o
 }
 
 // Follow begins the record of one client's answers about a task, in order: a stream with all its resumes, or a series
@@ -111,35 +111,39 @@ func (l *Ledger) Expect(task string, o Outcome) {
 func (l *Ledger) Follow(task string) *Reading {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := &Reading{ledger: l, task: task}
-	l.readings = append(l.readings, r)
+	r := &Reading{ledger: l, Task: task}
+	l.Readings = append(l.Readings, r)
 	return r
 }
 
 // Reading is the record of one client about one task.
 type Reading struct {
+	Task    string
+	Entries []Entry
 	ledger  *Ledger
-	task    string
-	entries []entry
 	left    bool
 	again   bool
 }
 
-// entry is one entry of a record: a view, an event, or a position from which the client resumed.
-type entry struct {
-	view  *View
-	event *Event
-	from  int64
+// Entry is one entry of a record: a view, an event, or a place from which the client reads on.
+type Entry struct {
+	View  *View
+	Event *Event
+	Opens bool  // the stream begins, with the view or with none
+	From  int64 // the number after which it continues
 }
 
-// Saw records an answer, or the task at the beginning of a stream.
-func (r *Reading) Saw(v View) { r.add(entry{view: &v}) }
+// Saw records an answer, or the task at the beginning of a stream that numbers it.
+func (r *Reading) Saw(v View) { r.add(Entry{View: &v}) }
+
+// Opened records the beginning of a stream without numbers: the task as the stream shows it, or nil if it shows none.
+func (r *Reading) Opened(v *View) { r.add(Entry{View: v, Opens: true}) }
 
 // From records that the client, before its first answer, asked for all events after seq.
-func (r *Reading) From(seq int64) { r.add(entry{from: seq}) }
+func (r *Reading) From(seq int64) { r.add(Entry{From: seq}) }
 
 // Read records an event of the stream.
-func (r *Reading) Read(e Event) { r.add(entry{event: &e}) }
+func (r *Reading) Read(e Event) { r.add(Entry{Event: &e}) }
 
 // Again records that the reading begins where a stream began again, because the database had lost an event.
 func (r *Reading) Again() {
@@ -155,10 +159,10 @@ func (r *Reading) Left() {
 	r.left = true
 }
 
-func (r *Reading) add(e entry) {
+func (r *Reading) add(e Entry) {
 	r.ledger.mu.Lock()
 	defer r.ledger.mu.Unlock()
-	r.entries = append(r.entries, e)
+	r.Entries = append(r.Entries, e)
 }
 
 // Doubt adds the ledger of clients that a database has lost commits of. Their messages may be stored or not, and their
@@ -168,12 +172,12 @@ func (l *Ledger) Doubt(other *Ledger) {
 	defer other.mu.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for mark := range other.messages {
-		l.messages[mark] = &message{}
+	for mark := range other.Messages {
+		l.Messages[mark] = &Message{}
 	}
-	for _, r := range other.readings {
+	for _, r := range other.Readings {
 		if r.again {
-			l.readings = append(l.readings, &Reading{ledger: l, task: r.task, entries: r.entries, left: r.left})
+			l.Readings = append(l.Readings, &Reading{ledger: l, Task: r.Task, Entries: r.Entries, left: r.left})
 		}
 	}
 }
@@ -189,8 +193,8 @@ type Count struct {
 func (l *Ledger) Count() Count {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := Count{Messages: len(l.messages), Readings: len(l.readings)}
-	for _, m := range l.messages {
+	c := Count{Messages: len(l.Messages), Readings: len(l.Readings)}
+	for _, m := range l.Messages {
 		switch m.fate {
 		case stored:
 			c.Stored++
@@ -199,18 +203,18 @@ func (l *Ledger) Count() Count {
 		case unknown:
 		}
 	}
-	c.Resumes = len(l.resumes)
-	for _, r := range l.resumes {
+	c.Resumes = len(l.Resumes)
+	for _, r := range l.Resumes {
 		if r.fate == stored {
 			c.Accepted++
 		}
 	}
-	for _, r := range l.readings {
-		for _, e := range r.entries {
+	for _, r := range l.Readings {
+		for _, e := range r.Entries {
 			switch {
-			case e.view != nil:
+			case e.View != nil:
 				c.Views++
-			case e.event != nil:
+			case e.Event != nil:
 				c.Events++
 			}
 		}
@@ -218,14 +222,14 @@ func (l *Ledger) Count() Count {
 	return c
 }
 
-// copy is the present ledger. The database must agree with it from now on.
-func (l *Ledger) copy() *Ledger {
+// Copy is the present ledger. The logs must agree with it from now on.
+func (l *Ledger) Copy() *Ledger {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	out := &Ledger{Exports: l.Exports, messages: maps.Clone(l.messages), resumes: maps.Clone(l.resumes), expected: maps.Clone(l.expected)}
-	for _, r := range l.readings {
+	out := &Ledger{Messages: maps.Clone(l.Messages), Resumes: maps.Clone(l.Resumes), Expected: maps.Clone(l.Expected)}
+	for _, r := range l.Readings {
 		// Entries never change, so a shorter slice is a copy.
-		out.readings = append(out.readings, &Reading{task: r.task, entries: slices.Clip(r.entries), left: r.left})
+		out.Readings = append(out.Readings, &Reading{Task: r.Task, Entries: slices.Clip(r.Entries), left: r.left})
 	}
 	return out
 }

@@ -1,0 +1,181 @@
+package torture_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/torture"
+)
+
+func test(t *testing.T, f *fake, patience time.Duration, checks ...string) *torture.Report {
+	t.Helper()
+	report, err := torture.Run(t.Context(), torture.Options{
+		URLs: f.urls(), Scripts: torture.Languages[0], Seed: 1, Checks: checks, Load: 4, Patience: patience,
+		Header: http.Header{"Authorization": {"Bearer owner"}}, Other: http.Header{"Authorization": {"Bearer other"}},
+		Faults: []torture.Fault{{Kill: f.kill, Start: f.start}}, HookListen: "127.0.0.1:0",
+	})
+	require.NoError(t, err)
+	return report
+}
+
+func texts(r *torture.Result) string {
+	var all []string
+	for _, v := range r.Violations {
+		all = append(all, v.Text)
+	}
+	return strings.Join(all, "\n")
+}
+
+// A check that never fails proves nothing: each fault of a server is found, by the check that looks for it.
+func TestChecksFindFaults(t *testing.T) {
+	t.Parallel()
+	const plain = true
+	for _, c := range []struct {
+		fault, check string
+		plain        bool // of a server without extensions
+		says         string
+	}{
+		{"a restart loses a task", "acknowledged-tasks", false, "is lost"},
+		{"a restart loses a task", "acknowledged-tasks", plain, "is lost"},
+		{"a restart loses a result", "acknowledged-tasks", false, "or other ones"},
+		{"a restart loses a result", "acknowledged-tasks", plain, "no position of the log from there on has the state completed"},
+		{"a restart forgets a question", "acknowledged-tasks", false, "is still working"},
+		{"work dies with its process", "interrupted-work", false, "is still working"},
+		{"work dies with its process", "interrupted-work", plain, "is still working"},
+		{"a resumed stream misses an event", "resumed-streams", false, "the log continues with"},
+		{"an event is doubled", "streams", plain, "and should be"},
+		{"an event is doubled", "streams", false, "and should be"},
+		{"two events are swapped", "streams", plain, "and should be"},
+		{"two events are swapped", "streams", false, "and should be"},
+		{"a subscription misses an event", "streams", plain, "the log continues with"},
+		{"streams do not begin with the task", "streams", plain, "does not begin with the task"},
+		{"streams stay open", "streams", plain, "open for 5s after its end"},
+		{"an address shows old states", "streams", plain, "was told that it is working"},
+		{"a subscription misses an event", "resubscription", plain, "the log continues with"},
+		{"a resumed stream misses an event", "resubscription", false, "the log continues with"},
+		{"subscriptions to ended tasks are accepted", "resubscription", false, "was accepted; §3.1.6"},
+		{"a cancel overwrites a result", "races", false, "ended as"},
+		{"an address shows old states", "races", false, "is working after a cancel"},
+		{"a repetition at the same time is a new message", "repeats", false, "one message, sent 5 times"},
+		{"cancels may not be repeated", "repeats", false, "cancel a task again"},
+		{"pages are counted by offset", "lists", false, "more than once"},
+		{"a page lacks a task", "lists", false, "that existed before its first page"},
+		{"notifications get one attempt", "webhooks", false, "and not the end of the task"},
+		{"a notification is sent twice", "webhooks", false, "the log continues with"},
+		{"a notification is sent twice", "webhooks", plain, "the log continues with"},
+		{"of statuses one is sent twice", "webhooks", false, "after its end"},
+		{"of statuses one is sent twice", "webhooks", plain, "after its end"},
+		{"notifications are swapped", "webhooks", false, "the log continues with"},
+		{"another caller reads a task", "owners", false, "another caller could read task"},
+		{"another caller learns that a task exists", "owners", false, "and about no task"},
+		{"a version shows other artifacts", "versions", false, "0 others in A2A 0.3 over JSONRPC"},
+		{"a reader that does not read stops the work", "slow-readers", false, "nobody reads its stream"},
+		{"events cost what the task has", "growth", false, "times as long as the first"},
+		{"wrong requests are internal errors", "hostile-input", false, "half a document: HTTP 500"},
+		{"wrong params are internal errors", "hostile-input", false, "an internal error"},
+	} {
+		name := c.check + "/" + c.fault
+		if c.plain {
+			name += "/plain"
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t, c.fault)
+			f.plain = c.plain
+			r := test(t, f, 4*time.Second, c.check).Results[0]
+			require.Equal(t, torture.Violated, r.Verdict, r.Reason)
+			require.Contains(t, texts(r), c.says)
+			var evidence int
+			for _, v := range r.Violations {
+				evidence += len(v.Evidence)
+				for i := range v.Evidence {
+					require.NotContains(t, v.Evidence[i].String(), "Bearer owner")
+				}
+			}
+			require.Positive(t, evidence, "the wire shows it")
+		})
+	}
+}
+
+// A server that keeps its promises passes all checks.
+func TestChecksPass(t *testing.T) {
+	t.Parallel()
+	for name, skipped := range map[string][]string{"extended": nil, "plain": {"resumed-streams", "repeats"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t, "")
+			f.plain = name == "plain"
+			report := test(t, f, 30*time.Second)
+			require.Len(t, report.Results, len(torture.Names()))
+			var not []string
+			for _, r := range report.Results {
+				if r.Verdict == torture.NotApplicable {
+					not = append(not, r.Check)
+					continue
+				}
+				require.Equal(t, torture.Pass, r.Verdict, "%s: %s %s", r.Check, r.Reason, texts(r))
+			}
+			require.ElementsMatch(t, skipped, not)
+		})
+	}
+}
+
+// A check that cannot be made does not pass.
+func TestChecksThatDoNotApply(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, "")
+	report, err := torture.Run(t.Context(), torture.Options{
+		URLs: f.urls()[:1], Scripts: torture.Languages[0], Load: 1,
+		Checks: []string{"acknowledged-tasks", "resumed-streams", "webhooks", "owners"},
+	})
+	require.NoError(t, err)
+	for _, r := range report.Results {
+		require.Equal(t, torture.NotApplicable, r.Verdict, r.Check)
+		require.NotEmpty(t, r.Reason)
+	}
+	never := torture.Fault{Kill: f.kill, Start: func(context.Context) error { return nil }}
+	report, err = torture.Run(t.Context(), torture.Options{
+		URLs: f.urls()[:1], Scripts: torture.Languages[0], Load: 1,
+		Checks: []string{"acknowledged-tasks"}, Faults: []torture.Fault{never}, Patience: time.Second,
+	})
+	require.NoError(t, err)
+	require.Equal(t, torture.Unknown, report.Results[0].Verdict)
+	require.Contains(t, report.Results[0].Reason, "does not answer")
+	_, err = torture.Run(t.Context(), torture.Options{URLs: f.urls()[:1], Patience: time.Second})
+	require.Error(t, err, "nothing can be tested while it is down")
+}
+
+func TestReports(t *testing.T) {
+	t.Parallel()
+	report := test(t, newFake(t, "another caller reads a task"), 30*time.Second, "owners", "versions", "lists")
+	var text, page, suite bytes.Buffer
+	require.NoError(t, report.WriteJSON(&text))
+	var back torture.Report
+	require.NoError(t, json.Unmarshal(text.Bytes(), &back))
+	require.Equal(t, report.Results[1].Violations[0].Text, back.Results[1].Violations[0].Text)
+	require.NoError(t, report.WriteMarkdown(&page))
+	require.Contains(t, page.String(), "| owners | violation | §3.3.2, §13.1: To another caller")
+	require.Contains(t, page.String(), "  > POST "+report.Targets[0].URL)
+	require.NoError(t, report.WriteJUnit(&suite))
+	var read struct {
+		Tests    int `xml:"tests,attr"`
+		Failures int `xml:"failures,attr"`
+		Cases    []struct {
+			Name    string  `xml:"name,attr"`
+			Failure *string `xml:"failure"`
+		} `xml:"testcase"`
+	}
+	require.NoError(t, xml.Unmarshal(suite.Bytes(), &read))
+	require.Equal(t, 3, read.Tests)
+	require.Equal(t, 1, read.Failures)
+	require.Equal(t, "owners", read.Cases[1].Name)
+	require.Contains(t, *read.Cases[1].Failure, "another caller could read task")
+}
