@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,6 +35,7 @@ import (
 
 var (
 	chaosFor    = flag.Duration("chaos", 0, "run TestChaos for so long, on one cluster, instead of each fault once")
+	chaosOnly   = flag.String("chaos.only", "", "with -chaos: only the faults whose names match this regular expression")
 	chaosSeed   = flag.Uint64("chaos.seed", 0, "seed of the order and the load; 0 takes one from the clock")
 	chaosReport = flag.String("chaos.report", "", "write the table of results to this file, too")
 )
@@ -152,12 +154,13 @@ func unleash(t *testing.T, seed uint64) {
 	_, err := storetest.Basebackup(t.Context())
 	standbys := err == nil
 	c := newRig(t, seed, nil, 16, standbys)
+	only := regexp.MustCompile(*chaosOnly)
 	small := c.notifyQueueIsSmall()
 	filled := !roomFor(t, 20<<30)
 	for began := time.Now(); time.Since(began) < *chaosFor; {
 		for _, i := range c.rng.Perm(len(faults)) {
 			f := faults[i]
-			if f.standby && !standbys {
+			if f.standby && !standbys || !only.MatchString(f.name) {
 				continue
 			}
 			if f.name == notifyQueueFull && !small {

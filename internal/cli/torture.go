@@ -67,11 +67,11 @@ verdict.`,
 		if err := checkTorture(&o, *kill, *start, *reports); err != nil {
 			return err
 		}
-		if o.Header, err = readHeaders(r.headers); err != nil {
+		if o.Header, err = readHeaders(c.In, r.headers); err != nil {
 			return err
 		}
 		if len(*other) > 0 {
-			if o.Other, err = readHeaders(*other); err != nil {
+			if o.Other, err = readHeaders(c.In, *other); err != nil {
 				return err
 			}
 		}

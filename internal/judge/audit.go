@@ -150,7 +150,7 @@ func (a *auditor) expected(l *Ledger) {
 			continue
 		}
 		if got := lg.present(); got.State != want.State {
-			a.violation(id, "task %s is %s, and should be %s", id, got.State, want.State)
+			a.violation(id, "task %s is %s, and should be %s; its log: %s", id, got.State, want.State, lg.brief())
 		}
 		if want.Chunks > 0 {
 			if err := lg.indexed(want.Chunks, want.Size); err != nil {

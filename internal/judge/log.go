@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sort"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -26,6 +27,17 @@ type Row struct {
 	At     time.Time
 	Until  time.Time // of a wait that ends a run; zero for all other events
 	Early  bool      // of a wait: a message ends it
+}
+
+// brief tells how a log begins and ends, which says what the task was for and why it ended.
+func (l *Log) brief() string {
+	var b strings.Builder
+	for i, e := range l.Events {
+		if i < 2 || i >= len(l.Events)-4 {
+			fmt.Fprintf(&b, "%d %s %q at %s; ", e.Seq, strings.TrimSpace(e.Mark+" "+e.State+" "+e.Artifact), e.Text[:min(len(e.Text), 60)], e.At.Format("15:04:05.000"))
+		}
+	}
+	return strings.TrimSuffix(b.String(), "; ")
 }
 
 // upTo returns how many events have numbers up to seq, and whether the log reaches that far.

@@ -24,11 +24,12 @@ var rules = []struct{ name, sql string }{
 		HAVING count(e.seq) <> t.last_seq OR min(e.seq) IS DISTINCT FROM 1 OR max(e.seq) IS DISTINCT FROM t.last_seq`},
 	{"every event has its task", `
 		WITH orphan AS MATERIALIZED (
-		    SELECT DISTINCT e.task, e.kept FROM holdfast.task_events e
-		     WHERE NOT EXISTS (SELECT FROM holdfast.tasks t WHERE t.id = e.task)
+		    SELECT e.task, e.kept, format(': events %s to %s in %s, created %s, xmin %s, xmax %s', min(e.seq), max(e.seq), min(e.tableoid::regclass::text), min(e.created_at), min(e.xmin::text), max(e.xmax::text)) AS what
+		      FROM holdfast.task_events e
+		     WHERE NOT EXISTS (SELECT FROM holdfast.tasks t WHERE t.id = e.task) GROUP BY e.task, e.kept
 		)
 		-- Retention deletes the task first: its log is on a list, or in a period that is going.
-		SELECT DISTINCT o.task::text FROM orphan o
+		SELECT o.task::text || o.what FROM orphan o
 		 WHERE NOT EXISTS (SELECT FROM holdfast.erasures x WHERE x.task = o.task)
 		   AND (o.kept OR EXISTS (
 		       SELECT FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid,
