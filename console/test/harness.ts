@@ -65,6 +65,8 @@ export interface SendOptions {
   task?: string;
   messageId?: string;
   metadata?: Record<string, unknown>;
+  /** webhook is the address of a receiver. */
+  webhook?: string;
   /** replica is the server that the client reaches. */
   replica?: number;
   /** now does not wait until the task ends or asks. */
@@ -124,7 +126,10 @@ export async function start(options: Options = {}): Promise<Harness> {
               taskId: o.task,
               metadata: o.metadata,
             },
-            configuration: { returnImmediately: o.now },
+            configuration: {
+              returnImmediately: o.now,
+              taskPushNotificationConfig: o.webhook ? { id: "hook", url: o.webhook } : undefined,
+            },
           },
         }),
       });
