@@ -167,7 +167,7 @@ func TestOfficialGoSDK(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			where := append([]string{"http://" + link.Addr}, flags...)
+			where := append([]string{"--url", "http://" + link.Addr}, flags...)
 			for _, verb := range []string{"send", "stream"} {
 				said := clustertest.Command(t, t.TempDir(), nil, with(verb, where, "hello", "--data", `{"a":1}`)...)
 				require.Zero(t, said.Code, said.Err)

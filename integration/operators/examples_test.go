@@ -21,7 +21,7 @@ var notRun = []string{
 	"holdfast serve", "holdfast dev", "holdfast migrate --database-url", "holdfast config check --config new.yaml",
 	"holdfast ready", "holdfast secret-keys reseal", "holdfast workers retire", "holdfast api-keys revoke", "holdfast push test",
 	"holdfast tasks tail --", "holdfast tasks tail\n", "holdfast completion", "holdfast stream --task", "holdfast send --task", "holdfast send \"Read this\"", "holdfast send -H", "holdfast card --url https://agents.example.com --signing-keys", "holdfast bench",
-	"holdfast agents list --server", "holdfast tasks cancel --agent", "holdfast tasks retry --agent", "curl ", "echo ",
+	"holdfast agents list --server", "holdfast tasks cancel --agent", "holdfast tasks retry --agent", "holdfast torture http://a:8080", "holdfast torture https://agents.example.com", "curl ", "echo ",
 }
 
 // The examples of the helps run as they are, beside a server: with a task, a webhook and agents that they name.

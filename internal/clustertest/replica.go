@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -350,6 +351,25 @@ type logLine struct {
 	Msg, URL, Listen, GRPC, Admin string
 }
 
+var textLine = regexp.MustCompile(`\b(msg|url|listen|grpc|admin)=("[^"]*"|\S+)`)
+
+// parseLine reads a line in JSON, or as a program with a logger of its own may write it, in text. It returns nil for other lines.
+func parseLine(line []byte) *logLine {
+	var parsed logLine
+	if json.Unmarshal(line, &parsed) == nil {
+		return &parsed
+	}
+	into := map[string]*string{"msg": &parsed.Msg, "url": &parsed.URL, "listen": &parsed.Listen, "grpc": &parsed.GRPC, "admin": &parsed.Admin}
+	found := textLine.FindAllSubmatch(line, -1)
+	for _, m := range found {
+		*into[string(m[1])] = strings.Trim(string(m[2]), `"`)
+	}
+	if found == nil {
+		return nil
+	}
+	return &parsed
+}
+
 func (l *log) follow(r io.ReadCloser, each func(*logLine)) {
 	defer r.Close()
 	in := bufio.NewReader(r)
@@ -359,9 +379,8 @@ func (l *log) follow(r io.ReadCloser, each func(*logLine)) {
 			l.mu.Lock()
 			l.lines = append(l.lines, line)
 			l.mu.Unlock()
-			var parsed logLine
-			if json.Unmarshal(line, &parsed) == nil {
-				each(&parsed)
+			if parsed := parseLine(line); parsed != nil {
+				each(parsed)
 			}
 		}
 		if err != nil {
@@ -382,7 +401,11 @@ func (l *log) tail(n int) []byte {
 // creates.
 func Running(d *DB, taskID string, replicas []*Replica) (runs *Replica, others []*Replica) {
 	d.T.Helper()
-	name := One[string](d, "SELECT w.name FROM holdfast.tasks t JOIN holdfast.workers w ON w.id = t.worker_id WHERE t.id::text = $1", taskID)
+	var name string
+	waittest.Eventually(d.T, "a replica runs "+taskID, func() error {
+		name = One[string](d, "SELECT coalesce((SELECT w.name FROM holdfast.tasks t JOIN holdfast.workers w ON w.id = t.worker_id WHERE t.id::text = $1), '')", taskID)
+		return waittest.Unless(name != "", "no run")
+	})
 	for _, r := range replicas {
 		if r.Is(name) {
 			runs = r
