@@ -1,5 +1,4 @@
-// What an operator does on a bad morning, from the first address to the mended task: one of 10,000 tasks failed. The page alone
-// leads through it.
+// An operator finds the one task of 10,000 that failed, and mends it. She starts at the first address, and has no documents.
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, test } from "vitest";

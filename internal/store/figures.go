@@ -30,7 +30,7 @@ type PartitionFigures struct {
 	partition.Coverage
 }
 
-// Figures measures the database. It takes about a millisecond for ten partitions.
+// Figures measures the database.
 func (s *Store) Figures(ctx context.Context) (*Figures, error) {
 	out := &Figures{}
 	var err error

@@ -2,9 +2,11 @@ package torture
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/cli/client"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -25,7 +27,7 @@ func versions(ctx context.Context, p *probe) {
 
 // offered are the versions and bindings that work, each at any address. Those that the card lists must.
 func (p *probe) offered(ctx context.Context) (all []*peer) {
-	for _, version := range []string{"1.0", "0.3", "0.1"} {
+	for _, version := range slices.Backward(registry.Versions()) {
 		for _, binding := range []string{client.JSONRPC, client.HTTPJSON, client.GRPC} {
 			at, err := p.open(ctx, p.any().url, version, binding, p.o.Header)
 			if err != nil {

@@ -22,9 +22,6 @@ var mayName = map[string]string{
 	"internal/cli/torture.go 0.3":      "a version whose servers the torture test can test",
 	"internal/cli/torture.go 1.0":      "a version whose servers the torture test can test",
 	"internal/torture/peer.go 1.0":     "the torture test tests clauses of this version",
-	"internal/torture/versions.go 0.1": "the torture test asks servers of others for this version",
-	"internal/torture/versions.go 0.3": "the torture test asks servers of others for this version",
-	"internal/torture/versions.go 1.0": "the torture test asks servers of others for this version",
 }
 
 // Code that depends on a version asks the codec (dialect.Traits). Only dialects name versions.
