@@ -38,6 +38,7 @@ var (
 	chaosOnly   = flag.String("chaos.only", "", "with -chaos: only the faults whose names match this regular expression")
 	chaosSeed   = flag.Uint64("chaos.seed", 0, "seed of the order and the load; 0 takes one from the clock")
 	chaosReport = flag.String("chaos.report", "", "write the table of results to this file, too")
+	chaosKeep   = flag.String("chaos.keep", "", "with -chaos: after a failure, write whole logs and a dump of the database to this directory")
 )
 
 // chaotic clustertest.Settings allow any number of lost attempts, so only a client's request may end a task.
@@ -154,6 +155,7 @@ func unleash(t *testing.T, seed uint64) {
 	_, err := storetest.Basebackup(t.Context())
 	standbys := err == nil
 	c := newRig(t, seed, nil, 16, standbys)
+	defer c.keep()
 	only := regexp.MustCompile(*chaosOnly)
 	small := c.notifyQueueIsSmall()
 	filled := !roomFor(t, 20<<30)
@@ -179,6 +181,25 @@ func unleash(t *testing.T, seed uint64) {
 	if *chaosReport != "" {
 		require.NoError(t, os.WriteFile(*chaosReport, []byte(c.table()), 0o644))
 	}
+}
+
+// keep writes what explains a failure.
+func (c *rig) keep() {
+	dir := *chaosKeep
+	if !c.t.Failed() || dir == "" {
+		return
+	}
+	require.NoError(c.t, os.MkdirAll(dir, 0o755))
+	write := func(name string, content []byte) {
+		require.NoError(c.t, os.WriteFile(filepath.Join(dir, name), content, 0o644))
+	}
+	for _, r := range append(c.replicas, c.behind) {
+		write(r.Name+".log", []byte(r.Log()))
+	}
+	for i, r := range c.remotes {
+		write(fmt.Sprintf("remote-%d.log", i+1), []byte(r.said()))
+	}
+	write("database.sql", []byte(c.pg.Shell(`pg_dump --dbname="$DATABASE" --schema=holdfast`, "DATABASE="+c.pg.URL)))
 }
 
 // roomFor reports whether the disk of the private servers has so much free space.

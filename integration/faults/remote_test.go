@@ -55,10 +55,8 @@ func newRemotes(t *testing.T, replicas []*clustertest.Replica) []*remote {
 		w.run()
 		t.Cleanup(func() {
 			w.kill()
-			if t.Failed() {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				t.Logf("remote worker %d:\n%s", i, w.log.Bytes()[max(0, w.log.Len()-4000):])
+			if said := w.said(); t.Failed() {
+				t.Logf("remote worker %d:\n%s", i, said[max(0, len(said)-4000):])
 			}
 		})
 		out = append(out, w)
@@ -71,6 +69,13 @@ func (w *remote) Write(raw []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.log.Write(raw)
+}
+
+// said is what the worker has written to stderr.
+func (w *remote) said() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.log.String()
 }
 
 func (w *remote) run() {
