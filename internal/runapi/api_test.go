@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -678,6 +679,33 @@ func TestUploadsEndWithTheServer(t *testing.T) {
 	require.Equal(t, 503, a.Status, "%s", a.Body)
 	require.Equal(t, "1", string(a.Next))
 	require.Equal(t, "1", a.Header.Get("Retry-After"))
+}
+
+// The body has arrived, and the server stops while it stores an event. The agent must not take that for a refusal of the event.
+func TestTheServerStopsWhileItStoresAnEvent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worker.Agent{})
+	r := w.begin("go")
+	conn, err := pgx.Connect(t.Context(), w.url)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	_, err = conn.Exec(t.Context(), "BEGIN; LOCK TABLE holdfast.task_states IN ACCESS EXCLUSIVE MODE", pgx.QueryExecModeSimpleProtocol)
+	require.NoError(t, err)
+	answered := make(chan *runapitest.Answer, 1)
+	go func() {
+		answered <- r.Post(t, 0, `{"type":"text","text":"begun"}`, `{"type":"state","data":{"n":1}}`, `{"type":"complete"}`)
+	}()
+	waittest.Eventually(t, "the state waits for the lock", func() error {
+		var n int
+		err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE relation = 'holdfast.task_states'::regclass AND NOT granted").Scan(&n)
+		return errors.Join(err, waittest.Unless(n > 0, "it does not"))
+	})
+	w.stop()
+	a := waittest.Within(t, "the upload is answered", answered)
+	require.Equal(t, 503, a.Status, "%s", a.Body)
+	require.Equal(t, "1", string(a.Next))
+	_, err = conn.Exec(t.Context(), "ROLLBACK")
+	require.NoError(t, err)
 }
 
 func TestCancelWhileAnAgentPosts(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -27,7 +28,9 @@ type taken struct {
 // events stores posted events. The first one has the ordinal that the agent names; those that are stored already are passed
 // over, so an upload may be repeated after a cut.
 func (a *API) events(c echo.Context) error {
-	ctx := c.Request().Context()
+	ctx, cancel := context.WithCancel(c.Request().Context())
+	defer cancel()
+	defer context.AfterFunc(a.stopped, cancel)()
 	x, err := a.begin(ctx, c, false)
 	if over, ok := errors.AsType[*worker.Over](err); ok {
 		from, bad := (&exchange{Context: c}).from()
@@ -37,7 +40,7 @@ func (a *API) events(c echo.Context) error {
 		}
 	}
 	if err != nil {
-		return err
+		return a.blame(ctx, err)
 	}
 	defer x.end()
 	from, err := x.from()
@@ -56,9 +59,20 @@ func (a *API) events(c echo.Context) error {
 		err = x.Flush(ctx)
 	}
 	if err != nil {
-		return u.broken(err)
+		return u.broken(a.blame(ctx, err))
 	}
 	return a.ok(x, taken{Next: max(x.Committed(), u.stored), Ended: x.Settled() || u.retried})
+}
+
+// blame returns why an upload has ended with an error. If its context has ended, no event is at fault.
+func (a *API) blame(ctx context.Context, err error) error {
+	switch {
+	case a.stopped.Err() != nil:
+		return refuse(http.StatusServiceUnavailable, reasonUnavailable, "", "the server is stopping; go on at next")
+	case ctx.Err() != nil:
+		return cut()
+	}
+	return err
 }
 
 // from reads the ordinal of the first event.
@@ -88,14 +102,11 @@ func (a *API) receive(u *upload) error {
 	most := a.o.Agents[u.Run.Agent].MaxEvent
 	switch media {
 	case "application/x-ndjson", "application/ndjson", "application/jsonl":
-		in := &patient{u.Request().Body, http.NewResponseController(u.Response()), a.o.Limits.Timeout, a.stopped}
+		in := &patient{in: u.Request().Body, connection: http.NewResponseController(u.Response()), timeout: a.o.Limits.Timeout, stopped: a.stopped}
 		stop := context.AfterFunc(a.stopped, in.wake)
 		defer stop()
 		err := u.stream(wire.Lines(in, most))
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			if a.stopped.Err() != nil {
-				return refuse(http.StatusServiceUnavailable, reasonUnavailable, "", "the server is stopping; go on at next")
-			}
 			return refuse(http.StatusRequestTimeout, reasonInvalid, "", "no event came for too long; go on at next")
 		}
 		return err
@@ -121,24 +132,43 @@ func (a *API) receive(u *upload) error {
 	return refuse(http.StatusUnsupportedMediaType, reasonInvalid, "Content-Type", "must be application/x-ndjson or application/json")
 }
 
-// patient is a body whose sender may take its time between two reads, until the server stops.
+// patient is a body whose sender may take its time between two reads, until the server stops. The deadline holds for reads only:
+// after the end of a body, net/http reads on, and if that runs into a deadline it ends the request's context, in the middle of an
+// event that is being stored.
 type patient struct {
 	in         io.Reader
 	connection *http.ResponseController
 	timeout    time.Duration
 	stopped    context.Context //nolint:containedctx // of the server
+
+	mu      sync.Mutex
+	reading bool
 }
 
 func (p *patient) Read(b []byte) (int, error) {
-	_ = p.connection.SetReadDeadline(time.Now().Add(p.timeout))
-	if p.stopped.Err() != nil {
-		p.wake()
-	}
+	p.expect(true, time.Now().Add(p.timeout))
+	defer p.expect(false, time.Time{})
 	return p.in.Read(b)
 }
 
+func (p *patient) expect(reading bool, until time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reading = reading
+	if reading && p.stopped.Err() != nil {
+		until = time.Now()
+	}
+	_ = p.connection.SetReadDeadline(until)
+}
+
 // wake ends a read that waits.
-func (p *patient) wake() { _ = p.connection.SetReadDeadline(time.Now()) }
+func (p *patient) wake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reading {
+		_ = p.connection.SetReadDeadline(time.Now())
+	}
+}
 
 // cut says that the connection broke inside an upload.
 func cut() *problem {
