@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,7 +23,22 @@ type failover struct {
 	newest  string // address of the server of the newest one
 	proven  string // address at the last renewal
 	failing bool   // no renewal since
+	// trusted is until when other connections are used, if the URL names several hosts: the end of the lease. Zero: no lease.
+	trusted time.Time
+	several bool
 }
+
+// errLapsed keeps requests from a server whose successor may have taken writes already: a former primary that was silent, and
+// comes back before this process has noticed, would answer with what it knew then. Only a renewal of the lease proves that it
+// is still the primary.
+type errLapsed struct{}
+
+func (errLapsed) Error() string {
+	return "the lease of this process has ended, so another server may be the primary now"
+}
+
+// SafeToRetry says that nothing was sent (pgconn.SafeToRetry).
+func (errLapsed) SafeToRetry() bool { return true }
 
 // avoidFor is for how long a silent server is not dialed. The driver takes as long to give up a
 // connection whose server cannot be told to cancel its statement.
@@ -67,6 +83,15 @@ func (f *failover) dials(dial pgconn.DialFunc) pgconn.DialFunc {
 	}
 }
 
+// may notes whether there is another server to fail over to.
+func (f *failover) may(cfg *pgx.ConnConfig) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.several = slices.ContainsFunc(cfg.Fallbacks, func(b *pgconn.FallbackConfig) bool { // they are for other kinds of TLS, too
+		return b.Host != cfg.Host || b.Port != cfg.Port
+	})
+}
+
 func (f *failover) add(p *pool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,16 +105,27 @@ func (f *failover) leased(c *pgx.Conn) {
 	f.newest = c.PgConn().Conn().RemoteAddr().String()
 }
 
-// renewal notes the outcome of a renewal. If renewals failed and then succeed on another server,
+// lapsed returns errLapsed if no renewal of the lease proves that the server is the primary.
+func (f *failover) lapsed() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.several && !f.trusted.IsZero() && time.Now().After(f.trusted) {
+		return errLapsed{}
+	}
+	return nil
+}
+
+// renewal notes the outcome of a renewal for ttl, which began at a time. If renewals failed and then succeed on another server,
 // the former one may be silent, so its connections are closed. The outcome of their statements is
 // then unknown.
-func (f *failover) renewal(err error) {
+func (f *failover) renewal(began time.Time, ttl time.Duration, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil {
 		f.failing = true
 		return
 	}
+	f.trusted = began.Add(ttl)
 	if f.failing && f.proven != "" && f.proven != f.newest {
 		f.left = map[string]time.Time{f.proven: time.Now().Add(avoidFor)}
 		for c := range f.open {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -92,6 +93,38 @@ func TestSilentServerIsLeft(t *testing.T) {
 	eventually(t, "the lease is renewed on the second server", func() bool { return renew() == nil })
 	require.Equal(t, answer{}, await(t, queued))
 	eventually(t, "the flush has ended", func() bool { return f.Health(t.Context()) == nil })
+}
+
+// A former primary that was silent comes back while another server takes writes, and this process has not noticed yet. It must not
+// answer with what it knew before.
+func TestServerOfALapsedLeaseIsNotRead(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	first, second := pgproxytest.New(t, url), pgproxytest.New(t, url)
+	host := regexp.MustCompile(`127\.0\.0\.1:\d+`)
+	for name, to := range map[string]string{
+		"several hosts": host.ReplaceAllString(first.URL, host.FindString(first.URL)+","+host.FindString(second.URL)), "one host": first.URL,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := openFixture(t, url, to)
+			h, w := f.create(fresh("a")), f.worker(time.Hour)
+			try := func() error {
+				_, read := f.Header(t.Context(), h.ID)
+				_, write := f.Create(t.Context(), fresh("b"))
+				require.Equal(t, errors.Is(read, task.Unavailable), errors.Is(write, task.Unavailable))
+				return read
+			}
+			require.NoError(t, f.Renew(t.Context(), w, time.Millisecond))
+			time.Sleep(2 * time.Millisecond)
+			if name == "one host" { // there is no other server
+				require.NoError(t, try())
+				return
+			}
+			require.ErrorIs(t, try(), task.Unavailable)
+			require.NoError(t, f.Renew(t.Context(), w, time.Hour))
+			require.NoError(t, try())
+		})
+	}
 }
 
 // A transaction begins with a statement of its own.

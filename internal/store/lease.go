@@ -22,23 +22,25 @@ type Process struct {
 
 // Register adds a process with a lease of ttl, by the database's clock.
 func (s *Store) Register(ctx context.Context, p Process, ttl time.Duration) error {
+	began := time.Now()
 	_, err := s.q.WorkerRegister(ctx, s.lease, dbsqlc.WorkerRegisterParams{
 		ID: uuid.UUID(p.ID), Name: p.Name, Version: p.Version, Roles: p.Roles, Ttl: ttl,
 	})
-	s.moves.renewal(err)
+	s.moves.renewal(began, ttl, err)
 	return translate("register", err)
 }
 
 // Renew extends a process's lease to ttl from now. Errors: task.LeaseLost if the process was
 // declared dead.
 func (s *Store) Renew(ctx context.Context, id task.ID, ttl time.Duration) error {
+	began := time.Now()
 	_, err := s.q.WorkerRenew(ctx, s.lease, dbsqlc.WorkerRenewParams{ID: uuid.UUID(id), Ttl: ttl})
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = task.LeaseLost
-		s.moves.renewal(nil)
+		s.moves.renewal(began, ttl, nil)
 		return err
 	}
-	s.moves.renewal(err)
+	s.moves.renewal(began, ttl, err)
 	return translate("renew lease", err)
 }
 

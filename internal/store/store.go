@@ -226,6 +226,9 @@ func (s *Store) openPool(ctx context.Context, o Options, conns int, statementTim
 		}
 		return nil
 	}
+	if conns != leaseConns {
+		cfg.PrepareConn = func(context.Context, *pgx.Conn) (bool, error) { return true, s.moves.lapsed() }
+	}
 	password := cfg.BeforeConnect
 	cfg.BeforeConnect = func(ctx context.Context, c *pgx.ConnConfig) error {
 		if s.unprepared.Load() {
@@ -233,6 +236,7 @@ func (s *Store) openPool(ctx context.Context, o Options, conns int, statementTim
 		}
 		return password(ctx, c)
 	}
+	s.moves.may(cfg.ConnConfig)
 	cfg.ConnConfig.DialFunc = s.moves.dials(cfg.ConnConfig.DialFunc)
 	closes := cfg.ConnConfig.OnPgError
 	cfg.ConnConfig.OnPgError = func(c *pgconn.PgConn, err *pgconn.PgError) bool {
