@@ -131,7 +131,7 @@ class Server:
         with self.log.open("w") as log:
             self.process = subprocess.Popen([self.program], env=env, stderr=log, cwd=REPOSITORY)
         deadline = time.monotonic() + 300  # an embedded PostgreSQL may have to be downloaded first
-        while not (serving := re.search(r'"server ready" url=(\S+)', self.log.read_text())):
+        while not (serving := re.search(r'"server ready" .*\burl=(\S+)', self.log.read_text())):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.__exit__()
                 sys.exit(f"the server did not start:\n{self.log.read_text()}")
