@@ -141,7 +141,9 @@ var rules = []struct{ name, sql string }{
 		  LEFT JOIN holdfast.task_calls c ON c.parent = e.task AND c.relay AND c.call_id = e.payload #>> '{metadata,call,id}'
 		   AND c.seq = (SELECT max(n.seq) FROM holdfast.task_events n WHERE n.task = e.task AND n.attempt > 0 AND n.seq < e.seq)
 		 WHERE e.kind = 2 AND e.state = 2 AND e.attempt = 0 AND e.payload #> '{metadata,call}' IS NOT NULL
-		   AND (c.child IS NULL OR EXISTS (SELECT FROM holdfast.tasks k WHERE k.id = c.child)
+		   -- Retention deletes all calls of a task that has ended before the task.
+		   AND (c.child IS NULL AND (t.state < 5 OR EXISTS (SELECT FROM holdfast.task_calls x WHERE x.parent = e.task))
+		        OR EXISTS (SELECT FROM holdfast.tasks k WHERE k.id = c.child)
 		        AND NOT EXISTS (SELECT FROM holdfast.task_events k WHERE k.task = c.child AND k.kind = 2 AND k.state = 2
 		                           AND k.seq > c.after_seq AND k.seq <= c.relayed_seq AND (k.payload -> 'message')::text = (e.payload -> 'message')::text))`},
 	{"statuses of a call are relayed in their order, once, and at most one in a second", `
