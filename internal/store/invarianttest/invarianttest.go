@@ -28,13 +28,14 @@ var rules = []struct{ name, sql string }{
 		      FROM holdfast.task_events e
 		     WHERE NOT EXISTS (SELECT FROM holdfast.tasks t WHERE t.id = e.task) GROUP BY e.task, e.kept
 		)
-		-- Retention deletes the task first: its log is on a list, or in a period that is going.
+		-- Retention deletes the task first: its log is on a list, or in a period that is going. A partition whose detach has
+		-- begun is still listed, but its rows are gone.
 		SELECT o.task::text || o.what FROM orphan o
 		 WHERE NOT EXISTS (SELECT FROM holdfast.erasures x WHERE x.task = o.task)
 		   AND (o.kept OR EXISTS (
 		       SELECT FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid,
 		              regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''([^'']+)''\) TO \(''([^'']+)''\)') AS b
-		        WHERE i.inhparent = 'holdfast.tasks_dated'::regclass AND o.task >= b[1]::uuid AND o.task < b[2]::uuid))`},
+		        WHERE i.inhparent = 'holdfast.tasks_dated'::regclass AND NOT i.inhdetachpending AND o.task >= b[1]::uuid AND o.task < b[2]::uuid))`},
 	{"the log begins with a message", `
 		SELECT task::text FROM holdfast.task_events WHERE seq = 1 AND kind <> 1`},
 	{"a task that has ended has one terminal status, its last event; no other task has any", `
