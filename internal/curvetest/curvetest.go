@@ -129,12 +129,25 @@ func tau(values []float64) float64 {
 	return float64(sum) / float64(max(pairs, 1))
 }
 
+// ordered are the curves by their charts, in the order of these, and by their names.
+func (b *Book) ordered() []*Curve {
+	var charts []*Chart
+	for _, c := range b.Curves {
+		if !slices.Contains(charts, c.Chart) {
+			charts = append(charts, c.Chart)
+		}
+	}
+	return slices.SortedFunc(slices.Values(b.Curves), func(a, b *Curve) int {
+		return cmp.Or(cmp.Compare(slices.Index(charts, a.Chart), slices.Index(charts, b.Chart)), cmp.Compare(a.Name, b.Name))
+	})
+}
+
 // Grown returns an error that names the curves that grow, and by how much.
 func (b *Book) Grown() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var all []error
-	for _, c := range b.Curves {
+	for _, c := range b.ordered() {
 		switch v := c.Judge(); {
 		case c.Why != "":
 		case v.Few:
@@ -153,7 +166,7 @@ func (b *Book) Table() string {
 	defer b.mu.Unlock()
 	var t strings.Builder
 	t.WriteString("| measure | of | samples | first third | middle third | last third | tau | verdict |\n|---|---|--:|--:|--:|--:|--:|---|\n")
-	for _, c := range b.Curves {
+	for _, c := range b.ordered() {
 		v := c.Judge()
 		u, verdict := c.Chart.Unit, "flat"
 		switch {
@@ -175,7 +188,7 @@ func (b *Book) CSV(w io.Writer) error {
 	defer b.mu.Unlock()
 	out := csv.NewWriter(w)
 	_ = out.Write([]string{"seconds", "measure", "of", "unit", "value"})
-	for _, c := range b.Curves {
+	for _, c := range b.ordered() {
 		for _, p := range c.Points {
 			value := ""
 			if !math.IsNaN(p.Value) {

@@ -27,7 +27,8 @@ func (b *Book) Picture(title string) string {
 	defer b.mu.Unlock()
 	var charts []*Chart
 	var end time.Duration
-	for _, c := range b.Curves {
+	all := b.ordered()
+	for _, c := range all {
 		if !slices.Contains(charts, c.Chart) {
 			charts = append(charts, c.Chart)
 		}
@@ -43,7 +44,7 @@ func (b *Book) Picture(title string) string {
 	fmt.Fprintf(&s, `<text x="12" y="22" font-size="14" font-weight="bold">%s</text>`+"\n", html.EscapeString(title))
 	for i, chart := range charts {
 		var curves []*Curve
-		for _, c := range b.Curves {
+		for _, c := range all {
 			if c.Chart == chart {
 				curves = append(curves, c)
 			}
