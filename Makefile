@@ -14,6 +14,7 @@ TESTFLAGS ?=
 VULNDB   ?= https://vuln.go.dev
 PROSE    ?= warning
 CHAOS    ?= 10m
+SOAK     ?= 2h
 # Which benchmarks, for how long each, and how many finished tasks the last of them stores.
 BENCH        ?= .
 BENCHTIME    ?= 3s
@@ -25,7 +26,7 @@ INTEGRATION = $(findstring ./...,$(PACKAGES))$(findstring ./integration,$(PACKAG
 
 PYTHONS  ?= python3
 
-.PHONY: help run build image test test-postgres test-pooler race chaos chaos-workers compose-test memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean bench-compare sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-heap console-screenshots console-dev upgrade failover-drill kubernetes kubernetes-update release-check
+.PHONY: help run build image test test-postgres test-pooler race chaos chaos-workers soak compose-test memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean bench-compare sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-heap console-screenshots console-dev upgrade failover-drill kubernetes kubernetes-update release-check
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +57,9 @@ race: ## the tests under the race detector (needs a C compiler)
 chaos: ## break a cluster under load for CHAOS (10m), everything that docs/reliability.md names; SEED repeats an order
 	go test -count=1 -timeout 0 -run '^TestChaos$$' -v ./integration/faults -chaos $(CHAOS) -chaos.seed $(or $(SEED),0) \
 		-chaos.report chaos.md $(CHAOSFLAGS)
+
+soak: ## two replicas under load and faults for SOAK (2h): nothing is lost, and nothing grows; writes integration/faults/soak.svg
+	go test -count=1 -timeout 0 -run '^TestSoak$$' -v ./integration/faults -soak $(SOAK) -soak.seed $(or $(SEED),0) -soak.out soak
 
 upgrade: ## roll from the previous version to this one and back under load, with its binary and schema (builds it from the history)
 	go test -count=1 -timeout $(TIMEOUT) -run '^TestRollingUpgrade$$' -v ./integration/faults -upgrade
@@ -205,7 +209,7 @@ cover: ## test coverage across packages
 	go tool cover -func coverage.out | tail -1
 
 clean: ## remove what was built; the database in ./.holdfast stays
-	rm -rf bin coverage.out dist integration/faults/chaos.md interop/.cache sdk/python/.cache sdk/typescript/{dist,build,node_modules} console/node_modules
+	rm -rf bin coverage.out dist integration/faults/{chaos.md,soak.*,soak-*} interop/.cache sdk/python/.cache sdk/typescript/{dist,build,node_modules} console/node_modules
 
 kubernetes: bin/helm ## lint, render and check the Helm chart against the types of Kubernetes, and that deploy/kubernetes is up to date
 	cd tools/kubernetes && go test -count=1 ./...

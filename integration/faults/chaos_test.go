@@ -23,6 +23,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/judge"
 	"github.com/holdfast-a2a/holdfast/internal/judgetest"
 	"github.com/holdfast-a2a/holdfast/internal/store/pgproxytest"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
@@ -138,7 +139,7 @@ func TestChaos(t *testing.T) {
 			if _, err := storetest.Basebackup(t.Context()); f.standby && err != nil {
 				t.Skip(err)
 			}
-			c := newRig(t, seed+uint64(i), map[string]string{"fsync": "off"}, 6, f.standby)
+			c := newRig(t, rigOptions{names: chaosNames, config: chaotic, seed: seed + uint64(i), settings: map[string]string{"fsync": "off"}, clients: 6, standby: f.standby})
 			if f.name == notifyQueueFull && !c.notifyQueueIsSmall() {
 				t.Skip("this PostgreSQL's queue takes 8 GiB; -chaos fills it")
 			}
@@ -154,7 +155,7 @@ func unleash(t *testing.T, seed uint64) {
 	t.Helper()
 	_, err := storetest.Basebackup(t.Context())
 	standbys := err == nil
-	c := newRig(t, seed, nil, 16, standbys)
+	c := newRig(t, rigOptions{names: chaosNames, config: chaotic, seed: seed, clients: 16, standby: standbys})
 	defer c.keep()
 	only := regexp.MustCompile(*chaosOnly)
 	small := c.notifyQueueIsSmall()
@@ -228,17 +229,42 @@ type rig struct {
 	remotes  []*remote
 	load     *load
 	exports  string // directory of the exports of retention
+	spared   int    // so many of the replicas and of the remote workers, the first ones, live as long as the rig
+	since    time.Time // the judge compares the tasks from then on
+	earlier  *era   // the time before; nil if there is none
 	rng      *mathrand.Rand
 	scraped  map[*clustertest.Replica]counters
 	total    counters
+	past     counters // of earlier eras, what the ledger and the database have forgotten
 	rows     []*results
 }
 
-// newRig starts a cluster. If it may fail over, the replicas' URL has a second host.
-func newRig(t *testing.T, seed uint64, settings map[string]string, clients int, standby bool) *rig {
+// era is a time whose tasks have a ledger of their own.
+type era struct {
+	since, until time.Time
+	ledger       *judge.Ledger
+}
+
+// rigOptions say how to start a rig.
+type rigOptions struct {
+	names    []string // of the replicas
+	config   string
+	seed     uint64
+	settings map[string]string // of PostgreSQL
+	clients  int
+	standby  bool   // the cluster may fail over: the replicas' URL has a second host
+	spared   int    // see rig
+	hooks    *hooks // receives webhooks; nil: clients set none
+}
+
+var chaosNames = []string{"a", "b", "c"}
+
+// newRig starts a cluster with its clients.
+func newRig(t *testing.T, o rigOptions) *rig {
 	t.Helper()
 	c := &rig{
-		t: t, pg: storetest.Server(t, settings), agent: newAgent(t), rng: mathrand.New(mathrand.NewPCG(seed, 0)), scraped: map[*clustertest.Replica]counters{},
+		t: t, pg: storetest.Server(t, o.settings), agent: newAgent(t), rng: mathrand.New(mathrand.NewPCG(o.seed, 0)), scraped: map[*clustertest.Replica]counters{},
+		spared: o.spared,
 	}
 	c.behindDB = clustertest.NewDB(t)
 	c.behind = clustertest.Start(t, clustertest.Options{Name: "behind", DB: c.behindDB.URL, Config: clustertest.Settings})
@@ -246,19 +272,24 @@ func newRig(t *testing.T, seed uint64, settings map[string]string, clients int, 
 	c.model, c.program = newModel(t), filepath.Join(t.TempDir(), "agent")
 	require.NoError(t, os.WriteFile(c.program, []byte("#!/bin/sh\necho '{\"type\":\"complete\"}'\n"), 0o700))
 	exports := t.TempDir()
-	config := strings.NewReplacer("EXPORTS", exports, "AGENT", c.agent.addr, "MODEL", c.model.addr, "PROGRAM", c.program, "BEHIND", c.link.Addr).Replace(chaotic)
+	config := strings.NewReplacer("EXPORTS", exports, "AGENT", c.agent.addr, "MODEL", c.model.addr, "PROGRAM", c.program, "BEHIND", c.link.Addr).Replace(o.config)
 	var all []clustertest.Options
-	for _, name := range []string{"a", "b", "c"} {
+	for _, name := range o.names {
 		proxy := pgproxytest.New(t, c.pg.URL)
 		c.proxies = append(c.proxies, proxy)
 		db := proxy.URL
-		if standby {
+		if o.standby {
 			spare := pgproxytest.New(t, c.pg.URL)
 			spare.Refuse(true)
 			c.spares = append(c.spares, spare)
 			db = storetest.Hosts(proxy.URL, spare.URL)
 		}
-		all = append(all, clustertest.Options{Name: name, DB: db, Config: config, Env: []string{"HOLDFAST_LOG_LEVEL=info"}})
+		env := []string{"HOLDFAST_LOG_LEVEL=info"}
+		if o.hooks != nil {
+			addr := clustertest.Reserve(t)
+			env = append(env, "HOLDFAST_GRPC_LISTEN="+addr, "HOLDFAST_PUBLIC_GRPC_ADDRESS="+addr)
+		}
+		all = append(all, clustertest.Options{Name: name, DB: db, Config: config, Env: env})
 	}
 	c.replicas = clustertest.Together(t, all...)
 	var urls []string
@@ -267,14 +298,14 @@ func newRig(t *testing.T, seed uint64, settings map[string]string, clients int, 
 	}
 	c.agent.urls = urls
 	c.remotes = newRemotes(t, c.replicas)
-	c.load = newLoad(t, seed, urls...)
-	c.exports, c.load.front = exports, true
-	c.load.start(clients)
+	c.load = newLoad(t, o.seed, urls...)
+	c.exports, c.load.front, c.load.hooks = exports, true, o.hooks
+	c.load.start(o.clients)
 	return c
 }
 
-// round injects a fault, waits for recovery, and checks that nothing was lost.
-func (c *rig) round(name string, do func(*rig)) {
+// round injects a fault, waits for recovery, and checks that nothing was lost. Then, while no client runs, it calls the others.
+func (c *rig) round(name string, do func(*rig), after ...func()) {
 	c.t.Helper()
 	row := c.row(name)
 	began, before := time.Now(), c.sum()
@@ -293,6 +324,9 @@ func (c *rig) round(name string, do func(*rig)) {
 	did := c.sum().minus(before)
 	row.counters = row.plus(did)
 	c.t.Logf("%s: %.0f s, %+v", name, time.Since(began).Seconds(), did)
+	for _, also := range after {
+		also()
+	}
 }
 
 // recovered waits until a replica works again without a restart: it is ready, and it answers.
@@ -317,7 +351,13 @@ func (c *rig) recovered(r *clustertest.Replica) {
 func (c *rig) judge() {
 	c.t.Helper()
 	require.NoError(c.t, c.load.troubles())
-	require.NoError(c.t, judgetest.Database{URL: c.pg.URL, Exports: c.exports}.CheckAtRest(context.Background(), c.load.ledger))
+	present := era{since: c.since, ledger: c.load.ledger}
+	for _, e := range []*era{c.earlier, &present} {
+		if e != nil {
+			d := judgetest.Database{URL: c.pg.URL, Exports: c.exports, Since: e.since, Until: e.until}
+			require.NoError(c.t, d.CheckAtRest(context.Background(), e.ledger))
+		}
+	}
 	c.behindDB.Sound()
 	require.Equal(c.t, c.load.fronted.Load(), clustertest.One[int64](c.behindDB, "SELECT count(*) FROM holdfast.v_tasks"),
 		"the server behind the front got each message once")
@@ -332,6 +372,12 @@ func (c *rig) progress(n int) {
 		return waittest.Unless(done >= want, "%d operations remain", want-done)
 	})
 }
+
+// mortal are the replicas that faults may kill.
+func (c *rig) mortal() []*clustertest.Replica { return c.replicas[c.spared:] }
+
+// mortalRemotes are the remote workers that faults may kill.
+func (c *rig) mortalRemotes() []*remote { return c.remotes[c.spared:] }
 
 // victim is one of the replicas.
 func (c *rig) victim() (*clustertest.Replica, *pgproxytest.Proxy) {
@@ -387,7 +433,7 @@ func (c *rig) lost(r *clustertest.Replica, since time.Time) int {
 // The faults.
 
 func (c *rig) killReplicas() {
-	for _, r := range c.replicas {
+	for _, r := range c.mortal() {
 		c.scrape(r) // the counters die with the process
 		delete(c.scraped, r)
 		r.Kill()
@@ -745,11 +791,11 @@ func (c *rig) sum() counters {
 		c.scrape(r)
 	}
 	l := c.load
-	n := c.total
+	n := c.total.plus(c.past)
 	n.done, n.tries, n.resumes = int(l.done.Load()), int(l.tries.Load()), int(l.resumes.Load())
 	count := l.ledger.Count()
-	n.events, n.calledBack = count.Events, count.Accepted
-	n.tasks = query[int](c, "SELECT count(*) FROM holdfast.v_audit WHERE action = 'task.created'") // retention deletes tasks
+	n.events, n.calledBack = n.events+count.Events, n.calledBack+count.Accepted
+	n.tasks += query[int](c, "SELECT count(*) FROM holdfast.v_audit WHERE action = 'task.created' AND at >= $1", c.since) // retention deletes tasks
 	return n
 }
 

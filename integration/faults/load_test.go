@@ -30,6 +30,7 @@ type load struct {
 	seed   uint64
 	lossy  bool // the database may lose what it acknowledged
 	front  bool // the replicas have agents of every kind, and the agent behind HTTP knows them
+	hooks  *hooks // receives webhooks; nil: no client speaks every version
 
 	turn    sync.RWMutex // held for reading by each operation
 	stop    chan struct{}
@@ -176,6 +177,7 @@ var operations = []operation{
 	{"posting", 2, (*client).posting},
 	{"commanding", 1, (*client).commanding},
 	{"modeling", 1, (*client).modeling},
+	{"speaking", 8, (*client).speaking},
 }
 
 func (c *client) run() {
@@ -187,6 +189,9 @@ func (c *client) run() {
 		operations = slices.DeleteFunc(slices.Clone(operations), func(o operation) bool {
 			return slices.Contains([]string{"fronting", "working", "forgoing", "posting", "commanding", "modeling"}, o.name)
 		})
+	}
+	if c.hooks == nil {
+		operations = slices.DeleteFunc(slices.Clone(operations), func(o operation) bool { return o.name == "speaking" })
 	}
 	for _, o := range operations {
 		sum += o.weight

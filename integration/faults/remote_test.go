@@ -33,9 +33,9 @@ type remote struct {
 	argv  []string
 	proxy *clustertest.Proxy
 
-	cmd   *exec.Cmd
 	ended chan struct{}
 	mu    sync.Mutex
+	cmd   *exec.Cmd
 	log   bytes.Buffer
 }
 
@@ -92,7 +92,16 @@ func (w *remote) run() {
 		_ = cmd.Wait()
 		close(ended)
 	}()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.cmd, w.ended = cmd, ended
+}
+
+// pid is the id of the process that runs, or ran last.
+func (w *remote) pid() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.cmd.Process.Pid
 }
 
 func (w *remote) signal(s syscall.Signal) { _ = syscall.Kill(-w.cmd.Process.Pid, s) }
@@ -160,7 +169,7 @@ func (c *rig) holding() {
 
 // killRemotes kills each remote worker with kill -9, and starts it again when clients have made progress without it.
 func (c *rig) killRemotes() {
-	for _, w := range c.remotes {
+	for _, w := range c.mortalRemotes() {
 		ends := c.throughWorkers(4)
 		c.holding()
 		w.kill()
@@ -199,7 +208,7 @@ func (c *rig) cutRemotes() {
 
 // replaceRemotes replaces each remote worker as a deploy does: it finishes or gives back its runs.
 func (c *rig) replaceRemotes() {
-	for _, w := range c.remotes {
+	for _, w := range c.mortalRemotes() {
 		ends := c.throughWorkers(4)
 		c.holding()
 		w.signal(syscall.SIGTERM)
@@ -212,10 +221,10 @@ func (c *rig) replaceRemotes() {
 
 // killBoth kills a replica with the runs of remote workers, and one of these.
 func (c *rig) killBoth() {
-	for i, r := range c.replicas {
+	for i, r := range c.mortal() {
 		ends := c.throughWorkers(4)
 		c.holding()
-		w := c.remotes[i%len(c.remotes)]
+		w := c.mortalRemotes()[i%len(c.mortalRemotes())]
 		w.kill()
 		c.scrape(r)
 		delete(c.scraped, r)

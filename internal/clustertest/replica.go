@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -33,6 +34,7 @@ type Replica struct {
 	Admin   string // URL
 
 	cmd     *exec.Cmd
+	pid     atomic.Int64 // of cmd
 	log     log
 	serving chan struct{} // closed when the process has logged its addresses
 	ended   chan struct{} // closed when the process has been waited for
@@ -150,6 +152,7 @@ func (r *Replica) Run() {
 	require.NoError(r.T, cmd.Start())
 	_ = writer.Close()
 	running.Store(cmd.Process, nil)
+	r.pid.Store(int64(cmd.Process.Pid))
 	serving, ended := make(chan struct{}), make(chan struct{})
 	r.cmd, r.serving, r.ended = cmd, serving, ended
 	go r.log.follow(reader, func(line *logLine) {
@@ -215,8 +218,8 @@ func (r *Replica) Ready() (status int, body string) {
 	return resp.StatusCode, string(b)
 }
 
-// PID is the id of the process.
-func (r *Replica) PID() int { return r.cmd.Process.Pid }
+// PID is the id of the process. Any goroutine may call it.
+func (r *Replica) PID() int { return int(r.pid.Load()) }
 
 // Is reports whether a worker's name in the database is that of the process.
 func (r *Replica) Is(worker string) bool { return strings.HasSuffix(worker, "/"+strconv.Itoa(r.PID())) }
@@ -284,9 +287,12 @@ func (r *Replica) Page(path string, headers ...string) (status int, body string,
 }
 
 // Samples are the metrics of the replica, such as a_total{b="c"}, and the sum of each family under its name.
-func (r *Replica) Samples() (map[string]float64, error) {
-	client := http.Client{Timeout: waittest.Patience}
-	resp, err := client.Get(r.Admin + "/metrics")
+func (r *Replica) Samples() (map[string]float64, error) { return Scrape(r.Admin, waittest.Patience) }
+
+// Scrape is Samples of the replica at an admin address, which must answer within a time.
+func Scrape(admin string, limit time.Duration) (map[string]float64, error) {
+	client := http.Client{Timeout: limit}
+	resp, err := client.Get(admin + "/metrics")
 	if err != nil {
 		return nil, err
 	}

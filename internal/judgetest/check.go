@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/judge"
 	"github.com/holdfast-a2a/holdfast/internal/store/invarianttest"
+	"github.com/holdfast-a2a/holdfast/internal/store/partition"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -19,6 +20,15 @@ type Database struct {
 	URL string
 	// Exports is the directory where servers export tasks that retention deletes; "" without exports.
 	Exports string
+	// Since and Until bound the tasks that are compared, by the time of their creation. Of others the ledger has nothing. A zero time
+	// is no bound.
+	Since, Until time.Time
+}
+
+// within reports whether a task is compared.
+func (d Database) within(id task.ID) bool {
+	at := partition.TimeOf(id)
+	return !at.Before(d.Since.Truncate(time.Millisecond)) && (d.Until.IsZero() || at.Before(d.Until.Truncate(time.Millisecond)))
 }
 
 // Check returns the violations in the database, or nil. It checks the database alone (package invarianttest)
@@ -45,13 +55,13 @@ func (d Database) open(ctx context.Context, l *judge.Ledger, rest bool) error {
 
 func (d Database) check(ctx context.Context, tx pgx.Tx, l *judge.Ledger, rest bool) error {
 	found := []error{invarianttest.CheckIn(ctx, tx)}
-	logs, err := readLogs(ctx, tx)
+	logs, err := d.readLogs(ctx, tx)
 	if err != nil {
 		return fmt.Errorf("judge: %w", err)
 	}
 	if d.Exports != "" {
 		// After the snapshot: rows that it no longer has were exported before.
-		if err := readExports(d.Exports, logs); err != nil {
+		if err := d.readExports(logs); err != nil {
 			return fmt.Errorf("judge: %w", err)
 		}
 	}
@@ -61,10 +71,10 @@ func (d Database) check(ctx context.Context, tx pgx.Tx, l *judge.Ledger, rest bo
 	return errors.Join(found...)
 }
 
-func readLogs(ctx context.Context, tx pgx.Tx) (map[string]*judge.Log, error) {
+func (d Database) readLogs(ctx context.Context, tx pgx.Tx) (map[string]*judge.Log, error) {
 	//nolint:rowserrcheck // ForEachRow does
 	rows, err := tx.Query(ctx, `
-		SELECT coalesce(t.client_id, t.id::text), e.seq, e.kind, coalesce(e.state, 0), coalesce(e.artifact_id, ''), e.append, e.last,
+		SELECT t.id, coalesce(t.client_id, t.id::text), e.seq, e.kind, coalesce(e.state, 0), coalesce(e.artifact_id, ''), e.append, e.last,
 		       coalesce(e.payload #>> '{parts,-1,text}', ''),
 		       (SELECT coalesce(string_agg(p ->> 'text', '' ORDER BY n), '') FROM json_array_elements(
 		            CASE e.kind WHEN 3 THEN e.payload -> 'parts' WHEN 2 THEN e.payload #> '{message,parts}' END
@@ -77,12 +87,16 @@ func readLogs(ctx context.Context, tx pgx.Tx) (map[string]*judge.Log, error) {
 		return nil, err
 	}
 	logs := map[string]*judge.Log{}
+	var internal task.ID
 	var id, mark string
 	var kind task.EventKind
 	var state task.State
 	var r judge.Row
 	var until *time.Time
-	_, err = pgx.ForEachRow(rows, []any{&id, &r.Seq, &kind, &state, &r.Artifact, &r.Append, &r.Last, &mark, &r.Text, &r.At, &until, &r.Early, &r.Resume}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{(*[16]byte)(&internal), &id, &r.Seq, &kind, &state, &r.Artifact, &r.Append, &r.Last, &mark, &r.Text, &r.At, &until, &r.Early, &r.Resume}, func() error {
+		if !d.within(internal) {
+			return nil
+		}
 		r.Until = time.Time{}
 		if until != nil {
 			r.Until = *until

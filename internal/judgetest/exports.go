@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/judge"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // readExports reads the logs of tasks that retention has deleted and exported (docs/retention.md): an acknowledged
 // event is in the tables, or in a file with its whole task. Tasks that are in logs already stay as the tables have
 // them.
-func readExports(dir string, logs map[string]*judge.Log) error {
-	files, err := filepath.Glob(filepath.Join(dir, "*", "*.ndjson"))
+func (d Database) readExports(logs map[string]*judge.Log) error {
+	files, err := filepath.Glob(filepath.Join(d.Exports, "*", "*.ndjson"))
 	if err != nil {
 		return err
 	}
@@ -25,7 +26,7 @@ func readExports(dir string, logs map[string]*judge.Log) error {
 		stored[id] = true
 	}
 	for _, name := range files {
-		if err := readExport(name, stored, logs); err != nil {
+		if err := d.readExport(name, stored, logs); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -34,6 +35,7 @@ func readExports(dir string, logs map[string]*judge.Log) error {
 
 // exported is a line of a file; the last line of a task counts.
 type exported struct {
+	Task   string
 	TaskID string `json:"task_id"`
 	Events []struct {
 		Seq        int64
@@ -55,7 +57,7 @@ type exported struct {
 
 type part struct{ Text string }
 
-func readExport(name string, stored map[string]bool, logs map[string]*judge.Log) error {
+func (d Database) readExport(name string, stored map[string]bool, logs map[string]*judge.Log) error {
 	f, err := os.Open(name)
 	if err != nil {
 		return err
@@ -71,7 +73,11 @@ func readExport(name string, stored map[string]bool, logs map[string]*judge.Log)
 		if err := json.Unmarshal(line, &x); err != nil {
 			return err
 		}
-		if stored[x.TaskID] {
+		id, err := task.ParseID(x.Task)
+		if err != nil {
+			return err
+		}
+		if stored[x.TaskID] || !d.within(id) {
 			continue
 		}
 		l := &judge.Log{}

@@ -241,3 +241,24 @@ func TestCheckDuringLoadExpectsNoEnd(t *testing.T) {
 	require.Error(t, Database{URL: db.URL}.CheckAtRest(t.Context(), l))
 	require.Equal(t, judge.Count{Messages: 5, Stored: 3, Refused: 1, Resumes: 3, Accepted: 1, Readings: 4, Views: 4, Events: 8}, l.Count())
 }
+
+// Only the tasks of a time are compared with the ledger.
+func TestTasksOfATime(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	live(t, db)
+	id, err := task.ParseID(chunksID)
+	require.NoError(t, err)
+	created := partition.TimeOf(id)
+	after := created.Add(time.Millisecond)
+	for _, d := range []Database{{Since: created}, {Until: after}, {Since: created.Add(-time.Hour), Until: after}} {
+		d.URL = db.URL
+		require.NoError(t, d.CheckAtRest(t.Context(), told()))
+		require.ErrorContains(t, d.CheckAtRest(t.Context(), judge.New()), "no client sent it")
+	}
+	for _, d := range []Database{{Since: after}, {Until: created}} {
+		d.URL = db.URL
+		require.NoError(t, d.CheckAtRest(t.Context(), judge.New()))
+		require.ErrorContains(t, d.CheckAtRest(t.Context(), told()), "is lost")
+	}
+}

@@ -209,9 +209,9 @@ func (p *probe) accept(ctx context.Context, a *aftermath) {
 func (p *probe) persist(ctx context.Context, a *aftermath, at *peer) {
 	script, want := p.long()
 	m, mark := message(script, "")
-	l := &listener{ledger: a.streams.ledger}
-	err := l.listen(ctx, at, func(ctx context.Context) (*client.Stream, error) { return at.c.Stream(ctx, m) })
-	if l.id() == "" {
+	l := &Listener{Ledger: a.streams.ledger}
+	err := at.listen(ctx, l, func(ctx context.Context) (*client.Stream, error) { return at.c.Stream(ctx, m) })
+	if l.Task() == "" {
 		return // not acknowledged
 	}
 	a.streams.add(&story{id: l.task, marks: []string{mark}, want: want})
@@ -221,7 +221,7 @@ func (p *probe) persist(ctx context.Context, a *aftermath, at *peer) {
 		}
 		at = p.any()
 		after := l.last
-		err = l.listen(ctx, at, func(ctx context.Context) (*client.Stream, error) { return at.c.Subscribe(ctx, l.task, after) })
+		err = at.listen(ctx, l, func(ctx context.Context) (*client.Stream, error) { return at.c.Subscribe(ctx, l.task, after) })
 		a.streams.mu.Lock()
 		a.streams.resumes++
 		a.streams.mu.Unlock()

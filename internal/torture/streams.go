@@ -30,8 +30,8 @@ func resubscription(ctx context.Context, p *probe) {
 		return
 	}
 	at := p.any()
-	late := &listener{ledger: judge.New()}
-	err := late.listen(ctx, at, func(ctx context.Context) (*client.Stream, error) { return at.c.Subscribe(ctx, ended[0].id, "") })
+	late := &Listener{Ledger: judge.New()}
+	err := at.listen(ctx, late, func(ctx context.Context) (*client.Stream, error) { return at.c.Subscribe(ctx, ended[0].id, "") })
 	switch {
 	case errors.Is(err, task.Unsupported):
 		p.count("refused subscriptions", 1)
@@ -69,18 +69,18 @@ func (p *probe) watchOne(ctx context.Context, l *judge.Ledger, cut bool) *story 
 	a, b := p.two()
 	n := 20 + p.number(20)
 	m, mark := message(p.o.Scripts.chunks(n, p.between(5*time.Millisecond, 25*time.Millisecond)), "")
-	creator := &listener{ledger: l}
+	creator := &Listener{Ledger: l}
 	born := make(chan struct{})
 	bear := sync.OnceFunc(func() { close(born) })
-	creator.seen = func() bool { bear(); return true }
+	creator.Seen = func() bool { bear(); return true }
 	var wait sync.WaitGroup
 	var broke error
 	wait.Go(func() {
 		defer bear()
-		broke = creator.listen(ctx, a, func(ctx context.Context) (*client.Stream, error) { return a.c.Stream(ctx, m) })
+		broke = a.listen(ctx, creator, func(ctx context.Context) (*client.Stream, error) { return a.c.Stream(ctx, m) })
 	})
 	<-born
-	id := creator.id()
+	id := creator.Task()
 	if id != "" {
 		wait.Go(func() { p.subscribe(ctx, l, b, id, cut) })
 		if !cut {
@@ -112,7 +112,7 @@ func (p *probe) watchOne(ctx context.Context, l *judge.Ledger, cut bool) *story 
 }
 
 // proper checks what the judge does not see of a stream.
-func (p *probe) proper(l *listener) {
+func (p *probe) proper(l *Listener) {
 	if l.late != "" {
 		p.violation(l.task, "a stream of task %s has %s after its end", l.task, l.late)
 	}
@@ -126,19 +126,19 @@ func (p *probe) proper(l *listener) {
 
 // subscribe reads a task until its end. With cut it leaves its streams after a few events, and continues at any address.
 func (p *probe) subscribe(ctx context.Context, l *judge.Ledger, at *peer, id string, cut bool) {
-	sub := &listener{ledger: l}
+	sub := &Listener{Ledger: l}
 	defer func() { p.proper(sub) }()
 	for {
 		left := 0 // events until it leaves; 0 is never
 		if cut {
 			left = 1 + p.number(6)
 		}
-		sub.seen = func() bool { left--; return left != 0 }
+		sub.Seen = func() bool { left--; return left != 0 }
 		after := ""
 		if at.c.Resumes() {
 			after = sub.last
 		}
-		err := sub.listen(ctx, at, func(ctx context.Context) (*client.Stream, error) { return at.c.Subscribe(ctx, id, after) })
+		err := at.listen(ctx, sub, func(ctx context.Context) (*client.Stream, error) { return at.c.Subscribe(ctx, id, after) })
 		if sub.opened && !sub.first && after == "" && at.modern() {
 			p.violation(id, "a subscription to task %s does not begin with the task", id)
 		}

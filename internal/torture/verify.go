@@ -17,7 +17,7 @@ type story struct {
 	marks []string // of the messages that the server has acknowledged in it
 	want  judge.Outcome
 	asked bool      // it has waited for input
-	whole *listener // that has read it from the beginning to the end over one connection; nil
+	whole *Listener // that has read it from the beginning to the end over one connection; nil
 }
 
 // verify reads the tasks at the end, at each address, and compares them with what the ledger says about them. It returns their logs.
@@ -106,8 +106,8 @@ func (p *probe) logOf(ctx context.Context, s *story, end *client.Event) (*judge.
 	at := p.any()
 	switch {
 	case at.c.Resumes() && at.c.Card().Capabilities.Streaming && end.State().Terminal():
-		all := &listener{ledger: judge.New()}
-		err := all.listen(ctx, at, func(ctx context.Context) (*client.Stream, error) { return at.c.Subscribe(ctx, s.id, "0") })
+		all := &Listener{Ledger: judge.New()}
+		err := at.listen(ctx, all, func(ctx context.Context) (*client.Stream, error) { return at.c.Subscribe(ctx, s.id, "0") })
 		return logFrom(all), err
 	case s.whole != nil:
 		return logFrom(s.whole), nil
@@ -116,7 +116,7 @@ func (p *probe) logOf(ctx context.Context, s *story, end *client.Event) (*judge.
 }
 
 // logFrom is the log as a client has read it.
-func logFrom(all *listener) *judge.Log {
+func logFrom(all *Listener) *judge.Log {
 	lg := &judge.Log{}
 	if all.begin != nil {
 		lg.Begin = judge.View{State: all.begin.State, Artifacts: all.begin.Artifacts}

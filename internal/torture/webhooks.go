@@ -145,14 +145,14 @@ func (p *probe) hook(ctx context.Context, l *judge.Ledger, rc *receiver) *hooked
 	m, mark := message(p.o.Scripts.chunks(n, 5*time.Millisecond), "")
 	h := &hooked{name: rand.Text(), at: at}
 	m.Push = client.Push{ID: "torture", URL: rc.url + "/torture/" + h.name, Token: rand.Text()}
-	creator := &listener{ledger: l}
-	err := creator.listen(ctx, at, func(ctx context.Context) (*client.Stream, error) { return at.c.Stream(ctx, m) })
+	creator := &Listener{Ledger: l}
+	err := at.listen(ctx, creator, func(ctx context.Context) (*client.Stream, error) { return at.c.Stream(ctx, m) })
 	switch {
-	case creator.id() == "" && client.Reported(err) != nil:
+	case creator.Task() == "" && client.Reported(err) != nil:
 		p.unsure("the server refused the webhook %s: %v", rc.url, err)
 		return nil
 	case err != nil || !creator.ended:
-		p.failed(creator.id(), "send a message with a webhook as a stream", cmpError(err, "the stream has no end"))
+		p.failed(creator.Task(), "send a message with a webhook as a stream", cmpError(err, "the stream has no end"))
 		return nil
 	}
 	h.story = &story{id: creator.task, marks: []string{mark}, want: judge.Outcome{State: "completed", Chunks: n, Size: chunkSize}, whole: creator}
@@ -210,14 +210,14 @@ func (p *probe) deliver(ctx context.Context, l, statuses *judge.Ledger, rc *rece
 		}
 		return
 	}
-	hook := &listener{ledger: l}
+	hook := &Listener{Ledger: l}
 	chunks := slices.ContainsFunc(events, isChunk)
 	if !chunks {
-		hook.ledger = statuses
+		hook.Ledger = statuses
 		events = slices.DeleteFunc(events, func(e *client.Event) bool { return e.Task != nil })
 	}
 	if events[0].Task == nil {
-		hook.reading, hook.task, hook.opened = hook.ledger.Follow(h.id), h.id, true
+		hook.reading, hook.task, hook.opened = hook.Ledger.Follow(h.id), h.id, true
 		if h.at.c.Resumes() {
 			hook.reading.From(0)
 		} else {
@@ -239,7 +239,7 @@ func (p *probe) deliver(ctx context.Context, l, statuses *judge.Ledger, rc *rece
 	}
 	for _, e := range events {
 		e.ID = "" // the ids of streams are not here
-		hook.note(h.at, e)
+		hook.Note(h.at.c, e)
 	}
 	p.proper(hook)
 }
