@@ -115,13 +115,27 @@ SELECT pg_database_size(current_database())::bigint AS bytes;
 
 -- name: TableFigures :many
 -- For metrics: the tables with rows, with the size on disk and the dead rows of each. The partitions of a table count with it, and
--- those that are detached with each other. By the catalog; the sizes by the files.
-SELECT (CASE WHEN c.relname !~ '_[0-9]{8}(_[0-9]{4,6})?$' THEN c.relname
-             ELSE coalesce((SELECT p.relname FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class p ON p.oid = i.inhparent WHERE i.inhrelid = c.oid), 'detached')
-        END)::text AS name,
-       coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint AS bytes, coalesce(sum(pg_stat_get_dead_tuples(c.oid)), 0)::bigint AS dead
-  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
- WHERE n.nspname = 'holdfast' AND c.relkind = 'r' GROUP BY 1 ORDER BY 1;
+-- those that are detached with each other. The sizes of partitions are those that vacuum or analyze found last: to ask for the files
+-- of thousands of partitions and their indexes locks and opens each of them. By the catalog.
+WITH tables AS MATERIALIZED (
+    SELECT c.oid, c.relpages, c.reltoastrelid, c.relname ~ '_[0-9]{8}(_[0-9]{4,6})?$' AS dated, coalesce(i.inhparent, 0) AS parent
+      FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_inherits i ON i.inhrelid = c.oid
+     WHERE c.relnamespace = 'holdfast'::regnamespace AND c.relkind = 'r'
+), heaps AS (
+    SELECT t.oid, t.parent, t.relpages FROM tables t WHERE t.dated
+     UNION ALL
+    SELECT x.oid, t.parent, x.relpages FROM tables t JOIN pg_catalog.pg_class x ON x.oid = t.reltoastrelid WHERE t.dated
+), sizes AS (
+    SELECT h.parent AS of_table, sum(h.relpages) * current_setting('block_size')::bigint AS bytes, 0 AS dead FROM heaps h GROUP BY 1
+     UNION ALL
+    SELECT h.parent, sum(r.relpages) * current_setting('block_size')::bigint, 0
+      FROM heaps h JOIN pg_catalog.pg_index n ON n.indrelid = h.oid JOIN pg_catalog.pg_class r ON r.oid = n.indexrelid GROUP BY 1
+     UNION ALL
+    SELECT CASE WHEN t.dated THEN t.parent ELSE t.oid END, sum(CASE WHEN t.dated THEN 0 ELSE pg_total_relation_size(t.oid) END),
+           sum(pg_stat_get_dead_tuples(t.oid)) FROM tables t GROUP BY 1
+)
+SELECT coalesce(c.relname, 'detached')::text AS name, coalesce(sum(s.bytes), 0)::bigint AS bytes, coalesce(sum(s.dead), 0)::bigint AS dead
+  FROM sizes s LEFT JOIN pg_catalog.pg_class c ON c.oid = s.of_table GROUP BY 1 ORDER BY 1;
 
 -- name: DatabaseFacts :one
 SELECT pg_database_size(current_database())::bigint AS bytes, current_setting('server_version')::text AS version,

@@ -250,6 +250,7 @@ func TestCompose(t *testing.T) {
 		{"the image says its version", imageVersion},
 		{"tasks, streams and gRPC pass the balancer", passBalancer},
 		{"doctor finds nothing that fails", doctorInside},
+		{"the servers' role owns nothing", ownsNothing},
 		{"four replicas share the load", scale},
 		{"a rolling restart loses no request", rollingRestart},
 		{"streams are resumed over a rolling restart", streamsOverRestart},
@@ -260,6 +261,7 @@ func TestCompose(t *testing.T) {
 		{"the examples", examples},
 		{"Prometheus scrapes and has the alerts", observability},
 		{"Caddy with TLS", caddy},
+		{"a volume with one role", oneRoleVolume},
 		{"PgBouncer", pooler},
 		{"a stop is clean", stop},
 	} {
@@ -328,6 +330,86 @@ func doctorInside(t *testing.T, p *project, _ *a2atest.Peer) {
 			require.Equal(t, "ok", check.Status, "%s: %s", check.Check, check.Detail)
 		}
 	}
+}
+
+// sql runs a statement in the container of PostgreSQL as its superuser, and returns what it prints.
+func (p *project) sql(statement string) string {
+	p.t.Helper()
+	return p.compose("exec", "--no-TTY", "postgres", "psql", "--username=postgres", "--dbname=holdfast", "--quiet", "--tuples-only",
+		"--no-align", "--set=ON_ERROR_STOP=1", "--command", statement)
+}
+
+// ownsNothing looks at the running installation: the role that the replicas log in with owns nothing in the cluster, may make
+// nothing, and has the rights of no other role but that of callers' statements. They have no secret of another.
+func ownsNothing(t *testing.T, p *project, _ *a2atest.Peer) {
+	t.Helper()
+	require.Equal(t, "holdfast", p.sql("SELECT DISTINCT usename FROM pg_stat_activity WHERE datname = 'holdfast' AND pid <> pg_backend_pid() AND backend_type = 'client backend'"))
+	require.Equal(t, "0", p.sql("SELECT count(*) FROM pg_shdepend WHERE refclassid = 'pg_authid'::regclass AND refobjid = 'holdfast'::regrole AND deptype = 'o'"))
+	require.Equal(t, "f", p.sql("SELECT rolsuper OR rolcreaterole OR rolcreatedb OR rolbypassrls OR rolreplication FROM pg_roles WHERE rolname = 'holdfast'"))
+	require.Equal(t, "holdfast_api_holdfast", p.sql("SELECT r.rolname FROM pg_auth_members m JOIN pg_roles r ON r.oid = m.roleid WHERE m.member = 'holdfast'::regrole AND NOT m.admin_option"))
+	require.Equal(t, "f", p.sql("SELECT has_schema_privilege('holdfast', 'holdfast', 'CREATE') OR has_database_privilege('holdfast', 'holdfast', 'CREATE')"))
+	require.Equal(t, "holdfast_owner", p.sql("SELECT DISTINCT relowner::regrole FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace"))
+	require.Equal(t, "holdfast_owner|f", p.sql("SELECT datdba::regrole, (SELECT rolsuper FROM pg_roles WHERE rolname = 'holdfast_owner') FROM pg_database WHERE datname = 'holdfast'"))
+
+	// A thief of what a replica has.
+	password, err := os.ReadFile(filepath.Join(p.dir, "deploy/secrets/database_password"))
+	require.NoError(t, err)
+	for statement, says := range map[string]string{
+		"SELECT count(*) FROM holdfast.tasks":                   "",
+		"DROP TABLE holdfast.task_queue":                        "must be owner",
+		"DELETE FROM holdfast.audit_log":                        "permission denied",
+		"CREATE TABLE holdfast.mine ()":                         "permission denied",
+		"SET ROLE holdfast_owner":                               "permission denied",
+		"SELECT holdfast.admit_servers('holdfast')":             "permission denied",
+		"ALTER TABLE holdfast.tasks DISABLE ROW LEVEL SECURITY": "must be owner",
+	} {
+		out, err := p.command(t.Context(), "exec", "--no-TTY", "--env", "PGPASSWORD="+string(password), "postgres", "psql", "--host=127.0.0.1",
+			"--username=holdfast", "--dbname=holdfast", "--command", statement).CombinedOutput()
+		require.Equal(t, says == "", err == nil, "%s: %s", statement, out)
+		require.Contains(t, string(out), says, statement)
+	}
+	mounts := map[string]string{}
+	for _, service := range []string{"server", "migrate"} {
+		for _, id := range strings.Fields(p.compose("ps", "--all", "--quiet", service)) {
+			mounts[service] += docker(t, "inspect", "--format={{range .Mounts}}{{.Destination}} {{end}}", id)
+		}
+	}
+	require.NotContains(t, mounts["server"], "owner")
+	require.Contains(t, mounts["migrate"], "owner_pgpass")
+	require.NotContains(t, mounts["migrate"], "/pgpass")
+}
+
+// oneRoleVolume has a volume that a file with one role made. Nothing starts with it until the steps of docs/deployment.md.
+func oneRoleVolume(t *testing.T, p *project, c *a2atest.Peer) {
+	t.Helper()
+	p.compose("stop", "server")
+	made := p.command(t.Context(), "exec", "--no-TTY", "postgres", "psql", "--username=postgres", "--set=ON_ERROR_STOP=1")
+	made.Stdin = strings.NewReader(`
+		DROP DATABASE holdfast WITH (FORCE);
+		DROP ROLE holdfast_owner, holdfast_api_holdfast, holdfast_reader;
+		ALTER ROLE holdfast CREATEROLE;
+		CREATE DATABASE holdfast OWNER holdfast;
+		REVOKE CONNECT ON DATABASE holdfast FROM PUBLIC;`)
+	output(t, made)
+	p.compose("run", "--rm", "--no-deps", "server", "migrate")
+	require.Equal(t, "holdfast", p.sql("SELECT DISTINCT relowner::regrole FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace"))
+
+	out, err := p.command(t.Context(), "up", "--detach", "--no-build", "server").CombinedOutput()
+	require.Error(t, err, "%s", out)
+	require.Contains(t, string(out), "migrate")
+	require.Contains(t, p.compose("logs", "--no-color", "--tail=5", "migrate"), "holdfast_owner")
+	require.Empty(t, p.containers("server"), "no replica starts")
+
+	output(t, exec.CommandContext(t.Context(), filepath.Join(p.dir, "deploy/secrets.sh")))
+	for range 2 { // it may be repeated
+		p.compose("exec", "--no-TTY", "postgres", "sh", "/docker-entrypoint-initdb.d/holdfast.sh")
+	}
+	p.compose("up", "--detach", "--no-build", "server")
+	p.healthy("server", 2)
+	answers(t, c)
+	ownsNothing(t, p, c)
+	doctorInside(t, p, c)
+	p.compose("run", "--rm", "--no-deps", "migrate") // a later migration
 }
 
 func scale(t *testing.T, p *project, c *a2atest.Peer) {
@@ -640,8 +722,7 @@ func pooler(t *testing.T, p *project, c *a2atest.Peer) {
 	answers(t, c)
 	chunksApart(t, a2atest.V03, c.Begin(a2atest.V03, a2atest.Stream, a2atest.Say(resting)))
 	address := docker(t, "inspect", "--format={{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", p.containers("pgbouncer")[0])
-	through := p.compose("exec", "--no-TTY", "postgres", "psql", "--username=postgres", "--dbname=holdfast", "--tuples-only", "--no-align",
-		"--command", "SELECT count(*) FROM pg_stat_activity WHERE usename = 'holdfast' AND client_addr = '"+address+"'")
+	through := p.sql("SELECT count(*) FROM pg_stat_activity WHERE usename = 'holdfast' AND client_addr = '" + address + "'")
 	require.NotEqual(t, "0", through, "the replicas use PgBouncer")
 	doctorInside(t, p, c)
 	under(t, c, func() {

@@ -1,6 +1,7 @@
 package documents
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -123,7 +124,14 @@ func TestComposeFile(t *testing.T) {
 	}
 
 	migrate, server, balancer := c.Services["migrate"], c.Services["server"], c.Services["balancer"]
-	require.Equal(t, []string{"migrate"}, migrate.Command)
+	require.Equal(t, "migrate", migrate.Command[0])
+	// Only the step has the owner's password; PostgreSQL makes the role.
+	require.Equal(t, []string{"owner_pgpass"}, migrate.Secrets)
+	for name, s := range c.Services {
+		if name != "migrate" && name != "postgres" {
+			require.NotContains(t, strings.Join(s.Secrets, " "), "owner", name)
+		}
+	}
 	require.Equal(t, "service_healthy", migrate.DependsOn["postgres"].Condition)
 	require.Equal(t, "service_completed_successfully", server.DependsOn["migrate"].Condition)
 	require.Equal(t, 2, server.Deploy.Replicas)
@@ -175,8 +183,15 @@ func TestComposeConfiguration(t *testing.T) {
 	require.Contains(t, behind.DatabaseURL, "@pgbouncer:6432/")
 	require.Equal(t, cfg.DatabaseURL, behind.ListenDatabaseURL)
 
+	// The owner migrates, the servers wait, and both roles are made.
+	step := strings.Join(c.Services["migrate"].Command, " ")
+	require.Contains(t, step, "--database-url=postgres://holdfast_owner@postgres:5432/holdfast?sslmode=disable&passfile=/run/secrets/owner_pgpass")
+	require.Contains(t, step, "--runtime-role=holdfast")
+	require.Contains(t, cfg.DatabaseURL, "//holdfast@")
+	require.Equal(t, config.MigrateWait, cfg.Migrate)
 	role := string(repository(t, "deploy/postgres.sh"))
-	require.Regexp(t, `(?m)^CREATE ROLE holdfast LOGIN CREATEROLE PASSWORD`, role)
+	require.Contains(t, role, "'CREATE ROLE holdfast_owner LOGIN CREATEROLE PASSWORD ")
+	require.Contains(t, role, "'CREATE ROLE holdfast LOGIN PASSWORD ")
 	require.NotRegexp(t, `\bSUPERUSER`, role)
 	// docs/deployment.md has the settings of a role behind a pooler, and the role has them.
 	settings := regexp.MustCompile(`(?m)^ *(ALTER ROLE holdfast SET .*;)$`).FindAllStringSubmatch(string(repository(t, "docs/deployment.md")), -1)
@@ -193,18 +208,33 @@ func TestComposeSecrets(t *testing.T) {
 	script := filepath.Join(dir, "deploy/secrets.sh")
 	require.NoError(t, os.Mkdir(filepath.Dir(script), 0o755))
 	require.NoError(t, os.WriteFile(script, repository(t, "deploy/secrets.sh"), 0o600))
-	for range 2 { // the second time changes nothing
+	read := func(name string) string {
+		raw, err := os.ReadFile(filepath.Join(dir, c.Secrets[name].File))
+		require.NoError(t, err, name)
+		return string(raw)
+	}
+	first := map[string]string{}
+	for range 2 { // the second time writes what is missing, and nothing else
 		out, err := exec.CommandContext(t.Context(), "sh", script).CombinedOutput()
 		require.NoError(t, err, "%s", out)
-		password, err := os.ReadFile(filepath.Join(dir, c.Secrets["database_password"].File))
-		require.NoError(t, err)
-		require.Regexp(t, `^[0-9a-f]{48}$`, string(password), "nothing that a URL, pgpass or PgBouncer would read as syntax")
-		for _, name := range []string{"pgpass", "pgbouncer_users"} {
-			raw, err := os.ReadFile(filepath.Join(dir, c.Secrets[name].File))
-			require.NoError(t, err)
-			require.Contains(t, string(raw), string(password))
+		server, owner := read("database_password"), read("owner_password")
+		require.NotEqual(t, server, owner)
+		for _, password := range []string{server, owner, read("grafana_password")} {
+			require.Regexp(t, `^[0-9a-f]{48}$`, password, "nothing that a URL, pgpass or PgBouncer would read as syntax")
+		}
+		require.Equal(t, "*:*:holdfast:holdfast:"+server+"\n", read("pgpass"))
+		require.Equal(t, "*:*:holdfast:holdfast_owner:"+owner+"\n", read("owner_pgpass"))
+		require.Equal(t, `"holdfast" "`+server+"\"\n", read("pgbouncer_users"), "the owner does not go through PgBouncer")
+		require.Equal(t, cmp.Or(first["database_password"], server), server)
+		first["database_password"] = server
+		for _, name := range []string{"owner_password", "owner_pgpass"} {
+			require.NotEqual(t, first[name], read(name))
+			first[name] = read(name)
+			require.NoError(t, os.Remove(filepath.Join(dir, c.Secrets[name].File)))
 		}
 	}
+	out, err := exec.CommandContext(t.Context(), "sh", script).CombinedOutput()
+	require.NoError(t, err, "%s", out)
 	for name, secret := range c.Secrets {
 		if name == "worker_key" || name == "prometheus_key" {
 			continue // in the database

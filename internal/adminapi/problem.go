@@ -119,7 +119,9 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	for _, c := range p.challenges {
 		h.Add("WWW-Authenticate", c)
 	}
-	raw, err := marshal(p)
+	shown := *p
+	shown.Detail, shown.Field = task.Shown(p.Detail), task.Shown(p.Field)
+	raw, err := marshal(&shown)
 	if err != nil {
 		return
 	}

@@ -746,6 +746,17 @@ func TestMigrate(t *testing.T) {
 	require.Zero(t, s.run(t, "migrate", "--runtime-role", "servers").code)
 	require.Equal(t, "servers", admitted)
 
+	// Servers behind a pooler have a direct URL, too. The owner's goes before both.
+	s.env = map[string]string{"HOLDFAST_DATABASE_URL": "postgres://servers@pooler/h", "HOLDFAST_LISTEN_DATABASE_URL": "postgres://servers@db/h"}
+	var urls []string
+	s.deps.Migrate = func(_ context.Context, cfg *config.Config, _ string, _ *slog.Logger) error {
+		urls = append(urls, cfg.DatabaseURL, cfg.ListenDatabaseURL)
+		return nil
+	}
+	require.Zero(t, s.run(t, "migrate").code)
+	require.Zero(t, s.run(t, "migrate", "--database-url", "postgres://owner@db/h").code)
+	require.Equal(t, []string{"postgres://servers@pooler/h", "postgres://servers@db/h", "postgres://owner@db/h", ""}, urls)
+
 	s.deps.Migrate = func(context.Context, *config.Config, string, *slog.Logger) error {
 		return errors.New("database is away")
 	}

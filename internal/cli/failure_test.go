@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -98,6 +99,12 @@ func TestSecretsOnTheCommandLine(t *testing.T) {
 		r := session{}.run(t, "send", "--url", agent.URL, "hello", "-H", header)
 		require.Zero(t, r.code, r.err)
 		require.Equal(t, warns, bytes.Contains([]byte(r.err), []byte("list of processes")), "%s: %s", header, r.err)
+		require.NotContains(t, r.err, "s3cret")
+	}
+	for header, warns := range map[string]bool{"Authorization: Bearer s3cret": true, "X-Team: s3cret": false, "@testdata/headers.txt": false} {
+		r := session{}.run(t, "torture", "http://127.0.0.1:1", "--other-header", header)
+		require.Equal(t, warns, strings.Contains(r.err, "list of processes"), "%s: %s", header, r.err)
+		require.Equal(t, warns, strings.Contains(r.err, "--other-header @FILE"), "%s: %s", header, r.err)
 		require.NotContains(t, r.err, "s3cret")
 	}
 	for url, has := range map[string]bool{

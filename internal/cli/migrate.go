@@ -38,6 +38,9 @@ migration, for what is new. docs/deployment.md (Migrations) has the steps.`,
 		if err != nil {
 			return err
 		}
+		if cmd.Flags().Changed("database-url") {
+			cfg.ListenDatabaseURL = "" // migrations would use it, and it is for the servers: it may have another role
+		}
 		if !*status {
 			return c.deps.Migrate(cmd.Context(), cfg, *servers, newLogger(c.Err, cfg.Log))
 		}

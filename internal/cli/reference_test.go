@@ -193,6 +193,11 @@ func TestFlagsAreConsistent(t *testing.T) {
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			name := cmd.CommandPath() + " --" + f.Name
 			require.False(t, slices.Contains([]string{"token", "password", "key", "authorization", "secret", "credential"}, f.Name), "%s shows a secret to other users", name)
+			if strings.Contains(f.Name, "header") {
+				require.True(t, isHeaderFlag(f.Name), "%s: nobody warns of credentials", name)
+				require.Implements(t, (*pflag.SliceValue)(nil), f.Value, name)
+				require.Contains(t, f.Usage, "@FILE", name)
+			}
 			if f.Name == "state" || f.Name == "after" { // one or several states; a number of a log, or an event id of a stream
 				return
 			}

@@ -76,12 +76,13 @@ func (c *command) options(r *remote) (o client.Options, err error) {
 	if strings.EqualFold(o.Binding, "http") {
 		o.Binding = client.HTTPJSON
 	}
-	o.Header, err = readHeaders(c.In, r.headers)
+	o.Header, err = readHeaders(c.In, "header", r.headers)
 	return o, err
 }
 
-// readHeaders returns the headers that texts give. A text that begins with @ names a file with a header on each line; "-" is stdin.
-func readHeaders(stdin io.Reader, texts []string) (http.Header, error) {
+// readHeaders returns the headers that the texts of a flag give. A text that begins with @ names a file with a header on each line; "-"
+// is stdin. isHeaderFlag must know the flag.
+func readHeaders(stdin io.Reader, flag string, texts []string) (http.Header, error) {
 	header := http.Header{}
 	add := func(text string) bool {
 		name, value, ok := strings.Cut(text, ":")
@@ -94,7 +95,7 @@ func readHeaders(stdin io.Reader, texts []string) (http.Header, error) {
 		path, isFile := strings.CutPrefix(text, "@")
 		if !isFile {
 			if !add(text) {
-				return nil, usage("--header: %q is not a header; write \"Name: value\"", text)
+				return nil, usage("--%s: %q is not a header; write \"Name: value\"", flag, text)
 			}
 			continue
 		}
@@ -106,12 +107,12 @@ func readHeaders(stdin io.Reader, texts []string) (http.Header, error) {
 			raw, err = os.ReadFile(path)
 		}
 		if err != nil {
-			return nil, usage("--header: %w", err)
+			return nil, usage("--%s: %w", flag, err)
 		}
 		for i, line := range strings.Split(string(raw), "\n") {
 			line = strings.TrimSpace(line)
 			if line != "" && line[0] != '#' && !add(line) { // it may be a secret: do not show it
-				return nil, usage("--header: line %d of %s is not a header; write \"Name: value\"", i+1, path)
+				return nil, usage("--%s: line %d of %s is not a header; write \"Name: value\"", flag, i+1, path)
 			}
 		}
 	}

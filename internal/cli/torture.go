@@ -48,7 +48,7 @@ verdict.`,
 	r.register(cmd)
 	flags.StringVar(&o.Version, "protocol", "", "version of A2A: 0.3 or 1.0 (default: the newest that the card offers)")
 	flags.StringVar(&o.Binding, "binding", "", "jsonrpc, http or grpc (default: the first of them that the card offers)")
-	other := flags.StringArray("other-header", nil, "header of another caller, as with -H, who must not see the tasks; may be repeated")
+	other := flags.StringArray("other-header", nil, "header of another caller, who must not see the tasks; @FILE and @- as with -H; may be repeated")
 	scripts := flags.String("scripts", torture.Languages[0].Name, "what the agent understands: "+strings.Join(languages(), " or "))
 	kill := flags.StringArray("kill", nil, "command that breaks the server; may be repeated")
 	start := flags.StringArray("start", nil, "command that repairs it; as many as --kill")
@@ -67,11 +67,11 @@ verdict.`,
 		if err := checkTorture(&o, *kill, *start, *reports); err != nil {
 			return err
 		}
-		if o.Header, err = readHeaders(c.In, r.headers); err != nil {
+		if o.Header, err = readHeaders(c.In, "header", r.headers); err != nil {
 			return err
 		}
 		if len(*other) > 0 {
-			if o.Other, err = readHeaders(c.In, *other); err != nil {
+			if o.Other, err = readHeaders(c.In, "other-header", *other); err != nil {
 				return err
 			}
 		}

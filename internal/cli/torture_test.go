@@ -24,7 +24,7 @@ func TestTortureUsage(t *testing.T) {
 		{[]string{url, "--load", "0"}, "--load: use a number from 1 to 1000"},
 		{[]string{url, "--patience", "0s"}, "--patience must be above 0"},
 		{[]string{url, "--webhook-url", "http://me"}, "--webhook-url needs --webhook-listen"},
-		{[]string{url, "--other-header", "me"}, `--header: "me" is not a header`},
+		{[]string{url, "--other-header", "me"}, `--other-header: "me" is not a header`},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			t.Parallel()

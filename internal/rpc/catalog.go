@@ -14,6 +14,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 const (
@@ -49,7 +50,7 @@ type catalogQuery struct {
 func (s *Server) serveCatalog(c echo.Context) error {
 	q, err := readCatalogQuery(c.Request().URL.RawQuery)
 	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, err.Error())
+		return echo.NewHTTPError(http.StatusBadRequest, task.Shown(err.Error()))
 	}
 	c.Response().Header().Add("Vary", versionHeader)
 	base, fixed := s.baseURL(c)

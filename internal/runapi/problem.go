@@ -137,5 +137,7 @@ func (a *API) fail(err error, c echo.Context) {
 	if p.Status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
-	_ = a.answer(c, p.Status, "application/problem+json", p)
+	shown := *p
+	shown.Detail, shown.Field = task.Shown(p.Detail), task.Shown(p.Field)
+	_ = a.answer(c, p.Status, "application/problem+json", &shown)
 }

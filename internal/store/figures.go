@@ -17,7 +17,8 @@ type Figures struct {
 	Keys struct{ Active, Expiring, Expired, Revoked int64 }
 }
 
-// TableFigures is a table with its indexes and partitions. All detached partitions are one, named detached.
+// TableFigures is a table with its indexes and partitions. All detached partitions are one, named detached. The size of a partition is
+// that of its last vacuum or analyze.
 type TableFigures struct {
 	Name        string
 	Bytes, Dead int64 // Dead: rows that vacuum has not removed, as PostgreSQL estimates them

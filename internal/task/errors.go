@@ -3,6 +3,7 @@ package task
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -108,6 +109,19 @@ func Errorf(k Kind, format string, args ...any) *Error {
 // "member: reason".
 func InvalidField(field, format string, args ...any) *Error {
 	return &Error{Kind: Invalid, Field: field, Msg: field + ": " + fmt.Sprintf(format, args...)}
+}
+
+// maxShown bounds the texts that Shown returns, in bytes. The longest id that a client may choose fits.
+const maxShown = 1024
+
+// Shown returns a text as answers and log lines about an error show it. Most errors name what is wrong, and clients send ids and names
+// of any length. Of a long text the middle is left out: its end often says why.
+func Shown(text string) string {
+	if len(text) <= maxShown {
+		return text
+	}
+	const end = maxShown / 4
+	return strings.ToValidUTF8(text[:maxShown-end-len("…")], "") + "…" + strings.ToValidUTF8(text[len(text)-end:], "")
 }
 
 // KindOf returns the kind of any error. An error that is not an Error is Internal.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -415,4 +416,19 @@ func TestFoldInPiecesEqualsFold(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestShown(t *testing.T) {
+	t.Parallel()
+	for _, short := range []string{"", "x", strings.Repeat("x", 1024), strings.Repeat("é", 512)} {
+		require.Equal(t, short, task.Shown(short))
+	}
+	long := "message." + strings.Repeat("é", 1<<20) + ": must be a string"
+	shown := task.Shown(long)
+	require.LessOrEqual(t, len(shown), 1024)
+	require.Greater(t, len(shown), 1000)
+	require.True(t, utf8.ValidString(shown))
+	require.True(t, strings.HasPrefix(shown, "message.é"))
+	require.True(t, strings.HasSuffix(shown, "é: must be a string"), "the end says why")
+	require.Equal(t, 1, strings.Count(shown, "…"))
 }

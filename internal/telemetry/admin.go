@@ -153,7 +153,7 @@ func Refuse(w http.ResponseWriter, err error) {
 	fault.Headers(e, w.Header().Add)
 	w.Header().Set("Cache-Control", "no-store")
 	status := fault.Base.Row(e.Kind).HTTP
-	http.Error(w, strings.TrimSuffix(http.StatusText(status)+": "+e.Msg, ": "), status)
+	http.Error(w, strings.TrimSuffix(http.StatusText(status)+": "+task.Shown(e.Msg), ": "), status)
 }
 
 // brief returns the part for everybody: whether the replica is ready.

@@ -38,7 +38,7 @@ func RegisterDatabase(reg prometheus.Registerer, figures *Figures[Database]) {
 		bytes: prometheus.NewDesc("holdfast_database_bytes",
 			"Size of the database on disk. The free space is not known to SQL: watch the disk of the database server, or alert on the growth.", nil, nil),
 		table: prometheus.NewDesc("holdfast_table_bytes",
-			"Size of a table on disk, with its indexes and its partitions. The logs of tasks are `events_log` (messages, statuses), `events_artifacts` and `events_kept`. `detached`: partitions that wait to be dropped.", []string{"table"}, nil),
+			"Size of a table on disk, with its indexes and its partitions; that of a partition is as its last vacuum or analyze found it. The logs of tasks are `events_log` (messages, statuses), `events_artifacts` and `events_kept`. `detached`: partitions that wait to be dropped.", []string{"table"}, nil),
 		dead: prometheus.NewDesc("holdfast_table_dead_rows",
 			"Rows of a table that are dead and that vacuum has not removed, as PostgreSQL estimates them. If those of `task_queue` or `tasks_open` grow for hours, a long transaction or a replication slot holds vacuum back.", []string{"table"}, nil),
 		partitions: prometheus.NewDesc("holdfast_partitions",

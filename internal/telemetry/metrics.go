@@ -156,7 +156,7 @@ func New(reg prometheus.Registerer, versions ...string) *Metrics {
 		cancels: histograms("holdfast_cancel_seconds",
 			"From the first cancel of a task to its end, canceled or not, by the database's clock. The replica counts it that writes the end. A task without a run ends with the cancel and does not count.", work, "agent"),
 		upstream: counters("holdfast_upstream_requests_total",
-			"Requests of this replica to agents and what is behind them. `kind`: `http`, `a2a`, `openai` (the model), `tools` (of a model). `class`: `ok`, `redirect` (not followed), `refused` (other 4xx), `overloaded` (429, 503, 529), `gateway` (502, 504), `error` (other 5xx), `timeout`, `unreachable` (it cannot have got the request), `broken` (the connection broke before an answer), `canceled` (the run ended first). An agent that is `overloaded` or `unreachable` is away.", "agent", "kind", "class"),
+			"Requests of this replica to agents and what is behind them. `kind`: `http`, `a2a`, `openai` (the model), `tools` (of a model). `class`: `ok`, `redirect` (not followed), `refused` (other 4xx), `overloaded` (429, 503, 529), `gateway` (502, 504), `error` (other 5xx), `timeout`, `unreachable` (it cannot have got the request), `broken` (the connection broke before the head of an answer), `canceled` (the run ended first). An agent that is `overloaded` or `unreachable` is away.", "agent", "kind", "class"),
 		upTime: histograms("holdfast_upstream_seconds",
 			"Time of these requests until the head of the answer, or their failure.", work, "agent", "kind"),
 		rescues: counter("holdfast_rescues_total",

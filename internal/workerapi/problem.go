@@ -115,5 +115,7 @@ func (a *API) fail(err error, c echo.Context) {
 	for _, challenge := range p.challenges {
 		h.Add("WWW-Authenticate", challenge)
 	}
-	_ = a.answer(c, p.Status, "application/problem+json", p)
+	shown := *p
+	shown.Detail, shown.Field = task.Shown(p.Detail), task.Shown(p.Field)
+	_ = a.answer(c, p.Status, "application/problem+json", &shown)
 }

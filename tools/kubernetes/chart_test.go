@@ -154,8 +154,10 @@ func TestDefaults(t *testing.T) {
 	job := get[*batch.Job](t, all, "Job holdfast-migrate")
 	require.Equal(t, "pre-install,pre-upgrade", job.Annotations["helm.sh/hook"])
 	checkPod(t, job.Spec.Template.Spec)
-	require.Equal(t, []string{"migrate"}, job.Spec.Template.Spec.Containers[0].Args)
-	require.Equal(t, "holdfast-database", env(job.Spec.Template.Spec.Containers[0], "HOLDFAST_DATABASE_URL").ValueFrom.SecretKeyRef.Name)
+	require.Equal(t, []string{"migrate", "--runtime-role", "holdfast"}, job.Spec.Template.Spec.Containers[0].Args)
+	require.Equal(t, "holdfast-owner", env(job.Spec.Template.Spec.Containers[0], "HOLDFAST_DATABASE_URL").ValueFrom.SecretKeyRef.Name)
+	require.Equal(t, "holdfast-database", env(server.Spec.Template.Spec.Containers[0], "HOLDFAST_DATABASE_URL").ValueFrom.SecretKeyRef.Name)
+	require.Equal(t, "wait", env(server.Spec.Template.Spec.Containers[0], "HOLDFAST_MIGRATE").Value)
 	require.Empty(t, job.Spec.Template.Spec.Volumes, "a hook runs before the release's ConfigMaps exist")
 }
 
@@ -219,8 +221,35 @@ func TestEverything(t *testing.T) {
 	require.EqualValues(t, 8080, *get[*gateway.HTTPRoute](t, all, "HTTPRoute holdfast").Spec.Rules[0].BackendRefs[0].Port)
 	require.EqualValues(t, 8081, *get[*gateway.GRPCRoute](t, all, "GRPCRoute holdfast").Spec.Rules[0].BackendRefs[0].Port)
 	job := get[*batch.Job](t, all, "Job holdfast-migrate")
-	require.Equal(t, "holdfast-owner", env(job.Spec.Template.Spec.Containers[0], "HOLDFAST_DATABASE_URL").ValueFrom.SecretKeyRef.Name)
+	require.Equal(t, []string{"migrate", "--runtime-role", "app"}, job.Spec.Template.Spec.Containers[0].Args)
+	owner := env(job.Spec.Template.Spec.Containers[0], "HOLDFAST_DATABASE_URL").ValueFrom.SecretKeyRef
+	require.Equal(t, "database-owner owner-url", owner.Name+" "+owner.Key)
 	require.Equal(t, "/etc/holdfast/database/ca.pem", env(job.Spec.Template.Spec.Containers[0], "PGSSLROOTCERT").Value)
+}
+
+// Only the Job has the owner's Secret. Without one the servers' role migrates, on a connection without a pooler.
+func TestOneRoleOrTwo(t *testing.T) {
+	rendered := template(t)
+	require.Equal(t, 1, strings.Count(rendered, "holdfast-owner"))
+	for file, of := range map[string]int{"holdfast.yaml": 0, "migrate.yaml": 1} {
+		raw, err := os.ReadFile(filepath.Join(manifests, file))
+		require.NoError(t, err)
+		require.Equal(t, of, strings.Count(string(raw), "holdfast-owner"), file)
+	}
+	for secret, args := range map[string][]string{
+		"holdfast-database url":        {"--set", "migration.urlSecret.name="},
+		"holdfast-database listen-url": {"--set", "migration.urlSecret.name=", "--set", "database.listenUrlSecret.name=holdfast-database"},
+	} {
+		all := decode(t, template(t, args...))
+		job := get[*batch.Job](t, all, "Job holdfast-migrate").Spec.Template.Spec.Containers[0]
+		require.Equal(t, []string{"migrate"}, job.Args)
+		from := env(job, "HOLDFAST_DATABASE_URL").ValueFrom.SecretKeyRef
+		require.Equal(t, secret, from.Name+" "+from.Key)
+	}
+	all := decode(t, strings.ReplaceAll(template(t, "--set", "migration.enabled=false"), "\n---\n\n---\n", "\n---\n"))
+	require.NotContains(t, all, "Job holdfast-migrate")
+	server := get[*apps.Deployment](t, all, "Deployment holdfast-server").Spec.Template.Spec.Containers[0]
+	require.Empty(t, env(server, "HOLDFAST_MIGRATE").Value, "the configuration says")
 }
 
 // A component may set a default to false, zero or empty.
@@ -247,6 +276,7 @@ func TestRefusedValues(t *testing.T) {
 		"a component's address":     {"components.server.config.admin_listen=:80", "admin_listen"},
 		"a secret that is a string": {"secretEnv.TOKEN=abc", "TOKEN"},
 		"no secret with the URL":    {"database.urlSecret.name=", "urlSecret"},
+		"no role of servers":        {"migration.runtimeRole=", "runtimeRole"},
 		"an invalid digest":         {"image.digest=latest", "digest"},
 		"an invalid budget":         {"components.server.maxUnavailable=some", "maxUnavailable"},
 	} {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -36,6 +37,7 @@ func pathless(address string) bool {
 // progress is how far a call has come. The library's errors do not tell.
 type progress struct {
 	sent     atomic.Bool // the agent may have the request
+	begun    atomic.Bool // the agent has sent headers
 	answered atomic.Bool // the agent has sent the status
 }
 
@@ -52,6 +54,8 @@ func (observer) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	switch event.(type) {
 	case *stats.OutHeader:
 		p.sent.Store(true)
+	case *stats.InHeader:
+		p.begun.Store(true)
 	case *stats.InTrailer:
 		p.answered.Store(true)
 	}
@@ -200,25 +204,16 @@ func (c *rpc) fault(err error) error {
 	}
 	reported := client.StatusError(s)
 	reported.Message = c.front.redact(reported.Message, c.forwarded)
-	switch {
-	case c.tooLong(err):
+	if c.tooLong(err) {
 		c.tell(outbound.OK)
 		return c.front.tooLong()
-	case !c.progress.answered.Load() && slices.Contains(ofConnections, s.Code()):
-		failed := err
-		if s.Code() == codes.DeadlineExceeded {
-			failed = context.DeadlineExceeded
-		}
-		c.tell(outbound.FailureClass(c.asked, failed, c.progress.sent.Load()))
-		text = "call the agent: " + outbound.Excerpt([]byte(reported.Message))
-		return &callError{err: errors.New(text), unsent: !c.progress.sent.Load()}
 	}
-	class := statusClass(s.Code())
-	if s.Code() == codes.ResourceExhausted && (reported.Reason == reasonTooLarge || strings.Contains(reported.Message, tooLarge)) {
-		class = outbound.Refused
-	}
+	class, broke := c.class(s, reported)
 	c.tell(class)
 	switch {
+	case broke:
+		text = "call the agent: " + outbound.Excerpt([]byte(reported.Message))
+		return &callError{err: errors.New(text), unsent: !c.progress.sent.Load()}
 	case class == outbound.Overloaded:
 		return &callError{err: errors.New(text), after: after, busy: true, answered: true}
 	case class == outbound.Gateway:
@@ -227,6 +222,42 @@ func (c *rpc) fault(err error) error {
 		return refused(text, c.forwarded)
 	}
 	return reported
+}
+
+// class returns the class of a call that failed: what the same call over HTTP has, whose class is that of the head of its answer. broke
+// says that there is no whole answer.
+func (c *rpc) class(s *status.Status, reported *client.Error) (class outbound.Class, broke bool) {
+	// The agent says OK after a message that has no end, so the library makes a status of its own.
+	cut := s.Code() == codes.Internal && s.Message() == io.ErrUnexpectedEOF.Error()
+	if code := foreignStatus(s); code != 0 && !c.progress.answered.Load() {
+		class = outbound.StatusClass(code)
+		return class, class != outbound.Overloaded && class != outbound.Gateway && slices.Contains(ofConnections, s.Code())
+	}
+	switch {
+	case !cut && (c.progress.answered.Load() || !slices.Contains(ofConnections, s.Code())):
+	case c.progress.begun.Load():
+		return outbound.OK, true
+	case s.Code() == codes.DeadlineExceeded:
+		return outbound.FailureClass(c.asked, context.DeadlineExceeded, c.progress.sent.Load()), true
+	default:
+		return outbound.FailureClass(c.asked, s.Err(), c.progress.sent.Load()), true
+	}
+	if s.Code() == codes.ResourceExhausted && (reported.Reason == reasonTooLarge || strings.Contains(reported.Message, tooLarge)) {
+		return outbound.Refused, false
+	}
+	return statusClass(s.Code()), false
+}
+
+// foreignStatus returns the status of HTTP that answered a call: of a proxy, or of a server that does not speak gRPC. It is 0 if there is
+// none. The library tells it in its message alone.
+func foreignStatus(s *status.Status) int {
+	_, rest, found := strings.Cut(s.Message(), "unexpected HTTP status code received from server: ")
+	code, _, _ := strings.Cut(rest, " ")
+	n, err := strconv.Atoi(code)
+	if !found || err != nil {
+		return 0
+	}
+	return n
 }
 
 // statusClass returns the class of an answer by its status.

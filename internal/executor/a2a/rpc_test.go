@@ -482,6 +482,103 @@ func TestGRPCCallsHaveAClass(t *testing.T) {
 	}
 }
 
+// An answer, or a connection that breaks, has the same class over gRPC as over HTTP. The run also decides the same: whether the agent is
+// away, and whether another try may help.
+func TestGRPCCallsHaveTheClassOfHTTP(t *testing.T) {
+	t.Parallel()
+	begin := func(w http.ResponseWriter) {
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+	}
+	part := func(w http.ResponseWriter) {
+		begin(w)
+		if w.Header().Get("Content-Type") == "application/grpc" {
+			_, _ = w.Write([]byte{0, 0, 0, 0, 100, 1, 2, 3}) // of 100 bytes
+		} else {
+			_, _ = io.WriteString(w, "data: {\"jsonrpc\"")
+		}
+		_ = http.NewResponseController(w).Flush()
+	}
+	says := func(code int) func(http.ResponseWriter, net.Conn) {
+		return func(w http.ResponseWriter, _ net.Conn) { http.Error(w, "no", code) }
+	}
+	for name, c := range map[string]struct {
+		answer func(w http.ResponseWriter, conn net.Conn)
+		want   outbound.Class
+	}{
+		"the connection breaks before an answer": {func(_ http.ResponseWriter, conn net.Conn) { _ = conn.Close() }, outbound.Broken},
+		"the stream breaks before an answer":     {func(http.ResponseWriter, net.Conn) { panic(http.ErrAbortHandler) }, outbound.Broken},
+		"the connection breaks before the first event": {func(w http.ResponseWriter, conn net.Conn) {
+			begin(w)
+			time.Sleep(50 * time.Millisecond) // the head arrives
+			_ = conn.Close()
+		}, outbound.OK},
+		"the stream breaks before the first event": {func(w http.ResponseWriter, _ net.Conn) {
+			begin(w)
+			panic(http.ErrAbortHandler)
+		}, outbound.OK},
+		"the stream ends before the first event": {func(w http.ResponseWriter, _ net.Conn) { begin(w) }, outbound.OK},
+		"the connection breaks within the first event": {func(w http.ResponseWriter, conn net.Conn) {
+			part(w)
+			time.Sleep(50 * time.Millisecond)
+			_ = conn.Close()
+		}, outbound.OK},
+		"the stream breaks within the first event": {func(w http.ResponseWriter, _ net.Conn) {
+			part(w)
+			panic(http.ErrAbortHandler)
+		}, outbound.OK},
+		"the stream ends within the first event": {func(w http.ResponseWriter, _ net.Conn) {
+			w.Header().Set("Trailer", "Grpc-Status")
+			part(w)
+			w.Header().Set("Grpc-Status", "0")
+		}, outbound.OK},
+		"429 of a proxy": {says(http.StatusTooManyRequests), outbound.Overloaded},
+		"502 of a proxy": {says(http.StatusBadGateway), outbound.Gateway},
+		"503 of a proxy": {says(http.StatusServiceUnavailable), outbound.Overloaded},
+		"504 of a proxy": {says(http.StatusGatewayTimeout), outbound.Gateway},
+		"500":            {says(http.StatusInternalServerError), outbound.Failed},
+		"404":            {says(http.StatusNotFound), outbound.Refused},
+		"403":            {says(http.StatusForbidden), outbound.Refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			type connKey struct{}
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				w.Header().Set("Content-Type", "text/event-stream")
+				if strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
+					w.Header().Set("Content-Type", "application/grpc")
+				}
+				c.answer(w, r.Context().Value(connKey{}).(net.Conn))
+			}))
+			server.Config.Protocols = new(http.Protocols)
+			server.Config.Protocols.SetHTTP1(true)
+			server.Config.Protocols.SetUnencryptedHTTP2(true)
+			server.Config.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
+				return context.WithValue(ctx, connKey{}, conn)
+			}
+			server.Start()
+			t.Cleanup(server.Close)
+			outcomes := map[string]string{}
+			for _, binding := range []string{"jsonrpc", "grpc"} {
+				told := make(chan outbound.Class, 100)
+				f, err := a2a.New(a2a.Options{
+					URL: server.URL, Version: "1.0", Binding: binding, PollInterval: 20 * time.Millisecond,
+					Observe: func(class outbound.Class, _ time.Duration) { told <- class },
+				})
+				require.NoError(t, err)
+				_, err = execute(t, f, executortest.NewRun("hello"))
+				require.Error(t, err)
+				require.Equal(t, c.want, waittest.Within(t, "the call is told", told), "%s: %s", binding, err)
+				var away *executor.Unavailable
+				_, again := executor.IsRetryable(err)
+				outcomes[binding] = fmt.Sprint(errors.As(err, &away), again)
+			}
+			require.Equal(t, outcomes["jsonrpc"], outcomes["grpc"], "away, and worth another try")
+		})
+	}
+}
+
 // Events after the end, in whatever number, do not keep a run.
 func TestGRPCStreamsWithoutAnEnd(t *testing.T) {
 	t.Parallel()

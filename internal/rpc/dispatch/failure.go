@@ -27,6 +27,6 @@ func Panicked(v any) error { return fmt.Errorf("panic: %v", v) }
 // client reports.
 func LogFault(log *slog.Logger, op engine.Op, taskID string, err error, attrs ...any) (id string) {
 	id = uuid.NewString()
-	log.Error("request failed", append(attrs, "error_id", id, "operation", op.String(), "task_id", taskID, "error", err)...)
+	log.Error("request failed", append(attrs, "error_id", id, "operation", op.String(), "task_id", task.Shown(taskID), "error", err)...)
 	return id
 }

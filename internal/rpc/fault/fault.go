@@ -128,9 +128,9 @@ func (t *Table) Details(err *task.Error, in Incident) []byte {
 	b := appendInfo(append(make([]byte, 0, 256), '['), t.Row(err.Kind).Reason, in)
 	if err.Field != "" {
 		b = append(b, `,{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[{"field":`...)
-		b, _ = jsontext.AppendQuote(b, err.Field)
+		b, _ = jsontext.AppendQuote(b, task.Shown(err.Field))
 		b = append(b, `,"description":`...)
-		b, _ = jsontext.AppendQuote(b, strings.TrimPrefix(err.Msg, err.Field+": "))
+		b, _ = jsontext.AppendQuote(b, task.Shown(strings.TrimPrefix(err.Msg, err.Field+": ")))
 		b = append(b, `}]}`...)
 	}
 	return append(b, ']')
@@ -150,7 +150,7 @@ func appendInfo(b []byte, reason string, in Incident) []byte {
 			continue
 		}
 		b = append(b, open+`"`+fact.name+`":`...)
-		b, _ = jsontext.AppendQuote(b, fact.value)
+		b, _ = jsontext.AppendQuote(b, task.Shown(fact.value))
 		open = ","
 	}
 	if open == "," {
@@ -224,5 +224,5 @@ func detail(err *task.Error, row *Row) string {
 	if strings.EqualFold(said, row.Message) {
 		return ""
 	}
-	return said
+	return task.Shown(said)
 }

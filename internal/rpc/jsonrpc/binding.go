@@ -190,10 +190,11 @@ func (x *exchange) decode(env *envelope) bool {
 }
 
 func quoteMethod(m string) string {
+	m = strings.ToValidUTF8(m, "\uFFFD")
 	if len(m) > 64 {
-		m = m[:64]
+		m = strings.ToValidUTF8(m[:64], "") + "…"
 	}
-	b, _ := jsontext.AppendQuote(nil, strings.ToValidUTF8(m, "\uFFFD"))
+	b, _ := jsontext.AppendQuote(nil, m)
 	return string(b)
 }
 

@@ -44,7 +44,7 @@ func (x *exchange) refuse(code int, message string) { x.status(http.StatusOK, co
 
 func (x *exchange) status(status, code int, message string) {
 	x.observe(dispatch.Refused)
-	x.reply(status, `,"error":`, errorObject(code, message, nil))
+	x.reply(status, `,"error":`, errorObject(code, task.Shown(message), nil))
 }
 
 // refuseVersion answers in the shape of the version that has the method.

@@ -104,7 +104,7 @@ func (x *exchange) reply(status int, mediaType string, document []byte) {
 // refuse answers with an error of the binding itself.
 func (x *exchange) refuse(status int, reason, grpc string, code int, message string) {
 	x.observe(dispatch.Refused)
-	x.reply(status, mediaJSON, x.version.ErrorBody(&httpjson.Failure{HTTP: status, Status: grpc, Code: code, Message: message, Reason: reason}))
+	x.reply(status, mediaJSON, x.version.ErrorBody(&httpjson.Failure{HTTP: status, Status: grpc, Code: code, Message: task.Shown(message), Reason: reason}))
 }
 
 // unread answers to a body that could not be read.
