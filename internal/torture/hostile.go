@@ -50,7 +50,7 @@ func attacks() []attack {
 		{"a method that is a number", `{"jsonrpc":"2.0","id":1,"method":17,"params":{}}`, []int{invalidRequest, noMethod}},
 		{"params that are text", get(`"x"`), []int{invalidParams, invalidRequest}},
 		{"no id of a task", get(`{}`), []int{invalidParams, -32001}},
-		{"an id of a task that is a number", get(`{"id":{"a":1}}`), []int{invalidParams, invalidRequest}},
+		{"an id of a task that is an object", get(`{"id":{"a":1}}`), []int{invalidParams, invalidRequest, -32001}},
 		{"an id of a task with a path", get(`{"id":"../../etc/passwd"}`), []int{-32001, invalidParams}},
 		{"an id of a task with SQL", get(`{"id":"' OR 1=1 --"}`), []int{-32001, invalidParams}},
 		{"an id of a task with NUL", get(`{"id":"a\u0000b"}`), []int{-32001, invalidParams}},
@@ -80,7 +80,7 @@ func hostileInput(ctx context.Context, p *probe) {
 		for _, a := range attacks() {
 			p.attack(ctx, at, a.name, words.Replace(a.body), a.codes)
 		}
-		m, _ := message(p.o.Scripts.echoes("alive"), "")
+		m, _ := message(p.o.Scripts.echoes("alive"), place{})
 		e, err := at.send(ctx, m)
 		switch {
 		case err != nil:
