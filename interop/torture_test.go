@@ -41,8 +41,7 @@ type tortured struct {
 	start func(t *testing.T, addr string) (env, argv []string)
 	// header are the options that name callers.
 	callers []string
-	// promises are the checks without a clause of A2A that the server's documentation speaks of.
-	promises []string
+	checks  []string // flags; nil: all
 }
 
 // bearers are two callers of servers that believe the name in a bearer token.
@@ -50,33 +49,40 @@ var bearers = []string{"-H", "Authorization: Bearer alice", "--other-header", "A
 
 // peers are the columns of docs/torture-peers.md, which says where each promise is written.
 var peers = []struct {
-	name string
-	make func(t *testing.T) *tortured
+	name     string
+	promises []string // checks without a clause of A2A that its documentation speaks of
+	make     func(t *testing.T) *tortured
 }{
-	{"Python, memory", func(t *testing.T) *tortured { return official(t, "examples", "python", "") }},
-	{"Python, database", func(t *testing.T) *tortured {
-		p := official(t, "examples", "python", "postgresql+asyncpg", "database")
-		p.promises = []string{"acknowledged-tasks"}
+	{"Python, memory", nil, func(t *testing.T) *tortured { return official(t, "examples", "python", "") }},
+	{"Python, database", []string{"acknowledged-tasks"}, func(t *testing.T) *tortured {
+		return official(t, "examples", "python", "postgresql+asyncpg", "database")
+	}},
+	{"Python, cluster", []string{"acknowledged-tasks"}, func(t *testing.T) *tortured {
+		return official(t, "examples", "python", "postgresql+asyncpg", "cluster").twice()
+	}},
+	{"Python 1.1.2, two processes", []string{"acknowledged-tasks"}, func(t *testing.T) *tortured {
+		// As in https://github.com/a2aproject/a2a-python/issues/1188.
+		p := official(t, "torture", "python-1.1.2", "postgresql+asyncpg", "database").twice()
+		p.checks = []string{"--check", "conversations"}
 		return p
 	}},
-	{"Python, cluster", func(t *testing.T) *tortured {
-		p := official(t, "examples", "python", "postgresql+asyncpg", "cluster")
-		p.replicas, p.promises = 2, []string{"acknowledged-tasks"}
-		return p
+	{"JavaScript, memory", nil, func(t *testing.T) *tortured { return official(t, "examples", "javascript", "") }},
+	{"JavaScript, database", []string{"acknowledged-tasks"}, func(t *testing.T) *tortured {
+		return official(t, "examples", "javascript", "postgres", "database")
 	}},
-	{"JavaScript, memory", func(t *testing.T) *tortured { return official(t, "examples", "javascript", "") }},
-	{"JavaScript, database", func(t *testing.T) *tortured {
-		p := official(t, "examples", "javascript", "postgres", "database")
-		p.promises = []string{"acknowledged-tasks"}
-		return p
-	}},
-	{"Go, memory", func(t *testing.T) *tortured { return official(t, "examples", "go", "") }},
-	{"trpc-a2a-go, memory", func(t *testing.T) *tortured {
+	{"Go, memory", nil, func(t *testing.T) *tortured { return official(t, "examples", "go", "") }},
+	{"trpc-a2a-go, memory", nil, func(t *testing.T) *tortured {
 		p := official(t, "torture", "trpc", "")
 		p.callers = nil // it knows no owners of tasks
 		return p
 	}},
-	{"Holdfast", holdfast},
+	{"Holdfast", torture.Names(), holdfast},
+}
+
+// twice makes it two processes.
+func (p *tortured) twice() *tortured {
+	p.replicas = 2
+	return p
 }
 
 // kinds are the folders of agents.
@@ -104,7 +110,7 @@ func official(t *testing.T, kind, folder, scheme string, args ...string) *tortur
 		}
 	}
 	return &tortured{
-		replicas: 1, callers: bearers, load: "8",
+		replicas: 1, callers: bearers, load: "4",
 		start: func(t *testing.T, addr string) ([]string, []string) {
 			t.Helper()
 			_, port, _ := strings.Cut(addr, ":")
@@ -140,8 +146,7 @@ func holdfast(t *testing.T) *tortured {
 	waittest.Eventually(t, "the agent serves", func() error { return served(at) })
 	require.NoError(t, os.WriteFile(config, []byte(clustertest.Replace(clustertest.WithKeys, "{kind: demo}", fronting(at, true))+"\npush: {allow_private: true}\n"), 0o600))
 	return &tortured{
-		replicas: 2, load: "8", callers: []string{"-H", "X-API-Key: " + keys[0], "--other-header", "X-API-Key: " + keys[1]},
-		promises: torture.Names(),
+		replicas: 2, load: "4", callers: []string{"-H", "X-API-Key: " + keys[0], "--other-header", "X-API-Key: " + keys[1]},
 		start: func(t *testing.T, addr string) ([]string, []string) {
 			t.Helper()
 			return append(db.Env(), "HOLDFAST_LISTEN="+addr), []string{clustertest.Binary(t), "serve", "--config", config}
@@ -162,8 +167,6 @@ func TestTorturePeers(t *testing.T) {
 	if !*tortureAll {
 		t.Skip("make torture-peers runs it")
 	}
-	var reports []*torture.Report
-	var all []*tortured
 	for _, peer := range peers {
 		if !strings.HasPrefix(peer.name, *tortureOnly) {
 			continue
@@ -171,10 +174,10 @@ func TestTorturePeers(t *testing.T) {
 		t.Run(peer.name, func(t *testing.T) {
 			p := peer.make(t)
 			p.name = peer.name
-			reports, all = append(reports, p.endure(t)), append(all, p)
+			p.endure(t)
 		})
 	}
-	text := table(all, reports)
+	text := table(t)
 	t.Log("\n" + text)
 	if *tortureRecord != "" && !t.Failed() {
 		record(t, *tortureRecord, text)
@@ -198,7 +201,7 @@ func TestTortureThroughAFront(t *testing.T) {
 func (p *tortured) endure(t *testing.T) *torture.Report {
 	t.Helper()
 	args := []string{"torture", "--scripts", "contract", "--webhook-listen", "127.0.0.1:0", "--load", p.load, "--seed", "1"}
-	args = append(args, p.callers...)
+	args = append(append(args, p.callers...), p.checks...)
 	for i := range p.replicas {
 		addr, dir := clustertest.Reserve(t), t.TempDir()
 		env, argv := p.start(t, addr)
@@ -220,7 +223,7 @@ func (p *tortured) endure(t *testing.T) *torture.Report {
 			args = append(args, "--kill", kill, "--start", start)
 		}
 	}
-	base, err := filepath.Abs(filepath.Join(cache, "torture "+p.name))
+	base, err := filepath.Abs(reportOf(p.name))
 	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(cache, 0o755))
 	cmd := exec.CommandContext(t.Context(), clustertest.Binary(t), append(args, "--report", base+".json", "--report", base+".md")...)
@@ -229,7 +232,15 @@ func (p *tortured) endure(t *testing.T) *torture.Report {
 	if !errors.As(err, new(*exec.ExitError)) { // 1 after a violation
 		require.NoError(t, err)
 	}
-	raw, err := os.ReadFile(base + ".json")
+	return read(t, p.name)
+}
+
+// reportOf is the newest report about a server, without its suffix.
+func reportOf(name string) string { return filepath.Join(cache, "torture "+name) }
+
+func read(t *testing.T, name string) *torture.Report {
+	t.Helper()
+	raw, err := os.ReadFile(reportOf(name) + ".json")
 	require.NoError(t, err)
 	var report torture.Report
 	require.NoError(t, json.Unmarshal(raw, &report))
@@ -244,36 +255,36 @@ func shelled(words []string) (out []string) {
 	return out
 }
 
-// table has a row for each check, and a column for each server.
-func table(all []*tortured, reports []*torture.Report) string {
-	var b strings.Builder
-	b.WriteString("| check |")
-	for _, p := range all {
-		b.WriteString(" " + p.name + " |")
-	}
-	b.WriteString("\n|---|" + strings.Repeat("---|", len(all)) + "\n")
-	for _, name := range torture.Names() {
-		b.WriteString("| `" + name + "` |")
-		for i, p := range all {
-			cell := "·"
-			for _, r := range reports[i].Results {
-				if r.Check == name {
-					cell = p.verdict(r)
-				}
-			}
-			b.WriteString(" " + cell + " |")
+// table has a row for each check, and a column for each server that has a report.
+func table(t *testing.T) string {
+	t.Helper()
+	head, rule, rows := "| check |", "|---|", map[string]string{}
+	for _, peer := range peers {
+		if !exists(t, reportOf(peer.name)+".json") {
+			continue
 		}
-		b.WriteString("\n")
+		head, rule = head+" "+peer.name+" |", rule+"---|"
+		cells := map[string]string{}
+		for _, r := range read(t, peer.name).Results {
+			cells[r.Check] = verdict(r, peer.promises)
+		}
+		for _, check := range torture.Names() {
+			rows[check] += " " + cells[check] + " |"
+		}
 	}
-	return b.String()
+	text := head + "\n" + rule + "\n"
+	for _, check := range torture.Names() {
+		text += "| `" + check + "` |" + rows[check] + "\n"
+	}
+	return text
 }
 
 // verdict is what the table says. A promise that nobody has made is not broken.
-func (p *tortured) verdict(r *torture.Result) string {
+func verdict(r *torture.Result, promises []string) string {
 	switch {
 	case r.Verdict == torture.NotApplicable:
 		return "–"
-	case r.Verdict == torture.Violated && strings.HasPrefix(r.Clause.Source, "promise") && !slices.Contains(p.promises, r.Check):
+	case r.Verdict == torture.Violated && strings.HasPrefix(r.Clause.Source, "promise") && !slices.Contains(promises, r.Check):
 		return "not promised"
 	case r.Verdict == torture.Violated:
 		return "**violation**"

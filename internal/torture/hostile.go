@@ -60,6 +60,7 @@ func attacks() []attack {
 		{"a message without parts", send(`{"ROLE,"messageId":"m"}`), []int{invalidParams}},
 		{"parts that are an object", send(`{"ROLE,"messageId":"m","parts":{"text":"x"}}`), []int{invalidParams, invalidRequest}},
 		{"a message for a task that does not exist", send(`{"ROLE,"messageId":"m","taskId":"` + nobody + `","parts":[PART]}`), []int{-32001, invalidParams}},
+		{"a long id of a context", send(`{"ROLE,"messageId":"m","contextId":"` + strings.Repeat("x", 4<<10) + `","parts":[PART]}`), nil},
 		{"a deep document", send(`{"ROLE,"messageId":"m","parts":[PART],"metadata":` + deep + `}`), []int{parseError, invalidRequest, invalidParams}},
 		{"a negative length of the history", get(`{"id":"` + nobody + `","historyLength":-1}`), []int{-32001, invalidParams}},
 		{"a huge number", get(`{"id":"` + nobody + `","historyLength":1e400}`), []int{-32001, invalidParams, parseError, invalidRequest}},

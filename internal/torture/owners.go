@@ -2,6 +2,7 @@ package torture
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 
@@ -17,7 +18,7 @@ func owners(ctx context.Context, p *probe) {
 		return
 	}
 	ask, mark := message(p.o.Scripts.asks(), place{})
-	ask.ContextID = "torture-" + mark
+	ask.ContextID = "torture-" + rand.Text()
 	e, err := p.any().send(ctx, ask)
 	if err != nil {
 		p.failed("", "send a message that asks for input", err)
@@ -27,13 +28,12 @@ func owners(ctx context.Context, p *probe) {
 	l := judge.New()
 	l.Follow(id).Saw(viewOf(e.Task))
 	for i := range p.others {
-		p.intrude(ctx, p.others[i], e)
+		p.intrude(ctx, p.others[i], id, e.ContextID)
 	}
 	p.verify(ctx, l, []*story{{id: id, marks: []string{mark}, want: judge.Outcome{State: "input-required"}, asked: true}})
 }
 
-func (p *probe) intrude(ctx context.Context, at *peer, of *client.Event) {
-	id, contextID := of.TaskID, of.ContextID
+func (p *probe) intrude(ctx context.Context, at *peer, id, contextID string) {
 	requests := []struct {
 		what string
 		do   func(ctx context.Context, id string) error

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,6 +104,9 @@ func TestChecksFindFaults(t *testing.T) {
 				}
 			}
 			require.Positive(t, evidence, "the wire shows it")
+			if c.fault == "a subscription misses an event" {
+				require.True(t, slices.ContainsFunc(r.Violations[0].Evidence, func(e torture.Exchange) bool { return strings.Contains(e.Request, "SubscribeToTask") }), "the stream itself")
+			}
 		})
 	}
 }
