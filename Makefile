@@ -26,7 +26,7 @@ INTEGRATION = $(findstring ./...,$(PACKAGES))$(findstring ./integration,$(PACKAG
 
 PYTHONS  ?= python3
 
-.PHONY: help run build image test test-postgres test-pooler race chaos chaos-workers soak compose-test memory interop interop-fronts interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean bench-compare sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-heap console-screenshots console-dev upgrade failover-drill kubernetes kubernetes-update release-check
+.PHONY: help run build image test test-postgres test-pooler race chaos chaos-workers soak compose-test memory interop interop-fronts interop-ring torture-peers check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean bench-compare sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-heap console-screenshots console-dev upgrade failover-drill kubernetes kubernetes-update release-check
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,6 +84,9 @@ interop-fronts: ## the first ring through fronts, and fronts of official servers
 
 interop-ring: ## clients of the second ring: needs Java 17 with mvn, cargo, npm, and python3 with venv
 	go test -tags interop -count=1 -timeout 40m -v ./interop -ring2
+
+torture-peers: ## torture servers of others with the agents of examples/torture, and write the table of docs/torture-peers.md (an hour)
+	go test -tags interop -count=1 -timeout 120m -run '^TestTorturePeers$$' -v ./interop -torture -torture.record ../docs/torture-peers.md
 
 image: ## the image holdfast:dev, with the version of the repository
 	docker build --target holdfast --tag $(or $(HOLDFAST_IMAGE),holdfast:dev) --build-arg VERSION=$$(git describe --tags --always --dirty) \

@@ -5,6 +5,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"go/format"
 	"os"
 	"os/exec"
 	"regexp"
@@ -204,4 +205,21 @@ func TestNodeCommand(t *testing.T) {
 	require.Equal(t, "Is it 75? Say yes, higher or lower.", question(t, c.say(t, "higher")))
 	require.Equal(t, "Is it 62? Say yes, higher or lower.", question(t, c.say(t, "lower")))
 	require.Equal(t, "It is 62.", c.say(t, "yes").Text(t))
+}
+
+// interop runs the agents that obey the contract of docs/torture.md; the packages of the SDKs are not here.
+func TestTortureAgentsParse(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"python3", "-c", "import ast, sys; ast.parse(open(sys.argv[1]).read())", "torture/python/main.py"},
+		{"node", "--check", "torture/javascript/main.mjs"},
+	} {
+		out, err := exec.CommandContext(t.Context(), interpreter(t, args[0]), args[1:]...).CombinedOutput()
+		require.NoError(t, err, "%v: %s", args, out)
+	}
+	source, err := os.ReadFile("torture/go/main.go")
+	require.NoError(t, err)
+	formatted, err := format.Source(source)
+	require.NoError(t, err)
+	require.Equal(t, string(formatted), string(source))
 }

@@ -28,6 +28,9 @@ var checks = []check{
 	{"resubscription", Clause{
 		"§3.1.6; resume extension", "A subscription begins with the task as it is and misses nothing after that. To a task that has ended it is refused. After the id of an event, where the card announces that, it has exactly the events after it.",
 	}, resubscription, false},
+	{"conversations", Clause{
+		"§3.4.3", "A task that asks several times keeps what came of every answer, at whichever address it arrives.",
+	}, conversations, false},
 	{"races", Clause{
 		"§3.1.3, §3.1.5", "Of a cancel, an answer and a completion at the same time one ends the task. All clients learn the same end, and it never changes.",
 	}, races, false},
@@ -38,8 +41,11 @@ var checks = []check{
 		"§3.1.4", "The pages of a list have every task that existed before the first page, once, while others are written, and only tasks that fit.",
 	}, lists, false},
 	{"webhooks", Clause{
-		"§4.3.3; promise", "A webhook gets every status of its task, and every chunk if the server sends chunks, in order and once, also if its receiver was away for a while.",
+		"§4.3.3", "A webhook whose receiver is there gets every status of its task.",
 	}, webhooks, false},
+	{"webhook-retries", Clause{
+		"promise", "A webhook gets every status of its task, and every chunk if the server sends chunks, in order and once, also if its receiver was away for a while.",
+	}, webhookRetries, false},
 	{"owners", Clause{
 		"§3.3.2, §13.1", "To another caller, a task does not exist: every request gets the answer for an unknown task, and changes nothing.",
 	}, owners, false},

@@ -46,7 +46,7 @@ func (p *probe) quarters(ctx context.Context) (factor float64, id string, err er
 	ctx, cancel := context.WithTimeout(ctx, 4*p.o.Patience)
 	defer cancel()
 	at := p.any()
-	m, _ := message(p.o.Scripts.large(grown, grownSize), "")
+	m, _ := message(p.o.Scripts.large(grown, grownSize), place{})
 	s, err := at.c.Stream(ctx, m)
 	if err != nil {
 		return 0, "", err

@@ -50,7 +50,7 @@ func attacks() []attack {
 		{"a method that is a number", `{"jsonrpc":"2.0","id":1,"method":17,"params":{}}`, []int{invalidRequest, noMethod}},
 		{"params that are text", get(`"x"`), []int{invalidParams, invalidRequest}},
 		{"no id of a task", get(`{}`), []int{invalidParams, -32001}},
-		{"an id of a task that is a number", get(`{"id":{"a":1}}`), []int{invalidParams, invalidRequest}},
+		{"an id of a task that is an object", get(`{"id":{"a":1}}`), []int{invalidParams, invalidRequest, -32001}},
 		{"an id of a task with a path", get(`{"id":"../../etc/passwd"}`), []int{-32001, invalidParams}},
 		{"an id of a task with SQL", get(`{"id":"' OR 1=1 --"}`), []int{-32001, invalidParams}},
 		{"an id of a task with NUL", get(`{"id":"a\u0000b"}`), []int{-32001, invalidParams}},
@@ -60,6 +60,7 @@ func attacks() []attack {
 		{"a message without parts", send(`{"ROLE,"messageId":"m"}`), []int{invalidParams}},
 		{"parts that are an object", send(`{"ROLE,"messageId":"m","parts":{"text":"x"}}`), []int{invalidParams, invalidRequest}},
 		{"a message for a task that does not exist", send(`{"ROLE,"messageId":"m","taskId":"` + nobody + `","parts":[PART]}`), []int{-32001, invalidParams}},
+		{"a long id of a context", send(`{"ROLE,"messageId":"m","contextId":"` + strings.Repeat("x", 4<<10) + `","parts":[PART]}`), nil},
 		{"a deep document", send(`{"ROLE,"messageId":"m","parts":[PART],"metadata":` + deep + `}`), []int{parseError, invalidRequest, invalidParams}},
 		{"a negative length of the history", get(`{"id":"` + nobody + `","historyLength":-1}`), []int{-32001, invalidParams}},
 		{"a huge number", get(`{"id":"` + nobody + `","historyLength":1e400}`), []int{-32001, invalidParams, parseError, invalidRequest}},
@@ -80,7 +81,7 @@ func hostileInput(ctx context.Context, p *probe) {
 		for _, a := range attacks() {
 			p.attack(ctx, at, a.name, words.Replace(a.body), a.codes)
 		}
-		m, _ := message(p.o.Scripts.echoes("alive"), "")
+		m, _ := message(p.o.Scripts.echoes("alive"), place{})
 		e, err := at.send(ctx, m)
 		switch {
 		case err != nil:

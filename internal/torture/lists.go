@@ -19,7 +19,7 @@ func lists(ctx context.Context, p *probe) {
 	var mu sync.Mutex
 	known := map[string]bool{}
 	create := func(at *peer, contextID string) string {
-		m, _ := message(p.o.Scripts.echoes("listed"), "")
+		m, _ := message(p.o.Scripts.echoes("listed"), place{})
 		m.ContextID = contextID
 		e, err := at.send(ctx, m)
 		if err != nil {

@@ -2,6 +2,7 @@ package torture
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 
@@ -16,18 +17,18 @@ func owners(ctx context.Context, p *probe) {
 		p.skip("one caller: give the credential of another with --other-header")
 		return
 	}
-	ask, mark := message(p.o.Scripts.asks(), "")
-	ask.ContextID = "torture-" + mark
+	ask, mark := message(p.o.Scripts.asks(), place{})
+	ask.ContextID = "torture-" + rand.Text()
 	e, err := p.any().send(ctx, ask)
 	if err != nil {
 		p.failed("", "send a message that asks for input", err)
 		return
 	}
-	id, contextID := e.TaskID, e.ContextID
+	id := e.TaskID
 	l := judge.New()
 	l.Follow(id).Saw(viewOf(e.Task))
 	for i := range p.others {
-		p.intrude(ctx, p.others[i], id, contextID)
+		p.intrude(ctx, p.others[i], id, e.ContextID)
 	}
 	p.verify(ctx, l, []*story{{id: id, marks: []string{mark}, want: judge.Outcome{State: "input-required"}, asked: true}})
 }
@@ -40,12 +41,12 @@ func (p *probe) intrude(ctx context.Context, at *peer, id, contextID string) {
 		{"read", func(ctx context.Context, id string) error { _, err := at.c.Get(ctx, id); return err }},
 		{"cancel", func(ctx context.Context, id string) error { _, err := at.c.Cancel(ctx, id); return err }},
 		{"send a message to", func(ctx context.Context, id string) error {
-			m, _ := message("Oslo", id)
+			m, _ := message("Oslo", place{task: id})
 			_, err := at.c.Send(ctx, m)
 			return err
 		}},
 		{"stream a message to", func(ctx context.Context, id string) error {
-			m, _ := message("Oslo", id)
+			m, _ := message("Oslo", place{task: id})
 			return first(at.c.Stream(ctx, m))
 		}},
 		{"subscribe to", func(ctx context.Context, id string) error { return first(at.c.Subscribe(ctx, id, "")) }},

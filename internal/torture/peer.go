@@ -29,10 +29,16 @@ func (p *peer) modern() bool { return p.c.Version() == "1.0" }
 const markPrefix = "torture-mark-"
 
 // message makes a message with a script and a mark that no other message has.
-func message(script, taskID string) (m *client.Message, mark string) {
+func message(script string, of place) (m *client.Message, mark string) {
 	mark = markPrefix + rand.Text()
-	return &client.Message{ID: rand.Text(), TaskID: taskID, Parts: []task.Part{task.Text(script), task.Text(mark)}}, mark
+	return &client.Message{ID: rand.Text(), TaskID: of.task, ContextID: of.context, Parts: []task.Part{task.Text(script), task.Text(mark)}}, mark
 }
+
+// place is the task of a message, and its context. The zero value is a new task in a new context.
+type place struct{ task, context string }
+
+// placeOf is that of the next message of the task that an answer is about.
+func placeOf(e *client.Event) place { return place{e.TaskID, e.ContextID} }
 
 // send sends a message once. The answer must be a task.
 func (p *peer) send(ctx context.Context, m *client.Message) (*client.Event, error) {

@@ -46,7 +46,7 @@ func (c *contest) told(e *client.Event, format string, args ...any) {
 
 func (p *probe) answerOrCancel(ctx context.Context) {
 	a, b := p.two()
-	m, _ := message(p.o.Scripts.asks(), "")
+	m, _ := message(p.o.Scripts.asks(), place{})
 	e, err := a.send(ctx, m)
 	if err != nil {
 		p.failed("", "send a message that asks for input", err)
@@ -59,7 +59,7 @@ func (p *probe) answerOrCancel(ctx context.Context) {
 	}
 	var wait sync.WaitGroup
 	wait.Go(func() {
-		m, _ := message("Oslo", c.id)
+		m, _ := message("Oslo", placeOf(e))
 		e, err := a.send(ctx, m)
 		c.told(e, "the answer to the message at %s", a)
 		if err != nil && client.Reported(err) == nil { // any refusal is right, as the task may have ended
@@ -77,7 +77,7 @@ func (p *probe) answerOrCancel(ctx context.Context) {
 func (p *probe) completeOrCancel(ctx context.Context) {
 	a, b := p.two()
 	const busy = 150 * time.Millisecond
-	m, _ := message(p.o.Scripts.sleeps(busy), "")
+	m, _ := message(p.o.Scripts.sleeps(busy), place{})
 	m.Return = true
 	e, err := a.send(ctx, m)
 	if err != nil {

@@ -28,7 +28,7 @@ func repeats(ctx context.Context, p *probe) {
 // detects reports whether the server finds the task of a repeated message by its id.
 func (p *probe) detects(ctx context.Context) bool {
 	at := p.peers[0]
-	m, _ := message(p.o.Scripts.echoes("again"), "")
+	m, _ := message(p.o.Scripts.echoes("again"), place{})
 	first, err := at.send(ctx, m)
 	if err != nil {
 		return false
@@ -38,7 +38,7 @@ func (p *probe) detects(ctx context.Context) bool {
 }
 
 func (p *probe) repeat(ctx context.Context, keyed bool) {
-	m, mark := message(p.o.Scripts.echoes("again"), "")
+	m, mark := message(p.o.Scripts.echoes("again"), place{})
 	if keyed {
 		m.Key = m.ID
 	}
@@ -80,7 +80,7 @@ func (p *probe) repeat(ctx context.Context, keyed bool) {
 	if !keyed {
 		return
 	}
-	other, _ := message(p.o.Scripts.echoes("another"), "")
+	other, _ := message(p.o.Scripts.echoes("another"), place{})
 	other.Key = m.Key
 	if e, err := p.any().send(ctx, other); err == nil {
 		p.violation(id, "an Idempotency-Key of another message was accepted, and led to task %s", e.TaskID)
@@ -91,7 +91,7 @@ func (p *probe) repeat(ctx context.Context, keyed bool) {
 
 // repeatCancels cancels a task several times.
 func (p *probe) repeatCancels(ctx context.Context) {
-	m, _ := message(p.o.Scripts.hold, "")
+	m, _ := message(p.o.Scripts.hold, place{})
 	m.Return = true
 	e, err := p.any().send(ctx, m)
 	if err != nil {

@@ -155,7 +155,7 @@ func (p *probe) keep(ctx context.Context, a *aftermath, at *peer, ask bool) {
 	if ask {
 		script, want.State = p.o.Scripts.asks(), "input-required"
 	}
-	m, mark := message(script, "")
+	m, mark := message(script, place{})
 	e, err := at.send(ctx, m)
 	if err == nil && !e.State().Settled() { // the server has not waited
 		soon, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -167,7 +167,7 @@ func (p *probe) keep(ctx context.Context, a *aftermath, at *peer, ask bool) {
 		return
 	}
 	a.kept.ledger.Follow(e.TaskID).Saw(viewOf(e.Task))
-	a.kept.add(&story{id: e.TaskID, marks: []string{mark}, want: want, asked: ask})
+	a.kept.add(&story{id: e.TaskID, place: placeOf(e), marks: []string{mark}, want: want, asked: ask})
 }
 
 // answer sends the half of the tasks that wait for input what they wait for.
@@ -175,7 +175,7 @@ func (p *probe) answer(ctx context.Context, a *aftermath) {
 	waiting := slices.DeleteFunc(slices.Clone(a.kept.stories), func(s *story) bool { return s.want.State != "input-required" })
 	p.each(len(waiting)/2, func(i int) {
 		s := waiting[i]
-		m, mark := message("Oslo", s.id)
+		m, mark := message("Oslo", s.place)
 		e, err := p.any().send(ctx, m)
 		if errors.Is(err, task.NotFound) {
 			return // it is lost, which the end shows
@@ -198,7 +198,7 @@ func (p *probe) long() (script string, want judge.Outcome) {
 // accept sends work and does not wait for it.
 func (p *probe) accept(ctx context.Context, a *aftermath) {
 	script, want := p.long()
-	m, mark := message(script, "")
+	m, mark := message(script, place{})
 	m.Return = true
 	if e, err := p.any().send(ctx, m); err == nil {
 		a.work.add(&story{id: e.TaskID, marks: []string{mark}, want: want})
@@ -208,7 +208,7 @@ func (p *probe) accept(ctx context.Context, a *aftermath) {
 // persist reads a task through all breaks.
 func (p *probe) persist(ctx context.Context, a *aftermath, at *peer) {
 	script, want := p.long()
-	m, mark := message(script, "")
+	m, mark := message(script, place{})
 	l := &Listener{Ledger: a.streams.ledger}
 	err := at.listen(ctx, l, func(ctx context.Context) (*client.Stream, error) { return at.c.Stream(ctx, m) })
 	if l.Task() == "" {

@@ -10,7 +10,7 @@ import (
 //   - echo: complete with an artifact that is the text;
 //   - chunks: complete with one artifact of n chunks, appended one by one, each of size bytes, which begins with its index from 0
 //     in eight digits, and a pause before each but the first;
-//   - ask: ask for input; the next message of the task completes it, with an artifact that contains this message;
+//   - ask: ask for input; the next message of the task gets an artifact that contains it, and completes the task unless it asks again;
 //   - sleep: work for a while, then complete;
 //   - hold: work until canceled.
 //
@@ -38,5 +38,6 @@ func (s *Scripts) chunks(n int, delay time.Duration) string {
 func (s *Scripts) large(n, size int) string { return fmt.Sprintf(s.stream, n, size, 0) }
 
 func (s *Scripts) echoes(text string) string     { return fmt.Sprintf(s.echo, text) }
-func (s *Scripts) asks() string                  { return fmt.Sprintf(s.ask, "which city?") }
+func (s *Scripts) questions(text string) string  { return fmt.Sprintf(s.ask, text) }
+func (s *Scripts) asks() string                  { return s.questions("which city?") }
 func (s *Scripts) sleeps(d time.Duration) string { return fmt.Sprintf(s.sleep, d.Milliseconds()) }

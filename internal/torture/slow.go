@@ -26,7 +26,7 @@ func slowReaders(ctx context.Context, p *probe) {
 	var ids []string
 	p.each(stalled, func(int) {
 		at := p.any()
-		m, _ := message(p.o.Scripts.large(stalledLen, stalledSize), "")
+		m, _ := message(p.o.Scripts.large(stalledLen, stalledSize), place{})
 		s, err := at.c.Stream(ctx, m)
 		var e *client.Event
 		if err == nil {

@@ -68,7 +68,7 @@ func (r *run) between(least, most time.Duration) time.Duration {
 func (p *probe) watchOne(ctx context.Context, l *judge.Ledger, cut bool) *story {
 	a, b := p.two()
 	n := 20 + p.number(20)
-	m, mark := message(p.o.Scripts.chunks(n, p.between(5*time.Millisecond, 25*time.Millisecond)), "")
+	m, mark := message(p.o.Scripts.chunks(n, p.between(5*time.Millisecond, 25*time.Millisecond)), place{})
 	creator := &Listener{Ledger: l}
 	born := make(chan struct{})
 	bear := sync.OnceFunc(func() { close(born) })

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -68,12 +69,14 @@ func TestChecksFindFaults(t *testing.T) {
 		{"cancels may not be repeated", "repeats", false, "cancel a task again"},
 		{"pages are counted by offset", "lists", false, "more than once"},
 		{"a page lacks a task", "lists", false, "that existed before its first page"},
-		{"notifications get one attempt", "webhooks", false, "and not the end of the task"},
-		{"a notification is sent twice", "webhooks", false, "the log continues with"},
-		{"a notification is sent twice", "webhooks", plain, "the log continues with"},
-		{"of statuses one is sent twice", "webhooks", false, "after its end"},
-		{"of statuses one is sent twice", "webhooks", plain, "after its end"},
-		{"notifications are swapped", "webhooks", false, "the log continues with"},
+		{"an answer overwrites older ones", "conversations", false, "lacks the artifact of message 2 after message 4"},
+		{"webhooks lack the first status", "webhooks", false, "none says working"},
+		{"notifications get one attempt", "webhook-retries", false, "and not the end of the task"},
+		{"a notification is sent twice", "webhook-retries", false, "the log continues with"},
+		{"a notification is sent twice", "webhook-retries", plain, "the log continues with"},
+		{"of statuses one is sent twice", "webhook-retries", false, "after its end"},
+		{"of statuses one is sent twice", "webhook-retries", plain, "after its end"},
+		{"notifications are swapped", "webhook-retries", false, "the log continues with"},
 		{"another caller reads a task", "owners", false, "another caller could read task"},
 		{"another caller learns that a task exists", "owners", false, "and about no task"},
 		{"a version shows other artifacts", "versions", false, "0 others in A2A 0.3 over JSONRPC"},
@@ -101,6 +104,9 @@ func TestChecksFindFaults(t *testing.T) {
 				}
 			}
 			require.Positive(t, evidence, "the wire shows it")
+			if c.fault == "a subscription misses an event" {
+				require.True(t, slices.ContainsFunc(r.Violations[0].Evidence, func(e torture.Exchange) bool { return strings.Contains(e.Request, "SubscribeToTask") }), "the stream itself")
+			}
 		})
 	}
 }
@@ -134,7 +140,7 @@ func TestChecksThatDoNotApply(t *testing.T) {
 	f := newFake(t, "")
 	report, err := torture.Run(t.Context(), torture.Options{
 		URLs: f.urls()[:1], Scripts: torture.Languages[0], Load: 1,
-		Checks: []string{"acknowledged-tasks", "resumed-streams", "webhooks", "owners"},
+		Checks: []string{"acknowledged-tasks", "resumed-streams", "webhooks", "webhook-retries", "owners"},
 	})
 	require.NoError(t, err)
 	for _, r := range report.Results {

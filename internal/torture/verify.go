@@ -14,6 +14,7 @@ import (
 // story is a task of a check, and what its end should be.
 type story struct {
 	id    string
+	place place    // if the check continues it
 	marks []string // of the messages that the server has acknowledged in it
 	want  judge.Outcome
 	asked bool      // it has waited for input

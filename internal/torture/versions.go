@@ -33,7 +33,7 @@ func (p *probe) offered(ctx context.Context) (all []*peer) {
 			if err != nil {
 				continue // neither the card nor the convention of older versions has it
 			}
-			m, _ := message(p.o.Scripts.echoes("hello"), "")
+			m, _ := message(p.o.Scripts.echoes("hello"), place{})
 			e, err := at.send(ctx, m)
 			switch {
 			case err == nil && e.State() == task.StateCompleted:
@@ -52,7 +52,7 @@ func wireOf(at *peer) string { return "A2A " + at.c.Version() + " over " + at.c.
 
 // shared creates a task, lets another client answer it, and reads it in all versions.
 func (p *probe) shared(ctx context.Context, all []*peer, creator *peer, script string, other *peer, answer string) {
-	m, _ := message(script, "")
+	m, _ := message(script, place{})
 	e, err := creator.send(ctx, m)
 	if err != nil {
 		p.failed("", "send a message in "+wireOf(creator), err)
@@ -60,7 +60,7 @@ func (p *probe) shared(ctx context.Context, all []*peer, creator *peer, script s
 	}
 	id := e.TaskID
 	if answer != "" {
-		m, _ := message(answer, id)
+		m, _ := message(answer, placeOf(e))
 		if _, err = other.send(ctx, m); err != nil {
 			p.failed(id, "answer a task of "+wireOf(creator)+" in "+wireOf(other), err)
 			return

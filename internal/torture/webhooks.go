@@ -92,21 +92,69 @@ type hooked struct {
 	at   *peer
 }
 
-// webhooks creates tasks with webhooks whose receiver is away until they have ended.
-func webhooks(ctx context.Context, p *probe) {
+// hooking starts the receiver, if the server sends webhooks.
+func (p *probe) hooking(ctx context.Context) *receiver {
 	switch {
 	case !p.peers[0].c.Card().Capabilities.PushNotifications:
 		p.skip("the card does not announce push notifications")
-		return
+		return nil
 	case p.o.HookListen == "":
 		p.skip("no receiver: give --webhook-listen")
-		return
+		return nil
 	case !p.streaming():
-		return
+		return nil
 	}
 	rc, err := p.receive(ctx)
 	if err != nil {
 		p.unsure("receive webhooks: %v", err)
+	}
+	return rc
+}
+
+// webhooks creates tasks with webhooks. Their receiver must learn each status that a stream shows; order and repetitions are left
+// to the server.
+func webhooks(ctx context.Context, p *probe) {
+	rc := p.hooking(ctx)
+	if rc == nil {
+		return
+	}
+	defer func() { _ = rc.server.Close() }()
+	p.each(p.o.Load, func(int) {
+		h := p.hook(ctx, judge.New(), rc)
+		if h == nil {
+			return
+		}
+		var missing []string
+		for until := time.Now().Add(p.o.Patience); time.Now().Before(until) && ctx.Err() == nil; _ = pause(ctx, 50*time.Millisecond) {
+			told := map[string]bool{}
+			for _, body := range rc.deliveries(h.name) {
+				e, err := h.at.c.Notification(body)
+				if err != nil {
+					p.violation(h.id, "a notification about task %s: %v: %.300s", h.id, err, body)
+					return
+				}
+				told[e.State().String()] = true
+			}
+			missing = nil
+			for _, e := range h.whole.events {
+				if e.State != "" && !told[e.State] {
+					missing = append(missing, e.State)
+				}
+			}
+			if missing == nil {
+				p.count("tasks", 1)
+				p.count("notifications", len(rc.deliveries(h.name)))
+				return
+			}
+		}
+		p.violation(h.id, "the webhook of task %s got %d notifications within %v, and none says %s", h.id, len(rc.deliveries(h.name)), p.o.Patience, strings.Join(missing, " or "))
+	})
+}
+
+// webhookRetries creates tasks with webhooks whose receiver is away until they have ended.
+func webhookRetries(ctx context.Context, p *probe) {
+	rc := p.hooking(ctx)
+	if rc == nil {
 		return
 	}
 	defer func() { _ = rc.server.Close() }()
@@ -142,7 +190,7 @@ func webhooks(ctx context.Context, p *probe) {
 func (p *probe) hook(ctx context.Context, l *judge.Ledger, rc *receiver) *hooked {
 	at := p.any()
 	n := 5 + p.number(10)
-	m, mark := message(p.o.Scripts.chunks(n, 5*time.Millisecond), "")
+	m, mark := message(p.o.Scripts.chunks(n, 5*time.Millisecond), place{})
 	h := &hooked{name: rand.Text(), at: at}
 	m.Push = client.Push{ID: "torture", URL: rc.url + "/torture/" + h.name, Token: rand.Text()}
 	creator := &Listener{Ledger: l}

@@ -137,7 +137,7 @@ func (t *taped) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// evidence returns exchanges that mention a text, such as the id of a task: how it began, and how it ended.
+// evidence returns exchanges that mention a text, such as the id of a task: how it began, how it ended, and streams between.
 func (r *recorder) evidence(about string) (out []Exchange) {
 	if about == "" {
 		return nil
@@ -151,9 +151,16 @@ func (r *recorder) evidence(about string) (out []Exchange) {
 			out = append(out, Exchange{e.at, strings.TrimSpace(e.request), strings.TrimSpace(response)})
 		}
 	}
-	const first, last = 2, 4
-	if len(out) > first+last {
-		out = append(out[:first], out[len(out)-last:]...)
+	const first, last, streams = 2, 2, 3
+	kept, between := out[:min(first, len(out))], 0
+	for i := len(kept); i < len(out); i++ {
+		stream := strings.Contains(out[i].Response, "\nContent-Type: text/event-stream") && between < streams
+		if stream {
+			between++
+		}
+		if stream || i >= len(out)-last {
+			kept = append(kept, out[i])
+		}
 	}
-	return out
+	return kept
 }

@@ -12,7 +12,7 @@
 //	relay=a,b <script>            the same, and show their progress
 //	steps=N delay=Dms             N messages "step 1 of N" and so on, each D before the next, then complete
 //	hold                          work until canceled
-//	ask:<question>                ask; the next message completes the task
+//	ask:<question>                ask; the next message completes the task, or asks again if it is ask:<question>
 //	auth                          ask for authentication; the next message completes the task
 //	file, data                    an artifact with a file, with structured data
 //	message:<text>                a bare message and no task
@@ -88,12 +88,27 @@ func (d *demo) Execute(ctx context.Context, run *executor.Run, out executor.Emit
 		case err != nil:
 			return err
 		case strings.HasPrefix(script, "ask:"):
-			return emit(ctx, out, "answer", task.Text("You answered: "+run.Message.FirstText()))
+			return answered(ctx, run, out)
 		case strings.TrimSpace(script) == "auth":
 			return nil
 		}
 	}
 	return d.perform(ctx, run, out)
+}
+
+// answered quotes an answer, and asks again if the answer is a question itself.
+func answered(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+	name, text := "answer", run.Message.FirstText()
+	if run.Turn > 2 {
+		name = fmt.Sprintf("answer-%d", run.Turn-1)
+	}
+	if err := emit(ctx, out, name, task.Text("You answered: "+text)); err != nil {
+		return err
+	}
+	if question, asks := strings.CutPrefix(text, "ask:"); asks {
+		return out.Status(ctx, task.StateInputRequired, says(question))
+	}
+	return nil
 }
 
 // previousScript returns the script of the user's message before this one. If that script was a question, this message

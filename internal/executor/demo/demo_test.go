@@ -114,6 +114,15 @@ func TestMessageAfterQuestionAnswersIt(t *testing.T) {
 	require.Contains(t, out.Text(t), "fail:Zürich")
 
 	out = executortest.NewRecorder()
+	again := secondTurn("ask:Which city?", "Which city?", "ask:Which street?")
+	again.Turn = 3
+	require.NoError(t, newDemo(t).Execute(t.Context(), again, out))
+	require.Equal(t, "answer-2", out.Events()[0].Artifact.ID)
+	require.Equal(t, "You answered: ask:Which street?", out.Events()[0].Artifact.Parts[0].Text)
+	require.Equal(t, task.StateInputRequired, out.Events()[1].State)
+	require.Equal(t, "Which street?", out.Events()[1].Message.FirstText())
+
+	out = executortest.NewRecorder()
 	require.NoError(t, newDemo(t).Execute(t.Context(), secondTurn("auth", "Authenticate", "done"), out))
 	require.Empty(t, out.Events())
 
