@@ -23,7 +23,8 @@ type failover struct {
 	newest  string // address of the server of the newest one
 	proven  string // address at the last renewal
 	failing bool   // no renewal since
-	// trusted is until when other connections are used, if the URL names several hosts: the end of the lease. Zero: no lease.
+	// trusted is until when other connections are used, if the URL names several hosts: the end of the lease. Zero: nobody renews
+	// it yet.
 	trusted time.Time
 	several bool
 }
@@ -115,7 +116,8 @@ func (f *failover) lapsed() error {
 	return nil
 }
 
-// renewal notes the outcome of a renewal for ttl, which began at a time. If renewals failed and then succeed on another server,
+// renewal notes the outcome of a renewal for ttl, which began at a time. A ttl of 0 is that of a registration, which is no promise of
+// renewals: the start of a server may take longer than its lease. If renewals failed and then succeed on another server,
 // the former one may be silent, so its connections are closed. The outcome of their statements is
 // then unknown.
 func (f *failover) renewal(began time.Time, ttl time.Duration, err error) {
@@ -125,7 +127,9 @@ func (f *failover) renewal(began time.Time, ttl time.Duration, err error) {
 		f.failing = true
 		return
 	}
-	f.trusted = began.Add(ttl)
+	if ttl > 0 {
+		f.trusted = began.Add(ttl)
+	}
 	if f.failing && f.proven != "" && f.proven != f.newest {
 		f.left = map[string]time.Time{f.proven: time.Now().Add(avoidFor)}
 		for c := range f.open {
@@ -135,6 +139,12 @@ func (f *failover) renewal(began time.Time, ttl time.Duration, err error) {
 		}
 	}
 	f.failing, f.proven = false, f.newest
+}
+
+func (f *failover) unleased() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.trusted = time.Time{}
 }
 
 // reset replaces all connections when they are idle next. A server that has become read-only is left

@@ -114,6 +114,9 @@ func TestServerOfALapsedLeaseIsNotRead(t *testing.T) {
 				require.Equal(t, errors.Is(read, task.Unavailable), errors.Is(write, task.Unavailable))
 				return read
 			}
+			require.NoError(t, f.Register(t.Context(), Process{ID: NewID(), Name: "starting"}, time.Millisecond))
+			time.Sleep(2 * time.Millisecond)
+			require.NoError(t, try(), "nothing renews the lease of a server that starts")
 			require.NoError(t, f.Renew(t.Context(), w, time.Millisecond))
 			time.Sleep(2 * time.Millisecond)
 			if name == "one host" { // there is no other server
@@ -123,6 +126,10 @@ func TestServerOfALapsedLeaseIsNotRead(t *testing.T) {
 			require.ErrorIs(t, try(), task.Unavailable)
 			require.NoError(t, f.Renew(t.Context(), w, time.Hour))
 			require.NoError(t, try())
+			require.NoError(t, f.Renew(t.Context(), w, time.Millisecond))
+			require.NoError(t, f.Unregister(t.Context(), w))
+			time.Sleep(2 * time.Millisecond)
+			require.NoError(t, try(), "nothing renews the lease of a server that stops")
 		})
 	}
 }

@@ -22,11 +22,10 @@ type Process struct {
 
 // Register adds a process with a lease of ttl, by the database's clock.
 func (s *Store) Register(ctx context.Context, p Process, ttl time.Duration) error {
-	began := time.Now()
 	_, err := s.q.WorkerRegister(ctx, s.lease, dbsqlc.WorkerRegisterParams{
 		ID: uuid.UUID(p.ID), Name: p.Name, Version: p.Version, Roles: p.Roles, Ttl: ttl,
 	})
-	s.moves.renewal(began, ttl, err)
+	s.moves.renewal(time.Time{}, 0, err)
 	return translate("register", err)
 }
 
@@ -44,8 +43,9 @@ func (s *Store) Renew(ctx context.Context, id task.ID, ttl time.Duration) error 
 	return translate("renew lease", err)
 }
 
-// Unregister ends a process's lease.
+// Unregister ends a process's lease. Nobody renews it any more, and what is still to be written is written.
 func (s *Store) Unregister(ctx context.Context, id task.ID) error {
+	s.moves.unleased()
 	return translate("unregister", s.q.WorkerRemove(ctx, s.lease, uuid.UUID(id)))
 }
 
