@@ -59,7 +59,7 @@ chaos: ## break a cluster under load for CHAOS (10m), everything that docs/relia
 		-chaos.report chaos.md $(CHAOSFLAGS)
 
 soak: ## two replicas under load and faults for SOAK (2h): nothing is lost, and nothing grows; writes integration/faults/soak.svg
-	go test -count=1 -timeout 0 -run '^TestSoak$$' -v ./integration/faults -soak $(SOAK) -soak.seed $(or $(SEED),0) -soak.out soak
+	go test -count=1 -timeout 0 -run '^TestSoak$$' -v ./integration/faults -soak $(SOAK) -soak.seed $(or $(SEED),0) -soak.out soak $(SOAKFLAGS)
 
 upgrade: ## roll from the previous version to this one and back under load, with its binary and schema (builds it from the history)
 	go test -count=1 -timeout $(TIMEOUT) -run '^TestRollingUpgrade$$' -v ./integration/faults -upgrade

@@ -228,10 +228,10 @@ type rig struct {
 	link     *clustertest.Proxy // to behind
 	remotes  []*remote
 	load     *load
-	exports  string // directory of the exports of retention
-	spared   int    // so many of the replicas and of the remote workers, the first ones, live as long as the rig
+	exports  string    // directory of the exports of retention
+	spared   int       // so many of the replicas and of the remote workers, the first ones, live as long as the rig
 	since    time.Time // the judge compares the tasks from then on
-	earlier  *era   // the time before; nil if there is none
+	earlier  *era      // the time before; nil for the first one
 	rng      *mathrand.Rand
 	scraped  map[*clustertest.Replica]counters
 	total    counters

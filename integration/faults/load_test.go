@@ -28,8 +28,8 @@ type load struct {
 	http   *http.Client
 	ledger *judge.Ledger
 	seed   uint64
-	lossy  bool // the database may lose what it acknowledged
-	front  bool // the replicas have agents of every kind, and the agent behind HTTP knows them
+	lossy  bool   // the database may lose what it acknowledged
+	front  bool   // the replicas have agents of every kind, and the agent behind HTTP knows them
 	hooks  *hooks // receives webhooks; nil: no client speaks every version
 
 	turn    sync.RWMutex // held for reading by each operation

@@ -148,7 +148,9 @@ func (c *rig) leaveHooks() {
 	h := c.load.hooks
 	defer h.answer()
 	for _, how := range []absence{
-		func(w http.ResponseWriter, _ *http.Request, _ <-chan struct{}) { http.Error(w, "away", http.StatusServiceUnavailable) },
+		func(w http.ResponseWriter, _ *http.Request, _ <-chan struct{}) {
+			http.Error(w, "away", http.StatusServiceUnavailable)
+		},
 		func(http.ResponseWriter, *http.Request, <-chan struct{}) { panic(http.ErrAbortHandler) },
 		func(w http.ResponseWriter, r *http.Request, back <-chan struct{}) {
 			select {

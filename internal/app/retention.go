@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/maintenance"
 	"github.com/holdfast-a2a/holdfast/internal/retention"
 	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/partition"
 )
 
 // NewRetention makes the retention that a configuration describes.
@@ -58,15 +59,23 @@ func ahead(cfg *config.Config) time.Duration {
 	return min(10*time.Minute, w.Tasks.Ahead()/4, w.Attempts.Ahead()/4, w.Audit.Ahead()/4)
 }
 
+// longest is the longest interval of the duties of retention.
+const longest = 10 * time.Minute
+
 // retentionDuties delete data at the end of its time. They run often, so that data stays only a fraction longer.
 func retentionDuties(e *env, st *store.Store) []maintenance.Duty {
 	r := NewRetention(e.cfg, st, e.log)
-	every := min(10*time.Minute, Widths(e.cfg).Tasks.Ahead()/12)
+	o := retentionOptions(e.cfg)
+	every := min(longest, Widths(e.cfg).Tasks.Ahead()/12)
+	records := longest
+	for _, keep := range []time.Duration{o.Keys, o.Attempts, o.Audit, o.Processes} {
+		records = min(records, partition.For(keep).Ahead()/12)
+	}
 	const piece = 5 * time.Minute // a detach waits for readers, and a batch is never interrupted
 	return []maintenance.Duty{
 		{Name: "expire_parked", Every: 10 * time.Second, Alone: true, Run: r.ExpireParked},
 		{Name: "retention_tasks", Every: every, Timeout: piece, Alone: true, Run: r.Sweep},
-		{Name: "retention_records", Every: 10 * time.Minute, Timeout: piece, Alone: true, Run: r.Records},
+		{Name: "retention_records", Every: records, Timeout: piece, Alone: true, Run: r.Records},
 		{Name: "erase_logs", Every: time.Minute, Alone: true, Run: r.EraseLogs},
 	}
 }

@@ -77,7 +77,8 @@ func panel(s *strings.Builder, chart *Chart, curves []*Curve, end time.Duration)
 	}
 	for i := range 4 {
 		at := end * time.Duration(i) / 3
-		fmt.Fprintf(s, `<text x="%.1f" y="%d" text-anchor="middle">%.3g min</text>`+"\n", x(at), plotTop+plotHigh+14, at.Minutes())
+		anchor := [...]string{"start", "middle", "middle", "end"}[i]
+		fmt.Fprintf(s, `<text x="%.1f" y="%d" text-anchor="%s">%.3g min</text>`+"\n", x(at), plotTop+plotHigh+14, anchor, at.Minutes())
 	}
 	for i, c := range curves {
 		color := colors[i%len(colors)]
@@ -108,14 +109,13 @@ func tick(most float64, u Unit) float64 {
 	if most <= 0 {
 		return 1
 	}
-	base := 10.0
 	unit := 1.0
 	if u == Bytes {
 		for most/unit >= 1024 {
 			unit *= 1024
 		}
 	}
-	power := math.Pow(base, math.Floor(math.Log10(most/unit)))
+	power := math.Pow(10, math.Floor(math.Log10(most/unit)))
 	for _, f := range []float64{0.2, 0.5, 1, 2} {
 		if step := f * power * unit; most/step <= 5 {
 			return step
