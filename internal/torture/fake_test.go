@@ -24,6 +24,7 @@ import (
 type fake struct {
 	fault    string
 	plain    bool // it announces no extension
+	purges   bool // canceled tasks
 	replicas []*replica
 	stop     context.CancelFunc
 	ctx      context.Context
@@ -486,6 +487,9 @@ func (r *replica) canceled(w http.ResponseWriter, j *job) {
 	}
 	r.add(j, "CANCELED", "", false)
 	j.cancel()
+	if r.purges {
+		r.tasks = slices.DeleteFunc(r.tasks, func(other *job) bool { return other == j })
+	}
 	answer(w, object{"result": j.shown()})
 }
 

@@ -124,9 +124,6 @@ func (p *probe) attack(ctx context.Context, at *peer, name, body string, codes [
 
 // wrong says what is wrong with the answer to an attack, or "".
 func wrong(status int, body []byte, codes []int) string {
-	if status >= http.StatusInternalServerError {
-		return fmt.Sprintf("HTTP %d: %.300s", status, body)
-	}
 	var answer struct {
 		Result json.RawMessage
 		Error  *struct {
@@ -135,6 +132,9 @@ func wrong(status int, body []byte, codes []int) string {
 		}
 	}
 	if err := json.Unmarshal(body, &answer); err != nil || answer.Result == nil && answer.Error == nil {
+		if status >= http.StatusInternalServerError {
+			return fmt.Sprintf("HTTP %d: %.300s", status, body)
+		}
 		if status >= http.StatusBadRequest && len(body) > 0 {
 			return "" // a server or a proxy before it may refuse without JSON-RPC
 		}

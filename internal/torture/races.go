@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,6 +43,13 @@ func (c *contest) told(e *client.Event, format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.of = append(c.of, outcome{fmt.Sprintf(format, args...), e.State()})
+}
+
+// canceled reports whether all that were told an end were told that the task is canceled.
+func (c *contest) canceled() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.of) > 0 && !slices.ContainsFunc(c.of, func(o outcome) bool { return o.state != task.StateCanceled })
 }
 
 func (p *probe) answerOrCancel(ctx context.Context) {
@@ -107,6 +115,11 @@ func (p *probe) decide(ctx context.Context, c *contest) {
 			e, err := at.get(ctx, c.id)
 			if err == nil && round == 0 && at == p.peers[0] {
 				e, err = at.settle(ctx, c.id)
+			}
+			if errors.Is(err, task.NotFound) && c.canceled() {
+				p.count("races", 1) // §3.3.1 lets a server purge canceled tasks
+				p.count("races whose canceled task was purged", 1)
+				return
 			}
 			if err != nil {
 				p.failed(c.id, "read a task after a race", err)

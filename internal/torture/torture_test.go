@@ -134,6 +134,16 @@ func TestChecksPass(t *testing.T) {
 	}
 }
 
+// A2A lets a server forget canceled tasks.
+func TestPurgedTasks(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, "")
+	f.purges = true
+	for _, r := range test(t, f, 30*time.Second, "races", "repeats").Results {
+		require.Equal(t, torture.Pass, r.Verdict, texts(r))
+	}
+}
+
 // A check that cannot be made does not pass.
 func TestChecksThatDoNotApply(t *testing.T) {
 	t.Parallel()

@@ -53,15 +53,17 @@ const agent = {
     }
     try {
       if (!task) await perform(said, artifact, stop.signal);
+      open.delete(taskId);
       status(bus, taskId, contextId, TaskState.TASK_STATE_COMPLETED);
     } catch (error) {
+      open.delete(taskId);
       if (!stop.signal.aborted) throw error;
       status(bus, taskId, contextId, TaskState.TASK_STATE_CANCELED);
     }
-    open.delete(taskId);
   },
   async cancelTask(taskId, bus) {
-    const { contextId, stop, runs } = open.get(taskId) ?? {};
+    if (!open.has(taskId)) return; // it has ended just now
+    const { contextId, stop, runs } = open.get(taskId);
     if (runs) stop.abort();
     else status(bus, taskId, contextId, TaskState.TASK_STATE_CANCELED);
   },

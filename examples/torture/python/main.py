@@ -30,6 +30,8 @@ def text(said):
 
 
 class Agent(AgentExecutor):
+    ended = set()  # tasks; a cancel that comes too late must not end them again
+
     async def execute(self, context, event_queue):
         said, answers = context.message.parts[0].text, context.current_task is not None
         # The context of a message that names only its task is a new one.
@@ -47,6 +49,7 @@ class Agent(AgentExecutor):
             return await task.requires_input(task.new_agent_message(text(rest)))
         if not answers:
             await self.perform(task, verb, rest)
+        self.ended.add(context.task_id)
         await task.complete()
 
     async def perform(self, task, verb, rest):
@@ -66,7 +69,8 @@ class Agent(AgentExecutor):
                 await asyncio.Event().wait()
 
     async def cancel(self, context, event_queue):
-        await TaskUpdater(event_queue, context.task_id, context.current_task.context_id).cancel()
+        if context.task_id not in self.ended:
+            await TaskUpdater(event_queue, context.task_id, context.current_task.context_id).cancel()
 
 
 class Caller(User):

@@ -396,7 +396,7 @@ func (c *Client) refusal(op client.Op, status int, body []byte) error {
 }
 
 // do sends the request and turns every answer without a 2xx status into an error. The report of the server in its body says
-// more than the status, so it has priority, unless the status asks for a retry.
+// more than the status, so it has priority, unless the status asks for a retry that may help.
 func (c *Client) do(req *http.Request, refusal func(status int, body []byte) error) (*http.Response, error) {
 	for name, values := range c.header {
 		req.Header[name] = values
@@ -424,13 +424,23 @@ func (c *Client) do(req *http.Request, refusal func(status int, body []byte) err
 	}
 	if refusal != nil {
 		if refused := refusal(resp.StatusCode, body); refused != nil {
-			if !status.temporary() {
+			if !status.temporary() || final(refused) {
 				return nil, refused
 			}
 			status.Body = refused.Error()
 		}
 	}
 	return nil, status
+}
+
+// final reports whether a server says that the same request will never succeed. Some say that with a status of 500.
+func final(refused error) bool {
+	for _, kind := range []task.Kind{task.NotFound, task.NotCancelable, task.Unsupported, task.Invalid} {
+		if errors.Is(refused, kind) {
+			return true
+		}
+	}
+	return false
 }
 
 // sameHost is a http.Client's CheckRedirect. A redirect to another host, or to one without TLS, would carry the

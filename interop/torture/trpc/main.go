@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -38,6 +39,9 @@ type agent struct{}
 
 // ProcessMessage implements taskmanager.MessageProcessor.
 func (agent) ProcessMessage(_ context.Context, m protocol.Message, o taskmanager.ProcessOptions, h taskmanager.TaskHandler) (*taskmanager.MessageProcessingResult, error) {
+	if len(m.Parts) == 0 {
+		return nil, errors.New("a message without parts")
+	}
 	said, answers := m.Parts[0].(*protocol.TextPart).Text, m.TaskID != nil && *m.TaskID != ""
 	id := ""
 	if answers {
