@@ -86,7 +86,8 @@ type Verdict struct {
 func (c *Curve) Judge() Verdict {
 	points := slices.DeleteFunc(slices.Clone(c.Points), func(p Point) bool { return math.IsNaN(p.Value) })
 	if len(points) < least {
-		return Verdict{Few: true}
+		none := math.NaN()
+		return Verdict{First: none, Middle: none, Last: none, Few: true}
 	}
 	begin, end := points[0].At, points[len(points)-1].At
 	third := (end - begin) / 3
