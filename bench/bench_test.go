@@ -22,6 +22,7 @@ func BenchmarkGet(b *testing.B)       { get(b) }
 func BenchmarkBlocking(b *testing.B)       { blocking(b) }
 func BenchmarkPoll(b *testing.B)           { poll(b) }
 func BenchmarkStream(b *testing.B)         { stream(b) }
+func BenchmarkAway(b *testing.B)           { away(b) }
 func BenchmarkBindings(b *testing.B)       { bindings(b) }
 func BenchmarkPushDeliveries(b *testing.B) { pushDeliveries(b) }
 func BenchmarkPushCost(b *testing.B)       { pushCost(b) }

@@ -68,7 +68,12 @@ func newCluster(b *testing.B, roles ...string) *cluster {
 
 func newClusterWith(b *testing.B, config string, roles ...string) *cluster {
 	b.Helper()
-	c := startCluster(b, config, nil, roles...)
+	return warmed(b, startCluster(b, config, nil, roles...), roles)
+}
+
+// warmed warms a cluster up whose replicas have these roles.
+func warmed(b *testing.B, c *cluster, roles []string) *cluster {
+	b.Helper()
 	for i, r := range c.replicas {
 		if strings.HasPrefix(roles[i], apiOnly) {
 			warmUp(b, r.target)
@@ -81,7 +86,12 @@ func newClusterWith(b *testing.B, config string, roles ...string) *cluster {
 // startCluster does not warm the replicas up: its caller does, with credentials that they accept.
 func startCluster(b *testing.B, config string, env []string, roles ...string) *cluster {
 	b.Helper()
-	c := &cluster{dbURL: newDatabase(b), config: config, env: env}
+	return startOn(b, newDatabase(b), config, env, roles)
+}
+
+func startOn(b *testing.B, dbURL, config string, env, roles []string) *cluster {
+	b.Helper()
+	c := &cluster{dbURL: dbURL, config: config, env: env}
 	for _, r := range roles {
 		c.replicas = append(c.replicas, c.start(b, r))
 	}

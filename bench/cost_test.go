@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,8 +14,9 @@ import (
 // cost is the processor time that a cluster and its database used, over any number of turns. Other programs on the
 // machine disturb it less than a rate.
 type cost struct {
-	spent time.Duration
-	done  float64
+	spent    time.Duration
+	database time.Duration // of spent
+	done     float64
 }
 
 // of adds the cost of n calls of do, and returns the rate that do reports.
@@ -24,9 +26,17 @@ func (t *cost) of(b *testing.B, c *cluster, do func() (n int, rate float64)) (ra
 	n, rate := do()
 	for pid, used := range c.processorTime(b) {
 		t.spent += used - before[pid]
+		if !c.has(pid) {
+			t.database += used - before[pid]
+		}
 	}
 	t.done += float64(n)
 	return rate
+}
+
+// has reports whether the process is a replica.
+func (c *cluster) has(pid int) bool {
+	return slices.ContainsFunc(c.replicas, func(r *replica) bool { return r.PID() == pid })
 }
 
 func (t *cost) each() float64 { return float64(t.spent.Microseconds()) / t.done }

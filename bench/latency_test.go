@@ -38,7 +38,12 @@ func watch(ctx context.Context, target *load.Target, id string, ready func(), ch
 // and on another one.
 func latency(b *testing.B) {
 	b.Helper()
-	c := newCluster(b, whole, apiOnly)
+	lags(b, newCluster(b, whole, apiOnly))
+}
+
+// lags measures it on a cluster whose first replica runs tasks.
+func lags(b *testing.B, c *cluster) {
+	b.Helper()
 	const delay = 10 * time.Millisecond
 	each := 100
 	if tiny() == 0 {

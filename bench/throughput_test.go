@@ -25,10 +25,24 @@ func tasks(b *testing.B, o load.Options) {
 func blocking(b *testing.B) {
 	b.Helper()
 	c := newCluster(b, whole, whole)
-	for _, n := range []int{1, 16, 64, 256} {
+	for _, n := range []int{1, 4, 16, 64, 256} {
 		b.Run(fmt.Sprintf("inflight=%d", n), func(b *testing.B) {
-			tasks(b, load.Options{Targets: c.targets()[:1], Mode: load.Blocking, Text: "echo:hello", InFlight: n, Count: b.N})
+			blockingAt(b, c, n)
 		})
+	}
+}
+
+// blockingAt does it with so many tasks in flight. It also reports the processor time of a task.
+func blockingAt(b *testing.B, c *cluster, inFlight int) {
+	b.Helper()
+	var used cost
+	used.of(b, c, func() (int, float64) {
+		tasks(b, load.Options{Targets: c.targets()[:1], Mode: load.Blocking, Text: "echo:hello", InFlight: inFlight, Count: b.N})
+		return b.N, 0
+	})
+	if used.spent > 0 {
+		metric(b, float64(used.database.Microseconds())/used.done, "db-µs")
+		metric(b, float64((used.spent-used.database).Microseconds())/used.done, "server-µs")
 	}
 }
 
