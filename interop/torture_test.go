@@ -48,6 +48,8 @@ type tortured struct {
 var bearers = []string{"-H", "Authorization: Bearer alice", "--other-header", "Authorization: Bearer bob"}
 
 // peers are the columns of docs/torture-peers.md, which says where each promise is written.
+//
+//nolint:thelper // the functions call helpers, and nothing else
 var peers = []struct {
 	name     string
 	promises []string // checks without a clause of A2A that its documentation speaks of

@@ -106,6 +106,7 @@ func TestServerOfALapsedLeaseIsNotRead(t *testing.T) {
 		"several hosts": host.ReplaceAllString(first.URL, host.FindString(first.URL)+","+host.FindString(second.URL)), "one host": first.URL,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			f := openFixture(t, url, to)
 			h, w := f.create(fresh("a")), f.worker(time.Hour)
 			try := func() error {
