@@ -179,9 +179,11 @@ limits: {max_body: 64KiB, max_part: 2KiB, max_parts: 3, per_principal: {live_tas
 	streamer.cancels(held)
 
 	holder := next()
-	holds := []string{holder.begin("hold"), holder.begin("hold")} // also the limit of concurrent runs
-	for _, id := range holds {
-		holder.awaitState(id, "working")
+	var holds []string
+	for range 2 { // also the limit of concurrent runs
+		id := holder.begin("hold")
+		holder.awaitState(id, "working") // before the next one, since only one may wait
+		holds = append(holds, id)
 	}
 	each("live_tasks", holder.says("echo:x"), func(w a2atest.Operation, a *a2atest.Reply) {
 		require.Equal(t, tooOften(w.Wire, "2 of your tasks with this agent have not ended, which is the limit", "5"), a.Rejection, w)
