@@ -2,6 +2,7 @@ package documents
 
 import (
 	"cmp"
+	"encoding/base64"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -126,7 +127,7 @@ func TestComposeFile(t *testing.T) {
 	migrate, server, balancer := c.Services["migrate"], c.Services["server"], c.Services["balancer"]
 	require.Equal(t, "migrate", migrate.Command[0])
 	// Only the step has the owner's password; PostgreSQL makes the role.
-	require.Equal(t, []string{"owner_pgpass"}, migrate.Secrets)
+	require.Equal(t, []string{"owner_pgpass", "secret_keys"}, migrate.Secrets)
 	for name, s := range c.Services {
 		if name != "migrate" && name != "postgres" {
 			require.NotContains(t, strings.Join(s.Secrets, " "), "owner", name)
@@ -148,7 +149,17 @@ func TestComposeFile(t *testing.T) {
 // deployed is the configuration that docker-compose.yml mounts.
 func deployed(t *testing.T) *config.Config {
 	t.Helper()
-	cfg, err := config.Load(config.Source{File: "../../deploy/holdfast.yaml"})
+	return loaded(t, string(repository(t, "deploy/holdfast.yaml")))
+}
+
+// loaded loads a configuration as the containers do, with a key where deploy/secrets.sh has one for them.
+func loaded(t *testing.T, content string) *config.Config {
+	t.Helper()
+	dir := t.TempDir()
+	key, file := filepath.Join(dir, "secret_keys"), filepath.Join(dir, "holdfast.yaml")
+	require.NoError(t, os.WriteFile(key, []byte(base64.StdEncoding.EncodeToString(make([]byte, 32))+"\n"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(content, "/run/secrets/secret_keys", key)), 0o600))
+	cfg, err := config.Load(config.Source{File: file})
 	require.NoError(t, err)
 	return cfg
 }
@@ -160,26 +171,20 @@ func TestComposeConfiguration(t *testing.T) {
 	require.Contains(t, string(repository(t, "Dockerfile")), "HOLDFAST_CONFIG=/etc/holdfast/holdfast.yaml")
 	require.Contains(t, cfg.DatabaseURL, "passfile=/run/secrets/pgpass")
 	require.NotContains(t, cfg.DatabaseURL, "holdfast:", "the password is in a file")
-	require.Contains(t, c.Services["server"].Secrets, "pgpass")
+	require.Subset(t, c.Services["server"].Secrets, []string{"pgpass", "secret_keys"})
+	require.Len(t, cfg.Push.SealingKeys(), 1)
 	require.Equal(t, config.AdminAsks, cfg.AdminAccess(), "metrics and profiles need a key")
 	require.Equal(t, []string{"demo"}, cfg.OpenAgents())
 	require.True(t, cfg.LocalOnly(), "an open server is protected against DNS rebinding")
 	require.Contains(t, cfg.Proxies.Trusted, "172.16.0.0/12", "networks of Docker")
 
-	load := func(content string) *config.Config {
-		file := filepath.Join(t.TempDir(), "holdfast.yaml")
-		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
-		of, err := config.Load(config.Source{File: file})
-		require.NoError(t, err)
-		return of
-	}
 	// Profiles need lines that are comments.
 	raw := string(repository(t, "deploy/holdfast.yaml"))
-	agents := load(regexp.MustCompile(`(?m)^  # (- |  )`).ReplaceAllString(raw, "  $1")).Agents
+	agents := loaded(t, regexp.MustCompile(`(?m)^  # (- |  )`).ReplaceAllString(raw, "  $1")).Agents
 	require.Len(t, agents, 3)
 	require.Equal(t, "http://http-agent:9000/", agents[1].Executor.HTTP.URL)
 	pooled := regexp.MustCompile(`(?m)^database_url:.*\n|^# (?P<rest>(listen_)?database_url: )`).ReplaceAllString(raw, "$rest")
-	behind := load(pooled)
+	behind := loaded(t, pooled)
 	require.Contains(t, behind.DatabaseURL, "@pgbouncer:6432/")
 	require.Equal(t, cfg.DatabaseURL, behind.ListenDatabaseURL)
 
@@ -222,6 +227,9 @@ func TestComposeSecrets(t *testing.T) {
 		for _, password := range []string{server, owner, read("grafana_password")} {
 			require.Regexp(t, `^[0-9a-f]{48}$`, password, "nothing that a URL, pgpass or PgBouncer would read as syntax")
 		}
+		key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(read("secret_keys")))
+		require.NoError(t, err)
+		require.Len(t, key, 32)
 		require.Equal(t, "*:*:holdfast:holdfast:"+server+"\n", read("pgpass"))
 		require.Equal(t, "*:*:holdfast:holdfast_owner:"+owner+"\n", read("owner_pgpass"))
 		require.Equal(t, `"holdfast" "`+server+"\"\n", read("pgbouncer_users"), "the owner does not go through PgBouncer")
