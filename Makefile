@@ -128,11 +128,11 @@ generate: bin/sqlc ## rewrite generated code
 	go generate ./...
 
 bench: ## benchmarks, as tables beside raw limits; bench/README.md has recorded results
-	@go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -timeout 60m ./bench | tee bench/latest.txt; \
+	@go test -run '^$$' -bench '$(value BENCH)' -benchtime $(BENCHTIME) -timeout 60m ./bench | tee bench/latest.txt; \
 		status=$${PIPESTATUS[0]}; echo; go run ./bench/report <bench/latest.txt && exit $$status
 
 bench-compare: bin/benchstat ## BENCH of the commit BASE and of this tree, TURNS (9) times in turns: medians, spread, and what is chance
-	@bench/compare $(or $(BASE),$(error BASE is not set: make bench-compare BASE=HEAD~1))
+	@BENCH='$(value BENCH)' bench/compare $(or $(BASE),$(error BASE is not set: make bench-compare BASE=HEAD~1))
 
 fuzz: ## each fuzz target for FUZZTIME (30s)
 	@set -e; grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do \
