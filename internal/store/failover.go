@@ -84,8 +84,8 @@ func (f *failover) dials(dial pgconn.DialFunc) pgconn.DialFunc {
 	}
 }
 
-// may notes whether there is another server to fail over to.
-func (f *failover) may(cfg *pgx.ConnConfig) {
+// hosts notes whether the URL names another server to fail over to.
+func (f *failover) hosts(cfg *pgx.ConnConfig) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.several = slices.ContainsFunc(cfg.Fallbacks, func(b *pgconn.FallbackConfig) bool { // they are for other kinds of TLS, too
@@ -116,19 +116,15 @@ func (f *failover) lapsed() error {
 	return nil
 }
 
-// renewal notes the outcome of a renewal for ttl, which began at a time. A ttl of 0 is that of a registration, which is no promise of
-// renewals: the start of a server may take longer than its lease. If renewals failed and then succeed on another server,
+// renewal notes the outcome of a renewal. If renewals failed and then succeed on another server,
 // the former one may be silent, so its connections are closed. The outcome of their statements is
 // then unknown.
-func (f *failover) renewal(began time.Time, ttl time.Duration, err error) {
+func (f *failover) renewal(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil {
 		f.failing = true
 		return
-	}
-	if ttl > 0 {
-		f.trusted = began.Add(ttl)
 	}
 	if f.failing && f.proven != "" && f.proven != f.newest {
 		f.left = map[string]time.Time{f.proven: time.Now().Add(avoidFor)}
@@ -141,10 +137,12 @@ func (f *failover) renewal(began time.Time, ttl time.Duration, err error) {
 	f.failing, f.proven = false, f.newest
 }
 
-func (f *failover) unleased() {
+// trust sets the end of a lease that is renewed; the zero time says that nobody renews it: the start of a server may take longer
+// than its lease, and its last writes come after it.
+func (f *failover) trust(until time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.trusted = time.Time{}
+	f.trusted = until
 }
 
 // reset replaces all connections when they are idle next. A server that has become read-only is left

@@ -25,7 +25,7 @@ func (s *Store) Register(ctx context.Context, p Process, ttl time.Duration) erro
 	_, err := s.q.WorkerRegister(ctx, s.lease, dbsqlc.WorkerRegisterParams{
 		ID: uuid.UUID(p.ID), Name: p.Name, Version: p.Version, Roles: p.Roles, Ttl: ttl,
 	})
-	s.moves.renewal(time.Time{}, 0, err)
+	s.moves.renewal(err)
 	return translate("register", err)
 }
 
@@ -34,18 +34,24 @@ func (s *Store) Register(ctx context.Context, p Process, ttl time.Duration) erro
 func (s *Store) Renew(ctx context.Context, id task.ID, ttl time.Duration) error {
 	began := time.Now()
 	_, err := s.q.WorkerRenew(ctx, s.lease, dbsqlc.WorkerRenewParams{ID: uuid.UUID(id), Ttl: ttl})
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = task.LeaseLost
-		s.moves.renewal(began, ttl, nil)
-		return err
+	lost := errors.Is(err, pgx.ErrNoRows)
+	if lost {
+		err = nil // the primary has answered
 	}
-	s.moves.renewal(began, ttl, err)
-	return translate("renew lease", err)
+	s.moves.renewal(err)
+	if err != nil {
+		return translate("renew lease", err)
+	}
+	s.moves.trust(began.Add(ttl))
+	if lost {
+		return task.LeaseLost
+	}
+	return nil
 }
 
 // Unregister ends a process's lease. Nobody renews it any more, and what is still to be written is written.
 func (s *Store) Unregister(ctx context.Context, id task.ID) error {
-	s.moves.unleased()
+	s.moves.trust(time.Time{})
 	return translate("unregister", s.q.WorkerRemove(ctx, s.lease, uuid.UUID(id)))
 }
 

@@ -236,7 +236,7 @@ func (s *Store) openPool(ctx context.Context, o Options, conns int, statementTim
 		}
 		return password(ctx, c)
 	}
-	s.moves.may(cfg.ConnConfig)
+	s.moves.hosts(cfg.ConnConfig)
 	cfg.ConnConfig.DialFunc = s.moves.dials(cfg.ConnConfig.DialFunc)
 	closes := cfg.ConnConfig.OnPgError
 	cfg.ConnConfig.OnPgError = func(c *pgconn.PgConn, err *pgconn.PgError) bool {
