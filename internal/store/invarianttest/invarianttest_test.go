@@ -20,7 +20,7 @@ func TestEventsOfAnInterruptedDetachAreNoOrphans(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	going, staying := time.Date(2020, 1, 10, 0, 0, 0, 0, time.UTC), time.Date(2020, 2, 10, 0, 0, 0, 0, time.UTC)
-	look, reader, detacher := connect(t, db.URL), connect(t, db.URL), connect(t, db.URL)
+	look, reader, detacher := storetest.Connect(t, db.URL), storetest.Connect(t, db.URL), storetest.Connect(t, db.URL)
 	for _, at := range []time.Time{going, staying} {
 		require.NoError(t, storetest.Partitions(t.Context(), db.URL, at, at.Add(time.Hour)))
 		id := partition.FirstID(at)
@@ -61,7 +61,7 @@ func TestEventsOfAnInterruptedDetachAreNoOrphans(t *testing.T) {
 func TestRelayedStatusesOutliveTheirCalls(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	c, at := connect(t, db.URL), time.Date(2020, 1, 10, 0, 0, 0, 0, time.UTC)
+	c, at := storetest.Connect(t, db.URL), time.Date(2020, 1, 10, 0, 0, 0, 0, time.UTC)
 	require.NoError(t, storetest.Partitions(t.Context(), db.URL, at, at.Add(time.Hour)))
 	id, child := partition.FirstID(at), partition.FirstID(at.Add(time.Minute))
 	exec(t, c, `INSERT INTO holdfast.tasks (id, agent, context_id, state, last_seq, status_seq, attempt, run_ordinal, turns, dialect)
@@ -87,14 +87,6 @@ func first(t *testing.T, c *pgx.Conn) partition.Partition {
 	}
 	require.FailNow(t, "no partition")
 	return partition.Partition{}
-}
-
-func connect(t *testing.T, url string) *pgx.Conn {
-	t.Helper()
-	c, err := pgx.Connect(t.Context(), url)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close(context.Background()) })
-	return c
 }
 
 func exec(t *testing.T, c *pgx.Conn, sql string, args ...any) {

@@ -24,14 +24,6 @@ import (
 // patience bounds every wait; reaching it is a failure and never the normal case.
 const patience = 60 * time.Second
 
-func connect(t *testing.T, url string) *pgx.Conn {
-	t.Helper()
-	c, err := pgx.Connect(t.Context(), url)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close(context.Background()) })
-	return c
-}
-
 func rows[T any](t *testing.T, c *pgx.Conn, sql string, args ...any) []T {
 	t.Helper()
 	r, err := c.Query(t.Context(), sql, args...)
@@ -83,7 +75,7 @@ func TestTenProcessesCreatePartitions(t *testing.T) {
 	var mu sync.Mutex
 	var created []string
 	for range 10 {
-		c := connect(t, db.URL)
+		c := storetest.Connect(t, db.URL)
 		g.Go(func() error {
 			for _, f := range partition.Families {
 				names, err := partition.Ensure(t.Context(), c, f, partition.Day, old, old.AddDate(0, 0, 3))
@@ -102,7 +94,7 @@ func TestTenProcessesCreatePartitions(t *testing.T) {
 	require.Equal(t, slices.Compact(slices.Clone(created)), created, "each partition is created once")
 	require.Len(t, created, 3*6)
 	for _, f := range partition.Families {
-		names, err := partition.Ensure(t.Context(), connect(t, db.URL), f, partition.Month, old, old.AddDate(0, 0, 3))
+		names, err := partition.Ensure(t.Context(), storetest.Connect(t, db.URL), f, partition.Month, old, old.AddDate(0, 0, 3))
 		require.NoError(t, err)
 		require.Empty(t, names, "another width does not change existing partitions")
 	}
@@ -111,7 +103,7 @@ func TestTenProcessesCreatePartitions(t *testing.T) {
 // Each creation makes all sessions plan again, so partitions are created several at a time.
 func TestEnsureAheadCreatesSeveralAtOnce(t *testing.T) {
 	t.Parallel()
-	c := connect(t, storetest.New(t).URL)
+	c := storetest.Connect(t, storetest.New(t).URL)
 	const minute = partition.Width(time.Minute) // 3 minutes ahead
 	for _, step := range []struct{ minutes, created int }{{0, 1 + 3}, {1, 0}, {2, 2}, {3, 0}, {4, 2}} {
 		names, err := partition.EnsureAhead(t.Context(), c, partition.Tasks, minute, old.Add(time.Duration(step.minutes)*time.Minute))
@@ -125,7 +117,7 @@ func TestPartitionIsLikeItsModel(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	require.NoError(t, storetest.Partitions(t.Context(), db.URL, old, old.Add(time.Hour)))
-	c := connect(t, db.URL)
+	c := storetest.Connect(t, db.URL)
 	for parent, model := range map[string]string{
 		"tasks_dated": "tasks_kept", "events_log": "events_kept", "events_artifacts": "events_kept",
 		"idempotency_keys": "idempotency_keys", "push_attempts": "push_attempts", "audit_log": "audit_log",
@@ -223,7 +215,7 @@ func TestDetachAndDrop(t *testing.T) {
 				t.Parallel()
 				db := storetest.New(t)
 				require.NoError(t, storetest.Partitions(t.Context(), db.URL, old, old.Add(time.Hour)))
-				look, reader, detacher := connect(t, db.URL), connect(t, db.URL), connect(t, db.URL)
+				look, reader, detacher := storetest.Connect(t, db.URL), storetest.Connect(t, db.URL), storetest.Connect(t, db.URL)
 				exec(t, look, ended)
 				p := ofOld(t, look, parent)
 
@@ -271,7 +263,7 @@ func TestDetachAndDrop(t *testing.T) {
 func TestCreationDelaysNoStatement(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	look, reader, maintainer, creator := connect(t, db.URL), connect(t, db.URL), connect(t, db.URL), connect(t, db.URL)
+	look, reader, maintainer, creator := storetest.Connect(t, db.URL), storetest.Connect(t, db.URL), storetest.Connect(t, db.URL), storetest.Connect(t, db.URL)
 	exec(t, reader, "BEGIN; SELECT count(*) FROM holdfast.task_events; SELECT count(*) FROM holdfast.tasks; SELECT count(*) FROM holdfast.idempotency_keys")
 	for _, f := range partition.Families {
 		names, err := partition.Ensure(t.Context(), creator, f, partition.Day, old, old.Add(time.Hour))
@@ -300,7 +292,7 @@ func TestListsAreWholeDuringDetach(t *testing.T) {
 	for _, at := range []time.Time{old, next, future} {
 		require.NoError(t, storetest.Partitions(t.Context(), db.URL, at, at.Add(time.Hour)))
 	}
-	look, reader, detacher := connect(t, db.URL), connect(t, db.URL), connect(t, db.URL)
+	look, reader, detacher := storetest.Connect(t, db.URL), storetest.Connect(t, db.URL), storetest.Connect(t, db.URL)
 	want := []string{"tasks_20200201", "tasks_20930101"}
 	for _, at := range []time.Time{next, future} {
 		_, err := look.Exec(t.Context(), `INSERT INTO holdfast.tasks (id, agent, context_id, state, last_seq, status_seq, dialect)
@@ -330,7 +322,7 @@ func TestListsAreWholeDuringDetach(t *testing.T) {
 func TestWritesCreateMissingPartitions(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	c := connect(t, db.URL)
+	c := storetest.Connect(t, db.URL)
 	for _, f := range partition.Families {
 		all, err := partition.List(t.Context(), c, f)
 		require.NoError(t, err)
@@ -374,7 +366,7 @@ func TestWritesCreateMissingPartitions(t *testing.T) {
 func TestForeignBounds(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	c := connect(t, db.URL)
+	c := storetest.Connect(t, db.URL)
 	exec(t, c, "CREATE TABLE holdfast.mine PARTITION OF holdfast.push_attempts FOR VALUES FROM (MINVALUE) TO ('2001-01-01')")
 	_, err := partition.List(t.Context(), c, partition.Attempts)
 	require.ErrorContains(t, err, "partition mine has bounds that Holdfast did not set")
@@ -385,7 +377,7 @@ func TestForeignBounds(t *testing.T) {
 func TestKeysHavePartitionsAroundMidnight(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	c := connect(t, db.URL)
+	c := storetest.Connect(t, db.URL)
 	midnight := old
 	for _, from := range []time.Duration{-6 * time.Minute, -5 * time.Minute, -time.Second, 0, time.Second, 2 * time.Minute, 5 * time.Minute, 6 * time.Minute, 12 * time.Hour} {
 		starts := midnight.Add(from)
@@ -409,7 +401,7 @@ func TestKeysHavePartitionsAroundMidnight(t *testing.T) {
 func TestDetachAsARoleThatOwnsNothing(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	owner := connect(t, db.URL)
+	owner := storetest.Connect(t, db.URL)
 	role := "server_" + strings.ToLower(rand.Text()[:8])
 	do := func(c *pgx.Conn, sql string) {
 		t.Helper()
@@ -425,18 +417,18 @@ func TestDetachAsARoleThatOwnsNothing(t *testing.T) {
 		require.NoError(t, err)
 	})
 	do(owner, "SELECT holdfast.admit_servers('"+role+"')")
-	server := connect(t, db.URL+"&role="+role)
+	server := storetest.Connect(t, db.URL+"&role="+role)
 	names, err := partition.Ensure(t.Context(), server, partition.Attempts, partition.Day, old, old.Add(time.Hour))
 	require.NoError(t, err)
 	require.Len(t, names, 1)
 	p := ofOld(t, server, "push_attempts")
 
-	reader := connect(t, db.URL)
+	reader := storetest.Connect(t, db.URL)
 	do(reader, "BEGIN")
 	do(reader, "SELECT FROM holdfast.push_attempts")
 	detached := make(chan error, 1)
 	go func() { detached <- partition.Detach(context.Background(), server, p) }()
-	writer := connect(t, db.URL)
+	writer := storetest.Connect(t, db.URL)
 	do(writer, "SET lock_timeout = '100ms'") // as the writers of a server
 	for range 10 {
 		do(writer, "DELETE FROM holdfast.push_attempts WHERE false")

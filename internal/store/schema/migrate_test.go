@@ -1,7 +1,6 @@
 package schema_test
 
 import (
-	"context"
 	"crypto/rand"
 	"database/sql"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver of goose
 	"github.com/pressly/goose/v3"
 	"github.com/stretchr/testify/require"
@@ -27,7 +25,7 @@ func TestMigrationHasNoStatementTimeout(t *testing.T) {
 		t.Run(limit, func(t *testing.T) {
 			t.Parallel()
 			db := storetest.New(t)
-			look, reader := connect(t, db.URL), connect(t, db.URL)
+			look, reader := storetest.Connect(t, db.URL), storetest.Connect(t, db.URL)
 			var known bool
 			require.NoError(t, look.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_settings WHERE name = $1)", limit).Scan(&known))
 			if !known {
@@ -79,19 +77,11 @@ func older(t *testing.T, databaseURL string) {
 	require.NoError(t, err)
 }
 
-func connect(t *testing.T, databaseURL string) *pgx.Conn {
-	t.Helper()
-	c, err := pgx.Connect(t.Context(), databaseURL)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close(context.Background()) })
-	return c
-}
-
 // Taking the step back leaves nothing of a role that was admitted. Migrating again does not bring it back.
 func TestDownForgetsAdmittedRoles(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	c := connect(t, db.URL)
+	c := storetest.Connect(t, db.URL)
 	role := "server_" + strings.ToLower(rand.Text()[:8])
 	_, err := c.Exec(t.Context(), "CREATE ROLE "+role)
 	require.NoError(t, err)

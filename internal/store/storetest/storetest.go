@@ -265,3 +265,14 @@ func (s *server) databaseURL(name string) string {
 	u.Path = "/" + name
 	return u.String()
 }
+
+// Connect opens a session that ends with the test.
+func Connect(t testing.TB, url string) *pgx.Conn {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatalf("test database: %v", err)
+	}
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}

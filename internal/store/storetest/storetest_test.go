@@ -24,22 +24,14 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-func connect(t *testing.T, url string) *pgx.Conn {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	return conn
-}
-
 func TestDatabasesAreSeparate(t *testing.T) {
 	t.Parallel()
 	a, b := storetest.New(t), storetest.New(t)
 	require.NotEqual(t, a.URL, b.URL)
-	conn := connect(t, a.URL)
+	conn := storetest.Connect(t, a.URL)
 	_, err := conn.Exec(t.Context(), "CREATE TABLE only_here ()")
 	require.NoError(t, err)
-	_, err = connect(t, b.URL).Exec(t.Context(), "SELECT FROM only_here")
+	_, err = storetest.Connect(t, b.URL).Exec(t.Context(), "SELECT FROM only_here")
 	require.ErrorContains(t, err, "does not exist")
 
 	v, err := schema.ReadVersion(t.Context(), conn)
@@ -122,7 +114,7 @@ func TestAClusterEndsAfterItsLastProcess(t *testing.T) {
 func TestConcurrentMigrations(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	conn := connect(t, db.URL)
+	conn := storetest.Connect(t, db.URL)
 	_, err := conn.Exec(t.Context(), "DROP SCHEMA holdfast CASCADE")
 	require.NoError(t, err)
 	v, err := schema.ReadVersion(t.Context(), conn)
@@ -148,7 +140,7 @@ func TestConcurrentMigrations(t *testing.T) {
 func TestPrivateServerRestarts(t *testing.T) {
 	t.Parallel()
 	s := storetest.Server(t, nil)
-	conn := connect(t, s.URL)
+	conn := storetest.Connect(t, s.URL)
 	_, err := conn.Exec(t.Context(), "CREATE TABLE kept ()")
 	require.NoError(t, err)
 	for _, takeAway := range []func(){s.Stop, s.Crash} {
@@ -158,7 +150,7 @@ func TestPrivateServerRestarts(t *testing.T) {
 		cancel()
 		require.Error(t, err)
 		s.Start()
-		_, err = connect(t, s.URL).Exec(t.Context(), "SELECT FROM kept")
+		_, err = storetest.Connect(t, s.URL).Exec(t.Context(), "SELECT FROM kept")
 		require.NoError(t, err)
 	}
 }
