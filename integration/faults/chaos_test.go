@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -39,7 +40,7 @@ var (
 	chaosOnly   = flag.String("chaos.only", "", "with -chaos: only the faults whose names match this regular expression")
 	chaosSeed   = flag.Uint64("chaos.seed", 0, "seed of the order and the load; 0 takes one from the clock")
 	chaosReport = flag.String("chaos.report", "", "write the table of results to this file, too")
-	chaosKeep   = flag.String("chaos.keep", "", "with -chaos: after a failure, write whole logs and a dump of the database to this directory")
+	chaosKeep   = flag.String("chaos.keep", "", "with -chaos: or -soak: after a failure, write whole logs and a dump of the database to this directory")
 )
 
 // chaotic clustertest.Settings allow any number of lost attempts, so only a client's request may end a task.
@@ -194,7 +195,7 @@ func (c *rig) keep() {
 	write := func(name string, content []byte) {
 		require.NoError(c.t, os.WriteFile(filepath.Join(dir, name), content, 0o644))
 	}
-	for _, r := range append(c.replicas, c.behind) {
+	for _, r := range c.servers() {
 		write(r.Name+".log", []byte(r.Log()))
 	}
 	for i, r := range c.remotes {
@@ -372,6 +373,9 @@ func (c *rig) progress(n int) {
 		return waittest.Unless(done >= want, "%d operations remain", want-done)
 	})
 }
+
+// servers are the replicas, and the server behind the front.
+func (c *rig) servers() []*clustertest.Replica { return append(slices.Clone(c.replicas), c.behind) }
 
 // mortal are the replicas that faults may kill.
 func (c *rig) mortal() []*clustertest.Replica { return c.replicas[c.spared:] }

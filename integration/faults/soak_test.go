@@ -74,6 +74,7 @@ func TestSoak(t *testing.T) {
 	}
 	t.Logf("-soak.seed %d", o.seed)
 	c := newRig(t, o)
+	defer c.keep()
 	w := newWatch(c, max(*soakFor/360, 2*time.Second))
 	names, do := soakFaults()
 	if *soakFor == 0 {
@@ -170,7 +171,7 @@ const mortal = "faults kill it"
 func newWatch(c *rig, every time.Duration) *watch {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &watch{c: c, book: &curvetest.Book{}, began: time.Now(), stop: cancel, pids: map[string]int{}, admin: map[*clustertest.Replica]string{}, profiles: map[string][]byte{}}
-	for _, r := range append(slices.Clone(c.replicas), c.behind) {
+	for _, r := range c.servers() {
 		w.admin[r] = r.Admin
 	}
 	w.ended.Go(func() {
