@@ -141,7 +141,7 @@ var rules = []struct{ name, sql string }{
 		  LEFT JOIN holdfast.task_calls c ON c.parent = e.task AND c.relay AND c.call_id = e.payload #>> '{metadata,call,id}'
 		   AND c.seq = (SELECT max(n.seq) FROM holdfast.task_events n WHERE n.task = e.task AND n.attempt > 0 AND n.seq < e.seq)
 		 WHERE e.kind = 2 AND e.state = 2 AND e.attempt = 0 AND e.payload #> '{metadata,call}' IS NOT NULL
-		   -- Retention deletes all calls of a task that has ended before the task.
+		   -- Retention deletes the calls of a task that has ended, and later the task.
 		   AND (c.child IS NULL AND (t.state < 5 OR EXISTS (SELECT FROM holdfast.task_calls x WHERE x.parent = e.task))
 		        OR EXISTS (SELECT FROM holdfast.tasks k WHERE k.id = c.child)
 		        AND NOT EXISTS (SELECT FROM holdfast.task_events k WHERE k.task = c.child AND k.kind = 2 AND k.state = 2
