@@ -16,16 +16,16 @@ func TestStoppedReplicaReturnsRuns(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	a := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Replace(clustertest.Settings, "stop_grace: 1s", "stop_grace: 2s")})
-	long := a.Stream(a2atest.V03, a2atest.Say("chunks=200 size=32 delay=30ms"))
+	long := a.Stream(a2atest.V03, a2atest.Say("chunks=200 size=32 delay=50ms")) // longer than the grace, by far
 	brief := a.Stream(a2atest.V01, a2atest.Say("sleep=2s"))
 	held := a.Stream(a2atest.V01, a2atest.Say("hold"))
 	seen := long.Take(10)
 	taskID := seen[0].Task()
 	briefID := brief.UntilState("working").Task()
 	heldID := held.UntilState("working").Task()
-	b := clustertest.Cluster(t, db.URL, "b")[0] // after a has claimed all tasks
 
 	a.Signal(syscall.SIGTERM)
+	b := clustertest.Cluster(t, db.URL, "b")[0] // while a stops: its start may take longer than the runs
 	// The short run finishes within the grace, and its stream shows that.
 	require.Equal(t, "completed", a2atest.Last(brief.Rest()).State())
 	// The other runs are returned. Their streams end without a final event.

@@ -686,24 +686,25 @@ func TestTheServerStopsWhileItStoresAnEvent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worker.Agent{})
 	r := w.begin("go")
+	require.JSONEq(t, `{"next":1,"ended":false}`, string(r.Post(t, 0, `{"type":"state","data":{"n":1}}`).Body))
 	conn, err := pgx.Connect(t.Context(), w.url)
 	require.NoError(t, err)
 	defer func() { _ = conn.Close(context.Background()) }()
-	_, err = conn.Exec(t.Context(), "BEGIN; LOCK TABLE holdfast.task_states IN ACCESS EXCLUSIVE MODE", pgx.QueryExecModeSimpleProtocol)
+	_, err = conn.Exec(t.Context(), "BEGIN; SELECT FROM holdfast.task_states FOR UPDATE", pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err)
 	answered := make(chan *runapitest.Answer, 1)
 	go func() {
-		answered <- r.Post(t, 0, `{"type":"text","text":"begun"}`, `{"type":"state","data":{"n":1}}`, `{"type":"complete"}`)
+		answered <- r.Post(t, 1, `{"type":"state","data":{"n":2}}`, `{"type":"complete"}`)
 	}()
-	waittest.Eventually(t, "the state waits for the lock", func() error {
+	waittest.Eventually(t, "the state waits for its row", func() error {
 		var n int
-		err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE relation = 'holdfast.task_states'::regclass AND NOT granted").Scan(&n)
+		err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'transactionid'").Scan(&n)
 		return errors.Join(err, waittest.Unless(n > 0, "it does not"))
 	})
 	w.stop()
 	a := waittest.Within(t, "the upload is answered", answered)
 	require.Equal(t, 503, a.Status, "%s", a.Body)
-	require.Equal(t, "1", string(a.Next))
+	require.Equal(t, "1", string(a.Next), "%s", a.Body)
 	_, err = conn.Exec(t.Context(), "ROLLBACK")
 	require.NoError(t, err)
 }

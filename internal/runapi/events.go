@@ -68,7 +68,7 @@ func (a *API) events(c echo.Context) error {
 func (a *API) blame(ctx context.Context, err error) error {
 	switch {
 	case a.stopped.Err() != nil:
-		return refuse(http.StatusServiceUnavailable, reasonUnavailable, "", "the server is stopping; go on at next")
+		return refuse(http.StatusServiceUnavailable, reasonUnavailable, "", "the server is stopping")
 	case ctx.Err() != nil:
 		return cut()
 	}
