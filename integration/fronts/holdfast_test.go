@@ -167,7 +167,7 @@ func disturbed(t *testing.T, settings string, every time.Duration, most int, dis
 			}
 		}
 	})
-	waittest.Eventually(t, "all tasks have ended", func() error {
+	waittest.EventuallyWithin(t, 3*time.Minute, "all tasks have ended", func() error { // each retry waits for longer
 		live := clustertest.One[int](db, "SELECT count(*) FROM holdfast.v_tasks WHERE ended_at IS NULL")
 		return waittest.Unless(live == 0, "%d live", live)
 	})
@@ -196,7 +196,8 @@ func TestCutsBetweenFrontAndAgent(t *testing.T) {
 	} {
 		t.Run(settings, func(t *testing.T) {
 			t.Parallel()
-			disturbed(t, settings, every, 1000, func(_, _ *clustertest.Replica, link *clustertest.Proxy) { link.Cut() })
+			// Cuts without an end would leave a slow machine no time to go on.
+			disturbed(t, settings, every, 60, func(_, _ *clustertest.Replica, link *clustertest.Proxy) { link.Cut() })
 		})
 	}
 }
