@@ -23,7 +23,8 @@ import (
 //
 // Returning nil completes the task, unless the run has already settled it. An error fails it. The client reads the text
 // of a Failure; any other error is logged, and the client reads only that the agent failed. Retryable errors are
-// retried with backoff, up to the agent's max attempts. An Unavailable waits for the agent and counts no try.
+// retried with backoff, up to the agent's max attempts, and so are errors that say that Holdfast's own database is away
+// (task.Unavailable). An Unavailable waits for the agent and counts no try.
 type Executor interface {
 	Execute(ctx context.Context, run *Run, out Emitter) error
 }

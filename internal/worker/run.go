@@ -316,6 +316,9 @@ func (r *run) conclude(err error) (string, error) {
 		return r.settle(task.StateCompleted, "", nil)
 	}
 	after, again := executor.IsRetryable(err)
+	if errors.Is(err, task.Unavailable) {
+		again = true // the agent waited for our database for less time than that was away
+	}
 	if u, ok := errors.AsType[*executor.Unavailable](err); ok {
 		if waits := r.wait(u, again); waits != nil {
 			return waits()
@@ -475,7 +478,7 @@ func (r *run) insist(ctx context.Context, do func() error) error {
 		select {
 		case <-time.After(readAgain):
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		case <-r.ctx.Done():
 			return context.Cause(r.ctx)
 		}

@@ -1231,6 +1231,33 @@ func TestReadsOfRunWaitForDatabase(t *testing.T) {
 	p.become(h, task.StateCompleted)
 }
 
+func (a *slowReads) SetAgentState(ctx context.Context, n store.NewState) (int64, error) {
+	if err := a.read(); err != nil {
+		return 0, err
+	}
+	return a.Store.SetAgentState(ctx, n)
+}
+
+// An agent that waits for the database with a time limit of its own has not failed: its run is tried again.
+func TestAgentsGiveUpOnTheDatabase(t *testing.T) {
+	t.Parallel()
+	db := &slowReads{}
+	a := does(func(ctx context.Context, run *executor.Run, _ executor.Emitter) error {
+		if run.Attempt == 1 {
+			db.refuse.Store(1000)
+			limited, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+			defer cancel()
+			ctx = limited
+		}
+		_, err := run.Memory.SetState(ctx, executor.OfTask, json.RawMessage(`1`), executor.AnyVersion)
+		db.refuse.Store(0)
+		return err
+	})
+	a.MaxAttempts, a.Backoff = 2, time.Millisecond
+	p := start(t, setup{wrap: func(s *store.Store) worker.Store { db.Store = s; return db }}, a)
+	p.become(p.create("a", "x"), task.StateCompleted)
+}
+
 // A process that was declared dead and cannot register again claims nothing.
 func TestPoolWithoutLeaseClaimsNothing(t *testing.T) {
 	t.Parallel()

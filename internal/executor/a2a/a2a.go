@@ -295,14 +295,21 @@ func (r *run) adopt(ctx context.Context, id, contextID string) error {
 	if contextID != "" {
 		r.link.Context = contextID
 	}
-	// A run that was canceled meanwhile still stores the id, so that the cancel can name it.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opts.CallTimeout)
+	// A run that was canceled meanwhile still stores the id, so that the cancel can name it. Others wait for the database.
+	ctx, cancel := outliving(ctx, r.opts.CallTimeout)
 	defer cancel()
 	if err := r.storeLink(ctx); err != nil {
 		return err
 	}
 	close(r.linked)
 	return r.shareContext(ctx, contextID)
+}
+
+// outliving returns a context that ends so long after its parent.
+func outliving(parent context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(parent))
+	stop := context.AfterFunc(parent, func() { time.AfterFunc(by, cancel) })
+	return ctx, func() { stop(); cancel() }
 }
 
 func (r *run) storeLink(ctx context.Context) error {

@@ -606,6 +606,33 @@ func TestCancelWithoutTask(t *testing.T) {
 	}
 }
 
+// awayMemory is a database that stores after a while.
+type awayMemory struct {
+	executor.Memory
+	away time.Duration
+}
+
+func (m awayMemory) SetState(ctx context.Context, of executor.Scope, value json.RawMessage, version int64) (int64, error) {
+	select {
+	case <-time.After(m.away):
+		return m.Memory.SetState(ctx, of, value, version)
+	case <-ctx.Done():
+		return 0, &task.Error{Kind: task.Unavailable, Msg: "the request ended before the database answered", Cause: ctx.Err()}
+	}
+}
+
+// The time limit of calls is for the agent, not for the database.
+func TestRunsWaitForTheDatabase(t *testing.T) {
+	t.Parallel()
+	a, e := newAgent(t, a2a.Options{CallTimeout: time.Second})
+	a.on("SendStreamingMessage", streams(working(""), `{"statusUpdate":{"taskId":"up-1","contextId":"ctx-1","status":{"state":"TASK_STATE_COMPLETED"}}}`))
+	run := executortest.NewRun("hello")
+	run.Memory = awayMemory{run.Memory, 2 * time.Second}
+	out, err := execute(t, e, run)
+	require.NoError(t, err)
+	require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
+}
+
 func TestCancelWaitsForTheTaskToHaveAName(t *testing.T) {
 	t.Parallel()
 	a, e := newAgent(t, a2a.Options{})
