@@ -76,6 +76,9 @@ func TestSoak(t *testing.T) {
 	c := newRig(t, o)
 	defer c.keep()
 	w := newWatch(c, max(*soakFor/360, 2*time.Second))
+	if *soakOut != "" {
+		defer w.write(*soakOut) // also if it has failed
+	}
 	names, do := soakFaults()
 	if *soakFor == 0 {
 		names = []string{"receivers of webhooks away", "kill -9 of each replica in turn"}
@@ -95,15 +98,10 @@ func TestSoak(t *testing.T) {
 	w.end()
 	c.load.end()
 	require.Equal(t, first, c.replicas[0].PID(), "replica a lived all the time")
-	took := time.Since(w.began)
 	t.Logf("\n%s\n%s", c.table(), w.book.Table())
 	if *soakFor == 0 {
 		w.whole()
 		return
-	}
-	if *soakOut != "" {
-		title := fmt.Sprintf("Two replicas under faults, for %.0f minutes: %d operations of clients", took.Minutes(), c.load.done.Load())
-		w.write(*soakOut, title)
 	}
 	require.NoError(t, w.book.Grown())
 }
@@ -443,9 +441,11 @@ func (w *watch) sessions(ctx context.Context, db *conn, at time.Duration) error 
 }
 
 // write writes the samples and the profiles to files.
-func (w *watch) write(name, title string) {
+func (w *watch) write(name string) {
 	t := w.c.t
 	t.Helper()
+	w.end()
+	title := fmt.Sprintf("Two replicas under faults, for %.0f minutes: %d operations of clients", time.Since(w.began).Minutes(), w.c.load.done.Load())
 	var csv strings.Builder
 	require.NoError(t, w.book.CSV(&csv))
 	w.profile("-end")
