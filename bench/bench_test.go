@@ -23,6 +23,7 @@ func BenchmarkBlocking(b *testing.B)       { blocking(b) }
 func BenchmarkPoll(b *testing.B)           { poll(b) }
 func BenchmarkStream(b *testing.B)         { stream(b) }
 func BenchmarkAway(b *testing.B)           { away(b) }
+func BenchmarkLLM(b *testing.B)            { llm(b) }
 func BenchmarkBindings(b *testing.B)       { bindings(b) }
 func BenchmarkPushDeliveries(b *testing.B) { pushDeliveries(b) }
 func BenchmarkPushCost(b *testing.B)       { pushCost(b) }

@@ -33,6 +33,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "bench:", serveRaw(addr))
 		os.Exit(1)
 	}
+	if how := os.Getenv(writerEnv); how != "" {
+		fmt.Fprintln(os.Stderr, "bench:", write(how))
+		os.Exit(1)
+	}
 	if listeners, err := strconv.Atoi(os.Getenv(receiverEnv)); err == nil {
 		fmt.Fprintln(os.Stderr, "bench:", receive(listeners))
 		os.Exit(1)

@@ -60,6 +60,7 @@ var tables = []struct {
 	{"Stream", "Chunks of 256 bytes, each durable before it is sent", []raw{
 		{"raw rows/s", "rows/s", "RawUnnest/conns=2/rows=500", ""}, {"raw SSE chunks/s", "chunks/s", "RawSSE/streams=%s/flush=full", "streams"},
 	}},
+	{"LLM", "Runs that emit 40 small texts a second, each with a reader on the other replica", nil},
 	{"Bindings", "The same in other versions and over other bindings", nil},
 	{"PushDeliveries", "Deliveries of webhooks to a receiver that answers at once", []raw{
 		{"raw echo requests/s", "requests/s", "RawEcho/inflight=%s", "inflight"},
