@@ -68,6 +68,8 @@ var tables = []struct {
 	{"PushCost", "Blocking echo tasks with a webhook each, and without", nil},
 	{"Identity", "With authentication and isolation, and without", nil},
 	{"Replicas", "Replicas that share the machine", nil},
+	{"ManyReplicas", "What each replica and event costs with 2 to 20 replicas", nil},
+	{"IdleStreams", "100,000 idle streams over six replicas", nil},
 	{"Stored", "With finished tasks stored", nil},
 	{"Consoles", "Open lists of the web console", nil},
 	{"ConsoleView", "The list of tasks in a browser", nil},
