@@ -35,7 +35,7 @@ const maxPayload = 7900
 // send wakes the listeners of all processes. So the more there are, the less often each may send:
 // otherwise the work would grow with the square of their number.
 const (
-	sendPause    = 500 * time.Microsecond
+	sendPause    = time.Millisecond
 	maxSendPause = 25 * time.Millisecond
 )
 

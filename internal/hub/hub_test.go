@@ -611,7 +611,7 @@ func TestManyProcessesSendTogether(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close(context.Background()) //nolint:errcheck // the database goes next
 	r := start(t, url, hub.Options{PollInterval: never}).listening()
-	r.hub.SetPeers(21)
+	r.hub.SetPeers(11)
 	_, err = conn.Exec(t.Context(), "LISTEN "+store.Channel)
 	require.NoError(t, err)
 	const agents = 100
