@@ -56,7 +56,9 @@ func holdStreams(url string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(os.Stdout, len(heldStreams))
+	if _, err := fmt.Fprintln(os.Stdout, len(heldStreams)); err != nil {
+		return err
+	}
 	select {}
 }
 

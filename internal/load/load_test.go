@@ -301,7 +301,7 @@ func TestStreamsTellTheirLastID(t *testing.T) {
 	})
 	c, err := agent.Dial(t.Context())
 	require.NoError(t, err)
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	require.Empty(t, c.LastEventID())
 	var ids []string
 	require.NoError(t, c.Stream(agent.Request("tasks/resubscribe", TaskQuery("t1"), ""), func([]byte) error {
