@@ -23,11 +23,14 @@ func BenchmarkBlocking(b *testing.B)       { blocking(b) }
 func BenchmarkPoll(b *testing.B)           { poll(b) }
 func BenchmarkStream(b *testing.B)         { stream(b) }
 func BenchmarkAway(b *testing.B)           { away(b) }
+func BenchmarkLLM(b *testing.B)            { llm(b) }
 func BenchmarkBindings(b *testing.B)       { bindings(b) }
 func BenchmarkPushDeliveries(b *testing.B) { pushDeliveries(b) }
 func BenchmarkPushCost(b *testing.B)       { pushCost(b) }
 func BenchmarkIdentity(b *testing.B)       { identity(b) }
 func BenchmarkReplicas(b *testing.B)       { replicated(b) }
+func BenchmarkManyReplicas(b *testing.B)   { manyReplicas(b) }
+func BenchmarkIdleStreams(b *testing.B)    { manyStreams(b) }
 func BenchmarkStored(b *testing.B)         { stored(b) }
 func BenchmarkRetention(b *testing.B)      { retention(b) }
 func BenchmarkWorkersBegin(b *testing.B)   { begins(b) }

@@ -33,6 +33,14 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "bench:", serveRaw(addr))
 		os.Exit(1)
 	}
+	if how := os.Getenv(writerEnv); how != "" {
+		fmt.Fprintln(os.Stderr, "bench:", write(how))
+		os.Exit(1)
+	}
+	if url := os.Getenv(holderEnv); url != "" {
+		fmt.Fprintln(os.Stderr, "bench:", holdStreams(url))
+		os.Exit(1)
+	}
 	if listeners, err := strconv.Atoi(os.Getenv(receiverEnv)); err == nil {
 		fmt.Fprintln(os.Stderr, "bench:", receive(listeners))
 		os.Exit(1)
@@ -66,8 +74,7 @@ func prepared(f func() int) (int, error) {
 	if pgURL = os.Getenv("HOLDFAST_BENCH_DATABASE_URL"); pgURL == "" {
 		server, err := pgembed.Start(ctx, pgembed.Options{
 			Dir: dir, Log: slog.New(slog.DiscardHandler),
-			// The raw insert needs 256 connections. All other settings are those of every embedded database.
-			Settings: map[string]string{"max_connections": "400"},
+			Settings: settings(),
 		})
 		if err != nil {
 			return 1, err
@@ -98,6 +105,21 @@ func prepared(f func() int) (int, error) {
 		return 1, err
 	}
 	return f(), nil
+}
+
+// settingsEnv names the variable with settings of the private PostgreSQL: name=value,name=value.
+const settingsEnv = "HOLDFAST_BENCH_SETTINGS"
+
+// settings are those of the private PostgreSQL. The raw insert needs 256 connections. All others are those of every embedded
+// database, unless the variable has them.
+func settings() map[string]string {
+	all := map[string]string{"max_connections": "400"}
+	for each := range strings.SplitSeq(os.Getenv(settingsEnv), ",") {
+		if name, value, ok := strings.Cut(each, "="); ok {
+			all[name] = value
+		}
+	}
+	return all
 }
 
 // describe prints the environment in the form that go test uses. It refuses a database whose commits do not reach the

@@ -133,12 +133,27 @@ type usage struct {
 // system.
 func settled(b *testing.B, r *replica) usage {
 	b.Helper()
+	return settledAll(b, []*replica{r})[0]
+}
+
+// settledAll reads the memory of several servers at the same time.
+func settledAll(b *testing.B, all []*replica) (used []usage) {
+	b.Helper()
 	time.Sleep(2 * time.Second)
 	for range 2 {
-		fetch(b, r.Admin+"/debug/pprof/heap?gc=1")
+		for _, r := range all {
+			fetch(b, r.Admin+"/debug/pprof/heap?gc=1")
+		}
 		time.Sleep(2 * time.Second)
 	}
-	var u usage
+	for _, r := range all {
+		used = append(used, usageOf(b, r))
+	}
+	return used
+}
+
+func usageOf(b *testing.B, r *replica) (u usage) {
+	b.Helper()
 	scanner := bufio.NewScanner(bytes.NewReader(fetch(b, r.Admin+"/metrics")))
 	for scanner.Scan() {
 		name, value, _ := strings.Cut(scanner.Text(), " ")

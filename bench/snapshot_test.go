@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"os"
 	"strconv"
 	"sync"
@@ -32,7 +33,7 @@ func oldSnapshot(b *testing.B) {
 	}
 	window := min(during/10, time.Minute)
 	b.Run(during.String(), func(b *testing.B) {
-		url := newMeteredServer(b)
+		url := newMeteredServer(b, nil)
 		c := &cluster{dbURL: url, config: pushConfig("")}
 		c.replicas = append(c.replicas, c.start(b, everything))
 		c.db = connect(b, url)
@@ -82,7 +83,7 @@ func oldSnapshot(b *testing.B) {
 }
 
 // newMeteredServer starts a PostgreSQL that counts its statements, and returns the URL of an empty database.
-func newMeteredServer(b *testing.B) string {
+func newMeteredServer(b *testing.B, settings map[string]string) string {
 	b.Helper()
 	dir, err := os.MkdirTemp("", "holdfast-bench") //nolint:usetesting // as root, PostgreSQL's user cannot enter b.TempDir
 	if err == nil {
@@ -92,9 +93,9 @@ func newMeteredServer(b *testing.B) string {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = os.RemoveAll(dir) })
-	server, err := pgembed.Start(b.Context(), pgembed.Options{
-		Dir: dir, Log: slog.New(slog.DiscardHandler), Settings: map[string]string{"shared_preload_libraries": "pg_stat_statements"},
-	})
+	all := map[string]string{"shared_preload_libraries": "pg_stat_statements"}
+	maps.Copy(all, settings)
+	server, err := pgembed.Start(b.Context(), pgembed.Options{Dir: dir, Log: slog.New(slog.DiscardHandler), Settings: all})
 	if err != nil {
 		b.Skipf("PostgreSQL with pg_stat_statements: %v", err)
 	}

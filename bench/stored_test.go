@@ -19,8 +19,12 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// storedEnv names the variable with the number of finished tasks.
-const storedEnv = "BENCH_STORED"
+// storedEnv names the variable with the number of finished tasks. Each has one answer, or chunks of 32 bytes, as many as the second
+// variable says.
+const (
+	storedEnv       = "BENCH_STORED"
+	storedChunksEnv = "BENCH_STORED_CHUNKS"
+)
 
 // stored compares a database with many finished tasks with an empty one on the same PostgreSQL. Turns alternate, so
 // both sides meet the same disturbances. Before the tasks are stored, the same is measured with both databases empty:
@@ -46,8 +50,12 @@ func stored(b *testing.B) {
 					fill(b, subject, n)
 					subject.filling = time.Since(start)
 				}
+				size := one[float64](b, subject.c.db, "SELECT pg_database_size(current_database())::float8")
+				events := one[int](b, subject.c.db, "SELECT count(*) FROM holdfast.task_events")
 				metric(b, subject.filling.Seconds(), "s")
-				metric(b, one[float64](b, subject.c.db, "SELECT pg_database_size(current_database())::float8 / (1 << 20)"), "MB")
+				metric(b, size/(1<<20), "MB")
+				metric(b, size/float64(n), "B/task")
+				metric(b, float64(events)/float64(n), "events/task")
 			})
 		}
 		for _, s := range []*side{subject, control} {
@@ -197,9 +205,12 @@ func median(v []float64) float64 {
 // partitions.
 func fill(b *testing.B, s *side, n int) {
 	b.Helper()
-	model := newTask(b, s.c.replicas[0].target,
-		"echo:A pilot boards the ship outside of the harbour, knows its shoals and its currents, and brings it to its berth. "+
-			"The master keeps the command and the responsibility; the pilot has the knowledge of the place.")
+	text := "echo:A pilot boards the ship outside of the harbour, knows its shoals and its currents, and brings it to its berth. " +
+		"The master keeps the command and the responsibility; the pilot has the knowledge of the place."
+	if chunks := os.Getenv(storedChunksEnv); chunks != "" {
+		text = "chunks=" + chunks + " size=32"
+	}
+	model := newTask(b, s.c.replicas[0].target, text)
 	db := connect(b, s.c.dbURL)
 	exec1(b, db, "SET synchronous_commit = off") // for this connection only
 	to := time.Now().AddDate(0, 0, -1)

@@ -60,6 +60,7 @@ var tables = []struct {
 	{"Stream", "Chunks of 256 bytes, each durable before it is sent", []raw{
 		{"raw rows/s", "rows/s", "RawUnnest/conns=2/rows=500", ""}, {"raw SSE chunks/s", "chunks/s", "RawSSE/streams=%s/flush=full", "streams"},
 	}},
+	{"LLM", "Runs that emit 40 small texts a second, each with a reader on the other replica", nil},
 	{"Bindings", "The same in other versions and over other bindings", nil},
 	{"PushDeliveries", "Deliveries of webhooks to a receiver that answers at once", []raw{
 		{"raw echo requests/s", "requests/s", "RawEcho/inflight=%s", "inflight"},
@@ -67,6 +68,8 @@ var tables = []struct {
 	{"PushCost", "Blocking echo tasks with a webhook each, and without", nil},
 	{"Identity", "With authentication and isolation, and without", nil},
 	{"Replicas", "Replicas that share the machine", nil},
+	{"ManyReplicas", "What each replica and event costs with 2 to 20 replicas", nil},
+	{"IdleStreams", "100,000 idle streams over six replicas", nil},
 	{"Stored", "With finished tasks stored", nil},
 	{"Consoles", "Open lists of the web console", nil},
 	{"ConsoleView", "The list of tasks in a browser", nil},

@@ -31,8 +31,16 @@ import (
 // maxPayload keeps below NOTIFY's 8,000 bytes.
 const maxPayload = 7900
 
+// sendPause is how long a process waits after a send, for each other process beyond the first. Every
+// send wakes the listeners of all processes. So the more there are, the less often each may send:
+// otherwise the work would grow with the square of their number.
+const (
+	sendPause    = time.Millisecond
+	maxSendPause = 25 * time.Millisecond
+)
+
 // notifier sends hints after commits. When it is idle it sends at once. Hints that arrive during a
-// send go out together in the next one.
+// send, or during the pause after it, go out together in the next one.
 type notifier struct {
 	opt   Options
 	name  string // the name of this process in payloads
@@ -70,6 +78,11 @@ func (n *notifier) ring() {
 }
 
 func (n *notifier) alone() bool { return n.peers.Load() == 0 }
+
+// pause is the shortest time between two sends.
+func (n *notifier) pause() time.Duration {
+	return min(time.Duration(max(n.peers.Load()-1, 0))*sendPause, maxSendPause)
+}
 
 func (n *notifier) events(evs []*task.Event) {
 	if n.alone() {
@@ -203,16 +216,25 @@ func (n *notifier) take() []string {
 func (n *notifier) run(ctx context.Context) error {
 	conn := store.NewNotifier(n.opt.URL)
 	defer conn.Close()
+	var sent time.Time
 	for {
 		select {
 		case <-n.wake:
 		case <-ctx.Done():
 			return nil
 		}
+		if wait := n.pause() - time.Since(sent); wait > 0 {
+			select {
+			case <-time.After(wait):
+			case <-ctx.Done():
+				return nil
+			}
+		}
 		payloads := n.take()
 		if len(payloads) == 0 {
 			continue
 		}
+		sent = time.Now()
 		if err := conn.Send(ctx, payloads); err != nil {
 			if ctx.Err() != nil {
 				return nil

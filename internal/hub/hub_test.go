@@ -602,6 +602,41 @@ func TestLoneProcessSendsNoHints(t *testing.T) {
 	})
 }
 
+// TestManyProcessesSendTogether shows that a process with many others sends its hints together, and loses none: each NOTIFY
+// wakes all of them.
+func TestManyProcessesSendTogether(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(context.Background()) //nolint:errcheck // the database goes next
+	r := start(t, url, hub.Options{PollInterval: never}).listening()
+	r.hub.SetPeers(11)
+	_, err = conn.Exec(t.Context(), "LISTEN "+store.Channel)
+	require.NoError(t, err)
+	const agents = 100
+	begun := time.Now()
+	for i := range agents {
+		r.bus.Ready(fmt.Sprintf("agent-%d", i))
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	heard, notes := map[string]bool{}, 0
+	for len(heard) < agents {
+		note, err := conn.WaitForNotification(ctx)
+		require.NoError(t, err, "%d agents were heard", len(heard))
+		_, entries, _ := strings.Cut(note.Payload, ",")
+		for entry := range strings.SplitSeq(entries, ",") {
+			if agent, ok := strings.CutPrefix(entry, "q:"); ok {
+				heard[agent] = true
+			}
+		}
+		notes++
+	}
+	require.LessOrEqual(t, notes, 3+int(time.Since(begun)/(10*time.Millisecond)))
+}
+
 // TestStreamsShareALargeEvent shows that any number of subscribers hold one copy of an event, within the budget, as long
 // as one of them sends it: both while the event is in the ring, and after smaller ones have replaced it there.
 func TestStreamsShareALargeEvent(t *testing.T) {

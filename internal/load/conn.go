@@ -77,7 +77,8 @@ type Conn struct {
 	r     *bufio.Reader // the answer
 	lines *bufio.Reader // the body of a stream
 	body  []byte
-	last  bool // the server accepts no further request on it
+	id    []byte // of the last document of a stream
+	last  bool   // the server accepts no further request on it
 }
 
 // Dial connects to the target.
@@ -179,6 +180,9 @@ func (c *Conn) Stream(req []byte, each func(data []byte) error) error {
 		if err != nil {
 			return err
 		}
+		if id, ok := bytes.CutPrefix(line, []byte("id:")); ok {
+			c.id = append(c.id[:0], bytes.TrimSpace(id)...)
+		}
 		if data, ok := bytes.CutPrefix(line, []byte("data:")); ok {
 			if err := each(bytes.TrimSpace(data)); err != nil {
 				return err
@@ -186,6 +190,9 @@ func (c *Conn) Stream(req []byte, each func(data []byte) error) error {
 		}
 	}
 }
+
+// LastEventID returns the id of the last document that a stream on this connection has sent, which resumes it, or "".
+func (c *Conn) LastEventID() string { return string(c.id) }
 
 // line reads a line of a stream without its end.
 func (c *Conn) line() ([]byte, error) {

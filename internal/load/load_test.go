@@ -286,4 +286,27 @@ func TestStamp(t *testing.T) {
 		_, ok := Stamp([]byte(data))
 		require.False(t, ok, data)
 	}
+	index, _, ok := Piece([]byte(`{"parts":[{"kind":"text","text":"00000007 1700000000000000001 "}]}`))
+	require.True(t, ok)
+	require.Equal(t, 7, index)
+	_, _, ok = Piece([]byte(`{"text":"a number 1700000000000000001"}`))
+	require.False(t, ok)
+}
+
+func TestStreamsTellTheirLastID(t *testing.T) {
+	t.Parallel()
+	agent := serve(t, func(w http.ResponseWriter, _ request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = fmt.Fprint(w, "id: 7\ndata: {}\n\nid: 8\ndata: {}\n\n")
+	})
+	c, err := agent.Dial(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = c.Close() }()
+	require.Empty(t, c.LastEventID())
+	var ids []string
+	require.NoError(t, c.Stream(agent.Request("tasks/resubscribe", TaskQuery("t1"), ""), func([]byte) error {
+		ids = append(ids, c.LastEventID())
+		return nil
+	}))
+	require.Equal(t, []string{"7", "8"}, ids)
 }

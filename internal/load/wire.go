@@ -109,11 +109,18 @@ func isCompleted(body []byte) bool {
 
 // Stamp finds the emission time in a chunk of the demo agent: index, space, unix nanoseconds.
 func Stamp(data []byte) (time.Time, bool) {
-	const before, digits = len(`"text":"`) + len("00000000 "), 19
-	i := bytes.Index(data, []byte(`"text":"`))
-	if i < 0 || len(data) < i+before+digits {
-		return time.Time{}, false
+	_, at, ok := Piece(data)
+	return at, ok
+}
+
+// Piece finds the index and the emission time in such a chunk.
+func Piece(data []byte) (index int, at time.Time, ok bool) {
+	const before, indexDigits, digits = len(`"text":"`), 8, 19
+	i := bytes.Index(data, []byte(`"text":"`)) + before
+	if i < before || len(data) < i+indexDigits+1+digits {
+		return 0, time.Time{}, false
 	}
-	n, err := strconv.ParseInt(string(data[i+before:i+before+digits]), 10, 64)
-	return time.Unix(0, n), err == nil
+	index, err := strconv.Atoi(string(data[i : i+indexDigits]))
+	n, other := strconv.ParseInt(string(data[i+indexDigits+1:i+indexDigits+1+digits]), 10, 64)
+	return index, time.Unix(0, n), err == nil && other == nil
 }
