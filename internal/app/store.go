@@ -17,8 +17,8 @@ func openStore(ctx context.Context, e *env, db *Database, bus *signal.Bus) (*sto
 	cfg, m := e.cfg, e.metrics
 	st, err := store.Open(ctx, store.Options{
 		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: cfg.Store.PoolSize, Writers: cfg.Store.WriterConns,
-		Listener: bus, SecretKeys: cfg.Push.SealingKeys(), Widths: Widths(cfg),
-		Observer:    store.Observer{Flushed: m.Flushed, Fenced: m.Fenced, Retried: m.Retried, Event: m.Event, Limited: m.Limited, Canceled: m.Canceled},
+		Listener: bus, SecretKeys: cfg.Push.SealingKeys(), Widths: Widths(cfg), Ended: e.memory.Ended,
+		Observer:    store.Observer{Flushed: m.Flushed, Fenced: m.Fenced, Retried: m.Retried, Event: m.Event, Limited: m.Limited, Canceled: m.Canceled, Ended: m.LogRead},
 		RowSecurity: cfg.Auth.RowSecurity != config.RowSecurityOff, WithoutAudit: !cfg.Audit.Enabled, Tells: Tells(cfg), Tracer: e.tracer.Statements(), Log: e.log,
 	})
 	if err != nil {

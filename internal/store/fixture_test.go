@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/store/invarianttest"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -50,6 +51,9 @@ func newFixture(t testing.TB) *fixture {
 	return openFixture(t, storetest.New(t).URL, "")
 }
 
+// keptBytes is the memory of ended tasks in tests: all reads of tests could be of kept tasks.
+const keptBytes = 8 << 20
+
 // openFixture opens the store through another URL than the one for checks.
 func openFixture(t testing.TB, url, through string) *fixture {
 	t.Helper()
@@ -63,7 +67,7 @@ func openPatient(t testing.TB, url, through string, lockTimeout time.Duration) *
 	if through == "" {
 		through = url
 	}
-	s, err := Open(t.Context(), Options{URL: through, APIConns: 4, RowSecurity: true, Listener: f.ear, Tells: func(string) bool { return true }, Observer: Observer{Retried: f.ear.retried, Limited: f.ear.refused}, lockTimeout: lockTimeout})
+	s, err := Open(t.Context(), Options{URL: through, APIConns: 4, RowSecurity: true, Listener: f.ear, Tells: func(string) bool { return true }, Ended: memory.NewBudget(keptBytes), Observer: Observer{Retried: f.ear.retried, Limited: f.ear.refused}, lockTimeout: lockTimeout})
 	require.NoError(t, err)
 	f.Store = s
 	t.Cleanup(func() {
