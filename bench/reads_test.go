@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -29,7 +30,13 @@ var readings = []reading{
 		body, err := c.Call(target.Request("tasks/get", load.TaskQuery(id), ""))
 		return len(body), err
 	}},
-	{"resume", func(c *load.Conn, target, _ *load.Target, id string) (read int, err error) {
+	{"resume", func(_ *load.Conn, target, _ *load.Target, id string) (read int, err error) {
+		// The server closes the connection after a stream.
+		c, err := target.Dial(context.Background())
+		if err != nil {
+			return 0, err
+		}
+		defer func() { _ = c.Close() }()
 		err = c.Stream(target.Request("tasks/resubscribe", load.TaskQuery(id), "0"), func(data []byte) error {
 			read += len(data)
 			return nil
@@ -88,7 +95,7 @@ func reads(b *testing.B) {
 				body := fmt.Appendf(nil, "bytes=%d lines=%d", sizes, map[bool]int{true: n + 3, false: 0}[r.name == "resume"])
 				for _, conns := range []int{1, 16} {
 					b.Run(fmt.Sprintf("%s/raw/inflight=%d", r.name, conns), func(b *testing.B) {
-						elapsed, took := repeat(b, target, conns, b.N, func(conn *load.Conn) error { return rawRead(conn, target.Post(body, ""), r.name == "resume", sizes) })
+						elapsed, took := repeat(b, target, conns, b.N, func(conn *load.Conn) error { return rawRead(conn, target, target.Post(body, ""), r.name == "resume", sizes) })
 						metric(b, float64(b.N)/elapsed.Seconds(), "reads/s")
 						quantiles(b, took)
 					})
@@ -98,9 +105,14 @@ func reads(b *testing.B) {
 	}
 }
 
-func rawRead(conn *load.Conn, req []byte, stream bool, bytes int) error {
+func rawRead(conn *load.Conn, target *load.Target, req []byte, stream bool, bytes int) error {
 	read := 0
 	if stream {
+		conn, err := target.Dial(context.Background())
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
 		if err := conn.Stream(req, func(data []byte) error { read += len(data); return nil }); err != nil {
 			return err
 		}

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -96,7 +98,8 @@ func (e *ended) put(t *task.Task, messages bool, stored int64, seen fingerprint)
 	if e == nil || !t.Status.State.Terminal() || seen.last.seq != int64(t.LastSeq) {
 		return
 	}
-	f := &folded{task: t.Shared(), messages: messages, stored: stored, bytes: footprint(t), witnesses: []witness{seen.last}}
+	t = quoted(t)
+	f := &folded{task: t, messages: messages, stored: stored, bytes: footprint(t), witnesses: []witness{seen.last}}
 	if c := seen.chunk; c.seq != 0 && c.seq != seen.last.seq {
 		f.witnesses = append(f.witnesses, c)
 	}
@@ -133,6 +136,33 @@ func (e *ended) forget(ids ...task.ID) {
 	}
 }
 
+// longText is the size of a text, in bytes, from which on its JSON is kept, too: most of the time of a further read went into
+// quoting it.
+const longText = 4 << 10
+
+// quoted returns the task with the JSON of its long texts. A text without escapes takes no memory besides its JSON.
+func quoted(t *task.Task) *task.Task {
+	t = t.Shared()
+	t.Artifacts = slices.Clone(t.Artifacts)
+	for i := range t.Artifacts {
+		a := &t.Artifacts[i]
+		a.Parts = slices.Clone(a.Parts)
+		for j := range a.Parts {
+			p := &a.Parts[j]
+			if p.Kind != task.PartText || len(p.Text) < longText {
+				continue
+			}
+			p.Quoted = string(appendString(make([]byte, 0, len(p.Text)+len(p.Text)/16), p.Text))
+			if inner := p.Quoted[1 : len(p.Quoted)-1]; inner == p.Text {
+				p.Text = inner
+			} else {
+				p.Text = strings.Clone(p.Text) // it grew from chunks, and has room for more
+			}
+		}
+	}
+	return t
+}
+
 // footprint returns about how many bytes of memory a task takes.
 func footprint(t *task.Task) int64 {
 	const each = 512
@@ -145,8 +175,12 @@ func footprint(t *task.Task) int64 {
 	}
 	for i := range t.Artifacts {
 		a := &t.Artifacts[i]
-		// A text that grew from chunks has room for a quarter more.
-		n += each + a.Size()*5/4 + int64(len(a.Parts))*each/2
+		n += each + a.Size() + int64(len(a.Parts))*each/2
+		for j := range a.Parts {
+			if p := &a.Parts[j]; len(p.Quoted) != len(p.Text)+len(`""`) {
+				n += int64(len(p.Quoted))
+			}
+		}
 	}
 	return n
 }

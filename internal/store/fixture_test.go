@@ -67,7 +67,7 @@ func openPatient(t testing.TB, url, through string, lockTimeout time.Duration) *
 	if through == "" {
 		through = url
 	}
-	s, err := Open(t.Context(), Options{URL: through, APIConns: 4, RowSecurity: true, Listener: f.ear, Tells: func(string) bool { return true }, Ended: memory.NewBudget(keptBytes), Observer: Observer{Retried: f.ear.retried, Limited: f.ear.refused}, lockTimeout: lockTimeout})
+	s, err := Open(t.Context(), Options{URL: through, APIConns: 4, RowSecurity: true, Listener: f.ear, Tells: func(string) bool { return true }, Ended: memory.NewBudget(keptBytes), Observer: Observer{Ended: f.ear.logRead, Retried: f.ear.retried, Limited: f.ear.refused}, lockTimeout: lockTimeout})
 	require.NoError(t, err)
 	f.Store = s
 	t.Cleanup(func() {
@@ -89,6 +89,7 @@ type ear struct {
 	ready     map[string]int
 	cancels   []task.ID
 	gone      []task.ID
+	kept      [2]int // logs that were read from the database, and from memory
 	pushes    atomic.Int32
 	calls     atomic.Int32
 	repeated  map[string]int // retried statements, by kind
@@ -123,6 +124,16 @@ func (e *ear) retried(kind string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.repeated[kind]++
+}
+
+func (e *ear) logRead(hit bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if hit {
+		e.kept[1]++
+	} else {
+		e.kept[0]++
+	}
 }
 
 func (e *ear) refused(agent, limit string) {

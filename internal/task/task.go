@@ -159,7 +159,7 @@ func (t *Task) continued(i int, more []Part) bool {
 		t.growing[i] = text
 	}
 	text.WriteString(next.Text)
-	last.Text = text.String()
+	last.Text, last.Quoted = text.String(), ""
 	return true
 }
 
