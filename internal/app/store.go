@@ -47,7 +47,7 @@ func newHub(e *env, db *Database, st *store.Store, bus *signal.Bus) *hub.Hub {
 	return hub.New(hub.Options{
 		Store: st, Signals: bus, URL: db.DirectURL, PollInterval: e.cfg.Hub.PollInterval, Log: e.log,
 		// Events in rings have their encodings beside them.
-		Memory: e.memory.Streams, RingTotal: e.memory.Streams.Stat().Size / 2,
+		Memory: e.memory.Streams, Ended: e.memory.Replays, RingTotal: e.memory.Streams.Stat().Size / 2,
 		// By then other replicas have rescued the runs of this one.
 		Outage:   e.cfg.Worker.LeaseTTL + 5*time.Second,
 		Observer: hub.Observer{Delivered: m.Delivered, PollFound: m.PollFound, Listening: m.Listening, Reread: m.Reread},

@@ -338,6 +338,39 @@ func (s *Store) EventsAfter(ctx context.Context, owner *task.Task, after task.Po
 	return out, nil
 }
 
+// Unchanged reports whether a log still has events that were read before. Errors: ErrReplaced, as of EventsAfter.
+func (s *Store) Unchanged(ctx context.Context, id task.ID, after task.Position, events []*task.Event) (bool, error) {
+	arg := dbsqlc.EventsWitnessParams{Lowest: uuid.UUID(id), Highest: uuid.UUID(id)}
+	ask := func(seq task.Seq) {
+		arg.Tasks, arg.Seqs = append(arg.Tasks, uuid.UUID(id)), append(arg.Seqs, int64(seq))
+	}
+	at := make(map[int64]time.Time, len(events))
+	for _, e := range events {
+		if _, twice := at[int64(e.Seq)]; !twice {
+			ask(e.Seq)
+			at[int64(e.Seq)] = e.At
+		}
+	}
+	if after.Seq > 0 {
+		ask(after.Seq)
+	}
+	rows, err := s.q.EventsWitness(ctx, s.api, arg)
+	if err != nil {
+		return false, translate("read events", err)
+	}
+	same := 0
+	for i := range rows {
+		r := &rows[i]
+		if r.Seq == int64(after.Seq) && replaced(after, r.CreatedAt.UnixMicro()) {
+			return false, ErrReplaced
+		}
+		if was, wanted := at[r.Seq]; wanted && was.Equal(r.CreatedAt) {
+			same++
+		}
+	}
+	return same == len(at), nil
+}
+
 // replaced reports whether the event at a position was committed at another time than the one that the reader saw.
 func replaced(after task.Position, micros int64) bool {
 	return micros != 0 && !after.Mark.Fits(task.MarkAt(time.UnixMicro(micros)))
