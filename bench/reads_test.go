@@ -2,13 +2,17 @@ package bench
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/load"
 )
@@ -95,7 +99,9 @@ func reads(b *testing.B) {
 				body := fmt.Appendf(nil, "bytes=%d lines=%d", sizes, map[bool]int{true: n + 3, false: 0}[r.name == "resume"])
 				for _, conns := range []int{1, 16} {
 					b.Run(fmt.Sprintf("%s/raw/inflight=%d", r.name, conns), func(b *testing.B) {
-						elapsed, took := repeat(b, target, conns, b.N, func(conn *load.Conn) error { return rawRead(conn, target, target.Post(body, ""), r.name == "resume", sizes) })
+						elapsed, took := repeat(b, target, conns, b.N, func(conn *load.Conn) error {
+							return rawRead(conn, target, target.Post(body, ""), r.name == "resume", sizes)
+						})
 						metric(b, float64(b.N)/elapsed.Seconds(), "reads/s")
 						quantiles(b, took)
 					})
@@ -127,6 +133,88 @@ func rawRead(conn *load.Conn, target *load.Target, req []byte, stream bool, byte
 		return errors.New("too few bytes")
 	}
 	return nil
+}
+
+// longTask opens a task of 100,000 chunks (or as many as -benchtime counts): by its id, as a stream from its first event, and
+// the pages of the console. It reports the time to the first byte and to the last, and the memory that the server has taken at most.
+func longTask(b *testing.B) {
+	b.Helper()
+	n := cmp.Or(tiny(), 100_000)
+	c := newClusterWith(b, coldConfig, whole)
+	r := c.replicas[0]
+	id := newTask(b, r.target, chunks(n))
+	uuid, artifact := one[string](b, c.db, "SELECT id::text FROM holdfast.tasks ORDER BY id DESC LIMIT 1"), "chunks"
+	settle(b)
+	admin := r.Admin + "/admin/v1/tasks/" + uuid
+	post := func(method, lastEventID string) func() (*http.Response, error) {
+		return func() (*http.Response, error) {
+			body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, load.TaskQuery(id))
+			req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, r.URL, bytes.NewReader(body))
+			if err != nil {
+				return nil, err
+			}
+			req.Header.Set("Content-Type", "application/json")
+			req.Header.Set("A2A-Version", "0.3")
+			if lastEventID != "" {
+				req.Header.Set("Last-Event-ID", lastEventID)
+			}
+			return http.DefaultClient.Do(req)
+		}
+	}
+	get := func(url string) func() (*http.Response, error) {
+		return func() (*http.Response, error) { return http.Get(url) }
+	}
+	for _, way := range []struct {
+		name  string
+		open  func() (*http.Response, error)
+		least int // bytes of the answer
+	}{
+		{"resume", post("tasks/resubscribe", "0"), n * 256},
+		{"console/log", get(admin + "/log"), 256},
+		{"console/artifacts", get(admin + "/artifacts"), 1},
+		{"console/artifact", get(admin + "/artifacts/" + artifact), 256},
+		{"console/part", get(admin + "/artifacts/" + artifact + "/parts/0"), n * 128},
+		{"get", post("tasks/get", ""), n * 128},
+	} {
+		b.Run(way.name, func(b *testing.B) {
+			var first, last []time.Duration
+			before, most := rss(b, r.PID()), 0.0
+			for range b.N {
+				start := time.Now()
+				resp, err := way.open()
+				if err != nil {
+					b.Fatal(err)
+				}
+				buf, read := make([]byte, 64<<10), 0
+				for {
+					got, err := resp.Body.Read(buf)
+					if read == 0 {
+						first = append(first, time.Since(start))
+					}
+					read += got
+					if errors.Is(err, io.EOF) {
+						break
+					}
+					if err != nil {
+						b.Fatal(err)
+					}
+					if read%(1<<20) < got {
+						most = max(most, rss(b, r.PID()))
+					}
+				}
+				_ = resp.Body.Close()
+				if read < way.least || resp.StatusCode != http.StatusOK {
+					b.Fatalf("%s: %d bytes", resp.Status, read)
+				}
+				last = append(last, time.Since(start))
+			}
+			slices.Sort(first)
+			slices.Sort(last)
+			metric(b, ms(load.Quantile(first, 0.5)), "first-ms")
+			metric(b, ms(load.Quantile(last, 0.5)), "last-ms")
+			metric(b, (max(most, rss(b, r.PID()))-before)/(1<<20), "MiB-RSS")
+		})
+	}
 }
 
 // costly runs a load of b.N operations, and reports the processor time of each.
