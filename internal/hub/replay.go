@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	replayFor   = 5 * time.Minute // since the last reader
+	replayFor   = 5 * time.Minute
 	replayLeast = 16              // events of a page that is worth keeping
 )
 
@@ -46,6 +46,7 @@ func newReplays(bytes *memory.Budget) *replays {
 		bytes: bytes,
 		pages: ttlcache.New(
 			ttlcache.WithTTL[place, *replay](replayFor),
+			ttlcache.WithDisableTouchOnHit[place, *replay](), // what was deleted must not stay
 			ttlcache.WithMaxCost(uint64(bytes.Stat().Size), func(i ttlcache.CostItem[place, *replay]) uint64 { return uint64(i.Value.cost()) }),
 		),
 	}
@@ -58,7 +59,7 @@ func newReplays(bytes *memory.Budget) *replays {
 // cost is the memory of a page, in bytes.
 func (p *replay) cost() int64 { return int64(p.bytes) * entryFactor }
 
-// expire drops what nobody has read for a while, until ctx ends.
+// expire drops what was read too long ago, until ctx ends.
 func (r *replays) expire(ctx context.Context) error {
 	tick := time.NewTicker(replayFor / 10)
 	defer tick.Stop()

@@ -293,5 +293,5 @@ func TestPagesOfAnArtifactReadOnlyTheirChunks(t *testing.T) {
 	}
 	require.Equal(t, want, got)
 	t.Logf("%d pages of chunks read %d of the database", pages, x.pages)
-	require.Less(t, x.pages, 600)
+	require.Less(t, x.pages, 400)
 }

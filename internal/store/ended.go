@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// endedFor is how long a task stays in memory after its last read.
+// endedFor is how long a task stays in memory after it was read.
 const endedFor = 5 * time.Minute
 
 // endedShare is the part of the cache that one task may take.
@@ -71,6 +71,7 @@ func newEnded(bytes *memory.Budget, read func(hit bool)) *ended {
 		most: most / endedShare, bytes: bytes, read: read,
 		tasks: ttlcache.New(
 			ttlcache.WithTTL[task.ID, *folded](endedFor),
+			ttlcache.WithDisableTouchOnHit[task.ID, *folded](), // else vain reads would keep what was deleted
 			ttlcache.WithMaxCost(uint64(most), func(i ttlcache.CostItem[task.ID, *folded]) uint64 { return uint64(i.Value.bytes) }),
 		),
 	}
@@ -113,7 +114,7 @@ func (e *ended) put(t *task.Task, messages bool, stored int64, seen fingerprint)
 	e.tasks.Set(t.ID, f, ttlcache.DefaultTTL)
 }
 
-// expire drops what nobody has read for a while, until stop.
+// expire drops what was read too long ago, until stop.
 func (e *ended) expire(stop <-chan struct{}) {
 	tick := time.NewTicker(endedFor / 10)
 	defer tick.Stop()
