@@ -146,42 +146,38 @@ func longTask(b *testing.B) {
 	uuid, artifact := one[string](b, c.db, "SELECT id::text FROM holdfast.tasks ORDER BY id DESC LIMIT 1"), "chunks"
 	settle(b)
 	admin := r.Admin + "/admin/v1/tasks/" + uuid
-	post := func(method, lastEventID string) func() (*http.Response, error) {
-		return func() (*http.Response, error) {
-			body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, load.TaskQuery(id))
-			req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, r.URL, bytes.NewReader(body))
-			if err != nil {
-				return nil, err
-			}
-			req.Header.Set("Content-Type", "application/json")
-			req.Header.Set("A2A-Version", "0.3")
-			if lastEventID != "" {
-				req.Header.Set("Last-Event-ID", lastEventID)
-			}
-			return http.DefaultClient.Do(req)
-		}
-	}
-	get := func(url string) func() (*http.Response, error) {
-		return func() (*http.Response, error) { return http.Get(url) }
-	}
 	for _, way := range []struct {
-		name  string
-		open  func() (*http.Response, error)
-		least int // bytes of the answer
+		name, method, path string
+		least              int // bytes of the answer
 	}{
-		{"resume", post("tasks/resubscribe", "0"), n * 256},
-		{"console/log", get(admin + "/log"), 256},
-		{"console/artifacts", get(admin + "/artifacts"), 1},
-		{"console/artifact", get(admin + "/artifacts/" + artifact), 256},
-		{"console/part", get(admin + "/artifacts/" + artifact + "/parts/0"), n * 128},
-		{"get", post("tasks/get", ""), n * 128},
+		{"resume", "tasks/resubscribe", "", n * 256},
+		{"console/log", "", "/log", 256},
+		{"console/artifacts", "", "/artifacts", 1},
+		{"console/artifact", "", "/artifacts/" + artifact, 256},
+		{"console/part", "", "/artifacts/" + artifact + "/parts/0", n * 128},
+		{"get", "tasks/get", "", n * 128},
 	} {
+		request := func() (*http.Request, error) {
+			if way.method == "" {
+				return http.NewRequestWithContext(b.Context(), http.MethodGet, admin+way.path, nil)
+			}
+			body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, way.method, load.TaskQuery(id))
+			req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, r.URL, bytes.NewReader(body))
+			if err == nil {
+				req.Header = http.Header{"Content-Type": {"application/json"}, "A2a-Version": {"0.3"}, "Last-Event-Id": {"0"}}
+			}
+			return req, err
+		}
 		b.Run(way.name, func(b *testing.B) {
 			var first, last []time.Duration
 			before, most := rss(b, r.PID()), 0.0
 			for range b.N {
 				start := time.Now()
-				resp, err := way.open()
+				req, err := request()
+				if err != nil {
+					b.Fatal(err)
+				}
+				resp, err := http.DefaultClient.Do(req)
 				if err != nil {
 					b.Fatal(err)
 				}

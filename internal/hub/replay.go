@@ -14,7 +14,7 @@ import (
 
 const (
 	replayFor   = 5 * time.Minute
-	replayLeast = 16              // events of a page that is worth keeping
+	replayLeast = 16 // events of a page that is worth keeping
 )
 
 // replays has pages of the logs of ended tasks, with their encodings, for further readers. A reader gets a page only after

@@ -243,7 +243,7 @@ type begins struct {
 }
 
 func (b begins) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	return b.explained.Query(ctx, sql, args...)
+	return b.explained.Query(ctx, sql, args...) //nolint:rowserrcheck // the reader of the rows checks it
 }
 
 // The pages of an artifact read what they show: not all that follows, again for each page.
