@@ -89,7 +89,7 @@ func TestReplaysShareEntries(t *testing.T) {
 	require.Equal(t, used, budget.Stat().Used)
 }
 
-// What was deleted, by whatever process, or was replaced by a failover, is not replayed.
+// No subscriber gets events that any process has deleted, or a failover has replaced.
 func TestReplaysEndWithTheirEvents(t *testing.T) {
 	t.Parallel()
 	for name, sql := range map[string]string{

@@ -96,7 +96,7 @@ func TestEndedTasksAreReadFromMemory(t *testing.T) {
 	f := newFixture(t)
 	cold := f.replica(nil)
 	n := f.finished(fresh("a"))
-	f.create(fresh("a")) // a task that has not ended stands beside it in lists
+	f.create(fresh("a")) // a task that has not ended is beside it in lists
 	id := n.Task.PublicID
 	first := shown(t, f.Store, owner, id)
 	require.Len(t, first["readtrue0"].(task.Task).Artifacts, 2)
@@ -237,7 +237,7 @@ func TestOnlyEndedTasksAreKept(t *testing.T) {
 	require.Zero(t, hits)
 	require.Zero(t, f.Store.ended.bytes.Stat().Used)
 	f.answer(p.c.Task, "more").must(t, status(task.StateCompleted))
-	// A snapshot of its middle is none of the task that has ended.
+	// A snapshot of its middle does not become that of the ended task.
 	h, err := f.Header(t.Context(), p.c.Task.ID)
 	require.NoError(t, err)
 	middle := *h
