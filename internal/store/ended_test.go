@@ -10,9 +10,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -320,4 +322,30 @@ func TestKeptTasksCountForTheirAnswers(t *testing.T) {
 	hits, _ := f.hits(func() { require.NoError(t, read(64<<20)) })
 	require.Equal(t, 1, hits)
 	require.ErrorIs(t, read(1<<20), task.TooLarge)
+}
+
+// The statements that replace the read of a log must not read it.
+func TestWitnessesReadOnlyTheirEvents(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	for range 6 {
+		evs := make([]*task.Event, 500)
+		for i := range evs {
+			evs[i] = chunkOf("a")
+		}
+		p.must(t, evs...)
+	}
+	p.must(t, status(task.StateCompleted))
+	id := uuid.UUID(p.c.Task.ID)
+	x := &explained{f: f}
+	rows, err := f.q.EventsWitness(t.Context(), x, dbsqlc.EventsWitnessParams{Tasks: []uuid.UUID{id, id}, Seqs: []int64{3001, 3002}, Lowest: id, Highest: id})
+	require.NoError(t, err)
+	require.Len(t, rows, 2)
+	require.Less(t, x.pages, 45)
+	x.pages = 0
+	header, err := f.q.TaskWitness(t.Context(), x, dbsqlc.TaskWitnessParams{ID: id, Tenant: "tenant", Owner: "owner", Agent: "a", Seqs: []int64{3001, 3002}})
+	require.NoError(t, err)
+	require.Len(t, header, 2)
+	require.Less(t, x.pages, 45)
 }

@@ -98,6 +98,7 @@ SELECT x.task, x.seq, x.created_at
  CROSS JOIN LATERAL (
     SELECT l.task, l.seq, l.created_at FROM holdfast.callers_log l
      WHERE l.task = w.task AND l.seq = w.seq AND l.task BETWEEN $3 AND $4 AND l.id BETWEEN $3 AND $4
+    OFFSET 0
  ) x
 `
 
@@ -115,7 +116,7 @@ type EventsWitnessRow struct {
 }
 
 // When some events of tasks were committed, of those that are still there. By primary key; the lowest and the highest id are as
-// in EventsOfMany.
+// in EventsOfMany. OFFSET 0: a join would read the whole logs.
 func (q *Queries) EventsWitness(ctx context.Context, db DBTX, arg EventsWitnessParams) ([]EventsWitnessRow, error) {
 	rows, err := db.Query(ctx, eventsWitness,
 		arg.Tasks,
