@@ -17,6 +17,8 @@ func BenchmarkFanOut(b *testing.B)    { fanOut(b) }
 func BenchmarkWAL(b *testing.B)       { wal(b) }
 func BenchmarkChunkCost(b *testing.B) { chunkCost(b) }
 func BenchmarkMemory(b *testing.B)    { memory(b) }
+func BenchmarkReads(b *testing.B)     { reads(b) }
+func BenchmarkLongTask(b *testing.B)  { longTask(b) }
 func BenchmarkGet(b *testing.B)       { get(b) }
 
 func BenchmarkBlocking(b *testing.B)       { blocking(b) }

@@ -76,5 +76,16 @@ SELECT x.task, x.seq, x.kind, x.state, x.attempt, x.append, x.last, x.artifact_i
      ORDER BY l.seq
  ) x;
 
+-- name: EventsWitness :many
+-- When some events of tasks were committed, of those that are still there. By primary key; the lowest and the highest id are as
+-- in EventsOfMany. OFFSET 0: a join would read the whole logs.
+SELECT x.task, x.seq, x.created_at
+  FROM (SELECT unnest(@tasks::uuid[]) AS task, unnest(@seqs::bigint[]) AS seq) w
+ CROSS JOIN LATERAL (
+    SELECT l.task, l.seq, l.created_at FROM holdfast.callers_log l
+     WHERE l.task = w.task AND l.seq = w.seq AND l.task BETWEEN @lowest AND @highest AND l.id BETWEEN @lowest AND @highest
+    OFFSET 0
+ ) x;
+
 -- name: SecretGet :one
 SELECT value FROM holdfast.secrets WHERE name = @name;

@@ -405,6 +405,17 @@ SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_i
  WHERE l.task = @id AND l.client_id IS NULL AND l.tenant = @tenant AND (l.owner = @owner OR @tenant_wide::boolean) AND l.agent = @agent
    AND (l.kind <> 3 OR @with_artifacts::boolean) AND l.last_seq <= @max_events::bigint;
 
+-- name: TaskWitness :many
+-- TaskRead for a task that this process has read before: only the events that show that its log is still the same, and the
+-- task's columns with the last of them.
+SELECT l.seq, l.created_at,
+       CAST(CASE WHEN l.seq = l.last_seq THEN json_build_object(
+           'Owner', l.owner, 'ContextID', l.context_id, 'Dialect', l.dialect, 'Metadata', l.metadata,
+           'CreatedAt', l.task_created_at, 'StreamBase', coalesce(l.stream_base, 0), 'LastSeq', l.last_seq) END AS json) AS header
+  FROM holdfast.callers_log l
+ WHERE l.task = @id AND l.client_id IS NULL AND l.tenant = @tenant AND (l.owner = @owner OR @tenant_wide::boolean) AND l.agent = @agent
+   AND l.seq = ANY(@seqs::bigint[]);
+
 -- name: TaskNamed :one
 -- The task of a name, if the caller may see it. By primary key.
 SELECT * FROM holdfast.tasks

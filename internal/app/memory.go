@@ -28,6 +28,9 @@ func budgets(cfg *config.Config, registry prometheus.Registerer, log *slog.Logge
 	inFlight := cmp.Or(int64(cfg.Limits.BytesInFlight), memory.Share(limit.Bytes))
 	log.Info("memory limit", "bytes", limit.Bytes, "source", limit.Source, "runtime_bytes", limit.Runtime, "bytes_in_flight", inFlight)
 	b := memory.New(inFlight)
+	if n := int64(cfg.Limits.EndedTasks); n > 0 {
+		b.Ended, b.Replays = memory.NewBudget(n/2), memory.NewBudget(n/2)
+	}
 	telemetry.RegisterMemory(registry, limit.Bytes, func(visit func(string, memory.Stat)) {
 		b.Each(func(name string, of *memory.Budget) { visit(name, of.Stat()) })
 	})

@@ -17,8 +17,8 @@ func openStore(ctx context.Context, e *env, db *Database, bus *signal.Bus) (*sto
 	cfg, m := e.cfg, e.metrics
 	st, err := store.Open(ctx, store.Options{
 		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: cfg.Store.PoolSize, Writers: cfg.Store.WriterConns,
-		Listener: bus, SecretKeys: cfg.Push.SealingKeys(), Widths: Widths(cfg),
-		Observer:    store.Observer{Flushed: m.Flushed, Fenced: m.Fenced, Retried: m.Retried, Event: m.Event, Limited: m.Limited, Canceled: m.Canceled},
+		Listener: bus, SecretKeys: cfg.Push.SealingKeys(), Widths: Widths(cfg), Ended: e.memory.Ended,
+		Observer:    store.Observer{Flushed: m.Flushed, Fenced: m.Fenced, Retried: m.Retried, Event: m.Event, Limited: m.Limited, Canceled: m.Canceled, Ended: m.LogRead},
 		RowSecurity: cfg.Auth.RowSecurity != config.RowSecurityOff, WithoutAudit: !cfg.Audit.Enabled, Tells: Tells(cfg), Tracer: e.tracer.Statements(), Log: e.log,
 	})
 	if err != nil {
@@ -47,7 +47,7 @@ func newHub(e *env, db *Database, st *store.Store, bus *signal.Bus) *hub.Hub {
 	return hub.New(hub.Options{
 		Store: st, Signals: bus, URL: db.DirectURL, PollInterval: e.cfg.Hub.PollInterval, Log: e.log,
 		// Events in rings have their encodings beside them.
-		Memory: e.memory.Streams, RingTotal: e.memory.Streams.Stat().Size / 2,
+		Memory: e.memory.Streams, Ended: e.memory.Replays, RingTotal: e.memory.Streams.Stat().Size / 2,
 		// By then other replicas have rescued the runs of this one.
 		Outage:   e.cfg.Worker.LeaseTTL + 5*time.Second,
 		Observer: hub.Observer{Delivered: m.Delivered, PollFound: m.PollFound, Listening: m.Listening, Reread: m.Reread},

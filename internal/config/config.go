@@ -111,7 +111,9 @@ type Limits struct {
 	// Memory is the memory that the process may use; 0: as the control group or the machine has.
 	Memory Size `yaml:"memory"`
 	// BytesInFlight bounds the memory of large bodies, answers, messages and events; 0: half of Memory.
-	BytesInFlight Size          `yaml:"bytes_in_flight"`
+	BytesInFlight Size `yaml:"bytes_in_flight"`
+	// EndedTasks bounds the memory of ended tasks that are kept for further reads; 0: an eighth of BytesInFlight.
+	EndedTasks    Size          `yaml:"ended_tasks"`
 	MaxBody       Size          `yaml:"max_body"`
 	MaxDepth      int           `yaml:"max_depth"`
 	MaxParts      int           `yaml:"max_parts"`

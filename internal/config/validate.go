@@ -70,6 +70,9 @@ func (l *loader) validate(c *Config) {
 	if c.Limits.Memory != 0 && c.Limits.BytesInFlight > c.Limits.Memory {
 		l.at("limits.bytes_in_flight", "must not be larger than limits.memory")
 	}
+	if c.Limits.EndedTasks != 0 {
+		inRange(l, "limits.ended_tasks", c.Limits.EndedTasks, 1*KiB, 1024*GiB)
+	}
 	inRange(l, "limits.max_body", c.Limits.MaxBody, 1*KiB, 1*GiB)
 	inRange(l, "limits.max_depth", c.Limits.MaxDepth, 16, 1000)
 	inRange(l, "limits.max_parts", c.Limits.MaxParts, 1, 100_000)

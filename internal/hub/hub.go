@@ -24,6 +24,7 @@ import (
 type reader interface {
 	EventsAfter(ctx context.Context, owner *task.Task, after task.Position, limit int) ([]*task.Event, error)
 	CatchUp(ctx context.Context, at []store.Position, limit int) (*store.CaughtUp, error)
+	Unchanged(ctx context.Context, id task.ID, after task.Position, events []*task.Event) (bool, error)
 	LastSeqs(ctx context.Context, ids []task.ID) (map[task.ID]task.Seq, error)
 }
 
@@ -49,7 +50,9 @@ type Options struct {
 	RingBytes    int           // and their maximum size in memory, in bytes; default 1 MiB
 	RingTotal    int64         // the same over all topics; beyond it large topics keep no events. Default 256 MiB
 	// Memory bounds what subscribers read from the table at a time. Nil: no bound.
-	Memory   *memory.Budget
+	Memory *memory.Budget
+	// Ended bounds the pages of ended tasks that are kept for further readers. Nil: none is kept.
+	Ended    *memory.Budget
 	Observer Observer
 	Log      *slog.Logger
 }
@@ -62,7 +65,8 @@ type Hub struct {
 	mu     sync.Mutex
 	topics map[task.ID]*topic
 
-	ringed  atomic.Int64  // bytes in the rings of all topics
+	ringed  atomic.Int64 // bytes in the rings of all topics
+	replays *replays
 	reading chan struct{} // a place for each subscription that may read the table now
 
 	page int // rows per task of the next catch-up read; used only by the catchUp goroutine
@@ -103,7 +107,7 @@ func New(o Options) *Hub {
 		o.Signals = &signal.Bus{}
 	}
 	h := &Hub{
-		opt: o, topics: map[task.ID]*topic{}, dirty: map[task.ID]time.Time{}, page: firstPage,
+		opt: o, replays: newReplays(o.Ended), topics: map[task.ID]*topic{}, dirty: map[task.ID]time.Time{}, page: firstPage,
 		dirtied: make(chan struct{}, 1), reading: make(chan struct{}, readers), closed: make(chan struct{}), doubtful: make(chan struct{}, 1),
 	}
 	h.notify = newNotifier(o)
@@ -147,6 +151,9 @@ func (h *Hub) Run(ctx context.Context) error {
 	g.Go(func() error { return h.catchUp(ctx) })
 	g.Go(func() error { return h.poll(ctx) })
 	g.Go(func() error { return h.watch(ctx) })
+	if h.replays != nil {
+		g.Go(func() error { return h.replays.expire(ctx) })
+	}
 	err := g.Wait()
 	h.Close()
 	return err

@@ -231,6 +231,9 @@ type Subscription struct {
 // nothing before Start. The caller must call Close.
 func (h *Hub) Subscribe(owner *task.Task) *Subscription {
 	s := &Subscription{hub: h, page: firstPage, wake: make(chan struct{}, 1)}
+	if owner.Status.State.Terminal() {
+		s.page = endedPage // many readers will want the same pages
+	}
 	h.mu.Lock()
 	t := h.topics[owner.ID]
 	if t == nil {
@@ -311,6 +314,7 @@ func (s *Subscription) ring() {
 // would not bound a reader's memory.
 const (
 	firstPage   = 16
+	endedPage   = 256     // of a task that has ended
 	rereadRows  = 500     // maximum page of a subscriber that fell out of the ring
 	rereadBytes = 1 << 20 // target size of its pages
 )
@@ -465,6 +469,12 @@ func (s *Subscription) readPage(ctx context.Context) ([]*Entry, error) {
 		s.correct(0)
 		return out, nil
 	}
+	if kept, err := s.replayed(ctx); err != nil {
+		return nil, err
+	} else if kept != nil {
+		s.correct(int64(kept.bytes) * entryFactor)
+		return kept.entries, nil
+	}
 	evs, err := s.hub.opt.Store.EventsAfter(ctx, t.owner, s.after, s.page)
 	if err != nil {
 		return nil, err
@@ -477,6 +487,7 @@ func (s *Subscription) readPage(ctx context.Context) ([]*Entry, error) {
 	s.page = paced(s.page, rereadRows, bytes, rereadBytes)
 	if len(out) == 0 || !out[0].large() {
 		s.correct(int64(bytes) * entryFactor)
+		s.hub.replays.put(t.owner, s.after.Seq, out, bytes)
 		return out, nil
 	}
 	// The others are read again when it is sent, so that each large event has its own bytes.

@@ -20,18 +20,20 @@ type Budgets struct {
 	Lines    *Budget // events that agents have begun to send
 	Events   *Budget // events of agents until they are committed
 	Headers  *Budget // headers of requests without an accepted credential
+	Ended    *Budget // ended tasks that are kept for further reads
+	Replays  *Budget // their events that are kept for further streams
 	largest  int64   // answer, in bytes of logs
 }
 
 // Share returns the bytes in flight that a limit of memory allows by default: half.
 func Share(limit int64) int64 { return limit / 2 }
 
-// New divides bytes in flight into budgets. Headers are beside them.
+// New divides bytes in flight into budgets. Headers and what is kept of ended tasks are beside them.
 func New(inFlight int64) *Budgets {
 	part := func(sixteenths int64) *Budget { return NewBudget(inFlight / 16 * sixteenths) }
 	b := &Budgets{
 		Small: part(1), Requests: part(4), Answers: part(3), Runs: part(2), Streams: part(2), Webhooks: part(2),
-		Lines: NewLines(inFlight / 16), Events: part(1), Headers: part(1), largest: inFlight / 2 / logFactor,
+		Lines: NewLines(inFlight / 16), Events: part(1), Headers: part(1), Ended: part(1), Replays: part(1), largest: inFlight / 2 / logFactor,
 	}
 	// The database commits each event some time, and an agent cannot send one again.
 	b.Events.Patience = 0
@@ -52,6 +54,8 @@ func (b *Budgets) Each(visit func(name string, of *Budget)) {
 	visit("lines", b.Lines)
 	visit("events", b.Events)
 	visit("headers", b.Headers)
+	visit("ended", b.Ended)
+	visit("replays", b.Replays)
 }
 
 // Bytes of memory, at the peak, for each byte.

@@ -237,6 +237,11 @@ func (m *Log) EventsAfter(_ context.Context, owner *task.Task, at task.Position,
 	return out, nil
 }
 
+// Unchanged is never asked: the hub of a log keeps no pages.
+func (m *Log) Unchanged(context.Context, task.ID, task.Position, []*task.Event) (bool, error) {
+	return false, nil
+}
+
 // CatchUp reads nothing, because all commits are local.
 func (m *Log) CatchUp(context.Context, []store.Position, int) (*store.CaughtUp, error) {
 	return &store.CaughtUp{}, nil

@@ -480,18 +480,27 @@ const chunkPage = 500
 // Chunks returns the next chunks of an artifact after a seq, up to its newest; more says that others follow. The account of ctx
 // takes their bytes.
 func (o *Operator) Chunks(ctx context.Context, t *AdminTask, a *AdminArtifact, after task.Seq) (evs []AdminEvent, more bool, err error) {
-	m := &meter{DBTX: o.sees.db, most: logBytes, account: memory.Of(ctx)}
-	found, err := o.s.q.AdminChunks(ctx, m, dbsqlc.AdminChunksParams{
-		Task: uuid.UUID(t.Task.ID), Artifact: a.ID, After: int64(after), Upto: int64(a.Newest), MaxRows: chunkPage + 1,
-	})
-	if err != nil {
-		return nil, false, translate("read an artifact", err)
+	// The statement reads and sorts all chunks of its range, whatever its limit. So a range has few, and where other artifacts fill
+	// it the next one is longer.
+	for window := task.Seq(chunkPage); ; window = min(2*window, mostRows) {
+		upto := min(after+window, a.Newest)
+		m := &meter{DBTX: o.sees.db, most: logBytes, account: memory.Of(ctx)}
+		found, err := o.s.q.AdminChunks(ctx, m, dbsqlc.AdminChunksParams{
+			Task: uuid.UUID(t.Task.ID), Artifact: a.ID, After: int64(after), Upto: int64(upto), MaxRows: chunkPage + 1,
+		})
+		if err != nil {
+			return nil, false, translate("read an artifact", err)
+		}
+		if after = upto; len(found) == 0 && !m.cut && upto < a.Newest {
+			continue
+		}
+		rows := make([]dbsqlc.AdminLogRow, len(found))
+		for i, r := range found {
+			rows[i] = dbsqlc.AdminLogRow(r)
+		}
+		evs, more, err = adminEvents(m, rows, chunkPage)
+		return evs, more || upto < a.Newest, err
 	}
-	rows := make([]dbsqlc.AdminLogRow, len(found))
-	for i, r := range found {
-		rows[i] = dbsqlc.AdminLogRow(r)
-	}
-	return adminEvents(m, rows, chunkPage)
 }
 
 // AdminUsage is what agents say that a model has used. The counts are decimal numbers.

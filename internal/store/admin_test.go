@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -233,4 +234,64 @@ func TestAdminAudit(t *testing.T) {
 	rows, err := f.Audit(t.Context(), AuditPlace{}, got[5].At, 100)
 	require.NoError(t, err)
 	require.Len(t, rows, 6)
+}
+
+// begins adds transactions to an explained database.
+type begins struct {
+	querier
+	explained *explained
+}
+
+func (b begins) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return b.explained.Query(ctx, sql, args...) //nolint:rowserrcheck // the reader of the rows checks it
+}
+
+// The pages of an artifact read what they show: not all that follows, again for each page.
+func TestPagesOfAnArtifactReadOnlyTheirChunks(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	var want []string
+	add := func(id string, n int) {
+		evs := make([]*task.Event, n)
+		for i := range evs {
+			evs[i] = chunkOf(id)
+			evs[i].Append = i > 0 || id == "long" && len(want) > 0
+			evs[i].Artifact.Parts = []task.Part{task.Text(fmt.Sprintf("%s %d", id, len(want)))}
+			if id == "long" {
+				want = append(want, evs[i].Artifact.Parts[0].Text)
+			}
+		}
+		p.must(t, evs...)
+	}
+	for range 5 {
+		add("long", 600)
+	}
+	for range 3 {
+		add("between", 700)
+	}
+	add("long", 1)
+	o := f.Operator(identity.Caller{Subject: "root"}, false)
+	at, err := o.Find(t.Context(), p.c.Task.ID.String())
+	require.NoError(t, err)
+	list, _, err := o.Artifacts(t.Context(), at, "long", 1)
+	require.NoError(t, err)
+	x := &explained{f: f}
+	o.sees.db = begins{f.api, x}
+	var got []string
+	pages := 0
+	for after, more := list[0].Base-1, true; more; pages++ {
+		var evs []AdminEvent
+		evs, more, err = o.Chunks(t.Context(), at, &list[0], after)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(evs), chunkPage)
+		for i := range evs {
+			e, err := at.Decoded(&evs[i])
+			require.NoError(t, err)
+			got, after = append(got, e.Artifact.Parts[0].Text), e.Seq
+		}
+	}
+	require.Equal(t, want, got)
+	t.Logf("%d pages of chunks read %d of the database", pages, x.pages)
+	require.Less(t, x.pages, 400)
 }

@@ -304,7 +304,7 @@ func (s *Store) result(ctx context.Context, child uuid.UUID, upto task.Seq, most
 	}
 	t := Empty(h)
 	h.LastSeq = min(h.LastSeq, upto)
-	err = s.walk(ctx, s.api, h, true, func(row *dbsqlc.EventsOfRow) error {
+	_, err = s.walk(ctx, s.api, h, true, func(row *dbsqlc.EventsOfRow) error {
 		if task.EventKind(row.Kind) != task.EventArtifact {
 			return nil // there may be much of it
 		}

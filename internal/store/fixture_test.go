@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/store/invarianttest"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -50,6 +51,9 @@ func newFixture(t testing.TB) *fixture {
 	return openFixture(t, storetest.New(t).URL, "")
 }
 
+// keptBytes is the memory of ended tasks in tests: all reads of tests could be of kept tasks.
+const keptBytes = 8 << 20
+
 // openFixture opens the store through another URL than the one for checks.
 func openFixture(t testing.TB, url, through string) *fixture {
 	t.Helper()
@@ -63,7 +67,7 @@ func openPatient(t testing.TB, url, through string, lockTimeout time.Duration) *
 	if through == "" {
 		through = url
 	}
-	s, err := Open(t.Context(), Options{URL: through, APIConns: 4, RowSecurity: true, Listener: f.ear, Tells: func(string) bool { return true }, Observer: Observer{Retried: f.ear.retried, Limited: f.ear.refused}, lockTimeout: lockTimeout})
+	s, err := Open(t.Context(), Options{URL: through, APIConns: 4, RowSecurity: true, Listener: f.ear, Tells: func(string) bool { return true }, Ended: memory.NewBudget(keptBytes), Observer: Observer{Ended: f.ear.logRead, Retried: f.ear.retried, Limited: f.ear.refused}, lockTimeout: lockTimeout})
 	require.NoError(t, err)
 	f.Store = s
 	t.Cleanup(func() {
@@ -85,6 +89,7 @@ type ear struct {
 	ready     map[string]int
 	cancels   []task.ID
 	gone      []task.ID
+	kept      [2]int // logs that were read from the database, and from memory
 	pushes    atomic.Int32
 	calls     atomic.Int32
 	repeated  map[string]int // retried statements, by kind
@@ -119,6 +124,16 @@ func (e *ear) retried(kind string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.repeated[kind]++
+}
+
+func (e *ear) logRead(hit bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if hit {
+		e.kept[1]++
+	} else {
+		e.kept[0]++
+	}
 }
 
 func (e *ear) refused(agent, limit string) {

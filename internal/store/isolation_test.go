@@ -37,6 +37,14 @@ var byCallers = map[string]func(ctx context.Context, v View, x *victim) (int, er
 		rows, err := v.s.q.TaskRead(ctx, v.db, dbsqlc.TaskReadParams{ID: x.id, Tenant: "tenant", Owner: "owner", TenantWide: true, Agent: x.agent, WithArtifacts: true, MaxEvents: walkRows})
 		return len(rows), err
 	},
+	"TaskWitness": func(ctx context.Context, v View, x *victim) (int, error) {
+		rows, err := v.s.q.TaskWitness(ctx, v.db, dbsqlc.TaskWitnessParams{ID: x.id, Tenant: "tenant", Owner: "owner", TenantWide: true, Agent: x.agent, Seqs: []int64{1, 2}})
+		return len(rows), err
+	},
+	"EventsWitness": func(ctx context.Context, v View, x *victim) (int, error) {
+		rows, err := v.s.q.EventsWitness(ctx, v.db, dbsqlc.EventsWitnessParams{Tasks: []uuid.UUID{x.id}, Seqs: []int64{1}, Lowest: x.id, Highest: x.id})
+		return len(rows), err
+	},
 	"TaskByID": func(ctx context.Context, v View, x *victim) (int, error) {
 		_, err := v.s.q.TaskByID(ctx, v.db, x.id)
 		return one(err)

@@ -81,14 +81,14 @@ func (v View) List(ctx context.Context, l *Listing) (page []*task.Task, more boo
 	}
 	fit := 0
 	if events <= pageEvents && stored <= pageBytes {
-		if fit, err = v.fill(ctx, page, read, whole); err != nil {
+		if fit, err = v.fillKept(ctx, page, read, l); err != nil {
 			return nil, false, err
 		}
 	}
 	if fit == 0 { // the first task alone is large, or there is no memory now
 		fit = 1
 		t := Empty(page[0])
-		err := v.s.walk(ctx, v.db, page[0], l.Artifacts, func(r *dbsqlc.EventsOfRow) error {
+		_, err := v.s.walk(ctx, v.db, page[0], l.Artifacts, func(r *dbsqlc.EventsOfRow) error {
 			if !l.History && task.EventKind(r.Kind) == task.EventMessage {
 				r.Payload = nil
 			}
@@ -110,8 +110,55 @@ func tooLong(err error, h *task.Task) error {
 	return &task.Error{Kind: task.TooLarge, Msg: "task " + h.PublicID + " does not fit the memory of this server; list past it without artifacts and history", Cause: err}
 }
 
+// fillKept is fill for a page of which this process may have kept some tasks.
+func (v View) fillKept(ctx context.Context, page []*task.Task, read dbsqlc.EventsOfManyParams, l *Listing) (fit int, err error) {
+	if !l.History && !l.Artifacts {
+		return v.fill(ctx, page, read, l)
+	}
+	kept, err := v.witnessed(ctx, page, l.History)
+	if err != nil {
+		return 0, translate("list tasks", err)
+	}
+	account, stored := memory.Of(ctx), int64(0)
+	for _, f := range kept {
+		stored += f.stored
+	}
+	if len(kept) == 0 || stored > pageBytes || !account.Use(stored) {
+		return v.fill(ctx, page, read, l)
+	}
+	rest := make([]*task.Task, 0, len(page))
+	others := dbsqlc.EventsOfManyParams{WithMessages: read.WithMessages, WithArtifacts: read.WithArtifacts}
+	for i, h := range page {
+		if f := kept[h.ID]; f != nil {
+			page[i] = f.shows(h, l.Artifacts)
+			continue
+		}
+		rest = append(rest, h)
+		others.Tasks, others.Froms, others.Uptos = append(others.Tasks, read.Tasks[i]), append(others.Froms, read.Froms[i]), append(others.Uptos, read.Uptos[i])
+	}
+	if len(rest) == 0 {
+		return len(page), nil
+	}
+	others.Lowest, others.Highest = span(others.Tasks)
+	filled, err := v.fill(ctx, rest, others, l)
+	if err != nil {
+		return 0, err
+	}
+	for ; fit < len(page); fit++ {
+		if kept[page[fit].ID] != nil {
+			continue
+		}
+		if filled == 0 {
+			break
+		}
+		page[fit], rest, filled = rest[0], rest[1:], filled-1
+	}
+	return fit, nil
+}
+
 // fill reads the events of a page into its tasks, and returns how many of them fit.
-func (v View) fill(ctx context.Context, page []*task.Task, read dbsqlc.EventsOfManyParams, folds bool) (fit int, err error) {
+func (v View) fill(ctx context.Context, page []*task.Task, read dbsqlc.EventsOfManyParams, l *Listing) (fit int, err error) {
+	folds := l.History || l.Artifacts
 	m := &meter{DBTX: v.db, most: pageBytes, account: memory.Of(ctx)}
 	rows, err := v.s.q.EventsOfMany(ctx, m, read)
 	if err != nil {
@@ -137,12 +184,20 @@ func (v View) fill(ctx context.Context, page []*task.Task, read dbsqlc.EventsOfM
 		}
 		if folds {
 			t := Empty(h)
+			var seen fingerprint
+			stored := int64(0)
 			for i := range n {
-				if err := apply(t, (*dbsqlc.EventsOfRow)(&rows[i])); err != nil {
+				r := (*dbsqlc.EventsOfRow)(&rows[i])
+				seen.add(r.Kind, r.Seq, r.CreatedAt)
+				stored += int64(len(r.Payload)) + rowBytes
+				if err := apply(t, r); err != nil {
 					return 0, translate("list tasks", err)
 				}
 			}
 			t.LastSeq, page[fit] = h.LastSeq, t
+			if l.Artifacts {
+				v.s.ended.put(t, l.History, stored, seen)
+			}
 		} else if err := setStatus(h, &rows[0]); err != nil {
 			return 0, err
 		}
@@ -157,6 +212,9 @@ func (v View) fill(ctx context.Context, page []*task.Task, read dbsqlc.EventsOfM
 	}
 	return fit, nil
 }
+
+// rowBytes is about what a row of a log has besides its payload.
+const rowBytes = 64
 
 // setStatus adds the message of its status to a header.
 func setStatus(h *task.Task, r *dbsqlc.EventsOfManyRow) error {

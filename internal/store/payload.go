@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"encoding/base64"
 	stdjson "encoding/json"
 	"fmt"
@@ -344,6 +345,9 @@ func decodePayload(e *task.Event, payload []byte, owner *task.Task) error {
 			}
 		}
 	case task.EventArtifact:
+		if plainChunk(e, payload) {
+			return nil
+		}
 		var a artifactJSON
 		if err = json.Unmarshal(payload, &a, lenient); err == nil {
 			e.Artifact.Index, e.Artifact.Name, e.Artifact.Description = a.Index, a.Name, a.Description
@@ -374,6 +378,59 @@ func decodePayload(e *task.Event, payload []byte, owner *task.Task) error {
 		return fmt.Errorf("payload of event %d of task %s: %w", e.Seq, e.Task, err)
 	}
 	return nil
+}
+
+// plainChunk decodes the payload of a chunk that is one text and perhaps has a name: nearly all payloads of long logs. It reports
+// false for any other, without a change of the event.
+func plainChunk(e *task.Event, payload []byte) bool {
+	rest, ok := bytes.CutPrefix(payload, []byte(`{"index":`))
+	index, digits := 0, 0
+	for ok && digits < len(rest) && digits < 9 && rest[digits] >= '0' && rest[digits] <= '9' {
+		index = index*10 + int(rest[digits]-'0')
+		digits++
+	}
+	if digits == 0 {
+		return false
+	}
+	rest = rest[digits:]
+	var name, text string
+	if after, named := bytes.CutPrefix(rest, []byte(`,"name":`)); named {
+		if name, rest, ok = cutString(after); !ok {
+			return false
+		}
+	}
+	if rest, ok = bytes.CutPrefix(rest, []byte(`,"parts":[{"text":`)); !ok {
+		return false
+	}
+	if text, rest, ok = cutString(rest); !ok || string(rest) != `}]}` {
+		return false
+	}
+	e.Artifact.Index, e.Artifact.Name, e.Artifact.Parts = index, name, []task.Part{task.Text(text)}
+	return true
+}
+
+// cutString reads the JSON string at the beginning of b, and returns what follows it.
+func cutString(b []byte) (s string, rest []byte, ok bool) {
+	if len(b) == 0 || b[0] != '"' {
+		return "", nil, false
+	}
+	end := bytes.IndexByte(b[1:], '"') + 1
+	if end < 1 {
+		return "", nil, false
+	}
+	if bytes.IndexByte(b[1:end], '\\') < 0 {
+		return string(b[1:end]), b[end+1:], true
+	}
+	for end = 1; end < len(b) && b[end] != '"'; end++ {
+		if b[end] == '\\' {
+			end++
+		}
+	}
+	if end >= len(b) {
+		return "", nil, false
+	}
+	out, err := jsontext.AppendUnquote(nil, b[:end+1])
+	return string(out), b[end+1:], err == nil
 }
 
 func raw(v jsontext.Value) stdjson.RawMessage {

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/stretchr/testify/require"
@@ -225,6 +226,43 @@ func FuzzPayload(f *testing.F) {
 		require.Equal(t, written, EncodePayload(again))
 		if !strings.Contains(payload, `\u`) { // invalid characters are replaced
 			require.Empty(t, cmp.Diff(e, again, cmpopts.EquateEmpty()))
+		}
+	})
+}
+
+// The short way to decode a chunk gives what the long way does, and leaves everything else to it.
+func TestPlainChunksDecodeLikeOthers(t *testing.T) {
+	t.Parallel()
+	slowly := func(payload string) (*task.Event, error) {
+		var a artifactJSON
+		err := jsonv2.Unmarshal([]byte(payload), &a, lenient)
+		return &task.Event{Metadata: raw(a.EventMetadata), Artifact: &task.Artifact{
+			Index: a.Index, Name: a.Name, Description: a.Description, Parts: parts(a.Parts), Metadata: raw(a.Metadata), Extensions: a.Extensions,
+		}}, err
+	}
+	for name, e := range samples() {
+		if e.Kind == task.EventArtifact {
+			got := &task.Event{Artifact: &task.Artifact{}}
+			require.Equal(t, name == "artifact-small", plainChunk(got, []byte(EncodePayload(e))), name)
+		}
+	}
+	rapid.Check(t, func(r *rapid.T) {
+		text := rapid.OneOf(rapid.String(), rapid.StringOf(rapid.SampledFrom([]rune("a\"\\\n{}]:,\u00e9\u2028"))))
+		payload := EncodePayload(&task.Event{Kind: task.EventArtifact, Artifact: &task.Artifact{
+			Index: rapid.IntRange(0, 2000).Draw(r, "index"), Name: text.Draw(r, "name"), Parts: []task.Part{task.Text(text.Draw(r, "text"))},
+		}})
+		got := &task.Event{Artifact: &task.Artifact{}}
+		require.True(r, plainChunk(got, []byte(payload)), payload)
+		want, err := slowly(payload)
+		require.NoError(r, err)
+		require.Equal(r, want, got)
+
+		// With one byte more, less, or another.
+		at, with := rapid.IntRange(0, len(payload)-1).Draw(r, "at"), rapid.SampledFrom([]string{"", `"`, `\`, "}", "x", "1"}).Draw(r, "with")
+		changed := payload[:at] + with + payload[at+rapid.IntRange(0, 1).Draw(r, "skip"):]
+		got = &task.Event{Artifact: &task.Artifact{}}
+		if want, err := slowly(changed); utf8.ValidString(changed) && plainChunk(got, []byte(changed)) && err == nil {
+			require.Equal(r, want, got, changed)
 		}
 	})
 }

@@ -87,6 +87,9 @@ func header(r *dbsqlc.Task) *task.Task {
 // server-made id it needs only one statement. Without artifacts it does not read their events.
 func (v View) ReadTask(ctx context.Context, publicID string, withArtifacts bool) (*task.Task, error) {
 	if id, err := task.ParseID(publicID); err == nil {
+		if t, err := v.readEnded(ctx, id, withArtifacts); t != nil || err != nil {
+			return t, err
+		}
 		m := &meter{DBTX: v.db, most: pageBytes, account: memory.Of(ctx)}
 		rows, err := v.s.q.TaskRead(ctx, m, dbsqlc.TaskReadParams{
 			ID: uuid.UUID(id), Tenant: v.by.Tenant, Owner: v.by.Subject, TenantWide: v.sees.TenantWide, Agent: v.sees.Agent, WithArtifacts: withArtifacts, MaxEvents: walkRows,
@@ -100,17 +103,23 @@ func (v View) ReadTask(ctx context.Context, publicID string, withArtifacts bool)
 		}
 		inOrder(rows, func(r *dbsqlc.TaskReadRow) int64 { return r.Seq })
 		if len(rows) > 0 && rows[0].Seq == 1 {
-			h, err := v.headerBeside(&rows[0])
+			h, err := v.headerBeside(id, rows[0].Header)
 			if err != nil {
 				return nil, translate("read task", err)
 			}
-			return fold(h, len(rows), func(i int) dbsqlc.Event {
+			var seen fingerprint
+			t, err := fold(h, len(rows), func(i int) dbsqlc.Event {
 				r := &rows[i]
+				seen.add(r.Kind, r.Seq, r.CreatedAt)
 				return dbsqlc.Event{
 					Task: r.Task, Seq: r.Seq, Kind: r.Kind, State: r.State, Attempt: r.Attempt, Append: r.Append, Last: r.Last,
 					ArtifactID: r.ArtifactID, Payload: r.Payload, CreatedAt: r.CreatedAt,
 				}
 			})
+			if err == nil && withArtifacts {
+				v.s.ended.put(t, true, m.read, seen)
+			}
+			return t, err
 		}
 	}
 	h, err := v.FindTask(ctx, publicID)
@@ -120,19 +129,19 @@ func (v View) ReadTask(ctx context.Context, publicID string, withArtifacts bool)
 	return v.Snapshot(ctx, h, withArtifacts)
 }
 
-// headerBeside decodes the header that TaskRead returns with the first event.
-func (v View) headerBeside(r *dbsqlc.TaskReadRow) (*task.Task, error) {
+// headerBeside decodes the header that TaskRead and TaskWitness return with an event.
+func (v View) headerBeside(id task.ID, beside []byte) (*task.Task, error) {
 	var h struct {
 		Owner, ContextID, Dialect string
 		Metadata                  *json.RawMessage // RawMessage alone cannot tell null from absent
 		CreatedAt                 time.Time
 		StreamBase, LastSeq       task.Seq
 	}
-	if err := json.Unmarshal(r.Header, &h); err != nil {
+	if err := json.Unmarshal(beside, &h); err != nil {
 		return nil, err
 	}
 	t := &task.Task{
-		ID: task.ID(r.Task), PublicID: task.ID(r.Task).String(), Agent: v.sees.Agent, Tenant: v.by.Tenant, Owner: h.Owner, ContextID: h.ContextID,
+		ID: id, PublicID: id.String(), Agent: v.sees.Agent, Tenant: v.by.Tenant, Owner: h.Owner, ContextID: h.ContextID,
 		Dialect: h.Dialect, CreatedAt: h.CreatedAt, StreamBase: h.StreamBase, LastSeq: h.LastSeq,
 	}
 	if h.Metadata != nil {
@@ -145,12 +154,29 @@ func (v View) headerBeside(r *dbsqlc.TaskReadRow) (*task.Task, error) {
 // Without artifacts it does not read their events. Errors: task.TooLarge and task.Unavailable if the
 // account of the request has no memory for it.
 func (v View) Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*task.Task, error) {
+	kept, err := v.witnessed(ctx, []*task.Task{h}, true)
+	if err != nil {
+		return nil, translate("read task", err)
+	}
+	if f := kept[h.ID]; f != nil {
+		if err := f.afford(ctx); err != nil {
+			return nil, translate("read task", err)
+		}
+		return f.shows(h, withArtifacts), nil
+	}
 	t := Empty(h)
-	err := v.s.walk(ctx, v.db, h, withArtifacts, func(r *dbsqlc.EventsOfRow) error { return apply(t, r) })
+	var seen fingerprint
+	read, err := v.s.walk(ctx, v.db, h, withArtifacts, func(r *dbsqlc.EventsOfRow) error {
+		seen.add(r.Kind, r.Seq, r.CreatedAt)
+		return apply(t, r)
+	})
 	if err != nil {
 		return nil, translate("read task", err)
 	}
 	t.LastSeq = h.LastSeq
+	if withArtifacts {
+		v.s.ended.put(t, true, read, seen)
+	}
 	return t, nil
 }
 
@@ -174,8 +200,8 @@ const (
 )
 
 // walk visits the events of a log in order, up to the header's last event. It reads them in pages of
-// pageBytes, for which it takes bytes from the account of the request.
-func (s *Store) walk(ctx context.Context, db dbsqlc.DBTX, h *task.Task, withArtifacts bool, visit func(*dbsqlc.EventsOfRow) error) error {
+// pageBytes, for which it takes bytes from the account of the request, and returns the bytes of all.
+func (s *Store) walk(ctx context.Context, db dbsqlc.DBTX, h *task.Task, withArtifacts bool, visit func(*dbsqlc.EventsOfRow) error) (read int64, err error) {
 	account := memory.Of(ctx)
 	defer account.Trim()
 	step := int64(walkRows)
@@ -185,28 +211,29 @@ func (s *Store) walk(ctx context.Context, db dbsqlc.DBTX, h *task.Task, withArti
 			Task: uuid.UUID(h.ID), After: after, Upto: min(after+step, int64(h.LastSeq)), WithArtifacts: withArtifacts,
 		})
 		if err != nil && (step == 1 || !slow(ctx, err)) {
-			return err
+			return read, err
 		}
 		if err != nil || m.cut {
 			// The rows come in any order, so those before the cut are of no use.
 			account.Unuse(m.read)
 			step = max(step/4, 1)
 			if err := account.Reserve(ctx, max(m.read, m.row)); err != nil {
-				return err
+				return read, err
 			}
 			continue
 		}
 		inOrder(rows, func(r *dbsqlc.EventsOfRow) int64 { return r.Seq })
 		for i := range rows {
 			if err := visit(&rows[i]); err != nil {
-				return err
+				return read, err
 			}
 		}
+		read += m.read
 		if after += step; m.read < pageBytes/4 {
 			step = min(step*2, mostRows)
 		}
 	}
-	return nil
+	return read, nil
 }
 
 // inOrder sorts the rows of a statement without ORDER BY. They are usually in order already.
@@ -250,7 +277,7 @@ func fold(h *task.Task, n int, row func(i int) dbsqlc.Event) (*task.Task, error)
 // its message was queued, at the last submitted status after that.
 func (s *Store) Conversation(ctx context.Context, h *task.Task, said, begins task.Seq) ([]task.Message, error) {
 	var rows []dbsqlc.EventsOfRow
-	err := s.walk(ctx, s.api, h, false, func(r *dbsqlc.EventsOfRow) error { rows = append(rows, *r); return nil })
+	_, err := s.walk(ctx, s.api, h, false, func(r *dbsqlc.EventsOfRow) error { rows = append(rows, *r); return nil })
 	if err != nil {
 		return nil, translate("read conversation", err)
 	}
@@ -309,6 +336,39 @@ func (s *Store) EventsAfter(ctx context.Context, owner *task.Task, after task.Po
 		}
 	}
 	return out, nil
+}
+
+// Unchanged reports whether a log still has events that were read before. Errors: ErrReplaced, as of EventsAfter.
+func (s *Store) Unchanged(ctx context.Context, id task.ID, after task.Position, events []*task.Event) (bool, error) {
+	arg := dbsqlc.EventsWitnessParams{Lowest: uuid.UUID(id), Highest: uuid.UUID(id)}
+	ask := func(seq task.Seq) {
+		arg.Tasks, arg.Seqs = append(arg.Tasks, uuid.UUID(id)), append(arg.Seqs, int64(seq))
+	}
+	at := make(map[int64]time.Time, len(events))
+	for _, e := range events {
+		if _, twice := at[int64(e.Seq)]; !twice {
+			ask(e.Seq)
+			at[int64(e.Seq)] = e.At
+		}
+	}
+	if after.Seq > 0 {
+		ask(after.Seq)
+	}
+	rows, err := s.q.EventsWitness(ctx, s.api, arg)
+	if err != nil {
+		return false, translate("read events", err)
+	}
+	same := 0
+	for i := range rows {
+		r := &rows[i]
+		if r.Seq == int64(after.Seq) && replaced(after, r.CreatedAt.UnixMicro()) {
+			return false, ErrReplaced
+		}
+		if was, wanted := at[r.Seq]; wanted && was.Equal(r.CreatedAt) {
+			same++
+		}
+	}
+	return same == len(at), nil
 }
 
 // replaced reports whether the event at a position was committed at another time than the one that the reader saw.

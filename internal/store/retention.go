@@ -221,6 +221,7 @@ func (s *Store) ForgetBeside(ctx context.Context, p Span) error {
 func (s *Store) EraseArtifacts(ctx context.Context, id task.ID) error {
 	for {
 		n, err := s.q.ArtifactsErase(ctx, s.hot, dbsqlc.ArtifactsEraseParams{Task: uuid.UUID(id), MaxRows: retainEvents})
+		s.ended.forget(id)
 		if err != nil || n == 0 {
 			return translate("delete artifacts", err)
 		}
@@ -245,6 +246,7 @@ func (s *Store) Erase(ctx context.Context, ids []task.ID, traces bool, said stri
 	var open []task.ID // no stream follows an ended task
 	for _, r := range rows {
 		gone = append(gone, task.ID(r.ID))
+		s.ended.forget(task.ID(r.ID))
 		if r.Open {
 			open = append(open, task.ID(r.ID))
 		}

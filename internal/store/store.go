@@ -21,6 +21,7 @@ import (
 	pgxuuid "github.com/vgarvardt/pgx-google-uuid/v5"
 
 	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/seal"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/store/pgurl"
@@ -57,6 +58,8 @@ type Observer struct {
 	// Canceled receives the time from the first cancel of a task to its end, by the database's clock. A task that the cancel itself
 	// has ended is not told.
 	Canceled func(agent string, took time.Duration)
+	// Ended says that the log of a task was wanted, and whether it was kept in memory.
+	Ended func(hit bool)
 }
 
 // Options configures a Store. The zero value of a number means its default.
@@ -83,6 +86,8 @@ type Options struct {
 	// Tells reports whether an agent wants to be told about canceled tasks. Nil: none does.
 	Tells  func(agent string) bool
 	Widths Widths
+	// Ended bounds the memory of ended tasks that are kept for further reads. Nil: none is kept.
+	Ended  *memory.Budget
 	Tracer pgx.QueryTracer // nil: no spans of statements
 	Log    *slog.Logger
 
@@ -113,6 +118,7 @@ type Store struct {
 	turns   turnstile
 	retries chan struct{} // holds an element for each request that tries again what a lock has blocked
 	clock   clock
+	ended   *ended
 
 	withoutAudit       bool
 	tells              func(agent string) bool
@@ -146,7 +152,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		q: dbsqlc.New(), log: o.Log, listener: o.Listener, observe: o.Observer,
 		lanes: lanes{after: beforeLanes}, retries: make(chan struct{}, max(1, o.APIConns/4)), secretKeys: o.SecretKeys,
-		widths: o.Widths, withoutAudit: o.WithoutAudit, tells: o.Tells, base: run, cancel: cancel, stop: make(chan struct{}),
+		ended: newEnded(o.Ended, o.Observer.Ended), widths: o.Widths, withoutAudit: o.WithoutAudit, tells: o.Tells, base: run, cancel: cancel, stop: make(chan struct{}),
 	}
 	if err := s.connect(ctx, o); err != nil {
 		cancel()
@@ -161,6 +167,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 			return nil, fmt.Errorf("row-level security: %w", err)
 		}
 		s.rowSecurity = s.withoutRowSecurity == ""
+	}
+	if s.ended != nil {
+		s.writers.Go(func() { s.ended.expire(s.stop) })
 	}
 	s.records = newBatcher(o.Batch, timed(s, s.writeRecords), s.stuck("push_record"))
 	s.writers.Go(func() { s.records.run(run, s.stop) })

@@ -33,6 +33,9 @@ type Part struct {
 	Filename  string
 	MediaType string
 	Metadata  json.RawMessage // a JSON object or nil
+
+	// Quoted is the JSON of Text, if it is known already, else "".
+	Quoted string
 }
 
 // Size returns the size of the part, in bytes. Files count decoded, not in base64.

@@ -159,7 +159,7 @@ func (t *Task) continued(i int, more []Part) bool {
 		t.growing[i] = text
 	}
 	text.WriteString(next.Text)
-	last.Text = text.String()
+	last.Text, last.Quoted = text.String(), ""
 	return true
 }
 
@@ -170,6 +170,14 @@ func (p *Part) Continues(next *Part) bool {
 
 // plain reports whether the part is text that says nothing about itself but its media type.
 func (p *Part) plain() bool { return p.Kind == PartText && p.Filename == "" && p.Metadata == nil }
+
+// Shared returns a copy for a reader: what is added to its history or its artifacts is not in t. The contents are those of t, so
+// nobody may change them.
+func (t *Task) Shared() *Task {
+	c := *t
+	c.History, c.Artifacts, c.growing = slices.Clip(t.History), slices.Clip(t.Artifacts), nil
+	return &c
+}
 
 // Fold applies events to a copy of the header and returns the task.
 func Fold(header Task, events []Event) (*Task, error) {

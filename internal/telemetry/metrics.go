@@ -38,6 +38,7 @@ type Metrics struct {
 	hintLag   prometheus.Histogram
 	pollFound prometheus.Counter
 	rereads   prometheus.Counter
+	logReads  *prometheus.CounterVec
 	listening prometheus.Gauge
 	streams   *prometheus.GaugeVec
 	resumes   *prometheus.CounterVec
@@ -189,6 +190,8 @@ func New(reg prometheus.Registerer, versions ...string) *Metrics {
 			"Watched tasks for which the poll found events that no hint had announced. Normally zero; it grows when NOTIFYs get lost, or while LISTEN does not work."),
 		rereads: counter("holdfast_hub_rereads_total",
 			"Streams that fell behind the events in memory and read the table. Mostly slow clients."),
+		logReads: counters("holdfast_log_reads_total",
+			"Logs of tasks that answers needed: from `memory`, which keeps tasks that have ended (`limits.ended_tasks`), or from the `database`.", "from"),
 		listening: register(reg, prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "holdfast_listener_connected",
 			Help: "1 while LISTEN works, 0 while this replica polls.",
@@ -276,6 +279,8 @@ func (m *Metrics) showZeros() {
 	for _, kind := range []task.EventKind{task.EventMessage, task.EventStatus, task.EventArtifact, task.EventRun} {
 		m.events.WithLabelValues(kind.String())
 	}
+	m.logReads.WithLabelValues("memory")
+	m.logReads.WithLabelValues("database")
 	for version := range m.versions {
 		if version != none {
 			m.streams.WithLabelValues(version)
@@ -409,6 +414,15 @@ func (m *Metrics) PollFound(topics int) { m.pollFound.Add(float64(topics)) }
 
 // Reread counts a stream that fell behind.
 func (m *Metrics) Reread() { m.rereads.Inc() }
+
+// LogRead counts the log of a task that an answer needed.
+func (m *Metrics) LogRead(kept bool) {
+	from := "database"
+	if kept {
+		from = "memory"
+	}
+	m.logReads.WithLabelValues(from).Inc()
+}
 
 // Listening records whether hints arrive by LISTEN.
 func (m *Metrics) Listening(connected bool) {

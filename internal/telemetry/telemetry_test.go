@@ -118,6 +118,7 @@ func everything(t *testing.T) *prometheus.Registry {
 	m.Delivered(3 * time.Millisecond)
 	m.PollFound(4)
 	m.Reread()
+	m.LogRead(true)
 	m.Listening(false)
 	m.Listening(true)
 	closed := m.StreamOpened("0.3")
@@ -204,6 +205,8 @@ func TestScrape(t *testing.T) {
 		`holdfast_hint_delivery_seconds_count 1`,
 		`holdfast_hub_poll_found_total 4`,
 		`holdfast_hub_rereads_total 1`,
+		`holdfast_log_reads_total{from="memory"} 1`,
+		`holdfast_log_reads_total{from="database"} 0`,
 		`holdfast_listener_connected 1`,
 		`holdfast_streams_open{version="0.3"} 1`,
 		`holdfast_stream_resumes_total{version="0.1"} 1`,

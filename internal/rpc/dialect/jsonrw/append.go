@@ -19,6 +19,14 @@ func AppendString(dst []byte, s string) []byte {
 	return dst
 }
 
+// AppendText is AppendString for the text of a part.
+func AppendText(dst []byte, p *task.Part) []byte {
+	if p.Quoted != "" {
+		return append(dst, p.Quoted...)
+	}
+	return AppendString(dst, p.Text)
+}
+
 // AppendMember appends a comma, the name, and a colon. The name must need no escapes.
 func AppendMember(dst []byte, name string) []byte {
 	dst = append(dst, ',', '"')

@@ -154,7 +154,7 @@ func (s Style) AppendPart(dst []byte, p *task.Part) []byte {
 		dst = jsonrw.AppendRaw(append(s.appendKind(dst, "data"), `"data":`...), data)
 	case task.PartText:
 		dst = append(s.appendKind(dst, "text"), `"text":`...)
-		dst = jsonrw.AppendString(dst, p.Text)
+		dst = jsonrw.AppendText(dst, p)
 		metadata = FileMembers(p)
 	}
 	dst = jsonrw.AppendRawMember(dst, "metadata", metadata)

@@ -59,7 +59,7 @@ func appendPart(dst []byte, p *task.Part, named bool) []byte {
 	metadata := p.Metadata
 	switch p.Kind {
 	case task.PartText:
-		dst = jsonrw.AppendString(append(dst, `{"text":`...), p.Text)
+		dst = jsonrw.AppendText(append(dst, `{"text":`...), p)
 		metadata = v0.FileMembers(p)
 	case task.PartRaw:
 		dst = jsonrw.AppendBytes(append(dst, `{"file":{"fileWithBytes":`...), p.Raw)

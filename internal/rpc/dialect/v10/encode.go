@@ -37,7 +37,7 @@ func (Codec) Direct(t *task.Task, e *task.Event) ([]byte, error) { return style.
 func appendPart(dst []byte, p *task.Part) []byte {
 	switch p.Kind {
 	case task.PartText:
-		dst = jsonrw.AppendString(append(dst, `{"text":`...), p.Text)
+		dst = jsonrw.AppendText(append(dst, `{"text":`...), p)
 	case task.PartRaw:
 		dst = jsonrw.AppendBytes(append(dst, `{"raw":`...), p.Raw)
 	case task.PartURL:

@@ -92,6 +92,56 @@ func (q *Queries) EventsOfMany(ctx context.Context, db DBTX, arg EventsOfManyPar
 	return items, nil
 }
 
+const eventsWitness = `-- name: EventsWitness :many
+SELECT x.task, x.seq, x.created_at
+  FROM (SELECT unnest($1::uuid[]) AS task, unnest($2::bigint[]) AS seq) w
+ CROSS JOIN LATERAL (
+    SELECT l.task, l.seq, l.created_at FROM holdfast.callers_log l
+     WHERE l.task = w.task AND l.seq = w.seq AND l.task BETWEEN $3 AND $4 AND l.id BETWEEN $3 AND $4
+    OFFSET 0
+ ) x
+`
+
+type EventsWitnessParams struct {
+	Tasks   []uuid.UUID
+	Seqs    []int64
+	Lowest  uuid.UUID
+	Highest uuid.UUID
+}
+
+type EventsWitnessRow struct {
+	Task      uuid.UUID
+	Seq       int64
+	CreatedAt time.Time
+}
+
+// When some events of tasks were committed, of those that are still there. By primary key; the lowest and the highest id are as
+// in EventsOfMany. OFFSET 0: a join would read the whole logs.
+func (q *Queries) EventsWitness(ctx context.Context, db DBTX, arg EventsWitnessParams) ([]EventsWitnessRow, error) {
+	rows, err := db.Query(ctx, eventsWitness,
+		arg.Tasks,
+		arg.Seqs,
+		arg.Lowest,
+		arg.Highest,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []EventsWitnessRow
+	for rows.Next() {
+		var i EventsWitnessRow
+		if err := rows.Scan(&i.Task, &i.Seq, &i.CreatedAt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const secretGet = `-- name: SecretGet :one
 SELECT value FROM holdfast.secrets WHERE name = $1
 `

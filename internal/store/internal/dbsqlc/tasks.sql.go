@@ -1279,3 +1279,57 @@ func (q *Queries) TaskSeqs(ctx context.Context, db DBTX, arg TaskSeqsParams) ([]
 	}
 	return items, nil
 }
+
+const taskWitness = `-- name: TaskWitness :many
+SELECT l.seq, l.created_at,
+       CAST(CASE WHEN l.seq = l.last_seq THEN json_build_object(
+           'Owner', l.owner, 'ContextID', l.context_id, 'Dialect', l.dialect, 'Metadata', l.metadata,
+           'CreatedAt', l.task_created_at, 'StreamBase', coalesce(l.stream_base, 0), 'LastSeq', l.last_seq) END AS json) AS header
+  FROM holdfast.callers_log l
+ WHERE l.task = $1 AND l.client_id IS NULL AND l.tenant = $2 AND (l.owner = $3 OR $4::boolean) AND l.agent = $5
+   AND l.seq = ANY($6::bigint[])
+`
+
+type TaskWitnessParams struct {
+	ID         uuid.UUID
+	Tenant     string
+	Owner      string
+	TenantWide bool
+	Agent      string
+	Seqs       []int64
+}
+
+type TaskWitnessRow struct {
+	Seq       int64
+	CreatedAt time.Time
+	Header    []byte
+}
+
+// TaskRead for a task that this process has read before: only the events that show that its log is still the same, and the
+// task's columns with the last of them.
+func (q *Queries) TaskWitness(ctx context.Context, db DBTX, arg TaskWitnessParams) ([]TaskWitnessRow, error) {
+	rows, err := db.Query(ctx, taskWitness,
+		arg.ID,
+		arg.Tenant,
+		arg.Owner,
+		arg.TenantWide,
+		arg.Agent,
+		arg.Seqs,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TaskWitnessRow
+	for rows.Next() {
+		var i TaskWitnessRow
+		if err := rows.Scan(&i.Seq, &i.CreatedAt, &i.Header); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

@@ -1,0 +1,271 @@
+package bench
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/load"
+)
+
+// coldConfig keeps no ended task in memory: each read is the first one.
+var coldConfig = strings.Replace(config, "limits: {", "limits: {ended_tasks: 1KiB, ", 1)
+
+// listed is how many tasks a page has.
+const listed = 10
+
+// reading is a way to read a task that has ended. Its documents are those that the client gets.
+type reading struct {
+	name string
+	call func(c *load.Conn, target, newest *load.Target, id string) (read int, err error)
+}
+
+var readings = []reading{
+	{"get", func(c *load.Conn, target, _ *load.Target, id string) (int, error) {
+		body, err := c.Call(target.Request("tasks/get", load.TaskQuery(id), ""))
+		return len(body), err
+	}},
+	{"resume", func(_ *load.Conn, target, _ *load.Target, id string) (read int, err error) {
+		// The server closes the connection after a stream.
+		c, err := target.Dial(context.Background())
+		if err != nil {
+			return 0, err
+		}
+		defer func() { _ = c.Close() }()
+		err = c.Stream(target.Request("tasks/resubscribe", load.TaskQuery(id), "0"), func(data []byte) error {
+			read += len(data)
+			return nil
+		})
+		return read, err
+	}},
+	{"list", func(c *load.Conn, _, newest *load.Target, _ string) (int, error) {
+		body, err := c.Call(newest.Request("ListTasks", fmt.Appendf(nil, `{"pageSize":%d,"includeArtifacts":true}`, listed), ""))
+		return len(body), err
+	}},
+}
+
+// reads reads tasks that have ended, whole: one by its id, one as a stream from its first event, and pages of them with their
+// artifacts. Warm reads are of one task, cold ones of many, by a replica that keeps none. raw is net/http with the same bytes.
+func reads(b *testing.B) {
+	b.Helper()
+	for _, n := range []int{100, 1000} {
+		b.Run(fmt.Sprintf("chunks=%d", n), func(b *testing.B) {
+			cold := newClusterWith(b, coldConfig, whole)
+			warm := startOn(b, cold.dbURL, config, nil, []string{whole})
+			var ids []string
+			for range 3 * listed {
+				ids = append(ids, newTask(b, cold.replicas[0].target, chunks(n)))
+			}
+			raw := startRaw(b)
+			settle(b)
+			for _, r := range readings {
+				var sizes int
+				for _, temperature := range []struct {
+					name string
+					c    *cluster
+					ids  []string
+				}{{"warm", warm, ids[:1]}, {"cold", cold, ids}} {
+					target, newest := temperature.c.replicas[0].target, newestOf(b, temperature.c)
+					var next atomic.Int64
+					read := func(conn *load.Conn) error {
+						got, err := r.call(conn, target, newest, temperature.ids[int(next.Add(1))%len(temperature.ids)])
+						if err == nil && got < n*256 {
+							err = fmt.Errorf("%d bytes", got)
+						}
+						sizes = got
+						return err
+					}
+					_, _ = repeat(b, target, 1, 3, read)
+					for _, conns := range []int{1, 16} {
+						b.Run(fmt.Sprintf("%s/%s/inflight=%d", r.name, temperature.name, conns), func(b *testing.B) {
+							costly(b, temperature.c, func() {
+								elapsed, took := repeat(b, target, conns, b.N, read)
+								metric(b, float64(b.N)/elapsed.Seconds(), "reads/s")
+								quantiles(b, took)
+							})
+						})
+					}
+				}
+				target := targetOf(b, "http://"+raw+"/bytes")
+				body := fmt.Appendf(nil, "bytes=%d lines=%d", sizes, map[bool]int{true: n + 3, false: 0}[r.name == "resume"])
+				for _, conns := range []int{1, 16} {
+					b.Run(fmt.Sprintf("%s/raw/inflight=%d", r.name, conns), func(b *testing.B) {
+						elapsed, took := repeat(b, target, conns, b.N, func(conn *load.Conn) error {
+							return rawRead(conn, target, target.Post(body, ""), r.name == "resume", sizes)
+						})
+						metric(b, float64(b.N)/elapsed.Seconds(), "reads/s")
+						quantiles(b, took)
+					})
+				}
+			}
+		})
+	}
+}
+
+func rawRead(conn *load.Conn, target *load.Target, req []byte, stream bool, bytes int) error {
+	read := 0
+	if stream {
+		conn, err := target.Dial(context.Background())
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		if err := conn.Stream(req, func(data []byte) error { read += len(data); return nil }); err != nil {
+			return err
+		}
+	} else {
+		body, err := conn.Call(req)
+		if err != nil {
+			return err
+		}
+		read = len(body)
+	}
+	if read < bytes/2 {
+		return errors.New("too few bytes")
+	}
+	return nil
+}
+
+// longTask opens a task of 100,000 chunks (or as many as -benchtime counts): by its id, as a stream from its first event, and
+// the pages of the console. It reports the time to the first byte and to the last, and the memory that the server has taken at most.
+func longTask(b *testing.B) {
+	b.Helper()
+	n := cmp.Or(tiny(), 100_000)
+	c := newClusterWith(b, coldConfig, whole)
+	r := c.replicas[0]
+	id := newTask(b, r.target, chunks(n))
+	uuid, artifact := one[string](b, c.db, "SELECT id::text FROM holdfast.tasks ORDER BY id DESC LIMIT 1"), "chunks"
+	settle(b)
+	admin := r.Admin + "/admin/v1/tasks/" + uuid
+	for _, way := range []struct {
+		name, method, path string
+		least              int // bytes of the answer
+	}{
+		{"resume", "tasks/resubscribe", "", n * 256},
+		{"console/log", "", "/log", 256},
+		{"console/artifacts", "", "/artifacts", 1},
+		{"console/artifact", "", "/artifacts/" + artifact, 256},
+		{"console/part", "", "/artifacts/" + artifact + "/parts/0", n * 128},
+		{"get", "tasks/get", "", n * 128},
+	} {
+		request := func() (*http.Request, error) {
+			if way.method == "" {
+				return http.NewRequestWithContext(b.Context(), http.MethodGet, admin+way.path, nil)
+			}
+			body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, way.method, load.TaskQuery(id))
+			req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, r.URL, bytes.NewReader(body))
+			if err == nil {
+				req.Header = http.Header{"Content-Type": {"application/json"}, "A2a-Version": {"0.3"}, "Last-Event-Id": {"0"}}
+			}
+			return req, err
+		}
+		b.Run(way.name, func(b *testing.B) {
+			var first, last []time.Duration
+			before, most := rss(b, r.PID()), 0.0
+			for range b.N {
+				start := time.Now()
+				req, err := request()
+				if err != nil {
+					b.Fatal(err)
+				}
+				resp, err := http.DefaultClient.Do(req)
+				if err != nil {
+					b.Fatal(err)
+				}
+				buf, read := make([]byte, 64<<10), 0
+				for {
+					got, err := resp.Body.Read(buf)
+					if read == 0 {
+						first = append(first, time.Since(start))
+					}
+					read += got
+					if errors.Is(err, io.EOF) {
+						break
+					}
+					if err != nil {
+						b.Fatal(err)
+					}
+					if read%(1<<20) < got {
+						most = max(most, rss(b, r.PID()))
+					}
+				}
+				_ = resp.Body.Close()
+				if read < way.least || resp.StatusCode != http.StatusOK {
+					b.Fatalf("%s: %d bytes", resp.Status, read)
+				}
+				last = append(last, time.Since(start))
+			}
+			slices.Sort(first)
+			slices.Sort(last)
+			metric(b, ms(load.Quantile(first, 0.5)), "first-ms")
+			metric(b, ms(load.Quantile(last, 0.5)), "last-ms")
+			metric(b, (max(most, rss(b, r.PID()))-before)/(1<<20), "MiB-RSS")
+		})
+	}
+}
+
+// costly runs a load of b.N operations, and reports the processor time of each.
+func costly(b *testing.B, c *cluster, load func()) {
+	b.Helper()
+	var used cost
+	used.of(b, c, func() (int, float64) {
+		load()
+		return b.N, 0
+	})
+	if used.spent > 0 {
+		metric(b, float64(used.database.Microseconds())/used.done, "db-µs")
+		metric(b, float64((used.spent-used.database).Microseconds())/used.done, "server-µs")
+	}
+}
+
+func newestOf(b *testing.B, c *cluster) *load.Target {
+	b.Helper()
+	t, err := load.NewTarget(c.replicas[0].URL, http.Header{"A2a-Version": {"1.0"}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return t
+}
+
+// rawBytes answers with so many bytes: one document, or a stream of so many events.
+func rawBytes(w http.ResponseWriter, r *http.Request) {
+	var body bytes.Buffer
+	var n, lines int
+	_, err := body.ReadFrom(r.Body)
+	if err == nil {
+		_, err = fmt.Sscanf(body.String(), "bytes=%d lines=%d", &n, &lines)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if lines == 0 {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Length", fmt.Sprint(n))
+		_, _ = w.Write(filler[:n])
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	flush := http.NewResponseController(w)
+	var out []byte
+	for i := range lines {
+		out = fmt.Appendf(out, "id: %d\ndata: ", i)
+		out = append(append(out, filler[:n/lines]...), '\n', '\n')
+		if len(out) > 32<<10 || i == lines-1 {
+			_, _ = w.Write(out)
+			_ = flush.Flush()
+			out = out[:0]
+		}
+	}
+}
+
+var filler = bytes.Repeat([]byte("x"), 8<<20)

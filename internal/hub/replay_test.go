@@ -1,0 +1,147 @@
+package hub_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// replayed is a task that has ended, with its header and a way to read its log from the first event as a new subscriber.
+func replayed(t *testing.T, url string, kept *memory.Budget) (r *replica, h *task.Task, replay func(h *task.Task) ([]*hub.Entry, error)) {
+	t.Helper()
+	r = start(t, url, hub.Options{PollInterval: never, Ended: kept}).listening()
+	u := r.run()
+	r.must(u, 600)
+	// Only the end matters here: by the operator, without a run.
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(t.Context()) //nolint:errcheck // the database goes next
+	for _, sql := range []string{
+		"INSERT INTO holdfast.task_events (task, seq, kind, state, attempt) SELECT id, last_seq + 1, 2, 5, 1 FROM holdfast.tasks",
+		"DELETE FROM holdfast.task_queue",
+		"UPDATE holdfast.tasks SET state = 5, last_seq = last_seq + 1, status_seq = last_seq + 1, worker_id = NULL",
+	} {
+		_, err := conn.Exec(t.Context(), sql)
+		require.NoError(t, err, sql)
+	}
+	h, err = r.store.Header(t.Context(), u.h.ID)
+	require.NoError(t, err)
+	require.True(t, h.Status.State.Terminal())
+	return r, h, func(h *task.Task) (all []*hub.Entry, err error) {
+		s := r.hub.Subscribe(h)
+		defer s.Close()
+		s.Resume(task.Position{}, h.Position())
+		for len(all) == 0 || all[len(all)-1].Seq < h.LastSeq {
+			some, err := s.Next(t.Context())
+			if err != nil {
+				return all, err
+			}
+			for _, e := range some {
+				require.Equal(t, task.Seq(len(all)+1), e.Seq)
+				all = append(all, e)
+			}
+		}
+		return all, nil
+	}
+}
+
+// Further readers of an ended task share its events, with their encodings.
+func TestReplaysShareEntries(t *testing.T) {
+	t.Parallel()
+	budget := memory.NewBudget(8 << 20)
+	_, h, replay := replayed(t, storetest.New(t).URL, budget)
+	first, err := replay(h)
+	require.NoError(t, err)
+	again, err := replay(h)
+	require.NoError(t, err)
+	require.Len(t, again, len(first))
+	shared := 0
+	for i := range first {
+		require.Equal(t, first[i].Event, again[i].Event)
+		if first[i] == again[i] {
+			shared++
+		}
+	}
+	require.Greater(t, shared, 500)
+	require.Positive(t, budget.Stat().Used)
+
+	// Under another public id events and encodings are others.
+	renamed := *h
+	renamed.PublicID = "mine"
+	other, err := replay(&renamed)
+	require.NoError(t, err)
+	require.NotSame(t, first[1], other[1])
+
+	// A task that goes on may be followed, but is not kept.
+	open := *h
+	open.Status.State = task.StateWorking
+	used := budget.Stat().Used
+	open.PublicID = "open"
+	_, err = replay(&open)
+	require.NoError(t, err)
+	require.Equal(t, used, budget.Stat().Used)
+}
+
+// No subscriber gets events that any process has deleted, or a failover has replaced.
+func TestReplaysEndWithTheirEvents(t *testing.T) {
+	t.Parallel()
+	for name, sql := range map[string]string{
+		"the last event":             "DELETE FROM holdfast.task_events WHERE seq = 602",
+		"an artifact's newest chunk": "DELETE FROM holdfast.task_events WHERE kind = 3 AND seq > 200",
+		"all artifacts":              "DELETE FROM holdfast.task_events WHERE kind = 3",
+		"the log":                    "DELETE FROM holdfast.task_events",
+		"another log":                "UPDATE holdfast.task_events SET created_at = created_at + interval '2 seconds'",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := storetest.New(t).URL
+			r, h, replay := replayed(t, url, memory.NewBudget(8<<20))
+			first, err := replay(h)
+			require.NoError(t, err)
+			conn, err := pgx.Connect(t.Context(), url)
+			require.NoError(t, err)
+			defer conn.Close(t.Context()) //nolint:errcheck // the database goes next
+			_, err = conn.Exec(t.Context(), sql)
+			require.NoError(t, err)
+			s := r.hub.Subscribe(h)
+			defer s.Close()
+			s.Resume(task.Position{}, h.Position())
+			for after := (task.Position{}); ; {
+				want, err := r.store.EventsAfter(t.Context(), h, after, 1)
+				require.NoError(t, err)
+				if len(want) == 0 {
+					break
+				}
+				got, err := s.Next(t.Context())
+				require.NoError(t, err)
+				for _, e := range got {
+					want, err := r.store.EventsAfter(t.Context(), h, after, 1)
+					require.NoError(t, err)
+					require.Equal(t, want[0], e.Event)
+					after = e.Position()
+				}
+			}
+			require.NotEmpty(t, first)
+		})
+	}
+}
+
+func TestReplaysAreBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	budget := memory.NewBudget(256 << 10)
+	_, h, replay := replayed(t, storetest.New(t).URL, budget)
+	for i := range 20 {
+		other := *h
+		other.PublicID = strings.Repeat("x", i+1)
+		_, err := replay(&other)
+		require.NoError(t, err)
+	}
+	require.Eventually(t, func() bool { return budget.Stat().Used <= 256<<10 }, patience, patience/1000)
+}
