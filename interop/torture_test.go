@@ -78,6 +78,13 @@ var peers = []struct {
 		p.callers = nil // it knows no owners of tasks
 		return p
 	}},
+	{"turul-a2a, memory", nil, func(t *testing.T) *tortured { return rust(t, "") }},
+	{"turul-a2a, database", []string{"acknowledged-tasks", "interrupted-work"}, func(t *testing.T) *tortured {
+		return rust(t, "postgresql", "database")
+	}},
+	{"turul-a2a, cluster", []string{"acknowledged-tasks", "interrupted-work"}, func(t *testing.T) *tortured {
+		return rust(t, "postgresql", "database").twice()
+	}},
 	{"Holdfast", torture.Names(), holdfast},
 }
 
@@ -121,6 +128,17 @@ func official(t *testing.T, kind, folder, scheme string, args ...string) *tortur
 	}
 }
 
+// rust is a server of turul-a2a.
+func rust(t *testing.T, scheme string, args ...string) *tortured {
+	t.Helper()
+	for _, tool := range []string{"cargo", "protoc"} { // turul-a2a generates code from the proto of A2A
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("%s is not in PATH, so the servers in Rust are left out", tool)
+		}
+	}
+	return official(t, "torture", "rust", scheme, args...)
+}
+
 // database makes an empty database, and returns its URL with the scheme of a driver.
 func database(t *testing.T, scheme string) string {
 	t.Helper()
@@ -130,6 +148,9 @@ func database(t *testing.T, scheme string) string {
 	u, err := url.Parse(db.URL)
 	require.NoError(t, err)
 	u.Scheme, u.Path = scheme, "/"+name
+	if scheme == "postgresql" && u.Host == "" {
+		u.Host = "localhost" // sqlx wants one, also if the parameter host is the directory of a socket
+	}
 	return u.String()
 }
 
