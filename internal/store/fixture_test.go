@@ -50,6 +50,17 @@ func newFixture(t testing.TB) *fixture {
 	return openFixture(t, storetest.New(t).URL, "")
 }
 
+// withBoth runs a test with the lean statements for what is ordinary, and with those that can do everything.
+func withBoth(t *testing.T, test func(t *testing.T, whole bool)) {
+	t.Helper()
+	for name, whole := range map[string]bool{"lean": false, "whole": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, whole)
+		})
+	}
+}
+
 // openFixture opens the store through another URL than the one for checks.
 func openFixture(t testing.TB, url, through string) *fixture {
 	t.Helper()
@@ -348,8 +359,8 @@ func (f *fixture) written(p *pen, evs ...*task.Event) (commit func()) {
 	for _, e := range evs {
 		a.payloads = append(a.payloads, EncodePayload(e))
 	}
-	_, arg, _ := groupAppends([]*Append{a})
-	rows, err := f.q.EventsAppend(f.t.Context(), tx, arg)
+	groups, _ := groupAppends([]*Append{a})
+	rows, err := f.appending(groups)(f.t.Context(), tx)
 	require.NoError(f.t, err)
 	require.Len(f.t, rows, 1)
 	return func() { require.NoError(f.t, tx.Commit(context.Background())) }

@@ -86,6 +86,7 @@ type Options struct {
 	Tracer pgx.QueryTracer // nil: no spans of statements
 	Log    *slog.Logger
 
+	whole       bool          // write and create only by the statements that can do everything; tests compare them with the lean ones
 	lockTimeout time.Duration // default 4 s; tests set it so long that a statement which waits is found
 }
 
@@ -114,6 +115,7 @@ type Store struct {
 	retries chan struct{} // holds an element for each request that tries again what a lock has blocked
 	clock   clock
 
+	whole              bool
 	withoutAudit       bool
 	tells              func(agent string) bool
 	rowSecurity        bool
@@ -146,7 +148,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		q: dbsqlc.New(), log: o.Log, listener: o.Listener, observe: o.Observer,
 		lanes: lanes{after: beforeLanes}, retries: make(chan struct{}, max(1, o.APIConns/4)), secretKeys: o.SecretKeys,
-		widths: o.Widths, withoutAudit: o.WithoutAudit, tells: o.Tells, base: run, cancel: cancel, stop: make(chan struct{}),
+		widths: o.Widths, whole: o.whole, withoutAudit: o.WithoutAudit, tells: o.Tells, base: run, cancel: cancel, stop: make(chan struct{}),
 	}
 	if err := s.connect(ctx, o); err != nil {
 		cancel()
