@@ -50,16 +50,9 @@ func newFixture(t testing.TB) *fixture {
 	return openFixture(t, storetest.New(t).URL, "")
 }
 
-// withBoth runs a test with the lean statements for what is ordinary, and with those that can do everything.
-func withBoth(t *testing.T, test func(t *testing.T, whole bool)) {
-	t.Helper()
-	for name, whole := range map[string]bool{"lean": false, "whole": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, whole)
-		})
-	}
-}
+// statementKinds are the values of Store.whole: tests of fences run with the lean statements for what is ordinary, and with those that
+// can do everything.
+var statementKinds = map[string]bool{"lean": false, "whole": true}
 
 // openFixture opens the store through another URL than the one for checks.
 func openFixture(t testing.TB, url, through string) *fixture {

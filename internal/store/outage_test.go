@@ -149,17 +149,20 @@ func TestFullNotifyQueueIsTrimmed(t *testing.T) {
 // written.
 func TestLostAnswerDoesNotHideFence(t *testing.T) {
 	t.Parallel()
-	withBoth(t, func(t *testing.T, whole bool) {
-		f, proxy := newProxied(t)
-		f.whole = whole
-		good, fenced := f.running("a"), f.running("b")
-		fenced.c.Attempt++
-		proxy.Lose("EventsAppend", pgproxytest.Answer, 1)
-		g, z := make(chan answer, 1), make(chan answer, 1)
-		f.asOneFlush(good.item(g, chunk("1")), fenced.item(z, chunk("no")))
-		require.Equal(t, answer{}, await(t, g))
-		require.Equal(t, answer{err: task.LeaseLost}, await(t, z))
-	})
+	for name, whole := range statementKinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, proxy := newProxied(t)
+			f.whole = whole
+			good, fenced := f.running("a"), f.running("b")
+			fenced.c.Attempt++
+			proxy.Lose("EventsAppend", pgproxytest.Answer, 1)
+			g, z := make(chan answer, 1), make(chan answer, 1)
+			f.asOneFlush(good.item(g, chunk("1")), fenced.item(z, chunk("no")))
+			require.Equal(t, answer{}, await(t, g))
+			require.Equal(t, answer{err: task.LeaseLost}, await(t, z))
+		})
+	}
 }
 
 func TestLostAnswerReportsParkedAndContinuedTask(t *testing.T) {

@@ -10,9 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	pgxuuid "github.com/vgarvardt/pgx-google-uuid/v5"
-
 	"github.com/stretchr/testify/require"
+	pgxuuid "github.com/vgarvardt/pgx-google-uuid/v5"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -20,11 +19,11 @@ import (
 // BenchmarkStatements measures PostgreSQL's processor time for the statements of ordinary tasks: the create with a seat, the
 // status working, and an artifact with the end, for as many tasks in each commit as the name says. Linux only.
 func BenchmarkStatements(b *testing.B) {
-	for _, kind := range []string{"lean", "whole"} {
+	for kind, whole := range statementKinds {
 		for _, size := range []int{1, 4, 16, 64} {
 			b.Run(fmt.Sprintf("%s/tasks=%d", kind, size), func(b *testing.B) {
 				f := newFixture(b)
-				f.whole = kind == "whole"
+				f.whole = whole
 				worker := f.worker(time.Hour)
 				cfg := f.write.Config().ConnConfig
 				c, err := pgx.ConnectConfig(b.Context(), cfg)
