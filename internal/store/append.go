@@ -80,16 +80,17 @@ type runKey struct {
 // writeAppends writes items in one commit. It returns those whose rows another session has locked.
 func (s *Store) writeAppends(ctx context.Context, items []*Append) (blocked []*Append) {
 	start := time.Now()
-	groups, arg, others := groupAppends(items)
+	groups, others := groupAppends(items)
 	if len(others) > 0 {
 		items = slices.DeleteFunc(slices.Clone(items), func(a *Append) bool { return slices.Contains(others, a) })
 		blocked = s.writeAppends(ctx, items)
 		return append(blocked, s.writeAppends(ctx, others)...)
 	}
+	write := s.appending(groups)
 	for try := 0; ; try++ {
-		rows, err := s.q.EventsAppend(ctx, s.write, arg)
+		rows, err := write(ctx, s.write)
 		if err == nil {
-			s.flushed("append", len(arg.Tasks), start)
+			s.flushed("append", countEvents(groups), start)
 			return s.finishAppends(ctx, groups, rows)
 		}
 		switch f := classifyTry(err, try); {
@@ -114,13 +115,11 @@ func (s *Store) writeAppends(ctx context.Context, items []*Append) (blocked []*A
 	}
 }
 
-// groupAppends makes the arguments of a statement. A run may write and its agent post at the same time, also with two
+// groupAppends sorts the appends of a statement by runs. A run may write and its agent post at the same time, also with two
 // uploads, and beside a run there may be one with the same attempt whose claim was lost. But one statement has the events of an
 // attempt from one of them: others has the rest.
-func groupAppends(items []*Append) (_ []*appendGroup, _ dbsqlc.EventsAppendParams, others []*Append) {
-	var groups []*appendGroup
+func groupAppends(items []*Append) (groups []*appendGroup, others []*Append) {
 	byRun := make(map[runKey]*appendGroup, len(items))
-	n := 0
 	for _, a := range items {
 		k := runKey{a.Task, a.Attempt}
 		g := byRun[k]
@@ -135,8 +134,92 @@ func groupAppends(items []*Append) (_ []*appendGroup, _ dbsqlc.EventsAppendParam
 		}
 		g.items = append(g.items, a)
 		g.events += len(a.Events)
-		n += len(a.Events)
 	}
+	return groups, others
+}
+
+func countEvents(groups []*appendGroup) (n int) {
+	for _, g := range groups {
+		n += g.events
+	}
+	return n
+}
+
+// appending returns the statement that writes groups: the lean one if all of them are ordinary.
+func (s *Store) appending(groups []*appendGroup) func(context.Context, dbsqlc.DBTX) ([]dbsqlc.EventsAppendRow, error) {
+	if s.whole || !ordinary(groups) {
+		arg := wholeParams(groups)
+		return func(ctx context.Context, db dbsqlc.DBTX) ([]dbsqlc.EventsAppendRow, error) {
+			return s.q.EventsAppend(ctx, db, arg)
+		}
+	}
+	arg := leanParams(groups)
+	return func(ctx context.Context, db dbsqlc.DBTX) ([]dbsqlc.EventsAppendRow, error) {
+		lean, err := s.q.EventsAppendLean(ctx, db, arg)
+		rows := make([]dbsqlc.EventsAppendRow, len(lean))
+		for i, r := range lean {
+			rows[i] = dbsqlc.EventsAppendRow(r)
+		}
+		return rows, err
+	}
+}
+
+// ordinary reports whether runs do only what EventsAppendLean can write.
+func ordinary(groups []*appendGroup) bool {
+	for _, g := range groups {
+		for _, a := range g.items {
+			if a.posted() {
+				return false
+			}
+			for _, e := range a.Events {
+				if e.Waits() || len(e.Artifacts) > 0 || e.Resumable != 0 || e.State != 0 && e.State != task.StateWorking && !e.State.Terminal() {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+func leanParams(groups []*appendGroup) dbsqlc.EventsAppendLeanParams {
+	runs, n := len(groups), countEvents(groups)
+	arg := dbsqlc.EventsAppendLeanParams{
+		Tasks: make([]uuid.UUID, runs), Attempts: make([]int32, runs), Claims: make([]time.Time, runs), Ordinals: make([]int64, runs),
+		Counts: make([]int64, runs), RunStates: make([]int16, runs), StatusRns: make([]int64, runs), ShownRns: make([]int64, runs),
+		Directs: make([]bool, runs), ArtifactSizes: make([]int64, runs),
+		Runs: make([]int32, 0, n), Rns: make([]int64, 0, n), Kinds: make([]int16, 0, n), States: make([]int16, 0, n),
+		Appends: make([]bool, 0, n), Lasts: make([]bool, 0, n), ArtifactIds: make([]string, 0, n), Payloads: make([]string, 0, n),
+	}
+	for run, g := range groups {
+		first, rn := g.items[0], int64(0)
+		arg.Tasks[run], arg.Attempts[run], arg.Claims[run] = uuid.UUID(first.Task), int32(first.Attempt), claimedAt(first.Fence)
+		arg.Ordinals[run], arg.Counts[run] = first.Ordinal, int64(g.events)
+		for _, a := range g.items {
+			for i, e := range a.Events {
+				rn++
+				id := ""
+				if e.Artifact != nil {
+					id = cleanName(e.Artifact.ID)
+					arg.ArtifactSizes[run] += e.Artifact.Size()
+				}
+				if e.State != 0 {
+					arg.RunStates[run], arg.StatusRns[run], arg.Directs[run] = int16(e.State), rn, e.Direct
+				}
+				if e.Streamed() {
+					arg.ShownRns[run] = rn
+				}
+				arg.Runs, arg.Rns = append(arg.Runs, int32(run+1)), append(arg.Rns, rn)
+				arg.Kinds, arg.States = append(arg.Kinds, int16(e.Kind)), append(arg.States, int16(e.State))
+				arg.Appends, arg.Lasts = append(arg.Appends, e.Append), append(arg.Lasts, e.Last)
+				arg.ArtifactIds, arg.Payloads = append(arg.ArtifactIds, id), append(arg.Payloads, a.payloads[i])
+			}
+		}
+	}
+	return arg
+}
+
+func wholeParams(groups []*appendGroup) dbsqlc.EventsAppendParams {
+	n := countEvents(groups)
 	arg := dbsqlc.EventsAppendParams{
 		Tasks: make([]uuid.UUID, 0, n), Attempts: make([]int32, 0, n), Claims: make([]time.Time, 0, n), Ordinals: make([]int64, 0, n),
 		Posts: make([]bool, 0, n), Afters: make([]int64, 0, n),
@@ -170,7 +253,7 @@ func groupAppends(items []*Append) (_ []*appendGroup, _ dbsqlc.EventsAppendParam
 			}
 		}
 	}
-	return groups, arg, others
+	return arg
 }
 
 func (s *Store) finishAppends(ctx context.Context, groups []*appendGroup, rows []dbsqlc.EventsAppendRow) (blocked []*Append) {

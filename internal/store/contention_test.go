@@ -76,7 +76,7 @@ func contentions() []contention {
 		{name: "new event", lock: "INSERT INTO holdfast.task_events (task, seq, kind, attempt) VALUES ($1, 1000000, 1, 0)"},
 	}
 	// As CREATE INDEX takes it: readers go on, and writers of the table wait. A statement locks each table that it may
-	// write, so every create waits for the tables of webhooks, keys, names and the audit log.
+	// write, so every create that is not lean waits for the tables of webhooks, keys, names and the audit log.
 	made := slices.Clip([]string{creates, keys, names, cancels, claims, calls, notices})
 	for table, held := range map[string][]string{
 		"push_configs":     append(made, configs),

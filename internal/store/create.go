@@ -204,10 +204,10 @@ const createPatience = 8 * time.Second
 // example the transaction of a create with the same id elsewhere.
 func (s *Store) writeCreates(ctx context.Context, items []*create) (blocked []*create) {
 	start := time.Now()
-	arg := createParams(items)
+	repeated := slices.ContainsFunc(items, func(c *create) bool { return c.unknown })
 	for try := 0; ; try++ {
 		began := time.Now()
-		rows, err := s.q.TaskCreate(ctx, s.write, arg)
+		rows, err := s.createRows(ctx, s.write, items)
 		if err == nil {
 			if len(rows) > 0 && rows[0].Refused == 0 {
 				s.clock.learn(rows[0].CreatedAt, began)
@@ -218,7 +218,7 @@ func (s *Store) writeCreates(ctx context.Context, items []*create) (blocked []*c
 		}
 		f := classify(err)
 		if f == failUnknown {
-			arg.Repeated = true
+			repeated = true
 			for _, c := range items {
 				c.unknown = true
 			}
@@ -242,7 +242,7 @@ func (s *Store) writeCreates(ctx context.Context, items []*create) (blocked []*c
 			return blocked
 		case f == failFinal || f == failCancelled || ctx.Err() != nil,
 			// Nothing was written, so let the clients decide when to retry.
-			!arg.Repeated && try >= 2,
+			!repeated && try >= 2,
 			time.Since(start) > createPatience:
 			for _, c := range items {
 				c.done <- createResult{err: translate("create", err)}
@@ -252,6 +252,44 @@ func (s *Store) writeCreates(ctx context.Context, items []*create) (blocked []*c
 		s.retried(ctx, "create", err, try)
 		_ = pause(ctx, try)
 	}
+}
+
+// createRows executes the statement that creates items: the lean one if all of them are ordinary.
+func (s *Store) createRows(ctx context.Context, db dbsqlc.DBTX, items []*create) ([]dbsqlc.TaskCreateRow, error) {
+	if s.whole || slices.ContainsFunc(items, func(c *create) bool { return !c.ordinary() }) {
+		return s.q.TaskCreate(ctx, db, createParams(items))
+	}
+	lean, err := s.q.TaskCreateLean(ctx, db, leanCreateParams(items))
+	rows := make([]dbsqlc.TaskCreateRow, len(lean))
+	for i, r := range lean {
+		rows[i] = dbsqlc.TaskCreateRow(r)
+	}
+	return rows, err
+}
+
+// ordinary reports whether the create has only what TaskCreateLean can write.
+func (c *create) ordinary() bool {
+	return !c.ClientID && c.Idempotency.Key == "" && c.Limits == Limits{} && c.Push == nil && c.forwarded == "" && !c.Called && !c.unknown
+}
+
+func leanCreateParams(items []*create) dbsqlc.TaskCreateLeanParams {
+	n := len(items)
+	arg := dbsqlc.TaskCreateLeanParams{
+		Ids: make([]uuid.UUID, n), Agents: make([]string, n), Tenants: make([]string, n), Owners: make([]string, n),
+		ContextIds: make([]string, n), Dialects: make([]string, n), Metadatas: make([]string, n), Traceparents: make([]string, n),
+		Workers: make([]uuid.UUID, n), Leases: make([]time.Duration, n), Looks: make([]time.Duration, n),
+		Payloads: make([]string, n), MessageBytes: make([]int32, n),
+	}
+	said := make([]string, n)
+	for i, c := range items {
+		t := &c.Task
+		arg.Ids[i], arg.Agents[i], arg.Tenants[i], arg.Owners[i] = uuid.UUID(t.ID), t.Agent, t.Tenant, t.Owner
+		arg.ContextIds[i], arg.Dialects[i], arg.Metadatas[i], arg.Traceparents[i] = t.ContextID, t.Dialect, string(t.Metadata), t.Traceparent
+		arg.Workers[i], arg.Leases[i], arg.Looks[i] = uuid.UUID(c.Seat.Worker), c.Seat.Lease, c.Seat.Look
+		arg.Payloads[i], arg.MessageBytes[i], said[i] = c.payload, int32(len(c.payload)), c.audit
+	}
+	arg.Audits = entries(said...)
+	return arg
 }
 
 func createParams(items []*create) dbsqlc.TaskCreateParams {

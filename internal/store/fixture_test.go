@@ -54,6 +54,10 @@ func newFixture(t testing.TB) *fixture {
 // keptBytes is the memory of ended tasks in tests: all reads of tests could be of kept tasks.
 const keptBytes = 8 << 20
 
+// statementKinds are the values of Store.whole: tests of fences run with the lean statements for what is ordinary, and with those that
+// can do everything.
+var statementKinds = map[string]bool{"lean": false, "whole": true}
+
 // openFixture opens the store through another URL than the one for checks.
 func openFixture(t testing.TB, url, through string) *fixture {
 	t.Helper()
@@ -363,8 +367,8 @@ func (f *fixture) written(p *pen, evs ...*task.Event) (commit func()) {
 	for _, e := range evs {
 		a.payloads = append(a.payloads, EncodePayload(e))
 	}
-	_, arg, _ := groupAppends([]*Append{a})
-	rows, err := f.q.EventsAppend(f.t.Context(), tx, arg)
+	groups, _ := groupAppends([]*Append{a})
+	rows, err := f.appending(groups)(f.t.Context(), tx)
 	require.NoError(f.t, err)
 	require.Len(f.t, rows, 1)
 	return func() { require.NoError(f.t, tx.Commit(context.Background())) }

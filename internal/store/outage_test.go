@@ -30,6 +30,7 @@ func TestConnectionsDieAroundACommit(t *testing.T) {
 			t.Run(fmt.Sprintf("%s lost %d times", name, times), func(t *testing.T) {
 				t.Parallel()
 				f, proxy := newProxied(t)
+				f.whole = times == 3
 
 				run := f.running("a")
 				run.must(t, status(task.StateWorking))
@@ -58,6 +59,10 @@ func TestConnectionsDieAroundACommit(t *testing.T) {
 				require.False(t, ev.At.IsZero())
 				await(t, lost)
 				require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.tasks WHERE agent = 'b'"))
+				lost = proxy.Lose("TaskCreate", loss, times)
+				f.create(fresh("ordinary"))
+				await(t, lost)
+				require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.tasks WHERE agent = 'ordinary'"))
 
 				ended, err := f.Cancel(t.Context(), &n.Task, nil)
 				require.NoError(t, err)
@@ -144,14 +149,20 @@ func TestFullNotifyQueueIsTrimmed(t *testing.T) {
 // written.
 func TestLostAnswerDoesNotHideFence(t *testing.T) {
 	t.Parallel()
-	f, proxy := newProxied(t)
-	good, fenced := f.running("a"), f.running("b")
-	fenced.c.Attempt++
-	proxy.Lose("EventsAppend", pgproxytest.Answer, 1)
-	g, z := make(chan answer, 1), make(chan answer, 1)
-	f.asOneFlush(good.item(g, chunk("1")), fenced.item(z, chunk("no")))
-	require.Equal(t, answer{}, await(t, g))
-	require.Equal(t, answer{err: task.LeaseLost}, await(t, z))
+	for name, whole := range statementKinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, proxy := newProxied(t)
+			f.whole = whole
+			good, fenced := f.running("a"), f.running("b")
+			fenced.c.Attempt++
+			proxy.Lose("EventsAppend", pgproxytest.Answer, 1)
+			g, z := make(chan answer, 1), make(chan answer, 1)
+			f.asOneFlush(good.item(g, chunk("1")), fenced.item(z, chunk("no")))
+			require.Equal(t, answer{}, await(t, g))
+			require.Equal(t, answer{err: task.LeaseLost}, await(t, z))
+		})
+	}
 }
 
 func TestLostAnswerReportsParkedAndContinuedTask(t *testing.T) {

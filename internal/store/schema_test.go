@@ -276,7 +276,7 @@ func TestPlansOfHotQueries(t *testing.T) {
 				require.NotRegexp(t, seq, plan, "%s: %s", setting, name)
 			}
 			switch name {
-			case "EventsAppend", "QueueClaim", "QueueHurry", "RunRequeue", "RunsOwned", "RunsHeld", "RunsRescue", "RunHeard", "RunSilence", "MessageAppend", "TaskResume", "TaskCancel", "OpsOpenTasks":
+			case "EventsAppend", "EventsAppendLean", "QueueClaim", "QueueHurry", "RunRequeue", "RunsOwned", "RunsHeld", "RunsRescue", "RunHeard", "RunSilence", "MessageAppend", "TaskResume", "TaskCancel", "OpsOpenTasks":
 				require.Contains(t, plan, "on tasks_open", name)
 				require.NotRegexp(t, ` tasks_(ended|kept|dated|\d+)`, plan, "%s: ended tasks are in no plan", name)
 			case "RemoteExpire", "RemoteLook":

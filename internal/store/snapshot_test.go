@@ -64,8 +64,8 @@ func TestWritesBesideAnOldSnapshot(t *testing.T) {
 		write := func(s task.State) func(dbsqlc.DBTX) error {
 			return func(db dbsqlc.DBTX) error {
 				e := status(s)
-				_, arg, _ := groupAppends([]*Append{{Task: n.Task.ID, Fence: run, Ordinal: ordinal, Events: []*task.Event{e}, payloads: []string{EncodePayload(e)}}})
-				rows, err := f.q.EventsAppend(t.Context(), db, arg)
+				groups, _ := groupAppends([]*Append{{Task: n.Task.ID, Fence: run, Ordinal: ordinal, Events: []*task.Event{e}, payloads: []string{EncodePayload(e)}}})
+				rows, err := f.appending(groups)(t.Context(), db)
 				require.Len(t, rows, 1)
 				ordinal++
 				return err
@@ -73,7 +73,7 @@ func TestWritesBesideAnOldSnapshot(t *testing.T) {
 		}
 		message := dbsqlc.MessageAppendParams{ID: id, Enqueue: true, Payload: made.payload, RequestHash: []byte{}}
 		step("TaskCreate", func(db dbsqlc.DBTX) error {
-			rows, err := f.q.TaskCreate(t.Context(), db, createParams([]*create{made}))
+			rows, err := f.createRows(t.Context(), db, []*create{made})
 			require.Len(t, rows, 1)
 			return err
 		})

@@ -91,6 +91,7 @@ type Options struct {
 	Tracer pgx.QueryTracer // nil: no spans of statements
 	Log    *slog.Logger
 
+	whole       bool          // write and create only by the statements that can do everything; tests compare them with the lean ones
 	lockTimeout time.Duration // default 4 s; tests set it so long that a statement which waits is found
 }
 
@@ -120,6 +121,7 @@ type Store struct {
 	clock   clock
 	ended   *ended
 
+	whole              bool
 	withoutAudit       bool
 	tells              func(agent string) bool
 	rowSecurity        bool
@@ -152,7 +154,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		q: dbsqlc.New(), log: o.Log, listener: o.Listener, observe: o.Observer,
 		lanes: lanes{after: beforeLanes}, retries: make(chan struct{}, max(1, o.APIConns/4)), secretKeys: o.SecretKeys,
-		ended: newEnded(o.Ended, o.Observer.Ended), widths: o.Widths, withoutAudit: o.WithoutAudit, tells: o.Tells, base: run, cancel: cancel, stop: make(chan struct{}),
+		ended: newEnded(o.Ended, o.Observer.Ended), widths: o.Widths, whole: o.whole, withoutAudit: o.WithoutAudit, tells: o.Tells, base: run, cancel: cancel, stop: make(chan struct{}),
 	}
 	if err := s.connect(ctx, o); err != nil {
 		cancel()

@@ -73,7 +73,13 @@ type plan struct {
 	done      chan struct{} // closed after the requested number of losses
 }
 
-func named(query string) string { return "-- name: " + query + " " }
+func named(query string) string { return "-- name: " + query }
+
+// is reports whether a statement has the name at its beginning. A lean statement has the name of the one that it stands for.
+func is(sql, name string) bool {
+	rest, ok := strings.CutPrefix(sql, name)
+	return ok && strings.HasPrefix(strings.TrimPrefix(rest, "Lean"), " ")
+}
 
 // New starts a proxy in front of the database behind rawURL.
 func New(t testing.TB, rawURL string) *Proxy {
@@ -270,7 +276,7 @@ func (p *Proxy) match(sql string) (Loss, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, pl := range p.plans {
-		if pl.times > 0 && strings.HasPrefix(sql, pl.statement) {
+		if pl.times > 0 && is(sql, pl.statement) {
 			if pl.times--; pl.times == 0 {
 				close(pl.done)
 			}
@@ -291,7 +297,7 @@ func (p *Proxy) answer(sql string) *pgproto3.ErrorResponse {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for beginning, answer := range p.answers {
-		if strings.HasPrefix(sql, beginning) {
+		if is(sql, beginning) {
 			return answer
 		}
 	}
