@@ -373,7 +373,7 @@ func TestStatementsReachNoRowsOfOthers(t *testing.T) {
 		} {
 			i++
 			called := fmt.Sprint("of ", i)
-			if name == "TaskFind" || name == "TaskRead" {
+			if name == "TaskFind" || name == "TaskRead" || name == "TaskWitness" { // tasks with an id of the client have statements of their own
 				called = ""
 			}
 			x := f.victim(fmt.Sprint("a", i), "tenant", "owner", called)
