@@ -35,7 +35,7 @@ type Part struct {
 	Metadata  json.RawMessage // a JSON object or nil
 
 	// Quoted is the JSON of Text, if it is known already, else "".
-	Quoted string
+	Quoted string `json:"-"`
 }
 
 // Size returns the size of the part, in bytes. Files count decoded, not in base64.
