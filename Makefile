@@ -21,6 +21,9 @@ BENCHTIME    ?= 3s
 BENCH_STORED ?= 100000
 export BENCH BENCHTIME BENCH_STORED TURNS
 
+# Of PACKAGES, what takes longest goes first: at the end it would run alone.
+LONGEST = $(if $(filter ./... ./internal/...,$(PACKAGES)),./internal/store)
+
 # Whether PACKAGES include tests that run servers.
 INTEGRATION = $(findstring ./...,$(PACKAGES))$(findstring ./integration,$(PACKAGES))
 
@@ -42,7 +45,7 @@ build: ## a static binary, bin/holdfast
 # The servers are built first, so that the time limit of a package is for its tests alone.
 test: ## every test, against a real PostgreSQL
 	$(if $(INTEGRATION),go run ./internal/clustertest/prebuild)
-	go test -timeout $(TIMEOUT) -shuffle=on $(PACKAGES)
+	go test -timeout $(TIMEOUT) -shuffle=on $(LONGEST) $(PACKAGES)
 
 test-postgres: ## the tests on another PostgreSQL, which it downloads: VERSION=18, or a release such as 18.3
 	HOLDFAST_PG_BIN=$$(go run ./internal/pgembed/download $(VERSION)) && export HOLDFAST_PG_BIN && go test $(TESTFLAGS) $(PACKAGES)
@@ -52,7 +55,7 @@ test-pooler: ## the integration tests behind PgBouncer in transaction mode, with
 
 race: ## the tests under the race detector (needs a C compiler)
 	$(if $(INTEGRATION),go run -race ./internal/clustertest/prebuild)
-	go test -race -timeout $(TIMEOUT) -shuffle=on $(PACKAGES)
+	go test -race -timeout $(TIMEOUT) -shuffle=on $(LONGEST) $(PACKAGES)
 
 chaos: ## break a cluster under load for CHAOS (10m), everything that docs/reliability.md names; SEED repeats an order
 	go test -count=1 -timeout 0 -run '^TestChaos$$' -v ./integration/faults -chaos $(CHAOS) -chaos.seed $(or $(SEED),0) \
