@@ -136,11 +136,11 @@ func TestOneTraceOverReplicasRescueAndWebhook(t *testing.T) {
 		require.Equal(t, "delivered", delivery.Attributes["holdfast.outcome"])
 	}
 
-	// A statement of a request has a span below it.
+	// A statement of a request has a span below it. The task has ended, and b has kept it since it sent the webhook.
 	b.GetOver(a2atest.V03, a2atest.Say().To(sent.Task()).At("echo").With("traceparent", parent))
 	get := backend.Below(clientID, "A2A get")
-	read := backend.Below(get.ID, "TaskRead")
-	require.Equal(t, map[string]string{"db.system.name": "postgresql", "db.query.summary": "TaskRead"}, read.Attributes)
+	read := backend.Below(get.ID, "TaskWitness")
+	require.Equal(t, map[string]string{"db.system.name": "postgresql", "db.query.summary": "TaskWitness"}, read.Attributes)
 
 	for _, s := range backend.Spans() {
 		if s.Attributes["holdfast.task_id"] == sent.Task() && s.Name != "A2A get" {

@@ -226,7 +226,10 @@ func (n *notifier) run(ctx context.Context) error {
 		if wait := n.pause() - time.Since(sent); wait > 0 {
 			select {
 			case <-time.After(wait):
-			case <-ctx.Done():
+			case <-ctx.Done(): // a run that was returned at last shall not wait for a poll
+				last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+				defer cancel()
+				_ = conn.Send(last, n.take())
 				return nil
 			}
 		}

@@ -363,7 +363,7 @@ func (h *Hub) fetch(ctx context.Context, todo map[task.ID]time.Time) error {
 	counts, bytes := make(map[task.ID]int, len(at)), 0
 	for _, e := range evs {
 		counts[e.Task]++
-		bytes += size(e)
+		bytes += int(e.Memory())
 	}
 	h.page = paced(page, catchUpRows, bytes, catchUpBytes)
 	h.publish(evs)

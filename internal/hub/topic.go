@@ -29,7 +29,7 @@ type Entry struct {
 // Encodings is the number of cached encodings of an event.
 const Encodings = 14
 
-func newEntry(e *task.Event) *Entry { return &Entry{Event: e, size: size(e)} }
+func newEntry(e *task.Event) *Entry { return &Entry{Event: e, size: int(e.Memory())} }
 
 // Encoded returns the encoding in a slot. The first call encodes the event.
 func (e *Entry) Encoded(slot int, encode func(*task.Event) ([]byte, error)) ([]byte, error) {
@@ -183,27 +183,6 @@ func (t *topic) position() (task.Position, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.tail, t.known
-}
-
-// size estimates the memory of an event, in bytes.
-func size(e *task.Event) int {
-	n := 256
-	if e.Message != nil {
-		n += partsSize(e.Message.Parts)
-	}
-	if e.Artifact != nil {
-		n += partsSize(e.Artifact.Parts)
-	}
-	return n
-}
-
-func partsSize(parts []task.Part) int {
-	n := 0
-	for i := range parts {
-		p := &parts[i]
-		n += 128 + len(p.Text) + len(p.Raw) + len(p.Data) + len(p.Metadata) + len(p.URL)
-	}
-	return n
 }
 
 // ErrClosed ends a subscription early. The reader resumes, and may reach another replica.

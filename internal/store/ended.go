@@ -176,7 +176,7 @@ func footprint(t *task.Task) int64 {
 	}
 	for i := range t.Artifacts {
 		a := &t.Artifacts[i]
-		n += each + a.Size() + int64(len(a.Parts))*each/2
+		n += each + a.Memory()
 		for j := range a.Parts {
 			if p := &a.Parts[j]; len(p.Quoted) != len(p.Text)+len(`""`) {
 				n += int64(len(p.Quoted))

@@ -153,6 +153,9 @@ func (v View) fillKept(ctx context.Context, page []*task.Task, read dbsqlc.Event
 		}
 		page[fit], rest, filled = rest[0], rest[1:], filled-1
 	}
+	if fit == 0 {
+		account.Unuse(stored) // the caller reads the first task alone
+	}
 	return fit, nil
 }
 

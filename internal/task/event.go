@@ -68,6 +68,31 @@ type Event struct {
 // Streamed reports whether clients see the event on a stream.
 func (e *Event) Streamed() bool { return e.Kind == EventStatus || e.Kind == EventArtifact }
 
+// Memory returns about how many bytes of memory the event takes.
+func (e *Event) Memory() int64 {
+	n := int64(overhead+len(e.Cause)+len(e.Metadata)) + lengths(e.Artifacts)
+	if e.Message != nil {
+		n += e.Message.Size()
+	}
+	if e.Artifact != nil {
+		n += e.Artifact.Memory()
+	}
+	if r := e.Run; r != nil {
+		n += int64(len(r.Outcome) + len(r.Error) + len(r.Worker) + len(r.Checkpoint) + len(r.Traceparent) + len(r.Sealed))
+		for i := range r.Calls {
+			c := &r.Calls[i]
+			n += overhead + int64(len(c.ID)+len(c.Agent)+len(c.ContextID)+len(c.Metadata))
+			if c.Message != nil {
+				n += c.Message.Size()
+			}
+		}
+	}
+	if q := e.Request; q != nil {
+		n += int64(len(q.Metadata)+len(q.Traceparent)+len(q.Tracestate)) + lengths(q.OutputModes) + lengths(q.Extensions) + lengths(q.Scopes)
+	}
+	return n
+}
+
 // Waits reports whether the event ends a run in a wait: for a time or for the results of calls.
 func (e *Event) Waits() bool {
 	return e.Kind == EventRun && e.Run != nil && (e.Run.Outcome == RunWaits || e.Run.Outcome == RunCalls)

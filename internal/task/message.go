@@ -60,14 +60,19 @@ const overhead = 256
 
 // Size returns about how many bytes the message takes. Files count decoded, not in base64.
 func (m *Message) Size() int64 {
-	n := int64(overhead + len(m.ID) + len(m.Metadata))
+	n := int64(overhead + len(m.ID) + len(m.ContextID) + len(m.TaskID) + len(m.Metadata))
 	for i := range m.Parts {
-		n += overhead + m.Parts[i].Size()
+		n += overhead + m.Parts[i].memory()
 	}
-	for _, names := range [][]string{m.Extensions, m.References} {
-		for _, name := range names {
-			n += int64(len(name))
-		}
+	return n + lengths(m.Extensions) + lengths(m.References)
+}
+
+// memory is Size with what limits do not count.
+func (p *Part) memory() int64 { return p.Size() + int64(len(p.Filename)+len(p.MediaType)) }
+
+func lengths(all []string) (n int64) {
+	for _, s := range all {
+		n += int64(len(s))
 	}
 	return n
 }
@@ -88,6 +93,15 @@ func (a *Artifact) Size() int64 {
 	n := int64(len(a.Metadata))
 	for i := range a.Parts {
 		n += a.Parts[i].Size()
+	}
+	return n
+}
+
+// Memory returns about how many bytes of memory the artifact takes. Size is what limits count.
+func (a *Artifact) Memory() int64 {
+	n := int64(len(a.ID)+len(a.Name)+len(a.Description)+len(a.Metadata)) + lengths(a.Extensions)
+	for i := range a.Parts {
+		n += overhead/2 + a.Parts[i].memory()
 	}
 	return n
 }

@@ -172,7 +172,7 @@ func (p *Part) Continues(next *Part) bool {
 func (p *Part) plain() bool { return p.Kind == PartText && p.Filename == "" && p.Metadata == nil }
 
 // Shared returns a copy for a reader: what is added to its history or its artifacts is not in t. The contents are those of t, so
-// nobody may change them.
+// nobody may change them, nor apply another event.
 func (t *Task) Shared() *Task {
 	c := *t
 	c.History, c.Artifacts, c.growing = slices.Clip(t.History), slices.Clip(t.Artifacts), nil
