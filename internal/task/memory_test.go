@@ -37,7 +37,7 @@ func filled(v reflect.Value) (n int64) {
 	return n
 }
 
-// What keeps events and tasks in memory bounds them by these sizes: whatever a client or an agent makes large must count.
+// Caches bound events and tasks by these sizes, so whatever a client or an agent makes large must count.
 func TestSizesInMemoryCountEverything(t *testing.T) {
 	t.Parallel()
 	var e Event
