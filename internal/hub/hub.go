@@ -151,9 +151,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	g.Go(func() error { return h.catchUp(ctx) })
 	g.Go(func() error { return h.poll(ctx) })
 	g.Go(func() error { return h.watch(ctx) })
-	if h.replays != nil {
-		g.Go(func() error { return h.replays.expire(ctx) })
-	}
+	g.Go(func() error { h.replays.Expire(ctx.Done()); return nil })
 	err := g.Wait()
 	h.Close()
 	return err

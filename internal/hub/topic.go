@@ -466,7 +466,7 @@ func (s *Subscription) readPage(ctx context.Context) ([]*Entry, error) {
 	s.page = paced(s.page, rereadRows, bytes, rereadBytes)
 	if len(out) == 0 || !out[0].large() {
 		s.correct(int64(bytes) * entryFactor)
-		s.hub.replays.put(t.owner, s.after.Seq, out, bytes)
+		s.keep(out, bytes)
 		return out, nil
 	}
 	// The others are read again when it is sent, so that each large event has its own bytes.

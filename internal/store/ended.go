@@ -4,19 +4,14 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jellydator/ttlcache/v3"
 
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
-
-// endedFor is how long a task stays in memory after it was read.
-const endedFor = 5 * time.Minute
 
 // endedShare is the part of the cache that one task may take.
 const endedShare = 8
@@ -25,11 +20,8 @@ const endedShare = 8
 // again. Each read still asks the database whether the caller sees the task, and for the times of the witnesses, so it never
 // shows what was deleted, nor what a failover has replaced. A nil ended has none.
 type ended struct {
-	tasks *ttlcache.Cache[task.ID, *folded]
-	most  int64 // bytes of one task
-	bytes *memory.Budget
+	tasks *memory.Kept[task.ID, *folded]
 	read  func(hit bool)
-	puts  sync.Mutex
 }
 
 // folded is the task of a log. All readers share it: nobody may change it.
@@ -63,22 +55,10 @@ func newEnded(bytes *memory.Budget, read func(hit bool)) *ended {
 	if bytes == nil {
 		return nil
 	}
-	most := bytes.Stat().Size
 	if read == nil {
 		read = func(bool) {}
 	}
-	e := &ended{
-		most: most / endedShare, bytes: bytes, read: read,
-		tasks: ttlcache.New(
-			ttlcache.WithTTL[task.ID, *folded](endedFor),
-			ttlcache.WithDisableTouchOnHit[task.ID, *folded](), // else vain reads would keep what was deleted
-			ttlcache.WithMaxCost(uint64(most), func(i ttlcache.CostItem[task.ID, *folded]) uint64 { return uint64(i.Value.bytes) }),
-		),
-	}
-	e.tasks.OnEviction(func(_ context.Context, _ ttlcache.EvictionReason, i *ttlcache.Item[task.ID, *folded]) {
-		bytes.Give("", i.Value().bytes)
-	})
-	return e
+	return &ended{memory.NewKept[task.ID](bytes, endedShare, func(f *folded) int64 { return f.bytes }), read}
 }
 
 // get returns the task of a log, with the contents of messages if they are wanted; nil: it is not here.
@@ -86,17 +66,17 @@ func (e *ended) get(id task.ID, messages bool) *folded {
 	if e == nil {
 		return nil
 	}
-	item := e.tasks.Get(id)
-	if item == nil || messages && !item.Value().messages {
+	f, ok := e.tasks.Get(id)
+	if !ok || messages && !f.messages {
 		e.read(false)
 		return nil
 	}
-	return item.Value()
+	return f
 }
 
 // put keeps a task if it has ended. Its log had so many bytes of rows.
 func (e *ended) put(t *task.Task, messages bool, stored int64, seen fingerprint) {
-	if e == nil || !t.Status.State.Terminal() || seen.last.seq != int64(t.LastSeq) {
+	if e == nil || !t.Status.State.Terminal() || seen.last.seq != int64(t.LastSeq) || !e.tasks.Fits(footprint(t)) {
 		return
 	}
 	t = quoted(t)
@@ -104,36 +84,13 @@ func (e *ended) put(t *task.Task, messages bool, stored int64, seen fingerprint)
 	if c := seen.chunk; c.seq != 0 && c.seq != seen.last.seq {
 		f.witnesses = append(f.witnesses, c)
 	}
-	if f.bytes > e.most {
-		return
-	}
-	e.puts.Lock()
-	defer e.puts.Unlock()
-	e.forget(t.ID) // an update would not be told as the end of the old one
-	e.bytes.Add("", f.bytes)
-	e.tasks.Set(t.ID, f, ttlcache.DefaultTTL)
-}
-
-// expire drops what was read too long ago, until stop.
-func (e *ended) expire(stop <-chan struct{}) {
-	tick := time.NewTicker(endedFor / 10)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			e.tasks.DeleteExpired()
-		case <-stop:
-			return
-		}
-	}
+	e.tasks.Put(t.ID, f)
 }
 
 // forget drops tasks that were deleted, or that have changed.
 func (e *ended) forget(ids ...task.ID) {
 	if e != nil {
-		for _, id := range ids {
-			e.tasks.Delete(id)
-		}
+		e.tasks.Delete(ids...)
 	}
 }
 

@@ -237,7 +237,7 @@ func TestOnlyEndedTasksAreKept(t *testing.T) {
 	p.must(t, parked())
 	hits, _ = f.hits(read)
 	require.Zero(t, hits)
-	require.Zero(t, f.Store.ended.bytes.Stat().Used)
+	require.Zero(t, f.Store.ended.tasks.Stat().Used)
 	f.answer(p.c.Task, "more").must(t, status(task.StateCompleted))
 	// A snapshot of its middle does not become that of the ended task.
 	h, err := f.Header(t.Context(), p.c.Task.ID)
@@ -246,7 +246,7 @@ func TestOnlyEndedTasksAreKept(t *testing.T) {
 	middle.LastSeq = 3
 	_, err = f.Snapshot(t.Context(), &middle, true)
 	require.NoError(t, err)
-	require.Zero(t, f.Store.ended.bytes.Stat().Used)
+	require.Zero(t, f.Store.ended.tasks.Stat().Used)
 	hits, _ = f.hits(read)
 	require.Positive(t, hits)
 	got, err := f.Snapshot(t.Context(), &middle, true)
@@ -299,7 +299,11 @@ func TestKeptTasksAreBoundedInBytes(t *testing.T) {
 	}
 	wg.Wait()
 	eventually(t, "the bound holds", func() bool { return budget.Stat().Used <= 64<<10 })
-	s.ended.tasks.DeleteAll()
+	for _, id := range ids {
+		parsed, err := task.ParseID(id)
+		require.NoError(t, err)
+		s.ended.forget(parsed)
+	}
 	eventually(t, "all bytes are free", func() bool { return budget.Stat().Used == 0 })
 }
 

@@ -346,10 +346,8 @@ func (s *Store) Unchanged(ctx context.Context, id task.ID, after task.Position, 
 	}
 	at := make(map[int64]time.Time, len(events))
 	for _, e := range events {
-		if _, twice := at[int64(e.Seq)]; !twice {
-			ask(e.Seq)
-			at[int64(e.Seq)] = e.At
-		}
+		ask(e.Seq)
+		at[int64(e.Seq)] = e.At
 	}
 	if after.Seq > 0 {
 		ask(after.Seq)

@@ -171,7 +171,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		s.rowSecurity = s.withoutRowSecurity == ""
 	}
 	if s.ended != nil {
-		s.writers.Go(func() { s.ended.expire(s.stop) })
+		s.writers.Go(func() { s.ended.tasks.Expire(s.stop) })
 	}
 	s.records = newBatcher(o.Batch, timed(s, s.writeRecords), s.stuck("push_record"))
 	s.writers.Go(func() { s.records.run(run, s.stop) })
