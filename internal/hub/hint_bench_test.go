@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/hub"
@@ -20,15 +19,13 @@ func BenchmarkHints(b *testing.B) {
 	for _, n := range []int{2, 5, 10, 20} {
 		b.Run(fmt.Sprintf("processes=%d", n), func(b *testing.B) {
 			url := storetest.New(b).URL
-			conn, err := pgx.Connect(b.Context(), url)
-			require.NoError(b, err)
-			defer conn.Close(context.Background()) //nolint:errcheck // the database goes next
+			conn := storetest.Connect(b, url)
 			all := make([]*replica, n)
 			for i := range all {
 				all[i] = start(b, url, hub.Options{PollInterval: never}).listening()
 				all[i].hub.SetPeers(n - 1)
 			}
-			_, err = conn.Exec(b.Context(), "LISTEN "+store.Channel)
+			_, err := conn.Exec(b.Context(), "LISTEN "+store.Channel)
 			require.NoError(b, err)
 			ctx, cancel := context.WithTimeout(b.Context(), 5*time.Second)
 			defer cancel()

@@ -250,12 +250,10 @@ func TestReconnectedListenerMissesNothing(t *testing.T) {
 	s := b.hub.Subscribe(u.h)
 	defer s.Close()
 	s.Start(task.Position{Seq: 1})
-	conn, err := pgx.Connect(t.Context(), url)
-	require.NoError(t, err)
-	defer conn.Close(context.Background()) //nolint:errcheck // the database goes next
+	conn := storetest.Connect(t, url)
 	written := task.Seq(1)
 	for range 3 {
-		_, err = conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		_, err := conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE datname = current_database() AND application_name = 'holdfast listener'`)
 		require.NoError(t, err)
 		for range 5 {
@@ -530,10 +528,8 @@ func TestCloseEndsSubscriptions(t *testing.T) {
 func TestHintsFitIntoNotifications(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
-	conn, err := pgx.Connect(t.Context(), url)
-	require.NoError(t, err)
-	defer conn.Close(context.Background()) //nolint:errcheck // the database goes next
-	_, err = conn.Exec(t.Context(), "LISTEN "+store.Channel)
+	conn := storetest.Connect(t, url)
+	_, err := conn.Exec(t.Context(), "LISTEN "+store.Channel)
 	require.NoError(t, err)
 	r := start(t, url, hub.Options{PollInterval: never}).listening()
 	want := map[string]bool{}
@@ -568,13 +564,11 @@ func TestHintsFitIntoNotifications(t *testing.T) {
 func TestLoneProcessSendsNoHints(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
-	conn, err := pgx.Connect(t.Context(), url)
-	require.NoError(t, err)
-	defer conn.Close(context.Background()) //nolint:errcheck // the database goes next
+	conn := storetest.Connect(t, url)
 	r := start(t, url, hub.Options{PollInterval: never}).listening()
 	r.hub.SetPeers(0)
 	u := r.run()
-	_, err = conn.Exec(t.Context(), "LISTEN "+store.Channel)
+	_, err := conn.Exec(t.Context(), "LISTEN "+store.Channel)
 	require.NoError(t, err)
 	r.must(u, 5)
 	r.bus.Ready("a")
@@ -607,12 +601,10 @@ func TestLoneProcessSendsNoHints(t *testing.T) {
 func TestManyProcessesSendTogether(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
-	conn, err := pgx.Connect(t.Context(), url)
-	require.NoError(t, err)
-	defer conn.Close(context.Background()) //nolint:errcheck // the database goes next
+	conn := storetest.Connect(t, url)
 	r := start(t, url, hub.Options{PollInterval: never}).listening()
 	r.hub.SetPeers(11)
-	_, err = conn.Exec(t.Context(), "LISTEN "+store.Channel)
+	_, err := conn.Exec(t.Context(), "LISTEN "+store.Channel)
 	require.NoError(t, err)
 	const agents = 100
 	begun := time.Now()

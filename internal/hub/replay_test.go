@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/hub"
@@ -20,9 +19,7 @@ func replayed(t *testing.T, url string, kept *memory.Budget) (r *replica, h *tas
 	u := r.run()
 	r.must(u, 600)
 	// Only the end matters here: by the operator, without a run.
-	conn, err := pgx.Connect(t.Context(), url)
-	require.NoError(t, err)
-	defer conn.Close(t.Context()) //nolint:errcheck // the database goes next
+	conn := storetest.Connect(t, url)
 	for _, sql := range []string{
 		"INSERT INTO holdfast.task_events (task, seq, kind, state, attempt) SELECT id, last_seq + 1, 2, 5, 1 FROM holdfast.tasks",
 		"DELETE FROM holdfast.task_queue",
@@ -31,7 +28,7 @@ func replayed(t *testing.T, url string, kept *memory.Budget) (r *replica, h *tas
 		_, err := conn.Exec(t.Context(), sql)
 		require.NoError(t, err, sql)
 	}
-	h, err = r.store.Header(t.Context(), u.h.ID)
+	h, err := r.store.Header(t.Context(), u.h.ID)
 	require.NoError(t, err)
 	require.True(t, h.Status.State.Terminal())
 	return r, h, func(h *task.Task) (all []*hub.Entry, err error) {
@@ -105,9 +102,7 @@ func TestReplaysEndWithTheirEvents(t *testing.T) {
 			r, h, replay := replayed(t, url, memory.NewBudget(8<<20))
 			first, err := replay(h)
 			require.NoError(t, err)
-			conn, err := pgx.Connect(t.Context(), url)
-			require.NoError(t, err)
-			defer conn.Close(t.Context()) //nolint:errcheck // the database goes next
+			conn := storetest.Connect(t, url)
 			_, err = conn.Exec(t.Context(), sql)
 			require.NoError(t, err)
 			s := r.hub.Subscribe(h)

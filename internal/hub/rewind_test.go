@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/hub"
@@ -27,9 +26,7 @@ func TestShorterLogEndsSubscriptions(t *testing.T) {
 	require.NoError(t, read(t.Context(), s, 10))
 	require.NoError(t, read(t.Context(), other, 10))
 
-	conn, err := pgx.Connect(t.Context(), url)
-	require.NoError(t, err)
-	defer conn.Close(t.Context()) //nolint:errcheck // the database goes next
+	conn := storetest.Connect(t, url)
 	for _, sql := range []string{
 		"DELETE FROM holdfast.task_events WHERE seq > 5",
 		"UPDATE holdfast.tasks SET last_seq = 5, run_ordinal = 4",
@@ -86,9 +83,7 @@ func TestReplacedPositionEndsSubscriptions(t *testing.T) {
 	follows.Resume(log[0].Position(), lost)
 	require.NoError(t, read(t.Context(), follows, 10))
 
-	conn, err := pgx.Connect(t.Context(), url)
-	require.NoError(t, err)
-	defer conn.Close(t.Context()) //nolint:errcheck // the database goes next
+	conn := storetest.Connect(t, url)
 	_, err = conn.Exec(t.Context(), "UPDATE holdfast.task_events SET created_at = created_at + interval '1 s' WHERE seq > 5")
 	require.NoError(t, err)
 	b.must(u, 1)

@@ -556,9 +556,7 @@ func TestATokenEndsWithItsClaim(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worker.Agent{})
 	old := w.begin("go")
-	conn, err := pgx.Connect(t.Context(), w.url)
-	require.NoError(t, err)
-	defer func() { _ = conn.Close(context.Background()) }()
+	conn := storetest.Connect(t, w.url)
 	tx, err := conn.Begin(t.Context())
 	require.NoError(t, err)
 	for _, sql := range []string{
@@ -687,10 +685,8 @@ func TestTheServerStopsWhileItStoresAnEvent(t *testing.T) {
 	w := newWorld(t, worker.Agent{})
 	r := w.begin("go")
 	require.JSONEq(t, `{"next":1,"ended":false}`, string(r.Post(t, 0, `{"type":"state","data":{"n":1}}`).Body))
-	conn, err := pgx.Connect(t.Context(), w.url)
-	require.NoError(t, err)
-	defer func() { _ = conn.Close(context.Background()) }()
-	_, err = conn.Exec(t.Context(), "BEGIN; SELECT FROM holdfast.task_states FOR UPDATE", pgx.QueryExecModeSimpleProtocol)
+	conn := storetest.Connect(t, w.url)
+	_, err := conn.Exec(t.Context(), "BEGIN; SELECT FROM holdfast.task_states FOR UPDATE", pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err)
 	answered := make(chan *runapitest.Answer, 1)
 	go func() {
@@ -743,9 +739,7 @@ func TestReadsDoNotWaitForTheDatabase(t *testing.T) {
 	r = w.next()
 	require.Contains(t, string(r.Do(t, "GET", "", "").Body), `"there is no such agent"`)
 
-	conn, err := pgx.Connect(t.Context(), w.url)
-	require.NoError(t, err)
-	defer func() { _ = conn.Close(context.Background()) }()
+	conn := storetest.Connect(t, w.url)
 	_, err = conn.Exec(t.Context(), "BEGIN; LOCK TABLE holdfast.task_calls, holdfast.task_states IN ACCESS EXCLUSIVE MODE", pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err)
 	var all errgroup.Group
@@ -771,10 +765,8 @@ func TestHeartbeatTellsOfACancel(t *testing.T) {
 	w := newWorld(t, worker.Agent{InactivityTimeout: time.Hour})
 	r := w.begin("go")
 	require.JSONEq(t, `{"next":0}`, string(r.Do(t, "POST", "/heartbeat", "").Body))
-	conn, err := pgx.Connect(t.Context(), w.url)
-	require.NoError(t, err)
-	defer func() { _ = conn.Close(context.Background()) }()
-	_, err = conn.Exec(t.Context(), "UPDATE holdfast.tasks SET cancel_requested = true") // the worker does not know yet
+	conn := storetest.Connect(t, w.url)
+	_, err := conn.Exec(t.Context(), "UPDATE holdfast.tasks SET cancel_requested = true") // the worker does not know yet
 	require.NoError(t, err)
 	require.JSONEq(t, `{"next":0,"stop":"canceled"}`, string(r.Do(t, "POST", "/heartbeat", "").Body))
 }
