@@ -160,11 +160,18 @@ type plan struct {
 // dataScript is the content of the agent's data artifact, byte for byte.
 const dataScript = `{"greeting":"hello","big":12345678901234567890,"float":1.0,"list":[1,"two",null,true],"a":{"z":1,"a":2}}`
 
-// planned parses a script. before is the script of the message before it, which may have been a question.
-func planned(before, script string) plan {
+// planned parses the script of a turn. before is the script of the turn before it, which may have been a question.
+func planned(turn int, before, script string) plan {
 	switch {
 	case strings.HasPrefix(before, "ask:"):
-		return plan{artifact: "answer", whole: "You answered: " + script, ends: "completed"}
+		p := plan{artifact: "answer", whole: "You answered: " + script, ends: "completed"}
+		if turn > 2 {
+			p.artifact = fmt.Sprintf("answer-%d", turn-1)
+		}
+		if question, asks := strings.CutPrefix(script, "ask:"); asks {
+			p.ends, p.says = "input-required", question
+		}
+		return p
 	case before == "auth":
 		return plan{ends: "completed"}
 	}
@@ -219,6 +226,7 @@ func (p *plan) emits() int {
 // walker follows a log and checks each step.
 type walker struct {
 	state   string
+	turn    int      // of the message that is answered
 	before  string   // the script of the message before the present one
 	waiting []logged // the message that is answered, and those behind it
 	done    int      // artifact events of the present run, over its attempts
@@ -286,7 +294,8 @@ func (w *walker) step(e, next *logged, asked bool, accepted time.Time) error {
 
 // begin takes the first message that waits.
 func (w *walker) begin() {
-	w.plan = planned(w.before, w.waiting[0].Said())
+	w.turn++
+	w.plan = planned(w.turn, w.before, w.waiting[0].Said())
 	w.done, w.wrote, w.lost, w.waited = 0, 0, 0, false
 }
 
@@ -313,6 +322,8 @@ func (w *walker) status(e *logged, asked bool, accepted time.Time) error {
 		switch {
 		case !parkedIn(w.plan.ends) || e.Said() != w.plan.says:
 			return fmt.Errorf("it asks %q", e.Said())
+		case w.done < w.plan.emits():
+			return fmt.Errorf("it asks after %d artifact events of %d", w.done, w.plan.emits())
 		case (e.state == "submitted") != (len(w.waiting) > 1):
 			return fmt.Errorf("%s while %d messages wait behind the one that is answered", e.state, len(w.waiting)-1)
 		case e.state != "submitted" && e.state != w.plan.ends:
