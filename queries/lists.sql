@@ -65,10 +65,10 @@ SELECT count(*) FROM (
 -- messages that are not wanted the payload is not read. By primary key; the lowest and the highest
 -- id prune the partitions that hold none of them. There is no ORDER BY over all tasks: the join goes
 -- through the tasks in order, and a sort would write large pages to disk.
-SELECT x.task, x.seq, x.kind, x.state, x.attempt, x.append, x.last, x.artifact_id, CAST(x.payload AS json) AS payload, x.created_at
+SELECT x.task, x.seq, x.kind, x.state, x.append, x.artifact_id, CAST(x.payload AS json) AS payload, x.created_at
   FROM (SELECT unnest(@tasks::uuid[]) AS task, unnest(@froms::bigint[]) AS first, unnest(@uptos::bigint[]) AS upto) w
  CROSS JOIN LATERAL (
-    SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, l.created_at,
+    SELECT l.task, l.seq, l.kind, l.state, l.append, l.artifact_id, l.created_at,
            CASE WHEN l.kind <> 1 OR @with_messages::boolean THEN l.payload END AS payload
       FROM holdfast.callers_log l
      WHERE l.task = w.task AND l.seq BETWEEN w.first AND w.upto AND l.task BETWEEN @lowest AND @highest AND l.id BETWEEN @lowest AND @highest

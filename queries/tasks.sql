@@ -431,16 +431,15 @@ SELECT * FROM holdfast.tasks
  WHERE id = @id AND client_id IS NULL AND tenant = @tenant AND (owner = @owner OR @tenant_wide::boolean) AND agent = @agent;
 
 -- name: TaskRead :many
--- TaskFind and EventsOf in one statement, for a log of at most @max_events. The task's columns come
--- with its first event only, in one column: repeated in each row of a long log they would cost too
--- much.
-SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, l.payload, l.created_at,
+-- TaskFind and the first page of EventsOf in one statement. The task's columns come with its first event
+-- only, in one column: repeated in each row of a long log they would cost too much.
+SELECT l.seq, l.kind, l.state, l.append, l.artifact_id, l.payload, l.created_at,
        CAST(CASE WHEN l.seq = 1 THEN json_build_object(
            'Owner', l.owner, 'ContextID', l.context_id, 'Dialect', l.dialect, 'Metadata', l.metadata,
            'CreatedAt', l.task_created_at, 'StreamBase', coalesce(l.stream_base, 0), 'LastSeq', l.last_seq) END AS json) AS header
   FROM holdfast.callers_log l
  WHERE l.task = @id AND l.client_id IS NULL AND l.tenant = @tenant AND (l.owner = @owner OR @tenant_wide::boolean) AND l.agent = @agent
-   AND (l.kind <> 3 OR @with_artifacts::boolean) AND l.last_seq <= @max_events::bigint;
+   AND (l.kind <> 3 OR @with_artifacts::boolean) AND l.seq <= @upto;
 
 -- name: TaskWitness :many
 -- TaskRead for a task that this process has read before: only the events that show that its log is still the same, and the

@@ -302,20 +302,20 @@ func (s *Store) result(ctx context.Context, child uuid.UUID, upto task.Seq, most
 		r.Omitted += row.ArtifactBytes
 		return size, nil
 	}
-	t := Empty(h)
+	f := newFold(h)
 	h.LastSeq = min(h.LastSeq, upto)
-	_, err = s.walk(ctx, s.api, h, true, func(row *dbsqlc.EventsOfRow) error {
+	_, err = s.walk(ctx, s.api, h, 0, true, func(row *dbsqlc.Event) error {
 		if task.EventKind(row.Kind) != task.EventArtifact {
 			return nil // there may be much of it
 		}
-		return apply(t, row)
+		return f.add(row)
 	})
 	if err != nil {
 		return 0, translate("read results", err)
 	}
-	r.Artifacts = t.Artifacts
-	for i := range t.Artifacts {
-		size += t.Artifacts[i].Size()
+	r.Artifacts = f.task.Artifacts
+	for i := range r.Artifacts {
+		size += r.Artifacts[i].Size()
 	}
 	return size, nil
 }

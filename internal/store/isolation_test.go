@@ -34,7 +34,7 @@ var byCallers = map[string]func(ctx context.Context, v View, x *victim) (int, er
 		return one(err)
 	},
 	"TaskRead": func(ctx context.Context, v View, x *victim) (int, error) {
-		rows, err := v.s.q.TaskRead(ctx, v.db, dbsqlc.TaskReadParams{ID: x.id, Tenant: "tenant", Owner: "owner", TenantWide: true, Agent: x.agent, WithArtifacts: true, MaxEvents: walkRows})
+		rows, err := v.s.q.TaskRead(ctx, v.db, dbsqlc.TaskReadParams{ID: x.id, Tenant: "tenant", Owner: "owner", TenantWide: true, Agent: x.agent, WithArtifacts: true, Upto: walkRows})
 		return len(rows), err
 	},
 	"TaskWitness": func(ctx context.Context, v View, x *victim) (int, error) {

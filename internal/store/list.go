@@ -87,17 +87,17 @@ func (v View) List(ctx context.Context, l *Listing) (page []*task.Task, more boo
 	}
 	if fit == 0 { // the first task alone is large, or there is no memory now
 		fit = 1
-		t := Empty(page[0])
-		_, err := v.s.walk(ctx, v.db, page[0], l.Artifacts, func(r *dbsqlc.EventsOfRow) error {
+		f := newFold(page[0])
+		_, err := v.s.walk(ctx, v.db, page[0], 0, l.Artifacts, func(r *dbsqlc.Event) error {
 			if !l.History && task.EventKind(r.Kind) == task.EventMessage {
 				r.Payload = nil
 			}
-			return apply(t, r)
+			return f.add(r)
 		})
 		if err != nil {
 			return nil, false, translate("list tasks", tooLong(err, page[0]))
 		}
-		t.LastSeq, page[0] = page[0].LastSeq, t
+		f.task.LastSeq, page[0] = page[0].LastSeq, f.task
 	}
 	return page[:fit], more || fit < len(page), nil
 }
@@ -186,20 +186,16 @@ func (v View) fill(ctx context.Context, page []*task.Task, read dbsqlc.EventsOfM
 			continue
 		}
 		if folds {
-			t := Empty(h)
-			var seen fingerprint
-			stored := int64(0)
+			f, stored := newFold(h), int64(0)
 			for i := range n {
-				r := (*dbsqlc.EventsOfRow)(&rows[i])
-				seen.add(r.Kind, r.Seq, r.CreatedAt)
-				stored += int64(len(r.Payload)) + rowBytes
-				if err := apply(t, r); err != nil {
+				stored += int64(len(rows[i].Payload)) + rowBytes
+				if err := f.add(listedEvent(&rows[i])); err != nil {
 					return 0, translate("list tasks", err)
 				}
 			}
-			t.LastSeq, page[fit] = h.LastSeq, t
+			f.task.LastSeq, page[fit] = h.LastSeq, f.task
 			if l.Artifacts {
-				v.s.ended.put(t, l.History, stored, seen)
+				v.s.ended.put(f.task, l.History, stored, f.seen)
 			}
 		} else if err := setStatus(h, &rows[0]); err != nil {
 			return 0, err
@@ -219,10 +215,15 @@ func (v View) fill(ctx context.Context, page []*task.Task, read dbsqlc.EventsOfM
 // rowBytes is about what a row of a log has besides its payload.
 const rowBytes = 64
 
+func listedEvent(r *dbsqlc.EventsOfManyRow) *dbsqlc.Event {
+	return &dbsqlc.Event{
+		Seq: r.Seq, Kind: r.Kind, State: r.State, Append: r.Append, ArtifactID: r.ArtifactID, Payload: r.Payload, CreatedAt: r.CreatedAt,
+	}
+}
+
 // setStatus adds the message of its status to a header.
 func setStatus(h *task.Task, r *dbsqlc.EventsOfManyRow) error {
-	row := eventOf((*dbsqlc.EventsOfRow)(r))
-	e, err := event(&row, h)
+	e, err := event(listedEvent(r), h)
 	if err != nil {
 		return translate("list tasks", err)
 	}

@@ -405,7 +405,7 @@ func plainChunk(e *task.Event, payload []byte) bool {
 	if text, rest, ok = cutString(rest); !ok || string(rest) != `}]}` {
 		return false
 	}
-	e.Artifact.Index, e.Artifact.Name, e.Artifact.Parts = index, name, []task.Part{task.Text(text)}
+	e.Artifact.Index, e.Artifact.Name, e.Artifact.Parts = index, name, append(e.Artifact.Parts, task.Text(text))
 	return true
 }
 

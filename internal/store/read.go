@@ -2,11 +2,10 @@ package store
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
+	"sort"
 	"time"
 
 	"github.com/google/uuid"
@@ -84,7 +83,8 @@ func header(r *dbsqlc.Task) *task.Task {
 }
 
 // ReadTask finds a task by its public id and folds its log, like FindTask and Snapshot. For a
-// server-made id it needs only one statement. Without artifacts it does not read their events.
+// server-made id one statement reads the task and the beginning of its log. Without artifacts it does not read their
+// events.
 func (v View) ReadTask(ctx context.Context, publicID string, withArtifacts bool) (*task.Task, error) {
 	if id, err := task.ParseID(publicID); err == nil {
 		if t, err := v.readEnded(ctx, id, withArtifacts); t != nil || err != nil {
@@ -92,12 +92,12 @@ func (v View) ReadTask(ctx context.Context, publicID string, withArtifacts bool)
 		}
 		m := &meter{DBTX: v.db, most: pageBytes, account: memory.Of(ctx)}
 		rows, err := v.s.q.TaskRead(ctx, m, dbsqlc.TaskReadParams{
-			ID: uuid.UUID(id), Tenant: v.by.Tenant, Owner: v.by.Subject, TenantWide: v.sees.TenantWide, Agent: v.sees.Agent, WithArtifacts: withArtifacts, MaxEvents: walkRows,
+			ID: uuid.UUID(id), Tenant: v.by.Tenant, Owner: v.by.Subject, TenantWide: v.sees.TenantWide, Agent: v.sees.Agent, WithArtifacts: withArtifacts, Upto: walkRows,
 		})
 		if err != nil {
 			return nil, translate("read task", err)
 		}
-		if m.cut { // a large log is read in pages
+		if m.cut { // large events are read in smaller pages
 			m.account.Unuse(m.read)
 			rows = nil
 		}
@@ -107,19 +107,18 @@ func (v View) ReadTask(ctx context.Context, publicID string, withArtifacts bool)
 			if err != nil {
 				return nil, translate("read task", err)
 			}
-			var seen fingerprint
-			t, err := fold(h, len(rows), func(i int) dbsqlc.Event {
+			f := newFold(h)
+			var e dbsqlc.Event
+			for i := range rows {
 				r := &rows[i]
-				seen.add(r.Kind, r.Seq, r.CreatedAt)
-				return dbsqlc.Event{
-					Task: r.Task, Seq: r.Seq, Kind: r.Kind, State: r.State, Attempt: r.Attempt, Append: r.Append, Last: r.Last,
-					ArtifactID: r.ArtifactID, Payload: r.Payload, CreatedAt: r.CreatedAt,
+				e = dbsqlc.Event{
+					Seq: r.Seq, Kind: r.Kind, State: r.State, Append: r.Append, ArtifactID: r.ArtifactID, Payload: r.Payload, CreatedAt: r.CreatedAt,
 				}
-			})
-			if err == nil && withArtifacts {
-				v.s.ended.put(t, true, m.read, seen)
+				if err := f.add(&e); err != nil {
+					return nil, translate("read task", err)
+				}
 			}
-			return t, err
+			return v.readRest(ctx, h, f, walkRows, m.read, withArtifacts)
 		}
 	}
 	h, err := v.FindTask(ctx, publicID)
@@ -164,32 +163,50 @@ func (v View) Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*
 		}
 		return f.shows(h, withArtifacts), nil
 	}
-	t := Empty(h)
-	var seen fingerprint
-	read, err := v.s.walk(ctx, v.db, h, withArtifacts, func(r *dbsqlc.EventsOfRow) error {
-		seen.add(r.Kind, r.Seq, r.CreatedAt)
-		return apply(t, r)
-	})
+	return v.readRest(ctx, h, newFold(h), 0, 0, withArtifacts)
+}
+
+// readRest adds the events of a log after some event to a fold, and returns its task. It keeps the task in memory if it has
+// ended; the rows that were added before had so many bytes.
+func (v View) readRest(ctx context.Context, h *task.Task, f *fold, after, read int64, withArtifacts bool) (*task.Task, error) {
+	more, err := v.s.walk(ctx, v.db, h, after, withArtifacts, f.add)
 	if err != nil {
 		return nil, translate("read task", err)
 	}
-	t.LastSeq = h.LastSeq
+	f.task.LastSeq = h.LastSeq
 	if withArtifacts {
-		v.s.ended.put(t, true, read, seen)
+		v.s.ended.put(f.task, true, read+more, f.seen)
 	}
-	return t, nil
+	return f.task, nil
 }
 
-// apply adds the event of a row to a task.
-func apply(t *task.Task, r *dbsqlc.EventsOfRow) error {
-	row := eventOf(r)
-	e, err := event(&row, t)
-	if err != nil {
+// fold is a task that grows by the events of its log.
+type fold struct {
+	task *task.Task
+	seen fingerprint
+	// The task copies what it keeps of an artifact event, so all of them are decoded into one.
+	chunk    task.Event
+	artifact task.Artifact
+	parts    [1]task.Part
+}
+
+func newFold(h *task.Task) *fold { return &fold{task: Empty(h)} }
+
+func (f *fold) add(r *dbsqlc.Event) error {
+	f.seen.add(r.Kind, r.Seq, r.CreatedAt)
+	e := &f.chunk
+	if task.EventKind(r.Kind) == task.EventArtifact {
+		f.artifact = task.Artifact{Parts: f.parts[:0]}
+		*e = task.Event{Artifact: &f.artifact}
+	} else {
+		e = &task.Event{}
+	}
+	if err := decode(e, r, f.task); err != nil {
 		return err
 	}
 	// Left-out artifacts leave holes that Apply would refuse.
-	t.LastSeq = e.Seq - 1
-	return t.Apply(e)
+	f.task.LastSeq = e.Seq - 1
+	return f.task.Apply(e)
 }
 
 // walkRows is how many events the first statement of walk reads, and mostRows the most of a further
@@ -199,13 +216,15 @@ const (
 	mostRows = 4096
 )
 
-// walk visits the events of a log in order, up to the header's last event. It reads them in pages of
-// pageBytes, for which it takes bytes from the account of the request, and returns the bytes of all.
-func (s *Store) walk(ctx context.Context, db dbsqlc.DBTX, h *task.Task, withArtifacts bool, visit func(*dbsqlc.EventsOfRow) error) (read int64, err error) {
+// walk visits the events of a log after some event in order, up to the header's last event. It reads them in pages of
+// pageBytes, for which it takes bytes from the account of the request, and returns the bytes of all. The events have what a
+// task shows: not their attempt, nor whether they end an artifact. The next one replaces the visited one.
+func (s *Store) walk(ctx context.Context, db dbsqlc.DBTX, h *task.Task, after int64, withArtifacts bool, visit func(*dbsqlc.Event) error) (read int64, err error) {
 	account := memory.Of(ctx)
 	defer account.Trim()
-	step := int64(walkRows)
-	for after := int64(0); after < int64(h.LastSeq); {
+	var e dbsqlc.Event
+	step := max(walkRows, 2*after) // as if it had read all before
+	for after < int64(h.LastSeq) {
 		m := &meter{DBTX: db, most: pageBytes, account: account}
 		rows, err := s.q.EventsOf(ctx, m, dbsqlc.EventsOfParams{
 			Task: uuid.UUID(h.ID), After: after, Upto: min(after+step, int64(h.LastSeq)), WithArtifacts: withArtifacts,
@@ -224,7 +243,11 @@ func (s *Store) walk(ctx context.Context, db dbsqlc.DBTX, h *task.Task, withArti
 		}
 		inOrder(rows, func(r *dbsqlc.EventsOfRow) int64 { return r.Seq })
 		for i := range rows {
-			if err := visit(&rows[i]); err != nil {
+			r := &rows[i]
+			e = dbsqlc.Event{
+				Seq: r.Seq, Kind: r.Kind, State: r.State, Append: r.Append, ArtifactID: r.ArtifactID, Payload: r.Payload, CreatedAt: r.CreatedAt,
+			}
+			if err := visit(&e); err != nil {
 				return read, err
 			}
 		}
@@ -236,48 +259,18 @@ func (s *Store) walk(ctx context.Context, db dbsqlc.DBTX, h *task.Task, withArti
 	return read, nil
 }
 
-// inOrder sorts the rows of a statement without ORDER BY. They are usually in order already.
+// inOrder sorts the rows of a statement without ORDER BY. They are a few runs in order, of a partition each, which a stable
+// sort merges.
 func inOrder[R any](rows []R, seq func(*R) int64) {
-	for i := 1; i < len(rows); i++ {
-		if seq(&rows[i-1]) > seq(&rows[i]) {
-			slices.SortFunc(rows, func(a, b R) int { return cmp.Compare(seq(&a), seq(&b)) })
-			return
-		}
-	}
-}
-
-func eventOf(r *dbsqlc.EventsOfRow) dbsqlc.Event {
-	return dbsqlc.Event{
-		Task: r.Task, Seq: r.Seq, Kind: r.Kind, State: r.State, Attempt: r.Attempt, Append: r.Append, Last: r.Last,
-		ArtifactID: r.ArtifactID, Payload: r.Payload, CreatedAt: r.CreatedAt,
-	}
-}
-
-// fold builds a task from its header and n events of its log.
-func fold(h *task.Task, n int, row func(i int) dbsqlc.Event) (*task.Task, error) {
-	t := Empty(h)
-	for i := range n {
-		r := row(i)
-		e, err := event(&r, t)
-		if err != nil {
-			return nil, translate("read task", err)
-		}
-		// Left-out artifacts leave holes that Apply would refuse.
-		t.LastSeq = e.Seq - 1
-		if err := t.Apply(e); err != nil {
-			return nil, err
-		}
-	}
-	t.LastSeq = h.LastSeq
-	return t, nil
+	sort.SliceStable(rows, func(i, j int) bool { return seq(&rows[i]) < seq(&rows[j]) }) // slices would copy both rows to the heap
 }
 
 // Conversation returns the history before a turn: the client's messages before the event said, and what
 // earlier runs wrote, also while the turn's message was queued. The turn begins at the event begins or, if
 // its message was queued, at the last submitted status after that.
 func (s *Store) Conversation(ctx context.Context, h *task.Task, said, begins task.Seq) ([]task.Message, error) {
-	var rows []dbsqlc.EventsOfRow
-	_, err := s.walk(ctx, s.api, h, false, func(r *dbsqlc.EventsOfRow) error { rows = append(rows, *r); return nil })
+	var rows []dbsqlc.Event
+	_, err := s.walk(ctx, s.api, h, 0, false, func(r *dbsqlc.Event) error { rows = append(rows, *r); return nil })
 	if err != nil {
 		return nil, translate("read conversation", err)
 	}
@@ -286,19 +279,19 @@ func (s *Store) Conversation(ctx context.Context, h *task.Task, said, begins tas
 			begins = task.Seq(r.Seq)
 		}
 	}
-	t := Empty(h)
+	f := newFold(h)
 	for i := range rows {
 		if r := &rows[i]; task.Seq(r.Seq) > begins || task.EventKind(r.Kind) == task.EventMessage && task.Seq(r.Seq) >= said {
 			continue
 		}
-		if err := apply(t, &rows[i]); err != nil {
+		if err := f.add(&rows[i]); err != nil {
 			return nil, translate("read conversation", err)
 		}
 	}
-	if t.Status.Message != nil {
+	if t := f.task; t.Status.Message != nil {
 		return append(t.History, *t.Status.Message), nil
 	}
-	return t.History, nil
+	return f.task.History, nil
 }
 
 // Empty returns the task of a header before its first event, ready to apply events.
@@ -478,16 +471,23 @@ func (s *Store) ArtifactIDs(ctx context.Context, id task.ID) ([]string, error) {
 	return ids, translate("read artifacts", err)
 }
 
+// event decodes the row of an event of the owner's log.
 func event(r *dbsqlc.Event, owner *task.Task) (*task.Event, error) {
-	e := &task.Event{
-		Task: task.ID(r.Task), Seq: task.Seq(r.Seq), Kind: task.EventKind(r.Kind),
-		Attempt: task.Attempt(r.Attempt), At: r.CreatedAt,
-		State: task.State(r.State.Int16), Append: r.Append, Last: r.Last,
-	}
+	e := &task.Event{}
+	return e, decode(e, r, owner)
+}
+
+// decode fills an event. It uses the artifact of the event if that has one.
+func decode(e *task.Event, r *dbsqlc.Event, owner *task.Task) error {
+	e.Task, e.Seq, e.Kind, e.Attempt, e.At = owner.ID, task.Seq(r.Seq), task.EventKind(r.Kind), task.Attempt(r.Attempt), r.CreatedAt
+	e.State, e.Append, e.Last = task.State(r.State.Int16), r.Append, r.Last
 	if e.Kind == task.EventArtifact {
-		e.Artifact = &task.Artifact{ID: r.ArtifactID.String}
+		if e.Artifact == nil {
+			e.Artifact = &task.Artifact{}
+		}
+		e.Artifact.ID = r.ArtifactID.String
 	}
-	return e, decodePayload(e, r.Payload, owner)
+	return decodePayload(e, r.Payload, owner)
 }
 
 func rawJSON(b []byte) []byte {

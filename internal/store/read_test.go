@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -29,6 +30,23 @@ func TestReadTaskEqualsFindTaskAndSnapshot(t *testing.T) {
 		p.must(t, status(task.StateWorking), chunk("x"), chunk("y"), chunk("z"), status(task.StateCompleted))
 		all = append(all, n)
 	}
+	texts := map[task.ID]string{}
+	// The first statement reads walkRows events.
+	for _, events := range []int{walkRows - 1, walkRows, walkRows + 1, 3 * walkRows, 2 * mostRows} {
+		n := fresh("a")
+		f.create(n)
+		p := &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
+		written := []*task.Event{status(task.StateWorking)}
+		for len(written) < events-2 {
+			text := fmt.Sprint(len(written), " ")
+			texts[n.Task.ID] += text
+			written = append(written, chunk(text))
+		}
+		for batch := range slices.Chunk(append(written, status(task.StateCompleted)), 500) {
+			p.must(t, batch...)
+		}
+		all = append(all, n)
+	}
 	again := chosen("a", "t")
 	again.Reopens = &named.Task
 	f.create(again)
@@ -41,7 +59,7 @@ func TestReadTaskEqualsFindTaskAndSnapshot(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { heap.Close(context.Background()) })
 
-	for _, s := range []*Store{f.Store, heap} {
+	for _, s := range []*Store{f.replica(nil), heap} {
 		for _, n := range all {
 			for _, o := range []asker{ownerOf(n), {Tenant: n.Task.Tenant, Subject: "another", Agent: "a", TenantWide: true}} {
 				for _, id := range []string{n.Task.PublicID, n.Task.ID.String()} {
@@ -61,6 +79,9 @@ func TestReadTaskEqualsFindTaskAndSnapshot(t *testing.T) {
 						got, err := v.ReadTask(t.Context(), id, artifacts)
 						require.NoError(t, err)
 						require.Empty(t, cmp.Diff(want, got, cmpopts.IgnoreUnexported(task.Task{})))
+						if text := texts[got.ID]; text != "" && artifacts {
+							require.Equal(t, text, got.Artifacts[0].Parts[0].Text)
+						}
 						require.NotEmpty(t, got.History)
 					}
 				}

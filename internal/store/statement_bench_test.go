@@ -11,7 +11,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
-	pgxuuid "github.com/vgarvardt/pgx-google-uuid/v5"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -29,7 +28,7 @@ func BenchmarkStatements(b *testing.B) {
 				c, err := pgx.ConnectConfig(b.Context(), cfg)
 				require.NoError(b, err)
 				defer c.Close(context.WithoutCancel(b.Context())) //nolint:errcheck // nothing to lose
-				pgxuuid.Register(c.TypeMap())
+				registerUUID(c.TypeMap())
 				spent := func() float64 {
 					text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", c.PgConn().PID()))
 					require.NoError(b, err)

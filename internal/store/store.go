@@ -18,7 +18,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
-	pgxuuid "github.com/vgarvardt/pgx-google-uuid/v5"
 
 	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
@@ -231,7 +230,7 @@ func (s *Store) openPool(ctx context.Context, o Options, conns int, statementTim
 	cfg.PingTimeout = pingTimeout
 	// Otherwise the driver would format each UUID as text and parse it again.
 	cfg.AfterConnect = func(_ context.Context, c *pgx.Conn) error {
-		pgxuuid.Register(c.TypeMap())
+		registerUUID(c.TypeMap())
 		if conns == leaseConns {
 			s.moves.leased(c)
 		}

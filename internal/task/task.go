@@ -158,6 +158,7 @@ func (t *Task) continued(i int, more []Part) bool {
 		text.WriteString(last.Text)
 		t.growing[i] = text
 	}
+	text.Grow(len(next.Text)) // doubles the room, unlike WriteString
 	text.WriteString(next.Text)
 	last.Text, last.Quoted = text.String(), ""
 	return true

@@ -606,7 +606,7 @@ func (q *Queries) EventsCatchUp(ctx context.Context, db DBTX, arg EventsCatchUpP
 }
 
 const eventsOf = `-- name: EventsOf :many
-SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, l.payload, l.created_at
+SELECT l.seq, l.kind, l.state, l.append, l.artifact_id, l.payload, l.created_at
   FROM holdfast.callers_log l
  WHERE l.task = $1 AND l.seq > $2 AND l.seq <= $3 AND (l.kind <> 3 OR $4::boolean)
 `
@@ -619,21 +619,18 @@ type EventsOfParams struct {
 }
 
 type EventsOfRow struct {
-	Task       uuid.UUID
 	Seq        int64
 	Kind       int16
 	State      pgtype.Int2
-	Attempt    int32
 	Append     bool
-	Last       bool
 	ArtifactID pgtype.Text
 	Payload    []byte
 	CreatedAt  time.Time
 }
 
-// A page of the part of a log that a response shows: messages and statuses, and artifacts if wanted.
-// Rows usually come in order, by the primary key. There is no ORDER BY, because a join would then
-// sort, and a sort writes a long log to disk.
+// A page of the part of a log that a response shows: messages and statuses, and artifacts if wanted. A column
+// that it does not show would cost a tenth of the time of a long log. The rows of each partition come in order, by
+// the primary key. There is no ORDER BY, because a join would then sort, and a sort writes a long log to disk.
 func (q *Queries) EventsOf(ctx context.Context, db DBTX, arg EventsOfParams) ([]EventsOfRow, error) {
 	rows, err := db.Query(ctx, eventsOf,
 		arg.Task,
@@ -649,13 +646,10 @@ func (q *Queries) EventsOf(ctx context.Context, db DBTX, arg EventsOfParams) ([]
 	for rows.Next() {
 		var i EventsOfRow
 		if err := rows.Scan(
-			&i.Task,
 			&i.Seq,
 			&i.Kind,
 			&i.State,
-			&i.Attempt,
 			&i.Append,
-			&i.Last,
 			&i.ArtifactID,
 			&i.Payload,
 			&i.CreatedAt,

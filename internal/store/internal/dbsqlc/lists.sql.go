@@ -14,10 +14,10 @@ import (
 )
 
 const eventsOfMany = `-- name: EventsOfMany :many
-SELECT x.task, x.seq, x.kind, x.state, x.attempt, x.append, x.last, x.artifact_id, CAST(x.payload AS json) AS payload, x.created_at
+SELECT x.task, x.seq, x.kind, x.state, x.append, x.artifact_id, CAST(x.payload AS json) AS payload, x.created_at
   FROM (SELECT unnest($1::uuid[]) AS task, unnest($2::bigint[]) AS first, unnest($3::bigint[]) AS upto) w
  CROSS JOIN LATERAL (
-    SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, l.created_at,
+    SELECT l.task, l.seq, l.kind, l.state, l.append, l.artifact_id, l.created_at,
            CASE WHEN l.kind <> 1 OR $4::boolean THEN l.payload END AS payload
       FROM holdfast.callers_log l
      WHERE l.task = w.task AND l.seq BETWEEN w.first AND w.upto AND l.task BETWEEN $5 AND $6 AND l.id BETWEEN $5 AND $6
@@ -41,9 +41,7 @@ type EventsOfManyRow struct {
 	Seq        int64
 	Kind       int16
 	State      pgtype.Int2
-	Attempt    int32
 	Append     bool
-	Last       bool
 	ArtifactID pgtype.Text
 	Payload    []byte
 	CreatedAt  time.Time
@@ -75,9 +73,7 @@ func (q *Queries) EventsOfMany(ctx context.Context, db DBTX, arg EventsOfManyPar
 			&i.Seq,
 			&i.Kind,
 			&i.State,
-			&i.Attempt,
 			&i.Append,
-			&i.Last,
 			&i.ArtifactID,
 			&i.Payload,
 			&i.CreatedAt,

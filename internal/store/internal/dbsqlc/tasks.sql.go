@@ -1014,13 +1014,13 @@ func (q *Queries) TaskOwners(ctx context.Context, db DBTX, arg TaskOwnersParams)
 }
 
 const taskRead = `-- name: TaskRead :many
-SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, l.payload, l.created_at,
+SELECT l.seq, l.kind, l.state, l.append, l.artifact_id, l.payload, l.created_at,
        CAST(CASE WHEN l.seq = 1 THEN json_build_object(
            'Owner', l.owner, 'ContextID', l.context_id, 'Dialect', l.dialect, 'Metadata', l.metadata,
            'CreatedAt', l.task_created_at, 'StreamBase', coalesce(l.stream_base, 0), 'LastSeq', l.last_seq) END AS json) AS header
   FROM holdfast.callers_log l
  WHERE l.task = $1 AND l.client_id IS NULL AND l.tenant = $2 AND (l.owner = $3 OR $4::boolean) AND l.agent = $5
-   AND (l.kind <> 3 OR $6::boolean) AND l.last_seq <= $7::bigint
+   AND (l.kind <> 3 OR $6::boolean) AND l.seq <= $7
 `
 
 type TaskReadParams struct {
@@ -1030,26 +1030,22 @@ type TaskReadParams struct {
 	TenantWide    bool
 	Agent         string
 	WithArtifacts bool
-	MaxEvents     int64
+	Upto          int64
 }
 
 type TaskReadRow struct {
-	Task       uuid.UUID
 	Seq        int64
 	Kind       int16
 	State      pgtype.Int2
-	Attempt    int32
 	Append     bool
-	Last       bool
 	ArtifactID pgtype.Text
 	Payload    []byte
 	CreatedAt  time.Time
 	Header     []byte
 }
 
-// TaskFind and EventsOf in one statement, for a log of at most @max_events. The task's columns come
-// with its first event only, in one column: repeated in each row of a long log they would cost too
-// much.
+// TaskFind and the first page of EventsOf in one statement. The task's columns come with its first event
+// only, in one column: repeated in each row of a long log they would cost too much.
 func (q *Queries) TaskRead(ctx context.Context, db DBTX, arg TaskReadParams) ([]TaskReadRow, error) {
 	rows, err := db.Query(ctx, taskRead,
 		arg.ID,
@@ -1058,7 +1054,7 @@ func (q *Queries) TaskRead(ctx context.Context, db DBTX, arg TaskReadParams) ([]
 		arg.TenantWide,
 		arg.Agent,
 		arg.WithArtifacts,
-		arg.MaxEvents,
+		arg.Upto,
 	)
 	if err != nil {
 		return nil, err
@@ -1068,13 +1064,10 @@ func (q *Queries) TaskRead(ctx context.Context, db DBTX, arg TaskReadParams) ([]
 	for rows.Next() {
 		var i TaskReadRow
 		if err := rows.Scan(
-			&i.Task,
 			&i.Seq,
 			&i.Kind,
 			&i.State,
-			&i.Attempt,
 			&i.Append,
-			&i.Last,
 			&i.ArtifactID,
 			&i.Payload,
 			&i.CreatedAt,
