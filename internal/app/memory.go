@@ -25,6 +25,7 @@ func budgets(cfg *config.Config, registry prometheus.Registerer, log *slog.Logge
 		share = besideShare
 	}
 	limit := memory.Find(int64(cfg.Limits.Memory), share)
+	limit.Room()
 	inFlight := cmp.Or(int64(cfg.Limits.BytesInFlight), memory.Share(limit.Bytes))
 	log.Info("memory limit", "bytes", limit.Bytes, "source", limit.Source, "runtime_bytes", limit.Runtime, "bytes_in_flight", inFlight)
 	b := memory.New(inFlight)
