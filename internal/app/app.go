@@ -54,7 +54,7 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options) e
 	}
 	e := &env{
 		cfg: cfg, log: log, version: o.Version, commit: o.Commit, banner: o.Banner, ready: o.Ready, registry: registry, metrics: metrics,
-		memory: budgets(cfg, registry, log), figures: newFigures(cfg),
+		memory: budgets(base, cfg, registry, log), figures: newFigures(cfg),
 	}
 	if e.tracer, err = tracing.FromEnvironment(base, tracing.Service{Version: o.Version, Instance: processName()}, log); err != nil {
 		return err

@@ -2,6 +2,7 @@ package app
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,14 +19,14 @@ const (
 	besideShare  = 60 // with an embedded PostgreSQL
 )
 
-// budgets sets the memory limit of the process and divides the bytes in flight.
-func budgets(cfg *config.Config, registry prometheus.Registerer, log *slog.Logger) *memory.Budgets {
+// budgets sets the memory limit of the process and divides the bytes in flight. Until ctx ends, a small heap has room.
+func budgets(ctx context.Context, cfg *config.Config, registry prometheus.Registerer, log *slog.Logger) *memory.Budgets {
 	share := int64(runtimeShare)
 	if cfg.DatabaseURL == "" {
 		share = besideShare
 	}
 	limit := memory.Find(int64(cfg.Limits.Memory), share)
-	limit.Room()
+	limit.Room(ctx)
 	inFlight := cmp.Or(int64(cfg.Limits.BytesInFlight), memory.Share(limit.Bytes))
 	log.Info("memory limit", "bytes", limit.Bytes, "source", limit.Source, "runtime_bytes", limit.Runtime, "bytes_in_flight", inFlight)
 	b := memory.New(inFlight)

@@ -1,9 +1,9 @@
 package memory
 
 import (
+	"context"
 	"runtime"
 	"runtime/debug"
-	"runtime/metrics"
 	"testing"
 	"time"
 
@@ -12,45 +12,57 @@ import (
 
 func TestGarbageMayFillTheRoom(t *testing.T) {
 	const mib = 1 << 20
-	for _, c := range []struct {
-		room, live int64
-		want       int
-	}{
-		{64 * mib, 0, 1000},        // before the first collection
-		{64 * mib, 1 * mib, 1000},  // at most
-		{64 * mib, 16 * mib, 400},  // 80 MiB
-		{64 * mib, 64 * mib, 100},  // as usual
-		{64 * mib, 640 * mib, 100}, // never more often
-		{8 * mib, 16 * mib, 100},
+	for _, c := range []struct{ room, heap, beside, want int64 }{
+		{64 * mib, 0, 0, 400}, // before the first collection
+		{64 * mib, 16 * mib, 0, 400},
+		{64 * mib, 24 * mib, 8 * mib, 200}, // Go adds the percentage of stacks and globals
+		{64 * mib, 63 * mib, 0, 101},
+		{64 * mib, 64 * mib, 0, 100}, // as usual
+		{64 * mib, 640 * mib, 64 * mib, 100},
+		{8 * mib, 0, 0, 200},
+		{8 * mib, 16 * mib, 0, 100},
 	} {
-		require.Equal(t, c.want, percentOf(c.room, c.live), c)
+		require.Equal(t, c.want, percentOf(c.room, c.heap, c.beside), c)
 	}
 }
 
 func TestRoomFollowsTheHeap(t *testing.T) {
-	t.Setenv("GOGC", "")
 	defer debug.SetGCPercent(debug.SetGCPercent(usual))
-	percent := func() uint64 {
-		s := []metrics.Sample{{Name: "/gc/gogc:percent"}}
-		metrics.Read(s)
-		return s[0].Value.Uint64()
-	}
-	becomes := func(is func(percent uint64) bool) {
+	ctx, cancel := context.WithCancel(t.Context())
+	becomes := func(want string, is func(percent int64) bool) {
 		t.Helper()
-		require.Eventually(t, func() bool { runtime.GC(); return is(percent()) }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { runtime.GC(); return is(read("/gc/gogc:percent")) }, time.Minute, time.Millisecond, want)
+	}
+	unchanged := func(want int64) {
+		t.Helper()
+		Limit{Bytes: 1 << 30}.Room(ctx)
+		for range 3 {
+			runtime.GC()
+			require.Equal(t, want, read("/gc/gogc:percent"))
+		}
 	}
 	t.Setenv("GOGC", "100")
-	Limit{Bytes: 1 << 30}.Room()
-	runtime.GC()
-	require.EqualValues(t, usual, percent(), "GOGC takes precedence")
-
+	unchanged(usual)
 	t.Setenv("GOGC", "")
-	Limit{Bytes: 1 << 30}.Room()
-	becomes(func(percent uint64) bool { return percent > 2*usual })
+	debug.SetGCPercent(50)
+	unchanged(50)
+	debug.SetGCPercent(usual)
+
+	Limit{Bytes: 1 << 30}.Room(ctx)
+	becomes("more", func(percent int64) bool { return percent > 2*usual })
 	func() {
 		large := make([]byte, 2*mostRoom)
-		becomes(func(percent uint64) bool { return percent == usual })
+		becomes("as usual", func(percent int64) bool { return percent == usual })
 		runtime.KeepAlive(large)
 	}()
-	becomes(func(percent uint64) bool { return percent > 2*usual })
+	becomes("more again", func(percent int64) bool { return percent > 2*usual })
+	cancel()
+	becomes("as usual in the end", func(percent int64) bool { return percent == usual })
+}
+
+func TestWhatACollectionVisits(t *testing.T) {
+	runtime.GC()
+	require.Positive(t, read("/gc/scan/stack:bytes"))
+	require.Positive(t, read("/gc/scan/globals:bytes"))
+	require.Positive(t, read("/gc/heap/live:bytes"))
 }

@@ -88,7 +88,7 @@ func (v View) List(ctx context.Context, l *Listing) (page []*task.Task, more boo
 	if fit == 0 { // the first task alone is large, or there is no memory now
 		fit = 1
 		f := newFold(page[0])
-		_, err := v.s.walk(ctx, v.db, page[0], 0, l.Artifacts, func(r *dbsqlc.Event) error {
+		_, err := v.s.walk(ctx, v.db, page[0], 0, walkRows, l.Artifacts, func(r *dbsqlc.Event) error {
 			if !l.History && task.EventKind(r.Kind) == task.EventMessage {
 				r.Payload = nil
 			}

@@ -94,12 +94,16 @@ func (v View) ReadTask(ctx context.Context, publicID string, withArtifacts bool)
 		rows, err := v.s.q.TaskRead(ctx, m, dbsqlc.TaskReadParams{
 			ID: uuid.UUID(id), Tenant: v.by.Tenant, Owner: v.by.Subject, TenantWide: v.sees.TenantWide, Agent: v.sees.Agent, WithArtifacts: withArtifacts, Upto: walkRows,
 		})
-		if err != nil {
+		if err != nil && !slow(ctx, err) {
 			return nil, translate("read task", err)
 		}
-		if m.cut { // large events are read in smaller pages
+		if err != nil || m.cut {
 			m.account.Unuse(m.read)
-			rows = nil
+			h, err := v.FindTask(ctx, publicID)
+			if err != nil {
+				return nil, err
+			}
+			return v.readRest(ctx, h, newFold(h), 0, walkRows/4, 0, withArtifacts)
 		}
 		inOrder(rows, func(r *dbsqlc.TaskReadRow) int64 { return r.Seq })
 		if len(rows) > 0 && rows[0].Seq == 1 {
@@ -118,7 +122,7 @@ func (v View) ReadTask(ctx context.Context, publicID string, withArtifacts bool)
 					return nil, translate("read task", err)
 				}
 			}
-			return v.readRest(ctx, h, f, walkRows, m.read, withArtifacts)
+			return v.readRest(ctx, h, f, walkRows, 2*walkRows, m.read, withArtifacts)
 		}
 	}
 	h, err := v.FindTask(ctx, publicID)
@@ -163,13 +167,13 @@ func (v View) Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*
 		}
 		return f.shows(h, withArtifacts), nil
 	}
-	return v.readRest(ctx, h, newFold(h), 0, 0, withArtifacts)
+	return v.readRest(ctx, h, newFold(h), 0, walkRows, 0, withArtifacts)
 }
 
 // readRest adds the events of a log after some event to a fold, and returns its task. It keeps the task in memory if it has
-// ended; the rows that were added before had so many bytes.
-func (v View) readRest(ctx context.Context, h *task.Task, f *fold, after, read int64, withArtifacts bool) (*task.Task, error) {
-	more, err := v.s.walk(ctx, v.db, h, after, withArtifacts, f.add)
+// ended. The first page has at most so many rows; those that were added before had so many bytes.
+func (v View) readRest(ctx context.Context, h *task.Task, f *fold, after, rows, read int64, withArtifacts bool) (*task.Task, error) {
+	more, err := v.s.walk(ctx, v.db, h, after, rows, withArtifacts, f.add)
 	if err != nil {
 		return nil, translate("read task", err)
 	}
@@ -209,7 +213,7 @@ func (f *fold) add(r *dbsqlc.Event) error {
 	return f.task.Apply(e)
 }
 
-// walkRows is how many events the first statement of walk reads, and mostRows the most of a further
+// walkRows is how many events the first statement for a log reads, and mostRows the most of a further
 // one.
 const (
 	walkRows = 512
@@ -217,13 +221,13 @@ const (
 )
 
 // walk visits the events of a log after some event in order, up to the header's last event. It reads them in pages of
-// pageBytes, for which it takes bytes from the account of the request, and returns the bytes of all. The events have what a
-// task shows: not their attempt, nor whether they end an artifact. The next one replaces the visited one.
-func (s *Store) walk(ctx context.Context, db dbsqlc.DBTX, h *task.Task, after int64, withArtifacts bool, visit func(*dbsqlc.Event) error) (read int64, err error) {
+// pageBytes, the first one of so many rows, for which it takes bytes from the account of the request, and returns the bytes
+// of all. The events have what a task shows: not their attempt, nor whether they end an artifact. The next one replaces the
+// visited one.
+func (s *Store) walk(ctx context.Context, db dbsqlc.DBTX, h *task.Task, after, step int64, withArtifacts bool, visit func(*dbsqlc.Event) error) (read int64, err error) {
 	account := memory.Of(ctx)
 	defer account.Trim()
 	var e dbsqlc.Event
-	step := max(walkRows, 2*after) // as if it had read all before
 	for after < int64(h.LastSeq) {
 		m := &meter{DBTX: db, most: pageBytes, account: account}
 		rows, err := s.q.EventsOf(ctx, m, dbsqlc.EventsOfParams{
@@ -270,7 +274,7 @@ func inOrder[R any](rows []R, seq func(*R) int64) {
 // its message was queued, at the last submitted status after that.
 func (s *Store) Conversation(ctx context.Context, h *task.Task, said, begins task.Seq) ([]task.Message, error) {
 	var rows []dbsqlc.Event
-	_, err := s.walk(ctx, s.api, h, 0, false, func(r *dbsqlc.Event) error { rows = append(rows, *r); return nil })
+	_, err := s.walk(ctx, s.api, h, 0, walkRows, false, func(r *dbsqlc.Event) error { rows = append(rows, *r); return nil })
 	if err != nil {
 		return nil, translate("read conversation", err)
 	}

@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -88,6 +91,99 @@ func TestReadTaskEqualsFindTaskAndSnapshot(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Events of artifacts are decoded into one, of which the task must keep nothing.
+func TestReadTaskEqualsTheFoldOfItsEvents(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	of := func(id string, appends bool, parts ...task.Part) *task.Event {
+		return &task.Event{Kind: task.EventArtifact, Append: appends, Artifact: &task.Artifact{ID: id, Parts: parts}}
+	}
+	told := of("told", false, task.Text("said"))
+	told.Artifact.Name, told.Artifact.Description, told.Artifact.Metadata, told.Artifact.Extensions = "name", "description", []byte(`{"a":1}`), []string{"https://x.test/e"}
+	told.Metadata = []byte(`{"event":1}`)
+	typed := task.Text("typed")
+	typed.MediaType = "text/markdown"
+	p.must(t, status(task.StateWorking),
+		of("one", true, task.Text("a")), of("two", true, task.Text("A")), of("one", true, task.Text("b")), of("two", true, task.Text("B")),
+		told, of("one", true, task.Text("c"), task.Text("d")), of("one", true, task.Text("e")), of("told", true, task.Text(" more")),
+		of("two", false, task.Text("replaced")), of("two", true, task.Text(" and continued")), of("data", true, task.Part{Kind: task.PartData, Data: []byte(`[1]`)}),
+		of("data", true, typed), of("data", true, typed), of("data", true, task.Text("quoted \"\n")), of("one", true, task.Text("f")), status(task.StateCompleted))
+	var log []task.Event
+	for _, e := range f.log(p.c.Task.ID) {
+		log = append(log, *e)
+	}
+	cold := owner.of(f.replica(nil))
+	h, err := cold.FindTask(t.Context(), p.c.Task.ID.String())
+	require.NoError(t, err)
+	want, err := task.Fold(*Empty(h), log)
+	require.NoError(t, err)
+	require.Len(t, want.Artifacts, 4)
+	ignored := cmpopts.IgnoreUnexported(task.Task{})
+	got, err := cold.ReadTask(t.Context(), h.PublicID, true)
+	require.NoError(t, err)
+	want.History, got.History = nil, nil // events of a log alone do not know the context of messages
+	require.Empty(t, cmp.Diff(want, got, ignored, cmpopts.EquateEmpty()))
+	page, _, err := cold.List(t.Context(), &Listing{After: Newest, Limit: 50, Artifacts: true})
+	require.NoError(t, err)
+	require.Empty(t, cmp.Diff(want.Artifacts, page[0].Artifacts, cmpopts.EquateEmpty()))
+}
+
+// slowFirst is a database in which the first page of a log takes too long.
+type slowFirst struct {
+	querier
+	tried []int64 // rows of the further statements
+}
+
+func (s *slowFirst) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	switch {
+	case strings.Contains(sql, "name: TaskRead "):
+		return s.querier.Query(ctx, "SELECT pg_sleep(60)") //nolint:rowserrcheck // the reader of the rows checks it
+	case strings.Contains(sql, "name: EventsOf "):
+		s.tried = append(s.tried, args[2].(int64)-args[1].(int64)) // as EventsOf binds them
+	}
+	return s.querier.Query(ctx, sql, args...) //nolint:rowserrcheck // as above
+}
+
+func TestFirstPagesThatTakeTooLongBecomeSmaller(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	var chunks []*task.Event
+	for range walkRows {
+		chunks = append(chunks, chunk("x"))
+	}
+	p.must(t, chunks...)
+	v := owner.of(f.replica(nil))
+	slow := &slowFirst{querier: v.db}
+	v.db = slow
+	got, err := v.ReadTask(t.Context(), p.c.Task.ID.String(), true)
+	require.NoError(t, err)
+	require.Equal(t, strings.Repeat("x", walkRows), got.Artifacts[0].Parts[0].Text)
+	require.EqualValues(t, walkRows/4, slow.tried[0])
+}
+
+// pgx writes a uuid as text and parses it, unless our codec scans it.
+func TestScansOfUUIDsTakeNoMemory(t *testing.T) {
+	m := pgtype.NewMap()
+	registerUUID(m)
+	want := uuid.New()
+	var got uuid.UUID
+	plan := m.PlanScan(pgtype.UUIDOID, pgtype.BinaryFormatCode, &got)
+	require.NoError(t, plan.Scan(want[:], &got))
+	require.Equal(t, want, got)
+	require.Zero(t, testing.AllocsPerRun(10, func() { _ = plan.Scan(want[:], &got) }))
+
+	var all []uuid.UUID
+	encoded, err := m.Encode(pgtype.UUIDArrayOID, pgtype.BinaryFormatCode, []uuid.UUID{want, want}, nil)
+	require.NoError(t, err)
+	require.NoError(t, m.Scan(pgtype.UUIDArrayOID, pgtype.BinaryFormatCode, encoded, &all))
+	require.Equal(t, []uuid.UUID{want, want}, all)
+	var none *uuid.UUID
+	require.NoError(t, m.Scan(pgtype.UUIDOID, pgtype.BinaryFormatCode, nil, &none))
+	require.Nil(t, none)
 }
 
 // chunkOf starts or continues an artifact.

@@ -5,8 +5,8 @@ import (
 	pgxuuid "github.com/vgarvardt/pgx-google-uuid/v5"
 )
 
-// uuidCodec scans a uuid.UUID from its bytes. pgx would rather use its sql.Scanner, so it would write the bytes as text, which
-// that parses.
+// uuidCodec scans the bytes of a uuid.UUID. pgx prefers the sql.Scanner of a type: it would format the bytes, and uuid.UUID
+// would parse the text.
 type uuidCodec struct{ pgxuuid.UUIDCodec }
 
 // PlanScan implements pgtype.Codec.

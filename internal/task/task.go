@@ -158,7 +158,9 @@ func (t *Task) continued(i int, more []Part) bool {
 		text.WriteString(last.Text)
 		t.growing[i] = text
 	}
-	text.Grow(len(next.Text)) // doubles the room, unlike WriteString
+	if text.Len() < 1<<20 {
+		text.Grow(len(next.Text)) // doubles the room; WriteString adds a quarter, which is enough for a large text
+	}
 	text.WriteString(next.Text)
 	last.Text, last.Quoted = text.String(), ""
 	return true
