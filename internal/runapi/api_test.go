@@ -195,12 +195,20 @@ func (w *world) task(r ran) *task.Task {
 	return got
 }
 
+// ends waits until the worker has noticed the end of a run. It may first claim the next attempt, which the first one has to
+// make room for.
 func (w *world) ends(r ran) {
 	w.t.Helper()
 	select {
 	case <-r.API.Ended:
+	case <-r.ctx.Done():
 	case <-time.After(patience):
 		require.FailNow(w.t, "the worker does not notice the end of the run")
+	}
+	select {
+	case <-r.API.Ended:
+	default:
+		require.ErrorIs(w.t, context.Cause(r.ctx), executor.ErrLeaseLost)
 	}
 }
 
