@@ -32,7 +32,7 @@ func TestMigrationHasNoStatementTimeout(t *testing.T) {
 				t.Skip("this PostgreSQL has no " + limit)
 			}
 			older(t, db.URL)
-			_, err := look.Exec(t.Context(), fmt.Sprintf("ALTER ROLE CURRENT_USER IN DATABASE %s SET %s = '50ms'", db.Name, limit))
+			_, err := look.Exec(t.Context(), fmt.Sprintf("ALTER ROLE CURRENT_USER IN DATABASE %s SET %s = '500ms'", db.Name, limit))
 			require.NoError(t, err)
 
 			// Another session reads the table that a step changes, so the step waits.
@@ -51,7 +51,7 @@ func TestMigrationHasNoStatementTimeout(t *testing.T) {
 				}
 				var waits bool
 				err := look.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
-					AND wait_event_type = 'Lock' AND clock_timestamp() - query_start > interval '200 ms')`).Scan(&waits)
+					AND wait_event_type = 'Lock' AND clock_timestamp() - query_start > interval '1 s')`).Scan(&waits)
 				require.NoError(t, err)
 				return waittest.Unless(waits, "no step waits")
 			})

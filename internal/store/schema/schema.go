@@ -271,6 +271,10 @@ func Look(ctx context.Context, databaseURL string, log *slog.Logger) (unusable *
 // large table takes minutes. It sends no startup parameters, because poolers refuse them. Each step sets its lock_timeout
 // itself.
 func unlimited(ctx context.Context, c *pgx.Conn) error {
+	// First, so that a low limit does not end the next statement.
+	if _, err := c.Exec(ctx, "SET statement_timeout = 0"); err != nil {
+		return err
+	}
 	_, err := c.Exec(ctx, `SELECT set_config(name, '0', false) FROM pg_settings
 		WHERE name IN ('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout', 'idle_session_timeout')`)
 	return err
