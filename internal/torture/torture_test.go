@@ -91,9 +91,15 @@ func TestChecksFindFaults(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFake(t, c.fault)
-			f.plain = c.plain
-			r := test(t, f, 4*time.Second, c.check).Results[0]
+			var r *torture.Result
+			for range 3 { // a busy machine hides faults that show in times
+				f := newFake(t, c.fault)
+				f.plain = c.plain
+				if r = test(t, f, 4*time.Second, c.check).Results[0]; r.Verdict == torture.Violated {
+					break
+				}
+				t.Log(r.Verdict, r.Reason)
+			}
 			require.Equal(t, torture.Violated, r.Verdict, r.Reason)
 			require.Contains(t, texts(r), c.says)
 			var evidence int
