@@ -2,11 +2,13 @@ package faults
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/store/pgproxytest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
@@ -54,6 +56,22 @@ func TestWaitsSurviveKills(t *testing.T) {
 		require.Equal(t, "completed", a2atest.Last(seen).State(), "a client that was there resumes")
 	}
 	db.Sound()
+}
+
+// Looks for timers rest for longer, the longer they take. One that met a silent database does not delay those after it.
+func TestTimersFireSoonAfterASilentDatabase(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	proxy := pgproxytest.New(t, db.URL)
+	r := clustertest.Start(t, clustertest.Options{DB: proxy.URL})
+	proxy.Stall(true)
+	time.Sleep(4500 * time.Millisecond) // less than the server waits for an answer
+	proxy.Stall(false)
+	r.WaitServing()
+	r.Stream(a2atest.V03, a2atest.Say("wait=30s")).UntilState("working")
+	s := r.Stream(a2atest.V03, a2atest.Say("wait=100ms"))
+	require.Equal(t, "completed", a2atest.Last(s.Rest()).State())
+	waiting(t, db, 1)
 }
 
 func TestWaitsEndByThemselves(t *testing.T) {
