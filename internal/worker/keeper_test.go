@@ -209,9 +209,9 @@ func TestScansNeedAReason(t *testing.T) {
 		seen.fails.Store(false)
 		require.Equal(t, 30, during(30*time.Second), "as long as a lost claim may still be committed")
 		seen.takes = time.Second
-		require.Equal(t, 1, during(20*time.Second), "it rests")
+		require.Equal(t, 3, during(20*time.Second), "its rests grow")
 		seen.takes = 0
-		time.Sleep(time.Second)
+		time.Sleep(15 * time.Second)
 		seen.fails.Store(true)
 		failed := 0
 		for range 12 {
