@@ -304,7 +304,7 @@ func (s *Store) result(ctx context.Context, child uuid.UUID, upto task.Seq, most
 	}
 	f := newFold(h)
 	h.LastSeq = min(h.LastSeq, upto)
-	_, err = s.walk(ctx, s.api, h, 0, walkRows, true, func(row *dbsqlc.Event) error {
+	_, err = s.walk(ctx, s.api, h, 0, walkRows, true, func(row *dbsqlc.EventsOfRow) error {
 		if task.EventKind(row.Kind) != task.EventArtifact {
 			return nil // there may be much of it
 		}

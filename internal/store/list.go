@@ -88,7 +88,7 @@ func (v View) List(ctx context.Context, l *Listing) (page []*task.Task, more boo
 	if fit == 0 { // the first task alone is large, or there is no memory now
 		fit = 1
 		f := newFold(page[0])
-		_, err := v.s.walk(ctx, v.db, page[0], 0, walkRows, l.Artifacts, func(r *dbsqlc.Event) error {
+		_, err := v.s.walk(ctx, v.db, page[0], 0, walkRows, l.Artifacts, func(r *dbsqlc.EventsOfRow) error {
 			if !l.History && task.EventKind(r.Kind) == task.EventMessage {
 				r.Payload = nil
 			}
@@ -189,7 +189,7 @@ func (v View) fill(ctx context.Context, page []*task.Task, read dbsqlc.EventsOfM
 			f, stored := newFold(h), int64(0)
 			for i := range n {
 				stored += int64(len(rows[i].Payload)) + rowBytes
-				if err := f.add(listedEvent(&rows[i])); err != nil {
+				if err := f.add(listedRow(&rows[i])); err != nil {
 					return 0, translate("list tasks", err)
 				}
 			}
@@ -215,15 +215,15 @@ func (v View) fill(ctx context.Context, page []*task.Task, read dbsqlc.EventsOfM
 // rowBytes is about what a row of a log has besides its payload.
 const rowBytes = 64
 
-func listedEvent(r *dbsqlc.EventsOfManyRow) *dbsqlc.Event {
-	return &dbsqlc.Event{
+func listedRow(r *dbsqlc.EventsOfManyRow) *dbsqlc.EventsOfRow {
+	return &dbsqlc.EventsOfRow{
 		Seq: r.Seq, Kind: r.Kind, State: r.State, Append: r.Append, ArtifactID: r.ArtifactID, Payload: r.Payload, CreatedAt: r.CreatedAt,
 	}
 }
 
 // setStatus adds the message of its status to a header.
 func setStatus(h *task.Task, r *dbsqlc.EventsOfManyRow) error {
-	e, err := event(listedEvent(r), h)
+	e, err := event(eventOf(listedRow(r)), h)
 	if err != nil {
 		return translate("list tasks", err)
 	}

@@ -112,13 +112,11 @@ func (v View) ReadTask(ctx context.Context, publicID string, withArtifacts bool)
 				return nil, translate("read task", err)
 			}
 			f := newFold(h)
-			var e dbsqlc.Event
 			for i := range rows {
 				r := &rows[i]
-				e = dbsqlc.Event{
+				if err := f.add(&dbsqlc.EventsOfRow{
 					Seq: r.Seq, Kind: r.Kind, State: r.State, Append: r.Append, ArtifactID: r.ArtifactID, Payload: r.Payload, CreatedAt: r.CreatedAt,
-				}
-				if err := f.add(&e); err != nil {
+				}); err != nil {
 					return nil, translate("read task", err)
 				}
 			}
@@ -196,7 +194,7 @@ type fold struct {
 
 func newFold(h *task.Task) *fold { return &fold{task: Empty(h)} }
 
-func (f *fold) add(r *dbsqlc.Event) error {
+func (f *fold) add(r *dbsqlc.EventsOfRow) error {
 	f.seen.add(r.Kind, r.Seq, r.CreatedAt)
 	e := &f.chunk
 	if task.EventKind(r.Kind) == task.EventArtifact {
@@ -205,7 +203,7 @@ func (f *fold) add(r *dbsqlc.Event) error {
 	} else {
 		e = &task.Event{}
 	}
-	if err := decode(e, r, f.task); err != nil {
+	if err := decode(e, eventOf(r), f.task); err != nil {
 		return err
 	}
 	// Left-out artifacts leave holes that Apply would refuse.
@@ -222,12 +220,10 @@ const (
 
 // walk visits the events of a log after some event in order, up to the header's last event. It reads them in pages of
 // pageBytes, the first one of so many rows, for which it takes bytes from the account of the request, and returns the bytes
-// of all. The events have what a task shows: not their attempt, nor whether they end an artifact. The next one replaces the
-// visited one.
-func (s *Store) walk(ctx context.Context, db dbsqlc.DBTX, h *task.Task, after, step int64, withArtifacts bool, visit func(*dbsqlc.Event) error) (read int64, err error) {
+// of all.
+func (s *Store) walk(ctx context.Context, db dbsqlc.DBTX, h *task.Task, after, step int64, withArtifacts bool, visit func(*dbsqlc.EventsOfRow) error) (read int64, err error) {
 	account := memory.Of(ctx)
 	defer account.Trim()
-	var e dbsqlc.Event
 	for after < int64(h.LastSeq) {
 		m := &meter{DBTX: db, most: pageBytes, account: account}
 		rows, err := s.q.EventsOf(ctx, m, dbsqlc.EventsOfParams{
@@ -247,11 +243,7 @@ func (s *Store) walk(ctx context.Context, db dbsqlc.DBTX, h *task.Task, after, s
 		}
 		inOrder(rows, func(r *dbsqlc.EventsOfRow) int64 { return r.Seq })
 		for i := range rows {
-			r := &rows[i]
-			e = dbsqlc.Event{
-				Seq: r.Seq, Kind: r.Kind, State: r.State, Append: r.Append, ArtifactID: r.ArtifactID, Payload: r.Payload, CreatedAt: r.CreatedAt,
-			}
-			if err := visit(&e); err != nil {
+			if err := visit(&rows[i]); err != nil {
 				return read, err
 			}
 		}
@@ -269,12 +261,19 @@ func inOrder[R any](rows []R, seq func(*R) int64) {
 	sort.SliceStable(rows, func(i, j int) bool { return seq(&rows[i]) < seq(&rows[j]) }) // slices would copy both rows to the heap
 }
 
+// eventOf is the part of an event that a task shows: not its attempt, nor whether it ends an artifact.
+func eventOf(r *dbsqlc.EventsOfRow) *dbsqlc.Event {
+	return &dbsqlc.Event{
+		Seq: r.Seq, Kind: r.Kind, State: r.State, Append: r.Append, ArtifactID: r.ArtifactID, Payload: r.Payload, CreatedAt: r.CreatedAt,
+	}
+}
+
 // Conversation returns the history before a turn: the client's messages before the event said, and what
 // earlier runs wrote, also while the turn's message was queued. The turn begins at the event begins or, if
 // its message was queued, at the last submitted status after that.
 func (s *Store) Conversation(ctx context.Context, h *task.Task, said, begins task.Seq) ([]task.Message, error) {
-	var rows []dbsqlc.Event
-	_, err := s.walk(ctx, s.api, h, 0, walkRows, false, func(r *dbsqlc.Event) error { rows = append(rows, *r); return nil })
+	var rows []dbsqlc.EventsOfRow
+	_, err := s.walk(ctx, s.api, h, 0, walkRows, false, func(r *dbsqlc.EventsOfRow) error { rows = append(rows, *r); return nil })
 	if err != nil {
 		return nil, translate("read conversation", err)
 	}

@@ -228,7 +228,6 @@ func (s *Store) openPool(ctx context.Context, o Options, conns int, statementTim
 	}
 	cfg.HealthCheckPeriod = 15 * time.Second
 	cfg.PingTimeout = pingTimeout
-	// Otherwise the driver would format each UUID as text and parse it again.
 	cfg.AfterConnect = func(_ context.Context, c *pgx.Conn) error {
 		registerUUID(c.TypeMap())
 		if conns == leaseConns {
