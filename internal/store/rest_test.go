@@ -2,6 +2,7 @@ package store
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -9,23 +10,26 @@ import (
 
 func TestRestsGrowWithSlowLooks(t *testing.T) {
 	t.Parallel()
-	var r Rest
-	const took = 10 * time.Second
-	after := func(d, least time.Duration) time.Duration {
-		now := time.Now()
-		r.Begin(now.Add(-d), least)
-		return r.until.Sub(now).Round(100 * time.Millisecond)
-	}
-	require.Zero(t, after(0, 0))
-	require.Equal(t, 5*time.Second, after(0, 5*time.Second))
-	require.Equal(t, 200*time.Millisecond, after(10*time.Millisecond, 0))
-	r = Rest{}
-	for _, want := range []time.Duration{1, 3, 7, 15, 31, 63, 127, 200, 200} {
-		require.Equal(t, want*time.Second, after(took, 0))
-		require.False(t, r.Over(time.Now()))
-		require.True(t, r.Over(time.Now().Add(want*time.Second+100*time.Millisecond)))
-	}
-	require.Zero(t, after(0, 0), "a fast look")
-	require.Equal(t, time.Second, after(took, 0))
-	require.Equal(t, 5*time.Second, after(took, 5*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		var r Rest
+		const took = 10 * time.Second
+		after := func(d, least time.Duration) time.Duration {
+			r.Begin(time.Now().Add(-d), least)
+			return time.Until(r.until)
+		}
+		require.Zero(t, after(0, 0))
+		require.Equal(t, 5*time.Second, after(0, 5*time.Second))
+		require.Equal(t, 200*time.Millisecond, after(10*time.Millisecond, 0))
+		r = Rest{}
+		for _, want := range []time.Duration{1, 3, 7, 15, 31, 63, 127, 200, 200} {
+			require.Equal(t, want*time.Second, after(took, 0))
+			time.Sleep(want*time.Second - time.Nanosecond)
+			require.False(t, r.Over(time.Now()))
+			time.Sleep(time.Nanosecond)
+			require.True(t, r.Over(time.Now()))
+		}
+		require.Zero(t, after(0, 0), "a fast look")
+		require.Equal(t, time.Second, after(took, 0))
+		require.Equal(t, 5*time.Second, after(took, 5*time.Second))
+	})
 }
