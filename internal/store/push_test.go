@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
@@ -1309,55 +1307,6 @@ func TestLanesAreReadInTurn(t *testing.T) {
 		f.exec("UPDATE holdfast.push_cursors SET parked = true, due_at = now(), claim = NULL, worker_id = NULL, locked_until = NULL WHERE config_id = 'hook'")
 	}
 	f.clear()
-}
-
-// explained runs statements, and counts the pages that they read.
-type explained struct {
-	f     *fixture
-	pages int
-}
-
-func (x *explained) explain(ctx context.Context, sql string, args []any) {
-	tx, err := x.f.api.Begin(ctx)
-	require.NoError(x.f.t, err)
-	var text []byte
-	require.NoError(x.f.t, tx.QueryRow(ctx, "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+sql, args...).Scan(&text))
-	require.NoError(x.f.t, tx.Rollback(ctx))
-	var plans []struct{ Plan planNode }
-	require.NoError(x.f.t, json.Unmarshal(text, &plans))
-	x.pages += plans[0].Plan.pages()
-}
-
-// planNode is a part of an explained plan.
-type planNode struct {
-	Hit   int `json:"Shared Hit Blocks"`
-	Read  int `json:"Shared Read Blocks"`
-	Plans []*planNode
-}
-
-// pages is what the node that reads most has read, with those below it. It may not be the root: parts that write and that no
-// other part reads run after it.
-func (n *planNode) pages() int {
-	most := n.Hit + n.Read
-	for _, p := range n.Plans {
-		most = max(most, p.pages())
-	}
-	return most
-}
-
-func (x *explained) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	x.explain(ctx, sql, args)
-	return x.f.api.Query(ctx, sql, args...) //nolint:rowserrcheck // who asks does
-}
-
-func (x *explained) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	x.explain(ctx, sql, args)
-	return x.f.api.QueryRow(ctx, sql, args...)
-}
-
-func (x *explained) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	x.explain(ctx, sql, args)
-	return x.f.api.Exec(ctx, sql, args...)
 }
 
 // A write that waits for the task while a configuration is set began before the configuration existed.
