@@ -34,7 +34,7 @@ func away(b *testing.B) {
 					blockingAt(b, c, n)
 				})
 			}
-			b.Run("streams=64/chunks=1000", func(b *testing.B) { streamed(b, c.targets()[:1], 64, 1000) })
+			b.Run("streams=64/chunks=1000", func(b *testing.B) { streamed(b, c.targets()[:1], 64, 1000, 256) })
 			lags(b, c)
 		})
 	}

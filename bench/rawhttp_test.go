@@ -120,7 +120,7 @@ func rawSSE(b *testing.B) {
 	for _, streams := range []int{4, 64} {
 		for _, flush := range []string{"each", "full"} {
 			b.Run(fmt.Sprintf("streams=%d/flush=%s", streams, flush), func(b *testing.B) {
-				streamed(b, []*load.Target{targetOf(b, "http://"+addr+"/"+flush)}, streams, 1000)
+				streamed(b, []*load.Target{targetOf(b, "http://"+addr+"/"+flush)}, streams, 1000, 256)
 			})
 		}
 	}

@@ -87,7 +87,7 @@ func reads(b *testing.B) {
 					_, _ = repeat(b, target, 1, 3, read)
 					for _, conns := range []int{1, 16} {
 						b.Run(fmt.Sprintf("%s/%s/inflight=%d", r.name, temperature.name, conns), func(b *testing.B) {
-							costly(b, temperature.c, func() {
+							costly(b, temperature.c, b.N, func() {
 								elapsed, took := repeat(b, target, conns, b.N, read)
 								metric(b, float64(b.N)/elapsed.Seconds(), "reads/s")
 								quantiles(b, took)
@@ -210,20 +210,6 @@ func longTask(b *testing.B) {
 			metric(b, ms(load.Quantile(last, 0.5)), "last-ms")
 			metric(b, (max(most, rss(b, r.PID()))-before)/(1<<20), "MiB-RSS")
 		})
-	}
-}
-
-// costly runs a load of b.N operations, and reports the processor time of each.
-func costly(b *testing.B, c *cluster, load func()) {
-	b.Helper()
-	var used cost
-	used.of(b, c, func() (int, float64) {
-		load()
-		return b.N, 0
-	})
-	if used.spent > 0 {
-		metric(b, float64(used.database.Microseconds())/used.done, "db-µs")
-		metric(b, float64((used.spent-used.database).Microseconds())/used.done, "server-µs")
 	}
 }
 

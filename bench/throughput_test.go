@@ -35,15 +35,9 @@ func blocking(b *testing.B) {
 // blockingAt does it with so many tasks in flight. It also reports the processor time of a task.
 func blockingAt(b *testing.B, c *cluster, inFlight int) {
 	b.Helper()
-	var used cost
-	used.of(b, c, func() (int, float64) {
+	costly(b, c, b.N, func() {
 		tasks(b, load.Options{Targets: c.targets()[:1], Mode: load.Blocking, Text: "echo:hello", InFlight: inFlight, Count: b.N})
-		return b.N, 0
 	})
-	if used.spent > 0 {
-		metric(b, float64(used.database.Microseconds())/used.done, "db-µs")
-		metric(b, float64((used.spent-used.database).Microseconds())/used.done, "server-µs")
-	}
 }
 
 // poll does the same for clients that poll for the result.
@@ -52,36 +46,48 @@ func poll(b *testing.B) {
 	c := newCluster(b, whole, whole)
 	for _, n := range []int{16, 64, 256} {
 		b.Run(fmt.Sprintf("inflight=%d", n), func(b *testing.B) {
-			tasks(b, load.Options{
-				Targets: c.targets()[:1], Mode: load.Poll, Text: "echo:hello", InFlight: n, Count: b.N, PollEvery: 10 * time.Millisecond,
+			costly(b, c, b.N, func() {
+				tasks(b, load.Options{
+					Targets: c.targets()[:1], Mode: load.Poll, Text: "echo:hello", InFlight: n, Count: b.N, PollEvery: 10 * time.Millisecond,
+				})
 			})
 		})
 	}
 }
 
-// streamed reports durable chunks of 256 bytes that reach their clients. The number of tasks is a multiple of the
-// number of streams, so no stream is idle at the end.
-func streamed(b *testing.B, targets []*load.Target, streams, n int) {
+// streamed reports durable chunks that reach their clients, from a number of streams that divides that of tasks: no stream is
+// idle at the end.
+func streamed(b *testing.B, targets []*load.Target, streams, chunks, size int) {
 	b.Helper()
-	count := (b.N + streams - 1) / streams * streams
-	r := measure(b, load.Options{Targets: targets, Mode: load.Stream, Text: chunks(n), InFlight: streams, Count: count})
-	if r.Chunks != count*n {
-		b.Fatalf("%d of %d chunks arrived", r.Chunks, count*n)
+	n := rounded(b.N, streams)
+	r := measure(b, load.Options{
+		Targets: targets, Mode: load.Stream, Text: fmt.Sprintf("chunks=%d size=%d", chunks, size), InFlight: streams, Count: n,
+	})
+	if r.Chunks != n*chunks {
+		b.Fatalf("%d of %d chunks arrived", r.Chunks, n*chunks)
 	}
 	metric(b, r.ChunksPerSecond(), "chunks/s")
 }
+
+// rounded is n, rounded up to a multiple.
+func rounded(n, of int) int { return (n + of - 1) / of * of }
 
 func stream(b *testing.B) {
 	b.Helper()
 	c := newCluster(b, whole, whole)
 	for _, streams := range []int{4, 64} {
 		for _, n := range []int{100, 1000, 3000} {
-			b.Run(fmt.Sprintf("streams=%d/chunks=%d", streams, n), func(b *testing.B) {
-				streamed(b, c.targets()[:1], streams, n)
-			})
+			b.Run(fmt.Sprintf("streams=%d/chunks=%d", streams, n), func(b *testing.B) { costlyStream(b, c, streams, n, 256) })
 		}
+		b.Run(fmt.Sprintf("streams=%d/chunks=1000/bytes=2048", streams), func(b *testing.B) { costlyStream(b, c, streams, 1000, 2048) })
 		settle(b)
 	}
+}
+
+// costlyStream also reports the processor time of a chunk.
+func costlyStream(b *testing.B, c *cluster, streams, chunks, size int) {
+	b.Helper()
+	costly(b, c, rounded(b.N, streams)*chunks, func() { streamed(b, c.targets()[:1], streams, chunks, size) })
 }
 
 // chunkCost compares artifacts of 1,000 and of 3,000 chunks, in turns.
@@ -119,7 +125,7 @@ func replicated(b *testing.B) {
 			b.Run("blocking/inflight=256", func(b *testing.B) {
 				tasks(b, load.Options{Targets: c.targets(), Mode: load.Blocking, Text: "echo:hello", InFlight: 256, Count: b.N})
 			})
-			b.Run("stream/streams=64", func(b *testing.B) { streamed(b, c.targets(), 64, 1000) })
+			b.Run("stream/streams=64", func(b *testing.B) { streamed(b, c.targets(), 64, 1000, 256) })
 		})
 	}
 }
