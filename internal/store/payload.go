@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 
+	"github.com/holdfast-a2a/holdfast/internal/quote"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -93,21 +95,35 @@ type callJSON struct {
 	Relay     bool           `json:"relay"`
 }
 
+// buffers are of payloads that were encoded.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
 // EncodePayload returns the part of an event that is stored as payload, besides the columns; ""
 // means null.
 func EncodePayload(e *task.Event) string {
+	const keep = 64 << 10 // bytes
+	buffer := buffers.Get().(*[]byte)
+	b := appendPayload((*buffer)[:0], e)
+	payload := string(b)
+	if cap(b) <= keep {
+		*buffer = b
+		buffers.Put(buffer)
+	}
+	return payload
+}
+
+func appendPayload(b []byte, e *task.Event) []byte {
 	switch e.Kind {
 	case task.EventMessage:
-		b := appendMessage(make([]byte, 0, 256), e.Message)
+		b = appendMessage(b, e.Message)
 		if !e.Request.Empty() {
 			b = appendRequest(b[:len(b)-1], e.Request)
 		}
-		return string(b)
 	case task.EventStatus:
 		if e.Message == nil && !e.Direct && e.Cause == "" && e.Metadata == nil && len(e.Artifacts) == 0 {
-			return ""
+			return b
 		}
-		w := object(make([]byte, 0, 256))
+		w := object(b)
 		if e.Message != nil {
 			w.name("message")
 			w.b = appendMessage(w.b, e.Message)
@@ -119,10 +135,10 @@ func EncodePayload(e *task.Event) string {
 		w.str("cause", e.Cause)
 		w.raw("metadata", e.Metadata)
 		w.list("artifacts", e.Artifacts)
-		return w.end()
+		return append(w.b, '}')
 	case task.EventArtifact:
 		a := e.Artifact
-		w := object(make([]byte, 0, 512))
+		w := object(b)
 		w.name("index")
 		w.b = strconv.AppendInt(w.b, int64(a.Index), 10)
 		w.str("name", a.Name)
@@ -132,9 +148,9 @@ func EncodePayload(e *task.Event) string {
 		w.raw("metadata", a.Metadata)
 		w.list("extensions", a.Extensions)
 		w.raw("event_metadata", e.Metadata)
-		return w.end()
+		return append(w.b, '}')
 	case task.EventRun:
-		w := object(make([]byte, 0, 128))
+		w := object(b)
 		w.str("outcome", e.Run.Outcome)
 		w.str("error", e.Run.Error)
 		w.str("worker", e.Run.Worker)
@@ -159,9 +175,9 @@ func EncodePayload(e *task.Event) string {
 			w.name("sealed")
 			w.b = append(base64.StdEncoding.AppendEncode(append(w.b, '"'), e.Run.Sealed), '"')
 		}
-		return w.end()
+		return append(w.b, '}')
 	}
-	return ""
+	return b
 }
 
 func appendCalls(b []byte, calls []task.Call) []byte {
@@ -200,8 +216,6 @@ type writer struct {
 }
 
 func object(b []byte) *writer { return &writer{b: append(b, '{')} }
-
-func (w *writer) end() string { return string(append(w.b, '}')) }
 
 func (w *writer) name(n string) {
 	if w.wrote {
@@ -242,14 +256,13 @@ func (w *writer) list(name string, v []string) {
 	w.b = append(w.b, ']')
 }
 
-// appendString quotes s. Invalid UTF-8 becomes U+FFFD; the error only reports that. NUL becomes
-// U+FFFD, too: type json would keep its escape, but no query could read the member.
+// appendString quotes s. Invalid UTF-8 becomes U+FFFD. So does NUL: type json would keep its escape, but no query could
+// read the member.
 func appendString(b []byte, s string) []byte {
 	if strings.IndexByte(s, 0) >= 0 {
 		s = strings.ReplaceAll(s, "\x00", "\uFFFD")
 	}
-	b, _ = jsontext.AppendQuote(b, s)
-	return b
+	return quote.Append(b, s)
 }
 
 var roleNames = [...]string{task.RoleUnspecified: "", task.RoleUser: "user", task.RoleAgent: "agent"}

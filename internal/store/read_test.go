@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -163,27 +162,6 @@ func TestFirstPagesThatTakeTooLongBecomeSmaller(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, strings.Repeat("x", walkRows), got.Artifacts[0].Parts[0].Text)
 	require.EqualValues(t, walkRows/4, slow.tried[0])
-}
-
-// pgx writes a uuid as text and parses it, unless our codec scans it.
-func TestScansOfUUIDsTakeNoMemory(t *testing.T) {
-	m := pgtype.NewMap()
-	registerUUID(m)
-	want := uuid.New()
-	var got uuid.UUID
-	plan := m.PlanScan(pgtype.UUIDOID, pgtype.BinaryFormatCode, &got)
-	require.NoError(t, plan.Scan(want[:], &got))
-	require.Equal(t, want, got)
-	require.Zero(t, testing.AllocsPerRun(10, func() { _ = plan.Scan(want[:], &got) }))
-
-	var all []uuid.UUID
-	encoded, err := m.Encode(pgtype.UUIDArrayOID, pgtype.BinaryFormatCode, []uuid.UUID{want, want}, nil)
-	require.NoError(t, err)
-	require.NoError(t, m.Scan(pgtype.UUIDArrayOID, pgtype.BinaryFormatCode, encoded, &all))
-	require.Equal(t, []uuid.UUID{want, want}, all)
-	var none *uuid.UUID
-	require.NoError(t, m.Scan(pgtype.UUIDOID, pgtype.BinaryFormatCode, nil, &none))
-	require.Nil(t, none)
 }
 
 // chunkOf starts or continues an artifact.

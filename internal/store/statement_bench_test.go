@@ -28,7 +28,7 @@ func BenchmarkStatements(b *testing.B) {
 				c, err := pgx.ConnectConfig(b.Context(), cfg)
 				require.NoError(b, err)
 				defer c.Close(context.WithoutCancel(b.Context())) //nolint:errcheck // nothing to lose
-				registerUUID(c.TypeMap())
+				registerCodecs(c.TypeMap())
 				spent := func() float64 {
 					text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", c.PgConn().PID()))
 					require.NoError(b, err)

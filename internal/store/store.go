@@ -229,7 +229,7 @@ func (s *Store) openPool(ctx context.Context, o Options, conns int, statementTim
 	cfg.HealthCheckPeriod = 15 * time.Second
 	cfg.PingTimeout = pingTimeout
 	cfg.AfterConnect = func(_ context.Context, c *pgx.Conn) error {
-		registerUUID(c.TypeMap())
+		registerCodecs(c.TypeMap())
 		if conns == leaseConns {
 			s.moves.leased(c)
 		}

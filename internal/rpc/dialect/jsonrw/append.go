@@ -6,18 +6,13 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
+	"github.com/holdfast-a2a/holdfast/internal/quote"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// AppendString appends a JSON string with only the escapes that JSON needs. Bytes that are not
-// UTF-8 become U+FFFD.
-func AppendString(dst []byte, s string) []byte {
-	dst, _ = jsontext.AppendQuote(dst, s) // the error only reports such a replacement
-	return dst
-}
+// AppendString is [quote.Append].
+func AppendString(dst []byte, s string) []byte { return quote.Append(dst, s) }
 
 // AppendText is AppendString for the text of a part.
 func AppendText(dst []byte, p *task.Part) []byte {
