@@ -256,8 +256,8 @@ func (w *writer) list(name string, v []string) {
 	w.b = append(w.b, ']')
 }
 
-// appendString quotes s. Invalid UTF-8 becomes U+FFFD. So does NUL: type json would keep its escape, but no query could
-// read the member.
+// appendString quotes s. Invalid UTF-8 and NUL become U+FFFD: type json would keep the escape of a NUL, but no query could read
+// the member.
 func appendString(b []byte, s string) []byte {
 	if strings.IndexByte(s, 0) >= 0 {
 		s = strings.ReplaceAll(s, "\x00", "\uFFFD")

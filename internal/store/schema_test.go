@@ -1,7 +1,9 @@
 package store
 
 import (
+	"crypto/rand"
 	"database/sql"
+	"encoding/base64"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -451,4 +453,28 @@ func TestStatementsOpenOnlyTheirPartitions(t *testing.T) {
 		// The executor opens the partitions in the plan after pruning by the parameters. NULL is in no partition.
 		assert.NotRegexp(t, old, strings.Join(explain(t, c, name, text), "\n"), name)
 	}
+}
+
+// A payload that cannot be compressed stays in its row up to a page, in each partition of the log.
+func TestPayloadsStayInTheirRows(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	moved := func() int {
+		return scan[int](f, `SELECT sum(pg_relation_size(c.reltoastrelid)) FROM pg_partition_tree('holdfast.task_events') p JOIN pg_class c ON c.oid = p.relid WHERE isleaf`)
+	}
+	p := f.running("a")
+	random := func(n int) string {
+		b := make([]byte, n*3/4)
+		_, _ = rand.Read(b)
+		return base64.StdEncoding.EncodeToString(b)
+	}
+	long := func(n int) *task.Event {
+		return &task.Event{Kind: task.EventArtifact, Artifact: &task.Artifact{ID: "a", Parts: []task.Part{task.Text(random(n))}}}
+	}
+	p.must(t, long(7<<10))
+	f.exec("UPDATE holdfast.tasks SET kept = true")
+	p.must(t, long(7<<10))
+	require.Zero(t, moved())
+	p.must(t, long(16<<10))
+	require.Positive(t, moved())
 }
