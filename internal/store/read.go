@@ -175,6 +175,11 @@ func (v View) readRest(ctx context.Context, h *task.Task, f *fold, after, rows, 
 	if err != nil {
 		return nil, translate("read task", err)
 	}
+	if f.task.LastSeq < h.LastSeq && h.LastSeq > walkRows { // the task may have been deleted between two pages
+		if _, err := v.s.Header(ctx, h.ID); err != nil {
+			return nil, err
+		}
+	}
 	f.task.LastSeq = h.LastSeq
 	if withArtifacts {
 		v.s.ended.put(f.task, true, read+more, f.seen)

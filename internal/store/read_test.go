@@ -164,6 +164,36 @@ func TestFirstPagesThatTakeTooLongBecomeSmaller(t *testing.T) {
 	require.EqualValues(t, walkRows/4, slow.tried[0])
 }
 
+// deletedInBetween is a database in which a task is deleted after the first page of its log.
+type deletedInBetween struct {
+	querier
+	f *fixture
+}
+
+func (d *deletedInBetween) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if strings.Contains(sql, "name: EventsOf ") {
+		for _, table := range []string{"task_queue", "task_events", "tasks"} {
+			d.f.exec("DELETE FROM holdfast." + table)
+		}
+	}
+	return d.querier.Query(ctx, sql, args...) //nolint:rowserrcheck // the reader of the rows checks it
+}
+
+func TestReadOfATaskThatIsDeletedMeanwhile(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	var chunks []*task.Event
+	for range walkRows {
+		chunks = append(chunks, chunk("x"))
+	}
+	p.must(t, chunks...)
+	v := owner.of(f.replica(nil))
+	v.db = &deletedInBetween{v.db, f}
+	_, err := v.ReadTask(t.Context(), p.c.Task.ID.String(), true)
+	require.ErrorIs(t, err, task.NotFound)
+}
+
 // chunkOf starts or continues an artifact.
 func chunkOf(id string) *task.Event {
 	return &task.Event{Kind: task.EventArtifact, Append: true, Artifact: &task.Artifact{ID: id, Parts: []task.Part{task.Text(id)}}}
