@@ -57,7 +57,7 @@ var tables = []struct {
 	{"Poll", "Submit and poll", []raw{
 		{"raw commits/s", "commits/s", "RawInsert/conns=%s", "inflight"}, {"raw echo requests/s", "requests/s", "RawEcho/inflight=%s", "inflight"},
 	}},
-	{"Stream", "Chunks, of 256 bytes if nothing is said, each durable before it is sent", []raw{
+	{"Stream", "Chunks, of 256 bytes unless noted, each durable before it is sent", []raw{
 		{"raw rows/s", "rows/s", "RawUnnest/conns=2/rows=500", ""}, {"raw SSE chunks/s", "chunks/s", "RawSSE/streams=%s/flush=full", "streams"},
 	}},
 	{"LLM", "Runs that emit 40 small texts a second, each with a reader on the other replica", nil},

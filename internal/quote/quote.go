@@ -10,7 +10,8 @@ import (
 
 // Append appends s as a JSON string with only the escapes that JSON needs. Bytes that are not UTF-8 become U+FFFD.
 //
-// It returns what jsontext.AppendQuote does, and looks at eight bytes of ASCII at a time: it writes every chunk twice.
+// It returns what jsontext.AppendQuote does, and looks at eight bytes of ASCII at a time: the server quotes every chunk twice, for the log
+// and for the stream.
 func Append(dst []byte, s string) []byte {
 	dst = slices.Grow(dst, len(s)+len(`""`))
 	dst = append(dst, '"')

@@ -13,8 +13,19 @@ import (
 func TestArraysAreEncodedAsByPgx(t *testing.T) {
 	theirs, ours := pgtype.NewMap(), pgtype.NewMap()
 	registerCodecs(ours)
+	type named []string
+	text := "text"
 	for oid, arrays := range map[uint32][]any{
-		pgtype.TextArrayOID: {[]string(nil), []string{}, []string{""}, []string{"a", "", strings.Repeat("ü", 5000), "\x00\xff"}},
+		pgtype.TextArrayOID: {
+			[]string(nil),
+			[]string{},
+			[]string{""},
+			[]string{"a", "", strings.Repeat("ü", 5000), "\x00\xff"},
+			named{"a"},
+			[]*string{&text, nil},
+			&[]string{"a"},
+			pgtype.FlatArray[string]{"a", "b"},
+		},
 		pgtype.BoolArrayOID: {[]bool(nil), []bool{}, []bool{true, false, true}},
 		pgtype.Int2ArrayOID: {[]int16(nil), []int16{}, []int16{0, -1, 32767, -32768}},
 		pgtype.Int4ArrayOID: {[]int32(nil), []int32{}, []int32{0, -1, 1 << 30, -1 << 31}},
@@ -27,11 +38,6 @@ func TestArraysAreEncodedAsByPgx(t *testing.T) {
 				got, err := ours.Encode(oid, format, array, []byte("before"))
 				require.NoError(t, err)
 				require.Equal(t, want, got, "%v", array)
-				if want == nil {
-					continue
-				}
-				var read any
-				require.NoError(t, ours.Scan(oid, format, got[len("before"):], &read))
 			}
 		}
 	}

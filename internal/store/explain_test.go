@@ -25,7 +25,7 @@ func (x *explained) explain(ctx context.Context, sql string, args []any) {
 
 func (x *explained) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	x.explain(ctx, sql, args)
-	return x.f.api.Query(ctx, sql, args...) //nolint:rowserrcheck // who asks does
+	return x.f.api.Query(ctx, sql, args...) //nolint:rowserrcheck // the caller checks it
 }
 
 func (x *explained) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
@@ -38,7 +38,7 @@ func (x *explained) Exec(ctx context.Context, sql string, args ...any) (pgconn.C
 	return x.f.api.Exec(ctx, sql, args...)
 }
 
-// pagesOf returns how many pages a statement reads of tables and indexes. It changes nothing.
+// pagesOf returns how many pages a statement reads of tables and indexes. What the statement writes is rolled back.
 //
 // A new connection also reads catalogs. A connection reads them again after the server has emptied its caches, for example because
 // sessions in other databases changed many tables. The fewest pages of several executions are without catalogs.

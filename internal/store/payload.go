@@ -95,7 +95,7 @@ type callJSON struct {
 	Relay     bool           `json:"relay"`
 }
 
-// buffers are of payloads that were encoded.
+// buffers has the buffers that EncodePayload uses again.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // EncodePayload returns the part of an event that is stored as payload, besides the columns; ""

@@ -175,7 +175,8 @@ func (v View) readRest(ctx context.Context, h *task.Task, f *fold, after, rows, 
 	if err != nil {
 		return nil, translate("read task", err)
 	}
-	if f.task.LastSeq < h.LastSeq && h.LastSeq > walkRows { // the task may have been deleted between two pages
+	// The task may have been deleted after its header or a page was read.
+	if after < int64(h.LastSeq) && f.task.LastSeq < h.LastSeq {
 		if _, err := v.s.Header(ctx, h.ID); err != nil {
 			return nil, err
 		}

@@ -164,16 +164,19 @@ func TestFirstPagesThatTakeTooLongBecomeSmaller(t *testing.T) {
 	require.EqualValues(t, walkRows/4, slow.tried[0])
 }
 
-// deletedInBetween is a database in which a task is deleted after the first page of its log.
-type deletedInBetween struct {
+// deletedMeanwhile is a database in which a task is deleted before a statement reads a page of its log.
+type deletedMeanwhile struct {
 	querier
-	f *fixture
+	f     *fixture
+	pages int // before that
 }
 
-func (d *deletedInBetween) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+func (d *deletedMeanwhile) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	if strings.Contains(sql, "name: EventsOf ") {
-		for _, table := range []string{"task_queue", "task_events", "tasks"} {
-			d.f.exec("DELETE FROM holdfast." + table)
+		if d.pages--; d.pages < 0 {
+			for _, table := range []string{"task_queue", "task_events", "tasks"} {
+				d.f.exec("DELETE FROM holdfast." + table)
+			}
 		}
 	}
 	return d.querier.Query(ctx, sql, args...) //nolint:rowserrcheck // the reader of the rows checks it
@@ -181,17 +184,32 @@ func (d *deletedInBetween) Query(ctx context.Context, sql string, args ...any) (
 
 func TestReadOfATaskThatIsDeletedMeanwhile(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	p := f.running("a")
-	var chunks []*task.Event
-	for range walkRows {
-		chunks = append(chunks, chunk("x"))
+	for name, c := range map[string]struct {
+		events, pages int
+		slow          bool // its first statement, so that the task's header is read alone
+	}{
+		"after the first page":               {events: walkRows},
+		"after the header":                   {events: 1, slow: true},
+		"after the header and smaller pages": {events: walkRows / 2, slow: true, pages: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			p := f.running("a")
+			var chunks []*task.Event
+			for range c.events {
+				chunks = append(chunks, chunk("x"))
+			}
+			p.must(t, chunks...)
+			v := owner.of(f.replica(nil))
+			v.db = &deletedMeanwhile{querier: v.db, f: f, pages: c.pages}
+			if c.slow {
+				v.db = &slowFirst{querier: v.db}
+			}
+			_, err := v.ReadTask(t.Context(), p.c.Task.ID.String(), true)
+			require.ErrorIs(t, err, task.NotFound)
+		})
 	}
-	p.must(t, chunks...)
-	v := owner.of(f.replica(nil))
-	v.db = &deletedInBetween{v.db, f}
-	_, err := v.ReadTask(t.Context(), p.c.Task.ID.String(), true)
-	require.ErrorIs(t, err, task.NotFound)
 }
 
 // chunkOf starts or continues an artifact.

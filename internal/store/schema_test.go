@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/pressly/goose/v3"
 	"github.com/stretchr/testify/assert"
@@ -455,7 +456,7 @@ func TestStatementsOpenOnlyTheirPartitions(t *testing.T) {
 	}
 }
 
-// A payload that cannot be compressed stays in its row up to a page, in each partition of the log.
+// A payload stays in its row if it fits into a page, in each partition of the log, and so does the id of its artifact.
 func TestPayloadsStayInTheirRows(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -468,13 +469,17 @@ func TestPayloadsStayInTheirRows(t *testing.T) {
 		_, _ = rand.Read(b)
 		return base64.StdEncoding.EncodeToString(b)
 	}
-	long := func(n int) *task.Event {
-		return &task.Event{Kind: task.EventArtifact, Artifact: &task.Artifact{ID: "a", Parts: []task.Part{task.Text(random(n))}}}
+	write := func(text string) {
+		a := &task.Artifact{ID: uuid.NewString(), Parts: []task.Part{task.Text(text)}}
+		p.must(t, &task.Event{Kind: task.EventArtifact, Artifact: a})
 	}
-	p.must(t, long(7<<10))
-	f.exec("UPDATE holdfast.tasks SET kept = true")
-	p.must(t, long(7<<10))
-	require.Zero(t, moved())
-	p.must(t, long(16<<10))
+	for _, kept := range []bool{false, true} {
+		f.exec("UPDATE holdfast.tasks SET kept = $1", kept)
+		for _, text := range []string{random(2 << 10), random(7 << 10), strings.Repeat(random(64), 40)} {
+			write(text)
+			require.Zero(t, moved(), len(text))
+		}
+	}
+	write(random(16 << 10))
 	require.Positive(t, moved())
 }
