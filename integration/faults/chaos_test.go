@@ -448,11 +448,12 @@ func (c *rig) killReplicas() {
 
 // terminate ends the sessions of a kind, again and again.
 func (c *rig) terminate(application string) {
-	ended := 0
+	ended, began := 0, time.Now()
 	for want := c.load.done.Load() + 20; c.load.done.Load() < want || ended < 20; {
 		ended += query[int](c, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 			WHERE application_name = $1 AND datname = current_database()`, application)
-		time.Sleep(time.Duration(20+c.rng.IntN(300)) * time.Millisecond) // they reconnect meanwhile
+		// They reconnect meanwhile. On a busy machine a transaction may take longer than the first pauses, and none would ever end.
+		time.Sleep(time.Duration(20+c.rng.IntN(300))*time.Millisecond + time.Since(began)/10)
 	}
 }
 

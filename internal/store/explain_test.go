@@ -38,7 +38,7 @@ func (x *explained) Exec(ctx context.Context, sql string, args ...any) (pgconn.C
 	return x.f.api.Exec(ctx, sql, args...)
 }
 
-// pagesOf returns how many pages a statement reads of tables and indexes. What the statement writes is rolled back.
+// pagesOf returns how many pages a statement reads of tables and indexes. It rolls the statement back.
 //
 // A new connection also reads catalogs. A connection reads them again after the server has emptied its caches, for example because
 // sessions in other databases changed many tables. The fewest pages of several executions are without catalogs.

@@ -456,7 +456,7 @@ func TestStatementsOpenOnlyTheirPartitions(t *testing.T) {
 	}
 }
 
-// A payload stays in its row if it fits into a page, in each partition of the log, and so does the id of its artifact.
+// A payload that fits into a page stays in its row with the id of its artifact, in each partition of the log.
 func TestPayloadsStayInTheirRows(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
