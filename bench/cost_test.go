@@ -41,14 +41,11 @@ func (c *cluster) has(pid int) bool {
 
 func (t *cost) each() float64 { return float64(t.spent.Microseconds()) / t.done }
 
-// costly runs a load of n operations, and reports the processor time of each, if it can be measured.
-func costly(b *testing.B, c *cluster, n int, load func()) {
+// costly runs a load, which returns how many operations it had, and reports the processor time of each, if it can be measured.
+func costly(b *testing.B, c *cluster, load func() (n int)) {
 	b.Helper()
 	var used cost
-	used.of(b, c, func() (int, float64) {
-		load()
-		return n, 0
-	})
+	used.of(b, c, func() (int, float64) { return load(), 0 })
 	if used.spent > 0 {
 		metric(b, float64(used.database.Microseconds())/used.done, "db-µs")
 		metric(b, float64((used.spent-used.database).Microseconds())/used.done, "server-µs")

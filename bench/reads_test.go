@@ -87,10 +87,11 @@ func reads(b *testing.B) {
 					_, _ = repeat(b, target, 1, 3, read)
 					for _, conns := range []int{1, 16} {
 						b.Run(fmt.Sprintf("%s/%s/inflight=%d", r.name, temperature.name, conns), func(b *testing.B) {
-							costly(b, temperature.c, b.N, func() {
+							costly(b, temperature.c, func() int {
 								elapsed, took := repeat(b, target, conns, b.N, read)
 								metric(b, float64(b.N)/elapsed.Seconds(), "reads/s")
 								quantiles(b, took)
+								return b.N
 							})
 						})
 					}

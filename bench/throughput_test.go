@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/load"
 )
 
-// tasks reports a load of whole tasks.
-func tasks(b *testing.B, o load.Options) {
+// tasks reports a load of whole tasks, and returns their number.
+func tasks(b *testing.B, o load.Options) int {
 	b.Helper()
 	r := measure(b, o)
 	metric(b, r.TasksPerSecond(), "tasks/s")
@@ -18,6 +18,7 @@ func tasks(b *testing.B, o load.Options) {
 	if o.Mode == load.Poll {
 		metric(b, float64(r.Polls)/float64(r.Tasks), "polls/task")
 	}
+	return r.Tasks
 }
 
 // blocking counts echo tasks that are created, run, stored and answered, each in one blocking message/send to the
@@ -35,8 +36,8 @@ func blocking(b *testing.B) {
 // blockingAt does it with so many tasks in flight. It also reports the processor time of a task.
 func blockingAt(b *testing.B, c *cluster, inFlight int) {
 	b.Helper()
-	costly(b, c, b.N, func() {
-		tasks(b, load.Options{Targets: c.targets()[:1], Mode: load.Blocking, Text: "echo:hello", InFlight: inFlight, Count: b.N})
+	costly(b, c, func() int {
+		return tasks(b, load.Options{Targets: c.targets()[:1], Mode: load.Blocking, Text: "echo:hello", InFlight: inFlight, Count: b.N})
 	})
 }
 
@@ -46,8 +47,8 @@ func poll(b *testing.B) {
 	c := newCluster(b, whole, whole)
 	for _, n := range []int{16, 64, 256} {
 		b.Run(fmt.Sprintf("inflight=%d", n), func(b *testing.B) {
-			costly(b, c, b.N, func() {
-				tasks(b, load.Options{
+			costly(b, c, func() int {
+				return tasks(b, load.Options{
 					Targets: c.targets()[:1], Mode: load.Poll, Text: "echo:hello", InFlight: n, Count: b.N, PollEvery: 10 * time.Millisecond,
 				})
 			})
@@ -55,22 +56,18 @@ func poll(b *testing.B) {
 	}
 }
 
-// streamed reports durable chunks that reach their clients, from a number of streams that divides that of tasks: no stream is
-// idle at the end.
-func streamed(b *testing.B, targets []*load.Target, streams, chunks, size int) {
+// streamed reports durable chunks that reach their clients, and returns their number. The number of tasks is a multiple of the
+// number of streams, so no stream is idle at the end.
+func streamed(b *testing.B, targets []*load.Target, streams, n, size int) int {
 	b.Helper()
-	n := rounded(b.N, streams)
-	r := measure(b, load.Options{
-		Targets: targets, Mode: load.Stream, Text: fmt.Sprintf("chunks=%d size=%d", chunks, size), InFlight: streams, Count: n,
-	})
-	if r.Chunks != n*chunks {
-		b.Fatalf("%d of %d chunks arrived", r.Chunks, n*chunks)
+	count := (b.N + streams - 1) / streams * streams
+	r := measure(b, load.Options{Targets: targets, Mode: load.Stream, Text: chunksOf(n, size), InFlight: streams, Count: count})
+	if r.Chunks != count*n {
+		b.Fatalf("%d of %d chunks arrived", r.Chunks, count*n)
 	}
 	metric(b, r.ChunksPerSecond(), "chunks/s")
+	return r.Chunks
 }
-
-// rounded is n, rounded up to a multiple.
-func rounded(n, of int) int { return (n + of - 1) / of * of }
 
 func stream(b *testing.B) {
 	b.Helper()
@@ -85,9 +82,9 @@ func stream(b *testing.B) {
 }
 
 // costlyStream also reports the processor time of a chunk.
-func costlyStream(b *testing.B, c *cluster, streams, chunks, size int) {
+func costlyStream(b *testing.B, c *cluster, streams, n, size int) {
 	b.Helper()
-	costly(b, c, rounded(b.N, streams)*chunks, func() { streamed(b, c.targets()[:1], streams, chunks, size) })
+	costly(b, c, func() int { return streamed(b, c.targets()[:1], streams, n, size) })
 }
 
 // chunkCost compares artifacts of 1,000 and of 3,000 chunks, in turns.

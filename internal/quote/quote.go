@@ -10,8 +10,8 @@ import (
 
 // Append appends s as a JSON string with only the escapes that JSON needs. Bytes that are not UTF-8 become U+FFFD.
 //
-// It returns what jsontext.AppendQuote does, and looks at eight bytes of ASCII at a time: the server quotes every chunk twice, for the log
-// and for the stream.
+// It returns what jsontext.AppendQuote does. It looks at eight bytes of ASCII at a time, because the server quotes every chunk twice:
+// for the log and for the stream.
 func Append(dst []byte, s string) []byte {
 	dst = slices.Grow(dst, len(s)+len(`""`))
 	dst = append(dst, '"')
@@ -69,5 +69,5 @@ func appendEscape(dst []byte, c byte) []byte {
 		return append(dst, `\t`...)
 	}
 	const hex = "0123456789abcdef"
-	return append(dst, `\u00`+string(hex[c>>4])+string(hex[c&15])...)
+	return append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 }

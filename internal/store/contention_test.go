@@ -235,6 +235,16 @@ func (f *fixture) bystanders() map[string]func(i int) error {
 		err = f.api.QueryRow(ctx, "SELECT count(*) FROM holdfast.task_queue WHERE agent = $1 AND wakes_at IS NULL AND worker_id IS NULL", agent).Scan(&n)
 		return n, err
 	}
+	untilDue := func(agent string, do func() error) error {
+		for {
+			if err := do(); err != nil {
+				return err
+			}
+			if n, err := due(agent); n > 0 || err != nil {
+				return err
+			}
+		}
+	}
 	return map[string]func(int) error{
 		streams:  func(int) error { return (<-stream.write(chunk("x"))).err },
 		statuses: func(int) error { return (<-steps.write(status(task.StateWorking))).err },
@@ -300,13 +310,8 @@ func (f *fixture) bystanders() map[string]func(i int) error {
 			if err != nil || len(won) != 1 {
 				return fmt.Errorf("%d claims: %w", len(won), err)
 			}
-			// A rescue whose answer is lost has rescued the run, too.
-			for n := 0; n == 0 && err == nil; {
-				if _, _, err = f.Rescue(ctx, 0, true); err == nil {
-					n, err = due("rescues")
-				}
-			}
-			return err
+			// The queue shows a rescue whose answer was lost.
+			return untilDue("rescues", func() error { _, _, err := f.Rescue(ctx, 0, true); return err })
 		},
 		returns: func(i int) error {
 			p, err := win("returns")
@@ -324,16 +329,10 @@ func (f *fixture) bystanders() map[string]func(i int) error {
 			if err == nil {
 				err = (<-p.write(status(task.StateWorking), waitNote(time.Millisecond, false))).err
 			}
-			for err == nil {
-				var n int
-				if _, err = f.FireTimers(ctx); err == nil {
-					n, err = due("timers")
-				}
-				if n > 0 {
-					return err
-				}
+			if err != nil {
+				return err
 			}
-			return err
+			return untilDue("timers", func() error { _, err := f.FireTimers(ctx); return err })
 		},
 		calls: func(int) error {
 			if err := create(fresh("calls")); err != nil {
