@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -108,7 +109,8 @@ func TestKilledInTheMiddle(t *testing.T) {
 	client := run(t, false, w.dir, nil, "stream", "--url", w.url, "--task", id, "Oslo")
 	client.see("Oslo, day 2")
 	require.NoError(t, worker.Process.Kill())
-	require.NoError(t, server.cmd.Process.Kill())
+	server.signal(syscall.SIGKILL)
+	server.end() // frees its port
 	serve()
 	agent()
 	require.Zero(t, client.end())
