@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,14 +12,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/agent"
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 func TestServeRunsAgentsOfTheProgram(t *testing.T) {
-	addr := freeAddr(t)
+	addr := clustertest.Reserve(t)
 	t.Setenv("HOLDFAST_DATABASE_URL", storetest.New(t).URL)
 	t.Setenv("HOLDFAST_LISTEN", addr)
-	t.Setenv("HOLDFAST_ADMIN_LISTEN", freeAddr(t))
+	t.Setenv("HOLDFAST_ADMIN_LISTEN", clustertest.Reserve(t))
 	t.Setenv("HOLDFAST_GRPC_LISTEN", "off")
 	t.Setenv("HOLDFAST_CONFIG", "")
 
@@ -47,7 +48,7 @@ func TestServeRunsAgentsOfTheProgram(t *testing.T) {
 		defer resp.Body.Close()
 		answer, err := io.ReadAll(resp.Body)
 		return err == nil && strings.Contains(string(answer), "HEAR ME") && strings.Contains(string(answer), `"completed"`)
-	}, 30*time.Second, 20*time.Millisecond)
+	}, waittest.Patience, 20*time.Millisecond)
 }
 
 func TestServeNamesMissingAgent(t *testing.T) {
@@ -55,12 +56,4 @@ func TestServeNamesMissingAgent(t *testing.T) {
 	t.Setenv("WEATHER_TOKEN", "secret")
 	err := agent.Serve(context.Background(), nil, map[string]agent.Executor{"absent": agent.Func(nil)})
 	require.ErrorContains(t, err, `has no agent named "absent", which the program brings`)
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return l.Addr().String()
 }

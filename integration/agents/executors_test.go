@@ -96,11 +96,8 @@ func TestOrchestrator(t *testing.T) {
 func TestHTTPAgentDiesDuringRun(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	addr := l.Addr().String() // free after l closes
-	require.NoError(t, l.Close())
-	agent := startAgent(t, addr, "node", example(t, "node/http_agent.mjs"), "DELAY=100")
+	addr := clustertest.Reserve(t)
+	agent := startAgent(t, addr, "node", example(t, "node/http_agent.mjs"), "DELAY=1000")
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: fmt.Sprintf(clustertest.Settings+`
   - name: node
     executor: {kind: http, http: {url: %q}}

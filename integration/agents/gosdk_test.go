@@ -148,7 +148,7 @@ func TestAgentsOfTheGoSDK(t *testing.T) { //nolint:tparallel // the last part ki
 			return ok
 		})
 		runner, onOther := a, onB
-		if b.Is(clustertest.One[string](db, "SELECT worker FROM holdfast.v_runs WHERE task = $1", string(id))) {
+		if b.Is(clustertest.One[string](db, "SELECT worker_name FROM holdfast.v_runs WHERE task = $1 AND outcome = 'running'", string(id))) {
 			runner, onOther = b, onA
 		}
 		runner.Kill()

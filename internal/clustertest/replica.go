@@ -175,8 +175,11 @@ func (r *Replica) Run() {
 	}
 }
 
-// reserve returns the addresses of a server whose configuration leaves the ports to the system, as variables.
+// reserve returns the addresses of a server without a configuration, or whose configuration leaves the ports to the system, as variables.
 func (r *Replica) reserve() (env []string) {
+	if r.Options.Config == "" {
+		return []string{"HOLDFAST_LISTEN=" + Reserve(r.T), "HOLDFAST_ADMIN_LISTEN=" + Reserve(r.T), "HOLDFAST_GRPC_LISTEN=127.0.0.1:0"}
+	}
 	for key, variable := range map[string]string{"\nlisten": "HOLDFAST_LISTEN", "\nadmin_listen": "HOLDFAST_ADMIN_LISTEN"} {
 		if strings.Contains(r.Options.Config, key+": 127.0.0.1:0\n") {
 			env = append(env, variable+"="+Reserve(r.T))
@@ -192,7 +195,7 @@ func (r *Replica) WaitServing() {
 	case <-r.serving:
 	case <-r.ended:
 		require.FailNow(r.T, r.Name+" ended instead of serving", r.cmd.ProcessState.String())
-	case <-time.After(waittest.Patience):
+	case <-time.After(3 * waittest.Patience): // It may make a database of its own first.
 		require.FailNow(r.T, r.Name+" does not serve")
 	}
 }

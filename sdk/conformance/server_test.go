@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 )
 
 const (
@@ -125,7 +127,7 @@ func newServer(t testing.TB, slots int) *server {
 		t: t, docs: docs, slots: slots, credential: "key-1", changed: make(chan struct{}), counts: map[kind]int{}, notBefore: map[string]time.Time{},
 		workers: map[string]bool{}, stale: map[string]bool{}, lease: lease,
 	}
-	s.listen("127.0.0.1:0")
+	s.listen(clustertest.Reserve(t))
 	t.Cleanup(func() { s.away() })
 	return s
 }
