@@ -226,7 +226,7 @@ func TestJWTDuringIssuerOutage(t *testing.T) {
 			s := accept(t, JWTOptions{
 				Name: "sso", Issuer: i.URL, Audiences: []string{"holdfast"}, Algorithms: []string{"RS256"},
 				Fetched: func(_ string, err error) { failed <- err },
-			}, func(s *JWT) { s.pace.within = 300 * time.Millisecond })
+			}, func(s *JWT) { s.pace.within = 5 * time.Second })
 			a := New(Options{Schemes: []Scheme{s}})
 			require.NoError(t, <-failed)
 			i.behave(answer)
@@ -239,7 +239,7 @@ func TestJWTDuringIssuerOutage(t *testing.T) {
 			require.Equal(t, Signature, reasonOf(t, a, bearer(sign(t, jose.SigningKey{Algorithm: jose.RS256, Key: newKey(t, "one", jose.RS256)}, "JWT", i.usual()))))
 
 			// Without a copy, tokens are not refused but unavailable: the fault is on this side and may be short.
-			fresh := New(Options{Schemes: []Scheme{i.accepting(func(s *JWT) { s.pace.within = 100 * time.Millisecond })}})
+			fresh := New(Options{Schemes: []Scheme{i.accepting(func(s *JWT) { s.pace.within = 5 * time.Second })}})
 			id := fresh.Authenticate(t.Context(), bearer(i.token(i.usual())))
 			require.Equal(t, task.Unavailable, task.KindOf(id.err))
 			i.behave(nil)

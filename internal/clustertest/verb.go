@@ -29,7 +29,9 @@ func Command(t testing.TB, dir string, env []string, args ...string) Finished {
 // CommandOf is Command for another program.
 func CommandOf(t testing.TB, binary, dir string, env []string, args ...string) Finished {
 	t.Helper()
-	cmd, out, errs := verb(t, binary, dir, env, args...)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*waittest.Patience)
+	defer cancel()
+	cmd, out, errs := verb(ctx, binary, dir, env, args...)
 	err := cmd.Run()
 	if !errors.As(err, new(*exec.ExitError)) {
 		require.NoError(t, err)
@@ -37,17 +39,16 @@ func CommandOf(t testing.TB, binary, dir string, env []string, args ...string) F
 	return Finished{cmd.ProcessState.ExitCode(), out.String(), errs.String()}
 }
 
-// Verb prepares a verb that the caller starts.
+// Verb prepares a verb that the caller starts. The end of the test ends it.
 func Verb(t testing.TB, dir string, env []string, args ...string) (cmd *exec.Cmd, out, errs *bytes.Buffer) {
 	t.Helper()
-	return verb(t, Binary(t), dir, env, args...)
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	return verb(ctx, Binary(t), dir, env, args...)
 }
 
-func verb(t testing.TB, binary, dir string, env []string, args ...string) (cmd *exec.Cmd, out, errs *bytes.Buffer) {
-	t.Helper()
+func verb(ctx context.Context, binary, dir string, env []string, args ...string) (cmd *exec.Cmd, out, errs *bytes.Buffer) {
 	out, errs = new(bytes.Buffer), new(bytes.Buffer)
-	ctx, cancel := context.WithTimeout(context.Background(), 2*waittest.Patience)
-	t.Cleanup(cancel)
 	cmd = exec.CommandContext(ctx, binary, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, errs
 	cmd.Env = append(cleanEnv(), env...)

@@ -1,6 +1,8 @@
 package hub_test
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -121,7 +123,16 @@ func TestCutOffReplicaEndsSubscriptions(t *testing.T) {
 	err := read(t.Context(), s, 2)
 	require.ErrorIs(t, err, hub.ErrCutOff)
 	require.ErrorIs(t, err, hub.ErrClosed, "the client resumes")
-	r.hub.Heard()
+	ctx, stop := context.WithCancel(t.Context())
+	var hears sync.WaitGroup
+	hears.Go(func() {
+		for ctx.Err() == nil {
+			r.hub.Heard()
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+	defer hears.Wait()
+	defer stop()
 	again := r.hub.Subscribe(u.h)
 	defer again.Close()
 	again.Start(task.Position{Seq: 1})

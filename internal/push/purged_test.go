@@ -88,6 +88,7 @@ func TestClaimsThatWaitEndWithTheirWebhook(t *testing.T) {
 				w.WriteHeader(http.StatusNoContent)
 			})
 			var may atomic.Bool
+			var rested atomic.Int64 // looks without a lease
 			may.Store(true)
 			records := &counted{}
 			r := start(t, storetest.New(t).URL, func(o *push.Options) {
@@ -96,6 +97,7 @@ func TestClaimsThatWaitEndWithTheirWebhook(t *testing.T) {
 					if may.Load() {
 						return worker()
 					}
+					rested.Add(1)
 					return task.ID{}
 				}
 				records.Store, o.Store = o.Store.(*store.Store), records
@@ -106,6 +108,8 @@ func TestClaimsThatWaitEndWithTheirWebhook(t *testing.T) {
 
 			// One claim wins two more: the host has a slot for one of them.
 			may.Store(false)
+			r.Wake()
+			awaited(t, "no look is under way", func() bool { return rested.Load() > 0 })
 			ids := map[string]task.ID{}
 			for _, text := range []string{"second", "third"} {
 				of := r.begin(hook(url, "1.0"))

@@ -315,7 +315,7 @@ func TestUnreadBodyReleasesConnection(t *testing.T) {
 	s := rpc.New(rpc.Options{
 		Agents:  []rpc.Agent{{Name: "demo", Default: true, Card: card.Card{Name: "Demo", Version: "1"}}},
 		JSONRPC: jsonrpc.New(jsonrpc.Options{Operations: operations}), REST: rest.New(rest.Options{Operations: operations}),
-		HeaderTimeout: 100 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
+		HeaderTimeout: 2 * time.Second, Log: slog.New(slog.DiscardHandler),
 	})
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()

@@ -165,7 +165,7 @@ func TestReadinessNamesCause(t *testing.T) {
 	require.ErrorContains(t, health(), "the disk of the database is full")
 	full()
 	f.create(fresh("a"))
-	require.NoError(t, health())
+	eventually(t, "the disk has room", func() bool { return health() == nil })
 
 	run := f.running("b")
 	silent := proxy.Lose("EventsAppend", pgproxytest.Silence, 1)
@@ -204,15 +204,17 @@ func TestOddErrorsPass(t *testing.T) {
 			once := func(kind, query string, do func()) {
 				t.Helper()
 				stop := proxy.Fail(query, code, message)
-				done := make(chan struct{})
-				go func() { defer close(done); do() }()
-				eventually(t, kind+" is retried", func() bool {
-					f.ear.mu.Lock()
-					defer f.ear.mu.Unlock()
-					return f.ear.repeated[kind] > 0
-				})
-				stop()
-				await(t, done)
+				f.ear.mu.Lock()
+				f.ear.onRetry = func(retried string) {
+					if retried == kind {
+						stop()
+					}
+				}
+				f.ear.mu.Unlock()
+				do()
+				f.ear.mu.Lock()
+				defer f.ear.mu.Unlock()
+				require.Positive(t, f.ear.repeated[kind], kind)
 			}
 			run := f.running("a")
 			once("append", "EventsAppend", func() { run.must(t, status(task.StateInputRequired)) })

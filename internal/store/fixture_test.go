@@ -71,7 +71,7 @@ func openPatient(t testing.TB, url, through string, lockTimeout time.Duration) *
 	if through == "" {
 		through = url
 	}
-	s, err := Open(t.Context(), Options{URL: through, APIConns: 4, RowSecurity: true, Listener: f.ear, Tells: func(string) bool { return true }, Ended: memory.NewBudget(keptBytes), Observer: Observer{Ended: f.ear.logRead, Retried: f.ear.retried, Limited: f.ear.refused}, lockTimeout: lockTimeout})
+	s, err := Open(t.Context(), Options{URL: through, APIConns: 4, RowSecurity: true, Listener: f.ear, Tells: func(string) bool { return true }, Ended: memory.NewBudget(keptBytes), Observer: Observer{Ended: f.ear.logRead, Retried: f.ear.retried, Limited: f.ear.refused}, lockTimeout: lockTimeout, turnPatience: patience})
 	require.NoError(t, err)
 	f.Store = s
 	t.Cleanup(func() {
@@ -97,7 +97,8 @@ type ear struct {
 	pushes    atomic.Int32
 	calls     atomic.Int32
 	repeated  map[string]int // retried statements, by kind
-	limited   []string       // refusals, by agent and limit
+	onRetry   func(kind string)
+	limited   []string // refusals, by agent and limit
 }
 
 func newEar() *ear {
@@ -128,6 +129,9 @@ func (e *ear) retried(kind string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.repeated[kind]++
+	if e.onRetry != nil {
+		e.onRetry(kind)
+	}
 }
 
 func (e *ear) logRead(hit bool) {

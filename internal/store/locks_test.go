@@ -275,9 +275,13 @@ func TestGivingBackLockedTasksHoldsNoConnection(t *testing.T) {
 			f := newFixture(t)
 			var all errgroup.Group
 			var releases []func()
+			var pens []*pen
 			for range 2 * hotConns {
 				p := f.running("a")
+				pens = append(pens, p)
 				releases = append(releases, f.lockRows(lock, p.c.Task.ID))
+			}
+			for _, p := range pens {
 				all.Go(func() error {
 					return f.GiveBack(t.Context(), Requeue{Task: p.c.Task.ID, Agent: "a", Fence: p.c.Fence, Delay: time.Hour})
 				})

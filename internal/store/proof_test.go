@@ -17,7 +17,6 @@ func TestNothingIsAcknowledgedWithoutSynchronousStandby(t *testing.T) {
 	t.Parallel()
 	server := storetest.Server(t, map[string]string{"fsync": "off"})
 	f := openFixture(t, server.URL, "")
-	f.bound(time.Second)
 	run, parked, hooked := f.running("a"), f.running("b"), f.create(fresh("c"))
 	parked.must(t, status(task.StateInputRequired))
 	waiting := f.create(fresh("d"))
@@ -43,6 +42,8 @@ func TestNothingIsAcknowledgedWithoutSynchronousStandby(t *testing.T) {
 		"delete webhook": func(ctx context.Context) error { _, err := f.DeletePush(ctx, hooked.ID, "old"); return err },
 	}
 
+	reads := openFixture(t, server.URL, "")
+	f.bound(time.Second)
 	server.HoldCommits()
 	queued := run.write(status(task.StateWorking), chunk("1"))
 	type result struct {
@@ -57,7 +58,7 @@ func TestNothingIsAcknowledgedWithoutSynchronousStandby(t *testing.T) {
 		r := await(t, results)
 		require.ErrorIs(t, r.err, task.Unavailable, r.name)
 	}
-	require.Equal(t, task.StateCanceled, f.state(waiting.ID), "the commit shows, although only the primary has it")
+	require.Equal(t, task.StateCanceled, reads.state(waiting.ID), "the commit shows, although only the primary has it")
 	_, byKey, err := owner.Existing(t.Context(), made)
 	require.True(t, byKey)
 	require.ErrorIs(t, err, task.Unavailable, "nor is a client's own retry")
@@ -69,10 +70,10 @@ func TestNothingIsAcknowledgedWithoutSynchronousStandby(t *testing.T) {
 
 	server.ReleaseCommits()
 	require.Equal(t, answer{}, await(t, queued))
-	require.Len(t, f.log(run.c.Task.ID), 3)
+	require.Len(t, reads.log(run.c.Task.ID), 3)
 	old, byKey, err := owner.Existing(t.Context(), made)
 	require.NoError(t, err)
 	require.True(t, byKey)
 	require.Equal(t, made.Task.ID, old.ID)
-	require.Len(t, f.log(parked.c.Task.ID), 4, "the message and its status are there")
+	require.Len(t, reads.log(parked.c.Task.ID), 4, "the message and its status are there")
 }

@@ -111,7 +111,9 @@ func TestRelayedStatus(t *testing.T) {
 
 	// The newest wins, and no status comes twice.
 	b.must(t, progress("two"), progress("three"))
+	f.exec("UPDATE holdfast.task_calls SET relayed_at = relayed_at + interval '1 hour'")
 	require.Zero(t, f.relay(f.due()), "a second has not passed")
+	f.exec("UPDATE holdfast.task_calls SET relayed_at = relayed_at - interval '1 hour'")
 	f.relays()
 	require.Equal(t, []string{"one", "other", "three"}, f.shown(p))
 	require.Empty(t, f.due())
@@ -337,12 +339,12 @@ func TestInvariantsFindDamageToRelays(t *testing.T) {
 	const one = "a relayed status is one of a called task"
 	const order = "statuses of a call are relayed in their order"
 	for damage, says := range map[string]string{
-		"UPDATE holdfast.task_calls SET relay = false WHERE parent = CALLER":                                                                                                      one,
-		"UPDATE holdfast.task_calls SET relayed_seq = 0 WHERE parent = CALLER":                                                                                                    one,
-		"UPDATE holdfast.task_events SET payload = json_build_object('message', json_build_object('id', 'x'), 'metadata', payload -> 'metadata') WHERE task = CALLER AND seq = 5": one,
-		"UPDATE holdfast.task_events SET attempt = 1 WHERE task = CALLER AND seq = 4":                                                                                             one,
-		"UPDATE holdfast.task_events e SET payload = (SELECT x.payload FROM holdfast.task_events x WHERE x.task = CALLER AND x.seq = 4) WHERE task = CALLER AND seq = 5":          order,
-		"UPDATE holdfast.task_events SET created_at = created_at - interval '1 second' WHERE task = CALLER AND seq = 5":                                                           order,
+		"UPDATE holdfast.task_calls SET relay = false WHERE parent = CALLER":                                                                                                                            one,
+		"UPDATE holdfast.task_calls SET relayed_seq = 0 WHERE parent = CALLER":                                                                                                                          one,
+		"UPDATE holdfast.task_events SET payload = json_build_object('message', json_build_object('id', 'x'), 'metadata', payload -> 'metadata') WHERE task = CALLER AND seq = 5":                       one,
+		"UPDATE holdfast.task_events SET attempt = 1 WHERE task = CALLER AND seq = 4":                                                                                                                   one,
+		"UPDATE holdfast.task_events e SET payload = (SELECT x.payload FROM holdfast.task_events x WHERE x.task = CALLER AND x.seq = 4) WHERE task = CALLER AND seq = 5":                                order,
+		"UPDATE holdfast.task_events e SET created_at = (SELECT x.created_at + interval '0.5 seconds' FROM holdfast.task_events x WHERE x.task = CALLER AND x.seq = 4) WHERE task = CALLER AND seq = 5": order,
 	} {
 		tx, err := f.conn().Begin(t.Context()) // never committed
 		require.NoError(t, err)

@@ -90,8 +90,9 @@ type Options struct {
 	Tracer pgx.QueryTracer // nil: no spans of statements
 	Log    *slog.Logger
 
-	whole       bool          // write and create only by the statements that can do everything; tests compare them with the lean ones
-	lockTimeout time.Duration // default 4 s; tests set it so long that a statement which waits is found
+	whole        bool          // write and create only by the statements that can do everything; tests compare them with the lean ones
+	lockTimeout  time.Duration // default 4 s; tests set it so long that a statement which waits is found
+	turnPatience time.Duration // default 5 s; tests set it longer, for slow machines
 }
 
 // Store is the database. It is safe for concurrent use.
@@ -144,6 +145,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	o.APIConns = cmp.Or(o.APIConns, 8)
 	o.Writers = cmp.Or(o.Writers, 1)
 	o.lockTimeout = cmp.Or(o.lockTimeout, lockTimeout)
+	o.turnPatience = cmp.Or(o.turnPatience, turnPatience)
 	// The size of a flush bounds how long the rest of the queue waits for it.
 	o.Batch = cmp.Or(o.Batch, 500)
 	if o.Log == nil {
@@ -152,7 +154,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Store{
 		q: dbsqlc.New(), log: o.Log, listener: o.Listener, observe: o.Observer,
-		lanes: lanes{after: beforeLanes}, retries: make(chan struct{}, max(1, o.APIConns/4)), secretKeys: o.SecretKeys,
+		lanes: lanes{after: beforeLanes}, turns: turnstile{patience: o.turnPatience}, retries: make(chan struct{}, max(1, o.APIConns/4)), secretKeys: o.SecretKeys,
 		ended: newEnded(o.Ended, o.Observer.Ended), widths: o.Widths, whole: o.whole, withoutAudit: o.WithoutAudit, tells: o.Tells, base: run, cancel: cancel, stop: make(chan struct{}),
 	}
 	if err := s.connect(ctx, o); err != nil {

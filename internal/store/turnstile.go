@@ -12,8 +12,9 @@ import (
 // request waits for the lock, on one connection, and the others wait here, without any. So a locked
 // task leaves the pool to the requests of others.
 type turnstile struct {
-	mu    sync.Mutex
-	tasks map[task.ID]*turn
+	patience time.Duration
+	mu       sync.Mutex
+	tasks    map[task.ID]*turn
 }
 
 type turn struct {
@@ -30,10 +31,10 @@ var errCrowded = &task.Error{
 }
 
 // enter waits until no other request of this process writes to the task. The caller calls leave
-// after its write. Errors: task.Unavailable after turnPatience, or when ctx ends.
+// after its write. Errors: task.Unavailable after the patience, or when ctx ends.
 func (t *turnstile) enter(ctx context.Context, id task.ID) (leave func(), err error) {
 	own := t.come(id)
-	ctx, cancel := context.WithTimeoutCause(ctx, turnPatience, errCrowded)
+	ctx, cancel := context.WithTimeoutCause(ctx, t.patience, errCrowded)
 	defer cancel()
 	select {
 	case own.busy <- struct{}{}:

@@ -79,10 +79,16 @@ func (b *lockedBuffer) String() string {
 
 func newRig(t *testing.T, of *tasks, budgets *memory.Budgets) *rig {
 	t.Helper()
+	return newRigOf(t, of, budgets, time.Minute)
+}
+
+// newRigOf is newRig with a time for bodies to arrive.
+func newRigOf(t *testing.T, of *tasks, budgets *memory.Budgets, timeout time.Duration) *rig {
+	t.Helper()
 	f := &rig{t: t, tasks: of, tokens: token.New([][]byte{[]byte("a key of thirty-two bytes.......")})}
 	log := slog.New(slog.NewTextHandler(&f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	h := callback.New(callback.Options{
-		Tokens: f.tokens, Tasks: of, NewID: func() task.ID { return task.ID{7} }, Timeout: 100 * time.Millisecond, Memory: budgets, Log: log,
+		Tokens: f.tokens, Tasks: of, NewID: func() task.ID { return task.ID{7} }, Timeout: timeout, Memory: budgets, Log: log,
 		Agents: map[string]callback.Agent{"web": {ByGet: true, MaxBody: 8}, "post": {MaxBody: 128 << 10}},
 	})
 	f.Server = httptest.NewServer(rpc.New(rpc.Options{Callbacks: h, Log: log}))
@@ -240,9 +246,13 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		"that does not come": {"Content-Length: 8\r\n\r\n123", false, http.StatusRequestTimeout},
 		"that breaks off":    {"Content-Length: 8\r\n\r\n123", true, http.StatusBadRequest},
 	} {
-		conn, err := net.Dial("tcp", f.Listener.Addr().String())
+		at := f
+		if c.status == http.StatusRequestTimeout {
+			at = newRigOf(t, &tasks{agent: "web"}, nil, 100*time.Millisecond)
+		}
+		conn, err := net.Dial("tcp", at.Listener.Addr().String())
 		require.NoError(t, err)
-		_, err = io.WriteString(conn, "POST "+f.path()+" HTTP/1.1\r\nHost: x\r\n"+c.sent)
+		_, err = io.WriteString(conn, "POST "+at.path()+" HTTP/1.1\r\nHost: x\r\n"+c.sent)
 		require.NoError(t, err)
 		if c.hangUp {
 			require.NoError(t, conn.(*net.TCPConn).CloseWrite())

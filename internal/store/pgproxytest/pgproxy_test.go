@@ -111,7 +111,11 @@ func TestHalfClose(t *testing.T) {
 				return n
 			}
 			p.HalfClose(told)
-			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			limit := patience
+			if told == pgproxytest.Server {
+				limit = 500 * time.Millisecond
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
 			err := ask(ctx, conn)
 			require.Error(t, err)
