@@ -141,7 +141,7 @@ test("an operator finds why a task failed, retries it and redelivers its webhook
   await page.getByRole("dialog").getByLabel("Reason").fill("the receiver lost it");
   await page.getByRole("dialog").getByRole("button", { name: "Redeliver" }).click();
   await page.getByText("The webhook is due now.").waitFor();
-  await expect.poll(() => deliveries, { timeout: 15_000 }).toBeGreaterThan(before + 1);
+  await expect.poll(() => deliveries).toBeGreaterThan(before + 1);
 });
 
 test("a question is answered, a task is held, released and purged", async () => {
@@ -340,10 +340,16 @@ test("a stream grows while one watches, and follows until the reader scrolls up"
   await scroller.hover();
   await page.mouse.wheel(0, -400);
   await page.getByRole("button", { name: "↓ Follow" }).waitFor();
-  await page.waitForTimeout(200); // the wheel is smooth
-  const at = await scroller.evaluate((e) => e.scrollTop);
+  const top = () => scroller.evaluate((e) => e.scrollTop);
+  let at = await top();
+  for (let i = 0, same = 0; i < 100 && same < 3; i++) {
+    await page.waitForTimeout(200); // the wheel is smooth
+    const next = await top();
+    same = next === at ? same + 1 : 0;
+    at = next;
+  }
   await page.waitForTimeout(500); // it must not move
-  expect(await scroller.evaluate((e) => e.scrollTop)).toBe(at);
+  expect(await top()).toBe(at);
   await page.keyboard.press("f");
   await page.getByRole("button", { name: "Following" }).waitFor();
   await tab(page, "Artifacts");

@@ -7,6 +7,7 @@ export default defineConfig({
     exclude: process.env.CONSOLE_HEAP ? [] : ["test/heap.test.ts"],
     testTimeout: 180_000,
     hookTimeout: 120_000,
+    expect: { poll: { timeout: 45_000 } },
     // A file has a server, a database and a browser of its own.
     maxWorkers: 2,
   },

@@ -75,6 +75,7 @@ func (o *origin) sender(t *testing.T, secrets ...push.Secret) *push.Sender {
 	t.Helper()
 	s := push.NewSender(push.SenderOptions{
 		Guard: rules, Signer: o.keys, Issuer: o.url, Secrets: secrets, Headers: webhook.Headers,
+		Timeout: time.Minute, ConnectTimeout: time.Minute,
 	})
 	t.Cleanup(s.Close)
 	return s

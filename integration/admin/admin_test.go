@@ -288,7 +288,10 @@ func TestEveryActIsAudited(t *testing.T) {
 	hooked := send(t, r, client, "ask:x", `"configuration":{"blocking":true,"pushNotificationConfig":{"id":"c","url":"http://`+clustertest.Reserve(t)+`/hook"}}`)
 	hook := func() string { return hooked }
 	job := func() string {
-		return op.act("/jobs", `{"action":"hold","dry_run":true,"reason":"r","filter":{"agent":"demo"}}`).text("id")
+		id := op.act("/jobs", `{"action":"hold","dry_run":true,"reason":"r","filter":{"agent":"demo"}}`).text("id")
+		// It has not ended, and no process works on it.
+		db.Exec("UPDATE holdfast.admin_jobs SET ended_at = NULL, fence = fence + 1, claimed_until = now() + interval '1 hour' WHERE id = $1", id)
+		return id
 	}
 	acts := map[string]struct {
 		target func() string

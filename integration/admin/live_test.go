@@ -183,7 +183,7 @@ func TestLogsSurviveTheirReplica(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL})
-	id := send(t, b, "", "steps=400 delay=10ms", `"configuration":{"blocking":false}`)
+	id := send(t, b, "", "steps=400 delay=50ms", `"configuration":{"blocking":false}`)
 	// The replica that does not run the task is killed.
 	runs, others := clustertest.Running(db, id, []*clustertest.Replica{a, b})
 	var seqs []string

@@ -389,7 +389,7 @@ func TestSessionsEnd(t *testing.T) {
 	})
 
 	require.Equal(t, http.StatusSeeOther, l.in(ada, l.a, "/").Status)
-	l.db.Exec("UPDATE holdfast.admin_sessions SET expires_at = now() + interval '2 s'")
+	l.db.Exec("UPDATE holdfast.admin_sessions SET expires_at = now() + interval '15 s'")
 	expiring := as(t, l.b, "").follow(waittest.Context(t), "/tasks/stream", "Cookie", "holdfast_session="+ada.session().Value)
 	require.Equal(t, "ready", waittest.Within(t, "a live list", expiring).name)
 	for range expiring { // until the session expires

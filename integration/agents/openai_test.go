@@ -297,9 +297,16 @@ func TestModelCallsAgents(t *testing.T) {
 	const calls = `{"tool_calls":[` +
 		`{"index":0,"id":"x","type":"function","function":{"name":"agent__one","arguments":"{\"message\":\"chunks=4 size=5 delay=300ms\"}"}},` +
 		`{"index":1,"id":"y","type":"function","function":{"name":"agent__two","arguments":"{\"message\":\"fail:second\"}"}}]}`
+	dead := make(chan struct{})
 	model := modeltest.New(t,
 		modeltest.Streams(modeltest.Role, modeltest.Text("I'll ask."), modeltest.Chunk(calls, `"tool_calls"`), modeltest.Spent, modeltest.Done),
-		modeltest.Streams(modeltest.Role, modeltest.Text("Here it is."), modeltest.Stop, modeltest.Spent, modeltest.Done))
+		func(w http.ResponseWriter, r *http.Request, _ modeltest.Request) {
+			select {
+			case <-dead:
+				modeltest.Write(w, modeltest.Role, modeltest.Text("Here it is."), modeltest.Stop, modeltest.Spent, modeltest.Done)
+			case <-r.Context().Done():
+			}
+		})
 	config := clustertest.Replace(documented(t, model), "parameters:", "agents: [{name: one}, {name: two}]\n        parameters:") + `
   - {name: one, card: {description: The first.}, executor: {kind: demo}, limits: {backoff: 100ms, max_attempts: 20}}
   - {name: two, executor: {kind: demo}, limits: {backoff: 100ms}}
@@ -314,6 +321,7 @@ func TestModelCallsAgents(t *testing.T) {
 	a.Run()
 	a.WaitServing()
 	b.Kill()
+	close(dead)
 	var res *a2atest.Result
 	waittest.Eventually(t, "the task completes", func() error {
 		res = a.GetOver(a2atest.Unversioned, a2atest.Say().To(id).At("helper"))
@@ -324,7 +332,7 @@ func TestModelCallsAgents(t *testing.T) {
 	require.Equal(t, "Here it is.", a2atest.Text(res.Artifacts[1].Parts))
 	require.Equal(t, int64(34), clustertest.One[int64](db, "SELECT sum(total_tokens)::bigint FROM holdfast.v_usage"))
 	asked := model.Calls()
-	require.Len(t, asked, 2)
+	require.GreaterOrEqual(t, len(asked), 2, "b may have asked before it died")
 	require.Equal(t, "The first.", asked[0].Tools[0]["function"].(map[string]any)["description"])
 	said := asked[1].Messages
 	require.Len(t, said, 5)

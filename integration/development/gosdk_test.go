@@ -39,7 +39,7 @@ func (talker) Execute(_ context.Context, in *a2asrv.ExecutorContext) iter.Seq2[a
 			return
 		case "count":
 			for i := range pieces {
-				time.Sleep(20 * time.Millisecond) // a slow agent
+				time.Sleep(100 * time.Millisecond) // a slow agent
 				event := a2a.NewArtifactUpdateEvent(in, "numbers", a2a.NewTextPart(fmt.Sprintf("%08d ", i)))
 				event.Append = i > 0
 				if !emit(event) {

@@ -95,7 +95,8 @@ func run(t testing.TB, terminal bool, dir string, env []string, args ...string) 
 // see waits for a text on the screen, and returns what is there.
 func (p *process) see(text string) string {
 	p.t.Helper()
-	waittest.Eventually(p.t, text+" on the screen", func() error {
+	// A server may make a database of its own first.
+	waittest.EventuallyWithin(p.t, 3*waittest.Patience, text+" on the screen", func() error {
 		return waittest.Unless(strings.Contains(p.String(), text), "the screen has:\n%s", p)
 	})
 	return p.String()

@@ -33,7 +33,7 @@ var environment = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	script := `rm -rf "$1"; ../../sdk/python/check wheel "$1/dist"; python3 -m venv "$1/venv"; "$1/venv/bin/pip" install --quiet "$1"/dist/holdfast_agent-*.whl`
+	script := `export PIP_RETRIES=10 PIP_DEFAULT_TIMEOUT=60 UV_HTTP_TIMEOUT=120; rm -rf "$1"; ../../sdk/python/check wheel "$1/dist"; python3 -m venv "$1/venv"; "$1/venv/bin/pip" install --quiet "$1"/dist/holdfast_agent-*.whl`
 	if out, err := exec.Command("bash", "-euc", script, "bash", dir).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
@@ -62,6 +62,7 @@ func TestTenLinesOfPython(t *testing.T) {
 	w.write("hello.py", hello)
 	p := w.dev()
 	p.see(`holdfast send --url ` + w.url + ` "hello"`)
+	p.see("the worker is connected")
 	res := w.send("world")
 	require.Zero(t, res.Code, res.Err)
 	require.Contains(t, res.Out, "Hello, world!")
@@ -70,6 +71,7 @@ func TestTenLinesOfPython(t *testing.T) {
 	w.write("hello.py", strings.ReplaceAll(hello, "Hello", "Good day"))
 	p.see("hello.py changed")
 	p.see("agent restarted")
+	p.seeTimes(2, "the worker is connected")
 	res = w.send("again")
 	require.Zero(t, res.Code, res.Err)
 	require.Contains(t, res.Out, "again!")
@@ -111,7 +113,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 	require.NoError(t, worker.Process.Kill())
 	server.signal(syscall.SIGKILL)
 	server.end() // frees its port
-	serve()
+	serve().see("server ready")
 	agent()
 	require.Zero(t, client.end())
 	client.see("Have a good trip.")

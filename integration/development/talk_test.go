@@ -223,7 +223,7 @@ func TestCutStreamsContinue(t *testing.T) {
 			}
 			link := clustertest.NewProxy(t, to)
 			where := append([]string{"--endpoint", "http://" + link.Addr}, flags...)
-			p := run(t, false, t.TempDir(), nil, with("stream", where, "chunks=100 size=24 delay=30ms", "--json")...)
+			p := run(t, false, t.TempDir(), nil, with("stream", where, "chunks=100 size=24 delay=100ms", "--json")...)
 			p.see("00000005 ")
 			link.Cut()
 			p.see("resuming after event")

@@ -104,8 +104,9 @@ func TestREADMETour(t *testing.T) {
 	require.True(t, killing, "the tour has no step that kills the server")
 	_, port, err := net.SplitHostPort(agent)
 	require.NoError(t, err)
-	pasted := strings.NewReplacer("127.0.0.1:8080", public, "127.0.0.1:9000", agent, "http_agent.py 9000", "http_agent.py "+port).
-		Replace(script.String())
+	pasted := strings.NewReplacer("127.0.0.1:8080", public, "127.0.0.1:9000", agent, "http_agent.py 9000", "http_agent.py "+port,
+		// Longer, so that a busy machine also cuts a stream in the middle.
+		"--max-time 1.5", "--max-time 5", "delay=200ms", "delay=700ms", "delay=300ms", "delay=1s").Replace(script.String())
 
 	out := paste(t, pasted, "HOLDFAST_LISTEN="+public, "HOLDFAST_ADMIN_LISTEN="+admin, "HOLDFAST_GRPC_LISTEN=127.0.0.1:0")
 	said := strings.Split(out, "\n== ")[1:]
@@ -257,7 +258,7 @@ func paste(t *testing.T, script string, env ...string) string {
 	require.NoError(t, err)
 	require.NoError(t, os.Symlink(examples, filepath.Join(dir, "examples")))
 
-	ctx, cancel := context.WithTimeout(context.Background(), 3*waittest.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*waittest.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail")
 	cmd.Dir = dir

@@ -109,7 +109,7 @@ func (l *load) rewound(n uint64, progress *atomic.Int64) (taskID string, err err
 	c.idle = 10 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), giveUp)
 	defer cancel()
-	m := c.message("", "chunks=600 size=20 delay=20ms")
+	m := c.message("", "chunks=600 size=20 delay=60ms")
 	l.ledger.Sending(m.mark)
 	f := &subscriber{client: c, message: m, seen: func(_ string, n int) { progress.Store(int64(n)) }}
 	state, err := f.follow(ctx)

@@ -64,10 +64,10 @@ func TestStoppingReplicaFinishesRuns(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Replace(clustertest.Settings, "stop_grace: 1s", "stop_grace: 30s")})
-	s := r.Stream(a2atest.V03, a2atest.Say("chunks=40 size=16 delay=20ms"))
+	s := r.Stream(a2atest.V03, a2atest.Say("chunks=40 size=16 delay=200ms"))
 	answered := make(chan error, 1)
 	go func() {
-		res, err := r.TrySend(a2atest.V03, a2atest.Say("sleep=700ms"))
+		res, err := r.TrySend(a2atest.V03, a2atest.Say("sleep=7s"))
 		if err == nil && res.State() != "completed" {
 			err = waittest.Unless(false, "it is %s", res.State())
 		}

@@ -33,7 +33,7 @@ func TestRollingUpgrade(t *testing.T) {
 	old, commit := previous(t)
 	db := clustertest.NewDB(t)
 	db.Exec("DROP SCHEMA holdfast CASCADE")
-	config := "drain_delay: 6s\n" + clustertest.Settings
+	config := "drain_delay: 6s\n" + clustertest.Replace(clustertest.Settings, "lease_ttl: 3s", "lease_ttl: 30s")
 	replicas := clustertest.Together(t,
 		clustertest.Options{Name: "a", DB: db.URL, Config: config, Binary: old}, clustertest.Options{Name: "b", DB: db.URL, Config: config, Binary: old})
 	schema := func() int {

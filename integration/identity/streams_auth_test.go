@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -92,9 +93,8 @@ func TestStreamsEndWhenKeyIsRevoked(t *testing.T) {
 func TestStreamsEndWhenKeyExpires(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
+	began := time.Now()
 	r := clustertest.Start(t, clustertest.Options{Name: "r", DB: db.URL, Config: clustertest.WithKeys})
-	var made struct{ Key string }
-	require.NoError(t, json.Unmarshal([]byte(db.Operate("api-keys", "create", "--subject", "alice", "--expires-in", "5s", "-o", "json")), &made))
 	// If a key expires earlier than the server knows, only the check of every minute finds it. Its stream ends later.
 	other := strings.TrimSpace(db.Operate("api-keys", "create", "--subject", "bob"))
 	bobs := r.Stream(a2atest.V03, a2atest.Say("hold").With("X-API-Key", other))
@@ -105,8 +105,12 @@ func TestStreamsEndWhenKeyExpires(t *testing.T) {
 		_, err := bobs.UntilEnd()
 		later <- err
 	}()
+	var made struct{ Key string }
+	require.NoError(t, json.Unmarshal([]byte(db.Operate("api-keys", "create", "--subject", "alice", "--expires-in", "20s", "-o", "json")), &made))
 	for _, s := range holdEverywhere(r, made.Key) {
 		endsRefused(t, s)
 	}
-	require.Empty(t, later, "the check of every minute has not run yet")
+	if time.Since(began) < time.Minute {
+		require.Empty(t, later, "the check of every minute has not run yet")
+	}
 }

@@ -127,7 +127,7 @@ func TestSlowLorisOverHTTP2(t *testing.T) {
 	for name, content := range map[string][]byte{"cert.pem": own.CertPEM, "key.pem": own.KeyPEM} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
-	hasty := clustertest.Replace(strict, "body_timeout: 1s", "body_timeout: 1s, idle_timeout: 1s") + "sse: {keep_alive: 1s, write_timeout: 1s}\n"
+	hasty := clustertest.Replace(strict, "body_timeout: 1s", "body_timeout: 1s, idle_timeout: 1s") + "sse: {keep_alive: 1s, write_timeout: 10s}\n"
 	db := clustertest.NewDB(t)
 	plain := clustertest.Start(t, clustertest.Options{Name: "plain", DB: db.URL, Config: hasty})
 	secured := clustertest.Start(t, clustertest.Options{Name: "secured", DB: db.URL, Config: hasty + fmt.Sprintf("tls: {cert_file: %[1]s/cert.pem, key_file: %[1]s/key.pem}\n", dir)})

@@ -106,7 +106,7 @@ func TestStreamVerbResumes(t *testing.T) {
 	db := clustertest.NewDB(t)
 	replicas := clustertest.Cluster(t, db.URL, "a", "b")
 	front := clustertest.NewProxy(t, a2atest.Host(replicas[0].URL))
-	cmd, out, errs := clustertest.Verb(t, t.TempDir(), nil, "stream", "--url", "http://"+front.Addr, "chunks=150 size=24 delay=20ms", "--protocol", "0.3", "-o", "json")
+	cmd, out, errs := clustertest.Verb(t, t.TempDir(), nil, "stream", "--url", "http://"+front.Addr, "chunks=150 size=24 delay=100ms", "--protocol", "0.3", "-o", "json")
 	require.NoError(t, cmd.Start())
 	waittest.Eventually(t, "chunks flow", func() error {
 		return waittest.Unless(clustertest.One[int](db, "SELECT count(*) FROM holdfast.task_events") > 20, "not yet")

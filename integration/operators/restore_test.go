@@ -62,9 +62,15 @@ type before struct {
 func client(r *clustertest.Replica) (b before) {
 	b.ended = r.Send(a2atest.V03, a2atest.Say("echo:kept")).Task()
 	b.asked = r.Send(a2atest.V03, a2atest.Say("ask:what?")).Task()
-	b.stream = r.Stream(a2atest.V03, a2atest.Say("chunks=300 size=8 delay=20ms"))
+	b.stream = r.Stream(a2atest.V03, a2atest.Say("chunks=1500 size=8 delay=20ms"))
 	b.running = b.stream.Take(5)[0].Task()
 	return b
+}
+
+// readOn reads the stream until it has an event that is later than what the database has now.
+func (b *before) readOn(db *clustertest.DB) {
+	newest := clustertest.One[int64](db, "SELECT last_seq FROM holdfast.tasks WHERE id = $1", b.running)
+	b.stream.Until("a later event", func(e *a2atest.Event) bool { return e.Seq > newest })
 }
 
 // restored checks what a client finds on the restored database: what was there goes on, what is lost is unknown, and the
@@ -90,7 +96,7 @@ func TestRestoreADump(t *testing.T) {
 	b := client(a)
 	env := []string{"DATABASE_URL=" + pg.URL, "BACKUPS=" + dir}
 	pg.Shell(commands(t, "dump"), env...)
-	b.stream.Take(120) // later than the dump
+	b.readOn(clustertest.OpenDB(t, pg.URL)) // later than the dump
 	lost := a.Send(a2atest.V03, a2atest.Say("echo:lost")).Task()
 	a.Stop()
 
@@ -128,7 +134,7 @@ func TestRestoreToAPointInTime(t *testing.T) {
 	waittest.Eventually(t, "the mistake is later", func() error {
 		return waittest.Unless(clustertest.One[bool](db, "SELECT clock_timestamp() > $1::timestamptz + interval '50 ms'", target), "not yet")
 	})
-	b.stream.Take(50)
+	b.readOn(db)
 	lost := a.Send(a2atest.V03, a2atest.Say("echo:lost")).Task()
 	db.Operate("tasks", "purge", "--owner", "", "--yes")
 	require.Equal(t, -32001, a.Ask("tasks/get", map[string]any{"id": b.ended}).Error.Code)

@@ -134,7 +134,7 @@ func TestTailSurvivesDatabaseOutage(t *testing.T) {
 	env := []string{"HOLDFAST_DATABASE_URL=" + pg.URL}
 	all := follow(t, env, "tasks", "tail", "--interval", "50ms")
 	all.said("Following the events of all tasks")
-	s := a.Stream(a2atest.V03, a2atest.Say("chunks=150 size=16 delay=20ms"))
+	s := a.Stream(a2atest.V03, a2atest.Say("chunks=150 size=16 delay=200ms"))
 	taskID := s.Take(1)[0].Task()
 	tail := follow(t, env, "tasks", "tail", taskID)
 	tail.Take(5)
@@ -185,7 +185,7 @@ func TestTailSurvivesReplica(t *testing.T) {
 	db := clustertest.NewDB(t)
 	replicas := clustertest.Cluster(t, db.URL, "a", "b")
 	env := db.Env()
-	taskID := replicas[0].Stream(a2atest.V03, a2atest.Say("chunks=60 size=16 delay=20ms")).Take(1)[0].Task()
+	taskID := replicas[0].Stream(a2atest.V03, a2atest.Say("chunks=60 size=16 delay=200ms")).Take(1)[0].Task()
 	tail := follow(t, env, "tasks", "tail", taskID)
 	tail.Take(5)
 	runs, others := clustertest.Running(db, taskID, replicas)

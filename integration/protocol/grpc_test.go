@@ -54,7 +54,7 @@ func TestStreamsOfLostReplicaOverGRPC(t *testing.T) {
 			t.Parallel()
 			db := clustertest.NewDB(t)
 			a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL})
-			s := a.Stream(a2atest.GRPC10, a2atest.Say("chunks=150 size=32 delay=20ms"))
+			s := a.Stream(a2atest.GRPC10, a2atest.Say("chunks=150 size=32 delay=60ms"))
 			taskID := s.Take(1)[0].ID
 			seen := s.Take(10)
 			leave(a)

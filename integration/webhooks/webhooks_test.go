@@ -161,7 +161,7 @@ func TestRedeliveryAfterKillHasSameID(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	var replicas []*clustertest.Replica
-	config := receivertest.Hooked(object{"timeout": "4s"})
+	config := receivertest.Hooked(object{"timeout": "15s"})
 	for _, name := range []string{"a", "b"} {
 		replicas = append(replicas, clustertest.Start(t, clustertest.Options{Name: name, DB: db.URL, Config: config, Env: []string{"HOLDFAST_ROLES=push"}}))
 	}
