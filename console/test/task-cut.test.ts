@@ -37,5 +37,5 @@ test("a stream goes on at another replica when its own is killed, whole and with
   expect(whole.length).toBeGreaterThan(10_000);
   const shown = page.locator(".artifact .part-text, .artifact .markdown-plain, .artifact .markdown").first();
   const squeeze = (text: string) => text.replace(/\s+/g, "");
-  await expect.poll(async () => squeeze((await shown.textContent()) ?? ""), { timeout: 30_000 }).toBe(squeeze(whole));
+  await expect.poll(async () => squeeze((await shown.textContent()) ?? "")).toBe(squeeze(whole));
 }, 240_000);

@@ -232,23 +232,16 @@ test("artifacts of every kind are shown, and nothing is fetched from elsewhere",
   await panel.getByRole("cell", { name: "Bergen" }).waitFor();
   await panel.getByRole("cell", { name: "Oslo" }).first().waitFor();
   await expect
-    .poll(
-      () => panel.locator("img").evaluate((i) => (i as HTMLImageElement).complete && (i as HTMLImageElement).naturalWidth),
-      {
-        timeout: 30_000,
-      },
-    )
+    .poll(() => panel.locator("img").evaluate((i) => (i as HTMLImageElement).complete && (i as HTMLImageElement).naturalWidth))
     .toBe(1);
   await panel.getByRole("button", { name: "view" }).click();
   await expect
-    .poll(
-      () =>
-        panel.locator("canvas").evaluate((c) => {
-          const canvas = c as HTMLCanvasElement;
-          const middle = canvas.getContext("2d")?.getImageData(canvas.width * 0.25, canvas.height * 0.5, 1, 1).data;
-          return middle ? [...middle] : [];
-        }),
-      { timeout: 30_000 },
+    .poll(() =>
+      panel.locator("canvas").evaluate((c) => {
+        const canvas = c as HTMLCanvasElement;
+        const middle = canvas.getContext("2d")?.getImageData(canvas.width * 0.25, canvas.height * 0.5, 1, 1).data;
+        return middle ? [...middle] : [];
+      }),
     )
     .toEqual([255, 0, 0, 255]);
   await shot(page, "artifacts");
@@ -335,7 +328,7 @@ test("a stream grows while one watches, and follows until the reader scrolls up"
   const page = await h.open(`/tasks/${id}?tab=log`);
   await page.getByText("live", { exact: true }).waitFor();
   const scroller = page.getByRole("region", { name: "Log" });
-  await expect.poll(() => scroller.evaluate((e) => e.scrollTop), { timeout: 20_000 }).toBeGreaterThan(600);
+  await expect.poll(() => scroller.evaluate((e) => e.scrollTop)).toBeGreaterThan(600);
   await shot(page, "live");
   await scroller.hover();
   await page.mouse.wheel(0, -400);

@@ -290,7 +290,7 @@ func TestCanceledResponse(t *testing.T) {
 	require.Equal(t, []string{"resp_1"}, model.Canceled())
 }
 
-// A model calls two agents, and replicas die while they work. The model is asked twice, and has both results.
+// A model calls two agents, and replicas die while they work. The model has both results, and is asked twice, or once more if b dies while it asks.
 func TestModelCallsAgents(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
@@ -332,7 +332,7 @@ func TestModelCallsAgents(t *testing.T) {
 	require.Equal(t, "Here it is.", a2atest.Text(res.Artifacts[1].Parts))
 	require.Equal(t, int64(34), clustertest.One[int64](db, "SELECT sum(total_tokens)::bigint FROM holdfast.v_usage"))
 	asked := model.Calls()
-	require.GreaterOrEqual(t, len(asked), 2, "b may have asked before it died")
+	require.Contains(t, []int{2, 3}, len(asked), "b may have asked before it died")
 	require.Equal(t, "The first.", asked[0].Tools[0]["function"].(map[string]any)["description"])
 	said := asked[1].Messages
 	require.Len(t, said, 5)

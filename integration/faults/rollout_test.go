@@ -103,7 +103,8 @@ func (b *balancer) carry(client net.Conn) {
 func TestARolloutFailsNoRequest(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
-	config := "drain_delay: 6s\n" + clustertest.Replace(clustertest.Settings, "lease_ttl: 3s", "lease_ttl: 30s") // twice the default: a busy machine is late to see it
+	// A busy machine is late to see a stop, and to renew a lease, without which a replica is not ready.
+	config := "drain_delay: 6s\n" + clustertest.Replace(clustertest.Settings, "lease_ttl: 3s", "lease_ttl: 30s")
 	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: config})
 	front := balance(t, a, b)
 	all := sendThrough(t, front)

@@ -68,7 +68,7 @@ func TestTimersFireSoonAfterASilentDatabase(t *testing.T) {
 	time.Sleep(4500 * time.Millisecond) // less than the server waits for an answer
 	proxy.Stall(false)
 	r.WaitServing()
-	r.Stream(a2atest.V03, a2atest.Say("wait=1h")).UntilState("working")
+	r.Stream(a2atest.V03, a2atest.Say("wait=60s")).UntilState("working")
 	s := r.Stream(a2atest.V03, a2atest.Say("wait=100ms"))
 	require.Equal(t, "completed", a2atest.Last(s.Rest()).State())
 	waiting(t, db, 1)

@@ -107,10 +107,12 @@ func TestStreamsEndWhenKeyExpires(t *testing.T) {
 	}()
 	var made struct{ Key string }
 	require.NoError(t, json.Unmarshal([]byte(db.Operate("api-keys", "create", "--subject", "alice", "--expires-in", "20s", "-o", "json")), &made))
-	for _, s := range holdEverywhere(r, made.Key) {
+	all := holdEverywhere(r, made.Key)
+	early := time.Since(began) < 30*time.Second
+	for _, s := range all {
 		endsRefused(t, s)
 	}
-	if time.Since(began) < time.Minute {
+	if early {
 		require.Empty(t, later, "the check of every minute has not run yet")
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -16,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -477,9 +475,6 @@ func (m *memoryTest) together(n int, requests ...func() (answer, error)) map[int
 			a, err := requests[i%len(requests)]()
 			if err != nil {
 				m.t.Log(err)
-			}
-			if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
-				a.status = http.StatusServiceUnavailable // refused unread: the connection ended before this client read the answer
 			}
 			m.mu.Lock()
 			defer m.mu.Unlock()

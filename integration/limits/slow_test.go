@@ -72,7 +72,7 @@ func TestSlowAndDeadReaders(t *testing.T) {
 	var behind []int64
 	for i := range slow {
 		behind = append(behind, progress[i].Load())
-		require.Less(t, behind[i], int64(chunks*9/10), "a slow consumer is as far as a healthy one")
+		require.Less(t, behind[i], int64(chunks/2), "a slow consumer is as far as a healthy one")
 	}
 	require.Equal(t, "completed", a2atest.Last(seen).State())
 	clustertest.Indexed(t, a2atest.Chunks(seen), chunks)
@@ -140,13 +140,13 @@ func consume(r *clustertest.Replica, d *a2atest.Wire, taskID string, hurry <-cha
 	return &consumer{bufio.NewReaderSize(conn, 16), hurry}
 }
 
-// Read takes 32 KiB ten times a second; after hurry it takes all. The pause makes it slow.
+// Read takes 16 KiB ten times a second; after hurry it takes all. The pause makes it slow.
 func (c *consumer) Read(p []byte) (int, error) {
 	if c.hurry != nil {
 		select {
 		case <-c.hurry:
 		case <-time.After(100 * time.Millisecond):
-			p = p[:min(len(p), 32<<10)]
+			p = p[:min(len(p), 16<<10)]
 		}
 	}
 	return c.in.Read(p)

@@ -100,6 +100,14 @@ func TestMigrateVerb(t *testing.T) {
 	require.NotContains(t, res.Out, "pending")
 }
 
+// end waits for the end of a verb.
+func end(t *testing.T, cmd *exec.Cmd) error {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	return waittest.Within(t, "the verb ends", ended)
+}
+
 // A proxy leads to a server that is killed in the middle of a stream; then it leads to another server.
 func TestStreamVerbResumes(t *testing.T) {
 	t.Parallel()
@@ -113,7 +121,7 @@ func TestStreamVerbResumes(t *testing.T) {
 	})
 	front.Lead(a2atest.Host(replicas[1].URL))
 	replicas[0].Kill()
-	require.NoError(t, cmd.Wait(), errs)
+	require.NoError(t, end(t, cmd), errs)
 	require.Contains(t, errs.String(), "resuming after event")
 	var chunks []string
 	for line := range strings.Lines(out.String()) {
@@ -140,11 +148,11 @@ func TestStreamVerbResumes(t *testing.T) {
 	// The first event may not have arrived yet, and then the verb cannot name the task. The exit code is the same.
 	require.NoError(t, interrupted.Process.Signal(os.Interrupt))
 	var ended *exec.ExitError
-	require.ErrorAs(t, interrupted.Wait(), &ended, said)
+	require.ErrorAs(t, end(t, interrupted), &ended, said)
 	require.Equal(t, 130, ended.ExitCode(), said)
 
 	replicas[1].Kill()
-	require.ErrorAs(t, cmd.Wait(), &ended)
+	require.ErrorAs(t, end(t, cmd), &ended)
 	require.Equal(t, 1, ended.ExitCode())
 	require.Contains(t, errs.String(), "could not be resumed")
 	_ = out

@@ -4,6 +4,7 @@ import (
 	"net"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -17,6 +18,7 @@ func TestServerTellsSystemd(t *testing.T) {
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "notify"), Net: "unixgram"})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = socket.Close() })
+	require.NoError(t, socket.SetReadDeadline(time.Now().Add(2*waittest.Patience)))
 	// As systemd does, the test reads all the time: a server that cannot write waits.
 	messages := make(chan string, 10_000)
 	go func() {

@@ -126,7 +126,7 @@ func waits(t *testing.T, r *clustertest.Replica, n int) {
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
-	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: clustertest.Replace(clustertest.Replace(settings, "lease: 3s", "lease: 60s"), "cancel_grace: 30s", "cancel_grace: 2s")})
+	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: clustertest.Replace(clustertest.Replace(settings, "lease: 3s", "lease: 10m"), "cancel_grace: 30s", "cancel_grace: 2s")})
 	worker := workerapitest.New(a.URL)
 	id := begin(b, "hello")
 	run := worker.Claim(t, 30, workerapitest.Slots("gpu", 1)).Runs[0]

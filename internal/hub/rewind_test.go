@@ -123,6 +123,7 @@ func TestCutOffReplicaEndsSubscriptions(t *testing.T) {
 	err := read(t.Context(), s, 2)
 	require.ErrorIs(t, err, hub.ErrCutOff)
 	require.ErrorIs(t, err, hub.ErrClosed, "the client resumes")
+	r.hub.Heard()
 	ctx, stop := context.WithCancel(t.Context())
 	var hears sync.WaitGroup
 	hears.Go(func() {

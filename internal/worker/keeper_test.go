@@ -64,8 +64,7 @@ func TestKeeperRescuesRunsOfDeadProcesses(t *testing.T) {
 	})
 	require.True(t, k.Healthy())
 	require.Equal(t, 1, await(t, rescued))
-	for await(t, peers) != 1 { // the pool's own process, whose lease may have ended for a while
-	}
+	eventually(t, "only the pool's own process counts", func() bool { return await(t, peers) == 1 })
 	owned, err := p.store.Owned(t.Context(), dead)
 	require.NoError(t, err)
 	require.Empty(t, owned)
@@ -182,8 +181,8 @@ func TestSlowScansRest(t *testing.T) {
 	p.reserve().Release(task.Unavailable) // a reason to scan
 	_, err := p.store.Cancel(t.Context(), h, nil)
 	require.NoError(t, err)
+	rests := time.Since(began) < 2*slow.takes-slow.takes/4
 	require.NoError(t, p.pool.Reconcile(t.Context()))
-	rests := time.Since(began) < 2*slow.takes
 	p.become(h, task.StateCanceled)
 	if rests { // on a slow machine its rest may be over; TestScansNeedAReason has its length
 		require.Equal(t, int32(1), slow.number.Load())
