@@ -88,7 +88,7 @@ interop-fronts: ## the first ring through fronts, and fronts of official servers
 interop-ring: ## clients of the second ring: needs Java 17 with mvn, cargo, npm, and python3 with venv
 	go test -tags interop -count=1 -timeout 40m -v ./interop -ring2
 
-torture-peers: ## torture servers of others with the agents of examples/torture, and write the table of docs/torture-peers.md (an hour)
+torture-peers: ## torture servers of others with the agents of examples/torture, and write the table of docs/torture-peers.md (13 minutes, and the installations)
 	go test -tags interop -count=1 -timeout 120m -run '^TestTorturePeers$$' -v ./interop -torture -torture.record ../docs/torture-peers.md
 
 image: ## the image holdfast:dev, with the version of the repository
