@@ -16,11 +16,14 @@ import (
 	"github.com/holdfast-a2a/holdfast/migrations"
 )
 
+// longLease has leases that outlast what a busy machine delays.
+var longLease = clustertest.Replace(clustertest.Settings, "lease_ttl: 3s", "lease_ttl: 30s")
+
 func TestDatabaseRestart(t *testing.T) {
 	t.Parallel()
 	pg := storetest.Server(t, map[string]string{"fsync": "off"})
 	// Streams outlive the outage: they end when a lease is over.
-	a, b := clustertest.Pair(t, clustertest.Options{DB: pg.URL, Config: clustertest.Replace(clustertest.Settings, "lease_ttl: 3s", "lease_ttl: 30s")})
+	a, b := clustertest.Pair(t, clustertest.Options{DB: pg.URL, Config: longLease})
 	for outage, take := range map[string]func(){"shut down": pg.Stop, "crashed": pg.Crash} {
 		t.Log(outage)
 		s := a.Stream(a2atest.V03, a2atest.Say("chunks=120 size=32 delay=20ms"))

@@ -98,14 +98,16 @@ func (b *balancer) carry(client net.Conn) {
 	_ = server.Close()
 }
 
+// patientRollout configures replicas on a busy machine, which is late to see a stop, and to renew a lease, without which a replica is not
+// ready.
+var patientRollout = "drain_delay: 6s\n" + longLease
+
 // TestARolloutFailsNoRequest restarts two replicas, one after the other, while clients send through a balancer that learns
 // of a stop only from /readyz.
 func TestARolloutFailsNoRequest(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
-	// A busy machine is late to see a stop, and to renew a lease, without which a replica is not ready.
-	config := "drain_delay: 6s\n" + clustertest.Replace(clustertest.Settings, "lease_ttl: 3s", "lease_ttl: 30s")
-	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: config})
+	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: patientRollout})
 	front := balance(t, a, b)
 	all := sendThrough(t, front)
 	for _, r := range front.servers {

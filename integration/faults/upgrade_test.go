@@ -33,9 +33,8 @@ func TestRollingUpgrade(t *testing.T) {
 	old, commit := previous(t)
 	db := clustertest.NewDB(t)
 	db.Exec("DROP SCHEMA holdfast CASCADE")
-	config := "drain_delay: 6s\n" + clustertest.Replace(clustertest.Settings, "lease_ttl: 3s", "lease_ttl: 30s")
 	replicas := clustertest.Together(t,
-		clustertest.Options{Name: "a", DB: db.URL, Config: config, Binary: old}, clustertest.Options{Name: "b", DB: db.URL, Config: config, Binary: old})
+		clustertest.Options{Name: "a", DB: db.URL, Config: patientRollout, Binary: old}, clustertest.Options{Name: "b", DB: db.URL, Config: patientRollout, Binary: old})
 	schema := func() int {
 		return clustertest.One[int](db, "SELECT max(version_id)::int FROM holdfast.schema_version")
 	}

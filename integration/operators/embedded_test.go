@@ -34,15 +34,8 @@ func embedded(t *testing.T, user *syscall.Credential) {
 	if user != nil {
 		require.NoError(t, os.Chown(dir, int(user.Uid), int(user.Gid)))
 	}
-	// The server has the default configuration, except for the ports, which may be in use on this machine, and HOME.
-	options := clustertest.Options{Name: "a", Dir: dir, User: user}
-	env := func() []string { // the ports stay reserved while the server does not run
-		return []string{
-			"HOME=" + dir, "TMPDIR=/tmp", "HOLDFAST_LISTEN=" + clustertest.Reserve(t), "HOLDFAST_ADMIN_LISTEN=" + clustertest.Reserve(t),
-			"HOLDFAST_GRPC_LISTEN=127.0.0.1:0",
-		}
-	}
-	options.Env = env()
+	// The server has the default configuration, except for the ports and HOME.
+	options := clustertest.Options{Name: "a", Dir: dir, User: user, Env: []string{"HOME=" + dir, "TMPDIR=/tmp"}}
 	a := clustertest.Start(t, options)
 	first := a.Send(a2atest.V03, a2atest.Say("echo:remember me"))
 	require.Equal(t, "completed", first.State())
@@ -61,7 +54,7 @@ func embedded(t *testing.T, user *syscall.Credential) {
 	again := a.Get(first.Task())
 	require.Equal(t, "remember me", a2atest.Text(again.Artifacts[0].Parts))
 	// A second server in the same directory uses the same database.
-	options.Name, options.Env = "b", env()
+	options.Name = "b"
 	b := clustertest.Start(t, options)
 	require.Equal(t, "completed", b.Get(first.Task()).State())
 	seen = append(seen, b.Resume(taskID, s.Last).Rest()...)

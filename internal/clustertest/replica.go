@@ -128,6 +128,9 @@ func (r *Replica) Run() {
 		args = append(args, "--config", file)
 	}
 	env := append(cleanEnv(), "TMPDIR="+os.TempDir(), "HOLDFAST_LOG_FORMAT=json", "HOLDFAST_LOG_LEVEL=debug")
+	if r.Options.Config == "" {
+		env = append(env, "HOLDFAST_GRPC_LISTEN=127.0.0.1:0")
+	}
 	if r.URL == "" {
 		env = append(env, r.reserve()...)
 	}
@@ -177,11 +180,8 @@ func (r *Replica) Run() {
 
 // reserve returns the addresses of a server without a configuration, or whose configuration leaves the ports to the system, as variables.
 func (r *Replica) reserve() (env []string) {
-	if r.Options.Config == "" {
-		return []string{"HOLDFAST_LISTEN=" + Reserve(r.T), "HOLDFAST_ADMIN_LISTEN=" + Reserve(r.T), "HOLDFAST_GRPC_LISTEN=127.0.0.1:0"}
-	}
 	for key, variable := range map[string]string{"\nlisten": "HOLDFAST_LISTEN", "\nadmin_listen": "HOLDFAST_ADMIN_LISTEN"} {
-		if strings.Contains(r.Options.Config, key+": 127.0.0.1:0\n") {
+		if r.Options.Config == "" || strings.Contains(r.Options.Config, key+": 127.0.0.1:0\n") {
 			env = append(env, variable+"="+Reserve(r.T))
 		}
 	}

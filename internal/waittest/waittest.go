@@ -40,10 +40,16 @@ func EventuallyWithin(t testing.TB, limit time.Duration, what string, check func
 // Within receives from a channel.
 func Within[T any](t testing.TB, what string, c <-chan T) T {
 	t.Helper()
+	return WithinLimit(t, Patience, what, c)
+}
+
+// WithinLimit is Within with a longer deadline.
+func WithinLimit[T any](t testing.TB, limit time.Duration, what string, c <-chan T) T {
+	t.Helper()
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(Patience):
+	case <-time.After(limit):
 		require.FailNow(t, "timed out: "+what)
 		panic("unreachable")
 	}
