@@ -174,7 +174,8 @@ func (v *View) newTask(r *SendRequest, agent *Agent) *store.NewTask {
 		n.Task.PublicID = n.Task.ID.String()
 	}
 	if n.Task.ContextID == "" {
-		n.Task.ContextID = uuid.NewString()
+		// In the order of time: all rows of a moment go to one page of the index of contexts, not each to another one.
+		n.Task.ContextID = uuid.Must(uuid.NewV7()).String()
 	}
 	if n.Message.ID == "" {
 		n.Message.ID = uuid.NewString()
