@@ -120,12 +120,16 @@ UPDATE holdfast.task_events e SET kept = true
 
 -- name: ArtifactsUnmoved :many
 -- Ended tasks of an agent whose artifacts must outlive their period: the tasks ended at @since or
--- later, or are held.
-SELECT t.id FROM holdfast.tasks t
- WHERE t.state >= 5 AND t.id >= @lowest AND t.id < @highest AND t.agent COLLATE "C" = @agent::text
-   AND (t.status_at >= @since OR t.held_at IS NOT NULL)
-   AND holdfast.has_dated_events(t.id, true)
- LIMIT @max_rows;
+-- later, or are held. Index tasks_ended_at, tasks_held.
+(SELECT t.id FROM holdfast.tasks t
+  WHERE t.state >= 5 AND t.id >= @lowest AND t.id < @highest AND t.agent COLLATE "C" = @agent::text AND t.status_at >= @since
+    AND holdfast.has_dated_events(t.id, true)
+  ORDER BY t.status_at LIMIT @max_rows)
+ UNION
+(SELECT t.id FROM holdfast.tasks t
+  WHERE t.state >= 5 AND t.id >= @lowest AND t.id < @highest AND t.agent COLLATE "C" = @agent::text AND t.held_at IS NOT NULL
+    AND holdfast.has_dated_events(t.id, true)
+  ORDER BY t.id LIMIT @max_rows);
 
 -- name: ArtifactsErase :execrows
 -- Deletes the newest artifact chunks of a task. The rest of an artifact is always its beginning.
@@ -317,7 +321,7 @@ UPDATE holdfast.audit_chains c SET removed = l.n, removed_head = l.hash
 
 -- name: RetentionCounts :one
 -- For a plan: counts an agent's tasks among these ids that ended before a time. Index
--- tasks_ended_at.
+-- tasks_ended_at, if planned for these ids.
 SELECT count(*)::bigint AS tasks, coalesce(sum(t.last_seq), 0)::bigint AS events, coalesce(sum(t.artifact_bytes), 0)::bigint AS artifact_bytes,
        count(*) FILTER (WHERE t.held_at IS NOT NULL)::bigint AS held
   FROM holdfast.tasks t

@@ -44,11 +44,8 @@ func (s *Store) ListTasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) 
 	}
 	var rows []dbsqlc.Task
 	byTenant, tenant := f.tenant()
-	err := pgx.BeginTxFunc(ctx, s.api, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) (err error) {
-		// A plan for these filters finds the index of a rare state or a context; one for all reads every task.
-		if _, err = tx.Exec(ctx, "SET LOCAL plan_cache_mode = force_custom_plan"); err != nil {
-			return err
-		}
+	// A plan for these filters finds the index of a rare state or a context; one for all reads every task.
+	err := s.planned(ctx, func(tx pgx.Tx) (err error) {
 		rows, err = s.q.OpsTasks(ctx, tx, dbsqlc.OpsTasksParams{
 			Before: before, Agent: f.Agent, State: int16(f.State), ContextID: f.ContextID, Owner: f.Owner,
 			ByTenant: byTenant, Tenant: tenant, MaxRows: int32(f.Limit),
@@ -63,6 +60,16 @@ func (s *Store) ListTasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) 
 		out[i] = TaskRow{header(&rows[i]), task.Attempt(rows[i].Attempt), int(rows[i].Runs)}
 	}
 	return out, nil
+}
+
+// planned runs a statement that PostgreSQL plans for its arguments, in a transaction that only reads.
+func (s *Store) planned(ctx context.Context, read func(pgx.Tx) error) error {
+	return pgx.BeginTxFunc(ctx, s.api, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SET LOCAL plan_cache_mode = force_custom_plan"); err != nil {
+			return err
+		}
+		return read(tx)
+	})
 }
 
 // Resolve finds a task for an operator, by UUID or by the id that a client chose. If several owners

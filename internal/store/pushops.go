@@ -55,11 +55,8 @@ func (s *Store) ListPushes(ctx context.Context, f PushFilter) ([]PushRow, error)
 		arg.BeforeTask, arg.BeforeID = uuid.UUID(f.BeforeTask), f.BeforeID
 	}
 	var rows []dbsqlc.PushListRow
-	err := pgx.BeginTxFunc(ctx, s.api, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) (err error) {
-		// As in ListTasks: a generic plan would be bad for every filter.
-		if _, err = tx.Exec(ctx, "SET LOCAL plan_cache_mode = force_custom_plan"); err != nil {
-			return err
-		}
+	// As in ListTasks: a generic plan would be bad for every filter.
+	err := s.planned(ctx, func(tx pgx.Tx) (err error) {
 		rows, err = s.q.PushList(ctx, tx, arg)
 		return err
 	})

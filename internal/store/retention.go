@@ -304,10 +304,7 @@ func (s *Store) ToPurge(ctx context.Context, f *PurgeFilter, after task.ID) (ids
 		arg.Owner = *f.Owner
 	}
 	var rows []dbsqlc.TasksToPurgeRow
-	err = pgx.BeginTxFunc(ctx, s.api, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) (err error) {
-		if _, err = tx.Exec(ctx, "SET LOCAL plan_cache_mode = force_custom_plan"); err != nil {
-			return err
-		}
+	err = s.planned(ctx, func(tx pgx.Tx) (err error) {
 		rows, err = s.q.TasksToPurge(ctx, tx, arg)
 		return err
 	})
@@ -491,7 +488,12 @@ type Counts struct {
 // CountEnded counts an agent's tasks of a span that ended before a time.
 func (s *Store) CountEnded(ctx context.Context, p Span, agent string, before time.Time) (Counts, error) {
 	lowest, highest := p.ids()
-	r, err := s.q.RetentionCounts(ctx, s.api, dbsqlc.RetentionCountsParams{Kept: p.Kept, Lowest: lowest, Highest: highest, Agent: agent, Before: before})
+	var r dbsqlc.RetentionCountsRow
+	// A plan for any ids takes a whole period for a few tasks, and reads all of them.
+	err := s.planned(ctx, func(tx pgx.Tx) (err error) {
+		r, err = s.q.RetentionCounts(ctx, tx, dbsqlc.RetentionCountsParams{Kept: p.Kept, Lowest: lowest, Highest: highest, Agent: agent, Before: before})
+		return err
+	})
 	return Counts(r), translate("count ended tasks", err)
 }
 

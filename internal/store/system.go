@@ -189,11 +189,8 @@ func (o *Operator) pushWindow(ctx context.Context, f *PushFilter) (end task.ID, 
 	arg := dbsqlc.PushWindowParams{
 		BeforeTask: uuid.UUID(f.BeforeTask), BeforeID: f.BeforeID, Failing: f.Failing, Disabled: f.Disabled, MaxRows: windowPushes,
 	}
-	err = pgx.BeginTxFunc(ctx, o.s.api, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		// A generic plan could not use the partial indexes.
-		if _, err := tx.Exec(ctx, "SET LOCAL plan_cache_mode = force_custom_plan"); err != nil {
-			return err
-		}
+	// A generic plan could not use the partial indexes.
+	err = o.s.planned(ctx, func(tx pgx.Tx) error {
 		at, err := o.s.q.PushWindow(ctx, tx, arg)
 		if err == nil {
 			first := partition.FirstID(partition.TimeOf(task.ID(at)))

@@ -53,22 +53,29 @@ func TestPlansOfSystem(t *testing.T) {
 		{"RemoteWorkersOf", "generic", "'a0', false, 50", "remote_workers_seen"},
 		{"OldestTask", "generic", "", ended + "_pkey"},
 	} {
-		_, err := c.Exec(t.Context(), "SET plan_cache_mode = force_"+x.mode+"_plan", pgx.QueryExecModeSimpleProtocol)
-		require.NoError(t, err)
-		_, err = c.Prepare(t.Context(), "x_"+x.name, texts[x.name])
-		require.NoError(t, err, x.name)
-		execute := `EXPLAIN EXECUTE "x_` + x.name + `"`
-		if x.args != "" {
-			execute += "(" + x.args + ")"
-		}
-		rows, err := c.Query(t.Context(), execute, pgx.QueryExecModeSimpleProtocol)
-		require.NoError(t, err, x.name)
-		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		require.NoError(t, err, x.name)
-		plan := strings.Join(lines, "\n")
+		plan := planOf(t, c, texts[x.name], x.mode, x.args)
 		require.Contains(t, plan, x.index, "%s(%s):\n%s", x.name, x.args, plan)
 		require.NotRegexp(t, nobody, plan, "%s(%s):\n%s", x.name, x.args, plan)
 	}
+}
+
+// planOf is the generic or custom plan of a statement with these arguments.
+func planOf(t *testing.T, c *pgx.Conn, text, mode, args string) string {
+	t.Helper()
+	_, err := c.Exec(t.Context(), "SET plan_cache_mode = force_"+mode+"_plan", pgx.QueryExecModeSimpleProtocol)
+	require.NoError(t, err)
+	require.NoError(t, c.Deallocate(t.Context(), "explained"))
+	_, err = c.Prepare(t.Context(), "explained", text)
+	require.NoError(t, err, text)
+	execute := "EXPLAIN EXECUTE explained"
+	if args != "" {
+		execute += "(" + args + ")"
+	}
+	rows, err := c.Query(t.Context(), execute, pgx.QueryExecModeSimpleProtocol)
+	require.NoError(t, err, text)
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err, text)
+	return strings.Join(lines, "\n")
 }
 
 // seedPushes gives each ended task of seedAdmin a webhook. One in a thousand fails, and one in two thousand is disabled.

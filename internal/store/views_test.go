@@ -548,8 +548,12 @@ func TestPlansOfViews(t *testing.T) {
 		require.NotRegexp(t, all, text, q)
 	}
 
+	// With another collation than that of the index, this would read all of it.
+	_, plan := query(t, c, `EXPLAIN SELECT count(*) FROM holdfast.v_tasks WHERE agent COLLATE "C" = 'agent1' AND NOT open AND status_at > now() - interval '1 day'`)
+	require.Contains(t, fmt.Sprint(plan), "Index Cond: (((agent)::text = 'agent1'::text) AND (status_at > ")
+
 	// Partitions older than the filter are not even opened.
-	_, plan := query(t, c, "EXPLAIN SELECT * FROM holdfast.v_events WHERE task >= holdfast.uuid_at(date_trunc('month', now()))")
+	_, plan = query(t, c, "EXPLAIN SELECT * FROM holdfast.v_events WHERE task >= holdfast.uuid_at(date_trunc('month', now()))")
 	text := fmt.Sprint(plan)
 	require.Contains(t, text, "Subplans Removed: 6")
 	for _, old := range months[:3] {

@@ -34,11 +34,15 @@ func (q *Queries) ArtifactsErase(ctx context.Context, db DBTX, arg ArtifactsEras
 }
 
 const artifactsUnmoved = `-- name: ArtifactsUnmoved :many
-SELECT t.id FROM holdfast.tasks t
- WHERE t.state >= 5 AND t.id >= $1 AND t.id < $2 AND t.agent COLLATE "C" = $3::text
-   AND (t.status_at >= $4 OR t.held_at IS NOT NULL)
-   AND holdfast.has_dated_events(t.id, true)
- LIMIT $5
+(SELECT t.id FROM holdfast.tasks t
+  WHERE t.state >= 5 AND t.id >= $1 AND t.id < $2 AND t.agent COLLATE "C" = $3::text AND t.status_at >= $4
+    AND holdfast.has_dated_events(t.id, true)
+  ORDER BY t.status_at LIMIT $5)
+ UNION
+(SELECT t.id FROM holdfast.tasks t
+  WHERE t.state >= 5 AND t.id >= $1 AND t.id < $2 AND t.agent COLLATE "C" = $3::text AND t.held_at IS NOT NULL
+    AND holdfast.has_dated_events(t.id, true)
+  ORDER BY t.id LIMIT $5)
 `
 
 type ArtifactsUnmovedParams struct {
@@ -50,7 +54,7 @@ type ArtifactsUnmovedParams struct {
 }
 
 // Ended tasks of an agent whose artifacts must outlive their period: the tasks ended at @since or
-// later, or are held.
+// later, or are held. Index tasks_ended_at, tasks_held.
 func (q *Queries) ArtifactsUnmoved(ctx context.Context, db DBTX, arg ArtifactsUnmovedParams) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, artifactsUnmoved,
 		arg.Lowest,
@@ -787,7 +791,7 @@ type RetentionCountsRow struct {
 }
 
 // For a plan: counts an agent's tasks among these ids that ended before a time. Index
-// tasks_ended_at.
+// tasks_ended_at, if planned for these ids.
 func (q *Queries) RetentionCounts(ctx context.Context, db DBTX, arg RetentionCountsParams) (RetentionCountsRow, error) {
 	row := db.QueryRow(ctx, retentionCounts,
 		arg.Kept,

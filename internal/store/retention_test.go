@@ -1,0 +1,49 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/partition"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// A round of retention does not read the tasks of a period that it keeps.
+func TestPlansOfRetention(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	seedAdmin(t, f, 30_000)
+	// With one agent, its name selects nothing.
+	f.exec("UPDATE holdfast.tasks SET agent = 'a0'")
+	f.exec("VACUUM (ANALYZE) holdfast.tasks")
+	defer f.exec("TRUNCATE holdfast.tasks") // they have no logs
+	ended := strings.TrimPrefix(scan[string](f, "SELECT tableoid::regclass::text FROM holdfast.tasks WHERE state = 5 LIMIT 1"), "holdfast.")
+	now, err := f.Now(t.Context())
+	require.NoError(t, err)
+	from := partition.Month.Floor(now)
+	period := fmt.Sprintf("'%s', '%s'", task.ID(partition.FirstID(from)), task.ID(partition.FirstID(from.AddDate(0, 1, 0))))
+	const none = "'00000000-0000-0000-0000-000000000000'"
+	c := f.conn()
+	_, err = c.Exec(t.Context(), "SET enable_seqscan = off; SET jit = off", pgx.QueryExecModeSimpleProtocol)
+	require.NoError(t, err)
+	texts := statements(t)
+	for _, x := range []struct{ name, mode, args string }{
+		{"EndedAgents", "generic", "false, " + period},
+		{"EndedBefore", "generic", "false, " + period + ", 'a0', now() - interval '1 day', '-infinity', " + none + ", 200"},
+		{"EndedKeep", "generic", period + ", false, 'a0', now() + interval '1 day', 200"},
+		{"ArtifactsUnmoved", "generic", period + ", 'a0', now() + interval '1 day', 200"},
+		// For any ids, PostgreSQL would take the primary key.
+		{"RetentionCounts", "custom", "false, " + period + ", 'a0', now() - interval '1 day'"},
+	} {
+		plan := planOf(t, c, texts[x.name], x.mode, x.args)
+		require.Contains(t, plan, ended+"_agent_status_at", "%s:\n%s", x.name, plan)
+		require.NotContains(t, plan, "Seq Scan on "+ended, "%s:\n%s", x.name, plan)
+		if x.name != "EndedKeep" { // it finds by the primary key what its subqueries have selected
+			require.NotContains(t, plan, ended+"_pkey", "%s:\n%s", x.name, plan)
+		}
+	}
+}
