@@ -8,10 +8,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast-a2a/holdfast/internal/load"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -26,9 +29,12 @@ const (
 	storedChunksEnv = "BENCH_STORED_CHUNKS"
 )
 
-// stored compares a database with many finished tasks with an empty one on the same PostgreSQL. Turns alternate, so
-// both sides meet the same disturbances. Before the tasks are stored, the same is measured with both databases empty:
-// the difference there is the error of the method.
+// Both databases have the few tasks. So they have the same partitions, and reads find tasks of the same content.
+const fewTasks = 20_000
+
+// stored compares a database with many finished tasks with one of few, on the same PostgreSQL and with retention on. Turns
+// alternate, so both sides meet the same disturbances. Before the many tasks are stored, the same is measured with few in both
+// databases: the difference there is the error of the method. In the end retention deletes most of the tasks under load.
 func stored(b *testing.B) {
 	b.Helper()
 	n := 100_000
@@ -41,32 +47,49 @@ func stored(b *testing.B) {
 	if n == 0 {
 		b.Skip(storedEnv + " is 0")
 	}
+	few := min(n/5, fewTasks)
 	subject, control := newSide(b), newSide(b)
-	for _, phase := range []string{"empty", fmt.Sprintf("tasks=%d", n)} {
-		if phase != "empty" {
+	fill(b, subject, few)
+	fill(b, control, few)
+	for _, phase := range []string{"few", fmt.Sprintf("tasks=%d", n)} {
+		if phase != "few" {
 			b.Run("fill", func(b *testing.B) {
 				if subject.filling == 0 { // go test repeats a quick benchmark
 					start := time.Now()
-					fill(b, subject, n)
+					subject.events = fill(b, subject, n)
 					subject.filling = time.Since(start)
 				}
 				size := one[float64](b, subject.c.db, "SELECT pg_database_size(current_database())::float8")
-				events := one[int](b, subject.c.db, "SELECT count(*) FROM holdfast.task_events")
 				metric(b, subject.filling.Seconds(), "s")
 				metric(b, size/(1<<20), "MB")
-				metric(b, size/float64(n), "B/task")
-				metric(b, float64(events)/float64(n), "events/task")
+				metric(b, size/float64(n+few), "B/task")
+				metric(b, float64(subject.events)/float64(n), "events/task")
 			})
 		}
 		for _, s := range []*side{subject, control} {
-			s.sample(b)
 			exec1(b, s.c.db, "VACUUM (ANALYZE) holdfast.tasks, holdfast.task_events, holdfast.task_queue")
+			s.sample(b)
 		}
 		settle(b)
 		for _, o := range operations {
 			b.Run(phase+"/"+o.name, func(b *testing.B) { compare(b, o, subject, control) })
 		}
 	}
+	sides := []struct {
+		name string
+		*side
+	}{{"few", control}, {"many", subject}}
+	for turn := range 3 {
+		for _, s := range sides {
+			settle(b)
+			b.Run(fmt.Sprintf("llm/runs=200/%s/turn=%d", s.name, turn+1), func(b *testing.B) { llmAt(b, s.c, "demo", 200) })
+		}
+	}
+	for _, s := range sides {
+		b.Run("first-get/"+s.name, func(b *testing.B) { s.firstReads(b) })
+	}
+	b.Run("freeze", func(b *testing.B) { subject.freeze(b) })
+	b.Run("drop", func(b *testing.B) { subject.drop(b) })
 }
 
 // side is one of the two databases.
@@ -74,14 +97,23 @@ type side struct {
 	b        *testing.B // the present benchmark
 	c        *cluster
 	store    *store.Store
+	newest   *load.Target
 	ids      []task.ID // some of its tasks
+	unread   []task.ID // others
 	contexts []string
 	filling  time.Duration
+	events   int
+	frozen   map[string]float64
+	dropped  map[string]float64
 }
+
+// keepYear turns retention on. Nothing is due, because no task is that old.
+const keepYear = "retention: {tasks: 8760h}\n"
 
 func newSide(b *testing.B) *side {
 	b.Helper()
-	s := &side{c: newCluster(b, whole, apiOnly)}
+	s := &side{c: newClusterWith(b, config+keepYear, whole, apiOnly)}
+	s.newest = newestOf(b, s.c)
 	var err error
 	if s.store, err = store.Open(context.Background(), store.Options{URL: s.c.dbURL, APIConns: 2, Writers: 1}); err != nil {
 		b.Fatal(err)
@@ -93,8 +125,8 @@ func newSide(b *testing.B) *side {
 // sample picks tasks from the whole table.
 func (s *side) sample(b *testing.B) {
 	b.Helper()
-	const some = " FROM (SELECT * FROM holdfast.tasks ORDER BY md5(id::text) LIMIT 2000) t"
-	s.contexts = one[[]string](b, s.c.db, "SELECT array_agg(context_id)"+some)
+	const read, all = 2_000, 18_000
+	some := fmt.Sprintf(" FROM (SELECT * FROM holdfast.tasks WHERE artifact_bytes > 0 ORDER BY md5(id::text) LIMIT %d) t", all)
 	s.ids = nil
 	for _, text := range one[[]string](b, s.c.db, "SELECT array_agg(id::text)"+some) {
 		id, err := task.ParseID(text)
@@ -103,80 +135,286 @@ func (s *side) sample(b *testing.B) {
 		}
 		s.ids = append(s.ids, id)
 	}
+	n := min(read, len(s.ids)/2)
+	s.ids, s.unread = s.ids[:n], s.ids[n:]
+	// Reads compare tasks that are in the page cache; first reads are measured apart.
+	s.b = b
+	target := s.c.replicas[0].target
+	var next atomic.Int64
+	repeat(b, target, 4, n, func(conn *load.Conn) error {
+		_, err := conn.Call(target.Request("tasks/get", load.TaskQuery(s.ids[next.Add(1)-1].String()), ""))
+		return err
+	})
+	s.contexts = one[[]string](b, s.c.db, "SELECT array_agg(context_id) FROM holdfast.tasks WHERE id = ANY($1::text[]::uuid[])", texts(s.ids))
 }
 
-// operation is an operation that a long history must not slow down. It works for a while and returns its rate per
-// second.
+func texts(ids []task.ID) []string {
+	out := make([]string, len(ids))
+	for i, id := range ids {
+		out[i] = id.String()
+	}
+	return out
+}
+
+// operation is an operation that a long history must not slow down. It works for a while and returns how often it was done, and its
+// rate per second.
 type operation struct {
 	name string
-	rate func(s *side) float64
+	do   func(s *side) (n int, rate float64)
 }
 
 var operations = []operation{
-	{"send/inflight=16", func(s *side) float64 { return s.send(0, 16) }},
-	{"send/inflight=64", func(s *side) float64 { return s.send(0, 64) }},
+	{"send/inflight=1", func(s *side) (int, float64) { return s.send(0, 1) }},
+	{"send/inflight=16", func(s *side) (int, float64) { return s.send(0, 16) }},
+	{"send/inflight=64", func(s *side) (int, float64) { return s.send(0, 64) }},
+	{"send/inflight=256", func(s *side) (int, float64) { return s.send(0, 256) }},
 	// The second replica runs nothing; the first one claims the tasks that it creates.
-	{"claim/inflight=64", func(s *side) float64 { return s.send(1, 64) }},
-	{"get", func(s *side) float64 {
-		target := s.c.replicas[0].target
-		conn := dial(s.b, target)
-		return timed(s.b, func() error {
-			_, err := conn.Call(target.Request("tasks/get", load.TaskQuery(s.ids[rand.IntN(len(s.ids))].String()), ""))
-			return err
-		})
-	}},
-	{"list/newest", func(s *side) float64 { return s.list(store.TaskFilter{Limit: 50}) }},
-	{"list/agent", func(s *side) float64 { return s.list(store.TaskFilter{Agent: "demo", Limit: 50}) }},
-	{"list/state=completed", func(s *side) float64 {
+	{"claim/inflight=64", func(s *side) (int, float64) { return s.send(1, 64) }},
+	{"get", func(s *side) (int, float64) { return s.read("get") }},
+	{"resume", func(s *side) (int, float64) { return s.read("resume") }},
+	{"list/client", func(s *side) (int, float64) { return s.read("list") }},
+	{"list/newest", func(s *side) (int, float64) { return s.list(store.TaskFilter{Limit: 50}) }},
+	{"list/agent", func(s *side) (int, float64) { return s.list(store.TaskFilter{Agent: "demo", Limit: 50}) }},
+	{"list/state=completed", func(s *side) (int, float64) {
 		return s.list(store.TaskFilter{State: task.StateCompleted, Limit: 50})
 	}},
 	// These two look for rare rows.
-	{"list/state=working", func(s *side) float64 {
+	{"list/state=working", func(s *side) (int, float64) {
 		return s.list(store.TaskFilter{State: task.StateWorking, Limit: 50})
 	}},
-	{"list/context", func(s *side) float64 {
+	{"list/context", func(s *side) (int, float64) {
 		return s.list(store.TaskFilter{ContextID: s.contexts[rand.IntN(len(s.contexts))], Limit: 50})
 	}},
+	{"stream/streams=64/chunks=1000", func(s *side) (int, float64) {
+		r := measure(s.b, s.load(load.Options{Targets: s.c.targets()[:1], Mode: load.Stream, Text: chunks(1000), InFlight: 64}))
+		return r.Chunks, r.ChunksPerSecond()
+	}},
+	{"emission/other", (*side).emission},
 }
 
-func (s *side) send(replica, inFlight int) float64 {
-	o := load.Options{Targets: []*load.Target{s.c.replicas[replica].target}, Mode: load.Blocking, Text: "echo:hello", InFlight: inFlight}
+// load lets a load last for a turn.
+func (s *side) load(o load.Options) load.Options {
 	if o.Count = tiny(); o.Count == 0 {
 		o.Duration = turn()
 	}
-	return measure(s.b, o).TasksPerSecond()
+	return o
 }
 
-func (s *side) list(f store.TaskFilter) float64 {
+func (s *side) send(replica, inFlight int) (int, float64) {
+	r := measure(s.b, s.load(load.Options{Targets: s.c.targets()[replica : replica+1], Mode: load.Blocking, Text: "echo:hello", InFlight: inFlight}))
+	return r.Tasks, r.TasksPerSecond()
+}
+
+// read reads tasks in one of the ways of the benchmark Reads.
+func (s *side) read(way string) (int, float64) {
+	r := readings[slices.IndexFunc(readings, func(r reading) bool { return r.name == way })]
+	target := s.c.replicas[0].target
+	conn := dial(s.b, target)
+	return timed(s.b, func() error {
+		_, err := r.call(conn, target, s.newest, s.ids[rand.IntN(len(s.ids))].String())
+		return err
+	})
+}
+
+func (s *side) list(f store.TaskFilter) (int, float64) {
 	return timed(s.b, func() error {
 		_, err := s.store.ListTasks(s.b.Context(), f)
 		return err
 	})
 }
 
+// emission has 20 runs that emit a chunk every 10 ms, each with a reader on the other replica. Its rate is one over the median
+// time from emission to arrival.
+func (s *side) emission() (int, float64) {
+	const runs, delay = 20, 10 * time.Millisecond
+	each := max(100, int(turn()/delay))
+	var mu sync.Mutex
+	var lags []time.Duration
+	var wg sync.WaitGroup
+	for i := range runs {
+		wg.Go(func() {
+			time.Sleep(delay * time.Duration(i) / runs)
+			id := ask(s.b, s.c.replicas[0].target, fmt.Sprintf("chunks=%d size=64 delay=%s", each, delay), false).TaskID
+			err := watch(s.b.Context(), s.c.replicas[1].target, id, func() {}, func(at time.Time) {
+				lag := time.Since(at)
+				mu.Lock()
+				defer mu.Unlock()
+				lags = append(lags, lag)
+			})
+			if err != nil {
+				s.b.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if len(lags) < runs*each/2 { // a reader misses the chunks before it
+		s.b.Fatalf("%d of %d chunks arrived", len(lags), runs*each)
+	}
+	slices.Sort(lags)
+	return len(lags), 1 / load.Quantile(lags, 0.5).Seconds()
+}
+
+// firstReads reads each task for the first time, so from the disk if the history is larger than the memory.
+func (s *side) firstReads(b *testing.B) {
+	b.Helper()
+	n := min(b.N, len(s.unread))
+	var next atomic.Int64
+	mine := s.unread[:n]
+	s.unread = s.unread[n:]
+	elapsed, took := repeat(b, s.c.replicas[0].target, 1, n, func(conn *load.Conn) error {
+		target := s.c.replicas[0].target
+		_, err := conn.Call(target.Request("tasks/get", load.TaskQuery(mine[next.Add(1)-1].String()), ""))
+		return err
+	})
+	metric(b, float64(n)/elapsed.Seconds(), "gets/s")
+	quantiles(b, took)
+}
+
+// freeze lets VACUUM freeze the fullest partition of artifacts, as PostgreSQL does by itself when the oldest rows of a table are
+// autovacuum_freeze_max_age transactions old.
+func (s *side) freeze(b *testing.B) {
+	b.Helper()
+	if s.frozen == nil {
+		name := one[string](b, s.c.db, `SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'holdfast.events_artifacts'::regclass
+			ORDER BY pg_relation_size(inhrelid) DESC LIMIT 1`)
+		size := one[float64](b, s.c.db, "SELECT pg_relation_size($1::text::regclass)::float8 / 1048576", name)
+		before, start := s.lsn(b), time.Now()
+		exec1(b, s.c.db, "VACUUM (FREEZE) "+name)
+		s.frozen = map[string]float64{"s": time.Since(start).Seconds(), "MB": size, "WAL-MB": s.walSince(b, before) / (1 << 20)}
+	}
+	for unit, value := range s.frozen {
+		metric(b, value, unit)
+	}
+}
+
+func (s *side) lsn(b *testing.B) string {
+	b.Helper()
+	return one[string](b, s.c.db, "SELECT pg_current_wal_insert_lsn()::text")
+}
+
+func (s *side) walSince(b *testing.B, lsn string) (bytes float64) {
+	b.Helper()
+	return one[float64](b, s.c.db, "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), $1::pg_lsn)::float8", lsn)
+}
+
+// drop shortens the retention: all months but this one and the two before are due at once. 64 blocking tasks are in flight before, while
+// the server drops their partitions, and after.
+func (s *side) drop(b *testing.B) {
+	b.Helper()
+	if s.dropped == nil {
+		s.dropped = s.dropUnderLoad(b)
+	}
+	for unit, value := range s.dropped {
+		metric(b, value, unit)
+	}
+}
+
+func (s *side) dropUnderLoad(b *testing.B) map[string]float64 {
+	b.Helper()
+	s.b = b
+	now := time.Now().UTC()
+	month := time.Date(now.Year(), now.Month()-2, 1, 0, 0, 0, 0, time.UTC)
+	for _, r := range s.c.replicas {
+		r.Stop()
+	}
+	// Nobody has the duty until the lease of nobody is deleted.
+	const duty = "retention_tasks"
+	exec1(b, s.c.db, `INSERT INTO holdfast.leases (name, holder, until) VALUES ($1, gen_random_uuid(), now() + interval '1 day')
+		ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until`, duty)
+	s.c.config = config + fmt.Sprintf("retention: {tasks: %s}\n", now.Sub(month).Truncate(time.Minute))
+	s.c.replicas = []*replica{s.c.start(b, whole), s.c.start(b, apiOnly)}
+	warmUp(b, s.c.replicas[0].target)
+	settle(b)
+
+	watching := connect(b, s.c.dbURL)
+	due := func(conn *pgx.Conn) (tables int) {
+		return one[int](b, conn, `SELECT count(*) FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace AND relkind = 'r'
+			AND substring(relname FROM '^(?:tasks|events|artifacts)_(\d{8})') < $1`, month.Format("20060102"))
+	}
+	if due(watching) == 0 {
+		b.Skip("no partition is due")
+	}
+	var rates, p99 [3][]float64 // before, while and after
+	window := func(i int) {
+		r := measure(b, s.load(load.Options{Targets: s.c.targets()[:1], Mode: load.Blocking, Text: "echo:hello", InFlight: 64}))
+		rates[i], p99[i] = append(rates[i], r.TasksPerSecond()), append(p99[i], ms(load.Quantile(r.Latencies, 0.99)))
+	}
+	for range 8 {
+		window(0)
+	}
+	size := s.c.size(b)
+	ctx, stop := context.WithCancel(b.Context())
+	longest := make(chan float64, 1)
+	go s.c.watchLocks(ctx, b, longest)
+	before := s.lsn(b)
+	exec1(b, s.c.db, "DELETE FROM holdfast.leases WHERE name = $1", duty)
+	waitUntil(b, "a replica has the duty", func() bool {
+		return one[int](b, s.c.db, "SELECT count(*) FROM holdfast.leases WHERE name = $1", duty) == 1
+	})
+	start, took := time.Now(), make(chan time.Duration, 1)
+	go func() {
+		for due(watching) > 0 && ctx.Err() == nil {
+			time.Sleep(50 * time.Millisecond)
+		}
+		took <- time.Since(start)
+	}()
+	for len(took) == 0 {
+		window(1)
+	}
+	wal := s.walSince(b, before)
+	stop()
+	for range 8 {
+		window(2)
+	}
+	return map[string]float64{
+		"before/s": median(rates[0]), "while/s": median(rates[1]), "while-least/s": slices.Min(rates[1]), "after/s": median(rates[2]),
+		"before-p99-ms": median(p99[0]), "while-p99-ms": median(p99[1]), "while-most-p99-ms": slices.Max(p99[1]), "after-p99-ms": median(p99[2]),
+		"s": (<-took).Seconds(), "MB-before": size, "MB-after": s.c.size(b), "lock-ms": <-longest, "WAL-MB": wal / (1 << 20),
+	}
+}
+
 // turn is how long a side is measured before the other one follows.
 func turn() time.Duration { return benchtime() / 3 }
 
-func timed(b *testing.B, do func() error) float64 {
+func timed(b *testing.B, do func() error) (n int, rate float64) {
 	b.Helper()
-	start, n := time.Now(), 0
+	start := time.Now()
 	for n < max(tiny(), 1) || (tiny() == 0 && time.Since(start) < turn()/2) {
 		if err := do(); err != nil {
 			b.Fatal(err)
 		}
 		n++
 	}
-	return float64(n) / time.Since(start).Seconds()
+	return n, float64(n) / time.Since(start).Seconds()
 }
 
 // compare measures an operation on both sides in turns. Each side begins equally often.
 func compare(b *testing.B, o operation, subject, control *side) {
 	b.Helper()
 	subject.b, control.b = b, b
-	full, empty, ratios := inTurns(func() float64 { return o.rate(subject) }, func() float64 { return o.rate(control) })
-	metric(b, median(empty), "empty/s")
-	metric(b, median(full), "stored/s")
+	var used [2]cost
+	var wal [2]float64
+	one := func(i int, s *side) func() float64 {
+		return func() float64 {
+			before := s.lsn(b)
+			rate := used[i].of(b, s.c, func() (int, float64) { return o.do(s) })
+			wal[i] += s.walSince(b, before)
+			return rate
+		}
+	}
+	many, few, ratios := inTurns(one(0, subject), one(1, control))
+	metric(b, median(few), "few/s")
+	metric(b, median(many), "stored/s")
+	slices.Sort(ratios)
 	metric(b, 100*(median(ratios)-1), "%slower")
+	metric(b, 100*(ratios[len(ratios)/4]-1), "%lower-quartile")
+	metric(b, 100*(ratios[len(ratios)*3/4]-1), "%upper-quartile")
+	if used[0].spent > 0 {
+		metric(b, used[1].each(), "few-cpu-µs")
+		metric(b, used[0].each(), "stored-cpu-µs")
+	}
+	metric(b, wal[1]/used[1].done, "few-WAL-B")
+	metric(b, wal[0]/used[0].done, "stored-WAL-B")
 }
 
 // inTurns measures two rates in turns, and the ratio of the second to the first. Each begins equally often.
@@ -202,8 +440,8 @@ func median(v []float64) float64 {
 }
 
 // fill writes n finished tasks and their logs, as real tasks left them, spread over the last half year and its
-// partitions.
-func fill(b *testing.B, s *side, n int) {
+// partitions. It returns the number of their events.
+func fill(b *testing.B, s *side, n int) (events int) {
 	b.Helper()
 	text := "echo:A pilot boards the ship outside of the harbour, knows its shoals and its currents, and brings it to its berth. " +
 		"The master keeps the command and the responsibility; the pilot has the knowledge of the place."
@@ -211,34 +449,58 @@ func fill(b *testing.B, s *side, n int) {
 		text = "chunks=" + chunks + " size=32"
 	}
 	model := newTask(b, s.c.replicas[0].target, text)
-	db := connect(b, s.c.dbURL)
-	exec1(b, db, "SET synchronous_commit = off") // for this connection only
 	to := time.Now().AddDate(0, 0, -1)
 	from := to.AddDate(0, -6, 0)
 	if err := storetest.Partitions(b.Context(), s.c.dbURL, from, to); err != nil {
 		b.Fatal(err)
 	}
-	// Ids and times grow with the number, and four tasks share a context.
-	exec1(b, db, `CREATE FUNCTION pg_temp.made(lo bigint, hi bigint, n bigint, t0 timestamptz, t1 timestamptz)
-		RETURNS TABLE (id uuid, context_id text, at timestamptz) LANGUAGE sql AS $$
-		SELECT (lpad(to_hex((extract(epoch FROM a.at) * 1000)::bigint), 12, '0') || '7' || substr(h, 1, 3) || '8' || substr(h, 4, 15))::uuid,
-		       md5('context' || i / 4)::uuid::text, a.at
-		  FROM generate_series(lo, hi) AS i, md5(i::text) AS h, LATERAL (SELECT t0 + (t1 - t0) * (i / n::float8) AS at) a $$`)
-	taskColumns, taskValues := copied(b, db, "tasks", "t", map[string]string{"id": "m.id", "context_id": "m.context_id"})
-	eventColumns, eventValues := copied(b, db, "task_events", "e", map[string]string{"task": "m.id"})
-	const batch = 50_000
-	for lo := 0; lo < n; lo += batch {
-		args := []any{lo, min(lo+batch, n) - 1, n, from, to, model}
-		exec1(b, db, "INSERT INTO holdfast.tasks ("+taskColumns+") SELECT "+taskValues+
-			" FROM pg_temp.made($1, $2, $3, $4, $5) m, holdfast.tasks t WHERE t.id = $6::text::uuid", args...)
-		exec1(b, db, "INSERT INTO holdfast.task_events ("+eventColumns+") SELECT "+eventValues+
-			" FROM pg_temp.made($1, $2, $3, $4, $5) m, holdfast.tasks t JOIN holdfast.task_events e ON e.task = t.id"+
-			" WHERE t.id = $6::text::uuid ORDER BY m.id, e.seq", args...)
+	const batch, conns = 20_000, 2
+	var next, written atomic.Int64
+	var wg sync.WaitGroup
+	for range conns {
+		db := connect(b, s.c.dbURL)
+		exec1(b, db, "SET synchronous_commit = off") // for this connection only
+		// Ids and times grow with the number, and four tasks share a context.
+		exec1(b, db, `CREATE FUNCTION pg_temp.made(lo bigint, hi bigint, n bigint, t0 timestamptz, t1 timestamptz)
+			RETURNS TABLE (id uuid, context_id text, at timestamptz) LANGUAGE sql AS $$
+			SELECT (lpad(to_hex((extract(epoch FROM a.at) * 1000)::bigint), 12, '0') || '7' || substr(h, 1, 3) || '8' || substr(h, 4, 15))::uuid,
+			       md5('context' || i / 4 || '/' || n)::uuid::text, a.at
+			  FROM generate_series(lo, hi) AS i, md5(i || '/' || n) AS h, LATERAL (SELECT t0 + (t1 - t0) * (i / n::float8) AS at) a $$`)
+		taskColumns, taskValues := copied(b, db, "tasks", "t", map[string]string{"id": "m.id", "context_id": "m.context_id"})
+		eventColumns, eventValues := copied(b, db, "task_events", "e", map[string]string{"task": "m.id"})
+		const made = " FROM pg_temp.made($1, $2, $3, $4, $5) m, holdfast.tasks t"
+		fillTasks := "INSERT INTO holdfast.tasks (" + taskColumns + ") SELECT " + taskValues + made + " WHERE t.id = $6::text::uuid"
+		fillEvents := "INSERT INTO holdfast.task_events (" + eventColumns + ") SELECT " + eventValues + made +
+			" JOIN holdfast.task_events e ON e.task = t.id WHERE t.id = $6::text::uuid ORDER BY m.id, e.seq"
+		wg.Go(func() {
+			for {
+				lo := int(next.Add(batch)) - batch
+				if lo >= n {
+					return
+				}
+				args := []any{lo, min(lo+batch, n) - 1, n, from, to, model}
+				_, err := db.Exec(b.Context(), fillTasks, args...)
+				if err == nil {
+					var tag pgconn.CommandTag
+					tag, err = db.Exec(b.Context(), fillEvents, args...)
+					written.Add(tag.RowsAffected())
+				}
+				if err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
 	}
-	events := one[int](b, db, "SELECT last_seq FROM holdfast.tasks WHERE id = $1::text::uuid", model)
-	if got := one[int](b, db, "SELECT count(*) FROM holdfast.task_events WHERE created_at < $1", to.Add(time.Hour)); got != n*events {
-		b.Fatalf("%d events stored of %d tasks", got, n)
+	wg.Wait()
+	if b.Failed() {
+		b.FailNow()
 	}
+	events = int(written.Load())
+	if each := one[int](b, s.c.db, "SELECT last_seq FROM holdfast.tasks WHERE id = $1::text::uuid", model); events != n*each {
+		b.Fatalf("%d events stored of %d tasks", events, n)
+	}
+	return events
 }
 
 // copied lists the columns of a table, and their values in a copy of the row alias. Times keep their distance from
