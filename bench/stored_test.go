@@ -29,7 +29,8 @@ const (
 	storedChunksEnv = "BENCH_STORED_CHUNKS"
 )
 
-// Both databases have the few tasks. So they have the same partitions, and reads find tasks of the same content.
+// fewTasks is how many tasks the other database has at most. The one with many has them, too, and both have the same partitions and
+// tasks of the same content.
 const fewTasks = 20_000
 
 // stored compares a database with many finished tasks with one of few, on the same PostgreSQL and with retention on. Turns
@@ -317,7 +318,7 @@ func (s *side) dropUnderLoad(b *testing.B) map[string]float64 {
 	for _, r := range s.c.replicas {
 		r.Stop()
 	}
-	// Nobody has the duty until the lease of nobody is deleted.
+	// This lease, of a process that does not exist, keeps the duty from all replicas until it is deleted.
 	const duty = "retention_tasks"
 	exec1(b, s.c.db, `INSERT INTO holdfast.leases (name, holder, until) VALUES ($1, gen_random_uuid(), now() + interval '1 day')
 		ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until`, duty)
