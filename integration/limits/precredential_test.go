@@ -30,6 +30,7 @@ func TestHeldBeforeCredential(t *testing.T) {
 	})
 	public, grpc := a2atest.Host(r.URL), r.GRPC
 	host := byte(1)
+	const others = 20 // goroutines that come and go meanwhile
 	for _, thing := range []struct {
 		name  string
 		count int
@@ -79,12 +80,13 @@ func TestHeldBeforeCredential(t *testing.T) {
 			}
 			waittest.Eventually(t, "all are held", func() error {
 				g, m := held(r)
-				if g < goroutines+thing.count {
+				// Some goroutines of the start may have ended since.
+				if g < goroutines+thing.count-min(others, thing.count/10) {
 					return fmt.Errorf("%d goroutines, and %d before", g, goroutines)
 				}
 				each := max(0, m-memory) / thing.count
 				t.Logf("%s: %.1f KiB and %.1f goroutines each", thing.name, float64(each)/1024, float64(g-goroutines)/float64(thing.count))
-				require.LessOrEqual(t, g-goroutines, thing.count*thing.most+20)
+				require.LessOrEqual(t, g-goroutines, thing.count*thing.most+others)
 				require.LessOrEqual(t, each, thing.bytes)
 				return nil
 			})
