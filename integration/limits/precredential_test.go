@@ -30,7 +30,6 @@ func TestHeldBeforeCredential(t *testing.T) {
 	})
 	public, grpc := a2atest.Host(r.URL), r.GRPC
 	host := byte(1)
-	const others = 20 // goroutines that come and go meanwhile
 	for _, thing := range []struct {
 		name  string
 		count int
@@ -80,7 +79,6 @@ func TestHeldBeforeCredential(t *testing.T) {
 			}
 			waittest.Eventually(t, "all are held", func() error {
 				g, m := held(r)
-				// Some goroutines of the start may have ended since.
 				if g < goroutines+thing.count-min(others, thing.count/10) {
 					return fmt.Errorf("%d goroutines, and %d before", g, goroutines)
 				}
@@ -164,6 +162,9 @@ func reflections(c net.Conn, count int) error {
 	}
 	return nil
 }
+
+// others is how many goroutines of a server come and go while a test counts; those of its start may have ended since.
+const others = 20
 
 // held returns the goroutines of a server and its memory in use, after a garbage collection.
 func held(r *clustertest.Replica) (goroutines, memory int) {
