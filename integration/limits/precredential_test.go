@@ -79,12 +79,15 @@ func TestHeldBeforeCredential(t *testing.T) {
 			}
 			waittest.Eventually(t, "all are held", func() error {
 				g, m := held(r)
-				if g < goroutines+thing.count-min(others, thing.count/10) {
+				if open := r.Metric("holdfast_connections_open"); !thing.shared && open != float64(thing.count) {
+					return fmt.Errorf("%v connections are open", open)
+				}
+				if thing.shared && g < goroutines+thing.count {
 					return fmt.Errorf("%d goroutines, and %d before", g, goroutines)
 				}
 				each := max(0, m-memory) / thing.count
 				t.Logf("%s: %.1f KiB and %.1f goroutines each", thing.name, float64(each)/1024, float64(g-goroutines)/float64(thing.count))
-				require.LessOrEqual(t, g-goroutines, thing.count*thing.most+others)
+				require.LessOrEqual(t, g-goroutines, thing.count*thing.most+20)
 				require.LessOrEqual(t, each, thing.bytes)
 				return nil
 			})
@@ -162,9 +165,6 @@ func reflections(c net.Conn, count int) error {
 	}
 	return nil
 }
-
-// others is how many goroutines of a server come and go while a test counts; those of its start may have ended since.
-const others = 20
 
 // held returns the goroutines of a server and its memory in use, after a garbage collection.
 func held(r *clustertest.Replica) (goroutines, memory int) {

@@ -182,7 +182,7 @@ tls: {cert_file: %[1]s/cert.pem, key_file: %[1]s/key.pem, client_ca_file: %[1]s/
 	}
 	waittest.Eventually(t, "some are held", func() error {
 		n := goroutines() - before
-		return waittest.Unless(n >= 31*connections && n < 40*connections, "%d goroutines", n)
+		return waittest.Unless(n >= 32*connections && n < 40*connections, "%d goroutines", n)
 	})
 	waittest.EventuallyWithin(t, 2*time.Minute, "they have ended", func() error {
 		n := goroutines() - before
