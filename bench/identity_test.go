@@ -157,10 +157,7 @@ func loading(o load.Options) func(*testing.B, *identitySide) (int, time.Duration
 		for _, a := range s.callers {
 			o.Targets = append(o.Targets, a.target)
 		}
-		if o.Count = tiny(); o.Count == 0 {
-			o.Duration = turn()
-		}
-		r := measure(b, o)
+		r := measure(b, forTurn(o))
 		return r.Tasks, r.Elapsed
 	}
 }

@@ -56,42 +56,49 @@ func lags(b *testing.B, c *cluster) {
 		for i, where := range []string{"same", "other"} {
 			settle(b)
 			b.Run(l.name+"/"+where, func(b *testing.B) {
-				var mu sync.Mutex
-				var lags []time.Duration
-				var first, last time.Time
-				var wg sync.WaitGroup
-				for n := range l.tasks {
-					wg.Go(func() {
-						// Spread the tasks over each pause.
-						time.Sleep(delay * time.Duration(n) / time.Duration(l.tasks))
-						id := ask(b, c.replicas[0].target, fmt.Sprintf("chunks=%d size=64 delay=%s", each, delay), false).TaskID
-						err := watch(b.Context(), c.replicas[i].target, id, func() {}, func(at time.Time) {
-							lag := time.Since(at)
-							mu.Lock()
-							defer mu.Unlock()
-							lags = append(lags, lag)
-							if first.IsZero() || at.Before(first) {
-								first = at
-							}
-							if at.After(last) {
-								last = at
-							}
-						})
-						if err != nil {
-							b.Error(err)
-						}
-					})
-				}
-				wg.Wait()
-				if b.Failed() || len(lags) < l.tasks*each*9/10 {
-					b.Fatalf("%d of %d chunks arrived", len(lags), l.tasks*each)
-				}
-				slices.Sort(lags)
+				lags, during := lagsOf(b, c, i, l.tasks, each, delay)
 				quantiles(b, lags)
-				metric(b, float64(len(lags))/last.Sub(first).Seconds(), "events/s")
+				metric(b, float64(len(lags))/during.Seconds(), "events/s")
 			})
 		}
 	}
+}
+
+// lagsOf has runs on the first replica that emit chunks, each with a reader on a replica. It returns the time from emission to arrival
+// of each chunk, sorted, and how long they were emitted.
+func lagsOf(b *testing.B, c *cluster, reader, runs, chunks int, delay time.Duration) (lags []time.Duration, during time.Duration) {
+	b.Helper()
+	var mu sync.Mutex
+	var first, last time.Time
+	var wg sync.WaitGroup
+	for n := range runs {
+		wg.Go(func() {
+			// Spread the tasks over each pause.
+			time.Sleep(delay * time.Duration(n) / time.Duration(runs))
+			id := ask(b, c.replicas[0].target, fmt.Sprintf("chunks=%d size=64 delay=%s", chunks, delay), false).TaskID
+			err := watch(b.Context(), c.replicas[reader].target, id, func() {}, func(at time.Time) {
+				lag := time.Since(at)
+				mu.Lock()
+				defer mu.Unlock()
+				lags = append(lags, lag)
+				if first.IsZero() || at.Before(first) {
+					first = at
+				}
+				if at.After(last) {
+					last = at
+				}
+			})
+			if err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if b.Failed() || len(lags) < runs*chunks*9/10 {
+		b.Fatalf("%d of %d chunks arrived", len(lags), runs*chunks)
+	}
+	slices.Sort(lags)
+	return lags, last.Sub(first)
 }
 
 // fanOut has 200 readers of one task, half of them on each of two replicas. "Paced" emits 50 chunks a second,

@@ -146,7 +146,7 @@ func llmAt(b *testing.B, c *cluster, kind string, runs int) {
 	from, to := targetOf(b, c.replicas[0].URL+"/agents/"+kind), targetOf(b, c.replicas[1].URL+"/agents/"+kind)
 	readers := make([]tokenReader, runs)
 	var used cost
-	before := one[string](b, c.db, "SELECT pg_current_wal_insert_lsn()::text")
+	before := c.lsn(b)
 	used.of(b, c, func() (int, float64) {
 		ctx, cancel := context.WithTimeout(b.Context(), 5*time.Minute)
 		defer cancel()
@@ -169,7 +169,7 @@ func llmAt(b *testing.B, c *cluster, kind string, runs int) {
 	if b.Failed() {
 		b.FailNow()
 	}
-	wal := one[float64](b, c.db, "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), $1::pg_lsn)::float8", before)
+	wal := c.walSince(b, before)
 
 	// The rate counts while every reader reads: from the last one's first piece to the first one's last. On a machine that is too
 	// slow for that, it counts from the first piece to the last of all.

@@ -140,12 +140,7 @@ func (s *side) sample(b *testing.B) {
 	s.ids, s.unread = s.ids[:n], s.ids[n:]
 	// Reads compare tasks that are in the page cache; first reads are measured apart.
 	s.b = b
-	target := s.c.replicas[0].target
-	var next atomic.Int64
-	repeat(b, target, 4, n, func(conn *load.Conn) error {
-		_, err := conn.Call(target.Request("tasks/get", load.TaskQuery(s.ids[next.Add(1)-1].String()), ""))
-		return err
-	})
+	s.gets(4, s.ids)
 	s.contexts = one[[]string](b, s.c.db, "SELECT array_agg(context_id) FROM holdfast.tasks WHERE id = ANY($1::text[]::uuid[])", texts(s.ids))
 }
 
@@ -187,14 +182,14 @@ var operations = []operation{
 		return s.list(store.TaskFilter{ContextID: s.contexts[rand.IntN(len(s.contexts))], Limit: 50})
 	}},
 	{"stream/streams=64/chunks=1000", func(s *side) (int, float64) {
-		r := measure(s.b, s.load(load.Options{Targets: s.c.targets()[:1], Mode: load.Stream, Text: chunks(1000), InFlight: 64}))
+		r := measure(s.b, forTurn(load.Options{Targets: s.c.targets()[:1], Mode: load.Stream, Text: chunks(1000), InFlight: 64}))
 		return r.Chunks, r.ChunksPerSecond()
 	}},
 	{"emission/other", (*side).emission},
 }
 
-// load lets a load last for a turn.
-func (s *side) load(o load.Options) load.Options {
+// forTurn lets a load last for a turn.
+func forTurn(o load.Options) load.Options {
 	if o.Count = tiny(); o.Count == 0 {
 		o.Duration = turn()
 	}
@@ -202,7 +197,7 @@ func (s *side) load(o load.Options) load.Options {
 }
 
 func (s *side) send(replica, inFlight int) (int, float64) {
-	r := measure(s.b, s.load(load.Options{Targets: s.c.targets()[replica : replica+1], Mode: load.Blocking, Text: "echo:hello", InFlight: inFlight}))
+	r := measure(s.b, forTurn(load.Options{Targets: s.c.targets()[replica : replica+1], Mode: load.Blocking, Text: "echo:hello", InFlight: inFlight}))
 	return r.Tasks, r.TasksPerSecond()
 }
 
@@ -228,45 +223,27 @@ func (s *side) list(f store.TaskFilter) (int, float64) {
 // time from emission to arrival.
 func (s *side) emission() (int, float64) {
 	const runs, delay = 20, 10 * time.Millisecond
-	each := max(100, int(turn()/delay))
-	var mu sync.Mutex
-	var lags []time.Duration
-	var wg sync.WaitGroup
-	for i := range runs {
-		wg.Go(func() {
-			time.Sleep(delay * time.Duration(i) / runs)
-			id := ask(s.b, s.c.replicas[0].target, fmt.Sprintf("chunks=%d size=64 delay=%s", each, delay), false).TaskID
-			err := watch(s.b.Context(), s.c.replicas[1].target, id, func() {}, func(at time.Time) {
-				lag := time.Since(at)
-				mu.Lock()
-				defer mu.Unlock()
-				lags = append(lags, lag)
-			})
-			if err != nil {
-				s.b.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if len(lags) < runs*each/2 { // a reader misses the chunks before it
-		s.b.Fatalf("%d of %d chunks arrived", len(lags), runs*each)
-	}
-	slices.Sort(lags)
+	lags, _ := lagsOf(s.b, s.c, 1, runs, max(100, int(turn()/delay)), delay)
 	return len(lags), 1 / load.Quantile(lags, 0.5).Seconds()
+}
+
+// gets gets each of the tasks once.
+func (s *side) gets(conns int, ids []task.ID) (time.Duration, []time.Duration) {
+	target := s.c.replicas[0].target
+	var next atomic.Int64
+	return repeat(s.b, target, conns, len(ids), func(conn *load.Conn) error {
+		_, err := conn.Call(target.Request("tasks/get", load.TaskQuery(ids[next.Add(1)-1].String()), ""))
+		return err
+	})
 }
 
 // firstReads reads each task for the first time, so from the disk if the history is larger than the memory.
 func (s *side) firstReads(b *testing.B) {
 	b.Helper()
 	n := min(b.N, len(s.unread))
-	var next atomic.Int64
-	mine := s.unread[:n]
+	s.b = b
+	elapsed, took := s.gets(1, s.unread[:n])
 	s.unread = s.unread[n:]
-	elapsed, took := repeat(b, s.c.replicas[0].target, 1, n, func(conn *load.Conn) error {
-		target := s.c.replicas[0].target
-		_, err := conn.Call(target.Request("tasks/get", load.TaskQuery(mine[next.Add(1)-1].String()), ""))
-		return err
-	})
 	metric(b, float64(n)/elapsed.Seconds(), "gets/s")
 	quantiles(b, took)
 }
@@ -279,23 +256,13 @@ func (s *side) freeze(b *testing.B) {
 		name := one[string](b, s.c.db, `SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'holdfast.events_artifacts'::regclass
 			ORDER BY pg_relation_size(inhrelid) DESC LIMIT 1`)
 		size := one[float64](b, s.c.db, "SELECT pg_relation_size($1::text::regclass)::float8 / 1048576", name)
-		before, start := s.lsn(b), time.Now()
+		before, start := s.c.lsn(b), time.Now()
 		exec1(b, s.c.db, "VACUUM (FREEZE) "+name)
-		s.frozen = map[string]float64{"s": time.Since(start).Seconds(), "MB": size, "WAL-MB": s.walSince(b, before) / (1 << 20)}
+		s.frozen = map[string]float64{"s": time.Since(start).Seconds(), "MB": size, "WAL-MB": s.c.walSince(b, before) / (1 << 20)}
 	}
 	for unit, value := range s.frozen {
 		metric(b, value, unit)
 	}
-}
-
-func (s *side) lsn(b *testing.B) string {
-	b.Helper()
-	return one[string](b, s.c.db, "SELECT pg_current_wal_insert_lsn()::text")
-}
-
-func (s *side) walSince(b *testing.B, lsn string) (bytes float64) {
-	b.Helper()
-	return one[float64](b, s.c.db, "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), $1::pg_lsn)::float8", lsn)
 }
 
 // drop shortens the retention: all months but this one and the two before are due at once. 64 blocking tasks are in flight before, while
@@ -337,7 +304,7 @@ func (s *side) dropUnderLoad(b *testing.B) map[string]float64 {
 	}
 	var rates, p99 [3][]float64 // before, while and after
 	window := func(i int) {
-		r := measure(b, s.load(load.Options{Targets: s.c.targets()[:1], Mode: load.Blocking, Text: "echo:hello", InFlight: 64}))
+		r := measure(b, forTurn(load.Options{Targets: s.c.targets()[:1], Mode: load.Blocking, Text: "echo:hello", InFlight: 64}))
 		rates[i], p99[i] = append(rates[i], r.TasksPerSecond()), append(p99[i], ms(load.Quantile(r.Latencies, 0.99)))
 	}
 	for range 8 {
@@ -347,7 +314,7 @@ func (s *side) dropUnderLoad(b *testing.B) map[string]float64 {
 	ctx, stop := context.WithCancel(b.Context())
 	longest := make(chan float64, 1)
 	go s.c.watchLocks(ctx, b, longest)
-	before := s.lsn(b)
+	before := s.c.lsn(b)
 	exec1(b, s.c.db, "DELETE FROM holdfast.leases WHERE name = $1", duty)
 	waitUntil(b, "a replica has the duty", func() bool {
 		return one[int](b, s.c.db, "SELECT count(*) FROM holdfast.leases WHERE name = $1", duty) == 1
@@ -362,7 +329,7 @@ func (s *side) dropUnderLoad(b *testing.B) map[string]float64 {
 	for len(took) == 0 {
 		window(1)
 	}
-	wal := s.walSince(b, before)
+	wal := s.c.walSince(b, before)
 	stop()
 	for range 8 {
 		window(2)
@@ -397,9 +364,9 @@ func compare(b *testing.B, o operation, subject, control *side) {
 	var wal [2]float64
 	one := func(i int, s *side) func() float64 {
 		return func() float64 {
-			before := s.lsn(b)
+			before := s.c.lsn(b)
 			rate := used[i].of(b, s.c, func() (int, float64) { return o.do(s) })
-			wal[i] += s.walSince(b, before)
+			wal[i] += s.c.walSince(b, before)
 			return rate
 		}
 	}

@@ -18,12 +18,12 @@ func wal(b *testing.B) {
 		if checkpoint {
 			exec1(b, c.db, "CHECKPOINT")
 		}
-		before := one[string](b, c.db, "SELECT pg_current_wal_insert_lsn()::text")
+		before := c.lsn(b)
 		r := measure(b, load.Options{Targets: c.targets(), Mode: load.Stream, Text: chunks(1000), InFlight: 1, Count: 1})
 		if r.Chunks != 1000 {
 			b.Fatalf("%d chunks arrived", r.Chunks)
 		}
-		return one[float64](b, c.db, "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), $1::pg_lsn)::float8", before)
+		return c.walSince(b, before)
 	}
 	b.Run("chunks=1000", func(b *testing.B) {
 		var fresh, between []float64
@@ -37,4 +37,16 @@ func wal(b *testing.B) {
 		metric(b, fresh[len(fresh)/2]/megabyte, "MB-after-checkpoint")
 		metric(b, fresh[len(fresh)-1]/megabyte, "MB-largest")
 	})
+}
+
+// lsn is the present end of the write-ahead log.
+func (c *cluster) lsn(b *testing.B) string {
+	b.Helper()
+	return one[string](b, c.db, "SELECT pg_current_wal_insert_lsn()::text")
+}
+
+// walSince is how many bytes all databases have written to the log since then.
+func (c *cluster) walSince(b *testing.B, lsn string) float64 {
+	b.Helper()
+	return one[float64](b, c.db, "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), $1::pg_lsn)::float8", lsn)
 }
