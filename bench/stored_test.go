@@ -223,7 +223,7 @@ func (s *side) list(f store.TaskFilter) (int, float64) {
 // time from emission to arrival.
 func (s *side) emission() (int, float64) {
 	const runs, delay = 20, 10 * time.Millisecond
-	lags, _ := lagsOf(s.b, s.c, 1, runs, max(100, int(turn()/delay)), delay)
+	lags, _ := lagsOf(s.b, s.c, 1, runs, max(100, int(turn()/delay)), delay, 0.5)
 	return len(lags), 1 / load.Quantile(lags, 0.5).Seconds()
 }
 
