@@ -71,6 +71,10 @@ const (
 // large ones.
 const Small = 64 << 10
 
+// outgrown is the holder, of the budget Small, of what requests have read while they wait for the
+// bytes of large ones. So half of it is always for small requests.
+const outgrown = "\x1foutgrown"
+
 // Account is what one request holds. Its methods are safe for concurrent use; a nil Account bounds
 // nothing.
 type Account struct {
@@ -83,12 +87,19 @@ type Account struct {
 	used int64   // bytes of logs read for the answer, of those that read covers
 }
 
-// holding is what an account holds of two budgets: of Small, and of one for large data.
+// holding is what an account holds for a body or an answer: of Small, or all of it of a budget for large data.
 type holding struct{ small, large int64 }
 
-// covering returns the holding for n bytes.
-func covering(n, factor int64) holding {
-	return holding{min(n, Small) * factor, max(n-Small, 0) * factor}
+// lacks returns the bytes that the holding needs for n bytes, of one of the two.
+func (h holding) lacks(n, factor int64) (small, large int64) {
+	switch want := n * factor; {
+	case want <= h.small+h.large:
+		return 0, 0
+	case n <= Small && h.large == 0:
+		return want - h.small, 0
+	default:
+		return 0, want - h.large
+	}
 }
 
 // Open opens the account of a request. key names its caller; half of a budget is the most that all
@@ -111,25 +122,55 @@ func (a *Account) Body(ctx context.Context, n int64) error {
 // grow grows a holding to n bytes.
 func (a *Account) grow(ctx context.Context, h *holding, of *Budget, n, factor int64) error {
 	a.mu.Lock()
-	want, has := covering(n, factor), *h
+	small, large := h.lacks(n, factor)
+	has := h.large
 	a.mu.Unlock()
-	if err := a.of.Small.take(ctx, "", want.small-has.small, 0); err != nil {
-		return err
+	if small > 0 {
+		if err := a.of.Small.Take(ctx, a.key, small); err != nil {
+			return err
+		}
+		a.mu.Lock()
+		h.small += small
+		a.mu.Unlock()
+		return nil
 	}
-	a.add(&h.small, want.small-has.small)
-	if err := of.take(ctx, a.key, want.large-has.large, has.large); err != nil {
-		return err
+	if !of.try(a.key, large, has) {
+		if err := a.wait(ctx, of, large, has); err != nil {
+			return err
+		}
 	}
-	a.add(&h.large, want.large-has.large)
+	a.grown(h, large)
 	return nil
 }
 
-func (a *Account) add(to *int64, n int64) {
-	if n > 0 {
-		a.mu.Lock()
-		*to += n
-		a.mu.Unlock()
+// wait waits for n bytes of a budget for large data. Meanwhile the account holds, of Small, only what
+// it has read.
+func (a *Account) wait(ctx context.Context, of *Budget, n, has int64) error {
+	a.mu.Lock()
+	held, read := a.body.small+a.read.small, a.body.small/bodyFactor+a.read.small/logFactor
+	a.mu.Unlock()
+	if held > 0 {
+		if err := a.of.Small.swap(a.key, held, outgrown, read); err != nil {
+			return err
+		}
+		defer func() {
+			a.of.Small.Give(outgrown, read)
+			a.of.Small.Add(a.key, held)
+		}()
 	}
+	return of.take(ctx, a.key, n, has)
+}
+
+// grown adds bytes to a holding that is large now.
+func (a *Account) grown(h *holding, large int64) {
+	if large <= 0 {
+		return
+	}
+	a.mu.Lock()
+	small := h.small
+	h.small, h.large = 0, h.large+large
+	a.mu.Unlock()
+	a.of.Small.Give(a.key, small)
 }
 
 // give returns a holding.
@@ -138,7 +179,7 @@ func (a *Account) give(h *holding, of *Budget) {
 	held := *h
 	*h = holding{}
 	a.mu.Unlock()
-	a.of.Small.Give("", held.small)
+	a.of.Small.Give(a.key, held.small)
 	of.Give(a.key, held.large)
 }
 
@@ -171,20 +212,16 @@ func (a *Account) Use(n int64) bool {
 		return true
 	}
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	all := a.used + n
-	want := covering(all, logFactor)
-	small, large := max(want.small-a.read.small, 0), max(want.large-a.read.large, 0)
-	if all > a.of.largest || !a.of.Small.try("", small, 0) {
-		return false
-	}
-	if !a.of.Answers.try(a.key, large, a.read.large) {
-		a.of.Small.Give("", small)
+	small, large := a.read.lacks(all, logFactor)
+	if all > a.of.largest || !a.of.Small.try(a.key, small, 0) || !a.of.Answers.try(a.key, large, a.read.large) {
+		a.mu.Unlock()
 		return false
 	}
 	a.read.small += small
-	a.read.large += large
 	a.used = all
+	a.mu.Unlock()
+	a.grown(&a.read, large)
 	return true
 }
 
@@ -195,7 +232,10 @@ func (a *Account) Unuse(n int64) {
 	}
 	a.mu.Lock()
 	a.used -= n
+	small := max(a.read.small-a.used*logFactor, 0)
+	a.read.small -= small
 	a.mu.Unlock()
+	a.of.Small.Give(a.key, small)
 }
 
 // Trim returns what was reserved and not used.
@@ -204,13 +244,13 @@ func (a *Account) Trim() {
 		return
 	}
 	a.mu.Lock()
-	want := covering(a.used, logFactor)
-	small, large := max(a.read.small-want.small, 0), max(a.read.large-want.large, 0)
+	spare := max(a.read.small+a.read.large-a.used*logFactor, 0)
+	small := min(spare, a.read.small)
 	a.read.small -= small
-	a.read.large -= large
+	a.read.large -= spare - small
 	a.mu.Unlock()
-	a.of.Small.Give("", small)
-	a.of.Answers.Give(a.key, large)
+	a.of.Small.Give(a.key, small)
+	a.of.Answers.Give(a.key, spare-small)
 }
 
 // tooLarge is the error of an answer that never fits into the memory of this server.

@@ -109,10 +109,27 @@ func (b *Budget) take(ctx context.Context, key string, n, has int64) error {
 		return err
 	case own:
 		b.refused++
-		return &task.Error{Kind: task.RateLimited, Msg: "your requests hold as much memory as they may; send fewer large ones at a time", RetryAfter: pause}
+		return &task.Error{Kind: task.RateLimited, Msg: "your requests hold as much memory as they may; send fewer at a time", RetryAfter: pause}
 	}
+	return b.full()
+}
+
+// full counts a refusal. The caller holds the lock.
+func (b *Budget) full() error {
 	b.refused++
-	return &task.Error{Kind: task.Unavailable, Msg: "the server's memory is in use by other large requests", RetryAfter: pause}
+	return &task.Error{Kind: task.Unavailable, Msg: "the server's memory is in use by other requests", RetryAfter: pause}
+}
+
+// swap gives n bytes of a holder back, and takes fewer for another one, if that one's share allows it.
+func (b *Budget) swap(key string, n int64, other string, fewer int64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ofHolder(other, fewer, 0) {
+		return b.full()
+	}
+	b.grant(other, fewer)
+	b.drop(key, n)
+	return nil
 }
 
 // TryTake takes n bytes if they are free now.
@@ -179,6 +196,11 @@ func (b *Budget) Give(key string, n int64) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.drop(key, n)
+}
+
+// drop takes bytes from a holder, for those that wait. The caller holds the lock.
+func (b *Budget) drop(key string, n int64) {
 	b.used -= n
 	if b.held[key] -= n; b.held[key] == 0 {
 		delete(b.held, key)

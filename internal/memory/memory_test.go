@@ -3,9 +3,11 @@ package memory
 import (
 	"context"
 	"math"
+	"strconv"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -122,7 +124,7 @@ func TestAccount(t *testing.T) {
 		require.ErrorIs(t, large.Reserve(t.Context(), 24*mib), task.TooLarge)
 		large.Unuse(20 * mib)
 		large.Trim()
-		require.Equal(t, int64(4*mib-Small)*logFactor, b.Answers.Stat().Used)
+		require.Equal(t, int64(4*mib)*logFactor, b.Answers.Stat().Used)
 		other := b.Open("b")
 		require.ErrorIs(t, other.Body(t.Context(), 16*mib), task.Unavailable)
 		require.NoError(t, b.Open("c").Body(t.Context(), Small))
@@ -139,4 +141,74 @@ func TestAccount(t *testing.T) {
 	require.NoError(t, none.Body(t.Context(), math.MaxInt64))
 	none.Close()
 	require.Nil(t, Of(t.Context()))
+}
+
+// TestWaitForLargeBytes shows that requests which wait for the bytes of large ones leave half of the budget Small to
+// small ones, however many they are.
+func TestWaitForLargeBytes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		begin, grow func(context.Context, *Account) error
+		of          func(*Budgets) *Budget
+	}{
+		"bodies": {
+			func(ctx context.Context, a *Account) error { return a.Body(ctx, Small) },
+			func(ctx context.Context, a *Account) error { return a.Body(ctx, mib) },
+			func(b *Budgets) *Budget { return b.Requests },
+		},
+		"answers": {
+			func(ctx context.Context, a *Account) error { return a.Reserve(ctx, Small) },
+			func(ctx context.Context, a *Account) error { return a.Reserve(ctx, mib) },
+			func(b *Budgets) *Budget { return b.Answers },
+		},
+		"answers to bodies": {
+			func(ctx context.Context, a *Account) error { return a.Body(ctx, Small) },
+			func(ctx context.Context, a *Account) error { return a.Reserve(ctx, mib) },
+			func(b *Budgets) *Budget { return b.Answers },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := New(16 * mib)
+				of := c.of(b)
+				size := of.Stat().Size
+				of.Add("another", size)
+				const many = 40
+				ended := make(chan error, many)
+				for i := range many {
+					go func() {
+						a := b.Open("caller " + strconv.Itoa(i))
+						defer a.Close()
+						if err := c.begin(t.Context(), a); err != nil {
+							ended <- err
+							return
+						}
+						ended <- c.grow(t.Context(), a)
+					}()
+				}
+				synctest.Wait()
+				began := time.Now()
+				small := b.Open("another")
+				require.NoError(t, small.Body(t.Context(), Small))
+				require.Zero(t, time.Since(began))
+				small.Close()
+				require.NotEmpty(t, ended, "some are refused")
+				require.Less(t, len(ended), many, "and some wait")
+				for range len(ended) {
+					require.ErrorIs(t, <-ended, task.Unavailable)
+				}
+				of.Give("another", size)
+				waited := 0
+				for synctest.Wait(); len(ended) > 0; waited++ {
+					require.NoError(t, <-ended)
+				}
+				require.Positive(t, waited)
+				b.Each(func(name string, of *Budget) {
+					require.Zero(t, of.Stat().Used, name)
+					require.Empty(t, of.held, name)
+				})
+			})
+		})
+	}
 }
