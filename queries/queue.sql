@@ -7,8 +7,9 @@
 -- the whole queue. since[i] skips the dead prefix of the index, which vacuum cannot remove while
 -- another session has an old snapshot. Index task_queue_ready.
 --
--- All claimed messages together have at most @bytes. With @alone it claims the oldest one even if that
--- is larger.
+-- All claimed messages larger than @small together have at most @bytes, and the others @most. With @alone
+-- it claims the oldest large one even if that does not fit. Without, it passes over those that do not, so
+-- that small messages need not wait for them.
 --
 -- It never waits for a lock: it leaves a task with a locked row for the next claim. A message, a
 -- cancel, or a write that is about to be fenced may hold the lock. So it can start at the queue
@@ -19,6 +20,7 @@
 WITH s AS MATERIALIZED (
     SELECT q.id, q.agent FROM holdfast.task_queue q
      WHERE q.suspect AND q.worker_id IS NULL AND q.available_at <= now() AND q.agent = ANY(@agents::text[])
+       AND (q.message_bytes <= @bytes::bigint OR @alone::boolean)
        AND q.available_at <= now() - (SELECT i.older FROM (SELECT unnest(@agents::text[]) AS agent, unnest(@older::interval[]) AS older) i WHERE i.agent = q.agent)
      ORDER BY q.available_at, q.id
      LIMIT @suspects::integer
@@ -33,7 +35,7 @@ WITH s AS MATERIALIZED (
               FROM (SELECT q.id FROM holdfast.task_queue q
                      WHERE q.agent = a.agent AND q.worker_id IS NULL AND q.wakes_at IS NULL AND NOT q.suspect
                        AND q.available_at >= a.since AND q.available_at <= now() - a.older
-                       AND q.id <> ALL(@skip::uuid[])
+                       AND q.id <> ALL(@skip::uuid[]) AND (q.message_bytes <= @bytes::bigint OR @alone::boolean)
                      ORDER BY q.available_at, q.id
                        FOR UPDATE SKIP LOCKED) r
              CROSS JOIN LATERAL (
@@ -47,10 +49,11 @@ WITH s AS MATERIALIZED (
 ), b AS MATERIALIZED (
     SELECT ARRAY(
         SELECT x.id
-          FROM (SELECT q.id, sum(q.message_bytes) OVER (ORDER BY q.available_at, q.id) AS bytes,
-                       row_number() OVER (ORDER BY q.available_at, q.id) AS nth
-                  FROM holdfast.task_queue q WHERE q.id = ANY((SELECT ids FROM c)::uuid[])) x
-         WHERE x.bytes <= @bytes::bigint OR x.nth = 1 AND @alone::boolean
+          FROM (SELECT q.id, sum(q.message_bytes) OVER w AS bytes, row_number() OVER w AS nth,
+                       CASE WHEN q.message_bytes > @small::bigint THEN @bytes::bigint ELSE @most::bigint END AS limit_bytes
+                  FROM holdfast.task_queue q WHERE q.id = ANY((SELECT ids FROM c)::uuid[])
+                WINDOW w AS (PARTITION BY q.message_bytes > @small::bigint ORDER BY q.available_at, q.id)) x
+         WHERE x.bytes <= x.limit_bytes OR x.nth = 1 AND @alone::boolean
     ) AS ids
 ), l AS MATERIALIZED (
     SELECT ARRAY(

@@ -10,6 +10,7 @@
 WITH s AS MATERIALIZED (
     SELECT q.id, q.agent FROM holdfast.task_queue q
      WHERE q.suspect AND q.worker_id IS NULL AND q.available_at <= now() AND q.agent = ANY(@agents::text[])
+       AND (q.message_bytes <= @bytes::bigint OR @alone::boolean)
      ORDER BY q.available_at, q.id
      LIMIT @suspects::integer
        FOR UPDATE SKIP LOCKED
@@ -25,6 +26,7 @@ WITH s AS MATERIALIZED (
               FROM (SELECT q.id FROM holdfast.task_queue q
                      WHERE q.agent = a.agent AND q.worker_id IS NULL AND q.wakes_at IS NULL AND NOT q.suspect
                        AND q.available_at >= a.since AND q.available_at <= now()
+                       AND (q.message_bytes <= @bytes::bigint OR @alone::boolean)
                      ORDER BY q.available_at, q.id
                        FOR UPDATE SKIP LOCKED) r
              CROSS JOIN LATERAL (
@@ -38,10 +40,11 @@ WITH s AS MATERIALIZED (
 ), b AS MATERIALIZED (
     SELECT ARRAY(
         SELECT x.id
-          FROM (SELECT q.id, sum(q.message_bytes) OVER (ORDER BY q.available_at, q.id) AS bytes,
-                       row_number() OVER (ORDER BY q.available_at, q.id) AS nth
-                  FROM holdfast.task_queue q WHERE q.id = ANY((SELECT ids FROM c)::uuid[])) x
-         WHERE x.bytes <= @bytes::bigint OR x.nth = 1 AND @alone::boolean
+          FROM (SELECT q.id, sum(q.message_bytes) OVER w AS bytes, row_number() OVER w AS nth,
+                       CASE WHEN q.message_bytes > @small::bigint THEN @bytes::bigint ELSE @most::bigint END AS limit_bytes
+                  FROM holdfast.task_queue q WHERE q.id = ANY((SELECT ids FROM c)::uuid[])
+                WINDOW w AS (PARTITION BY q.message_bytes > @small::bigint ORDER BY q.available_at, q.id)) x
+         WHERE x.bytes <= x.limit_bytes OR x.nth = 1 AND @alone::boolean
     ) AS ids
 ), l AS MATERIALIZED (
     SELECT ARRAY(

@@ -429,13 +429,15 @@ func (m *memoryTest) openStreams() {
 // requestLittle sends and gets small tasks until stop.
 func (m *memoryTest) requestLittle(stop <-chan struct{}) error {
 	quick := m.URL + "/agents/quick"
+	var slowest time.Duration
 	for n := 0; ; n++ {
 		select {
 		case <-stop:
-			m.t.Logf("%d small requests were served", 2*n)
+			m.t.Logf("%d small requests were served; a send and its get took %v at most", 2*n, slowest.Round(time.Millisecond))
 			return nil
 		default:
 		}
+		began := time.Now()
 		sent, err := call(m.t.Context(), quick, []byte(`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"echo:small"}]}}}`))
 		if err != nil || sent.status != http.StatusOK || sent.state != "completed" {
 			return fmt.Errorf("small send %d: %+v, %w", n, sent, err)
@@ -444,6 +446,7 @@ func (m *memoryTest) requestLittle(stop <-chan struct{}) error {
 		if err != nil || got.status != http.StatusOK || got.id != sent.id {
 			return fmt.Errorf("small get %d: %+v, %w", n, got, err)
 		}
+		slowest = max(slowest, time.Since(began))
 	}
 }
 

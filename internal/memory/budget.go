@@ -31,9 +31,8 @@ type Budget struct {
 	waiting list.List // of *wait, oldest first
 	refused int64
 
-	// Of a budget for lines (see Line).
-	turn   chan struct{} // has a value while no line has the turn; nil: work larger than the budget goes on alone
-	beside int64         // bytes of the line that has the turn
+	turn   chan struct{} // of a budget for lines (see Line): has a value while no line has the turn; nil: work larger than the budget goes on alone
+	beside int64         // bytes of the line that has the turn, or of messages that did not fit
 }
 
 // wait is a Take that waits.
@@ -177,16 +176,6 @@ func (b *Budget) Free() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.size - b.used
-}
-
-// InUse reports whether any bytes are in use.
-func (b *Budget) InUse() bool {
-	if b == nil {
-		return false
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.used > 0
 }
 
 // Give returns bytes of a holder.

@@ -109,6 +109,33 @@ func TestBudget(t *testing.T) {
 	})
 }
 
+func TestMessagesThatDoNotFitAreBesideTheBudget(t *testing.T) {
+	t.Parallel()
+	b := NewBudget(4 * mib)
+	fits := b.Hold(mib)
+	require.False(t, b.Crowded())
+	require.Equal(t, int64(mib)/messageFactor, b.Messages())
+	beside := b.Hold(mib)
+	require.True(t, b.Crowded())
+	require.Equal(t, int64(mib)/messageFactor, b.Messages())
+	small := b.Hold(Small)
+	require.Equal(t, int64(2*mib+Small)*messageFactor, b.Stat().Used)
+	beside()
+	require.False(t, b.Crowded())
+	rest := b.Hold(b.Messages())
+	require.False(t, b.Crowded())
+	full := b.Hold(Small)
+	require.False(t, b.Crowded(), "small ones are never beside it")
+	require.Equal(t, int64(Small), b.Messages())
+	for _, release := range []func(){fits, small, rest, full} {
+		release()
+	}
+	require.Zero(t, b.Stat().Used)
+	var none *Budget
+	none.Hold(mib)()
+	require.False(t, none.Crowded())
+}
+
 // TestAccount shows that small requests do not compete with large ones, and that nothing stays
 // behind.
 func TestAccount(t *testing.T) {

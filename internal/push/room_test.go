@@ -44,7 +44,7 @@ func artifact(t *testing.T, body []byte) (n int) {
 
 func unused(t *testing.T, b *memory.Budget) {
 	t.Helper()
-	awaited(t, "the end of the deliveries", func() bool { return !b.InUse() })
+	awaited(t, "the end of the deliveries", func() bool { return b.Stat().Used == 0 })
 }
 
 // A delivery that is larger than the budget goes on alone. Others wait for it, and small ones do not.
@@ -135,7 +135,7 @@ func TestADeliveryThatNeverFits(t *testing.T) {
 		require.Contains(t, r.attempts(of.id)[0].Error, "the delivery would read 4 MiB or more, which does not fit the memory of this server")
 	}
 	require.Empty(t, got)
-	require.False(t, budget.InUse())
+	require.Zero(t, budget.Stat().Used)
 }
 
 // Deliveries learn while they read that they need more than they took. They give up what they have, so none waits for

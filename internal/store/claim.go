@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -68,15 +69,15 @@ type Demand struct {
 	Since time.Time
 	Older time.Duration // claim only what has been due for so long
 	Skip  []task.ID     // not to claim
-	// Bytes bounds the messages of the whole claim, as stored; 0: the default. Further bounds it even
-	// for the first message, which otherwise may be larger.
+	// Bytes bounds the large messages of the whole claim, as stored; 0: the default. Further bounds them even
+	// for the first one, which otherwise may be larger.
 	Bytes   int64
 	Further bool
 	// NoSuspect claims no run that may have ended its process. Otherwise Claim claims at most one.
 	NoSuspect bool
 }
 
-// claimBytes bounds the messages of one claim.
+// claimBytes bounds the small messages of one claim, and the large ones.
 const claimBytes = 32 << 20
 
 func fenceOf(attempt int32, at pgtype.Timestamptz) task.Fence {
@@ -93,7 +94,7 @@ func claimedAt(f task.Fence) time.Time { return time.UnixMicro(f.ClaimedAt) }
 // Claim claims due tasks for a worker and raises their attempt. If its connection dies, the outcome
 // is unknown; Owned then finds the claimed runs.
 func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Claimed, error) {
-	arg := dbsqlc.QueueClaimParams{Worker: uuid.UUID(worker), Suspects: 1, Skip: []uuid.UUID{}, Bytes: claimBytes, Alone: true}
+	arg := dbsqlc.QueueClaimParams{Worker: uuid.UUID(worker), Suspects: 1, Skip: []uuid.UUID{}, Small: memory.Small, Bytes: claimBytes, Most: claimBytes, Alone: true}
 	for _, d := range want {
 		arg.Agents = append(arg.Agents, d.Agent)
 		arg.Slots = append(arg.Slots, int32(d.Slots))

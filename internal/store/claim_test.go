@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -48,6 +49,52 @@ func TestClaimsAreLimitedInBytes(t *testing.T) {
 	require.Zero(t, claim(Demand{Agent: "a", Slots: 100, Bytes: size, Further: true}), "larger than what is free")
 	require.Equal(t, 1, claim(Demand{Agent: "a", Slots: 100, Bytes: size}), "one goes on alone")
 	require.Equal(t, 1, claim(Demand{Agent: "a", Slots: 100, Bytes: size + 1000, Further: true}))
+}
+
+// TestSmallMessagesPassLargeOnes queues small messages behind large ones of the same agent and of another.
+func TestSmallMessagesPassLargeOnes(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	w := f.worker(time.Hour)
+	for name, claim := range map[string]func(alone bool) []*Claimed{
+		"in the process": func(alone bool) (got []*Claimed) {
+			want := []Demand{{Agent: "a", Slots: 2, Bytes: memory.Small, Further: !alone}, {Agent: "b", Slots: 2, Bytes: memory.Small, Further: !alone}}
+			got, err := f.Claim(t.Context(), w, want)
+			require.NoError(t, err)
+			return got
+		},
+		"of remote workers": func(alone bool) (got []*Claimed) {
+			want := []RemoteDemand{{Agent: "a", Seats: []task.ID{w, w}, Lease: time.Hour, Look: time.Hour}, {Agent: "b", Seats: []task.ID{w, w}, Lease: time.Hour, Look: time.Hour}}
+			won, err := f.ClaimRemote(t.Context(), want, memory.Small, alone)
+			require.NoError(t, err)
+			for _, c := range won {
+				got = append(got, c.Claimed)
+			}
+			return got
+		},
+	} {
+		var large, small []task.ID
+		queue := func(agent string, size int) task.ID {
+			n := fresh(agent)
+			n.Message.Parts[0].Text = strings.Repeat("x", size)
+			return f.create(n).ID
+		}
+		for range 3 {
+			large = append(large, queue("a", 1<<20))
+		}
+		small = append(small, queue("a", 1000), queue("b", 1000), queue("a", memory.Small-1000), queue("b", memory.Small-1000))
+		ids := func(got []*Claimed) (ids []task.ID) {
+			for _, c := range got {
+				ids = append(ids, c.Task.ID)
+			}
+			return ids
+		}
+		require.ElementsMatch(t, small, ids(claim(false)), name)
+		require.Empty(t, claim(false), name)
+		for i := range large {
+			require.Equal(t, large[i:i+1], ids(claim(true)), "%s: the oldest goes on alone", name)
+		}
+	}
 }
 
 // TestLockedTasksDoNotStarveClaims locks the oldest queued task. A claim for one run takes the next.

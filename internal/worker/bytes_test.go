@@ -117,7 +117,7 @@ func TestLargeEventsWaitForMemory(t *testing.T) {
 	for _, of := range []*task.Task{first, second} {
 		require.Len(t, p.become(of, task.StateCompleted).Artifacts[0].Parts[0].Text, 1<<20)
 	}
-	eventually(t, "the memory", func() bool { return !events.InUse() })
+	eventually(t, "the memory", func() bool { return events.Stat().Used == 0 })
 }
 
 // A run that is canceled while it waits for memory ends, and nothing of it stays behind.
@@ -138,7 +138,7 @@ func TestCanceledWhileItWaitsForMemory(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, p.become(h, task.StateCanceled).Artifacts)
 	events.Give("another", 1<<20)
-	require.False(t, events.InUse())
+	require.Zero(t, events.Stat().Used)
 }
 
 // While there is no memory for more, runs keep fewer small events back, and go on.
@@ -214,7 +214,7 @@ func TestASlowAgentHoldsUpNoOther(t *testing.T) {
 	for _, h := range tasks {
 		require.Len(t, p.become(h, task.StateCompleted).Artifacts[0].Parts[0].Text, size)
 	}
-	eventually(t, "the memory", func() bool { return !lines.InUse() && !events.InUse() })
+	eventually(t, "the memory", func() bool { return lines.Stat().Used == 0 && events.Stat().Used == 0 })
 	require.Zero(t, lines.Stat().Used)
 }
 
@@ -250,6 +250,6 @@ func TestManyLargeLinesAtOnce(t *testing.T) {
 	for _, h := range tasks {
 		require.Len(t, p.become(h, task.StateCompleted).Artifacts[0].Parts[0].Text, 2*size)
 	}
-	eventually(t, "the memory", func() bool { return !lines.InUse() && !events.InUse() })
+	eventually(t, "the memory", func() bool { return lines.Stat().Used == 0 && events.Stat().Used == 0 })
 	require.Zero(t, lines.Stat().Used)
 }

@@ -220,7 +220,7 @@ func (p *Pool) Reserve(agent string) *Slot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.agents[agent]
-	if s == nil || s.Remote || s.free == 0 || s.ready || s.breaker.open || p.closing || p.opt.Memory.Free() <= 0 {
+	if s == nil || s.Remote || s.free == 0 || s.ready || s.breaker.open || p.closing || p.opt.Memory.Free() <= 0 || p.opt.Memory.Crowded() {
 		return nil
 	}
 	w := p.opt.Worker()
@@ -428,15 +428,14 @@ func (p *Pool) demand() []store.Demand {
 	if p.closing {
 		return nil
 	}
-	// A small message never waits for the memory of large ones.
-	fits := max(p.opt.Memory.Free()/messageFactor, memory.Small)
+	fits, crowded := p.opt.Memory.Messages(), p.opt.Memory.Crowded()
 	var want []store.Demand
 	for name, s := range p.agents {
 		if !s.ready || s.free == 0 || s.Remote && !s.expire {
 			continue
 		}
 		now := time.Now()
-		d := store.Demand{Agent: name, Slots: min(s.free, p.opt.ClaimBatch), Since: s.since, NoSuspect: p.gate != nil, Bytes: fits, Further: p.opt.Memory.InUse()}
+		d := store.Demand{Agent: name, Slots: min(s.free, p.opt.ClaimBatch), Since: s.since, NoSuspect: p.gate != nil, Bytes: fits, Further: crowded}
 		if s.Remote {
 			s.expire, d.Since, d.Older = false, time.Time{}, s.UnreachableFor
 		} else if d = s.breaker.demand(now, d, s.UnreachableFor); d.Slots == 0 {
@@ -503,14 +502,14 @@ func (p *Pool) start(s *slots, c *store.Claimed, expired bool) {
 	if p.opt.Observer.Running != nil {
 		p.opt.Observer.Running(s.Name, 1)
 	}
-	held := messageBytes(c.Message) * messageFactor
+	held := messageBytes(c.Message)
 	if c.Wait != nil && c.Wait.Resumed != nil {
-		held += int64(len(c.Wait.Resumed.Body)) * messageFactor
+		held += int64(len(c.Wait.Resumed.Body))
 	}
-	p.opt.Memory.Add("", held)
+	free := p.opt.Memory.Hold(held)
 	p.runs.Go(func() {
 		r.run()
-		p.opt.Memory.Give("", held)
+		free()
 		if held > memory.Small {
 			// Claims may have left tasks of any agent whose messages did not fit.
 			p.Wake("")
@@ -528,10 +527,6 @@ func (p *Pool) start(s *slots, c *store.Claimed, expired bool) {
 		p.release(s)
 	})
 }
-
-// messageFactor is the bytes of memory for each byte of a message: its row, the message, and what the
-// executor makes of it.
-const messageFactor = 3
 
 // messageBytes returns the size of a message's content.
 func messageBytes(m *task.Message) int64 {

@@ -267,24 +267,42 @@ func TestRunCompletes(t *testing.T) {
 	require.Len(t, log, 4)
 }
 
-// Large messages are run one at a time if no more of them fit the memory; small ones do not wait for them.
+// Large messages are run one at a time if no more of them fit the memory. Small ones do not wait for them, nor they for
+// small ones.
 func TestSmallMessagesPassLargeOnes(t *testing.T) {
 	t.Parallel()
 	block := make(chan struct{})
 	release := sync.OnceFunc(func() { close(block) })
 	defer release()
-	holds := does(func(context.Context, *executor.Run, executor.Emitter) error { <-block; return nil })
-	passes := does(func(context.Context, *executor.Run, executor.Emitter) error { return nil })
-	holds.Concurrency, passes.Concurrency = 4, 4
-	p := start(t, setup{memory: memory.NewBudget(1 << 20)}, holds, passes)
+	passes := func(context.Context, *executor.Run, executor.Emitter) error { return nil }
+	holds := does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+		if run.Message.FirstText() == "passes" {
+			return passes(ctx, run, out)
+		}
+		<-block
+		return nil
+	})
+	other := does(passes)
+	holds.Concurrency, other.Concurrency = 3, 3
+	budget := memory.NewBudget(1 << 20)
+	p := start(t, setup{memory: budget}, holds, other)
+	p.become(p.create("a", "a small one that runs"), task.StateWorking)
 	large := strings.Repeat("x", 1<<20)
-	first, second := p.create("a", large), p.create("a", large)
+	first, second, third := p.create("a", large), p.create("a", large), p.create("a", large)
 	p.become(first, task.StateWorking)
-	p.become(p.create("b", "small"), task.StateCompleted)
-	require.Equal(t, task.StateSubmitted, p.become(second, task.StateSubmitted).Status.State)
+	require.True(t, budget.Crowded())
+	for range 3 {
+		p.become(p.create("a", "passes"), task.StateCompleted)
+		p.become(p.create("b", "passes"), task.StateCompleted)
+	}
+	for _, waits := range []*task.Task{second, third} {
+		require.Equal(t, task.StateSubmitted, p.become(waits, task.StateSubmitted).Status.State)
+	}
 	release()
-	p.become(first, task.StateCompleted)
-	p.become(second, task.StateCompleted)
+	for _, waited := range []*task.Task{first, second, third} {
+		p.become(waited, task.StateCompleted)
+	}
+	eventually(t, "the memory", func() bool { return budget.Stat().Used == 0 })
 }
 
 func TestConcurrencyIsPerAgent(t *testing.T) {

@@ -511,10 +511,9 @@ func (a *API) lend(x *exchange, got []store.Remote, answer *claimed) error {
 	}
 	var bytes int64
 	for _, c := range got {
-		bytes += messageFactor * c.Message.Size()
+		bytes += c.Message.Size()
 	}
-	a.o.Memory.Runs.Add("", bytes)
-	defer a.o.Memory.Runs.Give("", bytes)
+	defer a.o.Memory.Runs.Hold(bytes)()
 	ctx, cancel := context.WithTimeout(x.ctx, readTimeout)
 	defer cancel()
 	visits := make([]*workers.Visit, len(got))

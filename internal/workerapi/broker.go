@@ -184,7 +184,7 @@ func (b *broker) reserve(agent string) *Slot {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	q := b.agents[agent]
-	if q == nil || q.ready || b.memory.Free() <= 0 {
+	if q == nil || q.ready || b.memory.Free() <= 0 || b.memory.Crowded() {
 		return nil
 	}
 	for _, w := range q.waiting {
@@ -351,7 +351,7 @@ func (b *broker) statement(ctx context.Context, seats []seat) (full map[*queue]i
 	// A stop must not interrupt a claim: nobody would run what it won until the lease expired.
 	claiming, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
 	defer cancel()
-	won, err := b.store.ClaimRemote(claiming, want, max(b.memory.Free()/messageFactor, memory.Small), !b.memory.InUse())
+	won, err := b.store.ClaimRemote(claiming, want, b.memory.Messages(), !b.memory.Crowded())
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err != nil {
@@ -382,6 +382,3 @@ func (b *broker) statement(ctx context.Context, seats []seat) (full map[*queue]i
 	}
 	return full, true
 }
-
-// messageFactor is the bytes of memory for each byte of a message.
-const messageFactor = 3

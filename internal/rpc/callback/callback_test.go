@@ -285,5 +285,5 @@ func TestBodiesHoldMemory(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, res.StatusCode)
 	f.Close() // after the handler
 	require.Equal(t, all, budgets.Requests.Free())
-	require.False(t, budgets.Small.InUse())
+	require.Zero(t, budgets.Small.Stat().Used)
 }

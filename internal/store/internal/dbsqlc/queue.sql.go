@@ -65,21 +65,22 @@ const queueClaim = `-- name: QueueClaim :many
 WITH s AS MATERIALIZED (
     SELECT q.id, q.agent FROM holdfast.task_queue q
      WHERE q.suspect AND q.worker_id IS NULL AND q.available_at <= now() AND q.agent = ANY($1::text[])
-       AND q.available_at <= now() - (SELECT i.older FROM (SELECT unnest($1::text[]) AS agent, unnest($2::interval[]) AS older) i WHERE i.agent = q.agent)
+       AND (q.message_bytes <= $2::bigint OR $3::boolean)
+       AND q.available_at <= now() - (SELECT i.older FROM (SELECT unnest($1::text[]) AS agent, unnest($4::interval[]) AS older) i WHERE i.agent = q.agent)
      ORDER BY q.available_at, q.id
-     LIMIT $3::integer
+     LIMIT $5::integer
        FOR UPDATE SKIP LOCKED
 ), c AS MATERIALIZED (
     SELECT ARRAY(
         SELECT x.id
-          FROM (SELECT unnest($1::text[]) AS agent, unnest($4::integer[]) AS slots,
-                       unnest($5::timestamptz[]) AS since, unnest($2::interval[]) AS older) a
+          FROM (SELECT unnest($1::text[]) AS agent, unnest($6::integer[]) AS slots,
+                       unnest($7::timestamptz[]) AS since, unnest($4::interval[]) AS older) a
          CROSS JOIN LATERAL (
             SELECT r.id
               FROM (SELECT q.id FROM holdfast.task_queue q
                      WHERE q.agent = a.agent AND q.worker_id IS NULL AND q.wakes_at IS NULL AND NOT q.suspect
                        AND q.available_at >= a.since AND q.available_at <= now() - a.older
-                       AND q.id <> ALL($6::uuid[])
+                       AND q.id <> ALL($8::uuid[]) AND (q.message_bytes <= $2::bigint OR $3::boolean)
                      ORDER BY q.available_at, q.id
                        FOR UPDATE SKIP LOCKED) r
              CROSS JOIN LATERAL (
@@ -93,10 +94,11 @@ WITH s AS MATERIALIZED (
 ), b AS MATERIALIZED (
     SELECT ARRAY(
         SELECT x.id
-          FROM (SELECT q.id, sum(q.message_bytes) OVER (ORDER BY q.available_at, q.id) AS bytes,
-                       row_number() OVER (ORDER BY q.available_at, q.id) AS nth
-                  FROM holdfast.task_queue q WHERE q.id = ANY((SELECT ids FROM c)::uuid[])) x
-         WHERE x.bytes <= $7::bigint OR x.nth = 1 AND $8::boolean
+          FROM (SELECT q.id, sum(q.message_bytes) OVER w AS bytes, row_number() OVER w AS nth,
+                       CASE WHEN q.message_bytes > $9::bigint THEN $2::bigint ELSE $10::bigint END AS limit_bytes
+                  FROM holdfast.task_queue q WHERE q.id = ANY((SELECT ids FROM c)::uuid[])
+                WINDOW w AS (PARTITION BY q.message_bytes > $9::bigint ORDER BY q.available_at, q.id)) x
+         WHERE x.bytes <= x.limit_bytes OR x.nth = 1 AND $3::boolean
     ) AS ids
 ), l AS MATERIALIZED (
     SELECT ARRAY(
@@ -105,12 +107,12 @@ WITH s AS MATERIALIZED (
            FOR NO KEY UPDATE SKIP LOCKED
     ) AS ids
 ), q AS (
-    UPDATE holdfast.task_queue SET worker_id = $9::uuid, tries = tries + 1, lease_until = NULL, look_at = NULL
+    UPDATE holdfast.task_queue SET worker_id = $11::uuid, tries = tries + 1, lease_until = NULL, look_at = NULL
      WHERE id = ANY((SELECT ids FROM l)::uuid[])
     RETURNING id, message_seq, input_seq, interrupted, turn, tries, available_at, away_since, suspect, spared, forwarded ->> message_seq::text AS forwarded
 ), t AS (
     UPDATE holdfast.tasks t
-       SET worker_id = $9::uuid, attempt = t.attempt + 1, runs = t.runs + 1, run_ordinal = 0,
+       SET worker_id = $11::uuid, attempt = t.attempt + 1, runs = t.runs + 1, run_ordinal = 0,
            claimed_at = now(), wakes_at = NULL
      WHERE t.id = ANY((SELECT ids FROM l)::uuid[]) AND t.state NOT IN (3, 4, 5, 6, 7, 8)
     RETURNING t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
@@ -127,13 +129,15 @@ SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.l
 
 type QueueClaimParams struct {
 	Agents   []string
+	Bytes    int64
+	Alone    bool
 	Older    []time.Duration
 	Suspects int32
 	Slots    []int32
 	Since    []time.Time
 	Skip     []uuid.UUID
-	Bytes    int64
-	Alone    bool
+	Small    int64
+	Most     int64
 	Worker   uuid.UUID
 }
 
@@ -176,8 +180,9 @@ type QueueClaimRow struct {
 // the whole queue. since[i] skips the dead prefix of the index, which vacuum cannot remove while
 // another session has an old snapshot. Index task_queue_ready.
 //
-// All claimed messages together have at most @bytes. With @alone it claims the oldest one even if that
-// is larger.
+// All claimed messages larger than @small together have at most @bytes, and the others @most. With @alone
+// it claims the oldest large one even if that does not fit. Without, it passes over those that do not, so
+// that small messages need not wait for them.
 //
 // It never waits for a lock: it leaves a task with a locked row for the next claim. A message, a
 // cancel, or a write that is about to be fenced may hold the lock. So it can start at the queue
@@ -188,13 +193,15 @@ type QueueClaimRow struct {
 func (q *Queries) QueueClaim(ctx context.Context, db DBTX, arg QueueClaimParams) ([]QueueClaimRow, error) {
 	rows, err := db.Query(ctx, queueClaim,
 		arg.Agents,
+		arg.Bytes,
+		arg.Alone,
 		arg.Older,
 		arg.Suspects,
 		arg.Slots,
 		arg.Since,
 		arg.Skip,
-		arg.Bytes,
-		arg.Alone,
+		arg.Small,
+		arg.Most,
 		arg.Worker,
 	)
 	if err != nil {

@@ -75,12 +75,13 @@ const remoteClaim = `-- name: RemoteClaim :many
 WITH s AS MATERIALIZED (
     SELECT q.id, q.agent FROM holdfast.task_queue q
      WHERE q.suspect AND q.worker_id IS NULL AND q.available_at <= now() AND q.agent = ANY($1::text[])
+       AND (q.message_bytes <= $2::bigint OR $3::boolean)
      ORDER BY q.available_at, q.id
-     LIMIT $2::integer
+     LIMIT $4::integer
        FOR UPDATE SKIP LOCKED
 ), a AS MATERIALIZED (
-    SELECT unnest($1::text[]) AS agent, unnest($3::integer[]) AS slots, unnest($4::timestamptz[]) AS since,
-           unnest($5::interval[]) AS lease, unnest($6::interval[]) AS look
+    SELECT unnest($1::text[]) AS agent, unnest($5::integer[]) AS slots, unnest($6::timestamptz[]) AS since,
+           unnest($7::interval[]) AS lease, unnest($8::interval[]) AS look
 ), c AS MATERIALIZED (
     SELECT ARRAY(
         SELECT x.id
@@ -90,6 +91,7 @@ WITH s AS MATERIALIZED (
               FROM (SELECT q.id FROM holdfast.task_queue q
                      WHERE q.agent = a.agent AND q.worker_id IS NULL AND q.wakes_at IS NULL AND NOT q.suspect
                        AND q.available_at >= a.since AND q.available_at <= now()
+                       AND (q.message_bytes <= $2::bigint OR $3::boolean)
                      ORDER BY q.available_at, q.id
                        FOR UPDATE SKIP LOCKED) r
              CROSS JOIN LATERAL (
@@ -103,10 +105,11 @@ WITH s AS MATERIALIZED (
 ), b AS MATERIALIZED (
     SELECT ARRAY(
         SELECT x.id
-          FROM (SELECT q.id, sum(q.message_bytes) OVER (ORDER BY q.available_at, q.id) AS bytes,
-                       row_number() OVER (ORDER BY q.available_at, q.id) AS nth
-                  FROM holdfast.task_queue q WHERE q.id = ANY((SELECT ids FROM c)::uuid[])) x
-         WHERE x.bytes <= $7::bigint OR x.nth = 1 AND $8::boolean
+          FROM (SELECT q.id, sum(q.message_bytes) OVER w AS bytes, row_number() OVER w AS nth,
+                       CASE WHEN q.message_bytes > $9::bigint THEN $2::bigint ELSE $10::bigint END AS limit_bytes
+                  FROM holdfast.task_queue q WHERE q.id = ANY((SELECT ids FROM c)::uuid[])
+                WINDOW w AS (PARTITION BY q.message_bytes > $9::bigint ORDER BY q.available_at, q.id)) x
+         WHERE x.bytes <= x.limit_bytes OR x.nth = 1 AND $3::boolean
     ) AS ids
 ), l AS MATERIALIZED (
     SELECT ARRAY(
@@ -116,8 +119,8 @@ WITH s AS MATERIALIZED (
     ) AS ids
 ), seat AS MATERIALIZED (
     SELECT u.agent, u.worker, row_number() OVER (PARTITION BY u.agent ORDER BY u.ord) AS nth
-      FROM (SELECT unnest($9::text[]) AS agent, unnest($10::uuid[]) AS worker,
-                   generate_subscripts($9::text[], 1) AS ord) u
+      FROM (SELECT unnest($11::text[]) AS agent, unnest($12::uuid[]) AS worker,
+                   generate_subscripts($11::text[], 1) AS ord) u
 ), given AS MATERIALIZED (
     SELECT o.id, seat.worker, a.lease, a.look
       FROM (SELECT q.id, q.agent, row_number() OVER (PARTITION BY q.agent ORDER BY q.available_at, q.id) AS nth
@@ -151,13 +154,15 @@ SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.l
 
 type RemoteClaimParams struct {
 	Agents      []string
+	Bytes       int64
+	Alone       bool
 	Suspects    int32
 	Slots       []int32
 	Since       []time.Time
 	Leases      []time.Duration
 	Looks       []time.Duration
-	Bytes       int64
-	Alone       bool
+	Small       int64
+	Most        int64
 	SeatAgents  []string
 	SeatWorkers []uuid.UUID
 }
@@ -204,13 +209,15 @@ type RemoteClaimRow struct {
 func (q *Queries) RemoteClaim(ctx context.Context, db DBTX, arg RemoteClaimParams) ([]RemoteClaimRow, error) {
 	rows, err := db.Query(ctx, remoteClaim,
 		arg.Agents,
+		arg.Bytes,
+		arg.Alone,
 		arg.Suspects,
 		arg.Slots,
 		arg.Since,
 		arg.Leases,
 		arg.Looks,
-		arg.Bytes,
-		arg.Alone,
+		arg.Small,
+		arg.Most,
 		arg.SeatAgents,
 		arg.SeatWorkers,
 	)
