@@ -64,7 +64,8 @@ WITH s AS MATERIALIZED (
 ), q AS (
     UPDATE holdfast.task_queue SET worker_id = @worker::uuid, tries = tries + 1, lease_until = NULL, look_at = NULL
      WHERE id = ANY((SELECT ids FROM l)::uuid[])
-    RETURNING id, message_seq, input_seq, interrupted, turn, tries, available_at, away_since, suspect, spared, forwarded ->> message_seq::text AS forwarded
+    RETURNING id, message_seq, message_bytes, input_seq, interrupted, turn, tries, available_at, away_since, suspect, spared,
+              forwarded ->> message_seq::text AS forwarded
 ), t AS (
     UPDATE holdfast.tasks t
        SET worker_id = @worker::uuid, attempt = t.attempt + 1, runs = t.runs + 1, run_ordinal = 0,
@@ -75,7 +76,8 @@ WITH s AS MATERIALIZED (
 )
 SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
        t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes, t.traceparent,
-       q.message_seq, coalesce(q.input_seq, 0)::bigint AS input_seq, q.interrupted, q.turn, q.tries, q.available_at, now()::timestamptz AS claimed_at,
+       q.message_seq, q.message_bytes, coalesce(q.input_seq, 0)::bigint AS input_seq, q.interrupted, q.turn, q.tries, q.available_at,
+       now()::timestamptz AS claimed_at,
        (q.away_since IS NOT NULL)::boolean AS away, coalesce(now() - q.away_since, interval '0')::interval AS away_for, q.suspect, q.spared,
        CAST(CASE WHEN q.input_seq IS NULL OR q.interrupted THEN holdfast.message_at(t.id, q.message_seq) END AS json) AS payload,
        holdfast.note_at(t.id, q.input_seq) AS input, coalesce(q.forwarded, '')::text AS forwarded

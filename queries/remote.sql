@@ -68,8 +68,8 @@ WITH s AS MATERIALIZED (
            lease_until = now() + (SELECT given.lease FROM given WHERE given.id = q.id),
            look_at = now() + (SELECT given.look FROM given WHERE given.id = q.id)
      WHERE q.id = ANY(ARRAY(SELECT given.id FROM given))
-    RETURNING q.id, q.message_seq, q.input_seq, q.interrupted, q.turn, q.tries, q.available_at, q.away_since, q.suspect, q.spared,
-              q.forwarded ->> q.message_seq::text AS forwarded
+    RETURNING q.id, q.message_seq, q.message_bytes, q.input_seq, q.interrupted, q.turn, q.tries, q.available_at, q.away_since, q.suspect,
+              q.spared, q.forwarded ->> q.message_seq::text AS forwarded
 ), t AS (
     UPDATE holdfast.tasks t
        SET worker_id = (SELECT given.worker FROM given WHERE given.id = t.id), attempt = t.attempt + 1, runs = t.runs + 1, run_ordinal = 0,
@@ -80,7 +80,8 @@ WITH s AS MATERIALIZED (
 )
 SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
        t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes, t.worker_id,
-       q.message_seq, coalesce(q.input_seq, 0)::bigint AS input_seq, q.interrupted, q.turn, q.tries, q.available_at, now()::timestamptz AS claimed_at,
+       q.message_seq, q.message_bytes, coalesce(q.input_seq, 0)::bigint AS input_seq, q.interrupted, q.turn, q.tries, q.available_at,
+       now()::timestamptz AS claimed_at,
        (q.away_since IS NOT NULL)::boolean AS away, coalesce(now() - q.away_since, interval '0')::interval AS away_for, q.suspect, q.spared,
        CAST(CASE WHEN q.input_seq IS NULL OR q.interrupted THEN holdfast.message_at(t.id, q.message_seq) END AS json) AS payload,
        holdfast.note_at(t.id, q.input_seq) AS input, coalesce(q.forwarded, '')::text AS forwarded

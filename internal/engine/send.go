@@ -236,7 +236,7 @@ func (v *View) create(ctx context.Context, r *SendRequest, n *store.NewTask, sub
 		claimed := n.Task
 		claimed.Status.State, claimed.LastSeq = task.StateSubmitted, 1
 		slot.Start(&store.Claimed{
-			Task: &claimed, Message: n.Message, Request: n.Request, Forwarded: n.Forwarded, MessageSeq: 1, Turn: 1, Try: 1, AvailableAt: ev.At,
+			Task: &claimed, Message: n.Message, Request: n.Request, Forwarded: n.Forwarded, MessageSeq: 1, Turn: 1, Try: 1,
 			Fence: store.FirstFence(&claimed),
 		})
 	}

@@ -11,9 +11,9 @@ import (
 // Budgets are the budgets of a process, by what holds the bytes. They are apart so that one kind of
 // work cannot starve another. A nil Budgets bounds nothing.
 type Budgets struct {
-	Small    *Budget // the first Small bytes of every body and answer
-	Requests *Budget // the rest of large bodies
-	Answers  *Budget // what is read to answer
+	Small    *Budget // bodies and answers of up to Small bytes
+	Requests *Budget // larger bodies
+	Answers  *Budget // what is read for larger answers
 	Runs     *Budget // messages of runs in this process
 	Streams  *Budget // what streams send
 	Webhooks *Budget // what is read to deliver
@@ -72,8 +72,9 @@ const (
 const Small = 64 << 10
 
 // outgrown is the holder, of the budget Small, of what requests have read while they wait for the
-// bytes of large ones. So half of it is always for small requests.
-const outgrown = "\x1foutgrown"
+// bytes of large ones. So half of that budget is for small requests, however many wait. No caller has
+// this name.
+const outgrown = "\x1f\x1foutgrown"
 
 // Account is what one request holds. Its methods are safe for concurrent use; a nil Account bounds
 // nothing.
@@ -123,10 +124,10 @@ func (a *Account) Body(ctx context.Context, n int64) error {
 func (a *Account) grow(ctx context.Context, h *holding, of *Budget, n, factor int64) error {
 	a.mu.Lock()
 	small, large := h.lacks(n, factor)
-	has := h.large
+	has, own := h.large, a.body.small+a.read.small
 	a.mu.Unlock()
 	if small > 0 {
-		if err := a.of.Small.Take(ctx, a.key, small); err != nil {
+		if err := a.of.Small.take(ctx, a.key, small, own); err != nil {
 			return err
 		}
 		a.mu.Lock()
@@ -143,21 +144,20 @@ func (a *Account) grow(ctx context.Context, h *holding, of *Budget, n, factor in
 	return nil
 }
 
-// wait waits for n bytes of a budget for large data. Meanwhile the account holds, of Small, only what
-// it has read.
+// wait waits for n bytes of a budget for large data. From then on the account holds, of Small, only
+// what it has read.
 func (a *Account) wait(ctx context.Context, of *Budget, n, has int64) error {
 	a.mu.Lock()
-	held, read := a.body.small+a.read.small, a.body.small/bodyFactor+a.read.small/logFactor
-	a.mu.Unlock()
-	if held > 0 {
-		if err := a.of.Small.swap(a.key, held, outgrown, read); err != nil {
-			return err
-		}
-		defer func() {
-			a.of.Small.Give(outgrown, read)
-			a.of.Small.Add(a.key, held)
-		}()
+	held := a.body.small + a.read.small
+	read := a.body.small/bodyFactor + a.read.small/logFactor
+	if !a.of.Small.swap(a.key, held, outgrown, read) {
+		a.mu.Unlock()
+		return of.refuse(a.key, n, has)
 	}
+	a.body.small /= bodyFactor
+	a.read.small /= logFactor
+	a.mu.Unlock()
+	defer a.of.Small.swapBack(outgrown, a.key, read)
 	return of.take(ctx, a.key, n, has)
 }
 
@@ -214,7 +214,7 @@ func (a *Account) Use(n int64) bool {
 	a.mu.Lock()
 	all := a.used + n
 	small, large := a.read.lacks(all, logFactor)
-	if all > a.of.largest || !a.of.Small.try(a.key, small, 0) || !a.of.Answers.try(a.key, large, a.read.large) {
+	if all > a.of.largest || !a.of.Small.try(a.key, small, a.body.small+a.read.small) || !a.of.Answers.try(a.key, large, a.read.large) {
 		a.mu.Unlock()
 		return false
 	}

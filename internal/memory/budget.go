@@ -25,11 +25,11 @@ type Budget struct {
 	size int64
 	each int64 // largest share of one holder
 
-	mu      sync.Mutex
-	used    int64
-	held    map[string]int64
-	waiting list.List // of *wait, oldest first
-	refused int64
+	mu       sync.Mutex
+	used     int64
+	held     map[string]int64
+	waiting  list.List // of *wait, oldest first
+	refusals int64
 
 	turn   chan struct{} // of a budget for lines (see Line): has a value while no line has the turn; nil: work larger than the budget goes on alone
 	beside int64         // bytes of the line that has the turn, or of messages that did not fit
@@ -100,35 +100,55 @@ func (b *Budget) take(ctx context.Context, key string, n, has int64) error {
 		return nil
 	default:
 	}
-	own := !b.ofHolder(key, n, has)
 	b.waiting.Remove(at)
-	b.serve() // those behind it may fit
-	switch {
-	case err != nil:
-		return err
-	case own:
-		b.refused++
-		return &task.Error{Kind: task.RateLimited, Msg: "your requests hold as much memory as they may; send fewer at a time", RetryAfter: pause}
+	if err == nil {
+		err = b.refused(key, n, has)
 	}
-	return b.full()
+	b.serve() // those behind it may fit
+	return err
 }
 
-// full counts a refusal. The caller holds the lock.
-func (b *Budget) full() error {
-	b.refused++
+// refuse counts a refusal, and returns its error.
+func (b *Budget) refuse(key string, n, has int64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.refused(key, n, has)
+}
+
+// refused is refuse. The caller holds the lock.
+func (b *Budget) refused(key string, n, has int64) error {
+	b.refusals++
+	if !b.ofHolder(key, n, has) {
+		return &task.Error{Kind: task.RateLimited, Msg: "your requests hold as much memory as they may; send fewer at a time", RetryAfter: pause}
+	}
 	return &task.Error{Kind: task.Unavailable, Msg: "the server's memory is in use by other requests", RetryAfter: pause}
 }
 
 // swap gives n bytes of a holder back, and takes fewer for another one, if that one's share allows it.
-func (b *Budget) swap(key string, n int64, other string, fewer int64) error {
+func (b *Budget) swap(key string, n int64, other string, fewer int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.ofHolder(other, fewer, 0) {
-		return b.full()
+	if fewer > 0 && !b.ofHolder(other, fewer, 0) {
+		return false
 	}
-	b.grant(other, fewer)
-	b.drop(key, n)
-	return nil
+	b.move(key, n, other, fewer)
+	return true
+}
+
+// swapBack gives bytes of a holder to another one.
+func (b *Budget) swapBack(key, other string, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.move(key, n, other, n)
+}
+
+func (b *Budget) move(key string, n int64, other string, fewer int64) {
+	if fewer > 0 {
+		b.grant(other, fewer)
+	}
+	if n > 0 {
+		b.drop(key, n)
+	}
 }
 
 // TryTake takes n bytes if they are free now.
@@ -141,7 +161,7 @@ func (b *Budget) TakeNow(key string, n int64) bool {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.refused++
+	b.refusals++
 	return false
 }
 
@@ -249,5 +269,5 @@ type Stat struct{ Size, Used, Refused int64 }
 func (b *Budget) Stat() Stat {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return Stat{b.size, b.used + b.beside, b.refused}
+	return Stat{b.size, b.used + b.beside, b.refusals}
 }

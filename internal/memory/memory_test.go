@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"strconv"
 	"testing"
@@ -164,6 +165,15 @@ func TestAccount(t *testing.T) {
 		require.Zero(t, b.Answers.Stat().Used)
 		require.Equal(t, int64(Small*(bodyFactor+logFactor)), b.Small.Stat().Used)
 	})
+	synctest.Test(t, func(t *testing.T) {
+		a := New(16 * mib).Open("a")
+		defer a.Close()
+		began := time.Now()
+		require.NoError(t, a.Body(t.Context(), Small))
+		require.NoError(t, a.Reserve(t.Context(), Small))
+		require.True(t, a.Use(Small))
+		require.Zero(t, time.Since(began), "a request does not wait for itself")
+	})
 	var none *Account
 	require.NoError(t, none.Body(t.Context(), math.MaxInt64))
 	none.Close()
@@ -211,7 +221,11 @@ func TestWaitForLargeBytes(t *testing.T) {
 							ended <- err
 							return
 						}
-						ended <- c.grow(t.Context(), a)
+						err := c.grow(t.Context(), a)
+						if of := b.Small.Stat(); of.Used > of.Size {
+							err = fmt.Errorf("%d of %d bytes are used", of.Used, of.Size)
+						}
+						ended <- err
 					}()
 				}
 				synctest.Wait()

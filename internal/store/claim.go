@@ -28,7 +28,7 @@ type Claimed struct {
 	Try             int
 	CancelRequested bool
 	Waited          time.Duration // how long the run was available before the claim
-	AvailableAt     time.Time
+	Since           time.Time     // the Demand.Since of further claims for the agent; zero: unknown
 	ArtifactBytes   int64         // bytes that earlier runs of the task wrote
 	AwayFor         time.Duration // how long the agent has not begun this run; 0: this is the first try at it
 	Suspect         bool          // the last run was lost with its process and may have ended it
@@ -65,7 +65,7 @@ func (c *Claimed) Said() task.Seq {
 type Demand struct {
 	Agent string
 	Slots int
-	// Since skips queue rows that became available earlier; zero skips none.
+	// Since skips queue rows that became available earlier; zero skips none. An earlier run says it (Claimed).
 	Since time.Time
 	Older time.Duration // claim only what has been due for so long
 	Skip  []task.ID     // not to claim
@@ -79,6 +79,18 @@ type Demand struct {
 
 // claimBytes bounds the small messages of one claim, and the large ones.
 const claimBytes = 32 << 20
+
+// watermarkSlack covers transactions that became visible later than their timestamp.
+const watermarkSlack = 2 * time.Second
+
+// sinceOf returns the Since of a run that became available at a time. A claim that took a large message, or none because
+// of those that run, may have passed over older ones.
+func sinceOf(available time.Time, passed bool) time.Time {
+	if passed {
+		return time.Time{}
+	}
+	return available.Add(-watermarkSlack)
+}
 
 func fenceOf(attempt int32, at pgtype.Timestamptz) task.Fence {
 	return task.Fence{Attempt: task.Attempt(attempt), ClaimedAt: at.Time.UnixMicro()}
@@ -117,6 +129,10 @@ func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Cl
 		return nil, translate("claim", err)
 	}
 	s.flushed("claim", len(rows), start)
+	passed := !arg.Alone
+	for i := range rows {
+		passed = passed || rows[i].MessageBytes > memory.Small
+	}
 	out := make([]*Claimed, len(rows))
 	for i := range rows {
 		r := &rows[i]
@@ -126,7 +142,7 @@ func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Cl
 			Metadata: r.Metadata, CreatedAt: r.CreatedAt, CancelRequested: r.CancelRequested, ArtifactBytes: r.ArtifactBytes, Traceparent: r.Traceparent,
 			ClaimedAt: pgtype.Timestamptz{Time: r.ClaimedAt, Valid: true},
 		}, queued{r.MessageSeq, r.InputSeq, r.Interrupted, r.Turn, r.Tries, r.Spared, r.Payload, r.Input, r.Forwarded})
-		out[i].Waited, out[i].AvailableAt, out[i].Suspect = r.ClaimedAt.Sub(r.AvailableAt), r.AvailableAt, r.Suspect
+		out[i].Waited, out[i].Since, out[i].Suspect = r.ClaimedAt.Sub(r.AvailableAt), sinceOf(r.AvailableAt, passed), r.Suspect
 		if r.Away {
 			out[i].AwayFor = max(r.AwayFor, 1)
 		}

@@ -89,11 +89,25 @@ func TestSmallMessagesPassLargeOnes(t *testing.T) {
 			}
 			return ids
 		}
-		require.ElementsMatch(t, small, ids(claim(false)), name)
+		// The next claims must find what a claim has passed over.
+		passed := func(got []*Claimed) {
+			for _, c := range got {
+				require.Zero(t, c.Since, name)
+			}
+		}
+		got := claim(false)
+		require.ElementsMatch(t, small, ids(got), name)
+		passed(got)
 		require.Empty(t, claim(false), name)
 		for i := range large {
-			require.Equal(t, large[i:i+1], ids(claim(true)), "%s: the oldest goes on alone", name)
+			got := claim(true)
+			require.Equal(t, large[i:i+1], ids(got), "%s: the oldest goes on alone", name)
+			passed(got)
 		}
+		last := queue("a", 1000)
+		got = claim(true)
+		require.Equal(t, []task.ID{last}, ids(got), name)
+		require.False(t, got[0].Since.IsZero(), name)
 	}
 }
 

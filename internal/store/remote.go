@@ -20,7 +20,7 @@ import (
 type RemoteDemand struct {
 	Agent string
 	Seats []task.ID // the worker of each run, in the order in which they get one
-	// Since skips queue rows that became available earlier; zero skips none.
+	// Since skips queue rows that became available earlier; zero skips none. An earlier run says it (Claimed).
 	Since time.Time
 	Lease time.Duration
 	Look  time.Duration // until a replica looks at a run, at most Lease
@@ -50,6 +50,14 @@ func (s *Store) ClaimRemote(ctx context.Context, want []RemoteDemand, maxBytes i
 		return nil, translate("claim for remote workers", err)
 	}
 	s.flushed("claim", len(rows), start)
+	// The oldest first, for each worker.
+	slices.SortStableFunc(rows, func(a, b dbsqlc.RemoteClaimRow) int {
+		return cmp.Or(a.AvailableAt.Compare(b.AvailableAt), slices.Compare(a.ID[:], b.ID[:]))
+	})
+	passed := !arg.Alone
+	for i := range rows {
+		passed = passed || rows[i].MessageBytes > memory.Small
+	}
 	out := make([]Remote, len(rows))
 	for i := range rows {
 		r := &rows[i]
@@ -59,7 +67,7 @@ func (s *Store) ClaimRemote(ctx context.Context, want []RemoteDemand, maxBytes i
 			Metadata: r.Metadata, CreatedAt: r.CreatedAt, CancelRequested: r.CancelRequested, ArtifactBytes: r.ArtifactBytes,
 			ClaimedAt: pgtype.Timestamptz{Time: r.ClaimedAt, Valid: true},
 		}, queued{r.MessageSeq, r.InputSeq, r.Interrupted, r.Turn, r.Tries, r.Spared, r.Payload, r.Input, r.Forwarded})
-		c.Waited, c.AvailableAt, c.Suspect = r.ClaimedAt.Sub(r.AvailableAt), r.AvailableAt, r.Suspect
+		c.Waited, c.Since, c.Suspect = r.ClaimedAt.Sub(r.AvailableAt), sinceOf(r.AvailableAt, passed), r.Suspect
 		if r.Away {
 			c.AwayFor = max(r.AwayFor, 1)
 		}
@@ -68,10 +76,6 @@ func (s *Store) ClaimRemote(ctx context.Context, want []RemoteDemand, maxBytes i
 			out[i].Worker = task.ID(*r.WorkerID)
 		}
 	}
-	// The oldest first, for each worker.
-	slices.SortStableFunc(out, func(a, b Remote) int {
-		return cmp.Or(a.AvailableAt.Compare(b.AvailableAt), slices.Compare(a.Task.ID[:], b.Task.ID[:]))
-	})
 	return out, nil
 }
 

@@ -366,11 +366,9 @@ func (p *Pool) pause() time.Duration {
 	return pause
 }
 
-// watermarkSlack covers transactions that became visible later than their timestamp.
 const (
-	watermarkSlack = 2 * time.Second
-	fullScanEvery  = 5 * time.Second
-	claimTimeout   = 5 * time.Second
+	fullScanEvery = 5 * time.Second
+	claimTimeout  = 5 * time.Second
 )
 
 // claim fills free slots once, for all agents in one statement.
@@ -390,7 +388,7 @@ func (p *Pool) claim(ctx context.Context) {
 	cancel()
 	if err != nil {
 		p.doubt()
-		p.returnSlots(want, nil)
+		p.returnSlots(want, nil, false)
 		if ctx.Err() == nil {
 			p.opt.Log.Warn("claim failed; retrying", "error", err)
 			select {
@@ -411,13 +409,15 @@ func (p *Pool) claim(ctx context.Context) {
 		}
 		p.mu.Lock()
 		s := p.agents[c.Task.Agent]
-		if mark := c.AvailableAt.Add(-watermarkSlack); mark.After(s.since) && !s.breaker.open {
-			s.since = mark
+		if c.Since.After(s.since) && !s.breaker.open {
+			s.since = c.Since
 		}
 		p.mu.Unlock()
 		p.start(s, c, expired[c.Task.Agent])
 	}
-	p.returnSlots(want, counts)
+	// A claim that is not crowded and yet passes over tasks has won a large one. The next may win those.
+	passed := !want[0].Further && slices.ContainsFunc(won, func(c *store.Claimed) bool { return c.Since.IsZero() })
+	p.returnSlots(want, counts, passed)
 }
 
 // demand returns the runs to claim and reserves their slots, so that Reserve cannot give them away
@@ -453,15 +453,16 @@ func (p *Pool) demand() []store.Demand {
 }
 
 // returnSlots frees the slots that the claim did not fill. An agent that won all it asked for may
-// have more waiting. With nil counts the result of the claim is unknown.
-func (p *Pool) returnSlots(want []store.Demand, counts map[string]int) {
+// have more waiting, and each one after a claim that has passed over tasks. With nil counts the result
+// of the claim is unknown.
+func (p *Pool) returnSlots(want []store.Demand, counts map[string]int, passed bool) {
 	p.mu.Lock()
 	again := false
 	for _, d := range want {
 		s := p.agents[d.Agent]
 		n := counts[d.Agent]
 		s.free += d.Slots - n
-		s.ready = s.ready || counts == nil || n == d.Slots || d.Older > 0
+		s.ready = s.ready || counts == nil || passed || n == d.Slots || d.Older > 0
 		if d.Older > 0 && n == d.Slots {
 			s.breaker.expired, s.expire = false, s.Remote // there may be more
 		}
@@ -502,7 +503,7 @@ func (p *Pool) start(s *slots, c *store.Claimed, expired bool) {
 	if p.opt.Observer.Running != nil {
 		p.opt.Observer.Running(s.Name, 1)
 	}
-	held := messageBytes(c.Message)
+	held := c.Message.Size()
 	if c.Wait != nil && c.Wait.Resumed != nil {
 		held += int64(len(c.Wait.Resumed.Body))
 	}
@@ -510,8 +511,8 @@ func (p *Pool) start(s *slots, c *store.Claimed, expired bool) {
 	p.runs.Go(func() {
 		r.run()
 		free()
-		if held > memory.Small {
-			// Claims may have left tasks of any agent whose messages did not fit.
+		if held > memory.Small/4 {
+			// Claims may have left tasks of any agent whose messages did not fit. Several of such may make room.
 			p.Wake("")
 		}
 		p.pass(r)
@@ -526,15 +527,6 @@ func (p *Pool) start(s *slots, c *store.Claimed, expired bool) {
 		}
 		p.release(s)
 	})
-}
-
-// messageBytes returns the size of a message's content.
-func messageBytes(m *task.Message) int64 {
-	n := int64(len(m.Metadata))
-	for i := range m.Parts {
-		n += m.Parts[i].Size()
-	}
-	return n
 }
 
 const (

@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -84,6 +85,7 @@ type setup struct {
 	through string                          // a proxy
 	wrap    func(*store.Store) worker.Store // replaces the pool's store
 	grace   time.Duration                   // of a stop
+	poll    time.Duration                   // of the queue
 	memory  *memory.Budget
 	lines   *memory.Budget
 	events  *memory.Budget
@@ -122,7 +124,7 @@ func start(t testing.TB, s setup, agents ...worker.Agent) *process {
 		s.grace = patience
 	}
 	p.pool = worker.New(worker.Options{
-		Store: seen, Agents: agents, PollInterval: 100 * time.Millisecond, StopGrace: s.grace,
+		Store: seen, Agents: agents, PollInterval: cmp.Or(s.poll, 100*time.Millisecond), StopGrace: s.grace,
 		Worker: func() task.ID { return *p.id.Load() }, Memory: s.memory, Lines: s.lines, Events: s.events, ResumeURL: resumeURL,
 	})
 	ctx, stop := context.WithCancel(context.Background())
@@ -285,11 +287,18 @@ func TestSmallMessagesPassLargeOnes(t *testing.T) {
 	other := does(passes)
 	holds.Concurrency, other.Concurrency = 3, 3
 	budget := memory.NewBudget(1 << 20)
-	p := start(t, setup{memory: budget}, holds, other)
-	p.become(p.create("a", "a small one that runs"), task.StateWorking)
+	idle := does(passes)
+	idle.Name = "idle"
+	p := start(t, setup{}, idle)
+	runs := p.create("a", "a small one that runs")
 	large := strings.Repeat("x", 1<<20)
 	first, second, third := p.create("a", large), p.create("a", large), p.create("a", large)
+	behind := p.create("a", "passes")
+	// Without polls, only the claims themselves lead to further ones.
+	p = start(t, setup{url: p.url, memory: budget, poll: time.Hour}, holds, other)
+	p.become(runs, task.StateWorking)
 	p.become(first, task.StateWorking)
+	p.become(behind, task.StateCompleted)
 	require.True(t, budget.Crowded())
 	for range 3 {
 		p.become(p.create("a", "passes"), task.StateCompleted)
@@ -299,7 +308,7 @@ func TestSmallMessagesPassLargeOnes(t *testing.T) {
 		require.Equal(t, task.StateSubmitted, p.become(waits, task.StateSubmitted).Status.State)
 	}
 	release()
-	for _, waited := range []*task.Task{first, second, third} {
+	for _, waited := range []*task.Task{runs, first, second, third} {
 		p.become(waited, task.StateCompleted)
 	}
 	eventually(t, "the memory", func() bool { return budget.Stat().Used == 0 })

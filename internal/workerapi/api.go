@@ -254,6 +254,12 @@ func (a *API) during(do func(*exchange) error) echo.HandlerFunc {
 	}
 }
 
+// drop drops the body, which a request that waits does not need.
+func (x *exchange) drop() {
+	x.body = nil
+	x.account.Stored()
+}
+
 func unread(f *body.Fault) error {
 	switch {
 	case f.Err != nil:
@@ -367,7 +373,7 @@ func (a *API) claim(x *exchange) error {
 		return a.full()
 	}
 	defer a.registry.part(entry)
-	x.body = nil
+	x.drop()
 	replaced, earlier, looks := a.registry.begin(entry)
 	if earlier != nil {
 		a.broker.end(earlier)
@@ -509,11 +515,9 @@ func (a *API) lend(x *exchange, got []store.Remote, answer *claimed) error {
 	if len(got) == 0 {
 		return nil
 	}
-	var bytes int64
 	for _, c := range got {
-		bytes += c.Message.Size()
+		defer a.o.Memory.Runs.Hold(c.Message.Size())() // until all are sent
 	}
-	defer a.o.Memory.Runs.Hold(bytes)()
 	ctx, cancel := context.WithTimeout(x.ctx, readTimeout)
 	defer cancel()
 	visits := make([]*workers.Visit, len(got))
@@ -604,7 +608,7 @@ func (a *API) heartbeat(x *exchange) error {
 	if a.o.Observer.Beat != nil {
 		a.o.Observer.Beat(len(r.runs))
 	}
-	x.body = nil
+	x.drop()
 	heard, quiet := a.beats.listen(r.runs)
 	defer quiet()
 	answer := beaten{Runs: []stop{}}

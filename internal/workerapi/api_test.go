@@ -247,7 +247,7 @@ func (w *world) createWith(slot *workerapi.Slot) *store.Claimed {
 	require.NoError(w.t, err)
 	n.Task.Status.State, n.Task.LastSeq, n.Task.CreatedAt = task.StateSubmitted, 1, ev.At
 	return &store.Claimed{
-		Task: &n.Task, Message: n.Message, MessageSeq: 1, Turn: 1, Try: 1, AvailableAt: ev.At, Fence: store.FirstFence(&n.Task),
+		Task: &n.Task, Message: n.Message, MessageSeq: 1, Turn: 1, Try: 1, Fence: store.FirstFence(&n.Task),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,11 +16,9 @@ import (
 
 const (
 	// batch bounds the runs of an agent in one statement.
-	batch        = 100
-	claimTimeout = 5 * time.Second
-	// watermarkSlack covers transactions that became visible later than their timestamp.
-	watermarkSlack = 2 * time.Second
-	fullScanEvery  = 5 * time.Second
+	batch         = 100
+	claimTimeout  = 5 * time.Second
+	fullScanEvery = 5 * time.Second
 )
 
 // waiter is a claim that waits for runs.
@@ -271,7 +270,7 @@ func (b *broker) round(ctx context.Context) (more bool) {
 // claim claims for seats, and for those whose agent has more to do a second time, with all of their slots. It serves the claims
 // that have got runs.
 func (b *broker) claim(ctx context.Context, seats []seat) (more, ok bool) {
-	full, ok := b.statement(ctx, seats)
+	full, ok := b.statement(ctx, seats, !b.memory.Crowded())
 	var second []seat
 	b.mu.Lock()
 	for again := true; again; {
@@ -292,7 +291,7 @@ func (b *broker) claim(ctx context.Context, seats []seat) (more, ok bool) {
 	}
 	b.mu.Unlock()
 	if len(second) > 0 {
-		_, _ = b.statement(ctx, second)
+		_, _ = b.statement(ctx, second, false) // the first may have won a message that is beside the budget
 	}
 	b.mu.Lock()
 	for _, s := range second {
@@ -323,8 +322,9 @@ func (b *broker) settle(w *waiter) {
 	}
 }
 
-// statement claims one run for each seat, and gives it to the claim. It returns the agents that won all they asked for, with 1.
-func (b *broker) statement(ctx context.Context, seats []seat) (full map[*queue]int, ok bool) {
+// statement claims one run for each seat, and gives it to the claim. With alone, one may have a message that does not fit. It returns
+// the agents that may win more, with 1.
+func (b *broker) statement(ctx context.Context, seats []seat, alone bool) (full map[*queue]int, ok bool) {
 	full = map[*queue]int{}
 	asked, byAgent, byWorker := map[*queue]int{}, map[string]*queue{}, map[task.ID]*waiter{}
 	demands := map[*queue]*store.RemoteDemand{}
@@ -351,7 +351,7 @@ func (b *broker) statement(ctx context.Context, seats []seat) (full map[*queue]i
 	// A stop must not interrupt a claim: nobody would run what it won until the lease expired.
 	claiming, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
 	defer cancel()
-	won, err := b.store.ClaimRemote(claiming, want, b.memory.Messages(), !b.memory.Crowded())
+	won, err := b.store.ClaimRemote(claiming, want, b.memory.Messages(), alone)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err != nil {
@@ -368,15 +368,17 @@ func (b *broker) statement(ctx context.Context, seats []seat) (full map[*queue]i
 	for _, c := range won {
 		q, w := byAgent[c.Task.Agent], byWorker[c.Worker]
 		counts[q]++
-		if mark := c.AvailableAt.Add(-watermarkSlack); mark.After(q.since) {
-			q.since = mark
+		if c.Since.After(q.since) {
+			q.since = c.Since
 		}
 		w.got = append(w.got, c)
 		w.slots[q.name]--
 		b.count(q.name, c.Waited)
 	}
+	// The next claim may win the tasks that one with a large message has passed over.
+	passed := alone && slices.ContainsFunc(won, func(c store.Remote) bool { return c.Since.IsZero() })
 	for q, n := range asked {
-		if counts[q] == n {
+		if counts[q] == n || passed {
 			full[q] = 1
 		}
 	}

@@ -91,6 +91,7 @@ func (o *Runner) Open(ctx context.Context, r *Request) (*Stream, error) {
 	if measure := o.opt.Observer.FirstEvent; measure != nil && r.Call.Op == engine.OpStream {
 		answered = func() { measure(agent, time.Since(began)) }
 	}
+	r.Account.Stored() // a stream may live for hours, and needs no body
 	return &Stream{
 		answered: answered,
 		runner:   o, codec: r.Codec, op: r.Call.Op, st: st, marks: marks, release: release, account: r.Account.Move(),

@@ -327,7 +327,7 @@ func (s *Store) claim(r *row, worker task.ID) *store.Claimed {
 	asked := r.log[r.messageSeq-1]
 	c := &store.Claimed{
 		Task: &h, Message: asked.Message, Request: asked.Request, MessageSeq: r.messageSeq, Fence: r.fence, Turn: r.turn, Try: r.tries,
-		CancelRequested: r.canceled, AvailableAt: r.availableAt, ArtifactBytes: r.artifactBytes, Suspect: r.suspect,
+		CancelRequested: r.canceled, Since: r.availableAt, ArtifactBytes: r.artifactBytes, Suspect: r.suspect,
 		Spared: r.spared,
 	}
 	if r.inputSeq > 0 {
