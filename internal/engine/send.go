@@ -97,6 +97,9 @@ func (v *View) deliver(ctx context.Context, r *SendRequest, subscribe bool) (*se
 func (v *View) deliverAgain(ctx context.Context, r *SendRequest, agent Agent, subscribe bool) (*sent, error) {
 	for range 5 {
 		s, err := v.deliverOnce(ctx, r, agent, subscribe)
+		if err == nil {
+			memory.Of(ctx).Stored() // the message is committed, by this request or an earlier one
+		}
 		if !errors.Is(err, errGone) {
 			return s, err
 		}
@@ -231,7 +234,6 @@ func (v *View) create(ctx context.Context, r *SendRequest, n *store.NewTask, sub
 		return nil, err
 	}
 	n.Task.CreatedAt, s.first = ev.At, ev
-	memory.Of(ctx).Stored()
 	if slot != nil {
 		claimed := n.Task
 		claimed.Status.State, claimed.LastSeq = task.StateSubmitted, 1
@@ -301,7 +303,6 @@ func (v *View) resume(ctx context.Context, r *SendRequest, n *store.NewTask, h *
 	seq, err := v.store.AddMessage(ctx, m)
 	if err == nil {
 		s.seq = seq
-		memory.Of(ctx).Stored()
 		return s, nil
 	}
 	if s.sub != nil {
