@@ -178,6 +178,8 @@ func TestReadinessNamesCause(t *testing.T) {
 	})
 	require.Equal(t, answer{}, await(t, queued))
 	eventually(t, "the flush has ended", func() bool { return health() == nil })
+	// The pool counts a broken connection until it is closed, for which it sends a cancel through the proxy.
+	eventually(t, "the silent connection is closed", func() bool { return f.write.Stat().AcquiredConns() == 0 })
 
 	f.bound(patience)
 	proxy.Stall(true)
