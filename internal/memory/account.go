@@ -82,10 +82,11 @@ type Account struct {
 	of  *Budgets
 	key string
 
-	mu   sync.Mutex
-	body holding // of the request
-	read holding // for the answer
-	used int64   // bytes of logs read for the answer, of those that read covers
+	mu     sync.Mutex
+	body   holding // of the request
+	length int64   // bytes of the body, which body covers
+	read   holding // for the answer
+	used   int64   // bytes of logs read for the answer, of those that read covers
 }
 
 // holding is what an account holds for a body or an answer: of Small, or all of it of a budget for large data.
@@ -117,7 +118,13 @@ func (a *Account) Body(ctx context.Context, n int64) error {
 	if a == nil {
 		return nil
 	}
-	return a.grow(ctx, &a.body, a.of.Requests, n, bodyFactor)
+	if err := a.grow(ctx, &a.body, a.of.Requests, n, bodyFactor); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	a.length = n
+	a.mu.Unlock()
+	return nil
 }
 
 // grow grows a holding to n bytes.
@@ -144,20 +151,21 @@ func (a *Account) grow(ctx context.Context, h *holding, of *Budget, n, factor in
 	return nil
 }
 
-// wait waits for n bytes of a budget for large data. From then on the account holds, of Small, only
-// what it has read.
+// wait waits for n bytes of a budget for large data. First the account gives back what it holds of
+// Small, except a byte for each one that it has read.
 func (a *Account) wait(ctx context.Context, of *Budget, n, has int64) error {
 	a.mu.Lock()
-	held := a.body.small + a.read.small
-	read := a.body.small/bodyFactor + a.read.small/logFactor
-	if !a.of.Small.swap(a.key, held, outgrown, read) {
+	body, read := min(a.body.small, a.length), min(a.read.small, a.used)
+	if !a.of.Small.swap(a.key, a.body.small+a.read.small, outgrown, body+read) {
 		a.mu.Unlock()
 		return of.refuse(a.key, n, has)
 	}
-	a.body.small /= bodyFactor
-	a.read.small /= logFactor
+	a.body.small, a.read.small = body, read
 	a.mu.Unlock()
-	defer a.of.Small.swapBack(outgrown, a.key, read)
+	defer func() {
+		a.of.Small.Add(a.key, body+read)
+		a.of.Small.Give(outgrown, body+read)
+	}()
 	return of.take(ctx, a.key, n, has)
 }
 
@@ -277,8 +285,8 @@ func (a *Account) Move() *Account {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	moved := &Account{of: a.of, key: a.key, body: a.body, read: a.read, used: a.used}
-	a.body, a.read, a.used = holding{}, holding{}, 0
+	moved := &Account{of: a.of, key: a.key, body: a.body, length: a.length, read: a.read, used: a.used}
+	a.body, a.length, a.read, a.used = holding{}, 0, holding{}, 0
 	return moved
 }
 

@@ -128,27 +128,16 @@ func (b *Budget) refused(key string, n, has int64) error {
 func (b *Budget) swap(key string, n int64, other string, fewer int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if fewer > 0 && !b.ofHolder(other, fewer, 0) {
-		return false
-	}
-	b.move(key, n, other, fewer)
-	return true
-}
-
-// swapBack gives bytes of a holder to another one.
-func (b *Budget) swapBack(key, other string, n int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.move(key, n, other, n)
-}
-
-func (b *Budget) move(key string, n int64, other string, fewer int64) {
 	if fewer > 0 {
+		if !b.ofHolder(other, fewer, 0) {
+			return false
+		}
 		b.grant(other, fewer)
 	}
 	if n > 0 {
 		b.drop(key, n)
 	}
+	return true
 }
 
 // TryTake takes n bytes if they are free now.

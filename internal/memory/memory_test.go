@@ -174,6 +174,20 @@ func TestAccount(t *testing.T) {
 		require.True(t, a.Use(Small))
 		require.Zero(t, time.Since(began), "a request does not wait for itself")
 	})
+	synctest.Test(t, func(t *testing.T) {
+		b := New(16 * mib)
+		a := b.Open("a")
+		require.NoError(t, a.Body(t.Context(), Small))
+		size := b.Answers.Stat().Size
+		b.Answers.Add("another", size)
+		for range 3 {
+			require.ErrorIs(t, a.Reserve(t.Context(), mib), task.Unavailable)
+			require.Equal(t, int64(Small), b.Small.Stat().Used, "it keeps what it has read, however often it waits")
+		}
+		b.Answers.Give("another", size)
+		a.Close()
+		require.Empty(t, b.Small.held)
+	})
 	var none *Account
 	require.NoError(t, none.Body(t.Context(), math.MaxInt64))
 	none.Close()
@@ -194,7 +208,11 @@ func TestWaitForLargeBytes(t *testing.T) {
 			func(b *Budgets) *Budget { return b.Requests },
 		},
 		"answers": {
-			func(ctx context.Context, a *Account) error { return a.Reserve(ctx, Small) },
+			func(ctx context.Context, a *Account) error {
+				err := a.Reserve(ctx, Small)
+				a.Use(Small)
+				return err
+			},
 			func(ctx context.Context, a *Account) error { return a.Reserve(ctx, mib) },
 			func(b *Budgets) *Budget { return b.Answers },
 		},
