@@ -197,17 +197,25 @@ WITH page AS MATERIALIZED (
 )
 SELECT task FROM page ORDER BY task;
 
+-- name: TasksLock :many
+-- Locks those of the given tasks that are not held and that no other session has locked. Later statements of the transaction
+-- see all that was written for these tasks.
+SELECT t.id FROM holdfast.tasks t
+ WHERE t.id = ANY(@ids::uuid[]) AND t.id BETWEEN @lowest AND @highest AND t.held_at IS NULL
+ ORDER BY t.id
+   FOR UPDATE SKIP LOCKED;
+
+-- name: PushCursorsLock :exec
+-- After TasksLock. Later statements of the transaction see all attempts of these tasks' webhooks, and none follows.
+SELECT k.task FROM holdfast.push_cursors k WHERE k.task = ANY(@ids::uuid[]) ORDER BY k.task, k.config_id FOR UPDATE;
+
 -- name: TasksErase :many
--- Deletes tasks with all their data, except long logs and the logs of open tasks, which go into
--- table erasures. After the commit nobody sees the tasks, and their runs are fenced. Held tasks
--- stay.
-WITH mine AS MATERIALIZED (
-    SELECT t.id FROM holdfast.tasks t
-     WHERE t.id = ANY(@ids::uuid[]) AND t.id BETWEEN @lowest AND @highest AND t.held_at IS NULL
-     ORDER BY t.id
-       FOR UPDATE SKIP LOCKED
-), gone AS (
-    DELETE FROM holdfast.tasks t WHERE t.id = ANY(ARRAY(SELECT id FROM mine)) AND t.id BETWEEN @lowest AND @highest
+-- After TasksLock: a statement that locked the tasks itself would not see, and leave behind, what was committed for them
+-- between its snapshot and its locks, such as the queue row of an answer. Deletes tasks with all their data, except long
+-- logs and the logs of open tasks, which go into table erasures. After the commit nobody sees the tasks, and their runs
+-- are fenced.
+WITH gone AS (
+    DELETE FROM holdfast.tasks t WHERE t.id = ANY(@ids::uuid[]) AND t.id BETWEEN @lowest AND @highest
     RETURNING t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.last_seq, t.lineage
 ), states AS (
     DELETE FROM holdfast.task_states s WHERE s.task = ANY(ARRAY(SELECT id FROM gone))

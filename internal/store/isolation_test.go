@@ -252,7 +252,7 @@ func init() {
 		"a dispatcher's, fenced by its claim": {"PushClaim", "PushNext", "PushLanes", "PushPark", "PushAhead", "PushTasks", "PushLog", "PushRecord"},
 		"retention's, of all callers' tasks": {
 			"ParkedAgents", "ParkedExpire", "EndedAgents", "EndedBefore", "OpenKeep", "EndedKeep", "KeptUnmoved", "EventsKeep",
-			"ArtifactsUnmoved", "ArtifactsErase", "NamesGone", "PushesGone", "TasksErase", "Erasures", "EventsErase", "ErasureDone",
+			"ArtifactsUnmoved", "ArtifactsErase", "NamesGone", "PushesGone", "TasksLock", "PushCursorsLock", "TasksErase", "Erasures", "EventsErase", "ErasureDone",
 			"TasksToPurge", "TaskHold", "ProgressGet", "ProgressSet", "ProgressForget", "KeysForget", "ProcessesForget", "AuditRemoved",
 			"RetentionCounts", "TaskStatesGone", "ContextStatesGone", "NoticesGone", "CallsGone",
 		},

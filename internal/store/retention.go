@@ -233,13 +233,27 @@ func (s *Store) EraseArtifacts(ctx context.Context, id task.ID) error {
 // and delivery attempts, which otherwise have their own retention. said is the entry for the audit
 // log.
 func (s *Store) Erase(ctx context.Context, ids []task.ID, traces bool, said string) (gone []task.ID, err error) {
-	arg := dbsqlc.TasksEraseParams{Ids: make([]uuid.UUID, len(ids)), WithTraces: traces, Inline: retainEvents / 4, Audit: entries(said)}
+	want := dbsqlc.TasksLockParams{Ids: make([]uuid.UUID, len(ids))}
 	for i, id := range ids {
-		arg.Ids[i] = uuid.UUID(id)
+		want.Ids[i] = uuid.UUID(id)
 	}
-	arg.Lowest, arg.Highest = span(arg.Ids)
+	want.Lowest, want.Highest = span(want.Ids)
+	arg := dbsqlc.TasksEraseParams{Lowest: want.Lowest, Highest: want.Highest, WithTraces: traces, Inline: retainEvents / 4, Audit: entries(said)}
 	var rows []dbsqlc.TasksEraseRow
-	err = s.again(ctx, "erase", func() (err error) { rows, err = s.q.TasksErase(ctx, s.hot, arg); return err })
+	err = s.again(ctx, "erase", func() error {
+		return pgx.BeginFunc(ctx, s.hot, func(tx pgx.Tx) (err error) {
+			if arg.Ids, err = s.q.TasksLock(ctx, tx, want); err != nil {
+				return err
+			}
+			if traces {
+				if err := s.q.PushCursorsLock(ctx, tx, arg.Ids); err != nil {
+					return err
+				}
+			}
+			rows, err = s.q.TasksErase(ctx, tx, arg)
+			return err
+		})
+	})
 	if err != nil {
 		return nil, translate("delete tasks", err)
 	}

@@ -1,12 +1,14 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-a2a/holdfast/internal/store/partition"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -45,5 +47,53 @@ func TestPlansOfRetention(t *testing.T) {
 		if x.name != "EndedKeep" { // it finds by the primary key what its subqueries have selected
 			require.NotContains(t, plan, ended+"_pkey", "%s:\n%s", x.name, plan)
 		}
+	}
+}
+
+// What is committed for a task while it is deleted goes with it.
+func TestEraseMissesNothing(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for i := range 200 {
+		p := f.running("a")
+		h := p.c.Task
+		writes := []func() error{func() error { return f.SetPush(t.Context(), h.ID, hook("late", "receiver"), 20) }}
+		if i%2 == 0 {
+			p.must(t, status(task.StateInputRequired))
+			writes = append(writes, func() error {
+				_, err := ownerOf(fresh("a")).of(f.Store).AddMessage(t.Context(), &NewMessage{
+					Task: h, Message: user("more"), RequestID: NewID(), Idempotency: Idempotency{Key: h.ID.String(), Hash: []byte("h")},
+				})
+				return err
+			})
+		} else {
+			writes = append(writes, func() error {
+				_, err := p.setState(t.Context(), false, "1", AnyVersion)
+				return err
+			}, func() error { return await(t, p.write(chunk("x"), status(task.StateCompleted))).err })
+		}
+		var all errgroup.Group
+		for _, write := range writes {
+			all.Go(func() error {
+				if err := write(); err != nil && !errors.Is(err, task.NotFound) && !errors.Is(err, task.LeaseLost) {
+					return err
+				}
+				return nil
+			})
+		}
+		for gone := []task.ID{}; len(gone) == 0; {
+			var err error
+			gone, err = f.Erase(t.Context(), []task.ID{h.ID}, true, "")
+			require.NoError(t, err)
+		}
+		require.NoError(t, all.Wait())
+	}
+	_, err := f.EraseLogs(t.Context())
+	require.NoError(t, err)
+	for _, of := range []string{
+		"id FROM holdfast.task_queue", "task FROM holdfast.task_events", "task FROM holdfast.task_states", "task FROM holdfast.push_configs",
+		"task FROM holdfast.push_cursors", "task FROM holdfast.idempotency_keys",
+	} {
+		require.Zero(t, scan[int](f, "SELECT count(*)::int FROM (SELECT DISTINCT "+of+") x"), of)
 	}
 }

@@ -741,6 +741,16 @@ func (q *Queries) ProgressSet(ctx context.Context, db DBTX, arg ProgressSetParam
 	return err
 }
 
+const pushCursorsLock = `-- name: PushCursorsLock :exec
+SELECT k.task FROM holdfast.push_cursors k WHERE k.task = ANY($1::uuid[]) ORDER BY k.task, k.config_id FOR UPDATE
+`
+
+// After TasksLock. Later statements of the transaction see all attempts of these tasks' webhooks, and none follows.
+func (q *Queries) PushCursorsLock(ctx context.Context, db DBTX, ids []uuid.UUID) error {
+	_, err := db.Exec(ctx, pushCursorsLock, ids)
+	return err
+}
+
 const pushesGone = `-- name: PushesGone :execrows
 WITH gone AS MATERIALIZED (
     SELECT DISTINCT x.task FROM (
@@ -860,13 +870,8 @@ func (q *Queries) TaskStatesGone(ctx context.Context, db DBTX, arg TaskStatesGon
 }
 
 const tasksErase = `-- name: TasksErase :many
-WITH mine AS MATERIALIZED (
-    SELECT t.id FROM holdfast.tasks t
-     WHERE t.id = ANY($1::uuid[]) AND t.id BETWEEN $2 AND $3 AND t.held_at IS NULL
-     ORDER BY t.id
-       FOR UPDATE SKIP LOCKED
-), gone AS (
-    DELETE FROM holdfast.tasks t WHERE t.id = ANY(ARRAY(SELECT id FROM mine)) AND t.id BETWEEN $2 AND $3
+WITH gone AS (
+    DELETE FROM holdfast.tasks t WHERE t.id = ANY($1::uuid[]) AND t.id BETWEEN $2 AND $3
     RETURNING t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.last_seq, t.lineage
 ), states AS (
     DELETE FROM holdfast.task_states s WHERE s.task = ANY(ARRAY(SELECT id FROM gone))
@@ -922,9 +927,10 @@ type TasksEraseRow struct {
 	Audited int64
 }
 
-// Deletes tasks with all their data, except long logs and the logs of open tasks, which go into
-// table erasures. After the commit nobody sees the tasks, and their runs are fenced. Held tasks
-// stay.
+// After TasksLock: a statement that locked the tasks itself would not see, and leave behind, what was committed for them
+// between its snapshot and its locks, such as the queue row of an answer. Deletes tasks with all their data, except long
+// logs and the logs of open tasks, which go into table erasures. After the commit nobody sees the tasks, and their runs
+// are fenced.
 func (q *Queries) TasksErase(ctx context.Context, db DBTX, arg TasksEraseParams) ([]TasksEraseRow, error) {
 	rows, err := db.Query(ctx, tasksErase,
 		arg.Ids,
@@ -945,6 +951,41 @@ func (q *Queries) TasksErase(ctx context.Context, db DBTX, arg TasksEraseParams)
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const tasksLock = `-- name: TasksLock :many
+SELECT t.id FROM holdfast.tasks t
+ WHERE t.id = ANY($1::uuid[]) AND t.id BETWEEN $2 AND $3 AND t.held_at IS NULL
+ ORDER BY t.id
+   FOR UPDATE SKIP LOCKED
+`
+
+type TasksLockParams struct {
+	Ids     []uuid.UUID
+	Lowest  uuid.UUID
+	Highest uuid.UUID
+}
+
+// Locks those of the given tasks that are not held and that no other session has locked. Later statements of the transaction
+// see all that was written for these tasks.
+func (q *Queries) TasksLock(ctx context.Context, db DBTX, arg TasksLockParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, tasksLock, arg.Ids, arg.Lowest, arg.Highest)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
