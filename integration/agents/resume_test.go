@@ -162,7 +162,7 @@ func approvers(t *testing.T) string {
 // approver makes the options of a replica of the program approver.
 func approver(t *testing.T, name string, db *clustertest.DB, config string, env ...string) clustertest.Options {
 	t.Helper()
-	return clustertest.Options{Name: name, DB: db.URL, Config: config, Env: env, Binary: clustertest.Program(t, "./integration/agents/approver")}
+	return clustertest.Options{Name: name, DB: db.Named(name), Config: config, Env: env, Binary: clustertest.Program(t, "./integration/agents/approver")}
 }
 
 // post sends a request by a resume URL.
@@ -271,7 +271,7 @@ func TestAcceptedResumeSurvivesKills(t *testing.T) {
 		asked := front.Send(a2atest.V03, a2atest.Say("go").At("go"))
 		tokens[asked.Task()] = tokenOf(t, asked.Said())
 	}
-	worker.Kill()
+	db.KillOff(worker)
 	for id, token := range tokens {
 		status, text := post(t, front, token, id)
 		require.Equal(t, http.StatusAccepted, status, text)

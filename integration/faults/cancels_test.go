@@ -174,7 +174,7 @@ func TestCancelsAfterResumesNameTheirTurn(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
 	db := clustertest.NewDB(t)
-	a := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL + "&application_name=a", Config: o.config()})
+	a := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.Named("a"), Config: o.config()})
 	front := clustertest.Start(t, clustertest.Options{Name: "front", DB: db.URL, Config: o.config(), Env: []string{"HOLDFAST_ROLES=api"}})
 	resumes := func(asked *a2atest.Result) {
 		t.Helper()
@@ -195,13 +195,7 @@ func TestCancelsAfterResumesNameTheirTurn(t *testing.T) {
 	require.Equal(t, []any{2.0, 2.0}, []any{doc["turn"], doc["attempt"]})
 
 	parked := a.Send(a2atest.V03, a2atest.Say("approve"))
-	sessions := func() int {
-		return clustertest.One[int](db, "SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'a'")
-	}
-	require.Positive(t, sessions())
-	a.Kill()
-	// PostgreSQL may have a claim that it has not begun. That would win the task for the dead process.
-	waittest.Eventually(t, "the end of its sessions", func() error { return waittest.Unless(sessions() == 0, "not yet") })
+	db.KillOff(a)
 	resumes(parked)
 	require.Equal(t, "canceled", front.Cancel(parked.Task()).State())
 	a.Run()

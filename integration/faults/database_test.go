@@ -3,6 +3,7 @@ package faults
 import (
 	"io/fs"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -74,7 +75,11 @@ func TestTenReplicasMigrateEmptyDatabase(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	db.Exec("DROP SCHEMA holdfast CASCADE")
-	replicas := clustertest.Cluster(t, db.URL, "0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
+	all := make([]clustertest.Options, 10)
+	for i := range all {
+		all[i] = clustertest.Options{Name: strconv.Itoa(i), DB: db.URL, Config: longLease}
+	}
+	replicas := clustertest.Together(t, all...)
 	steps := 0
 	for _, r := range replicas {
 		steps += strings.Count(r.Log(), `"msg":"schema step applied"`)

@@ -15,7 +15,7 @@ import (
 func TestStoppedReplicaReturnsRuns(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
-	a := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Replace(clustertest.Settings, "stop_grace: 1s", "stop_grace: 2s")})
+	a := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Replace(clustertest.Settings, "stop_grace: 1s", "stop_grace: 6s")})
 	long := a.Stream(a2atest.V03, a2atest.Say("chunks=200 size=32 delay=50ms")) // longer than the grace, by far
 	brief := a.Stream(a2atest.V01, a2atest.Say("sleep=2s"))
 	held := a.Stream(a2atest.V01, a2atest.Say("hold"))

@@ -96,10 +96,11 @@ func (c *caller) cancels(taskID string) {
 	require.Equal(c.T, "canceled", c.CancelOver(a2atest.V03, c.says().To(taskID)).State())
 }
 
-func (c *caller) awaitState(taskID, state string) {
-	c.T.Helper()
-	waittest.Eventually(c.T, "the task is "+state, func() error {
-		now := c.GetOver(a2atest.V03, c.says().To(taskID)).State()
+// awaitState asks the database: requests count against the caller's rate.
+func awaitState(db *clustertest.DB, taskID, state string) {
+	db.T.Helper()
+	waittest.Eventually(db.T, "the task is "+state, func() error {
+		now := clustertest.One[string](db, "SELECT state FROM holdfast.v_tasks WHERE task_id = $1", taskID)
 		return waittest.Unless(now == state, "it is %s", now)
 	})
 }
@@ -153,7 +154,7 @@ limits: {max_body: 64KiB, max_part: 2KiB, max_parts: 3, per_principal: {live_tas
 
 	streamer := next()
 	held := streamer.begin("hold")
-	streamer.awaitState(held, "working")
+	awaitState(db, held, "working")
 	var open []*a2atest.Reply
 	for range 3 {
 		open = append(open, r.Subscribe(a2atest.Unversioned, a2atest.Say().To(held).With(streamer.key...)))
@@ -182,7 +183,7 @@ limits: {max_body: 64KiB, max_part: 2KiB, max_parts: 3, per_principal: {live_tas
 	var holds []string
 	for range 2 { // also the limit of concurrent runs
 		id := holder.begin("hold")
-		holder.awaitState(id, "working") // before the next one, since only one may wait
+		awaitState(db, id, "working") // before the next one, since only one may wait
 		holds = append(holds, id)
 	}
 	each("live_tasks", holder.says("echo:x"), func(w a2atest.Operation, a *a2atest.Reply) {
@@ -190,14 +191,14 @@ limits: {max_body: 64KiB, max_part: 2KiB, max_parts: 3, per_principal: {live_tas
 	})
 	waiting := next()
 	waits := waiting.begin("echo:x")
-	waiting.awaitState(waits, "submitted")
+	awaitState(db, waits, "submitted")
 	each("queue", next().says("echo:x"), func(w a2atest.Operation, a *a2atest.Reply) {
 		require.Equal(t, tooOften(w.Wire, "1 tasks wait for this agent, which is the limit", "2"), a.Rejection, w)
 	})
 	for _, id := range holds {
 		holder.cancels(id)
 	}
-	waiting.awaitState(waits, "completed")
+	awaitState(db, waits, "completed")
 
 	// The bucket fills during the test: take one more from it each second.
 	hasty := next()

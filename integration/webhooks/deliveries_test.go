@@ -81,7 +81,7 @@ func TestDeliveriesToFaultyReceivers(t *testing.T) {
 	}
 	db := clustertest.NewDB(t)
 	// The timeout is long: only the receiver that never answers exceeds it.
-	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: receivertest.Hooked(object{"timeout": "5s", "coalesce_after": 0})})
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: receivertest.Hooked(object{"timeout": "15s", "coalesce_after": 0})})
 	hook := receivertest.Start(t, len(cases))
 	tasks := make([]string, len(cases))
 	for i, c := range cases {

@@ -137,7 +137,7 @@ func TestReceiverGetsBacklogAfterOutage(t *testing.T) {
 	a.Run()
 	b.Run()
 	waittest.Eventually(t, "attempts continue", func() error {
-		n := clustertest.One[int](db, "SELECT count(DISTINCT worker_id) FROM holdfast.push_attempts")
+		n := clustertest.One[int](db, "SELECT count(DISTINCT worker_name) FROM holdfast.v_push_attempts")
 		return waittest.Unless(n > 2, "%d", n)
 	})
 

@@ -29,7 +29,7 @@ func Command(t testing.TB, dir string, env []string, args ...string) Finished {
 // CommandOf is Command for another program.
 func CommandOf(t testing.TB, binary, dir string, env []string, args ...string) Finished {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*waittest.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*waittest.Patience)
 	defer cancel()
 	cmd, out, errs := verb(ctx, binary, dir, env, args...)
 	err := cmd.Run()

@@ -70,14 +70,17 @@ func (f *fixture) join() {
 		j, err = f.JoinCalls(f.t.Context(), j)
 		require.NoError(f.t, err)
 		for _, t := range j.Ended {
-			open, err := f.OpenCalls(f.t.Context(), t.Task)
-			require.NoError(f.t, err)
-			for _, h := range open {
-				_, err := f.Cancel(f.t.Context(), h, nil)
-				require.NoError(f.t, err)
-				j = Joined{More: true}
-			}
-			require.NoError(f.t, f.ForgetSettled(f.t.Context(), t))
+			require.NoError(f.t, patiently(func() error {
+				open, err := f.OpenCalls(f.t.Context(), t.Task)
+				for _, h := range open {
+					if _, err := f.Cancel(f.t.Context(), h, nil); err != nil {
+						return err
+					}
+					j = Joined{More: true}
+				}
+				return err
+			}))
+			require.NoError(f.t, patiently(func() error { return f.ForgetSettled(f.t.Context(), t) }))
 		}
 	}
 }
@@ -213,7 +216,7 @@ func TestCancelOfACallerRacesWithItsCalls(t *testing.T) {
 			})
 		}
 		g.Go(func() error {
-			_, err := f.Cancel(t.Context(), p.c.Task, nil)
+			err := patiently(func() error { _, err := f.Cancel(t.Context(), p.c.Task, nil); return err })
 			f.join()
 			return err
 		})

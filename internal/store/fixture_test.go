@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -289,6 +290,15 @@ func await[T any](t testing.TB, ch <-chan T) T {
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	waittest.Eventually(t, what, func() error { return waittest.Unless(holds(), "not yet") })
+}
+
+// patiently repeats what meets locks of others: on a busy machine they may last longer than the store waits for one.
+func patiently(do func() error) error {
+	for deadline := time.Now().Add(patience); ; {
+		if err := do(); !errors.Is(err, task.Unavailable) || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 func status(s task.State) *task.Event { return &task.Event{Kind: task.EventStatus, State: s} }

@@ -164,7 +164,7 @@ func TestLimitsHoldAcrossReplicas(t *testing.T) {
 			var mine []*task.Task
 			for round := range rounds {
 				n := owned(limited(fresh("a"), most, queue), fmt.Sprintf("o%d", i/replicas%owners))
-				switch _, err := s.Create(t.Context(), n); {
+				switch err := patiently(func() error { _, err := s.Create(t.Context(), n); return err }); {
 				case err == nil:
 					made.Add(1)
 					mine = append(mine, &n.Task)
@@ -175,7 +175,7 @@ func TestLimitsHoldAcrossReplicas(t *testing.T) {
 				}
 				if len(mine) > 0 && (round%3 == 0 || round == rounds-1) {
 					for _, h := range mine {
-						if _, err := s.Cancel(t.Context(), h, nil); err != nil {
+						if err := patiently(func() error { _, err := s.Cancel(t.Context(), h, nil); return err }); err != nil {
 							return err
 						}
 					}

@@ -244,11 +244,13 @@ func TestCancelMeetsAnOpenClaim(t *testing.T) {
 	require.NoError(t, err)
 	canceled := make(chan error, 1)
 	go func() {
-		ended, err := f.Cancel(t.Context(), h, nil)
-		if err == nil && ended {
-			err = errors.New("a worker has the task")
-		}
-		canceled <- err
+		canceled <- patiently(func() error {
+			ended, err := f.Cancel(t.Context(), h, nil)
+			if err == nil && ended {
+				err = errors.New("a worker has the task")
+			}
+			return err
+		})
 	}()
 	f.retries("cancel")
 	eventually(t, "the claim meets no try of the cancel, which it would pass over", func() bool {

@@ -1463,9 +1463,9 @@ func TestAClaimSkipsAConfigurationThatIsSetAgain(t *testing.T) {
 	set, done := make(chan error, 1), make(chan error, 1)
 	go func() { set <- f.SetPush(t.Context(), h.ID, hook("c", "new"), 20) }()
 	f.blocked(1)
-	claimed := 0
+	claimed, claims := 0, f.conn() // without the limits of the pools
 	go func() {
-		rows, err := f.q.PushClaim(t.Context(), betweenLookAndLock{f.api}, dbsqlc.PushClaimParams{
+		rows, err := f.q.PushClaim(t.Context(), betweenLookAndLock{claims}, dbsqlc.PushClaimParams{
 			WindowRows: 10, PerHost: 8, PerCaller: 32, MaxRows: 10, LaneCallers: []int64{}, LaneHosts: []string{},
 			BusyHosts: []string{}, BusyCallers: []int64{}, Worker: uuid.New(), Lock: time.Hour,
 		})

@@ -165,7 +165,7 @@ func TestOneOfManyCreatesWins(t *testing.T) {
 		for i := range 16 {
 			g.Go(func() error {
 				n := n()
-				_, err := ownerOf(n).bare(stores[i%4]).Create(t.Context(), n)
+				err := patiently(func() error { _, err := ownerOf(n).bare(stores[i%4]).Create(t.Context(), n); return err })
 				if err == nil {
 					made <- n.Task.ID
 				} else if err != ErrTaken { //nolint:errorlint // exactly that

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -32,7 +33,7 @@ func (f *fixture) asOneBatch(ns ...*NewTask) []createResult {
 	for i, n := range ns {
 		items[i] = newCreate(n)
 	}
-	f.writeCreates(f.t.Context(), items)
+	require.Empty(f.t, f.writeCreates(f.t.Context(), items), "creates that another session's lock blocks")
 	out := make([]createResult, len(ns))
 	for i, c := range items {
 		out[i] = await(f.t, c.done)
@@ -417,7 +418,8 @@ func TestClaimSkipsLockedTask(t *testing.T) {
 // Two batches create the same ids in another order.
 func TestCreatesOfTheSameIDsDoNotDeadlock(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	url := storetest.New(t).URL
+	f := openFixture(t, url, url+"&lock_timeout=60000") // longer than PostgreSQL takes to find a deadlock
 	for round := range 30 {
 		var batches [2][]*NewTask
 		for i := range 40 {

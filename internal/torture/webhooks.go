@@ -71,6 +71,12 @@ func (rc *receiver) leave(away bool) {
 	rc.away = away
 }
 
+func (rc *receiver) refusals() int {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	return rc.refused
+}
+
 // deliveries are those of a webhook, without repetitions under one id.
 func (rc *receiver) deliveries(name string) (all [][]byte) {
 	rc.mu.Lock()
@@ -162,7 +168,11 @@ func webhookRetries(ctx context.Context, p *probe) {
 	l, statuses := judge.New(), judge.New()
 	all := make([]*hooked, p.o.Load)
 	p.each(p.o.Load, func(i int) { all[i] = p.hook(ctx, l, rc) })
-	_ = pause(ctx, p.between(500*time.Millisecond, time.Second))
+	for began := time.Now(); rc.refusals() == 0 && time.Since(began) < p.o.Patience; {
+		if pause(ctx, p.between(500*time.Millisecond, time.Second)) != nil {
+			break
+		}
+	}
 	rc.leave(false)
 	all = slices.DeleteFunc(all, func(h *hooked) bool { return h == nil })
 	p.each(len(all), func(i int) { p.deliver(ctx, l, statuses, rc, all[i]) })
@@ -170,12 +180,10 @@ func webhookRetries(ctx context.Context, p *probe) {
 	for _, h := range all {
 		stories = append(stories, h.story)
 	}
-	rc.mu.Lock()
-	p.count("refused deliveries", rc.refused)
-	if rc.refused == 0 && len(stories) > 0 {
+	p.count("refused deliveries", rc.refusals())
+	if rc.refusals() == 0 && len(stories) > 0 {
 		p.unsure("the server tried no delivery while the receiver was away")
 	}
-	rc.mu.Unlock()
 	logs := p.verify(ctx, l, stories)
 	for id, lg := range logs {
 		logs[id] = &judge.Log{Begin: judge.View{State: lg.Begin.State}, Events: slices.DeleteFunc(slices.Clone(lg.Events), func(r judge.Row) bool { return r.State == "" })}

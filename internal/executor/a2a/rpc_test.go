@@ -653,7 +653,7 @@ func TestGRPCChecksCertificates(t *testing.T) {
 // An agent that takes a call and never answers is told when the front stops waiting.
 func TestGRPCCallsHaveADeadline(t *testing.T) {
 	t.Parallel()
-	a, f := newRPCAgent(t, "1.0", a2a.Options{CallTimeout: 100 * time.Millisecond})
+	a, f := newRPCAgent(t, "1.0", a2a.Options{CallTimeout: 3 * time.Second}) // it covers the connection, too
 	limited := make(chan bool, 1)
 	a.on("CancelTask", func(s rpcStream) error {
 		_, ok := s.Context().Deadline()
