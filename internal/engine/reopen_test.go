@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -183,9 +184,9 @@ func TestConcurrentReopening(t *testing.T) {
 			if i%4 == 0 {
 				q.IdempotencyKey = fmt.Sprint(i)
 			}
-			for {
-				// On a busy machine the messages of one task may take longer than one of them waits for its turn.
-				if _, err := r.Send(t.Context(), q); !errors.Is(err, task.Unavailable) {
+			// On a busy machine the messages of one task may take longer than one of them waits for its turn.
+			for deadline := time.Now().Add(patience); ; {
+				if _, err := r.Send(t.Context(), q); !errors.Is(err, task.Unavailable) || time.Now().After(deadline) {
 					return err
 				}
 			}
