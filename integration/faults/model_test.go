@@ -59,8 +59,8 @@ func tell(ops []*op, found []string) string {
 	return b.String()
 }
 
-// shrink drops ever smaller parts of the sequence as long as the rest still fails, in one of a few tries. What the database itself
-// holds would be found after any sequence.
+// shrink drops ever smaller parts of the sequence as long as the rest still fails, in one of a few tries. If even
+// no operation fails, the fault is in what the database has kept, and no sequence is smaller.
 func (w *world) shrink(ops []*op, found []string) ([]*op, []string) {
 	if len(w.play(nil)) > 0 {
 		return ops, found

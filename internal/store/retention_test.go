@@ -50,7 +50,7 @@ func TestPlansOfRetention(t *testing.T) {
 	}
 }
 
-// What is committed for a task while it is deleted goes with it.
+// Erase deletes what other sessions commit for a task meanwhile.
 func TestEraseMissesNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
