@@ -168,13 +168,12 @@ func webhookRetries(ctx context.Context, p *probe) {
 	l, statuses := judge.New(), judge.New()
 	all := make([]*hooked, p.o.Load)
 	p.each(p.o.Load, func(i int) { all[i] = p.hook(ctx, l, rc) })
-	for began := time.Now(); rc.refusals() == 0 && time.Since(began) < p.o.Patience; {
-		if pause(ctx, p.between(500*time.Millisecond, time.Second)) != nil {
-			break
-		}
+	all = slices.DeleteFunc(all, func(h *hooked) bool { return h == nil })
+	_ = pause(ctx, p.between(500*time.Millisecond, time.Second))
+	for until := time.Now().Add(p.o.Patience); len(all) > 0 && rc.refusals() == 0 && time.Now().Before(until) && ctx.Err() == nil; {
+		_ = pause(ctx, 50*time.Millisecond)
 	}
 	rc.leave(false)
-	all = slices.DeleteFunc(all, func(h *hooked) bool { return h == nil })
 	p.each(len(all), func(i int) { p.deliver(ctx, l, statuses, rc, all[i]) })
 	var stories []*story
 	for _, h := range all {
