@@ -168,7 +168,7 @@ func TestAgentsOfEveryKindThatAreAway(t *testing.T) {
 
 	// One run at a time, and fewer attempts than the wait takes.
 	var config strings.Builder
-	config.WriteString(clustertest.Replace(clustertest.Settings, "lease_ttl: 3s", "lease_ttl: 30s"))
+	config.WriteString(clustertest.LongLease)
 	for _, name := range names {
 		fmt.Fprintf(&config, "\n  - {name: %s, executor: %s, limits: {max_attempts: 2, concurrency: 1}}\n", name, absences[name].executor)
 	}

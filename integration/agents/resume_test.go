@@ -20,7 +20,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 	"github.com/holdfast-a2a/holdfast/internal/receivertest"
-	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // resumer asks with a shown resume URL, and completes with what came by it.
@@ -84,10 +83,7 @@ func TestResumeURL(t *testing.T) {
 	code, text := call(b, "POST", token+"?code=1", `{"approved": true}`, "Content-Type", "application/json", "Origin", "https://login.example", "Sec-Fetch-Site", "cross-site")
 	require.Equal(t, http.StatusAccepted, code, text)
 	completed := func(id string) (said string) {
-		waittest.Eventually(t, "the task completes", func() error {
-			now := clustertest.One[string](db, "SELECT state FROM holdfast.v_tasks WHERE task_id = $1", id)
-			return waittest.Unless(now == "completed", "%s", now)
-		})
+		db.AwaitState(id, "completed")
 		return clustertest.One[string](db, "SELECT status_text FROM holdfast.v_tasks WHERE task_id = $1", id)
 	}
 	require.JSONEq(t, `{"source":"resume","method":"POST","query":"code=1","contentType":"application/json","data":{"approved":true}}`, completed(asked.Task()))

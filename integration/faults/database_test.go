@@ -17,14 +17,11 @@ import (
 	"github.com/holdfast-a2a/holdfast/migrations"
 )
 
-// longLease has leases that outlast what a busy machine delays.
-var longLease = clustertest.Replace(clustertest.Settings, "lease_ttl: 3s", "lease_ttl: 30s")
-
 func TestDatabaseRestart(t *testing.T) {
 	t.Parallel()
 	pg := storetest.Server(t, map[string]string{"fsync": "off"})
 	// Streams outlive the outage: they end when a lease is over.
-	a, b := clustertest.Pair(t, clustertest.Options{DB: pg.URL, Config: longLease})
+	a, b := clustertest.Pair(t, clustertest.Options{DB: pg.URL, Config: clustertest.LongLease})
 	for outage, take := range map[string]func(){"shut down": pg.Stop, "crashed": pg.Crash} {
 		t.Log(outage)
 		s := a.Stream(a2atest.V03, a2atest.Say("chunks=120 size=32 delay=20ms"))
@@ -77,7 +74,7 @@ func TestTenReplicasMigrateEmptyDatabase(t *testing.T) {
 	db.Exec("DROP SCHEMA holdfast CASCADE")
 	all := make([]clustertest.Options, 10)
 	for i := range all {
-		all[i] = clustertest.Options{Name: strconv.Itoa(i), DB: db.URL, Config: longLease}
+		all[i] = clustertest.Options{Name: strconv.Itoa(i), DB: db.URL, Config: clustertest.LongLease}
 	}
 	replicas := clustertest.Together(t, all...)
 	steps := 0

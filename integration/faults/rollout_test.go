@@ -100,7 +100,7 @@ func (b *balancer) carry(client net.Conn) {
 
 // patientRollout configures replicas on a busy machine, which is late to see a stop, and to renew a lease, without which a replica is not
 // ready.
-var patientRollout = "drain_delay: 10s\n" + longLease
+var patientRollout = "drain_delay: 10s\n" + clustertest.LongLease
 
 // TestARolloutFailsNoRequest restarts two replicas, one after the other, while clients send through a balancer that learns
 // of a stop only from /readyz.

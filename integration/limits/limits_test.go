@@ -96,15 +96,6 @@ func (c *caller) cancels(taskID string) {
 	require.Equal(c.T, "canceled", c.CancelOver(a2atest.V03, c.says().To(taskID)).State())
 }
 
-// awaitState asks the database: requests count against the caller's rate.
-func awaitState(db *clustertest.DB, taskID, state string) {
-	db.T.Helper()
-	waittest.Eventually(db.T, "the task is "+state, func() error {
-		now := clustertest.One[string](db, "SELECT state FROM holdfast.v_tasks WHERE task_id = $1", taskID)
-		return waittest.Unless(now == state, "it is %s", now)
-	})
-}
-
 // params is a message for requests that name no version.
 func params(w *a2atest.Wire, taskID, text string) object {
 	return w.Params(a2atest.Send, a2atest.Say(text).To(taskID))
@@ -154,7 +145,7 @@ limits: {max_body: 64KiB, max_part: 2KiB, max_parts: 3, per_principal: {live_tas
 
 	streamer := next()
 	held := streamer.begin("hold")
-	awaitState(db, held, "working")
+	db.AwaitState(held, "working")
 	var open []*a2atest.Reply
 	for range 3 {
 		open = append(open, r.Subscribe(a2atest.Unversioned, a2atest.Say().To(held).With(streamer.key...)))
@@ -183,7 +174,7 @@ limits: {max_body: 64KiB, max_part: 2KiB, max_parts: 3, per_principal: {live_tas
 	var holds []string
 	for range 2 { // also the limit of concurrent runs
 		id := holder.begin("hold")
-		awaitState(db, id, "working") // before the next one, since only one may wait
+		db.AwaitState(id, "working") // before the next one, since only one may wait
 		holds = append(holds, id)
 	}
 	each("live_tasks", holder.says("echo:x"), func(w a2atest.Operation, a *a2atest.Reply) {
@@ -191,14 +182,14 @@ limits: {max_body: 64KiB, max_part: 2KiB, max_parts: 3, per_principal: {live_tas
 	})
 	waiting := next()
 	waits := waiting.begin("echo:x")
-	awaitState(db, waits, "submitted")
+	db.AwaitState(waits, "submitted")
 	each("queue", next().says("echo:x"), func(w a2atest.Operation, a *a2atest.Reply) {
 		require.Equal(t, tooOften(w.Wire, "1 tasks wait for this agent, which is the limit", "2"), a.Rejection, w)
 	})
 	for _, id := range holds {
 		holder.cancels(id)
 	}
-	awaitState(db, waits, "completed")
+	db.AwaitState(waits, "completed")
 
 	// The bucket fills during the test: take one more from it each second.
 	hasty := next()

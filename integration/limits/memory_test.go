@@ -375,8 +375,14 @@ func (m *memoryTest) deliver() {
 	}
 	failed := clustertest.One[int](m.db, "SELECT count(*)::int FROM holdfast.push_attempts WHERE class <> 'delivered'")
 	require.Zero(m.t, failed, "attempts that failed")
-	waittest.Eventually(m.t, "the memory of the webhooks", func() error {
-		n := int(m.Metric(`holdfast_memory_in_flight_bytes{budget="webhooks"}`))
+	m.givesBack("webhooks")
+}
+
+// givesBack waits until no byte of a budget is in use. The server gives bytes back after the commit that the database shows.
+func (m *memoryTest) givesBack(budget string) {
+	m.t.Helper()
+	waittest.Eventually(m.t, "the memory of "+budget, func() error {
+		n := int(m.Metric(`holdfast_memory_in_flight_bytes{budget="` + budget + `"}`))
 		return waittest.Unless(n == 0, "%d bytes are in use", n)
 	})
 }
@@ -391,12 +397,8 @@ func (m *memoryTest) emitLarge() {
 		n := clustertest.One[int](m.db, "SELECT count(*)::int FROM holdfast.tasks_open WHERE agent = 'large'")
 		return waittest.Unless(n == 0, "%d tasks are open", n)
 	})
-	for _, budget := range []string{"lines", "events"} { // given back after the commit that the database shows
-		waittest.Eventually(m.t, "the memory of "+budget, func() error {
-			n := m.Metric(`holdfast_memory_in_flight_bytes{budget="` + budget + `"}`)
-			return waittest.Unless(n == 0, "%v bytes are in use", n)
-		})
-	}
+	m.givesBack("lines")
+	m.givesBack("events")
 }
 
 func subscription(task string) []byte {

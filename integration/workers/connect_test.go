@@ -177,7 +177,7 @@ func TestConnectedExecutor(t *testing.T) {
 	}
 
 	id := begin(b, "hold")
-	settles(db, id, "working")
+	db.AwaitState(id, "working")
 	res := b.Under("/agents/gpu").Call("tasks/cancel", a2atest.Object{"id": id, "metadata": a2atest.Object{"why": "late"}})
 	require.Equal(t, "canceled", res.State())
 	c := waittest.Within(t, "the agent is told", k.canceled)
@@ -185,12 +185,12 @@ func TestConnectedExecutor(t *testing.T) {
 	require.JSONEq(t, `{"why":"late"}`, string(c.Metadata))
 
 	left := begin(b, "hold")
-	settles(db, left, "working")
+	db.AwaitState(left, "working")
 	stop()
 	waiting := begin(a, "wait")
 	b.Under("/agents/gpu").Call("tasks/cancel", a2atest.Object{"id": left})
 	require.NoError(t, waittest.Within(t, "the end of the worker", ended))
-	settles(db, waiting, "submitted")
+	db.AwaitState(waiting, "submitted")
 	db.Sound()
 }
 

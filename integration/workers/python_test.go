@@ -76,7 +76,7 @@ func TestKilledWorker(t *testing.T) {
 	chunks(db, id, 5)
 	require.NoError(t, first.Process.Kill())
 	python(t, b.URL)
-	settles(db, id, "completed")
+	db.AwaitState(id, "completed")
 	require.GreaterOrEqual(t, clustertest.One[int](db, "SELECT count(*)::int FROM holdfast.v_runs WHERE task_id = $1", id), 2)
 	all := strings.Join(db.Chunks(id), "")
 	require.True(t, strings.HasSuffix(all, numbers(60)), "the second run is whole: %s", all)
@@ -98,7 +98,7 @@ func TestFrozenWorker(t *testing.T) {
 		return waittest.Unless(n >= 2, "%d runs", n)
 	})
 	require.NoError(t, first.Process.Signal(syscall.SIGCONT))
-	settles(db, id, "completed")
+	db.AwaitState(id, "completed")
 	all := strings.Join(db.Chunks(id), "")
 	require.True(t, strings.HasSuffix(all, numbers(60)), "nothing came between: %s", all)
 }
@@ -116,7 +116,7 @@ func TestKilledReplica(t *testing.T) {
 	a.Kill()
 	proxy.Lead(strings.TrimPrefix(b.URL, "http://"))
 	proxy.Cut()
-	settles(db, id, "completed")
+	db.AwaitState(id, "completed")
 	require.Equal(t, 1, clustertest.One[int](db, "SELECT count(*)::int FROM holdfast.v_runs WHERE task_id = $1", id), "the same run")
 	require.Equal(t, numbers(60), strings.Join(db.Chunks(id), ""), "nothing doubled, nothing lost")
 }

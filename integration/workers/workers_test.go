@@ -33,15 +33,6 @@ func beginAt(r *clustertest.Replica, agent, text string) (id string) {
 	return r.Send(a2atest.V03, a2atest.Say(text).At(agent).Detached()).ID
 }
 
-// settles waits until a task has a state.
-func settles(db *clustertest.DB, id, want string) {
-	db.T.Helper()
-	waittest.Eventually(db.T, "the task is "+want, func() error {
-		have := clustertest.One[string](db, "SELECT state FROM holdfast.v_tasks WHERE task_id = $1", id)
-		return waittest.Unless(have == want, "it is %s", have)
-	})
-}
-
 // at is the same worker with another replica.
 func at(w *workerapitest.Worker, r *clustertest.Replica) *workerapitest.Worker {
 	of := *w
@@ -75,7 +66,7 @@ func TestAnyReplicaServesAWorker(t *testing.T) {
 	require.Equal(t, id, doc.Task.ID)
 	doc.RunAPI.URL = b.URL + "/run/v1"
 	require.True(t, doc.RunAPI.Post(t, 0, `{"type":"text","text":"done"}`, `{"type":"complete"}`).Ended)
-	settles(db, id, "completed")
+	db.AwaitState(id, "completed")
 	require.Equal(t, "over", worker.Beat(t, 30, run.ID).Runs[0].Stop)
 	db.Sound()
 }
@@ -140,9 +131,9 @@ func TestCancel(t *testing.T) {
 			}
 		}
 	}()
-	settles(db, id, "working")
+	db.AwaitState(id, "working")
 	b.CancelOver(a2atest.V03, a2atest.Say().To(id).At("gpu")) // may answer before the grace has ended
-	settles(db, id, "canceled")                               // the worker does nothing
+	db.AwaitState(id, "canceled")                             // the worker does nothing
 	require.Equal(t, "canceled", next(t, stopped).Runs[0].Stop)
 	require.Equal(t, 410, worker410(t, &run))
 }
@@ -169,7 +160,7 @@ func TestStoppingReplica(t *testing.T) {
 	doc := run.Read(t)
 	doc.RunAPI.URL = b.URL + "/run/v1"
 	require.True(t, doc.RunAPI.Post(t, 0, `{"type":"complete"}`).Ended)
-	settles(db, id, "completed")
+	db.AwaitState(id, "completed")
 }
 
 // An operator retires the workers of a version.

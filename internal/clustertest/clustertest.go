@@ -38,6 +38,9 @@ agents:
     limits: {backoff: 100ms, cancel_grace: 5s}
 `
 
+// LongLease are Settings with leases that outlast what a busy machine delays.
+var LongLease = Replace(Settings, "lease_ttl: 3s", "lease_ttl: 30s")
+
 // WithKeys are Settings for callers with API keys.
 const WithKeys = Settings + `
 auth:

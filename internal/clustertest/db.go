@@ -88,6 +88,15 @@ func (d *DB) KillOff(r *Replica) {
 	waittest.Eventually(d.T, "the end of the sessions of "+r.Options.Name, func() error { return waittest.Unless(sessions() == 0, "not yet") })
 }
 
+// AwaitState waits until a task has a state. It makes no request, which would count against a caller's limits.
+func (d *DB) AwaitState(taskID, want string) {
+	d.T.Helper()
+	waittest.Eventually(d.T, "the task is "+want, func() error {
+		now := One[string](d, "SELECT state FROM holdfast.v_tasks WHERE task_id = $1", taskID)
+		return waittest.Unless(now == want, "it is %s", now)
+	})
+}
+
 // Exec executes a statement.
 func (d *DB) Exec(sql string, args ...any) {
 	d.T.Helper()
