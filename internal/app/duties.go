@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/adminapi"
@@ -77,8 +76,8 @@ func partitions(e *env, st *store.Store) func(context.Context) (bool, error) {
 
 // prepare does the work that must be done before the first request and the first run.
 func prepare(ctx context.Context, e *env, st *store.Store, keeper *worker.Keeper, ring *keys.Ring) error {
-	if err := keeper.Start(ctx); err != nil {
-		return fmt.Errorf("register this process: %w", err)
+	if err := persist(ctx, e.log, "register this process", func() error { return keeper.Start(ctx) }); err != nil {
+		return err
 	}
 	// A write without a partition creates it, but that is slow.
 	if _, err := st.EnsurePartitions(ctx); err != nil {
@@ -87,8 +86,5 @@ func prepare(ctx context.Context, e *env, st *store.Store, keeper *worker.Keeper
 	if ring == nil {
 		return nil
 	}
-	if err := ring.Refresh(ctx); err != nil {
-		return fmt.Errorf("signing keys: %w", err)
-	}
-	return nil
+	return persist(ctx, e.log, "signing keys", func() error { return ring.Refresh(ctx) })
 }

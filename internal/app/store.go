@@ -2,7 +2,9 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
@@ -10,16 +12,22 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/keys"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // openStore connects the store, which publishes its commits on bus.
 func openStore(ctx context.Context, e *env, db *Database, bus *signal.Bus) (*store.Store, error) {
 	cfg, m := e.cfg, e.metrics
-	st, err := store.Open(ctx, store.Options{
+	options := store.Options{
 		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: cfg.Store.PoolSize, Writers: cfg.Store.WriterConns,
 		Listener: bus, SecretKeys: cfg.Push.SealingKeys(), Widths: Widths(cfg), Ended: e.memory.Ended,
 		Observer:    store.Observer{Flushed: m.Flushed, Fenced: m.Fenced, Retried: m.Retried, Event: m.Event, Limited: m.Limited, Canceled: m.Canceled, Ended: m.LogRead},
 		RowSecurity: cfg.Auth.RowSecurity != config.RowSecurityOff, WithoutAudit: !cfg.Audit.Enabled, Tells: Tells(cfg), Tracer: e.tracer.Statements(), Log: e.log,
+	}
+	var st *store.Store
+	err := persist(ctx, e.log, "connect to the database", func() (err error) {
+		st, err = store.Open(ctx, options)
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -32,6 +40,27 @@ func openStore(ctx context.Context, e *env, db *Database, bus *signal.Bus) (*sto
 		e.log.Warn("row-level security is off: only the server keeps callers apart", "reason", reason)
 	}
 	return st, nil
+}
+
+// persist repeats a step of the start for up to a minute while the database does not answer. The database may be busy, or in a
+// failover.
+func persist(ctx context.Context, log *slog.Logger, step string, do func() error) error {
+	deadline := time.Now().Add(time.Minute)
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+		err := do()
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, task.Unavailable), time.Now().After(deadline):
+			return fmt.Errorf("%s: %w", step, err)
+		}
+		log.Warn("the start waits for the database; retrying", "step", step, "error", err)
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", step, err)
+		case <-time.After(pause):
+		}
+	}
 }
 
 // closeStore writes the queued data and disconnects.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -140,7 +139,8 @@ type Store struct {
 	writers sync.WaitGroup
 }
 
-// Open connects and starts the writers. The schema must exist (Migrate).
+// Open connects and starts the writers. The schema must exist (Migrate). Errors: task.Unavailable if the database does not
+// answer.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o.APIConns = cmp.Or(o.APIConns, 8)
 	o.Writers = cmp.Or(o.Writers, 1)
@@ -167,7 +167,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		if s.withoutRowSecurity, err = admitCallers(ctx, s.api.Pool); err != nil {
 			s.cancel()
 			s.disconnect()
-			return nil, fmt.Errorf("row-level security: %w", err)
+			return nil, translate("row-level security", err)
 		}
 		s.rowSecurity = s.withoutRowSecurity == ""
 	}

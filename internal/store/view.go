@@ -268,7 +268,8 @@ func CheckRowSecurity(ctx context.Context, db *pgxpool.Pool) (reason string, err
 	defer cancel()
 	var login, role, unguarded string
 	var exists, member, bypasses, owns, granted bool
-	err = db.QueryRow(ctx, `SELECT session_user, api.name, r.oid IS NOT NULL,
+	err = db.QueryRow(ctx, `-- name: RowSecurity :one
+		SELECT session_user, api.name, r.oid IS NOT NULL,
 		coalesce(pg_has_role(session_user, r.oid, CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END), false),
 		coalesce(r.rolsuper OR r.rolbypassrls, false),
 		coalesce((SELECT bool_or(pg_has_role(r.oid, c.relowner, 'USAGE')) FROM pg_class c WHERE c.relnamespace = 'holdfast'::regnamespace AND c.relkind IN ('r', 'p')), false),

@@ -1,0 +1,35 @@
+package faults
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/store/pgproxytest"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+// The database has a schema, and does not answer while a replica starts: the replica waits for it, at each step.
+func TestStartWaitsForTheDatabase(t *testing.T) {
+	t.Parallel()
+	for query, step := range map[string]string{
+		"RowSecurity": "connect to the database", "WorkerRegister": "register this process", "SigningKeys": "signing keys",
+	} {
+		t.Run(query, func(t *testing.T) {
+			t.Parallel()
+			proxy := pgproxytest.New(t, clustertest.NewDB(t).URL)
+			answer := proxy.Fail(query, "53300", "sorry, too many clients already")
+			r := clustertest.Start(t, clustertest.Options{Name: "a", DB: proxy.URL, Config: clustertest.Settings, Async: true})
+			waittest.Eventually(t, "the replica has tried again", func() error {
+				return waittest.Unless(strings.Count(r.Log(), `"step":"`+step+`"`) > 1, "%s", r.Log())
+			})
+			answer()
+			r.WaitServing()
+			r.WaitReady()
+			require.Equal(t, "completed", r.Send(a2atest.V03, a2atest.Say("echo:done")).State())
+		})
+	}
+}
