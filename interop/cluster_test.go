@@ -4,13 +4,10 @@ package interop
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"testing"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
@@ -49,15 +46,6 @@ agents:
 // demo is the executor of the agent that all clients know.
 const demo = "{kind: demo}"
 
-// free returns an address with a port that was free a moment ago.
-func free(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return l.Addr().String()
-}
-
 // locked is a server of its own, whose agent requires a credential.
 type locked struct {
 	URL   string `json:"locked"`
@@ -75,7 +63,7 @@ func startLocked(t *testing.T, executor string) *locked {
 	const scope = "demo:hidden"
 	r := clustertest.Start(t, clustertest.Options{
 		Name: "locked", DB: db.URL, Env: issuer.Trust(),
-		Config: settings(executor, free(t), true) + fmt.Sprintf(`
+		Config: settings(executor, clustertest.Reserve(t), true) + fmt.Sprintf(`
       skills:
         - {id: open, name: open, description: for all, tags: [demo]}
         - {id: hidden, name: hidden, description: for some, tags: [demo], scope: %s}
@@ -99,8 +87,8 @@ func startCluster(t *testing.T, executor string, announced bool) *cluster {
 	t.Helper()
 	db := storetest.New(t).URL
 	both := clustertest.Together(t,
-		clustertest.Options{Name: "A", DB: db, Config: settings(executor, free(t), announced)},
-		clustertest.Options{Name: "B", DB: db, Config: settings(executor, free(t), announced)})
+		clustertest.Options{Name: "A", DB: db, Config: settings(executor, clustertest.Reserve(t), announced)},
+		clustertest.Options{Name: "B", DB: db, Config: settings(executor, clustertest.Reserve(t), announced)})
 	c := &cluster{a: both[0], b: both[1]}
 	if !*ring2 {
 		c.locked = startLocked(t, executor)

@@ -237,7 +237,7 @@ func TestClientsThroughAFront(t *testing.T) {
 			return !isProgram(folder) || exists(t, filepath.Join("clients", folder, "ring2"))
 		})
 	}
-	behind := clustertest.Start(t, clustertest.Options{Name: "behind", DB: storetest.New(t).URL, Config: settings(demo, free(t), true)})
+	behind := clustertest.Start(t, clustertest.Options{Name: "behind", DB: storetest.New(t).URL, Config: settings(demo, clustertest.Reserve(t), true)})
 	c := startCluster(t, fronting(a2atest.Host(behind.URL), true), true)
 	for _, name := range clients {
 		t.Run(name, func(t *testing.T) {

@@ -239,5 +239,7 @@ func TestADrainingServerStillAnswers(t *testing.T) {
 	require.NoError(t, sendOnce(http.DefaultClient, r.URL), "runs still start")
 	r.Signal(syscall.SIGTERM)
 	require.Zero(t, r.Wait(), r.Log())
-	require.Contains(t, r.Log(), "second signal: not waiting for balancers")
+	waittest.Eventually(t, "the log says so", func() error {
+		return waittest.Unless(strings.Contains(r.Log(), "second signal: not waiting for balancers"), "%s", r.Log())
+	})
 }

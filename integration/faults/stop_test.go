@@ -15,10 +15,10 @@ import (
 func TestStoppedReplicaReturnsRuns(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
-	a := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Replace(clustertest.Settings, "stop_grace: 1s", "stop_grace: 6s")})
-	long := a.Stream(a2atest.V03, a2atest.Say("chunks=200 size=32 delay=50ms")) // longer than the grace, by far
-	brief := a.Stream(a2atest.V01, a2atest.Say("sleep=2s"))
+	a := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Replace(clustertest.LongLease, "stop_grace: 1s", "stop_grace: 6s")})
 	held := a.Stream(a2atest.V01, a2atest.Say("hold"))
+	brief := a.Stream(a2atest.V01, a2atest.Say("sleep=2s"))
+	long := a.Stream(a2atest.V03, a2atest.Say("chunks=300 size=32 delay=50ms")) // longer than the grace, by far
 	seen := long.Take(10)
 	taskID := seen[0].Task()
 	briefID := brief.UntilState("working").Task()
@@ -42,7 +42,7 @@ func TestStoppedReplicaReturnsRuns(t *testing.T) {
 
 	seen = append(seen, b.Resume(taskID, long.Last).Rest()...)
 	require.Equal(t, "completed", a2atest.Last(seen).State())
-	clustertest.Indexed(t, a2atest.Chunks(seen), 200)
+	clustertest.Indexed(t, a2atest.Chunks(seen), 300)
 	require.Equal(t, db.Seqs(taskID), a2atest.Seqs(seen))
 	require.Equal(t, []string{"returned"}, db.Runs(taskID))
 	require.Empty(t, db.Runs(briefID))
@@ -63,7 +63,7 @@ func TestStoppedReplicaReturnsRuns(t *testing.T) {
 func TestStoppingReplicaFinishesRuns(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
-	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Replace(clustertest.Settings, "stop_grace: 1s", "stop_grace: 30s")})
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Replace(clustertest.LongLease, "stop_grace: 1s", "stop_grace: 30s")})
 	s := r.Stream(a2atest.V03, a2atest.Say("chunks=40 size=16 delay=200ms"))
 	answered := make(chan error, 1)
 	go func() {

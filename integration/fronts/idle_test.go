@@ -38,7 +38,7 @@ func TestRunTimeoutEndsPolling(t *testing.T) {
 			}))
 			t.Cleanup(up.Close)
 			db := clustertest.NewDB(t)
-			config := clustertest.Settings + front("idle", fmt.Sprintf("url: %q, version: 1.0, stream: false", up.URL), ", run_timeout: 10s")
+			config := clustertest.LongLease + front("idle", fmt.Sprintf("url: %q, version: 1.0, stream: false", up.URL), ", run_timeout: 10s")
 			f := clustertest.Start(t, clustertest.Options{Name: "front", DB: db.URL, Config: config})
 			res := f.Send(a2atest.V03, a2atest.Say("hello").At("idle"))
 			require.Equal(t, "failed", res.State())

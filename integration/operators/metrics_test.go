@@ -28,7 +28,8 @@ var ofLeader = []string{
 func TestOneReplicaReadsTheFiguresOfAll(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
-	replicas := clustertest.Cluster(t, db.URL, "a", "b")
+	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: clustertest.LongLease})
+	replicas := []*clustertest.Replica{a, b}
 	waittest.Eventually(t, "each figure is on one replica", func() error {
 		for _, name := range append(ofLeader, "holdfast_queue_readable", "holdfast_push_readable") {
 			readers := 0
@@ -60,7 +61,7 @@ func TestOneReplicaReadsTheFiguresOfAll(t *testing.T) {
 
 	leader.Kill()
 	killed := time.Now()
-	waittest.EventuallyWithin(t, time.Minute, "the other one reads the queue", func() error {
+	waittest.EventuallyWithin(t, 3*waittest.Patience, "the other one reads the queue", func() error {
 		if other.Metric("holdfast_queue_readable") != 1 {
 			return errors.New("not yet")
 		}

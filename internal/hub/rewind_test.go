@@ -115,7 +115,7 @@ func TestReplacedPositionEndsSubscriptions(t *testing.T) {
 
 func TestCutOffReplicaEndsSubscriptions(t *testing.T) {
 	t.Parallel()
-	r := start(t, storetest.New(t).URL, hub.Options{PollInterval: never, Outage: time.Second}).listening()
+	r := start(t, storetest.New(t).URL, hub.Options{PollInterval: never, Outage: 5 * time.Second}).listening()
 	u := r.run()
 	s := r.hub.Subscribe(u.h)
 	defer s.Close()

@@ -179,7 +179,7 @@ func TestWatchRestartsDeadServer(t *testing.T) {
 			return false
 		}
 		return conn.Close(t.Context()) == nil
-	}, 30*time.Second, 50*time.Millisecond)
+	}, 2*time.Minute, 50*time.Millisecond)
 	_, err := s.Alone(t.Context()) // takes the lock, so the restart has returned
 	require.NoError(t, err)
 	cancel()

@@ -961,7 +961,7 @@ func TestAHostThatAnswersAgainIsClaimedFor(t *testing.T) {
 	r := start(t, db, func(o *push.Options) {
 		claims = &watched{Store: o.Store.(*store.Store)}
 		o.Store, o.Concurrency, o.PollInterval = claims, 2, time.Hour
-		o.Sender = sender(t, push.SenderOptions{Signer: ring(t, db), Timeout: 3 * time.Second})
+		o.Sender = sender(t, push.SenderOptions{Signer: ring(t, db), Timeout: 10 * time.Second})
 	})
 	r.emit(r.begin(hook(url, "1.0")), status(task.StateWorking, "first"))
 	for range 2 {

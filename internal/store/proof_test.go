@@ -43,7 +43,7 @@ func TestNothingIsAcknowledgedWithoutSynchronousStandby(t *testing.T) {
 	}
 
 	reads := openFixture(t, server.URL, "")
-	f.bound(time.Second)
+	f.bound(5 * time.Second)
 	server.HoldCommits()
 	queued := run.write(status(task.StateWorking), chunk("1"))
 	type result struct {

@@ -1179,7 +1179,7 @@ func TestWaitForDatabaseIsNotInactivity(t *testing.T) {
 		}
 		return nil
 	})
-	a.InactivityTimeout = time.Second
+	a.InactivityTimeout = 5 * time.Second
 	p := start(t, setup{wrap: func(s *store.Store) worker.Store { h = &held{Store: s}; return h }}, a)
 	x := p.create("a", "x")
 	eventually(t, "the window is full", func() bool {
@@ -1243,14 +1243,14 @@ func TestReadsOfRunWaitForDatabase(t *testing.T) {
 			func() error { _, err := run.Memory.Checkpoint(ctx); return err },
 			func() error { _, err := out.Artifact(ctx, text("x")); return err },
 		} {
-			db.refuse.Store(6) // 1.5 s of pauses
+			db.refuse.Store(16) // 4 s of pauses
 			if err := read(); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	a.InactivityTimeout = 1200 * time.Millisecond
+	a.InactivityTimeout = 3500 * time.Millisecond
 	p := start(t, setup{wrap: func(s *store.Store) worker.Store { db.Store = s; return db }}, a)
 	h := p.create("a", "x")
 	p.become(h, task.StateInputRequired)
@@ -1289,12 +1289,16 @@ func TestAgentsGiveUpOnTheDatabase(t *testing.T) {
 func TestPoolWithoutLeaseClaimsNothing(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
 	p := worker.New(worker.Options{
 		Agents: []worker.Agent{{Name: "a"}}, PollInterval: time.Minute,
-		Worker: func() task.ID { asked.Add(1); return task.ID{} },
+		Worker: func() task.ID {
+			asked.Add(1)
+			time.AfterFunc(100*time.Millisecond, stop)
+			return task.ID{}
+		},
 	})
-	ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer stop()
 	require.NoError(t, p.Run(ctx))
 	require.Equal(t, int64(1), asked.Load())
 }

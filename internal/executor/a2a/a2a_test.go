@@ -624,10 +624,10 @@ func (m awayMemory) SetState(ctx context.Context, of executor.Scope, value json.
 // The time limit of calls is for the agent, not for the database.
 func TestRunsWaitForTheDatabase(t *testing.T) {
 	t.Parallel()
-	a, e := newAgent(t, a2a.Options{CallTimeout: time.Second})
+	a, e := newAgent(t, a2a.Options{CallTimeout: 3 * time.Second})
 	a.on("SendStreamingMessage", streams(working(""), `{"statusUpdate":{"taskId":"up-1","contextId":"ctx-1","status":{"state":"TASK_STATE_COMPLETED"}}}`))
 	run := executortest.NewRun("hello")
-	run.Memory = awayMemory{run.Memory, 2 * time.Second}
+	run.Memory = awayMemory{run.Memory, 4 * time.Second}
 	out, err := execute(t, e, run)
 	require.NoError(t, err)
 	require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
@@ -844,7 +844,7 @@ func TestSlowDrips(t *testing.T) {
 		out, err := execute(t, e, executortest.NewRun("hello"))
 		require.NoError(t, err)
 		require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
-		require.Len(t, a.called("GetTask"), 2)
+		require.GreaterOrEqual(t, len(a.called("GetTask")), 2)
 	})
 	for name, answer := range map[string]func(http.ResponseWriter, call){
 		"a stream of comments":    drip("text/event-stream", ":\n"),

@@ -312,7 +312,7 @@ func TestStreamEndsWhenClientLeaves(t *testing.T) {
 // The server drops a client that reads nothing. That client keeps what it has and delays no other.
 func TestClientThatReadsNothing(t *testing.T) {
 	t.Parallel()
-	s := serveStreams(t, grpcapi.Options{WriteTimeout: 500 * time.Millisecond})
+	s := serveStreams(t, grpcapi.Options{WriteTimeout: 5 * time.Second})
 	id := s.Task("0.3", status(task.StateWorking))
 	// A flow-control window that does not grow.
 	conn := dial(t, s.addr, grpc.WithStaticStreamWindowSize(64<<10))

@@ -231,7 +231,7 @@ func TestSlowBody(t *testing.T) {
 func TestBodyTimeoutEndsWithBody(t *testing.T) {
 	t.Parallel()
 	e := &fakeEngine{task: sample("0.3")}
-	const timeout = 500 * time.Millisecond
+	const timeout = 3 * time.Second
 	s := serve(t, options{fake: e, BodyTimeout: timeout})
 	ended := make(chan error, 1)
 	e.call = func(ctx context.Context, _ any) {

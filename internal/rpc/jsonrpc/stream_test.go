@@ -371,7 +371,7 @@ func TestTooManyStreams(t *testing.T) {
 
 func TestSlowClientDelaysNoOther(t *testing.T) {
 	t.Parallel()
-	s := serveStreams(t, options{WriteTimeout: 2 * time.Second})
+	s := serveStreams(t, options{WriteTimeout: 5 * time.Second})
 	id := s.task("0.3", status(task.StateWorking))
 	body := subscribe(id)
 	slow := s.dial(t, "")

@@ -152,6 +152,9 @@ func (s *PrivateServer) commitWaits() (waits bool) {
 		ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 		defer cancel()
 		_, err := c.Exec(ctx, "SELECT pg_logical_emit_message(true, 'test', '')")
+		if ctx.Err() != nil {
+			return nil // the moment may have passed before the commit waited
+		}
 		return err
 	}, func(config *pgx.ConnConfig) {
 		config.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
