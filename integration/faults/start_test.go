@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// The database has a schema, and does not answer while a replica starts: the replica waits for it, at each step.
+// The database has a schema, and does not answer while a replica starts: the replica waits for it, at each step, and registers at
+// the end.
 func TestStartWaitsForTheDatabase(t *testing.T) {
 	t.Parallel()
 	for query, step := range map[string]string{
@@ -20,12 +21,14 @@ func TestStartWaitsForTheDatabase(t *testing.T) {
 	} {
 		t.Run(query, func(t *testing.T) {
 			t.Parallel()
-			proxy := pgproxytest.New(t, clustertest.NewDB(t).URL)
+			db := clustertest.NewDB(t)
+			proxy := pgproxytest.New(t, db.URL)
 			answer := proxy.Fail(query, "53300", "sorry, too many clients already")
 			r := clustertest.Start(t, clustertest.Options{Name: "a", DB: proxy.URL, Config: clustertest.Settings, Async: true})
 			waittest.Eventually(t, "the replica has tried again", func() error {
 				return waittest.Unless(strings.Count(r.Log(), `"step":"`+step+`"`) > 1, "%s", r.Log())
 			})
+			require.Zero(t, clustertest.One[int](db, "SELECT count(*) FROM holdfast.workers"), "it has no lease that nothing renews")
 			answer()
 			r.WaitServing()
 			r.WaitReady()

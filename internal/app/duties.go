@@ -76,15 +76,15 @@ func partitions(e *env, st *store.Store) func(context.Context) (bool, error) {
 
 // prepare does the work that must be done before the first request and the first run.
 func prepare(ctx context.Context, e *env, st *store.Store, keeper *worker.Keeper, ring *keys.Ring) error {
-	if err := persist(ctx, e.log, "register this process", func() error { return keeper.Start(ctx) }); err != nil {
-		return err
-	}
 	// A write without a partition creates it, but that is slow.
 	if _, err := st.EnsurePartitions(ctx); err != nil {
 		e.log.Warn("partitions not all created", "error", err)
 	}
-	if ring == nil {
-		return nil
+	if ring != nil {
+		if err := persist(ctx, e.log, "signing keys", func() error { return ring.Refresh(ctx) }); err != nil {
+			return err
+		}
 	}
-	return persist(ctx, e.log, "signing keys", func() error { return ring.Refresh(ctx) })
+	// At the end: nothing renews the lease until the server runs.
+	return persist(ctx, e.log, "register this process", func() error { return keeper.Start(ctx) })
 }
