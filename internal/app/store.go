@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/keys"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/schema"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -45,22 +46,14 @@ func openStore(ctx context.Context, e *env, db *Database, bus *signal.Bus) (*sto
 // persist repeats a step of the start for up to a minute while the database does not answer. The database may be busy, or in a
 // failover.
 func persist(ctx context.Context, log *slog.Logger, step string, do func() error) error {
-	deadline := time.Now().Add(time.Minute)
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
-		err := do()
-		switch {
-		case err == nil:
-			return nil
-		case !errors.Is(err, task.Unavailable), time.Now().After(deadline):
-			return fmt.Errorf("%s: %w", step, err)
-		}
+	unavailable := func(err error) bool { return errors.Is(err, task.Unavailable) }
+	err := schema.Persist(ctx, do, unavailable, func(err error) {
 		log.Warn("the start waits for the database; retrying", "step", step, "error", err)
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s: %w", step, err)
-		case <-time.After(pause):
-		}
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", step, err)
 	}
+	return nil
 }
 
 // closeStore writes the queued data and disconnects.

@@ -282,18 +282,26 @@ func unlimited(ctx context.Context, c *pgx.Conn) error {
 
 // persist retries an idempotent step for up to a minute while its error is temporary.
 func persist(ctx context.Context, log *slog.Logger, do func() error) error {
-	deadline := time.Now().Add(time.Minute)
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
-		err := Explain(do())
-		if err == nil || !passes(err) || time.Now().After(deadline) {
-			return err
-		}
+	return Persist(ctx, func() error { return Explain(do()) }, passes, func(err error) {
 		var unreached *Unreached
 		if errors.As(err, &unreached) {
 			log.Warn("no connection to the database yet; retrying", "error", unreached.Detail)
 		} else {
 			log.Warn("the database does not accept the migration yet; retrying", "error", err)
 		}
+	})
+}
+
+// Persist retries an idempotent step for up to a minute while passes says that its error is temporary. It calls tell before
+// each pause.
+func Persist(ctx context.Context, do func() error, passes func(error) bool, tell func(error)) error {
+	deadline := time.Now().Add(time.Minute)
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+		err := do()
+		if err == nil || !passes(err) || time.Now().After(deadline) {
+			return err
+		}
+		tell(err)
 		select {
 		case <-ctx.Done():
 			return errors.Join(err, context.Cause(ctx))
