@@ -24,7 +24,7 @@ var ofLeader = []string{
 	"holdfast_table_bytes", "holdfast_partitions_end_timestamp_seconds", "holdfast_api_keys",
 }
 
-// One replica reads the figures of the cluster. When it dies another one does, within a minute.
+// One replica reads the figures of the cluster. When it dies, another one does.
 func TestOneReplicaReadsTheFiguresOfAll(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
