@@ -7,11 +7,13 @@ import os
 import signal
 import sys
 import textwrap
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
+from holdfast_agent import _reload
 from server import LIMIT, Server
 
 HEAD = """
@@ -46,7 +48,8 @@ async def begin(server: Server, tmp_path: Path) -> AsyncIterator[Begin]:
         if process.returncode is None:
             process.terminate()
             process.terminate()
-            await asyncio.wait_for(process.wait(), LIMIT)
+        _, log = await ended(process)
+        print(log)  # for the report of a test that failed
 
 
 async def ended(process: Program) -> tuple[int, str]:
@@ -60,6 +63,21 @@ async def logged(process: Program, text: str) -> None:
     assert process.stderr is not None
     while text not in (line := (await asyncio.wait_for(process.stderr.readline(), LIMIT)).decode()):
         assert line, f"the program has ended without {text!r}"
+
+
+async def says(server: Server, answer: str) -> None:
+    """Wait until a program answers so. A program that is being replaced may answer a run first, or release it."""
+
+    async def ask() -> str:
+        run = await server.add()
+        await server.until(lambda: run.ended or run.released)
+        return run.text
+
+    async def asked() -> None:
+        while await ask() != answer:
+            pass
+
+    await asyncio.wait_for(asked(), LIMIT)
 
 
 HELLO = """
@@ -175,15 +193,7 @@ async def test_reload(server: Server, begin: Begin, tmp_path: Path) -> None:
     file.write_text("this is no program")
     await asyncio.sleep(0)
     file.write_text(source.replace("Hello", "Good morning"))
-
-    async def again() -> None:
-        while True:  # the old process may answer once more, or release the run
-            run = await server.add()
-            await server.until(lambda run=run: run.ended or run.released)  # type: ignore[misc]
-            if run.text == "Good morning, hi!":
-                return
-
-    await asyncio.wait_for(again(), LIMIT)
+    await says(server, "Good morning, hi!")
     process.terminate()
     code, log = await ended(process)
     assert code == 0, log
@@ -199,11 +209,24 @@ async def test_reload_waits_for_a_mended_program(server: Server, begin: Begin, t
     file.write_text("this is no program")
     await logged(process, "waiting for a change")
     file.write_text(source.replace("Hello", "Good morning"))
-    run = await server.add()
-    await server.until(lambda: run.ended)
-    assert run.text == "Good morning, hi!"
+    await says(server, "Good morning, hi!")
     process.terminate()
     assert (await ended(process))[0] == 0
+
+
+def test_reload_waits_until_a_save_is_over(tmp_path: Path) -> None:
+    file = tmp_path / "agent.py"
+    file.write_text("")
+    writes = ["half", "the whole"]
+
+    class Ending(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            if writes:
+                file.write_text(writes.pop(0))
+            return False
+
+    _, size = _reload._settled(tmp_path, Ending())[file]
+    assert size == len("the whole")
 
 
 async def test_reload_ends_with_a_program_that_has_only_just_begun(begin: Begin) -> None:

@@ -16,8 +16,12 @@ from ._settings import logger
 
 CHILD = "HOLDFAST_RELOAD_CHILD"
 PERIOD = 0.4
+SETTLE = 0.1
+"""Seconds without another change, after which a save is over: many editors empty a file before they write it."""
 PATIENCE = 5.0
 """Seconds that the old process gets to finish its runs, before it must release them."""
+Stamps = dict[Path, tuple[int, int]]
+"""When each source was changed, in nanoseconds, and how many bytes it has."""
 PASSED_OVER = frozenset({"__pycache__", "node_modules", "site-packages", "venv"})
 
 
@@ -51,8 +55,8 @@ def supervise() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signaled)
     logger.info("reload: watching %s", folder)
+    before = _stamps(folder)
     while True:
-        before = _stamps(folder)
         # A session of its own: Ctrl-C reaches the child through this process, once.
         child = subprocess.Popen(command, env={**os.environ, CHILD: str(os.getpid())}, start_new_session=True)
         changed: set[Path] = set()
@@ -69,6 +73,16 @@ def supervise() -> int:
             return _end(child, signals)
         logger.info("reload: %s changed", ", ".join(sorted(str(p.relative_to(folder)) for p in changed)))
         _stop(child)
+        before = _settled(folder, ending)
+
+
+def _settled(folder: Path, ending: threading.Event) -> Stamps:
+    stamps = _stamps(folder)
+    while not ending.wait(SETTLE):
+        before, stamps = stamps, _stamps(folder)
+        if stamps == before:
+            break
+    return stamps
 
 
 def _stop(child: subprocess.Popen[bytes]) -> None:
@@ -98,7 +112,7 @@ def _end(child: subprocess.Popen[bytes], signals: list[int]) -> int:
     return 0 if -child.returncode in signals else child.returncode
 
 
-def _stamps(folder: Path) -> dict[Path, tuple[int, int]]:
+def _stamps(folder: Path) -> Stamps:
     found = {}
     for path in _sources(folder):
         try:
