@@ -233,7 +233,7 @@ func TestLogsSurviveTheirReplica(t *testing.T) {
 // A job goes on at another replica when its own is killed. It counts each task once, and a dry run changes none.
 func TestJobsSurviveTheirReplica(t *testing.T) {
 	t.Parallel()
-	const tasks = 600
+	const tasks = 1200
 	db := clustertest.NewDB(t)
 	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL})
 	var g errgroup.Group

@@ -54,7 +54,7 @@ func failoverDrill(b *testing.B, synchronous, silent bool) (outage time.Duration
 	}
 	first, second := pgproxytest.New(b, primary.URL), pgproxytest.New(b, standby.URL)
 	// The lease is that of production: replicas leave a silent primary when it is not renewed.
-	config := clustertest.Replace(clustertest.Settings, "worker: {lease_ttl: 3s, poll_interval: 200ms, stop_grace: 1s}\nhub: {poll_interval: 500ms}\n", "")
+	config := clustertest.Replace(clustertest.Settings, "worker: {lease_ttl: 6s, poll_interval: 200ms, stop_grace: 1s}\nhub: {poll_interval: 500ms}\n", "")
 	db := storetest.Hosts(first.URL, second.URL)
 	replicas := clustertest.Together(b, clustertest.Options{Name: "a", DB: db, Config: config}, clustertest.Options{Name: "b", DB: db, Config: config})
 	defer func() {

@@ -38,7 +38,7 @@ func TestDoctorOfServer(t *testing.T) {
 	t.Parallel()
 	pg := storetest.Server(t, nil)
 	// With a secret key doctor has nothing to say about signing keys.
-	config := clustertest.Replace(clustertest.Settings, "lease_ttl: 3s", "lease_ttl: 10s") + "\nlimits: {max_streams: 100}\npush: {secret_keys: [" + strings.Repeat("A", 43) + "=]}\n"
+	config := clustertest.Replace(clustertest.Settings, "lease_ttl: 6s", "lease_ttl: 10s") + "\nlimits: {max_streams: 100}\npush: {secret_keys: [" + strings.Repeat("A", 43) + "=]}\n"
 	a := clustertest.Start(t, clustertest.Options{Name: "a", DB: pg.URL, Config: config})
 	require.Equal(t, "completed", a.Send(a2atest.V03, a2atest.Say("echo:x")).State())
 	dir := t.TempDir()

@@ -29,7 +29,7 @@ const Settings = `
 listen: 127.0.0.1:0
 grpc_listen: 127.0.0.1:0
 admin_listen: 127.0.0.1:0
-worker: {lease_ttl: 3s, poll_interval: 200ms, stop_grace: 1s}
+worker: {lease_ttl: 6s, poll_interval: 200ms, stop_grace: 1s}
 hub: {poll_interval: 500ms}
 store: {pool_size: 4}
 agents:
@@ -39,7 +39,7 @@ agents:
 `
 
 // LongLease are Settings with leases that outlast what a busy machine delays.
-var LongLease = Replace(Settings, "lease_ttl: 3s", "lease_ttl: 30s")
+var LongLease = Replace(Settings, "lease_ttl: 6s", "lease_ttl: 30s")
 
 // WithKeys are Settings for callers with API keys.
 const WithKeys = Settings + `
