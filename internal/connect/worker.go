@@ -435,11 +435,13 @@ type beaten struct {
 func (w *Worker) beat(ctx context.Context) {
 	var pause, idle backoff
 	hopped := false
+	renewed := time.Now() // when the newest heartbeat that was answered was sent
 	for {
-		q, changed := w.beatRequest()
+		q, changed := w.beatRequest(time.Since(renewed))
 		if len(q.Runs) == 0 {
 			select {
 			case <-changed:
+				renewed = time.Now()
 				continue
 			case <-ctx.Done():
 				return
@@ -458,11 +460,12 @@ func (w *Worker) beat(ctx context.Context) {
 			continue
 		}
 		pause.reset()
+		renewed = asked
 		obeyed := w.obey(answer)
 		if answer.Drain == drainReplica {
 			w.client.renew()
 		}
-		if (hopped || !obeyed && answer.Drain == "") && time.Since(asked) < hasty {
+		if (hopped || !obeyed && answer.Drain == "" && q.Wait > 0) && time.Since(asked) < hasty {
 			idle.wait(ctx, nil)
 		} else {
 			idle.reset()
@@ -471,10 +474,15 @@ func (w *Worker) beat(ctx context.Context) {
 	}
 }
 
-func (w *Worker) beatRequest() (*beatRequest, <-chan struct{}) {
+// beatRequest names the runs. A heartbeat that postBeat gives up may have renewed nothing, so one that is due does not wait.
+func (w *Worker) beatRequest(sinceRenewed time.Duration) (*beatRequest, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	q := &beatRequest{Worker: w.identity, Runs: []string{}, Stopping: []string{}, Wait: min(w.lease/3, maxBeat).Seconds()}
+	wait := min(w.lease/3, maxBeat)
+	if sinceRenewed > wait*6/5 {
+		wait = 0
+	}
+	q := &beatRequest{Worker: w.identity, Runs: []string{}, Stopping: []string{}, Wait: wait.Seconds()}
 	w.named = map[string]bool{}
 	for id, r := range w.runs {
 		if r.gone {
@@ -492,12 +500,12 @@ func (w *Worker) beatRequest() (*beatRequest, <-chan struct{}) {
 // errMissed ends a heartbeat that does not name all runs.
 var errMissed = errors.New("the heartbeat does not name all runs")
 
-// postBeat sends a heartbeat. It ends it early when a new run is not named in it for a moment.
+// postBeat sends a heartbeat. It gives up one that waits when a new run is not named in it for a moment.
 func (w *Worker) postBeat(parent context.Context, q *beatRequest) (*beaten, error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	go func() {
-		for ctx.Err() == nil {
+		for q.Wait > 0 && ctx.Err() == nil {
 			w.mu.Lock()
 			changed, missing := w.changed, false
 			for id, r := range w.runs {

@@ -95,7 +95,6 @@ type run struct {
 	document        map[string]any
 
 	given     int       // how often it was in an answer
-	named     int       // in how many heartbeats
 	lost      bool      // the newest answer with it was cut
 	leased    time.Time // until when; zero: not by a worker
 	events    []json.RawMessage
@@ -355,7 +354,9 @@ func (s *server) claim(x *exchange) {
 		case <-ctx.Done():
 			return
 		case <-time.After(5 * time.Second):
-			s.with(func() { s.complain("a claim began while another one waits") })
+			if earlier.Err() == nil {
+				s.with(func() { s.complain("a claim began while another one waits") })
+			}
 		}
 	}
 	mine, done := context.WithCancel(ctx)
@@ -502,7 +503,6 @@ func (s *server) heartbeat(x *exchange) {
 			}
 		default:
 			s.passed(r)
-			r.named++
 			r.leased = time.Now().Add(s.lease)
 		}
 	}

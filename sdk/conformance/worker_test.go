@@ -1,8 +1,10 @@
 package conformance
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"slices"
@@ -24,7 +26,7 @@ func TestWorker(t *testing.T) {
 	for name, scenario := range map[string]func(t *testing.T){
 		"vocabulary": vocabulary, "identity": identity, "credential": credential, "version": version,
 		"claim cut": claimCut, "claim cut in the middle": claimCutInTheMiddle, "run twice": runTwice, "slots": slots, "many runs": manyRuns,
-		"leases": leases, "block": block,
+		"leases": leases, "slow renewals": slowRenewals, "block": block,
 		"cut before a commit": cutBefore, "cut after a commit": cutAfter, "cut after the end": cutAfterTheEnd, "conflict": conflict, "out of step": outOfStep,
 		"run over": runOver, "refused": refusedEvents, "busy": busy, "away": away, "large": large, "slow server": slowServer,
 		"lost": lost, "over": over, "canceled": canceled, "goodbye": goodbye,
@@ -123,12 +125,13 @@ func identity(t *testing.T) {
 	for n := 1; n <= 2; n++ {
 		r := b.add("hello")
 		b.over(r)
-		b.mu.Lock()
-		require.Len(t, b.workers, n, "ids of workers")
-		require.Equal(t, "n-test", b.about["name"])
-		require.Equal(t, "v-test", b.about["version"])
-		require.NotEmpty(t, b.about["sdk"])
-		b.mu.Unlock()
+		var workers int
+		var about map[string]any
+		b.with(func() { workers, about = len(b.workers), b.about })
+		require.Equal(t, n, workers, "ids of workers")
+		require.Equal(t, "n-test", about["name"])
+		require.Equal(t, "v-test", about["version"])
+		require.NotEmpty(t, about["sdk"])
 		b.end()
 		if n == 1 {
 			b.start()
@@ -214,7 +217,7 @@ func claimLost(t *testing.T, half bool) {
 func runTwice(t *testing.T) {
 	t.Helper()
 	b := begin(t, 3)
-	r := b.add("slow 20 100")
+	r := b.add("slow 100 100")
 	b.count(r, 1)
 	b.until("a claim that waits", func() bool { return b.claiming != nil })
 	b.with(func() { r.lost = true }) // the next claim names it, so the server does not give it again by itself
@@ -234,7 +237,7 @@ func runTwice(t *testing.T) {
 	})
 	b.over(b.add("hello")) // ends the claim that waits; the next one gets the run again
 	b.over(r)
-	require.Equal(t, numbers(20, 8), b.outcome(r).Text)
+	require.Equal(t, numbers(100, 8), b.outcome(r).Text)
 	require.Equal(t, 2, r.given)
 	b.over(b.add("hello"))
 	b.end()
@@ -290,6 +293,36 @@ func leases(t *testing.T) {
 	r := b.add("slow 24 500")
 	b.over(r)
 	require.Equal(t, numbers(24, 8), b.outcome(r).Text)
+	b.end()
+}
+
+// slowRenewals has a run that is longer than its lease, while new runs come all the time. A heartbeat renews after 0.8 s, unless the
+// worker gives it up before.
+func slowRenewals(t *testing.T) {
+	t.Helper()
+	b := begin(t, 40, short, func(b *bench) {
+		b.before = func(x *exchange, _ int) bool {
+			if x.kind != heartbeats {
+				return false
+			}
+			body, err := io.ReadAll(x.Body) // only then the context ends with the connection
+			x.Body = io.NopCloser(bytes.NewReader(body))
+			select {
+			case <-x.Context().Done():
+				return true
+			case <-time.After(800 * time.Millisecond):
+				return err != nil
+			}
+		}
+	})
+	r := b.add("slow 48 500")
+	ended := false
+	for deadline := time.Now().Add(waittest.Patience); !ended && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		b.add("slow 2 100")
+		b.with(func() { ended = r.over })
+	}
+	b.over(b.runs...)
+	require.Equal(t, numbers(48, 8), b.outcome(r).Text)
 	b.end()
 }
 
@@ -534,7 +567,7 @@ func stopped(t *testing.T, stop string) {
 	b := begin(t, 2)
 	slow, bye := b.add("slow 1000 20"), b.add("goodbye")
 	b.count(slow, 3)
-	b.until("a run that waits", func() bool { return bye.named > 0 })
+	b.said("begun " + bye.task)
 	b.with(func() { slow.stop, bye.stop = stop, stop })
 	b.over(slow, bye)
 	b.said("stopped task-2 stopped")
@@ -551,8 +584,7 @@ func canceled(t *testing.T) {
 	b := begin(t, 1)
 	for n := 1; n <= 2; n++ { // also one that the heartbeat under way does not name
 		r := b.add("sleep")
-		// Code that has not begun yet would not be told.
-		b.until("a heartbeat with the run", func() bool { return r.named > 0 })
+		b.said("begun " + r.task) // code that has not begun would not be told
 		b.with(func() { r.stop, r.metadata = "canceled", map[string]any{"why": "too late"} })
 		b.over(r)
 		b.said(fmt.Sprintf("stopped %s canceled too late", r.task))
@@ -567,7 +599,7 @@ func goodbye(t *testing.T) {
 	t.Helper()
 	b := begin(t, 1)
 	r := b.add("goodbye")
-	b.until("a heartbeat with the run", func() bool { return r.named > 0 })
+	b.said("begun " + r.task)
 	b.with(func() { r.stop = "canceled" })
 	b.over(r)
 	b.said("stopped task-1 canceled")

@@ -94,6 +94,9 @@ func (x tested) Execute(ctx context.Context, run *agent.Run, out agent.Emitter) 
 	case "call":
 		return out.Call(ctx, agent.Call{ID: "c", Agent: rest, Message: agent.Say("hi")})
 	case "sleep", "goodbye":
+		if _, err := fmt.Fprintf(x.out, "begun %s\n", run.TaskID); err != nil {
+			return err
+		}
 		<-ctx.Done()
 		if command == "goodbye" {
 			return text(context.WithoutCancel(ctx), out, "bye")

@@ -111,6 +111,7 @@ async def do(run: Run) -> None:
     elif word == "reply":
         await run.reply("Hi.")
     elif word in ("sleep", "goodbye"):
+        print("begun", run.task_id, flush=True)
         await asyncio.sleep(3600)
     else:
         raise hf.Fail(f"unknown command {word!r}")
@@ -168,6 +169,7 @@ def in_thread(run: SyncRun) -> None:
     elif word == "crash":
         raise RuntimeError("secret 42")
     elif word in ("sleep", "goodbye"):
+        print("begun", run.task_id, flush=True)
         run.stopped.wait()
         stopped(run)
         if word == "goodbye":

@@ -65,7 +65,7 @@ interface Kept {
 const claimWait = 30;
 const answerTime = 30_000;
 // How long functions have after they were stopped for a drain, before their runs are released.
-const lastWords = 1000;
+const lastWords = 2000;
 // How long a run that the worker cannot do is kept: the server may give it to this worker again.
 const strangePause = 10_000;
 // How many ended runs are remembered, because the server may answer with one again.
@@ -463,6 +463,7 @@ class Connection implements Worker {
   async #heartbeats(): Promise<void> {
     const backoff = new Backoff();
     let drained = 0;
+    let renewed = performance.now(); // when the newest heartbeat that was answered was sent
     const over = this.#stopBeats.signal;
     while (!over.aborted) {
       const named = [...this.#runs.values(), ...this.#kept.values()];
@@ -470,13 +471,18 @@ class Connection implements Worker {
         await new Promise<void>((wake) => {
           this.#beatWake = wake;
         });
+        renewed = performance.now();
         continue;
       }
-      const wait = Math.min(30, Math.min(...named.map((a) => a.lease)) / 3);
+      const third = Math.min(30, Math.min(...named.map((a) => a.lease)) / 3);
+      const began = performance.now();
+      // A heartbeat that is given up for a new run may have renewed nothing. One that is due does not wait, and is not given up.
+      const due = began - renewed > third * 1200;
+      const wait = due ? 0 : third;
       const cancel = new AbortController();
       const abort = () => cancel.abort();
       over.addEventListener("abort", abort);
-      this.#beat = cancel;
+      this.#beat = due ? undefined : cancel;
       const body = {
         worker: this.#self(),
         runs: named.map((a) => a.id),
@@ -484,10 +490,9 @@ class Connection implements Worker {
         wait,
       };
       let answer: Answer | undefined;
-      const began = performance.now();
       try {
         // A heartbeat without an answer is repeated in time for the lease.
-        answer = await this.#post("/worker/v1/heartbeat", body, cancel.signal, wait * 2000);
+        answer = await this.#post("/worker/v1/heartbeat", body, cancel.signal, third * 2000);
       } catch (error) {
         if (cancel.signal.aborted) continue;
         this.#noAnswer("heartbeat", error);
@@ -497,6 +502,7 @@ class Connection implements Worker {
       }
       if (answer?.status === 200) {
         backoff.reset();
+        renewed = began;
         const said = this.#hear(answer, named);
         drained = object(answer.text).drain === "replica" ? drained + 1 : 0;
         if (drained > 0) {
@@ -515,7 +521,7 @@ class Connection implements Worker {
           this.#log.error("the server refuses a heartbeat", { error: describe(error) });
         }
       }
-      await this.#beatPause(Math.max(Math.min(backoff.next(), wait * 500), answer ? new Backoff().next(answer) : 0));
+      await this.#beatPause(Math.max(Math.min(backoff.next(), third * 500), answer ? new Backoff().next(answer) : 0));
     }
   }
 

@@ -11,6 +11,7 @@ function tell(run) {
 }
 
 async function sleepOn(run) {
+  console.log(`begun ${run.taskId}`);
   await new Promise((done) => run.signal.addEventListener("abort", done));
 }
 
