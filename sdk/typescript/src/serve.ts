@@ -11,11 +11,14 @@ import { connect } from "./worker.js";
  */
 export async function serve(agents: Agent | readonly Agent[], options: ConnectOptions = {}): Promise<void> {
   const log = options.log ?? textLogger();
-  let onSignal: (() => void) | undefined;
+  let stopped = false;
   try {
     const worker = connect(agents, options);
     let signals = 0;
-    onSignal = () => void (signals++ === 0 ? worker.drain() : worker.stop()).catch(() => {});
+    const onSignal = () => {
+      if (stopped) process.exit();
+      (signals++ === 0 ? worker.drain() : worker.stop()).catch(() => {});
+    };
     process.on("SIGTERM", onSignal).on("SIGINT", onSignal);
     await worker.closed;
   } catch (error) {
@@ -24,8 +27,8 @@ export async function serve(agents: Agent | readonly Agent[], options: ConnectOp
     else log.error("worker cannot work", { error: describe(error) });
     process.exitCode = 1;
   } finally {
-    if (onSignal) process.off("SIGTERM", onSignal).off("SIGINT", onSignal);
-    // Functions that were stopped may go on forever. They must not keep the process.
+    stopped = true;
+    // Functions that were stopped may go on forever. They must not keep the process. A signal meanwhile does not change its status.
     setTimeout(() => process.exit(), 5000).unref();
   }
 }

@@ -75,6 +75,20 @@ test("a second signal releases at once", async () => {
   assert.ok(task.released);
 });
 
+test("a signal after the drain ends a process that code keeps, with its status", async () => {
+  const stubborn = `import { agent, serve } from "holdfast-agent";
+    const endless = async (run) => { await run.text("on"); await new Promise(() => setInterval(() => {}, 1000)); };
+    await serve(agent(endless, { name: "test" }), { drainTimeout: 0.1 });`;
+  start({}, "--input-type=module", "--eval", stubborn);
+  const task = server.give("hi");
+  await until("the run emits", () => task.events.length > 0);
+  child.kill("SIGTERM");
+  await until("the worker stops", () => stderr.includes("worker stopped"));
+  child.kill("SIGTERM");
+  assert.equal(await exit(), 0);
+  assert.ok(task.released);
+});
+
 test("a server of another version ends the process with an error", async () => {
   server.fault = () => ({ status: 404, body: problem(404, "version", { versions: ["2"] })[1] });
   start();
@@ -97,8 +111,9 @@ test("node --watch loads the agent again, and its runs are released at once", as
     const task = server.give("slow 1 3600000");
     await until("the run emits", () => task.events.length > 0);
     const { id } = server.of("/worker/v1/claims")[0]?.body.worker ?? {};
-    await appendFile(file, "// changed\n");
-    await until("the run is released", () => task.released);
+    // Node sees no change that comes before it has begun to watch the file.
+    const changes = setInterval(() => void appendFile(file, "// changed\n"), 1000);
+    await until("the run is released", () => task.released).finally(() => clearInterval(changes));
     await until("the new code claims", () => server.of("/worker/v1/claims").some((r) => r.body.worker.id !== id));
     assert.equal(server.of("/worker/v1/claims").at(-1)?.body.agents[0].name, "test");
   } finally {
