@@ -38,7 +38,7 @@ class Worker:
         self._strange: dict[str, str] = {}  # the agents of runs that this worker cannot execute, until they are released
         self._background: set[asyncio.Task[None]] = set()
         self._given_back: set[str] = set()
-        self._wake = asyncio.Event()
+        self._sleepers: set[asyncio.Future[None]] = set()
         self._draining = False
         self._stopping = False
         self._retired = False
@@ -51,12 +51,12 @@ class Worker:
         if not self._draining:
             logger.info("the worker drains", extra={"runs": len(self._runs), "timeout": f"{self._settings.drain_timeout:g}s"})
         self._draining = True
-        self._wake.set()
+        self._wake()
 
     def stop(self) -> None:
         """Release all runs at once, and let run return."""
         self._draining = self._stopping = True
-        self._wake.set()
+        self._wake()
 
     async def run(self) -> None:
         """Serve. If this is canceled, all runs are released at once."""
@@ -150,8 +150,7 @@ class Worker:
         request = asyncio.ensure_future(self._claims_link.worker("/claims", doc, wait=wait))
         try:
             while not request.done():
-                self._wake.clear()
-                woken = asyncio.ensure_future(self._wake.wait())
+                woken = self._sleeper()
                 try:
                     await asyncio.wait({request, woken}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
@@ -191,7 +190,7 @@ class Worker:
         if drain == "worker":
             logger.info("the worker is retired", extra={"runs": len(self._runs)})
             self._draining = self._retired = True
-            self._wake.set()
+            self._wake()
         elif drain == "replica":
             self._pulse.renew()
             await self._claims_link.renew()
@@ -270,25 +269,36 @@ class Worker:
             del self._runs[id]
             del self._tasks[id]
             self._pulse.update(self._held())
-            self._wake.set()
+            self._wake()
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
+    def _wake(self) -> None:
+        for sleeper in self._sleepers:
+            if not sleeper.done():
+                sleeper.set_result(None)
+
+    def _sleeper(self) -> asyncio.Future[None]:
+        """Return what ends with the next wake-up. The one who waits has looked at everything else since its last await."""
+        sleeper: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sleepers.add(sleeper)
+        sleeper.add_done_callback(self._sleepers.discard)
+        return sleeper
+
     async def _woken(self, timeout: float | None = None, *, until_drain: bool = False) -> None:
         """Wait for a wake-up; with until_drain, only a drain ends the wait early."""
         end = None if timeout is None else time.monotonic() + timeout
         while True:
-            self._wake.clear()
             if self._draining and until_drain:
                 return
             rest = None if end is None else end - time.monotonic()
             if rest is not None and rest <= 0:
                 return
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), rest)
+                await asyncio.wait_for(self._sleeper(), rest)
             if not until_drain:
                 return
 
@@ -327,9 +337,8 @@ class Worker:
         end = time.monotonic() + seconds
         began_stopping = self._stopping
         while any(not t.done() for t in tasks) and time.monotonic() < end and self._stopping == began_stopping:
-            self._wake.clear()
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), max(0.0, end - time.monotonic()))
+                await asyncio.wait_for(self._sleeper(), max(0.0, end - time.monotonic()))
 
     async def _release(self, ids: Sequence[str]) -> None:
         self._releasing.update(ids)
@@ -342,4 +351,4 @@ class Worker:
         finally:
             self._releasing.difference_update(ids)
             self._pulse.update(self._held())
-            self._wake.set()
+            self._wake()
