@@ -14,6 +14,7 @@ import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
+import { expect } from "vitest";
 
 const bin = new URL("../../bin/", import.meta.url).pathname;
 
@@ -293,6 +294,16 @@ async function ended(child: ChildProcess): Promise<void> {
 }
 
 const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+/** Presses keys in a row until the page has an address. A row of keys counts if it takes less than 1.5 seconds. */
+export async function press(page: Page, keys: string[], address: RegExp): Promise<void> {
+  await expect
+    .poll(async () => {
+      for (const key of keys) await page.keyboard.press(key);
+      return page.url();
+    })
+    .toMatch(address);
+}
 
 /** axe fails if a page breaks a rule of WCAG 2.2 A or AA. */
 export async function axe(page: Page): Promise<void> {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { axe, type Harness, start } from "./harness";
+import { axe, type Harness, press, start } from "./harness";
 
 let h: Harness;
 beforeAll(async () => {
@@ -23,8 +23,6 @@ test("every page has a link and keys, and is accessible in both themes", async (
       await page.getByRole("heading", { name, level: 1 }).waitFor();
       await axe(page);
     }
-    await page.keyboard.press("g");
-    await page.keyboard.press("a");
-    await page.waitForURL("**/console/agents");
+    await press(page, ["g", "a"], /\/console\/agents$/);
   }
 });

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { visible } from "../src/lib/text";
-import { axe, front, type Harness, hostile, start } from "./harness";
+import { axe, front, type Harness, hostile, press, start } from "./harness";
 
 describe("the page of tasks", () => {
   let h: Harness;
@@ -188,20 +188,18 @@ describe("the page of tasks", () => {
     expect(before.counts).toMatchObject({ failed: 7 });
     await dialog.getByRole("button", { name: "Retry 7 tasks" }).click();
     await page.waitForURL("**/console/jobs/*");
+    // Keys work while a toast is shown.
+    await page.getByText("The job has begun").waitFor();
+    await press(page, ["g", "j"], /\/console\/jobs$/);
+    await page.getByRole("row", { name: /Retry · dry run/ }).waitFor();
+    await axe(page);
+    await page.keyboard.press("j");
+    await page.keyboard.press("Enter");
     await page.getByText("Done", { exact: true }).waitFor();
     await page.getByText("7 tasks handled").waitFor();
     await axe(page);
     const job = await h.api(page.url().replace(/.*\/console/, ""));
     expect(job).toMatchObject({ state: "done", done: 7, failed: 0, reason: "agent fixed", dry_run: false });
-    // Keys work while a toast is shown.
-    await page.getByText("The job has begun").waitFor();
-    await page.keyboard.press("g");
-    await page.keyboard.press("j");
-    await page.getByRole("row", { name: /Retry · dry run/ }).waitFor();
-    await axe(page);
-    await page.keyboard.press("j");
-    await page.keyboard.press("Enter");
-    await page.getByText("7 tasks handled").waitFor();
     // The filter of the job leads to its tasks.
     await page.getByRole("link", { name: "state failed · context bulk" }).click();
     await page.waitForURL("**/tasks?state=failed&context=bulk");

@@ -49,10 +49,10 @@ agents:
     await page.getByText("Failed in run 1").waitFor();
     await page.goBack();
 
-    accepts = true;
     await page.getByText("A webhook of this task is not delivered").waitFor();
     await page.getByRole("button", { name: "See why" }).click();
     await page.getByRole("cell", { name: "503" }).first().waitFor();
+    accepts = true;
     await page.getByRole("button", { name: "Redeliver" }).click();
     await page.getByRole("dialog").getByLabel("Reason").fill("the receiver is back");
     await page.getByRole("dialog").getByRole("button", { name: "Redeliver" }).click();

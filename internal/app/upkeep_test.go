@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -16,13 +15,15 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 func configuration(t *testing.T, url string, role config.Role) *config.Config {
 	t.Helper()
 	cfg, err := config.Load(config.Source{})
 	require.NoError(t, err)
-	cfg.DatabaseURL, cfg.AdminListen, cfg.Roles = url, "127.0.0.1:0", []config.Role{role}
+	cfg.DatabaseURL, cfg.Roles = url, []config.Role{role}
+	cfg.Listen, cfg.GRPCListen, cfg.AdminListen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	return cfg
 }
 
@@ -66,16 +67,22 @@ func TestStopFollowsStepsAndReleasesLeases(t *testing.T) {
 		return n
 	}
 	cfg := configuration(t, url, config.RoleAPI)
-	cfg.Listen, cfg.Roles = "127.0.0.1:0", []config.Role{config.RoleAPI, config.RoleWorker, config.RolePush}
+	cfg.Roles = []config.Role{config.RoleAPI, config.RoleWorker, config.RolePush}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	var said bytes.Buffer
 	go func() {
 		ended <- app.Run(ctx, cfg, slog.New(slog.NewJSONHandler(&said, &slog.HandlerOptions{Level: slog.LevelDebug})), app.Options{})
 	}()
-	require.Eventually(t, func() bool {
-		return count("holdfast.v_workers WHERE duties = '{database_figures,erase_logs,expire_parked,partitions,push_figures,queue_figures,retention_records,retention_tasks}'") == 1
-	}, time.Minute, 20*time.Millisecond)
+	waittest.Eventually(t, "the process has all duties", func() error {
+		select {
+		case err := <-ended:
+			require.NoError(t, err, "it ended")
+		default:
+		}
+		n := count("holdfast.v_workers WHERE duties = '{database_figures,erase_logs,expire_parked,partitions,push_figures,queue_figures,retention_records,retention_tasks}'")
+		return waittest.Unless(n == 1, "not yet")
+	})
 	stop()
 	require.NoError(t, <-ended)
 	require.Zero(t, count("holdfast.leases"))

@@ -316,7 +316,7 @@ func (s *session) resubscribe(ctx context.Context) error {
 		}
 		cut = true
 		return s.job.CutConnections(ctx)
-	}, s.through, "send", fmt.Sprintf("chunks=%d size=64 delay=50ms", chunks), "--stream")
+	}, s.through, "send", fmt.Sprintf("chunks=%d size=64 delay=100ms", chunks), "--stream")
 	if err == nil || !cut || seen.state == completed {
 		return fmt.Errorf("not cut in the middle: %d chunks, %s: %w", len(seen.chunks), seen.state, err)
 	}

@@ -149,7 +149,7 @@ async def resubscribe(job: Job) -> None:
     stream = MemoryStream()
     stream.where(A2AEvent).subscribe(turn.see)
     stream.where(A2ATaskArtifactUpdate).subscribe(cut)
-    await turn.agent.ask("chunks=60 size=64 delay=50ms", stream=stream)
+    await turn.agent.ask("chunks=60 size=64 delay=100ms", stream=stream)
     equal(turn.last, TaskState.TASK_STATE_COMPLETED, "last state")
     task = await tasks.get_task(config(job, "b"), turn.task.result().id)
     equal_chunks(texts(task.artifacts[0].parts), 60, 64)

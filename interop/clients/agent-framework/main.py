@@ -74,7 +74,7 @@ async def resubscribe(job: Job) -> None:
     chunks, token = [], None
     async with remote(job, "through") as agent:
         try:
-            async for update in agent.run("chunks=60 size=64 delay=50ms", stream=True, background=True):
+            async for update in agent.run("chunks=60 size=64 delay=100ms", stream=True, background=True):
                 chunks += [update.text] if update.text else []
                 token = update.continuation_token or token
                 if len(chunks) == 10:

@@ -259,7 +259,7 @@ func (s *session) resubscribe(ctx context.Context) error {
 	var seen follower
 	cut := false
 	for ev, err := range s.through.SendStreamingMessage(ctx, &a2a.SendMessageRequest{
-		Message: says(fmt.Sprintf("chunks=%d size=64 delay=50ms", chunks)),
+		Message: says(fmt.Sprintf("chunks=%d size=64 delay=100ms", chunks)),
 	}) {
 		if err != nil {
 			break // the cut

@@ -175,7 +175,7 @@ await run({
     const through = await clientAt('through');
     const chunks = new Chunks();
     let id;
-    const stream = through.sendMessageStream({ message: message('chunks=60 size=64 delay=50ms') });
+    const stream = through.sendMessageStream({ message: message('chunks=60 size=64 delay=100ms') });
     await followUntilCut((each) => follow(stream, chunks, async (event) => {
       id ??= event.id;
       await each();

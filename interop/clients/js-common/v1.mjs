@@ -221,7 +221,7 @@ export function scenarios(sdk) {
       const through = await clientAt('through');
       const chunks = new Chunks();
       let id;
-      const stream = through.sendMessageStream(request(message('chunks=60 size=64 delay=50ms')));
+      const stream = through.sendMessageStream(request(message('chunks=60 size=64 delay=100ms')));
       await followUntilCut((each) => follow(stream, chunks, async (payload) => {
         id ??= payload.value.id;
         await each();

@@ -255,7 +255,7 @@ async def resubscribe(job: Job) -> None:
     task, seen = None, 0
     try:
         async with connect(job, "through") as client:
-            async for task, update in client.send_message(message("chunks=60 size=64 delay=50ms")):
+            async for task, update in client.send_message(message("chunks=60 size=64 delay=100ms")):
                 seen += isinstance(update, TaskArtifactUpdateEvent)
                 if seen == 10:
                     await job.cut_connections()

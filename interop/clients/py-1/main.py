@@ -244,7 +244,7 @@ async def resubscribe(job: Job) -> None:
     task, chunks = Task(), 0
     try:
         async with connect(job, "through") as client:
-            events = client.send_message(SendMessageRequest(message=message("chunks=60 size=64 delay=50ms")))
+            events = client.send_message(SendMessageRequest(message=message("chunks=60 size=64 delay=100ms")))
             async for chunks in folded(events, task):
                 if chunks == 10:
                     await job.cut_connections()

@@ -192,7 +192,7 @@ func (s *session) multiTurn(ctx context.Context) error {
 func (s *session) resubscribe(ctx context.Context) error {
 	const chunks = 60
 	events, err := s.through.StreamMessage(ctx, protocol.SendMessageParams{
-		Message: says(fmt.Sprintf("chunks=%d size=64 delay=50ms", chunks)),
+		Message: says(fmt.Sprintf("chunks=%d size=64 delay=100ms", chunks)),
 	})
 	if err != nil {
 		return err
