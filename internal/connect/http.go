@@ -171,8 +171,11 @@ func (b *backoff) reset() { b.pause = 0 }
 
 // wait waits before the next try: a doubled, jittered pause, and not less than the server has asked for. It returns early if
 // ctx ends.
-func (b *backoff) wait(ctx context.Context, err error) {
-	b.pause = min(max(2*b.pause, firstPause), lastPause)
+func (b *backoff) wait(ctx context.Context, err error) { b.waitAtMost(ctx, err, lastPause) }
+
+// waitAtMost is wait with a shorter longest pause. The server may still ask for a longer one.
+func (b *backoff) waitAtMost(ctx context.Context, err error, longest time.Duration) {
+	b.pause = min(max(2*b.pause, firstPause), lastPause, max(longest, firstPause))
 	pause := b.pause + rand.N(b.pause/4)
 	_, after := status(err)
 	select {

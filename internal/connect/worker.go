@@ -402,8 +402,8 @@ func (w *Worker) announce() {
 	w.changed = make(chan struct{})
 }
 
-// retire says that an operator wants this worker to end.
-func (w *Worker) retire() {
+// retire says that an operator wants this worker to end. It reports whether that is new.
+func (w *Worker) retire() bool {
 	w.mu.Lock()
 	already := w.retired
 	w.retired = true
@@ -412,6 +412,7 @@ func (w *Worker) retire() {
 		w.log.Info("the server retires this worker; it finishes its runs")
 	}
 	w.drain()
+	return !already
 }
 
 type beatRequest struct {
@@ -419,6 +420,8 @@ type beatRequest struct {
 	Runs     []string `json:"runs"`
 	Stopping []string `json:"stopping"`
 	Wait     float64  `json:"wait"`
+
+	lease time.Duration // the shortest of the runs
 }
 
 type beaten struct {
@@ -431,17 +434,16 @@ type beaten struct {
 	Drain string `json:"drain"`
 }
 
-// beat renews the leases while there are runs. Each heartbeat waits at the server, so that a cancel arrives at once.
+// beat renews the leases while there are runs. A heartbeat waits at the server, so that a cancel arrives at once. One that follows
+// a heartbeat without an answer does not wait, because nobody knows whether that one has renewed the leases.
 func (w *Worker) beat(ctx context.Context) {
 	var pause, idle backoff
-	hopped := false
-	renewed := time.Now() // when the newest heartbeat that was answered was sent
+	hopped, answered := false, true
 	for {
-		q, changed := w.beatRequest(time.Since(renewed))
+		q, changed := w.beatRequest(answered)
 		if len(q.Runs) == 0 {
 			select {
 			case <-changed:
-				renewed = time.Now()
 				continue
 			case <-ctx.Done():
 				return
@@ -449,6 +451,7 @@ func (w *Worker) beat(ctx context.Context) {
 		}
 		asked := time.Now()
 		answer, err := w.postBeat(ctx, q)
+		answered = err == nil
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -456,33 +459,34 @@ func (w *Worker) beat(ctx context.Context) {
 			continue
 		case err != nil:
 			w.log.Warn("a heartbeat failed; trying again", "error", err)
-			pause.wait(ctx, err)
+			pause.waitAtMost(ctx, err, q.lease/6)
 			continue
 		}
 		pause.reset()
-		renewed = asked
-		obeyed := w.obey(answer)
+		news := w.obey(answer)
 		if answer.Drain == drainReplica {
 			w.client.renew()
 		}
-		if (hopped || !obeyed && answer.Drain == "" && q.Wait > 0) && time.Since(asked) < hasty {
-			idle.wait(ctx, nil)
-		} else {
+		switch {
+		case q.Wait == 0:
+		case (hopped || !news) && time.Since(asked) < hasty:
+			idle.waitAtMost(ctx, nil, q.lease/6)
+		default:
 			idle.reset()
 		}
 		hopped = answer.Drain == drainReplica
 	}
 }
 
-// beatRequest names the runs. A heartbeat that postBeat gives up may have renewed nothing, so one that is due does not wait.
-func (w *Worker) beatRequest(sinceRenewed time.Duration) (*beatRequest, <-chan struct{}) {
+// beatRequest names the runs. It waits a quarter of the lease: when it stays without an answer for another half, the next one still
+// comes in time.
+func (w *Worker) beatRequest(wait bool) (*beatRequest, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	wait := min(w.lease/3, maxBeat)
-	if sinceRenewed > wait*6/5 {
-		wait = 0
+	q := &beatRequest{Worker: w.identity, Runs: []string{}, Stopping: []string{}, lease: w.lease}
+	if wait {
+		q.Wait = min(w.lease/4, maxBeat).Seconds()
 	}
-	q := &beatRequest{Worker: w.identity, Runs: []string{}, Stopping: []string{}, Wait: wait.Seconds()}
 	w.named = map[string]bool{}
 	for id, r := range w.runs {
 		if r.gone {
@@ -526,7 +530,8 @@ func (w *Worker) postBeat(parent context.Context, q *beatRequest) (*beaten, erro
 			}
 		}
 	}()
-	timed, stop := context.WithTimeout(ctx, time.Duration(q.Wait*float64(time.Second))+late)
+	patience := min(max(q.lease/4, 2*time.Second), late)
+	timed, stop := context.WithTimeout(ctx, time.Duration(q.Wait*float64(time.Second))+patience)
 	defer stop()
 	var answer beaten
 	err := w.client.do(timed, &exchange{method: http.MethodPost, path: workerAPI + "/heartbeat", body: encode(q), into: &answer})
@@ -536,8 +541,9 @@ func (w *Worker) postBeat(parent context.Context, q *beatRequest) (*beaten, erro
 	return &answer, err
 }
 
-// obey stops the runs that the answer to a heartbeat names. It reports whether there were some.
-func (w *Worker) obey(answer *beaten) (obeyed bool) {
+// obey stops the runs that the answer to a heartbeat names. It reports whether the answer says something new.
+func (w *Worker) obey(answer *beaten) (news bool) {
+	news = answer.Drain == drainReplica
 	w.mu.Lock()
 	if answer.Lease > 0 {
 		w.lease = max(time.Duration(answer.Lease*float64(time.Second)), time.Second)
@@ -546,11 +552,11 @@ func (w *Worker) obey(answer *beaten) (obeyed bool) {
 	for i := range answer.Runs {
 		if r := w.runs[answer.Runs[i].ID]; r != nil && !r.gone {
 			stops[r] = i
+			news = news || !r.stopping
 		}
 	}
 	w.mu.Unlock()
 	for r, i := range stops {
-		obeyed = true
 		switch s := &answer.Runs[i]; s.Stop {
 		case "canceled":
 			r.stop(executor.ErrCanceled, s.Metadata)
@@ -558,14 +564,12 @@ func (w *Worker) obey(answer *beaten) (obeyed bool) {
 			r.stop(executor.ErrLeaseLost, nil)
 		case "over":
 			r.stop(ErrOver, nil)
-		default:
-			obeyed = false
 		}
 	}
-	if answer.Drain == drainWorker {
-		w.retire()
+	if answer.Drain == drainWorker && w.retire() {
+		news = true
 	}
-	return obeyed
+	return news
 }
 
 // encode writes a request of strings and numbers.

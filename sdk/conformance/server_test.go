@@ -28,7 +28,7 @@ const (
 	agentName = "conformance"
 	// lease is long: a machine that stalls is no fault of an agent.
 	lease      = 30 * time.Second
-	shortLease = 10 * time.Second
+	shortLease = 20 * time.Second
 )
 
 // kind is a kind of request.
@@ -166,6 +166,11 @@ func (s *server) with(f func()) {
 func (s *server) add(text string, more ...map[string]any) *run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.queue(text, more...)
+}
+
+// queue is add for a caller that holds s.mu.
+func (s *server) queue(text string, more ...map[string]any) *run {
 	n := len(s.runs) + 1
 	r := &run{id: fmt.Sprintf("run-%d", n), token: fmt.Sprintf("hfrun_token-%d", n), task: fmt.Sprintf("task-%d", n)}
 	r.document = map[string]any{

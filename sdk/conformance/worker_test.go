@@ -26,7 +26,7 @@ func TestWorker(t *testing.T) {
 	for name, scenario := range map[string]func(t *testing.T){
 		"vocabulary": vocabulary, "identity": identity, "credential": credential, "version": version,
 		"claim cut": claimCut, "claim cut in the middle": claimCutInTheMiddle, "run twice": runTwice, "slots": slots, "many runs": manyRuns,
-		"leases": leases, "slow renewals": slowRenewals, "block": block,
+		"leases": leases, "slow renewals": slowRenewals, "silent": silent, "block": block,
 		"cut before a commit": cutBefore, "cut after a commit": cutAfter, "cut after the end": cutAfterTheEnd, "conflict": conflict, "out of step": outOfStep,
 		"run over": runOver, "refused": refusedEvents, "busy": busy, "away": away, "large": large, "slow server": slowServer,
 		"lost": lost, "over": over, "canceled": canceled, "goodbye": goodbye,
@@ -290,9 +290,9 @@ func short(b *bench) { b.lease = shortLease }
 func leases(t *testing.T) {
 	t.Helper()
 	b := begin(t, 2, short)
-	r := b.add("slow 24 500")
+	r := b.add("slow 48 500")
 	b.over(r)
-	require.Equal(t, numbers(24, 8), b.outcome(r).Text)
+	require.Equal(t, numbers(48, 8), b.outcome(r).Text)
 	b.end()
 }
 
@@ -316,20 +316,42 @@ func slowRenewals(t *testing.T) {
 		}
 	})
 	r := b.add("slow 48 500")
-	ended := false
-	for deadline := time.Now().Add(waittest.Patience); !ended && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		b.add("slow 2 100")
-		b.with(func() { ended = r.over })
-	}
+	next := time.Now()
+	b.until("the end of the long run", func() bool {
+		if time.Since(next) > 0 {
+			next = time.Now().Add(100 * time.Millisecond)
+			b.queue("slow 2 100")
+		}
+		return r.over
+	})
 	b.over(b.runs...)
 	require.Equal(t, numbers(48, 8), b.outcome(r).Text)
+	b.end()
+}
+
+// silent does not answer one heartbeat, as a host does that falls silent. It renews nothing.
+func silent(t *testing.T) {
+	t.Helper()
+	b := begin(t, 2, short, func(b *bench) {
+		b.before = func(x *exchange, n int) bool {
+			if x.kind != heartbeats || n != 2 {
+				return false
+			}
+			_, _ = io.Copy(io.Discard, x.Body) // only then the context ends with the connection
+			<-x.Context().Done()
+			return true
+		}
+	})
+	r := b.add("slow 60 500")
+	b.over(r)
+	require.Equal(t, numbers(60, 8), b.outcome(r).Text)
 	b.end()
 }
 
 func block(t *testing.T) {
 	t.Helper()
 	b := begin(t, 2, short)
-	r := b.add("block 12")
+	r := b.add("block 24")
 	b.over(r)
 	require.Equal(t, outcome{Text: "done", End: "completed"}, b.outcome(r))
 	b.end()
@@ -698,7 +720,8 @@ func terminatedTooLate(t *testing.T) {
 	t.Helper()
 	b := begin(t, 2, func(b *bench) { b.grace = 1 })
 	r, bye := b.add("sleep"), b.add("slow 10000 50")
-	b.until("the runs", func() bool { return r.given > 0 && len(bye.events) > 2 })
+	b.said("begun " + r.task)
+	b.count(bye, 3)
 	b.signal(syscall.SIGTERM)
 	b.over(r, bye)
 	require.Zero(t, b.exits(), "exit status")

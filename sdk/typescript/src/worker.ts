@@ -93,12 +93,13 @@ class Connection implements Worker {
   readonly #stopBeats = new AbortController();
   #draining = false;
   #hasTimeout = false; // of the drain
-  #now = false; // release at once
   #returning: Promise<unknown> = Promise.resolve(); // runs that this worker does not begin
   #begun = 0; // runs, since the start
   #cut = false; // a claim was ended before its answer came
   #hurry: () => void = () => {}; // ends the drain's patience
   readonly #hurried: Promise<void>;
+  #stopNow: () => void = () => {}; // ends the patience with code that was stopped, too
+  readonly #stopped: Promise<void>;
   #claim: { cancel: AbortController; full: Set<string> } | undefined;
   #beat: AbortController | undefined;
   #wake: () => void = () => {}; // the claims, when a slot is free
@@ -111,6 +112,9 @@ class Connection implements Worker {
     this.#log = withFields(o.log, { worker: this.id });
     this.#hurried = new Promise((done) => {
       this.#hurry = done;
+    });
+    this.#stopped = new Promise((done) => {
+      this.#stopNow = done;
     });
     this.closed = this.#live();
     this.closed.catch(() => {}); // those that wait for it get it
@@ -127,7 +131,7 @@ class Connection implements Worker {
   }
 
   stop(): Promise<void> {
-    this.#now = true;
+    this.#stopNow();
     this.#hurry();
     this.#beginDrain();
     return this.closed;
@@ -441,7 +445,9 @@ class Connection implements Worker {
     if (this.#runs.size === 0) return;
     this.#log.warn("worker releases runs", { runs: this.#runs.size });
     for (const { run } of this.#runs.values()) run.interrupt(new Stopped("released", "the worker stops"));
-    await Promise.race([idle, pause(this.#now ? 100 : lastWords)]);
+    const given = new AbortController(); // a timer that is left would keep the process
+    await Promise.race([idle, pause(lastWords, given.signal), this.#stopped.then(() => pause(100, given.signal))]);
+    given.abort();
     await this.#give([...this.#runs.values()]);
   }
 
@@ -463,7 +469,7 @@ class Connection implements Worker {
   async #heartbeats(): Promise<void> {
     const backoff = new Backoff();
     let drained = 0;
-    let renewed = performance.now(); // when the newest heartbeat that was answered was sent
+    let answered = true; // the newest heartbeat
     const over = this.#stopBeats.signal;
     while (!over.aborted) {
       const named = [...this.#runs.values(), ...this.#kept.values()];
@@ -471,18 +477,18 @@ class Connection implements Worker {
         await new Promise<void>((wake) => {
           this.#beatWake = wake;
         });
-        renewed = performance.now();
         continue;
       }
-      const third = Math.min(30, Math.min(...named.map((a) => a.lease)) / 3);
-      const began = performance.now();
-      // A heartbeat that is given up for a new run may have renewed nothing. One that is due does not wait, and is not given up.
-      const due = began - renewed > third * 1200;
-      const wait = due ? 0 : third;
+      const lease = Math.min(...named.map((a) => a.lease));
+      // A quarter of the lease: when it stays without an answer for another half, the next one still comes in time. That one does not
+      // wait, because nobody knows whether this one has renewed the leases.
+      const wait = answered ? Math.min(30, lease / 4) : 0;
+      const patience = Math.min(Math.max(lease / 4, 2), 15);
       const cancel = new AbortController();
       const abort = () => cancel.abort();
       over.addEventListener("abort", abort);
-      this.#beat = due ? undefined : cancel;
+      this.#beat = answered ? cancel : undefined;
+      answered = false;
       const body = {
         worker: this.#self(),
         runs: named.map((a) => a.id),
@@ -490,9 +496,9 @@ class Connection implements Worker {
         wait,
       };
       let answer: Answer | undefined;
+      const began = performance.now();
       try {
-        // A heartbeat without an answer is repeated in time for the lease.
-        answer = await this.#post("/worker/v1/heartbeat", body, cancel.signal, third * 2000);
+        answer = await this.#post("/worker/v1/heartbeat", body, cancel.signal, (wait + patience) * 1000);
       } catch (error) {
         if (cancel.signal.aborted) continue;
         this.#noAnswer("heartbeat", error);
@@ -502,7 +508,7 @@ class Connection implements Worker {
       }
       if (answer?.status === 200) {
         backoff.reset();
-        renewed = began;
+        answered = true;
         const said = this.#hear(answer, named);
         drained = object(answer.text).drain === "replica" ? drained + 1 : 0;
         if (drained > 0) {
@@ -521,11 +527,11 @@ class Connection implements Worker {
           this.#log.error("the server refuses a heartbeat", { error: describe(error) });
         }
       }
-      await this.#beatPause(Math.max(Math.min(backoff.next(), third * 500), answer ? new Backoff().next(answer) : 0));
+      await this.#beatPause(Math.max(Math.min(backoff.next(), lease * 150), answer ? new Backoff().next(answer) : 0));
     }
   }
 
-  /** Pauses, at most until a heartbeat must name a new run. */
+  /** Pauses, at most until the heartbeats stop. */
   async #beatPause(ms: number): Promise<void> {
     await pause(ms, this.#stopBeats.signal);
   }

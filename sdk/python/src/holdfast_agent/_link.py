@@ -22,6 +22,7 @@ JSON_TYPE = "application/json"
 NDJSON_TYPE = "application/x-ndjson"
 TIMEOUT = 60.0
 CONNECT_TIMEOUT = 10.0
+PATIENCE = 20.0
 
 
 class Backoff:
@@ -75,14 +76,14 @@ class Link:
         if pool is not None:
             await pool.client.aclose()
 
-    async def worker(self, path: str, doc: JSON, *, wait: float = 0) -> JSON:
-        """A request of the worker API."""
+    async def worker(self, path: str, doc: JSON, *, wait: float = 0, patience: float = PATIENCE) -> JSON:
+        """A request of the worker API. Its answer may take as long as the server is asked to wait, and the patience, in seconds."""
         try:
             credential = self.settings.credential()
         except OSError as e:
             raise Unreachable(f"api_key_file: {e}") from e
         body = encode(doc, "the request")
-        return (await self.send("POST", "/worker/v1" + path, bearer=credential, body=body, timeout=wait + 20))[0]
+        return (await self.send("POST", "/worker/v1" + path, bearer=credential, body=body, timeout=wait + patience))[0]
 
     async def send(
         self,
@@ -116,7 +117,7 @@ class Link:
                 content=body,
                 params=dict(query) if query else None,
                 headers=send,
-                timeout=httpx.Timeout(timeout, connect=CONNECT_TIMEOUT, pool=None),
+                timeout=httpx.Timeout(timeout, connect=min(timeout, CONNECT_TIMEOUT), pool=None),
             )
         except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as e:
             self._at += 1

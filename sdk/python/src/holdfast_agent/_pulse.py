@@ -123,7 +123,9 @@ class Pulse:
             self._fresh.clear()
             named = list(self._runs)
             doc: JSON = {"worker": self._settings.worker(), "runs": named, "stopping": sorted(self._stopping), "wait": wait}
-            request = asyncio.ensure_future(link.worker("/heartbeat", doc, wait=wait))
+            # When it stays without an answer, the next one still comes in time for the lease.
+            patience = min(max(self._lease / 4, 2.0), 15.0)
+            request = asyncio.ensure_future(link.worker("/heartbeat", doc, wait=wait, patience=patience))
             if wait:
                 fresh = asyncio.ensure_future(self._fresh.wait())
                 await asyncio.wait({request, fresh}, return_when=asyncio.FIRST_COMPLETED)
