@@ -78,12 +78,28 @@ test("a second signal releases at once", async () => {
 test("a signal after the drain ends a process that code keeps, with its status", async () => {
   const stubborn = `import { agent, serve } from "holdfast-agent";
     const endless = async (run) => { await run.text("on"); await new Promise(() => setInterval(() => {}, 1000)); };
-    await serve(agent(endless, { name: "test" }), { drainTimeout: 0.1 });`;
+    await serve(agent(endless, { name: "test" }), { drainTimeout: 0.1 });
+    console.error("serve has returned");`;
   start({}, "--input-type=module", "--eval", stubborn);
   const task = server.give("hi");
   await until("the run emits", () => task.events.length > 0);
   child.kill("SIGTERM");
-  await until("the worker stops", () => stderr.includes("worker stopped"));
+  await until("the worker stops", () => stderr.includes("serve has returned"));
+  child.kill("SIGTERM");
+  assert.equal(await exit(), 0);
+  assert.ok(task.released);
+});
+
+test("a second signal reaches all that serve in a process", async () => {
+  const two = `import { agent, serve } from "holdfast-agent";
+    const endless = async (run) => { await run.text("on"); await new Promise(() => {}); };
+    serve(agent(endless, { name: "idle" }), { url: "http://127.0.0.1:1" }).then(() => console.error("one has returned"));
+    await serve(agent(endless, { name: "test" }), { drainTimeout: 3600 });`;
+  start({}, "--input-type=module", "--eval", two);
+  const task = server.give("hi");
+  await until("the run emits", () => task.events.length > 0);
+  child.kill("SIGTERM");
+  await until("the idle one stops", () => stderr.includes("one has returned"));
   child.kill("SIGTERM");
   assert.equal(await exit(), 0);
   assert.ok(task.released);
