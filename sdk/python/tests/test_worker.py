@@ -487,6 +487,27 @@ async def test_drain_of_the_worker(server: Server, start: Start) -> None:
     assert later.delivered == 0
 
 
+async def test_a_retired_worker_drains(server: Server, start: Start) -> None:
+    running = start(sleeper([]), drain_timeout=0)
+    run = await server.add()
+    await server.until(lambda: run.text == "working")
+    await server.drain("worker")
+    await server.until(lambda: not server.drains)
+    running.worker.drain()
+    await running.ended()
+    assert run.released == 1
+
+
+async def test_a_wake_up_reaches_who_began_to_wait(start: Start) -> None:
+    running = start(sleeper([]))
+    sleepers = [running.worker._sleeper()]
+    running.worker._wake()
+    sleepers.append(running.worker._sleeper())
+    assert [s.done() for s in sleepers] == [True, False]
+    running.worker._wake()
+    await asyncio.gather(*sleepers)
+
+
 async def test_drain_finishes_and_releases_the_rest(server: Server, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     finish = asyncio.Event()
     agent = Agent("hello")

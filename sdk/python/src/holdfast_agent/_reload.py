@@ -17,7 +17,7 @@ from ._settings import logger
 CHILD = "HOLDFAST_RELOAD_CHILD"
 PERIOD = 0.4
 SETTLE = 0.1
-"""Seconds without another change, after which a save is over: many editors empty a file before they write it."""
+"""A save is over after so many seconds without a change. Many editors empty a file before they write it."""
 PATIENCE = 5.0
 """Seconds that the old process gets to finish its runs, before it must release them."""
 Stamps = dict[Path, tuple[int, int]]

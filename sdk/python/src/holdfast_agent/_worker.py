@@ -41,15 +41,16 @@ class Worker:
         self._sleepers: set[asyncio.Future[None]] = set()
         self._draining = False
         self._stopping = False
-        self._retired = False
+        self._drain_end: float | None = None  # None: the runs may take any time, as after a retirement
         self._cut = False
 
     # What its owner may say, in the loop of run.
 
     def drain(self) -> None:
         """Claim no more, and let run return when the runs have ended or the drain timeout is over."""
-        if not self._draining:
+        if self._drain_end is None:
             logger.info("the worker drains", extra={"runs": len(self._runs), "timeout": f"{self._settings.drain_timeout:g}s"})
+            self._drain_end = time.monotonic() + self._settings.drain_timeout
         self._draining = True
         self._wake()
 
@@ -189,7 +190,7 @@ class Worker:
     async def _drained(self, drain: str) -> None:
         if drain == "worker":
             logger.info("the worker is retired", extra={"runs": len(self._runs)})
-            self._draining = self._retired = True
+            self._draining = True
             self._wake()
         elif drain == "replica":
             self._pulse.renew()
@@ -282,7 +283,10 @@ class Worker:
                 sleeper.set_result(None)
 
     def _sleeper(self) -> asyncio.Future[None]:
-        """Return what ends with the next wake-up. The one who waits has looked at everything else since its last await."""
+        """Return a future that the next wake-up ends.
+
+        Make it in the same step as the last check: an earlier wake-up is not remembered.
+        """
         sleeper: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._sleepers.add(sleeper)
         sleeper.add_done_callback(self._sleepers.discard)
@@ -303,9 +307,8 @@ class Worker:
                 return
 
     async def _wait_for_runs(self) -> None:
-        end = None if self._retired else time.monotonic() + self._settings.drain_timeout
         while self._tasks and not self._stopping:
-            rest = None if end is None else end - time.monotonic()
+            rest = None if self._drain_end is None else self._drain_end - time.monotonic()
             if rest is not None and rest <= 0:
                 return
             await self._woken(rest)
