@@ -295,6 +295,14 @@ async function ended(child: ChildProcess): Promise<void> {
 
 const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
+/** Lets what the page shows for a time stay for a minute: a busy machine may need longer to look. */
+export async function keep(page: Page, ms: number): Promise<void> {
+  await page.evaluate((ms) => {
+    const real = window.setTimeout;
+    window.setTimeout = ((run: () => void, after?: number) => real(run, after === ms ? 60_000 : after)) as typeof setTimeout;
+  }, ms);
+}
+
 /** Presses keys in a row until the page has an address. A row of keys counts if it takes less than 1.5 seconds. */
 export async function press(page: Page, keys: string[], address: RegExp): Promise<void> {
   await expect

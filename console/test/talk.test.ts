@@ -3,7 +3,7 @@ import { mkdirSync } from "node:fs";
 import { promisify } from "node:util";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
-import { axe, type Harness, hostile as shared, start, type View } from "./harness";
+import { axe, type Harness, keep, hostile as shared, start, type View } from "./harness";
 import { hostile, listen, png } from "./talk-agent";
 
 // Streams take their time.
@@ -97,13 +97,8 @@ test("sends and streams in every version and binding", async () => {
   expect(await h.api("/audit?limit=1")).toMatchObject({ rows: [{ entries: [{ method: "operator", reason: "talk" }] }] });
 });
 
-/** Keeps cuts until the test resumes. A reader sees one for 4 seconds, and a busy machine may need more. */
-async function keepCuts(page: Page): Promise<void> {
-  await page.evaluate(() => {
-    const real = window.setTimeout;
-    window.setTimeout = ((run: () => void, ms?: number) => real(run, ms === 4000 ? 60_000 : ms)) as typeof setTimeout;
-  });
-}
+/** A reader sees a cut for 4 seconds. */
+const keepCuts = (page: Page) => keep(page, 4000);
 
 test("a stream that is cut goes on whole by Last-Event-ID", async () => {
   const page = await open();

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { visible } from "../src/lib/text";
-import { axe, front, type Harness, hostile, press, start } from "./harness";
+import { axe, front, type Harness, hostile, keep, press, start } from "./harness";
 
 describe("the page of tasks", () => {
   let h: Harness;
@@ -186,11 +186,13 @@ describe("the page of tasks", () => {
     await axe(page);
     const before = await h.api(`/tasks/counts?context=${context}`);
     expect(before.counts).toMatchObject({ failed: 7 });
+    await keep(page, 6000); // the toast
     await dialog.getByRole("button", { name: "Retry 7 tasks" }).click();
     await page.waitForURL("**/console/jobs/*");
     // Keys work while a toast is shown.
     await page.getByText("The job has begun").waitFor();
     await press(page, ["g", "j"], /\/console\/jobs$/);
+    await page.getByText("The job has begun").waitFor();
     await page.getByRole("row", { name: /Retry · dry run/ }).waitFor();
     await axe(page);
     await page.keyboard.press("j");

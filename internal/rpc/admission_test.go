@@ -463,7 +463,7 @@ func TestBodiesWithoutCredentialsAreLimited(t *testing.T) {
 	// The question takes a place too, for a moment. A body that finds no place then is replaced by another one.
 	waittest.Eventually(t, "no place is left", func() error {
 		id := ask()
-		if id != "null" && len(held) < 4*each {
+		if id != "null" && len(held) < each+8 {
 			hold()
 		}
 		return waittest.Unless(id == "null", "%d bodies are unfinished, and an answer has the id %s", len(held), id)

@@ -6,6 +6,7 @@ HOLDFAST names the server's program; the default is bin/holdfast of the reposito
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import re
@@ -453,11 +454,13 @@ def test_models_of_google(processes: Processes, workers: Workers, url: str, rate
         gemini.server.server_close()
 
 
-def free_port() -> int:
+@contextlib.contextmanager
+def reserved() -> Iterator[str]:
+    """Hold a port. Holdfast can still listen on it, because both sockets have SO_REUSEADDR. Nobody else gets it by chance."""
     with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         s.bind(("127.0.0.1", 0))
-        port: int = s.getsockname()[1]
-        return port
+        yield f"127.0.0.1:{s.getsockname()[1]}"
 
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
@@ -485,11 +488,9 @@ def test_the_page() -> None:
         (folder / "examples").symlink_to(ROOT / "examples")
         (folder / ".venv").symlink_to(sys.prefix)
         script = "set -uo pipefail\ntrap 'kill $(jobs -p); wait' EXIT\n" + "echo ==\n".join(commands[1:])
-        public = f"127.0.0.1:{free_port()}"
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("HOLDFAST", "SAMPLES_", "GOOGLE_", "RATES_"))}
-        admin = f"127.0.0.1:{free_port()}"
-        listen = {"HOLDFAST_LISTEN": public, "HOLDFAST_ADMIN_LISTEN": admin, "HOLDFAST_GRPC_LISTEN": "off"}
-        with open(folder / "stderr.log", "w+b") as log:
+        with reserved() as public, reserved() as admin, open(folder / "stderr.log", "w+b") as log:
+            listen = {"HOLDFAST_LISTEN": public, "HOLDFAST_ADMIN_LISTEN": admin, "HOLDFAST_GRPC_LISTEN": "off"}
             done = subprocess.run(
                 ["bash", "-c", script.replace("127.0.0.1:8080", public)],
                 cwd=folder,
