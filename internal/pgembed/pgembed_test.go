@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/pgembed"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // testDir is open to other users, unlike t.TempDir: when root runs the tests, PostgreSQL runs as another user.
@@ -70,6 +71,12 @@ func write(t *testing.T, s *pgembed.Server) {
 	require.NoError(t, err)
 }
 
+// dies waits for the end of a process that has closed its files: it is there for a moment longer.
+func dies(t *testing.T, pid int) {
+	t.Helper()
+	waittest.Eventually(t, "the process has ended", func() error { return waittest.Unless(!alive(pid), "%d is alive", pid) })
+}
+
 func alive(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err == nil && !strings.Contains(string(stat), ") Z ")
@@ -83,7 +90,7 @@ func TestDataSurvivesStop(t *testing.T) {
 	pid := s.PID()
 	require.NotZero(t, pid)
 	require.NoError(t, s.Stop(t.Context()))
-	require.False(t, alive(pid))
+	dies(t, pid)
 
 	s = start(t, dir)
 	require.Equal(t, 42, query[int](t, s, "SELECT answer FROM kept"))
@@ -157,7 +164,7 @@ func TestLastUserStopsSharedServer(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, alone)
 	require.NoError(t, second.Stop(t.Context()))
-	require.False(t, alive(pid))
+	dies(t, pid)
 }
 
 func TestWatchRestartsDeadServer(t *testing.T) {
@@ -226,7 +233,7 @@ func TestServerOutlivesKilledUser(t *testing.T) {
 	require.Equal(t, 1, query[int](t, s, "SELECT 1"))
 	pid := s.PID()
 	require.NoError(t, s.Stop(t.Context()))
-	require.False(t, alive(pid), "the killed process no longer counts as a user")
+	dies(t, pid) // the killed process no longer counts as a user
 }
 
 func TestReplacedDirectoryIsNotStopped(t *testing.T) {
