@@ -307,7 +307,8 @@ func TestFaultsBetweenFrontsAndOfficialServers(t *testing.T) {
 					executor = fmt.Sprintf(`{kind: a2a, a2a: {card_url: "http://%s", url: "http://%s", binding: grpc, poll_interval: 300ms}}`, u.addr, link.Addr)
 				}
 				db := clustertest.NewDB(t)
-				config := clustertest.Settings + "  - {name: up, executor: " + executor + ", limits: {backoff: 100ms, max_attempts: 1000}}\n"
+				// A front that is killed every 4 s takes its tasks up again in between.
+				config := clustertest.Replace(clustertest.Settings, "lease_ttl: 6s", "lease_ttl: 3s") + "  - {name: up, executor: " + executor + ", limits: {backoff: 100ms, max_attempts: 1000}}\n"
 				f := clustertest.Start(t, clustertest.Options{Name: "front", DB: db.URL, Config: config})
 				n, times, resumes := many(), 0, 0
 				clients := f.In(t) // a restart has the same address
