@@ -169,7 +169,7 @@ func (p *process) lines() []string {
 // until waits until something holds. A complaint or the end of the agent ends it at once.
 func (b *bench) until(what string, holds func() bool) {
 	b.t.Helper()
-	deadline := time.After(waittest.Patience)
+	deadline := time.After(3 * waittest.Patience) // a busy machine takes a minute for the 40 MiB of large
 	exited := b.process.exited
 	for {
 		b.mu.Lock()
