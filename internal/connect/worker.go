@@ -468,7 +468,7 @@ func (w *Worker) beat(ctx context.Context) {
 			w.client.renew()
 		}
 		switch {
-		case q.Wait == 0:
+		case q.Wait == 0: // its answer comes at once
 		case (hopped || !news) && time.Since(asked) < hasty:
 			idle.waitAtMost(ctx, nil, q.lease/6)
 		default:
@@ -478,8 +478,8 @@ func (w *Worker) beat(ctx context.Context) {
 	}
 }
 
-// beatRequest names the runs. It waits a quarter of the lease: when it stays without an answer for another half, the next one still
-// comes in time.
+// beatRequest names the runs. A heartbeat that waits does so for a quarter of the lease, and postBeat gives its answer another
+// quarter, so that the next one still comes in time.
 func (w *Worker) beatRequest(wait bool) (*beatRequest, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -480,8 +480,8 @@ class Connection implements Worker {
         continue;
       }
       const lease = Math.min(...named.map((a) => a.lease));
-      // A quarter of the lease: when it stays without an answer for another half, the next one still comes in time. That one does not
-      // wait, because nobody knows whether this one has renewed the leases.
+      // A heartbeat waits a quarter of the lease, and its answer may take another quarter: the next one still comes in time. After one
+      // without an answer it does not wait, because nobody knows whether that one has renewed the leases.
       const wait = answered ? Math.min(30, lease / 4) : 0;
       const patience = Math.min(Math.max(lease / 4, 2), 15);
       const cancel = new AbortController();

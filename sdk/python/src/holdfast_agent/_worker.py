@@ -26,6 +26,11 @@ STRANGE_PAUSE = 10.0
 """Seconds for which the worker keeps a run that it cannot execute, because the server may give it to this worker again."""
 
 
+def _seconds_until(end: float | None) -> float | None:
+    """Return the seconds until a time of the monotonic clock, or None if there is no such time."""
+    return None if end is None else end - time.monotonic()
+
+
 class Worker:
     """Serves agents until it is drained."""
 
@@ -41,16 +46,16 @@ class Worker:
         self._sleepers: set[asyncio.Future[None]] = set()
         self._draining = False
         self._stopping = False
-        self._drain_end: float | None = None  # None: the runs may take any time, as after a retirement
+        self._deadline: float | None = None  # of the runs, once the worker drains; a retirement sets none
         self._cut = False
 
     # What its owner may say, in the loop of run.
 
     def drain(self) -> None:
         """Claim no more, and let run return when the runs have ended or the drain timeout is over."""
-        if self._drain_end is None:
+        if self._deadline is None:
             logger.info("the worker drains", extra={"runs": len(self._runs), "timeout": f"{self._settings.drain_timeout:g}s"})
-            self._drain_end = time.monotonic() + self._settings.drain_timeout
+            self._deadline = time.monotonic() + self._settings.drain_timeout
         self._draining = True
         self._wake()
 
@@ -298,7 +303,7 @@ class Worker:
         while True:
             if self._draining and until_drain:
                 return
-            rest = None if end is None else end - time.monotonic()
+            rest = _seconds_until(end)
             if rest is not None and rest <= 0:
                 return
             with contextlib.suppress(asyncio.TimeoutError):
@@ -308,7 +313,7 @@ class Worker:
 
     async def _wait_for_runs(self) -> None:
         while self._tasks and not self._stopping:
-            rest = None if self._drain_end is None else self._drain_end - time.monotonic()
+            rest = _seconds_until(self._deadline)
             if rest is not None and rest <= 0:
                 return
             await self._woken(rest)
