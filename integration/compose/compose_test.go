@@ -132,7 +132,7 @@ func (p *project) containers(service string) []string {
 // healthy waits until a service has so many healthy containers.
 func (p *project) healthy(service string, n int) {
 	p.t.Helper()
-	waittest.EventuallyWithin(p.t, 2*time.Minute, fmt.Sprintf("%d of %s are healthy", n, service), func() error {
+	waittest.Eventually(p.t, fmt.Sprintf("%d of %s are healthy", n, service), func() error {
 		states := p.compose("ps", "--format", "{{.Health}}", service)
 		return waittest.Unless(strings.Count(states, "healthy") == n && !strings.Contains(states, "unhealthy"), "%s", states)
 	})
@@ -195,7 +195,7 @@ func under(t *testing.T, c *a2atest.Peer, what func()) *load {
 	callers.Wait()
 	require.NotEmpty(t, l.tasks)
 	for _, id := range l.tasks {
-		waittest.EventuallyWithin(t, time.Minute, "acknowledged task "+id+" is completed", func() error {
+		waittest.Eventually(t, "acknowledged task "+id+" is completed", func() error {
 			res, err := c.Try("tasks/get", map[string]any{"id": id})
 			if err != nil {
 				return err
@@ -211,7 +211,7 @@ func under(t *testing.T, c *a2atest.Peer, what func()) *load {
 func answers(t *testing.T, c *a2atest.Peer) {
 	t.Helper()
 	began := time.Now()
-	waittest.EventuallyWithin(t, time.Minute, "a task completes", func() error {
+	waittest.Eventually(t, "a task completes", func() error {
 		res, err := c.TrySend(a2atest.V03, a2atest.Say("echo:hello"))
 		if err != nil {
 			return err
@@ -422,7 +422,7 @@ func scale(t *testing.T, p *project, c *a2atest.Peer) {
 	t.Helper()
 	p.compose("up", "--detach", "--no-build", "--no-recreate", "--scale=server=4")
 	p.healthy("server", 4)
-	waittest.EventuallyWithin(t, time.Minute, "each replica gets requests", func() error {
+	waittest.Eventually(t, "each replica gets requests", func() error {
 		for range 20 {
 			c.Send(a2atest.V03, a2atest.Say("echo:hello"))
 		}
@@ -500,7 +500,7 @@ func killEach(t *testing.T, p *project, c *a2atest.Peer) {
 				pid := docker(t, "inspect", "--format={{.State.Pid}}", id)
 				output(t, exec.CommandContext(t.Context(), "kill", "-9", pid))
 				answers(t, c)
-				waittest.EventuallyWithin(t, time.Minute, "Docker restarts it", func() error {
+				waittest.Eventually(t, "Docker restarts it", func() error {
 					n := docker(t, "inspect", "--format={{.RestartCount}} {{.State.Running}}", id)
 					return waittest.Unless(n == "1 true", "%s", n)
 				})
@@ -584,7 +584,7 @@ func examples(t *testing.T, p *project, c *a2atest.Peer) {
 	require.Equal(t, "HELLO WORLD ", a2atest.Text(res.Artifacts[0].Parts))
 	shout := a2atest.Say("hello")
 	shout.Agent = "shout"
-	waittest.EventuallyWithin(t, time.Minute, "the worker answers", func() error {
+	waittest.Eventually(t, "the worker answers", func() error {
 		res, err := c.TrySend(a2atest.V03, shout)
 		if err != nil {
 			return err
@@ -604,7 +604,7 @@ func observability(t *testing.T, p *project, _ *a2atest.Peer) {
 	var up struct {
 		Data struct{ Result []struct{ Value []any } }
 	}
-	waittest.EventuallyWithin(t, 2*time.Minute, "both replicas are scraped", func() error {
+	waittest.Eventually(t, "both replicas are scraped", func() error {
 		if err := p.prometheusAPI("query?query=up{job=\"holdfast\"}", &up); err != nil {
 			return err
 		}
@@ -646,7 +646,7 @@ func caddy(t *testing.T, p *project, c *a2atest.Peer) {
 	t.Helper()
 	p.compose("--profile", "tls", "up", "--detach", "--no-build", "--no-deps", "caddy")
 	roots := x509.NewCertPool()
-	waittest.EventuallyWithin(t, time.Minute, "Caddy has an authority", func() error {
+	waittest.Eventually(t, "Caddy has an authority", func() error {
 		ca, err := p.command(t.Context(), "exec", "--no-TTY", "caddy", "cat", "/data/caddy/pki/authorities/local/root.crt").Output()
 		if err != nil {
 			return err
@@ -674,7 +674,7 @@ func caddy(t *testing.T, p *project, c *a2atest.Peer) {
 		}
 		return waittest.Unless(res.Status.State == "completed", "%s", res.Status.State)
 	}
-	waittest.EventuallyWithin(t, time.Minute, "a task over TLS", send)
+	waittest.Eventually(t, "a task over TLS", send)
 
 	resp, err := a2atest.PostWith(t.Context(), web, url, a2atest.V03.Request(a2atest.Stream, a2atest.Say(resting)))
 	require.NoError(t, err)

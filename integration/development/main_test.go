@@ -96,7 +96,7 @@ func run(t testing.TB, terminal bool, dir string, env []string, args ...string) 
 func (p *process) see(text string) string {
 	p.t.Helper()
 	// A server may make a database of its own first.
-	waittest.EventuallyWithin(p.t, 3*waittest.Patience, text+" on the screen", func() error {
+	waittest.Eventually(p.t, text+" on the screen", func() error {
 		return waittest.Unless(strings.Contains(p.String(), text), "the screen has:\n%s", p)
 	})
 	return p.String()

@@ -617,7 +617,7 @@ func (c *rig) cutCommits() {
 			}
 		}
 		for _, l := range lost {
-			waittest.WithinLimit(c.t, 5*time.Minute, "a commit is cut", l) // few operations are cancels
+			waittest.Within(c.t, "a commit is cut", l) // few operations are cancels
 		}
 	}
 }
@@ -738,7 +738,7 @@ func (c *rig) fillNotifyQueue() {
 	require.True(c.t, full(err), "the queue was full all the time: %v", err)
 	require.NoError(c.t, blocker.Close(ctx))
 	// Only the replicas empty the queue. They remove 32,768 files.
-	waittest.EventuallyWithin(c.t, 10*time.Minute, "the queue has room again", func() error {
+	waittest.Eventually(c.t, "the queue has room again", func() error {
 		_, err := filler.Exec(ctx, "NOTIFY filler")
 		return err
 	})

@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/http2"
@@ -134,7 +133,7 @@ func TestStreamsBeforeCredentialAreBounded(t *testing.T) {
 	require.Equal(t, http.StatusOK, resp.StatusCode)
 	require.Equal(t, 2, resp.ProtoMajor)
 	// They end by themselves.
-	waittest.EventuallyWithin(t, 3*time.Minute, "the streams have ended", func() error {
+	waittest.Eventually(t, "the streams have ended", func() error {
 		g, _ := held(r)
 		return waittest.Unless(g-goroutines < 100, "%d goroutines", g-goroutines)
 	})

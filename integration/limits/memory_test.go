@@ -178,7 +178,7 @@ func (m *memoryTest) runBacklog() {
 // waitRuns waits until no task is open, except those of the agent "large".
 func (m *memoryTest) waitRuns() {
 	m.t.Helper()
-	waittest.EventuallyWithin(m.t, 10*waittest.Patience, "the runs", func() error {
+	waittest.Eventually(m.t, "the runs", func() error {
 		n := clustertest.One[int](m.db, "SELECT count(*)::int FROM holdfast.tasks_open WHERE agent = 'demo'")
 		return waittest.Unless(n == 0, "%d tasks are open", n)
 	})
@@ -367,7 +367,7 @@ func (m *memoryTest) deliver() {
 	}
 	m.waitRuns()
 	for _, r := range receivers {
-		waittest.EventuallyWithin(m.t, 10*waittest.Patience, "the deliveries", func() error {
+		waittest.Eventually(m.t, "the deliveries", func() error {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			return waittest.Unless(len(r.whole) == m.hooks, "%d of %d have come", len(r.whole), m.hooks)
@@ -393,7 +393,7 @@ func (m *memoryTest) emitLarge() {
 	for range m.runs {
 		m.acked = append(m.acked, m.Under("/agents/large").Send(a2atest.V03, a2atest.Say("go").Detached()).ID)
 	}
-	waittest.EventuallyWithin(m.t, 10*waittest.Patience, "the runs", func() error {
+	waittest.Eventually(m.t, "the runs", func() error {
 		n := clustertest.One[int](m.db, "SELECT count(*)::int FROM holdfast.tasks_open WHERE agent = 'large'")
 		return waittest.Unless(n == 0, "%d tasks are open", n)
 	})
@@ -423,7 +423,7 @@ func (m *memoryTest) openStreams() {
 		return waittest.Unless(n >= m.streams, "%d are open", n)
 	})
 	close(m.proceed)
-	waittest.EventuallyWithin(m.t, 10*waittest.Patience, "the task", func() error {
+	waittest.Eventually(m.t, "the task", func() error {
 		n := clustertest.One[int](m.db, "SELECT count(*)::int FROM holdfast.tasks_open WHERE agent = 'large'")
 		return waittest.Unless(n == 0, "it is open")
 	})

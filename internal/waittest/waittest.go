@@ -1,38 +1,38 @@
-// Package waittest waits in tests: for a channel, or by repeating a check. Every wait ends when its condition holds,
-// and fails the test after Patience. No test waits for a fixed time.
+// Package waittest waits in tests: for a channel, for a condition, or, in a bubble of testing/synctest, for time that
+// passes at once. No test waits for a fixed real time, and none has a deadline of its own.
 package waittest
 
 import (
 	"context"
 	"fmt"
+	"os"
+	"runtime/pprof"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// Patience bounds every wait. It is long, because the machine may be busy; no passing test needs it.
-const Patience = 60 * time.Second
+// Patience is how long a test waits without any progress. Only a hang reaches it, however busy the machine is.
+const Patience = 3 * time.Minute
 
 // interval is the pause between two checks of Eventually.
 const interval = 5 * time.Millisecond
 
-// Eventually repeats a check until it succeeds. Use it for conditions that nothing signals.
+// Eventually repeats a check until it succeeds. It gives up after Patience in which the check's error stayed the same, so an
+// error that counts ("3 of 500 tasks have ended") lets long work end. Use it for conditions that nothing signals.
 func Eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
-	EventuallyWithin(t, Patience, what, check)
-}
-
-// EventuallyWithin is Eventually with a longer deadline.
-func EventuallyWithin(t testing.TB, limit time.Duration, what string, check func() error) {
-	t.Helper()
-	for deadline := time.Now().Add(limit); ; <-time.After(interval) {
+	for last, since := "", time.Now(); ; <-time.After(interval) {
 		err := check()
 		if err == nil {
 			return
 		}
-		if time.Now().After(deadline) {
-			require.FailNow(t, "timed out: "+what, err.Error())
+		if err.Error() != last {
+			last, since = err.Error(), time.Now()
+		} else if time.Since(since) > Patience {
+			hang(t, what, last)
 		}
 	}
 }
@@ -40,19 +40,21 @@ func EventuallyWithin(t testing.TB, limit time.Duration, what string, check func
 // Within receives from a channel.
 func Within[T any](t testing.TB, what string, c <-chan T) T {
 	t.Helper()
-	return WithinLimit(t, Patience, what, c)
-}
-
-// WithinLimit is Within with a longer deadline.
-func WithinLimit[T any](t testing.TB, limit time.Duration, what string, c <-chan T) T {
-	t.Helper()
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(limit):
-		require.FailNow(t, "timed out: "+what)
+	case <-time.After(Patience):
+		hang(t, what, "")
 		panic("unreachable")
 	}
+}
+
+// hang fails the test. It names what the test waited for, and where each goroutine of the test process stands. The cleanups
+// of clustertest add the last lines of the servers' logs.
+func hang(t testing.TB, what, last string) {
+	t.Helper()
+	_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
+	require.FailNow(t, "no progress for "+Patience.String()+": "+what, last)
 }
 
 // Unless returns nil if the condition holds, and otherwise an error with the message.
@@ -69,4 +71,17 @@ func Context(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// Advance lets the time of a bubble pass, and everything that is due in it happen. It panics outside of a bubble.
+func Advance(d time.Duration) {
+	synctest.Wait()
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// Elapsed is the time of a bubble since a moment. It panics outside of a bubble.
+func Elapsed(since time.Time) time.Duration {
+	synctest.Wait()
+	return time.Since(since)
 }
