@@ -6,9 +6,13 @@ SHELL    := /bin/bash
 TOOLS    := bin/sqlc bin/golangci-lint
 FUZZTIME ?= 30s
 MODELRUNS ?= 150
-PACKAGES ?= ./...
-# For one package. A busy machine needs more than go test's ten minutes.
-TIMEOUT  ?= 40m
+# Tests that need Go and PostgreSQL, and nothing else; the rest is in steps of test-all.
+PACKAGES ?= ./internal/... ./agent/... ./cmd/... ./migrations/... ./sdk/conformance
+# For one package that hangs; a test that waits in vain fails earlier.
+TIMEOUT  ?= 30m
+COUNT    ?= 1
+# With RACE=1, make test runs under the race detector, which needs a C compiler.
+RACE     ?=
 VERSION  ?= next
 TESTFLAGS ?=
 VULNDB   ?= https://vuln.go.dev
@@ -21,15 +25,15 @@ BENCHTIME    ?= 3s
 BENCH_STORED ?= 100000
 export BENCH BENCHTIME BENCH_STORED TURNS
 
-# Of PACKAGES, what takes longest goes first: at the end it would run alone.
-LONGEST = $(if $(filter ./... ./internal/...,$(PACKAGES)),./internal/store)
-
-# Whether PACKAGES include tests that run servers.
-INTEGRATION = $(findstring ./...,$(PACKAGES))$(findstring ./integration,$(PACKAGES))
+# Runs go test, and says how many tests ran.
+GOTEST = bin/gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped --
+# Servers are built first, so that no test compiles.
+PREBUILD = go run ./internal/clustertest/prebuild
+CLUSTERS = $(filter-out %/documents %/compose,$(shell go list ./integration/...))
 
 PYTHONS  ?= python3
 
-.PHONY: help run build image test test-postgres test-pooler race chaos chaos-workers soak compose-test memory interop interop-fronts interop-ring torture-peers check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean bench-compare sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-heap console-screenshots console-dev upgrade failover-drill kubernetes kubernetes-update release-check
+.PHONY: help run build image test test-all nightly busy clusters documents postgres test-postgres test-postgres-all test-pooler chaos chaos-workers soak compose-test memory interop interop-fronts interop-ring torture-peers check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean bench-compare sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-heap console-screenshots console-dev upgrade failover-drill kubernetes kubernetes-update release-check
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,20 +46,44 @@ build: ## a static binary, bin/holdfast
 	@echo "go build: the first time, this compiles every package and takes minutes"
 	CGO_ENABLED=0 go build -v -trimpath -o bin/holdfast ./cmd/server
 
-# The servers are built first, so that the time limit of a package is for its tests alone.
-test: ## every test, against a real PostgreSQL
-	$(if $(INTEGRATION),go run ./internal/clustertest/prebuild)
-	go test -timeout $(TIMEOUT) -shuffle=on $(LONGEST) $(PACKAGES)
+# What takes longest goes first: at the end it would run alone.
+test: bin/gotestsum ## what decides whether a change is right: five minutes, Go and PostgreSQL. RACE=1, COUNT=20, PACKAGES, TESTFLAGS
+	bin/gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped --jsonfile-timing-events bin/test.json -- \
+		$(if $(RACE),-race) -count=$(COUNT) -timeout $(TIMEOUT) -shuffle=on $(TESTFLAGS) \
+		$(if $(findstring ./internal/...,$(PACKAGES)),./internal/store) $(PACKAGES)
+	@echo "the slowest:"; bin/gotestsum tool slowest --num 10 --jsonfile bin/test.json
 
-test-postgres: ## the tests on another PostgreSQL, which it downloads: VERSION=18, or a release such as 18.3
-	HOLDFAST_PG_BIN=$$(go run ./internal/pgembed/download $(VERSION)) && export HOLDFAST_PG_BIN && go test $(TESTFLAGS) $(PACKAGES)
+test-all: ## make test and everything else that needs no day: 40 minutes. RECORD=1 writes the result into docs/reliability.md
+	@.ci/suite run test-all
 
-test-pooler: ## the integration tests behind PgBouncer in transaction mode, with a direct URL for LISTEN (needs pgbouncer)
-	HOLDFAST_TEST_POOLER=pgbouncer go test -count=1 -timeout $(TIMEOUT) $(TESTFLAGS) $(or $(filter-out ./...,$(PACKAGES)),./integration/...)
+nightly: ## what takes hours: long chaos, soak, model, all versions of PostgreSQL, other clients and peers, make busy. RECORD=1
+	@.ci/suite run nightly
 
-race: ## the tests under the race detector (needs a C compiler)
-	$(if $(INTEGRATION),go run -race ./internal/clustertest/prebuild)
-	go test -race -timeout $(TIMEOUT) -shuffle=on $(LONGEST) $(PACKAGES)
+busy: ## make test COUNT times (20) beside four processes that keep all cores busy: no test may fail
+	@for i in 1 2 3 4; do (while :; do :; done) & done; trap 'kill $$(jobs -p)' EXIT; $(MAKE) --no-print-directory test COUNT=$(if $(filter 1,$(COUNT)),20,$(COUNT))
+
+clusters: bin/gotestsum ## the built server as processes: replicas under kills, faults in short, agents, callers, fronts, operators
+	$(PREBUILD)
+	$(GOTEST) -count=1 -timeout $(TIMEOUT) -shuffle=on $(TESTFLAGS) $(CLUSTERS)
+
+documents: bin/gotestsum ## the README, the tour and the examples, as written (needs python3 with cryptography and venv, curl, node)
+	$(PREBUILD)
+	$(GOTEST) -count=1 -timeout $(TIMEOUT) -shuffle=on $(TESTFLAGS) ./integration/documents ./examples/...
+
+postgres: ## what depends on PostgreSQL, on the oldest and the newest version
+	$(MAKE) --no-print-directory test-postgres VERSION=14
+	$(MAKE) --no-print-directory test-postgres VERSION=18
+
+test-postgres: bin/gotestsum ## the same on one version, which it downloads: VERSION=16, or a release such as 18.3
+	HOLDFAST_PG_BIN=$$(go run ./internal/pgembed/download $(VERSION)) && export HOLDFAST_PG_BIN && \
+		$(GOTEST) -count=1 -timeout $(TIMEOUT) -run 'Plans|Schema|View|Partition|AllOperations|FullQueue' ./internal/store/... ./internal/hub
+
+test-postgres-all: bin/gotestsum ## make test on all versions of PostgreSQL
+	set -e; for version in 14 15 16 17 18; do \
+		HOLDFAST_PG_BIN=$$(go run ./internal/pgembed/download $$version) $(MAKE) --no-print-directory test; done
+
+test-pooler: bin/gotestsum ## the integration tests behind PgBouncer in transaction mode, with a direct URL for LISTEN (needs pgbouncer)
+	HOLDFAST_TEST_POOLER=pgbouncer $(MAKE) --no-print-directory clusters
 
 chaos: ## break a cluster under load for CHAOS (10m), everything that docs/reliability.md names; SEED repeats an order
 	go test -count=1 -timeout 0 -run '^TestChaos$$' -v ./integration/faults -chaos $(CHAOS) -chaos.seed $(or $(SEED),0) \
@@ -98,7 +126,7 @@ image: ## the image holdfast:dev, with the version of the repository
 compose-test: ## docker-compose.yml with the Docker daemon, all profiles (minutes; deploy/test/base-images where no registry is reached)
 	go test -count=1 -timeout 40m -v ./integration/compose -compose $(COMPOSEFLAGS)
 
-check: lint sqlc-vet race ## what a change must pass
+check: lint sqlc-vet ## what a change must pass, beside its tests
 
 lint: $(TOOLS) bin/vale ## formatting, vet, linters, prose, generated code and go.mod up to date
 	bin/golangci-lint fmt --diff
@@ -107,6 +135,7 @@ lint: $(TOOLS) bin/vale ## formatting, vet, linters, prose, generated code and g
 	bin/sqlc diff
 	go mod verify
 	go mod tidy -diff
+	.ci/suite check
 	$(MAKE) --no-print-directory prose
 
 prose: bin/vale ## the rules of .vale on documents and comments, after a test of the rules; PROSE=suggestion has long sentences, too
@@ -144,7 +173,7 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 		done; \
 	done
 
-model: ## MODELRUNS (150) sequences of random operations on three replicas against the model; `make test` plays two
+model: ## MODELRUNS (150) sequences of random operations on three replicas against the model; `make clusters` plays two
 	go test -run RandomOperations -v -timeout 0 ./integration/faults -model.runs $(MODELRUNS) -model.replicas 3
 
 conformance: ## the public conformance kit of A2A, of which TCK is a clone, and record it in docs/conformance.md
@@ -210,8 +239,8 @@ console-dev: console/node_modules/.package-lock.json ## the console with its sou
 console/node_modules/.package-lock.json: console/package-lock.json
 	cd console && npm ci --silent --no-audit --no-fund && touch node_modules/.package-lock.json
 
-cover: ## test coverage across packages
-	go test -timeout $(TIMEOUT) -shuffle=on -coverpkg ./... -coverprofile coverage.out $(PACKAGES)
+cover: ## test coverage of internal/, by package and in all
+	go test -timeout $(TIMEOUT) -coverpkg ./internal/... -coverprofile coverage.out $(PACKAGES)
 	go tool cover -func coverage.out | tail -1
 
 clean: ## remove what was built; the database in ./.holdfast stays
@@ -234,6 +263,9 @@ bin/sqlc: tools/go.mod tools/go.sum
 
 bin/golangci-lint: tools/go.mod tools/go.sum
 	cd tools && CGO_ENABLED=0 go build -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+bin/gotestsum: tools/go.mod tools/go.sum
+	cd tools && CGO_ENABLED=0 go build -o ../$@ gotest.tools/gotestsum
 
 bin/govulncheck: tools/go.mod tools/go.sum
 	cd tools && CGO_ENABLED=0 go build -o ../$@ golang.org/x/vuln/cmd/govulncheck
