@@ -7,7 +7,7 @@ package receivertest
 import (
 	"bufio"
 	"bytes"
-	"context"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -25,7 +25,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/stretchr/testify/require"
@@ -35,50 +34,27 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-const env = "HOLDFAST_INTEGRATION_RECEIVER" // a receiverSetup
+const env = "HOLDFAST_INTEGRATION_RECEIVER" // a setup
 
-// Setup is the configuration of the process.
-type Setup struct {
-	Addrs     []string
-	Cert, Key string // files; without them it speaks plain HTTP
-	Journal   string // a file
+// setup is the configuration of the process.
+type setup struct {
+	Addrs   []string
+	Journal string // a file
 }
 
 // Act is how a receiver treats a request. The zero value accepts it.
 type Act struct {
-	Do     Deed
-	Hold   bool          // until the test releases it, or the sender closes the connection
-	Wait   time.Duration // before it answers
-	Status int           // default 204
-	Header http.Header
-	// RetryDate adds a Retry-After with a date: so long after the answer, in whole seconds.
-	RetryDate time.Duration
-	Text      string
+	Hold   bool // until the test releases it, or the sender closes the connection
+	Flood  bool // its body has no end
+	Status int  // default 204
+	Text   string
 }
-
-// Deed is what a receiver does instead of a proper answer.
-type Deed string
-
-// The deeds.
-const (
-	Answers         Deed = ""
-	NeverAnswers    Deed = "never answers"
-	HangsInHeaders  Deed = "never ends its headers"
-	HangsInBody     Deed = "never ends its body"
-	Floods          Deed = "has a body without end"
-	Closes          Deed = "closes the connection"
-	Resets          Deed = "resets the connection"
-	ResetsUnread    Deed = "resets the connection before it has read the body"
-	SpeaksOtherwise Deed = "does not speak HTTP"
-)
 
 // Notification is a request that a receiver got.
 type Notification struct {
-	At         time.Time
 	Host, Path string
 	Header     http.Header
 	Body       []byte
-	RetryAfter string // in the answer
 }
 
 // Tally counts requests to a path, or to an address.
@@ -116,16 +92,16 @@ type inbox struct {
 // Main turns this process into the receiver, and does not return, if a test has started it as one. Call it from
 // TestMain.
 func Main() {
-	if setup := os.Getenv(env); setup != "" {
-		fmt.Fprintln(os.Stderr, "the receiver:", serve(setup))
+	if how := os.Getenv(env); how != "" {
+		fmt.Fprintln(os.Stderr, "the receiver:", serve(how))
 		os.Exit(1)
 	}
 }
 
 // serve is the receiver's process. It ends with the test.
-func serve(setup string) error {
-	var s Setup
-	if err := json.Unmarshal([]byte(setup), &s); err != nil {
+func serve(how string) error {
+	var s setup
+	if err := json.Unmarshal([]byte(how), &s); err != nil {
 		return err
 	}
 	b := &inbox{more: make(chan struct{}), acts: map[string][]Act{}, tallies: map[string]*Tally{}, releases: map[string]chan struct{}{}}
@@ -139,13 +115,7 @@ func serve(setup string) error {
 		if err != nil {
 			return err
 		}
-		go func() {
-			if s.Cert != "" {
-				ended <- hooks.ServeTLS(l, s.Cert, s.Key)
-			} else {
-				ended <- hooks.Serve(l)
-			}
-		}()
+		go func() { ended <- hooks.Serve(l) }()
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -183,19 +153,11 @@ func (b *inbox) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	path := q.URL.RequestURI()
 	a, release := b.arrive(path, q.Host)
 	defer b.count(func(c *Tally) { c.Open-- }, path, q.Host)
-	if a.Do == ResetsUnread {
-		hangUp(w, true)
-		return
-	}
 	body, err := io.ReadAll(q.Body)
 	if err != nil {
 		return
 	}
-	n := &Notification{At: time.Now(), Host: q.Host, Path: path, Header: q.Header, Body: body, RetryAfter: a.Header.Get("Retry-After")}
-	if a.RetryDate > 0 {
-		n.RetryAfter = n.At.Add(a.RetryDate).UTC().Format(http.TimeFormat)
-	}
-	b.keep(n)
+	b.keep(&Notification{Host: q.Host, Path: path, Header: q.Header, Body: body})
 	if a.Hold {
 		select {
 		case <-release:
@@ -203,72 +165,15 @@ func (b *inbox) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 			return
 		}
 	}
-	time.Sleep(a.Wait)
-	for name, values := range a.Header {
-		w.Header()[name] = values
-	}
-	if n.RetryAfter != "" {
-		w.Header().Set("Retry-After", n.RetryAfter)
-	}
-	b.answer(w, q, &a)
-}
-
-func (b *inbox) answer(w http.ResponseWriter, q *http.Request, a *Act) {
-	status := a.Status
-	if status == 0 {
-		status = http.StatusNoContent
-	}
-	switch a.Do {
-	case NeverAnswers:
-		<-q.Context().Done()
-	case HangsInHeaders:
-		hangIn(w, "HTTP/1.1 200 OK\r\nX-Slow: ")
-	case HangsInBody:
-		w.Header().Set("Content-Length", "1000")
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, a.Text)
-		_ = http.NewResponseController(w).Flush()
-		<-q.Context().Done()
-	case Floods:
-		w.WriteHeader(status)
-		for chunk := bytes.Repeat([]byte("water "), 10_000); ; {
-			n, err := w.Write(chunk)
-			b.count(func(c *Tally) { c.Written += n }, q.URL.RequestURI(), q.Host)
-			if err != nil {
-				return
-			}
+	w.WriteHeader(cmp.Or(a.Status, http.StatusNoContent))
+	_, _ = io.WriteString(w, a.Text)
+	for chunk := bytes.Repeat([]byte("water "), 10_000); a.Flood; {
+		n, err := w.Write(chunk)
+		b.count(func(c *Tally) { c.Written += n }, path, q.Host)
+		if err != nil {
+			return
 		}
-	case Closes, Resets:
-		hangUp(w, a.Do == Resets)
-	case SpeaksOtherwise:
-		hangIn(w, "220 mail.example ESMTP\r\n")
-	default:
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, a.Text)
 	}
-}
-
-// hangUp closes a connection without an answer.
-func hangUp(w http.ResponseWriter, reset bool) {
-	c, _, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		return
-	}
-	if reset {
-		_ = c.(*net.TCPConn).SetLinger(0)
-	}
-	_ = c.Close()
-}
-
-// hangIn writes something, and waits until the sender closes the connection.
-func hangIn(w http.ResponseWriter, text string) {
-	c, _, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		return
-	}
-	_, _ = io.WriteString(c, text)
-	_, _ = io.Copy(io.Discard, c)
-	_ = c.Close()
 }
 
 // arrive counts a request, and returns its act: the next one for its path, or else for its address, or else for all.
@@ -372,7 +277,7 @@ func (b *inbox) control() http.Handler {
 // Receiver is the process, as the test uses it.
 type Receiver struct {
 	t       testing.TB
-	Setup   Setup
+	setup   setup
 	URL     string   // its first address
 	URLs    []string // its addresses
 	cmd     *exec.Cmd
@@ -386,18 +291,10 @@ type Receiver struct {
 // Start starts a receiver at n addresses, which it keeps while it is down.
 func Start(t testing.TB, addrs int) *Receiver {
 	t.Helper()
-	r := New(t, "http://", addrs)
-	r.Run()
-	return r
-}
-
-// New makes a receiver that does not run yet, at addresses with a scheme.
-func New(t testing.TB, scheme string, addrs int) *Receiver {
-	t.Helper()
-	r := &Receiver{t: t, Setup: Setup{Journal: filepath.Join(t.TempDir(), "journal")}}
+	r := &Receiver{t: t, setup: setup{Journal: filepath.Join(t.TempDir(), "journal")}}
 	for range addrs {
 		addr := clustertest.Reserve(t)
-		r.Setup.Addrs, r.URLs = append(r.Setup.Addrs, addr), append(r.URLs, scheme+addr)
+		r.setup.Addrs, r.URLs = append(r.setup.Addrs, addr), append(r.URLs, "http://"+addr)
 	}
 	r.URL = r.URLs[0]
 	t.Cleanup(func() {
@@ -406,16 +303,17 @@ func New(t testing.TB, scheme string, addrs int) *Receiver {
 			t.Errorf("output of the receiver:\n%s", r.errs.Bytes())
 		}
 	})
+	r.Run()
 	return r
 }
 
 // Run starts the process, or restarts it after a kill. It has its notifications, and no acts.
 func (r *Receiver) Run() {
 	r.t.Helper()
-	setup, err := json.Marshal(&r.Setup)
+	how, err := json.Marshal(&r.setup)
 	require.NoError(r.t, err)
 	r.cmd = exec.Command(os.Args[0])
-	r.cmd.Env = append(os.Environ(), env+"="+string(setup))
+	r.cmd.Env = append(os.Environ(), env+"="+string(how))
 	r.cmd.Stderr = &r.errs
 	_, err = r.cmd.StdinPipe() // closes when the test ends
 	require.NoError(r.t, err)
@@ -440,11 +338,9 @@ func (r *Receiver) Kill() {
 // ask sends a command to the process, and fails the test if there is no answer in time.
 func (r *Receiver) ask(what, method, path string, in any) []byte {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), waittest.Patience)
-	defer cancel()
 	body, err := json.Marshal(in)
 	require.NoError(r.t, err)
-	req, err := http.NewRequestWithContext(ctx, method, r.control+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(waittest.Context(r.t), method, r.control+path, bytes.NewReader(body))
 	require.NoError(r.t, err)
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(r.t, err, "timed out: %s", what)
