@@ -1,23 +1,19 @@
 package protocol
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
-	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
@@ -79,17 +75,8 @@ func verifyCard(t testing.TB, document, keySet []byte) (valid, all int) {
 // rotation invalidates no card.
 func TestReplicasShareCardSigningKeys(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	var replicas []*clustertest.Replica
-	for _, name := range []string{"a", "b"} { // both find a database without keys
-		replicas = append(replicas, clustertest.Start(t, clustertest.Options{Name: name, DB: db.URL, Config: behindABalancer, Async: true}))
-	}
-	for _, r := range replicas {
-		r.WaitServing()
-		r.WaitReady()
-		r.Options.Async = false
-	}
-	a, b := replicas[0], replicas[1]
+	db := clustertest.NewDB(t)
+	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: behindABalancer}) // both find a database without keys
 	const path = "/agents/demo/.well-known/agent-card.json"
 	keySet := func(r *clustertest.Replica) []byte { return fetch(t, r.URL+"/.well-known/jwks.json").body }
 	kids := func(set []byte) (kids []string) {
@@ -129,15 +116,10 @@ func TestReplicasShareCardSigningKeys(t *testing.T) {
 
 	// Replace both processes: first while the next key is published but not in use, then when it signs.
 	age := func(by string) {
-		c, err := pgx.Connect(t.Context(), db.URL)
-		require.NoError(t, err)
-		defer func() { _ = c.Close(context.WithoutCancel(t.Context())) }()
-		_, err = c.Exec(t.Context(), fmt.Sprintf(`UPDATE holdfast.signing_keys
-			SET created_at = created_at - interval '%[1]s', active_at = active_at - interval '%[1]s'`, by))
-		require.NoError(t, err)
+		db.Exec(fmt.Sprintf("UPDATE holdfast.signing_keys SET created_at = created_at - interval '%[1]s', active_at = active_at - interval '%[1]s'", by))
 	}
 	restart := func() {
-		for _, r := range replicas {
+		for _, r := range []*clustertest.Replica{a, b} {
 			r.Kill()
 			r.Run()
 		}
@@ -159,71 +141,4 @@ func TestReplicasShareCardSigningKeys(t *testing.T) {
 		valid, _ := verifyCard(t, document, keySet(b))
 		require.Equal(t, 1, valid)
 	}
-}
-
-// The extended card needs authentication, which this server has none of. So cards declare one only if the
-// configuration says so, and a request for a missing one gets the error of its version.
-func TestExtendedCardIsOptional(t *testing.T) {
-	t.Parallel()
-	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: storetest.New(t).URL, Config: clustertest.Settings +
-		"  - {name: guarded, executor: {kind: demo}, card: {extended: true}}\n"})
-	statuses := func(base string) (all [3]int) {
-		for i, path := range []string{"/agent/authenticatedExtendedCard", "/v1/card", "/extendedAgentCard"} {
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+path, http.NoBody)
-			require.NoError(t, err)
-			resp, err := http.DefaultClient.Do(req)
-			require.NoError(t, err)
-			require.NoError(t, resp.Body.Close())
-			all[i] = resp.StatusCode
-		}
-		return all
-	}
-	for name, declared := range map[string]bool{"demo": false, "guarded": true} {
-		base := r.URL + "/agents/" + name
-		for _, path := range []string{"/agent.json", "/agent-card.json", "/agent-card.json?A2A-Version=1.0"} {
-			var c struct {
-				Supports     bool `json:"supportsAuthenticatedExtendedCard"`
-				Capabilities struct{ ExtendedAgentCard bool }
-			}
-			require.NoError(t, json.Unmarshal(fetch(t, base+"/.well-known"+path).body, &c))
-			require.Equal(t, declared, c.Supports || c.Capabilities.ExtendedAgentCard, name+path)
-		}
-	}
-	require.Equal(t, [3]int{http.StatusOK, http.StatusOK, http.StatusOK}, statuses(r.URL+"/agents/guarded"))
-	require.Equal(t, [3]int{http.StatusNotFound, http.StatusNotFound, http.StatusBadRequest}, statuses(r.URL))
-	for method, code := range map[string]string{"agent/getAuthenticatedExtendedCard": "-32007", "GetExtendedAgentCard": "-32004"} {
-		_, err := r.Try(method, struct{}{})
-		require.ErrorContains(t, err, code, method)
-	}
-}
-
-// Google ADK refuses a card with an interface that is not at https, or at http in the card's own origin on a loopback
-// host. gRPC clients take no URL, so cards announce gRPC only where the operator wants it.
-func TestInterfacesOfADefaultCard(t *testing.T) {
-	t.Parallel()
-	db := clustertest.NewDB(t).URL
-	r := clustertest.Start(t, clustertest.Options{DB: db})
-	announcing := clustertest.Start(t, clustertest.Options{DB: db, Config: "public_grpc_address: grpc.example.com:443\n" + clustertest.Settings})
-	for _, version := range []string{"", "0.3", "1.0"} {
-		require.Regexp(t, `^(`+regexp.QuoteMeta(r.URL)+`/? )+$`, strings.Join(interfaces(t, r, version), " ")+" ", version)
-		require.Contains(t, interfaces(t, announcing, version), "grpc.example.com:443", version)
-	}
-}
-
-// interfaces returns the URLs of all interfaces in the card for a version.
-func interfaces(t *testing.T, r *clustertest.Replica, version string) (all []string) {
-	t.Helper()
-	var card struct {
-		URL                                       string
-		AdditionalInterfaces, SupportedInterfaces []struct{ URL string }
-	}
-	require.NoError(t, json.Unmarshal(fetch(t, r.URL+"/.well-known/agent-card.json", "A2A-Version", version).body, &card))
-	if card.URL != "" {
-		all = append(all, card.URL)
-	}
-	for _, i := range append(card.AdditionalInterfaces, card.SupportedInterfaces...) {
-		all = append(all, i.URL)
-	}
-	require.NotEmpty(t, all)
-	return all
 }

@@ -2,8 +2,6 @@ package protocol
 
 import (
 	"encoding/json"
-	"io"
-	"net/http"
 	"os"
 	"path"
 	"strings"
@@ -22,11 +20,7 @@ func TestDeclaredExtensionsAreDocumented(t *testing.T) {
 	const mine = "https://example.com/mine"
 	config := clustertest.Replace(clustertest.Settings, "name: demo", "name: demo\n    card: {extensions: [{uri: "+mine+"}]}")
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: config})
-	resp, err := http.Get(r.URL + "/.well-known/agent-card.json")
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
+	body := fetch(t, r.URL+"/.well-known/agent-card.json").body
 	var card struct {
 		Capabilities struct {
 			Extensions []struct {

@@ -11,7 +11,7 @@ import (
 // doubles.
 
 var (
-	grpcV03 = doubled(wordsP03{parts: "parts", references: true, names: true}.version(), a2atest.GRPC03)
+	grpcV03 = doubled(wordsP03{parts: "parts", references: true, names: true}.version(a2atest.GRPC03), a2atest.GRPC03)
 	grpcV10 = doubled(versionV10(), a2atest.GRPC10)
 )
 

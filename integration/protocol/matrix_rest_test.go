@@ -10,11 +10,7 @@ import (
 // HTTP+JSON in the matrix: 1.0, and 0.3 in the format of its proto file.
 
 // protoV03 is 0.3 in the format of its proto file.
-var protoV03 = func() *version {
-	v := wordsP03{parts: "content"}.version()
-	v.wires = []*a2atest.Wire{a2atest.REST03}
-	return v
-}()
+var protoV03 = wordsP03{parts: "content"}.version(a2atest.REST03)
 
 // wordsP03 holds the differences between the proto file of 0.3.0 and the later one that gRPC uses.
 type wordsP03 struct {
@@ -31,40 +27,19 @@ func (w wordsP03) part(p piece) object {
 	return partP03(p)
 }
 
-func (w wordsP03) version() *version {
-	return &version{
-		name: "0.3",
-		send: func(m *said, taskID, contextID string, metadata json.RawMessage) object {
-			sent := w
-			sent.names = true // read, and not shown
-			return optional(object{"message": sent.message(m, taskID, contextID)}, "metadata", string(metadata))
-		},
-		get: func(taskID string) object { return object{"id": taskID} },
-		task: func(k *told, sent bool) object {
-			o := object{"id": k.id, "contextId": k.context, "status": w.status(k, k.state, k.status)}
-			o["artifacts"] = list(k.artifacts, w.artifact)
-			o["history"] = list(k.history, func(m *said) object { return w.message(m, k.id, k.context) })
-			optional(o, "metadata", k.metadata)
-			if sent {
-				return object{"task": o}
-			}
-			return o
-		},
-		event: func(k *told, e *happened) object {
-			o := object{"taskId": k.id, "contextId": k.context}
-			if e.artifact == nil {
-				o["status"], o["final"] = w.status(k, e.state, e.message), isFinal(e)
-				return object{"statusUpdate": o}
-			}
-			o["artifact"] = w.artifact(e.artifact)
-			return object{"artifactUpdate": chunk(o, e)}
-		},
-		unsaid: func(m *said) {
-			if !w.references {
-				m.references = nil
-			}
-		},
+func (w wordsP03) version(wire *a2atest.Wire) *version {
+	v := proto("0.3", []*a2atest.Wire{wire}, true, w.message, w.status, w.artifact)
+	v.send = func(m *said, taskID, contextID string, metadata json.RawMessage) object {
+		sent := w
+		sent.names = true // read, and not shown
+		return optional(object{"message": sent.message(m, taskID, contextID)}, "metadata", string(metadata))
 	}
+	v.unsaid = func(m *said) {
+		if !w.references {
+			m.references = nil
+		}
+	}
+	return v
 }
 
 func (w wordsP03) message(m *said, taskID, contextID string) object {

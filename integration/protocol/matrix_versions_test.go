@@ -18,17 +18,9 @@ var versions = []*version{
 		get: func(taskID string) object { return object{"id": taskID, "historyLength": 100} },
 		task: func(k *told, sent bool) object {
 			o := object{"id": k.id, "sessionId": k.context, "status": statusV01(k.state, k.status)}
-			var artifacts []any
-			for _, a := range k.artifacts {
-				artifacts = append(artifacts, artifactV01(a))
-			}
-			o["artifacts"] = artifacts
+			o["artifacts"] = list(k.artifacts, artifactV01)
 			if !sent { // the answer to a send has no history, since the request asks for none
-				var history []any
-				for _, m := range k.history {
-					history = append(history, messageV01(m))
-				}
-				o["history"] = history
+				o["history"] = list(k.history, messageV01)
 			}
 			return optional(o, "metadata", k.metadata)
 		},
@@ -54,16 +46,9 @@ var versions = []*version{
 		},
 		get: func(taskID string) object { return object{"id": taskID} },
 		task: func(k *told, _ bool) object {
-			o := object{"kind": "task", "id": k.id, "contextId": k.context, "status": statusV03(k, k.state, k.status)}
-			var artifacts, history []any
-			for _, a := range k.artifacts {
-				artifacts = append(artifacts, artifactV03(a))
-			}
-			for _, m := range k.history {
-				history = append(history, messageV03(m, k.id, k.context))
-			}
-			o["artifacts"], o["history"] = artifacts, history
-			return optional(o, "metadata", k.metadata)
+			o := documentOf(k, messageV03, statusV03, artifactV03)
+			o["kind"] = "task"
+			return o
 		},
 		event: func(k *told, e *happened) object {
 			o := object{"taskId": k.id, "contextId": k.context}
@@ -82,24 +67,29 @@ var versions = []*version{
 	grpcV10,
 }
 
-func versionV10() *version {
+// documentOf is a task, as all versions but 0.1 show it.
+func documentOf(
+	k *told, message func(m *said, taskID, contextID string) object, status func(k *told, state string, m *said) object, artifact func(a *made) object,
+) object {
+	o := object{"id": k.id, "contextId": k.context, "status": status(k, k.state, k.status)}
+	o["artifacts"] = list(k.artifacts, artifact)
+	o["history"] = list(k.history, func(m *said) object { return message(m, k.id, k.context) })
+	return optional(o, "metadata", k.metadata)
+}
+
+// proto is a version with the documents of a proto file. marks: the last status of a stream has a mark.
+func proto(
+	name string, wires []*a2atest.Wire, marks bool,
+	message func(m *said, taskID, contextID string) object, status func(k *told, state string, m *said) object, artifact func(a *made) object,
+) *version {
 	return &version{
-		name: "1.0", wires: []*a2atest.Wire{a2atest.V10, a2atest.REST10},
+		name: name, wires: wires,
 		send: func(m *said, taskID, contextID string, metadata json.RawMessage) object {
-			return optional(object{"message": messageV10(m, taskID, contextID)}, "metadata", string(metadata))
+			return optional(object{"message": message(m, taskID, contextID)}, "metadata", string(metadata))
 		},
 		get: func(taskID string) object { return object{"id": taskID} },
 		task: func(k *told, sent bool) object {
-			o := object{"id": k.id, "contextId": k.context, "status": statusV10(k, k.state, k.status)}
-			var artifacts, history []any
-			for _, a := range k.artifacts {
-				artifacts = append(artifacts, artifactV10(a))
-			}
-			for _, m := range k.history {
-				history = append(history, messageV10(m, k.id, k.context))
-			}
-			o["artifacts"], o["history"] = artifacts, history
-			optional(o, "metadata", k.metadata)
+			o := documentOf(k, message, status, artifact)
 			if sent {
 				return object{"task": o}
 			}
@@ -107,15 +97,22 @@ func versionV10() *version {
 		},
 		event: func(k *told, e *happened) object {
 			o := object{"taskId": k.id, "contextId": k.context}
-			if e.artifact == nil {
-				o["status"] = statusV10(k, e.state, e.message)
-				return object{"statusUpdate": o}
+			if e.artifact != nil {
+				o["artifact"] = artifact(e.artifact)
+				return object{"artifactUpdate": chunk(o, e)}
 			}
-			o["artifact"] = artifactV10(e.artifact)
-			return object{"artifactUpdate": chunk(o, e)}
+			o["status"] = status(k, e.state, e.message)
+			if marks {
+				o["final"] = isFinal(e)
+			}
+			return object{"statusUpdate": o}
 		},
 		unsaid: func(*said) {},
 	}
+}
+
+func versionV10() *version {
+	return proto("1.0", []*a2atest.Wire{a2atest.V10, a2atest.REST10}, false, messageV10, statusV10, artifactV10)
 }
 
 // isFinal: in the older versions, only the last status of a stream has the mark.
