@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"testing"
 
 	pb10 "github.com/a2aproject/a2a-go/v2/a2apb/v1"
@@ -23,51 +22,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
-
-// A key that an operator creates works on every replica, for its own tasks, until it is revoked.
-func TestAPIKeysOnTwoReplicas(t *testing.T) {
-	t.Parallel()
-	db := clustertest.NewDB(t)
-	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: clustertest.WithKeys})
-	operator := func(args ...string) clustertest.Finished {
-		return clustertest.Command(t, t.TempDir(), db.Env(), args...)
-	}
-	create := func(args ...string) string {
-		res := operator(append([]string{"api-keys", "create"}, args...)...)
-		require.Zero(t, res.Code, res.Err)
-		return strings.TrimSpace(res.Out)
-	}
-	alice, bob := create("--subject", "alice"), create("--subject", "bob")
-	refused := a.Finish(a2atest.V03, a2atest.Send, a2atest.Say("echo:hi"))
-	require.Equal(t, "401", refused.Status)
-
-	sent := a.Send(a2atest.V03, a2atest.Say("echo:hi").With("X-API-Key", alice))
-	require.Equal(t, "completed", sent.State())
-	get := object{"id": sent.Task()}
-	for _, r := range []*clustertest.Replica{a, b} {
-		require.Nil(t, r.Ask("tasks/get", get, "X-API-Key", alice).Error)
-		require.Equal(t, -32001, r.Ask("tasks/get", get, "X-API-Key", bob).Error.Code, "another owner's task is not found")
-	}
-	require.Equal(t, "alice", clustertest.One[string](db, "SELECT owner FROM holdfast.tasks"))
-	for _, r := range []*clustertest.Replica{a, b} {
-		require.NotContains(t, r.Log(), alice, "no log contains a key")
-	}
-
-	id := strings.Split(alice, "_")[1]
-	res := operator("api-keys", "revoke", id)
-	require.Zero(t, res.Code, res.Err)
-	for _, r := range []*clustertest.Replica{a, b} {
-		waittest.Eventually(t, "the key is refused", func() error {
-			got := r.Ask("tasks/get", get, "X-API-Key", alice)
-			return waittest.Unless(got.HTTP == http.StatusUnauthorized, "%d", got.HTTP)
-		})
-	}
-	require.Equal(t, -32001, b.Ask("tasks/get", get, "X-API-Key", bob).Error.Code)
-	res = operator("api-keys", "list")
-	require.Regexp(t, id+`\s+alice\s+revoked`, res.Out)
-	require.NotContains(t, res.Out, strings.Split(alice, "_")[2])
-	require.Equal(t, 1, operator("api-keys", "revoke", "nobodys").Code)
-}
 
 // A server without authentication refuses to listen outside loopback.
 func TestOpenServerRefusesPublicAddress(t *testing.T) {

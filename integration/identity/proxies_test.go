@@ -1,7 +1,6 @@
 package identity
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -90,78 +89,64 @@ limits: {failed_authentications: 1, connections_per_address: 2}
 proxies: {trusted: [127.0.0.1/32], client_address: %s}
 `, tt.source)})
 			good := db.Keys(store.APIKey{}, "alice")[0]
-			send := sendOverHTTP
-			server := a2atest.Host(r.URL)
+			caller, server := overHTTP, a2atest.Host(r.URL)
 			if tt.grpc {
-				send, server = sendOverGRPC, r.GRPC
+				caller, server = overGRPC, r.GRPC
 			}
 			front := balancer(t, tt.config, server)
 
 			// Ten guesses at once are allowed, and one each second.
+			guess := caller(t, front, "127.0.0.2", others)
 			waittest.Eventually(t, "guesses are limited", func() error {
-				got := send(t, front, "127.0.0.2", others)
+				got := guess()
 				return waittest.Unless(strings.Contains(got, "too many refused credentials"), "%s", got)
 			})
-			require.NotContains(t, send(t, front, "127.0.0.3", others), "too many", "another client has a budget of its own")
-			require.Contains(t, send(t, front, "127.0.0.3", good), "completed")
+			require.NotContains(t, caller(t, front, "127.0.0.3", others)(), "too many", "another client has a budget of its own")
+			require.Contains(t, caller(t, front, "127.0.0.3", good)(), "completed")
 			require.Regexp(t, `^127\.0\.0\.3:\d+$`, clustertest.One[string](db,
 				"SELECT address FROM holdfast.v_audit WHERE action = 'task.created'"))
 		})
 	}
 }
 
-// A client that no trusted proxy is in front of cannot choose its address.
-func TestAddressesWithoutATrustedProxy(t *testing.T) {
-	t.Parallel()
-	others := clustertest.NewDB(t).Keys(store.APIKey{}, "guessed")[0]
-	db := clustertest.NewDB(t)
-	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.WithKeys + `
-limits: {failed_authentications: 1}
-proxies: {trusted: [192.0.2.0/24]}
-`})
-	n := 0
-	waittest.Eventually(t, "guesses are limited", func() error {
-		n++
-		got := r.Finish(a2atest.V03, a2atest.Send, a2atest.Say("echo:hi").
-			With("X-API-Key", others).With("X-Forwarded-For", fmt.Sprintf("203.0.113.%d", n%250)))
-		return waittest.Unless(got.Status == "429", "%s", got.Status)
-	})
-}
-
-func sendOverHTTP(t *testing.T, address, ip, key string) string {
+// overHTTP returns a client at an address that sends a message with a key each time.
+func overHTTP(t *testing.T, address, ip, key string) func() string {
 	t.Helper()
-	transport := &http.Transport{DialContext: from(ip), DisableKeepAlives: true}
-	defer transport.CloseIdleConnections()
-	body := a2atest.V03.Request(a2atest.Send, a2atest.Say("echo:hi"))
-	req, err := http.NewRequestWithContext(waittest.Context(t), http.MethodPost, "http://"+address, bytes.NewReader(body))
-	require.NoError(t, err)
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("X-API-Key", key)
-	req.Header.Set("X-Forwarded-For", "198.51.100.1") // which the proxy does not believe
-	req.Header.Set("Forwarded", "for=198.51.100.1")
-	resp, err := (&http.Client{Transport: transport}).Do(req)
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	return string(b)
+	transport := &http.Transport{DialContext: from(ip)}
+	t.Cleanup(transport.CloseIdleConnections)
+	return func() string {
+		// The proxy does not believe what the client says of its address.
+		resp, err := a2atest.PostWith(waittest.Context(t), &http.Client{Transport: transport}, "http://"+address,
+			a2atest.V03.Request(a2atest.Send, a2atest.Say("echo:hi")), "X-API-Key", key, "X-Forwarded-For", "198.51.100.1", "Forwarded", "for=198.51.100.1")
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		return string(b)
+	}
 }
 
-func sendOverGRPC(t *testing.T, address, ip, key string) string {
+// overGRPC is overHTTP for gRPC.
+func overGRPC(t *testing.T, address, ip, key string) func() string {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, at string) (net.Conn, error) { return from(ip)(ctx, "tcp", at) }))
 	require.NoError(t, err)
-	defer func() { _ = conn.Close() }()
-	ctx := metadata.AppendToOutgoingContext(waittest.Context(t), "x-api-key", key, "x-forwarded-for", "198.51.100.1")
-	answer, err := pb10.NewA2AServiceClient(conn).SendMessage(ctx, &pb10.SendMessageRequest{Message: &pb10.Message{
-		MessageId: store.NewID().String(), Role: pb10.Role_ROLE_USER,
-		Parts: []*pb10.Part{{Content: &pb10.Part_Text{Text: "echo:hi"}}},
-	}})
-	if err != nil {
-		return grpcstatus.Convert(err).Message()
+	t.Cleanup(func() { _ = conn.Close() })
+	return func() string {
+		ctx := metadata.AppendToOutgoingContext(waittest.Context(t), "x-api-key", key, "x-forwarded-for", "198.51.100.1")
+		answer, err := pb10.NewA2AServiceClient(conn).SendMessage(ctx, says("echo:hi"))
+		if err != nil {
+			return grpcstatus.Convert(err).Message()
+		}
+		return strings.ToLower(strings.TrimPrefix(answer.GetTask().GetStatus().GetState().String(), "TASK_STATE_"))
 	}
-	return strings.ToLower(strings.TrimPrefix(answer.GetTask().GetStatus().GetState().String(), "TASK_STATE_"))
+}
+
+func says(text string) *pb10.SendMessageRequest {
+	return &pb10.SendMessageRequest{Message: &pb10.Message{
+		MessageId: store.NewID().String(), Role: pb10.Role_ROLE_USER, Parts: []*pb10.Part{{Content: &pb10.Part_Text{Text: text}}},
+	}}
 }
 
 // Once a call has arrived, nothing that its connection carries counts as headers, also below the PROXY protocol.
@@ -180,10 +165,7 @@ listen l
 	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
 	for range 20 {
-		_, err := pb10.NewA2AServiceClient(conn).SendMessage(waittest.Context(t), &pb10.SendMessageRequest{Message: &pb10.Message{
-			MessageId: store.NewID().String(), Role: pb10.Role_ROLE_USER,
-			Parts: []*pb10.Part{{Content: &pb10.Part_Text{Text: "echo:" + strings.Repeat("x", 8<<10)}}},
-		}})
+		_, err := pb10.NewA2AServiceClient(conn).SendMessage(waittest.Context(t), says("echo:"+strings.Repeat("x", 8<<10)))
 		require.NoError(t, err)
 	}
 	// The connection may hold the first bytes of its next call, such as an answer to a ping.

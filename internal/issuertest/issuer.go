@@ -64,8 +64,6 @@ type State struct {
 	Address string
 	// Keys are private keys. The first one signs tokens of the token endpoint; all are published.
 	Keys []jose.JSONWebKey
-	// Mood says how it answers requests for metadata and keys.
-	Mood Mood
 	// Secret is the secret of every client.
 	Secret string
 	// User logs in at the authorization endpoint, without a question.
@@ -86,24 +84,6 @@ type User struct {
 	// Refuses makes the user refuse the login.
 	Refuses bool
 }
-
-// Mood is how an issuer answers.
-type Mood string
-
-// The moods. Only Well returns keys.
-const (
-	Well      Mood = ""
-	Slow      Mood = "slow"      // never answers
-	Broken    Mood = "broken"    // 500
-	Nonsense  Mood = "nonsense"  // not JSON
-	Imposter  Mood = "imposter"  // metadata of another issuer
-	Elsewhere Mood = "elsewhere" // a redirect to the keys
-	Huge      Mood = "huge"      // keys, and endless blanks
-	Keyless   Mood = "keyless"   // JSON that is no key set
-)
-
-// Moods are the moods without keys.
-var Moods = []Mood{Slow, Broken, Nonsense, Imposter, Elsewhere, Huge, Keyless}
 
 // Audience is the default audience of tokens.
 const Audience = "https://agents.example.com"
@@ -217,12 +197,6 @@ func (i *Issuer) Count(path string) int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.asked[path]
-}
-
-// Be changes its mood.
-func (i *Issuer) Be(m Mood) {
-	i.t.Helper()
-	i.Change(func(s *State) { s.Mood = m })
 }
 
 // Rotate adds a key, which signs from now on. The others stay published.
@@ -442,48 +416,21 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	switch now.Mood {
-	case Slow:
-		<-r.Context().Done()
-		return
-	case Broken:
-		http.Error(w, "out of order", http.StatusInternalServerError)
-		return
-	case Nonsense:
-		_, _ = io.WriteString(w, "<html>")
-		return
-	case Well, Imposter, Elsewhere, Huge, Keyless:
-	}
 	switch r.URL.Path {
 	case "/.well-known/openid-configuration":
-		who := s.url
-		if now.Mood == Imposter {
-			who = "https://id.example.com"
-		}
 		_, _ = w.Write(a2atest.JSON(a2atest.Object{
-			"issuer": who, "jwks_uri": s.url + "/keys", "token_endpoint": s.url + "/token",
+			"issuer": s.url, "jwks_uri": s.url + "/keys", "token_endpoint": s.url + "/token",
 			"authorization_endpoint": s.url + "/authorize", "end_session_endpoint": s.url + "/logout",
 			"code_challenge_methods_supported": []string{"S256"}, "authorization_response_iss_parameter_supported": true,
 			"grant_types_supported": []string{"client_credentials", "authorization_code"}, "response_types_supported": []string{"code", "token"},
 			"subject_types_supported": []string{"public"}, "id_token_signing_alg_values_supported": []string{"RS256"},
 		}))
-	case "/keys", "/moved":
-		if now.Mood == Elsewhere && r.URL.Path == "/keys" {
-			http.Redirect(w, r, "/moved", http.StatusFound)
-			return
-		}
-		if now.Mood == Keyless {
-			_, _ = io.WriteString(w, `{"error":"none today"}`)
-			return
-		}
+	case "/keys":
 		set := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{}}
 		for _, k := range now.Keys {
 			set.Keys = append(set.Keys, k.Public())
 		}
 		_, _ = w.Write(a2atest.JSON(set))
-		for now.Mood == Huge && err == nil && r.Context().Err() == nil {
-			_, err = w.Write([]byte(strings.Repeat(" ", 64<<10)))
-		}
 	default:
 		http.NotFound(w, r)
 	}
