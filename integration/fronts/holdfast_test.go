@@ -3,14 +3,11 @@ package fronts
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
+	"io"
 	"net/http"
-	"os"
-	"strconv"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -23,7 +20,7 @@ import (
 
 func TestFrontOfEveryVersion(t *testing.T) {
 	t.Parallel()
-	up := clustertest.Start(t, clustertest.Options{Name: "up", DB: clustertest.NewDB(t).URL, Config: clustertest.Settings})
+	up := clustertest.Start(t, clustertest.Options{Name: "up", DB: clustertest.NewDB(t).URL, Config: steady})
 	plain := fmt.Sprintf("url: %q, version: ", up.URL)
 	grpc := fmt.Sprintf("url: http://%s, binding: grpc, version: ", up.GRPC)
 	wires := map[string]string{
@@ -31,13 +28,13 @@ func TestFrontOfEveryVersion(t *testing.T) {
 		"rpc10": plain + "1.0, binding: jsonrpc", "rest10": plain + "1.0, binding: http+json",
 		"rpc03": plain + "0.3, binding: jsonrpc", "rest03": plain + "0.3, binding: http+json", "rpc01": plain + `"0.1", binding: jsonrpc`,
 	}
-	config := clustertest.Settings
+	config := steady
 	names := []string{"auto"}
 	for name, settings := range wires {
-		config += front(name, settings, "") + front(name+"-poll", settings+", stream: false", "")
+		config += inFront(name, settings, "") + inFront(name+"-poll", settings+", stream: false", "")
 		names = append(names, name, name+"-poll")
 	}
-	config += front("auto", fmt.Sprintf("card_url: %q", up.URL), "")
+	config += inFront("auto", fmt.Sprintf("card_url: %q", up.URL), "")
 	f := clustertest.Start(t, clustertest.Options{Name: "front", DB: clustertest.NewDB(t).URL, Config: config})
 
 	for _, name := range names {
@@ -94,10 +91,16 @@ func TestFrontOfEveryVersion(t *testing.T) {
 	})
 }
 
+// A front shows the card of its agent, and checks its signature.
 func TestFrontHasTheAgentsCard(t *testing.T) {
 	t.Parallel()
-	up := clustertest.Start(t, clustertest.Options{Name: "up", DB: clustertest.NewDB(t).URL, Config: clustertest.Settings})
-	config := clustertest.Settings + front("travel", fmt.Sprintf("card_url: %q", up.URL), "")
+	up := clustertest.Start(t, clustertest.Options{Name: "up", DB: clustertest.NewDB(t).URL, Config: steady})
+	resp, err := http.Get(up.URL + "/.well-known/jwks.json")
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	keys, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	config := steady + inFront("travel", fmt.Sprintf("card_url: %q, card_keys: '%s'", up.URL, keys), "")
 	f := clustertest.Start(t, clustertest.Options{Name: "front", DB: clustertest.NewDB(t).URL, Config: config})
 	card := func(url string) (c struct {
 		Name, Description   string
@@ -123,58 +126,46 @@ func TestFrontHasTheAgentsCard(t *testing.T) {
 	}
 }
 
-// many is how many tasks a test with faults sends.
-func many(t *testing.T) int {
+// disturbed sends tasks through a front, and disturbs them each time that they have got on by some chunks. Each completes with
+// all its chunks, and the other server was asked once for each.
+func disturbed(t *testing.T, settings, front string, times int, disturb func(f, up *clustertest.Replica, link *clustertest.Proxy)) {
 	t.Helper()
-	if n, err := strconv.Atoi(os.Getenv("HOLDFAST_FRONT_TASKS")); err == nil {
-		return n
-	}
-	return 20
-}
-
-// disturbed sends tasks through a front while disturb runs again and again, and checks that each completes with all its
-// chunks, that clients' streams are whole, and that the other server was asked once for each.
-func disturbed(t *testing.T, settings string, every time.Duration, most int, disturb func(f *clustertest.Replica, up *clustertest.Replica, link *clustertest.Proxy)) {
-	t.Helper()
+	const n, chunks = 8, 40
 	upDB, db := clustertest.NewDB(t), clustertest.NewDB(t)
 	grpc := clustertest.Reserve(t) // the address of the configuration survives a kill
 	up := clustertest.Start(t, clustertest.Options{Name: "up", DB: upDB.URL, Config: "public_url: http://127.0.0.1:1\n" +
-		clustertest.Replace(clustertest.Settings, "grpc_listen: 127.0.0.1:0", "grpc_listen: "+grpc)})
+		clustertest.Replace(settings, "grpc_listen: 127.0.0.1:0", "grpc_listen: "+grpc)})
 	at := a2atest.Host(up.URL)
-	if strings.Contains(settings, "grpc") {
+	if strings.Contains(front, "grpc") {
 		at = grpc
 	}
 	link := clustertest.NewProxy(t, at)
-	config := clustertest.Settings + front("travel", fmt.Sprintf("url: http://%s, %s", link.Addr, settings), "")
-	f := clustertest.Start(t, clustertest.Options{Name: "front", DB: db.URL, Config: config})
-	const chunks = 40
-	delay := max(25*time.Millisecond, every/10)
-	n := many(t)
+	f := clustertest.Start(t, clustertest.Options{Name: "front", DB: db.URL, Config: settings + inFront("travel", fmt.Sprintf("url: http://%s, %s", link.Addr, front), "")})
+	send := func(text string) string {
+		return f.Send(a2atest.V03, a2atest.Say(text).At("travel").Detached()).Task()
+	}
+	held := send("hold") // there is a run at each fault
 	var tasks []string
 	for range n {
-		tasks = append(tasks, f.Send(a2atest.V03, a2atest.Say(fmt.Sprintf("chunks=%d size=32 delay=%s", chunks, delay)).At("travel").Detached()).Task())
+		tasks = append(tasks, send(fmt.Sprintf("chunks=%d size=32 delay=50ms", chunks)))
 	}
-	done, times := make(chan struct{}), 0
-	var faults sync.WaitGroup
-	faults.Go(func() {
-		for times < most {
-			select {
-			case <-done:
-				return
-			case <-time.After(every/2 + rand.N(every)):
-				disturb(f, up, link)
-				times++
-			}
-		}
+	live := func() int {
+		return clustertest.One[int](db, "SELECT count(*) FROM holdfast.v_tasks WHERE ended_at IS NULL")
+	}
+	for i := range times {
+		waittest.Eventually(t, "the tasks get on", func() error {
+			said := clustertest.One[int](db, "SELECT count(*) FROM holdfast.task_events WHERE kind = 3")
+			return waittest.Unless(said > i*n*chunks/times || live() == 1, "%d chunks, %d live", said, live())
+		})
+		disturb(f, up, link)
+	}
+	waittest.Eventually(t, "the other tasks have ended", func() error { return waittest.Unless(live() == 1, "%d live", live()) })
+	f.CancelOver(a2atest.Unversioned, a2atest.Say().To(held).At("travel")) // it may answer before the cancel is done
+	db.AwaitState(held, "canceled")
+	waittest.Eventually(t, "the other server has canceled its task", func() error {
+		states := clustertest.Column[string](upDB, "SELECT DISTINCT state FROM holdfast.v_tasks ORDER BY 1")
+		return waittest.Unless(slices.Equal(states, []string{"canceled", "completed"}), "%v", states)
 	})
-	waittest.Eventually(t, "all tasks have ended", func() error { // each retry waits for longer
-		live := clustertest.One[int](db, "SELECT count(*) FROM holdfast.v_tasks WHERE ended_at IS NULL")
-		return waittest.Unless(live == 0, "%d live", live)
-	})
-	close(done)
-	faults.Wait()
-	require.Positive(t, times)
-	f.WaitReady()
 	for _, task := range tasks {
 		got := f.GetOver(a2atest.Unversioned, a2atest.Say().To(task).At("travel"))
 		require.Equal(t, "completed", got.State(), got.Said())
@@ -182,51 +173,35 @@ func disturbed(t *testing.T, settings string, every time.Duration, most int, dis
 	}
 	db.Sound()
 	upDB.Sound()
-	require.Equal(t, n, clustertest.One[int](upDB, "SELECT count(*) FROM holdfast.v_tasks"), "each message was sent once")
-	t.Logf("%d faults; runs that ended early: %v", times, clustertest.Column[string](db, `SELECT payload->>'outcome' || ' ' || count(*) FROM holdfast.task_events WHERE kind = 4 GROUP BY payload->>'outcome'`))
+	require.Equal(t, n+1, clustertest.One[int](upDB, "SELECT count(*) FROM holdfast.v_tasks"), "each message was sent once")
+	t.Logf("runs that ended early: %v", clustertest.Column[string](db, `SELECT payload->>'outcome' || ' ' || count(*)
+		FROM holdfast.task_events WHERE kind = 4 GROUP BY payload->>'outcome'`))
 }
 
 func TestCutsBetweenFrontAndAgent(t *testing.T) {
 	t.Parallel()
-	const often = 200 * time.Millisecond
-	for settings, every := range map[string]time.Duration{
-		"stream: true": often, "stream: false": often,
-		// All calls share one connection, and begin with a handshake.
-		"version: 1.0, binding: grpc": 2 * often, "version: 0.3, binding: grpc": 2 * often,
+	for _, front := range []string{"stream: true", "stream: false", "version: 1.0, binding: grpc", "version: 0.3, binding: grpc"} {
+		t.Run(front, func(t *testing.T) {
+			t.Parallel()
+			disturbed(t, steady, front, 12, func(_, _ *clustertest.Replica, link *clustertest.Proxy) { link.Cut() })
+		})
+	}
+}
+
+func TestKillsOfASide(t *testing.T) {
+	t.Parallel()
+	for name, side := range map[string]func(f, up *clustertest.Replica) *clustertest.Replica{
+		"front": func(f, _ *clustertest.Replica) *clustertest.Replica { return f },
+		"agent": func(_, up *clustertest.Replica) *clustertest.Replica { return up },
 	} {
-		t.Run(settings, func(t *testing.T) {
-			t.Parallel()
-			// Cuts without an end would leave a slow machine no time to go on.
-			disturbed(t, settings, every, 60, func(_, _ *clustertest.Replica, link *clustertest.Proxy) { link.Cut() })
-		})
-	}
-}
-
-// killed are the settings of fronts in tests that kill a side.
-var killed = []string{"stream: true", "version: 1.0, binding: grpc"}
-
-func TestKillsOfTheFront(t *testing.T) {
-	t.Parallel()
-	for _, settings := range killed {
-		t.Run(settings, func(t *testing.T) {
-			t.Parallel()
-			disturbed(t, settings, 2*time.Second, 3, func(f, _ *clustertest.Replica, _ *clustertest.Proxy) {
-				f.Kill()
-				f.Run()
+		for _, front := range []string{"stream: true", "version: 1.0, binding: grpc"} {
+			t.Run(name+", "+front, func(t *testing.T) {
+				t.Parallel()
+				disturbed(t, clustertest.Settings, front, 2, func(f, up *clustertest.Replica, _ *clustertest.Proxy) {
+					side(f, up).Kill()
+					side(f, up).Run()
+				})
 			})
-		})
-	}
-}
-
-func TestKillsOfTheAgent(t *testing.T) {
-	t.Parallel()
-	for _, settings := range killed {
-		t.Run(settings, func(t *testing.T) {
-			t.Parallel()
-			disturbed(t, settings, 2*time.Second, 3, func(_, up *clustertest.Replica, _ *clustertest.Proxy) {
-				up.Kill()
-				up.Run()
-			})
-		})
+		}
 	}
 }

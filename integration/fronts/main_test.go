@@ -14,8 +14,11 @@ func TestMain(m *testing.M) {
 	clustertest.Main(m)
 }
 
-// front is the configuration of a server with an agent in front of another server.
-func front(name, settings, limits string) string {
+// steady are Settings whose leases outlast any load. A cancel waits for minutes, too.
+var steady = clustertest.Replace(clustertest.Settings, "lease_ttl: 6s", "lease_ttl: 10m")
+
+// inFront is the configuration of an agent in front of another server.
+func inFront(name, settings, limits string) string {
 	return fmt.Sprintf("\n  - {name: %s, executor: {kind: a2a, a2a: {poll_interval: 300ms, %s}}, limits: {backoff: 100ms, cancel_grace: 5s, max_attempts: 100%s}}\n",
 		name, settings, limits)
 }

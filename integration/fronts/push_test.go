@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -127,9 +126,8 @@ func (p *pushing) awaitAsked(t testing.TB) {
 // balancer is in front of the replicas, and passes everything to the one that the test names.
 type balancer struct {
 	*httptest.Server
-	to      atomic.Pointer[url.URL]
-	refuses atomic.Bool
-	passed  atomic.Int64 // notifications that the replica has accepted
+	to     atomic.Pointer[url.URL]
+	passed atomic.Int64 // notifications that the replica has accepted
 }
 
 func startBalancer(t testing.TB) *balancer {
@@ -145,7 +143,7 @@ func startBalancer(t testing.TB) *balancer {
 		},
 	}
 	b.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if b.to.Load() == nil || b.refuses.Load() {
+		if b.to.Load() == nil {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
@@ -172,8 +170,8 @@ func TestNotificationsReachTheRunAtAnotherReplica(t *testing.T) {
 	t.Parallel()
 	agent := newStepping()
 	up, balancer, db := startPushing(t, agent), startBalancer(t), clustertest.NewDB(t)
-	config := fmt.Sprintf("run_api: {url: %q}\n", balancer.URL) + clustertest.Settings +
-		front("steps", fmt.Sprintf("card_url: %q, push: true", up.URL), "") + front("poll", fmt.Sprintf("card_url: %q", up.URL), "")
+	config := fmt.Sprintf("run_api: {url: %q}\n", balancer.URL) + steady +
+		inFront("steps", fmt.Sprintf("card_url: %q, push: true", up.URL), "") + inFront("poll", fmt.Sprintf("card_url: %q", up.URL), "")
 	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: config})
 	stream := a.Stream(a2atest.V03, a2atest.Say("work").At("steps"))
 	task := stream.UntilState("submitted").Task()
@@ -222,45 +220,17 @@ func TestNotificationsReachTheRunAtAnotherReplica(t *testing.T) {
 	db.Sound()
 }
 
-// An agent whose notifications all get lost is polled, and its task ends.
-func TestLostNotificationsDelayNothing(t *testing.T) {
-	t.Parallel()
-	agent := newStepping()
-	up, balancer := startPushing(t, agent), startBalancer(t)
-	config := fmt.Sprintf("run_api: {url: %q}\n", balancer.URL) + clustertest.Settings +
-		front("steps", fmt.Sprintf("card_url: %q, push: true", up.URL), "")
-	f := clustertest.Start(t, clustertest.Options{Name: "front", DB: clustertest.NewDB(t).URL, Config: config})
-	stream := f.Stream(a2atest.V03, a2atest.Say("work").At("steps"))
-	stream.UntilState("submitted")
-	for n := 1; n < 4; n++ {
-		agent.step <- struct{}{}
-		stream.Until("the step", func(e *a2atest.Event) bool { return e.Said() == fmt.Sprintf("step %d", n) })
-	}
-	close(agent.end)
-	require.Equal(t, "completed", stream.UntilState("completed").State())
-}
-
-// Servers that ask for no notifications know nothing of them.
-func TestServersWithoutPushHaveNoRoute(t *testing.T) {
-	t.Parallel()
-	f := clustertest.Start(t, clustertest.Options{Name: "front", DB: clustertest.NewDB(t).URL, Config: clustertest.Settings})
-	response, err := http.Post(f.URL+"/notifications/"+strings.Repeat("0", 32), "application/json", strings.NewReader("{}"))
-	require.NoError(t, err)
-	defer response.Body.Close()
-	require.Equal(t, http.StatusNotFound, response.StatusCode)
-}
-
 // Another Holdfast, which asks receivers for their consent, notifies in every version and over every binding.
 func TestNotificationsOfEveryVersion(t *testing.T) {
 	t.Parallel()
 	upDB := clustertest.NewDB(t)
 	up := clustertest.Start(t, clustertest.Options{
-		Name: "up", DB: upDB.URL, Config: "push: {allow_private: true, validation_challenge: true}\nlimits: {max_block: 1s}\n" + clustertest.Settings,
+		Name: "up", DB: upDB.URL, Config: "push: {allow_private: true, validation_challenge: true}\nlimits: {max_block: 1s}\n" + steady,
 	})
 	wires := []string{"1.0, binding: jsonrpc", "1.0, binding: http+json", "0.3, binding: jsonrpc", "0.3, binding: http+json", `"0.1"`}
-	config := clustertest.Settings
+	config := steady
 	for i, wire := range wires {
-		config += front(fmt.Sprintf("up%d", i), fmt.Sprintf("url: %q, stream: false, push: true, version: %s", up.URL, wire), "")
+		config += inFront(fmt.Sprintf("up%d", i), fmt.Sprintf("url: %q, stream: false, push: true, version: %s", up.URL, wire), "")
 	}
 	f := clustertest.Start(t, clustertest.Options{Name: "front", DB: clustertest.NewDB(t).URL, Config: config})
 	var tasks []*a2atest.Args
