@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
-	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2agrpc/v1"
@@ -19,11 +18,11 @@ import (
 )
 
 // talker is an agent of the official Go SDK, on a server of that SDK: it counts, asks, or says what it got.
-type talker struct{}
+type talker struct{ more chan struct{} } // it waits for more after half of the pieces
 
-const pieces = 60
+const pieces = 20
 
-func (talker) Execute(_ context.Context, in *a2asrv.ExecutorContext) iter.Seq2[a2a.Event, error] {
+func (k talker) Execute(_ context.Context, in *a2asrv.ExecutorContext) iter.Seq2[a2a.Event, error] {
 	return func(yield func(a2a.Event, error) bool) {
 		emit := func(e a2a.Event) bool { return yield(e, nil) }
 		if in.StoredTask == nil && !emit(a2a.NewSubmittedTask(in, in.Message)) {
@@ -39,7 +38,9 @@ func (talker) Execute(_ context.Context, in *a2asrv.ExecutorContext) iter.Seq2[a
 			return
 		case "count":
 			for i := range pieces {
-				time.Sleep(100 * time.Millisecond) // a slow agent
+				if i == pieces/2 {
+					<-k.more
+				}
 				event := a2a.NewArtifactUpdateEvent(in, "numbers", a2a.NewTextPart(fmt.Sprintf("%08d ", i)))
 				event.Append = i > 0
 				if !emit(event) {
@@ -62,9 +63,10 @@ func (talker) Cancel(_ context.Context, in *a2asrv.ExecutorContext) iter.Seq2[a2
 }
 
 // startSDK starts the server over every binding, and shows its HTTP behind link.
-func startSDK(t testing.TB) (link *clustertest.Proxy) {
+func startSDK(t testing.TB) (link *clustertest.Proxy, agent talker) {
 	t.Helper()
-	handler := a2asrv.NewHandler(talker{})
+	agent = talker{make(chan struct{}, 1)}
+	handler := a2asrv.NewHandler(agent)
 	mux := http.NewServeMux()
 	mux.Handle("/rpc", a2asrv.NewJSONRPCHandler(handler))
 	mux.Handle("/rest/", http.StripPrefix("/rest", a2asrv.NewRESTHandler(handler)))
@@ -94,5 +96,5 @@ func startSDK(t testing.TB) (link *clustertest.Proxy) {
 	mux.Handle("/.well-known/agent-card.json", a2asrv.NewStaticAgentCardHandler(card))
 	server.Start()
 	t.Cleanup(server.Close)
-	return link
+	return link, agent
 }

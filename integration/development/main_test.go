@@ -22,6 +22,9 @@ func TestMain(m *testing.M) {
 	clustertest.Main(m)
 }
 
+// steady are Settings whose leases outlast any load. A cancel waits for minutes, too.
+var steady = clustertest.Replace(clustertest.Settings, "lease_ttl: 6s", "lease_ttl: 10m")
+
 // screen is what a process has written.
 type screen struct {
 	mu   sync.Mutex
