@@ -3,6 +3,7 @@ package isolation
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -198,24 +199,25 @@ func (e *estate) refusedCallers() {
 	strangers := e.strangers()
 	e.db.NothingIsDue()
 	before := e.rows()
-	n := 0
+	n, names := 0, slices.Sorted(maps.Keys(strangers))
+	require.Equal(e.T, 1, len(names)%2, "so each caller uses both names of the agent")
 	for _, w := range wires {
 		for _, d := range clientOps {
 			if !w.Has(d.op) {
 				continue
 			}
-			for name, s := range strangers {
-				for _, agent := range []string{guarded, ""} { // the same agent
-					a := *parked
-					a.agent, a.text, a.hook = agent, "echo:x", e.thief
-					if !d.ofTask {
-						a.task, a.context = "", ""
-					}
-					got := e.do(w, d, &a, s.shows...)
-					named := named(w, d, &a, s.elsewhere != nil && s.elsewhere(w, agent))
-					require.Equal(e.T, s.x.answer(w, d, s.detail, named, s.challenges...), got.Whole, "%s: %s: %s at %q", w, d.name, name, agent)
-					n++
+			for _, name := range names {
+				s := strangers[name]
+				agent := []string{guarded, ""}[n%2] // the same agent
+				a := *parked
+				a.agent, a.text, a.hook = agent, "echo:x", e.thief
+				if !d.ofTask {
+					a.task, a.context = "", ""
 				}
+				got := e.do(w, d, &a, s.shows...)
+				named := named(w, d, &a, s.elsewhere != nil && s.elsewhere(w, agent))
+				require.Equal(e.T, s.x.answer(w, d, s.detail, named, s.challenges...), got.Whole, "%s: %s: %s at %q", w, d.name, name, agent)
+				n++
 			}
 		}
 	}
