@@ -17,7 +17,7 @@ import (
 
 // Agents and clients of the official Go SDK, with Holdfast between them.
 
-const sdkSettings = clustertest.Settings + `
+var sdkSettings = patient + `
   - name: scripted
     default: true
     executor: {kind: go}

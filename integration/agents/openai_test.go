@@ -1,7 +1,6 @@
 package agents
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -34,7 +33,7 @@ func documented(t *testing.T, model interface{ Base() string }) string {
 		require.Len(t, line.FindAllString(example, -1), 1, key)
 		example = line.ReplaceAllString(example, "${1}"+value)
 	}
-	return clustertest.Settings + example
+	return patient + example
 }
 
 func withKey(o clustertest.Options) clustertest.Options {
@@ -59,66 +58,6 @@ func TestModelAsDocumented(t *testing.T) {
 	require.NotNil(t, call.Temperature)
 
 	require.Equal(t, int64(17*len(a2atest.Old)), clustertest.One[int64](db, "SELECT sum(total_tokens)::bigint FROM holdfast.v_usage"))
-}
-
-// The model remembers the tasks of its caller in the context, with its own answers, and no other context.
-func TestModelRemembersTheContext(t *testing.T) {
-	t.Parallel()
-	db := clustertest.NewDB(t)
-	model := modeltest.New(t, modeltest.Streams(modeltest.Role, modeltest.Text("Hello, "), modeltest.Text("Ada."), modeltest.Stop, modeltest.Done))
-	a, b := clustertest.Pair(t, withKey(clustertest.Options{DB: db.URL, Config: documented(t, model)}))
-	first := a.Send(a2atest.V03, a2atest.Say("I am Ada.").At("helper"))
-	require.Equal(t, "completed", first.State())
-	b.Send(a2atest.V03, a2atest.Say("I am Bob.").At("helper"))
-	second := b.Send(a2atest.V03, &a2atest.Args{Texts: []string{"Who am I?"}, Context: first.ContextID, Agent: "helper"})
-	require.Equal(t, "completed", second.State())
-	require.NotEqual(t, first.Task(), second.Task())
-	calls := model.Calls()
-	require.Equal(t, []map[string]any{
-		{"role": "user", "content": "I am Ada."},
-		{"role": "assistant", "content": "Hello, Ada."},
-		{"role": "user", "content": "Who am I?"},
-	}, calls[len(calls)-1].Messages[1:])
-}
-
-// A replica dies while the model speaks. The other one asks again, and its answer replaces the first half.
-func TestModelAnswersAgainAfterKill(t *testing.T) {
-	t.Parallel()
-	db := clustertest.NewDB(t)
-	model := modeltest.New(t,
-		func(w http.ResponseWriter, r *http.Request, _ modeltest.Request) {
-			modeltest.Write(w, modeltest.Role, modeltest.Text("Half an "))
-			<-r.Context().Done()
-		},
-		modeltest.Streams(modeltest.Role, modeltest.Text("A whole "), modeltest.Text("answer."), modeltest.Stop, modeltest.Spent, modeltest.Done),
-	)
-	config := documented(t, model)
-	a := clustertest.Start(t, withKey(clustertest.Options{Name: "a", DB: db.URL, Config: config}))
-	s := a.Stream(a2atest.V03, a2atest.Say("Speak").At("helper"))
-	first := s.Until("the first half", func(e *a2atest.Event) bool { return e.Artifact != nil })
-	b := clustertest.Start(t, withKey(clustertest.Options{Name: "b", DB: db.URL, Config: config}))
-	a.Kill()
-	s = b.Subscribe(a2atest.Unversioned, a2atest.Say().To(first.Task()).At("helper"))
-	require.Equal(t, "completed", a2atest.Last(s.Rest()).State())
-	res := b.GetOver(a2atest.Unversioned, a2atest.Say().To(first.Task()).At("helper"))
-	require.Len(t, res.Artifacts, 1)
-	require.Equal(t, "A whole answer.", a2atest.Text(res.Artifacts[0].Parts))
-}
-
-// A provider that is overloaded uses up no try, and its key is in no error.
-func TestOverloadedModelIsWaitedFor(t *testing.T) {
-	t.Parallel()
-	db := clustertest.NewDB(t)
-	refused, err := json.Marshal(map[string]any{"error": map[string]any{"message": "slow down, " + modeltest.Key}})
-	require.NoError(t, err)
-	busy := modeltest.Answers(http.StatusTooManyRequests, string(refused), "Retry-After", "1")
-	model := modeltest.New(t, busy, busy, modeltest.Streams(modeltest.Text("Hi"), modeltest.Stop, modeltest.Done))
-	r := clustertest.Start(t, withKey(clustertest.Options{Name: "a", DB: db.URL, Config: documented(t, model) + "    limits: {max_attempts: 1}\n"}))
-	res := r.Send(a2atest.V03, a2atest.Say("Hello").At("helper"))
-	require.Equal(t, "completed", res.State(), res.Said())
-	require.Equal(t, "Hi", a2atest.Text(res.Artifacts[0].Parts))
-	require.NotContains(t, r.Log(), modeltest.Key)
-	require.Zero(t, clustertest.One[int64](db, "SELECT count(*) FROM holdfast.task_events WHERE payload::text LIKE '%' || $1 || '%'", modeltest.Key))
 }
 
 // A replica dies in the middle of a call of a tool, at each kind of tool. The other replica goes on behind the last finished
@@ -181,29 +120,6 @@ func TestCallsOfToolsSurviveKill(t *testing.T) {
 			require.Equal(t, []any{"done: first", c.result}, results)
 		})
 	}
-}
-
-// A call waits for its client's approval without a process, and is made once, by whichever replica gets the answer.
-func TestCallsOfToolsWaitForApproval(t *testing.T) {
-	t.Parallel()
-	db := clustertest.NewDB(t)
-	tools := mcptest.New(t)
-	model := modeltest.New(t,
-		modeltest.Streams(modeltest.Chunk(`{"tool_calls":[{"index":0,"id":"c","function":{"name":"shop__pay","arguments":"{\"of\":\"tea\"}"}}]}`, `"tool_calls"`), modeltest.Spent, modeltest.Done),
-		modeltest.Streams(modeltest.Text("Bought."), modeltest.Stop, modeltest.Spent, modeltest.Done))
-	config := documented(t, model) + fmt.Sprintf("        tools: [{name: shop, argv: [%q], env: {%s: %q}, approve: [pay]}]\n",
-		tools.Argv()[0], mcptest.Variable, tools.Dir)
-	a := clustertest.Start(t, withKey(clustertest.Options{Name: "a", DB: db.URL, Config: config}))
-	asked := a.Send(a2atest.V03, a2atest.Say("Buy tea").At("helper"))
-	require.Equal(t, "input-required", asked.State())
-	require.Contains(t, asked.Said(), `shop__pay {"of":"tea"}`)
-	a.Kill()
-	b := clustertest.Start(t, withKey(clustertest.Options{Name: "b", DB: db.URL, Config: config}))
-	res := b.Send(a2atest.V03, a2atest.Say("yes").To(asked.Task()).At("helper"))
-	require.Equal(t, "completed", res.State(), res.Said())
-	require.Equal(t, "Bought.", a2atest.Text(res.Artifacts[0].Parts))
-	require.Len(t, tools.Calls(), 1)
-	require.Equal(t, int64(34), clustertest.One[int64](db, "SELECT sum(total_tokens)::bigint FROM holdfast.v_usage"))
 }
 
 // responses are the events of an answer, of which the fake sends one each time that the test lets it.
@@ -274,20 +190,6 @@ func TestResponsesArePaidOnce(t *testing.T) {
 	require.NotEmpty(t, model.Reads(), "runs went on")
 	t.Logf("%d tasks, %d kills: %d requests for answers, %d reads", tasks, kills, len(model.Calls()), len(model.Reads()))
 	require.Equal(t, int64(17*tasks), clustertest.One[int64](db, "SELECT sum(total_tokens)::bigint FROM holdfast.v_usage"))
-}
-
-// The client cancels, and with it the provider's work.
-func TestCanceledResponse(t *testing.T) {
-	t.Parallel()
-	db := clustertest.NewDB(t)
-	next := make(chan struct{})
-	model := modeltest.NewResponses(t, modeltest.Script{Events: responses("Half ", "an answer"), Next: next})
-	r := clustertest.Start(t, withKey(clustertest.Options{Name: "a", DB: db.URL, Config: documented(t, model) + "        api: responses\n"}))
-	s := r.Stream(a2atest.V03, a2atest.Say("Speak").At("helper"))
-	next <- struct{}{}
-	first := s.Until("the first half", func(e *a2atest.Event) bool { return e.Artifact != nil })
-	require.Equal(t, "canceled", r.CancelOver(a2atest.Unversioned, a2atest.Say().To(first.Task()).At("helper")).State())
-	require.Equal(t, []string{"resp_1"}, model.Canceled())
 }
 
 // A model calls two agents, and replicas die while they work. The model has both results, and is asked twice, or once more if b dies while it asks.

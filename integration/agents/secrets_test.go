@@ -59,7 +59,7 @@ func TestSecretsOfAgentsLeakNowhere(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(canary+"-of-a-file\n"), 0o600))
 	const headers = `{Authorization: "Bearer ${CANARY}-token", X-Key: "${CANARY}-key"}`
 	tells := map[string]bool{} // agents in whose errors something was removed
-	config := clustertest.Settings
+	config := steady
 	add := func(name, executor string, removed bool) {
 		tells[name] = removed
 		config += "  - {name: " + name + ", executor: " + executor + ", limits: {max_attempts: 2, backoff: 10ms, unreachable_for: 1s}}\n"
@@ -93,9 +93,14 @@ func TestSecretsOfAgentsLeakNowhere(t *testing.T) {
 		server.URL, server.URL, headers), false)
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: config, Env: []string{"CANARY=" + canary}})
 
+	tasks := map[string]string{}
+	for name := range tells {
+		hi := a2atest.Say("hi").At(name).Detached().With("Authorization", "Bearer "+canary+"-of-the-client", "X-Key", canary+"-of-the-client")
+		tasks[name] = r.Send(a2atest.V03, hi).Task()
+	}
 	for name, removed := range tells {
-		res := r.Send(a2atest.V03, a2atest.Say("hi").At(name).With("Authorization", "Bearer "+canary+"-of-the-client", "X-Key", canary+"-of-the-client"))
-		require.Equal(t, "failed", res.State(), name)
+		db.AwaitState(tasks[name], "failed")
+		res := r.GetOver(a2atest.V03, a2atest.Say().To(tasks[name]).At(name))
 		require.NotContains(t, res.Said(), canary, name)
 		reason := clustertest.One[string](db, "SELECT string_agg(error, ' ') FROM holdfast.v_runs WHERE task = $1", res.Task())
 		require.NotContains(t, reason, canary, name)
