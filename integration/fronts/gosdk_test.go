@@ -196,7 +196,7 @@ func TestTheExampleOfThePage(t *testing.T) {
 	example := regexp.MustCompile("(?s)```yaml holdfast.yaml\n(.*?)```").FindStringSubmatch(string(page))
 	require.NotNil(t, example)
 	_, link := startSDK(t)
-	without, _, _ := strings.Cut(clustertest.Settings, "agents:")
+	without, _, _ := strings.Cut(steady, "agents:")
 	f := clustertest.Start(t, clustertest.Options{
 		Name: "front", DB: clustertest.NewDB(t).URL, Env: []string{"TRAVEL_TOKEN=s3cret"},
 		Config: without + clustertest.Replace(example[1], "http://127.0.0.1:9999", "http://"+link.Addr),

@@ -140,7 +140,8 @@ func disturbed(t *testing.T, settings, front string, times int, disturb func(f, 
 		at = grpc
 	}
 	link := clustertest.NewProxy(t, at)
-	f := clustertest.Start(t, clustertest.Options{Name: "front", DB: db.URL, Config: settings + inFront("travel", fmt.Sprintf("url: http://%s, %s", link.Addr, front), "")})
+	config := settings + inFront("travel", fmt.Sprintf("url: http://%s, %s", link.Addr, front), "")
+	f := clustertest.Start(t, clustertest.Options{Name: "front", DB: db.URL, Config: config})
 	send := func(text string) string {
 		return f.Send(a2atest.V03, a2atest.Say(text).At("travel").Detached()).Task()
 	}
@@ -197,7 +198,7 @@ func TestKillsOfASide(t *testing.T) {
 		for _, front := range []string{"stream: true", "version: 1.0, binding: grpc"} {
 			t.Run(name+", "+front, func(t *testing.T) {
 				t.Parallel()
-				disturbed(t, clustertest.Settings, front, 2, func(f, up *clustertest.Replica, _ *clustertest.Proxy) {
+				disturbed(t, patient, front, 2, func(f, up *clustertest.Replica, _ *clustertest.Proxy) {
 					side(f, up).Kill()
 					side(f, up).Run()
 				})

@@ -14,8 +14,11 @@ func TestMain(m *testing.M) {
 	clustertest.Main(m)
 }
 
-// steady are Settings whose leases outlast any load. A cancel waits for minutes, too.
-var steady = clustertest.Replace(clustertest.Settings, "lease_ttl: 6s", "lease_ttl: 10m")
+// patient are Settings with sends that wait for an hour; steady have leases that outlast any load, so cancels wait for minutes, too.
+var (
+	patient = clustertest.Replace(clustertest.Settings, "worker: {", "limits: {max_block: 1h}\nworker: {")
+	steady  = clustertest.Replace(patient, "lease_ttl: 6s", "lease_ttl: 10m")
+)
 
 // inFront is the configuration of an agent in front of another server.
 func inFront(name, settings, limits string) string {

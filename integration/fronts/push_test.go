@@ -225,7 +225,7 @@ func TestNotificationsOfEveryVersion(t *testing.T) {
 	t.Parallel()
 	upDB := clustertest.NewDB(t)
 	up := clustertest.Start(t, clustertest.Options{
-		Name: "up", DB: upDB.URL, Config: "push: {allow_private: true, validation_challenge: true}\nlimits: {max_block: 1s}\n" + steady,
+		Name: "up", DB: upDB.URL, Config: "push: {allow_private: true, validation_challenge: true}\n" + clustertest.Replace(steady, "max_block: 1h", "max_block: 1s"),
 	})
 	wires := []string{"1.0, binding: jsonrpc", "1.0, binding: http+json", "0.3, binding: jsonrpc", "0.3, binding: http+json", `"0.1"`}
 	config := steady

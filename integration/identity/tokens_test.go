@@ -18,7 +18,7 @@ import (
 
 // withTokens are the usual settings, for callers with tokens of an issuer; more is added to the scheme's jwt.
 func withTokens(i *issuertest.Issuer, more string) string {
-	return clustertest.Settings + "auth:\n  schemes:\n    - " + i.Scheme("sso", more) + "\n"
+	return clustertest.Settings + "limits: {max_block: 1h}\nauth:\n  schemes:\n    - " + i.Scheme("sso", more) + "\n"
 }
 
 // often makes replicas fetch the keys every second, without a request.

@@ -17,8 +17,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 )
 
-// Any version reads any task: one speaker creates a task, a second continues it, and all read and stream it, for every pair. A speaker is a version over a binding. The tests derive the expected documents member by member
-// from the rules of docs/protocol.md, without the server's codecs.
+// Any version reads any task: one speaker creates a task, a second continues it, and all read and stream it, for every pair.
+// A speaker is a version over a binding. The tests derive the expected documents member by member from the rules of
+// docs/protocol.md, without the server's codecs.
 
 // place is an agent on a replica. 0.3 over gRPC names no agent, and reaches the default one.
 type place struct {
@@ -161,7 +162,7 @@ func TestEveryVersionReadsEveryTask(t *testing.T) {
 
 	db := clustertest.NewDB(t)
 	agents := newScripts(t)
-	config := clustertest.Settings
+	config := steady
 	for _, p := range plays {
 		config += fmt.Sprintf("  - {name: %s, card: {default_input_modes: ['*/*']}, executor: {kind: http, http: {url: %q}}}\n",
 			p.name, agents.URL+"/"+p.name)

@@ -148,7 +148,7 @@ func (k known) Cancel(_ context.Context, c *agent.Cancellation) error {
 func TestConnectedExecutor(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
-	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: settings})
+	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: settings + "limits: {max_block: 1h}\n"})
 	k := known{make(chan *agent.Cancellation, 1)}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -65,8 +65,10 @@ type Tally struct {
 	Written int // bytes of floods that the sender read
 }
 
-// Hooked adds webhooks to clustertest.Settings.
-func Hooked(more a2atest.Object) string { return clustertest.Settings + Pushing(more) }
+// Hooked adds webhooks to clustertest.Settings. Sends wait for an hour.
+func Hooked(more a2atest.Object) string {
+	return clustertest.Settings + "limits: {max_block: 1h}\n" + Pushing(more)
+}
 
 // Pushing allows webhooks to this machine by plain HTTP, with fast retries; more is added to push.
 func Pushing(more a2atest.Object) string {
