@@ -1,18 +1,11 @@
 package limits
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -35,13 +28,14 @@ func TestLogsContainNoSecrets(t *testing.T) {
 	db := clustertest.NewDB(t)
 	url := strings.Replace(db.URL, "?", "?password="+secret+"-database&", 1)
 	require.NotEqual(t, db.URL, url)
-	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: url, Config: clustertest.Settings + `
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: url, Config: steady + `
   - name: broken
     executor: {kind: http, http: {url: "` + broken.URL + `?key=` + secret + `-url", headers: {Authorization: "Bearer ` + secret + `-backend"}}}
     limits: {max_attempts: 2, backoff: 1ms, unreachable_for: 1s}
   - name: gone
     executor: {kind: http, http: {url: "http://user:` + secret + `-userinfo@127.0.0.1:1/run?key=` + secret + `-url"}}
     limits: {max_attempts: 2, backoff: 1ms, unreachable_for: 1s}
+limits: {max_block: 1h}
 push: {allowed_networks: [127.0.0.0/8], retry_first: 10ms, retry_most: 20ms, connect_timeout: 1s}
 `})
 	headers := []string{
@@ -141,153 +135,4 @@ push: {allowed_networks: [127.0.0.0/8], retry_first: 10ms, retry_most: 20ms, con
 	for _, excuse := range []string{"out of paper", "out of ink"} {
 		require.Contains(t, r.Log(), excuse, "operators see the errors of agents and receivers")
 	}
-}
-
-// The server cuts off clients that send a byte now and then, like those that send nothing. They delay no other
-// client.
-func TestSlowLoris(t *testing.T) {
-	t.Parallel()
-	const clients = 100
-	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: clustertest.NewDB(t).URL, Config: strict})
-	var cut atomic.Int64
-	done := make(chan error, clients)
-	for i := range clients {
-		begin, more := "POST / HTTP/1.1\r\nHost: localhost\r\n", "X-Slow: y\r\n"
-		if i%2 == 1 {
-			begin, more = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 60000\r\n\r\n", " "
-		}
-		go func() {
-			done <- drip(a2atest.Host(r.URL), begin, more)
-			cut.Add(1)
-		}()
-	}
-	for cut.Load() < clients {
-		require.Equal(t, "completed", r.Send(a2atest.V03, a2atest.Say("echo:meanwhile")).State())
-	}
-	for range clients {
-		require.NoError(t, <-done)
-	}
-}
-
-// drip sends a little, again and again, until the server closes the connection.
-func drip(addr, begin, more string) error {
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close() }()
-	ctx, cancel := context.WithTimeout(context.Background(), waittest.Patience)
-	defer cancel()
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		_, _ = io.Copy(io.Discard, conn)
-	}()
-	between := time.NewTicker(20 * time.Millisecond)
-	defer between.Stop()
-	_, err = io.WriteString(conn, begin)
-	for err == nil {
-		select {
-		case <-closed:
-			return nil
-		case <-ctx.Done():
-			return errors.New("never cut off")
-		case <-between.C:
-			_, err = io.WriteString(conn, more)
-		}
-	}
-	return nil
-}
-
-// At its limit of open streams, over all bindings, a server refuses more of them in each version's terms, with a time
-// to retry. Other requests still work, and a closed stream frees its place.
-func TestStreamLimitOfServer(t *testing.T) {
-	t.Parallel()
-	const most = 30
-	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: clustertest.NewDB(t).URL, Config: clustertest.Settings + fmt.Sprintf("limits: {max_streams: %d}\n", most)})
-	taskID := r.Stream(a2atest.V03, a2atest.Say("hold")).Take(1)[0].Task()
-	var subscriptions []a2atest.Operation
-	for _, w := range a2atest.Wires {
-		subscriptions = append(subscriptions, a2atest.Operation{Wire: w, Op: a2atest.Subscribe})
-	}
-	it := a2atest.Say("echo:x").To(taskID)
-	var open []*a2atest.Reply
-	for n := range most - 1 {
-		w := subscriptions[n%len(subscriptions)]
-		a := r.Begin(w.Wire, w.Op, it)
-		a.More(w.Worded("working"))
-		open = append(open, a)
-	}
-	attempts := slices.Clone(subscriptions)
-	for _, w := range a2atest.Sends {
-		if w.Op.Streams() {
-			attempts = append(attempts, w)
-		} else {
-			require.Equal(t, w.Worded("completed"), r.Do(w, a2atest.Say("echo:still here")).State(), "%s: other requests still work", w)
-		}
-	}
-	for _, w := range attempts {
-		before := limited(r, "demo", "server_streams")
-		args := it
-		if w.Op == a2atest.Stream {
-			args = a2atest.Say("echo:x")
-		}
-		got := r.Do(w, args)
-		require.Equal(t, tooOften(w.Wire, "the server has reached its limit of open streams", "5"), got.Rejection, "%s: %s", w, got.Body)
-		require.Equal(t, before+1, limited(r, "demo", "server_streams"))
-	}
-
-	for n, w := range subscriptions {
-		open[n].Close()
-		waittest.Eventually(t, "the place is free again", func() error {
-			a := r.Begin(w.Wire, w.Op, it)
-			defer a.Close()
-			_, err := a.Next()
-			return waittest.Unless(err == nil && a.Task == taskID, "%s: %+v", w, a.Rejection)
-		})
-	}
-}
-
-// A replica limits its connections, in all and per address, over all ports. Further clients wait, or get an error.
-func TestConnectionLimits(t *testing.T) {
-	t.Parallel()
-	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: clustertest.NewDB(t).URL, Config: clustertest.Settings + "limits: {max_connections: 4, connections_per_address: 3}\n"})
-	connect := func(from byte, to string) net.Conn {
-		c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, from)}}).DialContext(waittest.Context(t), "tcp", to)
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = c.Close() })
-		require.NoError(t, c.SetDeadline(time.Now().Add(waittest.Patience)))
-		return c
-	}
-	asks := func(c net.Conn) error {
-		_, err := io.WriteString(c, "GET /.well-known/agent-card.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
-		if err != nil {
-			return err
-		}
-		answer := make([]byte, len("HTTP/1.1 200"))
-		if _, err = io.ReadFull(c, answer); err != nil {
-			return err
-		}
-		return waittest.Unless(string(answer) == "HTTP/1.1 200", "%s", answer)
-	}
-	var held []net.Conn
-	for range 2 {
-		held = append(held, connect(2, a2atest.Host(r.URL)))
-		require.NoError(t, asks(held[len(held)-1]))
-	}
-	grpcs := connect(2, r.GRPC) // they count, too
-	_, err := io.ReadFull(grpcs, make([]byte, 9))
-	require.NoError(t, err, "its settings")
-	require.Error(t, asks(connect(2, a2atest.Host(r.URL))), "a fourth connection of one address")
-	require.NoError(t, asks(connect(3, a2atest.Host(r.URL))))
-	waits := connect(4, a2atest.Host(r.URL))
-	served := make(chan error, 1)
-	go func() { served <- asks(waits) }()
-	waittest.Eventually(t, "the fifth connection is accepted", func() error {
-		return waittest.Unless(r.Metric("holdfast_connections_open") == 5, "it is not accepted yet")
-	})
-	require.Equal(t, 1, int(r.Metric("holdfast_connections_refused_total")))
-	require.Empty(t, served, "it waits")
-	require.NoError(t, held[0].Close())
-	require.NoError(t, waittest.Within(t, "it is served", served))
 }
