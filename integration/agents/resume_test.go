@@ -82,12 +82,8 @@ func approver(t *testing.T, name string, db *clustertest.DB, config string, env 
 // post sends a request by a resume URL.
 func post(t *testing.T, r *clustertest.Replica, token, body string) (status int, text string) {
 	t.Helper()
-	resp, err := http.Post(r.URL+"/resume/"+token, "text/plain", strings.NewReader(body))
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	said, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	return resp.StatusCode, string(said)
+	status, text, _ = r.In(t).Exchange(http.MethodPost, "/resume/"+token, []byte(body), "Content-Type", "text/plain")
+	return status, text
 }
 
 // settled waits until a task of the agent in Go has ended.

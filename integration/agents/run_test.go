@@ -6,11 +6,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 )
 
@@ -64,18 +64,8 @@ func TestRunDocumentOfRequests(t *testing.T) {
 `, agent.URL)})
 	send := func(method, params string, headers ...string) (answer string) {
 		t.Helper()
-		q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.URL+"/agents/echo", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`))
-		require.NoError(t, err)
-		q.Header.Set("Content-Type", "application/json")
-		for i := 0; i < len(headers); i += 2 {
-			q.Header.Set(headers[i], headers[i+1])
-		}
-		res, err := http.DefaultClient.Do(q)
-		require.NoError(t, err)
-		defer res.Body.Close()
-		body, err := io.ReadAll(res.Body)
-		require.NoError(t, err)
-		return string(body)
+		_, answer, _ = r.Exchange(http.MethodPost, "/agents/echo", a2atest.Request(method, json.RawMessage(params)), headers...)
+		return answer
 	}
 	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	send("message/send", `{"metadata":{"n":1.0},"configuration":{"blocking":true,"acceptedOutputModes":["text/plain"]},"message":{"kind":"message","messageId":"m1","role":"user","parts":[{"kind":"text","text":"one"}]}}`,

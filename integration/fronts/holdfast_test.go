@@ -3,8 +3,6 @@ package fronts
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -95,27 +93,20 @@ func TestFrontOfEveryVersion(t *testing.T) {
 func TestFrontHasTheAgentsCard(t *testing.T) {
 	t.Parallel()
 	up := clustertest.Start(t, clustertest.Options{Name: "up", DB: clustertest.NewDB(t).URL, Config: steady})
-	resp, err := http.Get(up.URL + "/.well-known/jwks.json")
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	keys, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
+	keys := up.Read("/.well-known/jwks.json")
 	config := steady + inFront("travel", fmt.Sprintf("card_url: %q, card_keys: '%s'", up.URL, keys), "")
 	f := clustertest.Start(t, clustertest.Options{Name: "front", DB: clustertest.NewDB(t).URL, Config: config})
-	card := func(url string) (c struct {
+	card := func(r *a2atest.Peer) (c struct {
 		Name, Description   string
 		Skills              []struct{ ID string }
 		DefaultInputModes   []string
 		SupportedInterfaces []struct{ URL string }
 	},
 	) {
-		resp, err := http.Get(url + "/.well-known/agent-card.json")
-		require.NoError(t, err)
-		defer resp.Body.Close()
-		require.NoError(t, json.NewDecoder(resp.Body).Decode(&c))
+		require.NoError(t, json.Unmarshal([]byte(r.Read("/.well-known/agent-card.json")), &c))
 		return c
 	}
-	theirs, ours := card(up.URL), card(f.URL+"/agents/travel")
+	theirs, ours := card(&up.Peer), card(f.Under("/agents/travel"))
 	require.Equal(t, theirs.Name, ours.Name)
 	require.Equal(t, theirs.Description, ours.Description)
 	require.Equal(t, theirs.Skills, ours.Skills)

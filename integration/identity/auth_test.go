@@ -1,7 +1,6 @@
 package identity
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -57,11 +56,8 @@ tls: {cert_file: %[1]s/cert.pem, key_file: %[1]s/key.pem, client_ca_file: %[1]s/
 		post := func(body []byte, accept string, certificates ...tls.Certificate) (status, major int, text string) {
 			transport := &http.Transport{TLSClientConfig: config(certificates...), ForceAttemptHTTP2: modern}
 			defer transport.CloseIdleConnections()
-			req, err := http.NewRequestWithContext(waittest.Context(t), http.MethodPost, "https://"+a2atest.Host(r.URL), bytes.NewReader(body))
-			require.NoError(t, err)
-			req.Header.Set("Content-Type", "application/json")
-			req.Header.Set("Accept", accept)
-			resp, err := (&http.Client{Transport: transport}).Do(req)
+			client := &http.Client{Transport: transport}
+			resp, err := a2atest.PostWith(waittest.Context(t), client, "https://"+a2atest.Host(r.URL), body, "Accept", accept)
 			require.NoError(t, err)
 			defer resp.Body.Close()
 			b, err := io.ReadAll(resp.Body)

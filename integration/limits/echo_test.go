@@ -1,8 +1,6 @@
 package limits
 
 import (
-	"bytes"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -15,7 +13,6 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
-	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // mostEcho bounds an error in bytes: message, member and task, each of them shortened.
@@ -92,12 +89,8 @@ func TestErrorsRepeatLittle(t *testing.T) {
 	huge := strings.Repeat("x", 64<<10)
 	post := func(path, body string, header ...string) (int, string) {
 		t.Helper()
-		resp, err := a2atest.Post(waittest.Context(t), r.URL+path, []byte(body), header...)
-		require.NoError(t, err)
-		defer resp.Body.Close()
-		got, err := io.ReadAll(resp.Body)
-		require.NoError(t, err)
-		return resp.StatusCode, string(got)
+		status, got, _ := r.Exchange(http.MethodPost, path, []byte(body), header...)
+		return status, got
 	}
 	for name, body := range map[string]string{
 		"a method":           `{"jsonrpc":"2.0","id":1,"method":"HUGE"}`,
@@ -150,16 +143,10 @@ func TestErrorsRepeatLittle(t *testing.T) {
 		r.Admin + "/admin/v1/tasks?since=" + long, r.Admin + "/admin/v1/tasks?state=" + long, r.Admin + "/admin/v1/tasks?" + long + "=1",
 		r.Admin + "/admin/v1/tasks/" + long, r.Admin + "/admin/v1/" + long, r.Admin + "/" + long, r.Admin + "/admin/v1/tasks?state=" + url.QueryEscape(strings.Repeat("é", 5<<10)),
 	} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
-		require.NoError(t, err)
-		resp, err := http.DefaultClient.Do(req)
-		require.NoError(t, err)
-		got, err := io.ReadAll(resp.Body)
-		_ = resp.Body.Close()
-		require.NoError(t, err)
-		require.GreaterOrEqual(t, resp.StatusCode, http.StatusBadRequest, "%.80s", address)
+		status, got, _ := (&a2atest.Peer{T: t, URL: address}).Exchange(http.MethodGet, "", nil)
+		require.GreaterOrEqual(t, status, http.StatusBadRequest, "%.80s", address)
 		require.Less(t, len(got), mostEcho, "%.80s", address)
-		require.False(t, bytes.Contains(got, []byte("�")), "%.80s: cut within a character", address)
+		require.NotContains(t, got, "�", "%.80s: cut within a character", address)
 	}
 	err := r.Conn().Invoke(t.Context(), "/lf.a2a.v1.A2AService/"+huge[:7<<10], nil, nil)
 	require.Less(t, len(err.Error()), mostEcho)

@@ -20,7 +20,7 @@ func TestDeclaredExtensionsAreDocumented(t *testing.T) {
 	const mine = "https://example.com/mine"
 	config := clustertest.Replace(steady, "name: demo", "name: demo\n    card: {extensions: [{uri: "+mine+"}]}")
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: config})
-	body := fetch(t, r.URL+"/.well-known/agent-card.json").body
+	body := r.Read("/.well-known/agent-card.json")
 	var card struct {
 		Capabilities struct {
 			Extensions []struct {
@@ -29,7 +29,7 @@ func TestDeclaredExtensionsAreDocumented(t *testing.T) {
 			}
 		}
 	}
-	require.NoError(t, json.Unmarshal(body, &card), "%s", body)
+	require.NoError(t, json.Unmarshal([]byte(body), &card), body)
 	declared := card.Capabilities.Extensions
 	require.Len(t, declared, 3)
 	require.Equal(t, mine, declared[2].URI)

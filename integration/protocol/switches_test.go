@@ -1,10 +1,8 @@
 package protocol
 
 import (
-	"bytes"
 	"crypto/rand"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"regexp"
@@ -67,13 +65,9 @@ var probes = []probe{
 		look: func(t *testing.T, r *clustertest.Replica) string {
 			t.Helper()
 			body := a2atest.Request("tasks/sendSubscribe", params(a2atest.V01, "t-"+rand.Text(), "echo:x"))
-			resp, err := http.Post(r.URL, "application/json", bytes.NewReader(body))
-			require.NoError(t, err)
-			defer resp.Body.Close()
-			stream, err := io.ReadAll(resp.Body)
-			require.NoError(t, err)
+			_, stream, _ := r.Exchange(http.MethodPost, "", body)
 			var names []string
-			for _, m := range regexp.MustCompile(`(?m)^event: (\w+)$`).FindAllStringSubmatch(string(stream), -1) {
+			for _, m := range regexp.MustCompile(`(?m)^event: (\w+)$`).FindAllStringSubmatch(stream, -1) {
 				if !slices.Contains(names, m[1]) {
 					names = append(names, m[1])
 				}
@@ -108,7 +102,7 @@ var probes = []probe{
 		key: "protocol.card_unversioned", without: "with a url", with: "without a url",
 		look: func(t *testing.T, r *clustertest.Replica) string {
 			t.Helper()
-			if strings.Contains(string(fetch(t, r.URL+"/.well-known/agent-card.json").body), `"preferredTransport"`) {
+			if strings.Contains(r.Read("/.well-known/agent-card.json"), `"preferredTransport"`) {
 				return "with a url"
 			}
 			return "without a url"

@@ -4,8 +4,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"regexp"
 	"strconv"
@@ -138,12 +136,8 @@ func TestWebhookSecretsDoNotLeak(t *testing.T) {
 	require.Zero(t, rekeyed.Code, rekeyed.Err)
 	show([]byte(rekeyed.Out + rekeyed.Err))
 	require.Contains(t, shown.String(), "I know *** and ***!", "the receiver's text is shown without the secret")
-	metrics, err := http.Get(r.Admin + "/metrics")
-	require.NoError(t, err)
-	defer metrics.Body.Close()
-	said, err := io.ReadAll(metrics.Body)
-	require.NoError(t, err)
-	show(said)
+	_, metrics, _ := r.Page("/metrics")
+	show([]byte(metrics))
 	for _, of := range clustertest.Column[string](db, "SELECT quote_ident(relname) FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace AND relkind IN ('r', 'p', 'v', 'm')") {
 		for _, row := range clustertest.Column[string](db, "SELECT x::text FROM holdfast."+of+" x") {
 			show([]byte(row))

@@ -3,8 +3,6 @@ package webhooks
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -37,19 +35,12 @@ func tell(r *clustertest.Replica, w *a2atest.Wire, taskID, text, url string) (id
 func TestWebhooksOfEveryVersion(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
-	var replicas []*clustertest.Replica
-	for _, name := range []string{"a", "b"} {
-		replicas = append(replicas, clustertest.Start(t, clustertest.Options{Name: name, DB: db.URL, Config: receivertest.Hooked(nil), Env: []string{"HOLDFAST_PUBLIC_URL=https://agents.example"}}))
-	}
-	a, b := replicas[0], replicas[1]
+	a, b := clustertest.Pair(t, clustertest.Options{
+		DB: db.URL, Config: "public_url: https://agents.example\n" + receivertest.Hooked(nil),
+	})
 	hook := receivertest.Start(t, 1)
 
-	card, err := http.Get(a.URL + "/.well-known/agent-card.json")
-	require.NoError(t, err)
-	defer card.Body.Close()
-	shown, err := io.ReadAll(card.Body)
-	require.NoError(t, err)
-	require.Contains(t, string(shown), `"pushNotifications":true`)
+	require.Contains(t, a.Read("/.well-known/agent-card.json"), `"pushNotifications":true`)
 
 	const script = "chunks=3 size=8 delay=5ms"
 	id01 := tell(a, a2atest.V01, "", script, hook.URL+"/v01")
@@ -75,11 +66,8 @@ func TestWebhooksOfEveryVersion(t *testing.T) {
 	require.Equal(t, "the token", end10.Header.Get("A2A-Notification-Token"))
 	require.Equal(t, "Bearer "+end10.Header.Get("X-A2A-Signature"), end10.Header.Get("Authorization"))
 
-	keys, err := http.Get(b.URL + "/.well-known/jwks.json")
-	require.NoError(t, err)
-	defer keys.Body.Close()
 	var set jose.JSONWebKeySet
-	require.NoError(t, json.NewDecoder(keys.Body).Decode(&set))
+	require.NoError(t, json.Unmarshal([]byte(b.Read("/.well-known/jwks.json")), &set))
 	for _, n := range slices.Concat(n01, n03, n10) {
 		signed, err := jose.ParseSignedCompact(n.Header.Get("X-A2A-Signature"), []jose.SignatureAlgorithm{jose.ES256})
 		require.NoError(t, err)
@@ -247,12 +235,7 @@ func TestRefusedWebhooks(t *testing.T) {
 		require.Contains(t, got.Error.Message, "pushNotificationConfig.url: the host ")
 	}
 	require.Equal(t, -32003, set(off, "https://public.example/").Error.Code)
-	card, err := http.Get(off.URL + "/.well-known/agent-card.json")
-	require.NoError(t, err)
-	defer card.Body.Close()
-	shown, err := io.ReadAll(card.Body)
-	require.NoError(t, err)
-	require.NotContains(t, string(shown), `"pushNotifications":true`)
+	require.NotContains(t, off.Read("/.well-known/agent-card.json"), `"pushNotifications":true`)
 	require.Zero(t, clustertest.One[int](db, "SELECT count(*) FROM holdfast.push_configs"))
 	require.Contains(t, strict.Log(), "HOLDFAST_SECRET_KEYS", "the log says that the key is in the database")
 	require.NotContains(t, off.Log(), "HOLDFAST_SECRET_KEYS")

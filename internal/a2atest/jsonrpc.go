@@ -91,6 +91,25 @@ func ReadAnswer(resp *http.Response) (*Answer, error) {
 	return a, nil
 }
 
+// Exchange makes a request below the server's URL, and reads the whole answer. Headers are names and values.
+func (p *Peer) Exchange(verb, path string, body []byte, header ...string) (status int, text string, head http.Header) {
+	p.T.Helper()
+	resp, err := do(waittest.Context(p.T), http.DefaultClient, verb, p.URL+path, body, header)
+	require.NoError(p.T, err, "%s %.80s on %s", verb, path, p.Name)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(p.T, err, "%s %.80s on %s", verb, path, p.Name)
+	return resp.StatusCode, string(b), resp.Header
+}
+
+// Read gets a page that must be there.
+func (p *Peer) Read(path string, header ...string) string {
+	p.T.Helper()
+	status, text, _ := p.Exchange(http.MethodGet, path, nil, header...)
+	require.Equal(p.T, http.StatusOK, status, "%s on %s: %s", path, p.Name, text)
+	return text
+}
+
 // Ask posts a JSON-RPC request.
 func (p *Peer) Ask(method string, params any, header ...string) *Answer {
 	p.T.Helper()
