@@ -3,181 +3,159 @@ package faults
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/url"
-	"strings"
-	"testing"
+	"net/http"
+	"sync/atomic"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
-	"github.com/holdfast-a2a/holdfast/internal/a2atest"
-	"github.com/holdfast-a2a/holdfast/internal/clustertest"
-	"github.com/holdfast-a2a/holdfast/internal/judgetest"
-	"github.com/holdfast-a2a/holdfast/internal/store/pgproxytest"
+	"github.com/holdfast-a2a/holdfast/internal/judge"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// pair is a primary with a streaming standby, each behind a proxy, and two replicas.
-type pair struct {
-	t                testing.TB
-	primary, standby *storetest.PrivateServer
-	first, second    *pgproxytest.Proxy
-	replicas         []*clustertest.Replica
-}
-
-// newPair starts two replicas whose URL names both servers, or one name that leads to the primary.
-func newPair(t *testing.T, name *clustertest.Proxy) *pair {
-	t.Helper()
-	p := &pair{t: t}
-	p.primary = storetest.Server(t, map[string]string{"fsync": "off"})
-	p.standby = p.primary.Standby()
-	p.first, p.second = pgproxytest.New(t, p.primary.URL), pgproxytest.New(t, p.standby.URL)
-	db := storetest.Hosts(p.first.URL, p.second.URL)
-	if name != nil {
-		name.Lead(hostOf(p.first))
-		db = strings.Replace(p.first.URL, hostOf(p.first), name.Addr, 1)
+// standby builds a standby of the primary, which the replicas reach as the second host of their URL.
+func (c *rig) standby() *storetest.PrivateServer {
+	c.t.Helper()
+	s := c.pg.Standby()
+	for _, p := range c.spares {
+		p.Lead(s.URL)
+		p.Refuse(false)
 	}
-	config := clustertest.Settings + fmt.Sprintf("  - {name: remote, executor: {kind: http, http: {url: \"http://%s/\"}}}\n", newAgent(t).addr)
-	p.replicas = clustertest.Together(t, clustertest.Options{Name: "a", DB: db, Config: config}, clustertest.Options{Name: "b", DB: db, Config: config})
-	return p
+	return s
 }
 
-func hostOf(p *pgproxytest.Proxy) string {
-	u, err := url.Parse(p.URL)
-	if err != nil {
-		panic(err)
+// follow makes the promoted standby the server of the rig. The former primary is down for good.
+func (c *rig) follow(s *storetest.PrivateServer) {
+	c.t.Helper()
+	c.pg = s
+	c.proxies, c.spares = c.spares, c.proxies
+	for _, p := range c.spares {
+		p.Refuse(true)
+		p.CutAll()
 	}
-	return u.Host
-}
-
-// load starts clients that talk to both replicas.
-func (p *pair) load(seed uint64) *load {
-	p.t.Helper()
-	l := newLoad(p.t, seed, p.replicas[0].URL, p.replicas[1].URL)
-	l.start(6)
-	p.progress(l)
-	return l
-}
-
-// progress waits until clients have finished some operations.
-func (p *pair) progress(l *load) {
-	p.t.Helper()
-	want := l.done.Load() + 12
-	waittest.Eventually(p.t, "clients make progress", func() error {
-		done := l.done.Load()
-		return waittest.Unless(done >= want, "%d operations remain", want-done)
-	})
-}
-
-// judge compares the answers that clients got with the log on a server.
-func (p *pair) judge(l *load, on *storetest.PrivateServer) {
-	p.t.Helper()
-	for _, r := range p.replicas {
-		r.WaitReady()
+	if c.db != nil {
+		_ = c.db.Close(context.Background())
 	}
-	resume := l.pause()
-	defer resume()
-	require.NoError(p.t, l.troubles())
-	require.NoError(p.t, judgetest.Database{URL: on.URL}.CheckAtRest(context.Background(), l.ledger))
 }
 
-func TestFailover(t *testing.T) {
-	t.Parallel()
-	t.Run("killed primary of a synchronous standby, which returns as a standby", func(t *testing.T) {
-		t.Parallel()
-		p := newPair(t, nil)
-		p.primary.Replicate()
-		l := p.load(1)
-		p.primary.Crash()
-		p.standby.Promote()
-		p.progress(l)
-		p.judge(l, p.standby)
-
-		// The first host of the URL accepts connections again, and refuses writes.
-		p.primary.StartAsStandby()
-		p.second.CutAll()
-		p.progress(l)
-		p.judge(l, p.standby)
-	})
-	t.Run("silent primary", func(t *testing.T) {
-		t.Parallel()
-		p := newPair(t, nil)
-		p.primary.Replicate()
-		l := p.load(2)
-		p.first.Stall(true)
-		defer p.first.Stall(false)
-		p.standby.Promote()
-		p.progress(l)
-		p.judge(l, p.standby)
-	})
-	t.Run("name that moves while connections stay", func(t *testing.T) {
-		t.Parallel()
-		name := clustertest.NewProxy(t, "")
-		p := newPair(t, name)
-		p.primary.Replicate()
-		l := p.load(3)
-		resume := l.pause() // a switchover waits for the standby
-		p.primary.Exec("ALTER SYSTEM SET default_transaction_read_only = on")
-		p.primary.Exec("SELECT pg_reload_conf()")
-		p.standby.Promote()
-		name.Lead(hostOf(p.second))
-		resume()
-		p.progress(l)
-		p.judge(l, p.standby)
-	})
-	t.Run("standby that lags", func(t *testing.T) {
-		t.Parallel()
-		p := newPair(t, nil)
-		a, b := p.replicas[0], p.replicas[1]
-		s := a.Stream(a2atest.V03, a2atest.Say("chunks=400 size=32 delay=20ms"))
-		seen := s.Take(5)
-		taskID := seen[0].Task()
-		waittest.Eventually(t, "the standby has the task", func() error {
-			return waittest.Unless(p.standby.Count("SELECT count(*)::int FROM holdfast.task_events WHERE seq >= 5") > 0, "it lags")
-		})
-		p.standby.StopStreaming()
-		s.Take(150)
-		lost := b.Send(a2atest.V03, a2atest.Say("echo:lost")).Task()
-		p.primary.Crash()
-		p.standby.Promote()
-
-		// The stream has shown events that no longer exist.
-		_, err := s.UntilEnd()
-		require.ErrorIs(t, err, io.EOF, "the stream ends, and the client resumes")
-		again := b.Resume(taskID, s.Last).Rest()
-		for _, r := range p.replicas {
-			r.WaitReady()
+// failover promotes a synchronous standby of a primary that dies, or falls silent while its connections stay. The
+// former primary then returns: as a standby that refuses writes, or with packets that were on their way.
+func (c *rig) failover() {
+	old, s := c.pg, c.standby()
+	old.Replicate()
+	c.progress(len(c.replicas))
+	silent := c.rng.IntN(2) == 0
+	if silent {
+		for _, p := range c.proxies {
+			p.Stall(true)
 		}
-		require.Equal(t, "task", again[0].Kind, "from a snapshot")
-		require.Equal(t, "completed", a2atest.Last(again).State())
-		late := b.ResumeAt(taskID, s.LastID).Rest()
-		require.Equal(t, "task", late[0].Kind, "a snapshot, although another event has the number of the lost one")
-		require.Equal(t, -32001, a.Ask("tasks/get", object{"id": lost}).Error.Code)
-		require.Equal(t, "completed", a.Send(a2atest.V03, a2atest.Say("echo:x")).State())
-		clustertest.OpenDB(t, p.standby.URL).Sound()
+	} else {
+		old.Crash()
+	}
+	s.Promote()
+	c.progress(4 * len(c.replicas))
+	if silent {
+		for _, p := range c.proxies {
+			p.Stall(false)
+		}
+	} else {
+		old.StartAsStandby()
+		for _, p := range c.spares {
+			p.CutAll()
+		}
+	}
+	c.progress(4 * len(c.replicas))
+	old.Crash()
+	c.follow(s)
+}
+
+// loseCommits promotes a standby that lags.
+func (c *rig) loseCommits() {
+	old := c.pg
+	c.rewind(c.standby, 4, func(s *storetest.PrivateServer) {
+		old.Crash()
+		s.Promote()
+		c.follow(s)
 	})
 }
 
-// Only one replica cannot reach PostgreSQL. Its streams would be silent for as long as that lasts.
-func TestReplicaCutOffFromDatabaseEndsStreams(t *testing.T) {
-	t.Parallel()
-	db := clustertest.NewDB(t)
-	proxy := pgproxytest.New(t, db.URL)
-	both := clustertest.Together(t,
-		clustertest.Options{Name: "a", DB: proxy.URL, Config: clustertest.Settings}, clustertest.Options{Name: "b", DB: db.URL, Config: clustertest.Settings})
-	a, b := both[0], both[1]
-	s := a.Stream(a2atest.V03, a2atest.Say("chunks=200 size=32 delay=20ms"))
-	seen := s.Take(10)
-	proxy.Refuse(true)
-	proxy.CutAll()
-	more, err := s.UntilEnd()
-	require.ErrorIs(t, err, io.EOF, "the stream ends without an error")
-	seen = append(seen, more...)
-	require.False(t, a2atest.Last(seen).Final)
-	seen = append(seen, b.Resume(seen[0].Task(), s.Last).Rest()...)
-	require.Equal(t, "completed", a2atest.Last(seen).State())
-	require.Equal(t, db.Seqs(seen[0].Task()), a2atest.Seqs(seen))
-	proxy.Refuse(false)
-	a.WaitReady()
+// restore replaces the database by a backup, at the same address. Tasks have ended since the backup was made, others have
+// been claimed again. Two replicas run throughout; one starts on the restored database.
+func (c *rig) restore() {
+	old, fresh := c.pg, c.replicas[0]
+	c.rewind(func() *storetest.PrivateServer { return c.pg.Standby() }, 12, func(s *storetest.PrivateServer) {
+		s.Stop()
+		c.scrape(fresh) // the counters die with the process
+		delete(c.scraped, fresh)
+		fresh.Kill()
+		old.Stop()
+		for _, p := range c.proxies {
+			p.Lead(s.URL)
+			p.CutAll()
+		}
+		for _, r := range c.replicas[1:] {
+			waittest.Eventually(c.t, r.Name+" has no database", func() error {
+				status, _ := r.Ready()
+				return waittest.Unless(status == http.StatusServiceUnavailable, "it is ready")
+			})
+		}
+		s.Start()
+		s.Promote()
+		c.pg = s
+		if c.db != nil {
+			_ = c.db.Close(context.Background())
+		}
+		fresh.Run()
+	})
+}
+
+// rewind copies the database, lets clients finish so many operations for each replica, and replaces the database by the copy.
+// Clients of these minutes may lose what was acknowledged. The log of each task is then a beginning of the former one, and
+// continues; clients get a snapshot, and none of them waits for ever.
+func (c *rig) rewind(replicate func() *storetest.PrivateServer, operations int, replace func(*storetest.PrivateServer)) {
+	resume := c.load.pause() // what the other clients have done is in the copy
+	defer resume()
+	s := replicate()
+	lossy := newLoad(c.t, c.rng.Uint64(), c.load.urls...)
+	lossy.lossy = true
+	var streams errgroup.Group
+	read := make([]atomic.Int64, len(c.replicas))
+	for i := range read {
+		streams.Go(func() error {
+			task, err := lossy.rewound(uint64(i), &read[i])
+			c.load.ledger.Expect(task, judge.Outcome{State: "completed", Chunks: 600})
+			return err
+		})
+	}
+	waitRead := func(least int) {
+		waittest.Eventually(c.t, "the streams go on", func() error {
+			for i := range read {
+				if n := read[i].Load(); n <= int64(least) {
+					return fmt.Errorf("stream %d has read %d events", i, n)
+				}
+			}
+			return nil
+		})
+	}
+	waitRead(0)
+	at := query[int64](c, "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint")
+	waittest.Eventually(c.t, "the copy has the beginning of each stream", func() error {
+		n := s.Count(fmt.Sprintf("SELECT (pg_last_wal_replay_lsn() - '0/0'::pg_lsn >= %d)::int", at))
+		return waittest.Unless(n == 1, "it lags")
+	})
+	s.StopStreaming()
+	lossy.start(2 * len(c.replicas))
+	waittest.Eventually(c.t, "clients are acknowledged what the copy lacks", func() error {
+		return waittest.Unless(lossy.done.Load() >= int64(operations*len(c.replicas)), "not yet")
+	})
+	waitRead(s.Count("SELECT coalesce(max(last_seq), 0)::int FROM holdfast.tasks WHERE state < 3"))
+	replace(s)
+	require.NoError(c.t, streams.Wait(), "a stream over the loss of events")
+	lossy.end()
+	require.NoError(c.t, lossy.troubles())
+	waittest.Eventually(c.t, "all runs end", func() error {
+		return waittest.Unless(query[int](c, "SELECT count(*) FROM holdfast.task_queue") == 0, "tasks wait or run")
+	})
+	c.load.ledger.Doubt(lossy.ledger)
 }

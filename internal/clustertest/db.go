@@ -88,6 +88,12 @@ func (d *DB) KillOff(r *Replica) {
 	waittest.Eventually(d.T, "the end of the sessions of "+r.Options.Name, func() error { return waittest.Unless(sessions() == 0, "not yet") })
 }
 
+// Expire ends the lease of a replica whose process is dead.
+func (d *DB) Expire(r *Replica) {
+	d.T.Helper()
+	d.Exec("UPDATE holdfast.workers SET lease_until = now() - interval '1 min' WHERE name LIKE '%/' || $1::text", strconv.Itoa(r.PID()))
+}
+
 // AwaitState waits until a task has a state. It makes no request, which would count against a caller's limits.
 func (d *DB) AwaitState(taskID, want string) {
 	d.T.Helper()

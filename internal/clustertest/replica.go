@@ -350,6 +350,37 @@ func (r *Replica) Counted(sample string) int {
 // Log is the output of the process, including earlier runs.
 func (r *Replica) Log() string { return string(r.log.tail(0)) }
 
+// Logs watches the log from now on. The function that it returns waits for a line with this message and these fields, names
+// and values.
+func (r *Replica) Logs(msg string, fields ...string) (wait func()) {
+	from := r.log.length()
+	return func() {
+		r.T.Helper()
+		waittest.Eventually(r.T, r.Name+" logs "+msg, func() error {
+			for ; from < r.log.length(); from++ {
+				if says(r.log.line(from), msg, fields) {
+					return nil
+				}
+			}
+			return fmt.Errorf("%d lines, the last one is %s", from, r.log.line(from-1))
+		})
+	}
+}
+
+// says reports whether a line in JSON has a message and fields.
+func says(line []byte, msg string, fields []string) bool {
+	var doc map[string]any
+	if json.Unmarshal(line, &doc) != nil || doc["msg"] != msg {
+		return false
+	}
+	for i := 0; i < len(fields); i += 2 {
+		if fmt.Sprint(doc[fields[i]]) != fields[i+1] {
+			return false
+		}
+	}
+	return true
+}
+
 // log is the output of a process.
 type log struct {
 	mu    sync.Mutex
@@ -396,6 +427,22 @@ func (l *log) follow(r io.ReadCloser, each func(*logLine)) {
 			return
 		}
 	}
+}
+
+func (l *log) length() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.lines)
+}
+
+// line is a line by its place; nil before the first one.
+func (l *log) line(i int) []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i < 0 {
+		return nil
+	}
+	return l.lines[i]
 }
 
 // tail are the last n lines; 0 for all.
