@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,27 +22,28 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/judge"
 	"github.com/holdfast-a2a/holdfast/internal/modeltest"
 	"github.com/holdfast-a2a/holdfast/internal/resume"
+	"github.com/holdfast-a2a/holdfast/internal/runapi/runapitest"
 )
 
-// agent is the cluster's agent behind HTTP, or the model of another one, and can be away in several ways. Each request has a connection of its own:
-// the end of an idle one would look like an agent that died with a run.
+// agent is the cluster's agent behind HTTP, or the model of another one, and can be away in several ways. Each request has a
+// connection of its own: the end of an idle one would look like an agent that died with a run.
 type agent struct {
 	t      testing.TB
 	addr   string
 	runs   func(http.ResponseWriter, *http.Request, []byte)
 	server *http.Server // nil while connections are refused
 	urls   []string     // of the replicas, for the run API
-	posts  http.Client
-	posted atomic.Int64 // runs that ended by the run API
 
 	mu     sync.Mutex
-	status int           // its answer while it is away; 0 for none
-	back   chan struct{} // closed when it answers again; nil while it does
+	status int             // its answer while it is away; 0 for none
+	back   chan struct{}   // closed when it answers again; nil while it does
+	notice chan struct{}   // closed at the next notice of a cancel
+	told   map[string]bool // the tasks of the notices
 }
 
 func newAgent(t testing.TB) *agent {
 	t.Helper()
-	a := &agent{t: t, posts: http.Client{Timeout: 5 * time.Second}}
+	a := &agent{t: t, notice: make(chan struct{}), told: map[string]bool{}}
 	a.runs = a.run
 	a.open()
 	return a
@@ -123,7 +123,44 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	if r.URL.Path == "/cancel" {
+		a.noticed(raw)
+		return
+	}
 	a.runs(w, r, raw)
+}
+
+// noticed records that a task was canceled.
+func (a *agent) noticed(raw []byte) {
+	var doc struct {
+		Reason string
+		Task   struct{ ID string }
+	}
+	if err := json.Unmarshal(raw, &doc); err != nil {
+		a.t.Errorf("a notice: %v: %s", err, raw)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.told[doc.Task.ID] = a.told[doc.Task.ID] || doc.Reason == "canceled"
+	close(a.notice)
+	a.notice = make(chan struct{})
+}
+
+// awaitNotice waits until the agent is told that a task was canceled.
+func (a *agent) awaitNotice(ctx context.Context, taskID string) error {
+	for {
+		a.mu.Lock()
+		told, notice := a.told[taskID], a.notice
+		a.mu.Unlock()
+		if told {
+			return nil
+		}
+		select {
+		case <-notice:
+		case <-ctx.Done():
+			return fmt.Errorf("the agent was not told that task %s was canceled: %w", taskID, ctx.Err())
+		}
+	}
 }
 
 // run answers with a run's events, or accepts it for the run API.
@@ -138,18 +175,27 @@ func (a *agent) run(w http.ResponseWriter, r *http.Request, raw []byte) {
 	_ = json.NewEncoder(w).Encode(run(r.Context(), w, raw))
 }
 
+// held and nested are messages that other agents send, too. Of one, only a cancel ends the task; for the other, the agent calls.
+const (
+	held   = judge.FromAgent + "hold"
+	nested = judge.FromAgent + "nested"
+)
+
 // run answers a run with its last event. It asks for approval, which comes by the resume URL; "early" uses that URL itself
 // before it asks.
 func run(ctx context.Context, w io.Writer, raw []byte) (last object) {
 	var doc struct {
 		Message struct{ Parts []struct{ Text string } }
-		Input   struct{ Query, Text string }
+		Input   struct{ Source, Query, Text string }
 		Resume  struct{ URL string }
 	}
 	if err := json.Unmarshal(raw, &doc); err != nil {
 		return object{"type": "fail", "message": err.Error()}
 	}
 	ask := object{"type": "auth", "message": "Please approve.", "resume": object{"for": 3600, "show": true}}
+	if doc.Input.Source == "calls" {
+		return object{"type": "complete"}
+	}
 	if mark := doc.Input.Text; mark != "" {
 		if doc.Input.Query == "" {
 			return object{"type": "complete", "message": judge.Resumed + mark}
@@ -161,6 +207,10 @@ func run(ctx context.Context, w io.Writer, raw []byte) (last object) {
 	switch script {
 	case "approve":
 		return ask
+	case held:
+		<-ctx.Done()
+	case nested:
+		return object{"type": "call", "calls": []object{{"agent": "helper", "message": judge.FromAgent + "hello"}}}
 	case "early":
 		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
@@ -176,7 +226,7 @@ func run(ctx context.Context, w io.Writer, raw []byte) (last object) {
 // job is a run that the agent has accepted with 202. Its events come through the run API.
 type job struct {
 	Message struct{ Parts []struct{ Text string } }
-	RunAPI  struct{ URL, Token string }
+	RunAPI  runapitest.Client
 	pieces  int
 }
 
@@ -204,18 +254,21 @@ func (a *agent) post(j *job) {
 	var last string
 	for began, from := time.Now(), 0; time.Since(began) < giveUp; {
 		upto := min(len(events), from+1+mathrand.IntN(5))
-		url := fmt.Sprintf("%s/%s/events?from=%d", a.urls[mathrand.IntN(len(a.urls))], path, from)
-		status, doc, err := a.upload(url, j.RunAPI.Token, strings.Join(events[min(from, upto):upto], "\n")+"\n")
-		last = fmt.Sprint(url, ": ", status, doc, err)
+		at := runapitest.Client{URL: a.urls[mathrand.IntN(len(a.urls))] + "/" + path, Token: j.RunAPI.Token}
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		got, err := at.Try(ctx, http.MethodPost, fmt.Sprintf("/events?from=%d", from),
+			strings.NewReader(strings.Join(events[min(from, upto):upto], "\n")+"\n"), "Content-Type", "application/x-ndjson")
+		cancel()
+		if err != nil {
+			got = &runapitest.Answer{Status: http.StatusServiceUnavailable, Detail: err.Error()}
+		}
+		last = fmt.Sprintf("%s: %d %s %s", at.URL, got.Status, got.Detail, got.Body)
 		switch {
-		case status == http.StatusGone:
+		case got.Status == http.StatusGone || got.Ended:
 			return
-		case status == http.StatusOK && doc.Ended:
-			a.posted.Add(1)
-			return
-		case status == http.StatusOK || status == http.StatusConflict && doc.Reason == "ordinal":
-			from = doc.Next
-		case err == nil && status != http.StatusServiceUnavailable && status != http.StatusTooManyRequests && status != http.StatusBadRequest:
+		case got.Status == http.StatusOK || got.Status == http.StatusConflict && got.Reason == "ordinal":
+			from = got.Ordinal()
+		case got.Status != http.StatusServiceUnavailable && got.Status != http.StatusTooManyRequests && got.Status != http.StatusBadRequest:
 			a.t.Errorf("the run API: %s", last)
 			return
 		default:
@@ -223,31 +276,6 @@ func (a *agent) post(j *job) {
 		}
 	}
 	a.t.Errorf("a run was not posted: %s", last)
-}
-
-// answered is an answer of the run API to events.
-type answered struct {
-	Next   int
-	Ended  bool
-	Reason string
-}
-
-func (a *agent) upload(url, token, body string) (status int, doc answered, err error) {
-	req, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
-	if err != nil {
-		return 0, doc, err
-	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	req.Header.Set("Content-Type", "application/x-ndjson")
-	resp, err := a.posts.Do(req)
-	if err != nil {
-		return 0, doc, err
-	}
-	defer resp.Body.Close()
-	if err := json.NewDecoder(resp.Body).Decode(&doc); err != nil {
-		return 0, doc, err
-	}
-	return resp.StatusCode, doc, nil
 }
 
 // callback sends a request by a resume URL.
@@ -265,51 +293,81 @@ func callback(ctx context.Context, by *http.Client, url, mark string) (status in
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// remote is this client talking to the agent behind HTTP.
-func (c *client) remote() *client { return c.at("remote") }
-
+// at is this client speaking 0.3, which can send without waiting, to another agent.
 func (c *client) at(agent string) *client {
 	m := c.modern()
 	m.path = "/agents/" + agent
 	return m
 }
 
-// calling sends to the agent behind HTTP, which may be away, and polls until the task has ended.
-func (c *client) calling(ctx context.Context) error {
-	c = c.remote()
-	return c.completes(ctx, c.message("", "hello").without("blocking"), 0)
+// greets sends to an agent, which may be away, and polls until the task has ended.
+func greets(agent string) func(*client, context.Context) error {
+	return func(c *client, ctx context.Context) error {
+		c = c.at(agent)
+		return c.completes(ctx, c.message("", "hello").without("blocking"), 0)
+	}
 }
 
-// commanding sends to the agent that is a command.
-func (c *client) commanding(ctx context.Context) error {
-	c = c.at("command")
-	return c.completes(ctx, c.message("", "hello").without("blocking"), 0)
+// streams reads a stream of numbered pieces. After a cut, a front may join some, and so may a remote worker.
+func streams(agent string) func(*client, context.Context) error {
+	return func(c *client, ctx context.Context) error {
+		const size = 32
+		c = c.at(agent)
+		n := 5 + c.rng.IntN(40)
+		taskID, _, err := c.stream(ctx, c.message("", fmt.Sprintf("chunks=%d size=%d delay=%dms", n, size, 2+c.rng.IntN(30))), nil)
+		if err != nil {
+			return err
+		}
+		if agent == "front" {
+			c.fronted.Add(1)
+		}
+		c.ledger.Expect(taskID, judge.Outcome{State: "completed", Chunks: n, Size: size})
+		return nil
+	}
 }
 
-// modeling sends to the agent that is a model.
-func (c *client) modeling(ctx context.Context) error {
-	c = c.at("model")
-	return c.completes(ctx, c.message("", "hello").without("blocking"), 0)
+// revoking cancels a task that does not end by itself: of the agent behind HTTP, which is told so, of a remote worker, or of a
+// caller of both. Nothing that a canceled task has called goes on.
+func (c *client) revoking(ctx context.Context) error {
+	agent := []string{"remote", "far", "demo"}[c.rng.IntN(3)]
+	script := map[string]string{"remote": held, "far": "hold", "demo": "call=remote,far " + held}[agent]
+	c = c.at(agent)
+	taskID, r, err := c.send(ctx, c.message("", script).without("blocking"))
+	if err != nil {
+		return err
+	}
+	c.ledger.Expect(taskID, judge.Outcome{State: "canceled"})
+	if agent == "remote" { // which is told only of what has begun
+		if err := c.poll(ctx, taskID, r, "working"); err != nil {
+			return err
+		}
+	}
+	if err := c.cancel(ctx, taskID); err != nil || agent != "remote" {
+		return err
+	}
+	return c.agent.awaitNotice(ctx, taskID)
 }
 
 // posting reads a stream of the agent behind HTTP, whose events come through the run API. A later attempt begins again, and its
 // text replaces that of the one before.
 func (c *client) posting(ctx context.Context) error {
-	c = c.remote()
+	c = c.at("remote")
 	n := 5 + c.rng.IntN(40)
 	taskID, _, err := c.stream(ctx, c.message("", fmt.Sprintf("post=%d", n)), nil)
 	if err != nil {
 		return err
 	}
 	c.ledger.Expect(taskID, judge.Outcome{State: "completed"})
+	return c.shows(ctx, taskID, posted(0, n))
+}
+
+// shows gets a task, whose only artifact must have this text.
+func (c *client) shows(ctx context.Context, taskID, text string) error {
 	r, err := c.get(ctx, taskID, c.ledger.Follow(taskID))
-	if err != nil {
-		return err
+	if err == nil && (len(r.Artifacts) != 1 || a2atest.Text(r.Artifacts[0].Parts) != text) {
+		err = fmt.Errorf("task %s has other text than %q: %v", taskID, text, r.Artifacts)
 	}
-	if len(r.Artifacts) != 1 || a2atest.Text(r.Artifacts[0].Parts) != posted(0, n) {
-		return fmt.Errorf("task %s has other text than the agent has posted: %v", taskID, r.Artifacts)
-	}
-	return nil
+	return err
 }
 
 // posted are the pieces of a run, from one to before another.
@@ -321,17 +379,23 @@ func posted(from, to int) string {
 	return b.String()
 }
 
-// call is an operation of one client that is not part of the crowd.
-func (l *load) call(n uint64, do func(*client, context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), giveUp)
-	defer cancel()
-	return do(l.client(a2atest.V03, n), ctx)
+// together are operations of n clients that are not part of the crowd. The channel receives what came of each.
+func (l *load) together(n int, do func(*client, context.Context) error) (ends chan error) {
+	ends = make(chan error, n)
+	for i := range n {
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), giveUp)
+			defer cancel()
+			ends <- do(l.client(a2atest.V03, uint64(i)), ctx)
+		}()
+	}
+	return ends
 }
 
 // resuming lets a third party answer the agent behind HTTP: the agent itself before it asks, two of them at once, or one
 // that races with the client's message.
 func (c *client) resuming(ctx context.Context) error {
-	c = c.remote()
+	c = c.at("remote")
 	how := c.rng.IntN(3)
 	script, early := "approve", rand.Text()
 	if how == 0 {

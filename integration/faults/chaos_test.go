@@ -31,16 +31,15 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// Each fault hits a cluster under load. By default each has a cluster of its own for as long as it needs to take
-// effect; with -chaos all run on one cluster, again and again. Then the load stops, and the answers that clients got
-// are compared with the log.
+// Each fault hits a cluster under load. By default each does so once, and each group has a cluster of its own; with -chaos all
+// run on one cluster, again and again. After each, the load stops, and the answers that clients got are compared with the log.
 
 var (
 	chaosFor    = flag.Duration("chaos", 0, "run TestChaos for so long, on one cluster, instead of each fault once")
-	chaosOnly   = flag.String("chaos.only", "", "with -chaos: only the faults whose names match this regular expression")
+	chaosOnly   = flag.String("chaos.only", "", "only the faults whose names match this regular expression")
 	chaosSeed   = flag.Uint64("chaos.seed", 0, "seed of the order and the load; 0 takes one from the clock")
 	chaosReport = flag.String("chaos.report", "", "write the table of results to this file, too")
-	chaosKeep   = flag.String("chaos.keep", "", "with -chaos: or -soak: after a failure, write whole logs and a dump of the database to this directory")
+	chaosKeep   = flag.String("chaos.keep", "", "after a failure, write whole logs and a dump of the database to this directory")
 )
 
 // chaotic clustertest.Settings allow any number of lost attempts, so only a client's request may end a task.
@@ -65,7 +64,7 @@ agents:
     executor: {kind: demo}
     limits: {backoff: 100ms, max_attempts: 1000}
   - name: remote
-    executor: {kind: http, http: {url: "http://AGENT/", header_timeout: 1s}}
+    executor: {kind: http, http: {url: "http://AGENT/", cancel_url: "http://AGENT/cancel", header_timeout: 1s}}
     limits: {backoff: 100ms, max_attempts: 1000}
   - name: front
     executor: {kind: a2a, a2a: {url: "http://BEHIND", poll_interval: 300ms}}
@@ -81,107 +80,120 @@ agents:
     limits: {backoff: 100ms, cancel_grace: 5s, max_attempts: 1000}
 `
 
-// notifyQueueFull takes 8 GiB and a minute, unless the server has a setting for the size (PostgreSQL 17 and later).
-// With the setting it is part of the short form; without it, it needs -chaos and enough disk space.
-const notifyQueueFull = "the NOTIFY queue full"
+// fault is done to a cluster. The function ends it before it returns.
+type fault struct {
+	name  string
+	group string // of faults that have a cluster together in the short form
+	do    func(*rig)
+}
 
-// wrongClocks needs a server binary of its own.
-const wrongClocks = "clocks an hour ahead and behind"
+// ofStandbys is the group that needs PostgreSQL's pg_basebackup.
+const ofStandbys = "standbys"
 
-// faults are done to a cluster. Each function ends its fault before it returns.
-var faults = []struct {
-	name    string
-	do      func(*rig)
-	standby bool // where PostgreSQL's pg_basebackup is installed
-}{
-	{name: "kill -9 of each replica in turn", do: (*rig).killReplicas},
-	{name: "listeners terminated in a loop", do: func(c *rig) { c.terminate("holdfast listener") }},
-	{name: "writers terminated in a loop", do: func(c *rig) { c.terminate("holdfast") }},
-	{name: "PostgreSQL shut down immediately", do: (*rig).crashDatabase},
-	{name: "a worker frozen past its lease", do: (*rig).freeze},
-	{name: "a replica refused by the database", do: (*rig).refuse},
-	{name: "a replica whose packets are dropped", do: (*rig).stall},
-	{name: "a replica with a slow database", do: (*rig).delay},
-	{name: "connections half-closed", do: (*rig).halfClose},
-	{name: wrongClocks, do: (*rig).wrongClocks},
-	{name: "NOTIFY refused", do: (*rig).refuseNotify},
-	{name: notifyQueueFull, do: (*rig).fillNotifyQueue},
-	{name: "connections cut in the commit", do: (*rig).cutCommits},
-	{name: "an agent away", do: (*rig).leaveAgent},
-	{name: "a command and a model away", do: (*rig).leaveOthers},
-	{name: "the server behind a front killed and cut off", do: (*rig).breakBehind},
-	{name: "kill -9 of each remote worker in turn", do: (*rig).killRemotes},
-	{name: "remote workers frozen past their leases", do: (*rig).freezeRemotes},
-	{name: "remote workers cut off and led to other replicas", do: (*rig).cutRemotes},
-	{name: "remote workers replaced", do: (*rig).replaceRemotes},
-	{name: "kill -9 of a replica and a remote worker", do: (*rig).killBoth},
-	{name: "failover to a synchronous standby", do: (*rig).failover, standby: true},
-	{name: "failover that loses commits", do: (*rig).loseCommits, standby: true},
-	{name: "a backup restored", do: (*rig).restore, standby: true},
+var faults = []fault{
+	{"kill -9 of each replica in turn", "replicas", (*rig).killReplicas},
+	{"kill -9 of all replicas", "replicas", (*rig).killAll},
+	{"each replica stopped in turn", "replicas", (*rig).stopReplicas},
+	{"a worker frozen past its lease", "replicas", (*rig).freeze},
+	{"a replica refused by the database", "replicas", (*rig).refuse},
+	{"a replica whose packets are dropped", "replicas", (*rig).stall},
+	{"a replica with a slow database", "replicas", (*rig).delay},
+	{"listeners terminated in a loop", "database", func(c *rig) { c.terminate("holdfast listener") }},
+	{"writers terminated in a loop", "database", func(c *rig) { c.terminate("holdfast") }},
+	{"PostgreSQL shut down immediately", "database", (*rig).crashDatabase},
+	{"clocks an hour ahead and behind", "database", (*rig).wrongClocks},
+	{"NOTIFY refused", "database", (*rig).refuseNotify},
+	{"the NOTIFY queue full", "database", (*rig).fillNotifyQueue},
+	{"connections cut in the commit", "database", (*rig).cutCommits},
+	{"connections half-closed", "connections", (*rig).halfClose},
+	{"an agent away", "agents", (*rig).leaveAgent},
+	{"a command and a model away", "agents", (*rig).leaveOthers},
+	{"the server behind a front killed and cut off", "agents", (*rig).breakBehind},
+	{"kill -9 of each remote worker in turn", "workers", (*rig).killRemotes},
+	{"remote workers frozen past their leases", "workers", (*rig).freezeRemotes},
+	{"remote workers cut off and led to other replicas", "workers", (*rig).cutRemotes},
+	{"remote workers replaced", "workers", (*rig).replaceRemotes},
+	{"kill -9 of a replica and a remote worker", "workers", (*rig).killBoth},
+	{"failover from a primary that dies", ofStandbys, func(c *rig) { c.failover(false) }},
+	{"failover from a silent primary", ofStandbys, func(c *rig) { c.failover(true) }},
+	{"a name that moves to the standby", ofStandbys, (*rig).moveName},
+	{"failover that loses commits", ofStandbys, (*rig).loseCommits},
+	{"a backup restored", ofStandbys, (*rig).restore},
 }
 
 func TestChaos(t *testing.T) {
 	t.Parallel()
-	seed := *chaosSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("-chaos.seed %d", seed)
 	if *chaosFor > 0 {
-		unleash(t, seed)
+		_, err := storetest.Basebackup(t.Context())
+		unleash(t, rigOptions{clients: 16, standby: err == nil}, slices.Clone(faults))
 		return
 	}
-	for i, f := range faults {
-		t.Run(f.name, func(t *testing.T) {
+	for _, group := range []string{"replicas", "database", "connections", "agents", "workers"} {
+		t.Run(group, func(t *testing.T) {
 			t.Parallel()
-			if f.name == wrongClocks {
-				clustertest.OffClock(t) // builds for a while; no cluster need wait for it
-			}
-			if _, err := storetest.Basebackup(t.Context()); f.standby && err != nil {
-				t.Skip(err)
-			}
-			c := newRig(t, rigOptions{names: chaosNames, config: chaotic, seed: seed + uint64(i), settings: map[string]string{"fsync": "off"}, clients: 6, standby: f.standby})
-			if f.name == notifyQueueFull && !c.notifyQueueIsSmall() {
-				t.Skip("this PostgreSQL's queue takes 8 GiB; -chaos fills it")
-			}
-			c.round(f.name, f.do)
-			c.load.end() // before the standbys, which end first, are gone
-			t.Log(c.table())
+			once(t, group)
 		})
 	}
 }
 
-// unleash runs all faults in random orders until the time is over.
-func unleash(t *testing.T, seed uint64) {
+// once does each fault of a group once.
+func once(t *testing.T, group string) {
 	t.Helper()
-	_, err := storetest.Basebackup(t.Context())
-	standbys := err == nil
-	c := newRig(t, rigOptions{names: chaosNames, config: chaotic, seed: seed, clients: 16, standby: standbys})
-	defer c.keep()
-	only := regexp.MustCompile(*chaosOnly)
-	small := c.notifyQueueIsSmall()
-	filled := !roomFor(t, 20<<30)
-	for began := time.Now(); time.Since(began) < *chaosFor; {
-		for _, i := range c.rng.Perm(len(faults)) {
-			f := faults[i]
-			if f.standby && !standbys || !only.MatchString(f.name) {
-				continue
-			}
-			if f.name == notifyQueueFull && !small {
-				if filled {
-					continue
-				}
-				filled = true // once is enough: it takes minutes
-			}
-			if time.Since(began) < *chaosFor {
-				c.round(f.name, f.do)
-			}
-		}
+	if *chaosFor > 0 {
+		t.Skip("they are part of TestChaos")
 	}
+	if _, err := storetest.Basebackup(t.Context()); group == ofStandbys && err != nil {
+		t.Skip(err)
+	}
+	o := rigOptions{clients: 6, settings: map[string]string{"fsync": "off"}, standby: group == ofStandbys}
+	if group == "workers" {
+		o.api = "c"
+	}
+	unleash(t, o, slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return f.group != group }))
+}
+
+// seeded logs the seed of a test; 0 stands for a new one.
+func seeded(t *testing.T, seed uint64) uint64 {
+	t.Helper()
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("seed %d", seed)
+	return seed
+}
+
+// unleash runs those of the faults that this machine can have and that the flag names.
+func unleash(t *testing.T, o rigOptions, all []fault) {
+	t.Helper()
+	only := regexp.MustCompile(*chaosOnly)
+	all = slices.DeleteFunc(all, func(f fault) bool { return f.group == ofStandbys && !o.standby || !only.MatchString(f.name) })
+	if len(all) == 0 {
+		t.Skip("-chaos.only names none of these")
+	}
+	o.names, o.config, o.seed = []string{"a", "b", "c"}, chaotic, seeded(t, *chaosSeed)
+	c := newRig(t, o)
+	defer c.keep()
+	c.run(all, *chaosFor)
 	c.load.end() // before the standbys, which end first, are gone
 	t.Log("\n" + c.table())
 	if *chaosReport != "" {
 		require.NoError(t, os.WriteFile(*chaosReport, []byte(c.table()), 0o644))
+	}
+}
+
+// run does the faults in random orders: each once, or again and again for a time.
+func (c *rig) run(all []fault, long time.Duration, after ...func()) {
+	c.t.Helper()
+	for began := time.Now(); ; {
+		for _, i := range c.rng.Perm(len(all)) {
+			c.round(all[i], after...)
+			if long > 0 && time.Since(began) > long {
+				return
+			}
+		}
+		if long == 0 {
+			return
+		}
 	}
 }
 
@@ -229,6 +241,7 @@ type rig struct {
 	link     *clustertest.Proxy // to behind
 	remotes  []*remote
 	load     *load
+	filled   bool      // the NOTIFY queue was full once
 	exports  string    // directory of the exports of retention
 	spared   int       // so many of the replicas and of the remote workers, the first ones, live as long as the rig
 	since    time.Time // the judge compares the tasks from then on
@@ -255,10 +268,9 @@ type rigOptions struct {
 	clients  int
 	standby  bool   // the cluster may fail over: the replicas' URL has a second host
 	spared   int    // see rig
+	api      string // a replica that serves clients and runs nothing
 	hooks    *hooks // receives webhooks; nil: clients set none
 }
-
-var chaosNames = []string{"a", "b", "c"}
 
 // newRig starts a cluster with its clients.
 func newRig(t *testing.T, o rigOptions) *rig {
@@ -286,6 +298,9 @@ func newRig(t *testing.T, o rigOptions) *rig {
 			db = storetest.Hosts(proxy.URL, spare.URL)
 		}
 		env := []string{"HOLDFAST_LOG_LEVEL=info"}
+		if name == o.api {
+			env = append(env, "HOLDFAST_ROLES=api")
+		}
 		if o.hooks != nil {
 			addr := clustertest.Reserve(t)
 			env = append(env, "HOLDFAST_GRPC_LISTEN="+addr, "HOLDFAST_PUBLIC_GRPC_ADDRESS="+addr)
@@ -300,31 +315,36 @@ func newRig(t *testing.T, o rigOptions) *rig {
 	c.agent.urls = urls
 	c.remotes = newRemotes(t, c.replicas)
 	c.load = newLoad(t, o.seed, urls...)
-	c.exports, c.load.front, c.load.hooks = exports, true, o.hooks
+	c.exports, c.load.agent, c.load.hooks = exports, c.agent, o.hooks
 	c.load.start(o.clients)
 	return c
 }
 
 // round injects a fault, waits for recovery, and checks that nothing was lost. Then, while no client runs, it calls the others.
-func (c *rig) round(name string, do func(*rig), after ...func()) {
+func (c *rig) round(f fault, after ...func()) {
 	c.t.Helper()
-	row := c.row(name)
+	c.t.Logf("%s …", f.name)
+	row := c.row(f.name)
 	began, before := time.Now(), c.sum()
 	c.progress(len(c.replicas))
-	do(c)
+	f.do(c)
 	whole := time.Now()
 	for _, r := range c.replicas {
 		c.recovered(r)
 	}
 	row.recovery = max(row.recovery, time.Since(whole))
+	c.sql("UPDATE holdfast.cancel_notices SET due_at = now() WHERE due_at > now()") // the pause after some tries is a minute
 	resume := c.load.pause()
 	defer resume()
+	waittest.Eventually(c.t, "what clients have canceled has ended", func() error {
+		return waittest.Unless(query[int](c, "SELECT count(*) FROM holdfast.task_queue") == 0, "tasks wait or run")
+	})
 	c.judge()
 	row.times++
 	row.took += time.Since(began)
 	did := c.sum().minus(before)
 	row.counters = row.plus(did)
-	c.t.Logf("%s: %.0f s, %+v", name, time.Since(began).Seconds(), did)
+	c.t.Logf("%s: %.0f s, %+v", f.name, time.Since(began).Seconds(), did)
 	for _, also := range after {
 		also()
 	}
@@ -424,24 +444,68 @@ func (c *rig) conn() (*pgx.Conn, error) {
 	return c.db, err
 }
 
-// lost counts the runs that were taken from a replica since a moment. On a stalled machine, others may lose theirs, too.
+// outcomes counts the runs of a process with an outcome, since a moment. On a stalled machine, any replica may lose some.
 // Retention deletes older ones.
-func (c *rig) lost(r *clustertest.Replica, since time.Time) int {
+func (c *rig) outcomes(pid int, outcome string, since time.Time) int {
 	c.t.Helper()
 	return query[int](c, `SELECT count(*) FROM holdfast.task_events e JOIN holdfast.processes p ON p.id = e.worker_id
-		WHERE e.kind = 4 AND e.payload ->> 'outcome' = 'lost' AND e.created_at >= $1 AND p.name LIKE '%/' || $2::text`,
-		since, strconv.Itoa(r.PID()))
+		WHERE e.kind = 4 AND e.payload ->> 'outcome' = $3 AND e.created_at >= $1 AND p.name LIKE '%/' || $2::text`,
+		since, strconv.Itoa(pid), outcome)
 }
+
+// rescued waits until others have taken the runs of a replica.
+func (c *rig) rescued(r *clustertest.Replica, since time.Time) {
+	c.t.Helper()
+	waittest.Eventually(c.t, "other workers rescue the runs of "+r.Name, func() error {
+		return waittest.Unless(c.outcomes(r.PID(), "lost", since) > 0, "no run was lost")
+	})
+}
+
+// now is the time of the database.
+func (c *rig) now() time.Time { c.t.Helper(); return query[time.Time](c, "SELECT now()") }
 
 // The faults.
 
+// killReplicas kills each replica, and starts it again when clients have made progress without it.
 func (c *rig) killReplicas() {
 	for _, r := range c.mortal() {
-		c.scrape(r) // the counters die with the process
-		delete(c.scraped, r)
-		r.Kill()
+		c.kill(r)
 		c.progress(len(c.replicas)) // while it is down
 		r.Run()
+	}
+}
+
+// killAll kills all replicas at once: timers, calls, cancels and runs outlive every process.
+func (c *rig) killAll() {
+	for _, r := range c.mortal() {
+		c.kill(r)
+	}
+	for _, r := range c.mortal() {
+		r.Options.Async = true
+		r.Run()
+		r.Options.Async = false
+	}
+	for _, r := range c.mortal() {
+		r.WaitServing()
+	}
+}
+
+// kill kills a replica, whose counters die with it.
+func (c *rig) kill(r *clustertest.Replica) {
+	c.scrape(r)
+	delete(c.scraped, r)
+	r.Kill()
+}
+
+// stopReplicas stops each replica as an operator would, in the middle of runs that take longer than its grace. It returns these,
+// ends their streams and its lease.
+func (c *rig) stopReplicas() {
+	for _, r := range c.mortal() {
+		reading, pid, began := c.devoted(r), r.PID(), c.now()
+		c.restart(r, r.Options)
+		require.Zero(c.t, query[int](c, "SELECT count(*) FROM holdfast.workers WHERE name LIKE '%/' || $1::text", strconv.Itoa(pid)), "leases")
+		require.Positive(c.t, c.outcomes(pid, "returned", began)+c.outcomes(pid, "lost", began), "a run is returned, or a stalled machine lost it before")
+		c.finish(r, reading)
 	}
 }
 
@@ -467,7 +531,7 @@ func (c *rig) crashDatabase() {
 func (c *rig) freeze() {
 	r, _ := c.victim()
 	reading := c.devoted(r)
-	fenced, began := c.scrape(r).fenced, query[time.Time](c, "SELECT now()")
+	fenced, began := c.scrape(r).fenced, c.now()
 	r.Freeze()
 	thawed := false
 	defer func() {
@@ -475,9 +539,7 @@ func (c *rig) freeze() {
 			r.Thaw()
 		}
 	}()
-	waittest.Eventually(c.t, "other workers rescue its runs", func() error {
-		return waittest.Unless(c.lost(r, began) > 0, "no run was lost")
-	})
+	c.rescued(r, began)
 	c.progress(len(c.replicas)) // while it is frozen
 	r.Thaw()
 	thawed = true
@@ -535,14 +597,12 @@ func (c *rig) stall() {
 // cutOff waits until a replica that cannot reach the database has lost its runs, while the others make progress, and
 // reconnects it. Its clients stay connected and get the rest.
 func (c *rig) cutOff(r *clustertest.Replica, reading []chan error, heal func()) {
-	began := query[time.Time](c, "SELECT now()")
+	began := c.now()
 	waittest.Eventually(c.t, r.Name+" says that it is not ready", func() error {
 		status, body := r.Ready()
 		return waittest.Unless(status == http.StatusServiceUnavailable, "%d %s", status, body)
 	})
-	waittest.Eventually(c.t, "other workers rescue its runs", func() error {
-		return waittest.Unless(c.lost(r, began) > 0, "no run was lost")
-	})
+	c.rescued(r, began)
 	c.progress(len(c.replicas))
 	heal()
 	c.finish(r, reading)
@@ -624,32 +684,29 @@ func (c *rig) cutCommits() {
 
 // leaveAgent keeps the agent behind HTTP from beginning runs, in each way.
 func (c *rig) leaveAgent() {
-	defer c.agent.answer()
-	c.leave("remote", (*client).calling, func() { c.agent.away(0) }, c.agent.answer, false) // the message of a run may be why it got no answer
-	c.leave("remote", (*client).calling, func() { c.agent.away(http.StatusServiceUnavailable) }, c.agent.answer, true)
-	c.leave("remote", (*client).calling, func() { c.agent.away(http.StatusTooManyRequests) }, c.agent.answer, true)
-	c.leave("remote", (*client).calling, c.agent.refuse, c.agent.listen, true)
+	a := c.agent
+	defer a.answer()
+	c.leave("remote", func() { a.away(0) }, a.answer, false) // the message of a run may be why it got no answer
+	c.leave("remote", func() { a.away(http.StatusServiceUnavailable) }, a.answer, true)
+	c.leave("remote", func() { a.away(http.StatusTooManyRequests) }, a.answer, true)
+	c.leave("remote", a.refuse, a.listen, true)
 }
 
 // leaveOthers takes away the program of one agent, and the model of another.
 func (c *rig) leaveOthers() {
 	defer c.model.answer()
 	moved := c.program + ".moved"
-	c.leave("command", (*client).commanding, func() { require.NoError(c.t, os.Rename(c.program, moved)) },
-		func() { require.NoError(c.t, os.Rename(moved, c.program)) }, true)
-	c.leave("model", (*client).modeling, func() { c.model.away(http.StatusTooManyRequests) }, c.model.answer, true)
-	c.leave("model", (*client).modeling, c.model.refuse, c.model.listen, true)
+	c.leave("command", func() { require.NoError(c.t, os.Rename(c.program, moved)) }, func() { require.NoError(c.t, os.Rename(moved, c.program)) }, true)
+	c.leave("model", func() { c.model.away(http.StatusTooManyRequests) }, c.model.answer, true)
+	c.leave("model", c.model.refuse, c.model.listen, true)
 }
 
 // leave keeps an agent away until its tasks have waited for seconds. Operators see it, the tasks go on after its return, and if
 // never, a run that was claimed while it was surely away is no try.
-func (c *rig) leave(agent string, do func(*client, context.Context) error, leave, back func(), never bool) {
+func (c *rig) leave(agent string, leave, back func(), never bool) {
 	leave()
-	left := query[time.Time](c, "SELECT now()")
-	calls := make(chan error, 4)
-	for n := range cap(calls) {
-		go func() { calls <- c.load.call(uint64(n), do) }()
-	}
+	left := c.now()
+	calls := c.load.together(4, greets(agent))
 	waittest.Eventually(c.t, "tasks wait for the agent, for seconds", func() error {
 		n := query[int](c, "SELECT count(*) FROM holdfast.v_outages WHERE agent = $1 AND waiting >= $2 AND last_at > since + interval '2s'", agent, cap(calls)-len(c.replicas))
 		return waittest.Unless(n == 1, "not yet")
@@ -666,18 +723,21 @@ func (c *rig) leave(agent string, do func(*client, context.Context) error, leave
 		require.Empty(c.t, tries, "runs that an absent agent did not begin used up tries")
 	}
 	back()
-	for range cap(calls) {
-		require.NoError(c.t, <-calls, "a task whose agent was away")
+	c.succeed(calls)
+}
+
+// succeed waits until operations of clients have succeeded.
+func (c *rig) succeed(ends chan error) {
+	c.t.Helper()
+	for range cap(ends) {
+		require.NoError(c.t, <-ends)
 	}
 }
 
 // breakBehind cuts the connections between the front and the server behind it, and kills that server.
 func (c *rig) breakBehind() {
 	for range 3 {
-		ends := make(chan error, 4)
-		for n := range cap(ends) {
-			go func() { ends <- c.load.call(uint64(n), (*client).fronting) }()
-		}
+		ends := c.load.together(4, streams("front"))
 		for range 3 {
 			c.link.Cut()
 			c.progress(len(c.replicas))
@@ -685,9 +745,7 @@ func (c *rig) breakBehind() {
 		c.behind.Kill()
 		c.progress(len(c.replicas)) // while it is down
 		c.behind.Run()
-		for range cap(ends) {
-			require.NoError(c.t, <-ends, "a task behind a front")
-		}
+		c.succeed(ends)
 	}
 }
 
@@ -701,9 +759,20 @@ func (c *rig) withoutHints() {
 	})
 }
 
-// fillNotifyQueue keeps a transaction of a listener open, until no notification fits into the queue. That takes 8 GiB
-// unless the server has a setting for the size (PostgreSQL 17 and later).
+// fillNotifyQueue keeps a transaction of a listener open, until no notification fits into the queue. That takes 8 GiB and a minute
+// unless the server has a setting for the size (PostgreSQL 17 and later). Without it, only -chaos does it, once, with enough disk.
 func (c *rig) fillNotifyQueue() {
+	small := query[int](c, "SELECT count(*) FROM pg_settings WHERE name = 'max_notify_queue_pages'") > 0
+	if !small && (*chaosFor == 0 || c.filled || !roomFor(c.t, 20<<30)) {
+		c.t.Log("the queue of this PostgreSQL takes 8 GiB")
+		return
+	}
+	if small && !c.filled {
+		c.sql("ALTER SYSTEM SET max_notify_queue_pages = 64")
+		c.pg.Stop()
+		c.pg.Start()
+	}
+	c.filled = true
 	ctx := context.Background()
 	elsewhere, err := pgx.ParseConfig(c.pg.URL)
 	require.NoError(c.t, err)
@@ -742,17 +811,6 @@ func (c *rig) fillNotifyQueue() {
 		_, err := filler.Exec(ctx, "NOTIFY filler")
 		return err
 	})
-}
-
-// notifyQueueIsSmall makes the queue as small as possible, and reports whether the server has a setting for that.
-func (c *rig) notifyQueueIsSmall() bool {
-	if query[int](c, "SELECT count(*) FROM pg_settings WHERE name = 'max_notify_queue_pages'") == 0 {
-		return false
-	}
-	c.sql("ALTER SYSTEM SET max_notify_queue_pages = 64")
-	c.pg.Stop()
-	c.pg.Start()
-	return true
 }
 
 // Counters.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync/atomic"
+	"testing"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -13,6 +14,12 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
+
+// TestFailover is the short form of TestChaos for the loss of the primary.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	once(t, ofStandbys)
+}
 
 // standby builds a standby of the primary, which the replicas reach as the second host of their URL.
 func (c *rig) standby() *storetest.PrivateServer {
@@ -28,12 +35,17 @@ func (c *rig) standby() *storetest.PrivateServer {
 // follow makes the promoted standby the server of the rig. The former primary is down for good.
 func (c *rig) follow(s *storetest.PrivateServer) {
 	c.t.Helper()
-	c.pg = s
 	c.proxies, c.spares = c.spares, c.proxies
 	for _, p := range c.spares {
 		p.Refuse(true)
 		p.CutAll()
 	}
+	c.use(s)
+}
+
+// use makes another server that of the rig.
+func (c *rig) use(s *storetest.PrivateServer) {
+	c.pg = s
 	if c.db != nil {
 		_ = c.db.Close(context.Background())
 	}
@@ -41,11 +53,10 @@ func (c *rig) follow(s *storetest.PrivateServer) {
 
 // failover promotes a synchronous standby of a primary that dies, or falls silent while its connections stay. The
 // former primary then returns: as a standby that refuses writes, or with packets that were on their way.
-func (c *rig) failover() {
+func (c *rig) failover(silent bool) {
 	old, s := c.pg, c.standby()
 	old.Replicate()
 	c.progress(len(c.replicas))
-	silent := c.rng.IntN(2) == 0
 	if silent {
 		for _, p := range c.proxies {
 			p.Stall(true)
@@ -70,6 +81,23 @@ func (c *rig) failover() {
 	c.follow(s)
 }
 
+// moveName leads the name of the primary to its standby, while connections to the primary stay.
+func (c *rig) moveName() {
+	old, s := c.pg, c.pg.Standby()
+	old.Replicate()
+	resume := c.load.pause() // a switchover waits for the standby
+	old.Exec("ALTER SYSTEM SET default_transaction_read_only = on")
+	old.Exec("SELECT pg_reload_conf()")
+	s.Promote()
+	for _, p := range c.proxies {
+		p.Lead(s.URL)
+	}
+	resume()
+	c.progress(4 * len(c.replicas))
+	old.Crash()
+	c.use(s)
+}
+
 // loseCommits promotes a standby that lags.
 func (c *rig) loseCommits() {
 	old := c.pg
@@ -86,9 +114,7 @@ func (c *rig) restore() {
 	old, fresh := c.pg, c.replicas[0]
 	c.rewind(func() *storetest.PrivateServer { return c.pg.Standby() }, 12, func(s *storetest.PrivateServer) {
 		s.Stop()
-		c.scrape(fresh) // the counters die with the process
-		delete(c.scraped, fresh)
-		fresh.Kill()
+		c.kill(fresh)
 		old.Stop()
 		for _, p := range c.proxies {
 			p.Lead(s.URL)
@@ -102,10 +128,7 @@ func (c *rig) restore() {
 		}
 		s.Start()
 		s.Promote()
-		c.pg = s
-		if c.db != nil {
-			_ = c.db.Close(context.Background())
-		}
+		c.use(s)
 		fresh.Run()
 	})
 }

@@ -9,7 +9,6 @@ import (
 	"maps"
 	mathrand "math/rand/v2"
 	"net/http"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -29,8 +28,8 @@ type load struct {
 	ledger *judge.Ledger
 	seed   uint64
 	lossy  bool   // the database may lose what it acknowledged
-	front  bool   // the replicas have agents of every kind, and the agent behind HTTP knows them
 	hooks  *hooks // receives webhooks; nil: no client speaks every version
+	agent  *agent // behind HTTP
 
 	turn    sync.RWMutex // held for reading by each operation
 	stop    chan struct{}
@@ -152,14 +151,12 @@ type client struct {
 	try     time.Duration // it repeats a request that has no answer after so long
 }
 
-type operation struct {
+// operations are what clients do, with weights.
+var operations = []struct {
 	name   string
 	weight int
 	do     func(*client, context.Context) error
-}
-
-// operations are what clients do, with weights.
-var operations = []operation{
+}{
 	{"blocking", 3, (*client).blocking},
 	{"polling", 2, (*client).polling},
 	{"streaming", 4, (*client).streaming},
@@ -167,17 +164,17 @@ var operations = []operation{
 	{"hasty", 1, (*client).hasty},
 	{"busy", 2, (*client).interrupting},
 	{"cancel", 2, (*client).canceling},
-	{"calling", 1, (*client).calling},
 	{"waiting", 2, (*client).waiting},
 	{"resuming", 2, (*client).resuming},
-	{"fronting", 2, (*client).fronting},
 	{"delegating", 2, (*client).delegating},
-	{"working", 2, (*client).working},
-	{"forgoing", 1, (*client).forgoing},
+	{"revoking", 2, (*client).revoking},
 	{"posting", 2, (*client).posting},
-	{"commanding", 1, (*client).commanding},
-	{"modeling", 1, (*client).modeling},
-	{"speaking", 8, (*client).speaking},
+	{"calling", 1, greets("remote")},
+	{"commanding", 1, greets("command")},
+	{"modeling", 1, greets("model")},
+	{"fronting", 2, streams("front")},
+	{"working", 2, streams("far")},
+	{"speaking", 8, (*client).speaking}, // the last one: not without hooks
 }
 
 func (c *client) run() {
@@ -185,13 +182,8 @@ func (c *client) run() {
 	switch {
 	case c.lossy:
 		operations = operations[:3] // that leave no task for a client that lost it
-	case !c.front:
-		operations = slices.DeleteFunc(slices.Clone(operations), func(o operation) bool {
-			return slices.Contains([]string{"fronting", "working", "forgoing", "posting", "commanding", "modeling"}, o.name)
-		})
-	}
-	if c.hooks == nil {
-		operations = slices.DeleteFunc(slices.Clone(operations), func(o operation) bool { return o.name == "speaking" })
+	case c.hooks == nil:
+		operations = operations[:len(operations)-1]
 	}
 	for _, o := range operations {
 		sum += o.weight
@@ -249,7 +241,8 @@ func (c *client) polling(ctx context.Context) error {
 	return c.completes(ctx, m.without("blocking"), chunks)
 }
 
-// delegating has the agent call others, and polls until it has their results, or reads their progress from a stream.
+// delegating has the agent call others, of which one calls as well, and polls until it has each result once, or reads their
+// progress from a stream.
 func (c *client) delegating(ctx context.Context) error {
 	c = c.modern()
 	if c.rng.IntN(2) == 0 {
@@ -259,7 +252,15 @@ func (c *client) delegating(ctx context.Context) error {
 		}
 		return err
 	}
-	return c.completes(ctx, c.message("", "call=helper,nobody,helper "+judge.FromAgent+"hello").without("blocking"), 0)
+	taskID, r, err := c.send(ctx, c.message("", "call=helper,nobody,remote "+nested).without("blocking"))
+	if err != nil {
+		return err
+	}
+	c.ledger.Expect(taskID, judge.Outcome{State: "completed"})
+	if err := c.poll(ctx, taskID, r, "completed"); err != nil {
+		return err
+	}
+	return c.shows(ctx, taskID, "helper completed: "+nested+"\nnobody rejected: there is no agent \"nobody\"\nremote completed: \n")
 }
 
 // completes sends a message and polls until its task has completed.
@@ -393,21 +394,6 @@ func (c *client) waiting(ctx context.Context) error {
 	}
 	c.ledger.Expect(taskID, judge.Outcome{State: "completed"})
 	return c.poll(ctx, taskID, r, "completed")
-}
-
-// fronting reads a stream of the agent that is a front of another server. After a cut, a front may join chunks.
-func (c *client) fronting(ctx context.Context) error {
-	const size = 32
-	c = c.modern()
-	c.path = "/agents/front"
-	n := 5 + c.rng.IntN(40)
-	taskID, _, err := c.stream(ctx, c.message("", fmt.Sprintf("chunks=%d size=%d delay=%dms", n, size, 2+c.rng.IntN(30))), nil)
-	if err != nil {
-		return err
-	}
-	c.fronted.Add(1)
-	c.ledger.Expect(taskID, judge.Outcome{State: "completed", Chunks: n, Size: size})
-	return nil
 }
 
 func (c *client) cancel(ctx context.Context, taskID string) error {

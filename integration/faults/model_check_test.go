@@ -24,7 +24,6 @@ type record struct {
 	seen       []sighting
 	cancels    []time.Time
 	accepted   time.Time // of the first cancel
-	purged     *purge    // nil: the task is there
 }
 
 // fold makes the views of the log.
@@ -72,65 +71,40 @@ func (r *record) torn(seq int64) bool {
 	return seq > 0 && seq < int64(len(r.log)) && r.log[seq-1].kind == 1 && r.log[seq].state == "submitted" && r.log[seq].attempt == 0
 }
 
-// settle ends all activity: all replicas serve, tasks without an end are canceled, and every run and stream ends.
+// settle ends all activity: all replicas serve, tasks without an end are canceled, and every run, answer and stream ends.
 // Then it checks.
 func (w *world) settle() []string {
 	for i, r := range w.replicas {
 		if how, ended := r.Ended(); ended && w.up[i] {
 			w.died = append(w.died, fmt.Sprintf("replica %s ended by itself: %s", r.Name, how))
-			w.up[i] = false
-			w.outages[i] = append(w.outages[i], outage{from: time.Now()})
+			w.down(i)
 		}
 		w.perform(&op{kind: opStart, on: i})
 	}
-	for _, d := range w.all {
-		if d.kind == opSend || d.kind == opStream || d.kind == opRepeat || d.kind == opMisuse {
-			waittest.Within(w.l.T, "the task of "+d.String(), d.known) // otherwise its task id is unknown below
-		}
-	}
 	n := 1 << 20 // above the numbers of the sequence
 	canceled := map[string]bool{}
-	deadline := time.After(waittest.Patience)
-	for {
-		var busy []string
-		rows := clustertest.Column[string](w.l, `SELECT coalesce(t.client_id, t.id::text) || ' ' || (e.payload->'parts'->0->>'text')
+	waittest.Eventually(w.l.T, "everything ends", func() error {
+		busy := clustertest.Column[string](w.l, `SELECT coalesce(t.client_id, t.id::text) || ' ' || (e.payload->'parts'->0->>'text')
 			FROM holdfast.tasks t JOIN holdfast.task_events e ON e.task = t.id AND e.seq = 1
 			WHERE t.state < 3 AND e.payload->'metadata'->>'op' LIKE $1`, w.run+"-%")
-		for _, row := range rows {
-			id, script, _ := strings.Cut(row, " ")
-			if script == "hold" && !canceled[id] {
+		for _, row := range busy {
+			if id, script, _ := strings.Cut(row, " "); script == "hold" && !canceled[id] {
 				canceled[id] = true
 				w.ops[n] = &done{op: &op{n: n}, target: id}
 				w.perform(&op{n: n + 1, kind: opCancel, task: n, d: a2atest.V03})
 				n += 2
 			}
-			busy = append(busy, row)
 		}
-		if len(busy) == 0 {
-			break
+		for _, d := range w.all {
+			select {
+			case <-d.over:
+			default:
+				busy = append(busy, d.op.String())
+			}
 		}
-		select {
-		case <-deadline:
-			return append(w.died, fmt.Sprintf("these do not come to an end: %q", busy))
-		case <-time.After(20 * time.Millisecond): // there is no notification
-		}
-	}
-	over := time.After(waittest.Patience)
-	found := w.died
-	for _, d := range w.all {
-		select {
-		case <-d.over:
-			continue
-		case <-over:
-			found = append(found, "this does not end: "+d.say())
-			w.mu.Lock()
-			d.cut = true
-			w.mu.Unlock()
-			d.close()
-			<-d.over
-		}
-	}
-	return append(found, w.check()...)
+		return waittest.Unless(len(busy) == 0, "%d: %q", len(busy), busy)
+	})
+	return append(w.died, w.check()...)
 }
 
 // records reads the tasks and logs of the sequence.
@@ -162,10 +136,8 @@ func (w *world) check() []string {
 	if err != nil {
 		return append(found, err.Error())
 	}
-	found = append(found, w.purgedRecords(records)...)
 	c := &checker{
-		w: w, records: records, stored: map[string]*record{}, gone: map[string][]*record{}, keys: map[string]string{}, freed: map[string][]string{},
-		heard: map[string]time.Time{},
+		w: w, records: records, stored: map[string]*record{}, keys: map[string]string{}, heard: map[string]time.Time{},
 	}
 	all := slices.Clone(w.all)
 	slices.SortStableFunc(all, func(a, b *done) int { return a.end.Compare(b.end) })
@@ -183,7 +155,7 @@ func (w *world) check() []string {
 		if err := legal(r.log, r.asked(), r.accepted); err != nil {
 			found = append(found, fmt.Sprintf("the log of %s is not the model's: %v\n%s", r.public, err, c.story(r.public)))
 		}
-		if r.purged == nil && !r.accepted.IsZero() && !terminal(r.views[len(r.log)].state) {
+		if !r.accepted.IsZero() && !terminal(r.views[len(r.log)].state) {
 			found = append(found, fmt.Sprintf("%s was canceled and is %s\n%s", r.public, r.views[len(r.log)].state, c.story(r.public)))
 		}
 	}
@@ -194,9 +166,7 @@ type checker struct {
 	w         *world
 	records   map[string]*record
 	stored    map[string]*record   // by the mark of a message
-	gone      map[string][]*record // the same, of purged tasks
 	keys      map[string]string    // for each key, the mark of its message
-	freed     map[string][]string  // for each key, the marks of messages of purged tasks
 	heard     map[string]time.Time // when a client learned that a message is stored
 	performed int
 	found     []string
@@ -223,11 +193,6 @@ func (c *checker) prepare(all []*done) {
 		for i := range r.log {
 			e := &r.log[i]
 			if e.kind != 1 {
-				continue
-			}
-			if key := keyOf[e.op]; r.purged != nil {
-				c.gone[e.op] = append(c.gone[e.op], r)
-				c.freed[key] = append(c.freed[key], e.op)
 				continue
 			}
 			if c.stored[e.op] != nil {
@@ -270,9 +235,6 @@ func (c *checker) context(d *done) string {
 	return ""
 }
 
-// cancelWait is shorter than the wait of a cancel whose run does not end because its worker died.
-const cancelWait = 5 * time.Second
-
 // codes of the errors that the model expects, by version.
 const (
 	notFound      = -32001
@@ -290,12 +252,8 @@ func endedCode(d *a2atest.Wire) int {
 // operation checks an operation. Operations come in the order of their ends.
 func (c *checker) operation(d *done) error {
 	excused := c.w.excused(d)
-	p := c.lost(d)
-	if d.broken != nil && !excused && !d.cut && (p == nil || d.kind == opPurge) {
+	if d.broken != nil && !excused && !d.cut {
 		return fmt.Errorf("it broke, and no replica was going down: %w", d.broken)
-	}
-	if p != nil || d.kind == opPurge {
-		return c.afterPurge(d, p)
 	}
 	if d.refuse != nil {
 		if unavailable := map[*a2atest.Wire]int{a2atest.V01: -32011, a2atest.V03: -32603}[d.d]; d.refuse.Code == unavailable && excused {
@@ -338,8 +296,7 @@ func (c *checker) refused(d *done) error {
 	}
 	switch {
 	case strings.Contains(d.refuse.Message, "Idempotency-Key"):
-		other := func(msg string) bool { return msg != "" && msg != d.msg }
-		if d.refuse.Code != invalid || !slices.ContainsFunc(append([]string{c.keys[d.key]}, c.freed[d.key]...), other) {
+		if other := c.keys[d.key]; d.refuse.Code != invalid || other == "" || other == d.msg {
 			return fmt.Errorf("the key is said to be in use: %w", d.refuse)
 		}
 		return nil
@@ -380,7 +337,7 @@ func (c *checker) read(d *done) error {
 	history := d.history
 	if d.kind == opCancel {
 		history = -1
-		if !terminal(d.answer.State()) && d.end.Sub(d.begin) < cancelWait && !c.w.excused(d) {
+		if !terminal(d.answer.State()) && !c.w.excused(d) {
 			return errors.New("a cancel is answered before the task has ended")
 		}
 	}
@@ -390,11 +347,6 @@ func (c *checker) read(d *done) error {
 // sent checks the answer to a message.
 func (c *checker) sent(d *done) error {
 	r := c.stored[d.msg]
-	for _, gone := range c.gone[d.msg] {
-		if gone.public == d.taskID {
-			r = gone
-		}
-	}
 	if d.answer == nil && len(d.events) == 0 {
 		if d.eof && !c.w.excused(d) {
 			return errors.New("an empty stream")
@@ -419,7 +371,7 @@ func (c *checker) sent(d *done) error {
 	c.hear(d, d.end)
 	waits := d.d == a2atest.V01 || d.wait
 	return c.at(r, d, first, func(v *view) string {
-		if waits && !settled(v.state) && d.end.Sub(d.begin) < time.Second && !c.w.excused(d) {
+		if waits && !settled(v.state) && !c.w.excused(d) {
 			return "answered before the task has settled"
 		}
 		return v.differs(d.answer, d.d, d.history)

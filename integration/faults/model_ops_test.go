@@ -36,7 +36,6 @@ const (
 	opKill   opKind = "kill"
 	opStop   opKind = "stop"
 	opStart  opKind = "start"
-	opPurge  opKind = "purge" // delete a task as an operator
 )
 
 // op is one operation of a sequence. Operations refer to each other by number. An operation that refers to a missing
@@ -51,9 +50,9 @@ type op struct {
 	text    string
 	wait    bool // a blocking send, where the version has the choice
 	keyed   bool
-	history int // historyLength; -1: not given
-	after   int // resume: thousandths of the log; fromSnapshot, or so much beyond its end
-	pause   time.Duration
+	history int  // historyLength; -1: not given
+	after   int  // resume: thousandths of the log; fromSnapshot, or so much beyond its end
+	pause   int  // round trips to the database until the next one
 	join    bool // the next operation waits for this one
 }
 
@@ -62,31 +61,9 @@ const (
 	fromSnapshot = -1
 )
 
-func (o *op) sends() bool {
-	return o.kind == opSend || o.kind == opStream || o.kind == opRepeat || o.kind == opMisuse
-}
-
 func (o *op) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "#%d %s", o.n, o.kind)
-	switch o.kind {
-	case opKill, opStop, opStart:
-		fmt.Fprintf(&b, " replica %d", o.on)
-	case opRepeat, opMisuse:
-		fmt.Fprintf(&b, " of #%d on %d %q", o.like, o.on, o.text)
-	case opCut, opPurge:
-		fmt.Fprintf(&b, " task %d on %d", o.task, o.on)
-	case opSend, opStream:
-		fmt.Fprintf(&b, " %s task %d on %d %q wait=%v keyed=%v history=%d", o.d, o.task, o.on, o.text, o.wait, o.keyed, o.history)
-	case opGet:
-		fmt.Fprintf(&b, " %s task %d on %d history=%d", o.d, o.task, o.on, o.history)
-	case opResume:
-		fmt.Fprintf(&b, " %s task %d on %d after=%d‰", o.d, o.task, o.on, o.after)
-	case opCancel:
-		fmt.Fprintf(&b, " %s task %d on %d", o.d, o.task, o.on)
-	}
-	fmt.Fprintf(&b, " pause=%s join=%v", o.pause, o.join)
-	return b.String()
+	type plain op
+	return fmt.Sprintf("#%d %s in %s: %+v", o.n, o.kind, o.d, plain(*o))
 }
 
 // done is an operation that was performed, and its results.
@@ -96,7 +73,6 @@ type done struct {
 	key        string
 	begin, end time.Time
 	replica    int
-	admin      string        // of a purge: where it is sent
 	target     string        // the task's public id in the request
 	taskID     string        // and in the answer
 	known      chan struct{} // closed when taskID is known, or never will be
@@ -150,7 +126,6 @@ func (d *done) say() string {
 // outage is a time during which a replica may break off requests.
 type outage struct {
 	from, to time.Time // to is zero while it lasts
-	killed   bool
 }
 
 // world is the replicas, which all sequences share, and the present sequence.
@@ -167,13 +142,12 @@ type world struct {
 	ops  map[int]*done
 	all  []*done  // in the order of their beginning
 	died []string // replicas that ended unexpectedly
-
-	purged map[string]*purge // by the task's id; mu guards the ends of those under way
 }
 
 func newWorld(l *clustertest.DB, names ...string) *world {
 	w := &world{l: l, up: make([]bool, len(names)), outages: make([][]outage, len(names))}
-	config := clustertest.Replace(clustertest.Settings, "store: {pool_size: 4}", "store: {pool_size: 4}\nlimits: {max_block: 1s}")
+	// Only the end of a run answers what waits for it.
+	config := clustertest.Replace(patient, "cancel_grace: 5s", "cancel_grace: 1h")
 	var all []clustertest.Options
 	for _, name := range names {
 		all = append(all, clustertest.Options{Name: name, DB: l.URL, Config: config})
@@ -188,13 +162,15 @@ func newWorld(l *clustertest.DB, names ...string) *world {
 
 // play performs a sequence, waits until all activity has ended, and returns the violations of the model.
 func (w *world) play(ops []*op) []string {
-	w.run, w.ops, w.all, w.died, w.purged = rand.Text()[:8], map[int]*done{}, nil, nil, map[string]*purge{}
+	w.run, w.ops, w.all, w.died = rand.Text()[:8], map[int]*done{}, nil, nil
 	for _, o := range ops {
 		d := w.perform(o)
 		if d != nil && o.join {
 			waittest.Within(w.l.T, "an answer to "+o.String(), d.over)
 		}
-		time.Sleep(o.pause) // the pace of the sequence
+		for range o.pause {
+			clustertest.One[int](w.l, "SELECT 1")
+		}
 	}
 	return w.settle()
 }
@@ -239,8 +215,7 @@ func (w *world) perform(o *op) *done {
 				return nil
 			}
 			if d.target = maker.target; d.target == "" {
-				waittest.Within(w.l.T, "the task of "+maker.String(), maker.known)
-				if d.target = maker.taskID; d.target == "" {
+				if d.target = w.made(maker); d.target == "" {
 					return nil
 				}
 			}
@@ -252,9 +227,6 @@ func (w *world) perform(o *op) *done {
 			return nil
 		}
 	}
-	if o.kind == opPurge && !w.beginPurge(d) || d.d == a2atest.V01 && d.sends() && w.purged[d.target] != nil {
-		return nil
-	}
 	w.mu.Lock()
 	d.replica = o.on % len(w.urls)
 	for range w.urls {
@@ -263,7 +235,6 @@ func (w *world) perform(o *op) *done {
 		}
 	}
 	w.mu.Unlock()
-	d.admin = w.replicas[d.replica].Admin
 	if o.kind == opResume && o.after != fromSnapshot {
 		var last int64
 		err := w.l.Conn.QueryRow(waittest.Context(w.l.T), `SELECT last_seq FROM holdfast.tasks WHERE coalesce(client_id, id::text) = $1`, d.target).Scan(&last)
@@ -276,13 +247,32 @@ func (w *world) perform(o *op) *done {
 	}
 	w.ops[o.n], w.all = d, append(w.all, d)
 	d.begin = time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*waittest.Patience)
+	ctx, cancel := context.WithCancel(w.l.T.Context())
 	d.close = cancel
 	go func() {
 		defer cancel()
 		w.call(ctx, d)
 	}()
 	return d
+}
+
+// made waits until a message is stored, or never will be, and returns its task; "" without one. An answer that waits for the end of
+// the task comes later.
+func (w *world) made(d *done) (id string) {
+	waittest.Eventually(w.l.T, "the message of "+d.op.String(), func() error {
+		select {
+		case <-d.known:
+			id = d.taskID
+		default:
+			ids := clustertest.Column[string](w.l, "SELECT task::text FROM holdfast.task_events WHERE kind = 1 AND payload->'metadata'->>'op' = $1", d.msg)
+			if len(ids) == 0 {
+				return errors.New("it is not there")
+			}
+			id = ids[0]
+		}
+		return nil
+	})
+	return id
 }
 
 func (w *world) cutStreams(taskID string) {
@@ -344,10 +334,6 @@ func (w *world) call(ctx context.Context, d *done) {
 		learn()
 		close(d.over)
 	}()
-	if d.kind == opPurge {
-		w.callPurge(ctx, d)
-		return
-	}
 	header := []string{"A2A-Version", d.d.Version}
 	if d.key != "" {
 		header = append(header, "Idempotency-Key", d.key)
@@ -420,10 +406,7 @@ func (w *world) control(o *op) *done {
 	case o.kind == opStart && !up:
 		w.startAgain(i)
 	case o.kind != opStart && up && serving > 1:
-		w.mu.Lock()
-		w.up[i] = false
-		w.outages[i] = append(w.outages[i], outage{from: time.Now(), killed: o.kind == opKill})
-		w.mu.Unlock()
+		w.down(i)
 		if o.kind == opKill {
 			r.Kill()
 		} else if how, ended := r.Ended(); ended {
@@ -438,6 +421,14 @@ func (w *world) control(o *op) *done {
 	close(d.over)
 	w.all = append(w.all, d)
 	return d
+}
+
+// down notes that a replica does not serve any more.
+func (w *world) down(i int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.up[i] = false
+	w.outages[i] = append(w.outages[i], outage{from: time.Now()})
 }
 
 // startAgain starts a replica whose process has ended, or is about to.

@@ -17,7 +17,7 @@ var (
 	modelSeed     = flag.Uint64("model.seed", 0, "seed of the first sequence, the others count on; 0: a new one")
 	modelOps      = flag.Int("model.ops", 120, "operations of a sequence")
 	modelReplicas = flag.Int("model.replicas", 2, "replicas")
-	modelShrink   = flag.Duration("model.shrink", 2*time.Minute, "how long a sequence that fails is made smaller")
+	modelShrink   = flag.Int("model.shrink", 100, "how many parts of a sequence that fails are played, to make it smaller")
 )
 
 // Random operations run on real replicas, some of which are killed and stopped meanwhile, and are compared with a
@@ -65,14 +65,14 @@ func (w *world) shrink(ops []*op, found []string) ([]*op, []string) {
 	if len(w.play(nil)) > 0 {
 		return ops, found
 	}
-	deadline := time.Now().Add(*modelShrink)
+	plays := *modelShrink
 	for size := len(ops) / 2; size > 0; {
 		dropped := false
 		for from := 0; from < len(ops); {
 			less := append(append([]*op{}, ops[:from]...), ops[min(len(ops), from+size):]...)
 			var still []string
 			for try := 0; try < 3 && len(still) == 0; try++ {
-				if time.Now().After(deadline) {
+				if plays--; plays < 0 {
 					return ops, found
 				}
 				still = w.play(less)
@@ -161,7 +161,7 @@ func (g *generator) add() {
 	}
 	// Half of them follow at once, to overlap.
 	if g.r.IntN(2) == 0 {
-		o.pause = time.Duration(g.r.IntN(40)) * time.Millisecond
+		o.pause = g.r.IntN(40)
 	}
 	x := g.r.IntN(100)
 	if len(g.tasks) == 0 {
@@ -189,9 +189,7 @@ func (g *generator) add() {
 		o.join = false
 	case x < 94:
 		o.kind, o.task = opCut, g.task()
-	case x < 96:
-		o.kind, o.task = opPurge, g.task()
-	case x < 98:
+	case x < 97:
 		o.kind = []opKind{opKill, opKill, opStop}[g.r.IntN(3)]
 	default:
 		o.kind = opStart
@@ -199,7 +197,8 @@ func (g *generator) add() {
 	if o.keyed && (o.kind == opSend || o.kind == opStream) {
 		g.keyed = append(g.keyed, o.n)
 	}
-	// Nothing would end the stream of a task that needs a cancel.
-	o.join = o.join && o.kind != opStream && o.kind != opRepeat && o.kind != opMisuse
+	// Nothing would end a stream, or an answer that waits, of a task that needs a cancel.
+	sends := o.kind == opSend && o.d == a2atest.V03 && !o.wait
+	o.join = o.join && (sends || o.kind == opGet || o.kind == opCancel)
 	g.ops = append(g.ops, o)
 }

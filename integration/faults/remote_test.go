@@ -2,9 +2,7 @@ package faults
 
 import (
 	"bytes"
-	"context"
 	"flag"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,7 +16,6 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
-	"github.com/holdfast-a2a/holdfast/internal/judge"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
@@ -111,81 +108,34 @@ func (w *remote) kill() {
 	<-w.ended
 }
 
-// working reads a stream of the agent that is served by remote workers.
-func (c *client) working(ctx context.Context) error {
-	const size = 32
-	c = c.modern()
-	c.path = "/agents/far"
-	n := 5 + c.rng.IntN(40)
-	taskID, _, err := c.stream(ctx, c.message("", fmt.Sprintf("chunks=%d size=%d delay=%dms", n, size, 2+c.rng.IntN(30))), nil)
-	if err != nil {
-		return err
-	}
-	c.ledger.Expect(taskID, judge.Outcome{State: "completed", Chunks: n, Size: size})
-	return nil
-}
-
-// forgoing cancels a task of that agent, which does not end by itself.
-func (c *client) forgoing(ctx context.Context) error {
-	c = c.modern()
-	c.path = "/agents/far"
-	taskID, _, err := c.send(ctx, c.message("", "hold").without("blocking"))
-	if err != nil {
-		return err
-	}
-	c.ledger.Expect(taskID, judge.Outcome{State: "canceled"})
-	return c.cancel(ctx, taskID)
-}
-
-// throughWorkers begins streams of remote workers that are not part of the crowd.
-func (c *rig) throughWorkers(n int) (ends []chan error) {
-	for i := range n {
-		end := make(chan error, 1)
-		go func() {
-			ctx, cancel := context.WithTimeout(context.Background(), giveUp)
-			defer cancel()
-			end <- c.load.client(a2atest.V03, uint64(i)).working(ctx)
-		}()
-		ends = append(ends, end)
-	}
-	return ends
-}
-
-func (c *rig) served(ends []chan error) {
+// throughWorkers begins streams of remote workers that are not part of the crowd, and waits until these have runs.
+func (c *rig) throughWorkers() (ends chan error) {
 	c.t.Helper()
-	for _, end := range ends {
-		require.NoError(c.t, <-end, "a task of a remote worker")
-	}
-}
-
-// holding waits until a remote worker has runs.
-func (c *rig) holding() {
-	c.t.Helper()
+	ends = c.load.together(4, streams("far"))
 	waittest.Eventually(c.t, "remote workers have runs", func() error {
 		n := query[int](c, "SELECT count(*) FROM holdfast.v_tasks WHERE agent = 'far' AND state = 'working'")
 		return waittest.Unless(n > 0, "no task of theirs is working")
 	})
+	return ends
 }
 
 // killRemotes kills each remote worker with kill -9, and starts it again when clients have made progress without it.
 func (c *rig) killRemotes() {
 	for _, w := range c.mortalRemotes() {
-		ends := c.throughWorkers(4)
-		c.holding()
+		ends := c.throughWorkers()
 		w.kill()
 		c.progress(len(c.replicas))
 		w.run()
-		c.served(ends)
+		c.succeed(ends)
 	}
 }
 
 // freezeRemotes stops each remote worker until others have its runs, and lets it go on: its late events must be refused.
 func (c *rig) freezeRemotes() {
 	for _, w := range c.remotes {
-		ends := c.throughWorkers(4)
-		c.holding()
+		ends := c.throughWorkers()
 		w.signal(syscall.SIGSTOP)
-		c.served(ends) // by others, after the leases
+		c.succeed(ends) // by others, after the leases
 		w.signal(syscall.SIGCONT)
 	}
 	c.progress(len(c.replicas))
@@ -194,44 +144,39 @@ func (c *rig) freezeRemotes() {
 // cutRemotes cuts the connections of remote workers in the middle of everything, and leads them to other replicas.
 func (c *rig) cutRemotes() {
 	for i := range 3 {
-		ends := c.throughWorkers(4)
-		c.holding()
+		ends := c.throughWorkers()
 		for j, w := range c.remotes {
 			w.proxy.Lead(a2atest.Host(c.replicas[(i+j+1)%len(c.replicas)].URL))
 			w.proxy.Cut()
 			c.progress(1)
 			w.proxy.Cut()
 		}
-		c.served(ends)
+		c.succeed(ends)
 	}
 }
 
 // replaceRemotes replaces each remote worker as a deploy does: it finishes or gives back its runs.
 func (c *rig) replaceRemotes() {
 	for _, w := range c.mortalRemotes() {
-		ends := c.throughWorkers(4)
-		c.holding()
+		ends := c.throughWorkers()
 		w.signal(syscall.SIGTERM)
 		waittest.Within(c.t, "the end of a remote worker", w.ended)
 		require.Zero(c.t, w.cmd.ProcessState.ExitCode(), "exit status of a remote worker")
 		w.run()
-		c.served(ends)
+		c.succeed(ends)
 	}
 }
 
 // killBoth kills a replica with the runs of remote workers, and one of these.
 func (c *rig) killBoth() {
 	for i, r := range c.mortal() {
-		ends := c.throughWorkers(4)
-		c.holding()
+		ends := c.throughWorkers()
 		w := c.mortalRemotes()[i%len(c.mortalRemotes())]
 		w.kill()
-		c.scrape(r)
-		delete(c.scraped, r)
-		r.Kill()
+		c.kill(r)
 		c.progress(len(c.replicas))
 		r.Run()
 		w.run()
-		c.served(ends)
+		c.succeed(ends)
 	}
 }

@@ -1,86 +1,115 @@
 package faults
 
 import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/runapi/runapitest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// One replica serves clients and runs nothing; the other runs agents and has no public address.
+// accepted is a run that an agent has accepted with 202. The test posts its events through the run API.
+type accepted struct {
+	RunAPI runapitest.Client `json:"runApi"`
+}
+
+// acceptor is an agent that accepts every run.
+func acceptor(t *testing.T) (url string, runs <-chan *accepted) {
+	t.Helper()
+	begun := make(chan *accepted, 10)
+	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		run := &accepted{}
+		if err := json.NewDecoder(r.Body).Decode(run); err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(http.StatusAccepted)
+		begun <- run
+	}))
+	t.Cleanup(agent.Close)
+	return agent.URL, begun
+}
+
+// One replica serves clients and runs nothing; others run agents, serve no clients, and die. A worker has no run API of its own:
+// it names the one that is configured, or none.
 func TestRolesApart(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
-	// Only hints can find the events in time: the polls are rare.
-	rarely := clustertest.Replace(clustertest.Replace(clustertest.Settings, "poll_interval: 200ms", "poll_interval: 1m"), "hub: {poll_interval: 500ms}", "hub: {poll_interval: 1m}")
-	api := clustertest.Start(t, clustertest.Options{Name: "api", DB: db.URL, Config: rarely, Env: []string{"HOLDFAST_ROLES=api"}})
-	// No worker runs it yet.
+	agent, runs := acceptor(t)
+	config := clustertest.Replace(patient, "limits: {max_block", fmt.Sprintf(`
+  - {name: later, executor: {kind: http, http: {url: %q}}, limits: {backoff: 100ms, concurrency: 1}}
+limits: {max_block`, agent))
+	api := clustertest.Start(t, clustertest.Options{Name: "api", DB: db.URL, Config: config, Env: []string{"HOLDFAST_ROLES=api"}})
 	waiting := api.Stream(a2atest.V03, a2atest.Say("chunks=20 size=16 delay=5ms"))
-	first := waiting.Take(1)
-	require.Equal(t, "submitted", first[0].State())
-
-	worker := clustertest.Start(t, clustertest.Options{Name: "worker", DB: db.URL, Config: rarely, Env: []string{"HOLDFAST_ROLES=worker"}, Async: true})
+	require.Equal(t, "submitted", waiting.Take(1)[0].State(), "no worker runs it yet")
+	worker := clustertest.Start(t, clustertest.Options{
+		Name: "worker", DB: db.URL, Config: config, Async: true, Env: []string{"HOLDFAST_ROLES=worker", "HOLDFAST_RUN_API_URL=" + api.URL + "/"},
+	})
 	clustertest.Indexed(t, a2atest.Chunks(waiting.Rest()), 20)
 	worker.WaitServing()
 	require.Empty(t, worker.URL, "a worker serves no clients")
-	worker.WaitReady()
 	for _, d := range a2atest.Old {
-		t.Run(d.String(), func(t *testing.T) {
-			t.Parallel()
-			for range 5 {
-				res := api.Send(d, a2atest.Say("ask:well?")) // blocking
-				require.Equal(t, "input-required", res.State())
-				require.Equal(t, "completed", api.Send(d, a2atest.Say("well").To(res.Task())).State())
-			}
-			s := api.Stream(d, a2atest.Say("hold"))
-			taskID := s.UntilState("working").Task()
-			require.Equal(t, "canceled", api.Cancel(taskID).State())
-			require.Equal(t, "canceled", a2atest.Last(s.Rest()).State())
-			require.Zero(t, api.Metric("holdfast_hub_poll_found_total"), "hints find events from other replicas before the poll does")
-		})
+		res := api.Send(d, a2atest.Say("ask:well?")) // blocking
+		require.Equal(t, "input-required", res.State())
+		require.Equal(t, "completed", api.Send(d, a2atest.Say("well").To(res.Task())).State())
+		s := api.Stream(d, a2atest.Say("hold"))
+		require.Equal(t, "canceled", api.Cancel(s.UntilState("working").Task()).State())
+		require.Equal(t, "canceled", a2atest.Last(s.Rest()).State())
 	}
-}
 
-// A caller that waits for an answer gets it, although the process that ran its task died. A caller that repeats a
-// request with its key, because the answer was lost, gets the existing task.
-func TestCallerOutlivesWorker(t *testing.T) {
-	t.Parallel()
-	db := clustertest.NewDB(t)
-	api := clustertest.Start(t, clustertest.Options{Name: "api", DB: db.URL, Config: clustertest.Settings, Env: []string{"HOLDFAST_ROLES=api"}})
-	worker := func(name string) *clustertest.Replica {
-		return clustertest.Start(t, clustertest.Options{Name: name, DB: db.URL, Config: clustertest.Settings, Env: []string{"HOLDFAST_ROLES=worker"}})
+	for range 2 { // the worker has noticed the end of the first run, whose slot is the only one
+		s := api.Stream(a2atest.V03, a2atest.Say("go").At("later"))
+		run := waittest.Within(t, "a run begins", runs)
+		require.Equal(t, api.URL+"/run/v1", run.RunAPI.URL)
+		require.True(t, run.RunAPI.Post(t, 0, `{"type":"complete","message":"done"}`).Ended)
+		require.Equal(t, "completed", a2atest.Last(s.Rest()).State())
 	}
-	doomed := worker("doomed")
-	body := a2atest.Request("message/send", a2atest.V03.Params(a2atest.Send, a2atest.Say("chunks=60 size=32 delay=50ms")))
+
+	// A caller that waits gets its answer, although the worker dies, and so does one that repeats the request with its key.
+	body := a2atest.Request("message/send", a2atest.V03.Params(a2atest.Send, a2atest.Say("go")))
 	answers := make(chan *a2atest.Answer, 2)
-	send := func() {
-		got, err := a2atest.Ask(waittest.Context(t), api.URL, body, "Idempotency-Key", "the-same")
-		if err != nil {
-			t.Error(err)
-		}
-		answers <- got
+	for range cap(answers) {
+		go func() {
+			got, err := a2atest.Ask(t.Context(), api.URL+"/agents/later", body, "Idempotency-Key", "the-same")
+			if err != nil {
+				t.Error(err)
+			}
+			answers <- got
+		}()
 	}
-	go send()
-	waittest.Eventually(t, "chunks are stored", func() error {
-		n := clustertest.One[int](db, "SELECT count(*) FROM holdfast.task_events WHERE kind = 3")
-		return waittest.Unless(n > 5, "%d", n)
-	})
-	go send()
-	doomed.Kill()
-	worker("heir")
+	first := waittest.Within(t, "a run begins", runs)
+	require.Equal(t, 1, first.RunAPI.Post(t, 0, `{"type":"text","text":"before"}`).Ordinal())
+	worker.Kill()
+	db.Expire(worker)
+	worker.Run()
+	second := waittest.Within(t, "a run begins again", runs)
+	require.Equal(t, 410, first.RunAPI.Post(t, 1, `{"type":"complete"}`).Status, "the token of the lost run is dead")
+	require.True(t, second.RunAPI.Post(t, 0, `{"type":"text","text":"after"}`, `{"type":"complete"}`).Ended)
 	var tasks []string
-	for range 2 {
-		got := waittest.Within(t, "an answer", answers)
-		require.NotNil(t, got)
-		res, err := got.Result()
+	for range cap(answers) {
+		res, err := waittest.Within(t, "an answer", answers).Result()
 		require.NoError(t, err)
 		require.Equal(t, "completed", res.State())
-		clustertest.Indexed(t, a2atest.Pieces(res.Artifacts[0].Parts, 32), 60)
+		require.Equal(t, "after", a2atest.Text(res.Artifacts[0].Parts), "it replaced the text of the attempt before")
 		tasks = append(tasks, res.Task())
 	}
 	require.Equal(t, tasks[0], tasks[1])
-	require.Equal(t, 1, clustertest.One[int](db, "SELECT count(*) FROM holdfast.tasks"))
+
+	worker.Kill()
+	db.Expire(worker)
+	worker.Options.Env = []string{"HOLDFAST_ROLES=worker"}
+	worker.Run()
+	res := api.Send(a2atest.V03, a2atest.Say("go").At("later"))
+	require.Empty(t, waittest.Within(t, "a run begins", runs).RunAPI)
+	require.Equal(t, "failed", res.State())
+	require.Contains(t, res.Said(), "no run API")
+	for _, r := range []*clustertest.Replica{api, worker} {
+		require.NotContains(t, r.Log(), "hfrun_", "no token is in a log")
+	}
 }

@@ -39,22 +39,19 @@ var soaking = clustertest.Replace(clustertest.Replace(chaotic, "grpc_listen: off
 	"retention: {tasks: 2m,", "retention: {tasks: 2m, expire_parked_after: 10m, idempotency_keys: 1m, delivery_attempts: 1m, audit: 5m, processes: 5m,") +
 	receivertest.Pushing(object{"artifacts": true, "coalesce_after": 0, "max_per_hour": 1_000_000, "timeout": "2s"})
 
-// soakFaults are the faults of chaos that need no second server of PostgreSQL, no hour and no other binary.
-func soakFaults() (all []string, do map[string]func(*rig)) {
-	do = map[string]func(*rig){"receivers of webhooks away": (*rig).leaveHooks}
-	for _, f := range faults {
-		if !f.standby && f.name != notifyQueueFull && f.name != wrongClocks {
-			do[f.name] = f.do
+// soakFaults are the faults of chaos that need no second server of PostgreSQL, no hour and no other binary, and one more.
+func soakFaults() (all []fault) {
+	leave, only := fault{"receivers of webhooks away", "", (*rig).leaveHooks}, regexp.MustCompile(*soakOnly)
+	if *soakFor == 0 {
+		return []fault{leave, faults[0]}
+	}
+	for _, f := range append([]fault{leave}, faults...) {
+		others := f.group == ofStandbys || f.name == "the NOTIFY queue full" || f.name == "clocks an hour ahead and behind"
+		if !others && only.MatchString(f.name) {
+			all = append(all, f)
 		}
 	}
-	only := regexp.MustCompile(*soakOnly)
-	for name := range do {
-		if only.MatchString(name) {
-			all = append(all, name)
-		}
-	}
-	slices.Sort(all)
-	return all, do
+	return all
 }
 
 // Two replicas work for hours, while faults hit them, their workers, their agents, the database and the receivers of webhooks.
@@ -63,38 +60,20 @@ func soakFaults() (all []string, do map[string]func(*rig)) {
 // Faults never kill replica a and the first remote worker. They freeze them, and cut them off.
 func TestSoak(t *testing.T) {
 	t.Parallel()
-	o := rigOptions{names: []string{"a", "b"}, config: soaking, seed: *soakSeed, clients: 12, spared: 1, hooks: newHooks(t)}
+	o := rigOptions{names: []string{"a", "b"}, config: soaking, seed: seeded(t, *soakSeed), clients: 12, spared: 1, hooks: newHooks(t)}
 	// WAL that is recycled within minutes, instead of up to a GiB of it that grows for hours.
 	o.settings = map[string]string{"checkpoint_timeout": "60s", "max_wal_size": "256MB"}
 	if *soakFor == 0 {
 		o.clients, o.settings["fsync"] = 4, "off"
 	}
-	if o.seed == 0 {
-		o.seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("-soak.seed %d", o.seed)
 	c := newRig(t, o)
 	defer c.keep()
 	w := newWatch(c, max(*soakFor/360, 2*time.Second))
 	if *soakOut != "" {
 		defer w.write(*soakOut) // also if it has failed
 	}
-	names, do := soakFaults()
-	if *soakFor == 0 {
-		names = []string{"receivers of webhooks away", "kill -9 of each replica in turn"}
-	}
 	first := c.replicas[0].PID()
-	for began := time.Now(); ; {
-		for _, i := range c.rng.Perm(len(names)) {
-			c.round(names[i], do[names[i]], w.rest, c.turn)
-			if *soakFor > 0 && time.Since(began) > *soakFor {
-				break
-			}
-		}
-		if time.Since(began) > *soakFor {
-			break
-		}
-	}
+	c.run(soakFaults(), *soakFor, w.rest, c.turn)
 	w.end()
 	c.load.end()
 	require.Equal(t, first, c.replicas[0].PID(), "replica a lived all the time")
@@ -109,7 +88,7 @@ func TestSoak(t *testing.T) {
 // turn begins an era: the ledger and the exports forget the tasks of the era before the last one. No client is running.
 func (c *rig) turn() {
 	c.t.Helper()
-	now, n := query[time.Time](c, "SELECT now()"), c.sum()
+	now, n := c.now(), c.sum()
 	c.past = counters{tasks: n.tasks, events: n.events, calledBack: n.calledBack}
 	c.earlier = &era{since: c.since, until: now, ledger: c.load.ledger}
 	c.since, c.load.ledger = now, judge.New()

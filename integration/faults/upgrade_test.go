@@ -33,37 +33,29 @@ func TestRollingUpgrade(t *testing.T) {
 	old, commit := previous(t)
 	db := clustertest.NewDB(t)
 	db.Exec("DROP SCHEMA holdfast CASCADE")
-	replicas := clustertest.Together(t,
-		clustertest.Options{Name: "a", DB: db.URL, Config: patientRollout, Binary: old}, clustertest.Options{Name: "b", DB: db.URL, Config: patientRollout, Binary: old})
+	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: draining, Binary: old})
 	schema := func() int {
 		return clustertest.One[int](db, "SELECT max(version_id)::int FROM holdfast.schema_version")
 	}
 	before := schema()
-	front := balance(t, replicas...)
-	all := sendThrough(t, front)
-	all.progress()
-	asked := replicas[0].Send(a2atest.V03, a2atest.Say("ask:what?"))
+	f := sendTo(t, a)
+	f.senders.progress()
+	asked := a.Send(a2atest.V03, a2atest.Say("ask:what?"))
 
 	db.Operate("migrate")
 	t.Logf("from %s: the schema goes from version %d to %d", commit, before, schema())
 	require.Greater(t, schema(), before)
-	all.progress()
 	roll := func(binary string) {
-		for _, r := range front.servers {
-			all.progress()
-			r.Stop()
-			r.Options.Binary = binary
-			r.Run()
-			r.rejoin()
-		}
-		all.progress()
+		f.replace(a, b, binary)
+		f.replace(b, a, binary)
+		f.senders.progress()
 	}
 	roll("")
-	require.Equal(t, "completed", replicas[1].Send(a2atest.V03, a2atest.Say("that").To(asked.Task())).State(), "a task of the previous version goes on")
-	asked = replicas[0].Send(a2atest.V03, a2atest.Say("ask:what?"))
+	require.Equal(t, "completed", b.Send(a2atest.V03, a2atest.Say("that").To(asked.Task())).State(), "a task of the previous version goes on")
+	asked = a.Send(a2atest.V03, a2atest.Say("ask:what?"))
 	roll(old)
-	require.Equal(t, "completed", replicas[1].Send(a2atest.V03, a2atest.Say("that").To(asked.Task())).State(), "and one of this version in the previous one")
-	all.end()
+	require.Equal(t, "completed", b.Send(a2atest.V03, a2atest.Say("that").To(asked.Task())).State(), "and one of this version in the previous one")
+	f.senders.end()
 	require.Empty(t, clustertest.Column[string](db, "SELECT payload->>'outcome' FROM holdfast.task_events WHERE kind = 4 AND payload->>'outcome' IN ('lost', 'retry', 'failed')"), "no run was lost")
 }
 
