@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,6 +34,7 @@ type agent struct {
 	runs   func(http.ResponseWriter, *http.Request, []byte)
 	server *http.Server // nil while connections are refused
 	urls   []string     // of the replicas, for the run API
+	ebb    atomic.Int64 // trickling runs end when it changes
 
 	mu     sync.Mutex
 	status int             // its answer while it is away; 0 for none
@@ -163,35 +165,45 @@ func (a *agent) awaitNotice(ctx context.Context, taskID string) error {
 	}
 }
 
+// job is the document of a run.
+type job struct {
+	Message struct{ Parts []struct{ Text string } }
+	Input   struct{ Source, Query, Text string }
+	Resume  struct{ URL string }
+	RunAPI  runapitest.Client
+}
+
 // run answers with a run's events, or accepts it for the run API.
 func (a *agent) run(w http.ResponseWriter, r *http.Request, raw []byte) {
-	if job := accept(raw); job != nil {
+	var j job
+	if err := json.Unmarshal(raw, &j); err != nil {
+		a.t.Errorf("a run: %v: %s", err, raw)
+	}
+	var pieces int
+	if len(j.Message.Parts) > 0 {
+		_, _ = fmt.Sscanf(j.Message.Parts[0].Text, "post=%d", &pieces)
+	}
+	if pieces > 0 {
 		w.WriteHeader(http.StatusAccepted)
-		go a.post(job)
+		go a.post(j.RunAPI, pieces)
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	_ = http.NewResponseController(w).Flush()
-	_ = json.NewEncoder(w).Encode(run(r.Context(), w, raw))
+	_ = json.NewEncoder(w).Encode(a.answers(r.Context(), w, &j))
 }
 
-// held and nested are messages that other agents send, too. Of one, only a cancel ends the task; for the other, the agent calls.
+// Messages for the agent. A run of trickling writes until the test lets it end, one of held until it is canceled; one of nested calls
+// an agent. The last two are also sent by other agents.
 const (
-	held   = judge.FromAgent + "hold"
-	nested = judge.FromAgent + "nested"
+	trickling = "trickle"
+	held      = judge.FromAgent + "hold"
+	nested    = judge.FromAgent + "nested"
 )
 
-// run answers a run with its last event. It asks for approval, which comes by the resume URL; "early" uses that URL itself
+// answers returns the last event of a run. It asks for approval, which comes by the resume URL; "early" uses that URL itself
 // before it asks.
-func run(ctx context.Context, w io.Writer, raw []byte) (last object) {
-	var doc struct {
-		Message struct{ Parts []struct{ Text string } }
-		Input   struct{ Source, Query, Text string }
-		Resume  struct{ URL string }
-	}
-	if err := json.Unmarshal(raw, &doc); err != nil {
-		return object{"type": "fail", "message": err.Error()}
-	}
+func (a *agent) answers(ctx context.Context, w http.ResponseWriter, doc *job) (last object) {
 	ask := object{"type": "auth", "message": "Please approve.", "resume": object{"for": 3600, "show": true}}
 	if doc.Input.Source == "calls" {
 		return object{"type": "complete"}
@@ -209,6 +221,11 @@ func run(ctx context.Context, w io.Writer, raw []byte) (last object) {
 		return ask
 	case held:
 		<-ctx.Done()
+	case trickling:
+		for ebb := a.ebb.Load(); ebb == a.ebb.Load() && ctx.Err() == nil; time.Sleep(60 * time.Millisecond) {
+			_, _ = io.WriteString(w, `{"type": "text", "text": "."}`+"\n")
+			_ = http.NewResponseController(w).Flush()
+		}
 	case nested:
 		return object{"type": "call", "calls": []object{{"agent": "helper", "message": judge.FromAgent + "hello"}}}
 	case "early":
@@ -223,38 +240,19 @@ func run(ctx context.Context, w io.Writer, raw []byte) (last object) {
 	return object{"type": "complete"}
 }
 
-// job is a run that the agent has accepted with 202. Its events come through the run API.
-type job struct {
-	Message struct{ Parts []struct{ Text string } }
-	RunAPI  runapitest.Client
-	pieces  int
-}
-
-// accept returns a run that asks to be posted; otherwise nil.
-func accept(raw []byte) *job {
-	j := &job{}
-	if json.Unmarshal(raw, j) != nil || len(j.Message.Parts) == 0 {
-		return nil
-	}
-	if n, err := fmt.Sscanf(j.Message.Parts[0].Text, "post=%d", &j.pieces); n != 1 || err != nil {
-		return nil
-	}
-	return j
-}
-
 // post sends the events of a run, a few at a time, each upload to any replica. It repeats an upload without an answer elsewhere,
 // until the run has ended or is over.
-func (a *agent) post(j *job) {
+func (a *agent) post(api runapitest.Client, pieces int) {
 	var events []string
-	for i := range j.pieces {
+	for i := range pieces {
 		events = append(events, fmt.Sprintf(`{"type":"text","text":%q}`, posted(i, i+1)))
 	}
 	events = append(events, `{"type":"complete"}`)
-	_, path, _ := strings.Cut(strings.TrimPrefix(j.RunAPI.URL, "http://"), "/")
+	_, path, _ := strings.Cut(strings.TrimPrefix(api.URL, "http://"), "/")
 	var last string
 	for began, from := time.Now(), 0; time.Since(began) < giveUp; {
 		upto := min(len(events), from+1+mathrand.IntN(5))
-		at := runapitest.Client{URL: a.urls[mathrand.IntN(len(a.urls))] + "/" + path, Token: j.RunAPI.Token}
+		at := runapitest.Client{URL: a.urls[mathrand.IntN(len(a.urls))] + "/" + path, Token: api.Token}
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		got, err := at.Try(ctx, http.MethodPost, fmt.Sprintf("/events?from=%d", from),
 			strings.NewReader(strings.Join(events[min(from, upto):upto], "\n")+"\n"), "Content-Type", "application/x-ndjson")
@@ -280,12 +278,7 @@ func (a *agent) post(j *job) {
 
 // callback sends a request by a resume URL.
 func callback(ctx context.Context, by *http.Client, url, mark string) (status int, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(mark))
-	if err != nil {
-		return 0, err
-	}
-	req.Header.Set("Content-Type", "text/plain")
-	resp, err := by.Do(req)
+	resp, err := a2atest.PostWith(ctx, by, url, []byte(mark), "Content-Type", "text/plain")
 	if err != nil {
 		return 0, err
 	}

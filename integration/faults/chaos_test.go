@@ -2,7 +2,6 @@ package faults
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	mathrand "math/rand/v2"
@@ -13,13 +12,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
@@ -87,6 +83,9 @@ type fault struct {
 	do    func(*rig)
 }
 
+// wrongClocks needs a server binary of its own.
+const wrongClocks = "clocks an hour ahead and behind"
+
 // ofStandbys is the group that needs PostgreSQL's pg_basebackup.
 const ofStandbys = "standbys"
 
@@ -101,11 +100,10 @@ var faults = []fault{
 	{"listeners terminated in a loop", "database", func(c *rig) { c.terminate("holdfast listener") }},
 	{"writers terminated in a loop", "database", func(c *rig) { c.terminate("holdfast") }},
 	{"PostgreSQL shut down immediately", "database", (*rig).crashDatabase},
-	{"clocks an hour ahead and behind", "database", (*rig).wrongClocks},
 	{"NOTIFY refused", "database", (*rig).refuseNotify},
-	{"the NOTIFY queue full", "database", (*rig).fillNotifyQueue},
 	{"connections cut in the commit", "database", (*rig).cutCommits},
 	{"connections half-closed", "connections", (*rig).halfClose},
+	{wrongClocks, "connections", (*rig).wrongClocks},
 	{"an agent away", "agents", (*rig).leaveAgent},
 	{"a command and a model away", "agents", (*rig).leaveOthers},
 	{"the server behind a front killed and cut off", "agents", (*rig).breakBehind},
@@ -170,6 +168,9 @@ func unleash(t *testing.T, o rigOptions, all []fault) {
 	if len(all) == 0 {
 		t.Skip("-chaos.only names none of these")
 	}
+	if slices.ContainsFunc(all, func(f fault) bool { return f.name == wrongClocks }) {
+		clustertest.OffClock(t) // builds for a while; no cluster need wait for it
+	}
 	o.names, o.config, o.seed = []string{"a", "b", "c"}, chaotic, seeded(t, *chaosSeed)
 	c := newRig(t, o)
 	defer c.keep()
@@ -216,20 +217,12 @@ func (c *rig) keep() {
 	write("database.sql", []byte(c.pg.Shell(`pg_dump --dbname="$DATABASE" --schema=holdfast`, "DATABASE="+c.pg.URL)))
 }
 
-// roomFor reports whether the disk of the private servers has so much free space.
-func roomFor(t *testing.T, bytes uint64) bool {
-	t.Helper()
-	var disk syscall.Statfs_t
-	require.NoError(t, syscall.Statfs(os.TempDir(), &disk))
-	return disk.Bavail*uint64(disk.Bsize) > bytes
-}
-
 // rig is the cluster under test: a PostgreSQL of its own, three replicas with a proxy each, and their clients. An agent of
 // the replicas is a front of one more server, which has another database.
 type rig struct {
 	t        *testing.T
 	pg       *storetest.PrivateServer
-	db       *pgx.Conn            // directly to the database; reopened when it is lost
+	db       *pgxpool.Pool        // directly to the database
 	proxies  []*pgproxytest.Proxy // one for each replica
 	spares   []*pgproxytest.Proxy // to the standby, or to no server
 	replicas []*clustertest.Replica
@@ -241,7 +234,6 @@ type rig struct {
 	link     *clustertest.Proxy // to behind
 	remotes  []*remote
 	load     *load
-	filled   bool      // the NOTIFY queue was full once
 	exports  string    // directory of the exports of retention
 	spared   int       // so many of the replicas and of the remote workers, the first ones, live as long as the rig
 	since    time.Time // the judge compares the tasks from then on
@@ -276,9 +268,10 @@ type rigOptions struct {
 func newRig(t *testing.T, o rigOptions) *rig {
 	t.Helper()
 	c := &rig{
-		t: t, pg: storetest.Server(t, o.settings), agent: newAgent(t), rng: mathrand.New(mathrand.NewPCG(o.seed, 0)), scraped: map[*clustertest.Replica]counters{},
+		t: t, agent: newAgent(t), rng: mathrand.New(mathrand.NewPCG(o.seed, 0)), scraped: map[*clustertest.Replica]counters{},
 		spared: o.spared,
 	}
+	c.use(storetest.Server(t, o.settings))
 	c.behindDB = clustertest.NewDB(t)
 	c.behind = clustertest.Start(t, clustertest.Options{Name: "behind", DB: c.behindDB.URL, Config: clustertest.Settings})
 	c.link = clustertest.NewProxy(t, a2atest.Host(c.behind.URL))
@@ -337,7 +330,8 @@ func (c *rig) round(f fault, after ...func()) {
 	resume := c.load.pause()
 	defer resume()
 	waittest.Eventually(c.t, "what clients have canceled has ended", func() error {
-		return waittest.Unless(query[int](c, "SELECT count(*) FROM holdfast.task_queue") == 0, "tasks wait or run")
+		n := query[int](c, "SELECT count(*) FROM holdfast.task_queue")
+		return waittest.Unless(n == 0, "%d tasks wait or run", n)
 	})
 	c.judge()
 	row.times++
@@ -412,10 +406,7 @@ func (c *rig) victim() (*clustertest.Replica, *pgproxytest.Proxy) {
 func (c *rig) sql(statement string, args ...any) {
 	c.t.Helper()
 	waittest.Eventually(c.t, statement, func() error {
-		db, err := c.conn()
-		if err == nil {
-			_, err = db.Exec(context.Background(), statement, args...)
-		}
+		_, err := c.db.Exec(context.Background(), statement, args...)
 		return err
 	})
 }
@@ -423,25 +414,18 @@ func (c *rig) sql(statement string, args ...any) {
 func query[T any](c *rig, statement string, args ...any) (v T) {
 	c.t.Helper()
 	waittest.Eventually(c.t, statement, func() error {
-		db, err := c.conn()
-		if err == nil {
-			err = db.QueryRow(context.Background(), statement, args...).Scan(&v)
-		}
-		return err
+		return c.db.QueryRow(context.Background(), statement, args...).Scan(&v)
 	})
 	return v
 }
 
-func (c *rig) conn() (*pgx.Conn, error) {
-	if c.db != nil && !c.db.IsClosed() {
-		return c.db, nil
-	}
-	var err error
-	c.db, err = pgx.Connect(context.Background(), c.pg.URL)
-	if err == nil {
-		c.t.Cleanup(func() { _ = c.db.Close(context.Background()) })
-	}
-	return c.db, err
+// use makes a server that of the rig.
+func (c *rig) use(s *storetest.PrivateServer) {
+	c.t.Helper()
+	db, err := pgxpool.New(context.Background(), s.URL) // which connects again when it has lost a connection
+	require.NoError(c.t, err)
+	c.t.Cleanup(db.Close)
+	c.pg, c.db = s, db
 }
 
 // outcomes counts the runs of a process with an outcome, since a moment. On a stalled machine, any replica may lose some.
@@ -677,7 +661,14 @@ func (c *rig) cutCommits() {
 			}
 		}
 		for _, l := range lost {
-			waittest.Within(c.t, "a commit is cut", l) // few operations are cancels
+			waittest.Eventually(c.t, "a commit is cut", func() error { // few operations are cancels
+				select {
+				case <-l:
+					return nil
+				default:
+					return fmt.Errorf("%d operations have ended", c.load.done.Load())
+				}
+			})
 		}
 	}
 }
@@ -756,60 +747,6 @@ func (c *rig) withoutHints() {
 	c.progress(10 * len(c.replicas))
 	waittest.Eventually(c.t, "the polls find events", func() error {
 		return waittest.Unless(c.sum().polled > before, "the polls found no events")
-	})
-}
-
-// fillNotifyQueue keeps a transaction of a listener open, until no notification fits into the queue. That takes 8 GiB and a minute
-// unless the server has a setting for the size (PostgreSQL 17 and later). Without it, only -chaos does it, once, with enough disk.
-func (c *rig) fillNotifyQueue() {
-	small := query[int](c, "SELECT count(*) FROM pg_settings WHERE name = 'max_notify_queue_pages'") > 0
-	if !small && (*chaosFor == 0 || c.filled || !roomFor(c.t, 20<<30)) {
-		c.t.Log("the queue of this PostgreSQL takes 8 GiB")
-		return
-	}
-	if small && !c.filled {
-		c.sql("ALTER SYSTEM SET max_notify_queue_pages = 64")
-		c.pg.Stop()
-		c.pg.Start()
-	}
-	c.filled = true
-	ctx := context.Background()
-	elsewhere, err := pgx.ParseConfig(c.pg.URL)
-	require.NoError(c.t, err)
-	elsewhere.Database = "postgres"
-	blocker, err := pgx.ConnectConfig(ctx, elsewhere)
-	require.NoError(c.t, err)
-	defer func() { _ = blocker.Close(ctx) }()
-	for _, statement := range []string{"LISTEN blocker", "BEGIN", "SELECT 1"} {
-		_, err := blocker.Exec(ctx, statement)
-		require.NoError(c.t, err)
-	}
-	filler, err := pgx.ConnectConfig(ctx, elsewhere)
-	require.NoError(c.t, err)
-	defer func() { _ = filler.Close(ctx) }()
-	full := func(err error) bool {
-		var pg *pgconn.PgError
-		return errors.As(err, &pg) && pg.Code == "54000"
-	}
-	resume := sync.OnceFunc(c.load.pause()) // for the minutes that this takes
-	defer resume()
-	for batch := 10000; batch > 0; { // smaller at the end: a batch that does not fit is dropped whole
-		_, err := filler.Exec(ctx, `SELECT count(pg_notify('filler', repeat('x', 7900) || n)) FROM generate_series(1, $1::int) AS n`, batch)
-		if full(err) {
-			batch /= 10
-			continue
-		}
-		require.NoError(c.t, err)
-	}
-	resume()
-	c.withoutHints()
-	_, err = filler.Exec(ctx, "NOTIFY filler")
-	require.True(c.t, full(err), "the queue was full all the time: %v", err)
-	require.NoError(c.t, blocker.Close(ctx))
-	// Only the replicas empty the queue. They remove 32,768 files.
-	waittest.Eventually(c.t, "the queue has room again", func() error {
-		_, err := filler.Exec(ctx, "NOTIFY filler")
-		return err
 	})
 }
 

@@ -3,6 +3,7 @@ package faults
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -54,37 +55,26 @@ func failoverDrill(b *testing.B, synchronous, silent bool) (outage time.Duration
 	}
 	first, second := pgproxytest.New(b, primary.URL), pgproxytest.New(b, standby.URL)
 	// The lease is that of production: replicas leave a silent primary when it is not renewed.
-	config := clustertest.Replace(clustertest.Settings, "worker: {lease_ttl: 6s, poll_interval: 200ms, stop_grace: 1s}\nhub: {poll_interval: 500ms}\n", "")
-	db := storetest.Hosts(first.URL, second.URL)
-	replicas := clustertest.Together(b, clustertest.Options{Name: "a", DB: db, Config: config}, clustertest.Options{Name: "b", DB: db, Config: config})
-	defer func() {
-		for _, r := range replicas {
-			r.Kill()
-		}
-	}()
+	const fast = "worker: {lease_ttl: 6s, poll_interval: 200ms, stop_grace: 1s}\nhub: {poll_interval: 500ms}\n"
+	config := clustertest.Replace(patient, fast, "")
+	one, other := clustertest.Pair(b, clustertest.Options{DB: storetest.Hosts(first.URL, second.URL), Config: config})
 	var stop atomic.Bool
 	var clients sync.WaitGroup
-	var mu sync.Mutex
-	var tasks []string
-	pauses := make([]time.Duration, len(replicas))
-	answers := make([]atomic.Int64, len(replicas))
-	for i, r := range replicas {
+	var tasks [2][]string // of the clients
+	var answers [2]atomic.Int64
+	var pauses [2]time.Duration
+	for i, r := range []*clustertest.Replica{one, other} {
+		defer r.Kill()
 		clients.Go(func() {
-			client := &http.Client{Timeout: waittest.Patience}
-			defer client.CloseIdleConnections()
 			for last := time.Now(); !stop.Load(); {
-				id, err := sendTask(client, r.URL)
+				id, err := sendTask(http.DefaultClient, r.URL)
 				if err != nil {
 					time.Sleep(10 * time.Millisecond) // as a client with a backoff
 					continue
 				}
-				now := time.Now()
-				pauses[i] = max(pauses[i], now.Sub(last))
-				last = now
+				pauses[i], last = max(pauses[i], time.Since(last)), time.Now()
+				tasks[i] = append(tasks[i], id)
 				answers[i].Add(1)
-				mu.Lock()
-				tasks = append(tasks, id)
-				mu.Unlock()
 			}
 		})
 	}
@@ -108,6 +98,7 @@ func failoverDrill(b *testing.B, synchronous, silent bool) (outage time.Duration
 	progress(20)
 	stop.Store(true)
 	clients.Wait()
-	there := standby.Count("SELECT count(*)::int FROM holdfast.tasks WHERE id = ANY ('{" + strings.Join(tasks, ",") + "}')")
-	return max(pauses[0], pauses[1]), len(tasks), len(tasks) - there
+	all := slices.Concat(tasks[0], tasks[1])
+	there := standby.Count("SELECT count(*)::int FROM holdfast.tasks WHERE id = ANY ('{" + strings.Join(all, ",") + "}')")
+	return max(pauses[0], pauses[1]), len(all), len(all) - there
 }

@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"sync/atomic"
@@ -41,14 +40,6 @@ func (c *rig) follow(s *storetest.PrivateServer) {
 		p.CutAll()
 	}
 	c.use(s)
-}
-
-// use makes another server that of the rig.
-func (c *rig) use(s *storetest.PrivateServer) {
-	c.pg = s
-	if c.db != nil {
-		_ = c.db.Close(context.Background())
-	}
 }
 
 // failover promotes a synchronous standby of a primary that dies, or falls silent while its connections stay. The
@@ -112,7 +103,7 @@ func (c *rig) loseCommits() {
 // been claimed again. Two replicas run throughout; one starts on the restored database.
 func (c *rig) restore() {
 	old, fresh := c.pg, c.replicas[0]
-	c.rewind(func() *storetest.PrivateServer { return c.pg.Standby() }, 12, func(s *storetest.PrivateServer) {
+	c.rewind(func() *storetest.PrivateServer { return c.pg.Standby() }, 6, func(s *storetest.PrivateServer) {
 		s.Stop()
 		c.kill(fresh)
 		old.Stop()
@@ -146,8 +137,8 @@ func (c *rig) rewind(replicate func() *storetest.PrivateServer, operations int, 
 	read := make([]atomic.Int64, len(c.replicas))
 	for i := range read {
 		streams.Go(func() error {
-			task, err := lossy.rewound(uint64(i), &read[i])
-			c.load.ledger.Expect(task, judge.Outcome{State: "completed", Chunks: 600})
+			f, err := lossy.rewound(uint64(i), &read[i])
+			c.load.ledger.Expect(f.task, judge.Outcome{State: "completed"})
 			return err
 		})
 	}
@@ -170,15 +161,18 @@ func (c *rig) rewind(replicate func() *storetest.PrivateServer, operations int, 
 	s.StopStreaming()
 	lossy.start(2 * len(c.replicas))
 	waittest.Eventually(c.t, "clients are acknowledged what the copy lacks", func() error {
-		return waittest.Unless(lossy.done.Load() >= int64(operations*len(c.replicas)), "not yet")
+		n := lossy.done.Load()
+		return waittest.Unless(n >= int64(operations*len(c.replicas)), "%d operations", n)
 	})
 	waitRead(s.Count("SELECT coalesce(max(last_seq), 0)::int FROM holdfast.tasks WHERE state < 3"))
 	replace(s)
+	c.agent.ebb.Add(1)
 	require.NoError(c.t, streams.Wait(), "a stream over the loss of events")
 	lossy.end()
 	require.NoError(c.t, lossy.troubles())
 	waittest.Eventually(c.t, "all runs end", func() error {
-		return waittest.Unless(query[int](c, "SELECT count(*) FROM holdfast.task_queue") == 0, "tasks wait or run")
+		n := query[int](c, "SELECT count(*) FROM holdfast.task_queue")
+		return waittest.Unless(n == 0, "%d tasks wait or run", n)
 	})
 	c.load.ledger.Doubt(lossy.ledger)
 }

@@ -42,7 +42,6 @@ type load struct {
 	fronted atomic.Int64 // tasks of the front
 
 	mu      sync.Mutex
-	kinds   map[string]int
 	trouble []error
 }
 
@@ -52,7 +51,7 @@ const giveUp = 150 * time.Second
 func newLoad(t testing.TB, seed uint64, urls ...string) *load {
 	t.Helper()
 	l := &load{
-		t: t, urls: urls, ledger: judge.New(), seed: seed, stop: make(chan struct{}), kinds: map[string]int{},
+		t: t, urls: urls, ledger: judge.New(), seed: seed, stop: make(chan struct{}),
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
 	}
 	t.Cleanup(l.end)
@@ -83,39 +82,40 @@ func (l *load) client(d *a2atest.Wire, n uint64) *client {
 func (l *load) devoted(url string, began chan struct{}) error {
 	c := l.client(a2atest.V03, 0)
 	c.urls = []string{url}
-	ctx, cancel := context.WithTimeout(context.Background(), giveUp)
-	defer cancel()
 	m := c.message("", "chunks=500 size=20 delay=10ms")
 	m.params["message"].(object)["contextId"] = "devoted-" + m.mark
-	l.ledger.Sending(m.mark)
 	f := &subscriber{client: c, message: m, unbroken: true, seen: func(_ string, n int) {
 		if n == 1 {
 			close(began)
 		}
 	}}
-	state, err := f.follow(ctx)
-	if err == nil && state != "completed" {
-		err = fmt.Errorf("task %s is %s", f.task, state)
-	}
-	l.ledger.Expect(f.task, judge.Outcome{State: "completed", Chunks: 500})
-	return err
+	return f.completes(judge.Outcome{Chunks: 500})
 }
 
 // rewound reads a stream that begins again, because the database loses events that it has shown. progress receives the
 // number of events that it has read.
-func (l *load) rewound(n uint64, progress *atomic.Int64) (taskID string, err error) {
-	c := l.client(a2atest.V03, n)
+func (l *load) rewound(n uint64, progress *atomic.Int64) (f *subscriber, err error) {
+	c := l.client(a2atest.V03, n).at("remote")
 	c.idle = 10 * time.Second
+	f = &subscriber{client: c, message: c.message("", trickling), seen: func(_ string, n int) { progress.Store(int64(n)) }}
+	if err = f.completes(judge.Outcome{}); err == nil && !f.again {
+		err = fmt.Errorf("the stream of task %s did not begin again", f.task)
+	}
+	return f, err
+}
+
+// completes reads the stream of a message to the end of a task that completes.
+func (f *subscriber) completes(want judge.Outcome) error {
 	ctx, cancel := context.WithTimeout(context.Background(), giveUp)
 	defer cancel()
-	m := c.message("", "chunks=600 size=20 delay=60ms")
-	l.ledger.Sending(m.mark)
-	f := &subscriber{client: c, message: m, seen: func(_ string, n int) { progress.Store(int64(n)) }}
+	f.ledger.Sending(f.message.mark)
 	state, err := f.follow(ctx)
-	if err == nil && (state != "completed" || !f.again) {
-		err = fmt.Errorf("task %s is %s; the stream began again: %v", f.task, state, f.again)
+	if err == nil && state != "completed" {
+		err = fmt.Errorf("task %s is %s", f.task, state)
 	}
-	return f.task, err
+	want.State = "completed"
+	f.ledger.Expect(f.task, want)
+	return err
 }
 
 // end lets every client finish its operation.
@@ -157,8 +157,7 @@ var operations = []struct {
 	weight int
 	do     func(*client, context.Context) error
 }{
-	{"blocking", 3, (*client).blocking},
-	{"polling", 2, (*client).polling},
+	{"sending", 5, (*client).sending},
 	{"streaming", 4, (*client).streaming},
 	{"multi-turn", 2, (*client).conversing},
 	{"hasty", 1, (*client).hasty},
@@ -181,7 +180,7 @@ func (c *client) run() {
 	sum, operations := 0, operations
 	switch {
 	case c.lossy:
-		operations = operations[:3] // that leave no task for a client that lost it
+		operations = operations[:2] // that leave no task for a client that lost it
 	case c.hooks == nil:
 		operations = operations[:len(operations)-1]
 	}
@@ -211,7 +210,6 @@ func (c *client) operate(name string, do func(*client, context.Context) error) {
 	defer cancel()
 	err := do(c, ctx)
 	c.mu.Lock()
-	c.kinds[name]++
 	if err != nil && (!c.lossy || !gone(err)) {
 		c.trouble = append(c.trouble, fmt.Errorf("%s in %s: %w", name, c.d, err))
 	}
@@ -219,26 +217,21 @@ func (c *client) operate(name string, do func(*client, context.Context) error) {
 	c.done.Add(1)
 }
 
-// blocking sends and waits for the answer.
-func (c *client) blocking(ctx context.Context) error {
-	script, chunks := "echo:hello", 0
-	if c.rng.IntN(2) == 0 {
-		script, chunks = c.chunks(2, 10)
+// sending waits for the answer or not, and polls until the task has ended.
+func (c *client) sending(ctx context.Context) error {
+	waits := c.rng.IntN(5) < 3
+	if !waits {
+		c = c.modern()
 	}
-	return c.completes(ctx, c.message("", script), chunks)
-}
-
-// polling sends without waiting, and polls until the task has ended.
-func (c *client) polling(ctx context.Context) error {
-	c = c.modern()
-	m := c.message("", "sleep=100ms")
-	chunks := 0
+	script, chunks := []string{"echo:hello", "sleep=100ms"}[c.rng.IntN(2)], 0
 	if c.rng.IntN(2) == 0 {
-		var script string
-		script, chunks = c.chunks(5, 30)
-		m = c.message("", script)
+		script, chunks = c.chunks(2, 30)
 	}
-	return c.completes(ctx, m.without("blocking"), chunks)
+	m := c.message("", script)
+	if !waits {
+		m.without("blocking")
+	}
+	return c.completes(ctx, m, chunks)
 }
 
 // delegating has the agent call others, of which one calls as well, and polls until it has each result once, or reads their

@@ -108,17 +108,10 @@ func (d *done) say() string {
 		fmt.Fprintf(&b, " → %s %q history %d", d.answer.State(), d.answer.Said(), len(d.answer.History))
 	}
 	if d.streams {
-		fmt.Fprintf(&b, " after %d:", d.position)
-		for i, e := range d.events {
-			if i > 6 && i < len(d.events)-3 {
-				continue
-			}
-			fmt.Fprintf(&b, " %d%s", e.Seq, strings.TrimSpace(" "+e.State()))
-			if e.Final {
-				b.WriteString("!")
-			}
+		fmt.Fprintf(&b, " after %d, eof=%v cut=%v:", d.position, d.eof, d.cut)
+		for _, e := range d.events {
+			fmt.Fprintf(&b, " %d%s", e.Seq, e.State())
 		}
-		fmt.Fprintf(&b, " eof=%v cut=%v", d.eof, d.cut)
 	}
 	return b.String()
 }

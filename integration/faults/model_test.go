@@ -17,13 +17,11 @@ var (
 	modelSeed     = flag.Uint64("model.seed", 0, "seed of the first sequence, the others count on; 0: a new one")
 	modelOps      = flag.Int("model.ops", 120, "operations of a sequence")
 	modelReplicas = flag.Int("model.replicas", 2, "replicas")
-	modelShrink   = flag.Int("model.shrink", 100, "how many parts of a sequence that fails are played, to make it smaller")
 )
 
-// Random operations run on real replicas, some of which are killed and stopped meanwhile, and are compared with a
-// model of what the protocol and the demo agent allow. The seed fixes the sequence, but the machine decides each
-// race, so a failing sequence may need several runs to fail again. That is why this test shrinks sequences itself, by
-// playing parts of them several times: rapid would report such a failure as a flaky test.
+// Random operations run on real replicas, some of which are killed and stopped meanwhile, and are compared with a model of what the
+// protocol and the demo agent allow. The seed fixes the sequence, but the machine decides each race: a sequence that fails may need
+// several runs to fail again.
 func TestRandomOperationsAgainstTheModel(t *testing.T) {
 	t.Parallel()
 	seed := *modelSeed
@@ -36,8 +34,7 @@ func TestRandomOperationsAgainstTheModel(t *testing.T) {
 		ops := generate(seed+uint64(i), *modelOps)
 		if found := w.play(ops); len(found) > 0 {
 			t.Logf("sequence %d of %d failed; again with -model.seed %d -model.ops %d -model.replicas %d", i+1, *modelRuns, seed+uint64(i), *modelOps, *modelReplicas)
-			t.Log(tell(ops, found))
-			t.Fatal(tell(w.shrink(ops, found)))
+			t.Fatal(tell(ops, found))
 		}
 		for _, d := range w.all {
 			performed[d.kind]++
@@ -57,37 +54,6 @@ func tell(ops []*op, found []string) string {
 		fmt.Fprintf(&b, "  %s\n", o)
 	}
 	return b.String()
-}
-
-// shrink drops ever smaller parts of the sequence as long as the rest still fails, in one of a few tries. If even
-// no operation fails, the fault is in what the database has kept, and no sequence is smaller.
-func (w *world) shrink(ops []*op, found []string) ([]*op, []string) {
-	if len(w.play(nil)) > 0 {
-		return ops, found
-	}
-	plays := *modelShrink
-	for size := len(ops) / 2; size > 0; {
-		dropped := false
-		for from := 0; from < len(ops); {
-			less := append(append([]*op{}, ops[:from]...), ops[min(len(ops), from+size):]...)
-			var still []string
-			for try := 0; try < 3 && len(still) == 0; try++ {
-				if plays--; plays < 0 {
-					return ops, found
-				}
-				still = w.play(less)
-			}
-			if len(still) > 0 {
-				ops, found, dropped = less, still, true
-			} else {
-				from += size
-			}
-		}
-		if !dropped || size > len(ops) {
-			size /= 2
-		}
-	}
-	return ops, found
 }
 
 // messages are texts of messages, by their frequency.

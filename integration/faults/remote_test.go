@@ -1,14 +1,13 @@
 package faults
 
 import (
-	"bytes"
 	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -30,10 +29,10 @@ type remote struct {
 	argv  []string
 	proxy *clustertest.Proxy
 
+	log string // a file
+
 	ended chan struct{}
-	mu    sync.Mutex
-	cmd   *exec.Cmd
-	log   bytes.Buffer
+	cmd   atomic.Pointer[exec.Cmd] // the process that runs, or ran last
 }
 
 // newRemotes starts two workers in Go, and those that the flag names.
@@ -48,7 +47,7 @@ func newRemotes(t *testing.T, replicas []*clustertest.Replica) []*remote {
 	}
 	var out []*remote
 	for i, argv := range all {
-		w := &remote{t: t, argv: argv, proxy: clustertest.NewProxy(t, a2atest.Host(replicas[i%len(replicas)].URL))}
+		w := &remote{t: t, argv: argv, log: filepath.Join(t.TempDir(), "log"), proxy: clustertest.NewProxy(t, a2atest.Host(replicas[i%len(replicas)].URL))}
 		w.run()
 		t.Cleanup(func() {
 			w.kill()
@@ -61,27 +60,22 @@ func newRemotes(t *testing.T, replicas []*clustertest.Replica) []*remote {
 	return out
 }
 
-// Write collects stderr.
-func (w *remote) Write(raw []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.log.Write(raw)
-}
-
 // said is what the worker has written to stderr.
 func (w *remote) said() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.log.String()
+	raw, _ := os.ReadFile(w.log)
+	return string(raw)
 }
 
 func (w *remote) run() {
 	w.t.Helper()
+	log, err := os.OpenFile(w.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	require.NoError(w.t, err)
+	defer log.Close()
 	_, here, _, _ := runtime.Caller(0)
 	cmd := exec.Command(w.argv[0], w.argv[1:]...)
 	cmd.Dir = filepath.Join(filepath.Dir(here), "..", "..")
 	cmd.Env = append(os.Environ(), "HOLDFAST_URL=http://"+w.proxy.Addr, "HOLDFAST_AGENT=far")
-	cmd.Stderr = w
+	cmd.Stderr = log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(w.t, cmd.Start())
 	ended := make(chan struct{})
@@ -89,19 +83,14 @@ func (w *remote) run() {
 		_ = cmd.Wait()
 		close(ended)
 	}()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.cmd, w.ended = cmd, ended
+	w.ended = ended
+	w.cmd.Store(cmd)
 }
 
-// pid is the id of the process that runs, or ran last.
-func (w *remote) pid() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.cmd.Process.Pid
-}
+// pid is the id of that process.
+func (w *remote) pid() int { return w.cmd.Load().Process.Pid }
 
-func (w *remote) signal(s syscall.Signal) { _ = syscall.Kill(-w.cmd.Process.Pid, s) }
+func (w *remote) signal(s syscall.Signal) { _ = syscall.Kill(-w.pid(), s) }
 
 func (w *remote) kill() {
 	w.signal(syscall.SIGKILL)
@@ -161,7 +150,7 @@ func (c *rig) replaceRemotes() {
 		ends := c.throughWorkers()
 		w.signal(syscall.SIGTERM)
 		waittest.Within(c.t, "the end of a remote worker", w.ended)
-		require.Zero(c.t, w.cmd.ProcessState.ExitCode(), "exit status of a remote worker")
+		require.Zero(c.t, w.cmd.Load().ProcessState.ExitCode(), "exit status of a remote worker")
 		w.run()
 		c.succeed(ends)
 	}

@@ -4,47 +4,33 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
-	"github.com/holdfast-a2a/holdfast/internal/runapi/runapitest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
-
-// accepted is a run that an agent has accepted with 202. The test posts its events through the run API.
-type accepted struct {
-	RunAPI runapitest.Client `json:"runApi"`
-}
-
-// acceptor is an agent that accepts every run.
-func acceptor(t *testing.T) (url string, runs <-chan *accepted) {
-	t.Helper()
-	begun := make(chan *accepted, 10)
-	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		run := &accepted{}
-		if err := json.NewDecoder(r.Body).Decode(run); err != nil {
-			t.Error(err)
-		}
-		w.WriteHeader(http.StatusAccepted)
-		begun <- run
-	}))
-	t.Cleanup(agent.Close)
-	return agent.URL, begun
-}
 
 // One replica serves clients and runs nothing; others run agents, serve no clients, and die. A worker has no run API of its own:
 // it names the one that is configured, or none.
 func TestRolesApart(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
-	agent, runs := acceptor(t)
+	runs := make(chan *job, 10) // accepted by the agent: the test posts their events
+	later := &agent{t: t, runs: func(w http.ResponseWriter, _ *http.Request, raw []byte) {
+		run := &job{}
+		if err := json.Unmarshal(raw, run); err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(http.StatusAccepted)
+		runs <- run
+	}}
+	later.open()
 	config := clustertest.Replace(patient, "limits: {max_block", fmt.Sprintf(`
-  - {name: later, executor: {kind: http, http: {url: %q}}, limits: {backoff: 100ms, concurrency: 1}}
-limits: {max_block`, agent))
+  - {name: later, executor: {kind: http, http: {url: "http://%s/"}}, limits: {backoff: 100ms, concurrency: 1}}
+limits: {max_block`, later.addr))
 	api := clustertest.Start(t, clustertest.Options{Name: "api", DB: db.URL, Config: config, Env: []string{"HOLDFAST_ROLES=api"}})
 	waiting := api.Stream(a2atest.V03, a2atest.Say("chunks=20 size=16 delay=5ms"))
 	require.Equal(t, "submitted", waiting.Take(1)[0].State(), "no worker runs it yet")
@@ -54,14 +40,6 @@ limits: {max_block`, agent))
 	clustertest.Indexed(t, a2atest.Chunks(waiting.Rest()), 20)
 	worker.WaitServing()
 	require.Empty(t, worker.URL, "a worker serves no clients")
-	for _, d := range a2atest.Old {
-		res := api.Send(d, a2atest.Say("ask:well?")) // blocking
-		require.Equal(t, "input-required", res.State())
-		require.Equal(t, "completed", api.Send(d, a2atest.Say("well").To(res.Task())).State())
-		s := api.Stream(d, a2atest.Say("hold"))
-		require.Equal(t, "canceled", api.Cancel(s.UntilState("working").Task()).State())
-		require.Equal(t, "canceled", a2atest.Last(s.Rest()).State())
-	}
 
 	for range 2 { // the worker has noticed the end of the first run, whose slot is the only one
 		s := api.Stream(a2atest.V03, a2atest.Say("go").At("later"))

@@ -20,10 +20,59 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// front is two replicas behind a TCP load balancer, which sends new connections to one that is ready, and retries nothing.
+// front is a TCP load balancer of two replicas, which sends new connections to one that is ready, and retries nothing. Half of its
+// clients keep their connections, the others have one for each request.
 type front struct {
 	*clustertest.Proxy
-	senders *senders
+	t       *testing.T
+	sent    [8]atomic.Int64 // by each client
+	mu      sync.Mutex
+	failed  []error
+	stop    context.CancelFunc
+	running sync.WaitGroup
+}
+
+// sendTo starts clients that send until end, to a balancer that leads to a replica.
+func sendTo(t *testing.T, r *clustertest.Replica) *front {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	t.Cleanup(stop)
+	f := &front{Proxy: clustertest.NewProxy(t, a2atest.Host(r.URL)), t: t, stop: stop}
+	for i := range f.sent {
+		f.running.Go(func() {
+			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: i%2 == 0}}
+			defer client.CloseIdleConnections()
+			for ctx.Err() == nil {
+				if _, err := sendTask(client, "http://"+f.Addr); err != nil {
+					f.mu.Lock()
+					f.failed = append(f.failed, fmt.Errorf("request %d of client %d: %w", f.sent[i].Load(), i, err))
+					f.mu.Unlock()
+				}
+				f.sent[i].Add(1)
+			}
+		})
+	}
+	return f
+}
+
+// progress waits until each client has begun and ended some more requests.
+func (f *front) progress() {
+	f.t.Helper()
+	for i := range f.sent {
+		before := f.sent[i].Load()
+		waittest.Eventually(f.t, "clients send", func() error {
+			n := f.sent[i].Load() - before
+			return waittest.Unless(n > 2, "client %d has sent %d requests", i, n)
+		})
+	}
+}
+
+// end stops the clients, and fails the test if a request failed.
+func (f *front) end() {
+	f.t.Helper()
+	f.stop()
+	f.running.Wait()
+	require.Empty(f.t, f.failed)
 }
 
 // replace stops a replica as a deploy does: it drains until the balancer and its clients have gone to the other one. Then it starts
@@ -32,7 +81,7 @@ func (f *front) replace(r, other *clustertest.Replica, binary string) {
 	t := r.T
 	t.Helper()
 	f.Lead(a2atest.Host(r.URL))
-	f.senders.progress()
+	f.progress()
 	r.Signal(syscall.SIGTERM)
 	waittest.Eventually(t, "it is not ready", func() error {
 		status, body := r.Ready()
@@ -46,7 +95,7 @@ func (f *front) replace(r, other *clustertest.Replica, binary string) {
 	_, err = sendTask(http.DefaultClient, r.URL)
 	require.NoError(t, err, "runs still start")
 	f.Lead(a2atest.Host(other.URL))
-	f.senders.progress()
+	f.progress()
 	drained := r.Logs("second signal: not waiting for balancers")
 	r.Signal(syscall.SIGTERM)
 	require.Zero(t, r.Wait())
@@ -66,62 +115,7 @@ func TestARolloutFailsNoRequest(t *testing.T) {
 	f := sendTo(t, a)
 	f.replace(a, b, "")
 	f.replace(b, a, "")
-	f.senders.end()
-}
-
-// senders are its clients. Half of them keep their connections, the others have one for each request.
-type senders struct {
-	t       *testing.T
-	sent    [8]atomic.Int64 // by each
-	mu      sync.Mutex
-	failed  []error
-	stop    context.CancelFunc
-	running sync.WaitGroup
-}
-
-// sendTo starts clients that send until end, to a balancer that leads to a replica.
-func sendTo(t *testing.T, r *clustertest.Replica) *front {
-	t.Helper()
-	f := &front{Proxy: clustertest.NewProxy(t, a2atest.Host(r.URL))}
-	ctx, stop := context.WithCancel(t.Context())
-	t.Cleanup(stop)
-	all := &senders{t: t, stop: stop}
-	f.senders = all
-	for i := range all.sent {
-		all.running.Go(func() {
-			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: i%2 == 0}}
-			defer client.CloseIdleConnections()
-			for ctx.Err() == nil {
-				if _, err := sendTask(client, "http://"+f.Addr); err != nil {
-					all.mu.Lock()
-					all.failed = append(all.failed, fmt.Errorf("request %d of client %d: %w", all.sent[i].Load(), i, err))
-					all.mu.Unlock()
-				}
-				all.sent[i].Add(1)
-			}
-		})
-	}
-	return f
-}
-
-// progress waits until each client has begun and ended some more requests.
-func (s *senders) progress() {
-	s.t.Helper()
-	for i := range s.sent {
-		before := s.sent[i].Load()
-		waittest.Eventually(s.t, "clients send", func() error {
-			n := s.sent[i].Load() - before
-			return waittest.Unless(n > 2, "client %d has sent %d requests", i, n)
-		})
-	}
-}
-
-// end stops the clients, and fails the test if a request failed.
-func (s *senders) end() {
-	s.t.Helper()
-	s.stop()
-	s.running.Wait()
-	require.Empty(s.t, s.failed)
+	f.end()
 }
 
 // sendTask sends a message, which no HTTP client repeats by itself, and returns the id of its task.

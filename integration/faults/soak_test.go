@@ -46,7 +46,7 @@ func soakFaults() (all []fault) {
 		return []fault{leave, faults[0]}
 	}
 	for _, f := range append([]fault{leave}, faults...) {
-		others := f.group == ofStandbys || f.name == "the NOTIFY queue full" || f.name == "clocks an hour ahead and behind"
+		others := f.group == ofStandbys || f.name == wrongClocks
 		if !others && only.MatchString(f.name) {
 			all = append(all, f)
 		}
@@ -152,10 +152,8 @@ func newWatch(c *rig, every time.Duration) *watch {
 		w.admin[r] = r.Admin
 	}
 	w.ended.Go(func() {
-		db := &conn{url: c.pg.URL}
-		defer db.close()
 		for tick := time.NewTicker(every); ; {
-			w.sample(ctx, db)
+			w.sample(ctx)
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
@@ -199,7 +197,7 @@ func whyNot(i, spared int) string {
 }
 
 // sample takes samples under load. During a fault it leaves out what it cannot read.
-func (w *watch) sample(ctx context.Context, db *conn) {
+func (w *watch) sample(ctx context.Context) {
 	at := time.Since(w.began)
 	for _, p := range w.processes() {
 		if w.pids[p.name] != 0 && w.pids[p.name] != p.pid {
@@ -221,9 +219,8 @@ func (w *watch) sample(ctx context.Context, db *conn) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if err := w.database(ctx, db, at); err != nil && ctx.Err() == nil {
+	if err := w.database(ctx, at); err != nil && ctx.Err() == nil {
 		w.gone = err // PostgreSQL is down, which is a fault
-		db.close()
 	}
 }
 
@@ -293,30 +290,6 @@ func memoryOf(pid int, line string) (float64, error) {
 	return 0, fmt.Errorf("no %s of %d", line, pid)
 }
 
-// conn is a connection of the watch, which it opens again when it was lost.
-type conn struct {
-	url string
-	*pgx.Conn
-}
-
-func (d *conn) open(ctx context.Context) (err error) {
-	if d.Conn == nil || d.IsClosed() {
-		var config *pgx.ConnConfig
-		if config, err = pgx.ParseConfig(d.url); err == nil {
-			config.RuntimeParams["application_name"] = "soak"
-			d.Conn, err = pgx.ConnectConfig(ctx, config)
-		}
-	}
-	return err
-}
-
-func (d *conn) close() {
-	if d.Conn != nil {
-		_ = d.Close(context.Background())
-		d.Conn = nil
-	}
-}
-
 // sizes are groups of tables: those of a parent with all its partitions, detached ones too, and the catalogs that partitions fill.
 const sizes = `
 	SELECT CASE WHEN c.relnamespace = 'pg_catalog'::regnamespace THEN 'catalog' ELSE 'table' END,
@@ -332,10 +305,8 @@ const sizes = `
 // shown are the tables with curves of their own; the others are added up.
 var shown = []string{"tasks", "events", "artifacts", "task_queue", "keys", "audit", "attempts", "pg_class", "pg_attribute", "pg_depend", "pg_statistic"}
 
-func (w *watch) database(ctx context.Context, db *conn, at time.Duration) error {
-	if err := db.open(ctx); err != nil {
-		return err
-	}
+func (w *watch) database(ctx context.Context, at time.Duration) error {
+	db := w.c.db
 	rows, err := db.Query(ctx, sizes) //nolint:rowserrcheck // ForEachRow does
 	if err != nil {
 		return err
@@ -372,7 +343,7 @@ func (w *watch) database(ctx context.Context, db *conn, at time.Duration) error 
 	for name, n := range partitions {
 		w.book.Add(chartParts, name, "", at, n)
 	}
-	if err := w.sessions(ctx, db, at); err != nil {
+	if err := w.sessions(ctx, at); err != nil {
 		return err
 	}
 	var written, kept float64
@@ -389,8 +360,8 @@ func (w *watch) database(ctx context.Context, db *conn, at time.Duration) error 
 }
 
 // sessions samples the backends of PostgreSQL: their number, and the memory that they do not share.
-func (w *watch) sessions(ctx context.Context, db *conn, at time.Duration) error {
-	rows, err := db.Query(ctx, `SELECT pid, application_name FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`) //nolint:rowserrcheck // ForEachRow does
+func (w *watch) sessions(ctx context.Context, at time.Duration) error {
+	rows, err := w.c.db.Query(ctx, `SELECT pid, application_name FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`) //nolint:rowserrcheck // ForEachRow does
 	if err != nil {
 		return err
 	}

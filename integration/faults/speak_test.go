@@ -2,6 +2,7 @@ package faults
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -41,6 +42,7 @@ type hooks struct {
 
 	mu      sync.Mutex
 	boxes   map[string]*box // by path
+	more    chan struct{}   // closed at the next delivery
 	away    absence
 	refused int           // requests while it was away
 	back    chan struct{} // closed when it answers again
@@ -53,12 +55,11 @@ type absence func(w http.ResponseWriter, r *http.Request, back <-chan struct{})
 type box struct {
 	bodies [][]byte
 	ids    map[string][]byte // the body by the id of the delivery
-	more   chan struct{}     // closed at the next delivery
 }
 
 func newHooks(t testing.TB) *hooks {
 	t.Helper()
-	h := &hooks{t: t, boxes: map[string]*box{}}
+	h := &hooks{t: t, boxes: map[string]*box{}, more: make(chan struct{})}
 	h.server = httptest.NewServer(h)
 	t.Cleanup(func() {
 		h.answer()
@@ -87,8 +88,8 @@ func (h *hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case b.ids[id] == nil:
 			b.ids[id] = body
 			b.bodies = append(b.bodies, body)
-			close(b.more)
-			b.more = make(chan struct{})
+			close(h.more)
+			h.more = make(chan struct{})
 		case !bytes.Equal(b.ids[id], body):
 			h.t.Errorf("the webhook %s got delivery %s twice, with different content:\n%s\n%s", r.URL.Path, id, b.ids[id], body)
 		}
@@ -115,7 +116,7 @@ func (h *hooks) answer() {
 func (h *hooks) open(path string) *box {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	b := &box{ids: map[string][]byte{}, more: make(chan struct{})}
+	b := &box{ids: map[string][]byte{}}
 	h.boxes[path] = b
 	return b
 }
@@ -130,7 +131,7 @@ func (h *hooks) close(path string) {
 func (h *hooks) after(ctx context.Context, b *box, n int) ([][]byte, error) {
 	for {
 		h.mu.Lock()
-		rest, more := b.bodies[n:], b.more
+		rest, more := b.bodies[n:], h.more
 		h.mu.Unlock()
 		if len(rest) > 0 {
 			return rest, nil
@@ -187,9 +188,8 @@ func (c *client) speaking(ctx context.Context) error {
 	}
 	c.ledger.Sending(mark)
 	l := &torture.Listener{Ledger: c.ledger}
-	known := ""
-	var last error
-	for n := 0; !l.Ended(); n++ {
+	known, n := "", 0
+	err := c.until(ctx, w, func(ctx context.Context, cl *wires.Client) error {
 		switch {
 		case n == 0:
 		case known == "":
@@ -197,34 +197,32 @@ func (c *client) speaking(ctx context.Context) error {
 		default:
 			c.resumes.Add(1)
 		}
-		if n > 0 {
-			if err := c.breathe(ctx); err != nil {
-				return fmt.Errorf("%v: task %q: %w; at last: %w", w, known, err, last)
-			}
+		n++
+		left := -1
+		if c.cutting && c.rng.IntN(3) == 0 {
+			left = 1 + c.rng.IntN(20)
 		}
-		last = c.connected(ctx, w, func(ctx context.Context, cl *wires.Client) error {
-			left := -1
-			if c.cutting && c.rng.IntN(3) == 0 {
-				left = 1 + c.rng.IntN(20)
+		l.Seen = func() bool {
+			if known == "" {
+				known = l.Task()
+				c.ledger.Stored(mark, known)
 			}
-			l.Seen = func() bool {
-				if known == "" {
-					known = l.Task()
-					c.ledger.Stored(mark, known)
-				}
-				left--
-				return left != 0
+			left--
+			return left != 0
+		}
+		err := l.Listen(ctx, cl, func(ctx context.Context) (*wires.Stream, error) {
+			if known == "" {
+				return cl.Stream(ctx, m)
 			}
-			return l.Listen(ctx, cl, func(ctx context.Context) (*wires.Stream, error) {
-				if known == "" {
-					return cl.Stream(ctx, m)
-				}
-				return cl.Subscribe(ctx, known, l.Last())
-			})
+			return cl.Subscribe(ctx, known, l.Last())
 		})
-		if told := wires.Reported(last); told != nil && !wires.Temporary(last) {
-			return fmt.Errorf("%v: task %q: %w", w, known, last)
+		if l.Ended() {
+			return nil
 		}
+		return cmp.Or(err, errors.New("the stream was cut"))
+	})
+	if err != nil {
+		return fmt.Errorf("task %q: %w", known, err)
 	}
 	c.ledger.Expect(known, judge.Outcome{State: "completed", Chunks: chunks})
 	if b != nil {

@@ -7,8 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,13 +26,13 @@ func TestTorture(t *testing.T) {
 	b := clustertest.Start(t, clustertest.Options{Name: "b", DB: db.URL, Config: config})
 	dir := t.TempDir()
 	addr := clustertest.Reserve(t)
-	script := filepath.Join(dir, "start")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(config), 0o600))
-	require.NoError(t, os.WriteFile(script, fmt.Appendf(nil, "cd %s\n%s HOLDFAST_LISTEN=%s %s serve --config a.yaml >>log 2>&1 &\necho $! >pid\n",
-		dir, strings.Join(quoted(db.Env()), " "), addr, clustertest.Binary(t)), 0o600))
+	env := append(db.Env(), "HOLDFAST_LISTEN="+addr)
 	kill := "kill -9 $(cat " + dir + "/pid)"
-	start := "sh " + script
-	out, err := exec.Command("sh", "-c", start).CombinedOutput()
+	start := fmt.Sprintf("cd %s; %s serve --config a.yaml >>log 2>&1 & echo $! >%[1]s/pid", dir, clustertest.Binary(t))
+	first := exec.Command("sh", "-c", start)
+	first.Env = append(os.Environ(), env...)
+	out, err := first.CombinedOutput()
 	require.NoError(t, err, string(out))
 	t.Cleanup(func() {
 		_ = exec.Command("sh", "-c", kill).Run()
@@ -51,7 +49,7 @@ func TestTorture(t *testing.T) {
 		return err
 	})
 	report := filepath.Join(dir, "report.json")
-	res := clustertest.Command(t, dir, nil, "torture", "http://"+addr, b.URL, "-H", "X-API-Key: "+keys[0], "--other-header", "X-API-Key: "+keys[1],
+	res := clustertest.Command(t, dir, env, "torture", "http://"+addr, b.URL, "-H", "X-API-Key: "+keys[0], "--other-header", "X-API-Key: "+keys[1],
 		"--kill", kill, "--start", start, "--kill", kill, "--start", start, "--webhook-listen", "127.0.0.1:0", "--load", "4", "--seed", "1", "--report", report)
 	t.Logf("%s\n%s", res.Err, res.Out)
 	require.Zero(t, res.Code)
@@ -63,12 +61,4 @@ func TestTorture(t *testing.T) {
 	for _, r := range told.Results {
 		require.Equal(t, torture.Pass, r.Verdict, "%s: %s", r.Check, r.Reason)
 	}
-}
-
-func quoted(all []string) (out []string) {
-	for _, s := range all {
-		name, value, _ := strings.Cut(s, "=")
-		out = append(out, name+"="+strconv.Quote(value))
-	}
-	return out
 }

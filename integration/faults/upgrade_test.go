@@ -39,7 +39,7 @@ func TestRollingUpgrade(t *testing.T) {
 	}
 	before := schema()
 	f := sendTo(t, a)
-	f.senders.progress()
+	f.progress()
 	asked := a.Send(a2atest.V03, a2atest.Say("ask:what?"))
 
 	db.Operate("migrate")
@@ -48,14 +48,14 @@ func TestRollingUpgrade(t *testing.T) {
 	roll := func(binary string) {
 		f.replace(a, b, binary)
 		f.replace(b, a, binary)
-		f.senders.progress()
+		f.progress()
 	}
 	roll("")
 	require.Equal(t, "completed", b.Send(a2atest.V03, a2atest.Say("that").To(asked.Task())).State(), "a task of the previous version goes on")
 	asked = a.Send(a2atest.V03, a2atest.Say("ask:what?"))
 	roll(old)
 	require.Equal(t, "completed", b.Send(a2atest.V03, a2atest.Say("that").To(asked.Task())).State(), "and one of this version in the previous one")
-	f.senders.end()
+	f.end()
 	require.Empty(t, clustertest.Column[string](db, "SELECT payload->>'outcome' FROM holdfast.task_events WHERE kind = 4 AND payload->>'outcome' IN ('lost', 'retry', 'failed')"), "no run was lost")
 }
 
