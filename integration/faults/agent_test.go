@@ -37,15 +37,15 @@ type agent struct {
 	ebb    atomic.Int64 // trickling runs end when it changes
 
 	mu     sync.Mutex
-	status int             // its answer while it is away; 0 for none
-	back   chan struct{}   // closed when it answers again; nil while it does
-	notice chan struct{}   // closed at the next notice of a cancel
-	told   map[string]bool // the tasks of the notices
+	status int               // its answer while it is away; 0 for none
+	back   chan struct{}     // closed when it answers again; nil while it does
+	notice chan struct{}     // closed at the next notice of a cancel
+	told   map[string][]byte // the notices that tasks were canceled
 }
 
 func newAgent(t testing.TB) *agent {
 	t.Helper()
-	a := &agent{t: t, notice: make(chan struct{}), told: map[string]bool{}}
+	a := &agent{t: t, notice: make(chan struct{}), told: map[string][]byte{}}
 	a.runs = a.run
 	a.open()
 	return a
@@ -143,24 +143,26 @@ func (a *agent) noticed(raw []byte) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.told[doc.Task.ID] = a.told[doc.Task.ID] || doc.Reason == "canceled"
-	close(a.notice)
-	a.notice = make(chan struct{})
+	if doc.Reason == "canceled" { // and not of a worker that stops
+		a.told[doc.Task.ID] = raw
+		close(a.notice)
+		a.notice = make(chan struct{})
+	}
 }
 
 // awaitNotice waits until the agent is told that a task was canceled.
-func (a *agent) awaitNotice(ctx context.Context, taskID string) error {
+func (a *agent) awaitNotice(ctx context.Context, taskID string) ([]byte, error) {
 	for {
 		a.mu.Lock()
 		told, notice := a.told[taskID], a.notice
 		a.mu.Unlock()
-		if told {
-			return nil
+		if told != nil {
+			return told, nil
 		}
 		select {
 		case <-notice:
 		case <-ctx.Done():
-			return fmt.Errorf("the agent was not told that task %s was canceled: %w", taskID, ctx.Err())
+			return nil, fmt.Errorf("the agent was not told that task %s was canceled: %w", taskID, ctx.Err())
 		}
 	}
 }
@@ -338,7 +340,8 @@ func (c *client) revoking(ctx context.Context) error {
 	if err := c.cancel(ctx, taskID); err != nil || agent != "remote" {
 		return err
 	}
-	return c.agent.awaitNotice(ctx, taskID)
+	_, err = c.agent.awaitNotice(ctx, taskID)
+	return err
 }
 
 // posting reads a stream of the agent behind HTTP, whose events come through the run API. A later attempt begins again, and its
