@@ -46,7 +46,7 @@ type load struct {
 }
 
 // giveUp bounds an operation with all its tries. No fault may delay a client for that long.
-const giveUp = 150 * time.Second
+const giveUp = 10 * time.Minute
 
 func newLoad(t testing.TB, seed uint64, urls ...string) *load {
 	t.Helper()

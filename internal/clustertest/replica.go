@@ -191,13 +191,17 @@ func (r *Replica) reserve() (env []string) {
 // WaitServing waits until the addresses are known.
 func (r *Replica) WaitServing() {
 	r.T.Helper()
-	select {
-	case <-r.serving:
-	case <-r.ended:
-		require.FailNow(r.T, r.Name+" ended instead of serving", r.cmd.ProcessState.String())
-	case <-time.After(3 * waittest.Patience): // It may make a database of its own first.
-		require.FailNow(r.T, r.Name+" does not serve")
-	}
+	waittest.Eventually(r.T, r.Name+" serves", func() error { // It may make a database of its own first.
+		select {
+		case <-r.serving:
+			return nil
+		case <-r.ended:
+			require.FailNow(r.T, r.Name+" ended instead of serving", r.cmd.ProcessState.String())
+			return nil
+		default:
+			return fmt.Errorf("its log has %d lines", r.log.length())
+		}
+	})
 }
 
 // WaitReady waits until every check is ok, including the one of the listener.
