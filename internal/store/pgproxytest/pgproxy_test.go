@@ -109,7 +109,12 @@ func TestHalfClose(t *testing.T) {
 			waittest.Eventually(t, "the end of the session", gone)
 			answered := make(chan error, 1)
 			go func() { answered <- ask(t.Context(), conn) }()
-			require.False(t, conn.PgConn().IsClosed(), "the open side hears nothing")
+			require.NoError(t, ask(t.Context(), connect(t, p.URL)), "a later connection")
+			select {
+			case err := <-answered:
+				require.FailNow(t, "the open side hears nothing", err)
+			default:
+			}
 			p.CutAll()
 			require.Error(t, waittest.Within(t, "an error", answered))
 		})
