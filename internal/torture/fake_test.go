@@ -16,20 +16,24 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/pipetest"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 )
 
-// fake is a small server of A2A 1.0 over JSON-RPC at two addresses. It keeps its promises, except for one fault. It also takes the
+// fake is a small server of A2A 1.0 over JSON-RPC at two addresses of a network in memory. It keeps its promises, except for one fault. It also takes the
 // method names of 0.3, and answers them as 1.0.
 type fake struct {
 	fault    string
 	plain    bool // it announces no extension
 	purges   bool // canceled tasks
 	replicas []*replica
+	network  pipetest.Network
+	client   *http.Client
 	stop     context.CancelFunc
 	ctx      context.Context
 
 	mu     sync.Mutex
+	made   int
 	tasks  []*job // the oldest first
 	keys   map[string]*job
 	bodies map[string]string // of keys
@@ -67,11 +71,11 @@ func newFake(t *testing.T, fault string) *fake {
 	f := &fake{fault: fault, keys: map[string]*job{}, bodies: map[string]string{}}
 	f.ctx, f.stop = context.WithCancel(t.Context())
 	t.Cleanup(f.stop)
+	f.client = f.network.Client(t)
 	for range 2 {
 		r := &replica{fake: f}
-		r.server = httptest.NewServer(r)
+		r.server = f.network.Serve(t, r)
 		f.replicas = append(f.replicas, r)
-		t.Cleanup(func() { r.server.CloseClientConnections(); r.server.Close() })
 	}
 	return f
 }
@@ -312,7 +316,7 @@ func (r *replica) send(w http.ResponseWriter, req *http.Request, stream bool, p 
 	before, body := r.keys[key], r.bodies[key]
 	if r.fault == "a repetition at the same time is a new message" {
 		r.mu.Unlock()
-		time.Sleep(5 * time.Millisecond) // between the look and the write
+		_ = pipetest.Pause(r.ctx, 5*time.Millisecond) // between the look and the write
 		r.mu.Lock()
 	}
 	var j *job
@@ -389,7 +393,8 @@ func history(id string, texts ...string) object {
 
 // create begins a task. The fake is locked.
 func (f *fake) create(owner, contextID, script string, first object) *job {
-	j := &job{id: fmt.Sprintf("task-%04d-%d", len(f.tasks), time.Now().UnixNano()), owner: owner, state: "SUBMITTED", script: script, changed: make(chan struct{}), history: []any{first}, readers: map[*int]bool{}}
+	f.made++
+	j := &job{id: fmt.Sprintf("task-%04d", f.made), owner: owner, state: "SUBMITTED", script: script, changed: make(chan struct{}), history: []any{first}, readers: map[*int]bool{}}
 	switch {
 	case strings.HasPrefix(script, "echo:"):
 		j.name = "echo"
@@ -413,7 +418,7 @@ func (f *fake) perform(ctx context.Context, j *job) {
 		defer f.mu.Unlock()
 		for f.fault == "a reader that does not read stops the work" && ctx.Err() == nil && slices.ContainsFunc(keys(j.readers), func(at *int) bool { return *at < len(j.log)-8 }) {
 			f.mu.Unlock()
-			time.Sleep(time.Millisecond)
+			_ = pipetest.Pause(ctx, time.Millisecond)
 			f.mu.Lock()
 		}
 		if ctx.Err() != nil || j.ended() {
@@ -437,7 +442,7 @@ func (f *fake) perform(ctx context.Context, j *job) {
 		return
 	case strings.HasPrefix(j.script, "sleep="):
 		d, _ := time.ParseDuration(strings.TrimPrefix(j.script, "sleep="))
-		if sleep(ctx, d) != nil {
+		if pipetest.Pause(ctx, d) != nil {
 			return
 		}
 	default:
@@ -450,7 +455,7 @@ func (f *fake) perform(ctx context.Context, j *job) {
 			if f.fault == "events cost what the task has" && i == n*3/4 {
 				delay = 100 // much more than a slow machine needs for a chunk
 			}
-			if sleep(ctx, time.Duration(delay)*time.Millisecond) != nil || !do("", fmt.Sprintf("%08d%s", i, strings.Repeat("x", size-8)), i > 0) {
+			if pipetest.Pause(ctx, time.Duration(delay)*time.Millisecond) != nil || !do("", fmt.Sprintf("%08d%s", i, strings.Repeat("x", size-8)), i > 0) {
 				return
 			}
 		}
@@ -463,15 +468,6 @@ func keys(m map[*int]bool) (all []*int) {
 		all = append(all, k)
 	}
 	return all
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 func (r *replica) canceled(w http.ResponseWriter, j *job) {
@@ -628,14 +624,14 @@ func (r *replica) push(j *job) {
 			continue
 		}
 		body, _ := json.Marshal(event)
-		resp, err := http.Post(j.hook, "application/json", bytes.NewReader(body))
+		resp, err := r.client.Post(j.hook, "application/json", bytes.NewReader(body))
 		accepted := err == nil && resp.StatusCode < 300
 		if err == nil {
 			resp.Body.Close()
 		}
 		switch {
 		case !accepted && r.fault != "notifications get one attempt":
-			_ = sleep(r.ctx, 20*time.Millisecond)
+			_ = pipetest.Pause(r.ctx, 20*time.Millisecond)
 			if r.ctx.Err() != nil {
 				return
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"os/exec"
 	"slices"
@@ -40,6 +41,9 @@ type Options struct {
 	HookListen, HookURL string
 	// Progress gets a line for each step; nil: none.
 	Progress func(format string, args ...any)
+
+	dial   func(ctx context.Context, network, address string) (net.Conn, error) // nil: with the network of the machine
+	listen func(ctx context.Context, network, address string) (net.Listener, error)
 }
 
 // Fault is something that breaks the server, and what repairs it.
@@ -83,6 +87,12 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 64
+	if o.dial != nil {
+		transport.DialContext = o.dial
+	}
+	if o.listen == nil {
+		o.listen = new(net.ListenConfig).Listen
+	}
 	defer transport.CloseIdleConnections()
 	r := &run{o: o, wire: &recorder{next: transport}, rng: rand.New(rand.NewPCG(o.Seed, 0))}
 	defer r.close()

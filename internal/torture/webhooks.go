@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -33,8 +32,7 @@ type delivery struct {
 }
 
 func (r *run) receive(ctx context.Context) (*receiver, error) {
-	var listen net.ListenConfig
-	l, err := listen.Listen(ctx, "tcp", r.o.HookListen)
+	l, err := r.o.listen(ctx, "tcp", r.o.HookListen)
 	if err != nil {
 		return nil, err
 	}
