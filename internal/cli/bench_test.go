@@ -11,34 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestBenchUsage(t *testing.T) {
+func TestBenchAndTortureSayWhatTheyDo(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"now"}, "usage: holdfast bench"},
-		{[]string{"--mode", "push"}, `--mode: "push" is unknown; use blocking, stream or poll`},
-		{[]string{"--inflight", "0,4"}, "--inflight: use numbers from 1 to 10000"},
-		{[]string{"--inflight", "many"}, `invalid argument "many" for "--inflight" flag`},
-		{[]string{"--duration", "0s"}, "--duration must be above 0"},
-		{[]string{"--timeout", "-1s"}, "--timeout must be above 0"},
-		{[]string{"--poll-interval", "-1s"}, "--poll-interval must not be negative"},
-		{[]string{"--agent", "../x"}, `--agent: "../x" is not the name of an agent`},
-		{[]string{"--url", "localhost:8080"}, `"localhost:8080" is not a URL`},
-	} {
-		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
-			t.Parallel()
-			r := session{}.run(t, append([]string{"bench"}, c.args...)...)
-			require.Equal(t, exitUsage, r.code, r.err)
-			require.Contains(t, r.err, "holdfast: "+c.want)
-			require.Empty(t, r.out)
-		})
-	}
 	help := session{}.run(t, "bench", "--help")
 	require.Zero(t, help.code)
 	require.Contains(t, help.out, "The tasks are real")
-	require.Contains(t, help.out, "Examples:\n  holdfast bench")
+	gone := session{}.run(t, "torture", "http://127.0.0.1:1")
+	require.Equal(t, exitFailed, gone.code)
+	require.Contains(t, gone.err, "connection refused")
 }
 
 // Integration tests load a real server; this test checks the report at the end.

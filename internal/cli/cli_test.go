@@ -11,11 +11,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +73,28 @@ func golden(t *testing.T, name, got string) {
 	require.Empty(t, cmp.Diff(string(want), got))
 }
 
+// goldenSessions runs the command of each file of a folder: its first line. The rest is what the command prints, and its exit status if
+// that is not 0.
+func goldenSessions(t *testing.T, folder string, do func(t *testing.T, args []string) (code int, text string)) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("testdata", folder, "*"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			call, _, _ := strings.Cut(string(text), "\n")
+			code, out := do(t, commandLines(strings.TrimPrefix(call, "$ "))[0])
+			if code != 0 {
+				out += fmt.Sprintf("exit status %d\n", code)
+			}
+			golden(t, filepath.Join(folder, filepath.Base(file)), call+"\n"+out)
+		})
+	}
+}
+
 func TestServeGetsConfiguration(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
@@ -100,73 +124,30 @@ func TestServeGetsConfiguration(t *testing.T) {
 	}
 }
 
+// testdata/usage.txt has command lines, and the mistake that each of them is told.
 func TestWrongUsageExitsWith2(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"srve"}, `unknown verb "srve"; did you mean serve?`},
-		{[]string{"frobnicate"}, `unknown verb "frobnicate" (holdfast --help lists the verbs)`},
-		{[]string{"--frobnicate"}, "unknown flag: --frobnicate"},
-		{[]string{"serve", "now"}, "usage: holdfast serve"},
-		{[]string{"dev"}, "give the command that starts your agent after two dashes"},
-		{[]string{"dev", "python3", "agent.py"}, "give the command that starts your agent after two dashes"},
-		{[]string{"dev", "--http", "1", "--", "/no/such/program"}, "/no/such/program: there is no such program"},
-		{[]string{"dev", "--http", "70000", "--", "true"}, "--http: 70000 is not a port"},
-		{[]string{"dev", "--http", "1", "--config", "x.yaml", "--", "true"}, "--http and --config both say what the agent is"},
-		{[]string{"dev", "--http", "1", "--agent", "No Name", "--", "true"}, "configuration: "},
-		{[]string{"serve", "--listen", "nowhere"}, `configuration: flag for listen: listen: "nowhere" is not an address`},
-		{[]string{"send"}, "the message is missing"},
-		{[]string{"send", "hello", "world"}, `"hello" and "world" are two texts; put quotes around a text of several words`},
-		{[]string{"send", "--data", "@/does/not/exist.json"}, "--data: open /does/not/exist.json"},
-		{[]string{"send", "--data", "nothing"}, `--data: "nothing" is not JSON`},
-		{[]string{"send", "--metadata", "[1]", "x"}, "--metadata: must be a JSON object"},
-		{[]string{"send", "--file", "/does/not/exist", "x"}, "--file: open /does/not/exist"},
-		{[]string{"send", "--file-url", "here", "x"}, `--file-url: "here" is not a URL`},
-		{[]string{"send", "--protocol", "2.0", "x"}, `--protocol: "2.0" is not a version that Holdfast speaks; use 0.1, 0.2, 0.3 or 1.0`},
-		{[]string{"send", "--protocol", "0.1", "--binding", "grpc", "x"}, `--binding: A2A 0.1 has no binding "grpc"`},
-		{[]string{"send", "--endpoint", "http://x", "--binding", "grpc", "x"}, "--protocol: is required with --endpoint and --binding grpc"},
-		{[]string{"send", "--endpoint", "http://x", "--agent", "y", "x"}, "--agent and --endpoint both name the agent"},
-		{[]string{"send", "http://y", "x"}, `"http://y" and "x" are two texts`},
-		{[]string{"stream", "--after", "3", "x"}, "--after needs --task, and no message"},
-		{[]string{"stream", "--task", "t", "--listen"}, "--listen needs a message"},
-		{[]string{"send", "-H", "nonsense", "x"}, `--header: "nonsense" is not a header; write "Name: value"`},
-		{[]string{"stream", "-o", "yaml", "x"}, `invalid argument "yaml" for "-o, --output" flag: must be table or json`},
-		{[]string{"card", "--url", "localhost:8080"}, `"localhost:8080" is not a URL`},
-		{[]string{"card", "http://x"}, "usage: holdfast card"},
-		{[]string{"tasks", "destroy"}, `unknown verb "tasks destroy"`},
-		{[]string{"tasks", "get"}, "usage: holdfast tasks get ID"},
-		{[]string{"tasks", "list", "--state", "asleep"}, `--state: "asleep" is not a state; use one of submitted, working`},
-		{[]string{"tasks", "list", "--limit", "0"}, "--limit must be at least 1"},
-		{[]string{"tasks", "tail", "--after", "3"}, "--after and --follow-parked need the ID of a task"},
-		{[]string{"tasks", "tail", "t1", "--agent", "weather"}, "--agent, --state, --context, --tenant and --owner select among all tasks"},
-		{[]string{"tasks", "tail", "t1", "--after", "-1"}, "--after must not be negative"},
-		{[]string{"tasks", "tail", "t1", "--interval", "0s"}, "--interval must be at least 10ms"},
-		{[]string{"tasks", "cancel"}, "usage: holdfast tasks cancel [ID...]"},
-		{[]string{"tasks", "retry"}, "usage: holdfast tasks retry [ID...]"},
-		{[]string{"push", "pull"}, `unknown verb "push pull"`},
-		{[]string{"push", "list", "--limit", "0"}, "--limit must be at least 1"},
-		{[]string{"push", "attempts"}, "usage: holdfast push attempts TASK [CONFIG]"},
-		{[]string{"push", "redeliver", "t1", "--from", "-1"}, "--from must not be negative"},
-		{[]string{"push", "test", "http://x", "--dialect", "0.2"}, `--dialect "0.2": want 0.1, 0.3 or 1.0`},
-		{[]string{"push", "test", "http://x", "--authorization-file", "testdata/word.txt"}, "--authorization-file: want a scheme and credentials"},
-		{[]string{"push", "test", "http://x", "--token-file", "/no/file"}, "--token-file: open /no/file"},
-		{[]string{"push", "test", "http://x", "--token-file", "-"}, "--token-file: - is empty"},
-		{[]string{"push", "test", "http://x", "--token-file", "-", "--authorization-file", "-"}, "--token-file and --authorization-file cannot both read standard input"},
-		{[]string{"secret-keys", "reseal"}, "HOLDFAST_SECRET_KEYS has no key"},
-		{[]string{"completion", "tcsh"}, "name one shell: bash, fish, powershell or zsh"},
-		{[]string{"agents", "kill"}, `unknown verb "agents kill"; use list or get`},
-		{[]string{"queue", "get"}, `unknown verb "queue get"; use list`},
-		{[]string{"config", "show"}, `unknown verb "config show"; use check`},
-	} {
-		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+	text, err := os.ReadFile("testdata/usage.txt")
+	require.NoError(t, err)
+	for call, want := range pairsOfLines(string(text)) {
+		t.Run(call, func(t *testing.T) {
 			t.Parallel()
-			r := session{}.run(t, c.args...)
-			require.Equal(t, exitUsage, r.code)
-			require.Contains(t, r.err, "holdfast: "+c.want)
+			r := session{}.run(t, commandLines(call)[0]...)
+			require.Equal(t, exitUsage, r.code, r.err)
+			require.Contains(t, r.err, "holdfast: "+strings.TrimSpace(want))
 			require.Empty(t, r.out)
 		})
+	}
+}
+
+// pairsOfLines yields each odd line of a text with the line after it.
+func pairsOfLines(text string) iter.Seq2[string, string] {
+	return func(yield func(first, second string) bool) {
+		for pair := range slices.Chunk(strings.Split(strings.TrimSpace(text), "\n"), 2) {
+			if !yield(pair[0], pair[1]) {
+				return
+			}
+		}
 	}
 }
 
@@ -334,42 +315,14 @@ func end(w io.Writer, state string) {
 
 func TestRemoteVerbs(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		golden string
-		args   []string
-		code   int
-	}{
-		{"card.txt", []string{"card"}, exitOK},
-		{"card.json", []string{"card", "-o", "json"}, exitOK},
-		{"send.txt", []string{"send", "hello"}, exitOK},
-		{"send.json", []string{"send", "hello", "-o", "json"}, exitOK},
-		{"send-ask.txt", []string{"send", "ask"}, exitWaits},
-		{"send-auth.txt", []string{"send", "auth"}, exitWaits},
-		{"send-fail.txt", []string{"send", "fail"}, exitEnded},
-		{"send-slow.txt", []string{"send", "slow"}, exitOK},
-		{"send-no-wait.txt", []string{"send", "slow", "--no-wait"}, exitOK},
-		{"send-direct.txt", []string{"send", "direct"}, exitOK},
-		{"send-again.txt", []string{"send", "again", "--task", "t1"}, exitOK},
-		{"send-more.txt", []string{"send", "more", "--task", "t1"}, exitOK},
-		{"send-refused.txt", []string{"send", "what"}, exitFailed},
-		{"stream.txt", []string{"stream", "completed"}, exitOK},
-		{"stream.json", []string{"stream", "completed", "-o", "json"}, exitOK},
-		{"stream-rejected.txt", []string{"stream", "rejected"}, exitEnded},
-		{"stream-words.txt", []string{"stream", "words"}, exitOK},
-		{"stream-cut.txt", []string{"stream", "cut"}, exitOK},
-	} {
-		t.Run(c.golden, func(t *testing.T) {
-			t.Parallel()
-			agent := newRemoteAgent(t)
-			r := session{env: map[string]string{"HOLDFAST_URL": agent.URL}}.run(t, c.args...)
-			require.Equal(t, c.code, r.code, r.err)
-			text := r.out
-			if r.err != "" {
-				text += "--- stderr\n" + r.err
-			}
-			golden(t, c.golden, text)
-		})
-	}
+	goldenSessions(t, "remote", func(t *testing.T, args []string) (code int, text string) {
+		t.Helper()
+		r := session{env: map[string]string{"HOLDFAST_URL": newRemoteAgent(t).URL}}.run(t, args...)
+		if r.err != "" {
+			r.out += "--- stderr\n" + r.err
+		}
+		return r.code, r.out
+	})
 }
 
 func TestSendRequest(t *testing.T) {
@@ -582,64 +535,17 @@ func (o *fakeOperator) Close() { o.closed = true }
 
 func TestTasks(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		golden string
-		args   []string
-		code   int
-	}{
-		{"tasks-list.txt", []string{"tasks", "list"}, exitOK},
-		{"tasks-list.json", []string{"tasks", "list", "-o", "json"}, exitOK},
-		{"tasks-get.txt", []string{"tasks", "get", "order-7"}, exitOK},
-		{"tasks-get.json", []string{"tasks", "get", "order-7", "-o", "json"}, exitOK},
-		{"tasks-events.txt", []string{"tasks", "events", "order-7"}, exitOK},
-		{"tasks-events.json", []string{"tasks", "events", "order-7", "--after", "2", "-o", "json"}, exitOK},
-		{"tasks-tail.txt", []string{"tasks", "tail", "order-7", "--after", "3"}, exitOK},
-		{"tasks-tail.json", []string{"tasks", "tail", "order-7", "--after", "3", "-o", "json"}, exitOK},
-		{"tasks-cancel.txt", []string{"tasks", "cancel", "order-7"}, exitEnded},
-		{"tasks-cancel.json", []string{"tasks", "cancel", "order-7", "order-8", "-o", "json"}, exitFailed},
-		{"api-keys-create.txt", []string{"api-keys", "create", "--subject", "alice"}, exitOK},
-		{"api-keys-create.json", []string{"api-keys", "create", "--subject", "ci", "--tenant", "acme", "--scope", "a", "--scope", "b", "--name", "build", "--expires-in", "1h", "-o", "json"}, exitOK},
-		{"api-keys-list.txt", []string{"api-keys", "list"}, exitOK},
-		{"api-keys-list.json", []string{"api-keys", "list", "-o", "json"}, exitOK},
-		{"api-keys-revoke.txt", []string{"api-keys", "revoke", "mzxw6ytboi5dkmrq", "unknown"}, exitFailed},
-		{"api-keys-of-tenant.txt", []string{"api-keys", "list", "--tenant", "acme"}, exitOK},
-		{"api-keys-of-nobody.txt", []string{"api-keys", "list", "--tenant", ""}, exitOK},
-		{"agents-list.txt", []string{"agents", "list"}, exitOK},
-		{"agents-list.json", []string{"agents", "list", "-o", "json"}, exitOK},
-		{"agents-get.txt", []string{"agents", "get", "maps"}, exitOK},
-		{"agents-get.json", []string{"agents", "get", "weather", "-o", "json"}, exitOK},
-		{"agents-get-unknown.txt", []string{"agents", "get", "nobody"}, exitFailed},
-		{"queue-list.txt", []string{"queue", "list"}, exitOK},
-		{"queue-list.json", []string{"queue", "list", "--agent", "weather", "-o", "json"}, exitOK},
-		{"workers-list.txt", []string{"workers", "list"}, exitOK},
-		{"workers-list.json", []string{"workers", "list", "-o", "json"}, exitOK},
-		{"workers-retire.txt", []string{"workers", "retire", "01000000-0000-0000-0000-000000000000"}, exitOK},
-		{"workers-retire-unknown.txt", []string{"workers", "retire", "02000000-0000-0000-0000-000000000000"}, exitFailed},
-		{"tasks-retry.txt", []string{"tasks", "retry", "order-7"}, exitFailed},
-		{"tasks-retry.json", []string{"tasks", "retry", "order-7", "order-8", "-o", "json"}, exitFailed},
-		{"tasks-hold.txt", []string{"tasks", "hold", "order-7", "order-8"}, exitFailed},
-		{"tasks-release.json", []string{"tasks", "release", "order-7", "-o", "json"}, exitOK},
-		{"tasks-purge.txt", []string{"tasks", "purge", "--tenant", "", "--owner", "alice", "--yes"}, exitOK},
-		{"tasks-purge.json", []string{"tasks", "purge", "--task", "order-7", "--yes", "-o", "json"}, exitOK},
-		{"retention-plan.txt", []string{"retention", "plan"}, exitOK},
-		{"retention-plan.json", []string{"retention", "plan", "-o", "json"}, exitOK},
-		{"audit-verify.txt", []string{"audit", "verify"}, exitOK},
-		{"audit-verify.json", []string{"audit", "verify", "-o", "json"}, exitOK},
-		{"audit-broken.txt", []string{"audit", "verify", "--against", "testdata/audit-verify.json"}, exitEnded},
-	} {
-		t.Run(c.golden, func(t *testing.T) {
-			t.Parallel()
-			op := &fakeOperator{}
-			s := session{deps: Deps{OpenOperator: func(_ context.Context, cfg *config.Config, _ *slog.Logger) (Operator, error) {
-				require.Equal(t, "host=db", cfg.DatabaseURL)
-				return op, nil
-			}}}
-			r := s.run(t, append(c.args, "--database-url", "host=db")...)
-			require.Equal(t, c.code, r.code, r.err)
-			require.True(t, op.closed)
-			golden(t, c.golden, r.out)
-		})
-	}
+	goldenSessions(t, "operator", func(t *testing.T, args []string) (code int, text string) {
+		t.Helper()
+		op := &fakeOperator{}
+		s := session{deps: Deps{OpenOperator: func(_ context.Context, cfg *config.Config, _ *slog.Logger) (Operator, error) {
+			require.Equal(t, "host=db", cfg.DatabaseURL)
+			return op, nil
+		}}}
+		r := s.run(t, append(args, "--database-url", "host=db")...)
+		require.True(t, op.closed, r.err)
+		return r.code, r.out
+	})
 }
 
 // Irreversible actions need a confirmation.

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -75,9 +75,9 @@ func TestCompletions(t *testing.T) {
 		"completion ":                  {"bash", "fish", "powershell", "zsh"},
 		"bench --mode ":                {"blocking", "stream", "poll"},
 	} {
-		require.Equal(t, want, offers(t, s, strings.Split(line, " ")...), line)
+		synctest.Test(t, func(t *testing.T) { require.Equal(t, want, offers(t, s, strings.Split(line, " ")...), line) })
 	}
-	offers(t, s, "push", "redeliver", "order-7", "")
+	synctest.Test(t, func(t *testing.T) { offers(t, s, "push", "redeliver", "order-7", "") })
 	require.False(t, op.asked.Task.IsZero(), "the webhooks are those of the task")
 	require.True(t, op.closed)
 }
@@ -99,15 +99,15 @@ func TestCompletionsWithoutAnAnswer(t *testing.T) {
 	require.Equal(t, 1, opened)
 	require.NotContains(t, r.err+r.out, "away")
 
-	release := make(chan struct{})
-	t.Cleanup(func() { close(release) })
-	s.deps.OpenOperator = func(context.Context, *config.Config, *slog.Logger) (Operator, error) {
-		<-release // it does not even see that its time is over
-		return nil, errors.New("late")
-	}
-	began := time.Now()
-	require.Empty(t, offers(t, s, "tasks", "get", ""))
-	require.Less(t, time.Since(began), patience)
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		s.deps.OpenOperator = func(context.Context, *config.Config, *slog.Logger) (Operator, error) {
+			<-release // it does not even see that its time is over
+			return nil, errors.New("late")
+		}
+		require.Empty(t, offers(t, s, "tasks", "get", ""))
+		close(release)
+	})
 }
 
 func TestCompletionScripts(t *testing.T) {

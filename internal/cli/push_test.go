@@ -31,10 +31,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
-
-// patience bounds every wait; reaching it is a failure and never the normal case.
-const patience = time.Minute
 
 type received struct {
 	header http.Header
@@ -66,13 +64,7 @@ func newReceiver(t *testing.T, status int) *hookReceiver {
 
 func (h *hookReceiver) next(t *testing.T) received {
 	t.Helper()
-	select {
-	case r := <-h.got:
-		return r
-	case <-time.After(patience):
-		require.FailNow(t, "nothing is delivered")
-		return received{}
-	}
+	return waittest.Within(t, "a delivery", h.got)
 }
 
 // hooked is a database with a running task that has webhooks.
@@ -157,7 +149,10 @@ func (h *hooked) only() pushView {
 
 func (h *hooked) becomes(state string) {
 	h.t.Helper()
-	require.Eventually(h.t, func() bool { return h.only().State == state }, patience, 20*time.Millisecond, state)
+	waittest.Eventually(h.t, "the webhook is "+state, func() error {
+		is := h.only().State
+		return waittest.Unless(is == state, "it is %s", is)
+	})
 }
 
 func (h *hooked) act(outcome string, args ...string) {

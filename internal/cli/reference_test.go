@@ -3,8 +3,6 @@ package cli
 import (
 	"bytes"
 	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -68,59 +66,6 @@ func TestEveryVerbTeaches(t *testing.T) {
 		require.NotZero(t, own, "no example of %s calls it", path)
 	})
 	require.Greater(t, seen, 40)
-}
-
-var (
-	shellBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
-	codeSpan   = regexp.MustCompile("`(?:bin/|/)?holdfast ([^`]+)`")
-	verbWord   = regexp.MustCompile(`^[a-z][a-z-]+$`)
-)
-
-// Documents call verbs and flags that exist.
-func TestDocumentsCallTheVerbs(t *testing.T) {
-	t.Parallel()
-	files, err := filepath.Glob("../../docs/*.md")
-	require.NoError(t, err)
-	for _, more := range []string{"../../README.md", "../../docs/agents/*.md", "../../docs/extensions/*.md", "../../bench/*.md", "../../deploy/*.yaml", "../../docker-compose.yml"} {
-		found, err := filepath.Glob(more)
-		require.NoError(t, err)
-		files = append(files, found...)
-	}
-	calls := 0
-	check := func(file string, words []string) {
-		root := (&command{}).root()
-		found, rest, err := root.Find(words)
-		require.NoError(t, err, "%s: holdfast %q", file, words)
-		if err := found.ParseFlags(rest); err != nil { // prose leaves out values
-			require.NotContains(t, err.Error(), "unknown", "%s: holdfast %q", file, words)
-		}
-		if args := found.Flags().Args(); found.HasSubCommands() && len(args) > 0 {
-			require.NoError(t, found.ValidateArgs(args), "%s: holdfast %q", file, words)
-		}
-		calls++
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		page := strings.ReplaceAll(string(text), "\\\n", " ")
-		for _, block := range shellBlock.FindAllStringSubmatch(page, -1) {
-			for _, words := range simpleCommands(block[1]) {
-				for i, word := range slices.Backward(words[:max(0, len(words)-1)]) {
-					// Others have a namespace or a database of that name.
-					if (word == "holdfast" && i == 0 || word == "bin/holdfast" || word == "/holdfast") && verbWord.MatchString(words[i+1]) {
-						check(file, words[i+1:])
-						break
-					}
-				}
-			}
-		}
-		for _, span := range codeSpan.FindAllStringSubmatch(page, -1) {
-			if words := simpleCommands(span[1]); len(words) > 0 && verbWord.MatchString(words[0][0]) {
-				check(file, words[0])
-			}
-		}
-	}
-	require.Greater(t, calls, 150)
 }
 
 func TestCommandLines(t *testing.T) {

@@ -160,6 +160,7 @@ func (r *replica) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	raw, _ := io.ReadAll(req.Body)
+	_ = pipetest.Pause(req.Context(), time.Millisecond) // calls overlap, as on a network
 	if r.fault == "wrong requests are internal errors" && !json.Valid(raw) {
 		http.Error(w, "Traceback (most recent call last)", http.StatusInternalServerError)
 		return
