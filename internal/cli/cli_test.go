@@ -11,13 +11,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"iter"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/adminclient"
+	"github.com/holdfast-a2a/holdfast/internal/casetest"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/retention"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -127,27 +126,14 @@ func TestServeGetsConfiguration(t *testing.T) {
 // testdata/usage.txt has command lines, and the mistake that each of them is told.
 func TestWrongUsageExitsWith2(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("testdata/usage.txt")
-	require.NoError(t, err)
-	for call, want := range pairsOfLines(string(text)) {
-		t.Run(call, func(t *testing.T) {
+	for _, c := range casetest.Read(t, "testdata/usage.txt") {
+		t.Run(c.In, func(t *testing.T) {
 			t.Parallel()
-			r := session{}.run(t, commandLines(call)[0]...)
+			r := session{}.run(t, commandLines(c.In)[0]...)
 			require.Equal(t, exitUsage, r.code, r.err)
-			require.Contains(t, r.err, "holdfast: "+strings.TrimSpace(want))
+			require.Contains(t, r.err, "holdfast: "+c.Want)
 			require.Empty(t, r.out)
 		})
-	}
-}
-
-// pairsOfLines yields each odd line of a text with the line after it.
-func pairsOfLines(text string) iter.Seq2[string, string] {
-	return func(yield func(first, second string) bool) {
-		for pair := range slices.Chunk(strings.Split(strings.TrimSpace(text), "\n"), 2) {
-			if !yield(pair[0], pair[1]) {
-				return
-			}
-		}
 	}
 }
 

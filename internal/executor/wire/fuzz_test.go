@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/holdfast-a2a/holdfast/internal/casetest"
 )
 
 // FuzzDecode looks for panics, for line breaks that reach the log, and for events that the decoder accepts and the
@@ -14,8 +16,8 @@ func FuzzDecode(f *testing.F) {
 	for raw := range validEvents {
 		f.Add([]byte(raw))
 	}
-	for raw := range invalidEvents {
-		f.Add([]byte(raw))
+	for _, c := range casetest.Read(f, invalidEvents) {
+		f.Add([]byte(c.In))
 	}
 	for raw := range unparseableEvents {
 		f.Add([]byte(raw))

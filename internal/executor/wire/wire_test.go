@@ -10,6 +10,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/casetest"
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -114,89 +115,8 @@ var validEvents = map[string]Event{
 	},
 }
 
-// invalidEvents are events with the errors that their authors read.
-var invalidEvents = map[string]string{
-	`{"text":"hi"}`:                                                  "type: is missing; it is one of " + knownTypes,
-	`{"type":null}`:                                                  "type: is missing; it is one of " + knownTypes,
-	`{"type":"Text","text":"hi"}`:                                    "type: must be one of " + knownTypes,
-	`{"type":5}`:                                                     "type: must be a string, not a number",
-	`{"type":"text"}`:                                                "text: is missing",
-	`{"type":"text","text":null}`:                                    "text: is missing",
-	`{"type":"text","text":5}`:                                       "text: must be a string, not a number",
-	`{"type":"text","txt":"hi"}`:                                     "txt: is not a known member",
-	`{"type":"text","Text":"hi"}`:                                    "Text: is not a known member",
-	`{"type":"ask","text":"hi"}`:                                     "text: is not a known member",
-	`{"type":"ask"}`:                                                 "message: is missing",
-	`{"type":"ask","message":null}`:                                  "message: is missing",
-	`{"type":"ask","message":5}`:                                     "message: must be a string or a message",
-	`{"type":"ask","message":["a"]}`:                                 "message: must be a string or a message",
-	`{"type":"ask","message":{}}`:                                    "message.parts: needs at least one part",
-	`{"type":"fail"}`:                                                "message: is missing",
-	`{"type":"reply"}`:                                               "message: is missing",
-	`{"type":"checkpoint"}`:                                          "data: is missing",
-	`{"type":"state"}`:                                               "data: is missing; null removes what is stored",
-	`{"type":"state","scope":"task"}`:                                "data: is missing; null removes what is stored",
-	`{"type":"state","data":1,"scope":"owner"}`:                      "scope: must be one of task, context",
-	`{"type":"state","data":1,"version":-1}`:                         "version: must not be negative; 0 says that nothing is stored",
-	`{"type":"state","data":1,"version":"1"}`:                        "version: must be a number, not a string",
-	`{"type":"state","value":1}`:                                     "value: is not a known member",
-	`{"type":"retry","after":-1}`:                                    "after: must be between 0 and 86400 seconds",
-	`{"type":"retry","after":86401}`:                                 "after: must be between 0 and 86400 seconds",
-	`{"type":"retry","after":"1"}`:                                   "after: must be a number, not a string",
-	`{"type":"status","state":"done"}`:                               "state: must be one of working, input-required, auth-required, completed, failed, rejected",
-	`{"type":"status","state":"canceled"}`:                           "state: must be one of working, input-required, auth-required, completed, failed, rejected",
-	`{"type":"status","metadata":1}`:                                 "metadata: must be an object, not a number",
-	`{"type":"fail","message":"x","metadata":"y"}`:                   "metadata: must be an object, not a string",
-	`{"type":"reply","message":"x","metadata":{}}`:                   "metadata: is not a known member",
-	`{"type":"call"}`:                                                "calls: has no call",
-	`{"type":"call","calls":[]}`:                                     "calls: has no call",
-	`{"type":"call","calls":[{"message":"hi"}]}`:                     "calls[0]: needs one of agent, task",
-	`{"type":"call","calls":[{"agent":"b"}]}`:                        "calls[0].message: is missing",
-	`{"type":"call","calls":[{"agent":"b","message":{"parts":[]}}]}`: "calls[0].message.parts: needs at least one part",
-	`{"type":"call","calls":[{"agent":"b","task":"01945c3e-8f5a-7c3e-9d52-3c1f0f3b2a11","message":"hi"}]}`:     "calls[0]: takes only one of agent, task",
-	`{"type":"call","calls":[{"task":"trip-7","message":"hi"}]}`:                                               "calls[0].task: is not the id of a task that was called",
-	`{"type":"call","calls":[{"task":"01945c3e-8f5a-7c3e-9d52-3c1f0f3b2a11","contextId":"c","message":"hi"}]}`: "calls[0].contextId: the task has a context; omit it",
-	`{"type":"call","calls":[{"agent":"b","message":"hi","metadata":1}]}`:                                      "calls[0].metadata: must be an object, not a number",
-	`{"type":"call","calls":[{"agent":"b","message":"hi","relay":1}]}`:                                         "calls[0].relay: must be true or false, not a number",
-	`{"type":"call","calls":[{"agent":"b","message":"hi","wait":true}]}`:                                       "calls[0].wait: is not a known member",
-	`{"type":"wait"}`:                                                                 "needs one of until, for",
-	`{"type":"wait","for":null}`:                                                      "needs one of until, for",
-	`{"type":"wait","for":0}`:                                                         "for: must be more than 0 and at most 315360000 seconds",
-	`{"type":"wait","for":-1}`:                                                        "for: must be more than 0 and at most 315360000 seconds",
-	`{"type":"wait","for":315360001}`:                                                 "for: must be more than 0 and at most 315360000 seconds",
-	`{"type":"wait","for":"1h"}`:                                                      "for: must be a number, not a string",
-	`{"type":"wait","until":1767225600}`:                                              "until: must be a string, not a number",
-	`{"type":"wait","for":1,"then":"x"}`:                                              "then: is not a known member",
-	`{"type":"wait","for":1,"until":"2026-03-01T09:00:00Z"}`:                          "needs one of until, for",
-	`{"type":"reply","message":{"role":"user","parts":[{"text":"a"}]}}`:               `message.role: must be "agent" or left out`,
-	`{"type":"reply","message":{"contextId":"c","parts":[{"text":"a"}]}}`:             "message.contextId: is not a known member",
-	`{"type":"reply","message":{"metadata":[],"parts":[{"text":"a"}]}}`:               "message.metadata: must be an object, not an array",
-	`{"type":"artifact"}`:                                                             "artifact: is missing",
-	`{"type":"artifact","artifact":[]}`:                                               "artifact: must be an object, not an array",
-	`{"type":"artifact","artifact":{"parts":[]}}`:                                     "artifact.parts: needs at least one part",
-	`{"type":"artifact","artifact":{"parts":{}}}`:                                     "artifact.parts: must be an array, not an object",
-	`{"type":"artifact","artifact":{"parts":[{}]}}`:                                   "artifact.parts[0]: needs one of text, raw, url, data",
-	`{"type":"artifact","artifact":{"parts":[null]}}`:                                 "artifact.parts[0]: needs one of text, raw, url, data",
-	`{"type":"artifact","artifact":{"parts":[{"text":"a"},{"text":null}]}}`:           "artifact.parts[1]: needs one of text, raw, url, data",
-	`{"type":"artifact","artifact":{"parts":[{"text":"a","url":"b"}]}}`:               "artifact.parts[0]: has more than one of text, raw, url, data",
-	`{"type":"artifact","artifact":{"parts":[{"text":"a","data":null}]}}`:             "artifact.parts[0]: has more than one of text, raw, url, data",
-	`{"type":"artifact","artifact":{"parts":[{"raw":"aGk"}]}}`:                        "artifact.parts[0].raw: must be base64, standard alphabet with padding",
-	`{"type":"artifact","artifact":{"parts":[{"raw":"aGl="}]}}`:                       "artifact.parts[0].raw: must be base64, standard alphabet with padding",
-	`{"type":"artifact","artifact":{"parts":[{"raw":"_-=="}]}}`:                       "artifact.parts[0].raw: must be base64, standard alphabet with padding",
-	`{"type":"artifact","artifact":{"parts":[{"url":""}]}}`:                           "artifact.parts[0].url: must not be empty",
-	`{"type":"artifact","artifact":{"parts":[{"kind":"text","text":"a"}]}}`:           "artifact.parts[0].kind: is not a known member",
-	`{"type":"artifact","artifact":{"parts":[{"text":"a","metadata":"x"}]}}`:          "artifact.parts[0].metadata: must be an object, not a string",
-	`{"type":"artifact","artifact":{"parts":[{"text":"a"}],"metadata":1}}`:            "artifact.metadata: must be an object, not a number",
-	`{"type":"artifact","artifact":{"parts":[{"text":"a"}]},"metadata":true}`:         "metadata: must be an object, not true or false",
-	`{"type":"artifact","artifact":{"parts":[{"text":"a"}]},"append":true}`:           "artifact.artifactId: is missing; append needs the id of the artifact to continue",
-	`{"type":"artifact","artifact":{"parts":[{"text":"a"}]},"append":"yes"}`:          "append: must be true or false, not a string",
-	`{"type":"artifact","artifact":{"parts":[{"text":"a"}],"extensions":"a"}}`:        "artifact.extensions: must be an array, not a string",
-	`{"type":"artifact","artifact":{"parts":[{"text":"a"}],"extensions":["a",null]}}`: "artifact.extensions[1]: must be a string that is not empty",
-	`{"type":"reply","message":{"parts":[{"text":"a"}],"referenceTaskIds":[""]}}`:     "message.referenceTaskIds[0]: must be a string that is not empty",
-	`["type","text"]`: "must be an object, not an array",
-	`"hi"`:            "must be an object, not a string",
-	`null`:            "type: is missing; it is one of " + knownTypes,
-}
+// invalidEvents are events that are wrong, and what their authors read. TYPES are all types.
+const invalidEvents = "testdata/invalid.txt"
 
 // unparseableEvents are texts that are no JSON, or that a schema cannot judge.
 var unparseableEvents = map[string]string{
@@ -232,39 +152,24 @@ func TestDecoderAndSchemaAcceptValidEvents(t *testing.T) {
 	t.Parallel()
 	schema := compile(t, "event")
 	for raw, want := range validEvents {
-		t.Run(raw, func(t *testing.T) {
-			t.Parallel()
-			got, bad := Decode([]byte(raw))
-			require.Nil(t, bad)
-			require.Empty(t, cmp.Diff(&want, got))
-			require.NoError(t, schema.Validate(instance(t, raw)))
-		})
+		got, bad := Decode([]byte(raw))
+		require.Nil(t, bad, raw)
+		require.Empty(t, cmp.Diff(&want, got), raw)
+		require.NoError(t, schema.Validate(instance(t, raw)), raw)
 	}
 }
 
 func TestDecoderAndSchemaRejectInvalidEvents(t *testing.T) {
 	t.Parallel()
 	schema := compile(t, "event")
-	for raw, want := range invalidEvents {
-		t.Run(raw, func(t *testing.T) {
-			t.Parallel()
-			_, bad := Decode([]byte(raw))
-			require.NotNil(t, bad)
-			require.Equal(t, want, bad.Error())
-			require.Error(t, schema.Validate(instance(t, raw)))
-		})
+	for _, c := range casetest.Read(t, invalidEvents) {
+		_, bad := Decode([]byte(c.In))
+		require.EqualError(t, bad, strings.ReplaceAll(c.Want, "TYPES", knownTypes), c.In)
+		require.Error(t, schema.Validate(instance(t, c.In)), c.In)
 	}
-}
-
-func TestDecoderRejectsInvalidJSON(t *testing.T) {
-	t.Parallel()
 	for raw, want := range unparseableEvents {
-		t.Run(raw, func(t *testing.T) {
-			t.Parallel()
-			_, bad := Decode([]byte(raw))
-			require.NotNil(t, bad)
-			require.Equal(t, want, bad.Error())
-		})
+		_, bad := Decode([]byte(raw))
+		require.EqualError(t, bad, want, raw)
 	}
 }
 
