@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor/demo"
 	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 func newDemo(t testing.TB) executor.Executor {
@@ -146,7 +147,7 @@ func TestSleepWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		require.NoError(t, newDemo(t).Execute(t.Context(), executortest.NewRun("sleep=1h"), executortest.NewRecorder()))
-		require.Equal(t, time.Hour, time.Since(start))
+		require.Equal(t, time.Hour, waittest.Elapsed(start))
 	})
 }
 
@@ -156,7 +157,7 @@ func TestStepsAreProgress(t *testing.T) {
 		start := time.Now()
 		out := executortest.NewRecorder()
 		require.NoError(t, newDemo(t).Execute(t.Context(), executortest.NewRun("steps=2 delay=1h"), out))
-		require.Equal(t, 2*time.Hour, time.Since(start))
+		require.Equal(t, 2*time.Hour, waittest.Elapsed(start))
 		for i, text := range []string{"step 1 of 2", "step 2 of 2"} {
 			require.Equal(t, task.StateWorking, out.Events()[i].State)
 			require.Equal(t, text, out.Events()[i].Message.FirstText())
@@ -219,7 +220,7 @@ func TestChunksAreOneArtifact(t *testing.T) {
 		start := time.Now()
 		out := executortest.NewRecorder()
 		require.NoError(t, newDemo(t).Execute(t.Context(), executortest.NewRun("chunks=5 size=100000 delay=20ms"), out))
-		require.Equal(t, 80*time.Millisecond, time.Since(start))
+		require.Equal(t, 80*time.Millisecond, waittest.Elapsed(start))
 		events := out.Events()
 		require.Len(t, events, 5)
 		for i, e := range events {

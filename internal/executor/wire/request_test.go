@@ -13,18 +13,32 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
+// document encodes a run, and checks it with the published schema.
+func document(t *testing.T, run *executor.Run, h History) string {
+	t.Helper()
+	raw, err := EncodeRun(t.Context(), run, h)
+	require.NoError(t, err)
+	require.NoError(t, compile(t, "run").Validate(instance(t, string(raw))))
+	return string(raw)
+}
+
+// members returns the members of a run's document.
+func members(t *testing.T, run *executor.Run) (doc map[string]json.RawMessage) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal([]byte(document(t, run, History{})), &doc))
+	return doc
+}
+
 func TestFirstRunDocument(t *testing.T) {
 	t.Parallel()
 	run := executortest.NewRun("hello")
 	memory := &executortest.Memory{}
 	run.Memory = memory
-	raw, err := EncodeRun(t.Context(), run, History{})
-	require.NoError(t, err)
+	raw := document(t, run, History{})
 	require.JSONEq(t, `{"version":1,"idempotencyKey":"01020304-0506-0708-0900-000000000000:1",`+
 		`"task":{"id":"task-1","contextId":"context-1","agent":"agent","tenant":"tenant","owner":"owner"},`+
 		`"message":{"messageId":"message-1","role":"user","parts":[{"text":"hello"}]},`+
-		`"turn":1,"try":1,"attempt":1}`, string(raw))
-	require.NoError(t, compile(t, "run").Validate(instance(t, string(raw))))
+		`"turn":1,"try":1,"attempt":1}`, raw)
 	require.Equal(t, 1, memory.Reads, "the first try of a first turn reads only the state of the context")
 }
 
@@ -57,14 +71,12 @@ func TestLaterRunDocumentHasHistory(t *testing.T) {
 		},
 		Stored: json.RawMessage(`{"page":4}`),
 	}
-	raw, err := EncodeRun(t.Context(), run, History{Bounds: executor.Bounds{Count: 3}})
-	require.NoError(t, err)
-	require.NoError(t, compile(t, "run").Validate(instance(t, string(raw))))
-	require.Contains(t, string(raw), `"metadata":{"z":12345678901234567890,"a":1.0,"u":"\u00e9\/"}`)
-	require.Contains(t, string(raw), `"parts":[{"text":"go on"},`+
+	raw := document(t, run, History{Bounds: executor.Bounds{Count: 3}})
+	require.Contains(t, raw, `"metadata":{"z":12345678901234567890,"a":1.0,"u":"\u00e9\/"}`)
+	require.Contains(t, raw, `"parts":[{"text":"go on"},`+
 		`{"raw":"aGk=","filename":"hi.txt","mediaType":"text/plain"},{"url":"https://example.com"},`+
 		`{"data":[1.0],"metadata":{"m":1}}]`)
-	require.Contains(t, string(raw), `"turn":2,"try":3,"attempt":9,`+
+	require.Contains(t, raw, `"turn":2,"try":3,"attempt":9,`+
 		`"history":[{"role":"user","parts":[{"text":"start"}],"taskId":"task-0"},`+
 		`{"role":"agent","parts":[{"text":"a plan"}],"artifactId":"plan-1","name":"plan","description":"d"},`+
 		`{"role":"agent","parts":[{"text":"sure?"}],"state":"input-required"}],`+
@@ -90,11 +102,9 @@ func TestHistoryOfContext(t *testing.T) {
 		return executor.Said{TaskID: id, Message: &task.Message{Role: task.RoleUser, Parts: []task.Part{task.Text(text)}}}
 	}
 	run.Memory = &executortest.Memory{Before: []executor.Said{said("task-0", "earlier"), said("task-0", strings.Repeat("x", 5000)), said("task-0", "later")}}
-	raw, err := EncodeRun(t.Context(), run, History{Of: executor.OfContext, Bounds: executor.Bounds{Bytes: 4000}})
-	require.NoError(t, err)
-	require.Contains(t, string(raw), `"history":[{"role":"user","parts":[{"text":"earlier"}],"taskId":"task-0"},`+
+	raw := document(t, run, History{Of: executor.OfContext, Bounds: executor.Bounds{Bytes: 4000}})
+	require.Contains(t, raw, `"history":[{"role":"user","parts":[{"text":"earlier"}],"taskId":"task-0"},`+
 		`{"role":"user","parts":[],"taskId":"task-0","omitted":5512},{"role":"user","parts":[{"text":"later"}],"taskId":"task-0"}]`)
-	require.NoError(t, compile(t, "run").Validate(instance(t, string(raw))))
 }
 
 func TestRunDocumentHasFactsOfRequest(t *testing.T) {
@@ -109,10 +119,180 @@ func TestRunDocumentHasFactsOfRequest(t *testing.T) {
 	run.Memory = &executortest.Memory{Refs: []executor.Reference{{TaskID: "task-0", ContextID: "c", State: task.StateCompleted, Said: []executor.Said{
 		{TaskID: "task-0", Artifact: &task.Artifact{ID: "plan", Parts: []task.Part{task.Text("a plan")}}},
 	}}}}
-	raw, err := EncodeRun(t.Context(), run, History{})
-	require.NoError(t, err)
-	require.Contains(t, string(raw), `"turnMetadata":{"n":1.0},"acceptedOutputModes":["text/html"],"extensions":["https://x.example"],"extensionParams":{"https://x.example":{"unit":"km"}},"scopes":["read"],`+
+	raw := document(t, run, History{})
+	require.Contains(t, raw, `"turnMetadata":{"n":1.0},"acceptedOutputModes":["text/html"],"extensions":["https://x.example"],"extensionParams":{"https://x.example":{"unit":"km"}},"scopes":["read"],`+
 		`"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01","deadline":"2026-03-01T12:00:00Z",`+
 		`"references":[{"id":"task-0","contextId":"c","state":"completed","history":[{"role":"agent","parts":[{"text":"a plan"}],"artifactId":"plan"}]}]`)
-	require.NoError(t, compile(t, "run").Validate(instance(t, string(raw))))
+}
+
+func TestRunDocumentHasStates(t *testing.T) {
+	t.Parallel()
+	run := executortest.NewRun("hello")
+	run.Attempt = 2
+	for _, of := range []executor.Scope{executor.OfTask, executor.OfContext} {
+		_, err := run.Memory.SetState(t.Context(), of, json.RawMessage(`{"of":"`+of.String()+`","n":1.0}`), 0)
+		require.NoError(t, err)
+	}
+	raw := document(t, run, History{None: true})
+	require.Contains(t, raw, `"state":{"task":{"data":{"of":"task","n":1.0},"version":1},"context":{"data":{"of":"context","n":1.0},"version":2}}`)
+
+	run.Attempt = 1
+	raw = document(t, run, History{None: true})
+	require.Contains(t, raw, `"state":{"context":`, "a first attempt has no state of its task")
+}
+
+func TestStateEvents(t *testing.T) {
+	t.Parallel()
+	run := executortest.NewRun("hello")
+	out := executortest.NewRecorder()
+	p := NewPlayer(run, out)
+	stored := func(of executor.Scope) executor.State {
+		s, err := run.Memory.State(t.Context(), of)
+		require.NoError(t, err)
+		return s
+	}
+	require.NoError(t, p.PlayLine(t.Context(), 1, []byte(`{"type":"state","data":{"n":1}}`)))
+	require.NoError(t, p.PlayLine(t.Context(), 2, []byte(`{"type":"state","scope":"context","data":[1],"version":0}`)))
+	require.JSONEq(t, `{"n":1}`, string(stored(executor.OfTask).Value))
+	require.JSONEq(t, `[1]`, string(stored(executor.OfContext).Value))
+
+	err := p.PlayLine(t.Context(), 3, []byte(`{"type":"state","scope":"context","data":[2],"version":0}`))
+	require.ErrorContains(t, err, "state of the context, version 0: the state has changed")
+	_, again := executor.IsRetryable(err)
+	require.True(t, again, "another run changed it, so this one is retried with what is stored")
+	require.JSONEq(t, `[1]`, string(stored(executor.OfContext).Value))
+
+	require.NoError(t, p.PlayLine(t.Context(), 4, []byte(`{"type":"state","data":null}`)))
+	require.Zero(t, stored(executor.OfTask))
+	require.Empty(t, out.Events(), "clients see none of it")
+}
+
+func TestRunDocumentOfATurnAfterCalls(t *testing.T) {
+	t.Parallel()
+	run := executortest.NewRun("")
+	run.Turn, run.Message = 2, &task.Message{}
+	run.Input = &executor.Input{Source: executor.SourceCalls, Results: []executor.Result{
+		{ID: "1", Agent: "b", TaskID: "t", State: task.StateCompleted, Message: spoken("ok"), Artifacts: []task.Artifact{
+			{ID: "a", Name: "n", Parts: []task.Part{task.Text("x")}, Metadata: json.RawMessage(`{"k":1.0}`)},
+		}, Omitted: 5},
+		{ID: "2", Agent: "c", State: task.StateRejected, Error: "there is no agent"},
+	}}
+	doc := members(t, run)
+	require.JSONEq(t, `{"source":"calls","results":[
+		{"id":"1","agent":"b","task":"t","state":"completed","message":{"role":"agent","parts":[{"text":"ok"}]},
+		 "artifacts":[{"artifactId":"a","name":"n","parts":[{"text":"x"}],"metadata":{"k":1.0}}],"omitted":5},
+		{"id":"2","agent":"c","state":"rejected","error":"there is no agent"}]}`, string(doc["input"]))
+	require.NotContains(t, doc, "message")
+}
+
+func TestPlayerEndsARunThatCalls(t *testing.T) {
+	t.Parallel()
+	out := executortest.NewRecorder()
+	p := NewPlayer(executortest.NewRun("x"), out)
+	require.NoError(t, p.PlayLine(t.Context(), 1, []byte(`{"type":"call","calls":[{"agent":"b","message":"hi"}]}`)))
+	require.True(t, p.Settled())
+	require.Equal(t, "hi", out.Events()[0].Run.Calls[0].Message.FirstText())
+}
+
+func TestRunDocumentOfATurnAfterAWait(t *testing.T) {
+	t.Parallel()
+	until := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		interrupted bool
+		message     *task.Message
+		want        string
+	}{
+		"the timer fired": {false, &task.Message{}, `{"source":"timer","until":"2026-03-01T09:00:00Z"}`},
+		"a message came":  {true, spoken("now"), `{"source":"timer","until":"2026-03-01T09:00:00Z","interrupted":true}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run := executortest.NewRun("")
+			run.Turn, run.Message = 2, c.message
+			run.Input = &executor.Input{Source: executor.SourceTimer, Until: until, Interrupted: c.interrupted}
+			doc := members(t, run)
+			require.JSONEq(t, c.want, string(doc["input"]))
+			require.Equal(t, c.interrupted, doc["message"] != nil)
+		})
+	}
+}
+
+func TestPlayerEndsARunThatWaits(t *testing.T) {
+	t.Parallel()
+	out := executortest.NewRecorder()
+	p := NewPlayer(executortest.NewRun("x"), out)
+	require.NoError(t, p.PlayLine(t.Context(), 1, []byte(`{"type":"wait","for":60,"interruptible":true}`)))
+	require.True(t, p.Settled())
+	require.Equal(t, &task.RunNote{Outcome: task.RunWaits, For: time.Minute, Interruptible: true}, out.Events()[0].Run)
+}
+
+func TestRunDocumentOfAResume(t *testing.T) {
+	t.Parallel()
+	deep := strings.Repeat("[", MaxDepth+1) + strings.Repeat("]", MaxDepth+1)
+	for name, c := range map[string]struct {
+		in   task.Resumed
+		want string
+	}{
+		"JSON":             {task.Resumed{Method: "POST", ContentType: "application/json", Body: []byte(`{"a": 1.0}`)}, `{"contentType":"application/json","data":{"a":1.0}}`},
+		"a query":          {task.Resumed{Method: "GET", Query: "code=1&state=x"}, `{"method":"GET","query":"code=1&state=x"}`},
+		"a form":           {task.Resumed{Method: "POST", ContentType: "application/x-www-form-urlencoded", Body: []byte("code=1")}, `{"contentType":"application/x-www-form-urlencoded","text":"code=1"}`},
+		"bytes":            {task.Resumed{Method: "POST", Body: []byte{0xff, 0}}, `{"bytes":"/wA="}`},
+		"not JSON":         {task.Resumed{Method: "POST", ContentType: "application/json", Body: []byte(`{`)}, `{"contentType":"application/json","text":"{"}`},
+		"names twice":      {task.Resumed{Method: "POST", ContentType: "application/json", Body: []byte(`{"a":1,"a":2}`)}, `{"contentType":"application/json","text":"{\"a\":1,\"a\":2}"}`},
+		"half a surrogate": {task.Resumed{Method: "POST", ContentType: "application/json", Body: []byte(`"\ud83d"`)}, `{"contentType":"application/json","text":"\"\\ud83d\""}`},
+		"deep":             {task.Resumed{Method: "POST", ContentType: "application/json", Body: []byte(deep)}, `{"contentType":"application/json","text":"` + deep + `"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run := executortest.NewRun("")
+			run.Turn, run.Message, run.ResumeURL = 2, &task.Message{}, "https://example.com/resume/x"
+			run.Input = &executor.Input{Source: executor.SourceResume, Resumed: &c.in}
+			doc := members(t, run)
+			var got, want map[string]json.RawMessage
+			require.NoError(t, json.Unmarshal(doc["input"], &got))
+			require.NoError(t, json.Unmarshal([]byte(c.want), &want))
+			want["source"], want["method"] = []byte(`"resume"`), []byte(`"`+c.in.Method+`"`)
+			require.Len(t, got, len(want))
+			for name, value := range want {
+				require.JSONEq(t, string(value), string(got[name]), name)
+			}
+			require.JSONEq(t, `{"url":"https://example.com/resume/x"}`, string(doc["resume"]))
+			require.Nil(t, doc["message"])
+		})
+	}
+}
+
+func TestPlayerAsksWithAResumeURL(t *testing.T) {
+	t.Parallel()
+	for event, want := range map[string]struct {
+		valid time.Duration
+		texts []string
+	}{
+		`{"type":"ask","message":"ok?","resume":{"for":60,"show":true}}`: {time.Minute, []string{"ok?", "\n" + executortest.ResumeURL}},
+		`{"type":"auth","resume":{"show":true}}`:                         {24 * time.Hour, []string{executortest.ResumeURL}},
+		`{"type":"ask","message":"ok?","resume":{}}`:                     {24 * time.Hour, []string{"ok?"}},
+		`{"type":"ask","message":"ok?","resume":null}`:                   {0, []string{"ok?"}},
+	} {
+		require.NoError(t, compile(t, "event").Validate(instance(t, event)), event)
+		out := executortest.NewRecorder()
+		p := NewPlayer(executortest.NewRun("x"), out)
+		require.NoError(t, p.PlayLine(t.Context(), 1, []byte(event)))
+		require.True(t, p.Settled())
+		var texts []string
+		for _, part := range out.Events()[0].Message.Parts {
+			texts = append(texts, part.Text)
+		}
+		require.Equal(t, want.texts, texts, event)
+		require.Equal(t, want.valid, out.Events()[0].Resumable, event)
+	}
+	for event, why := range map[string]string{
+		`{"type":"ask","message":"?","resume":{"for":0}}`:   "resume.for: must be more than 0",
+		`{"type":"ask","message":"?","resume":{"until":1}}`: "resume.until",
+		`{"type":"complete","message":"?","resume":{}}`:     "resume",
+		`{"type":"auth","resume":{"for":1e300}}`:            "resume.for",
+	} {
+		_, bad := Decode([]byte(event))
+		require.ErrorContains(t, bad, why, event)
+		require.Error(t, compile(t, "event").Validate(instance(t, event)), event)
+	}
 }
