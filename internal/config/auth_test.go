@@ -42,73 +42,6 @@ agents:
 	require.Equal(t, "https://127.0.0.1:8080", c.BaseURL(c.Listen))
 }
 
-func TestInvalidSchemes(t *testing.T) {
-	t.Parallel()
-	scheme := func(s string) string { return "auth: {schemes: [" + s + "]}" }
-	jwt := func(more string) string {
-		return `kind: jwt, jwt: {issuer: "https://id.example.com", audience: [a]` + more + "}"
-	}
-	for about, c := range map[string]struct{ content, want string }{
-		"no name":             {scheme(`{kind: api_key}`), "auth.schemes[0].name: is missing"},
-		"no kind":             {scheme(`{name: a}`), "auth.schemes[0].kind: is missing"},
-		"another kind":        {scheme(`{name: a, kind: none}`), `is "none"; use one of`},
-		"a name twice":        {scheme(`{name: a, kind: api_key}, {name: a, ` + jwt("") + `}`), "already the name"},
-		"a kind twice":        {scheme(`{name: a, kind: api_key}, {name: b, kind: api_key}`), "only jwt may appear twice"},
-		"another's section":   {scheme(`{name: a, kind: api_key, jwt: {issuer: "https://x"}}`), "does not belong"},
-		"a cookie":            {scheme(`{name: a, kind: api_key, api_key: {header: cookie}}`), "cannot carry a key"},
-		"no users":            {scheme(`{name: a, kind: basic}`), "needs either users or users_file"},
-		"a weak hash":         {scheme(`{name: a, kind: basic, basic: {users: [{name: x, password_hash: "$2a$04$WXUPqV8rXUIuJd5rvlN7hO0UPnm.LY3FIiNuRmbM6r5T8qk5tG1Ya"}]}}`), "cost 4"},
-		"a password":          {scheme(`{name: a, kind: basic, basic: {users: [{name: x, password_hash: sesame}]}}`), "not a bcrypt hash"},
-		"a name with a colon": {scheme(`{name: a, kind: basic, basic: {users: [{name: "x:y", password_hash: "` + hash + `"}]}}`), "colon"},
-		"no issuer":           {scheme(`{name: a, kind: jwt, jwt: {audience: [a]}}`), "issuer: is missing"},
-		"no audience":         {scheme(`{name: a, kind: jwt, jwt: {issuer: "https://id.example.com"}}`), "audience: is missing"},
-		"HMAC":                {scheme(`{name: a, ` + jwt(`, algorithms: [HS256]`) + `}`), `"HS256" is not a supported algorithm`},
-		"none":                {scheme(`{name: a, ` + jwt(`, algorithms: [none]`) + `}`), `"none" is not a supported algorithm`},
-		"without TLS":         {scheme(`{name: a, kind: jwt, jwt: {issuer: "http://id.example.com", audience: [a]}}`), "must begin with https://"},
-		"keys without end":    {scheme(`{name: a, ` + jwt(`, refresh: 100ms`) + `}`), "jwt.refresh: "},
-		"keys without TLS":    {scheme(`{name: a, ` + jwt(`, jwks_url: "http://10.0.0.1/keys"`) + `}`), "jwks_url: must begin with https://"},
-		"an issuer twice":     {scheme(`{name: a, ` + jwt(`, subject_prefix: "a:"`) + `}, {name: b, ` + jwt(`, subject_prefix: "b:"`) + `}`), "is already the issuer of auth.schemes[0]"},
-		"two authorities":     {scheme(`{name: a, ` + jwt("") + `}, {name: b, kind: jwt, jwt: {issuer: "https://other.example.com", audience: [a]}}`), "allows the same subjects as"},
-		"prefixes of prefixes": {
-			scheme(`{name: a, ` + jwt(`, subject_prefix: "a:"`) + `}, {name: b, kind: jwt, jwt: {issuer: "https://other.example.com", audience: [a], subject_prefix: "a:b:"}}`),
-			"allows the same subjects as",
-		},
-		"a claim may be any tenant": {
-			scheme(`{name: a, ` + jwt(`, tenant: acme`) + `}, {name: b, kind: jwt, jwt: {issuer: "https://other.example.com", audience: [a], tenant_claim: org}}`),
-			"allows the same subjects as",
-		},
-		"no authorities":          {scheme(`{name: a, kind: mtls}`), "needs tls.client_ca_file"},
-		"half of TLS":             {"tls: {cert_file: c.pem}", "needs both"},
-		"authorities alone":       {"tls: {client_ca_file: c.pem}", "needs tls.cert_file"},
-		"an unknown scheme":       {"agents: [{name: a, executor: {kind: demo}, auth: {schemes: [x]}}]", `"x" is not a name in auth.schemes`},
-		"a scope without schemes": {"agents: [{name: a, executor: {kind: demo}, auth: {scope: x}}]", "needs a scheme"},
-		"tasks for tenants, and tokens without": {
-			scheme(`{name: a, `+jwt("")+`}`) + "\nagents: [{name: a, executor: {kind: demo}, auth: {visibility: tenant}}]", "agents[0].auth.visibility: is tenant, but auth.schemes[0] gives its callers no tenant; set jwt.tenant",
-		},
-		"users without": {
-			"auth:\n  visibility: tenant\n  schemes: [{name: a, kind: basic, basic: {users: [{name: x, tenant: t, password_hash: \"" + hash + "\"}, {name: y, password_hash: \"" + hash + "\"}]}}]",
-			": auth.visibility: is tenant, but auth.schemes[0] gives its callers no tenant; set basic.users[1].tenant",
-		},
-		"a place without a subject": {
-			"auth: {schemes: [{name: a, kind: mtls, mtls: {subject_from: CN}}]}\ntls: {cert_file: c.pem, key_file: k.pem, client_ca_file: a.pem}",
-			`auth.schemes[0].mtls.subject_from: is "CN"; use one of san, uri, dns, common_name`,
-		},
-		"a user without a group": {
-			"agents: [{name: a, executor: {kind: command, command: {argv: [cat], uid: 1000}}}]", "agents[0].executor.command.uid: needs gid, and gid needs uid",
-		},
-		"certificates without": {
-			"auth: {visibility: tenant, schemes: [{name: a, kind: mtls}]}\ntls: {cert_file: c.pem, key_file: k.pem, client_ca_file: a.pem}", "set mtls.tenant or mtls.tenant_from",
-		},
-		"a scope with a space": {
-			scheme(`{name: a, kind: api_key}`) + "\nagents: [{name: a, executor: {kind: demo}, auth: {scope: x y}}]", "is not a scope",
-		},
-	} {
-		found := problems(t, c.content, nil)
-		require.Len(t, found, 1, "%s: %v", about, found)
-		require.Contains(t, found[0], c.want, about)
-	}
-}
-
 func TestExposed(t *testing.T) {
 	t.Parallel()
 	for listen, want := range map[string]bool{
@@ -244,23 +177,4 @@ tls: {cert_file: c.pem, key_file: k.pem, client_ca_file: a.pem}
 	cfg, err := Load(Source{File: file(t, "admin: {trace_url: '"+grafana+"'}")})
 	require.NoError(t, err)
 	require.Equal(t, grafana, cfg.Admin.TraceURL)
-	for want, content := range map[string]string{
-		`"x" is not a name in auth.schemes`:                          schemes + "admin: {schemes: [x]}",
-		`"keys" is given twice`:                                      schemes + "admin: {schemes: [keys, keys]}",
-		"need admin.tls":                                             schemes + "admin: {schemes: [certs]}",
-		"needs tls.cert_file":                                        "admin: {tls: true}",
-		"cannot be combined with admin.schemes":                      schemes + "admin: {schemes: [keys], open: true}",
-		"admin.trace_url: is not an absolute URL":                    `admin: {trace_url: "javascript:alert(1)//{trace_id}"}`,
-		"admin.trace_url: must have {trace_id} in its path":          `admin: {trace_url: "https://tempo.example/trace"}`,
-		`trace_url: must have {trace_id} in its path, query`:         `admin: {trace_url: "https://tempo.example/x?{traceid}"}`,
-		"admin.trace_url: must not have a user":                      `admin: {trace_url: "https://a:b@tempo.example/{trace_id}"}`,
-		"admin.connections_per_address: is 0; write a value":         `admin: {connections_per_address: 0}`,
-		"admin.streams_per_address: is 257; write a value from 1 to": `admin: {streams_per_address: 257}`,
-		`admin.scope: "" is not a scope`:                             `admin: {scope: ""}`,
-		`admin.scope: "holdfast operator" is not`:                    `admin: {scope: "holdfast operator"}`,
-	} {
-		found := problems(t, content, nil)
-		require.Len(t, found, 1, "%s: %v", want, found)
-		require.Contains(t, found[0], want)
-	}
 }

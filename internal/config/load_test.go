@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/casetest"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -166,11 +168,6 @@ agents:
 	h := c.Agents[0].Executor.HTTP
 	require.Equal(t, "http://localhost/${HOST}", h.URL, "a value is not expanded again")
 	require.Equal(t, map[string]string{"X-Literal": "${HOST} $5", "X-Empty": ""}, h.Headers)
-
-	require.Equal(t, []string{
-		"holdfast.yaml:1: data_dir: environment variable NOT_SET, NEITHER is not set",
-		"holdfast.yaml:2: public_url: ${ without a closing }; write $${ for a literal ${",
-	}, problems(t, "data_dir: ${NOT_SET}/${NEITHER}\npublic_url: http://${HOST\n", nil))
 }
 
 func TestParametersOfAModelAreJSON(t *testing.T) {
@@ -202,63 +199,6 @@ agents:
 		"temperature": "0.2", "seed": "12345678901234567", "stop": `["\n","end"]`, "stream_options": "null",
 		"response_format": `{"json_schema":{"schema":{"type":"object"},"strict":true},"type":"json_schema"}`,
 	}, got)
-
-	require.Equal(t, []string{
-		"holdfast.yaml:6: agents[0].executor.openai.base_url: is missing; write the URL of the API, such as https://api.openai.com/v1",
-		"holdfast.yaml:6: agents[0].executor.openai.model: is missing; write the name of the model",
-		"holdfast.yaml:7: agents[0].executor.openai.api_key_file: cannot be combined with agents[0].executor.openai.api_key; remove one",
-		"holdfast.yaml:8: agents[0].executor.openai.parameters.a: has no form in JSON, such as .nan; write another value",
-		"holdfast.yaml:9: agents[0].executor.openai.parameters.b.c: environment variable NOT_SET is not set",
-	}, problems(t, `agents:
-  - name: a
-    executor:
-      kind: openai
-      openai:
-        api_key: sesame
-        api_key_file: /run/key
-        parameters: {a: .nan,
-          b: {c: "${NOT_SET}"}}
-`, nil))
-}
-
-func TestServersOfTools(t *testing.T) {
-	t.Parallel()
-	const tools = "holdfast.yaml:7: agents[0].executor.openai.tools"
-	require.Equal(t, []string{
-		tools + "[0]: needs either argv, a program, or url, an address",
-		tools + "[1].name: \"twin\" is already the name of another server; choose another name",
-		tools + "[1].url: is not an absolute URL; write http://host or https://host",
-		tools + "[2].name: \"a b\" is not a valid name; use 1 to 24 letters, digits and -",
-		tools + "[2]: needs either argv, a program, or url, an address",
-		tools + "[3].name: is missing",
-		tools + "[3].env.1: is not the name of an environment variable; use letters, digits and _, with no digit first",
-	}, problems(t, `agents:
-  - name: a
-    executor:
-      kind: openai
-      openai: {base_url: http://api.test, model: small,
-        tools: [
-          {name: twin}, {name: twin, url: "host:1"}, {name: a b, argv: [x], url: "http://x.test"}, {argv: [x], env: {"1": a}}]}
-`, nil))
-}
-
-func TestAgentsOfModels(t *testing.T) {
-	t.Parallel()
-	const agents = "holdfast.yaml:6: agents[0].executor.openai.agents"
-	require.Equal(t, []string{
-		agents + ": needs a history: the model gets the results of calls in a later turn; set history to task or context",
-		agents + "[0].name: is the agent itself, which may not call itself; set recursive_calls to allow that",
-		agents + "[2].name: \"b\" is in the list already; remove one",
-		agents + "[3].name: there is no agent \"c\"",
-		agents + "[4].name: is missing",
-	}, problems(t, `agents:
-  - name: a
-    history: none
-    executor:
-      kind: openai
-      openai: {base_url: http://api.test, model: small, agents: [{name: a}, {name: b}, {name: b}, {name: c}, {approve: true}]}
-  - {name: b, recursive_calls: true, executor: {kind: openai, openai: {base_url: http://api.test, model: small, agents: [{name: a}, {name: b}]}}}
-`, nil))
 }
 
 func TestErrorsNameEveryLine(t *testing.T) {
@@ -275,60 +215,17 @@ func TestErrorsNameEveryLine(t *testing.T) {
 	require.NotContains(t, got, "sesame", "errors never repeat a password")
 }
 
-func TestInvalidOrigins(t *testing.T) {
+func TestOrigins(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, []string{
-		`holdfast.yaml:2: cors.allowed_origins: * means every origin; remove the others`,
-		`holdfast.yaml:2: cors.allowed_origins[1]: "app.example.com" is not an origin; write one such as https://app.example.com`,
-		`holdfast.yaml:2: cors.allowed_origins[2]: "https://*.example.com" is not an origin; write one such as https://app.example.com`,
-		`holdfast.yaml:2: cors.allowed_origins[3]: "https://app.example.com/" is not an origin; write one such as https://app.example.com`,
-		`holdfast.yaml:2: cors.allowed_origins[4]: "null" is not an origin; write one such as https://app.example.com`,
-		`holdfast.yaml:2: cors.allowed_origins[5]: "HTTPS://app.example.com" is not an origin; write one such as https://app.example.com`,
-		`holdfast.yaml:3: cors.allowed_headers[0]: "X Y" is not the name of an HTTP header`,
-	}, problems(t, `cors:
-  allowed_origins: ["*", app.example.com, "https://*.example.com", "https://app.example.com/", "null", "HTTPS://app.example.com"]
-  allowed_headers: ["X Y"]
-`, nil))
 	for _, allowed := range []string{`["*"]`, `["https://app.example.com", "http://localhost:3000"]`, `[]`} {
 		_, err := Load(Source{File: file(t, "cors: {allowed_origins: "+allowed+"}\n")})
 		require.NoError(t, err)
 	}
 }
 
-func TestLimitsHaveBounds(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, []string{
-		"holdfast.yaml:2: limits.max_parts: is 0; write a value from 1 to 100000",
-		"holdfast.yaml:3: limits.max_part: is 1; write a value from 1KiB to 1GiB",
-		"holdfast.yaml:4: limits.per_principal.burst: needs limits.per_principal.rate",
-		"holdfast.yaml:4: limits.per_principal.live_tasks: is 100001; write a value from 0 to 100000",
-		"holdfast.yaml:8: agents[0].limits.queue: is -1; write a value from 0 to 100000",
-	}, problems(t, `limits:
-  max_parts: 0
-  max_part: 1
-  per_principal: {burst: 5, live_tasks: 100001}
-agents:
-  - name: a
-    executor: {kind: demo}
-    limits: {queue: -1, max_artifacts: 0}
-`, nil))
-}
-
-// The paths of an agent with such a name would be those of something else.
-func TestReservedNames(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"default", "other", "agents", "tasks", "v1", "resume", "run", "notifications"} {
-		require.Equal(t, []string{fmt.Sprintf("holdfast.yaml:2: agents[0].name: %q is reserved; choose another name", name)},
-			problems(t, "agents:\n  - name: "+name+"\n    executor: {kind: demo}\n", nil))
-	}
-}
-
 func TestPushNeedsAURLOfTheServer(t *testing.T) {
 	t.Parallel()
 	const agents = "database_url: host=db\nagents:\n  - name: a\n    executor: {kind: a2a, a2a: {card_url: http://agent, push: true}}\n"
-	require.Equal(t, []string{
-		"holdfast.yaml:5: agents[0].executor.a2a.push: needs the URL at which the agent reaches this server; set run_api.url or public_url",
-	}, problems(t, "roles: [worker]\n"+agents, nil))
 	for _, more := range []string{
 		"roles: [worker]\nrun_api: {url: http://holdfast}\n", "roles: [worker]\npublic_url: http://holdfast\n", "roles: [push]\n", "",
 	} {
@@ -337,28 +234,14 @@ func TestPushNeedsAURLOfTheServer(t *testing.T) {
 	}
 }
 
-func TestInvalidYAML(t *testing.T) {
+// testdata/problems.txt has contents of a file, and what their authors read.
+func TestProblems(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		content string
-		want    []string
-	}{
-		"syntax":             {"listen: [1\nlog: x", []string{"holdfast.yaml:2: did not find expected ',' or ']' (while parsing a flow sequence)"}},
-		"tab":                {"log:\n\tlevel: info", []string{"holdfast.yaml:2: found character that cannot start any token (while scanning for the next token)"}},
-		"two documents":      {"data_dir: a\n---\ndata_dir: b\n", []string{"holdfast.yaml:2: a second YAML document begins; write one document"}},
-		"not a mapping":      {"- a\n", []string{"holdfast.yaml:1: is a list; write a section with keys"}},
-		"merge key":          {"log: &l {level: info}\nsse:\n  <<: *l\n", []string{"holdfast.yaml:3: sse: merge keys (<<) are not supported; use an alias for a whole value"}},
-		"an alias to itself": {"log: &l {level: *l}\n", []string{"holdfast.yaml:1: log.level: is a section with keys; write text"}},
-		"no agents":          {"agents: []\n", []string{"holdfast.yaml:1: agents: must not be empty; remove the key to serve the demo agent"}},
-		"a listener without a database": {"listen_database_url: host=db\n", []string{
-			"holdfast.yaml:1: listen_database_url: needs database_url, because the embedded database has no pooler in front",
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			require.Equal(t, c.want, problems(t, c.content, nil))
-		})
+	for _, c := range casetest.Read(t, "testdata/problems.txt") {
+		require.Equal(t, c.Want, strings.Join(problems(t, c.In, nil), "\n"), "line %d: %s", c.Line, c.In)
 	}
+	require.Equal(t, []string{"holdfast.yaml:2: found character that cannot start any token (while scanning for the next token)"},
+		problems(t, "log:\n\tlevel: info", nil))
 }
 
 func TestUnreadableFile(t *testing.T) {
