@@ -43,6 +43,12 @@ func exec(t *testing.T, url, sql string) {
 	require.NoError(t, err)
 }
 
+// pass lets time pass on the database's clock.
+func pass(t *testing.T, url, interval string) {
+	t.Helper()
+	exec(t, url, "UPDATE holdfast.signing_keys SET created_at = created_at - interval '"+interval+"', active_at = active_at - interval '"+interval+"'")
+}
+
 // published are the ids in the key set of a ring.
 func published(t *testing.T, r *keys.Ring) []string {
 	t.Helper()
@@ -115,31 +121,31 @@ func TestRotation(t *testing.T) {
 			require.NoError(t, r.Refresh(t.Context()))
 		}
 	}
-	// pass lets time pass on the database's clock.
-	pass := func(interval string) {
-		t.Helper()
-		exec(t, url, "UPDATE holdfast.signing_keys SET created_at = created_at - interval '"+interval+"', active_at = active_at - interval '"+interval+"'")
-	}
 	made, due := a.Times()
 	require.True(t, made.IsZero() && due.IsZero(), "nothing is loaded")
-	// ages checks the age of the key that signs, and when the next one is due.
-	ages := func(age, until time.Duration) {
+	// signsSince checks, by the rows and to the hour, that the key that signs was made so long ago, and that the next one is due 90 days
+	// after the newest.
+	signsSince := func(age string) {
 		t.Helper()
 		made, due := a.Times()
-		require.WithinDuration(t, time.Now().Add(-age), made, time.Minute)
-		require.WithinDuration(t, time.Now().Add(until), due, time.Minute)
+		var signs, comes bool
+		require.NoError(t, storetest.Connect(t, url).QueryRow(t.Context(), `SELECT
+			bool_or(abs(extract(epoch FROM created_at - $1)) < 7200 AND abs(extract(epoch FROM now() - $2::text::interval - created_at)) < 7200),
+			abs(extract(epoch FROM max(created_at) + interval '90 days' - $3)) < 7200
+			FROM holdfast.signing_keys`, made, age, due).Scan(&signs, &comes))
+		require.True(t, signs && comes, "%s %s", made, due)
 	}
 	refresh(a, b)
-	ages(0, 90*day)
+	signsSince("0 days")
 	old, signed := a.KeyID(), sign(t, a)
-	pass("89 days")
+	pass(t, url, "89 days")
 	refresh(a, b)
 	require.Equal(t, []string{old}, published(t, a))
-	ages(89*day, day)
+	signsSince("89 days")
 
-	pass("1 day")
+	pass(t, url, "1 day")
 	refresh(a)
-	ages(90*day, 90*day)
+	signsSince("90 days")
 	require.Len(t, published(t, a), 2)
 	require.Equal(t, old, a.KeyID(), "the new key is published before it signs")
 	require.Equal(t, []string{old}, published(t, b), "b has not read the new key")
@@ -147,7 +153,7 @@ func TestRotation(t *testing.T) {
 	refresh(b)
 	require.Equal(t, a.Set(), b.Set())
 
-	pass("1 hour")
+	pass(t, url, "1 hour")
 	require.Equal(t, old, a.KeyID(), "b has read the new key")
 	refresh(a, b)
 	next := a.KeyID()
@@ -157,10 +163,10 @@ func TestRotation(t *testing.T) {
 	require.NoError(t, verify(t, b.Set(), sign(t, a)))
 	require.Equal(t, sign(t, a), sign(t, b))
 
-	pass("29 days")
+	pass(t, url, "29 days")
 	refresh(a)
 	require.Equal(t, []string{next, old}, published(t, a))
-	pass("1 day")
+	pass(t, url, "1 day")
 	refresh(a, b)
 	require.Equal(t, []string{next}, published(t, a))
 	require.Equal(t, []string{next}, published(t, b))
@@ -174,7 +180,7 @@ func TestEarlierKeySignsAfterWithdrawal(t *testing.T) {
 	require.NoError(t, r.Refresh(t.Context()))
 	before := r.KeyID()
 	for _, interval := range []string{"90 days", "1 hour"} {
-		exec(t, url, "UPDATE holdfast.signing_keys SET created_at = created_at - interval '"+interval+"', active_at = active_at - interval '"+interval+"'")
+		pass(t, url, interval)
 		require.NoError(t, r.Refresh(t.Context()))
 	}
 	require.NotEqual(t, before, r.KeyID())
@@ -227,7 +233,7 @@ func TestPendingSuccessorSignsAfterWithdrawal(t *testing.T) {
 	a := replica(t, url)
 	require.NoError(t, a.Refresh(t.Context()))
 	old := a.KeyID()
-	exec(t, url, "UPDATE holdfast.signing_keys SET created_at = created_at - interval '90 days', active_at = active_at - interval '90 days'")
+	pass(t, url, "90 days")
 	require.NoError(t, a.Refresh(t.Context()))
 	require.Len(t, published(t, a), 2)
 	require.Equal(t, old, a.KeyID())

@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor/command"
 	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // asServer makes the test binary run one agent and nothing else, so that a test can kill the server of that agent.
@@ -194,25 +195,16 @@ func fifo(t *testing.T, dir string) <-chan struct{} {
 	return dead
 }
 
-func awaitDeath(t *testing.T, dead <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-dead:
-	case <-time.After(30 * time.Second):
-		t.Fatal("a process is still alive")
-	}
-}
-
 func TestCancelKillsProcessGroup(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		script string
 		grace  time.Duration
 	}{
-		"that ends when asked": {`exec 3>"$0/alive"; sleep 1000 & echo '{"type":"status"}'; wait`, 20 * time.Second},
+		"that ends when asked": {`exec 3>"$0/alive"; sleep 1000 & echo '{"type":"status"}'; wait`, time.Hour},
 		"that ignores SIGTERM": {`exec 3>"$0/alive"; trap '' TERM; sleep 1000 & echo '{"type":"status"}'; wait`, time.Millisecond},
 		"that writes without end": {
-			`exec 3>"$0/alive"; while :; do echo '{"type":"status"}'; done & while :; do echo '{"type":"status"}'; done`, 20 * time.Second,
+			`exec 3>"$0/alive"; while :; do echo '{"type":"status"}'; done & while :; do echo '{"type":"status"}'; done`, time.Hour,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -226,7 +218,7 @@ func TestCancelKillsProcessGroup(t *testing.T) {
 			out.Await(t, 1)
 			cancel(executor.ErrCanceled)
 			require.ErrorIs(t, executortest.Wait(t, done), executor.ErrCanceled)
-			awaitDeath(t, dead)
+			waittest.Within(t, "the last process ends", dead)
 		})
 	}
 }
@@ -237,7 +229,7 @@ func TestProcessMayCleanUpOnCancel(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	out := executortest.NewRecorder()
 	e := shell(t, dir, `trap 'echo tidy >"$0/tidy"; exit 0' TERM; echo '{"type":"status"}'; while :; do sleep 0.01; done`,
-		command.Options{Grace: 20 * time.Second})
+		command.Options{Grace: time.Hour})
 	done := executortest.Go(ctx, e, executortest.NewRun("hello"), out)
 	out.Await(t, 1)
 	cancel(executor.ErrTimeout)
@@ -258,7 +250,7 @@ func TestOrphansOfProcessAreKilled(t *testing.T) {
 	out.Await(t, 1)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go"), []byte("\n"), 0))
 	require.NoError(t, executortest.Wait(t, done))
-	awaitDeath(t, dead)
+	waittest.Within(t, "the last process ends", dead)
 	require.Equal(t, "a", out.Text(t))
 }
 
@@ -298,7 +290,7 @@ func TestAgentDiesWithKilledServer(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, server.Process.Kill())
 	require.Error(t, server.Wait())
-	awaitDeath(t, dead)
+	waittest.Within(t, "the last process ends", dead)
 }
 
 func TestProcessIsReaped(t *testing.T) {
@@ -346,7 +338,7 @@ func TestLostLeaseStopsProcess(t *testing.T) {
 	out.Refuse(executor.ErrLeaseLost)
 	e := shell(t, dir, `exec 3>"$0/alive"; echo '{"type":"status"}'; exec sleep 1000`, command.Options{})
 	require.ErrorIs(t, e.Execute(t.Context(), executortest.NewRun("hello"), out), executor.ErrLeaseLost)
-	awaitDeath(t, dead)
+	waittest.Within(t, "the last process ends", dead)
 }
 
 func TestInvalidOptions(t *testing.T) {

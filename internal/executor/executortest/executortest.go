@@ -9,16 +9,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
-
-// patience bounds every wait. Reaching it is a failure.
-const patience = 30 * time.Second
 
 // ErrSettled is the error of a Recorder after the run has been settled.
 var ErrSettled = errors.New("the run is already settled")
@@ -252,19 +251,20 @@ func (r *Recorder) Events() []task.Event {
 // Await waits for at least n events and returns them.
 func (r *Recorder) Await(t testing.TB, n int) []task.Event {
 	t.Helper()
-	deadline := time.After(patience)
+	return r.Until(t, func(events []task.Event) bool { return len(events) >= n })
+}
+
+// Until waits until the events are enough and returns them.
+func (r *Recorder) Until(t testing.TB, enough func([]task.Event) bool) []task.Event {
+	t.Helper()
 	for {
 		r.mu.Lock()
 		events, changed := r.events[:len(r.events):len(r.events)], r.changed
 		r.mu.Unlock()
-		if len(events) >= n {
+		if enough(events) {
 			return events
 		}
-		select {
-		case <-changed:
-		case <-deadline:
-			t.Fatalf("waited %v for %d events, have %d", patience, n, len(events))
-		}
+		waittest.Within(t, fmt.Sprintf("an event after %d", len(events)), changed)
 	}
 }
 
@@ -300,11 +300,39 @@ func Go(ctx context.Context, e executor.Executor, run *executor.Run, out executo
 // Wait returns the error of a run that Go started.
 func Wait(t testing.TB, done <-chan error) error {
 	t.Helper()
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(patience):
-		t.Fatalf("the run did not end within %v", patience)
-		return nil
+	return waittest.Within(t, "the run ends", done)
+}
+
+// Run runs an executor to its end.
+func Run(t testing.TB, e executor.Executor, run *executor.Run) (*Recorder, error) {
+	t.Helper()
+	out := NewRecorder()
+	return out, Wait(t, Go(t.Context(), e, run, out))
+}
+
+// Outcome says in a line how a run ended for its task: what the client reads, and what the worker does next.
+func Outcome(err error) string {
+	var said []string
+	if failure, ok := errors.AsType[*executor.Failure](err); ok {
+		said = append(said, failure.Msg)
+	} else if err != nil {
+		said = append(said, err.Error())
 	}
+	if away, ok := errors.AsType[*executor.Unavailable](err); ok {
+		said = append(said, after("away", away.RetryAfter))
+		if !away.Answered {
+			said = append(said, "not reached")
+		}
+	}
+	if wait, again := executor.IsRetryable(err); again {
+		said = append(said, after("retry", wait))
+	}
+	return strings.Join(said, "; ")
+}
+
+func after(what string, d time.Duration) string {
+	if d > 0 {
+		return fmt.Sprintf("%s for %s", what, d)
+	}
+	return what
 }
