@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -21,19 +22,22 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/a2a"
 	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
+	"github.com/holdfast-a2a/holdfast/internal/pipetest"
 	"github.com/holdfast-a2a/holdfast/internal/secret"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// agent is a scripted A2A 1.0 server on JSON-RPC.
+// agent is a scripted A2A 1.0 server on JSON-RPC, on a network in memory: it may be in a bubble.
 type agent struct {
-	t      *testing.T
-	url    string
-	mu     sync.Mutex
-	calls  []call
-	answer map[string][]func(w http.ResponseWriter, c call)
-	card   string
-	status int // of the card
+	t       *testing.T
+	network pipetest.Network
+	url     string
+	mu      sync.Mutex
+	calls   []call
+	answer  map[string][]func(w http.ResponseWriter, c call)
+	card    string
+	status  int // of the card
 
 	cardReads atomic.Int64
 	keyReads  atomic.Int64
@@ -50,20 +54,34 @@ const streamingCard = `{"name":"Up","description":"d","version":"1","capabilitie
 	"supportedInterfaces":[{"url":"%s/rpc","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`
 
 // newAgent starts a server whose answers on adds, and the executor in front of it.
-func newAgent(t *testing.T, opts a2a.Options) (*agent, executor.Executor) {
+func newAgent(t *testing.T, opts a2a.Options) (*agent, *a2a.Front) {
 	t.Helper()
 	a := &agent{t: t, answer: map[string][]func(http.ResponseWriter, call){}, card: streamingCard, status: 200}
-	server := httptest.NewServer(a)
-	t.Cleanup(server.Close)
-	a.url = server.URL
-	if opts.CardURL == "" && opts.URL == "" {
-		opts.CardURL = server.URL
-	}
-	opts.PollInterval, opts.CancelTimeout = 20*time.Millisecond, 5*time.Second
-	e, err := a2a.New(opts)
-	require.NoError(t, err)
-	return a, e
+	a.url = a.network.Serve(t, a).URL
+	opts.PollInterval = 20 * time.Millisecond
+	return a, a.front(opts)
 }
+
+// front makes an executor in front of the agent. Only a bubble lets its times pass.
+func (a *agent) front(opts a2a.Options) *a2a.Front {
+	a.t.Helper()
+	if opts.CardURL == "" && opts.URL == "" {
+		opts.CardURL = a.url
+	}
+	if opts.CancelTimeout == 0 {
+		opts.CancelTimeout = never
+	}
+	if opts.CallTimeout == 0 {
+		opts.CallTimeout = never
+	}
+	f, err := a2a.New(opts)
+	require.NoError(a.t, err)
+	f.Over(a.network.Client(a.t).Transport)
+	return f
+}
+
+// never is longer than any test.
+const never = 24 * time.Hour
 
 // on adds an answer to a method. Answers are used in their order, the last one for good.
 func (a *agent) on(method string, answer func(w http.ResponseWriter, c call)) {
@@ -196,8 +214,7 @@ func artifact(texts ...string) string {
 
 func execute(t *testing.T, e executor.Executor, run *executor.Run) (*executortest.Recorder, error) {
 	t.Helper()
-	out := executortest.NewRecorder()
-	return out, executortest.Wait(t, executortest.Go(t.Context(), e, run, out))
+	return executortest.Run(t, e, run)
 }
 
 // next returns the run after another one: its next try, with what that one has emitted in the log.
@@ -495,9 +512,7 @@ func TestOldQuestionIsNotAskedAgain(t *testing.T) {
 			out, err := execute(t, e, run)
 			require.NoError(t, err)
 			require.True(t, out.Task(t).Status.State.Parked())
-			a.mu.Lock()
-			a.answer[send] = nil
-			a.mu.Unlock()
+			a.forget(send)
 			a.on(send, c.answer)
 			for _, get := range append([]func(http.ResponseWriter, call){says(before)}, c.gets...) {
 				a.on("GetTask", get)
@@ -531,9 +546,7 @@ func TestAnswersToTasksThatWentOn(t *testing.T) {
 			a, e := newAgent(t, a2a.Options{})
 			run, out := asked(t, a, e, "AUTH_REQUIRED")
 			a.on("GetTask", c.now)
-			a.mu.Lock()
-			a.answer["SendStreamingMessage"] = nil
-			a.mu.Unlock()
+			a.forget("SendStreamingMessage")
 			a.on("SendStreamingMessage", streams(working(""), chunk("new", false), status("COMPLETED", "")))
 			out, err := execute(t, e, nextTurn(run, out, "done"))
 			require.NoError(t, err)
@@ -613,24 +626,24 @@ type awayMemory struct {
 }
 
 func (m awayMemory) SetState(ctx context.Context, of executor.Scope, value json.RawMessage, version int64) (int64, error) {
-	select {
-	case <-time.After(m.away):
-		return m.Memory.SetState(ctx, of, value, version)
-	case <-ctx.Done():
-		return 0, &task.Error{Kind: task.Unavailable, Msg: "the request ended before the database answered", Cause: ctx.Err()}
+	if err := pipetest.Pause(ctx, m.away); err != nil {
+		return 0, &task.Error{Kind: task.Unavailable, Msg: "the request ended before the database answered", Cause: err}
 	}
+	return m.Memory.SetState(ctx, of, value, version)
 }
 
 // The time limit of calls is for the agent, not for the database.
 func TestRunsWaitForTheDatabase(t *testing.T) {
 	t.Parallel()
-	a, e := newAgent(t, a2a.Options{CallTimeout: 3 * time.Second})
-	a.on("SendStreamingMessage", streams(working(""), `{"statusUpdate":{"taskId":"up-1","contextId":"ctx-1","status":{"state":"TASK_STATE_COMPLETED"}}}`))
-	run := executortest.NewRun("hello")
-	run.Memory = awayMemory{run.Memory, 4 * time.Second}
-	out, err := execute(t, e, run)
-	require.NoError(t, err)
-	require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
+	synctest.Test(t, func(t *testing.T) {
+		a, e := newAgent(t, a2a.Options{CallTimeout: 3 * time.Second})
+		a.on("SendStreamingMessage", streams(working(""), status("COMPLETED", "")))
+		run := executortest.NewRun("hello")
+		run.Memory = awayMemory{run.Memory, 4 * time.Second}
+		out, err := execute(t, e, run)
+		require.NoError(t, err)
+		require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
+	})
 }
 
 func TestCancelWaitsForTheTaskToHaveAName(t *testing.T) {
@@ -828,15 +841,13 @@ func TestSlowDrips(t *testing.T) {
 	drip := func(mediaType, text string) func(http.ResponseWriter, call) {
 		return func(w http.ResponseWriter, c call) {
 			w.Header().Set("Content-Type", mediaType)
-			for c.ctx.Err() == nil {
+			for pipetest.Pause(c.ctx, time.Second) == nil {
 				_, _ = io.WriteString(w, text)
 				_ = http.NewResponseController(w).Flush()
-				time.Sleep(5 * time.Millisecond)
 			}
 		}
 	}
-	t.Run("a read of the task", func(t *testing.T) {
-		t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		a, e := newAgent(t, a2a.Options{CallTimeout: 3 * time.Second})
 		a.on("SendStreamingMessage", streams(working("")))
 		a.on("GetTask", drip("application/json", " "))
@@ -851,23 +862,17 @@ func TestSlowDrips(t *testing.T) {
 		"a stream without an end": drip("text/event-stream", ":"),
 		"a document":              drip("application/json", " "),
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			a, _ := newAgent(t, a2a.Options{})
-			e, err := a2a.New(a2a.Options{CardURL: a.url, CancelTimeout: 50 * time.Millisecond})
-			require.NoError(t, err)
-			called, gone := make(chan struct{}), make(chan struct{})
-			a.on("SendStreamingMessage", func(w http.ResponseWriter, c call) {
-				close(called)
-				answer(w, c)
-				close(gone)
-			})
+		synctest.Test(t, func(t *testing.T) {
+			a, e := newAgent(t, a2a.Options{CancelTimeout: 5 * time.Second})
+			a.on("SendStreamingMessage", answer)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			done := executortest.Go(ctx, e, executortest.NewRun("hello"), executortest.NewRecorder())
-			<-called
+			waittest.Advance(time.Minute)
+			require.Len(t, a.called("SendStreamingMessage"), 1, name)
 			cancel(executor.ErrTimeout)
+			began := time.Now()
 			require.ErrorIs(t, executortest.Wait(t, done), executor.ErrTimeout)
-			<-gone
+			require.Equal(t, 5*time.Second, waittest.Elapsed(began), name)
 		})
 	}
 }
@@ -949,20 +954,18 @@ func TestCards(t *testing.T) {
 		t.Parallel()
 		a, _ := newAgent(t, a2a.Options{})
 		a.card = strings.ReplaceAll(streamingCard, "%s/rpc", "http://0.0.0.0:9999/")
-		e, err := a2a.New(a2a.Options{URL: a.url})
-		require.NoError(t, err)
+		e := a.front(a2a.Options{URL: a.url})
 		a.on("SendStreamingMessage", streams(working(""), status("COMPLETED", "")))
-		_, err = execute(t, e, executortest.NewRun("hello"))
+		_, err := execute(t, e, executortest.NewRun("hello"))
 		require.NoError(t, err)
 	})
 	t.Run("url and version need no card", func(t *testing.T) {
 		t.Parallel()
 		a, _ := newAgent(t, a2a.Options{})
 		a.status = 404
-		e, err := a2a.New(a2a.Options{URL: a.url, Version: "1.0"})
-		require.NoError(t, err)
+		e := a.front(a2a.Options{URL: a.url, Version: "1.0"})
 		a.on("SendStreamingMessage", streams(working(""), status("COMPLETED", "")))
-		_, err = execute(t, e, executortest.NewRun("hello"))
+		_, err := execute(t, e, executortest.NewRun("hello"))
 		require.NoError(t, err)
 	})
 }

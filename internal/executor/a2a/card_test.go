@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -47,68 +48,53 @@ func (j *journal) count(text string) int {
 	return strings.Count(j.text.String(), text)
 }
 
-// watched watches the cards of a server until the test ends.
+// watched watches the cards of a server in a bubble until the test ends.
 func watched(t *testing.T, opts a2a.Options) (a *agent, log *journal, changed chan *a2a.Cards) {
 	t.Helper()
 	log, changed = &journal{}, make(chan *a2a.Cards, 100)
-	opts.CardInterval, opts.Log = 20*time.Millisecond, slog.New(slog.NewTextHandler(log, nil))
-	a, e := newAgent(t, opts)
+	opts.CardInterval, opts.Log = time.Minute, slog.New(slog.NewTextHandler(log, nil))
+	a, f := newAgent(t, opts)
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
+	t.Cleanup(cancel)
 	a.show(500, "")
-	go func() {
-		defer close(done)
-		e.(*a2a.Front).Watch(ctx, nil, func(c *a2a.Cards) { changed <- c })
-	}()
-	t.Cleanup(func() { cancel(); <-done })
+	go f.Watch(ctx, nil, func(c *a2a.Cards) { changed <- c })
 	return a, log, changed
 }
 
-// reads waits until the card was read n more times.
-func (a *agent) reads(n int) {
-	a.t.Helper()
-	from := a.cardReads.Load()
-	waittest.Eventually(a.t, "the card is read", func() error {
-		return waittest.Unless(a.cardReads.Load() >= from+int64(n), "%d times", a.cardReads.Load()-from)
-	})
-}
-
-func await[T any](t *testing.T, c <-chan T) T {
+// changedCard is the card that has changed when the card has been read again.
+func changedCard(t *testing.T, changed chan *a2a.Cards) *a2a.Cards {
 	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(time.Minute):
-		require.Fail(t, "nothing came")
-		panic("unreachable")
-	}
+	waittest.Advance(2 * time.Minute)
+	require.Len(t, changed, 1)
+	return <-changed
 }
 
 func TestCardsAreReadAgain(t *testing.T) {
 	t.Parallel()
-	a, log, changed := watched(t, a2a.Options{})
-	a.reads(3)
-	require.Empty(t, changed, "no card was read yet")
-	require.Zero(t, log.count("could not read"), "the start has logged it")
+	synctest.Test(t, func(t *testing.T) {
+		a, log, changed := watched(t, a2a.Options{})
+		waittest.Advance(5 * time.Minute)
+		require.GreaterOrEqual(t, a.cardReads.Load(), int64(3))
+		require.Empty(t, changed, "no card was read yet")
+		require.Zero(t, log.count("could not read"), "the start has logged it")
 
-	a.show(200, streamingCard)
-	require.Equal(t, "d", await(t, changed).Public.Description)
-	require.Equal(t, 1, log.count("the agent's card was read"))
-	a.reads(3)
-	require.Empty(t, changed, "the card is the same")
+		a.show(200, streamingCard)
+		require.Equal(t, "d", changedCard(t, changed).Public.Description)
+		require.Equal(t, 1, log.count("the agent's card was read"))
+		waittest.Advance(5 * time.Minute)
+		require.Empty(t, changed, "the card is the same")
 
-	for _, bad := range []string{`{"name":`, strings.ReplaceAll(streamingCard, "%s/rpc", "http://192.0.2.1/rpc")} {
-		a.show(200, bad)
-		a.reads(4)
-	}
-	a.show(500, "")
-	a.reads(4)
-	require.Empty(t, changed, "the old card stays")
-	require.Equal(t, 1, log.count("could not read the agent's card again"), "one failure after another is logged once")
+		for _, bad := range []string{`{"name":`, strings.ReplaceAll(streamingCard, "%s/rpc", "http://192.0.2.1/rpc"), ""} {
+			a.show(map[bool]int{true: 500, false: 200}[bad == ""], bad)
+			waittest.Advance(5 * time.Minute)
+		}
+		require.Empty(t, changed, "the old card stays")
+		require.Equal(t, 1, log.count("could not read the agent's card again"), "one failure after another is logged once")
 
-	a.show(200, strings.Replace(streamingCard, `"d"`, `"other"`, 1))
-	require.Equal(t, "other", await(t, changed).Public.Description)
-	require.Equal(t, 2, log.count("the agent's card was read"))
+		a.show(200, strings.Replace(streamingCard, `"d"`, `"other"`, 1))
+		require.Equal(t, "other", changedCard(t, changed).Public.Description)
+		require.Equal(t, 2, log.count("the agent's card was read"))
+	})
 }
 
 func TestRunsFollowTheCard(t *testing.T) {
@@ -123,7 +109,7 @@ func TestRunsFollowTheCard(t *testing.T) {
 	_, err = execute(t, e, executortest.NewRun("hello"))
 	require.NoError(t, err)
 	require.Empty(t, a.called("SendMessage"), "a run does not read a card that is known")
-	_, err = e.(*a2a.Front).Cards(t.Context())
+	_, err = e.Cards(t.Context())
 	require.NoError(t, err)
 	_, err = execute(t, e, executortest.NewRun("hello"))
 	require.NoError(t, err)
@@ -218,33 +204,37 @@ func TestExtendedCards(t *testing.T) {
 // The public card is served also while the extended one cannot be read.
 func TestExtendedCardFails(t *testing.T) {
 	t.Parallel()
-	a, log, changed := watched(t, a2a.Options{Auth: a2a.Auth{Bearer: secret.Text("s3cret-token")}})
-	declares := strings.Replace(streamingCard, `"streaming":true`, `"streaming":true,"extendedAgentCard":true`, 1)
-	a.on("GetExtendedAgentCard", fails(-32603, "you sent s3cret-token"))
-	a.show(200, declares)
-	require.Nil(t, await(t, changed).Extended)
-	a.reads(3)
-	require.Empty(t, changed)
-	require.Equal(t, 1, log.count("could not read the agent's extended card"))
-	require.Zero(t, log.count("s3cret"))
+	synctest.Test(t, func(t *testing.T) {
+		a, log, changed := watched(t, a2a.Options{Auth: a2a.Auth{Bearer: secret.Text("s3cret-token")}})
+		declares := strings.Replace(streamingCard, `"streaming":true`, `"streaming":true,"extendedAgentCard":true`, 1)
+		a.on("GetExtendedAgentCard", fails(-32603, "you sent s3cret-token"))
+		a.show(200, declares)
+		require.Nil(t, changedCard(t, changed).Extended)
+		waittest.Advance(5 * time.Minute)
+		require.Empty(t, changed)
+		require.Equal(t, 1, log.count("could not read the agent's extended card"))
+		require.Zero(t, log.count("s3cret"))
 
-	a.on("GetExtendedAgentCard", says(strings.ReplaceAll(strings.Replace(declares, "Up", "More", 1), "%s", a.url)))
-	require.Equal(t, "More", await(t, changed).Extended.Name)
-	for _, bad := range []func(http.ResponseWriter, call){
-		fails(-32603, "you sent s3cret-token"), says(`{"s3cret-token":1,"s3cret-token":2}`), says(`{}`), says(`[]`), says(`{"name":"` + strings.Repeat("x", 2<<20) + `"}`),
-		func(w http.ResponseWriter, _ call) { w.WriteHeader(503) },
-	} {
-		a.on("GetExtendedAgentCard", bad)
-		a.reads(3)
-	}
-	require.Empty(t, changed, "the last one stays")
-	require.Equal(t, 2, log.count("could not read the agent's extended card"))
-	a.show(200, streamingCard)
-	require.Nil(t, await(t, changed).Extended, "the agent has none any more")
-	a.show(200, `{"s3cret-token":1,"s3cret-token":2}`)
-	a.reads(3)
-	require.Equal(t, 1, log.count("could not read the agent's card again"))
-	require.Zero(t, log.count("s3cret"))
+		a.forget("GetExtendedAgentCard")
+		a.on("GetExtendedAgentCard", says(strings.ReplaceAll(strings.Replace(declares, "Up", "More", 1), "%s", a.url)))
+		require.Equal(t, "More", changedCard(t, changed).Extended.Name)
+		for _, bad := range []func(http.ResponseWriter, call){
+			fails(-32603, "you sent s3cret-token"), says(`{"s3cret-token":1,"s3cret-token":2}`), says(`{}`), says(`[]`), says(`{"name":"` + strings.Repeat("x", 2<<20) + `"}`),
+			func(w http.ResponseWriter, _ call) { w.WriteHeader(503) },
+		} {
+			a.forget("GetExtendedAgentCard")
+			a.on("GetExtendedAgentCard", bad)
+			waittest.Advance(2 * time.Minute)
+		}
+		require.Empty(t, changed, "the last one stays")
+		require.Equal(t, 2, log.count("could not read the agent's extended card"))
+		a.show(200, streamingCard)
+		require.Nil(t, changedCard(t, changed).Extended, "the agent has none any more")
+		a.show(200, `{"s3cret-token":1,"s3cret-token":2}`)
+		waittest.Advance(2 * time.Minute)
+		require.Equal(t, 1, log.count("could not read the agent's card again"))
+		require.Zero(t, log.count("s3cret"))
+	})
 }
 
 // signedCard signs a card of the server with a key.
@@ -277,14 +267,14 @@ func TestSignaturesOfCards(t *testing.T) {
 		require.NoError(t, err)
 		return key
 	}
-	key, next := newKey(), newKey()
+	key, other := newKey(), newKey()
 	file := filepath.Join(t.TempDir(), "keys.json")
 	require.NoError(t, os.WriteFile(file, []byte(keySet(t, key)), 0o600))
 	for name, opts := range map[string]a2a.Options{"inline": {CardKeys: keySet(t, key)}, "in a file": {CardKeysFile: file}} {
 		a, e := newAgent(t, opts)
 		a.on("SendStreamingMessage", streams(working(""), status("COMPLETED", "")))
 		for what, card := range map[string]string{
-			"signatures: is missing": streamingCard, "signatures: none is of a known key": a.signedCard(next, streamingCard),
+			"signatures: is missing": streamingCard, "signatures: none is of a known key": a.signedCard(other, streamingCard),
 		} {
 			a.show(200, card)
 			_, err := execute(t, e, executortest.NewRun("hello"))
@@ -299,20 +289,19 @@ func TestSignaturesOfCards(t *testing.T) {
 
 	// A new key in the file is used without a restart.
 	a, e := newAgent(t, a2a.Options{CardKeysFile: file, Auth: a2a.Auth{Bearer: secret.Text("s3cret")}})
-	a.show(200, a.signedCard(next, strings.Replace(streamingCard, `"streaming":true`, `"streaming":true,"extendedAgentCard":true`, 1)))
-	front := e.(*a2a.Front)
-	_, err := front.Cards(t.Context())
+	a.show(200, a.signedCard(other, strings.Replace(streamingCard, `"streaming":true`, `"streaming":true,"extendedAgentCard":true`, 1)))
+	_, err := e.Cards(t.Context())
 	require.ErrorContains(t, err, "signatures: none")
-	require.NoError(t, os.WriteFile(file, []byte(keySet(t, next)), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(keySet(t, other)), 0o600))
 	a.on("GetExtendedAgentCard", says(strings.ReplaceAll(streamingCard, "%s", a.url)))
-	a.on("GetExtendedAgentCard", says(a.signedCard(next, streamingCard)))
-	cards, err := front.Cards(t.Context())
+	a.on("GetExtendedAgentCard", says(a.signedCard(other, streamingCard)))
+	cards, err := e.Cards(t.Context())
 	require.NoError(t, err)
 	require.Nil(t, cards.Extended, "it must be signed, too")
-	cards, err = front.Cards(t.Context())
+	cards, err = e.Cards(t.Context())
 	require.NoError(t, err)
 	require.NotNil(t, cards.Extended)
 	require.NoError(t, os.Remove(file))
-	_, err = front.Cards(t.Context())
+	_, err = e.Cards(t.Context())
 	require.ErrorContains(t, err, "a2a.card_keys_file: ")
 }

@@ -115,7 +115,7 @@ func newRPCAgent(t *testing.T, version string, opts a2a.Options, more ...grpc.Se
 		t.Cleanup(cards.Close)
 		opts.CardURL = cards.URL
 	}
-	opts.PollInterval = 20 * time.Millisecond
+	opts.PollInterval, opts.CallTimeout, opts.ConnectTimeout = 20*time.Millisecond, never, never
 	f, err := a2a.New(opts)
 	require.NoError(t, err)
 	return a, f
@@ -355,7 +355,7 @@ func TestGRPCConnectsAgain(t *testing.T) {
 	address := l.Addr().String()
 	a, _ := newRPCAgent(t, "1.0", a2a.Options{})
 	stop := a.serve(l)
-	f, err := a2a.New(a2a.Options{URL: "http://" + address, Version: "1.0", Binding: "grpc", PollInterval: 20 * time.Millisecond})
+	f, err := a2a.New(a2a.Options{URL: "http://" + address, Version: "1.0", Binding: "grpc", PollInterval: 20 * time.Millisecond, CallTimeout: never, ConnectTimeout: never})
 	require.NoError(t, err)
 	a.on("SendStreamingMessage", rpcSays(working(""), chunk("one ", false), "hold"))
 	a.on("GetTask", rpcSays(taskIn("COMPLETED", artifact("one two"))))
@@ -453,7 +453,7 @@ func TestGRPCCallsHaveAClass(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			told := make(chan outbound.Class, 10)
-			options := a2a.Options{Observe: func(class outbound.Class, _ time.Duration) { told <- class }}
+			options := a2a.Options{CancelTimeout: time.Millisecond, Observe: func(class outbound.Class, _ time.Duration) { told <- class }}
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
 			var f *a2a.Front
@@ -510,8 +510,7 @@ func TestGRPCCallsHaveTheClassOfHTTP(t *testing.T) {
 		"the stream breaks before an answer":     {func(http.ResponseWriter, net.Conn) { panic(http.ErrAbortHandler) }, outbound.Broken},
 		"the connection breaks before the first event": {func(w http.ResponseWriter, conn net.Conn) {
 			begin(w)
-			time.Sleep(50 * time.Millisecond) // the head arrives
-			_ = conn.Close()
+			_ = conn.(*net.TCPConn).CloseWrite() // the head arrives, unlike before a reset
 		}, outbound.OK},
 		"the stream breaks before the first event": {func(w http.ResponseWriter, _ net.Conn) {
 			begin(w)
@@ -520,8 +519,7 @@ func TestGRPCCallsHaveTheClassOfHTTP(t *testing.T) {
 		"the stream ends before the first event": {func(w http.ResponseWriter, _ net.Conn) { begin(w) }, outbound.OK},
 		"the connection breaks within the first event": {func(w http.ResponseWriter, conn net.Conn) {
 			part(w)
-			time.Sleep(50 * time.Millisecond)
-			_ = conn.Close()
+			_ = conn.(*net.TCPConn).CloseWrite()
 		}, outbound.OK},
 		"the stream breaks within the first event": {func(w http.ResponseWriter, _ net.Conn) {
 			part(w)
@@ -563,7 +561,7 @@ func TestGRPCCallsHaveTheClassOfHTTP(t *testing.T) {
 			for _, binding := range []string{"jsonrpc", "grpc"} {
 				told := make(chan outbound.Class, 100)
 				f, err := a2a.New(a2a.Options{
-					URL: server.URL, Version: "1.0", Binding: binding, PollInterval: 20 * time.Millisecond,
+					URL: server.URL, Version: "1.0", Binding: binding, PollInterval: 20 * time.Millisecond, CallTimeout: never, ConnectTimeout: never,
 					Observe: func(class outbound.Class, _ time.Duration) { told <- class },
 				})
 				require.NoError(t, err)
@@ -628,7 +626,7 @@ func TestGRPCAgentsThatAreAway(t *testing.T) {
 				}
 				address = scheme + l.Addr().String()
 			}
-			f, err := a2a.New(a2a.Options{URL: address, Version: "1.0", Binding: "grpc", ConnectTimeout: 5 * time.Second})
+			f, err := a2a.New(a2a.Options{URL: address, Version: "1.0", Binding: "grpc", ConnectTimeout: never})
 			require.NoError(t, err)
 			_, err = execute(t, f, executortest.NewRun("hello"))
 			var away *executor.Unavailable
@@ -650,22 +648,31 @@ func TestGRPCChecksCertificates(t *testing.T) {
 	require.ErrorContains(t, err, "certificate signed by unknown authority")
 }
 
-// An agent that takes a call and never answers is told when the front stops waiting.
+// An agent that takes a call and never answers is told when the front stops waiting. The limit covers the connection, too.
 func TestGRPCCallsHaveADeadline(t *testing.T) {
 	t.Parallel()
-	a, f := newRPCAgent(t, "1.0", a2a.Options{CallTimeout: 3 * time.Second}) // it covers the connection, too
+	cancel := func(f *a2a.Front) error {
+		return f.Cancel(t.Context(), &executor.Cancellation{Reason: executor.ReasonCanceled, Stored: func(context.Context, executor.Scope) (executor.State, error) {
+			return executor.State{Value: []byte(`{"task":"up-1"}`)}, nil
+		}})
+	}
+	a, f := newRPCAgent(t, "1.0", a2a.Options{})
 	limited := make(chan bool, 1)
 	a.on("CancelTask", func(s rpcStream) error {
 		_, ok := s.Context().Deadline()
 		limited <- ok
-		return rpcSays("hold")(s)
+		return s.says(taskIn("CANCELED", ""))
 	})
-	err := f.Cancel(t.Context(), &executor.Cancellation{Reason: executor.ReasonCanceled, Stored: func(context.Context, executor.Scope) (executor.State, error) {
-		return executor.State{Value: []byte(`{"task":"up-1"}`)}, nil
-	}})
-	_, again := executor.IsRetryable(err)
-	require.True(t, again, "%v", err)
+	require.NoError(t, cancel(f))
 	require.True(t, <-limited)
+
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = silent.Close() })
+	f, err = a2a.New(a2a.Options{URL: "http://" + silent.Addr().String(), Version: "1.0", Binding: "grpc", CallTimeout: 50 * time.Millisecond})
+	require.NoError(t, err)
+	err = cancel(f)
+	require.Contains(t, executortest.Outcome(err), "context deadline exceeded while waiting for connections to become ready; away")
 }
 
 func TestGRPCAddresses(t *testing.T) {

@@ -1,0 +1,12 @@
+package a2a
+
+import (
+	"net/http"
+
+	"github.com/holdfast-a2a/holdfast/internal/outbound"
+)
+
+// Over has a front call its agent with a transport.
+func (f *Front) Over(transport http.RoundTripper) {
+	f.http = &http.Client{Transport: transport, CheckRedirect: outbound.NoRedirects}
+}
