@@ -42,8 +42,7 @@ func answering(contentType, body string) nethttp.HandlerFunc {
 
 func execute(t *testing.T, e executor.Executor) (*executortest.Recorder, error) {
 	t.Helper()
-	out := executortest.NewRecorder()
-	return out, e.Execute(t.Context(), executortest.NewRun("hello"), out)
+	return executortest.Run(t, e, executortest.NewRun("hello"))
 }
 
 func TestRequest(t *testing.T) {
@@ -217,25 +216,21 @@ func TestAcceptedRuns(t *testing.T) {
 
 func TestStatuses(t *testing.T) {
 	t.Parallel()
-	const again, away = 1, 2
 	for name, c := range map[string]struct {
-		code       int
-		retryAfter string
-		body       string
-		want       string
-		outcome    int
-		after      time.Duration
+		code             int
+		retryAfter, body string
+		want             string
 	}{
-		"not found":    {404, "", "no such\x00 agent\n<b>", "the agent answered 404 Not Found: no such agent <b>", 0, 0},
-		"long":         {400, "", strings.Repeat("é", 1000), "the agent answered 400 Bad Request: " + strings.Repeat("é", 256), 0, 0},
-		"redirect":     {302, "", "", "the agent answered 302 Found; redirects are not followed", 0, 0},
-		"too many":     {429, "7", "", "the agent answered 429 Too Many Requests", away, 7 * time.Second},
-		"unavailable":  {503, "nonsense", "stack trace", "the agent answered 503 Service Unavailable", away, 0},
-		"forever":      {503, "99999999", "", "the agent answered 503 Service Unavailable", away, time.Hour},
-		"past date":    {503, "Wed, 21 Oct 2015 07:28:00 GMT", "", "the agent answered 503 Service Unavailable", away, 0},
-		"bad gateway":  {502, "", "", "the agent answered 502 Bad Gateway", away | again, 0},
-		"timeout":      {504, "3", "", "the agent answered 504 Gateway Timeout", away | again, 3 * time.Second},
-		"server error": {500, "", "", "the agent answered 500 Internal Server Error", again, 0},
+		"not found":    {404, "", "no such\x00 agent\n<b>", "404 Not Found: no such agent <b>"},
+		"long":         {400, "", strings.Repeat("é", 1000), "400 Bad Request: " + strings.Repeat("é", 256)},
+		"redirect":     {302, "", "", "302 Found; redirects are not followed"},
+		"too many":     {429, "7", "", "429 Too Many Requests; away for 7s"},
+		"unavailable":  {503, "nonsense", "stack trace", "503 Service Unavailable; away"},
+		"forever":      {503, "99999999", "", "503 Service Unavailable; away for 1h0m0s"},
+		"past date":    {503, "Wed, 21 Oct 2015 07:28:00 GMT", "", "503 Service Unavailable; away"},
+		"bad gateway":  {502, "", "", "502 Bad Gateway; away; retry"},
+		"timeout":      {504, "3", "", "504 Gateway Timeout; away for 3s; retry for 3s"},
+		"server error": {500, "", "", "500 Internal Server Error; retry"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -247,18 +242,7 @@ func TestStatuses(t *testing.T) {
 				w.WriteHeader(c.code)
 				_, _ = io.WriteString(w, c.body)
 			}))
-			failure, ok := errors.AsType[*executor.Failure](err)
-			require.True(t, ok, "%v", err)
-			require.Equal(t, c.want, failure.Msg)
-			after, retry := executor.IsRetryable(err)
-			require.Equal(t, c.outcome&again != 0, retry)
-			u, unavailable := errors.AsType[*executor.Unavailable](err)
-			require.Equal(t, c.outcome&away != 0, unavailable)
-			if unavailable {
-				require.True(t, u.Answered)
-				after = u.RetryAfter
-			}
-			require.Equal(t, c.after, after)
+			require.Equal(t, "the agent answered "+c.want, executortest.Outcome(err))
 			require.Empty(t, out.Events())
 		})
 	}
@@ -328,11 +312,7 @@ func TestInvalidAnswersFail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := execute(t, agentServer(t, http.Options{MaxEvent: 1000}, answering(c.contentType, c.body)))
-			failure, ok := errors.AsType[*executor.Failure](err)
-			require.True(t, ok, "%v", err)
-			require.Equal(t, c.want, failure.Msg)
-			_, retry := executor.IsRetryable(err)
-			require.False(t, retry)
+			require.Equal(t, c.want, executortest.Outcome(err))
 		})
 	}
 }
@@ -413,9 +393,7 @@ func TestRefusedConnectionMeansAway(t *testing.T) {
 	e, err := http.New(http.Options{URL: url})
 	require.NoError(t, err)
 	_, err = execute(t, e)
-	u, ok := errors.AsType[*executor.Unavailable](err)
-	require.True(t, ok, "%v", err)
-	require.False(t, u.Answered)
+	require.Regexp(t, "; away; not reached$", executortest.Outcome(err))
 }
 
 // An agent whose name or certificate cannot be used has not begun the run either.
@@ -439,10 +417,7 @@ func TestHeaderTimeout(t *testing.T) {
 		<-r.Context().Done()
 	})
 	_, err := execute(t, e)
-	_, retry := executor.IsRetryable(err)
-	require.True(t, retry, "%v", err)
-	_, away := errors.AsType[*executor.Unavailable](err)
-	require.True(t, away, "%v", err)
+	require.Regexp(t, "; away; retry$", executortest.Outcome(err))
 }
 
 func TestProxyVariablesAreIgnored(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
-	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
 	"github.com/holdfast-a2a/holdfast/internal/executor/openai"
 	"github.com/holdfast-a2a/holdfast/internal/mcptest"
 	"github.com/holdfast-a2a/holdfast/internal/modeltest"
@@ -137,11 +136,24 @@ func TestHostileServersOfTools(t *testing.T) {
 		t.Cleanup(server.Close)
 		t.Cleanup(func() { close(gone) })
 		f := newFake(t, calls("", "t__look", "a"), says("Done."))
-		out := executortest.NewRecorder()
-		ended := executortest.Go(t.Context(), f.agent(t, func(o *openai.Options) {
-			o.Tools, o.ToolTimeout = []openai.ToolServer{{Name: "t", URL: server.URL}}, 3*time.Second
-		}), executortest.NewRun("do it"), out)
-		require.NoError(t, executortest.Wait(t, ended))
+		agent := f.agent(t, func(o *openai.Options) {
+			o.Tools, o.ToolTimeout = []openai.ToolServer{{Name: "t", URL: server.URL}}, 100*time.Millisecond
+		})
+		openai.BoundListing(agent, time.Hour)
+		openai.BoundCalls(agent, time.Hour)
+		openai.WrapTools(agent, func(limited http.RoundTripper) http.RoundTripper { return onlyAtTheEnd{limited} })
+		out, err := run(t, agent, "do it")
+		require.NoError(t, err)
 		require.Equal(t, "Done.", out.Text(t))
 	})
+}
+
+// onlyAtTheEnd has the limits of a transport when a session ends.
+type onlyAtTheEnd struct{ http.RoundTripper }
+
+func (r onlyAtTheEnd) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method == http.MethodDelete {
+		return r.RoundTripper.RoundTrip(request)
+	}
+	return http.DefaultTransport.RoundTrip(request)
 }

@@ -9,6 +9,7 @@ import (
 	nethttp "net/http"
 	"net/url"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/outbound"
@@ -21,7 +22,9 @@ type agent struct {
 	client *nethttp.Client
 	format format
 
-	servers    []*toolServer
+	servers                []*toolServer
+	listWithin, callWithin time.Duration // of servers of tools
+
 	foreground atomic.Bool // the API has refused background mode
 }
 
@@ -37,6 +40,7 @@ func New(opts Options) (executor.Executor, error) {
 	}
 	a := &agent{
 		opts: opts, url: base, client: outbound.ToAgents(opts.ConnectTimeout, opts.HeaderTimeout, opts.Observe),
+		listWithin: opts.ToolTimeout, callWithin: opts.ToolTimeout,
 	}
 	a.format = chat{&a.opts}
 	if opts.Responses {
@@ -186,7 +190,7 @@ func (a *agent) perform(ctx context.Context, done *steps, at place, t *tool, w *
 	return done.perform(ctx, at, func(key string) result {
 		stop := w.beatDuring()
 		defer stop()
-		return t.call(ctx, wanted.Arguments, key, a.opts.ToolTimeout)
+		return t.call(ctx, wanted.Arguments, key, a.callWithin)
 	})
 }
 

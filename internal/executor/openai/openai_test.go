@@ -42,8 +42,7 @@ func (f *fake) agent(t *testing.T, change ...func(*openai.Options)) executor.Exe
 
 func run(t *testing.T, e executor.Executor, text string) (*executortest.Recorder, error) {
 	t.Helper()
-	out := executortest.NewRecorder()
-	return out, executortest.Wait(t, executortest.Go(t.Context(), e, executortest.NewRun(text), out))
+	return executortest.Run(t, e, executortest.NewRun(text))
 }
 
 func long(n int) string { return strings.Repeat("x", n) }
@@ -67,9 +66,9 @@ func TestStreamedAnswerIsOneArtifact(t *testing.T) {
 	chunks := func(n int) func(e []task.Event) bool {
 		return func(e []task.Event) bool { return len(artifacts(e)) >= n }
 	}
-	await(t, out, chunks(1)) // before the answer ends
+	out.Until(t, chunks(1)) // before the answer ends
 	next <- modeltest.Text(" there")
-	await(t, out, chunks(2))
+	out.Until(t, chunks(2))
 	next <- modeltest.Stop
 	next <- modeltest.Spent
 	next <- modeltest.Done
@@ -102,15 +101,6 @@ func artifacts(events []task.Event) []task.Event {
 		}
 	}
 	return out
-}
-
-func await(t *testing.T, out *executortest.Recorder, what func([]task.Event) bool) {
-	t.Helper()
-	for n := 0; ; n++ {
-		if what(out.Await(t, n)) {
-			return
-		}
-	}
 }
 
 // A model that sends a token at a time must not make a row of the log for each.
@@ -195,11 +185,7 @@ func TestCutStreamIsRetriedAndReplaced(t *testing.T) {
 	f := newFake(t, modeltest.Cuts(modeltest.Role, modeltest.Text("One fine "), modeltest.Text("day")), modeltest.Streams(modeltest.Role, modeltest.Text("Another "), modeltest.Text("answer"), modeltest.Stop, modeltest.Done))
 	out := executortest.NewRecorder()
 	err := executortest.Wait(t, executortest.Go(t.Context(), f.agent(t), executortest.NewRun("hello"), out))
-	_, again := executor.IsRetryable(err)
-	require.True(t, again, "%v", err)
-	failure, ok := errors.AsType[*executor.Failure](err)
-	require.True(t, ok)
-	require.Equal(t, "the model's answer broke off", failure.Msg)
+	require.Equal(t, "the model's answer broke off; retry", executortest.Outcome(err))
 	require.Contains(t, out.Text(t), "One fine ")
 
 	second := executortest.NewRun("hello")
@@ -279,43 +265,38 @@ func TestInvalidAnswersFail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := run(t, newFake(t, c.handler).agent(t, small), "hello")
-			failure, ok := errors.AsType[*executor.Failure](err)
-			require.True(t, ok, "%v", err)
-			require.Equal(t, c.want, failure.Msg)
-			_, again := executor.IsRetryable(err)
-			require.False(t, again)
+			require.Equal(t, c.want, executortest.Outcome(err))
 		})
 	}
 }
 
 func TestStatuses(t *testing.T) {
 	t.Parallel()
-	const again, away = 1, 2
+	const api = "the model's API answered "
 	for name, c := range map[string]struct {
-		code       int
-		body       string
-		retryAfter string
-		msg, cause string
-		outcome    int
-		after      time.Duration
+		code             int
+		body, retryAfter string
+		want, cause      string
 	}{
 		"bad request": {
-			400, `{"error":{"message":"too many tokens","type":"invalid_request_error","code":"context_length_exceeded"}}`, "",
-			"the model's API answered 400 Bad Request: too many tokens", "", 0, 0,
+			code: 400, body: `{"error":{"message":"too many tokens","type":"invalid_request_error","code":"context_length_exceeded"}}`,
+			want: api + "400 Bad Request: too many tokens",
 		},
 		"the key is repeated": {
-			401, `{"error":{"message":"Incorrect API key provided: ` + modeltest.Key + `","code":"invalid_api_key"}}`, "",
-			"the model's API answered 401 Unauthorized", "Incorrect API key provided: [redacted]", 0, 0,
+			code: 401, body: `{"error":{"message":"Incorrect API key provided: ` + modeltest.Key + `","code":"invalid_api_key"}}`,
+			want: api + "401 Unauthorized", cause: "Incorrect API key provided: [redacted]",
 		},
-		"no such model": {404, `{"detail":"no model small"}`, "", "the model's API answered 404 Not Found", "no model small", 0, 0},
-		"redirect":      {302, ``, "", "the model's API answered 302 Found; redirects are not followed", "", 0, 0},
-		"too many":      {429, `{"error":{"message":"slow down"}}`, "7", "the model's API answered 429 Too Many Requests", "slow down", away, 7 * time.Second},
-		"unavailable":   {503, `upstream`, "", "the model's API answered 503 Service Unavailable", "upstream", away, 0},
-		"forever":       {503, ``, "99999999", "the model's API answered 503 Service Unavailable", "", away, time.Hour},
-		"overloaded":    {529, `{"error":{"type":"overloaded_error","message":"busy"}}`, "", "the model's API answered 529 ", "busy", away, 0},
-		"bad gateway":   {502, `<html>`, "", "the model's API answered 502 Bad Gateway", "<html>", away | again, 0},
-		"server error":  {500, `{"error":{"message":"oops","code":null}}`, "2", "the model's API answered 500 Internal Server Error", "oops", again, 2 * time.Second},
-		"a long body":   {400, `{"error":{"message":"` + long(70<<10) + `"}}`, "", "the model's API answered 400 Bad Request: " + (`{"error":{"message":"` + long(600))[:512], "", 0, 0},
+		"no such model": {404, `{"detail":"no model small"}`, "", api + "404 Not Found", "no model small"},
+		"redirect":      {302, ``, "", api + "302 Found; redirects are not followed", ""},
+		"too many":      {429, `{"error":{"message":"slow down"}}`, "7", api + "429 Too Many Requests; away for 7s", "slow down"},
+		"unavailable":   {503, `upstream`, "", api + "503 Service Unavailable; away", "upstream"},
+		"forever":       {503, ``, "99999999", api + "503 Service Unavailable; away for 1h0m0s", ""},
+		"overloaded":    {529, `{"error":{"type":"overloaded_error","message":"busy"}}`, "", api + "529 ; away", "busy"},
+		"bad gateway":   {502, `<html>`, "", api + "502 Bad Gateway; away; retry", "<html>"},
+		"server error":  {500, `{"error":{"message":"oops","code":null}}`, "2", api + "500 Internal Server Error; retry for 2s", "oops"},
+		"a long body": {
+			code: 400, body: `{"error":{"message":"` + long(70<<10) + `"}}`, want: api + "400 Bad Request: " + (`{"error":{"message":"` + long(600))[:512],
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -324,22 +305,14 @@ func TestStatuses(t *testing.T) {
 				header = append(header, "Retry-After", c.retryAfter)
 			}
 			out, err := run(t, newFake(t, modeltest.Answers(c.code, c.body, header...)).agent(t), "hello")
+			require.Equal(t, c.want, executortest.Outcome(err))
 			failure, ok := errors.AsType[*executor.Failure](err)
 			require.True(t, ok, "%v", err)
-			require.Equal(t, c.msg, failure.Msg)
-			if c.cause == "" {
-				require.NoError(t, failure.Cause)
-			} else {
-				require.EqualError(t, failure.Cause, c.cause)
+			cause := ""
+			if failure.Cause != nil {
+				cause = failure.Cause.Error()
 			}
-			after, retry := executor.IsRetryable(err)
-			require.Equal(t, c.outcome&again != 0, retry)
-			u, unavailable := errors.AsType[*executor.Unavailable](err)
-			require.Equal(t, c.outcome&away != 0, unavailable)
-			if unavailable {
-				after = u.RetryAfter
-			}
-			require.Equal(t, c.after, after)
+			require.Equal(t, c.cause, cause)
 			require.Empty(t, out.Events())
 		})
 	}
@@ -487,7 +460,7 @@ func TestCancelClosesTheRequest(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	out := executortest.NewRecorder()
 	ended := executortest.Go(ctx, f.agent(t), executortest.NewRun("hello"), out)
-	await(t, out, func(e []task.Event) bool { return len(artifacts(e)) > 0 })
+	out.Until(t, func(e []task.Event) bool { return len(artifacts(e)) > 0 })
 	cancel(executor.ErrCanceled)
 	require.ErrorIs(t, executortest.Wait(t, ended), executor.ErrCanceled)
 	<-closed

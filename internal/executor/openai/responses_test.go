@@ -82,7 +82,7 @@ func TestResponsesAreStreamed(t *testing.T) {
 	for range 3 {
 		next <- struct{}{}
 	}
-	await(t, out, func(e []task.Event) bool { return len(artifacts(e)) == 1 }) // before the answer ends
+	out.Until(t, func(e []task.Event) bool { return len(artifacts(e)) == 1 }) // before the answer ends
 	close(next)
 	require.NoError(t, executortest.Wait(t, ended))
 	folded := out.Task(t)
@@ -141,7 +141,7 @@ func TestResponsesSurviveCrashes(t *testing.T) {
 				next <- struct{}{}
 			}
 			want := map[int]string{1: `"id"`, 5: `"next"`}[seen] // the response is known; and its text is up to a bookmark
-			await(t, out, func(events []task.Event) bool {
+			out.Until(t, func(events []task.Event) bool {
 				return slices.ContainsFunc(events, func(e task.Event) bool { return e.Run != nil && strings.Contains(string(e.Run.Checkpoint), want) })
 			})
 			cancel(executor.ErrShutdown)
@@ -423,11 +423,7 @@ func TestInvalidResponsesFail(t *testing.T) {
 			t.Parallel()
 			f := newNewer(t, c.script)
 			_, err := run(t, f.agent(t, func(o *openai.Options) { o.MaxEvent = 2000 }), "hello")
-			failure, ok := errors.AsType[*executor.Failure](err)
-			require.True(t, ok, "%v", err)
-			require.Equal(t, c.want, failure.Msg)
-			_, again := executor.IsRetryable(err)
-			require.False(t, again)
+			require.Equal(t, c.want, executortest.Outcome(err))
 		})
 	}
 }
@@ -452,7 +448,7 @@ func TestResponsesAreCanceled(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			out := executortest.NewRecorder()
 			ended := executortest.Go(ctx, f.agent(t), executortest.NewRun("hello"), out)
-			await(t, out, func(e []task.Event) bool { return len(e) >= 1 })
+			out.Until(t, func(e []task.Event) bool { return len(e) >= 1 })
 			cancel(c.cause)
 			require.ErrorIs(t, executortest.Wait(t, ended), c.cause)
 			if c.canceled {

@@ -201,7 +201,7 @@ func (a *agent) tools(ctx context.Context, run *executor.Run) (*toolbox, error) 
 		log := a.opts.Log.With(slog.String("task_id", run.TaskID), slog.String("tools", server.opts.Name))
 		l := &link{server: server, log: log}
 		box.links = append(box.links, l)
-		if err := box.list(ctx, l, a.opts.ToolTimeout); err != nil {
+		if err := box.list(ctx, l, a.listWithin); err != nil {
 			return box, fmt.Errorf("tools of %s: %w", server.opts.Name, err)
 		}
 	}
