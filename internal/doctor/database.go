@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -158,10 +159,13 @@ func short(err error) string {
 	return strings.TrimSpace(lines[len(lines)-1])
 }
 
+// connectTimeout is how long a connection may take.
+var connectTimeout = 5 * time.Second
+
 // quiet makes a connection that leaves no state in a pooler's session.
 func quiet(c *pgx.ConnConfig) {
 	c.DefaultQueryExecMode = pgx.QueryExecModeExec
-	c.ConnectTimeout = 5 * time.Second
+	c.ConnectTimeout = connectTimeout
 	if c.RuntimeParams["application_name"] == "" {
 		c.RuntimeParams["application_name"] = "holdfast doctor"
 	}
@@ -262,7 +266,7 @@ func (d *database) notify(ctx context.Context) ([]Finding, error) {
 	if _, err := mouth.Exec(ctx, "SELECT pg_notify('"+channel+"', '')"); err != nil {
 		return fails("NOTIFY is refused: %v", err).advise(advice), nil
 	}
-	waiting, cancel := context.WithTimeout(ctx, min(3*time.Second, d.Timeout/2))
+	waiting, cancel := context.WithTimeout(ctx, cmp.Or(d.arrival, min(3*time.Second, d.Timeout/2)))
 	defer cancel()
 	start := time.Now()
 	if _, err := ear.WaitForNotification(waiting); err != nil {

@@ -40,6 +40,9 @@ type Options struct {
 	// Strangers are variables that look like ours but that nothing reads.
 	Strangers []string
 	Timeout   time.Duration // of each check; default 5 s
+
+	within  func(check string) time.Duration // replaces Timeout for a check, if it is set
+	arrival time.Duration                    // how long a notification may take; 0: 3 s, or half of Timeout if that is less
 }
 
 // check may report several findings. An error makes it fail.
@@ -81,7 +84,11 @@ func (e *examination) one(ctx context.Context, c check) (passed bool) {
 		findings []Finding
 		err      error
 	}
-	bounded, cancel := context.WithTimeout(ctx, e.Timeout)
+	limit := e.Timeout
+	if e.within != nil {
+		limit = e.within(c.name)
+	}
+	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	done := make(chan outcome, 1)
 	go func() {
@@ -91,7 +98,7 @@ func (e *examination) one(ctx context.Context, c check) (passed bool) {
 	var got outcome
 	select {
 	case got = <-done:
-	case <-time.After(e.Timeout + time.Second):
+	case <-time.After(limit + time.Second):
 		got.err = context.DeadlineExceeded
 	}
 	if ctx.Err() != nil {
@@ -99,7 +106,7 @@ func (e *examination) one(ctx context.Context, c check) (passed bool) {
 	}
 	if got.err != nil && errors.Is(bounded.Err(), context.DeadlineExceeded) {
 		e.late++
-		got = outcome{findings: fails("no answer within %s", e.Timeout).advise("find out why it hangs or is slow, or raise --timeout")}
+		got = outcome{findings: fails("no answer within %s", limit).advise("find out why it hangs or is slow, or raise --timeout")}
 	}
 	if got.err != nil {
 		got.findings = fails("could not be checked: %v", got.err).
