@@ -38,7 +38,7 @@ func TestBenchReportsFailures(t *testing.T) {
 	t.Cleanup(server.Close)
 	bench := func(args ...string) result {
 		s := session{env: map[string]string{"HOLDFAST_URL": server.URL}}
-		return s.run(t, append([]string{"bench", "--duration", "20ms", "--inflight", "1,2"}, args...)...)
+		return s.run(t, append([]string{"bench", "--duration", "200ms", "--inflight", "1,2"}, args...)...)
 	}
 
 	good := bench("-H", "Authorization: Bearer x", "--agent", "good")

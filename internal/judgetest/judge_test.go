@@ -1,13 +1,12 @@
 package judgetest
 
 import (
-	"context"
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/judge"
@@ -23,46 +22,16 @@ const (
 	resumeID = "0199a3c1-5b7e-7c3a-9a51-000000000005" // a question, and the turn of a resume
 )
 
-// life is what the tasks left in the database.
-const life = `
-	INSERT INTO holdfast.tasks (id, agent, context_id, state, last_seq, status_seq, attempt, run_ordinal, runs, dialect) VALUES
-	 ('` + chunksID + `', 'demo', 'c', 5, 6, 6, 1, 5, 1, '0.3'),
-	 ('` + askID + `', 'demo', 'c', 3, 3, 3, 1, 2, 1, '0.3'),
-	 ('` + waitID + `', 'demo', 'c', 5, 5, 5, 2, 2, 2, '0.3'),
-	 ('` + resumeID + `', 'demo', 'c', 5, 6, 6, 2, 1, 2, '0.3');
-	UPDATE holdfast.tasks SET turns = 2 WHERE id IN ('` + waitID + `', '` + resumeID + `');
-	INSERT INTO holdfast.task_events (task, seq, kind, state, attempt, append, last, artifact_id, payload) VALUES
-	 ('` + chunksID + `', 1, 1, NULL, 0, false, false, NULL, '{"role":"user","parts":[{"text":"chunks=3"},{"text":"mark-1"}]}'),
-	 ('` + chunksID + `', 2, 2, 2, 1, false, false, NULL, NULL),
-	 ('` + chunksID + `', 3, 3, NULL, 1, false, false, 'chunks', '{"index":0,"parts":[{"text":"00000000 a"}]}'),
-	 ('` + chunksID + `', 4, 3, NULL, 1, true, false, 'chunks', '{"index":0,"parts":[{"text":"00000001 b"}]}'),
-	 ('` + chunksID + `', 5, 3, NULL, 1, true, true, 'chunks', '{"index":0,"parts":[{"text":"00000002 c"}]}'),
-	 ('` + chunksID + `', 6, 2, 5, 1, false, false, NULL, NULL),
-	 ('` + askID + `', 1, 1, NULL, 0, false, false, NULL, '{"role":"user","parts":[{"text":"ask:what?"},{"text":"mark-2"}]}'),
-	 ('` + askID + `', 2, 2, 2, 1, false, false, NULL, NULL),
-	 ('` + askID + `', 3, 2, 3, 1, false, false, NULL, '{"message":{"role":"agent","parts":[{"text":"what?"}]}}'),
-	 ('` + waitID + `', 1, 1, NULL, 0, false, false, NULL, '{"role":"user","parts":[{"text":"wait=1s"},{"text":"mark-5"}]}'),
-	 ('` + waitID + `', 2, 2, 2, 1, false, false, NULL, NULL),
-	 ('` + waitID + `', 3, 4, NULL, 1, false, false, NULL, '{"outcome":"waits","until":"2025-10-01T10:00:01Z","interruptible":true}'),
-	 ('` + waitID + `', 4, 3, NULL, 2, false, true, 'wait', '{"index":0,"parts":[{"text":"Waited."}]}'),
-	 ('` + waitID + `', 5, 2, 5, 2, false, false, NULL, NULL),
-	 ('` + resumeID + `', 1, 1, NULL, 0, false, false, NULL, '{"role":"user","parts":[{"text":"approve"},{"text":"mark-7"}]}'),
-	 ('` + resumeID + `', 2, 2, 2, 1, false, false, NULL, NULL),
-	 ('` + resumeID + `', 3, 2, 4, 1, false, false, NULL, NULL),
-	 ('` + resumeID + `', 4, 4, NULL, 0, false, false, NULL, '{"outcome":"resume"}'),
-	 ('` + resumeID + `', 5, 2, 1, 0, false, false, NULL, NULL),
-	 ('` + resumeID + `', 6, 2, 5, 2, false, false, NULL, '{"message":{"role":"agent","parts":[{"text":"resumed by r-1"}]}}');`
-
 func live(t *testing.T, db *storetest.DB) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), db.URL)
-	require.NoError(t, err)
-	defer func() { _ = conn.Close(context.Background()) }()
+	conn := storetest.Connect(t, db.URL)
 	id, err := task.ParseID(chunksID)
 	require.NoError(t, err)
 	created := partition.TimeOf(id)
 	require.NoError(t, storetest.Partitions(t.Context(), db.URL, created, created.Add(time.Millisecond)))
-	_, err = conn.PgConn().Exec(t.Context(), life).ReadAll()
+	life, err := os.ReadFile("testdata/life.sql")
+	require.NoError(t, err)
+	_, err = conn.PgConn().Exec(t.Context(), string(life)).ReadAll()
 	require.NoError(t, err)
 }
 
@@ -209,9 +178,7 @@ func TestCheckFindsViolations(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			conn, err := pgx.Connect(t.Context(), db.URL)
-			require.NoError(t, err)
-			defer func() { _ = conn.Close(context.Background()) }()
+			conn := storetest.Connect(t, db.URL)
 			tx, err := conn.Begin(t.Context()) // never committed
 			require.NoError(t, err)
 			l := told()

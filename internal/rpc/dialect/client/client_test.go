@@ -172,41 +172,64 @@ func TestReadsBareMessages(t *testing.T) {
 	})
 }
 
+// read is what our own server makes of a request. Over HTTP+JSON, it reads the body alone.
+func read(t *testing.T, w *client.Wire, c dialect.Codec, op engine.Op, request *client.Request) *dialect.Call {
+	t.Helper()
+	method, params := request.Method[strings.LastIndexByte(request.Method, '/')+1:], request.Body
+	if w.Binding == client.JSONRPC {
+		var envelope struct {
+			JSONRPC, Method string
+			Params          json.RawMessage
+		}
+		require.NoError(t, json.Unmarshal(request.Body, &envelope))
+		require.Equal(t, "2.0", envelope.JSONRPC)
+		method, params = envelope.Method, envelope.Params
+	}
+	require.Equal(t, w.Binding != client.GRPC, json.Valid(params), string(params))
+	if w.Binding != client.HTTPJSON {
+		known, ok := c.Operation(method)
+		require.True(t, ok, method)
+		require.Equal(t, op, known)
+	}
+	call, err := c.Decode(op, params)
+	require.NoError(t, err)
+	return call
+}
+
 func TestWritesSends(t *testing.T) {
 	t.Parallel()
 	eachWire(t, func(t *testing.T, w *client.Wire, c dialect.Codec) {
 		t.Helper()
 		message := &task.Message{ID: "m-1", Role: task.RoleUser, TaskID: "t-1", ContextID: "c-1", Parts: parts(), Metadata: []byte(`{"a":1.0}`)}
-		request, err := w.Request("https://example.com/a2a/", client.Send, &client.Params{
-			TaskID: "t-1", Message: message, Metadata: []byte(`{"z":1}`), Modes: []string{"text/plain"}, Return: true,
-		})
-		require.NoError(t, err)
-		body := request.Body
-		if w.Binding == client.JSONRPC {
-			var envelope struct {
-				JSONRPC, Method string
-				Params          json.RawMessage
+		for theirs, op := range map[client.Op]engine.Op{client.Send: engine.OpSend, client.Stream: engine.OpStream} {
+			request, err := w.Request("https://example.com/a2a/", theirs, &client.Params{
+				TaskID: "t-1", Message: message, Metadata: []byte(`{"z":1}`), Modes: []string{"text/plain"}, Return: true,
+				Push: client.Push{ID: "p-1", URL: "https://h/n", Token: "s3cret"},
+			})
+			require.NoError(t, err)
+			send := read(t, w, c, op, request).Send
+			require.Equal(t, "t-1", send.TaskID)
+			require.Equal(t, "c-1", send.ContextID)
+			require.Empty(t, cmp.Diff(parts(), send.Message.Parts, same(w)))
+			require.JSONEq(t, `{"a":1.0}`, string(send.Message.Metadata))
+			require.JSONEq(t, `{"z":1}`, string(send.Metadata))
+			require.Equal(t, pushOf(w, "https://h/n"), send.Push.PushConfig)
+			if !w.ChoosesIDs() {
+				require.Equal(t, "m-1", send.Message.ID)
+				require.Equal(t, []string{"text/plain"}, send.OutputModes)
+				require.False(t, theirs == client.Send && send.Wait)
 			}
-			require.NoError(t, json.Unmarshal(body, &envelope))
-			require.Equal(t, "2.0", envelope.JSONRPC)
-			op, ok := c.Operation(envelope.Method)
-			require.True(t, ok)
-			require.Equal(t, engine.OpSend, op)
-			body = envelope.Params
-		}
-		call, err := c.Decode(engine.OpSend, body)
-		require.NoError(t, err)
-		require.Equal(t, "t-1", call.Send.TaskID)
-		require.Equal(t, "c-1", call.Send.ContextID)
-		require.Empty(t, cmp.Diff(parts(), call.Send.Message.Parts, same(w)))
-		require.JSONEq(t, `{"a":1.0}`, string(call.Send.Message.Metadata))
-		require.JSONEq(t, `{"z":1}`, string(call.Send.Metadata))
-		if !w.ChoosesIDs() {
-			require.Equal(t, "m-1", call.Send.Message.ID)
-			require.Equal(t, []string{"text/plain"}, call.Send.OutputModes)
-			require.False(t, call.Send.Wait)
 		}
 	})
+}
+
+// pushOf is a configuration as a version can say it.
+func pushOf(w *client.Wire, url string) task.PushConfig {
+	want := task.PushConfig{ID: "p-1", URL: url, Token: "s3cret", Schemes: []string{"Bearer"}, Credentials: "s3cret"}
+	if w.ChoosesIDs() {
+		want.ID = ""
+	}
+	return want
 }
 
 func TestWritesOtherOperations(t *testing.T) {
@@ -214,151 +237,42 @@ func TestWritesOtherOperations(t *testing.T) {
 	eachWire(t, func(t *testing.T, w *client.Wire, c dialect.Codec) {
 		t.Helper()
 		for theirs, op := range map[client.Op]engine.Op{
-			client.Get: engine.OpGet, client.Cancel: engine.OpCancel, client.List: engine.OpList,
+			client.Get: engine.OpGet, client.Cancel: engine.OpCancel, client.List: engine.OpList, client.Subscribe: engine.OpSubscribe, client.SetPush: engine.OpPushSet,
 		} {
-			request, err := w.Request("https://example.com/a2a", theirs, &client.Params{TaskID: "t 1/2", Context: "c&1"})
+			request, err := w.Request("https://example.com/a2a", theirs, &client.Params{
+				TaskID: "t 1/2", Context: "c&1", After: "17-9f", Push: client.Push{ID: "p-1", URL: "https://h/n?a=\"", Token: "s3cret"},
+			})
 			if !w.Has(theirs) {
 				require.Error(t, err)
 				continue
 			}
 			require.NoError(t, err)
-			if w.Binding == client.GRPC {
-				method := request.Method[strings.LastIndexByte(request.Method, '/')+1:]
-				known, ok := c.Operation(method)
-				require.True(t, ok, method)
-				require.Equal(t, op, known)
-				call, err := c.Decode(op, request.Body)
-				require.NoError(t, err)
-				if theirs == client.List {
-					require.Equal(t, "c&1", call.List.ContextID)
-				} else {
-					require.Equal(t, "t 1/2", call.TaskID())
-				}
-				continue
+			if theirs == client.Subscribe {
+				require.Equal(t, "17-9f", request.Header.Get(map[bool]string{true: "A2A-Last-Event-ID", false: "Last-Event-ID"}[w.Binding == client.GRPC]))
 			}
-			if w.Binding != client.JSONRPC {
+			if w.Binding == client.HTTPJSON {
 				u, err := url.Parse(request.URL)
 				require.NoError(t, err)
 				if theirs == client.List {
 					require.Equal(t, "c&1", u.Query().Get("contextId"))
-				} else {
-					require.Contains(t, u.EscapedPath(), "/tasks/t%201%2F2")
+					continue
 				}
-				continue
+				require.Contains(t, u.EscapedPath(), "/tasks/t%201%2F2"+map[client.Op]string{client.Subscribe: ":subscribe", client.SetPush: "/pushNotificationConfigs"}[theirs])
+				if theirs != client.SetPush {
+					continue
+				}
 			}
-			var envelope struct {
-				Method string
-				Params json.RawMessage
-			}
-			require.NoError(t, json.Unmarshal(request.Body, &envelope))
-			known, ok := c.Operation(envelope.Method)
-			require.True(t, ok)
-			require.Equal(t, op, known)
-			call, err := c.Decode(op, envelope.Params)
-			require.NoError(t, err)
-			if theirs == client.List {
+			call := read(t, w, c, op, request)
+			switch theirs {
+			case client.List:
 				require.Equal(t, "c&1", call.List.ContextID)
-			} else {
+			case client.SetPush:
+				require.Equal(t, "t 1/2", call.Push.TaskID)
+				require.Equal(t, pushOf(w, "https://h/n?a=\""), call.Push.Set.PushConfig)
+			default:
 				require.Equal(t, "t 1/2", call.TaskID())
 			}
 		}
-	})
-}
-
-// Our own server reads a request for notifications of every version.
-func TestWritesPushConfigurations(t *testing.T) {
-	t.Parallel()
-	eachWire(t, func(t *testing.T, w *client.Wire, c dialect.Codec) {
-		t.Helper()
-		request, err := w.Request("https://example.com/a2a", client.SetPush, &client.Params{
-			TaskID: "t-1", Push: client.Push{ID: "p-1", URL: "https://h/n?a=\"", Token: "s3cret"},
-		})
-		require.NoError(t, err)
-		params := request.Body
-		switch w.Binding {
-		case client.JSONRPC:
-			var envelope struct {
-				Method string
-				Params json.RawMessage
-			}
-			require.NoError(t, json.Unmarshal(params, &envelope))
-			op, ok := c.Operation(envelope.Method)
-			require.True(t, ok)
-			require.Equal(t, engine.OpPushSet, op)
-			params = envelope.Params
-		case client.HTTPJSON:
-			require.Regexp(t, "/tasks/t-1/pushNotificationConfigs$", request.URL)
-		}
-		require.Equal(t, w.Binding != client.GRPC, json.Valid(params), string(params))
-		call, err := c.Decode(engine.OpPushSet, params)
-		require.NoError(t, err)
-		require.Equal(t, "t-1", call.Push.TaskID)
-		want := task.PushConfig{ID: "p-1", URL: "https://h/n?a=\"", Token: "s3cret", Schemes: []string{"Bearer"}, Credentials: "s3cret"}
-		if w.ChoosesIDs() {
-			want.ID = ""
-		}
-		require.Equal(t, want, call.Push.Set.PushConfig)
-	})
-}
-
-// paramsOf returns what a request over JSON-RPC or gRPC says, and the body of one over HTTP+JSON.
-func paramsOf(t *testing.T, w *client.Wire, c dialect.Codec, op engine.Op, request *client.Request) []byte {
-	t.Helper()
-	if w.Binding != client.JSONRPC {
-		return request.Body
-	}
-	var envelope struct {
-		Method string
-		Params json.RawMessage
-	}
-	require.NoError(t, json.Unmarshal(request.Body, &envelope))
-	of, ok := c.Operation(envelope.Method)
-	require.True(t, ok, envelope.Method)
-	require.Equal(t, op, of)
-	return envelope.Params
-}
-
-func TestWritesSendsWithPushConfigurations(t *testing.T) {
-	t.Parallel()
-	eachWire(t, func(t *testing.T, w *client.Wire, c dialect.Codec) {
-		t.Helper()
-		for theirs, op := range map[client.Op]engine.Op{client.Send: engine.OpSend, client.Stream: engine.OpStream} {
-			request, err := w.Request("https://example.com/a2a", theirs, &client.Params{
-				TaskID: "t-1", Message: &task.Message{ID: "m-1", Role: task.RoleUser, Parts: []task.Part{task.Text("hi")}},
-				Push: client.Push{ID: "p-1", URL: "https://h/n", Token: "s3cret"},
-			})
-			require.NoError(t, err)
-			call, err := c.Decode(op, paramsOf(t, w, c, op, request))
-			require.NoError(t, err)
-			want := task.PushConfig{ID: "p-1", URL: "https://h/n", Token: "s3cret", Schemes: []string{"Bearer"}, Credentials: "s3cret"}
-			if w.ChoosesIDs() {
-				want.ID = ""
-			}
-			require.NotNil(t, call.Send.Push)
-			require.Equal(t, want, call.Send.Push.PushConfig)
-		}
-	})
-}
-
-func TestWritesSubscriptions(t *testing.T) {
-	t.Parallel()
-	eachWire(t, func(t *testing.T, w *client.Wire, c dialect.Codec) {
-		t.Helper()
-		request, err := w.Request("https://example.com/a2a", client.Subscribe, &client.Params{TaskID: "t-1", After: "17-9f"})
-		require.NoError(t, err)
-		name := "Last-Event-ID"
-		if w.Binding == client.GRPC {
-			name = "A2A-Last-Event-ID"
-		}
-		require.Equal(t, "17-9f", request.Header.Get(name))
-		if w.Binding == client.HTTPJSON {
-			require.Equal(t, "GET", request.Method)
-			require.Regexp(t, "/tasks/t-1:subscribe$", request.URL)
-			return
-		}
-		call, err := c.Decode(engine.OpSubscribe, paramsOf(t, w, c, engine.OpSubscribe, request))
-		require.NoError(t, err)
-		require.Equal(t, "t-1", call.TaskID())
 	})
 }
 
