@@ -142,27 +142,22 @@ func TestHoldWorksUntilItsContextEnds(t *testing.T) {
 	require.ErrorIs(t, executortest.Wait(t, done), executor.ErrCanceled)
 }
 
-func TestSleepWaits(t *testing.T) {
+func TestSleepAndStepsWait(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		require.NoError(t, newDemo(t).Execute(t.Context(), executortest.NewRun("sleep=1h"), executortest.NewRecorder()))
-		require.Equal(t, time.Hour, waittest.Elapsed(start))
-	})
-}
-
-func TestStepsAreProgress(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		out := executortest.NewRecorder()
-		require.NoError(t, newDemo(t).Execute(t.Context(), executortest.NewRun("steps=2 delay=1h"), out))
-		require.Equal(t, 2*time.Hour, waittest.Elapsed(start))
-		for i, text := range []string{"step 1 of 2", "step 2 of 2"} {
-			require.Equal(t, task.StateWorking, out.Events()[i].State)
-			require.Equal(t, text, out.Events()[i].Message.FirstText())
-		}
-	})
+	for script, c := range map[string]struct {
+		waits    time.Duration
+		progress []string
+	}{"sleep=1h": {time.Hour, nil}, "steps=2 delay=1h": {2 * time.Hour, []string{"step 1 of 2", "step 2 of 2"}}} {
+		synctest.Test(t, func(t *testing.T) {
+			start, out := time.Now(), executortest.NewRecorder()
+			require.NoError(t, newDemo(t).Execute(t.Context(), executortest.NewRun(script), out))
+			require.Equal(t, c.waits, waittest.Elapsed(start))
+			for i, text := range c.progress {
+				require.Equal(t, task.StateWorking, out.Events()[i].State)
+				require.Equal(t, text, out.Events()[i].Message.FirstText())
+			}
+		})
+	}
 }
 
 func TestCallEndsTheRun(t *testing.T) {
@@ -320,24 +315,8 @@ func TestInvalidScriptsFailWithReason(t *testing.T) {
 
 func TestInvalidOptions(t *testing.T) {
 	t.Parallel()
-	_, err := demo.New(demo.Options{MaxChunks: -1})
-	require.ErrorContains(t, err, "max_chunks")
-	_, err = demo.New(demo.Options{MaxChunkSize: -1})
-	require.ErrorContains(t, err, "max_chunk_size")
-	_, err = demo.New(demo.Options{MaxWait: -1})
-	require.ErrorContains(t, err, "max_wait")
-}
-
-type discard struct{ executor.Emitter }
-
-func (discard) Artifact(context.Context, executor.Chunk) (string, error) { return "", nil }
-
-func BenchmarkChunks(b *testing.B) {
-	e := newDemo(b)
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := e.Execute(b.Context(), executortest.NewRun("chunks=1000 size=256"), discard{}); err != nil {
-			b.Fatal(err)
-		}
+	for name, o := range map[string]demo.Options{"max_chunks": {MaxChunks: -1}, "max_chunk_size": {MaxChunkSize: -1}, "max_wait": {MaxWait: -1}} {
+		_, err := demo.New(o)
+		require.ErrorContains(t, err, name)
 	}
 }

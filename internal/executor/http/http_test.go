@@ -264,20 +264,6 @@ func TestEndlessErrorBodyIsReadBriefly(t *testing.T) {
 	<-gone
 }
 
-func TestEmptyFramedAnswerCompletes(t *testing.T) {
-	t.Parallel()
-	for _, head := range []string{"", "Content-Type: application/json\r\n", "Content-Type: application/x-ndjson\r\n"} {
-		t.Run(strings.TrimSpace(head), func(t *testing.T) {
-			t.Parallel()
-			_, err := execute(t, rawServer(t, "HTTP/1.1 200 OK\r\n"+head+"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"))
-			require.NoError(t, err)
-			_, err = execute(t, rawServer(t, "HTTP/1.0 200 OK\r\n"+head+"\r\n"))
-			_, retry := executor.IsRetryable(err)
-			require.True(t, retry, "%v", err)
-		})
-	}
-}
-
 func TestInvalidAnswersFail(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ contentType, body, want string }{
@@ -349,39 +335,50 @@ func rawServer(t *testing.T, answer string) executor.Executor {
 	return e
 }
 
-func TestBrokenConnectionIsRetryable(t *testing.T) {
+// A connection that breaks ends the run for another try, unless the answer was complete.
+func TestBrokenConnections(t *testing.T) {
 	t.Parallel()
-	const event = `{"type":"text","text":"a"}` + "\n"
+	const event, settles = `{"type":"text","text":"a"}` + "\n", `{"type":"complete"}` + "\n"
+	const lines, document, chunked = "Content-Type: application/x-ndjson\r\n", "Content-Type: application/json\r\n", "Transfer-Encoding: chunked\r\n"
 	chunk := fmt.Sprintf("%x\r\n%s\r\n", len(event), event)
-	for name, answer := range map[string]string{
-		"before the headers":      "HTTP/1.1 200 OK\r\nContent-Ty",
-		"between chunks":          "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk,
-		"inside a length":         "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nContent-Length: 100\r\n\r\n" + event,
-		"inside a document":       "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"text\"",
-		"without framing":         "HTTP/1.0 200 OK\r\nContent-Type: application/x-ndjson\r\n\r\n" + event,
-		"in an unframed line":     "HTTP/1.0 200 OK\r\nContent-Type: application/x-ndjson\r\n\r\n" + event + `{"type":"te`,
-		"in an unframed event":    "HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: {\"type\":\"te",
-		"in an unframed document": "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{\"text\":",
+	for name, c := range map[string]struct {
+		answer string
+		broken bool
+	}{
+		"before the headers":                {"1.1 200 OK\r\nContent-Ty", true},
+		"between chunks":                    {"1.1 200 OK\r\n" + lines + chunked + "\r\n" + chunk, true},
+		"inside a length":                   {"1.1 200 OK\r\n" + lines + "Content-Length: 100\r\n\r\n" + event, true},
+		"inside a document":                 {"1.1 200 OK\r\n" + document + "Content-Length: 100\r\n\r\n{\"text\"", true},
+		"without framing":                   {"1.0 200 OK\r\n" + lines + "\r\n" + event, true},
+		"in an unframed line":               {"1.0 200 OK\r\n" + lines + "\r\n" + event + `{"type":"te`, true},
+		"in an unframed event":              {"1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: {\"type\":\"te", true},
+		"in an unframed document":           {"1.0 200 OK\r\n" + document + "\r\n{\"text\":", true},
+		"nothing, without framing":          {"1.0 200 OK\r\n\r\n", true},
+		"no document, without framing":      {"1.0 200 OK\r\n" + document + "\r\n", true},
+		"no lines, without framing":         {"1.0 200 OK\r\n" + lines + "\r\n", true},
+		"nothing, framed":                   {"1.1 200 OK\r\n" + chunked + "\r\n0\r\n\r\n", false},
+		"no document, framed":               {"1.1 200 OK\r\n" + document + chunked + "\r\n0\r\n\r\n", false},
+		"no lines, framed":                  {"1.1 200 OK\r\n" + lines + chunked + "\r\n0\r\n\r\n", false},
+		"after the event that ends the run": {"1.0 200 OK\r\n" + lines + "\r\n" + event + settles, false},
+		"after a whole unframed document":   {"1.0 200 OK\r\n" + document + "\r\n" + event, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := execute(t, rawServer(t, answer))
+			out, err := execute(t, rawServer(t, "HTTP/"+c.answer))
 			_, retry := executor.IsRetryable(err)
-			require.True(t, retry, "%v", err)
+			require.Equal(t, c.broken, retry, "%v", err)
+			if c.broken {
+				return
+			}
+			require.NoError(t, err)
+			if strings.Contains(c.answer, event) {
+				require.Equal(t, "a", out.Text(t))
+			}
+			if strings.Contains(c.answer, settles) {
+				require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
+			}
 		})
 	}
-}
-
-func TestUnframedAnswerWithSettlingEventIsComplete(t *testing.T) {
-	t.Parallel()
-	out, err := execute(t, rawServer(t, "HTTP/1.0 200 OK\r\nContent-Type: application/x-ndjson\r\n\r\n"+
-		`{"type":"text","text":"a"}`+"\n"+`{"type":"complete"}`+"\n"))
-	require.NoError(t, err)
-	require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
-
-	out, err = execute(t, rawServer(t, "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n"+`{"text":"a"}`))
-	require.NoError(t, err)
-	require.Equal(t, "a", out.Text(t))
 }
 
 func TestRefusedConnectionMeansAway(t *testing.T) {

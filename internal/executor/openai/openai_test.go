@@ -143,40 +143,33 @@ func TestWholeAnswers(t *testing.T) {
 	}
 }
 
-// A server may answer a request for a stream with a document.
-func TestDocumentInsteadOfStream(t *testing.T) {
-	t.Parallel()
-	out, err := run(t, newFake(t, modeltest.Answers(200, `{"choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}]}`)).agent(t), "hello")
-	require.NoError(t, err)
-	require.Equal(t, "Hi", out.Text(t))
-}
-
 func TestStreamsOfOddServers(t *testing.T) {
 	t.Parallel()
 	for name, chunks := range map[string][]string{
-		"no reason":            {modeltest.Role, modeltest.Text("Hi"), modeltest.Done},
-		"no [DONE]":            {modeltest.Role, modeltest.Text("Hi"), modeltest.Stop},
-		"the reason with text": {modeltest.Chunk(`{"content":"Hi"}`, `"stop"`), modeltest.Done},
-		"text after the end":   {modeltest.Text("Hi"), modeltest.Stop, modeltest.Text("more"), modeltest.Done},
-		"an unknown reason":    {modeltest.Text("Hi"), modeltest.Chunk(`{}`, `"eos_token"`), modeltest.Done},
-		"another choice":       {`{"choices":[{"index":1,"delta":{"content":"Ho"}}]}`, modeltest.Text("Hi"), modeltest.Stop, modeltest.Done},
-		"a prompt filter":      {`{"choices":[],"prompt_filter_results":[{"prompt_index":0}]}`, modeltest.Text("Hi"), modeltest.Stop, modeltest.Done},
+		"no reason":              {modeltest.Role, modeltest.Text("Hi"), modeltest.Done},
+		"no [DONE]":              {modeltest.Role, modeltest.Text("Hi"), modeltest.Stop},
+		"the reason with text":   {modeltest.Chunk(`{"content":"Hi"}`, `"stop"`), modeltest.Done},
+		"text after the end":     {modeltest.Text("Hi"), modeltest.Stop, modeltest.Text("more"), modeltest.Done},
+		"an unknown reason":      {modeltest.Text("Hi"), modeltest.Chunk(`{}`, `"eos_token"`), modeltest.Done},
+		"another choice":         {`{"choices":[{"index":1,"delta":{"content":"Ho"}}]}`, modeltest.Text("Hi"), modeltest.Stop, modeltest.Done},
+		"a document":             {`{"choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}]}`},
+		"a cut after the reason": {modeltest.Role, modeltest.Text("Hi"), modeltest.Stop},
+		"a prompt filter":        {`{"choices":[],"prompt_filter_results":[{"prompt_index":0}]}`, modeltest.Text("Hi"), modeltest.Stop, modeltest.Done},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			out, err := run(t, newFake(t, modeltest.Streams(chunks...)).agent(t), "hello")
+			handler := modeltest.Streams(chunks...)
+			switch name {
+			case "a document":
+				handler = modeltest.Answers(200, chunks[0])
+			case "a cut after the reason": // only the count of tokens is missing
+				handler = modeltest.Cuts(chunks...)
+			}
+			out, err := run(t, newFake(t, handler).agent(t), "hello")
 			require.NoError(t, err)
 			require.Equal(t, "Hi", out.Text(t))
 		})
 	}
-}
-
-// The answer is complete with its reason to end; what is cut then is only the count of tokens.
-func TestCutAfterTheReasonIsComplete(t *testing.T) {
-	t.Parallel()
-	out, err := run(t, newFake(t, modeltest.Cuts(modeltest.Role, modeltest.Text("Hi"), modeltest.Stop)).agent(t), "hello")
-	require.NoError(t, err)
-	require.Equal(t, "Hi", out.Text(t))
 }
 
 // A run that is retried after a cut replaces what the first one wrote.
@@ -417,36 +410,34 @@ func TestPartsOfTheConversation(t *testing.T) {
 }
 
 // An answer that stalls is given up. Comments, which servers send while a model thinks, are signs of life.
-func TestStalledAnswerIsRetried(t *testing.T) {
+func TestModelsThatDoNotAnswer(t *testing.T) {
 	t.Parallel()
-	f := newFake(t, func(w http.ResponseWriter, r *http.Request, _ modeltest.Request) {
-		modeltest.Write(w, modeltest.Role, modeltest.Text("Hi"))
-		<-r.Context().Done()
-	})
-	_, err := run(t, f.agent(t, func(o *openai.Options) { o.IdleTimeout = 50 * time.Millisecond }), "hello")
-	_, again := executor.IsRetryable(err)
-	require.True(t, again, "%v", err)
-	require.ErrorContains(t, err, "the model's answer broke off: nothing came for 50ms")
-}
-
-func TestSlowHeaderIsUnavailable(t *testing.T) {
-	t.Parallel()
-	f := newFake(t, func(_ http.ResponseWriter, r *http.Request, _ modeltest.Request) { <-r.Context().Done() })
-	_, err := run(t, f.agent(t, func(o *openai.Options) { o.HeaderTimeout = 50 * time.Millisecond }), "hello")
-	u, ok := errors.AsType[*executor.Unavailable](err)
-	require.True(t, ok, "%v", err)
-	require.True(t, u.Answered)
-}
-
-func TestUnreachedModelIsUnavailable(t *testing.T) {
-	t.Parallel()
-	f := newFake(t, modeltest.Streams(modeltest.Done))
-	agent := f.agent(t)
-	f.Close()
-	_, err := run(t, agent, "hello")
-	_, ok := errors.AsType[*executor.Unavailable](err)
-	require.True(t, ok, "%v", err)
-	require.NotContains(t, err.Error(), "/v1")
+	for name, c := range map[string]struct {
+		says []string
+		opts openai.Options
+		want string
+	}{
+		"it stalls":  {[]string{modeltest.Role, modeltest.Text("Hi")}, openai.Options{IdleTimeout: 50 * time.Millisecond}, "broke off: nothing came for 50ms; the model's answer broke off; retry"},
+		"it is slow": {nil, openai.Options{HeaderTimeout: 50 * time.Millisecond}, "; away; retry"},
+		"it is gone": {nil, openai.Options{}, "; away; not reached"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t, func(w http.ResponseWriter, r *http.Request, _ modeltest.Request) {
+				if c.says != nil {
+					modeltest.Write(w, c.says...)
+				}
+				<-r.Context().Done()
+			})
+			agent := f.agent(t, func(o *openai.Options) { o.IdleTimeout, o.HeaderTimeout = c.opts.IdleTimeout, c.opts.HeaderTimeout })
+			if name == "it is gone" {
+				f.Close()
+			}
+			_, err := run(t, agent, "hello")
+			require.Contains(t, err.Error()+"; "+executortest.Outcome(err), c.want)
+			require.NotContains(t, err.Error(), "/v1")
+		})
+	}
 }
 
 func TestCancelClosesTheRequest(t *testing.T) {
