@@ -35,7 +35,7 @@ func program(tools *mcptest.Tools, change ...func(*openai.ToolServer)) func(*ope
 		for _, c := range change {
 			c(&s)
 		}
-		o.Tools = append(o.Tools, s)
+		o.Tools, o.ToolTimeout = append(o.Tools, s), time.Hour // a busy machine starts programs slowly
 	}
 }
 
