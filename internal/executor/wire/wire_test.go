@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/json"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -133,11 +134,17 @@ var unparseableEvents = map[string]string{
 	"{\"type\":\"text\",\"text\":\"\xff\"}":            "text: not JSON: invalid UTF-8, at byte 24",
 }
 
+// compiled are schemas by name: to compile one takes longer than most tests.
+var compiled sync.Map
+
 func compile(t testing.TB, name string) *jsonschema.Schema {
 	t.Helper()
-	c := jsonschema.NewCompiler()
-	schema, err := c.Compile("../../../docs/executor.schema.json#/$defs/" + name)
+	if known, ok := compiled.Load(name); ok {
+		return known.(*jsonschema.Schema)
+	}
+	schema, err := jsonschema.NewCompiler().Compile("../../../docs/executor.schema.json#/$defs/" + name)
 	require.NoError(t, err)
+	compiled.Store(name, schema)
 	return schema
 }
 
