@@ -296,6 +296,7 @@ may still arrive. A webhook that is disabled already keeps its reason.`,
 	reason := cmd.Flags().String("reason", "by an operator", "the reason to show")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c.reason = *reason // the audit log has it, too
 		return c.onPushes(cmd, args, *format, func(ctx context.Context, op Operator, id task.ID, config string) (string, error) {
 			return shown.Disabled, op.DisablePush(ctx, id, config, *reason)
 		})
