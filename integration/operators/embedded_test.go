@@ -1,6 +1,7 @@
 package operators
 
 import (
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -37,6 +38,16 @@ func embedded(t *testing.T, user *syscall.Credential) {
 	// The server has the default configuration, except for the ports and HOME.
 	options := clustertest.Options{Name: "a", Dir: dir, User: user, Env: []string{"HOME=" + dir, "TMPDIR=/tmp"}}
 	a := clustertest.Start(t, options)
+	doctor := func() string {
+		env := []string{"HOLDFAST_LISTEN=" + a2atest.Host(a.URL), "HOLDFAST_ADMIN_LISTEN=" + a2atest.Host(a.Admin), "HOLDFAST_GRPC_LISTEN=" + a.GRPC}
+		res := clustertest.Command(t, dir, env, "doctor", "--timeout", "1m")
+		require.Zero(t, res.Code, res.Out)
+		return res.Out
+	}
+	found := doctor()
+	require.Contains(t, found, fmt.Sprintf("PostgreSQL in ./.holdfast runs (pid %d)", clustertest.Postmaster(dir)))
+	require.Contains(t, found, "1 processes are alive, 1 with the role worker")
+	require.NotContains(t, found, "FSYNC IS OFF")
 	first := a.Send(a2atest.V03, a2atest.Say("echo:remember me"))
 	require.Equal(t, "completed", first.State())
 	s := a.Stream(a2atest.V01, a2atest.Say("chunks=80 size=16 delay=25ms"))
@@ -81,7 +92,8 @@ func embedded(t *testing.T, user *syscall.Credential) {
 	a.Stop()
 	require.Equal(t, "completed", b.Send(a2atest.V03, a2atest.Say("echo:x")).State())
 	b.Stop()
-	require.Zero(t, clustertest.Postmaster(dir))
+	require.Contains(t, doctor(), "PostgreSQL in ./.holdfast does not run")
+	require.Zero(t, clustertest.Postmaster(dir), "doctor does not start it")
 	a.Run()
 	require.Equal(t, "completed", a.Get(taskID).State())
 	a.Stop()

@@ -1,8 +1,7 @@
 package operators
 
 import (
-	"bytes"
-	"encoding/json"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -64,48 +63,34 @@ func TestPurgeOfRunningTasks(t *testing.T) {
 // Operators purge over HTTP: with credentials, or without them on loopback.
 func TestPurgesOverHTTP(t *testing.T) {
 	t.Parallel()
-	db := clustertest.NewDB(t)
-	a := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Settings})
-	post := func(body string, header ...string) (int, string) {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, a.Admin+"/tasks/purge", strings.NewReader(body))
+	a := clustertest.Start(t, clustertest.Options{Name: "a", DB: clustertest.NewDB(t).URL, Config: clustertest.Settings})
+	id := a.Send(a2atest.V03, a2atest.Say("echo:x")).Task()
+	for _, x := range []struct {
+		body, media, host string
+		status            int
+		says              string
+	}{
+		{`{}`, "application/json", "", http.StatusBadRequest, "the purge selects no tasks"},
+		{`{"owner":"x","subject":"x"}`, "application/json", "", http.StatusBadRequest, `unknown field "subject"`},
+		{`{"older_than":"a week"}`, "application/json", "", http.StatusBadRequest, `older_than: "a week" is not a duration`},
+		{`{"owner":7}`, "application/json", "", http.StatusBadRequest, "owner"},
+		{`{"task":"` + id + `"}`, "text/plain", "", http.StatusBadRequest, ""},
+		{`{"task":"` + id + `"}`, "application/json", "elsewhere.example.com", http.StatusForbidden, ""},
+		{`{"task":"no such task"}`, "application/json", "", http.StatusNotFound, ""},
+		{`{"task":"` + id + `"}`, "application/json", "", http.StatusOK, `"tasks":1`},
+	} {
+		req, err := http.NewRequestWithContext(waittest.Context(t), http.MethodPost, a.Admin+"/tasks/purge", strings.NewReader(x.body))
 		require.NoError(t, err)
-		req.Header.Set("Content-Type", "application/json")
-		for i := 0; i+1 < len(header); i += 2 {
-			if header[i] == "Host" {
-				req.Host = header[i+1]
-			}
-			req.Header.Set(header[i], header[i+1])
-		}
+		req.Header.Set("Content-Type", x.media)
+		req.Host = x.host
 		resp, err := http.DefaultClient.Do(req)
 		require.NoError(t, err)
-		defer func() { _ = resp.Body.Close() }()
-		var b bytes.Buffer
-		_, err = b.ReadFrom(resp.Body)
+		raw, err := io.ReadAll(resp.Body)
 		require.NoError(t, err)
-		return resp.StatusCode, b.String()
+		_ = resp.Body.Close()
+		require.Equal(t, x.status, resp.StatusCode, "%s: %s", x.body, raw)
+		require.Contains(t, string(raw), x.says)
 	}
-	for body, says := range map[string]string{
-		`{}`:                          "the purge selects no tasks",
-		`{"owner":"x","subject":"x"}`: `unknown field "subject"`,
-		`{"older_than":"a week"}`:     `older_than: "a week" is not a duration`,
-		`{"owner":7}`:                 "owner",
-	} {
-		status, answer := post(body)
-		require.Equal(t, http.StatusBadRequest, status, body)
-		require.Contains(t, answer, says)
-	}
-	id := a.Send(a2atest.V03, a2atest.Say("echo:x")).Task()
-	status, answer := post(`{"task":"`+id+`"}`, "Content-Type", "text/plain")
-	require.Equal(t, http.StatusBadRequest, status, answer)
-	status, answer = post(`{"task":"`+id+`"}`, "Host", "elsewhere.example.com")
-	require.Equal(t, http.StatusForbidden, status, answer)
-	status, answer = post(`{"task":"no such task"}`)
-	require.Equal(t, http.StatusNotFound, status, answer)
-	status, answer = post(`{"task":"` + id + `"}`)
-	require.Equal(t, http.StatusOK, status, answer)
-	var done struct{ Tasks int }
-	require.NoError(t, json.Unmarshal([]byte(answer), &done))
-	require.Equal(t, 1, done.Tasks)
 	_, err := a.Try("tasks/get", a2atest.Object{"id": id})
 	require.Error(t, err)
 }

@@ -5,10 +5,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -68,14 +66,15 @@ func follow(t testing.TB, env []string, args ...string) *follower {
 	return f
 }
 
-// take waits for n events.
-func (f *follower) Take(n int) {
+// Take waits for n events, and returns the last one.
+func (f *follower) Take(n int) (e *followed) {
 	f.t.Helper()
 	for range n {
-		e := waittest.Within(f.t, "an event is printed", f.lines)
+		e = waittest.Within(f.t, "an event is printed", f.lines)
 		require.NotNil(f.t, e, "the output has ended")
 		f.seen = append(f.seen, e)
 	}
+	return e
 }
 
 // said waits for a line on stderr.
@@ -121,6 +120,15 @@ func (f *follower) seqs() []int64 {
 	return out
 }
 
+// perTask are the seqs by task.
+func (f *follower) perTask() map[string][]int64 {
+	out := map[string][]int64{}
+	for _, e := range f.seen {
+		out[e.TaskID] = append(out[e.TaskID], e.Seq)
+	}
+	return out
+}
+
 // length returns all seqs of a task's log.
 func length(db *clustertest.DB, taskID string) []int64 {
 	db.T.Helper()
@@ -134,50 +142,53 @@ func TestTailSurvivesDatabaseOutage(t *testing.T) {
 	env := []string{"HOLDFAST_DATABASE_URL=" + pg.URL}
 	all := follow(t, env, "tasks", "tail", "--interval", "50ms")
 	all.said("Following the events of all tasks")
-	s := a.Stream(a2atest.V03, a2atest.Say("chunks=150 size=16 delay=200ms"))
-	taskID := s.Take(1)[0].Task()
-	tail := follow(t, env, "tasks", "tail", taskID)
-	tail.Take(5)
-	all.Take(5)
-
-	// End every session of the database, including the tail's.
-	db := clustertest.OpenDB(t, pg.URL)
-	terminate := func() {
-		db.Exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+	asked := a.Send(a2atest.V03, a2atest.Say("ask:0")).Task()
+	tail := follow(t, env, "tasks", "tail", asked, "--follow-parked")
+	// turn makes events while the database answers, and waits until both verbs have printed them.
+	turn := func(text, state string) {
+		a.WaitReady()
+		db := clustertest.OpenDB(t, pg.URL)
+		before := len(length(db, asked))
+		waittest.Eventually(t, "a turn of the task", func() error {
+			_, err := a.TrySend(a2atest.V03, a2atest.Say(text).To(asked))
+			return waittest.Unless(err == nil || len(length(db, asked)) > before, "%v", err)
+		})
+		db.AwaitState(asked, state)
+		for _, f := range []*follower{tail, all} {
+			f.Take(len(length(db, asked)) - len(f.seen))
+		}
 	}
-	terminate()
-	tail.said("The database does not answer")
-	tail.said("The database answers again")
-	tail.Take(10)
-	terminate()
-	tail.Take(10)
-	for _, take := range []func(){pg.Stop, pg.Crash} {
-		take()
+	turn("ask:1", "input-required")
+	endSessions := func() {
+		clustertest.OpenDB(t, pg.URL).
+			Exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+	}
+	for i, outage := range []func(){endSessions, pg.Stop, pg.Crash} {
+		outage()
 		tail.said("The database does not answer")
-		pg.Start()
+		if i > 0 {
+			pg.Start()
+		}
 		tail.said("The database answers again")
-		tail.Take(1)
+		turn("ask:2", "input-required")
 	}
+
+	// A database that stays down is a failure.
+	short := follow(t, env, "tasks", "tail", asked, "--follow-parked", "--retry-for", "500ms")
+	short.Take(2)
+	pg.Stop()
+	require.Equal(t, 1, short.end())
+	require.Contains(t, short.errs.String(), "has not answered for 500ms")
+	pg.Start()
+
+	turn("enough", "completed")
 	require.Zero(t, tail.end(), tail.errs)
-	want := length(clustertest.OpenDB(t, pg.URL), taskID)
+	want := length(clustertest.OpenDB(t, pg.URL), asked)
 	require.Equal(t, want, tail.seqs(), "each event comes once")
 	require.Equal(t, "completed", tail.seen[len(tail.seen)-1].State)
-
-	for len(all.seen) < len(want) {
-		all.Take(1)
-	}
 	require.NoError(t, all.cmd.Process.Signal(os.Interrupt))
 	require.Equal(t, 130, all.end())
 	require.Equal(t, want, all.seqs())
-
-	// A database that stays down is a failure.
-	s = a.Stream(a2atest.V03, a2atest.Say("hold"))
-	tail = follow(t, env, "tasks", "tail", s.UntilState("working").Task(), "--retry-for", "500ms")
-	tail.Take(2)
-	pg.Stop()
-	require.Equal(t, 1, tail.end())
-	require.Contains(t, tail.errs.String(), "has not answered for 500ms")
-	pg.Start()
 }
 
 func TestTailSurvivesReplica(t *testing.T) {
@@ -185,35 +196,24 @@ func TestTailSurvivesReplica(t *testing.T) {
 	db := clustertest.NewDB(t)
 	replicas := clustertest.Cluster(t, db.URL, "a", "b")
 	env := db.Env()
-	taskID := replicas[0].Stream(a2atest.V03, a2atest.Say("chunks=60 size=16 delay=200ms")).Take(1)[0].Task()
+	taskID := replicas[0].Stream(a2atest.V03, a2atest.Say("hold")).UntilState("working").Task()
 	tail := follow(t, env, "tasks", "tail", taskID)
-	tail.Take(5)
+	tail.Take(2)
 	runs, others := clustertest.Running(db, taskID, replicas)
 	runs.Kill()
-	require.Zero(t, tail.end(), tail.errs)
-	require.Equal(t, length(db, taskID), tail.seqs())
-	lost := 0
-	for _, e := range tail.seen {
-		if e.Kind == "run" && e.Run.Outcome == "lost" {
-			lost++
-		}
+	for e := tail.Take(1); e.Kind != "run" || e.Run.Outcome != "lost"; e = tail.Take(1) {
 	}
-	require.Equal(t, 1, lost, "operators see the lost attempt")
+	b := others[0]
+	b.Cancel(taskID)
+	require.Equal(t, 3, tail.end(), tail.errs)
+	require.Equal(t, length(db, taskID), tail.seqs(), "operators see the lost attempt, once")
 
 	// The other ways to end.
-	b := others[0]
 	for text, code := range map[string]int{"fail:x": 3, "reject:x": 3, "ask:x": 4, "auth": 4, "echo:x": 0} {
 		id := b.Send(a2atest.V03, a2atest.Say(text)).Task()
 		res := clustertest.Command(t, t.TempDir(), env, "tasks", "tail", id)
 		require.Equal(t, code, res.Code, "%s: %s", text, res.Err)
 	}
-	asked := b.Send(a2atest.V03, a2atest.Say("ask:where?")).Task()
-	tail = follow(t, env, "tasks", "tail", asked, "--follow-parked")
-	tail.Take(len(length(db, asked)))
-	require.Equal(t, "input-required", tail.seen[len(tail.seen)-1].State)
-	b.Send(a2atest.V03, a2atest.Say("here").To(asked))
-	require.Zero(t, tail.end(), tail.errs)
-	require.Equal(t, length(db, asked), tail.seqs())
 }
 
 // The events of all tasks come from the database, or from the live list of a server.
@@ -231,11 +231,6 @@ func TestTailOfAllTasksFilters(t *testing.T) {
 			tailsAll(t, db, a, env)
 		})
 	}
-}
-
-// through is the environment of a verb that reaches a server, and no database.
-func through(admin string) []string {
-	return []string{"HOLDFAST_SERVER=" + admin, "HOLDFAST_DATABASE_URL=postgres://nobody@127.0.0.1:1/none"}
 }
 
 func tailsAll(t *testing.T, db *clustertest.DB, a *clustertest.Replica, env []string) {
@@ -256,12 +251,8 @@ func tailsAll(t *testing.T, db *clustertest.DB, a *clustertest.Replica, env []st
 	total := clustertest.One[int](db, "SELECT count(*) FROM holdfast.task_events") -
 		clustertest.One[int](db, "SELECT max(seq) FROM holdfast.task_events WHERE task = $1 AND state = 3", before.Task())
 	all.Take(total)
-	counts := map[string][]int64{}
-	for _, e := range all.seen {
-		counts[e.TaskID] = append(counts[e.TaskID], e.Seq)
-	}
-	require.Len(t, counts, 3)
-	for id, seqs := range counts {
+	require.Len(t, all.perTask(), 3)
+	for id, seqs := range all.perTask() {
 		have := length(db, id)
 		require.Equal(t, have[len(have)-len(seqs):], seqs, id)
 	}
@@ -301,104 +292,8 @@ func TestTailOfAllTasksSurvivesItsServer(t *testing.T) {
 	tail.Take(len(length(db, third)))
 	require.NoError(t, tail.cmd.Process.Signal(syscall.SIGTERM))
 	require.Equal(t, 130, tail.end())
-	got := map[string][]int64{}
-	for _, e := range tail.seen {
-		got[e.TaskID] = append(got[e.TaskID], e.Seq)
-	}
+	require.Len(t, tail.perTask(), 4)
 	for _, id := range []string{first, asked, second, third} {
-		require.Equal(t, length(db, id), got[id], id)
+		require.Equal(t, length(db, id), tail.perTask()[id], id)
 	}
-	require.Len(t, got, 4)
-}
-
-func TestOperatorCancels(t *testing.T) {
-	t.Parallel()
-	db := clustertest.NewDB(t)
-	replicas := clustertest.Cluster(t, db.URL, "a", "b")
-	env := db.Env()
-	holdfast := func(args ...string) clustertest.Finished { return clustertest.Command(t, t.TempDir(), env, args...) }
-	var held []string
-	for _, r := range replicas {
-		held = append(held, r.Stream(a2atest.V03, a2atest.Say("hold")).UntilState("working").Task())
-	}
-	held = append(held, replicas[0].Send(a2atest.V03, a2atest.Say("ask:x")).Task())
-	res := holdfast(append([]string{"tasks", "cancel", "-o", "json"}, held...)...)
-	require.Zero(t, res.Code, res.Err)
-	require.Equal(t, 3, strings.Count(res.Out, `"outcome": "canceled"`), res.Out)
-	for _, id := range held {
-		require.Equal(t, "canceled", replicas[1].Get(id).State())
-	}
-	require.Zero(t, holdfast("tasks", "cancel", held[0]).Code, "the task is canceled already, as requested")
-
-	done := replicas[0].Send(a2atest.V03, a2atest.Say("echo:x")).Task()
-	res = holdfast("tasks", "cancel", done)
-	require.Equal(t, 3, res.Code, res.Err)
-	require.Contains(t, res.Out, "ended")
-	res = holdfast("tasks", "cancel", done, "nobody")
-	require.Equal(t, 1, res.Code)
-	require.Contains(t, res.Err, "task nobody: task not found")
-
-	s := replicas[0].Stream(a2atest.V03, a2atest.Say("hold"))
-	id := s.UntilState("working").Task()
-	res = holdfast("tasks", "cancel", "--no-wait", id)
-	require.Zero(t, res.Code, res.Err)
-	require.Contains(t, res.Out, "requested")
-	require.Equal(t, "canceled", a2atest.Last(s.Rest()).State(), "the worker of a task without waiting clients is told, too")
-}
-
-func TestOperatorRetries(t *testing.T) {
-	t.Parallel()
-	db := clustertest.NewDB(t)
-	ready := filepath.Join(t.TempDir(), "ready")
-	config := clustertest.Settings + fmt.Sprintf(`
-  - name: moody
-    executor: {kind: command, command: {argv: [sh, -c, "test -e '%s' || exit 75"]}}
-    limits: {backoff: 1h}
-`, ready)
-	a := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: config})
-	env := db.Env()
-	holdfast := func(args ...string) clustertest.Finished { return clustertest.Command(t, t.TempDir(), env, args...) }
-	type retried struct {
-		Outcome   string
-		NewTaskID string `json:"new_task_id"`
-		State     string
-	}
-	retry := func(code int, args ...string) retried {
-		t.Helper()
-		res := holdfast(append([]string{"tasks", "retry", "-o", "json"}, args...)...)
-		require.Equal(t, code, res.Code, res.Err)
-		var out []retried
-		require.NoError(t, json.Unmarshal([]byte(res.Out), &out))
-		require.Len(t, out, 1)
-		return out[0]
-	}
-
-	// A failed task is sent again, and fails again.
-	old := a.Send(a2atest.V03, a2atest.Say("fail:no luck"))
-	got := retry(3, old.Task(), "--wait")
-	require.Equal(t, retried{"sent", got.NewTaskID, "failed"}, got)
-	require.NotEqual(t, old.Task(), got.NewTaskID)
-	fresh := a.Call("tasks/get", a2atest.Object{"id": got.NewTaskID, "historyLength": 10})
-	require.Equal(t, old.ContextID, fresh.ContextID)
-	require.Equal(t, "fail:no luck", a2atest.Text(fresh.History[0].Parts))
-	require.Equal(t, "failed", a.Get(old.Task()).State())
-
-	// A canceled task starts over, and asks again.
-	asked := a.Send(a2atest.V03, a2atest.Say("ask:where?")).Task()
-	require.Equal(t, "failed", retry(1, asked).Outcome, "the task is parked")
-	require.Zero(t, holdfast("tasks", "cancel", asked).Code)
-	got = retry(4, asked, "--wait")
-	require.Equal(t, "completed", a.Send(a2atest.V03, a2atest.Say("here").To(got.NewTaskID)).State())
-	require.Equal(t, "failed", retry(1, got.NewTaskID).Outcome, "there is nothing to retry")
-
-	// A task that waits for its next attempt gets it at once.
-	moody := a.Stream(a2atest.V03, a2atest.Say("hello").At("moody"))
-	taskID := moody.Take(1)[0].Task()
-	waittest.Eventually(t, "the attempt has failed", func() error {
-		return waittest.Unless(clustertest.One[bool](db, `SELECT worker_id IS NULL AND available_at > now() + interval '1 min'
-			FROM holdfast.task_queue WHERE id = $1`, taskID), "not yet")
-	})
-	require.NoError(t, os.WriteFile(ready, nil, 0o600))
-	require.Equal(t, retried{Outcome: "hurried", State: "completed"}, retry(0, taskID, "--wait"))
-	require.Equal(t, "completed", a2atest.Last(moody.Rest()).State(), "it is the same task")
 }

@@ -1,4 +1,4 @@
-// Package shards shows the server past one database: several installations behind one balancer, and the views on a standby.
+// Package shards shows the server past one database: several installations behind one balancer. It needs HAProxy and Python.
 package shards
 
 import (

@@ -1,10 +1,10 @@
 package shards
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -100,8 +100,8 @@ func balance(t *testing.T, routes string, a, b installation) *front {
 	t.Cleanup(transport.CloseIdleConnections)
 	waittest.Eventually(t, "HAProxy has servers", func() error {
 		for _, host := range []string{"a", "b"} {
-			if got, _, err := f.try(t, http.MethodGet, "http://"+host+".agents.example.com/.well-known/jwks.json", "", nil); err != nil || got != http.StatusOK {
-				return waittest.Unless(false, "%d %v", got, err)
+			if code, body := f.do(t, http.MethodGet, "http://"+host+".agents.example.com/.well-known/jwks.json", "", nil); code != http.StatusOK {
+				return fmt.Errorf("%s: %d %s", host, code, body)
 			}
 		}
 		return nil
@@ -114,36 +114,28 @@ func (f *front) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, network, f.http)
 }
 
-func (f *front) request(t *testing.T, method, address, key string, body []byte, header ...string) *http.Request {
+func (f *front) try(t *testing.T, method, address, key string, body []byte, header ...string) (*http.Response, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(waittest.Context(t), method, address, bytes.NewReader(body))
 	require.NoError(t, err)
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
 	req.Header.Set("Content-Type", "application/json")
 	if key != "" {
 		req.Header.Set("X-API-Key", key)
 	}
-	for i := 0; i < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
-	return req
-}
-
-func (f *front) try(t *testing.T, method, address, key string, body []byte) (int, string, error) {
-	t.Helper()
-	resp, err := f.client.Do(f.request(t, method, address, key, body))
-	if err != nil {
-		return 0, "", err
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	return resp.StatusCode, string(b), err
+	return f.client.Do(req)
 }
 
 func (f *front) do(t *testing.T, method, address, key string, body []byte) (int, string) {
 	t.Helper()
-	code, answer, err := f.try(t, method, address, key, body)
+	resp, err := f.try(t, method, address, key, body)
 	require.NoError(t, err)
-	return code, answer
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, string(b)
 }
 
 func (f *front) send(t *testing.T, address, key, text string) string {
@@ -153,30 +145,14 @@ func (f *front) send(t *testing.T, address, key, text string) string {
 	return answer
 }
 
-// ids are the ids of the events of a stream, until its end or until there are enough.
-func (f *front) ids(t *testing.T, address, key string, body []byte, enough int, header ...string) (ids []string, task string) {
+// stream opens a stream of the agent.
+func (f *front) stream(t *testing.T, address, key string, op a2atest.Op, of *a2atest.Args, header ...string) *a2atest.Reply {
 	t.Helper()
-	resp, err := f.client.Do(f.request(t, http.MethodPost, address, key, body, header...))
+	resp, err := f.try(t, http.MethodPost, address, key, a2atest.V03.Request(op, of), header...)
 	require.NoError(t, err)
-	defer resp.Body.Close()
+	t.Cleanup(func() { _ = resp.Body.Close() })
 	require.Equal(t, http.StatusOK, resp.StatusCode)
-	lines := bufio.NewScanner(resp.Body)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		if id, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
-			ids = append(ids, id)
-		}
-		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok && task == "" {
-			var event struct{ Result struct{ ID string } }
-			require.NoError(t, json.Unmarshal([]byte(data), &event))
-			task = event.Result.ID
-		}
-		if enough > 0 && len(ids) == enough {
-			return ids, task
-		}
-	}
-	require.NoError(t, lines.Err())
-	return ids, task
+	return a2atest.NewStream(t, resp.Body)
 }
 
 func (i installation) tasks() int64 {
@@ -232,12 +208,11 @@ func TestInstallationsBehindOneBalancer(t *testing.T) {
 		require.Equal(t, beforeOther, other.tasks(), "each task is in one database")
 
 		// A stream begins below one name and is resumed below the other.
-		first, task := f.ids(t, all+"/agents/"+agent.Name, i.key, a2atest.V03.Request(a2atest.Stream, a2atest.Say("chunks=20 size=8 delay=50ms")), 3)
-		require.Len(t, first, 3)
-		rest, _ := f.ids(t, card.URL, i.key, a2atest.V03.Request(a2atest.Subscribe, a2atest.Say().To(task)), 0, "Last-Event-ID", first[2])
-		whole, _ := f.ids(t, card.URL, i.key, a2atest.V03.Request(a2atest.Subscribe, a2atest.Say().To(task)), 0, "Last-Event-ID", first[0])
-		require.Greater(t, len(rest), 15)
-		require.Equal(t, whole, append(first[1:], rest...))
+		first := f.stream(t, all+"/agents/"+agent.Name, i.key, a2atest.Stream, a2atest.Say("chunks=5 size=8"))
+		seen := first.Take(3)
+		rest := f.stream(t, card.URL, i.key, a2atest.Subscribe, a2atest.Say().To(seen[0].Task()), "Last-Event-ID", first.LastID).Rest()
+		whole := f.stream(t, card.URL, i.key, a2atest.Subscribe, a2atest.Say().To(seen[0].Task()), "Last-Event-ID", "0").Rest()
+		require.Equal(t, a2atest.Seqs(whole), append(a2atest.Seqs(seen), a2atest.Seqs(rest)...))
 
 		require.Equal(t, "completed", sendOverGRPC(t, f.grpc, i.Name+".agents.example.com", i.key))
 	}

@@ -1,7 +1,6 @@
-package admin
+package operators
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -22,10 +21,10 @@ func TestFacts(t *testing.T) {
 	db := clustertest.NewDB(t)
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Settings + "  - {name: second, executor: {kind: demo}}\n"})
 	op := as(t, r, "")
-	data := send(t, r, "", "data", "")
-	failed := send(t, r, "", "fail:no luck", "")
-	asked := send(t, r, "", "ask:which one?", `"metadata":{"z":1,"a":12345678901234567890,"f":1.0},"configuration":{"blocking":true}`)
-	caller := send(t, r, "", "call=second echo:child", "")
+	data := send(r, "", "data")
+	failed := send(r, "", "fail:no luck")
+	asked := sendRaw(r, `{"kind":"text","text":"ask:which one?"}`, `,"metadata":{"z":1,"a":12345678901234567890,"f":1.0}`)
+	caller := send(r, "", "call=second echo:child")
 
 	require.Equal(t, "administer", op.get("/me").text("right"))
 	all := op.get("/tasks").list("tasks")
@@ -41,16 +40,7 @@ func TestFacts(t *testing.T) {
 	require.Empty(t, op.get("/tasks?id="+data+"&state=failed").list("tasks"))
 	context := all[0]["context_id"].(string)
 	require.Equal(t, context, op.get("/tasks?context=" + url.QueryEscape(context)).list("tasks")[0]["context_id"])
-	var paged []string
-	for next := ""; ; {
-		page := op.get("/tasks?limit=2" + next)
-		paged = append(paged, column(page.list("tasks"), "id")...)
-		if page.text("next") == "" {
-			break
-		}
-		next = "&before=" + page.text("next")
-	}
-	require.Equal(t, column(all, "id"), paged)
+	require.Equal(t, column(all, "id"), op.pages("/tasks?limit=2", "tasks", "id", "before"))
 	require.Contains(t, string(op.get("/tasks/counts").Body), `"failed":1`)
 	require.Contains(t, string(op.get("/tasks/counts?agent=demo&state=failed").Body), `"completed":0`)
 
@@ -67,23 +57,11 @@ func TestFacts(t *testing.T) {
 		require.Nil(t, rendered[0]["a2a"], "clients do not see the message as an event")
 		require.NotNil(t, rendered[len(rendered)-1]["a2a"])
 	}
-	events := whole.list("events")
-	for order, first := range map[string]int{"asc": 0, "desc": len(events) - 1} {
-		var seqs []string
-		for at := ""; ; {
-			page := op.get("/tasks/" + data + "/log?limit=2&order=" + order + at)
-			for _, e := range page.list("events") {
-				seqs = append(seqs, fmt.Sprint(e["seq"]))
-			}
-			next := page.read()["next"]
-			if next == nil {
-				break
-			}
-			at = map[string]string{"asc": "&after=", "desc": "&before="}[order] + fmt.Sprint(next)
-		}
-		require.Len(t, seqs, len(events))
-		require.Equal(t, fmt.Sprint(events[first]["seq"]), seqs[0])
-	}
+	forth := op.pages("/tasks/"+data+"/log?limit=2&order=asc", "events", "seq", "after")
+	back := op.pages("/tasks/"+data+"/log?limit=2&order=desc", "events", "seq", "before")
+	require.Len(t, forth, len(whole.list("events")))
+	slices.Reverse(back)
+	require.Equal(t, forth, back)
 	runs := op.get("/tasks/" + failed + "/runs").list("runs")
 	require.Equal(t, []string{"failed"}, column(runs, "outcome"))
 	require.Equal(t, []string{"no luck"}, column(runs, "error"))
@@ -103,91 +81,8 @@ func TestFacts(t *testing.T) {
 	require.Empty(t, op.get("/retention/plan").list("steps"))
 	require.NotEmpty(t, op.get("/doctor").list("checks"))
 	db.Keys(store.APIKey{Name: "one", Tenant: "t"}, "x", "y", "z")
-	keys := op.get("/keys?limit=2")
-	require.Len(t, keys.list("keys"), 2)
-	require.Len(t, op.get("/keys?limit=2&before="+keys.text("next")).list("keys"), 1)
-	require.NotContains(t, string(keys.Body), "hash")
-	rows := op.get("/audit?limit=3")
-	require.Len(t, rows.list("rows"), 3)
-	require.NotEmpty(t, op.get("/audit?limit=3&before="+rows.text("next")).list("rows"))
-}
-
-func TestActions(t *testing.T) {
-	t.Parallel()
-	db := clustertest.NewDB(t)
-	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: receivertest.Hooked(nil)})
-	op := as(t, r, "")
-	const why = `{"reason":"ticket <7> & more"}`
-	audited := func(id, action string) {
-		t.Helper()
-		require.Equal(t, "ticket <7> & more", clustertest.One[string](db,
-			"SELECT reason FROM holdfast.v_audit WHERE task = $1 AND action = $2 AND method = 'operator' AND address <> '' ORDER BY at DESC LIMIT 1", id, action))
-	}
-
-	id := send(t, r, "", "ask:now?", "")
-	require.Equal(t, "canceled", op.act("/tasks/"+id+"/cancel", why).text("outcome"))
-	require.Equal(t, "canceled", op.act("/tasks/"+id+"/cancel", why).text("outcome"), "a repeated cancel")
-	audited(id, "task.canceled")
-	running := send(t, r, "", "hold", `"configuration":{"blocking":false}`)
-	waittest.Eventually(t, "the task runs", func() error {
-		state := op.get("/tasks/" + running).text("state")
-		return waittest.Unless(state == "working", "it is %s", state)
-	})
-	require.Contains(t, []string{"requested", "canceled"}, op.act("/tasks/"+running+"/cancel", why).text("outcome"))
-	waittest.Eventually(t, "the run ends", func() error {
-		state := op.get("/tasks/" + running).text("state")
-		return waittest.Unless(state == "canceled", "it is %s", state)
-	})
-
-	failed := send(t, r, "", "fail:x", "")
-	again := op.act("/tasks/"+failed+"/retry", why, "Idempotency-Key", "k")
-	require.Equal(t, "sent", again.text("outcome"))
-	require.Equal(t, again.text("new_task"), op.act("/tasks/"+failed+"/retry", why, "Idempotency-Key", "k").text("new_task"), "the same key")
-	require.NotEqual(t, again.text("new_task"), op.act("/tasks/"+failed+"/retry", why).text("new_task"))
-	audited(again.text("new_task"), "task.created")
-	done := send(t, r, "", "echo:x", "")
-	require.Equal(t, http.StatusConflict, op.do("POST", "/tasks/"+done+"/retry", why).Status)
-	require.Equal(t, "ended", op.act("/tasks/"+done+"/cancel", why).text("outcome"))
-
-	asked := send(t, r, "", "ask:which?", "")
-	require.Equal(t, "answered", op.act("/tasks/"+asked+"/answer", `{"reason":"ticket <7> & more","parts":[{"text":"this"},{"data":{"z":1,"a":12345678901234567890}}]}`).text("outcome"))
-	audited(asked, "task.continued")
-	waittest.Eventually(t, "the answer ends the task", func() error {
-		state := op.get("/tasks/" + asked).text("state")
-		return waittest.Unless(state == "completed", "it is %s", state)
-	})
-	require.Contains(t, string(op.get("/tasks/"+asked+"/log").Body), `{"z":1,"a":12345678901234567890}`)
-	require.Equal(t, http.StatusConflict, op.do("POST", "/tasks/"+asked+"/answer", `{"reason":"x","text":"y"}`).Status)
-
-	require.Equal(t, "held", op.act("/tasks/"+done+"/hold", why).text("outcome"))
-	require.NotEmpty(t, op.get("/tasks/"+done).text("held_at"))
-	require.Equal(t, "held", op.act("/tasks/"+done+"/purge", why).text("outcome"), "a held task stays")
-	require.Equal(t, "released", op.act("/tasks/"+done+"/release", why).text("outcome"))
-	audited(done, "task.released")
-	require.Equal(t, "purged", op.act("/tasks/"+done+"/purge", why).text("outcome"))
-	require.Equal(t, http.StatusNotFound, op.do("GET", "/tasks/"+done, "").Status)
-	audited(done, "task.purged")
-
-	nobody := "http://" + clustertest.Reserve(t) + "/hook"
-	hooked := send(t, r, "", "echo:x", `"configuration":{"blocking":true,"pushNotificationConfig":{"id":"c","url":"`+nobody+`"}}`)
-	waittest.Eventually(t, "a delivery fails", func() error {
-		n := len(op.get("/tasks/" + hooked + "/attempts?config=c").list("attempts"))
-		return waittest.Unless(n > 0, "no attempt")
-	})
-	require.Equal(t, "disabled", op.act("/tasks/"+hooked+"/webhooks/c/disable", why).text("outcome"))
-	require.Equal(t, "ticket <7> & more", op.get("/tasks/" + hooked + "/webhooks").list("webhooks")[0]["disabled_for"])
-	require.Len(t, op.get("/webhooks?disabled=true&agent=demo").list("webhooks"), 1)
-	require.Equal(t, "disabled", op.act("/tasks/"+hooked+"/webhooks/c/redeliver", `{"reason":"r","from":1}`).text("outcome"))
-	require.Equal(t, "due", op.act("/tasks/"+hooked+"/webhooks/c/enable", why).text("outcome"))
-	audited(hooked, "push.enabled")
-	require.Equal(t, http.StatusNotFound, op.do("POST", "/tasks/"+hooked+"/webhooks/none/enable", why).Status)
-	require.Equal(t, http.StatusNotFound, op.do("POST", "/tasks/"+hooked+"/webhooks/c/redeliver", `{"reason":"r","from":9999}`).Status)
-
-	// A key would promise that a repeated request makes no second job.
-	keyed := op.do("POST", "/jobs", `{"reason":"r","action":"hold","filter":{"agent":"none"}}`, "Idempotency-Key", "k")
-	require.Equal(t, http.StatusBadRequest, keyed.Status)
-	require.Equal(t, "Idempotency-Key", keyed.text("field"))
-	require.Empty(t, op.get("/jobs").list("jobs"))
+	require.Len(t, op.pages("/keys?limit=2", "keys", "subject", "before"), 3)
+	require.NotContains(t, string(op.get("/keys").Body), "hash")
 }
 
 // every operation, with a task, a webhook and a job in its path.
@@ -275,80 +170,6 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// Every act has an audit row with the operator and the reason, and none is done without a reason.
-func TestEveryActIsAudited(t *testing.T) {
-	t.Parallel()
-	db := clustertest.NewDB(t)
-	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: guarded + receivertest.Pushing(nil)})
-	secret := db.Keys(store.APIKey{Tenant: "t", Scopes: []string{"holdfast:operator", "admin:all"}}, "grace")[0]
-	op, client := as(t, r, secret), db.Keys(store.APIKey{Tenant: "t"}, "alice")[0]
-	task := func(script string) func() string {
-		return func() string { return send(t, r, client, script, "") }
-	}
-	hooked := send(t, r, client, "ask:x", `"configuration":{"blocking":true,"pushNotificationConfig":{"id":"c","url":"http://`+clustertest.Reserve(t)+`/hook"}}`)
-	hook := func() string { return hooked }
-	job := func() string {
-		id := op.act("/jobs", `{"action":"hold","dry_run":true,"reason":"r","filter":{"agent":"demo"}}`).text("id")
-		// It has not ended, and no process works on it.
-		db.Exec("UPDATE holdfast.admin_jobs SET ended_at = NULL, fence = fence + 1, claimed_until = now() + interval '1 hour' WHERE id = $1", id)
-		return id
-	}
-	acts := map[string]struct {
-		target func() string
-		action string // in the audit log
-	}{
-		"/tasks/{id}/cancel":                      {task("ask:x"), "task.canceled"},
-		"/tasks/{id}/retry":                       {task("fail:x"), "task.created"},
-		"/tasks/{id}/answer":                      {task("ask:x"), "task.continued"},
-		"/tasks/{id}/hold":                        {task("chunks=1"), "task.held"},
-		"/tasks/{id}/release":                     {func() string { id := task("chunks=1")(); op.act("/tasks/"+id+"/hold", `{"reason":"r"}`); return id }, "task.released"},
-		"/tasks/{id}/purge":                       {task("chunks=1"), "task.purged"},
-		"/tasks/{id}/webhooks/{config}/redeliver": {hook, "push.redelivered"},
-		"/tasks/{id}/webhooks/{config}/disable":   {hook, "push.disabled"},
-		"/tasks/{id}/webhooks/{config}/enable": {func() string {
-			op.act("/tasks/"+hooked+"/webhooks/c/disable", `{"reason":"r"}`)
-			return hooked
-		}, "push.enabled"},
-		"/jobs":              {hook, "job.created"},
-		"/jobs/{id}/cancel":  {job, "job.canceled"},
-		"/keys":              {hook, "key.created"},
-		"/keys/{id}/revoke":  {func() string { return strings.Split(db.Keys(store.APIKey{}, "x")[0], "_")[1] }, "key.revoked"},
-		"/sessions/{id}/end": {func() string { return session(t, r, op, secret) }, "session.ended"},
-	}
-	for path, x := range acts {
-		id := x.target()
-		body := bodyOf(path)
-		if path == "/keys" {
-			body = `{"reason":"r","subject":"s"}`
-		}
-		path = strings.NewReplacer("{id}", id, "{config}", "c").Replace(path)
-		without := op.do("POST", path, strings.Replace(body, `"reason":"r"`, `"reason":" "`, 1))
-		require.Equal(t, http.StatusBadRequest, without.Status, "%s: %s", path, without.Body)
-		require.Equal(t, "reason", without.text("field"), path)
-		why := "because of " + path
-		op.act(path, strings.Replace(body, `"reason":"r"`, `"reason":"`+why+`"`, 1))
-		require.Equal(t, "operator", clustertest.One[string](db, "SELECT method FROM holdfast.v_audit WHERE action = $1 AND reason = $2 LIMIT 1", x.action, why), path)
-		if x.action != "task.created" && x.action != "task.continued" { // in the name of the client; the credential is the operator's
-			require.Equal(t, "grace of t", clustertest.One[string](db, "SELECT subject || ' of ' || tenant FROM holdfast.v_audit WHERE action = $1 AND reason = $2 LIMIT 1", x.action, why), path)
-		}
-	}
-	elsewhere := []string{"/workers/{id}/retire", "/talk/{agent}/{path}"} // system_test.go and talk_test.go have them
-	for _, o := range adminapi.Operations() {
-		if o.Method == http.MethodPost && !slices.Contains(elsewhere, o.Path) {
-			require.Contains(t, acts, o.Path, "a new act needs a case")
-		}
-	}
-}
-
-// session opens a session of a browser, and returns its id.
-func session(t *testing.T, r *clustertest.Replica, op *operator, key string) string {
-	t.Helper()
-	b := &browser{t, http.DefaultClient, map[string]*http.Cookie{}}
-	a := b.do("POST", r.Admin+"/admin/login/key", `{"key":"`+key+`"}`, "Origin", r.Admin)
-	require.Equal(t, http.StatusNoContent, a.Status, "%s", a.Body)
-	return column(op.get("/sessions").list("sessions"), "id")[0]
-}
-
 // An operator of one tenant gets the answers for a task that does not exist, in every operation.
 func TestTenants(t *testing.T) {
 	t.Parallel()
@@ -360,14 +181,10 @@ func TestTenants(t *testing.T) {
 		op[i] = db.Keys(store.APIKey{Tenant: tenant, Scopes: []string{"holdfast:operator"}}, "op")[0]
 	}
 	own, other := as(t, r, op[0]), as(t, r, op[1])
-	hook := `"configuration":{"blocking":true,"pushNotificationConfig":{"id":"c","url":"http://` + clustertest.Reserve(t) + `/hook"}}`
-	foreign := send(t, r, client[1], "ask:secret-of-b?", hook)
-	mine := send(t, r, client[0], "ask:mine?", hook)
+	foreign, mine := hooked(t, r, client[1], "ask:secret-of-b?"), hooked(t, r, client[0], "ask:mine?")
 	job := other.act("/jobs", `{"action":"hold","reason":"r","filter":{"agent":"demo"}}`).text("id")
-	waittest.Eventually(t, "the job of b ends", func() error {
-		a := other.get("/jobs/" + job)
-		return waittest.Unless(a.text("state") == "done" && strings.Contains(string(a.Body), `"matched":1,"done":1`), "%s", a.Body)
-	})
+	matched, done, _, _ := other.done(job)
+	require.Equal(t, []int{1, 1}, []int{matched, done})
 	before := clustertest.One[string](db, "SELECT string_agg(t::text, E'\n') FROM holdfast.tasks t WHERE tenant = 'b'")
 
 	const unknown = "01a20b75-18e0-70d5-bd02-3a3ee11c7abc"
@@ -402,10 +219,7 @@ func TestTenants(t *testing.T) {
 	// A job of an operator touches its tenant only, whatever its filter says.
 	for _, filter := range []string{`{"agent":"demo"}`, `{"tenant":"b"}`} {
 		id := own.act("/jobs", `{"action":"purge","reason":"r","filter":`+filter+`}`).text("id")
-		waittest.Eventually(t, "the job ends", func() error {
-			a := own.get("/jobs/" + id)
-			return waittest.Unless(a.text("state") == "done", "%s", a.Body)
-		})
+		own.done(id)
 	}
 	require.Equal(t, http.StatusNotFound, own.do("GET", "/tasks/"+mine, "").Status)
 	require.Equal(t, http.StatusOK, other.do("GET", "/tasks/"+foreign, "").Status)
@@ -420,10 +234,10 @@ func TestSearch(t *testing.T) {
 	client := [2]string{db.Keys(store.APIKey{Tenant: "a"}, "alice")[0], db.Keys(store.APIKey{Tenant: "b"}, "bob")[0]}
 	op := as(t, r, db.Keys(store.APIKey{Tenant: "a", Scopes: []string{"admin:view", "admin:all"}}, "op")[0])
 	own := as(t, r, db.Keys(store.APIKey{Tenant: "a", Scopes: []string{"admin:view"}}, "own")[0])
-	one := send(t, r, client[0], "ask:Which Invoice_4711?", "")
-	two := send(t, r, client[1], "fail:no invoice_4711 \"here\" 100%", "")
-	send(t, r, client[0], "ask:something else", "")
-	silent := send(t, r, client[0], "chunks=1 size=12", "") // no message of the agent repeats it
+	one := send(r, client[0], "ask:Which Invoice_4711?")
+	two := send(r, client[1], "fail:no invoice_4711 \"here\" 100%")
+	send(r, client[0], "ask:something else")
+	silent := send(r, client[0], "chunks=1 size=12") // no message of the agent repeats it
 	found := func(o *operator, query string) []string { return column(o.get("/tasks?"+query).list("tasks"), "id") }
 	require.Equal(t, []string{two, one}, found(op, "text=INVOICE_4711"))
 	require.Equal(t, []string{one}, found(own, "text=INVOICE_4711"), "of its tenant")
@@ -451,7 +265,7 @@ func TestBadInput(t *testing.T) {
 	db := clustertest.NewDB(t)
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Settings})
 	op := as(t, r, "")
-	id := send(t, r, "", "ask:x", "")
+	id := send(r, "", "ask:x")
 	for _, x := range []struct{ method, path, body, field string }{
 		{"GET", "/tasks?stat=failed", "", "stat"},
 		{"GET", "/tasks?state=sad", "", "state"},
@@ -500,6 +314,11 @@ func TestBadInput(t *testing.T) {
 		{"POST", "/jobs", `{"reason":"r","action":"cancel","filter":{"states":["sad"]}}`, "filter.states[0]"},
 		{"POST", "/jobs", `{"reason":"r","action":"cancel","filter":{"stats":["failed"]}}`, "stats"},
 		{"POST", "/jobs", `{"action":"cancel","filter":{"agent":"a"}}`, "reason"},
+		{"POST", "/keys", `{"reason":"r"}`, "subject"},
+		{"POST", "/keys", `{"reason":"r","subject":"x","scopes":["a b"]}`, "scopes"},
+		{"POST", "/keys", `{"reason":"r","subject":"x","expires_in_seconds":-1}`, "expires_in_seconds"},
+		{"POST", "/keys", `{"reason":"r","subject":"x","name":"` + strings.Repeat("n", 256) + `"}`, "name"},
+		{"POST", "/keys", `{"reason":"r","subject":"x\u0007"}`, "subject"},
 	} {
 		a := op.do(x.method, x.path, x.body)
 		require.Equal(t, http.StatusBadRequest, a.Status, "%s %s: %s", x.path, x.body, a.Body)
@@ -525,18 +344,4 @@ func TestBadInput(t *testing.T) {
 	}
 	require.Equal(t, http.StatusForbidden, op.do("GET", "/tasks", "", "Host", "evil.example.com").Status)
 	require.Equal(t, "canceled", op.act("/tasks/"+id+"/cancel", `{"reason":"r"}`, "Origin", r.Admin).text("outcome"), "its own origin can")
-}
-
-// With admin.open everybody may read, and nobody may write.
-func TestOpen(t *testing.T) {
-	t.Parallel()
-	db := clustertest.NewDB(t)
-	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Settings + "admin: {open: true}\n"})
-	op := as(t, r, "")
-	require.NotEmpty(t, op.get("/me").text("read_only"))
-	for _, o := range operations("x", "x") {
-		if o.Method == http.MethodPost {
-			require.Equal(t, http.StatusForbidden, op.peek(o.Method, o.Path, bodyOf(o.Path)), o.Path)
-		}
-	}
 }

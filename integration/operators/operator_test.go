@@ -1,11 +1,13 @@
-// Package admin tests the admin API against running replicas: what it shows, its actions, jobs and live lists, and who may use it.
-// Every answer is compared with docs/admin-api.yaml.
-package admin
+// Package operators shows what operators do: by the verbs of the command line, on the database and through a server, and over the admin API
+// with its live lists, jobs and logins; with an embedded database, backups, metrics and doctor. Every answer of the admin API is compared
+// with docs/admin-api.yaml.
+package operators
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/adminapi"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 	"github.com/holdfast-a2a/holdfast/internal/issuertest"
@@ -137,48 +140,41 @@ func column(rows []object, name string) (out []string) {
 	return out
 }
 
-// send sends a message to the demo agent, waits until the task settles, and returns the id of the task. more is added to the params.
-func send(t testing.TB, r *clustertest.Replica, key, script, more string) string {
-	t.Helper()
-	id, err := trySend(waittest.Context(t), r, key, script, more)
-	require.NoError(t, err)
-	return id
+// pages reads a list to its end, and returns a member of each row. by names the parameter that leads to the next page.
+func (o *operator) pages(path, list, member, by string) (all []string) {
+	o.t.Helper()
+	for at := ""; ; {
+		page := o.get(path + at)
+		for _, row := range page.list(list) {
+			all = append(all, fmt.Sprint(row[member]))
+		}
+		next := page.read()["next"]
+		if next == nil {
+			return all
+		}
+		at = "&" + by + "=" + fmt.Sprint(next)
+	}
 }
 
-func trySend(ctx context.Context, r *clustertest.Replica, key, script, more string) (string, error) {
-	part, _ := json.Marshal(script)
-	if more == "" {
-		more = `"configuration":{"blocking":true}`
+// says is a message of a caller with an API key; empty: without one.
+func says(key, script string) *a2atest.Args {
+	if key == "" {
+		return a2atest.Say(script)
 	}
-	body := `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message","messageId":"` + uuid.NewString() +
-		`","role":"user","parts":[{"kind":"text","text":` + string(part) + `}]},` + more + `}}`
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL, strings.NewReader(body))
-	if err != nil {
-		return "", err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	if key != "" {
-		req.Header.Set("X-API-Key", key)
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer res.Body.Close()
-	raw, err := io.ReadAll(res.Body)
-	if err != nil {
-		return "", err
-	}
-	var reply struct {
-		Result struct{ ID string }
-		Error  json.RawMessage
-	}
-	if err := json.Unmarshal(raw, &reply); err != nil || reply.Result.ID == "" {
-		return "", &badReply{string(raw)}
-	}
-	return reply.Result.ID, nil
+	return a2atest.Say(script).With("X-API-Key", key)
 }
 
-type badReply struct{ text string }
+// send sends a message to the demo agent, waits until the task settles, and returns the id of the task.
+func send(r *clustertest.Replica, key, script string) string {
+	r.T.Helper()
+	return r.Send(a2atest.V03, says(key, script)).Task()
+}
 
-func (b *badReply) Error() string { return "bad reply: " + b.text }
+// sendRaw is send for parts, and members beside the message, as they are written.
+func sendRaw(r *clustertest.Replica, parts, more string) string {
+	r.T.Helper()
+	res, err := r.AskRaw([]byte(`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message","messageId":"` + uuid.NewString() +
+		`","role":"user","parts":[` + parts + `]},"configuration":{"blocking":true}` + more + `}}`)).Result()
+	require.NoError(r.T, err)
+	return res.Task()
+}

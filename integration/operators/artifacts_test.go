@@ -1,4 +1,4 @@
-package admin
+package operators
 
 import (
 	"encoding/base64"
@@ -13,26 +13,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
-
-// sendParts sends a message with one part, which the demo agent echoes.
-func sendParts(t testing.TB, r *clustertest.Replica, part string) string {
-	t.Helper()
-	res, err := http.Post(r.URL, "application/json", strings.NewReader(
-		`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message","messageId":"`+uuid.NewString()+
-			`","role":"user","parts":[`+part+`]},"configuration":{"blocking":true}}}`))
-	require.NoError(t, err)
-	defer res.Body.Close()
-	var reply struct{ Result struct{ ID string } }
-	require.NoError(t, json.NewDecoder(res.Body).Decode(&reply))
-	require.NotEmpty(t, reply.Result.ID)
-	return reply.Result.ID
-}
 
 // file reads a part as a file.
 func (o *operator) file(path string) (header http.Header, body string) {
@@ -53,7 +38,7 @@ func TestArtifacts(t *testing.T) {
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Settings})
 	op := as(t, r, "")
 
-	chunked := send(t, r, "", "chunks=1200 size=10", "")
+	chunked := send(r, "", "chunks=1200 size=10")
 	list := op.get("/tasks/" + chunked + "/artifacts").list("artifacts")
 	require.Len(t, list, 1)
 	id := list[0]["id"].(string)
@@ -77,7 +62,7 @@ func TestArtifacts(t *testing.T) {
 	}
 
 	// A large text is cut in the preview, and whole as a file.
-	large := send(t, r, "", "chunks=200 size=100000", "")
+	large := send(r, "", "chunks=200 size=100000")
 	at = "/tasks/" + large + "/artifacts/" + url.PathEscape(op.get("/tasks/" + large + "/artifacts").list("artifacts")[0]["id"].(string))
 	detail = op.get(at)
 	require.Equal(t, true, detail.read()["partial"])
@@ -87,7 +72,7 @@ func TestArtifacts(t *testing.T) {
 	require.Len(t, body, 20_000_000)
 
 	// The digits and the order of data are those of the agent.
-	data := send(t, r, "", "data", "")
+	data := send(r, "", "data")
 	at = "/tasks/" + data + "/artifacts/" + op.get("/tasks/" + data + "/artifacts").list("artifacts")[0]["id"].(string)
 	stored := clustertest.One[string](db, "SELECT (payload -> 'parts' -> 0 -> 'data')::text FROM holdfast.v_events WHERE task = $1 AND kind = 'artifact'", data)
 	require.Contains(t, string(op.get(at).Body), stored)
@@ -106,7 +91,7 @@ func TestArtifacts(t *testing.T) {
 		raw, _ := json.Marshal(map[string]any{"kind": "file", "file": map[string]any{
 			"bytes": base64.StdEncoding.EncodeToString([]byte("<script>1</script>")), "mimeType": x.media, "name": x.name,
 		}})
-		task := sendParts(t, r, string(raw))
+		task := sendRaw(r, string(raw), "")
 		artifacts := op.get("/tasks/" + task + "/artifacts").list("artifacts")
 		require.Len(t, artifacts, 1)
 		header, body := op.file("/tasks/" + task + "/artifacts/" + url.PathEscape(artifacts[0]["id"].(string)) + "/parts/0")
@@ -120,7 +105,7 @@ func TestArtifacts(t *testing.T) {
 	}
 
 	// A URL is shown, and not fetched.
-	linked := sendParts(t, r, `{"kind":"file","file":{"uri":"https://agent.example.com/a.png","mimeType":"image/png"}}`)
+	linked := sendRaw(r, `{"kind":"file","file":{"uri":"https://agent.example.com/a.png","mimeType":"image/png"}}`, "")
 	at = "/tasks/" + linked + "/artifacts/" + url.PathEscape(op.get("/tasks/" + linked + "/artifacts").list("artifacts")[0]["id"].(string))
 	require.Equal(t, "https://agent.example.com/a.png", op.get(at).list("parts")[0]["url"])
 	require.Equal(t, http.StatusConflict, op.do("GET", at+"/parts/0", "").Status)
@@ -146,7 +131,7 @@ func TestUsage(t *testing.T) {
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: strings.Replace(clustertest.Settings,
 		"executor: {kind: demo}", "executor: {kind: command, command: {argv: [cat, "+events+"]}}", 1)})
 	op := as(t, r, "")
-	models := op.get("/tasks/" + send(t, r, "", "book", "") + "/usage").list("models")
+	models := op.get("/tasks/" + send(r, "", "book") + "/usage").list("models")
 	n := func(v string) json.Number { return json.Number(v) }
 	require.Equal(t, []object{
 		{"reports": n("2"), "input_tokens": n("7"), "output_tokens": n("0"), "total_tokens": n("7")},

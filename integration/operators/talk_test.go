@@ -1,9 +1,8 @@
-package admin
+package operators
 
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -11,50 +10,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/adminapi"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
-
-// speech is a version of A2A on a binding, as a client of it sends a message and a stream.
-type speech struct {
-	name, path, header string
-	send, stream       string // path below the agent, or the method
-	body               string // with the text
-}
-
-// speeches are all versions on all bindings over HTTP.
-func speeches() []speech {
-	rpc := func(method, params string) string {
-		return `{"jsonrpc":"2.0","id":7,"method":"` + method + `","params":` + params + `}`
-	}
-	const (
-		v01 = `{"id":"ID","message":{"role":"user","parts":[{"type":"text","text":"TEXT"}]}}`
-		v03 = `{"message":{"kind":"message","messageId":"ID","role":"user","parts":[{"kind":"text","text":"TEXT"}]},"configuration":{"blocking":true}}`
-		v10 = `{"message":{"messageId":"ID","role":"ROLE_USER","parts":[{"text":"TEXT"}]}}`
-		r03 = `{"message":{"messageId":"ID","role":"ROLE_USER","content":[{"text":"TEXT"}]},"configuration":{"blocking":true}}`
-	)
-	return []speech{
-		{"0.1 jsonrpc", "", "", rpc("tasks/send", v01), rpc("tasks/sendSubscribe", v01), ""},
-		{"0.2 jsonrpc", "", "0.2", rpc("message/send", v03), rpc("message/stream", v03), ""},
-		{"0.3 jsonrpc", "v0.3", "0.3", rpc("message/send", v03), rpc("message/stream", v03), ""},
-		{"1.0 jsonrpc", "", "1.0", rpc("SendMessage", v10), rpc("SendStreamingMessage", v10), ""},
-		{"0.3 rest", "v1/", "0.3", "message:send", "message:stream", r03},
-		{"1.0 rest", "", "1.0", "message:send", "message:stream", v10},
-	}
-}
-
-// request returns the path below the agent and the body.
-func (s speech) request(streams bool, id, text string) (path, body string) {
-	path, body = s.path, s.send
-	if streams {
-		body = s.stream
-	}
-	if s.body != "" {
-		path, body = s.path+body, s.body
-	}
-	return path, strings.NewReplacer("ID", id, "TEXT", text).Replace(body)
-}
 
 // talk sends a request to the demo agent, and reads the answer.
 func (o *operator) talk(method, path, body string, headers ...string) *answer {
@@ -78,25 +39,23 @@ func TestTalkAsACaller(t *testing.T) {
 	alice := db.Keys(store.APIKey{Tenant: "x y"}, "älice")[0]
 	op := as(t, r, key)
 	named := []string{"Holdfast-Subject", "%C3%A4lice", "Holdfast-Tenant", "x%20y", "Holdfast-Reason", "ticket%207"}
-	for i, s := range speeches() {
-		for _, streams := range []bool{false, true} {
-			id := fmt.Sprintf("talk-%d-%v", i, streams)
-			path, body := s.request(streams, id, "echo:hello "+id)
-			a := op.talk("POST", path, body, append([]string{"A2A-Version", s.header}, named...)...)
-			require.Equal(t, http.StatusOK, a.Status, "%s: %s", s.name, a.Body)
-			require.Contains(t, string(a.Body), "hello "+id, s.name)
-			if streams {
-				require.Equal(t, "text/event-stream", a.Header.Get("Content-Type"), s.name)
-				require.Contains(t, string(a.Body), "id: ", s.name)
-			}
+	console, sent := a2atest.NewPeer(t, "the console"), 0
+	for _, w := range []*a2atest.Wire{a2atest.V01, a2atest.V02, a2atest.V03, a2atest.V10, a2atest.REST03, a2atest.REST10} {
+		console.URL = r.Admin + adminapi.Path + "/talk/demo"
+		if w.Binding == a2atest.JSONRPC {
+			console.URL += "/"
 		}
+		said := a2atest.Say("echo:hello").With(append([]string{"Authorization", "Bearer " + key}, named...)...)
+		require.Equal(t, "completed", a2atest.Plain(console.Send(w, said).Status.State), w)
+		require.Equal(t, "completed", a2atest.Plain(a2atest.Last(console.Stream(w, said).Rest()).Status.State), w)
+		sent += 2
 	}
-	require.EqualValues(t, 2*len(speeches()), clustertest.One[int64](db, "SELECT count(*) FROM holdfast.tasks WHERE tenant = 'x y' AND owner = 'älice'"))
-	require.EqualValues(t, 2*len(speeches()), clustertest.One[int64](db, `SELECT count(*) FROM holdfast.v_audit
+	require.Equal(t, sent, clustertest.One[int](db, "SELECT count(*) FROM holdfast.tasks WHERE tenant = 'x y' AND owner = 'älice'"))
+	require.Equal(t, sent, clustertest.One[int](db, `SELECT count(*) FROM holdfast.v_audit
 		WHERE action = 'task.created' AND method = 'operator' AND credential = 'op' AND subject = 'älice' AND tenant = 'x y' AND reason = 'ticket 7'`))
 
 	// The caller finds the task as one of its own, and the operator reads it for the caller.
-	task := send(t, r, alice, "ask:which?", "")
+	task := send(r, alice, "ask:which?")
 	require.Contains(t, string(op.talk("GET", "tasks/"+task, "", append([]string{"A2A-Version", "1.0"}, named...)...).Body), "which?")
 	cancel := op.talk("POST", "", `{"jsonrpc":"2.0","id":1,"method":"tasks/cancel","params":{"id":"`+task+`"}}`, named...)
 	require.Contains(t, string(cancel.Body), `"state":"canceled"`)

@@ -1,0 +1,264 @@
+package operators
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/adminapi"
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/receivertest"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+// act is what an operator does to a target, by a verb on the database, by the same verb through a server, and over the admin API.
+type act struct {
+	name, path string
+	target     func() string // each door has its own
+	verb       string        // empty: there is none
+	body       string        // without the reason
+	outcome    string        // an expression
+	prints     string        // of the verb, where it prints no outcome
+	code       int           // exit code of the verb
+	status     int           // of the API; 0: 200
+	action     string        // in the audit log; empty: nothing is done
+	inTheName  bool          // of the client: only the method is the operator's
+	state      string        // of the target, afterwards
+	differs    bool          // what the verb prints: by a race, or in its advice
+}
+
+// Operators act in three ways, with the same outcomes. Each act has an audit row with the operator and the reason, and the API does
+// none without a reason.
+func TestActs(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	ready := filepath.Join(t.TempDir(), "ready")
+	const grace = "cancel_grace: 5s}\n"
+	config := clustertest.Replace(guarded, grace, grace+fmt.Sprintf(`
+  - name: moody
+    executor: {kind: command, command: {argv: [sh, -c, "test -e '%s' || exit 75"]}}
+    limits: {backoff: 1h}
+`, ready)) + receivertest.Pushing(a2atest.Object{"retry_first": "1h", "retry_most": "1h"})
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: config})
+	secret := db.Keys(store.APIKey{Tenant: "t", Scopes: []string{"holdfast:operator", "admin:all"}}, "grace")[0]
+	op, client := as(t, r, secret), db.Keys(store.APIKey{Tenant: "t"}, "alice")[0]
+
+	task := func(script string, path ...string) func() string {
+		return func() string {
+			id := send(r, client, script)
+			for _, p := range path {
+				op.act("/tasks/"+id+p, `{"reason":"before"}`)
+			}
+			return id
+		}
+	}
+	begun := func() string {
+		return r.Stream(a2atest.V03, a2atest.Say("hold").With("X-API-Key", client)).UntilState("working").Task()
+	}
+	backingOff := func() string {
+		_ = os.Remove(ready)
+		id := r.Stream(a2atest.V03, a2atest.Say("hello").At("moody").With("X-API-Key", client)).Take(1)[0].Task()
+		waittest.Eventually(t, "the attempt has failed", func() error {
+			return waittest.Unless(clustertest.One[bool](db, `SELECT worker_id IS NULL AND available_at > now() + interval '1 min'
+				FROM holdfast.task_queue WHERE id = $1`, id), "not yet")
+		})
+		require.NoError(t, os.WriteFile(ready, nil, 0o600))
+		return id
+	}
+	hook := func(path ...string) func() string {
+		return func() string {
+			id := hooked(t, r, client, "ask:x")
+			for _, p := range path {
+				op.act("/tasks/"+id+p, `{"reason":"before"}`)
+			}
+			return id
+		}
+	}
+	job := func() string {
+		id := op.act("/jobs", `{"action":"hold","dry_run":true,"reason":"r","filter":{"agent":"demo"}}`).text("id")
+		// It has not ended, and no process works on it.
+		db.Exec("UPDATE holdfast.admin_jobs SET ended_at = NULL, fence = fence + 1, claimed_until = now() + interval '1 hour' WHERE id = $1", id)
+		return id
+	}
+	worker := func() string {
+		id := uuid.NewString()
+		db.Exec("INSERT INTO holdfast.remote_workers (id, name, version, sdk, agents) VALUES ($1, 'host<1>', 'v9', 'go', '{demo}')", id)
+		return id
+	}
+	key := func() string { return strings.Split(db.Keys(store.APIKey{}, "x")[0], "_")[1] }
+	nobody := func() string { return uuid.NewString() }
+	const (
+		cancel, retry, hold     = "/tasks/{id}/cancel", "/tasks/{id}/retry", "/tasks/{id}/hold"
+		release, purge, answer  = "/tasks/{id}/release", "/tasks/{id}/purge", "/tasks/{id}/answer"
+		redeliver               = "/tasks/{id}/webhooks/{config}/redeliver"
+		disable, enable, retire = "/tasks/{id}/webhooks/{config}/disable", "/tasks/{id}/webhooks/{config}/enable", "/workers/{id}/retire"
+	)
+	acts := []act{
+		{name: "cancel a parked task", path: cancel, target: task("ask:x"),
+			verb: "tasks cancel ID", outcome: "canceled", action: "task.canceled", state: "canceled"},
+		{name: "cancel a running task", path: cancel, target: begun,
+			verb: "tasks cancel ID", outcome: "canceled|requested", action: "task.canceled", state: "canceled", differs: true},
+		{name: "ask for a cancel", path: cancel, target: begun,
+			verb: "tasks cancel --no-wait ID", outcome: "canceled|requested", action: "task.canceled", state: "canceled", differs: true},
+		{name: "cancel again", path: cancel, target: task("ask:x", "/cancel"),
+			verb: "tasks cancel ID", outcome: "canceled", state: "canceled"},
+		{name: "cancel an ended task", path: cancel, target: task("echo:x"),
+			verb: "tasks cancel ID", outcome: "ended", code: 3, state: "completed"},
+		{name: "cancel nothing", path: cancel, target: nobody,
+			verb: "tasks cancel ID", prints: "task not found", code: 1, status: http.StatusNotFound},
+		{name: "retry a failed task", path: retry, target: task("fail:x"),
+			verb: "tasks retry ID", outcome: "sent", action: "task.created", inTheName: true, state: "failed", differs: true},
+		{name: "retry and wait", path: retry, target: task("fail:x"),
+			verb: "tasks retry ID --wait", outcome: "sent", code: 3, action: "task.created", inTheName: true},
+		{name: "retry a canceled task", path: retry, target: task("ask:x", "/cancel"),
+			verb: "tasks retry ID --wait", outcome: "sent", code: 4, action: "task.created", inTheName: true},
+		{name: "retry a parked task", path: retry, target: task("ask:x"),
+			verb: "tasks retry ID", outcome: "failed", code: 1, status: http.StatusConflict, state: "input-required"},
+		{name: "retry a completed task", path: retry, target: task("echo:x"),
+			verb: "tasks retry ID", outcome: "failed", code: 1, status: http.StatusConflict},
+		{name: "hurry", path: retry, target: backingOff,
+			verb: "tasks retry ID --wait", outcome: "hurried", action: "task.hurried", state: "completed"},
+		{name: "answer", path: answer, target: task("ask:x"),
+			body: `,"parts":[{"text":"this"},{"data":{"z":1,"a":12345678901234567890}}]`, outcome: "answered",
+			action: "task.continued", inTheName: true, state: "completed"},
+		{name: "answer nothing", path: answer, target: task("echo:x"), body: `,"text":"y"`, status: http.StatusConflict},
+		{name: "hold", path: hold, target: task("chunks=1"), verb: "tasks hold ID", outcome: "held", action: "task.held"},
+		{name: "release", path: release, target: task("chunks=1", "/hold"),
+			verb: "tasks release ID", outcome: "released", action: "task.released"},
+		{name: "purge", path: purge, target: task("chunks=1"),
+			verb: "tasks purge --task ID --yes", outcome: "purged", prints: `"tasks": 1`, action: "task.purged"},
+		{name: "purge a held task", path: purge, target: task("chunks=1", "/hold"),
+			verb: "tasks purge --task ID --yes", outcome: "held", prints: `"held": 1`, state: "completed"},
+		{name: "disable", path: disable, target: hook(),
+			verb: "push disable ID c", outcome: "disabled", action: "push.disabled"},
+		{name: "redeliver", path: redeliver, target: hook(),
+			verb: "push redeliver ID c", body: `,"from":1`, outcome: "due", action: "push.redelivered"},
+		{name: "redeliver to a disabled one", path: redeliver, target: hook("/webhooks/c/disable"),
+			verb: "push redeliver ID c", outcome: "disabled", action: "push.redelivered"},
+		{name: "redeliver nothing", path: redeliver, target: hook(),
+			verb: "push redeliver ID c --from 9999", body: `,"from":9999`, outcome: "failed", code: 1, status: http.StatusNotFound},
+		{name: "enable", path: enable, target: hook("/webhooks/c/disable"),
+			verb: "push enable ID c", outcome: "due", action: "push.enabled"},
+		{name: "create a key", path: "/keys", target: nobody,
+			verb: "api-keys create --subject bob --tenant t --scope a:b --name build --expires-in 24h",
+			body: `,"subject":"bob"`, outcome: "", prints: `"tenant": "t"`, status: http.StatusCreated, action: "key.created"},
+		{name: "revoke a key", path: "/keys/{id}/revoke", target: key,
+			verb: "api-keys revoke ID", prints: "revoked", action: "key.revoked"},
+		{name: "revoke nothing", path: "/keys/{id}/revoke", target: func() string { return "nobodynobodyno12" },
+			verb: "api-keys revoke ID", prints: "no key has this id", code: 1, status: http.StatusNotFound, differs: true},
+		{name: "retire a worker", path: retire, target: worker,
+			verb: "workers retire ID", prints: "ID", action: "worker.retired"},
+		{name: "retire nobody", path: retire, target: nobody,
+			verb: "workers retire ID", prints: "no such worker", code: 1, status: http.StatusNotFound},
+		{name: "begin a job", path: "/jobs", target: nobody,
+			body: `,"action":"hold","filter":{"agent":"none"}`, action: "job.created", status: http.StatusCreated},
+		{name: "cancel a job", path: "/jobs/{id}/cancel", target: job, action: "job.canceled"},
+		{name: "end a session", path: "/sessions/{id}/end", target: func() string { return session(t, r, op, secret) },
+			outcome: "ended", action: "session.ended"},
+	}
+	verbs := map[string][]string{"database": db.Env(), "server": append(through(r.Admin), "HOLDFAST_SERVER_CREDENTIAL="+secret)}
+	for _, x := range acts {
+		t.Run(x.name, func(t *testing.T) {
+			var printed [][]string
+			for _, door := range []string{"database", "server", "api"} {
+				id, why := x.target(), x.name+" <by> "+door
+				switch {
+				case door == "api":
+					path := strings.NewReplacer("{id}", id, "{config}", "c").Replace(x.path)
+					without := op.do("POST", path, `{"reason":" "`+x.body+`}`)
+					require.Equal(t, http.StatusBadRequest, without.Status, "%s", without.Body)
+					require.Equal(t, "reason", without.text("field"))
+					a := op.do("POST", path, `{"reason":"`+why+`"`+x.body+`}`)
+					require.Equal(t, cmp.Or(x.status, http.StatusOK), a.Status, "%s", a.Body)
+					if x.outcome != "" && a.Status < 300 {
+						require.Regexp(t, "^("+x.outcome+")$", a.text("outcome"))
+					}
+				case x.verb == "":
+					continue
+				default:
+					args := append(strings.Fields(strings.ReplaceAll(x.verb, "ID", id)), "--reason", why, "-o", "json")
+					got := clustertest.Command(t, t.TempDir(), verbs[door], args...)
+					require.Equal(t, x.code, got.Code, "%s: %s", door, got.Err)
+					prints := cmp.Or(strings.ReplaceAll(x.prints, "ID", id), `"outcome": "(`+x.outcome+`)"`)
+					require.Regexp(t, prints, got.Out+got.Err)
+					printed = append(printed, []string{hide(got.Out), hide(got.Err)})
+				}
+				if x.state != "" {
+					db.AwaitState(id, x.state)
+				}
+				if x.action == "" {
+					require.Zero(t, clustertest.One[int](db, "SELECT count(*) FROM holdfast.v_audit WHERE reason = $1", why))
+					continue
+				}
+				require.Equal(t, x.action+" operator", clustertest.One[string](db,
+					"SELECT action || ' ' || method FROM holdfast.v_audit WHERE reason = $1 AND address <> '' ORDER BY at LIMIT 1", why), door)
+				if door != "database" && !x.inTheName {
+					require.Equal(t, "grace of t", clustertest.One[string](db,
+						"SELECT subject || ' of ' || tenant FROM holdfast.v_audit WHERE reason = $1 LIMIT 1", why), door)
+				}
+			}
+			if len(printed) == 2 && !x.differs {
+				require.Equal(t, printed[0], printed[1], "on the database, and through the server")
+			}
+		})
+	}
+	elsewhere := "/talk/{agent}/{path}" // talk_test.go has it
+	for _, o := range adminapi.Operations() {
+		if o.Method == http.MethodPost && o.Path != elsewhere {
+			require.True(t, slices.ContainsFunc(acts, func(x act) bool { return x.path == o.Path && x.action != "" }), "%s needs a case", o.Path)
+		}
+	}
+
+	// A key of a request makes one act of two. A job has none: it would promise that a repeated request makes no second one.
+	failed := send(r, client, "fail:x")
+	again := op.act("/tasks/"+failed+"/retry", `{"reason":"r"}`, "Idempotency-Key", "k").text("new_task")
+	require.Equal(t, again, op.act("/tasks/"+failed+"/retry", `{"reason":"r"}`, "Idempotency-Key", "k").text("new_task"))
+	require.NotEqual(t, again, op.act("/tasks/"+failed+"/retry", `{"reason":"r"}`).text("new_task"))
+	for path, body := range map[string]string{"/jobs": `{"reason":"r","action":"hold","filter":{"agent":"none"}}`, "/keys": `{"reason":"r","subject":"x"}`} {
+		keyed := op.do("POST", path, body, "Idempotency-Key", "k")
+		require.Equal(t, []any{http.StatusBadRequest, "Idempotency-Key"}, []any{keyed.Status, keyed.text("field")}, path)
+	}
+}
+
+// hooked makes a task with a webhook, c, that nobody answers, and waits until its first delivery has failed.
+func hooked(t testing.TB, r *clustertest.Replica, key, script string) string {
+	t.Helper()
+	id := r.Send(a2atest.V03, says(key, script).Hooked("http://"+clustertest.Reserve(t)+"/hook", a2atest.Object{"id": "c"})).Task()
+	db := clustertest.OpenDB(t, r.Options.DB)
+	waittest.Eventually(t, "the first delivery has failed", func() error {
+		n := clustertest.One[int](db, "SELECT count(*)::int FROM holdfast.push_cursors WHERE task = $1 AND attempts > 0 AND claim IS NULL", id)
+		return waittest.Unless(n == 1, "%d", n)
+	})
+	return id
+}
+
+// session opens a session of a browser, and returns its id.
+func session(t *testing.T, r *clustertest.Replica, op *operator, key string) string {
+	t.Helper()
+	b := &browser{t, http.DefaultClient, map[string]*http.Cookie{}}
+	a := b.do("POST", r.Admin+"/admin/login/key", `{"key":"`+key+`"}`, "Origin", r.Admin)
+	require.Equal(t, http.StatusNoContent, a.Status, "%s", a.Body)
+	return column(op.get("/sessions").list("sessions"), "id")[0]
+}
+
+// mask hides what differs between two tasks, or two moments.
+func mask(s string) string {
+	s = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`).ReplaceAllString(s, "ID")
+	return regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z?`).ReplaceAllString(s, "TIME")
+}
+
+// hide is mask, also for API keys.
+func hide(s string) string {
+	return mask(regexp.MustCompile(`[a-z2-7]{16}(_[A-Za-z0-9_-]+)?`).ReplaceAllString(s, "KEY"))
+}
