@@ -5,7 +5,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"go/format"
 	"os"
 	"os/exec"
 	"regexp"
@@ -71,30 +70,25 @@ func program(t *testing.T, name, file string, env map[string]string) executor.Ex
 	return e
 }
 
-// Building the module compiles the programs, so those in the guide compile, too. integration/agents runs them.
-func TestGuideHasGoPrograms(t *testing.T) {
+// Building the module compiles the programs in Go, so those in the guides compile, too. integration/agents runs them, and the orchestrator.
+func TestGuidesHaveThePrograms(t *testing.T) {
 	t.Parallel()
-	guide, err := os.ReadFile("../docs/agents/go.md")
-	require.NoError(t, err)
-	for _, file := range []string{"main.go", "serve/main.go", "connect/main.go", "trip/main.go", "trip/main_test.go", "approve/main.go", "sdk/main.go"} {
-		source, err := os.ReadFile("go/" + file)
+	for guide, files := range map[string][]string{
+		"agents/go": {"main.go", "serve/main.go", "connect/main.go", "trip/main.go", "trip/main_test.go", "approve/main.go", "sdk/main.go"},
+		"executors": {"../python/orchestrator.py"},
+	} {
+		page, err := os.ReadFile("../docs/" + guide + ".md")
 		require.NoError(t, err)
-		program := string(source)
-		if comment, rest, _ := strings.Cut(program, "\n"); strings.HasPrefix(comment, "// Command") {
-			program = rest
+		for _, file := range files {
+			source, err := os.ReadFile("go/" + file)
+			require.NoError(t, err)
+			program := string(source)
+			if comment, rest, _ := strings.Cut(program, "\n"); strings.HasPrefix(comment, "// Command") {
+				program = rest
+			}
+			require.Contains(t, string(page), "\n"+program+"```", file)
 		}
-		require.Contains(t, string(guide), "```go\n"+program+"```", file)
 	}
-}
-
-// integration/agents runs it.
-func TestGuideHasTheOrchestrator(t *testing.T) {
-	t.Parallel()
-	guide, err := os.ReadFile("../docs/executors.md")
-	require.NoError(t, err)
-	program, err := os.ReadFile("python/orchestrator.py")
-	require.NoError(t, err)
-	require.Contains(t, string(guide), "```python\n"+string(program)+"```")
 }
 
 // conversation runs one task over several turns, as the server would.
@@ -123,33 +117,57 @@ func (c *conversation) say(t *testing.T, text string) *executortest.Recorder {
 	return out
 }
 
-func question(t *testing.T, out *executortest.Recorder) string {
-	t.Helper()
-	status := out.Task(t).Status
-	require.Equal(t, task.StateInputRequired, status.State)
-	return status.Message.FirstText()
-}
-
-func TestPythonOverHTTP(t *testing.T) {
+// Each example answers as its page says: with a question, or with the end of its task.
+func TestConversations(t *testing.T) {
 	t.Parallel()
-	c := &conversation{Executor: serve(t, "python3", "python/http_agent.py")}
-	require.Equal(t, "Shall I write it in upper or lower case?", question(t, c.say(t, "hello wide world")))
-	require.Equal(t, "Please answer upper or lower.", question(t, c.say(t, "sideways")))
-	out := c.say(t, "Upper")
-	require.Equal(t, "HELLO WIDE WORLD ", out.Text(t))
-	require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
-}
-
-func TestPythonCommand(t *testing.T) {
-	t.Parallel()
-	e := program(t, "python3", "python/command_agent.py", nil)
-	out := (&conversation{Executor: e}).say(t, "To be, or not to be")
-	artifacts := out.Task(t).Artifacts
-	require.Equal(t, "6 words, 4 different", artifacts[0].Parts[0].Text)
-	require.JSONEq(t, `{"to":2,"be":2,"or":1,"not":1}`, string(artifacts[1].Parts[0].Data))
-
-	out = (&conversation{Executor: e}).say(t, " ")
-	require.Equal(t, task.StateRejected, out.Task(t).Status.State)
+	for name, x := range map[string]struct {
+		agent executor.Executor
+		turns [][2]string // what the client says; the question, or the text of the artifacts
+		ends  task.State  // that the agent says; 0: none
+	}{
+		"python over HTTP": {
+			serve(t, "python3", "python/http_agent.py"),
+			[][2]string{
+				{"hello wide world", "Shall I write it in upper or lower case?"},
+				{"sideways", "Please answer upper or lower."},
+				{"Upper", "HELLO WIDE WORLD "},
+			},
+			task.StateCompleted,
+		},
+		"node over HTTP":        {serve(t, "node", "node/http_agent.mjs"), [][2]string{{"stressed desserts 🙂", "desserts stressed 🙂 "}}, 0},
+		"node over HTTP, empty": {serve(t, "node", "node/http_agent.mjs"), [][2]string{{"", ""}}, task.StateFailed},
+		"a command of node": {
+			program(t, "node", "node/command_agent.mjs", nil),
+			[][2]string{
+				{"guess my number", "Is it 50? Say yes, higher or lower."},
+				{"higher", "Is it 75? Say yes, higher or lower."},
+				{"lower", "Is it 62? Say yes, higher or lower."},
+				{"yes", "It is 62."},
+			},
+			0,
+		},
+		"a command of python":        {program(t, "python3", "python/command_agent.py", nil), [][2]string{{"To be, or not to be", "6 words, 4 different"}}, 0},
+		"a command of python, empty": {program(t, "python3", "python/command_agent.py", nil), [][2]string{{" ", ""}}, task.StateRejected},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &conversation{Executor: x.agent}
+			for i, turn := range x.turns {
+				out := c.say(t, turn[0])
+				status := out.Task(t).Status
+				if i < len(x.turns)-1 {
+					require.Equal(t, task.StateInputRequired, status.State)
+					require.Equal(t, turn[1], status.Message.FirstText())
+					continue
+				}
+				if x.ends != 0 {
+					require.Equal(t, x.ends, status.State)
+				}
+				if turn[1] != "" {
+					require.Equal(t, turn[1], out.Text(t))
+				}
+			}
+		})
+	}
 }
 
 func TestPythonCommandContinuesFromCheckpoint(t *testing.T) {
@@ -175,17 +193,6 @@ func TestPythonCommandContinuesFromCheckpoint(t *testing.T) {
 	require.JSONEq(t, `{"a":1,"b":1,"c":1000}`, string(out.Task(t).Artifacts[1].Parts[0].Data))
 }
 
-func TestNodeOverHTTP(t *testing.T) {
-	t.Parallel()
-	e := serve(t, "node", "node/http_agent.mjs")
-	out := (&conversation{Executor: e}).say(t, "stressed desserts 🙂")
-	require.Equal(t, "desserts stressed 🙂 ", out.Text(t))
-	require.Len(t, out.Events(), 4)
-
-	out = (&conversation{Executor: e}).say(t, "")
-	require.Equal(t, task.StateFailed, out.Task(t).Status.State)
-}
-
 func TestNodeOverHTTPStopsOnCancel(t *testing.T) {
 	t.Parallel()
 	e := serve(t, "node", "node/http_agent.mjs", "DELAY=20")
@@ -196,30 +203,4 @@ func TestNodeOverHTTPStopsOnCancel(t *testing.T) {
 	cancel(executor.ErrCanceled)
 	require.ErrorIs(t, executortest.Wait(t, done), executor.ErrCanceled)
 	require.Equal(t, "the run was canceled", <-e.lines)
-}
-
-func TestNodeCommand(t *testing.T) {
-	t.Parallel()
-	c := &conversation{Executor: program(t, "node", "node/command_agent.mjs", nil)}
-	require.Equal(t, "Is it 50? Say yes, higher or lower.", question(t, c.say(t, "guess my number")))
-	require.Equal(t, "Is it 75? Say yes, higher or lower.", question(t, c.say(t, "higher")))
-	require.Equal(t, "Is it 62? Say yes, higher or lower.", question(t, c.say(t, "lower")))
-	require.Equal(t, "It is 62.", c.say(t, "yes").Text(t))
-}
-
-// interop runs the agents that obey the contract of docs/torture.md; the packages of the SDKs are not here.
-func TestTortureAgentsParse(t *testing.T) {
-	t.Parallel()
-	for _, args := range [][]string{
-		{"python3", "-c", "import ast, sys; ast.parse(open(sys.argv[1]).read())", "torture/python/main.py"},
-		{"node", "--check", "torture/javascript/main.mjs"},
-	} {
-		out, err := exec.CommandContext(t.Context(), interpreter(t, args[0]), args[1:]...).CombinedOutput()
-		require.NoError(t, err, "%v: %s", args, out)
-	}
-	source, err := os.ReadFile("torture/go/main.go")
-	require.NoError(t, err)
-	formatted, err := format.Source(source)
-	require.NoError(t, err)
-	require.Equal(t, string(formatted), string(source))
 }
