@@ -46,7 +46,7 @@ func TestDoctorOfServer(t *testing.T) {
 	}
 	doctor := func(code int) (d diagnosis) {
 		t.Helper()
-		res := clustertest.Command(t, dir, env, "doctor", "-o", "json", "--timeout", "20s")
+		res := clustertest.Command(t, dir, env, "doctor", "-o", "json", "--timeout", "2m")
 		require.NoError(t, json.Unmarshal([]byte(res.Out), &d), res.Err)
 		require.Equal(t, code, res.Code, d)
 		return d

@@ -72,7 +72,7 @@ type finding struct{ Check, Status, Detail, Advice string }
 
 func doctor(t *testing.T, database string, env ...string) map[string]finding {
 	t.Helper()
-	res := clustertest.Command(t, t.TempDir(), append(env, "HOLDFAST_DATABASE_URL="+database), "doctor", "-o", "json", "--timeout", "20s")
+	res := clustertest.Command(t, t.TempDir(), append(env, "HOLDFAST_DATABASE_URL="+database), "doctor", "-o", "json", "--timeout", "2m")
 	var d struct{ Checks []finding }
 	require.NoError(t, json.Unmarshal([]byte(res.Out), &d), res.Err)
 	out := map[string]finding{}
