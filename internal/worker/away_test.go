@@ -8,198 +8,174 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
-// switchable is an agent that can be away. It records the order and the concurrency of its runs.
+// switchable is an agent that can be away. It records the order of its runs.
 type switchable struct {
 	away     atomic.Bool
 	answered bool
-	hold     chan struct{} // if set, a run ends when it is closed
 
-	mu     sync.Mutex
-	calls  int
-	order  []string
-	tries  []int
-	inside int
-	most   int // concurrent calls while away
+	mu    sync.Mutex
+	calls int // while it is away
+	order []string
+	tries []int
 }
 
 func (a *switchable) Execute(_ context.Context, run *executor.Run, _ executor.Emitter) error {
 	a.mu.Lock()
-	a.calls++
-	a.inside++
-	away := a.away.Load()
-	if away {
-		a.most = max(a.most, a.inside)
-	} else {
-		a.order = append(a.order, run.Message.FirstText())
-		a.tries = append(a.tries, run.Try)
-	}
-	a.mu.Unlock()
-	defer func() {
-		a.mu.Lock()
-		a.inside--
-		a.mu.Unlock()
-	}()
-	if away {
+	defer a.mu.Unlock()
+	if a.away.Load() {
+		a.calls++
 		return &executor.Unavailable{Err: errors.New("connection refused"), Answered: a.answered}
 	}
+	a.order, a.tries = append(a.order, run.Message.FirstText()), append(a.tries, run.Try)
 	run.Began()
-	if a.hold != nil {
-		<-a.hold
-	}
 	return nil
 }
 
-func (a *switchable) called() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.calls
-}
-
-func (p *process) scan(into any, sql string, args ...any) {
-	p.t.Helper()
-	conn, err := pgx.Connect(p.t.Context(), p.url)
-	require.NoError(p.t, err)
-	defer conn.Close(context.Background()) //nolint:errcheck // nothing to lose
-	require.NoError(p.t, conn.QueryRow(p.t.Context(), sql, args...).Scan(into))
-}
-
-// Tasks wait for an agent that is away, in their order, and use up no attempts.
+// Tasks wait for an agent that is away, in their order, and use up no attempts. Probes are rare.
 func TestTasksWaitForAgentThatIsAway(t *testing.T) {
 	t.Parallel()
 	for _, answered := range []bool{false, true} {
 		t.Run(fmt.Sprintf("answered %t", answered), func(t *testing.T) {
 			t.Parallel()
-			a := &switchable{answered: answered}
-			a.away.Store(true)
-			p := start(t, setup{}, worker.Agent{Executor: a, Concurrency: 1, MaxAttempts: 1})
-			var tasks []*task.Task
-			var want []string
-			for i := range 8 {
-				want = append(want, fmt.Sprintf("task %d", i))
-				tasks = append(tasks, p.create("a", want[i]))
-			}
-			eventually(t, "the agent is probed again and again", func() bool { return a.called() > 4 })
-			require.Equal(t, 1, a.most, "probes at a time")
-			var waiting int
-			var text string
-			p.scan(&waiting, "SELECT waiting FROM holdfast.v_outages WHERE agent = 'a'")
-			require.GreaterOrEqual(t, waiting, 7)
-			p.scan(&text, "SELECT error FROM holdfast.v_outages WHERE agent = 'a'")
-			require.Equal(t, "connection refused", text)
-			a.away.Store(false)
-			for _, h := range tasks {
-				p.become(h, task.StateCompleted)
-				notes := 0
-				for _, e := range p.log(h) {
-					if e.Kind == task.EventRun {
-						require.Equal(t, task.RunAway, e.Run.Outcome)
-						notes++
-					}
+			synctest.Test(t, func(t *testing.T) {
+				a := &switchable{answered: answered}
+				a.away.Store(true)
+				p := startLocal(t, setup{}, worker.Agent{Executor: a, MaxAttempts: 1})
+				var tasks []*task.Task
+				var want []string
+				for i := range 8 {
+					want = append(want, fmt.Sprintf("task %d", i))
+					tasks = append(tasks, p.create("a", want[i]))
 				}
-				require.LessOrEqual(t, notes, 1, "notes of probes")
-			}
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			require.Equal(t, slices.Repeat([]int{1}, 8), a.tries)
-			if !answered {
-				require.Equal(t, want, a.order)
-			}
-			require.NoError(t, p.pool.Reconcile(t.Context()))
-			p.scan(&waiting, "SELECT count(*) FROM holdfast.agent_outages")
-			require.Zero(t, waiting, "the outage is over")
+				waittest.Advance(10 * time.Minute)
+				require.Greater(t, a.calls, 10*60/3)
+				require.Less(t, a.calls, 10*60*2)
+				require.Empty(t, a.order)
+				a.away.Store(false)
+				waittest.Advance(2 * time.Second)
+				for _, h := range tasks {
+					p.is(h, task.StateCompleted)
+					notes := 0
+					for _, e := range p.store.Events(h.ID, 0) {
+						if e.Kind == task.EventRun {
+							require.Equal(t, task.RunAway, e.Run.Outcome)
+							notes++
+						}
+					}
+					require.LessOrEqual(t, notes, 1, "notes of probes")
+				}
+				require.Equal(t, slices.Repeat([]int{1}, 8), a.tries)
+				require.ElementsMatch(t, want, a.order)
+				if !answered { // otherwise probes skip the messages that were refused
+					require.Equal(t, want, a.order)
+				}
+			})
 		})
 	}
 }
 
-// An agent that returns gets few runs at first.
+// An agent that returns gets few runs at first: twice as many in each round.
 func TestReturnIsNoStampede(t *testing.T) {
 	t.Parallel()
-	a := &switchable{}
-	a.away.Store(true)
-	var starting, most atomic.Int64
-	slow := executor.Func(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-		if a.away.Load() {
-			return a.Execute(ctx, run, out)
-		}
-		most.Store(max(most.Load(), starting.Add(1)))
-		for range 100 { // a run that begins after the others have had time to start
-			if starting.Load() > 1 {
-				break
+	synctest.Test(t, func(t *testing.T) {
+		a := &switchable{}
+		a.away.Store(true)
+		gate := make(chan struct{})
+		var starting atomic.Int64
+		slow := executor.Func(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+			if a.away.Load() {
+				return a.Execute(ctx, run, out)
 			}
-			time.Sleep(100 * time.Microsecond)
+			starting.Add(1)
+			<-gate
+			run.Began()
+			return nil
+		})
+		p := startLocal(t, setup{}, worker.Agent{Executor: slow, Concurrency: 512})
+		for i := range 40 {
+			p.create("a", fmt.Sprint(i))
 		}
-		starting.Add(-1)
-		run.Began()
-		return nil
+		waittest.Advance(time.Minute)
+		a.away.Store(false)
+		defer close(gate)
+		for starting.Load() == 0 {
+			waittest.Advance(10 * time.Millisecond)
+		}
+		for _, want := range []int64{1, 2, 4, 8, 16, 9} {
+			require.Equal(t, want, starting.Load())
+			for range starting.Swap(0) {
+				gate <- struct{}{}
+			}
+			synctest.Wait()
+		}
+		require.Zero(t, starting.Load())
+		require.Greater(t, a.calls, 60/3, "one probe at a time")
+		require.Less(t, a.calls, 60*2)
 	})
-	p := start(t, setup{}, worker.Agent{Executor: slow, Concurrency: 512})
-	var tasks []*task.Task
-	for i := range 30 {
-		tasks = append(tasks, p.create("a", fmt.Sprint(i)))
-	}
-	eventually(t, "the agent is known to be away", func() bool { return a.called() > 3 })
-	a.away.Store(false)
-	for _, h := range tasks {
-		p.become(h, task.StateCompleted)
-	}
-	require.LessOrEqual(t, most.Load(), int64(20), "runs that were starting at the same time")
 }
 
-// A task fails with the cause if its agent is away for too long, whether or not its run was tried.
+// A task fails with the cause if its agent is away for too long, whether or not its run was tried. The outage is in the database.
 func TestTaskFailsWhenAgentIsAwayForTooLong(t *testing.T) {
 	t.Parallel()
 	a := &switchable{}
 	a.away.Store(true)
-	p := start(t, setup{}, worker.Agent{Executor: a, UnreachableFor: time.Second})
-	for i := range 3 {
-		h := p.create("a", fmt.Sprint(i))
-		require.Equal(t, "The agent could not be reached for 1s.", p.become(h, task.StateFailed).Status.Message.FirstText())
+	p := start(t, setup{}, worker.Agent{Executor: a, UnreachableFor: time.Hour})
+	tasks := []*task.Task{p.create("a", "0"), p.create("a", "1"), p.create("a", "2")}
+	outage := func(waiting int, text string) {
+		waittest.Eventually(t, "the outage", func() error {
+			var have string
+			p.scan(&have, "SELECT coalesce(max(waiting || ' ' || error), 'none') FROM holdfast.v_outages")
+			return waittest.Unless(have == fmt.Sprint(waiting, " ", text), "%s", have)
+		})
+	}
+	outage(3, "connection refused")
+	p.exec(`UPDATE holdfast.task_queue SET available_at = available_at - interval '1 hour', away_since = away_since - interval '1 hour'`)
+	p.exec(`UPDATE holdfast.agent_outages SET since = since - interval '1 hour'`)
+	for _, h := range tasks {
+		require.Equal(t, "The agent could not be reached for 1h0m0s.", p.become(h, task.StateFailed).Status.Message.FirstText())
 		require.Equal(t, "connection refused", p.errorOf(h))
 	}
+	last := p.create("a", "3")
+	outage(1, "connection refused")
+	a.away.Store(false)
+	p.become(last, task.StateCompleted)
+	require.NoError(t, p.pool.Reconcile(t.Context()))
+	var left int
+	p.scan(&left, "SELECT count(*) FROM holdfast.agent_outages")
+	require.Zero(t, left, "the outage is over")
 }
 
 // A message that the agent refuses does not hold up the others, even if it is the oldest.
 func TestRefusedMessageDelaysNoOther(t *testing.T) {
 	t.Parallel()
-	refusing := does(func(_ context.Context, run *executor.Run, _ executor.Emitter) error {
-		if run.Message.FirstText() == "poison" {
-			return &executor.Unavailable{Err: executor.Retryable(errors.New("502"), time.Millisecond), Answered: true}
+	synctest.Test(t, func(t *testing.T) {
+		refusing := does(func(_ context.Context, run *executor.Run, _ executor.Emitter) error {
+			if run.Message.FirstText() == "poison" {
+				return &executor.Unavailable{Err: executor.Retryable(errors.New("502"), time.Millisecond), Answered: true}
+			}
+			return nil
+		})
+		refusing.MaxAttempts = 2
+		p := startLocal(t, setup{}, refusing)
+		p.create("a", "poison")
+		for range 3 {
+			h := p.create("a", "x")
+			waittest.Advance(4 * time.Second)
+			p.is(h, task.StateCompleted)
 		}
-		return nil
 	})
-	refusing.Concurrency, refusing.MaxAttempts = 1, 2
-	p := start(t, setup{}, refusing)
-	p.create("a", "poison")
-	for i := range 3 {
-		p.become(p.create("a", fmt.Sprint(i)), task.StateCompleted)
-	}
-}
-
-// A run that emitted something has begun: it counts as a try.
-func TestRunThatBeganCountsAsTry(t *testing.T) {
-	t.Parallel()
-	a := does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
-		if _, err := out.Artifact(ctx, text("x")); err != nil {
-			return err
-		}
-		return &executor.Unavailable{Err: errors.New("gone")}
-	})
-	a.MaxAttempts, a.Backoff = 2, time.Millisecond
-	p := start(t, setup{}, a)
-	h := p.create("a", "x")
-	p.become(h, task.StateFailed)
-	require.Equal(t, "gone", p.errorOf(h))
 }
 
 // crash claims all due tasks for a process and declares it dead.
@@ -287,10 +263,10 @@ func TestSuspectIsAcquitted(t *testing.T) {
 	for _, h := range tasks {
 		q.become(h, task.StateWorking)
 	}
-	eventually(t, "both are acquitted", func() bool {
+	waittest.Eventually(t, "both are acquitted", func() error {
 		var n int
 		q.scan(&n, "SELECT count(*) FROM holdfast.task_queue WHERE suspect")
-		return n == 0
+		return waittest.Unless(n == 0, "%d are suspects", n)
 	})
 	close(release)
 	for _, h := range tasks {

@@ -2,7 +2,6 @@ package worker_test
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,15 +12,97 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/store"
-	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
-	"github.com/holdfast-a2a/holdfast/internal/worker/inmemory"
 )
 
-// keep runs a keeper for the rest of the test.
-func keep(t *testing.T, o worker.KeeperOptions) *worker.Keeper {
+// ttl is the default of a keeper.
+const ttl = 10 * time.Second
+
+// processes is the table of leases. Its statements are tested in package store; here it keeps the time of a bubble.
+type processes struct {
+	mu      sync.Mutex
+	until   map[task.ID]time.Time
+	runs    map[task.ID]int
+	down    error         // of renewals
+	hang    chan struct{} // renewals wait for it, whatever their context says
+	mute    bool          // rescues get no answer
+	renewed []time.Time
+	rescued []time.Time
+}
+
+func newProcesses() *processes {
+	return &processes{until: map[task.ID]time.Time{}, runs: map[task.ID]int{}}
+}
+
+func (p *processes) Register(_ context.Context, of store.Process, ttl time.Duration) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.until[of.ID] = time.Now().Add(ttl)
+	return p.down
+}
+
+func (p *processes) Renew(_ context.Context, id task.ID, ttl time.Duration) error {
+	if p.hang != nil {
+		<-p.hang
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, alive := p.until[id]; !alive && p.down == nil {
+		return task.LeaseLost
+	}
+	if p.down == nil {
+		p.until[id] = time.Now().Add(ttl)
+		p.renewed = append(p.renewed, time.Now())
+	}
+	return p.down
+}
+
+func (p *processes) Unregister(_ context.Context, id task.ID) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.until, id)
+	return nil
+}
+
+func (p *processes) Processes(context.Context) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.until), nil
+}
+
+func (p *processes) Rescue(ctx context.Context, grace time.Duration, _ bool) (dead []string, runs []store.Rescued, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rescued = append(p.rescued, time.Now())
+	if p.mute {
+		p.mu.Unlock()
+		<-ctx.Done()
+		p.mu.Lock()
+		return nil, nil, ctx.Err()
+	}
+	for id, until := range p.until {
+		if time.Now().After(until.Add(grace)) {
+			dead = append(dead, id.String())
+			runs = append(runs, make([]store.Rescued, p.runs[id])...)
+			delete(p.until, id)
+		}
+	}
+	return dead, runs, nil
+}
+
+// set changes the table.
+func (p *processes) set(change func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change()
+}
+
+// keep runs a keeper in a bubble, and checks that a stop gives up its lease.
+func keep(t *testing.T, db *processes, o worker.KeeperOptions) *worker.Keeper {
 	t.Helper()
+	o.Store = db
 	k := worker.NewKeeper(o)
 	require.NoError(t, k.Start(t.Context()))
 	ctx, stop := context.WithCancel(context.Background())
@@ -33,202 +114,107 @@ func keep(t *testing.T, o worker.KeeperOptions) *worker.Keeper {
 	t.Cleanup(func() {
 		stop()
 		<-ended
+		id := k.ID()
 		k.Stop(context.Background())
 		require.True(t, k.ID().IsZero())
+		require.NotContains(t, db.until, id)
 	})
 	return k
 }
 
-func openStore(t *testing.T, url string) *store.Store {
-	t.Helper()
-	s, err := store.Open(t.Context(), store.Options{URL: url, APIConns: 2})
-	require.NoError(t, err)
-	t.Cleanup(func() { s.Close(context.Background()) })
-	return s
-}
-
+// A keeper renews its lease three times in a TTL. It rescues the runs of dead processes, but not before others had a whole TTL
+// to renew: a promoted standby may have been up for days, so the uptime of the database says nothing about the leases that
+// expired during a failover.
 func TestKeeperRescuesRunsOfDeadProcesses(t *testing.T) {
 	t.Parallel()
-	p := start(t, setup{})
-	h := p.create("a", "x")
-	dead := store.NewID()
-	require.NoError(t, p.store.Register(t.Context(), store.Process{ID: dead, Name: "dead"}, 0))
-	won, err := p.store.Claim(t.Context(), dead, []store.Demand{{Agent: "a", Slots: 1}})
-	require.NoError(t, err)
-	require.Len(t, won, 1)
-	rescued, peers := make(chan int, 9), make(chan int, 99)
-	k := keep(t, worker.KeeperOptions{
-		Store: p.store, Process: store.Process{Name: "alive"}, TTL: 600 * time.Millisecond, Grace: time.Millisecond,
-		Rescued: func(n int) { rescued <- n },
-		OnPeers: func(n int) { peers <- n },
+	synctest.Test(t, func(t *testing.T) {
+		db, peers, rescued := newProcesses(), -1, 0
+		dead := store.NewID()
+		require.NoError(t, db.Register(t.Context(), store.Process{ID: dead}, 0))
+		db.runs[dead] = 3
+		began := time.Now()
+		k := keep(t, db, worker.KeeperOptions{
+			Grace: time.Second, OnPeers: func(n int) { peers = n }, Rescued: func(n int) { rescued += n },
+			OnLost: func() { t.Error("this process is alive") },
+		})
+		require.True(t, k.Healthy())
+		waittest.Advance(ttl - 1)
+		require.Equal(t, 1, peers)
+		require.Empty(t, db.rescued)
+		waittest.Advance(2 * time.Second)
+		require.GreaterOrEqual(t, db.rescued[0].Sub(began), ttl)
+		require.Equal(t, 3, rescued)
+		waittest.Advance(ttl)
+		require.Zero(t, peers, "the dead process does not count")
+		require.Equal(t, 1, k.Processes())
+		require.Equal(t, 3, rescued)
+		waittest.Advance(time.Hour)
+		require.InDelta(t, 3600/4, len(db.renewed), 150)
+		require.Greater(t, k.Margin(), ttl/2)
 	})
-	require.True(t, k.Healthy())
-	require.Equal(t, 1, await(t, rescued))
-	eventually(t, "only the pool's own process counts", func() bool { return await(t, peers) == 1 })
-	owned, err := p.store.Owned(t.Context(), dead)
-	require.NoError(t, err)
-	require.Empty(t, owned)
-	log := p.log(h)
-	require.Equal(t, task.RunLost, log[len(log)-1].Run.Outcome)
-	require.Equal(t, dead.String(), log[len(log)-1].Run.Worker)
 }
 
 func TestDeadProcessRegistersAgain(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, storetest.New(t).URL)
-	lost := make(chan struct{}, 9)
-	k := keep(t, worker.KeeperOptions{Store: s, TTL: 600 * time.Millisecond, OnLost: func() { lost <- struct{}{} }})
-	old := k.ID()
-	require.False(t, old.IsZero())
-	require.NoError(t, s.Unregister(t.Context(), old))
-	await(t, lost)
-	eventually(t, "it has another id", func() bool { id := k.ID(); return !id.IsZero() && id != old })
-	eventually(t, "only the new id counts", func() bool {
-		n, err := s.Processes(t.Context())
-		require.NoError(t, err)
-		return n == 1
+	synctest.Test(t, func(t *testing.T) {
+		db, lost := newProcesses(), 0
+		k := keep(t, db, worker.KeeperOptions{OnLost: func() { lost++ }})
+		old := k.ID()
+		require.NoError(t, db.Unregister(t.Context(), old))
+		waittest.Advance(ttl)
+		require.Equal(t, 1, lost)
+		require.False(t, k.ID().IsZero())
+		require.NotEqual(t, old, k.ID())
+		require.Len(t, db.until, 1, "only the new id counts")
 	})
 }
 
-// failingRenewals is a database that is down for renewals.
-type failingRenewals struct {
-	*store.Store
-	away    atomic.Bool
-	rescues atomic.Int64
-	first   atomic.Int64 // when the first rescue came, in Unix nanoseconds
-}
-
-func (s *failingRenewals) Renew(ctx context.Context, id task.ID, ttl time.Duration) error {
-	if s.away.Load() {
-		return task.Unavailable
-	}
-	return s.Store.Renew(ctx, id, ttl)
-}
-
-func (s *failingRenewals) Rescue(ctx context.Context, grace time.Duration, scan bool) ([]string, []store.Rescued, error) {
-	s.first.CompareAndSwap(0, time.Now().UnixNano())
-	s.rescues.Add(1)
-	return s.Store.Rescue(ctx, grace, scan)
-}
-
-// A process that cannot renew is not dead, and does not declare others dead.
+// A process that cannot renew is not dead, and does not declare others dead. When the database is back, they get a whole TTL.
 func TestKeeperWaitsDuringOutage(t *testing.T) {
 	t.Parallel()
-	s := &failingRenewals{Store: openStore(t, storetest.New(t).URL)}
-	s.away.Store(true)
-	k := keep(t, worker.KeeperOptions{Store: s, TTL: 600 * time.Millisecond, OnLost: func() { t.Error("OnLost was called, but the process was not declared dead") }})
-	id := k.ID()
-	eventually(t, "it notices", func() bool { return !k.Healthy() })
-	require.Zero(t, s.rescues.Load())
-	s.away.Store(false)
-	eventually(t, "it is healthy", k.Healthy)
-	require.Equal(t, id, k.ID())
-	eventually(t, "the keeper rescues again", func() bool { return s.rescues.Load() > 0 })
-}
-
-// A promoted standby may have been up for days, so the uptime of the database says nothing about the
-// leases that expired during a failover. A keeper that has just registered leaves them alone.
-func TestNewKeeperRescuesNobodyAtOnce(t *testing.T) {
-	t.Parallel()
-	s := &failingRenewals{Store: openStore(t, storetest.New(t).URL)}
-	const ttl = 3 * time.Second
-	began := time.Now()
-	keep(t, worker.KeeperOptions{Store: s, TTL: ttl, Grace: time.Millisecond})
-	eventually(t, "the keeper rescues", func() bool { return s.rescues.Load() > 0 })
-	require.GreaterOrEqual(t, time.Unix(0, s.first.Load()).Sub(began), ttl, "others had the time to renew")
-}
-
-// hangingRescue is a database that does not answer a rescue.
-type hangingRescue struct {
-	*store.Store
-	renewals atomic.Int64
-}
-
-func (s *hangingRescue) Renew(ctx context.Context, id task.ID, ttl time.Duration) error {
-	s.renewals.Add(1)
-	return s.Store.Renew(ctx, id, ttl)
-}
-
-func (s *hangingRescue) Rescue(ctx context.Context, _ time.Duration, _ bool) ([]string, []store.Rescued, error) {
-	<-ctx.Done()
-	return nil, nil, ctx.Err()
-}
-
-// A silently dead connection must not cost the lease.
-func TestHangingStatementDoesNotDelayRenewal(t *testing.T) {
-	t.Parallel()
-	s := &hangingRescue{Store: openStore(t, storetest.New(t).URL)}
-	keep(t, worker.KeeperOptions{Store: s, TTL: 600 * time.Millisecond})
-	eventually(t, "it renews on", func() bool { return s.renewals.Load() >= 3 })
-}
-
-// A scan that takes long is followed by a rest, because its rows may be dead ones that vacuum cannot remove. Cancels are
-// found meanwhile.
-func TestSlowScansRest(t *testing.T) {
-	t.Parallel()
-	slow := &scans{takes: time.Second}
-	a := does(func(ctx context.Context, _ *executor.Run, _ executor.Emitter) error {
-		<-ctx.Done()
-		return context.Cause(ctx)
+	synctest.Test(t, func(t *testing.T) {
+		db := newProcesses()
+		k := keep(t, db, worker.KeeperOptions{OnLost: func() { t.Error("the process was not declared dead") }})
+		id := k.ID()
+		waittest.Advance(ttl / 2)
+		db.set(func() { db.down = task.Unavailable })
+		waittest.Advance(time.Hour)
+		require.False(t, k.Healthy())
+		require.Zero(t, k.HealthyFor())
+		require.False(t, k.Stuck(), "a watchdog that ended processes during an outage would end their runs")
+		require.Negative(t, k.Margin())
+		require.Empty(t, db.rescued)
+		db.set(func() { db.down = nil })
+		waittest.Advance(2 * time.Second)
+		require.True(t, k.Healthy())
+		require.Equal(t, id, k.ID())
+		back := time.Now().Add(-k.HealthyFor())
+		waittest.Advance(ttl + ttl/3)
+		require.NotEmpty(t, db.rescued)
+		require.GreaterOrEqual(t, db.rescued[0].Sub(back), ttl)
 	})
-	a.Concurrency = 2
-	p := start(t, setup{wrap: func(s *store.Store) worker.Store { slow.Store = s; return slow }}, a)
-	p.deaf.Store(true)
-	h := p.create("a", "x")
-	p.become(h, task.StateWorking)
-	began := time.Now()
-	require.NoError(t, p.pool.Reconcile(t.Context()))
-	p.reserve().Release(task.Unavailable) // a reason to scan
-	_, err := p.store.Cancel(t.Context(), h, nil)
-	require.NoError(t, err)
-	rests := time.Since(began) < 2*slow.takes-slow.takes/4
-	require.NoError(t, p.pool.Reconcile(t.Context()))
-	p.become(h, task.StateCanceled)
-	if rests { // on a slow machine its rest may be over; TestScansNeedAReason has its length
-		require.Equal(t, int32(1), slow.number.Load())
-	}
 }
 
-// A scan may read many dead rows. It is rare without a reason, which is a claim or a create without an answer, or a run whose
-// end was not recorded.
-func TestScansNeedAReason(t *testing.T) {
+// A silently dead connection must not cost the lease. A loop that does not come round is stuck.
+func TestHangingStatements(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		seen := &scans{Store: inmemory.New(inmemory.Listener{})}
-		pool := worker.New(worker.Options{
-			Store: seen, Agents: []worker.Agent{{Name: "a", Concurrency: 1}}, Worker: func() task.ID { return task.ID{1} },
-		})
-		ctx, stop := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { _ = pool.Run(ctx) })
-		during := func(d time.Duration) int {
-			before := seen.number.Load()
-			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
-				require.NoError(t, pool.Reconcile(t.Context()))
-			}
-			return int(seen.number.Load() - before)
+		db := newProcesses()
+		db.mute = true
+		k := keep(t, db, worker.KeeperOptions{})
+		for range 100 {
+			waittest.Advance(ttl)
+			require.Positive(t, k.Margin())
 		}
-		require.Equal(t, 1, during(15*time.Second))
-		require.Equal(t, 4, during(time.Minute))
-		seen.fails.Store(true)
-		time.Sleep(5 * time.Second)
-		seen.fails.Store(false)
-		require.Equal(t, 30, during(30*time.Second), "as long as a lost claim may still be committed")
-		seen.takes = time.Second
-		require.Equal(t, 3, during(20*time.Second), "its rests grow")
-		seen.takes = 0
-		time.Sleep(15 * time.Second)
-		seen.fails.Store(true)
-		failed := 0
-		for range 12 {
-			if pool.Reconcile(t.Context()) != nil {
-				failed++
-			}
-			time.Sleep(time.Second)
-		}
-		require.Equal(t, 3, failed, "scans, and not all reads")
-		stop()
-		running.Wait()
+		require.NotEmpty(t, db.rescued)
+		hang := make(chan struct{})
+		db.set(func() { db.hang = hang })
+		waittest.Advance(20 * time.Second)
+		require.False(t, k.Stuck())
+		waittest.Advance(time.Minute)
+		require.True(t, k.Stuck())
+		db.set(func() { db.hang = nil })
+		close(hang)
 	})
 }
 
@@ -242,7 +228,7 @@ type scans struct {
 
 func (s *scans) Owned(ctx context.Context, w task.ID) ([]store.Owned, error) {
 	s.number.Add(1)
-	time.Sleep(s.takes)
+	waittest.Advance(s.takes)
 	if s.fails.Load() {
 		return nil, task.Unavailable
 	}
@@ -256,42 +242,48 @@ func (s *scans) Claim(ctx context.Context, w task.ID, want []store.Demand) ([]*s
 	return s.Store.Claim(ctx, w, want)
 }
 
-// unresponsive is a database whose renewals fail, or hang whatever their context says.
-type unresponsive struct{ hang chan struct{} }
-
-func (unresponsive) Register(context.Context, store.Process, time.Duration) error { return nil }
-func (u unresponsive) Renew(context.Context, task.ID, time.Duration) error {
-	if u.hang != nil {
-		<-u.hang
-	}
-	return errors.New("away")
-}
-func (unresponsive) Unregister(context.Context, task.ID) error { return nil }
-func (unresponsive) Processes(context.Context) (int, error)    { return 1, nil }
-func (unresponsive) Rescue(context.Context, time.Duration, bool) ([]string, []store.Rescued, error) {
-	return nil, nil, nil
-}
-
-// A watchdog that ended processes during an outage would end their runs.
-func TestKeeperIsStuckOnlyWhenItsLoopIs(t *testing.T) {
+// A scan may read many dead rows that vacuum cannot remove. It is rare without a reason, which is a claim or a create without
+// an answer, or a run whose end was not recorded. One that takes long is followed by a rest. Cancels are found meanwhile.
+func TestScansNeedAReason(t *testing.T) {
 	t.Parallel()
-	for _, hangs := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			var db unresponsive
-			if hangs {
-				db.hang = make(chan struct{})
-				defer close(db.hang)
+	synctest.Test(t, func(t *testing.T) {
+		seen := &scans{}
+		a := does(func(ctx context.Context, _ *executor.Run, _ executor.Emitter) error { return waits(ctx) })
+		a.Concurrency = 2
+		p := startLocal(t, setup{deaf: true, wrap: func(s worker.Store) worker.Store { seen.Store = s; return seen }}, a)
+		waittest.Advance(0)
+		during := func(d time.Duration) int {
+			before := seen.number.Load()
+			for end := time.Now().Add(d); time.Now().Before(end); waittest.Advance(time.Second) {
+				require.NoError(t, p.pool.Reconcile(t.Context()))
 			}
-			k := worker.NewKeeper(worker.KeeperOptions{Store: db})
-			require.NoError(t, k.Start(t.Context()))
-			ctx, stop := context.WithCancel(t.Context())
-			defer stop()
-			go func() { _ = k.Run(ctx) }()
-			time.Sleep(20 * time.Second)
-			require.False(t, k.Stuck())
-			time.Sleep(time.Minute)
-			require.False(t, k.Healthy() && !hangs)
-			require.Equal(t, hangs, k.Stuck())
-		})
-	}
+			return int(seen.number.Load() - before)
+		}
+		require.Equal(t, 1, during(15*time.Second))
+		require.Equal(t, 4, during(time.Minute))
+		seen.fails.Store(true)
+		waittest.Advance(5 * time.Second)
+		seen.fails.Store(false)
+		require.Equal(t, 30, during(30*time.Second), "as long as a lost claim may still be committed")
+		seen.takes = time.Second
+		require.Equal(t, 3, during(20*time.Second), "its rests grow")
+		h := p.create("a", "x")
+		p.is(h, task.StateWorking)
+		p.pool.Reserve("a").Release(task.Unavailable) // a reason to scan
+		require.NoError(t, p.store.Cancel(h.ID, nil))
+		require.Zero(t, during(time.Second))
+		p.is(h, task.StateCanceled)
+		seen.takes = 0
+		waittest.Advance(45 * time.Second)
+		seen.fails.Store(true)
+		failed := 0
+		for range 12 {
+			if err := p.pool.Reconcile(t.Context()); err != nil {
+				require.ErrorIs(t, err, task.Unavailable)
+				failed++
+			}
+			waittest.Advance(time.Second)
+		}
+		require.Equal(t, 3, failed, "scans, and not all reads")
+	})
 }

@@ -5,8 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,12 +22,17 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/resume"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
-	"github.com/holdfast-a2a/holdfast/internal/worker/inmemory"
 )
 
+var update = flag.Bool("update", false, "rewrite testdata/logs")
+
 // A client and an operator do the same on PostgreSQL and in memory.
-type client struct{ server }
+type client struct {
+	server
+	t *testing.T
+}
 
 type server interface {
 	open(h *task.Task, m *task.Message, q *task.Request) // the task that the next calls are about
@@ -32,27 +43,71 @@ type server interface {
 	fire()                        // the time of a wait has come
 	refuse()                      // the calls of the agent are refused
 	resume(turn int, text string) (accepted bool)
-	log() []*task.Event
+	events() []*task.Event
 }
 
 func (c client) create(text string) { c.open(&task.Task{}, asks(text), nil) }
 func (c client) say(text string)    { c.tell(asks(text), nil) }
 func (c client) cancel()            { c.end(nil) }
 
+// resumes uses the resume URL of a turn.
+func (c client) resumes(turn int, text string, accepted bool) {
+	c.t.Helper()
+	require.Equal(c.t, accepted, c.resume(turn, text), text)
+}
+
+// until waits for n events.
+func (c client) until(n int, what string, is func(*task.Event) bool) {
+	c.t.Helper()
+	waittest.Eventually(c.t, what, func() error {
+		log := c.events()
+		found := 0
+		for _, e := range log {
+			if is(e) {
+				found++
+			}
+		}
+		return waittest.Unless(found >= n, "%d of %d; the log has %d events", found, n, len(log))
+	})
+}
+
+func (c client) reaches(s task.State) {
+	c.t.Helper()
+	c.until(1, "the task is "+s.String(), func(e *task.Event) bool { return e.Kind == task.EventStatus && e.State == s })
+}
+
+func (c client) hears(text string) { c.t.Helper(); c.hearsAgain(1, text) }
+
+func (c client) hearsAgain(times int, text string) {
+	c.t.Helper()
+	c.until(times, "the agent says "+text, func(e *task.Event) bool {
+		return e.Kind == task.EventStatus && e.Message.FirstText() == text
+	})
+}
+
+// waits waits until the agent has waited, or called, so often.
+func (c client) waits(times int) {
+	c.t.Helper()
+	c.until(times, "the agent waits", (*task.Event).Waits)
+}
+
 // opened completes the header of a task.
-func opened(h *task.Task) *task.Task {
-	h.ID, h.ContextID, h.Dialect = store.NewID(), "ctx", "0.3"
-	h.Agent, h.PublicID = cmp.Or(h.Agent, "a"), cmp.Or(h.PublicID, h.ID.String())
+func opened(h *task.Task, agent string) *task.Task {
+	h.ID, h.ContextID, h.Dialect = store.NewID(), "with "+agent, "0.3"
+	h.Agent, h.PublicID = cmp.Or(h.Agent, agent), cmp.Or(h.PublicID, h.ID.String())
 	return h
 }
 
+// inPostgres has the tasks of one agent of a process.
 type inPostgres struct {
 	*process
-	h *task.Task
+	t     *testing.T
+	agent string
+	h     *task.Task
 }
 
 func (c *inPostgres) open(h *task.Task, m *task.Message, q *task.Request) {
-	c.h = opened(h)
+	c.h = opened(h, c.agent)
 	n := &store.NewTask{Task: *h, ClientID: h.PublicID != h.ID.String(), Message: m, Request: q}
 	_, err := c.store.Create(c.t.Context(), n)
 	require.NoError(c.t, err)
@@ -63,35 +118,29 @@ func (c *inPostgres) tell(m *task.Message, q *task.Request) {
 	require.NoError(c.t, err)
 }
 
-func (c *inPostgres) log() []*task.Event { return c.process.log(c.h) }
+func (c *inPostgres) events() []*task.Event { return c.log(c.h) }
 
-// fire waits for the agent's timer, which is short.
+// fire moves the timer of a task, which waits, and fires it. The turn may have begun already if its time was past.
 func (c *inPostgres) fire() {
-	eventually(c.t, "the timer fires", func() bool {
-		_, err := c.store.FireTimers(c.t.Context())
-		require.NoError(c.t, err)
-		// The turn may be over already, and the agent wait again, for an hour.
-		return !c.exists("SELECT FROM holdfast.task_queue WHERE id = $1 AND wakes_at < now() + interval '1 minute'", c.h.ID.String())
-	})
+	c.exec("UPDATE holdfast.tasks SET wakes_at = now() WHERE id = $1 AND wakes_at IS NOT NULL", c.h.ID)
+	c.exec("UPDATE holdfast.task_queue SET wakes_at = now(), available_at = now() WHERE id = $1 AND wakes_at IS NOT NULL", c.h.ID)
+	_, err := c.store.FireTimers(c.t.Context())
+	require.NoError(c.t, err)
 }
 
 func (c *inPostgres) refuse() {
-	calls, err := c.store.NewCalls(c.t.Context(), 0, store.NewCall{}, 10)
+	calls, err := c.store.NewCalls(c.t.Context(), 0, store.NewCall{}, 100)
 	require.NoError(c.t, err)
+	calls = slices.DeleteFunc(calls, func(call store.NewCall) bool { return call.Parent != c.h.ID })
 	require.NotEmpty(c.t, calls)
 	for _, call := range calls {
 		require.NoError(c.t, c.store.RefuseCall(c.t.Context(), call, "no "+call.Agent))
 	}
 }
 
-func (c *inPostgres) exists(sql string, args ...any) (exists bool) {
-	c.scan(&exists, "SELECT EXISTS ("+sql+")", args...)
-	return exists
-}
-
 func (c *inPostgres) resume(turn int, text string) bool {
 	err := c.store.Resume(c.t.Context(), &resume.Request{
-		ID: store.NewID(), Task: c.h.ID, Turn: turn, Agent: "a", Content: resumedWith(text),
+		ID: store.NewID(), Task: c.h.ID, Turn: turn, Agent: c.agent, Content: resumedWith(text),
 	})
 	if err != nil {
 		require.ErrorIs(c.t, err, task.Terminal)
@@ -121,32 +170,16 @@ func (c *inPostgres) lose() {
 	c.pool.Wake("")
 }
 
+// inMemory has the tasks of the only agent of a pool.
 type inMemory struct {
+	*local
 	t     *testing.T
-	store *inmemory.Store
-	pool  *worker.Pool
+	agent string
 	h     *task.Task
 }
 
-func inMemoryOf(t *testing.T, a worker.Agent) *inMemory {
-	t.Helper()
-	c, self := &inMemory{t: t}, store.NewID()
-	c.store = inmemory.New(inmemory.Listener{
-		Committed: func() {}, Ready: func(agent string) { c.pool.Wake(agent) }, Canceled: func(id task.ID) { c.pool.CancelHint(id) },
-	})
-	a.Name, a.CancelGrace = "a", patience
-	c.pool = worker.New(worker.Options{
-		Store: c.store, Agents: []worker.Agent{a}, StopGrace: patience, Worker: func() task.ID { return self }, ResumeURL: resumeURL,
-	})
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() { defer close(ended); _ = c.pool.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-ended })
-	return c
-}
-
 func (c *inMemory) open(h *task.Task, m *task.Message, q *task.Request) {
-	c.h = opened(h)
+	c.h = opened(h, c.agent)
 	c.store.Create(c.h, m, q)
 }
 
@@ -173,45 +206,13 @@ func (c *inMemory) resume(turn int, text string) bool {
 	return err == nil
 }
 
+func (c *inMemory) fire() { require.Positive(c.t, c.store.Fire(c.h.ID)) }
+func (c *inMemory) lose() { require.Equal(c.t, 1, c.store.Rescue(c.pool.LoseAll)) }
 func (c *inMemory) end(metadata json.RawMessage) {
 	require.NoError(c.t, c.store.Cancel(c.h.ID, metadata))
 }
-
-func (c *inMemory) notices()           { require.NoError(c.t, c.pool.Notices(c.t.Context())) }
-func (c *inMemory) fire()              { require.Positive(c.t, c.store.Fire(c.h.ID)) }
-func (c *inMemory) lose()              { require.Equal(c.t, 1, c.store.Rescue(c.pool.LoseAll)) }
-func (c *inMemory) log() []*task.Event { return c.store.Events(c.h.ID, 0) }
-
-// scenario is what an agent does and what happens to it meanwhile.
-type scenario struct {
-	agent  worker.Agent
-	client func(t *testing.T, c client)
-}
-
-// until waits for an event.
-func until(t *testing.T, c client, what string, is func(*task.Event) bool) {
-	t.Helper()
-	eventually(t, what, func() bool {
-		for _, e := range c.log() {
-			if is(e) {
-				return true
-			}
-		}
-		return false
-	})
-}
-
-func reaches(t *testing.T, c client, s task.State) {
-	t.Helper()
-	until(t, c, "the task is "+s.String(), func(e *task.Event) bool { return e.Kind == task.EventStatus && e.State == s })
-}
-
-func hears(t *testing.T, c client, text string) {
-	t.Helper()
-	until(t, c, "the agent says "+text, func(e *task.Event) bool {
-		return e.Kind == task.EventStatus && e.Message.FirstText() == text
-	})
-}
+func (c *inMemory) notices()              { require.NoError(c.t, c.pool.Notices(c.t.Context())) }
+func (c *inMemory) events() []*task.Event { return c.store.Events(c.h.ID, 0) }
 
 func asks(text string) *task.Message {
 	return &task.Message{ID: "m-" + text, Role: task.RoleUser, Parts: []task.Part{task.Text(text)}}
@@ -241,14 +242,14 @@ func recalls(ctx context.Context, run *executor.Run) string {
 		}
 	}
 	for i := range history {
-		fmt.Fprintf(&b, " | %d %s", history[i].Role, history[i].FirstText())
+		fmt.Fprintf(&b, " | %d %s", history[i].Role, short(history[i].FirstText()))
 	}
 	for i := range earlier {
-		b.WriteString(" & " + told(&earlier[i]))
+		b.WriteString(" & " + short(told(&earlier[i])))
 	}
-	fmt.Fprintf(&b, " = %d %s %s", before, snapshot.Status.State, snapshot.Status.Message.FirstText())
+	fmt.Fprintf(&b, " = %d %s %s", before, snapshot.Status.State, short(snapshot.Status.Message.FirstText()))
 	for i := range snapshot.History {
-		fmt.Fprintf(&b, " | %d %s", snapshot.History[i].Role, snapshot.History[i].FirstText())
+		fmt.Fprintf(&b, " | %d %s", snapshot.History[i].Role, short(snapshot.History[i].FirstText()))
 	}
 	for i := range snapshot.Artifacts {
 		fmt.Fprintf(&b, " | %d %s %s", snapshot.Artifacts[i].Index, snapshot.Artifacts[i].ID, snapshot.Artifacts[i].Parts[0].Text)
@@ -259,13 +260,21 @@ func recalls(ctx context.Context, run *executor.Run) string {
 	return b.String()
 }
 
+// short leaves a short text as it is, and of others the beginning and the size.
+func short(text string) string {
+	if len(text) < 80 {
+		return text
+	}
+	return fmt.Sprintf("%.20s... of %d bytes", text, len(text))
+}
+
 func quoted(entries []executor.Said) string {
 	var b strings.Builder
 	for i := range entries {
 		e := &entries[i]
 		fmt.Fprintf(&b, " | %d %d %s %d", e.Seq, e.Role(), e.State, e.Left)
 		for _, p := range e.Parts() {
-			fmt.Fprintf(&b, " %q", p.Text)
+			fmt.Fprintf(&b, " %s", short(p.Text))
 		}
 	}
 	return b.String()
@@ -282,9 +291,17 @@ func looks(ctx context.Context, run *executor.Run) string {
 		{Count: 100, Bytes: 4_000},
 	} {
 		refs, err := run.Memory.References(ctx, within)
+		last, times := "", 0
 		for i := range refs {
-			fmt.Fprintf(&b, " task %s %s %s%s", refs[i].TaskID, refs[i].ContextID, refs[i].State, quoted(refs[i].Said))
+			ref := fmt.Sprintf(" task %s %s %s%s", refs[i].TaskID, refs[i].ContextID, refs[i].State, quoted(refs[i].Said))
+			if ref == last {
+				times++
+				continue
+			}
+			last = ref
+			b.WriteString(ref)
 		}
+		fmt.Fprintf(&b, " and the last one again %d times", times)
 		task, err2 := run.Memory.Dialogue(ctx, executor.OfTask, within)
 		all, err3 := run.Memory.Dialogue(ctx, executor.OfContext, within)
 		fmt.Fprint(&b, " here", quoted(task), " context", quoted(all), errors.Join(err, err2, err3))
@@ -300,7 +317,10 @@ func told(e *task.Event) string {
 		fmt.Fprintf(&b, " %s direct=%v cause=%q", e.State, e.Direct, e.Cause)
 	}
 	if m := e.Message; m != nil {
-		fmt.Fprintf(&b, " %d %q %s %v", m.Role, m.FirstText(), m.ContextID, m.TaskID != "")
+		fmt.Fprintf(&b, " %d %q", m.Role, m.FirstText())
+		if m.ContextID == "" || m.TaskID == "" {
+			b.WriteString(" in no task")
+		}
 	}
 	if a := e.Artifact; a != nil {
 		fmt.Fprintf(&b, " %s %d %s %q append=%v last=%v %s", a.ID, a.Index, a.Name, a.Parts[0].Text, e.Append, e.Last, e.Metadata)
@@ -338,12 +358,16 @@ func (a canceler) Cancel(ctx context.Context, c *executor.Cancellation) error {
 	return nil
 }
 
+// scenario is what an agent does and what happens to it meanwhile.
+type scenario struct {
+	agent  worker.Agent
+	client func(c client)
+}
+
 func scenarios() map[string]scenario {
-	ends := func(s task.State) func(*testing.T, client) {
-		return func(t *testing.T, c client) { t.Helper(); c.create("hi"); reaches(t, c, s) }
-	}
+	ends := func(s task.State) func(client) { return func(c client) { c.create("hi"); c.reaches(s) } }
 	heard, heardToo, resumed, resumedToo := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
-	again := executor.Retryable(errors.New("again"), time.Millisecond)
+	again := executor.Retryable(&executor.Failure{Msg: "Not now.", Cause: errors.New("the model is loading")}, time.Millisecond)
 	elsewhere := canceler{told: make(chan string, 1)}
 	elsewhere.Func = func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 		if run.Turn == 3 {
@@ -357,13 +381,26 @@ func scenarios() map[string]scenario {
 			_, err := out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{ID: "x", Name: "n\x00", Parts: []task.Part{task.Text("1")}}, Metadata: json.RawMessage(`{"k": 1.0}`)})
 			_, err2 := out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{ID: "y", Parts: []task.Part{task.Text("2")}}, Last: true})
 			_, err3 := out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{ID: "x", Parts: []task.Part{task.Text("3")}}, Append: true, Last: true})
-			return errors.Join(err, err2, err3, out.Status(ctx, task.StateWorking, nil), out.Status(ctx, task.StateWorking, nil),
-				out.Status(ctx, task.StateWorking, says("half")), out.Checkpoint(ctx, json.RawMessage(`{"a":1}`)),
-				out.Status(ctx, task.StateCompleted, says("done")))
+			err4 := errors.Join(out.Status(ctx, task.StateWorking, nil), out.Status(ctx, task.StateWorking, nil)) // is shown already
+			for _, progress := range []*task.Message{says("half"), says("half"), nil, nil} {
+				err4 = errors.Join(err4, out.Status(ctx, task.StateWorking, progress))
+			}
+			return errors.Join(err, err2, err3, err4, out.Checkpoint(ctx, json.RawMessage(`{"a":1}`)), out.Status(ctx, task.StateCompleted, says("done")))
 		}), ends(task.StateCompleted)},
-		"completes": {does(func(context.Context, *executor.Run, executor.Emitter) error { return nil }), ends(task.StateCompleted)},
-		"fails":     {does(func(context.Context, *executor.Run, executor.Emitter) error { return errors.New("secret") }), ends(task.StateFailed)},
-		"crashes":   {does(func(context.Context, *executor.Run, executor.Emitter) error { panic("oh") }), ends(task.StateFailed)},
+		"completes":          {does(func(context.Context, *executor.Run, executor.Emitter) error { return nil }), ends(task.StateCompleted)},
+		"fails":              {does(func(context.Context, *executor.Run, executor.Emitter) error { return errors.New("secret") }), ends(task.StateFailed)},
+		"crashes":            {does(func(context.Context, *executor.Run, executor.Emitter) error { panic("oh") }), ends(task.StateFailed)},
+		"ends its goroutine": {does(func(context.Context, *executor.Run, executor.Emitter) error { runtime.Goexit(); return nil }), ends(task.StateFailed)},
+		"is away and comes back": {does(func(_ context.Context, run *executor.Run, _ executor.Emitter) error {
+			if run.Attempt == 1 {
+				return &executor.Unavailable{Err: errors.New("connection refused")}
+			}
+			return nil
+		}), ends(task.StateCompleted)},
+		"is gone after it has begun": {does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+			_, err := out.Artifact(ctx, text("x"))
+			return cmpErr(err, &executor.Unavailable{Err: errors.New("gone")})
+		}), ends(task.StateFailed)},
 		"retries": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 			if err := out.Status(ctx, task.StateWorking, says(recalls(ctx, run))); err != nil || run.Try == 3 {
 				return err
@@ -378,14 +415,13 @@ func scenarios() map[string]scenario {
 			}
 			_, err := out.Artifact(ctx, text(fmt.Sprint(run.Turn)))
 			return cmpErr(err, out.Status(ctx, task.StateInputRequired+task.State(run.Turn-1), says(fmt.Sprintf("question %d", run.Turn))))
-		}), func(t *testing.T, c client) {
-			t.Helper()
+		}), func(c client) {
 			c.create("hi")
-			hears(t, c, "question 1")
+			c.hears("question 1")
 			c.say("one")
-			hears(t, c, "question 2")
+			c.hears("question 2")
 			c.say("two")
-			reaches(t, c, task.StateRejected)
+			c.reaches(task.StateRejected)
 		}},
 		"is told more while it is busy": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 			if run.Turn == 1 {
@@ -393,69 +429,67 @@ func scenarios() map[string]scenario {
 					return err
 				}
 				<-heard
-				return out.Status(ctx, task.StateInputRequired, says("what?"))
+				_, err := out.Artifact(ctx, text("1"))
+				return errors.Join(err, out.Checkpoint(ctx, json.RawMessage("1")), out.Status(ctx, task.StateInputRequired, says("what?")))
 			}
 			s := task.StateInputRequired
 			if run.Turn == 3 {
 				s = task.StateCompleted
 			}
 			return out.Status(ctx, s, says(recalls(ctx, run)))
-		}), func(t *testing.T, c client) {
-			t.Helper()
+		}), func(c client) {
 			c.create("hi")
-			hears(t, c, "busy")
+			c.hears("busy")
 			c.say("one")
 			c.say("two")
 			heard <- struct{}{}
-			reaches(t, c, task.StateCompleted)
+			c.reaches(task.StateCompleted)
 		}},
 		"is canceled": {
 			does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error { return blocks(ctx, out) }),
-			func(t *testing.T, c client) {
-				t.Helper()
+			func(c client) {
 				c.create("hi")
-				hears(t, c, "busy")
+				c.hears("busy")
 				c.cancel()
-				reaches(t, c, task.StateCanceled)
+				c.reaches(task.StateCanceled)
 			},
 		},
 		"asks although it is canceled": {does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
 			_ = blocks(ctx, out)
 			return out.Status(context.WithoutCancel(ctx), task.StateInputRequired, says("what?"))
-		}), func(t *testing.T, c client) {
-			t.Helper()
+		}), func(c client) {
 			c.create("hi")
-			hears(t, c, "busy")
+			c.hears("busy")
 			c.cancel()
-			reaches(t, c, task.StateCanceled)
+			c.reaches(task.StateCanceled)
 		}},
 		"is canceled while it waits": {does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
 			return out.Status(ctx, task.StateAuthRequired, nil)
-		}), func(t *testing.T, c client) {
-			t.Helper()
+		}), func(c client) {
 			c.create("hi")
-			reaches(t, c, task.StateAuthRequired)
+			c.reaches(task.StateAuthRequired)
 			c.cancel()
-			reaches(t, c, task.StateCanceled)
+			c.reaches(task.StateCanceled)
 		}},
-		"gets notices of cancels": {worker.Agent{Executor: elsewhere}, func(t *testing.T, c client) {
-			t.Helper()
+		"gets notices of cancels": {worker.Agent{Executor: elsewhere}, func(c client) {
 			c.open(&task.Task{PublicID: "parked"}, asks("hi"), nil)
-			hears(t, c, "1")
+			c.hears("1")
 			c.end(json.RawMessage(`{"why":1.0}`))
-			eventually(t, "the agent is told", func() bool { c.notices(); return len(elsewhere.told) > 0 })
-			require.Equal(t, `canceled turn=1 attempt=1 try=1 {"why":1.0} 1 {"job":1}`, <-elsewhere.told)
+			waittest.Eventually(c.t, "the agent is told", func() error {
+				c.notices()
+				return waittest.Unless(len(elsewhere.told) > 0, "not yet")
+			})
+			require.Equal(c.t, `canceled turn=1 attempt=1 try=1 {"why":1.0} 1 {"job":1}`, <-elsewhere.told)
 
 			c.open(&task.Task{PublicID: "running"}, asks("hi"), nil)
-			hears(t, c, "1")
+			c.hears("1")
 			c.say("again")
-			hears(t, c, "2")
+			c.hears("2")
 			c.say("again")
-			hears(t, c, "busy")
+			c.hears("busy")
 			c.cancel()
-			eventually(t, "the agent is told", func() bool { return len(elsewhere.told) > 0 })
-			require.Equal(t, `canceled turn=3 attempt=3 try=1  2 {"job":2}`, <-elsewhere.told)
-			reaches(t, c, task.StateCanceled)
+			require.Equal(c.t, `canceled turn=3 attempt=3 try=1  2 {"job":2}`, waittest.Within(c.t, "the agent is told", elsewhere.told))
+			c.reaches(task.StateCanceled)
 		}},
 		"loses its lease": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 			if run.Try == 1 {
@@ -463,31 +497,21 @@ func scenarios() map[string]scenario {
 				return cmpErr(err, blocks(ctx, out))
 			}
 			return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
-		}), func(t *testing.T, c client) {
-			t.Helper()
+		}), func(c client) {
 			c.create("hi")
-			hears(t, c, "busy")
+			c.hears("busy")
 			c.lose()
-			reaches(t, c, task.StateCompleted)
+			c.reaches(task.StateCompleted)
 		}},
 		"loses every lease": {
 			does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error { return blocks(ctx, out) }),
-			func(t *testing.T, c client) {
-				t.Helper()
+			func(c client) {
 				c.create("hi")
 				for n := 1; n <= 3; n++ {
-					eventually(t, "the next try runs", func() bool {
-						busy := 0
-						for _, e := range c.log() {
-							if e.Kind == task.EventStatus && e.Message.FirstText() == "busy" {
-								busy++
-							}
-						}
-						return busy == n
-					})
+					c.hearsAgain(n, "busy")
 					c.lose()
 				}
-				reaches(t, c, task.StateFailed)
+				c.reaches(task.StateFailed)
 			},
 		},
 		"emits too much": {does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
@@ -495,41 +519,44 @@ func scenarios() map[string]scenario {
 			return err
 		}), ends(task.StateFailed)},
 		"waits and is waited for": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-			switch run.Turn {
-			case 1:
+			switch {
+			case run.Turn == 1:
 				_, err := out.Artifact(ctx, text("1"))
-				return cmpErr(err, out.Wait(ctx, executor.Wait{For: time.Millisecond}))
-			case 2:
+				if err := errors.Join(err, out.Checkpoint(ctx, []byte(`"of turn 1"`)), out.Wait(ctx, executor.Wait{For: time.Hour})); err != nil {
+					return err
+				}
+				return errors.Join(errors.New("nobody reads this"), out.Status(ctx, task.StateWorking, says("nor this")))
+			case run.Turn == 2 && run.Try == 1:
+				return cmpErr(out.Checkpoint(ctx, []byte(`"of turn 2"`)), again)
+			case run.Turn == 2:
 				err := out.Status(ctx, task.StateWorking, says(recalls(ctx, run)))
 				return cmpErr(err, out.Wait(ctx, executor.Wait{For: time.Hour, Interruptible: true}))
-			case 3:
-				if run.Try == 1 {
-					return again
-				}
+			case run.Turn == 3 && run.Try == 1:
+				return again
+			case run.Turn == 3:
 				return out.Status(ctx, task.StateInputRequired, says(recalls(ctx, run)))
 			}
 			return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
-		}), func(t *testing.T, c client) {
-			t.Helper()
-			waits := func(n int) {
-				eventually(t, "the agent waits", func() bool {
-					found := 0
-					for _, e := range c.log() {
-						if e.Waits() {
-							found++
-						}
-					}
-					return found == n
-				})
-			}
+		}), func(c client) {
 			c.create("hi")
-			waits(1)
+			c.waits(1)
 			c.fire()
-			waits(2)
+			c.waits(2)
 			c.say("one")
-			reaches(t, c, task.StateInputRequired)
+			c.reaches(task.StateInputRequired)
 			c.say("two")
-			reaches(t, c, task.StateCompleted)
+			c.reaches(task.StateCompleted)
+		}},
+		"may reply and waits": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+			if run.Input == nil {
+				return out.Wait(ctx, executor.Wait{For: time.Hour})
+			}
+			return out.Reply(ctx, says("too late"))
+		}), func(c client) {
+			c.create("hi")
+			c.waits(1)
+			c.fire()
+			c.reaches(task.StateFailed)
 		}},
 		"is told more before it waits": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 			switch run.Turn {
@@ -544,25 +571,23 @@ func scenarios() map[string]scenario {
 				return cmpErr(err, out.Wait(ctx, executor.Wait{Until: time.Unix(1, 0)}))
 			}
 			return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
-		}), func(t *testing.T, c client) {
-			t.Helper()
+		}), func(c client) {
 			c.create("hi")
-			hears(t, c, "busy")
+			c.hears("busy")
 			c.say("one")
 			c.say("two")
 			heardToo <- struct{}{}
-			until(t, c, "the agent waits for good", func(e *task.Event) bool { return e.Waits() && !e.Run.Interruptible })
+			c.waits(2)
 			c.fire()
-			reaches(t, c, task.StateCompleted)
+			c.reaches(task.StateCompleted)
 		}},
 		"is canceled while a timer runs": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 			return out.Wait(ctx, executor.Wait{For: time.Hour})
-		}), func(t *testing.T, c client) {
-			t.Helper()
+		}), func(c client) {
 			c.create("hi")
-			until(t, c, "the agent waits", (*task.Event).Waits)
+			c.waits(1)
 			c.cancel()
-			reaches(t, c, task.StateCanceled)
+			c.reaches(task.StateCanceled)
 		}},
 		"calls": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 			switch {
@@ -578,22 +603,20 @@ func scenarios() map[string]scenario {
 				fmt.Fprintf(&got, "%s %s %s %s %s, ", r.ID, r.Agent, r.TaskID, r.State, r.Error)
 			}
 			return out.Status(ctx, task.StateInputRequired, says(got.String()+recalls(ctx, run)))
-		}), func(t *testing.T, c client) {
-			t.Helper()
+		}), func(c client) {
 			c.create("hi")
-			until(t, c, "the agent calls", (*task.Event).Waits)
+			c.waits(1)
 			c.say("one")
 			c.refuse()
-			reaches(t, c, task.StateCompleted)
+			c.reaches(task.StateCompleted)
 		}},
 		"is canceled while it calls": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 			return out.Call(ctx, []executor.Call{{Agent: "b", Message: says("hi")}})
-		}), func(t *testing.T, c client) {
-			t.Helper()
+		}), func(c client) {
 			c.create("hi")
-			until(t, c, "the agent calls", (*task.Event).Waits)
+			c.waits(1)
 			c.cancel()
-			reaches(t, c, task.StateCanceled)
+			c.reaches(task.StateCanceled)
 		}},
 		"looks at other tasks": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 			switch run.Message.FirstText() {
@@ -608,16 +631,15 @@ func scenarios() map[string]scenario {
 			}
 			_, err := out.Artifact(ctx, text("small"))
 			return err
-		}), func(t *testing.T, c client) {
-			t.Helper()
+		}), func(c client) {
 			c.open(&task.Task{PublicID: "small"}, asks("small"), nil)
-			reaches(t, c, task.StateCompleted)
+			c.reaches(task.StateCompleted)
 			c.open(&task.Task{PublicID: "large"}, asks("large"), nil)
-			reaches(t, c, task.StateInputRequired)
+			c.reaches(task.StateInputRequired)
 			c.open(&task.Task{PublicID: "of another owner", Owner: "eve"}, asks("small"), nil)
-			reaches(t, c, task.StateCompleted)
+			c.reaches(task.StateCompleted)
 			c.open(&task.Task{PublicID: "of another tenant", Tenant: "evil"}, asks("small"), nil)
-			reaches(t, c, task.StateCompleted)
+			c.reaches(task.StateCompleted)
 			c.open(&task.Task{PublicID: "of another agent", Agent: "b"}, asks("small"), nil)
 
 			look := asks("look")
@@ -625,14 +647,14 @@ func scenarios() map[string]scenario {
 			c.open(&task.Task{Metadata: json.RawMessage(`{"task":1.0}`)}, look, &task.Request{
 				OutputModes: []string{"text/plain"}, Extensions: []string{"urn:e"}, Scopes: []string{"s"}, Traceparent: "00-t",
 			})
-			reaches(t, c, task.StateInputRequired)
+			c.reaches(task.StateInputRequired)
 			look = asks("look again")
 			look.References = []string{"small", "large"}
 			for range store.MostReferences {
 				look.References = append(look.References, "small")
 			}
 			c.tell(look, &task.Request{Metadata: json.RawMessage(`{"turn":2.0}`)})
-			reaches(t, c, task.StateCompleted)
+			c.reaches(task.StateCompleted)
 		}},
 		"asks with a resume URL": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 			if run.Turn == 2 && run.Try == 1 {
@@ -651,22 +673,21 @@ func scenarios() map[string]scenario {
 				return cmpErr(err, out.Ask(ctx, executor.Ask{State: task.StateInputRequired, Message: says("question 3")}))
 			}
 			return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
-		}), func(t *testing.T, c client) {
-			t.Helper()
+		}), func(c client) {
 			c.create("hi")
-			hears(t, c, resumeURL(task.ID{}, 1))
-			require.False(t, c.resume(2, "of a later turn"))
-			require.True(t, c.resume(1, "one"))
-			require.False(t, c.resume(1, "one again"))
-			hears(t, c, "question 2")
-			require.False(t, c.resume(1, "of an earlier turn"))
+			c.hears(resumeURL(task.ID{}, 1))
+			c.resumes(2, "of a later turn", false)
+			c.resumes(1, "one", true)
+			c.resumes(1, "one again", false)
+			c.hears("question 2")
+			c.resumes(1, "of an earlier turn", false)
 			c.say("two")
-			require.False(t, c.resume(2, "too late"))
-			hears(t, c, "question 3")
-			require.False(t, c.resume(3, "not asked for"))
+			c.resumes(2, "too late", false)
+			c.hears("question 3")
+			c.resumes(3, "not asked for", false)
 			c.say("three")
-			reaches(t, c, task.StateCompleted)
-			require.False(t, c.resume(4, "after the end"))
+			c.reaches(task.StateCompleted)
+			c.resumes(4, "after the end", false)
 		}},
 		"is resumed before it asks": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 			switch {
@@ -678,15 +699,14 @@ func scenarios() map[string]scenario {
 				return out.Ask(ctx, executor.Ask{State: task.StateInputRequired, Message: says(recalls(ctx, run)), Resume: &executor.Resume{}})
 			}
 			return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
-		}), func(t *testing.T, c client) {
-			t.Helper()
+		}), func(c client) {
 			c.create("hi")
-			hears(t, c, "busy")
-			require.True(t, c.resume(1, "early"))
-			require.False(t, c.resume(1, "early again"))
+			c.hears("busy")
+			c.resumes(1, "early", true)
+			c.resumes(1, "early again", false)
 			c.say("more")
 			c.lose()
-			reaches(t, c, task.StateCompleted)
+			c.reaches(task.StateCompleted)
 		}},
 		"is resumed and asks only the client": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 			switch run.Turn {
@@ -700,18 +720,17 @@ func scenarios() map[string]scenario {
 				return out.Ask(ctx, executor.Ask{State: task.StateInputRequired, Message: says("question 2"), Resume: &executor.Resume{}})
 			}
 			return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
-		}), func(t *testing.T, c client) {
-			t.Helper()
+		}), func(c client) {
 			c.create("hi")
-			hears(t, c, "busy")
-			require.True(t, c.resume(1, "early"))
+			c.hears("busy")
+			c.resumes(1, "early", true)
 			resumed <- struct{}{}
-			hears(t, c, "question 1")
-			require.False(t, c.resume(1, "again"))
+			c.hears("question 1")
+			c.resumes(1, "again", false)
 			c.say("one")
-			hears(t, c, "question 2")
-			require.True(t, c.resume(2, "two"))
-			reaches(t, c, task.StateCompleted)
+			c.hears("question 2")
+			c.resumes(2, "two", true)
+			c.reaches(task.StateCompleted)
 		}},
 		"is resumed and waits": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 			switch run.Turn {
@@ -720,36 +739,34 @@ func scenarios() map[string]scenario {
 					return err
 				}
 				<-resumedToo
-				return out.Wait(ctx, executor.Wait{For: time.Millisecond})
+				return out.Wait(ctx, executor.Wait{For: time.Hour})
 			case 2:
 				err := out.Status(ctx, task.StateWorking, says(recalls(ctx, run)))
 				return cmpErr(err, out.Ask(ctx, executor.Ask{State: task.StateInputRequired, Message: says("question"), Resume: &executor.Resume{}}))
 			}
 			return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
-		}), func(t *testing.T, c client) {
-			t.Helper()
+		}), func(c client) {
 			c.create("hi")
-			hears(t, c, "busy")
-			require.True(t, c.resume(1, "early"))
+			c.hears("busy")
+			c.resumes(1, "early", true)
 			resumedToo <- struct{}{}
-			until(t, c, "the agent waits", (*task.Event).Waits)
-			require.False(t, c.resume(1, "again"))
+			c.waits(1)
+			c.resumes(1, "again", false)
 			c.fire()
-			hears(t, c, "question")
-			require.True(t, c.resume(2, "two"))
-			reaches(t, c, task.StateCompleted)
+			c.hears("question")
+			c.resumes(2, "two", true)
+			c.reaches(task.StateCompleted)
 		}},
 		"is canceled after an early resume": {does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
 			_ = blocks(ctx, out)
 			return out.Ask(context.WithoutCancel(ctx), executor.Ask{State: task.StateInputRequired, Message: says("what?"), Resume: &executor.Resume{}})
-		}), func(t *testing.T, c client) {
-			t.Helper()
+		}), func(c client) {
 			c.create("hi")
-			hears(t, c, "busy")
-			require.True(t, c.resume(1, "early"))
+			c.hears("busy")
+			c.resumes(1, "early", true)
 			c.cancel()
-			reaches(t, c, task.StateCanceled)
-			require.False(t, c.resume(1, "late"))
+			c.reaches(task.StateCanceled)
+			c.resumes(1, "late", false)
 		}},
 		"stores a state": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 			var log []string
@@ -787,17 +804,60 @@ func scenarios() map[string]scenario {
 			}
 			return err
 		}), ends(task.StateCompleted)},
+		"keeps a state": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+			var seen []string
+			for _, of := range []executor.Scope{executor.OfTask, executor.OfContext} {
+				s, err := run.Memory.State(ctx, of)
+				if err != nil {
+					return err
+				}
+				seen = append(seen, string(s.Value))
+				next := strings.Trim(string(s.Value), `"`) + run.Message.FirstText() + `\u0000`
+				if _, err := run.Memory.SetState(ctx, of, json.RawMessage(`"`+next+`"`), s.Version); err != nil {
+					return err
+				}
+				if _, err := run.Memory.SetState(ctx, of, json.RawMessage(`1`), s.Version); !errors.Is(err, executor.ErrStateChanged) {
+					return fmt.Errorf("an old version was replaced: %w", err)
+				}
+			}
+			if run.Try == 1 {
+				return again
+			}
+			return out.Status(ctx, task.StateInputRequired, says(strings.Join(seen, " and of the context ")+recalls(ctx, run)))
+		}), func(c client) {
+			c.open(&task.Task{PublicID: "first"}, asks("1"), nil)
+			c.reaches(task.StateInputRequired)
+			c.say("2")
+			c.until(2, "the question of turn 2", func(e *task.Event) bool { return e.State == task.StateInputRequired })
+			c.open(&task.Task{PublicID: "second"}, asks("3"), nil)
+			c.reaches(task.StateInputRequired)
+		}},
+		"stores too much": {does(func(ctx context.Context, run *executor.Run, _ executor.Emitter) error {
+			for _, value := range []string{`{"a":`, `"` + strings.Repeat("x", 98) + `"`, `"` + strings.Repeat("x", 99) + `"`} {
+				_, err := run.Memory.SetState(ctx, executor.OfContext, json.RawMessage(value), executor.AnyVersion)
+				failure, failed := errors.AsType[*executor.Failure](err)
+				if failed && failure.Msg == "The agent's state is not valid JSON." {
+					continue
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}), ends(task.StateFailed)},
 		"replies": {does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
 			return out.Reply(ctx, says("hi"))
 		}), ends(task.StateCompleted)},
 	}
 	for name, s := range all {
-		s.agent.MaxAttempts, s.agent.Backoff = 3, time.Millisecond
+		s.agent.Name, s.agent.MaxAttempts, s.agent.Backoff = name, 3, time.Millisecond
 		s.agent.Concurrency = 3 // a lost run may still end
 		switch name {
 		case "emits too much":
 			s.agent.MaxArtifacts = 4
-		case "replies":
+		case "stores too much":
+			s.agent.MaxState = 100
+		case "replies", "may reply and waits":
 			s.agent.DirectReplies = true
 		}
 		all[name] = s
@@ -812,20 +872,53 @@ func cmpErr(first, second error) error {
 	return second
 }
 
-// The store in memory, with which users test their agents, has the rules of the one in PostgreSQL.
-func TestInMemoryStoreWritesTheLogOfPostgres(t *testing.T) {
+// The logs of these agents are as testdata/logs shows them, in PostgreSQL and in memory, where users test their agents.
+func TestLogs(t *testing.T) {
 	t.Parallel()
-	for name, s := range scenarios() {
-		t.Run("an agent that "+name, func(t *testing.T) {
-			t.Parallel()
-			var logs [2][]string
-			for i, c := range []client{{&inPostgres{process: start(t, setup{}, s.agent)}}, {inMemoryOf(t, s.agent)}} {
-				s.client(t, c)
-				for _, e := range c.log() {
-					logs[i] = append(logs[i], told(e))
+	const golden = "testdata/logs"
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	all := scenarios()
+	var agents []worker.Agent
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		agents = append(agents, all[name].agent)
+	}
+	shared := start(t, setup{}, agents...)
+	lines := strings.NewReplacer(" | ", "\n\t| ", " & ", "\n\t& ", " = ", "\n\t= ", " dialogue", "\n\tdialogue", " here", "\n\there", " context |", "\n\tcontext |", "\\n", "\n\t")
+	var written sync.Map
+	t.Run("agents", func(t *testing.T) {
+		for name, s := range all {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				p := shared
+				if slices.Contains([]string{"loses its lease", "loses every lease", "is resumed before it asks"}, name) {
+					p = start(t, setup{}, s.agent)
 				}
-			}
-			require.Equal(t, logs[0], logs[1])
-		})
+				for _, on := range []server{
+					&inMemory{local: startLocal(t, setup{}, s.agent), t: t, agent: name},
+					&inPostgres{process: p, t: t, agent: name},
+				} {
+					s.client(client{on, t})
+					section := "== an agent that " + name + "\n"
+					for _, e := range on.events() {
+						section += lines.Replace(told(e)) + "\n"
+					}
+					written.Store(name, section)
+					if !*update {
+						_, rest, _ := strings.Cut(string(want), "== an agent that "+name+"\n")
+						log, _, _ := strings.Cut(rest, "== ")
+						require.Equal(t, "== an agent that "+name+"\n"+log, section, "%T", on)
+					}
+				}
+			})
+		}
+	})
+	if *update {
+		var out strings.Builder
+		for _, a := range agents {
+			section, _ := written.Load(a.Name)
+			out.WriteString(section.(string))
+		}
+		require.NoError(t, os.WriteFile(golden, []byte(out.String()), 0o600))
 	}
 }

@@ -1,0 +1,576 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+	"github.com/holdfast-a2a/holdfast/internal/worker"
+	"github.com/holdfast-a2a/holdfast/internal/worker/inmemory"
+)
+
+// local is a pool on the store in memory, which writes the same logs as PostgreSQL (TestLogs). What is about time runs in a
+// bubble with it.
+type local struct {
+	t     testing.TB
+	store *inmemory.Store
+	pool  *worker.Pool
+	id    task.ID
+	stop  context.CancelFunc
+	ended chan struct{}
+
+	mu     sync.Mutex
+	delays []time.Duration // that retries asked for
+}
+
+// startLocal runs agents, named a, b, c unless they have a name.
+func startLocal(t testing.TB, s setup, agents ...worker.Agent) *local {
+	t.Helper()
+	p := &local{t: t, id: store.NewID(), ended: make(chan struct{})}
+	p.store = inmemory.New(inmemory.Listener{
+		Committed: func() {}, Ready: func(agent string) { p.pool.Wake(agent) },
+		Canceled: func(id task.ID) {
+			if !s.deaf {
+				p.pool.CancelHint(id)
+			}
+		},
+		Delayed: func(d time.Duration) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.delays = append(p.delays, d)
+		},
+	})
+	p.pool = worker.New(s.options(p.store, func() task.ID { return p.id }, agents))
+	ctx, stop := context.WithCancel(context.Background())
+	p.stop = stop
+	go func() {
+		defer close(p.ended)
+		_ = p.pool.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		stop()
+		if t.Failed() {
+			p.pool.LoseAll() // its runs may wait for the test
+		}
+		<-p.ended
+	})
+	return p
+}
+
+func (p *local) create(agent, text string) *task.Task {
+	h := opened(&task.Task{}, agent)
+	p.store.Create(h, asks(text), nil)
+	return h
+}
+
+// is checks the state of a task in a bubble, when all that is due has happened.
+func (p *local) is(h *task.Task, s task.State) *task.Task {
+	p.t.Helper()
+	synctest.Wait()
+	now, err := p.store.Task(h.ID)
+	require.NoError(p.t, err)
+	require.Equal(p.t, s, now.Status.State, "%s", now.Status.Message.FirstText())
+	return now
+}
+
+// become waits until the task is in a state.
+func (p *local) become(h *task.Task, s task.State) *task.Task {
+	p.t.Helper()
+	waittest.Eventually(p.t, "the task is "+s.String(), func() error {
+		now, _ := p.store.State(h.ID)
+		return waittest.Unless(now == s, "it is %s", now)
+	})
+	now, err := p.store.Task(h.ID)
+	require.NoError(p.t, err)
+	return now
+}
+
+func TestConcurrencyIsPerAgent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var running, most [2]atomic.Int64
+		gate := make(chan struct{})
+		agent := func(i int, n int) worker.Agent {
+			a := does(func(context.Context, *executor.Run, executor.Emitter) error {
+				most[i].Store(max(most[i].Load(), running[i].Add(1)))
+				defer running[i].Add(-1)
+				<-gate
+				return nil
+			})
+			a.Concurrency = n
+			return a
+		}
+		p := startLocal(t, setup{}, agent(0, 3), agent(1, 1))
+		var tasks []*task.Task
+		for i := range 20 {
+			tasks = append(tasks, p.create([]string{"a", "b"}[i%2], "x"))
+		}
+		waittest.Advance(time.Minute)
+		require.Equal(t, []int64{3, 1}, []int64{running[0].Load(), running[1].Load()})
+		require.Nil(t, p.pool.Reserve("a"), "no slot is free")
+		close(gate)
+		for _, h := range tasks {
+			p.is(h, task.StateCompleted)
+		}
+		require.Equal(t, []int64{3, 1}, []int64{most[0].Load(), most[1].Load()})
+	})
+}
+
+// A retry without a delay of its own waits for the backoff, which doubles up to its limit.
+func TestBackoff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := does(func(_ context.Context, run *executor.Run, _ executor.Emitter) error {
+			after := time.Duration(0)
+			if run.Try == 1 {
+				after = time.Hour
+			}
+			return executor.Retryable(errors.New("busy"), after)
+		})
+		a.MaxAttempts, a.Backoff, a.MaxBackoff = 5, time.Second, 5*time.Second
+		p := startLocal(t, setup{}, a)
+		p.is(p.create("a", "x"), task.StateFailed)
+		require.Equal(t, time.Hour, p.delays[0])
+		for i, base := range []time.Duration{2 * time.Second, 4 * time.Second, 5 * time.Second} {
+			require.GreaterOrEqual(t, p.delays[i+1], base/2)
+			require.Less(t, p.delays[i+1], base*3/2)
+		}
+		require.Len(t, p.delays, 4)
+	})
+}
+
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		deaf, stubborn bool
+	}{"cooperative": {}, "without hints": {deaf: true}, "stubborn": {stubborn: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				release, causes := make(chan struct{}), make(chan error, 1)
+				a := does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+					err := waits(ctx)
+					if c.stubborn {
+						<-release
+						_, err := out.Artifact(context.WithoutCancel(ctx), text("too late"))
+						require.Error(t, err)
+					}
+					causes <- err
+					return err
+				})
+				a.CancelGrace = time.Minute
+				p := startLocal(t, setup{deaf: c.deaf}, a)
+				h := p.create("a", "x")
+				p.is(h, task.StateWorking)
+				require.NoError(t, p.store.Cancel(h.ID, nil))
+				if c.deaf {
+					p.is(h, task.StateWorking)
+					require.NoError(t, p.pool.Reconcile(t.Context()))
+				}
+				if c.stubborn {
+					waittest.Advance(time.Minute - 1)
+					p.is(h, task.StateWorking)
+					waittest.Advance(1)
+				}
+				p.is(h, task.StateCanceled)
+				close(release)
+				require.ErrorIs(t, <-causes, executor.ErrCanceled)
+				require.Len(t, p.store.Events(h.ID, 0), 3)
+			})
+		})
+	}
+}
+
+// asked counts the reads of canceled runs, and delays them.
+type asked struct {
+	worker.Store
+	begun chan []task.ID
+	goOn  chan struct{}
+}
+
+func (a *asked) Held(ctx context.Context, w task.ID, ids []task.ID) ([]store.Owned, error) {
+	a.begun <- ids
+	<-a.goOn
+	return a.Store.Held(ctx, w, ids)
+}
+
+// Any login of the database can send a hint. It makes the process read the task, and cancels nothing by itself.
+func TestForgedCancelHintEndsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db := &asked{begun: make(chan []task.ID, 10), goOn: make(chan struct{})}
+		a := does(func(ctx context.Context, _ *executor.Run, _ executor.Emitter) error { return waits(ctx) })
+		a.Concurrency, a.RunTimeout = 3, time.Hour
+		p := startLocal(t, setup{wrap: func(s worker.Store) worker.Store { db.Store = s; return db }}, a)
+		hs := []*task.Task{p.create("a", "x"), p.create("a", "y"), p.create("a", "z")}
+		synctest.Wait()
+		p.pool.CancelHint(store.NewID()) // an unknown task causes no read
+		p.pool.CancelHint(hs[0].ID)
+		synctest.Wait()
+		require.Equal(t, []task.ID{hs[0].ID}, <-db.begun)
+		// Hints that arrive during a read share the next one, however many there are.
+		require.NoError(t, p.store.Cancel(hs[2].ID, nil))
+		for range 100 {
+			p.pool.CancelHint(hs[0].ID)
+			p.pool.CancelHint(hs[1].ID)
+		}
+		db.goOn <- struct{}{}
+		require.ElementsMatch(t, []task.ID{hs[0].ID, hs[1].ID, hs[2].ID}, <-db.begun)
+		db.goOn <- struct{}{}
+		p.is(hs[2], task.StateCanceled)
+		p.is(hs[0], task.StateWorking)
+		p.is(hs[1], task.StateWorking)
+		require.Empty(t, db.begun, "two reads in all")
+		waittest.Advance(time.Hour)
+	})
+}
+
+// stuck is a database that does not take a run back.
+type stuck struct {
+	worker.Store
+	hang chan struct{}
+}
+
+func (s *stuck) Requeue(ctx context.Context, r store.Requeue) (time.Duration, error) {
+	<-s.hang
+	return s.Store.Requeue(ctx, r)
+}
+
+// A stop lets runs end within the grace, and gives back the others. It gives up those that it cannot give back.
+func TestStop(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		ends  bool          // within the grace
+		stuck bool          // the database
+		took  time.Duration // the stop
+		state task.State
+		owned bool
+	}{
+		"in time":  {ends: true, took: time.Minute - 1, state: task.StateCompleted},
+		"too late": {took: time.Minute, state: task.StateWorking},
+		// The grace of a stop, that of a cancel, and ten seconds.
+		"not at all": {stuck: true, took: time.Minute + 5*time.Second + 10*time.Second, state: task.StateWorking, owned: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				goOn, hang := make(chan struct{}), make(chan struct{})
+				a := does(func(ctx context.Context, _ *executor.Run, _ executor.Emitter) error {
+					select {
+					case <-goOn:
+						return nil
+					case <-ctx.Done():
+						return context.Cause(ctx)
+					}
+				})
+				a.CancelGrace = 5 * time.Second
+				p := startLocal(t, setup{grace: time.Minute, wrap: func(s worker.Store) worker.Store { return &stuck{s, hang} }}, a)
+				defer close(goOn)
+				h := p.create("a", "x")
+				p.is(h, task.StateWorking)
+				if !c.stuck {
+					close(hang)
+				}
+				began := time.Now()
+				p.stop()
+				waittest.Advance(time.Minute - 1)
+				if c.ends {
+					goOn <- struct{}{}
+				}
+				<-p.ended
+				require.Equal(t, c.took, waittest.Elapsed(began))
+				p.is(h, c.state)
+				_, owned := p.store.State(h.ID)
+				require.Equal(t, c.owned, owned)
+				if c.stuck {
+					close(hang)
+				}
+			})
+		})
+	}
+}
+
+func TestReservedSlots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := startLocal(t, setup{}, does(func(context.Context, *executor.Run, executor.Emitter) error { return nil }))
+		synctest.Wait() // the queue is known to be empty
+		require.Nil(t, p.pool.Reserve("unknown"))
+		slot := p.pool.Reserve("a")
+		require.Nil(t, p.pool.Reserve("a"), "one at a time")
+		slot.Release(task.RateLimited)
+		slot = p.pool.Reserve("a")
+		require.Equal(t, store.Seat{Worker: p.id}, slot.Seat())
+		h := p.create("a", "x")
+		waittest.Advance(time.Hour)
+		p.is(h, task.StateSubmitted)
+		p.stop()
+		waittest.Advance(time.Second)
+		select {
+		case <-p.ended:
+			require.Fail(t, "the pool ended before its slot was used")
+		default:
+		}
+		won, err := p.store.Claim(t.Context(), p.id, []store.Demand{{Agent: "a", Slots: 1}})
+		require.NoError(t, err)
+		slot.Start(won[0])
+		<-p.ended
+		p.is(h, task.StateCompleted)
+	})
+}
+
+// held keeps the answers to appends of artifacts back until it is opened.
+type held struct {
+	worker.Store
+	agent   string // "": of all agents
+	mu      sync.Mutex
+	open    bool
+	answers []func()
+	bytes   int // emitted and not answered
+	most    int
+}
+
+func (s *held) Append(a *store.Append) {
+	n := 0
+	for _, e := range a.Events {
+		if e.Artifact != nil {
+			n += len(e.Artifact.Parts[0].Text)
+		}
+	}
+	done := a.Done
+	a.Done = func(again bool, err error) {
+		answer := func() {
+			s.mu.Lock()
+			s.bytes -= n
+			s.mu.Unlock()
+			done(again, err)
+		}
+		s.mu.Lock()
+		keep := !s.open && n > 0 && (s.agent == "" || s.agent == a.Agent)
+		if keep {
+			s.answers = append(s.answers, answer)
+		}
+		s.mu.Unlock()
+		if !keep {
+			answer()
+		}
+	}
+	s.mu.Lock()
+	s.bytes += n
+	s.most = max(s.most, s.bytes)
+	s.mu.Unlock()
+	s.Store.Append(a)
+}
+
+func (s *held) waiting() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.answers)
+}
+
+func (s *held) release() {
+	s.mu.Lock()
+	s.open = true
+	answers := s.answers
+	s.answers = nil
+	s.mu.Unlock()
+	for _, answer := range answers {
+		answer()
+	}
+}
+
+// An agent that waits for the window is not inactive, however long that takes.
+func TestWindowBoundsUnstoredEvents(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const chunk, chunks, window = 64 << 10, 64, 1 << 20
+		h := &held{}
+		emitted := atomic.Int64{}
+		a := does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+			for range chunks {
+				if _, err := out.Artifact(ctx, text(strings.Repeat("x", chunk))); err != nil {
+					return err
+				}
+				emitted.Add(1)
+			}
+			return nil
+		})
+		a.InactivityTimeout = time.Minute
+		p := startLocal(t, setup{wrap: func(s worker.Store) worker.Store { h.Store = s; return h }}, a)
+		x := p.create("a", "x")
+		waittest.Advance(time.Hour)
+		require.Equal(t, window/chunk, h.waiting())
+		require.EqualValues(t, window/chunk, emitted.Load())
+		h.release()
+		p.is(x, task.StateCompleted)
+		require.Equal(t, window, h.most)
+		require.EqualValues(t, chunks, emitted.Load())
+	})
+}
+
+// Committed returns when the events before it are in the log, and not earlier.
+func TestCommittedWaitsForTheCommit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		slow := &held{}
+		returned, read := false, []json.RawMessage(nil)
+		a := does(func(ctx context.Context, run *executor.Run, out executor.Emitter) (err error) {
+			if run.Attempt > 1 {
+				read, err = run.Memory.Checkpoints(ctx)
+				return err
+			}
+			require.NoError(t, out.Checkpoint(ctx, json.RawMessage(`1`)))
+			_, err = out.Artifact(ctx, text("x")) // held back
+			require.NoError(t, err)
+			require.NoError(t, out.Checkpoint(ctx, json.RawMessage(`2`)))
+			gone, cancel := context.WithCancel(ctx)
+			cancel()
+			require.ErrorIs(t, out.Committed(gone), context.Canceled)
+			require.NoError(t, out.Committed(ctx))
+			returned = true
+			return waits(ctx)
+		})
+		a.Concurrency, a.MaxAttempts = 2, 2
+		p := startLocal(t, setup{wrap: func(s worker.Store) worker.Store { slow.Store = s; return slow }}, a)
+		h := p.create("a", "x")
+		waittest.Advance(time.Hour)
+		require.False(t, returned)
+		slow.release()
+		synctest.Wait()
+		require.True(t, returned)
+		require.Equal(t, 1, p.store.Rescue(p.pool.LoseAll))
+		p.is(h, task.StateCompleted)
+		require.Equal(t, []json.RawMessage{json.RawMessage(`1`), json.RawMessage(`2`)}, read)
+	})
+}
+
+// slowReads is a database that is away for some reads.
+type slowReads struct {
+	worker.Store
+	refuse atomic.Int64
+}
+
+func (a *slowReads) read() error {
+	if a.refuse.Add(-1) >= 0 {
+		return &task.Error{Kind: task.Unavailable, Msg: "the database is not reachable"}
+	}
+	return nil
+}
+
+func (a *slowReads) ArtifactIDs(ctx context.Context, id task.ID) ([]string, error) {
+	if err := a.read(); err != nil {
+		return nil, err
+	}
+	return a.Store.ArtifactIDs(ctx, id)
+}
+
+func (a *slowReads) EventsAfter(ctx context.Context, owner *task.Task, after task.Position, limit int) ([]*task.Event, error) {
+	if err := a.read(); err != nil {
+		return nil, err
+	}
+	return a.Store.EventsAfter(ctx, owner, after, limit)
+}
+
+func (a *slowReads) Conversation(ctx context.Context, h *task.Task, said, begins task.Seq) ([]task.Message, error) {
+	if err := a.read(); err != nil {
+		return nil, err
+	}
+	return a.Store.Conversation(ctx, h, said, begins)
+}
+
+func (a *slowReads) SetAgentState(ctx context.Context, n store.NewState) (int64, error) {
+	if err := a.read(); err != nil {
+		return 0, err
+	}
+	return a.Store.SetAgentState(ctx, n)
+}
+
+// Reads of a run wait for the database like its writes, and that is not inactivity.
+func TestReadsOfRunWaitForDatabase(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db := &slowReads{}
+		a := does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+			if run.Turn == 1 {
+				return out.Status(ctx, task.StateInputRequired, nil)
+			}
+			for _, read := range []func() error{
+				func() error { _, err := run.Memory.History(ctx); return err },
+				func() error { _, err := run.Memory.Checkpoint(ctx); return err },
+				func() error { _, err := out.Artifact(ctx, text("x")); return err },
+			} {
+				db.refuse.Store(100) // 25 s of pauses
+				if err := read(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		a.InactivityTimeout = 20 * time.Second
+		p := startLocal(t, setup{wrap: func(s worker.Store) worker.Store { db.Store = s; return db }}, a)
+		h := p.create("a", "x")
+		p.is(h, task.StateInputRequired)
+		_, err := p.store.AddMessage(h.ID, asks("y"), nil)
+		require.NoError(t, err)
+		waittest.Advance(3*25*time.Second - 1)
+		p.is(h, task.StateWorking)
+		waittest.Advance(1)
+		p.is(h, task.StateCompleted)
+	})
+}
+
+// An agent that waits for the database with a time limit of its own has not failed: its run is tried again.
+func TestAgentsGiveUpOnTheDatabase(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db := &slowReads{}
+		var giveUp context.CancelFunc
+		a := does(func(ctx context.Context, run *executor.Run, _ executor.Emitter) error {
+			if run.Attempt == 1 {
+				db.refuse.Store(1000)
+				ctx, giveUp = context.WithCancel(ctx)
+			}
+			_, err := run.Memory.SetState(ctx, executor.OfTask, json.RawMessage(`1`), executor.AnyVersion)
+			db.refuse.Store(0)
+			return err
+		})
+		a.MaxAttempts = 2
+		p := startLocal(t, setup{wrap: func(s worker.Store) worker.Store { db.Store = s; return db }}, a)
+		h := p.create("a", "x")
+		waittest.Advance(time.Minute)
+		p.is(h, task.StateWorking)
+		giveUp()
+		p.is(h, task.StateCompleted)
+	})
+}
+
+// A process that was declared dead and cannot register again claims nothing.
+func TestPoolWithoutLeaseClaimsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		ctx, stop := context.WithCancel(t.Context())
+		p := worker.New(worker.Options{
+			Agents: []worker.Agent{{Name: "a"}}, PollInterval: time.Minute,
+			Worker: func() task.ID { asked++; return task.ID{} },
+		})
+		ended := make(chan error, 1)
+		go func() { ended <- p.Run(ctx) }()
+		waittest.Advance(time.Hour)
+		stop()
+		require.NoError(t, <-ended)
+		require.Greater(t, asked, 30)
+	})
+}
