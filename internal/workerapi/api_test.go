@@ -1,6 +1,7 @@
 package workerapi_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -47,12 +48,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-const patience = 60 * time.Second
-
 // world has two replicas without the role worker, which hear of each other's commits.
 type world struct {
 	t        *testing.T
 	url      string
+	sql      *pgx.Conn
 	replicas []*replica
 }
 
@@ -104,7 +104,6 @@ func (c counting) ClaimRemote(ctx context.Context, want []store.RemoteDemand, mo
 
 type options struct {
 	agent  worker.Agent
-	lease  time.Duration
 	auth   *auth.Authenticator
 	scheme string
 	claims *limit.Places
@@ -114,12 +113,8 @@ type options struct {
 func newWorld(t *testing.T, o options) *world {
 	t.Helper()
 	w := &world{t: t, url: storetest.New(t).URL}
-	if o.lease == 0 {
-		o.lease = time.Minute
-	}
-	if o.poll == 0 {
-		o.poll = 200 * time.Millisecond
-	}
+	w.sql = storetest.Connect(t, w.url)
+	o.poll = cmp.Or(o.poll, 200*time.Millisecond)
 	if o.claims == nil {
 		o.claims = limit.NewPlaces(1000, 1000)
 	}
@@ -144,12 +139,7 @@ func newWorld(t *testing.T, o options) *world {
 		for _, name := range []string{"a", "b"} {
 			a := o.agent
 			a.Name, a.Remote = name, true
-			if a.CancelGrace == 0 {
-				a.CancelGrace = patience
-			}
-			if a.MaxAttempts == 0 {
-				a.MaxAttempts = 5
-			}
+			a.CancelGrace, a.MaxAttempts = cmp.Or(a.CancelGrace, time.Hour), cmp.Or(a.MaxAttempts, 5)
 			agents = append(agents, a)
 		}
 		local := worker.Agent{Name: "local", Executor: executor.Func(func(context.Context, *executor.Run, executor.Emitter) error { return nil })}
@@ -168,7 +158,7 @@ func newWorld(t *testing.T, o options) *world {
 		if o.scheme != "" {
 			schemes = []string{o.scheme}
 		}
-		leases := map[string]time.Duration{"a": o.lease, "b": o.lease}
+		leases := map[string]time.Duration{"a": time.Minute, "b": time.Minute}
 		r.api = workerapi.New(workerapi.Options{
 			Store: counting{s, r}, Pool: r.pool, Leases: leases, History: map[string]wire.History{}, Auth: o.auth, Schemes: schemes,
 			Memory: budgets, Limits: body.Limits{Size: 2 << 20}, Claims: o.claims, Poll: o.poll, Replica: fmt.Sprint("replica ", i), Log: log,
@@ -277,14 +267,65 @@ func (w *world) look() {
 	}
 }
 
-// lost waits until a worker has no run any more.
+// moved lets two hours pass for a column of all rows, and makes all runs due for a look.
+func (w *world) moved(table, column string) {
+	w.t.Helper()
+	w.exec("UPDATE holdfast.task_queue SET look_at = now() WHERE look_at IS NOT NULL")
+	w.exec(fmt.Sprintf("UPDATE holdfast.%s SET %[2]s = %[2]s - interval '2 hours' WHERE %[2]s IS NOT NULL", table, column))
+}
+
+// lost lets the leases of a worker end, and waits until it has no run any more.
 func (w *world) lost(one *workerapitest.Worker) {
 	w.t.Helper()
+	w.moved("task_queue", "lease_until")
 	waittest.Eventually(w.t, "the leases end", func() error {
 		w.look()
 		lent, err := w.replicas[0].store.Lent(w.t.Context(), task.ID(uuid.MustParse(one.ID())), []string{"a", "b"})
 		return waittest.Unless(err == nil && len(lent) == 0, "%v, %v", lent, err)
 	})
+}
+
+// becomes looks until a task is in a state.
+func (w *world) becomes(id task.ID, s task.State) {
+	w.t.Helper()
+	waittest.Eventually(w.t, "the task is "+s.String(), func() error {
+		w.look()
+		now := w.task(id).Status.State
+		return waittest.Unless(now == s, "it is %s", now)
+	})
+}
+
+func (w *world) cancel(id task.ID, metadata string) {
+	w.t.Helper()
+	s := w.replicas[1].store
+	h, err := s.Header(w.t.Context(), id)
+	require.NoError(w.t, err)
+	ended, err := s.Cancel(w.t.Context(), h, []byte(metadata))
+	require.NoError(w.t, err)
+	require.False(w.t, ended)
+}
+
+// lock locks rows in another session until the returned function is called.
+func (w *world) lock(id task.ID, tables ...string) (release func()) {
+	w.t.Helper()
+	tx, err := storetest.Connect(w.t, w.url).Begin(w.t.Context())
+	require.NoError(w.t, err)
+	for _, table := range tables {
+		_, err = tx.Exec(w.t.Context(), "SELECT FROM holdfast."+table+" WHERE id = $1 FOR UPDATE", id.String())
+		require.NoError(w.t, err)
+	}
+	return func() { require.NoError(w.t, tx.Rollback(w.t.Context())) }
+}
+
+func (w *world) exec(sql string, args ...any) {
+	w.t.Helper()
+	_, err := w.sql.Exec(w.t.Context(), sql, args...)
+	require.NoError(w.t, err)
+}
+
+func (w *world) query(sql string, into any, args ...any) {
+	w.t.Helper()
+	require.NoError(w.t, w.sql.QueryRow(w.t.Context(), sql, args...).Scan(into))
 }
 
 func (w *world) worker(replica int) *workerapitest.Worker {
@@ -317,7 +358,7 @@ func TestRunOfARemoteWorker(t *testing.T) {
 
 func TestExpiredLeaseIsRescued(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, options{lease: 300 * time.Millisecond})
+	w := newWorld(t, options{})
 	one, two := w.worker(0), w.worker(1)
 	id := w.create("a", "hello")
 	run := one.Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0]
@@ -356,18 +397,25 @@ func TestLostAnswersAreRepeated(t *testing.T) {
 	require.Equal(t, "lost", stranger.Beat(t, 0, first.Runs[0].ID).Runs[0].Stop)
 }
 
-// hold starts a claim that waits.
-func hold(t *testing.T, w *world, one *workerapitest.Worker, body workerapitest.Doc) <-chan *workerapitest.Answer {
+// send sends a request without waiting for its answer.
+func send(t *testing.T, one *workerapitest.Worker, path string, body workerapitest.Doc) <-chan *workerapitest.Answer {
 	t.Helper()
 	got := make(chan *workerapitest.Answer, 1)
-	before := w.waiting()
 	go func() {
-		a, err := one.Try(context.WithoutCancel(t.Context()), "/claims", body)
+		a, err := one.Try(context.WithoutCancel(t.Context()), path, body)
 		if err != nil {
 			a = &workerapitest.Answer{Detail: err.Error()}
 		}
 		got <- a
 	}()
+	return got
+}
+
+// hold starts a claim that waits.
+func hold(t *testing.T, w *world, one *workerapitest.Worker, body workerapitest.Doc) <-chan *workerapitest.Answer {
+	t.Helper()
+	before := w.waiting()
+	got := send(t, one, "/claims", body)
 	waittest.Eventually(t, "the claim waits", func() error {
 		return waittest.Unless(w.waiting() > before, "%d wait", w.waiting())
 	})
@@ -378,15 +426,9 @@ func claims(wait float64, agents ...workerapitest.Doc) workerapitest.Doc {
 	return workerapitest.Doc{"agents": agents, "wait": wait}
 }
 
-func next[T any](t *testing.T, ch <-chan T) T {
+func next(t *testing.T, answered <-chan *workerapitest.Answer) *workerapitest.Answer {
 	t.Helper()
-	select {
-	case got := <-ch:
-		return got
-	case <-time.After(patience):
-		require.FailNow(t, "nothing came")
-		panic("unreachable")
-	}
+	return waittest.Within(t, "the answer", answered)
 }
 
 func TestLaterClaimEndsTheEarlier(t *testing.T) {
@@ -441,33 +483,15 @@ func TestCreatedForAClaimThatWaits(t *testing.T) {
 	require.InDelta(t, 60, one.Beat(t, 0, run.ID).Lease, 0)
 	require.True(t, doc.RunAPI.Post(t, 0, `{"type":"complete"}`).Ended)
 	require.Equal(t, task.StateCompleted, w.task(created.Task.ID).Status.State)
-}
 
-// A task that is created for a claim has a lease: when the worker vanishes, another one gets the task.
-func TestCreatedForAWorkerThatVanishes(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, options{lease: 300 * time.Millisecond})
-	one, two := w.worker(0), w.worker(1)
-	waiting := hold(t, w, one, claims(60, workerapitest.Slots("a", 1)))
-	slot := w.reserve()
-	created := w.createWith(slot)
+	// It has a lease: when the worker vanishes, another one gets the task.
+	waiting = hold(t, w, one, claims(60, workerapitest.Slots("a", 1)))
+	slot = w.reserve()
+	created = w.createWith(slot)
 	slot.Start(created)
 	require.Len(t, next(t, waiting).Runs, 1)
 	w.lost(one)
-	require.Equal(t, created.Task.PublicID, two.Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0].Read(t).Task.ID)
-}
-
-// A claim whose place is reserved may be replaced meanwhile. Its worker gets the task with its next claim.
-func TestReservedClaimIsReplaced(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, options{})
-	one := w.worker(0)
-	hold(t, w, one, claims(60, workerapitest.Slots("a", 1)))
-	slot := w.reserve()
-	later := hold(t, w, one, claims(60, workerapitest.Slots("a", 1)))
-	created := w.createWith(slot)
-	slot.Start(created)
-	require.Equal(t, created.Task.PublicID, next(t, later).Runs[0].Read(t).Task.ID)
+	require.Equal(t, created.Task.PublicID, w.worker(1).Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0].Read(t).Task.ID)
 }
 
 // A reservation that comes to nothing leaves the claim its place, and a worker that may have got a run looks for it.
@@ -489,6 +513,15 @@ func TestReservationsAreReleased(t *testing.T) {
 	slot.Release(task.Errorf(task.Unavailable, "the answer of the database was lost"))
 	require.Empty(t, next(t, waiting).Runs)
 	require.Equal(t, created.Task.PublicID, two.Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0].Read(t).Task.ID)
+
+	// The claim may be replaced meanwhile. Its worker gets the task with its next claim.
+	three := w.worker(0)
+	hold(t, w, three, claims(60, workerapitest.Slots("a", 1)))
+	slot = w.reserve()
+	later := hold(t, w, three, claims(60, workerapitest.Slots("a", 1)))
+	created = w.createWith(slot)
+	slot.Start(created)
+	require.Equal(t, created.Task.PublicID, next(t, later).Runs[0].Read(t).Task.ID)
 }
 
 // A queue is worked off without hints and polls, also by one worker with one slot.
@@ -512,7 +545,7 @@ func TestBacklogNeedsNoHints(t *testing.T) {
 func TestIdleClaimsShareStatements(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, options{poll: time.Hour})
-	for range 50 {
+	for range 20 {
 		hold(t, w, w.worker(0), claims(60, workerapitest.Slots("a", 1), workerapitest.Slots("b", 1)))
 	}
 	before := w.replicas[0].claims.Load()
@@ -526,34 +559,21 @@ func TestIdleClaimsShareStatements(t *testing.T) {
 
 func TestCancelReachesTheHeartbeat(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, options{agent: worker.Agent{CancelGrace: 500 * time.Millisecond}})
+	w := newWorld(t, options{})
 	one := w.worker(0)
 	id := w.create("a", "hello")
 	run := one.Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0]
-	beat := make(chan *workerapitest.Answer, 1)
-	go func() {
-		a, err := one.Try(context.WithoutCancel(t.Context()), "/heartbeat", workerapitest.Doc{"runs": []string{run.ID}, "wait": 30})
-		if err != nil {
-			a = &workerapitest.Answer{}
-		}
-		beat <- a
-	}()
-	s := w.replicas[1].store
-	h, err := s.Header(t.Context(), id)
-	require.NoError(t, err)
-	ended, err := s.Cancel(t.Context(), h, []byte(`{"why":"changed my mind"}`))
-	require.NoError(t, err)
-	require.False(t, ended)
+	beat := send(t, one, "/heartbeat", workerapitest.Doc{"runs": []string{run.ID}, "wait": 30})
+	w.cancel(id, `{"why":"changed my mind"}`)
 	stop := next(t, beat)
 	require.Len(t, stop.Runs, 1)
 	require.Equal(t, "canceled", stop.Runs[0].Stop)
 	require.JSONEq(t, `{"why":"changed my mind"}`, string(stop.Runs[0].Metadata))
 	doc := run.Read(t)
+	w.look()
 	require.Equal(t, 200, doc.RunAPI.Post(t, 0, `{"type":"text","text":"tidying up"}`).Status, "within the grace")
-	waittest.Eventually(t, "the grace ends", func() error {
-		w.look()
-		return waittest.Unless(w.task(id).Status.State == task.StateCanceled, "%s", w.task(id).Status.State)
-	})
+	w.moved("tasks", "cancel_requested_at")
+	w.becomes(id, task.StateCanceled)
 	require.Equal(t, "over", one.Do(t, "/heartbeat", workerapitest.Doc{"runs": []string{run.ID}, "stopping": []string{run.ID}}).Runs[0].Stop)
 	require.Equal(t, 410, doc.RunAPI.Post(t, 1, `{"type":"text","text":"late"}`).Status)
 }
@@ -561,24 +581,16 @@ func TestCancelReachesTheHeartbeat(t *testing.T) {
 // A canceled run ends although its worker is gone, or gives it back.
 func TestCanceledRunsNeedNoWorker(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, options{lease: 300 * time.Millisecond})
+	w := newWorld(t, options{})
 	one, two := w.worker(0), w.worker(1)
 	gone := w.create("a", "gone")
 	one.Claim(t, 30, workerapitest.Slots("a", 1))
-	cancel := func(id task.ID) {
-		h, err := w.replicas[0].store.Header(t.Context(), id)
-		require.NoError(t, err)
-		_, err = w.replicas[0].store.Cancel(t.Context(), h, nil)
-		require.NoError(t, err)
-	}
-	cancel(gone)
-	waittest.Eventually(t, "the lease ends", func() error {
-		w.look()
-		return waittest.Unless(w.task(gone).Status.State == task.StateCanceled, "%s", w.task(gone).Status.State)
-	})
+	w.cancel(gone, "{}")
+	w.moved("task_queue", "lease_until")
+	w.becomes(gone, task.StateCanceled)
 	back := w.create("a", "back")
 	run := two.Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0]
-	cancel(back)
+	w.cancel(back, "{}")
 	require.Equal(t, []string{run.ID}, two.Release(t, run.ID).Released)
 	require.Equal(t, task.StateCanceled, w.task(back).Status.State)
 }
@@ -586,8 +598,8 @@ func TestCanceledRunsNeedNoWorker(t *testing.T) {
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
 	for name, agent := range map[string]worker.Agent{
-		"did not finish within": {RunTimeout: 700 * time.Millisecond},
-		"was silent for more":   {InactivityTimeout: 700 * time.Millisecond},
+		"did not finish within": {RunTimeout: time.Hour},
+		"was silent for more":   {InactivityTimeout: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -595,12 +607,18 @@ func TestTimeouts(t *testing.T) {
 			one := w.worker(0)
 			id := w.create("a", "hello")
 			run := one.Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0]
-			waittest.Eventually(t, "the timeout", func() error {
-				one.Beat(t, 0, run.ID) // is no sign of life of the agent
-				w.look()
-				return waittest.Unless(w.task(id).Status.State == task.StateFailed, "%s", w.task(id).Status.State)
-			})
+			var heard, now time.Time
+			w.query("SELECT heard_at FROM holdfast.tasks", &heard)
+			require.Empty(t, one.Beat(t, 0, run.ID).Runs)
+			w.query("SELECT heard_at FROM holdfast.tasks", &now)
+			require.Equal(t, heard, now, "a heartbeat of the worker is no sign of life of the agent")
+			w.look()
+			require.Equal(t, task.StateWorking, w.task(id).Status.State)
+			w.moved("tasks", "heard_at")
+			w.moved("tasks", "claimed_at")
+			w.becomes(id, task.StateFailed)
 			require.Contains(t, w.task(id).Status.Message.Parts[0].Text, name)
+			w.exec("UPDATE holdfast.tasks SET claimed_at = claimed_at + interval '2 hours'") // which names the run
 			require.Equal(t, "over", one.Beat(t, 0, run.ID).Runs[0].Stop)
 		})
 	}
@@ -627,53 +645,36 @@ func TestReleasedRunsGoOnElsewhere(t *testing.T) {
 // A worker that vanishes before the first event of its run costs no try, twice.
 func TestTriesOfLostWorkers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, options{lease: 300 * time.Millisecond, agent: worker.Agent{MaxAttempts: 2}})
+	w := newWorld(t, options{agent: worker.Agent{MaxAttempts: 2}})
 	id := w.create("a", "poison")
-	var spared []int
-	for deadline := time.Now().Add(waittest.Patience); w.task(id).Status.State != task.StateFailed; {
-		require.Less(t, time.Now(), deadline, "the task does not fail")
+	for try := range 4 {
 		one := w.worker(0)
-		got := one.Claim(t, 1, workerapitest.Slots("a", 1))
-		if len(got.Runs) == 0 {
-			continue
-		}
-		spared = append(spared, got.Runs[0].Read(t).Try)
+		require.Equal(t, try+1, one.Claim(t, 60, workerapitest.Slots("a", 1)).Runs[0].Read(t).Try)
 		w.lost(one)
 	}
-	require.Equal(t, task.StateFailed, w.task(id).Status.State)
-	require.Contains(t, w.task(id).Status.Message.Parts[0].Text, "Gave up after 2 attempts")
-	require.Equal(t, []int{1, 2, 3, 4}, spared, "two tries were spared")
+	waittest.Eventually(t, "the task fails", func() error {
+		require.Empty(t, w.worker(0).Claim(t, 0, workerapitest.Slots("a", 1)).Runs)
+		return waittest.Unless(w.task(id).Status.State == task.StateFailed, "not yet")
+	})
+	require.Contains(t, w.task(id).Status.Message.Parts[0].Text, "Gave up after 2 attempts", "two tries were spared")
 }
 
 // After an outage of the database, leases are not taken from workers that could not renew them.
 func TestOutageFreesNoRuns(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, options{lease: 300 * time.Millisecond})
+	w := newWorld(t, options{})
 	one := w.worker(0)
 	id := w.create("a", "hello")
 	run := one.Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0]
 	for _, r := range w.replicas {
-		r.healthy.Store(int64(200 * time.Millisecond)) // shorter than a lease
+		r.healthy.Store(int64(30 * time.Second)) // shorter than a lease
 	}
-	waittest.Eventually(t, "the lease has ended", func() error {
-		var over bool
-		err := w.query("SELECT lease_until < now() AND look_at < now() FROM holdfast.task_queue WHERE id = $1", &over, id.String())
-		return waittest.Unless(err == nil && over, "%v", err)
-	})
+	w.moved("task_queue", "lease_until")
 	w.look()
-	require.InDelta(t, 0.3, one.Beat(t, 0, run.ID).Lease, 0, "it is renewed")
+	require.InDelta(t, 60, one.Beat(t, 0, run.ID).Lease, 0, "it is renewed")
 	doc := run.Read(t)
 	require.True(t, doc.RunAPI.Post(t, 0, `{"type":"complete"}`).Ended)
 	require.Equal(t, task.StateCompleted, w.task(id).Status.State)
-}
-
-func (w *world) query(sql string, into any, args ...any) error {
-	c, err := pgx.Connect(w.t.Context(), w.url)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = c.Close(context.Background()) }()
-	return c.QueryRow(w.t.Context(), sql, args...).Scan(into)
 }
 
 // A heartbeat does not wait for a lock of another session, and does not say that such a run is lost.
@@ -689,20 +690,12 @@ func TestHeartbeatsWaitForNoLock(t *testing.T) {
 			"agents": []workerapitest.Doc{workerapitest.Slots("a", 1)}, "wait": 30, "running": got.IDs(),
 		}).Runs...)
 	}
-	c, err := pgx.Connect(t.Context(), w.url)
-	require.NoError(t, err)
-	defer func() { _ = c.Close(context.Background()) }()
-	tx, err := c.Begin(t.Context())
-	require.NoError(t, err)
-	for _, table := range []string{"tasks", "task_queue"} {
-		_, err = tx.Exec(t.Context(), "SELECT FROM holdfast."+table+" WHERE id = $1 FOR UPDATE", id.String())
-		require.NoError(t, err)
-	}
+	release := w.lock(id, "tasks", "task_queue")
 	a := one.Beat(t, 0, got.IDs()...)
 	require.Equal(t, 200, a.Status)
 	require.Empty(t, a.Runs)
 	require.InDelta(t, 60, a.Lease, 0, "of the other run")
-	require.NoError(t, tx.Rollback(t.Context()))
+	release()
 }
 
 // A release that could not give back all runs is an error. The worker repeats it.
@@ -712,17 +705,11 @@ func TestReleaseNamesNoRunThatStays(t *testing.T) {
 	one := w.worker(0)
 	id := w.create("a", "locked")
 	run := one.Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0]
-	c, err := pgx.Connect(t.Context(), w.url)
-	require.NoError(t, err)
-	defer func() { _ = c.Close(context.Background()) }()
-	tx, err := c.Begin(t.Context())
-	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), "SELECT FROM holdfast.tasks WHERE id = $1 FOR UPDATE", id.String())
-	require.NoError(t, err)
+	release := w.lock(id, "tasks")
 	a := one.Release(t, run.ID)
 	require.Equal(t, 503, a.Status)
 	require.Empty(t, a.Released)
-	require.NoError(t, tx.Rollback(t.Context()))
+	release()
 	require.Equal(t, []string{run.ID}, one.Release(t, run.ID).Released)
 }
 
@@ -745,14 +732,7 @@ func TestDrainAndRetire(t *testing.T) {
 	require.Equal(t, "worker", next(t, retires).Drain)
 	require.Equal(t, "worker", one.Claim(t, 60, workerapitest.Slots("a", 1)).Drain, "each time")
 
-	beat := make(chan *workerapitest.Answer, 1)
-	go func() {
-		a, err := two.Try(context.WithoutCancel(t.Context()), "/heartbeat", workerapitest.Doc{"runs": []string{run.ID}, "wait": 20})
-		if err != nil {
-			a = &workerapitest.Answer{}
-		}
-		beat <- a
-	}()
+	beat := send(t, two, "/heartbeat", workerapitest.Doc{"runs": []string{run.ID}, "wait": 20})
 	w.replicas[0].api.Stop()
 	require.Equal(t, "replica", next(t, stays).Drain)
 	require.Equal(t, "replica", next(t, beat).Drain)
@@ -768,23 +748,24 @@ func TestDrainAndRetire(t *testing.T) {
 // Tasks of an agent without workers wait, and the agent shows as away. Those that wait too long fail.
 func TestNoWorker(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, options{agent: worker.Agent{UnreachableFor: 50 * time.Millisecond}})
+	w := newWorld(t, options{agent: worker.Agent{UnreachableFor: time.Hour}})
 	id := w.create("a", "hello")
 	suspect := w.create("a", "poison")
-	var n int
-	require.NoError(t, w.query("UPDATE holdfast.task_queue SET suspect = true WHERE id = $1 RETURNING 1", &n, suspect.String()))
+	w.exec("UPDATE holdfast.task_queue SET suspect = true WHERE id = $1", suspect.String())
 	s, r := w.replicas[0].store, w.replicas[0]
 	gone, err := s.AbsentRemote(t.Context(), r.self, []string{"a", "b"})
 	require.NoError(t, err)
 	require.Len(t, gone, 1)
 	require.Contains(t, gone, "a")
 	var waiting int
-	require.NoError(t, w.query("SELECT waiting FROM holdfast.v_outages WHERE agent = 'a'", &waiting))
+	w.query("SELECT waiting FROM holdfast.v_outages WHERE agent = 'a'", &waiting)
 	require.Equal(t, 2, waiting)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = r.pool.Run(ctx) }()
 	defer func() { stop(); <-ended }()
+	young := w.create("a", "young")
+	w.exec("UPDATE holdfast.task_queue SET available_at = available_at - interval '2 hours' WHERE id <> $1", young.String())
 	require.Equal(t, task.StateSubmitted, w.task(id).Status.State, "the pool leaves it alone")
 	for _, id := range []task.ID{id, suspect} {
 		waittest.Eventually(t, "it has waited long enough", func() error {
@@ -793,15 +774,15 @@ func TestNoWorker(t *testing.T) {
 		})
 	}
 	require.Contains(t, w.task(id).Status.Message.Parts[0].Text, "could not be reached")
+	require.Equal(t, task.StateSubmitted, w.task(young).Status.State)
 
 	one := w.worker(0)
-	one.Claim(t, 0, workerapitest.Slots("a", 1))
+	require.Equal(t, young.String(), one.Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0].Read(t).Task.ID)
 	w.look()
 	w.create("a", "again")
 	gone, err = s.AbsentRemote(t.Context(), r.self, []string{"a", "b"})
 	require.NoError(t, err)
 	require.Empty(t, gone, "a worker was seen")
-	require.Len(t, one.Claim(t, 30, workerapitest.Slots("a", 1)).Runs, 1)
 }
 
 // A busy worker sends heartbeats alone, maybe to a replica that knows none of its claims. Its agents stay served.
@@ -824,22 +805,18 @@ func TestHeartbeatsKeepTheAgentsOfAWorker(t *testing.T) {
 // The runs of an agent that has another kind now, or is not configured any more, are freed when their leases end.
 func TestRunsOfFormerAgentsAreFreed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, options{lease: 300 * time.Millisecond})
+	w := newWorld(t, options{})
 	w.create("a", "lent")
 	run := w.worker(0).Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0]
 	canceled := w.create("a", "canceled")
 	w.worker(0).Claim(t, 30, workerapitest.Slots("a", 1))
 	require.NotEmpty(t, run.ID)
-	var n int
-	require.NoError(t, w.query("UPDATE holdfast.tasks SET cancel_requested = true, cancel_requested_at = now() WHERE id = $1 RETURNING 1", &n, canceled.String()))
+	w.exec("UPDATE holdfast.tasks SET cancel_requested = true, cancel_requested_at = now() WHERE id = $1", canceled.String())
 	lent := func() (n int) {
-		require.NoError(t, w.query("SELECT count(*)::int FROM holdfast.task_queue WHERE worker_id IS NOT NULL", &n))
+		w.query("SELECT count(*)::int FROM holdfast.task_queue WHERE worker_id IS NOT NULL", &n)
 		return n
 	}
-	waittest.Eventually(t, "the leases end", func() error {
-		err := w.query("SELECT count(*)::int FROM holdfast.task_queue WHERE lease_until < now() AND look_at <= now()", &n)
-		return waittest.Unless(err == nil && n == 2, "%v, %d", err, n)
-	})
+	w.moved("task_queue", "lease_until")
 	r := w.replicas[0]
 	healthy := time.Minute
 	watch := workerapi.NewWatch(workerapi.WatchOptions{
@@ -861,8 +838,7 @@ func TestOldWorkersAreForgotten(t *testing.T) {
 	w := newWorld(t, options{})
 	w.worker(0).Claim(t, 0, workerapitest.Slots("a", 1))
 	w.look()
-	var n int
-	require.NoError(t, w.query("UPDATE holdfast.remote_workers SET last_seen = now() - interval '8 days' RETURNING 1", &n))
+	w.exec("UPDATE holdfast.remote_workers SET last_seen = now() - interval '8 days'")
 	_, err := w.replicas[0].store.SeenRemote(t.Context(), "r", []store.RemoteWorker{{ID: store.NewID(), Name: "new"}})
 	require.NoError(t, err)
 	_, err = w.replicas[1].store.ForgetRemote(t.Context(), 7*24*time.Hour)
@@ -952,5 +928,7 @@ func TestClaimsAreLimited(t *testing.T) {
 	require.Equal(t, 429, a.Status)
 	require.Equal(t, "busy", a.Reason)
 	require.Equal(t, "5", a.Header.Get("Retry-After"))
-	require.Equal(t, 200, busy.Beat(t, 30, run.ID).Status, "leases are renewed")
+	beat := send(t, busy, "/heartbeat", workerapitest.Doc{"runs": []string{run.ID}, "wait": 30})
+	w.cancel(id, "{}")
+	require.Equal(t, 200, next(t, beat).Status, "heartbeats wait")
 }
