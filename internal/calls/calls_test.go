@@ -70,10 +70,10 @@ func start(t *testing.T, url string, agents ...called) *process {
 		if a.MaxDepth == 0 {
 			a.MaxDepth = 8
 		}
-		runs = append(runs, worker.Agent{Name: a.Name, Executor: a.run, Concurrency: 20, CancelGrace: time.Minute, MaxAttempts: 3, MaxCalls: a.maxCalls})
+		runs = append(runs, worker.Agent{Name: a.Name, Executor: a.run, Concurrency: 20, CancelGrace: time.Hour, MaxAttempts: 3, MaxCalls: a.maxCalls})
 		known = append(known, a.Agent)
 	}
-	pool := worker.New(worker.Options{Store: st, Agents: runs, PollInterval: 100 * time.Millisecond, StopGrace: time.Minute, Worker: func() task.ID { return self }})
+	pool := worker.New(worker.Options{Store: st, Agents: runs, PollInterval: 100 * time.Millisecond, Worker: func() task.ID { return self }})
 	runner := calls.New(calls.Options{Store: st, Agents: known})
 	bus.Queues.Subscribe(pool.Wake)
 	bus.Cancels.Subscribe(pool.CancelHint)
@@ -81,31 +81,31 @@ func start(t *testing.T, url string, agents ...called) *process {
 	ctx, stop := context.WithCancel(context.Background())
 	var parts sync.WaitGroup
 	parts.Go(func() { _ = pool.Run(ctx) })
+	// As package maintenance does: when it is woken, and now and then.
 	duty := func(do func(context.Context) (bool, error), wake <-chan struct{}) {
-		for ctx.Err() == nil {
-			more, err := do(ctx)
-			if err != nil && ctx.Err() == nil {
-				t.Errorf("the duty failed: %v", err)
-				return
-			}
-			if more {
-				continue
-			}
+		round := 0
+		waittest.Eventually(t, "the end of the test", func() error {
 			select {
 			case <-wake:
-			case <-time.After(50 * time.Millisecond):
-			case <-ctx.Done():
+				round = 0
+			default:
+				round++
 			}
-		}
+			for more := round%10 == 0; more && ctx.Err() == nil; {
+				var err error
+				if more, err = do(ctx); err != nil && ctx.Err() == nil {
+					t.Errorf("the duty failed: %v", err)
+				}
+			}
+			return waittest.Unless(ctx.Err() != nil, "round %d", round)
+		})
 	}
 	parts.Go(func() { duty(runner.Run, runner.Wake()) })
 	parts.Go(func() { duty(runner.Relay, nil) })
 	t.Cleanup(func() {
 		stop()
 		parts.Wait()
-		end, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		st.Close(end)
+		st.Close(context.Background())
 		if !t.Failed() {
 			require.NoError(t, invarianttest.Check(context.Background(), p.url))
 		}
@@ -223,6 +223,11 @@ func TestCallsThatAreRefused(t *testing.T) {
 			nil,
 			`1 b rejected agent "b" does not accept all credentials that agent "a" accepts`,
 		},
+		"recursion": {
+			[]called{with(asks("a", call("a")), func(a *calls.Agent) { a.Recursive, a.MaxDepth = true, 3 })},
+			nil,
+			"1 a completed 1 a completed 1 a completed 1 a rejected the call has the depth 4; the limit is 3",
+		},
 		"a limit": {
 			[]called{asks("a", call("b"), call("b")), with(blocks("b"), func(a *calls.Agent) { a.Limits.Live = 1 })}, nil, "",
 		},
@@ -280,19 +285,6 @@ func blocks(name string) called {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}}
-}
-
-func TestRecursiveAgentCallsItself(t *testing.T) {
-	t.Parallel()
-	a := called{Agent: calls.Agent{Name: "a", Recursive: true, MaxDepth: 3}, run: func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-		if run.Input == nil {
-			return out.Call(ctx, []executor.Call{call("a")})
-		}
-		return out.Status(ctx, task.StateCompleted, says(summary(run.Input.Results)))
-	}}
-	p := start(t, "", a)
-	require.Equal(t, "1 a completed 1 a completed 1 a completed 1 a rejected the call has the depth 4; the limit is 3",
-		p.becomes(p.send("a", "hi").ID, task.StateCompleted).Status.Message.FirstText())
 }
 
 func TestTooManyCallsFailTheRun(t *testing.T) {
@@ -362,22 +354,6 @@ func TestCanceledTaskIsAResult(t *testing.T) {
 	_, err := p.store.Cancel(t.Context(), d[0].Task, nil)
 	require.NoError(t, err)
 	require.Equal(t, "1 b completed did for b; 2 d canceled", p.becomes(h.ID, task.StateCompleted).Status.Message.FirstText())
-}
-
-// A retry of the turn after calls gets the same results.
-func TestRetryOfATurnAfterCalls(t *testing.T) {
-	t.Parallel()
-	a := called{Agent: calls.Agent{Name: "a"}, run: func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-		switch {
-		case run.Input == nil:
-			return out.Call(ctx, []executor.Call{call("b")})
-		case run.Try == 1:
-			return executor.Retryable(errors.New("again"), time.Millisecond)
-		}
-		return out.Status(ctx, task.StateCompleted, says(fmt.Sprintf("turn %d: %s", run.Turn, summary(run.Input.Results))))
-	}}
-	p := start(t, "", a, does("b"))
-	require.Equal(t, "turn 2: 1 b completed did for b", p.becomes(p.send("a", "hi").ID, task.StateCompleted).Status.Message.FirstText())
 }
 
 // steps is an agent that reports each text as its progress, and completes when there are no more.

@@ -1,6 +1,7 @@
 package runapi_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -47,8 +48,6 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(code)
 }
-
-const patience = 60 * time.Second
 
 // world has a worker, and the run API on another store, as on another replica that runs nothing.
 type world struct {
@@ -98,10 +97,7 @@ func newWorld(t *testing.T, a worker.Agent) *world {
 	self := store.NewID()
 	require.NoError(t, w.store.Register(t.Context(), store.Process{ID: self, Name: "test"}, time.Hour))
 
-	a.Name, a.CancelGrace, a.Concurrency = "a", patience, 10
-	if a.MaxAttempts == 0 {
-		a.MaxAttempts = 5
-	}
+	a.Name, a.CancelGrace, a.Concurrency, a.MaxAttempts = "a", time.Hour, 10, cmp.Or(a.MaxAttempts, 5)
 	a.Executor = executor.Func(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 		result := make(chan error, 1)
 		w.runs <- ran{runapitest.Client{URL: run.API.URL, Token: run.API.Token}, run, out, ctx, result}
@@ -115,7 +111,7 @@ func newWorld(t *testing.T, a worker.Agent) *world {
 		}
 	})
 	options := worker.Options{
-		Store: w.store, Agents: []worker.Agent{a}, PollInterval: 100 * time.Millisecond, StopGrace: time.Second, Worker: func() task.ID { return self },
+		Store: w.store, Agents: []worker.Agent{a}, PollInterval: 100 * time.Millisecond, Worker: func() task.ID { return self },
 		RunAPI: func(id task.ID, run task.Fence) executor.API {
 			return executor.API{URL: w.api, Token: runapi.TokenPrefix + tokens.Make(id, run.ClaimedAt)}
 		},
@@ -165,13 +161,7 @@ func (w *world) create(id task.ID, inContext, owner, text string) {
 
 func (w *world) next() ran {
 	w.t.Helper()
-	select {
-	case r := <-w.runs:
-		return r
-	case <-time.After(patience):
-		require.FailNow(w.t, "no run began")
-		return ran{}
-	}
+	return waittest.Within(w.t, "a run", w.runs)
 }
 
 func (w *world) say(r ran, text string) {
@@ -199,17 +189,26 @@ func (w *world) task(r ran) *task.Task {
 // make room for.
 func (w *world) ends(r ran) {
 	w.t.Helper()
-	select {
-	case <-r.API.Ended:
-	case <-r.ctx.Done():
-	case <-time.After(patience):
-		require.FailNow(w.t, "the worker does not notice the end of the run")
-	}
+	noticed := make(chan struct{})
+	go func() {
+		defer close(noticed)
+		select {
+		case <-r.API.Ended:
+		case <-r.ctx.Done():
+		}
+	}()
+	waittest.Within(w.t, "the worker notices the end of the run", noticed)
 	select {
 	case <-r.API.Ended:
 	default:
 		require.ErrorIs(w.t, context.Cause(r.ctx), executor.ErrLeaseLost)
 	}
+}
+
+func (w *world) exec(sql string, args ...any) {
+	w.t.Helper()
+	_, err := storetest.Connect(w.t, w.url).Exec(w.t.Context(), sql, args...)
+	require.NoError(w.t, err)
 }
 
 func (w *world) becomes(r ran, s task.State) {
@@ -315,12 +314,11 @@ func TestEndsOfARun(t *testing.T) {
 	require.Equal(t, 410, r.Do(t, "POST", "/heartbeat", "").Status, "the token of the turn before")
 	require.Equal(t, 410, r.Post(t, 0, `{"type":"text","text":"x"}`).Status)
 
-	require.JSONEq(t, `{"next":1,"ended":true}`, string(second.Post(t, 0, `{"type":"wait","for":0.05}`).Body))
+	require.JSONEq(t, `{"next":1,"ended":true}`, string(second.Post(t, 0, `{"type":"wait","for":3600}`).Body))
 	w.ends(second)
-	waittest.Eventually(t, "the timer fires", func() error {
-		_, err := w.store.FireTimers(t.Context())
-		return waittest.Unless(err == nil && len(w.runs) > 0, "%v", err)
-	})
+	w.exec("UPDATE holdfast.task_queue SET wakes_at = now(), available_at = now()")
+	_, err := w.store.FireTimers(t.Context())
+	require.NoError(t, err)
 	third := w.next()
 	require.Equal(t, executor.SourceTimer, third.Input.Source)
 
@@ -724,7 +722,6 @@ func TestCancelWhileAnAgentPosts(t *testing.T) {
 	require.NoError(t, err)
 	w.becomes(r, task.StateCanceled)
 	for write(`{"type":"text","text":"after the end"}`) == nil { // until the server answers
-		time.Sleep(time.Millisecond)
 	}
 	if a := <-answered; a != nil { // else the server has closed the connection, whose request was not read to its end
 		require.Equal(t, 410, a.Status, "%s", a.Body)
@@ -768,33 +765,28 @@ func TestReadsDoNotWaitForTheDatabase(t *testing.T) {
 	require.Equal(t, 200, r.Do(t, "GET", "", "").Status)
 }
 
-func TestHeartbeatTellsOfACancel(t *testing.T) {
+// A heartbeat is a sign of life, and tells of a cancel.
+func TestHeartbeats(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worker.Agent{InactivityTimeout: time.Hour})
 	r := w.begin("go")
-	require.JSONEq(t, `{"next":0}`, string(r.Do(t, "POST", "/heartbeat", "").Body))
-	conn := storetest.Connect(t, w.url)
-	_, err := conn.Exec(t.Context(), "UPDATE holdfast.tasks SET cancel_requested = true") // the worker does not know yet
+	found, err := w.store.FindRun(t.Context(), r.ID, false)
 	require.NoError(t, err)
-	require.JSONEq(t, `{"next":0,"stop":"canceled"}`, string(r.Do(t, "POST", "/heartbeat", "").Body))
-}
-
-// The run API is a sign of life: an agent that only sends heartbeats is not silent.
-func TestHeartbeatsAreSignsOfLife(t *testing.T) {
-	t.Parallel()
-	const silence = 10 * time.Second
-	w := newWorld(t, worker.Agent{InactivityTimeout: silence})
-	r := w.begin("go")
-	began := time.Now()
-	for time.Since(began) < silence*3/2 {
-		a := r.Do(t, "POST", "/heartbeat", "")
-		if a.Status == 410 {
-			require.FailNow(t, "the run was ended in spite of its heartbeats")
-		}
-		time.Sleep(silence / 20)
+	silent := func() (d time.Duration, never bool) {
+		d, never, err := w.store.Silence(t.Context(), r.ID, found.Fence)
+		require.NoError(t, err)
+		return d, never
 	}
-	w.becomes(r, task.StateFailed) // without them
-	require.Contains(t, w.task(r).Status.Message.Parts[0].Text, "silent")
+	_, never := silent()
+	require.True(t, never)
+	require.JSONEq(t, `{"next":0}`, string(r.Do(t, "POST", "/heartbeat", "").Body))
+	_, never = silent()
+	require.False(t, never)
+	w.exec("UPDATE holdfast.tasks SET heard_at = heard_at - interval '2 hours', cancel_requested = true") // the worker does not know yet
+	before, _ := silent()
+	require.JSONEq(t, `{"next":0,"stop":"canceled"}`, string(r.Do(t, "POST", "/heartbeat", "").Body))
+	now, _ := silent()
+	require.Greater(t, before-now, time.Hour)
 }
 
 func TestArtifactsBeyondTheirLimit(t *testing.T) {

@@ -556,6 +556,45 @@ func TestAgentsGiveUpOnTheDatabase(t *testing.T) {
 	})
 }
 
+// called is a database that knows for how long an agent has not called the run API.
+type called struct {
+	worker.Store
+	silence time.Duration
+	never   bool
+	err     error
+}
+
+func (c *called) Silence(context.Context, task.ID, task.Fence) (d time.Duration, never bool, err error) {
+	return c.silence, c.never, c.err
+}
+
+// Calls of the run API are signs of life. While the database does not know of any, an agent is not silent.
+func TestCallsOfTheRunAPIAreSignsOfLife(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db := &called{never: true}
+		a := does(func(ctx context.Context, _ *executor.Run, _ executor.Emitter) error { return waits(ctx) })
+		a.InactivityTimeout = time.Minute
+		p := startLocal(t, setup{
+			wrap:   func(s worker.Store) worker.Store { db.Store = s; return db },
+			runAPI: func(task.ID, task.Fence) executor.API { return executor.API{} },
+		}, a)
+		h := p.create("a", "x")
+		waittest.Advance(75 * time.Second) // it looks four times a minute
+		p.is(h, task.StateFailed)
+		db.never, db.silence = false, 20*time.Second
+		h = p.create("a", "x")
+		waittest.Advance(time.Hour)
+		p.is(h, task.StateWorking)
+		db.silence, db.err = time.Hour, task.Unavailable
+		waittest.Advance(time.Hour)
+		p.is(h, task.StateWorking)
+		db.err = nil
+		waittest.Advance(15 * time.Second)
+		require.Contains(t, p.is(h, task.StateFailed).Status.Message.FirstText(), "silent for more than 1m0s")
+	})
+}
+
 // A process that was declared dead and cannot register again claims nothing.
 func TestPoolWithoutLeaseClaimsNothing(t *testing.T) {
 	t.Parallel()

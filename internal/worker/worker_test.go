@@ -81,6 +81,7 @@ type setup struct {
 	grace   time.Duration                   // of a stop
 	poll    time.Duration                   // of the queue
 	deaf    bool                            // ignores hints for cancels
+	runAPI  func(task.ID, task.Fence) executor.API
 	memory  *memory.Budget
 	lines   *memory.Budget
 	events  *memory.Budget
@@ -97,7 +98,7 @@ func (s setup) options(db worker.Store, self func() task.ID, agents []worker.Age
 	}
 	return worker.Options{
 		Store: db, Agents: agents, PollInterval: s.poll, StopGrace: cmp.Or(s.grace, time.Hour), Worker: self,
-		Memory: s.memory, Lines: s.lines, Events: s.events, ResumeURL: resumeURL,
+		Memory: s.memory, Lines: s.lines, Events: s.events, RunAPI: s.runAPI, ResumeURL: resumeURL,
 	}
 }
 
