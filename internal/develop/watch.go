@@ -120,6 +120,10 @@ func (w *Watcher) skips(path string) bool {
 // Run sends the path of a changed file to changes, once for changes that come together, until ctx ends. Then it ends the watch.
 func (w *Watcher) Run(ctx context.Context, changes chan<- string) {
 	defer func() { _ = w.events.Close() }()
+	w.report(ctx, w.events.Events, w.events.Errors, changes)
+}
+
+func (w *Watcher) report(ctx context.Context, events <-chan fsnotify.Event, errs <-chan error, changes chan<- string) {
 	pending, since := "", time.Time{} // the change that is to be reported, and when the first of them came
 	last, lastAt, times := "", time.Time{}, 0
 	timer := time.NewTimer(quiet)
@@ -128,7 +132,7 @@ func (w *Watcher) Run(ctx context.Context, changes chan<- string) {
 		select {
 		case <-ctx.Done():
 			return
-		case e, open := <-w.events.Events:
+		case e, open := <-events:
 			if !open {
 				return
 			}
@@ -139,7 +143,7 @@ func (w *Watcher) Run(ctx context.Context, changes chan<- string) {
 				pending = path
 				timer.Reset(min(quiet, max(0, atLast-time.Since(since))))
 			}
-		case err, open := <-w.events.Errors:
+		case err, open := <-errs:
 			if !open {
 				return
 			}
