@@ -2,12 +2,12 @@ package agent_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -40,15 +40,16 @@ func TestServeRunsAgentsOfTheProgram(t *testing.T) {
 
 	const body = `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":
 		{"messageId":"m","role":"user","parts":[{"kind":"text","text":"hear me"}]}}}`
-	require.Eventually(t, func() bool {
+	waittest.Eventually(t, "the answer of the agent", func() error {
 		resp, err := http.Post("http://"+addr+"/agents/shout", "application/json", strings.NewReader(body))
 		if err != nil {
-			return false // not listening yet
+			return err // not listening yet
 		}
 		defer resp.Body.Close()
 		answer, err := io.ReadAll(resp.Body)
-		return err == nil && strings.Contains(string(answer), "HEAR ME") && strings.Contains(string(answer), `"completed"`)
-	}, waittest.Patience, 20*time.Millisecond)
+		heard := strings.Contains(string(answer), "HEAR ME") && strings.Contains(string(answer), `"completed"`)
+		return errors.Join(err, waittest.Unless(heard, "%s", answer))
+	})
 }
 
 func TestServeNamesMissingAgent(t *testing.T) {

@@ -116,31 +116,68 @@ func TestRetriesContinueFromTheCheckpoint(t *testing.T) {
 	require.Equal(t, []time.Duration{time.Hour, time.Hour}, task.Delays())
 }
 
-func TestTriesAreLimited(t *testing.T) {
+// Each agent gets one message. What takes time takes none in a bubble. The rules are the worker's own; this only shows that they
+// are there, and how failures read for clients.
+func TestOutcomes(t *testing.T) {
 	t.Parallel()
-	turn := agenttest.New(t, agent.Func(func(context.Context, *agent.Run, agent.Emitter) error {
-		return agent.Retryable(agent.Failure("Not now.", errors.New("busy")), 0)
-	}), agenttest.Options{MaxAttempts: 2}).Say("hi")
-	turn.Want("working", "retry: Not now.: busy", `failed: "Not now."`)
-	require.Equal(t, "Not now.: busy", turn.Err())
-}
-
-func TestFailuresReadAsForClients(t *testing.T) {
-	t.Parallel()
+	returns := func(err error) agent.Func {
+		return func(context.Context, *agent.Run, agent.Emitter) error { return err }
+	}
 	for name, c := range map[string]struct {
-		do   func() error
-		want string
-		err  string
+		agent   agent.Func
+		options agenttest.Options
+		want    []string
+		err     string
 	}{
-		"an error":  {func() error { return errors.New("secret") }, `failed: "The agent failed."`, "secret"},
-		"a failure": {func() error { return agent.Failure("No text.", errors.New("secret")) }, `failed: "No text."`, "No text.: secret"},
-		"a panic":   {func() error { panic("secret") }, `failed: "The agent crashed."`, "The agent crashed.: panic: secret"},
+		"error":   {returns(errors.New("secret")), agenttest.Options{}, []string{"working", `failed: "The agent failed."`}, "secret"},
+		"failure": {returns(agent.Failure("No text.", errors.New("secret"))), agenttest.Options{}, []string{"working", `failed: "No text."`}, "No text.: secret"},
+		"panic": {
+			func(context.Context, *agent.Run, agent.Emitter) error { panic("secret") }, agenttest.Options{},
+			[]string{"working", `failed: "The agent crashed."`}, "The agent crashed.: panic: secret",
+		},
+		"tries": {
+			returns(agent.Retryable(agent.Failure("Not now.", errors.New("busy")), 0)), agenttest.Options{MaxAttempts: 2},
+			[]string{"working", "retry: Not now.: busy", `failed: "Not now."`}, "Not now.: busy",
+		},
+		"run timeout": {
+			block, agenttest.Options{RunTimeout: time.Hour},
+			[]string{"working", `working: "busy"`, `failed: "The agent did not finish within 1h0m0s."`}, agent.ErrTimeout.Error(),
+		},
+		"inactivity timeout": {
+			block, agenttest.Options{InactivityTimeout: time.Hour},
+			[]string{"working", `working: "busy"`, `failed: "The agent was silent for more than 1h0m0s."`}, agent.ErrInactivity.Error(),
+		},
+		"reply": {
+			func(ctx context.Context, _ *agent.Run, out agent.Emitter) error {
+				return out.Reply(ctx, agent.Say("hi"))
+			},
+			agenttest.Options{DirectReplies: true}, []string{`reply: "hi"`}, "",
+		},
+		"artifacts": {
+			func(ctx context.Context, _ *agent.Run, out agent.Emitter) error {
+				return out.Artifact(ctx, agent.Text("a", "12345"))
+			},
+			agenttest.Options{MaxArtifacts: 4},
+			[]string{"working", `failed: "The agent's artifacts exceed the limit of 4 bytes for one task."`}, "the artifacts of the task exceed max_artifacts",
+		},
+		// An agent that is away is tried again without end on a server; here until it is back.
+		"away": {
+			func(ctx context.Context, run *agent.Run, out agent.Emitter) error {
+				if run.Attempt < 3 {
+					return agent.Unavailable(errors.New("no model"), 0)
+				}
+				return out.Complete(ctx, agent.Sayf("try %d", run.Try))
+			}, agenttest.Options{}, []string{"working", "away: no model", `completed: "try 1"`}, "no model",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			turn := agenttest.New(t, agent.Func(func(context.Context, *agent.Run, agent.Emitter) error { return c.do() })).Say("hi")
-			turn.Want("working", c.want)
-			require.Equal(t, c.err, turn.Err())
+			synctest.Test(t, func(t *testing.T) {
+				c.options.Patience = 3 * time.Hour
+				turn := agenttest.New(t, c.agent, c.options).Say("hi")
+				turn.Want(c.want...)
+				require.Equal(t, c.err, turn.Err())
+			})
 		})
 	}
 }
@@ -161,6 +198,9 @@ func TestCancel(t *testing.T) {
 	t.Parallel()
 	causes := make(chan error, 1)
 	task := agenttest.New(t, agent.Func(func(ctx context.Context, run *agent.Run, out agent.Emitter) error {
+		if run.Text() == "ask" {
+			return out.AskAuth(ctx, agent.Say("Sign in."))
+		}
 		err := block(ctx, run, out)
 		causes <- err
 		return err
@@ -170,15 +210,10 @@ func TestCancel(t *testing.T) {
 	require.ErrorIs(t, <-causes, agent.ErrCanceled)
 	turn.Wait().Want(`working`, `working: "busy"`, "canceled")
 	require.Equal(t, agent.Canceled, task.State())
-}
 
-func TestCancelOfAQuestion(t *testing.T) {
-	t.Parallel()
-	task := agenttest.New(t, agent.Func(func(ctx context.Context, _ *agent.Run, out agent.Emitter) error {
-		return out.AskAuth(ctx, agent.Say("Sign in."))
-	}))
-	turn := task.Say("hi")
-	task.Cancel()
+	question := task.Another()
+	turn = question.Say("ask")
+	question.Cancel()
 	turn.Want("working", `auth-required: "Sign in."`, "canceled")
 }
 
@@ -227,32 +262,6 @@ func TestMessageWhileTheAgentIsBusy(t *testing.T) {
 	first.Want("working", `submitted: "What?"`)
 }
 
-// Timeouts take no time in a bubble.
-func TestTimeouts(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		options agenttest.Options
-		cause   error
-		want    string
-	}{
-		"run":        {agenttest.Options{RunTimeout: time.Hour}, agent.ErrTimeout, `failed: "The agent did not finish within 1h0m0s."`},
-		"inactivity": {agenttest.Options{InactivityTimeout: time.Hour}, agent.ErrInactivity, `failed: "The agent was silent for more than 1h0m0s."`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c.options.Patience = 3 * time.Hour
-				agenttest.New(t, agent.Func(func(ctx context.Context, run *agent.Run, out agent.Emitter) error {
-					err := block(ctx, run, out)
-					require.ErrorIs(t, err, c.cause)
-					return err
-				}), c.options).Say("hi").Want("working", `working: "busy"`, c.want)
-			})
-		})
-	}
-}
-
-// The rules are the worker's own; this test only shows that they are there.
 func TestEmitterHasTheRulesOfTheServer(t *testing.T) {
 	t.Parallel()
 	task := agenttest.New(t, agent.Func(func(ctx context.Context, run *agent.Run, out agent.Emitter) error {
@@ -331,32 +340,6 @@ func TestCalls(t *testing.T) {
 	task.Return(flight, agent.Result{State: agent.Rejected, Error: "no such agent"}).Want(`completed: "1 DY 1303, no such agent"`)
 }
 
-func TestReplies(t *testing.T) {
-	t.Parallel()
-	agenttest.New(t, agent.Func(func(ctx context.Context, _ *agent.Run, out agent.Emitter) error {
-		return out.Reply(ctx, agent.Say("hi"))
-	}), agenttest.Options{DirectReplies: true}).Say("hi").Want(`reply: "hi"`)
-}
-
-func TestArtifactsAreLimited(t *testing.T) {
-	t.Parallel()
-	agenttest.New(t, agent.Func(func(ctx context.Context, _ *agent.Run, out agent.Emitter) error {
-		return out.Artifact(ctx, agent.Text("a", "12345"))
-	}), agenttest.Options{MaxArtifacts: 4}).Say("hi").
-		Want("working", `failed: "The agent's artifacts exceed the limit of 4 bytes for one task."`)
-}
-
-// An agent that is away is tried again without end on a server; here until it is back.
-func TestUnavailable(t *testing.T) {
-	t.Parallel()
-	agenttest.New(t, agent.Func(func(ctx context.Context, run *agent.Run, out agent.Emitter) error {
-		if run.Attempt < 3 {
-			return agent.Unavailable(errors.New("no model"), 0)
-		}
-		return out.Complete(ctx, agent.Sayf("try %d", run.Try))
-	})).Say("hi").Want("working", "away: no model", `completed: "try 1"`)
-}
-
 // failing records the failures of a test.
 type failing struct {
 	testing.TB
@@ -401,32 +384,26 @@ func TestFailuresShowTheLog(t *testing.T) {
 		require.Equal(t, []string{"waited 1m0s for the end of turn 1; the log of the task:\n\tmessage: \"block\"\n\tworking\n"},
 			f.run(func() { new(f).Say("block") }))
 	})
-	f := &failing{TB: t}
-	require.Equal(t, []string{"turn 1:\n\tworking\n\tcompleted: \"hi\"\nwant:\n\tworking\n\tcompleted\n"},
-		f.run(func() { new(f).Say("hi").Want("working", "completed") }))
-	f = &failing{TB: t}
-	require.Equal(t, []string{"turn 1 ended without the event completed:\n\tworking\n\tcompleted: \"hi\"\n"},
-		f.run(func() { new(f).Say("hi").Await("completed") }))
-	f = &failing{TB: t}
-	require.Contains(t, f.run(func() { new(f).Cancel() })[0], "no message yet")
-	f = &failing{TB: t}
-	require.Contains(t, f.run(func() {
-		task := new(f)
-		task.Say("hi")
-		task.Say("again")
-	})[0], "message 2: the task is completed")
-	f = &failing{TB: t}
-	require.Contains(t, f.run(func() {
-		task := new(f)
-		task.Say("hi")
-		task.LoseLease()
-	})[0], "has no run")
-	f = &failing{TB: t}
-	require.Contains(t, f.run(func() {
-		task := new(f)
-		task.Say("hi")
-		task.Wake()
-	})[0], "does not wait")
+	after := func(do func(*agenttest.Task)) func(*agenttest.Task) {
+		return func(task *agenttest.Task) {
+			task.Say("hi")
+			do(task)
+		}
+	}
+	const log = "\n\tworking\n\tcompleted: \"hi\"\n"
+	for want, do := range map[string]func(*agenttest.Task){
+		"turn 1:" + log + "want:\n\tworking\n\tcompleted\n": func(task *agenttest.Task) { task.Say("hi").Want("working", "completed") },
+		"turn 1 ended without the event completed:" + log:   func(task *agenttest.Task) { task.Say("hi").Await("completed") },
+		"no message yet":                   (*agenttest.Task).Cancel,
+		"message 2: the task is completed": after(func(task *agenttest.Task) { task.Say("again") }),
+		"has no run":                       after((*agenttest.Task).LoseLease),
+		"does not wait":                    after(func(task *agenttest.Task) { task.Wake() }),
+	} {
+		f := &failing{TB: t}
+		errs := f.run(func() { do(new(f)) })
+		require.Len(t, errs, 1, want)
+		require.Contains(t, errs[0], want)
+	}
 }
 
 // booking is an agent whose work goes on elsewhere: Cancel is told what to end.
@@ -480,4 +457,22 @@ func TestAgentIsToldOfCancel(t *testing.T) {
 		require.Equal(t, "canceled true job 7 page 3 {\"why\":\"x\"} 1 true\n", <-b.told, text)
 		require.Equal(t, []time.Duration{time.Hour}, task.Delays(), text)
 	}
+}
+
+func TestResume(t *testing.T) {
+	t.Parallel()
+	var urls []string
+	k := agenttest.New(t, agent.Func(func(ctx context.Context, run *agent.Run, out agent.Emitter) error {
+		urls = append(urls, run.ResumeURL)
+		if run.Input == nil {
+			return out.Ask(ctx, agent.Ask{Auth: true, Message: agent.Say("Sign in."), Resume: &agent.Resume{}})
+		}
+		require.Equal(t, agent.Callback, run.Input.Source)
+		require.Empty(t, run.Message.Parts)
+		return out.Complete(ctx, agent.Say(run.Input.Resumed.Method+" "+string(run.Input.Resumed.Body)))
+	}))
+	k.Say("hi").Want("working", `auth-required: "Sign in."`)
+	k.Resume(agent.Resumed{Method: "POST", Body: []byte("yes")}).Want("working", `completed: "POST yes"`)
+	require.Len(t, urls, 2)
+	require.NotEqual(t, urls[0], urls[1])
 }
