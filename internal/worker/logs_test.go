@@ -46,18 +46,41 @@ type server interface {
 	events() []*task.Event
 }
 
-func (c client) create(text string) { c.open(&task.Task{}, asks(text), nil) }
-func (c client) say(text string)    { c.tell(asks(text), nil) }
-func (c client) cancel()            { c.end(nil) }
+func (c client) create(text string) client { return c.opens("", text) }
+
+// opens creates a task with a name.
+func (c client) opens(name, text string) client {
+	c.open(&task.Task{PublicID: name}, asks(text), nil)
+	return c
+}
+
+func (c client) say(text string) client {
+	c.tell(asks(text), nil)
+	return c
+}
+
+func (c client) do(what func()) client {
+	what()
+	return c
+}
+
+func (c client) cancel() client { return c.do(func() { c.end(nil) }) }
+func (c client) lose() client   { return c.do(c.server.lose) }
+func (c client) fire() client   { return c.do(c.server.fire) }
+func (c client) refuse() client { return c.do(c.server.refuse) }
+
+// let lets the agent go on.
+func (c client) let(goOn chan<- struct{}) client { return c.do(func() { goOn <- struct{}{} }) }
 
 // resumes uses the resume URL of a turn.
-func (c client) resumes(turn int, text string, accepted bool) {
+func (c client) resumes(turn int, text string, accepted bool) client {
 	c.t.Helper()
 	require.Equal(c.t, accepted, c.resume(turn, text), text)
+	return c
 }
 
 // until waits for n events.
-func (c client) until(n int, what string, is func(*task.Event) bool) {
+func (c client) until(n int, what string, is func(*task.Event) bool) client {
 	c.t.Helper()
 	waittest.Eventually(c.t, what, func() error {
 		log := c.events()
@@ -69,26 +92,26 @@ func (c client) until(n int, what string, is func(*task.Event) bool) {
 		}
 		return waittest.Unless(found >= n, "%d of %d; the log has %d events", found, n, len(log))
 	})
+	return c
 }
 
-func (c client) reaches(s task.State) {
+func (c client) reaches(s task.State) client {
 	c.t.Helper()
-	c.until(1, "the task is "+s.String(), func(e *task.Event) bool { return e.Kind == task.EventStatus && e.State == s })
+	return c.until(1, "the task is "+s.String(), func(e *task.Event) bool { return e.Kind == task.EventStatus && e.State == s })
 }
 
-func (c client) hears(text string) { c.t.Helper(); c.hearsAgain(1, text) }
+func (c client) hears(text string) client { return c.hearsAgain(1, text) }
 
-func (c client) hearsAgain(times int, text string) {
+func (c client) hearsAgain(times int, text string) client {
 	c.t.Helper()
-	c.until(times, "the agent says "+text, func(e *task.Event) bool {
+	return c.until(times, "the agent says "+text, func(e *task.Event) bool {
 		return e.Kind == task.EventStatus && e.Message.FirstText() == text
 	})
 }
 
 // waits waits until the agent has waited, or called, so often.
-func (c client) waits(times int) {
-	c.t.Helper()
-	c.until(times, "the agent waits", (*task.Event).Waits)
+func (c client) waits(times int) client {
+	return c.until(times, "the agent waits", (*task.Event).Waits)
 }
 
 // opened completes the header of a task.
@@ -336,7 +359,7 @@ func told(e *task.Event) string {
 }
 
 // blocks says busy and waits until its context ends.
-func blocks(ctx context.Context, out executor.Emitter) error {
+func blocks(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
 	if err := out.Status(ctx, task.StateWorking, says("busy")); err != nil {
 		return err
 	}
@@ -345,7 +368,7 @@ func blocks(ctx context.Context, out executor.Emitter) error {
 
 // canceler is an agent that records its notices.
 type canceler struct {
-	executor.Func
+	fn
 	told chan string
 }
 
@@ -360,286 +383,296 @@ func (a canceler) Cancel(ctx context.Context, c *executor.Cancellation) error {
 
 // scenario is what an agent does and what happens to it meanwhile.
 type scenario struct {
-	agent  worker.Agent
+	agent  executor.Executor
 	client func(c client)
 }
 
-func scenarios() map[string]scenario {
-	ends := func(s task.State) func(client) { return func(c client) { c.create("hi"); c.reaches(s) } }
-	heard, heardToo, resumed, resumedToo := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
-	again := executor.Retryable(&executor.Failure{Msg: "Not now.", Cause: errors.New("the model is loading")}, time.Millisecond)
-	elsewhere := canceler{told: make(chan string, 1)}
-	elsewhere.Func = func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-		if run.Turn == 3 {
-			return blocks(ctx, out)
-		}
-		_, err := run.Memory.SetState(ctx, executor.OfTask, json.RawMessage(fmt.Sprintf(`{"job":%d}`, run.Turn)), executor.AnyVersion)
-		return errors.Join(err, out.Checkpoint(ctx, json.RawMessage(fmt.Sprint(run.Turn))), out.Status(ctx, task.StateInputRequired, says(fmt.Sprint(run.Turn))))
+// turns does something else in each turn, and tries in each try of a turn; the last one also in all that follow.
+func turns(each ...fn) fn {
+	return func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+		return each[min(run.Turn, len(each))-1](ctx, run, out)
 	}
-	all := map[string]scenario{
-		"emits": {does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
-			_, err := out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{ID: "x", Name: "n\x00", Parts: []task.Part{task.Text("1")}}, Metadata: json.RawMessage(`{"k": 1.0}`)})
-			_, err2 := out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{ID: "y", Parts: []task.Part{task.Text("2")}}, Last: true})
-			_, err3 := out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{ID: "x", Parts: []task.Part{task.Text("3")}}, Append: true, Last: true})
-			err4 := errors.Join(out.Status(ctx, task.StateWorking, nil), out.Status(ctx, task.StateWorking, nil)) // is shown already
-			for _, progress := range []*task.Message{says("half"), says("half"), nil, nil} {
-				err4 = errors.Join(err4, out.Status(ctx, task.StateWorking, progress))
+}
+
+func tries(each ...fn) fn {
+	return func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+		return each[min(run.Try, len(each))-1](ctx, run, out)
+	}
+}
+
+// steps does one thing after the other, up to the first error.
+func steps(all ...fn) fn {
+	return func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+		for _, do := range all {
+			if err := do(ctx, run, out); err != nil {
+				return err
 			}
-			return errors.Join(err, err2, err3, err4, out.Checkpoint(ctx, json.RawMessage(`{"a":1}`)), out.Status(ctx, task.StateCompleted, says("done")))
-		}), ends(task.StateCompleted)},
-		"completes":          {does(func(context.Context, *executor.Run, executor.Emitter) error { return nil }), ends(task.StateCompleted)},
-		"fails":              {does(func(context.Context, *executor.Run, executor.Emitter) error { return errors.New("secret") }), ends(task.StateFailed)},
-		"crashes":            {does(func(context.Context, *executor.Run, executor.Emitter) error { panic("oh") }), ends(task.StateFailed)},
-		"ends its goroutine": {does(func(context.Context, *executor.Run, executor.Emitter) error { runtime.Goexit(); return nil }), ends(task.StateFailed)},
-		"is away and comes back": {does(func(_ context.Context, run *executor.Run, _ executor.Emitter) error {
+		}
+		return nil
+	}
+}
+
+func returns(err error) fn {
+	return func(context.Context, *executor.Run, executor.Emitter) error { return err }
+}
+
+// status sets a state with a message, or without one.
+func status(s task.State, text string) fn {
+	return func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+		if text == "" {
+			return out.Status(ctx, s, nil)
+		}
+		return out.Status(ctx, s, says(text))
+	}
+}
+
+// recalled sets a state with all that the run knows.
+func recalled(s task.State) fn {
+	return func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+		return out.Status(ctx, s, says(recalls(ctx, run)))
+	}
+}
+
+func emitted(s string) fn { return chunk(text(s)) }
+
+func chunk(c executor.Chunk) fn {
+	return func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+		_, err := out.Artifact(ctx, c)
+		return err
+	}
+}
+
+func checkpoint(data string) fn {
+	return func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+		return out.Checkpoint(ctx, json.RawMessage(data))
+	}
+}
+
+func waitsFor(w executor.Wait) fn {
+	return func(ctx context.Context, _ *executor.Run, out executor.Emitter) error { return out.Wait(ctx, w) }
+}
+
+func callsFor(calls ...executor.Call) fn {
+	return func(ctx context.Context, _ *executor.Run, out executor.Emitter) error { return out.Call(ctx, calls) }
+}
+
+// resumable asks with a resume URL.
+func resumable(s task.State, m *task.Message, r *executor.Resume) fn {
+	return func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+		return out.Ask(context.WithoutCancel(ctx), executor.Ask{State: s, Message: m, Resume: r})
+	}
+}
+
+// knowing asks with a resume URL and all that the run knows.
+func knowing(s task.State) fn {
+	return func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+		return resumable(s, says(recalls(ctx, run)), &executor.Resume{})(ctx, run, out)
+	}
+}
+
+// until waits for the client.
+func until(c <-chan struct{}) fn {
+	return func(context.Context, *executor.Run, executor.Emitter) error {
+		<-c
+		return nil
+	}
+}
+
+// canceled waits until the run is canceled, and ignores it.
+func canceled(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+	_ = blocks(ctx, run, out)
+	return nil
+}
+
+// jobbed stores a job, and asks.
+func jobbed(n string) fn {
+	return steps(func(ctx context.Context, run *executor.Run, _ executor.Emitter) error {
+		_, err := run.Memory.SetState(ctx, executor.OfTask, json.RawMessage(`{"job":`+n+`}`), executor.AnyVersion)
+		return err
+	}, checkpoint(n), status(task.StateInputRequired, n))
+}
+
+// stores stores a state, and bears that it is not JSON.
+func stores(value string) fn {
+	return func(ctx context.Context, run *executor.Run, _ executor.Emitter) error {
+		_, err := run.Memory.SetState(ctx, executor.OfContext, json.RawMessage(value), executor.AnyVersion)
+		if failure, failed := errors.AsType[*executor.Failure](err); failed && failure.Msg == "The agent's state is not valid JSON." {
+			return nil
+		}
+		return err
+	}
+}
+
+func scenarios() map[string]scenario {
+	ends := func(s task.State) func(client) {
+		return func(c client) { c.create("hi").reaches(s) }
+	}
+	cancels := func(c client) { c.create("hi").hears("busy").cancel().reaches(task.StateCanceled) }
+	waitsAndIsCanceled := func(c client) { c.create("hi").waits(1).cancel().reaches(task.StateCanceled) }
+	const (
+		working, completed = task.StateWorking, task.StateCompleted
+		input, auth        = task.StateInputRequired, task.StateAuthRequired
+	)
+	heard, heardToo, resumed, resumedToo := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
+	again := returns(executor.Retryable(&executor.Failure{Msg: "Not now.", Cause: errors.New("the model is loading")}, time.Millisecond))
+	hour, open := executor.Wait{For: time.Hour}, executor.Wait{For: time.Hour, Interruptible: true}
+	told := make(chan string, 1)
+	return map[string]scenario{
+		"emits": {steps(
+			chunk(executor.Chunk{Artifact: task.Artifact{ID: "x", Name: "n\x00", Parts: []task.Part{task.Text("1")}}, Metadata: json.RawMessage(`{"k": 1.0}`)}),
+			chunk(executor.Chunk{Artifact: task.Artifact{ID: "y", Parts: []task.Part{task.Text("2")}}, Last: true}),
+			chunk(executor.Chunk{Artifact: task.Artifact{ID: "x", Parts: []task.Part{task.Text("3")}}, Append: true, Last: true}),
+			status(working, ""), status(working, ""), // is shown already
+			status(working, "half"), status(working, "half"), status(working, ""), status(working, ""),
+			checkpoint(`{"a":1}`), status(completed, "done"),
+		), ends(completed)},
+		"completes": {returns(nil), ends(completed)},
+		"fails":     {returns(errors.New("secret")), ends(task.StateFailed)},
+		"gives up":  {again, ends(task.StateFailed)},
+		"crashes":   {fn(func(context.Context, *executor.Run, executor.Emitter) error { panic("oh") }), ends(task.StateFailed)},
+		"ends its goroutine": {fn(func(context.Context, *executor.Run, executor.Emitter) error {
+			runtime.Goexit()
+			return nil
+		}), ends(task.StateFailed)},
+		"is away and comes back": {fn(func(_ context.Context, run *executor.Run, _ executor.Emitter) error {
 			if run.Attempt == 1 {
 				return &executor.Unavailable{Err: errors.New("connection refused")}
 			}
 			return nil
-		}), ends(task.StateCompleted)},
-		"is gone after it has begun": {does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
-			_, err := out.Artifact(ctx, text("x"))
-			return cmpErr(err, &executor.Unavailable{Err: errors.New("gone")})
-		}), ends(task.StateFailed)},
-		"retries": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-			if err := out.Status(ctx, task.StateWorking, says(recalls(ctx, run))); err != nil || run.Try == 3 {
-				return err
-			}
-			_, err := out.Artifact(ctx, text(fmt.Sprint(run.Try)))
-			return cmpErr(errors.Join(err, out.Checkpoint(ctx, json.RawMessage(fmt.Sprint(run.Try)))), again)
-		}), ends(task.StateCompleted)},
-		"gives up": {does(func(context.Context, *executor.Run, executor.Emitter) error { return again }), ends(task.StateFailed)},
-		"asks": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-			if run.Turn == 3 {
-				return out.Status(ctx, task.StateRejected, says(recalls(ctx, run)))
-			}
-			_, err := out.Artifact(ctx, text(fmt.Sprint(run.Turn)))
-			return cmpErr(err, out.Status(ctx, task.StateInputRequired+task.State(run.Turn-1), says(fmt.Sprintf("question %d", run.Turn))))
-		}), func(c client) {
-			c.create("hi")
-			c.hears("question 1")
-			c.say("one")
-			c.hears("question 2")
-			c.say("two")
-			c.reaches(task.StateRejected)
+		}), ends(completed)},
+		"is gone after it has begun": {steps(emitted("x"), returns(&executor.Unavailable{Err: errors.New("gone")})), ends(task.StateFailed)},
+		"retries": {steps(recalled(working), tries(
+			steps(emitted("1"), checkpoint("1"), again), steps(emitted("2"), checkpoint("2"), again), returns(nil),
+		)), ends(completed)},
+		"asks": {turns(
+			steps(emitted("1"), status(input, "question 1")), steps(emitted("2"), status(auth, "question 2")), recalled(task.StateRejected),
+		), func(c client) {
+			c.create("hi").hears("question 1").say("one").hears("question 2").say("two").reaches(task.StateRejected)
 		}},
-		"is told more while it is busy": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-			if run.Turn == 1 {
-				if err := out.Status(ctx, task.StateWorking, says("busy")); err != nil {
-					return err
-				}
-				<-heard
-				_, err := out.Artifact(ctx, text("1"))
-				return errors.Join(err, out.Checkpoint(ctx, json.RawMessage("1")), out.Status(ctx, task.StateInputRequired, says("what?")))
+		"is told more while it is busy": {turns(
+			steps(status(working, "busy"), until(heard), emitted("1"), checkpoint("1"), status(input, "what?")), recalled(input), recalled(completed),
+		), func(c client) { c.create("hi").hears("busy").say("one").say("two").let(heard).reaches(completed) }},
+		"is canceled": {fn(blocks), cancels},
+		"asks although it is canceled": {steps(canceled, func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+			return out.Status(context.WithoutCancel(ctx), input, says("what?"))
+		}), cancels},
+		"is canceled while it waits": {status(auth, ""), func(c client) {
+			c.create("hi").reaches(auth).cancel().reaches(task.StateCanceled)
+		}},
+		"is canceled while a timer runs": {waitsFor(hour), waitsAndIsCanceled},
+		"is canceled while it calls":     {callsFor(executor.Call{Agent: "b", Message: says("hi")}), waitsAndIsCanceled},
+		"loses its lease": {tries(steps(emitted("1"), blocks), recalled(completed)), func(c client) {
+			c.create("hi").hears("busy").lose().reaches(completed)
+		}},
+		"loses every lease": {fn(blocks), func(c client) {
+			c.create("hi")
+			for n := 1; n <= 3; n++ {
+				c.hearsAgain(n, "busy")
+				c.lose()
 			}
-			s := task.StateInputRequired
-			if run.Turn == 3 {
-				s = task.StateCompleted
-			}
-			return out.Status(ctx, s, says(recalls(ctx, run)))
-		}), func(c client) {
-			c.create("hi")
-			c.hears("busy")
-			c.say("one")
-			c.say("two")
-			heard <- struct{}{}
-			c.reaches(task.StateCompleted)
-		}},
-		"is canceled": {
-			does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error { return blocks(ctx, out) }),
-			func(c client) {
-				c.create("hi")
-				c.hears("busy")
-				c.cancel()
-				c.reaches(task.StateCanceled)
-			},
-		},
-		"asks although it is canceled": {does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
-			_ = blocks(ctx, out)
-			return out.Status(context.WithoutCancel(ctx), task.StateInputRequired, says("what?"))
-		}), func(c client) {
-			c.create("hi")
-			c.hears("busy")
-			c.cancel()
-			c.reaches(task.StateCanceled)
-		}},
-		"is canceled while it waits": {does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
-			return out.Status(ctx, task.StateAuthRequired, nil)
-		}), func(c client) {
-			c.create("hi")
-			c.reaches(task.StateAuthRequired)
-			c.cancel()
-			c.reaches(task.StateCanceled)
-		}},
-		"gets notices of cancels": {worker.Agent{Executor: elsewhere}, func(c client) {
-			c.open(&task.Task{PublicID: "parked"}, asks("hi"), nil)
-			c.hears("1")
-			c.end(json.RawMessage(`{"why":1.0}`))
-			waittest.Eventually(c.t, "the agent is told", func() error {
-				c.notices()
-				return waittest.Unless(len(elsewhere.told) > 0, "not yet")
-			})
-			require.Equal(c.t, `canceled turn=1 attempt=1 try=1 {"why":1.0} 1 {"job":1}`, <-elsewhere.told)
-
-			c.open(&task.Task{PublicID: "running"}, asks("hi"), nil)
-			c.hears("1")
-			c.say("again")
-			c.hears("2")
-			c.say("again")
-			c.hears("busy")
-			c.cancel()
-			require.Equal(c.t, `canceled turn=3 attempt=3 try=1  2 {"job":2}`, waittest.Within(c.t, "the agent is told", elsewhere.told))
-			c.reaches(task.StateCanceled)
-		}},
-		"loses its lease": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-			if run.Try == 1 {
-				_, err := out.Artifact(ctx, text("1"))
-				return cmpErr(err, blocks(ctx, out))
-			}
-			return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
-		}), func(c client) {
-			c.create("hi")
-			c.hears("busy")
-			c.lose()
-			c.reaches(task.StateCompleted)
-		}},
-		"loses every lease": {
-			does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error { return blocks(ctx, out) }),
-			func(c client) {
-				c.create("hi")
-				for n := 1; n <= 3; n++ {
-					c.hearsAgain(n, "busy")
-					c.lose()
-				}
-				c.reaches(task.StateFailed)
-			},
-		},
-		"emits too much": {does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
-			_, err := out.Artifact(ctx, text("12345"))
-			return err
-		}), ends(task.StateFailed)},
-		"waits and is waited for": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-			switch {
-			case run.Turn == 1:
-				_, err := out.Artifact(ctx, text("1"))
-				if err := errors.Join(err, out.Checkpoint(ctx, []byte(`"of turn 1"`)), out.Wait(ctx, executor.Wait{For: time.Hour})); err != nil {
-					return err
-				}
-				return errors.Join(errors.New("nobody reads this"), out.Status(ctx, task.StateWorking, says("nor this")))
-			case run.Turn == 2 && run.Try == 1:
-				return cmpErr(out.Checkpoint(ctx, []byte(`"of turn 2"`)), again)
-			case run.Turn == 2:
-				err := out.Status(ctx, task.StateWorking, says(recalls(ctx, run)))
-				return cmpErr(err, out.Wait(ctx, executor.Wait{For: time.Hour, Interruptible: true}))
-			case run.Turn == 3 && run.Try == 1:
-				return again
-			case run.Turn == 3:
-				return out.Status(ctx, task.StateInputRequired, says(recalls(ctx, run)))
-			}
-			return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
-		}), func(c client) {
-			c.create("hi")
-			c.waits(1)
-			c.fire()
-			c.waits(2)
-			c.say("one")
-			c.reaches(task.StateInputRequired)
-			c.say("two")
-			c.reaches(task.StateCompleted)
-		}},
-		"may reply and waits": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-			if run.Input == nil {
-				return out.Wait(ctx, executor.Wait{For: time.Hour})
-			}
-			return out.Reply(ctx, says("too late"))
-		}), func(c client) {
-			c.create("hi")
-			c.waits(1)
-			c.fire()
 			c.reaches(task.StateFailed)
 		}},
-		"is told more before it waits": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-			switch run.Turn {
-			case 1:
-				if err := out.Status(ctx, task.StateWorking, says("busy")); err != nil {
+		"emits too much": {emitted("12345"), ends(task.StateFailed)},
+		"waits and is waited for": {turns(
+			func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+				if err := steps(emitted("1"), checkpoint(`"of turn 1"`), waitsFor(hour))(ctx, run, out); err != nil {
 					return err
 				}
-				<-heardToo
-				return out.Wait(ctx, executor.Wait{For: time.Hour, Interruptible: true})
-			case 2:
-				err := out.Status(ctx, task.StateWorking, says(recalls(ctx, run)))
-				return cmpErr(err, out.Wait(ctx, executor.Wait{Until: time.Unix(1, 0)}))
-			}
-			return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
-		}), func(c client) {
-			c.create("hi")
-			c.hears("busy")
-			c.say("one")
-			c.say("two")
-			heardToo <- struct{}{}
-			c.waits(2)
-			c.fire()
-			c.reaches(task.StateCompleted)
+				return errors.Join(errors.New("nobody reads this"), out.Status(ctx, working, says("nor this")))
+			},
+			tries(steps(checkpoint(`"of turn 2"`), again), steps(recalled(working), waitsFor(open))),
+			tries(again, recalled(input)),
+			recalled(completed),
+		), func(c client) {
+			c.create("hi").waits(1).fire().waits(2).say("one").reaches(input).say("two").reaches(completed)
 		}},
-		"is canceled while a timer runs": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-			return out.Wait(ctx, executor.Wait{For: time.Hour})
-		}), func(c client) {
-			c.create("hi")
-			c.waits(1)
-			c.cancel()
+		"may reply and waits": {turns(waitsFor(hour), func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+			return out.Reply(ctx, says("too late"))
+		}), func(c client) { c.create("hi").waits(1).fire().reaches(task.StateFailed) }},
+		"is told more before it waits": {turns(
+			steps(status(working, "busy"), until(heardToo), waitsFor(open)),
+			steps(recalled(working), waitsFor(executor.Wait{Until: time.Unix(1, 0)})),
+			recalled(completed),
+		), func(c client) {
+			c.create("hi").hears("busy").say("one").say("two").let(heardToo).waits(2).fire().reaches(completed)
+		}},
+		"calls": {turns(
+			callsFor(executor.Call{Agent: "b", Message: says("hi")}, executor.Call{ID: "x", Agent: "c", Message: says("ho")}),
+			tries(again, func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+				var got strings.Builder
+				for _, r := range run.Input.Results {
+					fmt.Fprintf(&got, "%s %s %s %s %s, ", r.ID, r.Agent, r.TaskID, r.State, r.Error)
+				}
+				return out.Status(ctx, input, says(got.String()+recalls(ctx, run)))
+			}),
+			recalled(completed),
+		), func(c client) { c.create("hi").waits(1).say("one").refuse().reaches(completed) }},
+		"asks with a resume URL": {turns(
+			steps(emitted("1"), resumable(auth, nil, &executor.Resume{Show: true})),
+			tries(
+				steps(emitted("2"), checkpoint("2"), again),
+				steps(recalled(working), resumable(input, says("question 2"), &executor.Resume{For: time.Hour})),
+			),
+			steps(recalled(working), resumable(input, says("question 3"), nil)),
+			recalled(completed),
+		), func(c client) {
+			c.create("hi").hears(resumeURL(task.ID{}, 1)).resumes(2, "of a later turn", false).resumes(1, "one", true).
+				resumes(1, "one again", false).hears("question 2").resumes(1, "of an earlier turn", false).say("two").
+				resumes(2, "too late", false).hears("question 3").resumes(3, "not asked for", false).say("three").
+				reaches(completed).resumes(4, "after the end", false)
+		}},
+		"is resumed before it asks": {turns(tries(blocks, knowing(auth)), knowing(input), recalled(completed)), func(c client) {
+			c.create("hi").hears("busy").resumes(1, "early", true).resumes(1, "early again", false).say("more").lose().
+				reaches(completed)
+		}},
+		"is resumed and asks only the client": {turns(
+			steps(status(working, "busy"), until(resumed), status(input, "question 1")),
+			resumable(input, says("question 2"), &executor.Resume{}),
+			recalled(completed),
+		), func(c client) {
+			c.create("hi").hears("busy").resumes(1, "early", true).let(resumed).hears("question 1").
+				resumes(1, "again", false).say("one").hears("question 2").resumes(2, "two", true).reaches(completed)
+		}},
+		"is resumed and waits": {turns(
+			steps(status(working, "busy"), until(resumedToo), waitsFor(hour)),
+			steps(recalled(working), resumable(input, says("question"), &executor.Resume{})),
+			recalled(completed),
+		), func(c client) {
+			c.create("hi").hears("busy").resumes(1, "early", true).let(resumedToo).waits(1).resumes(1, "again", false).
+				fire().hears("question").resumes(2, "two", true).reaches(completed)
+		}},
+		"is canceled after an early resume": {steps(canceled, resumable(input, says("what?"), &executor.Resume{})), func(c client) {
+			c.create("hi").hears("busy").resumes(1, "early", true).cancel().reaches(task.StateCanceled).
+				resumes(1, "late", false)
+		}},
+		"gets notices of cancels": {canceler{told: told, fn: turns(jobbed("1"), jobbed("2"), blocks)}, func(c client) {
+			c.opens("parked", "hi").hears("1").end(json.RawMessage(`{"why":1.0}`))
+			waittest.Eventually(c.t, "the agent is told", func() error {
+				c.notices()
+				return waittest.Unless(len(told) > 0, "not yet")
+			})
+			require.Equal(c.t, `canceled turn=1 attempt=1 try=1 {"why":1.0} 1 {"job":1}`, <-told)
+
+			c.opens("running", "hi").hears("1").say("again").hears("2").say("again").hears("busy").cancel()
+			require.Equal(c.t, `canceled turn=3 attempt=3 try=1  2 {"job":2}`, waittest.Within(c.t, "the agent is told", told))
 			c.reaches(task.StateCanceled)
 		}},
-		"calls": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-			switch {
-			case run.Turn == 1:
-				return out.Call(ctx, []executor.Call{{Agent: "b", Message: says("hi")}, {ID: "x", Agent: "c", Message: says("ho")}})
-			case run.Input == nil:
-				return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
-			case run.Try == 1:
-				return again
-			}
-			var got strings.Builder
-			for _, r := range run.Input.Results {
-				fmt.Fprintf(&got, "%s %s %s %s %s, ", r.ID, r.Agent, r.TaskID, r.State, r.Error)
-			}
-			return out.Status(ctx, task.StateInputRequired, says(got.String()+recalls(ctx, run)))
-		}), func(c client) {
-			c.create("hi")
-			c.waits(1)
-			c.say("one")
-			c.refuse()
-			c.reaches(task.StateCompleted)
-		}},
-		"is canceled while it calls": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-			return out.Call(ctx, []executor.Call{{Agent: "b", Message: says("hi")}})
-		}), func(c client) {
-			c.create("hi")
-			c.waits(1)
-			c.cancel()
-			c.reaches(task.StateCanceled)
-		}},
-		"looks at other tasks": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+		"looks at other tasks": {fn(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 			switch run.Message.FirstText() {
 			case "large":
-				err := out.Status(ctx, task.StateWorking, says("progress"))
-				_, err2 := out.Artifact(ctx, text(strings.Repeat("x", 3_000)))
-				return errors.Join(err, err2, out.Status(ctx, task.StateInputRequired, says("more?")))
+				return steps(status(working, "progress"), emitted(strings.Repeat("x", 3_000)), status(input, "more?"))(ctx, run, out)
 			case "look":
-				return out.Status(ctx, task.StateInputRequired, says(looks(ctx, run)))
+				return out.Status(ctx, input, says(looks(ctx, run)))
 			case "look again":
-				return out.Status(ctx, task.StateCompleted, says(looks(ctx, run)))
+				return out.Status(ctx, completed, says(looks(ctx, run)))
 			}
-			_, err := out.Artifact(ctx, text("small"))
-			return err
+			return emitted("small")(ctx, run, out)
 		}), func(c client) {
-			c.open(&task.Task{PublicID: "small"}, asks("small"), nil)
-			c.reaches(task.StateCompleted)
-			c.open(&task.Task{PublicID: "large"}, asks("large"), nil)
-			c.reaches(task.StateInputRequired)
+			c.opens("small", "small").reaches(completed).opens("large", "large").reaches(input)
 			c.open(&task.Task{PublicID: "of another owner", Owner: "eve"}, asks("small"), nil)
-			c.reaches(task.StateCompleted)
+			c.reaches(completed)
 			c.open(&task.Task{PublicID: "of another tenant", Tenant: "evil"}, asks("small"), nil)
-			c.reaches(task.StateCompleted)
+			c.reaches(completed)
 			c.open(&task.Task{PublicID: "of another agent", Agent: "b"}, asks("small"), nil)
 
 			look := asks("look")
@@ -656,141 +689,15 @@ func scenarios() map[string]scenario {
 			c.tell(look, &task.Request{Metadata: json.RawMessage(`{"turn":2.0}`)})
 			c.reaches(task.StateCompleted)
 		}},
-		"asks with a resume URL": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-			if run.Turn == 2 && run.Try == 1 {
-				_, err := out.Artifact(ctx, text("2"))
-				return cmpErr(errors.Join(err, out.Checkpoint(ctx, json.RawMessage("2"))), again)
-			}
-			switch run.Turn {
-			case 1:
-				_, err := out.Artifact(ctx, text("1"))
-				return cmpErr(err, out.Ask(ctx, executor.Ask{State: task.StateAuthRequired, Resume: &executor.Resume{Show: true}}))
-			case 2:
-				err := out.Status(ctx, task.StateWorking, says(recalls(ctx, run)))
-				return cmpErr(err, out.Ask(ctx, executor.Ask{State: task.StateInputRequired, Message: says("question 2"), Resume: &executor.Resume{For: time.Hour}}))
-			case 3:
-				err := out.Status(ctx, task.StateWorking, says(recalls(ctx, run)))
-				return cmpErr(err, out.Ask(ctx, executor.Ask{State: task.StateInputRequired, Message: says("question 3")}))
-			}
-			return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
-		}), func(c client) {
-			c.create("hi")
-			c.hears(resumeURL(task.ID{}, 1))
-			c.resumes(2, "of a later turn", false)
-			c.resumes(1, "one", true)
-			c.resumes(1, "one again", false)
-			c.hears("question 2")
-			c.resumes(1, "of an earlier turn", false)
-			c.say("two")
-			c.resumes(2, "too late", false)
-			c.hears("question 3")
-			c.resumes(3, "not asked for", false)
-			c.say("three")
-			c.reaches(task.StateCompleted)
-			c.resumes(4, "after the end", false)
-		}},
-		"is resumed before it asks": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-			switch {
-			case run.Turn == 1 && run.Try == 1:
-				return blocks(ctx, out)
-			case run.Turn == 1:
-				return out.Ask(ctx, executor.Ask{State: task.StateAuthRequired, Message: says(recalls(ctx, run)), Resume: &executor.Resume{}})
-			case run.Turn == 2:
-				return out.Ask(ctx, executor.Ask{State: task.StateInputRequired, Message: says(recalls(ctx, run)), Resume: &executor.Resume{}})
-			}
-			return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
-		}), func(c client) {
-			c.create("hi")
-			c.hears("busy")
-			c.resumes(1, "early", true)
-			c.resumes(1, "early again", false)
-			c.say("more")
-			c.lose()
-			c.reaches(task.StateCompleted)
-		}},
-		"is resumed and asks only the client": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-			switch run.Turn {
-			case 1:
-				if err := out.Status(ctx, task.StateWorking, says("busy")); err != nil {
-					return err
-				}
-				<-resumed
-				return out.Status(ctx, task.StateInputRequired, says("question 1"))
-			case 2:
-				return out.Ask(ctx, executor.Ask{State: task.StateInputRequired, Message: says("question 2"), Resume: &executor.Resume{}})
-			}
-			return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
-		}), func(c client) {
-			c.create("hi")
-			c.hears("busy")
-			c.resumes(1, "early", true)
-			resumed <- struct{}{}
-			c.hears("question 1")
-			c.resumes(1, "again", false)
-			c.say("one")
-			c.hears("question 2")
-			c.resumes(2, "two", true)
-			c.reaches(task.StateCompleted)
-		}},
-		"is resumed and waits": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-			switch run.Turn {
-			case 1:
-				if err := out.Status(ctx, task.StateWorking, says("busy")); err != nil {
-					return err
-				}
-				<-resumedToo
-				return out.Wait(ctx, executor.Wait{For: time.Hour})
-			case 2:
-				err := out.Status(ctx, task.StateWorking, says(recalls(ctx, run)))
-				return cmpErr(err, out.Ask(ctx, executor.Ask{State: task.StateInputRequired, Message: says("question"), Resume: &executor.Resume{}}))
-			}
-			return out.Status(ctx, task.StateCompleted, says(recalls(ctx, run)))
-		}), func(c client) {
-			c.create("hi")
-			c.hears("busy")
-			c.resumes(1, "early", true)
-			resumedToo <- struct{}{}
-			c.waits(1)
-			c.resumes(1, "again", false)
-			c.fire()
-			c.hears("question")
-			c.resumes(2, "two", true)
-			c.reaches(task.StateCompleted)
-		}},
-		"is canceled after an early resume": {does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
-			_ = blocks(ctx, out)
-			return out.Ask(context.WithoutCancel(ctx), executor.Ask{State: task.StateInputRequired, Message: says("what?"), Resume: &executor.Resume{}})
-		}), func(c client) {
-			c.create("hi")
-			c.hears("busy")
-			c.resumes(1, "early", true)
-			c.cancel()
-			c.reaches(task.StateCanceled)
-			c.resumes(1, "late", false)
-		}},
-		"stores a state": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+		"stores a state": {fn(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 			var log []string
 			for _, of := range []executor.Scope{executor.OfTask, executor.OfContext} {
 				for _, set := range []struct {
 					value   string
 					version int64
 				}{
-					{"", 0},
-					{"", 7},
-					{"", executor.AnyVersion},
-					{"1", 1},
-					{"1", 0},
-					{"2", 0},
-					{"2", 1},
-					{"3", executor.AnyVersion},
-					{"", 0},
-					{"", 3},
-					{"", 3},
-					{"", 0},
-					{"4", 4},
-					{"4", 0},
-					{"null", executor.AnyVersion},
-					{"5", executor.AnyVersion},
+					{"", 0}, {"", 7}, {"", executor.AnyVersion}, {"1", 1}, {"1", 0}, {"2", 0}, {"2", 1}, {"3", executor.AnyVersion},
+					{"", 0}, {"", 3}, {"", 3}, {"", 0}, {"4", 4}, {"4", 0}, {"null", executor.AnyVersion}, {"5", executor.AnyVersion},
 				} {
 					version, err := run.Memory.SetState(ctx, of, json.RawMessage(set.value), set.version)
 					now, err2 := run.Memory.State(ctx, of)
@@ -804,7 +711,7 @@ func scenarios() map[string]scenario {
 			}
 			return err
 		}), ends(task.StateCompleted)},
-		"keeps a state": {does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+		"keeps a state": {fn(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 			var seen []string
 			for _, of := range []executor.Scope{executor.OfTask, executor.OfContext} {
 				s, err := run.Memory.State(ctx, of)
@@ -821,55 +728,37 @@ func scenarios() map[string]scenario {
 				}
 			}
 			if run.Try == 1 {
-				return again
+				return again(ctx, run, out)
 			}
 			return out.Status(ctx, task.StateInputRequired, says(strings.Join(seen, " and of the context ")+recalls(ctx, run)))
 		}), func(c client) {
-			c.open(&task.Task{PublicID: "first"}, asks("1"), nil)
-			c.reaches(task.StateInputRequired)
-			c.say("2")
-			c.until(2, "the question of turn 2", func(e *task.Event) bool { return e.State == task.StateInputRequired })
-			c.open(&task.Task{PublicID: "second"}, asks("3"), nil)
-			c.reaches(task.StateInputRequired)
+			c.opens("first", "1").reaches(task.StateInputRequired).say("2").
+				until(2, "the question of turn 2", func(e *task.Event) bool { return e.State == task.StateInputRequired }).
+				opens("second", "3").reaches(task.StateInputRequired)
 		}},
-		"stores too much": {does(func(ctx context.Context, run *executor.Run, _ executor.Emitter) error {
-			for _, value := range []string{`{"a":`, `"` + strings.Repeat("x", 98) + `"`, `"` + strings.Repeat("x", 99) + `"`} {
-				_, err := run.Memory.SetState(ctx, executor.OfContext, json.RawMessage(value), executor.AnyVersion)
-				failure, failed := errors.AsType[*executor.Failure](err)
-				if failed && failure.Msg == "The agent's state is not valid JSON." {
-					continue
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		}), ends(task.StateFailed)},
-		"replies": {does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+		"stores too much": {steps(stores(`{"a":`), stores(`"`+strings.Repeat("x", 98)+`"`), stores(`"`+strings.Repeat("x", 99)+`"`)), ends(task.StateFailed)},
+		"replies": {fn(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
 			return out.Reply(ctx, says("hi"))
-		}), ends(task.StateCompleted)},
+		}), ends(completed)},
 	}
-	for name, s := range all {
-		s.agent.Name, s.agent.MaxAttempts, s.agent.Backoff = name, 3, time.Millisecond
-		s.agent.Concurrency = 3 // a lost run may still end
-		switch name {
-		case "emits too much":
-			s.agent.MaxArtifacts = 4
-		case "stores too much":
-			s.agent.MaxState = 100
-		case "replies", "may reply and waits":
-			s.agent.DirectReplies = true
-		}
-		all[name] = s
-	}
-	return all
 }
 
-func cmpErr(first, second error) error {
-	if first != nil {
-		return first
+// agents are those of scenarios.
+func agents(all map[string]scenario) (list []worker.Agent) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		a := worker.Agent{Name: name, Executor: all[name].agent, MaxAttempts: 3, Backoff: time.Millisecond}
+		a.Concurrency = 3 // a lost run may still end
+		switch name {
+		case "emits too much":
+			a.MaxArtifacts = 4
+		case "stores too much":
+			a.MaxState = 100
+		case "replies", "may reply and waits":
+			a.DirectReplies = true
+		}
+		list = append(list, a)
 	}
-	return second
+	return list
 }
 
 // The logs of these agents are as testdata/logs shows them, in PostgreSQL and in memory, where users test their agents.
@@ -879,26 +768,24 @@ func TestLogs(t *testing.T) {
 	want, err := os.ReadFile(golden)
 	require.NoError(t, err)
 	all := scenarios()
-	var agents []worker.Agent
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		agents = append(agents, all[name].agent)
-	}
-	shared := start(t, setup{}, agents...)
+	list := agents(all)
+	shared := start(t, setup{}, list...)
 	lines := strings.NewReplacer(" | ", "\n\t| ", " & ", "\n\t& ", " = ", "\n\t= ", " dialogue", "\n\tdialogue", " here", "\n\there", " context |", "\n\tcontext |", "\\n", "\n\t")
 	var written sync.Map
 	t.Run("agents", func(t *testing.T) {
-		for name, s := range all {
+		for _, a := range list {
+			name := a.Name
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				p := shared
 				if slices.Contains([]string{"loses its lease", "loses every lease", "is resumed before it asks"}, name) {
-					p = start(t, setup{}, s.agent)
+					p = start(t, setup{}, a)
 				}
 				for _, on := range []server{
-					&inMemory{local: startLocal(t, setup{}, s.agent), t: t, agent: name},
+					&inMemory{local: startLocal(t, setup{}, a), t: t, agent: name},
 					&inPostgres{process: p, t: t, agent: name},
 				} {
-					s.client(client{on, t})
+					all[name].client(client{on, t})
 					section := "== an agent that " + name + "\n"
 					for _, e := range on.events() {
 						section += lines.Replace(told(e)) + "\n"
@@ -915,7 +802,7 @@ func TestLogs(t *testing.T) {
 	})
 	if *update {
 		var out strings.Builder
-		for _, a := range agents {
+		for _, a := range list {
 			section, _ := written.Load(a.Name)
 			out.WriteString(section.(string))
 		}

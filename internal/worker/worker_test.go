@@ -229,9 +229,13 @@ func (p *process) scan(into any, sql string, args ...any) {
 	require.NoError(p.t, conn.QueryRow(p.t.Context(), sql, args...).Scan(into))
 }
 
-type fn = func(ctx context.Context, run *executor.Run, out executor.Emitter) error
+type fn func(ctx context.Context, run *executor.Run, out executor.Emitter) error
 
-func does(f fn) worker.Agent { return worker.Agent{Executor: executor.Func(f)} }
+func (f fn) Execute(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+	return f(ctx, run, out)
+}
+
+func does(f fn) worker.Agent { return worker.Agent{Executor: f} }
 
 func text(s string) executor.Chunk {
 	return executor.Chunk{Artifact: task.Artifact{ID: "out", Parts: []task.Part{task.Text(s)}}, Append: true}
