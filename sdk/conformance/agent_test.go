@@ -169,29 +169,28 @@ func (p *process) lines() []string {
 // until waits until something holds. A complaint or the end of the agent ends it at once.
 func (b *bench) until(what string, holds func() bool) {
 	b.t.Helper()
-	deadline := time.After(3 * waittest.Patience) // a busy machine takes a minute for the 40 MiB of large
-	exited := b.process.exited
-	for {
-		b.mu.Lock()
-		ok, changed, complaints := holds(), b.changed, b.complaints
-		b.mu.Unlock()
-		switch {
-		case len(complaints) > 0:
-			require.FailNow(b.t, "the worker does what it must not", strings.Join(complaints, "\n"))
-		case ok:
-			return
-		case exited == nil:
-			require.FailNow(b.t, "the agent under test has ended", "waited for: %s", what)
-		}
+	waittest.Eventually(b.t, what, func() error {
+		ended := false
 		select {
-		case <-changed:
-		case <-time.After(50 * time.Millisecond): // what nothing signals
-		case <-exited:
-			exited = nil
-		case <-deadline:
-			require.FailNow(b.t, "timed out", what)
+		case <-b.process.exited:
+			ended = true
+		default:
 		}
-	}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if len(b.complaints) > 0 {
+			require.FailNow(b.t, "the worker does what it must not", strings.Join(b.complaints, "\n"))
+		}
+		if holds() {
+			return nil
+		}
+		require.False(b.t, ended, "the agent under test has ended; waited for: %s", what)
+		events := 0
+		for _, r := range b.runs {
+			events += len(r.events)
+		}
+		return fmt.Errorf("after %d requests and %d events", len(b.log), events)
+	})
 }
 
 // over waits for the ends of runs.
@@ -200,6 +199,13 @@ func (b *bench) over(runs ...*run) {
 	for _, r := range runs {
 		b.until("the end of "+r.id, func() bool { return r.over && r.told })
 	}
+}
+
+// pause lets some time of the clock pass, for what has no event.
+func (b *bench) pause(d time.Duration) {
+	b.t.Helper()
+	end := b.now() + d
+	b.until("the end of a pause", func() bool { return b.now() >= end })
 }
 
 // count waits for a number of events of a run.
@@ -223,11 +229,7 @@ func (b *bench) signal(s syscall.Signal) {
 // exits waits until the agent has ended, and returns its status.
 func (b *bench) exits() int {
 	b.t.Helper()
-	select {
-	case <-b.process.exited:
-	case <-time.After(waittest.Patience):
-		require.FailNow(b.t, "the agent under test does not end")
-	}
+	waittest.Within(b.t, "the end of the agent under test", b.process.exited)
 	return b.process.cmd.ProcessState.ExitCode()
 }
 

@@ -47,6 +47,7 @@ type server struct {
 	t    testing.TB
 	docs *documents
 	addr string
+	*clock
 
 	mu         sync.Mutex
 	http       *http.Server
@@ -94,15 +95,15 @@ type run struct {
 	id, token, task string
 	document        map[string]any
 
-	given     int       // how often it was in an answer
-	lost      bool      // the newest answer with it was cut
-	leased    time.Time // until when; zero: not by a worker
+	given     int           // how often it was in an answer
+	lost      bool          // the newest answer with it was cut
+	leased    time.Duration // until when; zero: not by a worker
 	events    []json.RawMessage
 	uploading bool
 	over      bool // for the worker
 	told      bool // the worker knows that it is over
 	late      int  // requests since then
-	lateSince time.Time
+	lateSince time.Duration
 	released  bool
 	stop      string // of the next heartbeat
 	metadata  map[string]any
@@ -124,7 +125,7 @@ func newServer(t testing.TB, slots int) *server {
 	require.NoError(t, err)
 	s := &server{
 		t: t, docs: docs, slots: slots, credential: "key-1", changed: make(chan struct{}), counts: map[kind]int{}, notBefore: map[string]time.Time{},
-		workers: map[string]bool{}, stale: map[string]bool{}, lease: lease,
+		workers: map[string]bool{}, stale: map[string]bool{}, lease: lease, clock: newClock(t.Context()),
 	}
 	s.listen(clustertest.Reserve(t))
 	t.Cleanup(func() { s.away() })
@@ -230,8 +231,8 @@ func (s *server) serve(w http.ResponseWriter, q *http.Request) {
 	}
 	s.log = append(s.log, fmt.Sprintf("%s %s %s", time.Now().Format("05.000"), q.Method, x.name()))
 	if until, ok := s.notBefore[x.name()]; ok {
-		if early := time.Until(until); early > 50*time.Millisecond {
-			s.complain("%s: came %s before Retry-After", x.name(), early)
+		if time.Now().Before(until.Add(-50 * time.Millisecond)) {
+			s.complain("%s: came before Retry-After", x.name())
 		}
 		delete(s.notBefore, x.name())
 	}
@@ -336,6 +337,9 @@ func (x *exchange) cut(half bool) {
 	_ = conn.Close()
 }
 
+// errAnswered ends a claim that the worker has not left.
+var errAnswered = errors.New("answered")
+
 func (s *server) claim(x *exchange) {
 	var in struct {
 		Worker map[string]any
@@ -356,16 +360,15 @@ func (s *server) claim(x *exchange) {
 	if earlier != nil {
 		select {
 		case <-earlier.Done():
-		case <-ctx.Done():
-			return
-		case <-time.After(5 * time.Second):
-			if earlier.Err() == nil {
+			if errors.Is(context.Cause(earlier), errAnswered) {
 				s.with(func() { s.complain("a claim began while another one waits") })
 			}
+		case <-ctx.Done():
+			return
 		}
 	}
-	mine, done := context.WithCancel(ctx)
-	defer done()
+	mine, done := context.WithCancelCause(ctx)
+	defer done(errAnswered)
 	s.mu.Lock()
 	s.claiming, s.about = mine, in.Worker
 	s.workers[fmt.Sprint(in.Worker["id"])] = true
@@ -385,7 +388,7 @@ func (s *server) claim(x *exchange) {
 	active := 0
 	var missing []*run
 	for _, r := range s.runs {
-		if r.leased.IsZero() || r.over {
+		if r.leased == 0 || r.over {
 			continue
 		}
 		switch {
@@ -407,7 +410,7 @@ func (s *server) claim(x *exchange) {
 		wait = *in.Wait
 	}
 	s.announce() // for those who wait for a claim
-	deadline := time.After(time.Duration(wait * float64(time.Second)))
+	deadline := after(time.Duration(wait * float64(time.Second)))
 	for {
 		if mine.Err() != nil { // the worker has left
 			s.mu.Unlock()
@@ -415,7 +418,7 @@ func (s *server) claim(x *exchange) {
 		}
 		give := missing
 		for _, r := range s.runs {
-			if len(give) < slots && r.leased.IsZero() && !r.over && s.drain != "worker" { // one that is retired gets nothing
+			if len(give) < slots && r.leased == 0 && !r.over && s.drain != "worker" { // one that is retired gets nothing
 				give = append(give, r)
 			}
 		}
@@ -443,7 +446,7 @@ func (s *server) give(x *exchange, runs []*run) {
 	doc := map[string]any{}
 	list := []any{}
 	for _, r := range runs {
-		r.given, r.lost, r.leased = r.given+1, false, time.Now().Add(s.lease)
+		r.given, r.lost, r.leased = r.given+1, false, s.now()+s.lease
 		list = append(list, map[string]any{"id": r.id, "run": r.document, "lease": s.lease.Seconds(), "future": true})
 	}
 	doc["runs"] = list
@@ -477,9 +480,9 @@ func (s *server) find(id string) *run {
 
 // passed complains about a run whose lease has ended. s.mu is held.
 func (s *server) passed(r *run) {
-	if ago := time.Since(r.leased); !r.leased.IsZero() && !r.over && ago > 0 {
+	if ago := s.now() - r.leased; r.leased > 0 && !r.over && ago > 0 {
 		s.complain("the lease of %s ended %s ago", r.id, ago)
-		r.leased = time.Now().Add(s.lease)
+		r.leased = s.now() + s.lease
 	}
 }
 
@@ -495,23 +498,23 @@ func (s *server) heartbeat(x *exchange) {
 	s.mu.Lock()
 	for _, id := range in.Runs {
 		switch r := s.find(id); {
-		case r == nil || r.leased.IsZero():
+		case r == nil || r.leased == 0:
 			s.complain("a heartbeat names %s, which the worker has never got", id)
 		case r.over:
 			if r.told {
 				// A worker with many runs sends several while the answer waits for its turn.
 				if r.late++; r.late == 1 {
-					r.lateSince = time.Now()
-				} else if r.late > 2 && time.Since(r.lateSince) > 5*time.Second {
+					r.lateSince = s.now()
+				} else if r.late > 2 && s.now()-r.lateSince > 5*time.Second {
 					s.complain("heartbeats go on for %s, which is over", id)
 				}
 			}
 		default:
 			s.passed(r)
-			r.leased = time.Now().Add(s.lease)
+			r.leased = s.now() + s.lease
 		}
 	}
-	deadline := time.After(time.Duration(in.Wait * float64(time.Second)))
+	deadline := after(time.Duration(in.Wait * float64(time.Second)))
 	for waiting := true; ; {
 		stops := []any{}
 		renewed := false
@@ -574,7 +577,7 @@ func (s *server) release(x *exchange) {
 	for _, id := range in.Runs {
 		r := s.find(id)
 		switch {
-		case r == nil || r.leased.IsZero():
+		case r == nil || r.leased == 0:
 			s.complain("the worker releases %s, which it has never got", id)
 		case r.told && !r.released:
 			s.complain("the worker releases %s, which is over", id)

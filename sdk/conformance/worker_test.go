@@ -20,19 +20,45 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
+// of is a scenario with an argument.
+func of[T any](scenario func(*testing.T, T), v T) func(*testing.T) {
+	return func(t *testing.T) {
+		t.Helper()
+		scenario(t, v)
+	}
+}
+
 // TestWorker runs the scenarios.
 func TestWorker(t *testing.T) {
 	t.Parallel()
+	refuse := &problem{status: http.StatusConflict, reason: "ordinal", more: map[string]any{"field": "from"}}
 	for name, scenario := range map[string]func(t *testing.T){
 		"vocabulary": vocabulary, "identity": identity, "credential": credential, "version": version,
-		"claim cut": claimCut, "claim cut in the middle": claimCutInTheMiddle, "run twice": runTwice, "slots": slots, "many runs": manyRuns,
-		"leases": leases, "slow renewals": slowRenewals, "silent": silent, "block": block,
-		"cut before a commit": cutBefore, "cut after a commit": cutAfter, "cut after the end": cutAfterTheEnd, "conflict": conflict, "out of step": outOfStep,
-		"run over": runOver, "refused": refusedEvents, "busy": busy, "away": away, "large": large, "slow server": slowServer,
-		"lost": lost, "over": over, "canceled": canceled, "goodbye": goodbye,
-		"replica drains claim": replicaDrainsClaim, "replica drains heartbeat": replicaDrainsHeartbeat,
-		"worker drains claim": workerDrainsClaim, "worker drains heartbeat": workerDrainsHeartbeat,
-		"terminated": terminated, "terminated too late": terminatedTooLate, "terminated twice": terminatedTwice, "interrupted": interrupted,
+		"claim cut": of(claimLost, false), "claim cut in the middle": of(claimLost, true), "run twice": runTwice, "slots": slots, "many runs": manyRuns,
+		"slow renewals": slowRenewals, "block": block, "out of step": outOfStep, "run over": runOver, "refused": refusedEvents,
+		"busy": busy, "away": away, "large": large, "slow server": slowServer,
+		"lost": of(stopped, "lost"), "over": of(stopped, "over"), "canceled": canceled, "goodbye": goodbye,
+		"replica drains claim": of(replicaDrains, claims), "replica drains heartbeat": of(replicaDrains, heartbeats),
+		"worker drains claim": of(workerDrains, 2), "worker drains heartbeat": of(workerDrains, 1),
+		"terminated": of(finishes, syscall.SIGTERM), "interrupted": of(finishes, syscall.SIGINT),
+		"terminated too late": terminatedTooLate, "terminated twice": terminatedTwice,
+
+		// A run that is longer than its lease.
+		"leases": of(streams, stream{command: "slow", n: 48, size: 500, server: short}),
+		"silent": of(streams, stream{command: "slow", n: 60, size: 500, server: silent}),
+		"cut before a commit": of(streams, stream{command: "stream", n: 200, size: 50, server: func(b *bench) {
+			b.line = once(action{cut: true}, 0, 1, 7, 60, 61, 199)
+		}}),
+		"cut after a commit": of(streams, stream{command: "stream", n: 200, size: 50, server: func(b *bench) {
+			b.line = once(action{cut: true, store: true}, 0, 1, 7, 60, 61, 199)
+		}}),
+		// The event that ends the run is stored, and has no answer.
+		"cut after the end": of(streams, stream{command: "stream", n: 3, size: 8, server: func(b *bench) {
+			b.line = once(action{cut: true, store: true}, 3)
+		}}),
+		"conflict": of(streams, stream{command: "stream", n: 30, size: 20, server: func(b *bench) {
+			b.line = once(action{refuse: refuse}, 2, 3, 10)
+		}}),
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
@@ -183,7 +209,7 @@ func lose(times int, half bool) func(b *bench) {
 			lost++
 			b.with(func() {
 				for _, r := range b.runs {
-					r.given, r.lost, r.leased = r.given+1, true, time.Now().Add(b.lease)
+					r.given, r.lost, r.leased = r.given+1, true, b.now()+b.lease
 				}
 			})
 			x.cut(half)
@@ -192,16 +218,6 @@ func lose(times int, half bool) func(b *bench) {
 		b.add("hello")
 		b.add("who")
 	}
-}
-
-func claimCut(t *testing.T) {
-	t.Helper()
-	claimLost(t, false)
-}
-
-func claimCutInTheMiddle(t *testing.T) {
-	t.Helper()
-	claimLost(t, true)
 }
 
 func claimLost(t *testing.T, half bool) {
@@ -286,16 +302,6 @@ func manyRuns(t *testing.T) {
 // short makes leases shorter than the run of a scenario.
 func short(b *bench) { b.lease = shortLease }
 
-// leases has a run that is longer than its lease.
-func leases(t *testing.T) {
-	t.Helper()
-	b := begin(t, 2, short)
-	r := b.add("slow 48 500")
-	b.over(r)
-	require.Equal(t, numbers(48, 8), b.outcome(r).Text)
-	b.end()
-}
-
 // slowRenewals has a run that is longer than its lease, while new runs come all the time. A heartbeat renews after 0.8 s, unless the
 // worker gives it up before.
 func slowRenewals(t *testing.T) {
@@ -310,16 +316,16 @@ func slowRenewals(t *testing.T) {
 			select {
 			case <-x.Context().Done():
 				return true
-			case <-time.After(800 * time.Millisecond):
+			case <-after(800 * time.Millisecond):
 				return err != nil
 			}
 		}
 	})
 	r := b.add("slow 48 500")
-	next := time.Now()
+	next := b.now()
 	b.until("the end of the long run", func() bool {
-		if time.Since(next) > 0 {
-			next = time.Now().Add(100 * time.Millisecond)
+		if b.now() > next {
+			next = b.now() + 100*time.Millisecond
 			b.queue("slow 2 100")
 		}
 		return r.over
@@ -330,21 +336,37 @@ func slowRenewals(t *testing.T) {
 }
 
 // silent does not answer one heartbeat, as a host does that falls silent. It renews nothing.
-func silent(t *testing.T) {
-	t.Helper()
-	b := begin(t, 2, short, func(b *bench) {
-		b.before = func(x *exchange, n int) bool {
-			if x.kind != heartbeats || n != 2 {
-				return false
-			}
-			_, _ = io.Copy(io.Discard, x.Body) // only then the context ends with the connection
-			<-x.Context().Done()
-			return true
+func silent(b *bench) {
+	short(b)
+	b.before = func(x *exchange, n int) bool {
+		if x.kind != heartbeats || n != 2 {
+			return false
 		}
-	})
-	r := b.add("slow 60 500")
+		_, _ = io.Copy(io.Discard, x.Body) // only then the context ends with the connection
+		<-x.Context().Done()
+		return true
+	}
+}
+
+// stream is a run that emits so many pieces of text, in spite of what the server does.
+type stream struct {
+	command string // stream, with pieces of a size, or slow, with a pause in milliseconds
+	n, size int
+	server  func(b *bench)
+}
+
+// streams has one slot, which is free when the stream has ended.
+func streams(t *testing.T, s stream) {
+	t.Helper()
+	b := begin(t, 1, s.server)
+	r := b.add(fmt.Sprintf("%s %d %d", s.command, s.n, s.size))
 	b.over(r)
-	require.Equal(t, numbers(60, 8), b.outcome(r).Text)
+	size := s.size
+	if s.command == "slow" {
+		size = 8
+	}
+	require.Equal(t, outcome{Text: numbers(s.n, size), End: "completed"}, b.outcome(r))
+	b.over(b.add("hello"))
 	b.end()
 }
 
@@ -367,46 +389,6 @@ func once(do action, ordinals ...int) func(x *exchange, r *run, ordinal int) act
 		seen[ordinal] = true
 		return do
 	}
-}
-
-func cutBefore(t *testing.T) {
-	t.Helper()
-	cuts(t, action{cut: true})
-}
-
-func cutAfter(t *testing.T) {
-	t.Helper()
-	cuts(t, action{cut: true, store: true})
-}
-
-func cuts(t *testing.T, do action) {
-	t.Helper()
-	b := begin(t, 2, func(b *bench) { b.line = once(do, 0, 1, 7, 60, 61, 199) })
-	r := b.add("stream 200 50")
-	b.over(r)
-	require.Equal(t, outcome{Text: numbers(200, 50), End: "completed"}, b.outcome(r))
-	b.end()
-}
-
-// cutAfterTheEnd stores the event that ends the run, and answers nothing.
-func cutAfterTheEnd(t *testing.T) {
-	t.Helper()
-	b := begin(t, 1, func(b *bench) { b.line = once(action{cut: true, store: true}, 3) })
-	r := b.add("stream 3 8")
-	b.over(r)
-	require.Equal(t, outcome{Text: numbers(3, 8), End: "completed"}, b.outcome(r))
-	b.over(b.add("hello")) // the slot is free
-	b.end()
-}
-
-func conflict(t *testing.T) {
-	t.Helper()
-	refuse := &problem{status: http.StatusConflict, reason: "ordinal", more: map[string]any{"field": "from"}}
-	b := begin(t, 2, func(b *bench) { b.line = once(action{refuse: refuse}, 2, 3, 10) })
-	r := b.add("stream 30 20")
-	b.over(r)
-	require.Equal(t, outcome{Text: numbers(30, 20), End: "completed"}, b.outcome(r))
-	b.end()
 }
 
 // outOfStep has a server that has lost events which it had acknowledged.
@@ -508,7 +490,7 @@ func away(t *testing.T) {
 	r := b.add("slow 60 100")
 	b.count(r, 5)
 	b.away()
-	<-time.After(3 * time.Second) // an outage has no event
+	b.pause(3 * time.Second)
 	b.listen(b.addr)
 	b.over(r)
 	require.Equal(t, outcome{Text: numbers(60, 8), End: "completed"}, b.outcome(r))
@@ -551,7 +533,7 @@ func slowServer(t *testing.T) {
 	before := b.resident()
 	most := before
 	for range 30 {
-		<-time.After(100 * time.Millisecond) // what the worker must not do has no event
+		b.pause(100 * time.Millisecond)
 		most = max(most, b.resident())
 	}
 	close(hold)
@@ -571,16 +553,6 @@ func (b *bench) resident() int {
 	pages, err := strconv.Atoi(strings.Fields(string(raw))[1])
 	require.NoError(b.t, err)
 	return pages * os.Getpagesize()
-}
-
-func lost(t *testing.T) {
-	t.Helper()
-	stopped(t, "lost")
-}
-
-func over(t *testing.T) {
-	t.Helper()
-	stopped(t, "over")
 }
 
 // stopped ends a run by a heartbeat.
@@ -630,16 +602,6 @@ func goodbye(t *testing.T) {
 	b.end()
 }
 
-func replicaDrainsClaim(t *testing.T) {
-	t.Helper()
-	replicaDrains(t, claims)
-}
-
-func replicaDrainsHeartbeat(t *testing.T) {
-	t.Helper()
-	replicaDrains(t, heartbeats)
-}
-
 func replicaDrains(t *testing.T, of kind) {
 	t.Helper()
 	slots := 2
@@ -661,16 +623,6 @@ func replicaDrains(t *testing.T, of kind) {
 	b.end()
 }
 
-func workerDrainsClaim(t *testing.T) {
-	t.Helper()
-	workerDrains(t, 2)
-}
-
-func workerDrainsHeartbeat(t *testing.T) {
-	t.Helper()
-	workerDrains(t, 1)
-}
-
 // workerDrains retires the worker. With one slot no claim waits, so a heartbeat says it.
 func workerDrains(t *testing.T, slots int) {
 	t.Helper()
@@ -686,16 +638,6 @@ func workerDrains(t *testing.T, slots int) {
 	require.Zero(t, b.exits(), "exit status")
 	b.check()
 	require.Zero(t, left.given)
-}
-
-func terminated(t *testing.T) {
-	t.Helper()
-	finishes(t, syscall.SIGTERM)
-}
-
-func interrupted(t *testing.T) {
-	t.Helper()
-	finishes(t, syscall.SIGINT)
 }
 
 // finishes ends the worker while it has a run.
