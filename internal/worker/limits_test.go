@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,44 +21,22 @@ func TestTaskFailsWhenArtifactsExceedLimit(t *testing.T) {
 	kib := text(strings.Repeat("x", 1000))
 	kib.Artifact.Metadata = []byte(`{"of":"metadata, 24 B"}`)
 	require.EqualValues(t, 1023, kib.Artifact.Size())
-	emit := func(ctx context.Context, out executor.Emitter, n int) error {
-		for range n {
-			if _, err := out.Artifact(ctx, kib); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	obeys := does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error { return emit(ctx, out, 1000) })
-	ignores := does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
-		if err := emit(ctx, out, 1000); err == nil {
+	emit := func(n int) fn { return steps(slices.Repeat([]fn{chunk(kib)}, n)...) }
+	ignores := func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+		if err := emit(1000)(ctx, run, out); err == nil {
 			return errors.New("the emitter returned no error")
 		}
-		for _, err := range []error{
-			emit(ctx, out, 1), out.Status(ctx, task.StateCompleted, nil), out.Checkpoint(ctx, []byte(`1`)),
-			out.Reply(ctx, &task.Message{Parts: []task.Part{task.Text("bare")}}),
-		} {
-			if err == nil {
+		for _, more := range []fn{chunk(kib), status(task.StateCompleted, ""), checkpoint("1"), reply("bare")} {
+			if more(ctx, run, out) == nil {
 				return errors.New("the emitter accepts more")
 			}
 		}
 		return nil
-	})
-	retries := does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-		if err := emit(ctx, out, 4); err != nil {
-			return err
-		}
-		return executor.Retryable(errors.New("again"), time.Millisecond)
-	})
-	asks := does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-		if err := emit(ctx, out, 5); err != nil {
-			return err
-		}
-		return out.Status(ctx, task.StateInputRequired, nil)
-	})
-	exact := does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error { return emit(ctx, out, 10) })
-	free := does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error { return emit(ctx, out, 100) })
-	agents := []worker.Agent{obeys, ignores, retries, asks, exact, free}
+	}
+	again := returns(executor.Retryable(errors.New("again"), time.Millisecond))
+	agents := []worker.Agent{
+		does(emit(1000)), does(ignores), does(steps(emit(4), again)), does(steps(emit(5), status(task.StateInputRequired, ""))), does(emit(10)), does(emit(100)),
+	}
 	for i := range agents {
 		agents[i].MaxAttempts, agents[i].DirectReplies = 10, i == 1
 		if i < 5 {

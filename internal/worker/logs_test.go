@@ -448,6 +448,12 @@ func checkpoint(data string) fn {
 	}
 }
 
+func reply(text string) fn {
+	return func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+		return out.Reply(ctx, says(text))
+	}
+}
+
 func waitsFor(w executor.Wait) fn {
 	return func(ctx context.Context, _ *executor.Run, out executor.Emitter) error { return out.Wait(ctx, w) }
 }
@@ -586,9 +592,7 @@ func scenarios() map[string]scenario {
 		), func(c client) {
 			c.create("hi").waits(1).fire().waits(2).say("one").reaches(input).say("two").reaches(completed)
 		}},
-		"may reply and waits": {turns(waitsFor(hour), func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
-			return out.Reply(ctx, says("too late"))
-		}), func(c client) { c.create("hi").waits(1).fire().reaches(task.StateFailed) }},
+		"may reply and waits": {turns(waitsFor(hour), reply("too late")), func(c client) { c.create("hi").waits(1).fire().reaches(task.StateFailed) }},
 		"is told more before it waits": {turns(
 			steps(status(working, "busy"), until(heardToo), waitsFor(open)),
 			steps(recalled(working), waitsFor(executor.Wait{Until: time.Unix(1, 0)})),
@@ -737,9 +741,7 @@ func scenarios() map[string]scenario {
 				opens("second", "3").reaches(task.StateInputRequired)
 		}},
 		"stores too much": {steps(stores(`{"a":`), stores(`"`+strings.Repeat("x", 98)+`"`), stores(`"`+strings.Repeat("x", 99)+`"`)), ends(task.StateFailed)},
-		"replies": {fn(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
-			return out.Reply(ctx, says("hi"))
-		}), ends(completed)},
+		"replies":         {reply("hi"), ends(completed)},
 	}
 }
 

@@ -387,16 +387,14 @@ func TestARunWhoseClaimWasLostEnds(t *testing.T) {
 func TestStopReturnsRuns(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{})
-	first := does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
-		for _, id := range []string{"one", "two"} {
-			_, err := out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{ID: id, Parts: []task.Part{task.Text(id)}}})
-			require.NoError(t, err)
-		}
-		require.NoError(t, out.Checkpoint(ctx, json.RawMessage(`{"at":1.0}`)))
+	artifact := func(id string) fn {
+		return chunk(executor.Chunk{Artifact: task.Artifact{ID: id, Parts: []task.Part{task.Text(id)}}, Append: true})
+	}
+	hangs := func(ctx context.Context, _ *executor.Run, _ executor.Emitter) error {
 		close(begun)
 		return waits(ctx)
-	})
-	p := start(t, setup{grace: time.Millisecond}, first)
+	}
+	p := start(t, setup{grace: time.Millisecond}, does(steps(artifact("one"), artifact("two"), checkpoint(`{"at":1.0}`), hangs)))
 	h := p.create("a", "x")
 	waittest.Within(t, "a run begins", begun)
 	p.shutdown()
@@ -413,11 +411,7 @@ func TestStopReturnsRuns(t *testing.T) {
 		checkpoint, err := run.Memory.Checkpoint(ctx)
 		require.NoError(t, err)
 		got <- seen{run.Try, len(earlier), string(checkpoint)}
-		for _, id := range []string{"two", "three"} {
-			_, err := out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{ID: id, Parts: []task.Part{task.Text(id)}}, Append: true})
-			require.NoError(t, err)
-		}
-		return nil
+		return steps(artifact("two"), artifact("three"))(ctx, run, out)
 	}))
 	require.Equal(t, seen{1, 4, `{"at":1.0}`}, waittest.Within(t, "the next run", got), "working, one, two, and the checkpoint")
 	done := q.become(h, task.StateCompleted)
