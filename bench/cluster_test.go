@@ -33,7 +33,6 @@ type cluster struct {
 	dbURL    string
 	db       *pgx.Conn
 	config   string
-	env      []string
 	replicas []*replica
 }
 
@@ -68,12 +67,7 @@ func newCluster(b *testing.B, roles ...string) *cluster {
 
 func newClusterWith(b *testing.B, config string, roles ...string) *cluster {
 	b.Helper()
-	return warmed(b, startCluster(b, config, nil, roles...), roles)
-}
-
-// warmed warms a cluster up whose replicas have these roles.
-func warmed(b *testing.B, c *cluster, roles []string) *cluster {
-	b.Helper()
+	c := startOn(b, newDatabase(b), config, roles...)
 	for i, r := range c.replicas {
 		if strings.HasPrefix(roles[i], apiOnly) {
 			warmUp(b, r.target)
@@ -83,15 +77,10 @@ func warmed(b *testing.B, c *cluster, roles []string) *cluster {
 	return c
 }
 
-// startCluster does not warm the replicas up: its caller does, with credentials that they accept.
-func startCluster(b *testing.B, config string, env []string, roles ...string) *cluster {
+// startOn does not warm the replicas up.
+func startOn(b *testing.B, dbURL, config string, roles ...string) *cluster {
 	b.Helper()
-	return startOn(b, newDatabase(b), config, env, roles)
-}
-
-func startOn(b *testing.B, dbURL, config string, env, roles []string) *cluster {
-	b.Helper()
-	c := &cluster{dbURL: dbURL, config: config, env: env}
+	c := &cluster{dbURL: dbURL, config: config}
 	for _, r := range roles {
 		c.replicas = append(c.replicas, c.start(b, r))
 	}
@@ -108,10 +97,10 @@ func warmUp(b *testing.B, t *load.Target) {
 func (c *cluster) start(b *testing.B, roles string) *replica {
 	b.Helper()
 	const any = "127.0.0.1:0"
-	r := &replica{Replica: clustertest.Start(b, clustertest.Options{Name: roles, DB: c.dbURL, Config: c.config, Env: append([]string{
+	r := &replica{Replica: clustertest.Start(b, clustertest.Options{Name: roles, DB: c.dbURL, Config: c.config, Env: []string{
 		"HOLDFAST_LISTEN=" + any, "HOLDFAST_ADMIN_LISTEN=" + any, "HOLDFAST_GRPC_LISTEN=" + any, "HOLDFAST_ROLES=" + roles,
 		"HOLDFAST_LOG_LEVEL=info", "HOLDFAST_SECRET_KEYS=" + base64.StdEncoding.EncodeToString(make([]byte, 32)),
-	}, c.env...)})}
+	}})}
 	if r.URL != "" {
 		r.target = targetOf(b, r.URL)
 	}

@@ -86,3 +86,15 @@ func (c *cluster) processorTime(b *testing.B) map[int]time.Duration {
 	}
 	return used
 }
+
+// lsn is the present end of the write-ahead log.
+func (c *cluster) lsn(b *testing.B) string {
+	b.Helper()
+	return one[string](b, c.db, "SELECT pg_current_wal_insert_lsn()::text")
+}
+
+// walSince is how many bytes all databases have written to the log since then.
+func (c *cluster) walSince(b *testing.B, lsn string) float64 {
+	b.Helper()
+	return one[float64](b, c.db, "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), $1::pg_lsn)::float8", lsn)
+}

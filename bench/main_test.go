@@ -17,7 +17,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
-	"github.com/holdfast-a2a/holdfast/internal/issuertest"
 	"github.com/holdfast-a2a/holdfast/internal/pgembed"
 )
 
@@ -28,17 +27,8 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	issuertest.Main()
 	if addr := os.Getenv(rawServerEnv); addr != "" {
 		fmt.Fprintln(os.Stderr, "bench:", serveRaw(addr))
-		os.Exit(1)
-	}
-	if how := os.Getenv(writerEnv); how != "" {
-		fmt.Fprintln(os.Stderr, "bench:", write(how))
-		os.Exit(1)
-	}
-	if url := os.Getenv(holderEnv); url != "" {
-		fmt.Fprintln(os.Stderr, "bench:", holdStreams(url))
 		os.Exit(1)
 	}
 	if listeners, err := strconv.Atoi(os.Getenv(receiverEnv)); err == nil {

@@ -131,29 +131,13 @@ type usage struct {
 
 // settled reads the memory after two collections, with a pause for work under way and for pages to go back to the
 // system.
-func settled(b *testing.B, r *replica) usage {
-	b.Helper()
-	return settledAll(b, []*replica{r})[0]
-}
-
-// settledAll reads the memory of several servers at the same time.
-func settledAll(b *testing.B, all []*replica) (used []usage) {
+func settled(b *testing.B, r *replica) (u usage) {
 	b.Helper()
 	time.Sleep(2 * time.Second)
 	for range 2 {
-		for _, r := range all {
-			fetch(b, r.Admin+"/debug/pprof/heap?gc=1")
-		}
+		fetch(b, r.Admin+"/debug/pprof/heap?gc=1")
 		time.Sleep(2 * time.Second)
 	}
-	for _, r := range all {
-		used = append(used, usageOf(b, r))
-	}
-	return used
-}
-
-func usageOf(b *testing.B, r *replica) (u usage) {
-	b.Helper()
 	scanner := bufio.NewScanner(bytes.NewReader(fetch(b, r.Admin+"/metrics")))
 	for scanner.Scan() {
 		name, value, _ := strings.Cut(scanner.Text(), " ")

@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -170,7 +171,7 @@ func (h *hookClient) send(text, hook string, wait bool) error {
 	case !bytes.Contains(body, []byte(`"result":{"task"`)):
 		return fmt.Errorf("not a task: %.200s", body)
 	case wait && !bytes.Contains(body, []byte(`"TASK_STATE_COMPLETED"`)):
-		return errUnfinished
+		return errors.New("the task has not completed")
 	}
 	return nil
 }

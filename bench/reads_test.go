@@ -2,17 +2,13 @@ package bench
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/load"
 )
@@ -60,7 +56,7 @@ func reads(b *testing.B) {
 	for _, n := range []int{100, 1000} {
 		b.Run(fmt.Sprintf("chunks=%d", n), func(b *testing.B) {
 			cold := newClusterWith(b, coldConfig, whole)
-			warm := startOn(b, cold.dbURL, config, nil, []string{whole})
+			warm := startOn(b, cold.dbURL, config, whole)
 			var ids []string
 			for range 3 * listed {
 				ids = append(ids, newTask(b, cold.replicas[0].target, chunks(n)))
@@ -134,84 +130,6 @@ func rawRead(conn *load.Conn, target *load.Target, req []byte, stream bool, byte
 		return errors.New("too few bytes")
 	}
 	return nil
-}
-
-// longTask opens a task of 100,000 chunks (or as many as -benchtime counts): by its id, as a stream from its first event, and
-// the pages of the console. It reports the time to the first byte and to the last, and the memory that the server has taken at most.
-func longTask(b *testing.B) {
-	b.Helper()
-	n := cmp.Or(tiny(), 100_000)
-	c := newClusterWith(b, coldConfig, whole)
-	r := c.replicas[0]
-	id := newTask(b, r.target, chunks(n))
-	uuid, artifact := one[string](b, c.db, "SELECT id::text FROM holdfast.tasks ORDER BY id DESC LIMIT 1"), "chunks"
-	settle(b)
-	admin := r.Admin + "/admin/v1/tasks/" + uuid
-	for _, way := range []struct {
-		name, method, path string
-		least              int // bytes of the answer
-	}{
-		{"resume", "tasks/resubscribe", "", n * 256},
-		{"console/log", "", "/log", 256},
-		{"console/artifacts", "", "/artifacts", 1},
-		{"console/artifact", "", "/artifacts/" + artifact, 256},
-		{"console/part", "", "/artifacts/" + artifact + "/parts/0", n * 128},
-		{"get", "tasks/get", "", n * 128},
-	} {
-		request := func() (*http.Request, error) {
-			if way.method == "" {
-				return http.NewRequestWithContext(b.Context(), http.MethodGet, admin+way.path, nil)
-			}
-			body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, way.method, load.TaskQuery(id))
-			req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, r.URL, bytes.NewReader(body))
-			if err == nil {
-				req.Header = http.Header{"Content-Type": {"application/json"}, "A2a-Version": {"0.3"}, "Last-Event-Id": {"0"}}
-			}
-			return req, err
-		}
-		b.Run(way.name, func(b *testing.B) {
-			var first, last []time.Duration
-			before, most := rss(b, r.PID()), 0.0
-			for range b.N {
-				start := time.Now()
-				req, err := request()
-				if err != nil {
-					b.Fatal(err)
-				}
-				resp, err := http.DefaultClient.Do(req)
-				if err != nil {
-					b.Fatal(err)
-				}
-				buf, read := make([]byte, 64<<10), 0
-				for {
-					got, err := resp.Body.Read(buf)
-					if read == 0 {
-						first = append(first, time.Since(start))
-					}
-					read += got
-					if errors.Is(err, io.EOF) {
-						break
-					}
-					if err != nil {
-						b.Fatal(err)
-					}
-					if read%(1<<20) < got {
-						most = max(most, rss(b, r.PID()))
-					}
-				}
-				_ = resp.Body.Close()
-				if read < way.least || resp.StatusCode != http.StatusOK {
-					b.Fatalf("%s: %d bytes", resp.Status, read)
-				}
-				last = append(last, time.Since(start))
-			}
-			slices.Sort(first)
-			slices.Sort(last)
-			metric(b, ms(load.Quantile(first, 0.5)), "first-ms")
-			metric(b, ms(load.Quantile(last, 0.5)), "last-ms")
-			metric(b, (max(most, rss(b, r.PID()))-before)/(1<<20), "MiB-RSS")
-		})
-	}
 }
 
 func newestOf(b *testing.B, c *cluster) *load.Target {

@@ -35,7 +35,7 @@ const fewTasks = 20_000
 
 // stored compares a database with many finished tasks with one of few, on the same PostgreSQL and with retention on. Turns
 // alternate, so both sides meet the same disturbances. Before the many tasks are stored, the same is measured with few in both
-// databases: the difference there is the error of the method. In the end retention deletes most of the tasks under load.
+// databases: the difference there is the error of the method.
 func stored(b *testing.B) {
 	b.Helper()
 	n := 100_000
@@ -76,21 +76,6 @@ func stored(b *testing.B) {
 			b.Run(phase+"/"+o.name, func(b *testing.B) { compare(b, o, subject, control) })
 		}
 	}
-	sides := []struct {
-		name string
-		*side
-	}{{"few", control}, {"many", subject}}
-	for turn := range 3 {
-		for _, s := range sides {
-			settle(b)
-			b.Run(fmt.Sprintf("llm/runs=200/%s/turn=%d", s.name, turn+1), func(b *testing.B) { llmAt(b, s.c, "demo", 200) })
-		}
-	}
-	for _, s := range sides {
-		b.Run("first-get/"+s.name, func(b *testing.B) { s.firstReads(b) })
-	}
-	b.Run("freeze", func(b *testing.B) { subject.freeze(b) })
-	b.Run("drop", func(b *testing.B) { subject.drop(b) })
 }
 
 // side is one of the two databases.
@@ -100,12 +85,9 @@ type side struct {
 	store    *store.Store
 	newest   *load.Target
 	ids      []task.ID // some of its tasks
-	unread   []task.ID // others
 	contexts []string
 	filling  time.Duration
 	events   int
-	frozen   map[string]float64
-	dropped  map[string]float64
 }
 
 // keepYear turns retention on. Nothing is due, because no task is that old.
@@ -126,21 +108,23 @@ func newSide(b *testing.B) *side {
 // sample picks tasks from the whole table.
 func (s *side) sample(b *testing.B) {
 	b.Helper()
-	const read, all = 2_000, 18_000
-	some := fmt.Sprintf(" FROM (SELECT * FROM holdfast.tasks WHERE artifact_bytes > 0 ORDER BY md5(id::text) LIMIT %d) t", all)
+	const some = 2_000
 	s.ids = nil
-	for _, text := range one[[]string](b, s.c.db, "SELECT array_agg(id::text)"+some) {
+	for _, text := range one[[]string](b, s.c.db, fmt.Sprintf(`SELECT array_agg(id::text)
+		FROM (SELECT id FROM holdfast.tasks WHERE artifact_bytes > 0 ORDER BY md5(id::text) LIMIT %d) t`, some)) {
 		id, err := task.ParseID(text)
 		if err != nil {
 			b.Fatal(err)
 		}
 		s.ids = append(s.ids, id)
 	}
-	n := min(read, len(s.ids)/2)
-	s.ids, s.unread = s.ids[:n], s.ids[n:]
-	// Reads compare tasks that are in the page cache; first reads are measured apart.
-	s.b = b
-	s.gets(4, s.ids)
+	// Reads compare tasks that are in the page cache.
+	target := s.c.replicas[0].target
+	var next atomic.Int64
+	repeat(b, target, 4, len(s.ids), func(conn *load.Conn) error {
+		_, err := conn.Call(target.Request("tasks/get", load.TaskQuery(s.ids[next.Add(1)-1].String()), ""))
+		return err
+	})
 	s.contexts = one[[]string](b, s.c.db, "SELECT array_agg(context_id) FROM holdfast.tasks WHERE id = ANY($1::text[]::uuid[])", texts(s.ids))
 }
 
@@ -225,120 +209,6 @@ func (s *side) emission() (int, float64) {
 	const runs, delay = 20, 10 * time.Millisecond
 	lags, _ := lagsOf(s.b, s.c, 1, runs, max(100, int(turn()/delay)), delay, 0.5)
 	return len(lags), 1 / load.Quantile(lags, 0.5).Seconds()
-}
-
-// gets gets each of the tasks once.
-func (s *side) gets(conns int, ids []task.ID) (time.Duration, []time.Duration) {
-	target := s.c.replicas[0].target
-	var next atomic.Int64
-	return repeat(s.b, target, conns, len(ids), func(conn *load.Conn) error {
-		_, err := conn.Call(target.Request("tasks/get", load.TaskQuery(ids[next.Add(1)-1].String()), ""))
-		return err
-	})
-}
-
-// firstReads reads each task for the first time, so from the disk if the history is larger than the memory.
-func (s *side) firstReads(b *testing.B) {
-	b.Helper()
-	n := min(b.N, len(s.unread))
-	s.b = b
-	elapsed, took := s.gets(1, s.unread[:n])
-	s.unread = s.unread[n:]
-	metric(b, float64(n)/elapsed.Seconds(), "gets/s")
-	quantiles(b, took)
-}
-
-// freeze lets VACUUM freeze the fullest partition of artifacts, as PostgreSQL does by itself when the oldest rows of a table are
-// autovacuum_freeze_max_age transactions old.
-func (s *side) freeze(b *testing.B) {
-	b.Helper()
-	if s.frozen == nil {
-		name := one[string](b, s.c.db, `SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'holdfast.events_artifacts'::regclass
-			ORDER BY pg_relation_size(inhrelid) DESC LIMIT 1`)
-		size := one[float64](b, s.c.db, "SELECT pg_relation_size($1::text::regclass)::float8 / 1048576", name)
-		before, start := s.c.lsn(b), time.Now()
-		exec1(b, s.c.db, "VACUUM (FREEZE) "+name)
-		s.frozen = map[string]float64{"s": time.Since(start).Seconds(), "MB": size, "WAL-MB": s.c.walSince(b, before) / (1 << 20)}
-	}
-	for unit, value := range s.frozen {
-		metric(b, value, unit)
-	}
-}
-
-// drop shortens the retention: all months but this one and the two before are due at once. 64 blocking tasks are in flight before, while
-// the server drops their partitions, and after.
-func (s *side) drop(b *testing.B) {
-	b.Helper()
-	if s.dropped == nil {
-		s.dropped = s.dropUnderLoad(b)
-	}
-	for unit, value := range s.dropped {
-		metric(b, value, unit)
-	}
-}
-
-func (s *side) dropUnderLoad(b *testing.B) map[string]float64 {
-	b.Helper()
-	s.b = b
-	now := time.Now().UTC()
-	month := time.Date(now.Year(), now.Month()-2, 1, 0, 0, 0, 0, time.UTC)
-	for _, r := range s.c.replicas {
-		r.Stop()
-	}
-	// This lease, of a process that does not exist, keeps the duty from all replicas until it is deleted.
-	const duty = "retention_tasks"
-	exec1(b, s.c.db, `INSERT INTO holdfast.leases (name, holder, until) VALUES ($1, gen_random_uuid(), now() + interval '1 day')
-		ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until`, duty)
-	s.c.config = config + fmt.Sprintf("retention: {tasks: %s}\n", now.Sub(month).Truncate(time.Minute))
-	s.c.replicas = []*replica{s.c.start(b, whole), s.c.start(b, apiOnly)}
-	warmUp(b, s.c.replicas[0].target)
-	settle(b)
-
-	watching := connect(b, s.c.dbURL)
-	due := func(conn *pgx.Conn) (tables int) {
-		return one[int](b, conn, `SELECT count(*) FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace AND relkind = 'r'
-			AND substring(relname FROM '^(?:tasks|events|artifacts)_(\d{8})') < $1`, month.Format("20060102"))
-	}
-	if due(watching) == 0 {
-		b.Skip("no partition is due")
-	}
-	var rates, p99 [3][]float64 // before, while and after
-	window := func(i int) {
-		r := measure(b, forTurn(load.Options{Targets: s.c.targets()[:1], Mode: load.Blocking, Text: "echo:hello", InFlight: 64}))
-		rates[i], p99[i] = append(rates[i], r.TasksPerSecond()), append(p99[i], ms(load.Quantile(r.Latencies, 0.99)))
-	}
-	for range 8 {
-		window(0)
-	}
-	size := s.c.size(b)
-	ctx, stop := context.WithCancel(b.Context())
-	longest := make(chan float64, 1)
-	go s.c.watchLocks(ctx, b, longest)
-	before := s.c.lsn(b)
-	exec1(b, s.c.db, "DELETE FROM holdfast.leases WHERE name = $1", duty)
-	waitUntil(b, "a replica has the duty", func() bool {
-		return one[int](b, s.c.db, "SELECT count(*) FROM holdfast.leases WHERE name = $1", duty) == 1
-	})
-	start, took := time.Now(), make(chan time.Duration, 1)
-	go func() {
-		for due(watching) > 0 && ctx.Err() == nil {
-			time.Sleep(50 * time.Millisecond)
-		}
-		took <- time.Since(start)
-	}()
-	for len(took) == 0 {
-		window(1)
-	}
-	wal := s.c.walSince(b, before)
-	stop()
-	for range 8 {
-		window(2)
-	}
-	return map[string]float64{
-		"before/s": median(rates[0]), "while/s": median(rates[1]), "while-least/s": slices.Min(rates[1]), "after/s": median(rates[2]),
-		"before-p99-ms": median(p99[0]), "while-p99-ms": median(p99[1]), "while-most-p99-ms": slices.Max(p99[1]), "after-p99-ms": median(p99[2]),
-		"s": (<-took).Seconds(), "MB-before": size, "MB-after": s.c.size(b), "lock-ms": <-longest, "WAL-MB": wal / (1 << 20),
-	}
 }
 
 // turn is how long a side is measured before the other one follows.

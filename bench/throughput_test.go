@@ -87,29 +87,6 @@ func costlyStream(b *testing.B, c *cluster, streams, n, size int) {
 	costly(b, c, func() int { return streamed(b, c.targets()[:1], streams, n, size) })
 }
 
-// chunkCost compares artifacts of 1,000 and of 3,000 chunks, in turns.
-func chunkCost(b *testing.B) {
-	b.Helper()
-	c := newCluster(b, whole, whole)
-	for _, streams := range []int{1, 4} {
-		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
-			var short, long []time.Duration
-			for range rounds(5) {
-				for n, into := range map[int]*[]time.Duration{1000: &short, 3000: &long} {
-					r := measure(b, load.Options{Targets: c.targets()[:1], Mode: load.Stream, Text: chunks(n), InFlight: streams, Count: streams})
-					*into = append(*into, r.Latencies...)
-				}
-			}
-			slices.Sort(short)
-			slices.Sort(long)
-			one, three := load.Quantile(short, 0.5), load.Quantile(long, 0.5)
-			metric(b, ms(one), "1000-chunks-ms")
-			metric(b, ms(three), "3000-chunks-ms")
-			metric(b, float64(three)/float64(one), "ratio")
-		})
-	}
-}
-
 // replicated spreads the load over 1, 2 and 4 replicas, which share the machine with everything else.
 func replicated(b *testing.B) {
 	b.Helper()

@@ -47,8 +47,6 @@ var tables = []struct {
 	{"Latency", "From emission to a reader", []raw{{"raw NOTIFY p50-ms", "p50-ms", "RawNotify/idle", ""}, {"raw NOTIFY p99-ms", "p99-ms", "RawNotify/idle", ""}}},
 	{"PushLag", "From emission to a webhook's receiver", []raw{{"raw NOTIFY p50-ms", "p50-ms", "RawNotify/idle", ""}, {"raw NOTIFY p99-ms", "p99-ms", "RawNotify/idle", ""}}},
 	{"FanOut", "One task, 200 readers on two replicas", nil},
-	{"WAL", "Write-ahead log of one artifact of 1,000 chunks of 256 bytes", nil},
-	{"ChunkCost", "What 3,000 chunks cost over 1,000", nil},
 	{"Memory", "Memory of idle streams", nil},
 	{"Get", "Reading a task", []raw{{"raw echo requests/s", "requests/s", "RawEcho/inflight=%s", "inflight"}}},
 	{"Blocking", "Blocking echo tasks", []raw{
@@ -60,19 +58,12 @@ var tables = []struct {
 	{"Stream", "Chunks, of 256 bytes unless noted, each durable before it is sent", []raw{
 		{"raw rows/s", "rows/s", "RawUnnest/conns=2/rows=500", ""}, {"raw SSE chunks/s", "chunks/s", "RawSSE/streams=%s/flush=full", "streams"},
 	}},
-	{"LLM", "Runs that emit 40 small texts a second, each with a reader on the other replica", nil},
-	{"Bindings", "The same in other versions and over other bindings", nil},
 	{"PushDeliveries", "Deliveries of webhooks to a receiver that answers at once", []raw{
 		{"raw echo requests/s", "requests/s", "RawEcho/inflight=%s", "inflight"},
 	}},
 	{"PushCost", "Blocking echo tasks with a webhook each, and without", nil},
-	{"Identity", "With authentication and isolation, and without", nil},
 	{"Replicas", "Replicas that share the machine", nil},
-	{"ManyReplicas", "What each replica and event costs with 2 to 20 replicas", nil},
-	{"IdleStreams", "100,000 idle streams over six replicas", nil},
 	{"Stored", "With finished tasks stored", nil},
-	{"Consoles", "Open lists of the web console", nil},
-	{"ConsoleView", "The list of tasks in a browser", nil},
 }
 
 func report(in io.Reader, out io.Writer) error {
