@@ -2,6 +2,7 @@ package push_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
@@ -47,6 +48,7 @@ func sender(t *testing.T, o push.SenderOptions) *push.Sender {
 		o.Signer = ring(t, storetest.New(t).URL)
 	}
 	o.Headers = webhook.Headers
+	o.Timeout, o.ConnectTimeout = cmp.Or(o.Timeout, time.Hour), cmp.Or(o.ConnectTimeout, time.Hour)
 	s := push.NewSender(o)
 	t.Cleanup(s.Close)
 	return s

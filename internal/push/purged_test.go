@@ -2,8 +2,6 @@ package push_test
 
 import (
 	"context"
-	"net/http"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,107 +49,48 @@ func TestPurgedTaskIsNotDelivered(t *testing.T) {
 	require.Empty(t, got)
 }
 
-// counted counts the outcomes.
-type counted struct {
-	*store.Store
-	n atomic.Int64
-}
-
-func (c *counted) RecordPush(ctx context.Context, o *store.PushOutcome) (ours, more bool, err error) {
-	ours, more, err = c.Store.RecordPush(ctx, o)
-	c.n.Add(1)
-	return ours, more, err
-}
-
-// A claim that waits for its host has read its events already. Meanwhile the task is purged, or its webhook deleted.
-func TestClaimsThatWaitEndWithTheirWebhook(t *testing.T) {
+// A claim that waits for its host has read its events already. Its extension tells that meanwhile the task was purged, or its
+// webhook deleted or disabled.
+func TestExtensionsOfClaims(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(r *replica, id task.ID) error{
-		"purged": func(r *replica, id task.ID) error {
-			_, err := r.Erase(t.Context(), []task.ID{id}, true, "")
-			return err
-		},
-		"deleted": func(r *replica, id task.ID) error {
-			_, err := r.DeletePush(t.Context(), id, "hook")
-			return err
-		},
-		"disabled": func(r *replica, id task.ID) error {
+	r := start(t, storetest.New(t).URL, func(o *push.Options) { o.Worker = func() task.ID { return task.ID{} } }) // it claims nothing
+	for name, c := range map[string]struct {
+		meanwhile func(id task.ID) error
+		abandoned bool
+		held      bool
+	}{
+		"in time": {meanwhile: func(task.ID) error { return nil }, held: true},
+		"purged":  {meanwhile: func(id task.ID) error { _, err := r.Erase(t.Context(), []task.ID{id}, true, ""); return err }},
+		"deleted": {meanwhile: func(id task.ID) error { _, err := r.DeletePush(t.Context(), id, "hook"); return err }},
+		"disabled": {meanwhile: func(id task.ID) error {
 			_, err := r.DisablePush(t.Context(), id, "hook", "enough")
 			return err
-		},
+		}},
+		// An extension that its caller no longer waits for would hold the claim for nobody.
+		"abandoned": {meanwhile: func(task.ID) error { return nil }, abandoned: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			hold := make(chan struct{})
-			url, got := receiver(t, func(w http.ResponseWriter, _ *http.Request) {
-				<-hold
-				w.WriteHeader(http.StatusNoContent)
-			})
-			var may atomic.Bool
-			var rested atomic.Int64 // looks without a lease
-			may.Store(true)
-			records := &counted{}
-			r := start(t, storetest.New(t).URL, func(o *push.Options) {
-				worker := o.Worker
-				o.Worker = func() task.ID {
-					if may.Load() {
-						return worker()
-					}
-					rested.Add(1)
-					return task.ID{}
-				}
-				records.Store, o.Store = o.Store.(*store.Store), records
-				o.PerHost = 2
-			})
-			r.emit(r.begin(hook(url, "1.0")), status(task.StateCompleted, "first"))
-			require.Equal(t, "first", said(t, waittest.Within(t, "the first", got).body))
-
-			// One claim wins two more: the host has a slot for one of them.
-			may.Store(false)
-			r.Wake()
-			awaited(t, "no look is under way", func() bool { return rested.Load() > 0 })
-			ids := map[string]task.ID{}
-			for _, text := range []string{"second", "third"} {
-				of := r.begin(hook(url, "1.0"))
-				r.emit(of, status(task.StateCompleted, text))
-				ids[text] = of.id
-			}
-			may.Store(true)
-			r.Wake()
-			delete(ids, said(t, waittest.Within(t, "the second", got).body))
-			require.Len(t, ids, 1)
-			for _, id := range ids {
-				require.False(t, r.cursor(id).LockedUntil.IsZero(), "it is claimed")
-				require.NoError(t, end(r, id))
-			}
-			close(hold)
-			awaited(t, "the end of the claim", func() bool { return records.n.Load() == 3 })
-			require.Empty(t, got)
-		})
+		of := r.begin(hook("http://127.0.0.1", "1.0"))
+		r.emit(of, status(task.StateCompleted, "x"))
+		due, _, err := r.ClaimPush(t.Context(), &store.PushClaim{Worker: r.id, Limit: 1, PerHost: 1, PerCaller: 1, Lock: time.Hour})
+		require.NoError(t, err)
+		require.Len(t, due, 1)
+		require.NoError(t, c.meanwhile(of.id))
+		o := &store.PushOutcome{Task: of.id, ConfigID: "hook", Claim: due[0].Claim, From: due[0].Next, To: due[0].Next, Keep: true, DueIn: 2 * time.Hour}
+		if !c.abandoned {
+			_, held, err := r.RecordPush(t.Context(), o)
+			require.NoError(t, err)
+			require.Equal(t, c.held, held, name)
+			continue
+		}
+		before := r.cursor(of.id).DueAt
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, _, err = r.RecordPush(ctx, o)
+		require.Error(t, err)
+		behind := *o
+		behind.Claim = [16]byte{1}
+		_, _, err = r.RecordPush(t.Context(), &behind)
+		require.NoError(t, err)
+		require.Equal(t, before, r.cursor(of.id).DueAt)
 	}
-}
-
-// An extension that its caller no longer waits for would hold the claim for nobody.
-func TestAbandonedExtensionIsNotWritten(t *testing.T) {
-	t.Parallel()
-	url, _ := receiver(t, accept)
-	r := start(t, storetest.New(t).URL, func(o *push.Options) { o.Worker = func() task.ID { return task.ID{} } })
-	of := r.begin(hook(url, "1.0"))
-	r.emit(of, status(task.StateCompleted, "x"))
-	due, _, err := r.ClaimPush(t.Context(), &store.PushClaim{Worker: r.id, Limit: 1, PerHost: 1, PerCaller: 1, Lock: time.Hour})
-	require.NoError(t, err)
-	require.Len(t, due, 1)
-	before := r.cursor(of.id).DueAt
-	o := store.PushOutcome{Task: of.id, ConfigID: due[0].Config.ID, Claim: due[0].Claim, From: due[0].Next, To: due[0].Next}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	extension := o
-	extension.Keep, extension.DueIn = true, 2*time.Hour
-	_, _, err = r.RecordPush(ctx, &extension)
-	require.Error(t, err)
-	failed := o // written behind it
-	failed.Claim = [16]byte{1}
-	_, _, err = r.RecordPush(t.Context(), &failed)
-	require.NoError(t, err)
-	require.Equal(t, before, r.cursor(of.id).DueAt)
 }

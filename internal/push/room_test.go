@@ -44,7 +44,10 @@ func artifact(t *testing.T, body []byte) (n int) {
 
 func unused(t *testing.T, b *memory.Budget) {
 	t.Helper()
-	awaited(t, "the end of the deliveries", func() bool { return b.Stat().Used == 0 })
+	waittest.Eventually(t, "the end of the deliveries", func() error {
+		used := b.Stat().Used
+		return waittest.Unless(used == 0, "%d bytes are in use", used)
+	})
 }
 
 // A delivery that is larger than the budget goes on alone. Others wait for it, and small ones do not.
@@ -61,11 +64,7 @@ func TestLargeDeliveriesTakeTurns(t *testing.T) {
 	url, got := receiver(t, accept)
 	budget := memory.NewBudget(4 << 20)
 	budget.Patience = 0
-	s := sender(t, push.SenderOptions{Timeout: patience})
-	r := start(t, storetest.New(t).URL, func(o *push.Options) {
-		within(budget, 64<<20)(o)
-		o.Sender = s
-	})
+	r := start(t, storetest.New(t).URL, within(budget, 64<<20))
 	large := func(to string) *run {
 		of := r.begin(hook(to, "0.3"))
 		r.emit(of, output(1<<20), output(1<<20), status(task.StateCompleted, "end"))
@@ -89,8 +88,7 @@ func TestLargeDeliveriesTakeTurns(t *testing.T) {
 	require.Equal(t, 2<<20, artifact(t, waittest.Within(t, "the second", got).body))
 	unused(t, budget)
 	for _, of := range []*run{first, second} {
-		awaited(t, "record", func() bool { return len(r.attempts(of.id)) == 1 })
-		require.Equal(t, string(push.Delivered), r.attempts(of.id)[0].Class)
+		require.Equal(t, string(push.Delivered), r.recorded(of.id, 1)[0].Class)
 	}
 }
 
@@ -104,7 +102,10 @@ func TestAFullBudgetReleasesTheClaim(t *testing.T) {
 	r := start(t, storetest.New(t).URL, within(budget, 64<<20))
 	of := r.begin(hook(url, "0.3"))
 	r.emit(of, output(1<<20), status(task.StateCompleted, "end"))
-	awaited(t, "refusals", func() bool { return budget.Stat().Refused >= 2 })
+	waittest.Eventually(t, "refusals", func() error {
+		refused := budget.Stat().Refused
+		return waittest.Unless(refused >= 2, "%d", refused)
+	})
 	require.Empty(t, got)
 	require.Empty(t, r.attempts(of.id))
 	require.Zero(t, r.cursor(of.id).Failures)
@@ -112,8 +113,7 @@ func TestAFullBudgetReleasesTheClaim(t *testing.T) {
 	budget.Give("another", 4<<20)
 	require.Equal(t, 1<<20, artifact(t, waittest.Within(t, "the delivery", got).body))
 	unused(t, budget)
-	awaited(t, "record", func() bool { return len(r.attempts(of.id)) == 1 })
-	require.Equal(t, 1, r.attempts(of.id)[0].Attempt)
+	require.Equal(t, 1, r.recorded(of.id, 1)[0].Attempt)
 }
 
 // A delivery that never fits is a failure of the webhook, and says why.
@@ -130,9 +130,9 @@ func TestADeliveryThatNeverFits(t *testing.T) {
 		e := status(task.StateWorking, "large")
 		e.Message.Parts = []task.Part{task.Text(strings.Repeat("x", 4<<20))}
 		r.emit(of, e)
-		awaited(t, "record", func() bool { return len(r.attempts(of.id)) == 1 })
-		require.Equal(t, string(push.Internal), r.attempts(of.id)[0].Class)
-		require.Contains(t, r.attempts(of.id)[0].Error, "the delivery would read 4 MiB or more, which does not fit the memory of this server")
+		a := r.recorded(of.id, 1)[0]
+		require.Equal(t, string(push.Internal), a.Class)
+		require.Contains(t, a.Error, "the delivery would read 4 MiB or more, which does not fit the memory of this server")
 	}
 	require.Empty(t, got)
 	require.Zero(t, budget.Stat().Used)
@@ -152,7 +152,7 @@ func TestDeliveriesThatNeedMoreStartAgain(t *testing.T) {
 		worker := o.Worker
 		o.Worker = func() task.ID { may.Wait(); return worker() }
 	})
-	const tasks, messages, size = 8, 20, 200 << 10
+	const tasks, messages, size = 6, 16, 200 << 10
 	for i := range tasks {
 		// Nothing says beforehand how large the messages are. Of 1.0 a receiver that lags gets the whole task.
 		of := r.begin(hook(url, []string{"0.3", "1.0"}[i%2]))

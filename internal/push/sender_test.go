@@ -28,6 +28,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/push/guard"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 func delivery(url string, change func(*task.PushConfig)) *push.Delivery {
@@ -68,7 +69,7 @@ func TestWhatIsSent(t *testing.T) {
 		a := s.Send(t.Context(), d)
 		require.Equal(t, push.Delivered, a.Class, a.Error)
 		require.Equal(t, http.StatusNoContent, a.Status)
-		return <-got
+		return waittest.Within(t, "the request", got)
 	}
 
 	hook := url + "/hook?x=1"
@@ -109,18 +110,19 @@ func TestWhatIsSent(t *testing.T) {
 	for dialect, headers := range map[string][]string{
 		"0.1": {"X-A2A-Notification-Token", "X-A2A-Token"},
 		"0.3": {"X-A2A-Notification-Token"},
-		"1.0": {"X-A2A-Notification-Token", "A2A-Notification-Token"},
+		"1.0": {"A2A-Notification-Token", "X-A2A-Notification-Token"},
 	} {
 		r := send(plain, delivery(url, func(c *task.PushConfig) { c.Dialect, c.Token = dialect, "the token" }))
-		for _, name := range []string{"X-A2A-Notification-Token", "X-A2A-Token", "A2A-Notification-Token"} {
-			want := ""
-			for _, h := range headers {
-				if h == name {
-					want = "the token"
-				}
+		var have []string
+		for name, values := range r.Header {
+			if values[0] == "the token" {
+				have = append(have, name)
 			}
-			require.Equal(t, want, r.Header.Get(name), "%s in %s", name, dialect)
 		}
+		for i, name := range headers {
+			headers[i] = http.CanonicalHeaderKey(name)
+		}
+		require.ElementsMatch(t, headers, have, dialect)
 	}
 
 	for _, c := range []struct {
@@ -162,7 +164,7 @@ func TestAPIKeysInTheirOwnHeader(t *testing.T) {
 			c.Schemes, c.Credentials, c.Dialect = []string{"apikey"}, credentials, "0.3"
 		}))
 		require.Equal(t, push.Delivered, a.Class, a.Error)
-		return (<-got).Header
+		return waittest.Within(t, "the request", got).Header
 	}
 	for _, credentials := range []string{`{"in":"header","name":"X-K","value":"v"}`, ` {"name":"x-k","value":"v","in":"header","more":1}`} {
 		h := send(credentials)
@@ -278,18 +280,14 @@ func TestReceivers(t *testing.T) {
 	}{
 		"accepts":       {answer: answer(200), class: push.Delivered, status: 200},
 		"accepts later": {answer: answer(202), class: push.Delivered, status: 202},
-		"is slow": {class: push.Delivered, status: 200, answer: func(w http.ResponseWriter, r *http.Request) {
-			<-time.After(100 * time.Millisecond)
-			w.WriteHeader(http.StatusOK)
-		}},
 		"sends an early hint": {class: push.Delivered, status: 200, answer: func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusEarlyHints)
 			w.WriteHeader(http.StatusOK)
 		}},
-		"never answers": {sender: hurried, class: push.Timeout, errors: "deadline", answer: func(_ http.ResponseWriter, r *http.Request) {
+		"never answers": {sender: hurried, class: push.Timeout, answer: func(_ http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
 		}},
-		"never ends its headers": {sender: hurried, class: push.Timeout, errors: "deadline", url: raw(t, func(c net.Conn) {
+		"never ends its headers": {sender: hurried, class: push.Timeout, url: raw(t, func(c net.Conn) {
 			readRequest(c)
 			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nX-A: ")
 			_, _ = io.Copy(io.Discard, c)
@@ -375,13 +373,6 @@ func TestReceivers(t *testing.T) {
 	t.Cleanup(func() { require.Empty(t, strays, "a redirect was followed") })
 }
 
-func TestRetryAfterADate(t *testing.T) {
-	t.Parallel()
-	url, _ := receiver(t, answer(503, "Retry-After", time.Now().Add(2*time.Hour).UTC().Format(http.TimeFormat)))
-	a := sender(t, push.SenderOptions{}).Send(t.Context(), delivery(url, nil))
-	require.InDelta(t, 2*time.Hour, a.RetryAfter, float64(time.Minute))
-}
-
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(accept))
@@ -436,11 +427,11 @@ func TestAStopInterruptsAnAttempt(t *testing.T) {
 	url, got := receiver(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	s := sender(t, push.SenderOptions{})
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan push.Answer)
+	done := make(chan push.Answer, 1)
 	go func() { done <- s.Send(ctx, delivery(url, nil)) }()
-	<-got
+	waittest.Within(t, "the request", got)
 	cancel()
-	require.Equal(t, push.Interrupted, (<-done).Class)
+	require.Equal(t, push.Interrupted, waittest.Within(t, "the answer", done).Class)
 }
 
 func TestATokenThatNoHeaderCanCarryIsAnError(t *testing.T) {
@@ -453,7 +444,7 @@ func TestATokenThatNoHeaderCanCarryIsAnError(t *testing.T) {
 
 func TestChallenge(t *testing.T) {
 	t.Parallel()
-	patient, brief := sender(t, push.SenderOptions{ConnectTimeout: time.Minute}), sender(t, push.SenderOptions{ConnectTimeout: 500 * time.Millisecond})
+	patient, brief := sender(t, push.SenderOptions{}), sender(t, push.SenderOptions{ConnectTimeout: 500 * time.Millisecond})
 	repeat := func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.URL.Query().Get("validationToken")+"\n")
 	}
@@ -468,7 +459,7 @@ func TestChallenge(t *testing.T) {
 	}
 	url, got := receiver(t, repeat)
 	require.NoError(t, challenge(patient, url+"/hook?tenant=a"))
-	asked := <-got
+	asked := waittest.Within(t, "the request", got)
 	require.Equal(t, http.MethodGet, asked.Method)
 	require.Equal(t, "a", asked.URL.Query().Get("tenant"))
 	require.NotEmpty(t, asked.URL.Query().Get("validationToken"))

@@ -1,12 +1,10 @@
 package push
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -140,37 +138,6 @@ func TestSharesOfFinishedClaimsAreForgotten(t *testing.T) {
 	require.Empty(t, s.hosts)
 	require.Empty(t, s.callers)
 	require.Zero(t, s.active)
-}
-
-type extending struct {
-	Store
-	t    *testing.T
-	lock time.Duration
-	n    int
-}
-
-func (e *extending) RecordPush(_ context.Context, o *store.PushOutcome) (ours, more bool, err error) {
-	e.n++
-	require.True(e.t, o.Keep && !o.Delivered && !o.Failed && o.DeliveryID == "")
-	require.Equal(e.t, e.lock, o.DueIn)
-	return true, true, nil
-}
-
-// An attempt may take as long as the timeout. The rest of a claim is for its record.
-func TestAClaimOutlastsAnAttempt(t *testing.T) {
-	t.Parallel()
-	for _, timeout := range []time.Duration{100 * time.Millisecond, 15 * time.Second, 2 * time.Minute} {
-		lock := timeout + recordTime
-		db := &extending{t: t, lock: lock}
-		d := New(Options{Store: db, Sender: NewSender(SenderOptions{Timeout: timeout})})
-		c := claimOf("a", 0)
-		for left := range 100 {
-			c.until = time.Now().Add(lock * time.Duration(left) / 100)
-			require.True(t, d.hold(t.Context(), c))
-			require.Greater(t, time.Until(c.until), timeout+recordTime/5, "%s, %d %% left", timeout, left)
-		}
-		require.Positive(t, db.n)
-	}
 }
 
 func TestLargeDeliveriesHaveHalf(t *testing.T) {
