@@ -216,7 +216,10 @@ func (w *world) ClaimPush(_ context.Context, p *store.PushClaim) (won []*store.P
 	if len(won) == p.Limit {
 		next = 0
 	}
-	return won, next, nil
+	if len(won) > 0 {
+		err = w.fails("claimed")
+	}
+	return won, next, err
 }
 
 func (w *world) ReadPush(_ context.Context, d *store.PushDue, r store.PushRange) (*store.PushPage, error) {
@@ -344,12 +347,12 @@ func (w *world) begun(p *process, r *request) {
 	switch timeout := p.opt.Sender.opt.Timeout; {
 	case c.underWay > 1:
 		w.problem("%s: two attempts at a time", r.body)
-	case time.Until(c.lockedUntil) < timeout:
-		w.problem("%s: the claim lasts for %s", r.body, time.Until(c.lockedUntil))
+	case c.lockedUntil.Before(r.at.Add(timeout)):
+		w.problem("%s at %s: the claim ends at %s", r.body, r.at, c.lockedUntil)
 	case !r.snapshot && r.seq != c.Next, r.snapshot && r.seq < c.Next, r.seq > task.Seq(len(c.log)):
 		w.problem("%s: the next event is %d of %d", r.body, c.Next, len(c.log))
 	case r.at.Before(c.notBefore):
-		w.problem("%s: retried %s too early", r.body, c.notBefore.Sub(r.at))
+		w.problem("%s at %s: retried before %s", r.body, r.at, c.notBefore)
 	case r.id != DeliveryID(c.Task, &c.Config, r.seq, r.snapshot):
 		w.problem("%s: another id", r.body)
 	}

@@ -8,14 +8,12 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/webhook"
@@ -438,78 +436,6 @@ func TestEveryEventArrivesInOrder(t *testing.T) {
 	c.Artifacts = true
 	r.emit(r.begin(c), &task.Event{Kind: task.EventArtifact, Artifact: &task.Artifact{ID: "x", Parts: []task.Part{task.Text("chunk")}}})
 	require.Contains(t, string(waittest.Within(t, "the artifact", got).body), `{"artifactUpdate":`)
-}
-
-func TestTwoReplicasShareTheWork(t *testing.T) {
-	t.Parallel()
-	const tasks, steps = 80, 5
-	var mu sync.Mutex
-	seen := map[string][][]byte{} // by task
-	count, underWay := 0, map[string]bool{}
-	url, got := receiver(t, func(w http.ResponseWriter, r *http.Request) {
-		id := r.URL.Query().Get("task")
-		mu.Lock()
-		twice := underWay[id]
-		underWay[id] = true
-		mu.Unlock()
-		w.WriteHeader(http.StatusOK)
-		mu.Lock()
-		delete(underWay, id)
-		mu.Unlock()
-		if twice {
-			t.Error("two deliveries of one webhook at a time")
-		}
-	})
-	db := storetest.New(t).URL
-	keys := ring(t, db)
-	configure := func(o *push.Options) {
-		o.PerHost, o.Sender = 32, sender(t, push.SenderOptions{Signer: keys, PerHost: 32})
-	}
-	replicas := []*replica{start(t, db, configure), start(t, db, configure)}
-	var done errgroup.Group
-	for n := range 8 {
-		r := replicas[n%2]
-		done.Go(func() error {
-			for i := range tasks / 8 {
-				c := hook(fmt.Sprintf("%s/?task=%d-%d", url, n, i), "1.0")
-				of := r.begin(c)
-				for s := range steps {
-					r.emit(of, status(task.StateWorking, fmt.Sprint(s)))
-				}
-			}
-			return nil
-		})
-	}
-	finished := make(chan struct{})
-	go func() {
-		defer close(finished)
-		for g := range got {
-			mu.Lock()
-			id := g.URL.Query().Get("task")
-			seen[id] = append(seen[id], g.body)
-			count++
-			mu.Unlock()
-		}
-	}()
-	require.NoError(t, done.Wait())
-	waittest.Eventually(t, "all deliveries", func() error {
-		mu.Lock()
-		defer mu.Unlock()
-		return waittest.Unless(count >= tasks*steps, "%d of %d", count, tasks*steps)
-	})
-	for _, r := range replicas {
-		r.halt()
-	}
-	close(got)
-	<-finished
-	for id, bodies := range seen {
-		texts := make([]string, len(bodies))
-		for i, body := range bodies {
-			texts[i] = said(t, body)
-		}
-		require.Equal(t, []string{"0", "1", "2", "3", "4"}, texts, id)
-	}
-	require.Len(t, seen, tasks)
 }
 
 func TestDeliveriesSurviveLostConnections(t *testing.T) {

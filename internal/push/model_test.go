@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,6 +31,21 @@ func TestDeliveriesOfAnyHistory(t *testing.T) {
 	})
 }
 
+// slow answers when the gate of the moment opens.
+func slow(mu *sync.Mutex, gate *chan struct{}) func(*request) (int, http.Header, error) {
+	return func(r *request) (int, http.Header, error) {
+		mu.Lock()
+		opens := *gate
+		mu.Unlock()
+		select {
+		case <-opens:
+			return http.StatusOK, nil, nil
+		case <-r.ctx.Done():
+			return 0, nil, r.ctx.Err()
+		}
+	}
+}
+
 const (
 	modelConcurrency, modelPerHost = 6, 2
 	modelCoalesce                  = 5
@@ -42,14 +58,18 @@ func history(t *rapid.T) {
 	w := newWorld()
 	defer w.halt()
 	begin := func() {
-		w.start(func(o *Options) {
-			o.Concurrency, o.PerHost, o.CoalesceAfter, o.PerHour = modelConcurrency, modelPerHost, modelCoalesce, modelPerHour
-			o.PollInterval, o.Schedule, o.StopGrace = time.Minute, modelSchedule, rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "grace")
-		})
+		for range rapid.IntRange(1, 2).Draw(t, "processes") {
+			w.start(func(o *Options) {
+				o.Concurrency, o.PerHost, o.CoalesceAfter, o.PerHour = modelConcurrency, modelPerHost, modelCoalesce, modelPerHour
+				o.PollInterval, o.Schedule = time.Minute, modelSchedule
+				o.StopGrace = rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "grace")
+			})
+		}
 	}
 	begin()
 	hosts := []string{"a", "b", "c", "d"}
 	host := rapid.SampledFrom(hosts)
+	gate := make(chan struct{})
 	ways := map[string]func(*request) (int, http.Header, error){}
 	w.answer = func(r *request) (int, http.Header, error) {
 		w.mu.Lock()
@@ -79,7 +99,7 @@ func history(t *rapid.T) {
 				"yes": answers(http.StatusOK), "no": answers(http.StatusNotFound), "fails": answers(http.StatusInternalServerError),
 				"later": answers(http.StatusTooManyRequests, "Retry-After", "600"), "gone": answers(http.StatusGone), "hangs": hangs,
 				"breaks": func(*request) (int, http.Header, error) { return 0, nil, errors.New("broken") },
-				"slow":   func(*request) (int, http.Header, error) { time.Sleep(14 * time.Second); return http.StatusOK, nil, nil },
+				"slow":   slow(&w.mu, &gate),
 			}
 			name := rapid.SampledFrom([]string{"yes", "yes", "no", "fails", "later", "gone", "hangs", "breaks", "slow"}).Draw(t, "way")
 			w.mu.Lock()
@@ -96,6 +116,12 @@ func history(t *rapid.T) {
 		"pass": func(t *rapid.T) {
 			waittest.Advance(rapid.SampledFrom([]time.Duration{0, time.Second, 20 * time.Second, time.Minute, 20 * time.Minute, time.Hour}).Draw(t, "time"))
 		},
+		"go on": func(*rapid.T) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			close(gate)
+			gate = make(chan struct{})
+		},
 		"restart": func(*rapid.T) {
 			w.halt()
 			begin()
@@ -106,6 +132,7 @@ func history(t *rapid.T) {
 		"": func(t *rapid.T) { w.check(t) },
 	})
 	w.mu.Lock()
+	close(gate)
 	clear(ways)
 	clear(broken)
 	w.mu.Unlock()
@@ -177,8 +204,8 @@ func (c *cursor) inOrder() error {
 
 // mayBeDisabled reports whether the schedule, or the receiver, allows that a webhook is disabled.
 func (c *cursor) mayBeDisabled() bool {
-	last := c.attempts[len(c.attempts)-1]
-	failing := time.Since(c.FailingSince)
+	last, now := c.attempts[len(c.attempts)-1], time.Now()
+	failing := func(least time.Duration) bool { return !now.Before(c.FailingSince.Add(least)) }
 	return last.Class == string(Gone) || c.Failures >= modelSchedule.MinAttempts &&
-		(failing >= modelSchedule.GiveUpAfter || !c.Accepted && failing >= modelSchedule.GiveUpFirstAfter)
+		(failing(modelSchedule.GiveUpAfter) || !c.Accepted && failing(modelSchedule.GiveUpFirstAfter))
 }

@@ -264,6 +264,14 @@ func TestFreeSlotsLookForMore(t *testing.T) {
 					<-answer
 					return http.StatusOK, nil, nil
 				}
+				failed := false
+				w.fails = func(statement string) error {
+					if failed || silent || statement != "claimed" {
+						return nil
+					}
+					failed = true
+					return task.Unavailable
+				}
 				w.start(func(o *Options) {
 					o.Concurrency, o.PollInterval = 1, 1000*time.Hour
 					if silent {
@@ -290,7 +298,8 @@ func TestFreeSlotsLookForMore(t *testing.T) {
 func TestClaimsThatWaitAreExtended(t *testing.T) {
 	t.Parallel()
 	story(t, func(t *testing.T, w *world) {
-		w.answer = func(*request) (int, http.Header, error) { time.Sleep(10 * time.Second); return http.StatusOK, nil, nil }
+		turn := make(chan struct{})
+		w.answer = func(*request) (int, http.Header, error) { <-turn; return http.StatusOK, nil, nil }
 		w.perHost = 8 // more than may be under way
 		w.start(func(o *Options) { o.PerHost = 1 })
 		var hooks []*cursor
@@ -310,6 +319,10 @@ func TestClaimsThatWaitAreExtended(t *testing.T) {
 			}
 		}
 		require.Positive(t, disabled)
+		for range 40 {
+			waittest.Advance(time.Second)
+			turn <- struct{}{}
+		}
 		waittest.Advance(time.Hour)
 		for i, c := range hooks {
 			if i == disabled {
@@ -335,19 +348,18 @@ func TestAStop(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			story(t, func(t *testing.T, w *world) {
-				w.answer = func(r *request) (int, http.Header, error) {
-					select {
-					case <-time.After(10 * time.Second): //nolint:forbidigo // in a bubble
-						return http.StatusOK, nil, nil
-					case <-r.ctx.Done():
-						return 0, nil, r.ctx.Err()
-					}
-				}
-				w.start(func(o *Options) { o.StopGrace, o.PerHost = c.grace, 1 })
+				gate := make(chan struct{})
+				w.answer = slow(&w.mu, &gate)
+				w.perHost = 8 // one claim wins both, and the second one waits
 				hook, other := w.hook("a", 0, "events"), w.hook("a", 0, "events")
 				w.emit(hook, 2)
 				w.emit(other, 1)
+				p := w.start(func(o *Options) { o.StopGrace, o.PerHost = c.grace, 1 })
 				synctest.Wait()
+				require.False(t, other.lockedUntil.IsZero())
+				p.stop()
+				synctest.Wait()
+				close(gate)
 				w.halt()
 				require.Equal(t, c.first, hook.bodies(), "no other attempt begins")
 				require.Len(t, hook.attempts, 2-len(c.after)+len(c.first)-1)
@@ -423,7 +435,7 @@ func TestAClaimOutlastsAnAttempt(t *testing.T) {
 			for left := range 100 {
 				c.until = time.Now().Add(lock * time.Duration(left) / 100)
 				require.True(t, d.hold(t.Context(), c))
-				require.Greater(t, time.Until(c.until), timeout+recordTime/5, "%s, %d %% left", timeout, left)
+				require.True(t, c.until.After(time.Now().Add(timeout+recordTime/5)), "%s, %d %% left", timeout, left)
 			}
 			require.Positive(t, w.extended)
 		})

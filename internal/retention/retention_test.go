@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store/partition"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // fixture is a store with periods of a day, on a database of its own that has periods from 60 days ago on.
@@ -29,6 +29,7 @@ type fixture struct {
 	*store.Store
 	t   testing.TB
 	url string
+	db  *pgx.Conn // of the test alone
 	now time.Time
 }
 
@@ -38,8 +39,11 @@ func newFixture(t testing.TB) *fixture {
 	s, err := store.Open(t.Context(), store.Options{URL: f.url, APIConns: 4, RowSecurity: true, Widths: store.Widths{Tasks: partition.Day}})
 	require.NoError(t, err)
 	f.Store = s
+	f.db, err = pgx.Connect(t.Context(), f.url)
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx := context.Background()
+		_ = f.db.Close(ctx)
 		s.Close(ctx)
 		if !t.Failed() {
 			require.NoError(t, invarianttest.Check(ctx, f.url))
@@ -55,31 +59,27 @@ func (f *fixture) at(agent string) store.View {
 	return f.As(identity.Caller{Tenant: "tenant", Subject: "o"}, store.Visibility{Agent: agent})
 }
 
-func (f *fixture) conn() *pgx.Conn {
-	f.t.Helper()
-	c, err := pgx.Connect(f.t.Context(), f.url)
-	require.NoError(f.t, err)
-	f.t.Cleanup(func() { _ = c.Close(context.Background()) })
-	return c
-}
-
 func (f *fixture) exec(sql string, args ...any) {
 	f.t.Helper()
-	c, err := pgx.Connect(f.t.Context(), f.url)
-	require.NoError(f.t, err)
-	defer func() { _ = c.Close(context.Background()) }()
-	_, err = c.Exec(f.t.Context(), sql, args...)
+	_, err := f.db.Exec(f.t.Context(), sql, args...)
 	require.NoError(f.t, err, sql)
 }
 
-func scan[T any](f *fixture, sql string, args ...any) T {
+func scan[T any](f *fixture, sql string, args ...any) (v T) {
 	f.t.Helper()
-	c, err := pgx.Connect(f.t.Context(), f.url)
-	require.NoError(f.t, err)
-	defer func() { _ = c.Close(context.Background()) }()
-	var v T
-	require.NoError(f.t, c.QueryRow(f.t.Context(), sql, args...).Scan(&v), sql)
+	require.NoError(f.t, f.db.QueryRow(f.t.Context(), sql, args...).Scan(&v), sql)
 	return v
+}
+
+// days makes the partitions of the days of these times.
+func (f *fixture) days(moments ...time.Time) {
+	f.t.Helper()
+	for _, at := range moments {
+		for _, family := range partition.Families {
+			_, err := partition.Ensure(f.t.Context(), f.db, family, partition.Day, at, at.Add(time.Millisecond))
+			require.NoError(f.t, err)
+		}
+	}
 }
 
 // past is a task that was created a while ago. Its state follows from its age and the calls below.
@@ -103,7 +103,7 @@ func (f *fixture) make(p past) *task.Task {
 	first := partition.FirstID(created)
 	copy(raw[:6], first[:6])
 	id := raw
-	require.NoError(f.t, storetest.Days(f.t.Context(), f.url, created))
+	f.days(created)
 	last := 2 + p.chunks
 	status := f.now.Add(-p.since)
 	f.exec(`INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, dialect, attempt, runs, run_ordinal, artifact_bytes, pushes, created_at)
@@ -230,7 +230,7 @@ func TestRetentionPerAgent(t *testing.T) {
 		Agents: map[string]Policy{"short": {Tasks: 5 * day}, "forever": {}, "slim": {Tasks: 60 * day, Artifacts: 5 * day}},
 	})
 	var gone, stay []*task.Task
-	for i := range 5 {
+	for i := range 3 {
 		age := time.Duration(i+8) * day
 		gone = append(gone, f.make(past{agent: "short", owner: "o", age: age, state: task.StateCompleted, chunks: 2}))
 		stay = append(stay, f.make(past{agent: "forever", owner: "o", age: age, state: task.StateCompleted, chunks: 2}),
@@ -366,7 +366,7 @@ func TestPurge(t *testing.T) {
 func TestSweepDeletesRecords(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	require.NoError(t, storetest.Days(t.Context(), f.url, f.now.Add(-9*day), f.now.Add(-3*day), f.now.Add(-40*day)))
+	f.days(f.now.Add(-9*day), f.now.Add(-3*day), f.now.Add(-40*day))
 	for _, age := range []int{9, 3, 0} {
 		f.exec("INSERT INTO holdfast.push_attempts (task, config_id, started_at, from_seq, to_seq, attempt, delivery_id, class) VALUES (gen_random_uuid(), 'c', now() - $1::int * interval '1 day', 1, 1, 1, '', 'server')", age)
 		f.exec("INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task, created_at) VALUES (((now() - $1::int * interval '1 day') AT TIME ZONE 'UTC')::date, 't', 'o', 'k' || $1::int, '', gen_random_uuid(), now() - $1::int * interval '1 day')", age)
@@ -390,16 +390,14 @@ func TestSweepDeletesAuditLog(t *testing.T) {
 		h := f.make(past{agent: "a", owner: "o", age: day, state: task.StateCompleted, name: fmt.Sprint("t", i)})
 		require.NoError(t, f.Hold(t.Context(), h.ID, true))
 	}
-	// A partition of old entries.
-	c := f.conn()
+	// A partition of old entries, which the clock of the sweep finds a second later.
 	name := scan[string](f, "SELECT tableoid::regclass::text FROM holdfast.audit_log LIMIT 1")
-	_, err := c.Exec(t.Context(), "ALTER TABLE holdfast.audit_log DETACH PARTITION "+name)
-	require.NoError(t, err)
-	ends := must(f.Now(t.Context())).Add(time.Second)
-	_, err = c.Exec(t.Context(), "ALTER TABLE holdfast.audit_log ATTACH PARTITION "+name+" FOR VALUES FROM ('2020-01-01') TO ('"+ends.UTC().Format("2006-01-02 15:04:05.999999+00")+"')")
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { return must(f.Now(t.Context())).After(ends.Add(time.Second)) }, time.Minute, 50*time.Millisecond)
+	f.exec("ALTER TABLE holdfast.audit_log DETACH PARTITION " + name)
+	ends := must(f.Now(t.Context()))
+	f.exec("ALTER TABLE holdfast.audit_log ATTACH PARTITION " + name + " FOR VALUES FROM ('2020-01-01') TO ('" +
+		ends.UTC().Format("2006-01-02 15:04:05.999999+00") + "')")
 	r := New(Options{Store: f.Store, Audit: time.Millisecond})
+	r.now = func(context.Context) (time.Time, error) { return ends.Add(time.Second), nil }
 	done(t, r.Records)
 	require.Zero(t, scan[int](f, "SELECT count(*) FROM holdfast.audit_log"))
 	h := f.make(past{agent: "a", owner: "o", age: day, state: task.StateCompleted})
@@ -440,7 +438,7 @@ func TestRetentionUnderLoad(t *testing.T) {
 	f := newFixture(t)
 	r := New(Options{Store: f.Store, Default: Policy{Tasks: 30 * day}, Agents: map[string]Policy{"patient": {}}})
 	var gone []*task.Task
-	for i := range 6 {
+	for i := range 4 {
 		age := time.Duration(40+i) * day
 		gone = append(gone, f.make(past{agent: "a", owner: "o", age: age, state: task.StateCompleted, chunks: 3, push: true}))
 		if i%2 == 0 {
@@ -449,7 +447,7 @@ func TestRetentionUnderLoad(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var load errgroup.Group
-	var made atomic.Int64
+	made := make(chan task.ID, 1)
 	for range 4 {
 		load.Go(func() error {
 			for ctx.Err() == nil {
@@ -464,16 +462,80 @@ func TestRetentionUnderLoad(t *testing.T) {
 				if _, err := f.Cancel(t.Context(), &n.Task, nil); err != nil {
 					return err
 				}
-				made.Add(1)
+				select {
+				case made <- id:
+				default:
+				}
 			}
 			return nil
 		})
 	}
+	waittest.Within(t, "the first task of the load", made)
 	done(t, r.Sweep)
 	stop()
 	require.NoError(t, load.Wait())
-	require.Positive(t, made.Load())
 	for _, h := range gone {
 		require.False(t, f.there(h))
 	}
+}
+
+func TestCallsEndWithTheirCaller(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	r := New(Options{Store: f.Store, Default: Policy{Tasks: 30 * day}})
+	old := f.make(past{agent: "a", owner: "o", age: 40 * day, state: task.StateCompleted, chunks: 1})
+	kept := f.make(past{agent: "a", owner: "o", age: 3 * day, state: task.StateCompleted, chunks: 1})
+	for _, h := range []*task.Task{old, kept} {
+		f.exec(`INSERT INTO holdfast.task_calls (parent, seq, nth, call_id, agent, child, answers, root, callers, started_at, settled_at, state, child_seq)
+			VALUES ($1, 2, 1, '1', 'b', gen_random_uuid(), false, $1, '{a}', now(), now(), 5, 4)`, h.ID)
+	}
+	done(t, r.Sweep)
+	require.False(t, f.there(old))
+	require.Equal(t, kept.ID.String(), scan[string](f, "SELECT string_agg(parent::text, ' ') FROM holdfast.task_calls"))
+	f.exec("DELETE FROM holdfast.task_calls") // it has no run note
+}
+
+// A task may wait longer than its period lasts. Its timer fires, and the turn knows of the wait.
+func TestWaitOutlivesItsPeriod(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ctx := t.Context()
+	r := New(Options{Store: f.Store, Default: Policy{Tasks: 30 * day}})
+	old := f.make(past{agent: "a", owner: "o", age: 40 * day, state: task.StateInputRequired, chunks: 1})
+	_, err := f.AddMessage(ctx, &store.NewMessage{
+		Task: old, Message: &task.Message{ID: "m2", Role: task.RoleUser, Parts: []task.Part{task.Text("wait")}}, RequestID: store.NewID(),
+	})
+	require.NoError(t, err)
+	worker := store.NewID()
+	require.NoError(t, f.Register(ctx, store.Process{ID: worker, Name: "test"}, time.Hour))
+	claim := func() *store.Claimed {
+		t.Helper()
+		won, err := f.Claim(ctx, worker, []store.Demand{{Agent: "a", Slots: 1}})
+		require.NoError(t, err)
+		require.Len(t, won, 1)
+		return won[0]
+	}
+	c := claim()
+	done1 := make(chan error, 1)
+	f.Append(&store.Append{
+		Task: old.ID, Agent: "a", Fence: c.Fence, Done: func(_ bool, err error) { done1 <- err },
+		Events: []*task.Event{
+			{Kind: task.EventStatus, State: task.StateWorking},
+			{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunWaits, For: time.Hour}},
+		},
+	})
+	require.NoError(t, <-done1)
+
+	done(t, r.Sweep)
+	f.exec("UPDATE holdfast.tasks SET wakes_at = now()")
+	f.exec("UPDATE holdfast.task_queue SET wakes_at = now(), available_at = now()")
+	_, err = f.FireTimers(ctx)
+	require.NoError(t, err)
+	c = claim()
+	require.Equal(t, old.ID, c.Task.ID)
+	require.NotNil(t, c.Wait)
+	require.False(t, c.Wait.Until.IsZero())
+	h, err := f.Header(ctx, old.ID)
+	require.NoError(t, err)
+	require.True(t, f.there(h))
 }
