@@ -17,20 +17,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
-
-const patience = 60 * time.Second
-
-func await[T any](t *testing.T, c <-chan T, what string) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(patience):
-		t.Fatal("timed out waiting until " + what)
-		panic("unreachable")
-	}
-}
 
 // process is a store with an id, like that of a server.
 type process struct {
@@ -111,18 +99,18 @@ func TestDutyMovesFromDeadProcess(t *testing.T) {
 	began, ended := make(chan string, 1000), make(chan string, 1000)
 	first, second := newProcess(t, url), newProcess(t, url)
 	kill := run(t, maintenance.Options{Duties: []maintenance.Duty{until("first", began, ended)}, Leases: first, Holder: first.holder, TTL: time.Hour})
-	require.Equal(t, "first", await(t, began, "it leads"))
+	require.Equal(t, "first", waittest.Within(t, "it leads", began))
 	require.Equal(t, []task.ID{first.id}, holders(t, url))
 	run(t, maintenance.Options{Duties: []maintenance.Duty{until("second", began, ended)}, Leases: second, Holder: second.holder, TTL: time.Second})
-	require.False(t, await(t, second.took, "it has looked"), "a process has the duty")
+	require.False(t, waittest.Within(t, "it has looked", second.took), "a process has the duty")
 
 	first.dead.Store(true)
 	kill()
-	require.Equal(t, "first", await(t, ended, "the process has stopped"))
+	require.Equal(t, "first", waittest.Within(t, "the process has stopped", ended))
 	require.Equal(t, []task.ID{first.id}, holders(t, url), "its lease remains")
-	require.False(t, await(t, second.took, "the other process has looked"))
+	require.False(t, waittest.Within(t, "the other process has looked", second.took))
 	execute(t, url, "UPDATE holdfast.leases SET until = now() - interval '1 s'") // as if the hour had passed
-	require.Equal(t, "second", await(t, began, "the other process takes the duty"))
+	require.Equal(t, "second", waittest.Within(t, "the other process takes the duty", began))
 }
 
 func TestStopReleasesLease(t *testing.T) {
@@ -131,32 +119,12 @@ func TestStopReleasesLease(t *testing.T) {
 	began, ended := make(chan string, 10), make(chan string, 10)
 	first, second := newProcess(t, url), newProcess(t, url)
 	stop := run(t, maintenance.Options{Duties: []maintenance.Duty{until("first", began, ended)}, Leases: first, Holder: first.holder})
-	require.Equal(t, "first", await(t, began, "it leads"))
+	require.Equal(t, "first", waittest.Within(t, "it leads", began))
 	stop()
-	require.Equal(t, "first", await(t, ended, "the stop interrupts the piece"))
+	require.Equal(t, "first", waittest.Within(t, "the stop interrupts the piece", ended))
 	require.Empty(t, holders(t, url))
 	run(t, maintenance.Options{Duties: []maintenance.Duty{until("second", began, ended)}, Leases: second, Holder: second.holder})
-	require.Equal(t, "second", await(t, began, "it leads"), "before the lease would run out")
-}
-
-func TestLostLeaseInterruptsPiece(t *testing.T) {
-	t.Parallel()
-	url := storetest.New(t).URL
-	began, ended := make(chan string, 10), make(chan string, 10)
-	p := newProcess(t, url)
-	lost := make(chan string, 1)
-	duty := until("it", began, ended)
-	duty.Lost = func() {
-		lost <- await(t, ended, "the last piece has ended before")
-	}
-	run(t, maintenance.Options{Duties: []maintenance.Duty{duty}, Leases: p, Holder: p.holder, TTL: 2 * time.Second})
-	await(t, began, "it leads")
-	require.Empty(t, lost)
-	other := store.NewID()
-	execute(t, url, `INSERT INTO holdfast.leases (name, holder, until) VALUES ('d', $1, now() + interval '1 hour')
-		ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until`, [16]byte(other))
-	await(t, lost, "it gives up")
-	require.Equal(t, []task.ID{other}, holders(t, url))
+	require.Equal(t, "second", waittest.Within(t, "it leads", began), "before the lease would run out")
 }
 
 // All pieces together take much longer than a lease.
@@ -164,14 +132,10 @@ func TestLeaseIsRenewedDuringBacklog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var leases table
-		left, ended := 50, make(chan struct{})
+		more := make(chan bool) // the ends of the pieces
 		leader := run(t, maintenance.Options{
 			Duties: []maintenance.Duty{{Name: "d", Every: time.Hour, Alone: true, Run: func(context.Context) (bool, error) {
-				time.Sleep(10 * time.Second)
-				if left--; left == 0 {
-					close(ended)
-				}
-				return left > 0, nil
+				return <-more, nil
 			}}},
 			Leases: &leases, Holder: is(1),
 		})
@@ -181,12 +145,14 @@ func TestLeaseIsRenewedDuringBacklog(t *testing.T) {
 			Duties: []maintenance.Duty{{Name: "d", Every: time.Second, Alone: true, Run: func(context.Context) (bool, error) { runs++; return false, nil }}},
 			Leases: &leases, Holder: is(2),
 		})
-		<-ended
-		time.Sleep(10 * time.Minute) // it keeps the lease while it waits for the next round
-		synctest.Wait()
+		for left := range 50 {
+			waittest.Advance(10 * time.Second)
+			more <- left < 49
+		}
+		waittest.Advance(10 * time.Minute) // it keeps the lease while it waits for the next round
 		require.Zero(t, runs)
 		leader()
-		time.Sleep(time.Minute)
+		waittest.Advance(time.Minute)
 		follower()
 		require.Positive(t, runs)
 	})
@@ -229,27 +195,29 @@ func TestHolderStopsWithoutLease(t *testing.T) {
 				var holder atomic.Uint32
 				holder.Store(1)
 				var said bytes.Buffer
-				began, ended := make(chan string, 10), make(chan string, 10)
+				began, ended, lost := make(chan string, 10), make(chan string, 10), make(chan string, 10)
+				duty := until("it", began, ended)
+				duty.Lost = func() { lost <- <-ended } // the last piece has ended before
 				stop := run(t, maintenance.Options{
-					Duties: []maintenance.Duty{until("it", began, ended)}, Leases: &leases, TTL: ttl,
+					Duties: []maintenance.Duty{duty}, Leases: &leases, TTL: ttl,
 					Holder: func() task.ID { return task.ID{byte(holder.Load())} },
 					Log:    slog.New(slog.NewTextHandler(&said, nil)),
 				})
 				<-began
-				time.Sleep(time.Minute - time.Millisecond) // several renewals
+				waittest.Advance(time.Minute - time.Millisecond) // several renewals
 				require.Empty(t, ended)
 				at := time.Now()
 				c.happens(&leases, &holder)
-				<-ended
-				require.GreaterOrEqual(t, time.Since(at), c.from)
-				require.LessOrEqual(t, time.Since(at), c.within)
-				synctest.Wait()
+				require.Equal(t, "it", <-lost)
+				took := waittest.Elapsed(at)
+				require.GreaterOrEqual(t, took, c.from)
+				require.LessOrEqual(t, took, c.within)
 				require.Contains(t, said.String(), `msg="duty lost" duty=d reason="`+c.reason+`"`)
 				leases.change(func() { leases.err, leases.hang = nil, false })
 				if c.next != 9 {
 					<-began
 				}
-				time.Sleep(time.Minute)
+				waittest.Advance(time.Minute)
 				leases.change(func() { require.Equal(t, task.ID{c.next}, leases.rows["d"].holder) })
 				stop()
 			})
@@ -267,7 +235,7 @@ func TestProcessWithoutIDTakesNoLease(t *testing.T) {
 			Duties: []maintenance.Duty{until("it", began, ended)}, Leases: &leases,
 			Holder: func() task.ID { return task.ID{byte(id.Load())} },
 		})
-		time.Sleep(time.Hour)
+		waittest.Advance(time.Hour)
 		require.Empty(t, began)
 		id.Store(1)
 		<-began
@@ -284,8 +252,7 @@ func TestLeaseErrorIsLoggedOnce(t *testing.T) {
 		stop := run(t, maintenance.Options{
 			Duties: []maintenance.Duty{until("it", began, ended)}, Leases: &leases, Holder: is(1), Log: slog.New(slog.NewTextHandler(&said, nil)),
 		})
-		time.Sleep(time.Hour)
-		synctest.Wait()
+		waittest.Advance(time.Hour)
 		require.Equal(t, 1, bytes.Count(said.Bytes(), []byte("duty not taken")), said.String())
 		leases.change(func() { leases.err = nil })
 		<-began

@@ -23,6 +23,7 @@ func TestRequestsHaveAClass(t *testing.T) {
 		}
 	}
 	hold := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	held := make(chan struct{}) // closed by the request that its caller gives up
 	for name, c := range map[string]struct {
 		serve http.HandlerFunc // nil: nobody listens
 		want  outbound.Class
@@ -31,9 +32,12 @@ func TestRequestsHaveAClass(t *testing.T) {
 		"200": {answers(200), outbound.OK, false}, "202": {answers(202), outbound.OK, false}, "302": {answers(302), outbound.Redirected, false},
 		"404": {answers(404), outbound.Refused, false}, "429": {answers(429), outbound.Overloaded, false}, "503": {answers(503), outbound.Overloaded, false},
 		"529": {answers(529), outbound.Overloaded, false}, "500": {answers(500), outbound.Failed, false}, "502": {answers(502), outbound.Gateway, false},
-		"504":          {answers(504), outbound.Gateway, false},
-		"no answer":    {hold, outbound.TimedOut, false},
-		"given up":     {hold, outbound.Canceled, true},
+		"504":       {answers(504), outbound.Gateway, false},
+		"no answer": {hold, outbound.TimedOut, false},
+		"given up": {func(w http.ResponseWriter, r *http.Request) {
+			close(held)
+			hold(w, r)
+		}, outbound.Canceled, true},
 		"nobody there": {nil, outbound.Unreachable, false},
 		"cut": {func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
@@ -49,19 +53,22 @@ func TestRequestsHaveAClass(t *testing.T) {
 				t.Cleanup(server.Close)
 				url = server.URL
 			}
-			wait := 10 * time.Second
+			wait := time.Hour
 			if c.want == outbound.TimedOut {
 				wait = 50 * time.Millisecond
 			}
 			var told []outbound.Class
-			client := outbound.ToAgents(5*time.Second, wait, func(class outbound.Class, took time.Duration) {
+			client := outbound.ToAgents(time.Hour, wait, func(class outbound.Class, took time.Duration) {
 				require.Positive(t, took)
 				told = append(told, class)
 			})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			if c.gives {
-				time.AfterFunc(50*time.Millisecond, cancel)
+				go func() {
+					<-held
+					cancel()
+				}()
 			}
 			request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, http.NoBody)
 			require.NoError(t, err)
@@ -74,6 +81,23 @@ func TestRequestsHaveAClass(t *testing.T) {
 	}
 }
 
+// expired is a context whose deadline passes when a test says so.
+type expired struct {
+	context.Context
+	done chan struct{}
+}
+
+func (e *expired) Done() <-chan struct{} { return e.done }
+
+func (e *expired) Err() error {
+	select {
+	case <-e.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 // A deadline that passes before the request was sent finds the receiver away, as a refused connection does.
 func TestADeadlineInTheHandshakeIsUnreachable(t *testing.T) {
 	t.Parallel()
@@ -82,8 +106,15 @@ func TestADeadlineInTheHandshakeIsUnreachable(t *testing.T) {
 	defer func() { _ = l.Close() }()
 	var told []outbound.Class
 	client := outbound.ToAgents(time.Minute, 0, func(class outbound.Class, _ time.Duration) { told = append(told, class) })
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
+	ctx := &expired{t.Context(), make(chan struct{})}
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			defer func() { _ = c.Close() }()
+			_, _ = c.Read(make([]byte, 1)) // the handshake has begun
+			close(ctx.done)
+			<-t.Context().Done()
+		}
+	}()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+l.Addr().String(), http.NoBody)
 	require.NoError(t, err)
 	_, err = client.Do(request) //nolint:bodyclose // there is no answer

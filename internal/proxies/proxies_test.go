@@ -115,10 +115,10 @@ func TestListener(t *testing.T) {
 			t.Parallel()
 			tcp, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
-			s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s := &http.Server{ReadHeaderTimeout: time.Hour, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, _ = w.Write([]byte(r.RemoteAddr))
 			})}
-			go func() { _ = s.Serve(New(networks(tt.trusted), PROXYProtocol).Listener(tcp, time.Minute)) }()
+			go func() { _ = s.Serve(New(networks(tt.trusted), PROXYProtocol).Listener(tcp, time.Hour)) }()
 			t.Cleanup(func() { _ = s.Close() })
 
 			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, Dial: func(network, address string) (net.Conn, error) { //nolint:staticcheck // needs no context
