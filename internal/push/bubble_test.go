@@ -210,6 +210,7 @@ func (w *world) ClaimPush(_ context.Context, p *store.PushClaim) (won []*store.P
 			c.lockedUntil = now.Add(p.Lock)
 			c.dueAt = c.lockedUntil
 			due := c.PushDue
+			due.Unreadable = w.fails("open")
 			won = append(won, &due)
 		}
 	}

@@ -1,7 +1,6 @@
 package push_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -30,14 +29,8 @@ func output(size int) *task.Event {
 // artifact returns the length of the text that a body shows.
 func artifact(t *testing.T, body []byte) (n int) {
 	t.Helper()
-	var doc struct {
-		Artifacts []struct{ Parts []struct{ Text string } }
-	}
-	require.NoError(t, json.Unmarshal(body, &doc))
-	for _, a := range doc.Artifacts {
-		for _, p := range a.Parts {
-			n += len(p.Text)
-		}
+	for _, a := range read(t, body).Artifacts {
+		n += len(a.String())
 	}
 	return n
 }

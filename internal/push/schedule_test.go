@@ -27,19 +27,3 @@ func TestDelaysDoubleUpToTheLongest(t *testing.T) {
 	require.GreaterOrEqual(t, s.delay(13, time.Second), 30*time.Minute, "a shorter Retry-After has no effect")
 	require.Zero(t, Schedule{}.delay(3, 0))
 }
-
-func TestGivingUpNeedsTimeAndAttempts(t *testing.T) {
-	t.Parallel()
-	s := Schedule{GiveUpAfter: 24 * time.Hour, MinAttempts: 10}
-	require.False(t, s.over(9, 100*time.Hour))
-	require.False(t, s.over(1000, 23*time.Hour))
-	require.True(t, s.over(10, 24*time.Hour))
-	require.False(t, Schedule{MinAttempts: 10}.over(1000, 1000*time.Hour), "never")
-
-	s.GiveUpFirstAfter = time.Hour
-	require.False(t, s.over(1000, 23*time.Hour))
-	require.False(t, s.overFirst(9, 100*time.Hour))
-	require.False(t, s.overFirst(1000, 59*time.Minute))
-	require.True(t, s.overFirst(10, time.Hour))
-	require.False(t, Schedule{MinAttempts: 10}.overFirst(1000, 1000*time.Hour), "never")
-}

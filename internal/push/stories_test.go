@@ -1,6 +1,7 @@
 package push
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -59,7 +60,8 @@ func TestFailures(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		answer   func(*request) (int, http.Header, error)
-		fails    error // of reads
+		away     string // the statement that fails; default: read
+		fails    error
 		dialect  string
 		after    time.Duration
 		disabled string // contains it; "": it is still enabled
@@ -81,6 +83,8 @@ func TestFailures(t *testing.T) {
 		"no such version ends":  {dialect: "unknown", after: 61 * time.Minute, disabled: "s: no such version", class: Internal, least: 300, most: 720},
 		"unreadable":            {fails: errors.New("damaged"), after: 2 * time.Minute, class: Internal, least: 10, most: 25},
 		"unreadable ends":       {fails: errors.New("damaged"), after: 61 * time.Minute, disabled: "its events cannot be read: damaged", class: Internal, least: 300, most: 720},
+		"sealed":                {away: "open", fails: errors.New("no key"), after: 2 * time.Minute, class: Internal, least: 10, most: 25},
+		"the key is away":       {away: "open", fails: task.Unavailable, after: 2 * time.Hour},
 		"the database is away":  {fails: task.Unavailable, after: 2 * time.Hour},
 		"it has nothing to say": {dialect: "silent", after: time.Hour},
 	} {
@@ -91,10 +95,10 @@ func TestFailures(t *testing.T) {
 					w.answer = c.answer
 				}
 				w.fails = func(statement string) error {
-					if statement == "read" {
-						return c.fails
+					if statement != cmp.Or(c.away, "read") {
+						return nil
 					}
-					return nil
+					return c.fails
 				}
 				w.start(func(o *Options) { o.Schedule = giving })
 				hook := w.hook("a", 0, c.dialect)
