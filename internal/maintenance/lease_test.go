@@ -10,74 +10,31 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/maintenance"
-	"github.com/holdfast-a2a/holdfast/internal/store"
-	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// process is a store with an id, like that of a server.
+// process is a process that has the leases until it dies.
 type process struct {
-	*store.Store
-	id   task.ID
-	dead atomic.Bool // it cannot reach its database
-	took chan bool   // the results of Lead
-}
-
-func newProcess(t *testing.T, url string) *process {
-	t.Helper()
-	s, err := store.Open(t.Context(), store.Options{URL: url, APIConns: 1})
-	require.NoError(t, err)
-	t.Cleanup(func() { s.Close(context.Background()) })
-	return &process{Store: s, id: store.NewID(), took: make(chan bool, 1000)}
+	*table
+	dead atomic.Bool
 }
 
 func (p *process) Lead(ctx context.Context, duty string, holder task.ID, ttl time.Duration) (bool, error) {
 	if p.dead.Load() {
 		return false, task.Unavailable
 	}
-	leads, err := p.Store.Lead(ctx, duty, holder, ttl)
-	p.took <- leads
-	return leads, err
+	return p.table.Lead(ctx, duty, holder, ttl)
 }
 
 func (p *process) Resign(ctx context.Context, duty string, holder task.ID) error {
 	if p.dead.Load() {
 		return task.Unavailable
 	}
-	return p.Store.Resign(ctx, duty, holder)
-}
-
-func (p *process) holder() task.ID { return p.id }
-
-// holders lists the holder of each lease.
-func holders(t *testing.T, url string) []task.ID {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	require.NoError(t, err)
-	defer conn.Close(context.Background()) //nolint:errcheck // the database goes next
-	rows, err := conn.Query(t.Context(), "SELECT holder FROM holdfast.leases WHERE until >= now()")
-	require.NoError(t, err)
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[[16]byte])
-	require.NoError(t, err)
-	out := make([]task.ID, len(ids))
-	for i, id := range ids {
-		out[i] = id
-	}
-	return out
-}
-
-func execute(t *testing.T, url, sql string, args ...any) {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	require.NoError(t, err)
-	defer conn.Close(context.Background()) //nolint:errcheck // the database goes next
-	_, err = conn.Exec(t.Context(), sql, args...)
-	require.NoError(t, err)
+	return p.table.Resign(ctx, duty, holder)
 }
 
 // until is a duty that reports its process, and then works until it is interrupted.
@@ -93,38 +50,39 @@ func until(who string, began, ended chan<- string) maintenance.Duty {
 	}
 }
 
-func TestDutyMovesFromDeadProcess(t *testing.T) {
+func TestDutyMovesToAnotherProcess(t *testing.T) {
 	t.Parallel()
-	url := storetest.New(t).URL
-	began, ended := make(chan string, 1000), make(chan string, 1000)
-	first, second := newProcess(t, url), newProcess(t, url)
-	kill := run(t, maintenance.Options{Duties: []maintenance.Duty{until("first", began, ended)}, Leases: first, Holder: first.holder, TTL: time.Hour})
-	require.Equal(t, "first", waittest.Within(t, "it leads", began))
-	require.Equal(t, []task.ID{first.id}, holders(t, url))
-	run(t, maintenance.Options{Duties: []maintenance.Duty{until("second", began, ended)}, Leases: second, Holder: second.holder, TTL: time.Second})
-	require.False(t, waittest.Within(t, "it has looked", second.took), "a process has the duty")
-
-	first.dead.Store(true)
-	kill()
-	require.Equal(t, "first", waittest.Within(t, "the process has stopped", ended))
-	require.Equal(t, []task.ID{first.id}, holders(t, url), "its lease remains")
-	require.False(t, waittest.Within(t, "the other process has looked", second.took))
-	execute(t, url, "UPDATE holdfast.leases SET until = now() - interval '1 s'") // as if the hour had passed
-	require.Equal(t, "second", waittest.Within(t, "the other process takes the duty", began))
-}
-
-func TestStopReleasesLease(t *testing.T) {
-	t.Parallel()
-	url := storetest.New(t).URL
-	began, ended := make(chan string, 10), make(chan string, 10)
-	first, second := newProcess(t, url), newProcess(t, url)
-	stop := run(t, maintenance.Options{Duties: []maintenance.Duty{until("first", began, ended)}, Leases: first, Holder: first.holder})
-	require.Equal(t, "first", waittest.Within(t, "it leads", began))
-	stop()
-	require.Equal(t, "first", waittest.Within(t, "the stop interrupts the piece", ended))
-	require.Empty(t, holders(t, url))
-	run(t, maintenance.Options{Duties: []maintenance.Duty{until("second", began, ended)}, Leases: second, Holder: second.holder})
-	require.Equal(t, "second", waittest.Within(t, "it leads", began), "before the lease would run out")
+	const ttl = 30 * time.Second
+	for name, c := range map[string]struct {
+		dead   bool
+		from   time.Duration // the earliest
+		within time.Duration // the latest
+	}{
+		"it stops": {false, 0, ttl / 2 * 5 / 4},
+		"it dies":  {true, ttl * 2 / 3, ttl + ttl/2*5/4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				began, ended := make(chan string, 10), make(chan string, 10)
+				first := &process{table: new(table)}
+				stop := run(t, maintenance.Options{Duties: []maintenance.Duty{until("first", began, ended)}, Leases: first, Holder: is(1), TTL: ttl})
+				require.Equal(t, "first", <-began)
+				other := run(t, maintenance.Options{Duties: []maintenance.Duty{until("second", began, ended)}, Leases: first.table, Holder: is(2), TTL: ttl})
+				waittest.Advance(time.Minute)
+				require.Empty(t, began, "a process has the duty")
+				at := time.Now()
+				first.dead.Store(c.dead)
+				stop()
+				require.Equal(t, "first", <-ended, "the stop interrupts the piece")
+				require.Equal(t, "second", <-began)
+				took := waittest.Elapsed(at)
+				require.GreaterOrEqual(t, took, c.from)
+				require.LessOrEqual(t, took, c.within)
+				other()
+			})
+		})
+	}
 }
 
 // All pieces together take much longer than a lease.

@@ -55,7 +55,7 @@ func start(t *testing.T, url string, change func(*push.Options)) *replica {
 		change(&o)
 	}
 	if o.Sender == nil {
-		o.Sender = sender(t, push.SenderOptions{Signer: ring(t, url)})
+		o.Sender = sender(t, push.SenderOptions{})
 	}
 	r.Dispatcher = push.New(o)
 	bus.Webhooks.Subscribe(func(struct{}) { r.Wake() })

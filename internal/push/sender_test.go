@@ -24,8 +24,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/keys"
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/push/guard"
+	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
@@ -59,7 +61,11 @@ func tokenOf(t *testing.T, set []byte, compact string) map[string]any {
 
 func TestWhatIsSent(t *testing.T) {
 	t.Parallel()
-	keys := ring(t, storetest.New(t).URL)
+	db, err := store.Open(t.Context(), store.Options{URL: storetest.New(t).URL, APIConns: 2})
+	require.NoError(t, err)
+	t.Cleanup(func() { db.Close(context.WithoutCancel(t.Context())) })
+	keys := keys.New(keys.Options{Store: db, Overlap: time.Hour, Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, keys.Refresh(t.Context()))
 	url, got := receiver(t, accept)
 	secrets := []push.Secret{[]byte("the secret that was new yesterday"), []byte("the secret that is old, by a year")}
 	plain := sender(t, push.SenderOptions{Signer: keys, Issuer: "https://a.example"})
@@ -157,7 +163,7 @@ func TestWhatIsSent(t *testing.T) {
 func TestAPIKeysInTheirOwnHeader(t *testing.T) {
 	t.Parallel()
 	url, got := receiver(t, accept)
-	s := sender(t, push.SenderOptions{Signer: ring(t, storetest.New(t).URL), Issuer: "https://a.example"})
+	s := sender(t, push.SenderOptions{Issuer: "https://a.example"})
 	send := func(credentials string) http.Header {
 		t.Helper()
 		a := s.Send(t.Context(), delivery(url, func(c *task.PushConfig) {
@@ -379,13 +385,12 @@ func TestCertificates(t *testing.T) {
 	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	s.StartTLS()
 	t.Cleanup(s.Close)
-	keys := ring(t, storetest.New(t).URL)
 	known := x509.NewCertPool()
 	known.AddCert(s.Certificate())
-	trusting := sender(t, push.SenderOptions{Signer: keys, RootCAs: known})
+	trusting := sender(t, push.SenderOptions{RootCAs: known})
 	require.Equal(t, push.Delivered, trusting.Send(t.Context(), delivery(s.URL, nil)).Class)
 
-	a := sender(t, push.SenderOptions{Signer: keys}).Send(t.Context(), delivery(s.URL, nil))
+	a := sender(t, push.SenderOptions{}).Send(t.Context(), delivery(s.URL, nil))
 	require.Equal(t, push.TLS, a.Class, "its authority is unknown")
 	require.Contains(t, a.Error, "certificate")
 	a = trusting.Send(t.Context(), delivery(strings.Replace(s.URL, "127.0.0.1", "localhost", 1), nil))
@@ -396,15 +401,14 @@ func TestCertificates(t *testing.T) {
 func TestTheGuardChecksEveryDelivery(t *testing.T) {
 	t.Parallel()
 	url, got := receiver(t, accept)
-	keys := ring(t, storetest.New(t).URL)
-	strict := sender(t, push.SenderOptions{Signer: keys, Guard: guard.New(guard.Options{})})
+	strict := sender(t, push.SenderOptions{Guard: guard.New(guard.Options{})})
 	for _, target := range []string{
 		url, strings.Replace(url, "127.0.0.1", "localhost", 1), "ftp://public.example/", "http://user@public.example/",
 	} {
 		a := strict.Send(t.Context(), delivery(target, nil))
 		require.Equal(t, push.Refused, a.Class, "%s: %s", target, a.Error)
 	}
-	other := sender(t, push.SenderOptions{Signer: keys, Guard: guard.New(guard.Options{Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})})
+	other := sender(t, push.SenderOptions{Guard: guard.New(guard.Options{Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})})
 	require.Equal(t, push.Refused, other.Send(t.Context(), delivery(url, nil)).Class)
 	require.Empty(t, got)
 	require.Equal(t, push.DNS, strict.Send(t.Context(), delivery("http://nowhere.invalid/", nil)).Class)

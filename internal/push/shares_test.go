@@ -64,17 +64,23 @@ func TestACallerHasHalf(t *testing.T) {
 	require.False(t, s.begin(claimOf("other", 7)))
 	require.Equal(t, "[] [7]", s.sortedBusy())
 	require.True(t, s.begin(claimOf("other", 8)))
-}
 
-func TestCallersWithoutAnIdentityHaveNoShare(t *testing.T) {
-	t.Parallel()
-	s := newShares(4, 2)
+	// Callers without an identity have no share, and shares of finished claims are forgotten.
+	s = newShares(4, 2)
+	var all []*claim
 	for i := range 4 {
-		require.True(t, s.begin(claimOf(strconv.Itoa(i), 0)))
+		all = append(all, claimOf(strconv.Itoa(i), 0))
+		require.True(t, s.begin(all[i]))
 	}
 	require.Zero(t, s.free())
 	require.Equal(t, "[] []", s.sortedBusy())
-	require.False(t, s.begin(claimOf("more", 0)), "no slot is free")
+	require.False(t, s.fits(all[0]), "no slot is free")
+	for _, c := range all {
+		s.leave(c)
+	}
+	require.Empty(t, s.hosts)
+	require.Empty(t, s.callers)
+	require.Equal(t, 4, s.free())
 }
 
 func TestSilentHostsHaveHalfTogether(t *testing.T) {
@@ -125,19 +131,6 @@ func TestBusyWithAClaimThatWasWon(t *testing.T) {
 	require.Equal(t, []int64{2}, callers)
 	require.Equal(t, "[] []", s.sortedBusy())
 	require.Len(t, s.hosts, 1)
-}
-
-func TestSharesOfFinishedClaimsAreForgotten(t *testing.T) {
-	t.Parallel()
-	s := newShares(64, 8)
-	for i := range 10 {
-		c := claimOf(strconv.Itoa(i), int64(i))
-		require.True(t, s.begin(c))
-		s.leave(c)
-	}
-	require.Empty(t, s.hosts)
-	require.Empty(t, s.callers)
-	require.Zero(t, s.active)
 }
 
 func TestLargeDeliveriesHaveHalf(t *testing.T) {

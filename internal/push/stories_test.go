@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
@@ -381,31 +380,6 @@ func TestAStop(t *testing.T) {
 	}
 }
 
-// What was not recorded is sent again when the claim has expired, under the same id.
-func TestWhatWasNotRecordedIsSentAgainUnderItsID(t *testing.T) {
-	t.Parallel()
-	story(t, func(t *testing.T, w *world) {
-		var lost atomic.Bool
-		w.fails = func(statement string) error {
-			if statement == "record" && !lost.Swap(true) {
-				return task.Unavailable
-			}
-			return nil
-		}
-		w.start(nil)
-		hook := w.hook("a", 0, "events")
-		w.emit(hook, 1)
-		waittest.Advance(15*time.Second + recordTime - 1)
-		require.Len(t, hook.requests, 1)
-		waittest.Advance(time.Second)
-		require.Equal(t, []string{"event 2", "event 2"}, hook.bodies())
-		require.Equal(t, hook.requests[0].id, hook.requests[1].id)
-		require.Len(t, hook.attempts, 1)
-		waittest.Advance(time.Hour)
-		require.Len(t, hook.requests, 2)
-	})
-}
-
 func TestWithoutALeaseNothingIsClaimed(t *testing.T) {
 	t.Parallel()
 	story(t, func(t *testing.T, w *world) {
@@ -426,22 +400,4 @@ func TestWithoutALeaseNothingIsClaimed(t *testing.T) {
 		waittest.Advance(time.Second)
 		require.Len(t, hook.requests, 1, "the poll finds it")
 	})
-}
-
-// An attempt may take as long as the timeout. The rest of a claim is for its record.
-func TestAClaimOutlastsAnAttempt(t *testing.T) {
-	t.Parallel()
-	for _, timeout := range []time.Duration{100 * time.Millisecond, 15 * time.Second, 2 * time.Minute} {
-		story(t, func(t *testing.T, w *world) {
-			d := New(Options{Store: w, Sender: NewSender(SenderOptions{Timeout: timeout})})
-			lock := timeout + recordTime
-			c := &claim{PushDue: &store.PushDue{Task: w.hook("a", 0, "events").Task}}
-			for left := range 100 {
-				c.until = time.Now().Add(lock * time.Duration(left) / 100)
-				require.True(t, d.hold(t.Context(), c))
-				require.True(t, c.until.After(time.Now().Add(timeout+recordTime/5)), "%s, %d %% left", timeout, left)
-			}
-			require.Positive(t, w.extended)
-		})
-	}
 }

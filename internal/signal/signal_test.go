@@ -47,18 +47,3 @@ func TestBusAnnouncesStoreSignals(t *testing.T) {
 	b.LeaseLost()
 	require.Equal(t, []any{evs, signal.Growth{Task: id, Seq: 3}, "agent", id, "webhooks", "key", "lost"}, heard)
 }
-
-// Each commit of events is announced, and most processes have at most two receivers.
-func BenchmarkCommitted(b *testing.B) {
-	var bus signal.Bus
-	n := 0
-	bus.Events.Relay(func(evs []*task.Event) { n += len(evs) })
-	bus.Events.Subscribe(func(evs []*task.Event) { n += len(evs) })
-	evs := []*task.Event{{Seq: 2}}
-	var l store.Listener = &bus
-	b.ReportAllocs()
-	for b.Loop() {
-		l.Committed(evs)
-	}
-	require.Positive(b, n)
-}
