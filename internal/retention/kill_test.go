@@ -82,7 +82,7 @@ func killEverywhere(t *testing.T, f *fixture, rows bool, least int) {
 var writing = regexp.MustCompile(`\b(INSERT|UPDATE|DELETE|ALTER|DROP)\b|partition_`)
 
 // sweepUntil sweeps in a process that dies at its nth statement, or with 0 never. It reports whether it died, and which of its
-// statements write, from 1.
+// statements write, from 1; and the first of each that only reads, whose error is another.
 func (f *fixture) sweepUntil(t *testing.T, o Options, n int) (killed bool, writes []int) {
 	t.Helper()
 	proxy := pgproxytest.New(t, f.url)
@@ -104,10 +104,12 @@ func (f *fixture) sweepUntil(t *testing.T, o Options, n int) (killed bool, write
 	for more := true; more && err == nil; {
 		more, err = r.Sweep(ctx)
 	}
+	seen := map[string]bool{}
 	for i, sql := range statements() {
-		if writing.MatchString(sql) {
+		if writing.MatchString(sql) || !seen[sql] {
 			writes = append(writes, i+1)
 		}
+		seen[sql] = true
 	}
 	select {
 	case <-dead:
