@@ -14,6 +14,7 @@ import (
 type Recorder struct {
 	Task *task.Task
 	Err  error
+	Call func(ctx context.Context) // called before the answer
 
 	mu    sync.Mutex
 	asked any
@@ -50,10 +51,13 @@ func (Open) Admit(string) (identity.Caller, error) { return identity.Caller{}, n
 // Watch does nothing.
 func (Open) Watch(string, func(error)) (stop func()) { return func() {} }
 
-func (e *Recorder) ask(request any) (*task.Task, error) {
+func (e *Recorder) ask(ctx context.Context, request any) (*task.Task, error) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	e.asked = request
+	e.mu.Unlock()
+	if e.Call != nil {
+		e.Call(ctx)
+	}
 	if e.Err != nil {
 		return nil, e.Err
 	}
@@ -69,21 +73,23 @@ func (e *Recorder) Last() any {
 }
 
 // Send answers with the task.
-func (e *Recorder) Send(_ context.Context, r *engine.SendRequest) (*task.Task, error) {
-	return e.ask(r)
+func (e *Recorder) Send(ctx context.Context, r *engine.SendRequest) (*task.Task, error) {
+	return e.ask(ctx, r)
 }
 
 // Get answers with the task.
-func (e *Recorder) Get(_ context.Context, r *engine.GetRequest) (*task.Task, error) { return e.ask(r) }
+func (e *Recorder) Get(ctx context.Context, r *engine.GetRequest) (*task.Task, error) {
+	return e.ask(ctx, r)
+}
 
 // Cancel answers with the task.
-func (e *Recorder) Cancel(_ context.Context, r *engine.CancelRequest) (*task.Task, error) {
-	return e.ask(r)
+func (e *Recorder) Cancel(ctx context.Context, r *engine.CancelRequest) (*task.Task, error) {
+	return e.ask(ctx, r)
 }
 
 // List answers with the task.
-func (e *Recorder) List(_ context.Context, r *engine.ListRequest) (*engine.Page, error) {
-	t, err := e.ask(r)
+func (e *Recorder) List(ctx context.Context, r *engine.ListRequest) (*engine.Page, error) {
+	t, err := e.ask(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -91,19 +97,19 @@ func (e *Recorder) List(_ context.Context, r *engine.ListRequest) (*engine.Page,
 }
 
 // Stream opens a stream without events: a call of Next panics.
-func (e *Recorder) Stream(_ context.Context, r *engine.SendRequest) (*engine.Stream, error) {
-	t, err := e.ask(r)
+func (e *Recorder) Stream(ctx context.Context, r *engine.SendRequest) (*engine.Stream, error) {
+	t, err := e.ask(ctx, r)
 	return &engine.Stream{Task: t, Header: t}, err
 }
 
 // Subscribe opens a stream without events, like Stream.
-func (e *Recorder) Subscribe(_ context.Context, r *engine.SubscribeRequest) (*engine.Stream, error) {
-	t, err := e.ask(r)
+func (e *Recorder) Subscribe(ctx context.Context, r *engine.SubscribeRequest) (*engine.Stream, error) {
+	t, err := e.ask(ctx, r)
 	return &engine.Stream{Task: t, Header: t}, err
 }
 
-func (e *Recorder) push(r *engine.PushRequest) (*engine.Pushes, error) {
-	if _, err := e.ask(r); err != nil {
+func (e *Recorder) push(ctx context.Context, r *engine.PushRequest) (*engine.Pushes, error) {
+	if _, err := e.ask(ctx, r); err != nil {
 		return nil, err
 	}
 	return &engine.Pushes{TaskID: "t-1", Configs: []task.PushConfig{
@@ -112,21 +118,21 @@ func (e *Recorder) push(r *engine.PushRequest) (*engine.Pushes, error) {
 }
 
 // SetPush answers with a webhook.
-func (e *Recorder) SetPush(_ context.Context, r *engine.PushRequest) (*engine.Pushes, error) {
-	return e.push(r)
+func (e *Recorder) SetPush(ctx context.Context, r *engine.PushRequest) (*engine.Pushes, error) {
+	return e.push(ctx, r)
 }
 
 // GetPush answers with a webhook.
-func (e *Recorder) GetPush(_ context.Context, r *engine.PushRequest) (*engine.Pushes, error) {
-	return e.push(r)
+func (e *Recorder) GetPush(ctx context.Context, r *engine.PushRequest) (*engine.Pushes, error) {
+	return e.push(ctx, r)
 }
 
 // ListPush answers with a webhook.
-func (e *Recorder) ListPush(_ context.Context, r *engine.PushRequest) (*engine.Pushes, error) {
-	return e.push(r)
+func (e *Recorder) ListPush(ctx context.Context, r *engine.PushRequest) (*engine.Pushes, error) {
+	return e.push(ctx, r)
 }
 
 // DeletePush answers without an error.
-func (e *Recorder) DeletePush(_ context.Context, r *engine.PushRequest) (*engine.Pushes, error) {
-	return e.push(r)
+func (e *Recorder) DeletePush(ctx context.Context, r *engine.PushRequest) (*engine.Pushes, error) {
+	return e.push(ctx, r)
 }

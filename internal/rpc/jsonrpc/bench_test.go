@@ -17,7 +17,7 @@ import (
 
 // still is an engine that answers at once and stores nothing.
 type still struct {
-	*fakeEngine
+	*rpctest.Recorder
 	t *task.Task
 }
 
@@ -38,13 +38,13 @@ func (s *sink) SetWriteDeadline(time.Time) error { return nil }
 func BenchmarkSend(b *testing.B) {
 	s := rpc.New(rpc.Options{
 		Agents:  []rpc.Agent{{Name: "demo", Default: true}},
-		JSONRPC: options{Engine: rpctest.ForAll(still{t: sample("0.3")})}.binding(), Log: slog.New(slog.DiscardHandler),
+		JSONRPC: options{Engine: rpctest.ForAll(still{t: rpctest.Sample("0.3")})}.binding(), Log: slog.New(slog.DiscardHandler),
 	})
 	for name, body := range map[string]string{
-		"0.1":       request(`"1"`, "tasks/send", calls["0.1"]["tasks/send"]),
-		"0.3":       request(`"1"`, "message/send", calls["0.3"]["message/send"]),
-		"0.3 64KiB": request(`"1"`, "message/send", strings.Replace(calls["0.3"]["message/send"], "hi", strings.Repeat("x", 64<<10), 1)),
-		"tasks/get": request(`"1"`, "tasks/get", calls["0.3"]["tasks/get"]),
+		"0.1":       call("tasks/send"),
+		"0.3":       call("message/send"),
+		"0.3 64KiB": strings.Replace(call("message/send"), "hi", strings.Repeat("x", 64<<10), 1),
+		"tasks/get": call("tasks/get"),
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -1,7 +1,9 @@
 package jsonrpc_test
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,8 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
+	"github.com/holdfast-a2a/holdfast/internal/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -22,110 +26,98 @@ func spoken(t testing.TB, a *answer) string {
 	t.Helper()
 	require.Nil(t, a.Error, "%s", a.body)
 	switch result := string(a.Result); {
+	case strings.Contains(result, `"TASK_STATE_`):
+		return "1.0"
 	case strings.Contains(result, `"kind":"task"`):
 		require.NotContains(t, result, "sessionId")
 		return "0.3"
 	case strings.Contains(result, `"sessionId"`):
 		return "0.1"
 	default:
-		t.Fatalf("neither version: %s", result)
+		t.Fatalf("no version: %s", result)
 		return ""
 	}
 }
 
-func TestVersionHeader(t *testing.T) {
+// Which versions fit a method, a header and a path is proven in package registry. Where several fit, the version of the
+// task decides.
+func TestVersions(t *testing.T) {
 	t.Parallel()
 	const refused = "-32009"
-	tests := []struct{ version, method, origin, want string }{
-		{"", "tasks/send", "0.1", "0.1"},
-		{"", "message/send", "0.3", "0.3"},
-		{" ", "message/send", "0.3", "0.3"},
-		{"1.0", "message/send", "0.3", "0.3"},
-		{"1.0.1", "tasks/send", "0.1", "0.1"},
-		{"0.3", "message/send", "0.3", "0.3"},
-		{"0.3.0", "message/send", "0.3", "0.3"},
-		{"0.2", "message/send", "0.3", "0.3"},
-		{"0.2.6", "message/send", "0.3", "0.3"},
-		{"0.1", "tasks/send", "0.1", "0.1"},
-		{"0.3", "tasks/send", "0.1", "0.1"},
-		{"0.1", "message/send", "0.3", "0.3"},
-		{"99.0", "message/send", "0.3", refused},
-		{"0.5", "tasks/send", "0.1", refused},
-		{"latest", "tasks/get", "0.3", refused},
-		{"0.3, 0.3", "tasks/get", "0.3", refused},
+	for _, tt := range []struct {
+		path, version, method, origin string
+		want, strict                  string // strict: with StrictVersion
+	}{
+		{"/", "", "tasks/send", "0.1", "0.1", "0.1"},
+		{"/", " 0.3 ", "message/send", "0.3", "0.3", "0.3"},
+		{"/", "1.0", "message/send", "0.3", "0.3", refused},
+		{"/", "0.2.6", "message/send", "0.3", "0.3", "0.3"},
+		{"/", "1.0.1", "GetTask", "1.0", "1.0", "1.0"},
+		{"/", "", "GetTask", "1.0", "1.0", refused},
+		{"/", "0.3", "GetTask", "1.0", "1.0", refused},
+		{"/", "99.0", "GetTask", "1.0", refused, refused},
+		{"/", "99.0", "message/send", "0.3", refused, refused},
+		{"/", "latest", "tasks/get", "0.3", refused, refused},
+		{"/", "0.3, 0.3", "tasks/get", "0.3", refused, refused},
 
-		// The params of these three methods are the same in both versions.
-		{"", "tasks/get", "0.1", "0.1"},
-		{"", "tasks/get", "0.3", "0.3"},
-		{"", "tasks/get", "0.2 of a future release", "0.3"},
-		{"1.0", "tasks/get", "0.1", "0.1"},
-		{"0.1", "tasks/get", "0.3", "0.1"},
-		{"0.2.1", "tasks/get", "0.1", "0.3"},
-		{"0.3", "tasks/cancel", "0.1", "0.3"},
-		{"", "tasks/cancel", "0.1", "0.1"},
-		{"", "tasks/cancel", "0.3", "0.3"},
-	}
-	for _, tt := range tests {
-		t.Run(fmt.Sprintf("%q %s of a task of %s", tt.version, tt.method, tt.origin), func(t *testing.T) {
-			t.Parallel()
-			s := serve(t, options{fake: &fakeEngine{task: sample(tt.origin)}})
-			params := calls["0.3"][tt.method]
-			if params == "" {
-				params = calls["0.1"][tt.method]
-			}
-			body := request("1", tt.method, params)
-			byQuery := s.newRequest(t, "/", strings.NewReader(body))
-			byQuery.URL.RawQuery = "x=%zz&A2A-Version=" + strings.ReplaceAll(tt.version, " ", "+")
-			for _, a := range []*answer{s.post(t, body, "A2A-Version", tt.version), s.do(t, byQuery)} {
-				if tt.want == refused {
-					require.Equal(t, -32009, a.Error.Code)
-					require.Contains(t, a.Error.Message, tt.version)
-					require.Equal(t, "1", string(a.ID))
-					require.Equal(t, http.StatusOK, a.StatusCode)
+		// The params of these methods are the same in both versions.
+		{"/", "", "tasks/get", "0.1", "0.1", "0.1"},
+		{"/", "", "tasks/get", "0.3", "0.3", "0.3"},
+		{"/", "", "tasks/get", "1.0", "0.3", "0.3"},
+		{"/", "", "tasks/get", "0.2 of a future release", "0.3", "0.3"},
+		{"/", "1.0", "tasks/get", "0.1", "0.1", refused},
+		{"/", "0.1", "tasks/get", "0.3", "0.1", "0.1"},
+		{"/", "0.1", "tasks/get", "1.0", "0.1", "0.1"},
+		{"/", "0.2.1", "tasks/get", "0.1", "0.3", "0.3"},
+		{"/", "", "tasks/cancel", "0.1", "0.1", "0.1"},
+		{"/v0.1", "", "tasks/get", "0.3", "0.1", "0.1"},
+		{"/v0.3/", "0.1", "tasks/get", "0.1", "0.3", refused},
+		{"/agents/demo/v0.1/", "1.0", "tasks/get", "0.3", "0.1", refused},
+		{"/agents/other/v0.3", "", "tasks/get", "0.1", "0.3", "0.3"},
+	} {
+		for strict, want := range map[bool]string{false: tt.want, true: tt.strict} {
+			s := serve(t, options{fake: wants(tt.origin), StrictVersion: strict})
+			query := "?x=%zz&A2A-Version=" + strings.ReplaceAll(tt.version, " ", "+")
+			for _, a := range []*answer{s.postAt(t, tt.path, call(tt.method), "A2A-Version", tt.version), s.postAt(t, tt.path+query, call(tt.method))} {
+				if want != refused {
+					require.Equal(t, want, spoken(t, a), "%+v", tt)
 					continue
 				}
-				require.Equal(t, tt.want, spoken(t, a))
+				require.NotNil(t, a.Error, "%+v: %s", tt, a.body)
+				require.Equal(t, -32009, a.Error.Code)
+				require.Contains(t, a.Error.Message, tt.version)
+				require.Equal(t, "1", string(a.ID))
+				require.Equal(t, http.StatusOK, a.StatusCode)
+				if tt.method == "GetTask" {
+					require.Equal(t, "VERSION_NOT_SUPPORTED", reasons(t, a)[0].Reason)
+				} else {
+					require.Nil(t, a.Error.Data)
+				}
 			}
-		})
+		}
 	}
 }
 
 func TestErrorPrecedence(t *testing.T) {
 	t.Parallel()
-	s := serve(t, options{fake: &fakeEngine{}})
-	require.Equal(t, -32601, s.post(t, request("1", "SendMassage", `{}`), "A2A-Version", "99.0").Error.Code)
-	require.Equal(t, -32009, s.post(t, request("1", "message/send", `[]`), "A2A-Version", "99.0").Error.Code)
-	require.Equal(t, -32009, s.post(t, request("1", "message/send", `{"a":1,"a":1}`), "A2A-Version", "99.0").Error.Code)
-	require.Equal(t, -32602, s.post(t, request("1", "message/send", `[]`), "A2A-Version", "1.0").Error.Code)
-}
-
-func TestPinnedPaths(t *testing.T) {
-	t.Parallel()
-	for _, origin := range []string{"0.1", "0.3"} {
-		s := serve(t, options{fake: &fakeEngine{task: sample(origin)}})
-		for _, base := range []string{"", "/agents/demo", "/agents/other"} {
-			for _, pin := range []string{"0.1", "0.3"} {
-				for _, path := range []string{base + "/v" + pin, base + "/v" + pin + "/"} {
-					for _, header := range []string{"", "0.1", "0.3", "1.0"} {
-						a := s.do(t, s.newRequest(t, path, strings.NewReader(request("1", "tasks/get", `{"id":"t-1"}`)), "A2A-Version", header))
-						require.Equal(t, pin, spoken(t, a), "%s with A2A-Version %q", path, header)
-					}
-				}
-			}
-			a := s.do(t, s.newRequest(t, base+"/v0.1", strings.NewReader(request("1", "message/send", calls["0.3"]["message/send"]))))
-			require.Equal(t, -32601, a.Error.Code)
-		}
-	}
-}
-
-func TestUnversionedRequestUsesVersionOfTask(t *testing.T) {
-	t.Parallel()
-	for origin, want := range map[string]bool{"0.1": false, "0.3": true} {
-		s := serve(t, options{fake: &fakeEngine{task: sample(origin)}})
-		a := s.post(t, request("1", "tasks/get", `{"id":"t-1"}`))
-		require.Equal(t, want, strings.Contains(string(a.Result), `"history"`), origin)
-		a = s.post(t, request("1", "tasks/get", `{"id":"t-1","historyLength":1}`))
-		require.Contains(t, string(a.Result), `"history"`)
+	s := serve(t, options{fake: new(rpctest.Recorder)})
+	for _, tt := range []struct {
+		path, method, params, version string
+		code                          int
+	}{
+		{"/", "SendMassage", `{}`, "99.0", -32601},
+		{"/v0.1", "message/send", `{}`, "", -32601},
+		{"/", "message/send", `[]`, "99.0", -32009},
+		{"/", "message/send", `{"a":1,"a":1}`, "99.0", -32009},
+		{"/", "message/send", `[]`, "1.0", -32602},
+		// Some clients write null where they have nothing to say.
+		{"/", "GetExtendedAgentCard", `null`, "", -32004},
+		{"/", "SendMessage", `null`, "", -32602},
+		{"/", "GetTask", `null`, "", -32602},
+	} {
+		a := s.postAt(t, tt.path, request("1", tt.method, tt.params), "A2A-Version", tt.version)
+		require.Equal(t, tt.code, a.Error.Code, "%+v", tt)
+		require.Equal(t, tt.params == "[]" && tt.code == -32602, strings.Contains(a.Error.Message, "must be an object"), a.Error.Message)
 	}
 }
 
@@ -155,177 +147,171 @@ func TestAmbiguousResults(t *testing.T) {
 		s := serveStreams(t, options{Ambiguous: tt.choice})
 		artifact := task.Event{Kind: task.EventArtifact, Artifact: &task.Artifact{ID: "a", Parts: []task.Part{task.Text("x")}}}
 		for origin, want := range map[string]string{"0.1": tt.of01, "0.3": tt.of03, "1.0": tt.of10} {
-			id := s.task(origin, artifact, status(task.StateInputRequired)).String()
+			id := s.log.Task(origin, artifact, status(task.StateInputRequired)).String()
 			for _, asked := range []struct{ path, header, want string }{
 				{"/", "", want}, {"/v0.1", "", only01}, {"/v0.3", "", only03}, {"/", "0.1", only01}, {"/", "0.3", only03},
 			} {
-				r := s.newRequest(t, asked.path, strings.NewReader(request("1", "tasks/get", `{"id":"`+id+`"}`)), "A2A-Version", asked.header)
-				require.Equal(t, asked.want, shape(string(s.do(t, r).Result)), "%d: a task of %s, asked %+v", tt.choice, origin, asked)
+				a := s.postAt(t, asked.path, request("1", "tasks/get", `{"id":"`+id+`"}`), "A2A-Version", asked.header)
+				require.Equal(t, asked.want, shape(string(a.Result)), "%d: a task of %s, asked %+v", tt.choice, origin, asked)
+				// Also the defaults are those of the version: 0.1 shows the history on request only.
+				require.Equal(t, asked.want != only01, strings.Contains(string(a.Result), `"history"`), "%d: %s, %+v", tt.choice, origin, asked)
 			}
 			c := s.open(t, request("1", "tasks/resubscribe", `{"id":"`+id+`"}`), "Last-Event-ID", "1")
 			require.Equal(t, want, shape(string(c.next(t).answer.Result)), "%d: the stream of a task of %s", tt.choice, origin)
 		}
 		// Unambiguous requests are not affected.
-		go func() { s.add(<-s.created, artifact, status(task.StateCompleted)) }()
-		require.Equal(t, tt.sent, shape(string(s.post(t, request("1", "tasks/send", calls["0.1"]["tasks/send"])).Result)))
+		go func() { s.log.Add(<-s.created, artifact, status(task.StateCompleted)) }()
+		require.Equal(t, tt.sent, shape(string(s.post(t, call("tasks/send")).Result)))
 	}
 }
 
-// codes are the codes of dialects.md §7.2, with the HTTP status and headers.
-var codes = map[task.Kind]struct {
-	v01, v03, http int
-	onStream       bool
-}{
-	task.Internal:             {-32603, -32603, 200, true},
-	task.LeaseLost:            {-32603, -32603, 200, true},
-	task.NotFound:             {-32001, -32001, 200, true},
-	task.NotCancelable:        {-32002, -32002, 200, true},
-	task.PushUnsupported:      {-32003, -32003, 200, false},
-	task.Unsupported:          {-32004, -32004, 200, false},
-	task.StreamingUnsupported: {-32006, -32004, 200, false},
-	task.ContentType:          {-32005, -32005, 200, true},
-	task.BadAgentReply:        {-32603, -32006, 200, false},
-	task.NoExtendedCard:       {-32004, -32007, 200, false},
-	task.ExtensionRequired:    {-32602, -32602, 200, false},
-	task.Version:              {-32009, -32009, 200, false},
-	task.Invalid:              {-32602, -32602, 200, false},
-	task.Terminal:             {-32009, -32602, 200, true},
-	task.Busy:                 {-32009, -32004, 200, true},
-	task.Unauthenticated:      {-32007, -32600, 401, false},
-	task.Forbidden:            {-32008, -32600, 403, false},
-	task.RateLimited:          {-32010, -32603, 429, false},
-	task.Unavailable:          {-32011, -32603, 503, false},
-	task.TooLarge:             {-32600, -32600, 413, false},
+// reason is an ErrorInfo, or a BadRequest.
+type reason struct {
+	Type            string `json:"@type"`
+	Reason          string
+	Domain          string
+	Metadata        map[string]string
+	FieldViolations []struct{ Field, Description string }
 }
 
+func reasons(t testing.TB, a *answer) []reason {
+	t.Helper()
+	require.NotNil(t, a.Error, "%s", a.body)
+	var all []reason
+	require.NoError(t, json.Unmarshal(a.Error.Data, &all), "%s", a.body)
+	require.NotEmpty(t, all)
+	require.Equal(t, "type.googleapis.com/google.rpc.ErrorInfo", all[0].Type)
+	require.Equal(t, "a2a-protocol.org", all[0].Domain)
+	return all
+}
+
+// The codes are proven with the codecs. The HTTP status is 200 for most kinds.
 func TestErrorsOfEveryKind(t *testing.T) {
 	t.Parallel()
+	statuses := map[task.Kind]int{
+		task.Unauthenticated: 401, task.Forbidden: 403, task.RateLimited: 429, task.Unavailable: 503, task.TooLarge: 413,
+	}
+	onStream := map[task.Kind]bool{
+		task.Internal: true, task.LeaseLost: true, task.NotFound: true, task.NotCancelable: true, task.ContentType: true,
+		task.Terminal: true, task.Busy: true,
+	}
 	for kind := range task.Kind(task.KindCount) {
-		want, ok := codes[kind]
-		require.True(t, ok, "%q", kind)
+		err := &task.Error{Kind: kind, Cause: errors.New("dial 10.0.0.1"), RetryAfter: 1500 * time.Millisecond}
+		s := serve(t, options{fake: fails(err)})
 		for version, methods := range calls {
+			codec := registry.ByVersion(version)
 			for method, params := range methods {
-				t.Run(fmt.Sprintf("%s, %s of %s", kind, method, version), func(t *testing.T) {
-					t.Parallel()
-					e := &fakeEngine{err: &task.Error{Kind: kind, Cause: errors.New("dial 10.0.0.1"), RetryAfter: 1500 * time.Millisecond}}
-					s := serve(t, options{fake: e})
-					a := s.do(t, s.newRequest(t, "/v"+version, strings.NewReader(request(`"x"`, method, params))))
-					require.Equal(t, want.http, a.StatusCode)
-					require.Equal(t, `"x"`, string(a.ID))
-					require.NotNil(t, a.Error)
-					require.Equal(t, map[string]int{"0.1": want.v01, "0.3": want.v03, "1.0": fault.Base.Row(kind).Code}[version], a.Error.Code)
-					if version == "1.0" {
-						require.Equal(t, fault.Base.Row(kind).Reason, reasons(t, a)[0].Reason)
-					}
-					require.NotContains(t, string(a.body), "10.0.0.1")
-
-					streams := strings.HasSuffix(method, "ubscribe") || strings.HasSuffix(method, "stream") ||
-						method == "SendStreamingMessage" || method == "SubscribeToTask"
-					if streams && want.onStream {
-						require.Equal(t, "text/event-stream", a.Header.Get("Content-Type"))
-					} else {
-						require.Equal(t, "application/json", a.Header.Get("Content-Type"))
-					}
-					if want.http == http.StatusTooManyRequests || want.http == http.StatusServiceUnavailable {
-						require.Equal(t, "2", a.Header.Get("Retry-After"))
-					} else {
-						require.Empty(t, a.Header.Get("Retry-After"))
-					}
-					if kind != task.Internal && kind != task.LeaseLost {
-						require.Empty(t, s.logs.String())
-					}
-				})
+				about := fmt.Sprintf("%s, %s of %s", kind, method, version)
+				a := s.postAt(t, "/v"+version, request(`"x"`, method, params))
+				status := statuses[kind]
+				if status == 0 {
+					status = http.StatusOK
+				}
+				require.Equal(t, status, a.StatusCode, about)
+				require.Equal(t, `"x"`, string(a.ID), about)
+				require.NotNil(t, a.Error, about)
+				code, _ := codec.Error(err)
+				require.Equal(t, code, a.Error.Code, about)
+				if version == "1.0" {
+					require.Equal(t, fault.Base.Row(kind).Reason, reasons(t, a)[0].Reason, about)
+				}
+				require.NotContains(t, string(a.body), "10.0.0.1", about)
+				content, retry := "application/json", ""
+				if op, _ := codec.Operation(method); op.Streams() && onStream[kind] {
+					content = "text/event-stream"
+				}
+				if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+					retry = "2"
+				}
+				require.Equal(t, content, a.Header.Get("Content-Type"), about)
+				require.Equal(t, retry, a.Header.Get("Retry-After"), about)
 			}
 		}
+		if kind != task.Internal && kind != task.LeaseLost {
+			require.Empty(t, s.logs.String(), kind)
+		}
 	}
+	s := serve(t, options{fake: fails(&task.Error{Kind: task.Unavailable})})
+	require.Equal(t, "1", s.post(t, call("tasks/get")).Header.Get("Retry-After"), "it is never 0")
 }
 
-func TestRetryAfterIsNeverZero(t *testing.T) {
+func TestErrorDetails(t *testing.T) {
 	t.Parallel()
-	s := serve(t, options{fake: &fakeEngine{err: &task.Error{Kind: task.Unavailable}}})
-	require.Equal(t, "1", s.post(t, request("1", "tasks/get", `{"id":"t-1"}`)).Header.Get("Retry-After"))
+	s := serve(t, options{fake: fails(unknown)})
+	a := s.post(t, request("1", "GetTask", `{"id":"t-9"}`))
+	require.Equal(t, []reason{{
+		Type: "type.googleapis.com/google.rpc.ErrorInfo", Reason: "TASK_NOT_FOUND", Domain: "a2a-protocol.org",
+		Metadata: map[string]string{"taskId": "t-9"},
+	}}, reasons(t, a))
+	a = s.post(t, request("1", "ListTasks", `{"pageSize":101}`))
+	require.Equal(t, -32602, a.Error.Code)
+	require.Equal(t, "pageSize", reasons(t, a)[1].FieldViolations[0].Field)
+	require.Equal(t, "must be a number from 1 to 100", reasons(t, a)[1].FieldViolations[0].Description)
 }
 
 func TestInternalErrorIsLoggedOnceAndHidden(t *testing.T) {
 	t.Parallel()
 	secret := errors.New("password=hunter2")
-	for name, e := range map[string]*fakeEngine{
-		"an unclassified error": {err: secret},
-		"an internal error":     {err: &task.Error{Kind: task.Internal, Msg: "pool password=hunter2", Cause: secret}},
-		"a panic":               {call: func(context.Context, any) { panic(secret) }},
+	for name, e := range map[string]*rpctest.Recorder{
+		"an unclassified error": fails(secret),
+		"an internal error":     fails(&task.Error{Kind: task.Internal, Msg: "pool password=hunter2", Cause: secret}),
+		"a panic":               {Call: func(context.Context) { panic(secret) }},
 		"a nil pointer":         {}, // no task, no error
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for _, method := range []string{"tasks/get", "message/stream"} {
-				s := serve(t, options{fake: e})
-				a := s.post(t, request("1", method, calls["0.3"][method]))
-				require.Equal(t, http.StatusOK, a.StatusCode)
-				require.Equal(t, -32603, a.Error.Code)
-				require.Equal(t, "Internal error", a.Error.Message)
-				require.NotContains(t, string(a.body), "hunter2")
-				require.Equal(t, 1, strings.Count(s.logs.String(), "level="), "%s", s.logs)
-				if name != "a nil pointer" {
-					require.Contains(t, s.logs.String(), "hunter2")
-				}
-				id := strings.Trim(string(a.Error.Data), `{}"`)
-				id = id[strings.LastIndexByte(id, '"')+1:]
-				require.Len(t, id, 36)
-				require.Contains(t, s.logs.String(), "error_id="+id, "the error id in the answer is in the log")
-				// The server still answers.
-				require.Equal(t, -32601, s.post(t, request("1", "x", "{}")).Error.Code)
+		for _, method := range []string{"tasks/get", "message/stream"} {
+			s := serve(t, options{fake: e})
+			a := s.post(t, call(method))
+			require.Equal(t, http.StatusOK, a.StatusCode, name)
+			require.Equal(t, -32603, a.Error.Code, name)
+			require.Equal(t, "Internal error", a.Error.Message)
+			require.NotContains(t, string(a.body), "hunter2")
+			require.Equal(t, 1, strings.Count(s.logs.String(), "level="), "%s: %s", name, s.logs)
+			if name != "a nil pointer" {
+				require.Contains(t, s.logs.String(), "hunter2")
 			}
-		})
+			id := strings.Trim(string(a.Error.Data), `{}"`)
+			id = id[strings.LastIndexByte(id, '"')+1:]
+			require.Len(t, id, 36)
+			require.Contains(t, s.logs.String(), "error_id="+id, "the error id in the answer is in the log")
+			require.Equal(t, -32601, s.post(t, request("1", "x", "{}")).Error.Code, "the server still answers")
+		}
 	}
 }
 
-func TestSendPassesHeadersToEngine(t *testing.T) {
+func TestSendRequests(t *testing.T) {
 	t.Parallel()
-	e := &fakeEngine{task: sample("0.3")}
-	s := serve(t, options{fake: e})
-	body := request("1", "message/send", calls["0.3"]["message/send"])
-	s.do(t, s.newRequest(t, "/agents/other", strings.NewReader(body), "Idempotency-Key", "k-1"))
-	s.post(t, request("1", "tasks/send", calls["0.1"]["tasks/send"]))
-	asked := e.requests()
-	require.Len(t, asked, 2)
-	second, first := asked[1].(*engine.SendRequest), asked[0].(*engine.SendRequest)
-	require.Equal(t, []string{"other", "demo"}, e.agents)
-	require.Equal(t, "k-1", first.IdempotencyKey)
-	require.Equal(t, "0.3", first.Dialect)
-	require.Equal(t, "message.contextId", first.ContextMember)
-	require.True(t, first.Wait)
-	require.False(t, first.MayCreate)
-	require.Equal(t, "0.1", second.Dialect)
-	require.Equal(t, "sessionId", second.ContextMember)
-	require.True(t, second.MayCreate)
-
-	for _, key := range []string{strings.Repeat("k", 256), "\xff\xfe"} {
-		a := s.post(t, body, "Idempotency-Key", key)
-		require.Equal(t, -32602, a.Error.Code)
-		require.Contains(t, a.Error.Message, "Idempotency-Key")
-	}
-	require.Len(t, e.requests(), 2)
-}
-
-func TestSwitches(t *testing.T) {
-	t.Parallel()
-	e := &fakeEngine{task: sample("0.3")}
-	s := serve(t, options{fake: e, LegacyTaskIDs: true, ReturnByDefault: true})
-	send := func(more string) *answer {
-		return s.post(t, request("1", "message/send", `{"message":{"messageId":"m","role":"user","parts":[{"text":"x"}]`+more+`}`))
-	}
-	require.Nil(t, send(`,"taskId":"mine"}`).Error)
-	require.Nil(t, send(`},"configuration":{"blocking":true}`).Error)
-	require.Len(t, e.requests(), 2)
-	first, second := e.requests()[0].(*engine.SendRequest), e.requests()[1].(*engine.SendRequest)
-	require.True(t, first.MayCreate)
-	require.False(t, first.Wait)
-	require.True(t, second.Wait)
-	require.Nil(t, send(`,"taskId":"urn:a/b"}`).Error)
-	for _, id := range []string{strings.Repeat("x", 257), `a\nb`} {
-		a := send(`,"taskId":"` + id + `"}`)
-		require.Equal(t, -32602, a.Error.Code)
-		require.Contains(t, a.Error.Message, "message.taskId")
+	e := wants("0.3")
+	for _, switched := range []bool{false, true} {
+		s := serve(t, options{fake: e, LegacyTaskIDs: switched, ReturnByDefault: switched})
+		for _, tt := range []struct {
+			method, dialect, member string
+			wait, create            bool
+		}{
+			{"tasks/send", "0.1", "sessionId", !switched, true},
+			{"message/send", "0.3", "message.contextId", !switched, switched},
+			{"SendMessage", "1.0", "message.contextId", true, false}, // the switches of older versions do not apply
+		} {
+			require.Nil(t, s.postAt(t, "/agents/other", call(tt.method), "Idempotency-Key", "k-1").Error)
+			got := e.Last().(*engine.SendRequest)
+			require.Equal(t, []any{"k-1", tt.dialect, tt.member, tt.wait, tt.create},
+				[]any{got.IdempotencyKey, got.Dialect, got.ContextMember, got.Wait, got.MayCreate}, "%+v", tt)
+			_, agent := e.LastBy()
+			require.Equal(t, "other", agent)
+		}
+		send := func(more string) *answer {
+			return s.post(t, request("1", "message/send", `{"message":{"messageId":"m","role":"user","parts":[{"text":"x"}]`+more+`}`))
+		}
+		require.Nil(t, send(`},"configuration":{"blocking":true}`).Error)
+		require.True(t, e.Last().(*engine.SendRequest).Wait)
+		require.Nil(t, send(`,"taskId":"urn:a/b"}`).Error)
+		for _, id := range []string{strings.Repeat("x", 257), `a\nb`} {
+			a := send(`,"taskId":"` + id + `"}`)
+			require.Equal(t, switched, a.Error != nil && strings.Contains(a.Error.Message, "message.taskId"), "%s", a.body)
+		}
+		for prefer, exact := range map[string]bool{"respond-async, count=exact": true, "count=estimated": false} {
+			require.Nil(t, s.post(t, call("ListTasks"), "Prefer", prefer).Error)
+			require.Equal(t, exact, e.Last().(*engine.ListRequest).ExactTotal)
+		}
 	}
 }
 
@@ -333,15 +319,140 @@ func TestRequestsAreCounted(t *testing.T) {
 	t.Parallel()
 	counts := make(chan string, 10)
 	s := serve(t, options{
-		fake:     &fakeEngine{err: task.Errorf(task.NotFound, "no such task")},
+		fake:     fails(unknown),
 		Observer: dispatch.Observer{Answered: func(a dispatch.Answer) { counts <- strings.Join([]string{a.Operation, a.Version, a.Outcome}, " ") }},
 	})
-	s.post(t, "{")
-	require.Equal(t, "none  refused", <-counts)
-	s.post(t, request("1", "tasks/send", calls["0.1"]["tasks/send"]))
-	require.Equal(t, "send 0.1 TASK_NOT_FOUND", <-counts)
-	s.post(t, request("1", "message/stream", calls["0.3"]["message/stream"]))
-	require.Equal(t, "stream 0.3 TASK_NOT_FOUND", <-counts)
-	s.post(t, request("1", "tasks/get", `{}`))
-	require.Equal(t, "get 0.3 INVALID_PARAMS", <-counts)
+	for body, want := range map[string]string{
+		"{":                               "none  refused",
+		call("tasks/send"):                "send 0.1 TASK_NOT_FOUND",
+		call("message/stream"):            "stream 0.3 TASK_NOT_FOUND",
+		request("1", "tasks/get", `{}`):   "get 0.3 INVALID_PARAMS",
+		request("1", "SendMassage", `{}`): "none  refused",
+	} {
+		s.post(t, body)
+		require.Equal(t, want, <-counts)
+	}
+}
+
+func TestTenantsAreAgents(t *testing.T) {
+	t.Parallel()
+	e := wants("1.0")
+	s := serve(t, options{fake: e, Agents: []dispatch.Agent{{Name: "demo"}, {Name: "other"}}})
+	for _, tt := range []struct{ path, tenant, agent string }{
+		{"/", "", "demo"},
+		{"/", "demo", "demo"},
+		{"/", "other", "other"},
+		{"/v1.0", "other", "other"},
+		{"/agents/other", "", "other"},
+		{"/agents/other", "other", "other"},
+		{"/", "nobody", ""},
+		{"/agents/other", "demo", ""},
+		{"/agents/demo", "other", ""},
+	} {
+		for _, method := range []string{"SendMessage", "GetTask", "ListTasks", "CancelTask"} {
+			params := strings.Replace(calls["1.0"][method], "{", `{"tenant":"`+tt.tenant+`",`, 1)
+			a := s.postAt(t, tt.path, request("1", method, params))
+			if tt.agent == "" {
+				require.Equal(t, -32602, a.Error.Code)
+				require.Equal(t, "tenant", reasons(t, a)[1].FieldViolations[0].Field)
+				continue
+			}
+			require.Nil(t, a.Error, "%s", a.body)
+			_, agent := e.LastBy()
+			require.Equal(t, tt.agent, agent)
+		}
+	}
+}
+
+// An agent gets only the headers of clients that its operator names.
+func TestForwardedHeaders(t *testing.T) {
+	t.Parallel()
+	e := wants("1.0")
+	s := serve(t, options{fake: e, Agents: []dispatch.Agent{{Name: "demo", Forward: []string{"Authorization", "X-Key"}}, {Name: "other"}}})
+	long := strings.Repeat("x", 10<<10)
+	for _, tt := range []struct {
+		path    string
+		headers []string
+		want    task.Forwarded
+		refused string
+	}{
+		{path: "/", headers: []string{"X-Other", "1"}},
+		{path: "/", headers: []string{"x-key", "1", "X-Key", "1", "X-Other", "1"}, want: task.Forwarded{"X-Key": "1"}},
+		{path: "/", headers: []string{"Authorization", "Bearer a", "X-Key", long}, want: task.Forwarded{"Authorization": "Bearer a", "X-Key": long}},
+		{path: "/agents/other", headers: []string{"X-Key", "1"}},
+		{path: "/", headers: []string{"X-Key", "1", "X-Key", "2"}, refused: "X-Key: is given more than once"},
+		{path: "/", headers: []string{"X-Key", "\xff"}, refused: "X-Key: is forwarded to the agent, so it must be UTF-8"},
+		{
+			path: "/", headers: []string{"Authorization", long, "X-Key", long},
+			refused: "X-Key: is forwarded to the agent, and makes the forwarded headers longer than 16384 bytes",
+		},
+	} {
+		a := s.postAt(t, tt.path, call("SendMessage"), tt.headers...)
+		if tt.refused != "" {
+			require.NotNil(t, a.Error)
+			require.Contains(t, a.Error.Message, tt.refused)
+			require.NotContains(t, a.Error.Message, "xxx")
+			continue
+		}
+		require.Nil(t, a.Error, "%s", a.body)
+		require.Equal(t, tt.want, e.Last().(*engine.SendRequest).Forwarded)
+	}
+}
+
+func TestExtensions(t *testing.T) {
+	t.Parallel()
+	s := serve(t, options{fake: wants("1.0"), Agents: []dispatch.Agent{
+		{Name: "demo", Extensions: []dispatch.Extension{{URI: "urn:a"}, {URI: "urn:b"}}},
+		{Name: "other", Extensions: []dispatch.Extension{{URI: "urn:must", Required: true}, {URI: "urn:may"}}},
+	}})
+	for _, tt := range []struct {
+		path, method, header, value string
+		echoed, echo                string
+		refused                     int
+	}{
+		{path: "/", method: "GetTask"},
+		{path: "/", method: "GetTask", header: "A2A-Extensions", value: "urn:z, urn:b,urn:a", echoed: "A2A-Extensions", echo: "urn:a, urn:b"},
+		{path: "/", method: "GetTask", header: "X-A2A-Extensions", value: "urn:b", echoed: "A2A-Extensions", echo: "urn:b"},
+		{path: "/", method: "message/send", header: "X-A2A-Extensions", value: "urn:b", echoed: "X-A2A-Extensions", echo: "urn:b"},
+		{path: "/", method: "message/send", header: "A2A-Extensions", value: "urn:b", echoed: "X-A2A-Extensions", echo: "urn:b"},
+		{path: "/agents/other", method: "SendMessage", header: "A2A-Extensions", value: "urn:must", echoed: "A2A-Extensions", echo: "urn:must"},
+		{path: "/agents/other", method: "SendMessage", header: "A2A-Extensions", value: "urn:may", refused: -32008},
+		{path: "/agents/other", method: "SendMessage", refused: -32008},
+		{path: "/agents/other", method: "SendStreamingMessage", refused: -32008},
+		{path: "/agents/other", method: "message/send", refused: -32602},
+		{path: "/agents/other", method: "tasks/send"}, // 0.1 has no extensions
+	} {
+		a := s.postAt(t, tt.path, call(tt.method), cmp.Or(tt.header, "X-Other"), tt.value)
+		if tt.refused != 0 {
+			require.Equal(t, tt.refused, a.Error.Code, "%+v", tt)
+			require.Contains(t, a.Error.Message, "urn:must")
+			continue
+		}
+		require.Nil(t, a.Error, "%+v: %s", tt, a.body)
+		for _, name := range []string{"A2A-Extensions", "X-A2A-Extensions"} {
+			want := ""
+			if name == tt.echoed {
+				want = tt.echo
+			}
+			require.Equal(t, want, a.Header.Get(name), "%+v", tt)
+		}
+	}
+}
+
+// Every version refuses the streams of an agent whose card declares none, as JSON. Sends are served.
+func TestAgentWithoutStreams(t *testing.T) {
+	t.Parallel()
+	for version, code := range map[string]int{"0.1": -32006, "0.3": -32004, "1.0": -32004} {
+		s := serve(t, options{fake: wants(version), Agents: []dispatch.Agent{{Name: "demo", NoStreams: true}, {Name: "other"}}})
+		for method, params := range calls[version] {
+			op, _ := registry.ByVersion(version).Operation(method)
+			if !op.Streams() {
+				continue
+			}
+			a := s.post(t, request("1", method, params), "A2A-Version", version)
+			require.NotNil(t, a.Error, "%s: %s", method, a.body)
+			require.Equal(t, code, a.Error.Code, method)
+			require.Equal(t, "application/json", a.Header.Get("Content-Type"))
+		}
+	}
 }

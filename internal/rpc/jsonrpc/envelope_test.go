@@ -9,14 +9,18 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/rpctest"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 func TestEnvelope(t *testing.T) {
 	t.Parallel()
-	s := serve(t, options{fake: &fakeEngine{task: sample("0.3")}, MaxDepth: 32})
+	s := serve(t, options{fake: wants("0.3"), MaxDepth: 32})
 	const get = `"method":"tasks/get","params":{"id":"t-1"}`
 	huge := strings.Repeat("9", 400)
 	tests := []struct {
@@ -122,155 +126,97 @@ func TestEnvelope(t *testing.T) {
 
 func nested(depth int) string { return strings.Repeat("[", depth) + strings.Repeat("]", depth) }
 
-func TestContentTypes(t *testing.T) {
+// The server has not read the body yet, so the answer has no id, whether the body is valid or not.
+func TestOtherContentTypesAreRefused(t *testing.T) {
 	t.Parallel()
-	s := serve(t, options{fake: &fakeEngine{task: sample("0.3")}})
-	for contentType, ok := range map[string]bool{
-		"application/json":                        true,
-		"":                                        true,
-		"application/json; charset=utf-8":         true,
-		"Application/JSON;charset=\"UTF-8\"":      true,
-		"application/json; charset=iso-8859-1":    true, // harmless with an ASCII body
-		"application/json;":                       true,
-		"application/json; charset":               true,
-		"application/a2a+json":                    true,
-		"application/vnd.api+json; profile=\"x\"": true,
-		"text/plain":                              false,
-		"text/json":                               false,
-		"application/x-www-form-urlencoded":       false,
-		"multipart/form-data; boundary=x":         false,
-		"application/jsonp":                       false,
-		"json":                                    false,
-		"/":                                       false,
-		"text/plain, application/json":            false,
-		"application/x-json-is-not-it; a=application/json": false,
-	} {
-		t.Run(contentType, func(t *testing.T) {
-			t.Parallel()
-			a := s.post(t, request("1", "tasks/get", `{"id":"t-1"}`), "Content-Type", contentType)
-			require.Equal(t, http.StatusOK, a.StatusCode)
-			if ok {
-				require.Nil(t, a.Error)
-				return
-			}
-			// The server has not read the body yet, so the answer has no id, whether the body is valid or not.
-			require.Equal(t, -32005, a.Error.Code)
-			require.Equal(t, "null", string(a.ID))
-			require.Equal(t, -32005, s.post(t, "{", "Content-Type", contentType).Error.Code)
-		})
+	s := serve(t, options{fake: wants("0.3")})
+	for _, body := range []string{call("tasks/get"), "{"} {
+		a := s.post(t, body, "Content-Type", "text/plain")
+		require.Equal(t, http.StatusOK, a.StatusCode)
+		require.Equal(t, -32005, a.Error.Code)
+		require.Equal(t, "null", string(a.ID))
 	}
+	require.Nil(t, s.post(t, call("tasks/get"), "Content-Type", "application/a2a+json").Error)
 }
 
 func TestBodyLimit(t *testing.T) {
 	t.Parallel()
 	const limit = 2000
-	s := serve(t, options{fake: &fakeEngine{task: sample("0.3")}, MaxBody: limit})
-	sized := func(n int) string {
+	s := serve(t, options{fake: wants("0.3"), MaxBody: limit})
+	sized := func(n int) io.Reader {
 		body := request("1", "tasks/get", `{"id":"t-1","metadata":{"x":"%s"}}`)
-		return fmt.Sprintf(body, strings.Repeat("x", n-len(body)+2))
+		return strings.NewReader(fmt.Sprintf(body, strings.Repeat("x", n-len(body)+2)))
 	}
-	for name, wrap := range map[string]func(io.Reader) io.Reader{
-		"announced": func(r io.Reader) io.Reader { return r },
-		"chunked":   func(r io.Reader) io.Reader { return struct{ io.Reader }{r} },
+	for _, wrap := range []func(io.Reader) io.Reader{
+		func(r io.Reader) io.Reader { return r },                      // announced
+		func(r io.Reader) io.Reader { return struct{ io.Reader }{r} }, // chunked
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			a := s.do(t, s.newRequest(t, "/", wrap(strings.NewReader(sized(limit)))))
-			require.Equal(t, http.StatusOK, a.StatusCode)
-			require.Nil(t, a.Error)
+		a := whole(t, s.begin(t, "/", wrap(sized(limit)))) //nolint:bodyclose // in whole
+		require.Equal(t, http.StatusOK, a.StatusCode)
+		require.Nil(t, a.Error)
 
-			a = s.do(t, s.newRequest(t, "/", wrap(strings.NewReader(sized(limit+1)))))
-			require.Equal(t, http.StatusRequestEntityTooLarge, a.StatusCode)
-			require.Equal(t, -32600, a.Error.Code)
-			require.Contains(t, a.Error.Message, "the limit is 2000 bytes")
-			require.Equal(t, "null", string(a.ID))
-			require.True(t, a.Close, "the rest of the body is not read")
-		})
+		a = whole(t, s.begin(t, "/", wrap(sized(limit+1)))) //nolint:bodyclose // in whole
+		require.Equal(t, http.StatusRequestEntityTooLarge, a.StatusCode)
+		require.Equal(t, -32600, a.Error.Code)
+		require.Contains(t, a.Error.Message, "the limit is 2000 bytes")
+		require.Equal(t, "null", string(a.ID))
+		require.True(t, a.Close, "the rest of the body is not read")
 	}
-}
-
-// dial sends bytes unchanged, and returns the connection.
-func (s *server) dial(t *testing.T, raw string) *net.TCPConn {
-	t.Helper()
-	var d net.Dialer
-	c, err := d.DialContext(t.Context(), "tcp", s.Listener.Addr().String())
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
-	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
-	_, err = io.WriteString(c, raw)
-	require.NoError(t, err)
-	return c.(*net.TCPConn)
 }
 
 func readAnswer(t *testing.T, c net.Conn) *answer {
 	t.Helper()
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	require.NoError(t, err)
-	body, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
-	a := &answer{Response: resp, body: body}
-	a.decode(t, body)
-	return a
+	return whole(t, resp)
 }
 
 const head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 
-func TestSlowBody(t *testing.T) {
+// The time for a body ends a request whose body does not arrive, and no other.
+func TestBodyTimeout(t *testing.T) {
 	t.Parallel()
-	s := serve(t, options{fake: &fakeEngine{}, BodyTimeout: 50 * time.Millisecond})
-	for _, framing := range []string{"Content-Length: 100\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"} {
-		a := readAnswer(t, s.dial(t, head+framing))
-		require.Equal(t, http.StatusRequestTimeout, a.StatusCode)
-		require.Equal(t, -32600, a.Error.Code)
-		require.Contains(t, a.Error.Message, "did not arrive in time")
-		require.True(t, a.Close)
-	}
-}
-
-func TestBodyTimeoutEndsWithBody(t *testing.T) {
-	t.Parallel()
-	e := &fakeEngine{task: sample("0.3")}
-	const timeout = 3 * time.Second
-	s := serve(t, options{fake: e, BodyTimeout: timeout})
-	ended := make(chan error, 1)
-	e.call = func(ctx context.Context, _ any) {
-		select {
-		case <-ctx.Done():
-			ended <- ctx.Err()
-		case <-time.After(timeout): // starts after the body has arrived, so its timeout has passed
-			ended <- nil
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = time.Minute
+		e := wants("0.3")
+		s := serve(t, options{fake: e, BodyTimeout: timeout, piped: true})
+		for _, framing := range []string{"Content-Length: 100\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"} {
+			began := time.Now()
+			a := readAnswer(t, rpctest.Dial(t, s.Server, head+framing))
+			require.Equal(t, timeout, waittest.Elapsed(began))
+			require.Equal(t, http.StatusRequestTimeout, a.StatusCode)
+			require.Equal(t, -32600, a.Error.Code)
+			require.Contains(t, a.Error.Message, "did not arrive in time")
+			require.True(t, a.Close)
 		}
-	}
-	a := s.post(t, request("1", "tasks/get", `{"id":"t-1"}`))
-	require.Nil(t, a.Error)
-	require.NoError(t, <-ended)
+		var ended error
+		e.Call = func(ctx context.Context) {
+			waittest.Advance(2 * timeout)
+			ended = ctx.Err()
+		}
+		require.Nil(t, s.post(t, call("tasks/get")).Error)
+		require.NoError(t, ended)
+	})
 }
 
 func TestBrokenBody(t *testing.T) {
 	t.Parallel()
-	s := serve(t, options{fake: &fakeEngine{task: sample("0.3")}})
-	whole := request("1", "tasks/get", `{"id":"t-1"}`)
+	s := serve(t, options{fake: wants("0.3")})
+	body := call("tasks/get")
 	for name, framing := range map[string]string{
-		"shorter than announced": fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(whole)+1, whole),
+		"shorter than announced": fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body)+1, body),
+		"longer than announced":  fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body)-1, body),
 		"much is announced":      "Content-Length: 16777216\r\n\r\n{",
-		"no last chunk":          fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(whole), whole),
+		"no last chunk":          fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(body), body),
 		"not a chunk":            "Transfer-Encoding: chunked\r\n\r\nzz\r\n",
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := s.dial(t, head+framing)
-			require.NoError(t, c.CloseWrite())
-			a := readAnswer(t, c)
-			require.Equal(t, http.StatusOK, a.StatusCode)
-			require.Equal(t, -32700, a.Error.Code)
-			require.Contains(t, a.Error.Message, "the body is incomplete")
-		})
-	}
-	t.Run("longer than announced", func(t *testing.T) {
-		t.Parallel()
-		c := s.dial(t, head+fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(whole)-1, whole))
+		c := rpctest.Dial(t, s.Server, head+framing)
+		if name != "longer than announced" {
+			require.NoError(t, c.(*net.TCPConn).CloseWrite())
+		}
 		a := readAnswer(t, c)
-		require.Equal(t, -32700, a.Error.Code)
-	})
+		require.Equal(t, http.StatusOK, a.StatusCode, name)
+		require.Equal(t, -32700, a.Error.Code, name)
+		require.Equal(t, name != "longer than announced", strings.Contains(a.Error.Message, "the body is incomplete"), name)
+	}
 }

@@ -3,7 +3,6 @@ package jsonrpc_test
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"math/big"
 	"net/http"
@@ -20,7 +19,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/surrogate"
-	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // FuzzEnvelope sends arbitrary bodies. The answer is one document with either a result or an error,
@@ -38,7 +36,7 @@ func FuzzEnvelope(f *testing.F) {
 	} {
 		f.Add([]byte(body))
 	}
-	b := options{Engine: rpctest.ForAll(echoing{&fakeEngine{err: task.Errorf(task.NotFound, "no such task")}}), MaxBody: 1 << 20}.binding()
+	b := options{Engine: rpctest.ForAll(new(rpctest.Echo)), MaxBody: 1 << 20}.binding()
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
@@ -52,8 +50,7 @@ func FuzzEnvelope(f *testing.F) {
 			require.True(t, whole, "%q", answered)
 			require.NotContains(t, string(answered), "\n")
 		}
-		var a answer
-		a.decode(t, answered)
+		a := decode(t, answered)
 		if a.Error != nil {
 			require.NotEqual(t, -32603, a.Error.Code, "%q", body)
 		}
@@ -92,15 +89,6 @@ func wantedID(body []byte, e *rpcError) string {
 	return id
 }
 
-// echoing is an engine that knows no task and accepts every message.
-type echoing struct{ *fakeEngine }
-
-func (echoing) Send(_ context.Context, r *engine.SendRequest) (*task.Task, error) {
-	t := sample(r.Dialect)
-	t.History[0], t.Metadata = *r.Message, r.Metadata
-	return t, nil
-}
-
 // FuzzHeaders sends arbitrary values in the headers that the binding reads. A value reaches the
 // engine unchanged, or the server refuses it by the header's name.
 func FuzzHeaders(f *testing.F) {
@@ -117,7 +105,7 @@ func FuzzHeaders(f *testing.F) {
 		f.Add("", key, "")
 	}
 	f.Fuzz(func(t *testing.T, last, key, version string) {
-		e := &fakeEngine{err: task.Errorf(task.NotFound, "no such task")}
+		e := fails(unknown)
 		b := options{fake: e}.binding()
 		serve := func(method, params string) *rpcError {
 			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(request("1", method, params)))
@@ -126,8 +114,7 @@ func FuzzHeaders(f *testing.F) {
 			r.Header.Set("A2A-Version", version)
 			w := httptest.NewRecorder()
 			b.Serve(w, r, jsonrpc.Endpoint{Endpoint: dispatch.Endpoint{Agent: "demo", Admission: rpctest.Open{}}})
-			var a answer
-			a.decode(t, bytes.TrimSuffix(bytes.TrimPrefix(w.Body.Bytes(), []byte("data: ")), []byte("\n\n")))
+			a := decode(t, bytes.TrimSuffix(bytes.TrimPrefix(w.Body.Bytes(), []byte("data: ")), []byte("\n\n")))
 			require.NotNil(t, a.Error, "%s", w.Body)
 			return a.Error
 		}
@@ -135,18 +122,17 @@ func FuzzHeaders(f *testing.F) {
 		if said.Code == -32009 {
 			// The method belongs to 0.3, whatever published version the header names.
 			require.NotRegexp(t, `^(0\.[123]|1\.0)?$`, version)
-			require.Empty(t, e.requests())
+			require.Nil(t, e.Last())
 			return
 		}
 		if fits := len(key) <= 255 && utf8.ValidString(key); fits {
 			require.Equal(t, -32001, said.Code, said.Message)
-			require.Equal(t, key, e.requests()[0].(*engine.SendRequest).IdempotencyKey)
+			require.Equal(t, key, e.Last().(*engine.SendRequest).IdempotencyKey)
 		} else {
 			require.Equal(t, -32602, said.Code)
 			require.Contains(t, said.Message, "Idempotency-Key")
-			require.Empty(t, e.requests())
+			require.Nil(t, e.Last())
 		}
-		before := len(e.requests())
 		said = serve("tasks/resubscribe", `{"id":"t-1"}`)
 		number, mark, marked := strings.Cut(last, "-")
 		position, isNumber := new(big.Int).SetString(number, 10)
@@ -156,11 +142,11 @@ func FuzzHeaders(f *testing.F) {
 		if last != "" && (!isNumber || marked && !isMark) {
 			require.Equal(t, -32602, said.Code)
 			require.Contains(t, said.Message, "Last-Event-ID")
-			require.Len(t, e.requests(), before)
+			require.Nil(t, e.Last())
 			return
 		}
 		require.Equal(t, -32001, said.Code, said.Message)
-		asked := e.requests()[before].(*engine.SubscribeRequest)
+		asked := e.Last().(*engine.SubscribeRequest)
 		require.Equal(t, last != "", asked.Resume)
 		if asked.Resume {
 			require.Equal(t, position.Int64(), int64(asked.After.Seq))

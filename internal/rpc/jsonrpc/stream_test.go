@@ -1,70 +1,107 @@
 package jsonrpc_test
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
+	"github.com/holdfast-a2a/holdfast/internal/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-var (
-	stream01 = request("1", "tasks/sendSubscribe", calls["0.1"]["tasks/sendSubscribe"])
-	stream03 = request("1", "message/stream", calls["0.3"]["message/stream"])
-)
+type frames = map[string][]string // by version
 
+// TestSendStream shows what the stream of a message, and the stream of its repetition, has.
 func TestSendStream(t *testing.T) {
 	t.Parallel()
-	for body, want := range map[string][]string{
-		stream01: {"1 submitted", "2 working", "4 artifact x", "5 artifact y", "6 completed final"},
-		stream03: {
-			"1 task submitted", "2 status-update working", "4 artifact-update artifact x", "5 artifact-update artifact y",
-			"6 status-update completed final",
+	run := task.Event{Kind: task.EventRun, Run: &task.RunNote{}}
+	for _, tt := range []struct {
+		name        string
+		path        string // the common endpoint by default
+		does        []task.Event
+		want, again frames
+	}{
+		{
+			// An event that clients do not see takes a seq and no frame.
+			name: "a task", does: []task.Event{status(task.StateWorking), run, chunk("x"), chunk("y"), status(task.StateCompleted)},
+			want: frames{
+				"0.1": {"1 submitted", "2 working", "4 artifact x", "5 artifact y", "6 completed final"},
+				"0.3": {
+					"1 task submitted", "2 status-update working", "4 artifact-update artifact x", "5 artifact-update artifact y",
+					"6 status-update completed final",
+				},
+				"1.0": {
+					"1 task TASK_STATE_SUBMITTED", "2 statusUpdate TASK_STATE_WORKING", "4 artifactUpdate artifact x",
+					"5 artifactUpdate artifact y", "6 statusUpdate TASK_STATE_COMPLETED",
+				},
+			},
+			again: frames{
+				"0.1": {"6 completed final"},
+				"0.3": {"- task completed", "6 status-update completed final"},
+				"1.0": {"6 task TASK_STATE_COMPLETED"},
+			},
+		},
+		{
+			// Many clients read a stream to its end. Only a message of theirs resumes the task.
+			name: "a question", does: []task.Event{status(task.StateAuthRequired)},
+			want: frames{
+				"0.1": {"1 submitted", "2 input-required final"},
+				"0.3": {"1 task submitted", "2 status-update auth-required final"},
+				"1.0": {"1 task TASK_STATE_SUBMITTED", "2 statusUpdate TASK_STATE_AUTH_REQUIRED"},
+			},
+			again: frames{
+				"0.1": {"2 input-required final"},
+				"0.3": {"- task auth-required", "2 status-update auth-required final"},
+				"1.0": {"2 task TASK_STATE_AUTH_REQUIRED"},
+			},
+		},
+		{
+			name: "a bare message", path: "/agents/other", does: []task.Event{direct("hello")},
+			want:  frames{"0.1": {"2 completed final"}, "0.3": {"2 message"}, "1.0": {"2 message"}},
+			again: frames{"0.1": {"2 completed final"}, "0.3": {"2 message"}, "1.0": {"2 message"}},
+		},
+		{
+			// A bare message is not possible any more: the client has seen the task.
+			name: "no bare message", path: "/agents/other", does: []task.Event{status(task.StateWorking), direct("hello")},
+			want: frames{
+				"0.1": {"1 submitted", "2 working", "3 completed final"},
+				"0.3": {"1 task submitted", "2 status-update working", "3 status-update completed final"},
+				"1.0": {"1 task TASK_STATE_SUBMITTED", "2 statusUpdate TASK_STATE_WORKING", "3 statusUpdate TASK_STATE_COMPLETED"},
+			},
 		},
 	} {
-		s := serveStreams(t, options{})
-		c := s.open(t, body)
-		id := wait(t, s.created)
-		c.expect(t, want[0])
-		s.add(id, status(task.StateWorking))
-		c.expect(t, want[1])
-		// An event that clients do not see takes a seq and no frame.
-		s.add(id, task.Event{Kind: task.EventRun, Run: &task.RunNote{}}, chunk("x"), chunk("y"))
-		c.expect(t, want[2], want[3])
-		s.add(id, status(task.StateCompleted))
-		c.expect(t, want[4])
-		c.ends(t)
-		s.idle(t)
-	}
-}
-
-func TestStreamEndsWhenTaskSettles(t *testing.T) {
-	t.Parallel()
-	for _, state := range task.States {
-		if !state.Settled() {
-			continue
-		}
-		name := map[string]string{stream01: state.String(), stream03: state.String()}
-		switch state { //nolint:exhaustive // the two that 0.1 has no name for
-		case task.StateRejected:
-			name[stream01] = "failed"
-		case task.StateAuthRequired:
-			name[stream01] = "input-required"
-		}
-		for body, kinds := range map[string][]string{stream01: {"", ""}, stream03: {"task ", "status-update "}} {
-			s := serveStreams(t, options{})
-			c := s.open(t, body)
-			id := wait(t, s.created)
-			c.expect(t, "1 "+kinds[0]+"submitted")
-			s.add(id, status(state))
-			c.expect(t, "2 "+kinds[1]+name[body]+" final")
-			c.ends(t)
+		for version, want := range tt.want {
+			t.Run(tt.name+" in "+version, func(t *testing.T) {
+				t.Parallel()
+				s := serveStreams(t, options{})
+				open := func() *client {
+					return s.openAt(t, cmp.Or(tt.path, "/"), streamOf[version], "Idempotency-Key", "k")
+				}
+				c := open()
+				id := wait(t, s.created)
+				s.log.Add(id, tt.does[0])
+				first := min(2, len(want))
+				c.expect(t, want[:first]...)
+				s.log.Add(id, tt.does[1:]...)
+				c.expect(t, want[first:]...)
+				c.ends(t)
+				if tt.again != nil {
+					c = open()
+					c.expect(t, tt.again[version]...)
+					c.ends(t)
+				}
+				s.idle(t)
+			})
 		}
 	}
 }
@@ -72,12 +109,11 @@ func TestStreamEndsWhenTaskSettles(t *testing.T) {
 func TestSubscribe(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		name   string
-		before []task.Event // after the message, which has seq 1
-		last   string       // Last-Event-ID
-		then   []task.Event
-		v01    []string
-		v03    []string
+		name          string
+		before        []task.Event // after the message, which has seq 1
+		last          string       // Last-Event-ID
+		then          []task.Event
+		v01, v03, v10 []string
 	}{
 		{
 			name: "a working task", before: []task.Event{status(task.StateWorking), chunk("x"), chunk("y")},
@@ -85,216 +121,120 @@ func TestSubscribe(t *testing.T) {
 			// Only the end of the opening has an id: a client that lost the end gets the whole opening again.
 			v01: []string{"- working", "4 artifact xy", "5 artifact z", "6 failed final"},
 			v03: []string{"4 task working", "5 artifact-update artifact z", "6 status-update failed final"},
+			v10: []string{"4 task TASK_STATE_WORKING", "5 artifactUpdate artifact z", "6 statusUpdate TASK_STATE_FAILED"},
 		},
 		{
 			name: "a task that has ended", before: []task.Event{status(task.StateWorking), chunk("x"), status(task.StateCompleted)},
 			v01: []string{"4 completed final"},
 			v03: []string{"- task completed", "4 status-update completed final"},
+			v10: []string{"- error -32004"},
 		},
 		{
+			// Streams of 1.0 go on until the task has ended.
 			name: "a parked task", before: []task.Event{status(task.StateInputRequired)},
-			v01: []string{"2 input-required final"},
-			v03: []string{"- task input-required", "2 status-update input-required final"},
+			then: []task.Event{says("Rome"), status(task.StateSubmitted), status(task.StateInputRequired), status(task.StateCanceled)},
+			v01:  []string{"2 input-required final"},
+			v03:  []string{"- task input-required", "2 status-update input-required final"},
+			v10: []string{
+				"2 task TASK_STATE_INPUT_REQUIRED", "4 statusUpdate TASK_STATE_SUBMITTED",
+				"5 statusUpdate TASK_STATE_INPUT_REQUIRED", "6 statusUpdate TASK_STATE_CANCELED",
+			},
 		},
 		{
 			name: "from an id", last: "2", before: []task.Event{status(task.StateWorking), chunk("x"), chunk("y")},
 			then: []task.Event{status(task.StateCompleted)},
 			v01:  []string{"3 artifact x", "4 artifact y", "5 completed final"},
 			v03:  []string{"3 artifact-update artifact x", "4 artifact-update artifact y", "5 status-update completed final"},
+			v10:  []string{"3 artifactUpdate artifact x", "4 artifactUpdate artifact y", "5 statusUpdate TASK_STATE_COMPLETED"},
 		},
 		{
-			name: "from an id up to the end", last: "2", before: []task.Event{status(task.StateWorking), status(task.StateCompleted)},
-			v01: []string{"3 completed final"},
-			v03: []string{"3 status-update completed final"},
-		},
-		{
-			name: "from the beginning", last: "0", before: []task.Event{status(task.StateWorking), status(task.StateCompleted)},
+			name: "from the beginning to the end", last: "0", before: []task.Event{status(task.StateWorking), status(task.StateCompleted)},
 			v01: []string{"2 working", "3 completed final"},
 			v03: []string{"2 status-update working", "3 status-update completed final"},
+			v10: []string{"2 statusUpdate TASK_STATE_WORKING", "3 statusUpdate TASK_STATE_COMPLETED"},
 		},
 		{
 			name: "from the last id of a running task", last: "2", before: []task.Event{status(task.StateWorking)},
 			then: []task.Event{status(task.StateCompleted)},
 			v01:  []string{"3 completed final"},
 			v03:  []string{"3 status-update completed final"},
+			v10:  []string{"3 statusUpdate TASK_STATE_COMPLETED"},
 		},
-		{name: "from the last id of a task that has ended", last: "2", before: []task.Event{status(task.StateCompleted)}},
-		{name: "from the last id of a parked task", last: "2", before: []task.Event{status(task.StateAuthRequired)}},
+		{name: "from the last id of a task that has ended", last: "2", before: []task.Event{status(task.StateRejected)}},
+		{
+			name: "from the last id of a parked task", last: "2", before: []task.Event{status(task.StateInputRequired)},
+			then: []task.Event{says("Rome"), status(task.StateSubmitted), status(task.StateCompleted)},
+			v10:  []string{"4 statusUpdate TASK_STATE_SUBMITTED", "5 statusUpdate TASK_STATE_COMPLETED"},
+		},
 		{
 			name: "from an id that the log has not reached", last: "99", before: []task.Event{status(task.StateWorking)},
 			then: []task.Event{status(task.StateCompleted)},
 			v01:  []string{"2 working", "3 completed final"},
 			v03:  []string{"2 task working", "3 status-update completed final"},
+			v10:  []string{"2 task TASK_STATE_WORKING", "3 statusUpdate TASK_STATE_COMPLETED"},
 		},
 		{
+			// Like a stream without the header: the server does not know what the client has seen.
 			name: "from an id that the log of an ended task has not reached", last: "99", before: []task.Event{status(task.StateCompleted)},
 			v01: []string{"2 completed final"},
 			v03: []string{"- task completed", "2 status-update completed final"},
+			v10: []string{"- error -32004"},
 		},
 		{
 			name: "past a question that was answered", last: "1",
 			before: []task.Event{status(task.StateInputRequired), says("Rome"), status(task.StateSubmitted)},
-			then:   []task.Event{status(task.StateWorking), status(task.StateInputRequired)},
+			then:   []task.Event{status(task.StateWorking), status(task.StateInputRequired), status(task.StateCompleted)},
 			// At most one status of a stream is final, and it is the last.
 			v01: []string{"2 input-required", "4 submitted", "5 working", "6 input-required final"},
 			v03: []string{"2 status-update input-required", "4 status-update submitted", "5 status-update working", "6 status-update input-required final"},
+			v10: []string{
+				"2 statusUpdate TASK_STATE_INPUT_REQUIRED", "4 statusUpdate TASK_STATE_SUBMITTED", "5 statusUpdate TASK_STATE_WORKING",
+				"6 statusUpdate TASK_STATE_INPUT_REQUIRED", "7 statusUpdate TASK_STATE_COMPLETED",
+			},
 		},
 		{
 			name: "up to a second question", last: "1",
 			before: []task.Event{status(task.StateInputRequired), says("Rome"), status(task.StateSubmitted), status(task.StateInputRequired)},
+			then:   []task.Event{status(task.StateCanceled)},
 			v01:    []string{"2 input-required", "4 submitted", "5 input-required final"},
 			v03:    []string{"2 status-update input-required", "4 status-update submitted", "5 status-update input-required final"},
+			v10: []string{
+				"2 statusUpdate TASK_STATE_INPUT_REQUIRED", "4 statusUpdate TASK_STATE_SUBMITTED", "5 statusUpdate TASK_STATE_INPUT_REQUIRED",
+				"6 statusUpdate TASK_STATE_CANCELED",
+			},
 		},
 		{
 			name: "a bare message later", before: []task.Event{direct("hello")},
 			v01: []string{"2 completed final"},
 			v03: []string{"- task completed", "2 status-update completed final"},
+			v10: []string{"- error -32004"},
 		},
 	}
 	for _, tt := range tests {
-		for version, want := range map[string][]string{"0.1": tt.v01, "0.3": tt.v03} {
+		for version, want := range map[string][]string{"0.1": tt.v01, "0.3": tt.v03, "1.0": tt.v10} {
 			t.Run(tt.name+" in "+version, func(t *testing.T) {
 				t.Parallel()
 				s := serveStreams(t, options{})
-				id := s.task(version, tt.before...)
+				id := s.log.Task(version, tt.before...)
+				body := subscribe(id)
+				if version == "1.0" {
+					body = subscribe10(id)
+				}
 				var headers []string
 				if tt.last != "" {
 					headers = []string{"Last-Event-ID", tt.last}
 				}
-				c := s.open(t, subscribe(id), headers...)
-				s.add(id, tt.then...)
+				c := s.open(t, body, headers...)
+				if tt.last == "" {
+					c.expect(t, want[0]) // the snapshot
+					want = want[1:]
+				}
+				s.log.Add(id, tt.then...)
 				c.expect(t, want...)
 				c.ends(t)
+				s.idle(t)
 			})
 		}
-	}
-}
-
-func TestUnversionedSubscribeUsesVersionOfTask(t *testing.T) {
-	t.Parallel()
-	s := serveStreams(t, options{})
-	old, young := s.task("0.1", status(task.StateCompleted)), s.task("0.3", status(task.StateCompleted))
-	for _, tt := range []struct {
-		id            task.ID
-		path, version string
-		want          string
-	}{
-		{old, "/", "", "2 completed final"},
-		{young, "/", "", "- task completed"},
-		{old, "/", "1.0", "2 completed final"},
-		{old, "/", "0.3", "- task completed"},
-		{young, "/", "0.1", "2 completed final"},
-		{old, "/v0.3", "0.1", "- task completed"},
-		{young, "/v0.1", "", "2 completed final"},
-	} {
-		s.openAt(t, tt.path, subscribe(tt.id), "A2A-Version", tt.version).expect(t, tt.want)
-	}
-}
-
-func TestInvalidLastEventID(t *testing.T) {
-	t.Parallel()
-	s := serveStreams(t, options{})
-	id := s.task("0.3", status(task.StateWorking))
-	for _, last := range []string{"-1", "+1", "x", "1.5", "1e3", "99999999999999999999", "1 2", "0x1"} {
-		a := s.post(t, subscribe(id), "Last-Event-ID", last)
-		require.Equal(t, "application/json", a.Header.Get("Content-Type"))
-		require.Equal(t, -32602, a.Error.Code, last)
-		require.Contains(t, a.Error.Message, "Last-Event-ID")
-	}
-}
-
-func TestSubscribeToUnknownTask(t *testing.T) {
-	t.Parallel()
-	s := serveStreams(t, options{})
-	for _, path := range []string{"/", "/v0.1", "/v0.3"} {
-		c := s.openAt(t, path, request("1", "tasks/resubscribe", `{"id":"nobody"}`))
-		c.expect(t, "- error -32001")
-		c.ends(t)
-	}
-}
-
-func TestStreamToEndedTask(t *testing.T) {
-	t.Parallel()
-	s := serveStreams(t, options{})
-	id := s.task("0.3", status(task.StateCompleted)).String()
-	c := s.open(t, request("1", "message/stream", `{"message":{"taskId":"`+id+`",`+message03[1:]+`}`))
-	c.expect(t, "- error -32602")
-	c.ends(t)
-	c = s.open(t, request("1", "tasks/sendSubscribe", `{"id":"`+id+`","message":`+message01+`}`))
-	c.expect(t, "- error -32009")
-	c.ends(t)
-}
-
-func TestSecondTurnOnStream(t *testing.T) {
-	t.Parallel()
-	s := serveStreams(t, options{})
-	id := s.task("0.3", status(task.StateInputRequired))
-	c := s.open(t, request("1", "message/stream", `{"message":{"taskId":"`+id.String()+`",`+message03[1:]+`}`))
-	c.expect(t, "4 task submitted")
-	s.add(id, status(task.StateWorking), status(task.StateCompleted))
-	c.expect(t, "5 status-update working", "6 status-update completed final")
-	c.ends(t)
-}
-
-func TestBareMessage(t *testing.T) {
-	t.Parallel()
-	for body, want := range map[string]string{stream01: "2 completed final", stream03: "2 message"} {
-		s := serveStreams(t, options{})
-		c := s.openAt(t, "/agents/other", body)
-		s.add(wait(t, s.created), direct("hello"))
-		f := c.next(t)
-		require.Equal(t, want, shown(f))
-		require.Contains(t, string(f.answer.Result), "hello")
-		c.ends(t)
-	}
-}
-
-func TestAgentMayAnswerWithoutBareMessage(t *testing.T) {
-	t.Parallel()
-	for body, want := range map[string][]string{
-		stream01: {"1 submitted", "2 working", "3 completed final"},
-		stream03: {"1 task submitted", "2 status-update working", "3 status-update completed final"},
-	} {
-		s := serveStreams(t, options{})
-		c := s.openAt(t, "/agents/other", body)
-		id := wait(t, s.created)
-		s.add(id, status(task.StateWorking))
-		c.expect(t, want[:2]...)
-		// A bare message is not possible any more: the client has seen the task.
-		s.add(id, direct("hello"))
-		c.expect(t, want[2])
-		c.ends(t)
-	}
-}
-
-func TestRepeatedRequestShowsFirstResult(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		name, path, body string
-		end              task.Event
-		first, again     []string
-	}{
-		{"0.1", "/", stream01, status(task.StateCompleted), []string{"1 submitted", "2 completed final"}, []string{"2 completed final"}},
-		{
-			"0.3", "/", stream03, status(task.StateCompleted),
-			[]string{"1 task submitted", "2 status-update completed final"},
-			[]string{"- task completed", "2 status-update completed final"},
-		},
-		{"a bare message in 0.1", "/agents/other", stream01, direct("hello"), []string{"2 completed final"}, []string{"2 completed final"}},
-		{"a bare message in 0.3", "/agents/other", stream03, direct("hello"), []string{"2 message"}, []string{"2 message"}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			s := serveStreams(t, options{})
-			c := s.openAt(t, tt.path, tt.body, "Idempotency-Key", "k")
-			s.add(wait(t, s.created), tt.end)
-			c.expect(t, tt.first...)
-			c.ends(t)
-			c = s.openAt(t, tt.path, tt.body, "Idempotency-Key", "k")
-			c.expect(t, tt.again...)
-			c.ends(t)
-		})
 	}
 }
 
@@ -308,35 +248,36 @@ func TestStreamDocumentIsOneLine(t *testing.T) {
 	f := c.next(t)
 	require.Contains(t, string(f.answer.Result), `{"k":[1,2]}`)
 	require.Contains(t, string(f.answer.Result), `{"a":1.0,"b":"line\none\r`)
-	s.add(id, task.Event{Kind: task.EventStatus, State: task.StateCompleted, Metadata: []byte("{\n\"x\":\r\n1}")})
+	s.log.Add(id, task.Event{Kind: task.EventStatus, State: task.StateCompleted, Metadata: []byte("{\n\"x\":\r\n1}")})
 	require.Contains(t, string(c.next(t).answer.Result), `{"x":1}`)
 	c.ends(t)
 }
 
 func TestKeepAlive(t *testing.T) {
 	t.Parallel()
-	s := serveStreams(t, options{KeepAlive: 20 * time.Millisecond})
-	c := s.open(t, stream03)
-	id := wait(t, s.created)
-	c.expect(t, "1 task submitted", ": keep-alive", ": keep-alive", ": keep-alive")
-	s.add(id, status(task.StateCompleted))
-	for {
-		if f := shown(c.next(t)); f != ": keep-alive" {
-			require.Equal(t, "2 status-update completed final", f)
-			break
-		}
-	}
-	c.ends(t)
+	synctest.Test(t, func(t *testing.T) {
+		const every = 20 * time.Second
+		s := serveStreams(t, options{KeepAlive: every, piped: true})
+		c := s.open(t, streamOf["0.3"])
+		began := time.Now()
+		c.expect(t, "1 task submitted", ": keep-alive", ": keep-alive", ": keep-alive")
+		require.Equal(t, 3*every, waittest.Elapsed(began))
+		s.log.Add(<-s.created, status(task.StateCompleted))
+		c.expect(t, "2 status-update completed final")
+		c.ends(t)
 
-	// Keep-alives are also sent before the first event.
-	c = s.openAt(t, "/agents/other", stream03)
-	c.expect(t, ": keep-alive")
+		// Keep-alives are also sent before the first event.
+		c = s.openAt(t, "/agents/other", streamOf["0.3"])
+		c.expect(t, ": keep-alive")
+		s.hub.Close()
+		c.ends(t)
+	})
 }
 
 func TestStreamEndsWhenClientLeaves(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, options{MaxStreams: 1})
-	id := s.task("0.3", status(task.StateWorking))
+	id := s.log.Task("0.3", status(task.StateWorking))
 	for range 3 {
 		c := s.openWhenFree(t, subscribe(id))
 		c.expect(t, "2 task working")
@@ -350,9 +291,9 @@ func TestStreamEndsWhenClientLeaves(t *testing.T) {
 func TestTooManyStreams(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, options{MaxStreams: 2})
-	id := s.task("0.3", status(task.StateWorking))
+	id := s.log.Task("0.3", status(task.StateWorking))
 	first, second := s.open(t, subscribe(id)), s.open(t, subscribe(id))
-	for body, code := range map[string]int{subscribe(id): -32603, stream03: -32603, stream01: -32010} {
+	for body, code := range map[string]int{subscribe(id): -32603, streamOf["0.3"]: -32603, streamOf["0.1"]: -32010} {
 		a := s.post(t, body)
 		require.Equal(t, http.StatusTooManyRequests, a.StatusCode)
 		require.Equal(t, "5", a.Header.Get("Retry-After"))
@@ -361,7 +302,7 @@ func TestTooManyStreams(t *testing.T) {
 	}
 	require.Empty(t, s.created, "a refused request has no effect")
 	require.Nil(t, s.post(t, request("1", "tasks/get", `{"id":"`+id.String()+`"}`)).Error, "other requests still work")
-	s.add(id, status(task.StateCompleted))
+	s.log.Add(id, status(task.StateCompleted))
 	for _, c := range []*client{first, second} {
 		c.expect(t, "2 task working", "3 status-update completed final")
 		c.ends(t)
@@ -369,86 +310,76 @@ func TestTooManyStreams(t *testing.T) {
 	s.openWhenFree(t, subscribe(id))
 }
 
+// Little is buffered between the server and the clients of this test, so the slow one blocks an early write to it.
 func TestSlowClientDelaysNoOther(t *testing.T) {
 	t.Parallel()
-	s := serveStreams(t, options{WriteTimeout: 5 * time.Second})
-	id := s.task("0.3", status(task.StateWorking))
-	body := subscribe(id)
-	slow := s.dial(t, "")
-	require.NoError(t, slow.SetReadBuffer(4<<10))
-	_, err := fmt.Fprintf(slow, "%sContent-Length: %d\r\n\r\n%s", head, len(body), body)
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { return s.hub.Topics() == 1 }, patience, time.Millisecond)
-	quick := s.open(t, body)
-	quick.expect(t, "2 task working")
-
-	text := strings.Repeat("x", 64<<10)
-	const chunks = 200 // far more than the kernel's socket buffers hold
-	start := time.Now()
-	go func() {
-		for range chunks {
-			s.add(id, chunk(text))
+	synctest.Test(t, func(t *testing.T) {
+		s := serveStreams(t, options{piped: true})
+		id := s.log.Task("0.3", status(task.StateWorking))
+		body := subscribe(id)
+		slow := rpctest.Dial(t, s.Server, fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", head, len(body), body))
+		synctest.Wait()
+		quick := s.open(t, body)
+		quick.expect(t, "2 task working")
+		began := time.Now()
+		for i := range 20 {
+			text := strings.Repeat("x", 64<<10)
+			s.log.Add(id, chunk(text))
+			quick.expect(t, fmt.Sprintf("%d artifact-update artifact %s", i+3, text))
 		}
-	}()
-	for i := range chunks {
-		require.True(t, strings.HasPrefix(quick.line(t), fmt.Sprintf("id: %d-", i+3)))
-		require.Contains(t, quick.line(t), text)
-		require.Empty(t, quick.line(t))
-	}
-	t.Logf("the quick client had %d MiB in %v", chunks*len(text)>>20, time.Since(start))
-	wait(t, s.closed) // the write deadline ends the slow stream
-	s.add(id, status(task.StateCompleted))
-	quick.expect(t, "203 status-update completed final")
-	quick.ends(t)
-	wait(t, s.closed)
-	require.Empty(t, s.logs.String())
-	s.idle(t)
+		require.Zero(t, waittest.Elapsed(began))
+		require.Empty(t, s.closed)
+		<-s.closed // the write deadline ends the slow stream
+		require.Equal(t, 10*time.Second, waittest.Elapsed(began))
+		rest, err := io.ReadAll(slow)
+		require.NoError(t, err)
+		require.Less(t, len(rest), 64<<10)
+		s.log.Add(id, status(task.StateCompleted))
+		quick.expect(t, "23 status-update completed final")
+		quick.ends(t)
+		<-s.closed
+		require.Empty(t, s.logs.String())
+		require.Zero(t, s.hub.Topics())
+	})
 }
 
 func TestAnswerToClientThatReadsNothing(t *testing.T) {
 	t.Parallel()
-	big := sample("0.3")
-	big.Artifacts = []task.Artifact{{ID: "a", Parts: []task.Part{task.Text(strings.Repeat("x", 32<<20))}}}
-	done := make(chan struct{})
-	s := serve(t, options{fake: &fakeEngine{task: big}, BodyTimeout: 300 * time.Millisecond})
-	s.Config.Handler = handlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.rpc.ServeHTTP(w, r)
-		close(done)
+	synctest.Test(t, func(t *testing.T) {
+		big := rpctest.Sample("0.3")
+		big.Artifacts = []task.Artifact{{ID: "a", Parts: []task.Part{task.Text(strings.Repeat("x", 64<<10))}}}
+		s := serve(t, options{fake: &rpctest.Recorder{Task: big}, BodyTimeout: time.Minute, piped: true})
+		body := call("tasks/get")
+		c := rpctest.Dial(t, s.Server, fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", head, len(body), body))
+		waittest.Advance(time.Minute)
+		got, err := io.ReadAll(c)
+		require.NoError(t, err)
+		require.Less(t, len(got), 64<<10, "the server has closed the connection")
 	})
-	body := request("1", "tasks/get", `{"id":"t-1"}`)
-	c := s.dial(t, "")
-	require.NoError(t, c.SetReadBuffer(4<<10))
-	_, err := fmt.Fprintf(c, "%sContent-Length: %d\r\n\r\n%s", head, len(body), body)
-	require.NoError(t, err)
-	wait(t, done)
 }
-
-type handlerFunc func(http.ResponseWriter, *http.Request)
-
-func (f handlerFunc) ServeHTTP(w http.ResponseWriter, r *http.Request) { f(w, r) }
 
 func TestStreamsEndCleanlyAtStop(t *testing.T) {
 	t.Parallel()
-	// The write deadline has long passed when the server stops. The end of the body still arrives.
-	const timeout = 300 * time.Millisecond
-	s := serveStreams(t, options{WriteTimeout: timeout})
-	id := s.task("0.3", status(task.StateWorking))
-	open := []*client{s.open(t, subscribe(id)), s.open(t, stream03), s.openAt(t, "/agents/other", stream03)}
-	open[0].expect(t, "2 task working")
-	open[1].expect(t, "1 task submitted")
-	<-time.After(timeout) // starts after the last write, so its deadline has passed
-	s.hub.Close()
-	for _, c := range open {
-		c.ends(t)
-	}
-	require.Empty(t, s.logs.String())
+	synctest.Test(t, func(t *testing.T) {
+		s := serveStreams(t, options{piped: true})
+		id := s.log.Task("0.3", status(task.StateWorking))
+		open := []*client{s.open(t, subscribe(id)), s.open(t, streamOf["0.3"]), s.openAt(t, "/agents/other", streamOf["0.3"])}
+		open[0].expect(t, "2 task working")
+		open[1].expect(t, "1 task submitted")
+		waittest.Advance(12 * time.Second) // the deadline of the last write has passed
+		s.hub.Close()
+		for _, c := range open {
+			c.ends(t)
+		}
+		require.Empty(t, s.logs.String())
+	})
 }
 
 func TestFailedStreamEndsWithError(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, options{})
 	s.log.ReadErr = errors.New("password=hunter2")
-	id := s.task("0.3", status(task.StateWorking), status(task.StateWorking), status(task.StateWorking))
+	id := s.log.Task("0.3", status(task.StateWorking), status(task.StateWorking), status(task.StateWorking))
 	// The live stream puts the newest event into the topic's ring. The resumed stream is behind the ring, so it reads the
 	// older events from the log, which fails.
 	live := s.open(t, subscribe(id))
@@ -463,27 +394,27 @@ func TestFailedStreamEndsWithError(t *testing.T) {
 func TestPanicBecomesStreamEvent(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, options{MaxStreams: 1})
-	c := s.open(t, stream03)
+	c := s.open(t, streamOf["0.3"])
 	id := wait(t, s.created)
 	c.expect(t, "1 task submitted")
-	s.add(id, task.Event{Kind: task.EventArtifact}) // an artifact event without an artifact
+	s.log.Add(id, task.Event{Kind: task.EventArtifact}) // an artifact event without an artifact
 	c.expect(t, "- error -32603")
 	c.ends(t)
 	require.Contains(t, s.logs.String(), "panic")
-	s.openWhenFree(t, stream03)
+	s.openWhenFree(t, streamOf["0.3"])
 }
 
 func TestManySubscribersSeeTheSame(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, options{})
-	id := s.task("0.3", status(task.StateWorking))
+	id := s.log.Task("0.3", status(task.StateWorking))
 	var all []*client
 	for range 20 {
 		all = append(all, s.open(t, subscribe(id)))
-		s.add(id, chunk("x"))
+		s.log.Add(id, chunk("x"))
 	}
 	require.NoError(t, all[3].Body.Close())
-	s.add(id, status(task.StateCompleted))
+	s.log.Add(id, status(task.StateCompleted))
 	for i, c := range all {
 		if i == 3 {
 			continue
@@ -497,24 +428,10 @@ func TestManySubscribersSeeTheSame(t *testing.T) {
 	}
 }
 
-// The end of a request's context ends its stream, as a client that leaves does.
-func TestStreamEndsWithRequestContext(t *testing.T) {
-	t.Parallel()
-	s := serveStreams(t, options{})
-	id := s.task("0.3", status(task.StateWorking))
-	ctx, cancel := context.WithCancel(t.Context())
-	r := s.newRequest(t, "/", strings.NewReader(subscribe(id))).WithContext(ctx)
-	resp, err := s.Client().Do(r)
-	require.NoError(t, err)
-	cancel()
-	wait(t, s.closed)
-	require.NoError(t, resp.Body.Close())
-}
-
 // Early clients of 0.1 tell events apart by their names.
 func TestEventNames(t *testing.T) {
 	t.Parallel()
-	s := serveStreams(t, options{EventNames: true, KeepAlive: time.Millisecond})
+	s := serveStreams(t, options{EventNames: true})
 	for version, want := range map[string][]string{
 		"0.1": {
 			"- task_status_update working", "3 task_artifact_update artifact x", "4 task_artifact_update artifact y",
@@ -522,20 +439,52 @@ func TestEventNames(t *testing.T) {
 		},
 		"0.3": {"3 task working", "4 artifact-update artifact y", "5 status-update completed final"},
 	} {
-		id := s.task(version, status(task.StateWorking), chunk("x"))
+		id := s.log.Task(version, status(task.StateWorking), chunk("x"))
 		c := s.open(t, subscribe(id))
-		said := func() string {
-			for {
-				if f := c.next(t); f.comment == "" {
-					return shown(f)
-				}
+		c.expect(t, want[0])
+		s.log.Add(id, chunk("y"), status(task.StateCompleted))
+		c.expect(t, want[1:]...)
+		c.ends(t)
+	}
+}
+
+// When a task takes over an id, its event ids continue after those of the earlier task, wherever
+// they appear.
+func TestEventIDsOfReopenedTask(t *testing.T) {
+	t.Parallel()
+	const inside = `"` + dispatch.ResumeURI + `":{"eventId":"`
+	s := serveStreams(t, options{Agents: []dispatch.Agent{{Name: "demo", Extensions: []dispatch.Extension{{URI: dispatch.ResumeURI}}}}})
+	s.log.Base = 100
+	id := s.log.Task("1.0", status(task.StateWorking), chunk("x"))
+	for last, want := range map[string]string{"": "task", "102": "artifactUpdate", "99": "task", "104": "task"} {
+		headers := []string{"A2A-Extensions", dispatch.ResumeURI}
+		if last != "" {
+			headers = append(headers, "Last-Event-ID", last)
+		}
+		f := s.open(t, subscribe10(id), headers...).next(t)
+		require.Equal(t, int64(103), f.id, "after %q", last)
+		require.Contains(t, string(f.answer.Result), `{"`+want+`":`, "after %q", last)
+		require.Contains(t, string(f.answer.Result), inside+f.whole+`"}`, "after %q", last)
+	}
+}
+
+// A client whose library hides the ids of server-sent events finds them in the documents.
+func TestIDsInDocuments(t *testing.T) {
+	t.Parallel()
+	agents := []dispatch.Agent{{Name: "demo", Extensions: []dispatch.Extension{{URI: dispatch.ResumeURI}}}}
+	for version, body := range streamOf {
+		for _, named := range []string{"", dispatch.ResumeURI} {
+			s := serveStreams(t, options{Agents: agents})
+			c := s.open(t, body, "A2A-Extensions", named)
+			s.log.Add(wait(t, s.created), chunk("x"),
+				task.Event{Kind: task.EventStatus, State: task.StateCompleted, Metadata: []byte(`{"a":1}`)})
+			wants := named != "" && version != "0.1" // 0.1 has no extensions
+			for _, before := range []string{"", "", `"a":1,`} {
+				f := c.next(t)
+				metadata := `"metadata":{` + before + `"` + dispatch.ResumeURI + `":{"eventId":"` + f.whole + `"}}`
+				require.Equal(t, wants, strings.Contains(string(f.answer.Result), metadata), "%s", f.answer.Result)
 			}
+			c.ends(t)
 		}
-		got := []string{said()}
-		s.add(id, chunk("y"), status(task.StateCompleted))
-		for len(got) < len(want) {
-			got = append(got, said())
-		}
-		require.Equal(t, want, got)
 	}
 }

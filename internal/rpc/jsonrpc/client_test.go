@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -39,9 +38,11 @@ func serveStreams(t testing.TB, o options) *streams {
 	return s
 }
 
-func (s *streams) add(id task.ID, evs ...task.Event) { s.log.Add(id, evs...) }
-
-func (s *streams) task(version string, evs ...task.Event) task.ID { return s.log.Task(version, evs...) }
+// wait receives from a channel.
+func wait[T any](t testing.TB, from <-chan T) T {
+	t.Helper()
+	return waittest.Within(t, "a signal", from)
+}
 
 // Short names for the agent's events.
 var says, status, chunk, direct = rpctest.Says, rpctest.Status, rpctest.Chunk, rpctest.Direct
@@ -60,6 +61,19 @@ type frame struct {
 	id      int64  // 0 without an id
 	comment string
 	answer  *answer
+}
+
+var streamOf = map[string]string{
+	"0.1": call("tasks/sendSubscribe"), "0.3": call("message/stream"), "1.0": call("SendStreamingMessage"),
+}
+
+// subscribe follows a task, in the version of the task.
+func subscribe(id task.ID) string {
+	return request(`"s"`, "tasks/resubscribe", `{"id":"`+id.String()+`"}`)
+}
+
+func subscribe10(id task.ID) string {
+	return request(`"s"`, "SubscribeToTask", `{"id":"`+id.String()+`"}`)
 }
 
 // open posts a request and reads only the headers.
@@ -81,16 +95,11 @@ func (s *streams) openAt(t testing.TB, path, body string, headers ...string) *cl
 
 func (s *streams) request(t testing.TB, path, body string, headers ...string) *client {
 	t.Helper()
-	resp, err := s.Client().Do(s.newRequest(t, path, strings.NewReader(body), headers...))
-	require.NoError(t, err)
+	resp := s.begin(t, path, strings.NewReader(body), headers...)
 	t.Cleanup(func() { _ = resp.Body.Close() })
 	var env struct{ ID json.RawMessage }
 	require.NoError(t, json.Unmarshal([]byte(body), &env))
 	return &client{Response: resp, lines: bufio.NewReader(resp.Body), id: string(env.ID)}
-}
-
-func subscribe(id task.ID) string {
-	return request(`"s"`, "tasks/resubscribe", `{"id":"`+id.String()+`"}`)
 }
 
 // next reads one frame strictly: at most one name, at most one id, one line of data, an empty line.
@@ -115,8 +124,7 @@ func (c *client) next(t testing.TB) frame {
 		}
 		data, ok := strings.CutPrefix(line, "data: ")
 		require.True(t, ok, "%q", line)
-		f.answer = &answer{body: []byte(data)}
-		f.answer.decode(t, f.answer.body)
+		f.answer = decode(t, []byte(data))
 		require.Equal(t, c.id, string(f.answer.ID))
 	}
 	require.Empty(t, c.line(t))
@@ -141,7 +149,7 @@ func (c *client) ends(t testing.TB) {
 // idle waits until no stream is subscribed to anything.
 func (s *streams) idle(t testing.TB) {
 	t.Helper()
-	require.Eventually(t, func() bool { return s.hub.Topics() == 0 }, patience, time.Millisecond)
+	waittest.Eventually(t, "no topics are left", func() error { return waittest.Unless(s.hub.Topics() == 0, "%d are left", s.hub.Topics()) })
 }
 
 // openWhenFree opens a stream as soon as there is a free place for one.
@@ -215,16 +223,5 @@ func (c *client) expect(t testing.TB, want ...string) {
 	t.Helper()
 	for _, w := range want {
 		require.Equal(t, w, shown(c.next(t)))
-	}
-}
-
-func wait[T any](t testing.TB, from <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-from:
-		return v
-	case <-time.After(patience):
-		require.FailNow(t, "nothing came")
-		panic("unreachable")
 	}
 }

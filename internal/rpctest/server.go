@@ -1,0 +1,206 @@
+package rpctest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+// Logs collects log lines.
+type Logs struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *Logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+// String returns all lines.
+func (l *Logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// Reply is an answer whose body was read.
+type Reply struct {
+	*http.Response
+	Content []byte
+}
+
+// Do sends a request with headers, given in pairs, and reads the answer.
+func Do(t testing.TB, s *httptest.Server, verb, path, body string, headers ...string) *Reply {
+	t.Helper()
+	return Read(t, Begin(t, s, verb, path, strings.NewReader(body), headers...)) //nolint:bodyclose // in Read
+}
+
+// Begin sends a request with headers, given in pairs. The caller reads and closes the body of the answer.
+func Begin(t testing.TB, s *httptest.Server, verb, path string, body io.Reader, headers ...string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), verb, s.URL+path, body)
+	require.NoError(t, err)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	resp, err := s.Client().Do(r)
+	require.NoError(t, err)
+	return resp
+}
+
+// Read reads the rest of an answer.
+func Read(t testing.TB, resp *http.Response) *Reply {
+	t.Helper()
+	content, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	return &Reply{resp, content}
+}
+
+// Dial connects to a server and sends bytes unchanged.
+func Dial(t testing.TB, s *httptest.Server, raw string) net.Conn {
+	t.Helper()
+	var c net.Conn
+	var err error
+	if p, ok := s.Listener.(*Pipes); ok {
+		c, err = p.Dial(t.Context())
+	} else {
+		c, err = (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
+		require.NoError(t, err)
+		require.NoError(t, c.SetDeadline(time.Now().Add(waittest.Patience)))
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	_, err = io.WriteString(c, raw)
+	require.NoError(t, err)
+	return c
+}
+
+// Piped starts a server without a network, for a bubble of testing/synctest.
+func Piped(t testing.TB, h http.Handler) *httptest.Server {
+	t.Helper()
+	s := httptest.NewUnstartedServer(h)
+	require.NoError(t, s.Listener.Close())
+	p := NewPipes()
+	s.Listener = p
+	s.Start()
+	s.Client().Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return p.Dial(ctx) }}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// Pipes is a listener without a network. Its connections buffer one write of up to 4 KiB in each direction.
+type Pipes struct {
+	dialed chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+	// Accepted changes the server's end of each connection. Nil: it stays as it is.
+	Accepted func(net.Conn) net.Conn
+}
+
+// NewPipes makes a listener.
+func NewPipes() *Pipes { return &Pipes{dialed: make(chan net.Conn), closed: make(chan struct{})} }
+
+// Dial connects to the listener.
+func (p *Pipes) Dial(ctx context.Context) (net.Conn, error) {
+	client, beneath := net.Pipe()
+	above, server := net.Pipe()
+	pump := func(to, from net.Conn) {
+		_, _ = io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, 4<<10))
+		_ = to.Close()
+		_ = from.Close()
+	}
+	select {
+	case p.dialed <- server:
+		go pump(beneath, above)
+		go pump(above, beneath)
+		return client, nil
+	case <-p.closed:
+		return nil, errors.New("connection refused")
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Accept implements net.Listener.
+func (p *Pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.dialed:
+		if p.Accepted != nil {
+			c = p.Accepted(c)
+		}
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (p *Pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (p *Pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+
+// Echo is an engine that knows no task and accepts every message, for fuzz targets.
+type Echo struct{ Recorder }
+
+// Send answers with a task that has the message.
+func (*Echo) Send(_ context.Context, r *engine.SendRequest) (*task.Task, error) {
+	t := Sample(r.Dialect)
+	t.History[0], t.Metadata = *r.Message, r.Metadata
+	return t, nil
+}
+
+// Stream refuses every message.
+func (*Echo) Stream(context.Context, *engine.SendRequest) (*engine.Stream, error) {
+	return nil, &task.Error{Kind: task.Terminal}
+}
+
+// Get finds no task.
+func (*Echo) Get(context.Context, *engine.GetRequest) (*task.Task, error) {
+	return nil, &task.Error{Kind: task.NotFound}
+}
+
+// List finds no tasks.
+func (*Echo) List(_ context.Context, r *engine.ListRequest) (*engine.Page, error) {
+	return &engine.Page{Size: r.PageSize}, nil
+}
+
+// Cancel cancels nothing.
+func (*Echo) Cancel(context.Context, *engine.CancelRequest) (*task.Task, error) {
+	return nil, &task.Error{Kind: task.NotCancelable}
+}
+
+// Subscribe finds no task.
+func (*Echo) Subscribe(context.Context, *engine.SubscribeRequest) (*engine.Stream, error) {
+	return nil, &task.Error{Kind: task.NotFound}
+}
+
+// Sample is a task of a version that was canceled.
+func Sample(version string) *task.Task {
+	return &task.Task{
+		PublicID: "t-1", ContextID: "c-1", Dialect: version, LastSeq: 2,
+		Status:  task.Status{State: task.StateCanceled, At: time.Unix(1e9, 0), Seq: 2},
+		History: []task.Message{{ID: "m-1", Role: task.RoleUser, Parts: []task.Part{task.Text("hi")}}},
+	}
+}
