@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	pb03 "github.com/a2aproject/a2a-go/a2apb"
@@ -56,7 +57,7 @@ const (
 // Tests every unary operation of both versions. The answers are golden files.
 func TestOperations(t *testing.T) {
 	t.Parallel()
-	e := &rpctest.Recorder{Task: sample()}
+	e := recorder()
 	s := serve(t, e.As, grpcapi.Options{})
 	for _, tt := range []struct {
 		golden, method string
@@ -151,7 +152,7 @@ func TestInternalErrorIsLoggedOnce(t *testing.T) {
 
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
-	e := &rpctest.Recorder{Task: sample()}
+	e := recorder()
 	s := serve(t, e.As, grpcapi.Options{Limits: body.Limits{Size: 4096}})
 	_, err := s.young.SendMessage(with(t), &pb10.SendMessageRequest{Message: &pb10.Message{MessageId: "m", Role: pb10.Role_ROLE_USER}})
 	f := faultOf(t, err)
@@ -177,7 +178,7 @@ func TestBadRequests(t *testing.T) {
 
 func TestIncompleteRequest(t *testing.T) {
 	t.Parallel()
-	s := serve(t, (&rpctest.Recorder{Task: sample()}).As, grpcapi.Options{Limits: body.Limits{Timeout: 50 * time.Millisecond}})
+	s := serve(t, recorder().As, grpcapi.Options{Limits: body.Limits{Timeout: 50 * time.Millisecond}})
 	for method, streams := range map[string]bool{"GetTask": false, "SubscribeToTask": true} {
 		// The client neither sends anything nor ends its side.
 		stream, err := s.conn.NewStream(with(t), &grpc.StreamDesc{ServerStreams: streams, ClientStreams: true}, "/"+service10+method)
@@ -188,7 +189,7 @@ func TestIncompleteRequest(t *testing.T) {
 
 func TestMetadata(t *testing.T) {
 	t.Parallel()
-	e := &rpctest.Recorder{Task: sample()}
+	e := recorder()
 	s := serve(t, e.As, grpcapi.Options{})
 	_, err := s.young.SendMessage(with(t, "idempotency-key", "k-1", "a2a-version", "1.0"), send10("hi"))
 	require.NoError(t, err)
@@ -214,7 +215,7 @@ func TestMetadata(t *testing.T) {
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	for _, strict := range []bool{false, true} {
-		s := serve(t, (&rpctest.Recorder{Task: sample()}).As, grpcapi.Options{StrictVersion: strict})
+		s := serve(t, recorder().As, grpcapi.Options{StrictVersion: strict})
 		for _, tt := range []struct {
 			young   bool
 			version string
@@ -252,7 +253,7 @@ func TestVersions(t *testing.T) {
 
 func TestTenantsAreAgents(t *testing.T) {
 	t.Parallel()
-	e := &rpctest.Recorder{Task: sample()}
+	e := recorder()
 	s := serve(t, e.As, grpcapi.Options{})
 	for tenant, agent := range map[string]string{"": "demo", "demo": "demo", "other": "other"} {
 		_, err := s.young.GetTask(with(t), &pb10.GetTaskRequest{Tenant: tenant, Id: "t-1"})
@@ -272,7 +273,7 @@ func TestTenantsAreAgents(t *testing.T) {
 
 func TestExtensions(t *testing.T) {
 	t.Parallel()
-	s := serve(t, (&rpctest.Recorder{Task: sample()}).As, grpcapi.Options{})
+	s := serve(t, recorder().As, grpcapi.Options{})
 	for _, tt := range []struct{ said, echoed10, echoed03 string }{
 		{"a2a-extensions", "a2a-extensions", "x-a2a-extensions"},
 		{"x-a2a-extensions", "a2a-extensions", "x-a2a-extensions"},
@@ -308,7 +309,7 @@ func TestCardsAnnounceGRPC(t *testing.T) {
 
 func TestHealth(t *testing.T) {
 	t.Parallel()
-	s := serve(t, (&rpctest.Recorder{Task: sample()}).As, grpcapi.Options{})
+	s := serve(t, recorder().As, grpcapi.Options{})
 	c := grpc_health_v1.NewHealthClient(s.conn)
 	for _, service := range []string{"", strings.TrimSuffix(service10, "/"), strings.TrimSuffix(service03, "/")} {
 		r, err := c.Check(with(t), &grpc_health_v1.HealthCheckRequest{Service: service})
@@ -321,7 +322,7 @@ func TestHealth(t *testing.T) {
 
 func TestReflection(t *testing.T) {
 	t.Parallel()
-	s := serve(t, (&rpctest.Recorder{Task: sample()}).As, grpcapi.Options{})
+	s := serve(t, recorder().As, grpcapi.Options{})
 	c, err := grpc_reflection_v1.NewServerReflectionClient(s.conn).ServerReflectionInfo(with(t))
 	require.NoError(t, err)
 	require.NoError(t, c.Send(&grpc_reflection_v1.ServerReflectionRequest{MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_ListServices{}}))
@@ -358,24 +359,25 @@ func TestReflection(t *testing.T) {
 // A canceled call is no fault.
 func TestCanceledCall(t *testing.T) {
 	t.Parallel()
-	s := serveStreams(t, grpcapi.Options{})
-	ctx, cancel := context.WithCancel(with(t))
-	failed := make(chan error, 1)
-	go func() {
-		_, err := s.young.SendMessage(ctx, send10("hi"))
-		failed <- err
-	}()
-	wait(t, s.Created)
-	cancel()
-	require.Equal(t, codes.Canceled, codeOf(wait(t, failed)))
-	ctx, cancel = context.WithTimeout(with(t), 50*time.Millisecond)
-	defer cancel()
-	_, err := s.young.SendMessage(ctx, send10("hi"))
-	if err != nil { // the deadline passes first at the server or at the client
+	synctest.Test(t, func(t *testing.T) {
+		s := serveStreams(t, grpcapi.Options{HeaderTimeout: piped})
+		ctx, cancel := context.WithCancel(with(t))
+		failed := make(chan error, 1)
+		go func() {
+			_, err := s.young.SendMessage(ctx, send10("hi"))
+			failed <- err
+		}()
+		<-s.Created
+		cancel()
+		require.Equal(t, codes.Canceled, codeOf(<-failed))
+		// Its deadline passes first at the server or at the client.
+		stream := s.subscribe10(t, s.Task("1.0", task.Event{Kind: task.EventStatus, State: task.StateWorking}))
+		expect(t, stream, "task working")
+		_, err := stream.Recv()
 		require.Equal(t, codes.DeadlineExceeded, codeOf(err))
-	}
-	require.Eventually(t, func() bool { return s.Hub.Topics() == 0 }, patience, time.Millisecond)
-	require.Empty(t, s.logs.String())
+		s.idle(t)
+		require.Empty(t, s.logs.String())
+	})
 }
 
 func TestClosedListener(t *testing.T) {
@@ -389,7 +391,7 @@ func TestClosedListener(t *testing.T) {
 func TestOutcomesAreCounted(t *testing.T) {
 	t.Parallel()
 	outcomes := make(chan string, 10)
-	s := serve(t, (&rpctest.Recorder{Task: sample()}).As, grpcapi.Options{Limits: body.Limits{Size: 1000}}, func(o *dispatch.Options) {
+	s := serve(t, recorder().As, grpcapi.Options{Limits: body.Limits{Size: 1000}}, func(o *dispatch.Options) {
 		o.Observer.Answered = func(a dispatch.Answer) {
 			if a.Binding != "grpc" || a.Took <= 0 {
 				t.Errorf("binding %q, took %s", a.Binding, a.Took)

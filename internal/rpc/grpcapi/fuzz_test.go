@@ -1,7 +1,6 @@
 package grpcapi_test
 
 import (
-	"context"
 	"errors"
 	"io"
 	"testing"
@@ -13,10 +12,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
 	"github.com/holdfast-a2a/holdfast/internal/rpctest"
-	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // FuzzRequest sends arbitrary bytes to any method. The answer is a message, or an error that is not internal.
@@ -40,7 +37,7 @@ func FuzzRequest(f *testing.F) {
 		}
 		f.Add(uint8(i), []byte{})
 	}
-	s := serve(f, rpctest.ForAll(echoing{new(rpctest.Recorder)}), grpcapi.Options{})
+	s := serve(f, rpctest.ForAll(new(rpctest.Echo)), grpcapi.Options{})
 	f.Fuzz(func(t *testing.T, method uint8, message []byte) {
 		name := methods[int(method)%len(methods)]
 		stream, err := s.conn.NewStream(with(t), &grpc.StreamDesc{ServerStreams: true}, name, grpc.ForceCodec(rawCodec{}))
@@ -58,33 +55,4 @@ func FuzzRequest(f *testing.F) {
 		}
 		require.Empty(t, s.logs.String())
 	})
-}
-
-// echoing is an engine that knows no task and accepts every message.
-type echoing struct{ *rpctest.Recorder }
-
-func (echoing) Send(_ context.Context, r *engine.SendRequest) (*task.Task, error) {
-	t := sample()
-	t.History[0], t.Metadata = *r.Message, r.Metadata
-	return t, nil
-}
-
-func (echoing) Stream(context.Context, *engine.SendRequest) (*engine.Stream, error) {
-	return nil, &task.Error{Kind: task.Terminal}
-}
-
-func (echoing) Get(context.Context, *engine.GetRequest) (*task.Task, error) {
-	return nil, &task.Error{Kind: task.NotFound}
-}
-
-func (echoing) List(_ context.Context, r *engine.ListRequest) (*engine.Page, error) {
-	return &engine.Page{Size: r.PageSize}, nil
-}
-
-func (echoing) Cancel(context.Context, *engine.CancelRequest) (*task.Task, error) {
-	return nil, &task.Error{Kind: task.NotCancelable}
-}
-
-func (echoing) Subscribe(context.Context, *engine.SubscribeRequest) (*engine.Stream, error) {
-	return nil, &task.Error{Kind: task.NotFound}
 }

@@ -6,8 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -30,46 +28,26 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
 	"github.com/holdfast-a2a/holdfast/internal/rpctest"
-	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds every wait. A correct test never comes near it.
-const patience = 20 * time.Second
-
-// logBook collects log lines.
-type logBook struct {
-	mu  sync.Mutex
-	buf strings.Builder
-}
-
-func (b *logBook) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *logBook) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
 // server is the whole public server with its gRPC port.
 type server struct {
 	*rpc.Server
-	addr  string
-	logs  *logBook
-	conn  *grpc.ClientConn
-	old   pb03.A2AServiceClient
-	young pb10.A2AServiceClient
+	addr    string
+	network []grpc.DialOption // how clients reach it
+	logs    *rpctest.Logs
+	conn    *grpc.ClientConn
+	old     pb03.A2AServiceClient
+	young   pb10.A2AServiceClient
 }
 
 // serve starts a server; more changes the operations behind the binding.
 func serve(t testing.TB, e func(identity.Caller, string) dispatch.Engine, o grpcapi.Options, more ...func(*dispatch.Options)) *server {
 	t.Helper()
-	s := &server{logs: new(logBook)}
+	s := &server{logs: new(rpctest.Logs)}
 	o.Log = slog.New(slog.NewTextHandler(s.logs, nil))
 	ops := dispatch.Options{Engine: e, Agents: []dispatch.Agent{
 		{Name: "demo", Extensions: []dispatch.Extension{{URI: dispatch.ResumeURI}, {URI: "urn:a"}}},
@@ -81,9 +59,17 @@ func serve(t testing.TB, e func(identity.Caller, string) dispatch.Engine, o grpc
 	}
 	o.Operations = dispatch.New(ops)
 	demo := card.Card{Name: "Demo", Version: "1", Capabilities: card.Capabilities{Streaming: true, ExtendedCard: true}}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	s.addr = l.Addr().String()
+	var l net.Listener
+	if o.HeaderTimeout == piped {
+		pipes := rpctest.NewPipes()
+		l, s.addr = pipes, "passthrough:///pipe"
+		s.network = append(s.network, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipes.Dial(ctx) }))
+	} else {
+		var err error
+		l, err = net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		s.addr = l.Addr().String()
+	}
 	if o.Address == "" {
 		o.Address = "grpc.example.com:443"
 	}
@@ -94,32 +80,31 @@ func serve(t testing.TB, e func(identity.Caller, string) dispatch.Engine, o grpc
 	})
 	served := make(chan error, 1)
 	go func() { served <- s.ServeGRPC(l) }()
-	s.conn = dial(t, s.addr)
+	s.conn = s.dial(t)
 	s.old, s.young = pb03.NewA2AServiceClient(s.conn), pb10.NewA2AServiceClient(s.conn)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
 		_ = s.conn.Close()
-		_ = s.Shutdown(ctx)
+		_ = s.Shutdown(context.Background())
 		require.NoError(t, <-served)
 	})
 	return s
 }
 
-func dial(t testing.TB, addr string, o ...grpc.DialOption) *grpc.ClientConn {
+// piped as a HeaderTimeout makes a server without a network, for a bubble.
+const piped = 1234 * time.Second
+
+func (s *server) dial(t testing.TB, o ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient(addr, append(o, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	conn, err := grpc.NewClient(s.addr, append(append(o, s.network...), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
 
-// with returns a context with a deadline and metadata.
+// with returns a context with metadata.
 func with(t testing.TB, metadataPairs ...string) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return metadata.AppendToOutgoingContext(ctx, metadataPairs...)
+	return metadata.AppendToOutgoingContext(waittest.Context(t), metadataPairs...)
 }
 
 // streams is a server with a real engine and a real hub, on a log in memory.
@@ -156,13 +141,7 @@ func send03(text string) *pb03.SendMessageRequest {
 	}}
 }
 
-func sample() *task.Task {
-	return &task.Task{
-		PublicID: "t-1", ContextID: "c-1", Dialect: "0.1", LastSeq: 2,
-		Status:  task.Status{State: task.StateCanceled, At: time.Unix(1e9, 0), Seq: 2},
-		History: []task.Message{{ID: "m-1", Role: task.RoleUser, Parts: []task.Part{task.Text("hi")}}},
-	}
-}
+func recorder() *rpctest.Recorder { return &rpctest.Recorder{Task: rpctest.Sample("0.1")} }
 
 // fault is an error as an answer shows it.
 type fault struct {
@@ -206,13 +185,7 @@ func ends[M any](t testing.TB, s grpc.ServerStreamingClient[M]) {
 
 func wait[T any](t testing.TB, from <-chan T) T {
 	t.Helper()
-	select {
-	case v := <-from:
-		return v
-	case <-time.After(patience):
-		require.FailNow(t, "nothing came")
-		panic("unreachable")
-	}
+	return waittest.Within(t, "a signal", from)
 }
 
 func codeOf(err error) codes.Code { return grpcstatus.Code(err) }

@@ -16,7 +16,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
-	"github.com/holdfast-a2a/holdfast/internal/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
@@ -30,7 +29,7 @@ func TestFullBudgetRefusesLargeMessages(t *testing.T) {
 	budgets := memory.New(64 << 20)
 	budgets.Requests.Patience = time.Millisecond
 	limited := make(chan string, 10)
-	s := serve(t, (&rpctest.Recorder{Task: sample()}).As, grpcapi.Options{}, within(budgets), func(o *dispatch.Options) {
+	s := serve(t, recorder().As, grpcapi.Options{}, within(budgets), func(o *dispatch.Options) {
 		o.Observer.Limited = func(_, by string) { limited <- by }
 	})
 	size := budgets.Requests.Stat().Size
@@ -56,11 +55,11 @@ func TestFullBudgetRefusesLargeMessages(t *testing.T) {
 func TestMessageTakesMemoryBeforeItArrives(t *testing.T) {
 	t.Parallel()
 	budgets := memory.New(64 << 20)
-	s := serve(t, (&rpctest.Recorder{Task: sample()}).As, grpcapi.Options{}, within(budgets))
+	s := serve(t, recorder().As, grpcapi.Options{}, within(budgets))
 	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.addr)
 	require.NoError(t, err)
 	defer func() { _ = c.Close() }()
-	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+	require.NoError(t, c.SetDeadline(time.Now().Add(waittest.Patience)))
 	_, err = c.Write([]byte(http2.ClientPreface))
 	require.NoError(t, err)
 	framer := http2.NewFramer(c, c)

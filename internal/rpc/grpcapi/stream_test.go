@@ -2,10 +2,13 @@ package grpcapi_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	pb03 "github.com/a2aproject/a2a-go/a2apb"
@@ -13,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
@@ -25,45 +28,37 @@ import (
 )
 
 // shown describes a message of either version in short: its id, its kind, and whether it is final.
-func shown(m any) string {
-	var kind, state, text string
-	var md *structpb.Struct
-	final := false
-	switch m := m.(type) {
-	case *pb10.StreamResponse:
-		switch p := m.GetPayload().(type) {
-		case *pb10.StreamResponse_Task:
-			kind, state, md = "task", p.Task.GetStatus().GetState().String(), p.Task.GetMetadata()
-		case *pb10.StreamResponse_StatusUpdate:
-			kind, state, md = "status", p.StatusUpdate.GetStatus().GetState().String(), p.StatusUpdate.GetMetadata()
-		case *pb10.StreamResponse_ArtifactUpdate:
-			kind, text, md = "artifact", p.ArtifactUpdate.GetArtifact().GetParts()[0].GetText(), p.ArtifactUpdate.GetMetadata()
-		case *pb10.StreamResponse_Message:
-			kind, text, md = "message", p.Message.GetParts()[0].GetText(), p.Message.GetMetadata()
+func shown(t testing.TB, m proto.Message) string {
+	t.Helper()
+	document, err := protojson.Marshal(m)
+	require.NoError(t, err)
+	type parts []struct{ Text string }
+	var payload map[string]struct {
+		Status         struct{ State string }
+		Artifact       struct{ Parts parts }
+		Parts, Content parts
+		Metadata       map[string]json.RawMessage
+		Final          bool
+	}
+	require.NoError(t, json.Unmarshal(document, &payload))
+	var words []string
+	for kind, p := range payload {
+		var resume struct{ EventID string }
+		if raw := p.Metadata[dispatch.ResumeURI]; raw != nil {
+			require.NoError(t, json.Unmarshal(raw, &resume))
+			number, _, _ := strings.Cut(resume.EventID, "-")
+			words = append(words, number)
 		}
-	case *pb03.StreamResponse:
-		switch p := m.GetPayload().(type) {
-		case *pb03.StreamResponse_Task:
-			kind, state, md = "task", p.Task.GetStatus().GetState().String(), p.Task.GetMetadata()
-		case *pb03.StreamResponse_StatusUpdate:
-			kind, state, md = "status", p.StatusUpdate.GetStatus().GetState().String(), p.StatusUpdate.GetMetadata()
-			final = p.StatusUpdate.GetFinal()
-		case *pb03.StreamResponse_ArtifactUpdate:
-			kind, text, md = "artifact", p.ArtifactUpdate.GetArtifact().GetParts()[0].GetText(), p.ArtifactUpdate.GetMetadata()
-		case *pb03.StreamResponse_Msg:
-			kind, text, md = "message", p.Msg.GetParts()[0].GetText(), p.Msg.GetMetadata()
+		words = append(words, strings.TrimSuffix(kind, "Update"))
+		for _, part := range slices.Concat(p.Artifact.Parts, p.Parts, p.Content) {
+			words = append(words, part.Text)
 		}
-	}
-	words := []string{kind}
-	if id := md.GetFields()[dispatch.ResumeURI].GetStructValue().GetFields()["eventId"].GetStringValue(); id != "" {
-		number, _, _ := strings.Cut(id, "-")
-		words = []string{number, kind}
-	}
-	if text += strings.ToLower(strings.TrimPrefix(state, "TASK_STATE_")); text != "" {
-		words = append(words, text)
-	}
-	if final {
-		words = append(words, "final")
+		if p.Status.State != "" {
+			words = append(words, strings.ToLower(strings.TrimPrefix(p.Status.State, "TASK_STATE_")))
+		}
+		if p.Final {
+			words = append(words, "final")
+		}
 	}
 	return strings.Join(words, " ")
 }
@@ -74,8 +69,15 @@ func expect[M any](t testing.TB, s grpc.ServerStreamingClient[M], want ...string
 	for _, w := range want {
 		m, err := s.Recv()
 		require.NoError(t, err, "instead of %s", w)
-		require.Equal(t, w, shown(m))
+		require.Equal(t, w, shown(t, any(m).(proto.Message)))
 	}
+}
+
+// failed reads the error with which a stream ends.
+func failed[M any](t testing.TB, s grpc.ServerStreamingClient[M]) *fault {
+	t.Helper()
+	_, err := s.Recv()
+	return faultOf(t, err)
 }
 
 func (s *streams) subscribe10(t testing.TB, id task.ID, pairs ...string) grpc.ServerStreamingClient[pb10.StreamResponse] {
@@ -95,7 +97,7 @@ func (s *streams) subscribe03(t testing.TB, id task.ID, pairs ...string) grpc.Se
 // idle waits until no stream is subscribed to anything.
 func (s *streams) idle(t testing.TB) {
 	t.Helper()
-	require.Eventually(t, func() bool { return s.Hub.Topics() == 0 }, patience, time.Millisecond)
+	waittest.Eventually(t, "no topics are left", func() error { return waittest.Unless(s.Hub.Topics() == 0, "%d are left", s.Hub.Topics()) })
 }
 
 var status, chunk = rpctest.Status, rpctest.Chunk
@@ -132,7 +134,7 @@ func TestStreamHoldsALargeEventUntilItIsSent(t *testing.T) {
 	defer leave()
 	// The library buffers what the window of its connection allows, so each client has a small one.
 	open := func(ctx context.Context) grpc.ServerStreamingClient[pb10.StreamResponse] {
-		conn := dial(t, s.addr, grpc.WithInitialWindowSize(64<<10), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(32<<20)))
+		conn := s.dial(t, grpc.WithInitialWindowSize(64<<10), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(32<<20)))
 		c, err := pb10.NewA2AServiceClient(conn).SubscribeToTask(ctx, &pb10.SubscribeToTaskRequest{Id: id.String()})
 		require.NoError(t, err)
 		expect(t, c, "task working")
@@ -154,20 +156,6 @@ func TestStreamHoldsALargeEventUntilItIsSent(t *testing.T) {
 	require.Zero(t, budget.Stat().Used)
 }
 
-func TestStreamHeadersComeFirst(t *testing.T) {
-	t.Parallel()
-	s := serveStreams(t, grpcapi.Options{})
-	request := send10("hi")
-	request.Tenant = "other" // it may answer directly, so the stream shows nothing earlier
-	c, err := s.young.SendStreamingMessage(with(t), request)
-	require.NoError(t, err)
-	_, err = c.Header()
-	require.NoError(t, err)
-	s.Add(wait(t, s.Created), rpctest.Direct("hello"))
-	expect(t, c, "message hello")
-	ends(t, c)
-}
-
 func TestSubscribe(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, grpcapi.Options{})
@@ -181,18 +169,14 @@ func TestSubscribe(t *testing.T) {
 	ends(t, young)
 	ends(t, old)
 
-	_, err := s.subscribe10(t, id).Recv()
-	f := faultOf(t, err)
+	f := failed(t, s.subscribe10(t, id))
 	require.Equal(t, codes.FailedPrecondition, f.Code())
 	require.Equal(t, "UNSUPPORTED_OPERATION", f.info.GetReason())
 	old = s.subscribe03(t, id)
 	expect(t, old, "task completed", "status completed final")
 	ends(t, old)
-
-	_, err = s.subscribe10(t, task.ID{}).Recv()
-	require.Equal(t, codes.NotFound, faultOf(t, err).Code())
-	_, err = s.subscribe03(t, task.ID{}).Recv()
-	require.Equal(t, codes.NotFound, faultOf(t, err).Code())
+	require.Equal(t, codes.NotFound, failed(t, s.subscribe10(t, task.ID{})).Code())
+	require.Equal(t, codes.NotFound, failed(t, s.subscribe03(t, task.ID{})).Code())
 }
 
 // A client that names the extension finds in each message the id from which it can resume.
@@ -233,42 +217,29 @@ func TestResume(t *testing.T) {
 		void := s.subscribe03(t, id, append(resuming, "a2a-last-event-id", "99")...)
 		expect(t, void, "7 task completed", "status completed final")
 		ends(t, void)
-		_, err = s.subscribe10(t, id, "a2a-last-event-id", "x").Recv()
-		f := faultOf(t, err)
+		f := failed(t, s.subscribe10(t, id, "a2a-last-event-id", "x"))
 		require.Equal(t, codes.InvalidArgument, f.Code())
 		require.Contains(t, f.members[0], "Last-Event-ID: must be an id")
 		// The HTTP name of the header has no meaning here.
-		_, err = s.subscribe10(t, id, "last-event-id", "4").Recv()
-		require.Equal(t, codes.FailedPrecondition, codeOf(err))
+		require.Equal(t, codes.FailedPrecondition, failed(t, s.subscribe10(t, id, "last-event-id", "4")).Code())
 	}
 }
 
-func TestAnsweredQuestionKeepsItsID(t *testing.T) {
-	t.Parallel()
-	s := serveStreams(t, grpcapi.Options{})
-	id := s.Task("0.3", status(task.StateInputRequired), rpctest.Says("Rome"), status(task.StateSubmitted))
-	pairs := []string{"a2a-extensions", dispatch.ResumeURI, "a2a-last-event-id", "1"}
-	young, old := s.subscribe10(t, id, pairs...), s.subscribe03(t, id, pairs...)
-	s.Add(id, status(task.StateCompleted))
-	expect(t, young, "2 status input_required", "4 status submitted", "5 status completed")
-	expect(t, old, "2 status input_required", "4 status submitted", "5 status completed final")
-}
-
+// The headers come before the first event. A repetition of the request shows the message as its opening.
 func TestBareMessageHasID(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, grpcapi.Options{}, func(o *dispatch.Options) {
 		o.Agents[1].Extensions = o.Agents[0].Extensions
 	})
-	for range 2 { // the second time as the opening
+	for _, repeated := range []bool{false, true} {
 		request := send10("hi")
-		request.Tenant = "other"
+		request.Tenant = "other" // it may answer directly
 		c, err := s.young.SendStreamingMessage(with(t, "a2a-extensions", dispatch.ResumeURI, "idempotency-key", "k"), request)
 		require.NoError(t, err)
-		select {
-		case id := <-s.Created:
-			s.Add(id, rpctest.Direct("hello"))
-		case <-s.closed:
-		case <-time.After(patience):
+		_, err = c.Header()
+		require.NoError(t, err)
+		if !repeated {
+			s.Add(wait(t, s.Created), rpctest.Direct("hello"))
 		}
 		expect(t, c, "2 message hello")
 		ends(t, c)
@@ -281,11 +252,7 @@ func TestTooManyStreams(t *testing.T) {
 	id := s.Task("0.3", status(task.StateWorking))
 	first := s.subscribe10(t, id)
 	expect(t, first, "task working")
-	for _, err := range []error{
-		func() error { _, err := s.subscribe10(t, id).Recv(); return err }(),
-		func() error { _, err := s.subscribe03(t, id).Recv(); return err }(),
-	} {
-		f := faultOf(t, err)
+	for _, f := range []*fault{failed(t, s.subscribe10(t, id)), failed(t, s.subscribe03(t, id))} {
 		require.Equal(t, codes.ResourceExhausted, f.Code())
 		require.Equal(t, "RATE_LIMITED", f.info.GetReason())
 		require.Equal(t, 5*time.Second, f.retry)
@@ -312,65 +279,53 @@ func TestStreamEndsWhenClientLeaves(t *testing.T) {
 // The server drops a client that reads nothing. That client keeps what it has and delays no other.
 func TestClientThatReadsNothing(t *testing.T) {
 	t.Parallel()
-	s := serveStreams(t, grpcapi.Options{WriteTimeout: 5 * time.Second})
-	id := s.Task("0.3", status(task.StateWorking))
-	// A flow-control window that does not grow.
-	conn := dial(t, s.addr, grpc.WithStaticStreamWindowSize(64<<10))
-	stuck, err := pb10.NewA2AServiceClient(conn).SubscribeToTask(with(t, "a2a-extensions", dispatch.ResumeURI), &pb10.SubscribeToTaskRequest{Id: id.String()})
-	require.NoError(t, err)
-	expect(t, stuck, "2 task working")
-	quick := s.subscribe10(t, id)
-	expect(t, quick, "task working")
-	text := strings.Repeat("x", 16<<10)
-	const chunks = 100
-	go func() {
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 5 * time.Second
+		s := serveStreams(t, grpcapi.Options{WriteTimeout: timeout, HeaderTimeout: piped})
+		id := s.Task("0.3", status(task.StateWorking))
+		resumable := []string{"a2a-extensions", dispatch.ResumeURI}
+		// A flow-control window that does not grow.
+		young := pb10.NewA2AServiceClient(s.dial(t, grpc.WithStaticStreamWindowSize(64<<10)))
+		stuck, err := young.SubscribeToTask(with(t, resumable...), &pb10.SubscribeToTaskRequest{Id: id.String()})
+		require.NoError(t, err)
+		expect(t, stuck, "2 task working")
+		quick := s.subscribe10(t, id)
+		expect(t, quick, "task working")
+		text := strings.Repeat("x", 16<<10)
+		const chunks = 20
+		began := time.Now()
 		for range chunks {
 			s.Add(id, chunk(text))
+			expect(t, quick, "artifact "+text)
 		}
-	}()
-	for range chunks {
-		expect(t, quick, "artifact "+text)
-	}
-	wait(t, s.closed) // the write deadline ends the stuck stream
-	s.Add(id, status(task.StateCompleted))
-	expect(t, quick, "status completed")
-	ends(t, quick)
+		require.Zero(t, waittest.Elapsed(began))
+		<-s.closed // the write deadline ends the stuck stream
+		require.Equal(t, timeout, waittest.Elapsed(began))
+		s.Add(id, status(task.StateCompleted))
+		expect(t, quick, "status completed")
+		ends(t, quick)
 
-	// The client later reads complete events in order, and an error that says there is more.
-	last := 2
-	for {
-		m, err := stuck.Recv()
-		if err != nil {
-			require.Equal(t, codes.Canceled, codeOf(err), "this is not the end of the task")
-			break
+		// The client later reads complete events in order, and an error that says there is more.
+		last := 2
+		for {
+			m, err := stuck.Recv()
+			if err != nil {
+				require.Equal(t, codes.Canceled, codeOf(err), "this is not the end of the task")
+				break
+			}
+			last++
+			require.Equal(t, fmt.Sprintf("%d artifact %s", last, text), shown(t, m))
 		}
-		last++
-		require.Equal(t, fmt.Sprintf("%d artifact %s", last, text), shown(m))
-	}
-	require.Less(t, last, chunks)
-	rest := s.subscribe10(t, id, "a2a-extensions", dispatch.ResumeURI, "a2a-last-event-id", strconv.Itoa(last))
-	for last++; last <= chunks+2; last++ {
-		expect(t, rest, fmt.Sprintf("%d artifact %s", last, text))
-	}
-	expect(t, rest, fmt.Sprintf("%d status completed", last))
-	ends(t, rest)
-	require.Empty(t, s.logs.String())
-	s.idle(t)
-}
-
-// One event may be far larger than one send.
-func TestLargeEvent(t *testing.T) {
-	t.Parallel()
-	s := serveStreams(t, grpcapi.Options{})
-	id := s.Task("0.3", status(task.StateWorking))
-	conn := dial(t, s.addr, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(32<<20)))
-	c, err := pb10.NewA2AServiceClient(conn).SubscribeToTask(with(t), &pb10.SubscribeToTaskRequest{Id: id.String()})
-	require.NoError(t, err)
-	text := strings.Repeat("x", 8<<20)
-	expect(t, c, "task working")
-	s.Add(id, chunk(text), chunk(text), status(task.StateCompleted))
-	expect(t, c, "artifact "+text, "artifact "+text, "status completed")
-	ends(t, c)
+		require.Less(t, last, chunks)
+		rest := s.subscribe10(t, id, append(resumable, "a2a-last-event-id", strconv.Itoa(last))...)
+		for last++; last <= chunks+2; last++ {
+			expect(t, rest, fmt.Sprintf("%d artifact %s", last, text))
+		}
+		expect(t, rest, fmt.Sprintf("%d status completed", last))
+		ends(t, rest)
+		require.Empty(t, s.logs.String())
+		s.idle(t)
+	})
 }
 
 func TestStreamsDuringStop(t *testing.T) {
@@ -383,18 +338,17 @@ func TestStreamsDuringStop(t *testing.T) {
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.Shutdown(t.Context()) }()
 	// The server refuses new calls while it serves those in progress.
-	require.Eventually(t, func() bool {
-		_, err := pb10.NewA2AServiceClient(dial(t, s.addr)).GetTask(with(t), &pb10.GetTaskRequest{Id: id.String()})
-		return codeOf(err) == codes.Unavailable
-	}, patience, time.Millisecond)
+	waittest.Eventually(t, "it refuses new calls", func() error {
+		_, err := pb10.NewA2AServiceClient(s.dial(t)).GetTask(with(t), &pb10.GetTaskRequest{Id: id.String()})
+		return waittest.Unless(codeOf(err) == codes.Unavailable, "it answers with %v", err)
+	})
 	s.Add(id, chunk("x"))
 	expect(t, young, "artifact x")
 	expect(t, old, "artifact x")
 	s.Hub.Close()
-	for _, err := range []error{
-		func() error { _, err := young.Recv(); return err }(),
-		func() error { _, err := old.Recv(); return err }(),
-	} {
+	_, stop10 := young.Recv()
+	_, stop03 := old.Recv()
+	for _, err := range []error{stop10, stop03} {
 		require.Equal(t, codes.Unavailable, codeOf(err), "this is not the end of the task")
 		require.Contains(t, err.Error(), "the server is stopping")
 	}
@@ -422,26 +376,9 @@ func TestPanicBecomesStreamStatus(t *testing.T) {
 	c := s.subscribe10(t, id)
 	expect(t, c, "task working")
 	s.Add(id, task.Event{Kind: task.EventArtifact}) // an artifact event without an artifact
-	_, err := c.Recv()
-	f := faultOf(t, err)
+	f := failed(t, c)
 	require.Equal(t, codes.Internal, f.Code())
 	require.Contains(t, s.logs.String(), "error_id="+f.info.GetMetadata()["errorId"])
 	require.Contains(t, s.logs.String(), "panic")
 	expect(t, s.subscribe10(t, s.Task("0.3", status(task.StateWorking))), "task working")
-}
-
-func TestRepeatedRequest(t *testing.T) {
-	t.Parallel()
-	s := serveStreams(t, grpcapi.Options{})
-	ctx := metadata.AppendToOutgoingContext(with(t), "idempotency-key", "k")
-	c, err := s.young.SendStreamingMessage(ctx, send10("hi"))
-	require.NoError(t, err)
-	s.Add(wait(t, s.Created), status(task.StateCompleted))
-	expect(t, c, "task submitted", "status completed")
-	ends(t, c)
-	again, err := s.old.SendStreamingMessage(ctx, send03("hi"))
-	require.NoError(t, err)
-	expect(t, again, "task completed", "status completed final")
-	ends(t, again)
-	require.Empty(t, s.Created)
 }

@@ -1,15 +1,15 @@
 package rest_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -20,12 +20,13 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
 	"github.com/holdfast-a2a/holdfast/internal/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // Tests every operation of both versions. The answers are golden files.
 func TestOperations(t *testing.T) {
 	t.Parallel()
-	e := &rpctest.Recorder{Task: sample()}
+	e := recorder()
 	s := serve(t, e, rest.Options{})
 	for _, tt := range []struct {
 		golden, verb, path, body string
@@ -98,7 +99,7 @@ func TestStreamsOfUnknownTasks(t *testing.T) {
 // A stream that has begun cannot send another status.
 func TestStreamErrorIsLastEvent(t *testing.T) {
 	t.Parallel()
-	working := sample()
+	working := rpctest.Sample("0.1")
 	working.Status.State = task.StateWorking
 	for _, tt := range []struct{ golden, path, body string }{
 		{"1.0", "/message:stream", send10},
@@ -154,33 +155,24 @@ func TestFaults(t *testing.T) {
 
 func TestInternalErrorIsLoggedOnce(t *testing.T) {
 	t.Parallel()
-	for _, path := range []string{"/tasks/t-1", "/v1/tasks/t-1"} {
-		s := serve(t, &rpctest.Recorder{Err: errors.New("password=hunter2")}, rest.Options{})
-		a := s.do(t, "GET", path, "")
-		require.Equal(t, http.StatusInternalServerError, a.StatusCode)
-		require.NotContains(t, string(a.body), "hunter2")
-		_, id, found := strings.Cut(string(a.body), `"errorId":"`)
-		require.True(t, found)
-		id, _, _ = strings.Cut(id, `"`)
-		s.Close() // nothing writes to the log after this
-		require.Contains(t, s.logs.String(), "error_id="+id)
-		require.Contains(t, s.logs.String(), "hunter2")
+	for says, e := range map[string]*rpctest.Recorder{"hunter2": {Err: errors.New("password=hunter2")}, "panic": {}} { // {}: without a task
+		for _, path := range []string{"/tasks/t-1", "/v1/tasks/t-1"} {
+			s := serve(t, e, rest.Options{})
+			a := s.do(t, "GET", path, "")
+			require.Equal(t, http.StatusInternalServerError, a.StatusCode)
+			require.NotContains(t, string(a.body), says)
+			_, id, found := strings.Cut(string(a.body), `"errorId":"`)
+			require.True(t, found)
+			id, _, _ = strings.Cut(id, `"`)
+			require.Equal(t, 1, strings.Count(s.logs.String(), "error_id="+id))
+			require.Contains(t, s.logs.String(), says)
+		}
 	}
-}
-
-func TestPanicIsInternalError(t *testing.T) {
-	t.Parallel()
-	s := serve(t, &rpctest.Recorder{}, rest.Options{}) // without a task
-	a := s.do(t, "GET", "/tasks/t-1", "")
-	require.Equal(t, http.StatusInternalServerError, a.StatusCode)
-	require.Equal(t, "INTERNAL", a.fault10(t).Status)
-	s.Close()
-	require.Contains(t, s.logs.String(), "panic")
 }
 
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
-	e := &rpctest.Recorder{Task: sample()}
+	e := recorder()
 	s := serve(t, e, rest.Options{Limits: body.Limits{Size: 4096, Depth: 10}})
 	deep := strings.Repeat(`{"a":`, 11) + "1" + strings.Repeat("}", 11)
 	for _, tt := range []struct {
@@ -234,23 +226,20 @@ func TestBadRequests(t *testing.T) {
 
 func TestIncompleteBody(t *testing.T) {
 	t.Parallel()
-	s := serve(t, &rpctest.Recorder{}, rest.Options{Limits: body.Limits{Timeout: 100 * time.Millisecond}})
-	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
-	require.NoError(t, err)
-	defer func() { _ = c.Close() }()
-	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
-	_, err = c.Write([]byte("POST /message:send HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"))
-	require.NoError(t, err)
-	var got bytes.Buffer
-	_, err = got.ReadFrom(c)
-	require.NoError(t, err)
-	require.True(t, strings.HasPrefix(got.String(), "HTTP/1.1 408 "), got.String())
-	require.Contains(t, got.String(), `"status":"DEADLINE_EXCEEDED"`)
+	synctest.Test(t, func(t *testing.T) {
+		s := rpctest.Piped(t, handler(recorder().As, rest.Options{Limits: body.Limits{Timeout: time.Minute}}, io.Discard))
+		began := time.Now()
+		got, err := io.ReadAll(rpctest.Dial(t, s, "POST /message:send HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"))
+		require.NoError(t, err)
+		require.Equal(t, time.Minute, waittest.Elapsed(began))
+		require.True(t, strings.HasPrefix(string(got), "HTTP/1.1 408 "), string(got))
+		require.Contains(t, string(got), `"status":"DEADLINE_EXCEEDED"`)
+	})
 }
 
 func TestVerbs(t *testing.T) {
 	t.Parallel()
-	e := &rpctest.Recorder{Task: sample()}
+	e := recorder()
 	s := serve(t, e, rest.Options{})
 	for path, want := range map[string]string{
 		"/message:send": "OPTIONS, POST", "/message:stream": "OPTIONS, POST", "/tasks": "OPTIONS, GET, HEAD",
@@ -278,7 +267,7 @@ func TestVerbs(t *testing.T) {
 
 func TestMediaTypes(t *testing.T) {
 	t.Parallel()
-	s := serve(t, &rpctest.Recorder{Task: sample()}, rest.Options{})
+	s := serve(t, recorder(), rest.Options{})
 	const own, plain = "application/a2a+json", "application/json"
 	for _, tt := range []struct{ content, accept, want string }{
 		{"", "", plain},
@@ -310,7 +299,7 @@ func TestMediaTypes(t *testing.T) {
 
 func TestTenantsAreAgents(t *testing.T) {
 	t.Parallel()
-	e := &rpctest.Recorder{Task: sample()}
+	e := recorder()
 	s := serve(t, e, rest.Options{})
 	for _, tt := range []struct{ path, agent string }{
 		{"/tasks/t", "demo"},
@@ -347,7 +336,7 @@ func TestTenantsAreAgents(t *testing.T) {
 
 func TestIDs(t *testing.T) {
 	t.Parallel()
-	e := &rpctest.Recorder{Task: sample()}
+	e := recorder()
 	s := serve(t, e, rest.Options{})
 	for _, id := range []string{"t-1", "a b", "a/b", "a/pushNotificationConfigs", "a:cancel", "x:y", "ü😀", `"quoted\`, "..", "100%", "a?b#c", "tasks"} {
 		for _, prefix := range []string{"", "/demo", "/v1", "/agents/demo", "/agents/demo/v1"} {
@@ -377,7 +366,7 @@ func TestIDs(t *testing.T) {
 // A client whose strings are UTF-16 may cut one in the middle of a character.
 func TestHalfPairsAreRepaired(t *testing.T) {
 	t.Parallel()
-	e := &rpctest.Recorder{Task: sample()}
+	e := recorder()
 	s := serve(t, e, rest.Options{})
 	for path, parts := range map[string]string{"/message:send": "parts", "/v1/message:send": "content"} {
 		a := s.do(t, "POST", path, `{"message":{"messageId":"m","role":"ROLE_USER","`+parts+`":[{"text":"cut \ud83d"}]}}`)
@@ -409,7 +398,7 @@ func TestEventSourceOfAnEndedTask(t *testing.T) {
 
 func TestQueries(t *testing.T) {
 	t.Parallel()
-	e := &rpctest.Recorder{Task: sample()}
+	e := recorder()
 	s := serve(t, e, rest.Options{})
 	at := time.Date(2026, 1, 5, 10, 0, 2, 120_000_000, time.UTC)
 	for _, query := range []string{
@@ -435,31 +424,26 @@ func TestQueries(t *testing.T) {
 
 func TestVersionHeader(t *testing.T) {
 	t.Parallel()
-	lenient, strict := serve(t, &rpctest.Recorder{Task: sample()}, rest.Options{}), serve(t, &rpctest.Recorder{Task: sample()}, rest.Options{StrictVersion: true})
+	lenient, strict := serve(t, recorder(), rest.Options{}), serve(t, recorder(), rest.Options{StrictVersion: true})
 	for _, tt := range []struct {
 		path, version string
-		strict        bool
+		strict        int
 	}{
-		{"/tasks/t", "", false},
-		{"/tasks/t", "1.0", true},
-		{"/tasks/t", "1.0.1", true},
-		{"/tasks/t", "0.3", false},
-		{"/v1/tasks/t", "", true},
-		{"/v1/tasks/t", "0.3.0", true},
-		{"/v1/tasks/t", "1.0", false},
+		{"/tasks/t", "", http.StatusBadRequest},
+		{"/tasks/t", "1.0.1", http.StatusOK},
+		{"/tasks/t", "0.3", http.StatusBadRequest},
+		{"/v1/tasks/t", "", http.StatusOK},
+		{"/v1/tasks/t", "0.3.0", http.StatusOK},
+		{"/v1/tasks/t", "1.0", http.StatusBadRequest},
 	} {
 		require.Equal(t, http.StatusOK, lenient.do(t, "GET", tt.path, "", "A2A-Version", tt.version).StatusCode, "%+v", tt)
-		want := http.StatusOK
-		if !tt.strict {
-			want = http.StatusBadRequest
-		}
-		require.Equal(t, want, strict.do(t, "GET", tt.path, "", "A2A-Version", tt.version).StatusCode, "%+v", tt)
+		require.Equal(t, tt.strict, strict.do(t, "GET", tt.path, "", "A2A-Version", tt.version).StatusCode, "%+v", tt)
 	}
 }
 
 func TestExtensionsAreEchoed(t *testing.T) {
 	t.Parallel()
-	s := serve(t, &rpctest.Recorder{Task: sample()}, rest.Options{})
+	s := serve(t, recorder(), rest.Options{})
 	require.Equal(t, "urn:a", s.do(t, "GET", "/tasks/t", "", "A2A-Extensions", "urn:z, urn:a").Header.Get("A2A-Extensions"))
 	require.Equal(t, "urn:a", s.do(t, "GET", "/v1/tasks/t", "", "X-A2A-Extensions", "urn:a").Header.Get("X-A2A-Extensions"))
 }

@@ -1,7 +1,6 @@
 package rest_test
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -11,12 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
 	"github.com/holdfast-a2a/holdfast/internal/rpctest"
-	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // FuzzRequest sends arbitrary paths, queries and bodies. The answer is one document. An error has the format of its
@@ -35,7 +32,7 @@ func FuzzRequest(f *testing.F) {
 	} {
 		f.Add(seed.verb, seed.path, seed.query, seed.body)
 	}
-	b := rest.New(rest.Options{Limits: body.Limits{Size: 1 << 16}, Operations: dispatch.New(dispatch.Options{Engine: rpctest.ForAll(echoing{new(rpctest.Recorder)})})})
+	b := rest.New(rest.Options{Limits: body.Limits{Size: 1 << 16}, Operations: dispatch.New(dispatch.Options{Engine: rpctest.ForAll(new(rpctest.Echo))})})
 	f.Fuzz(func(t *testing.T, verb, path, query, content string) {
 		u, err := url.Parse("http://x/" + strings.TrimLeft(path, "/"))
 		if err != nil {
@@ -59,33 +56,4 @@ func FuzzRequest(f *testing.F) {
 		require.NotEqual(t, http.StatusInternalServerError, w.Code, "%s", w.Body)
 		require.Equal(t, w.Code != http.StatusOK, document["error"] != nil, "%s", w.Body)
 	})
-}
-
-// echoing is an engine that knows no task and accepts every message.
-type echoing struct{ *rpctest.Recorder }
-
-func (echoing) Send(_ context.Context, r *engine.SendRequest) (*task.Task, error) {
-	t := sample()
-	t.History[0], t.Metadata = *r.Message, r.Metadata
-	return t, nil
-}
-
-func (echoing) Stream(context.Context, *engine.SendRequest) (*engine.Stream, error) {
-	return nil, &task.Error{Kind: task.Terminal}
-}
-
-func (echoing) Get(context.Context, *engine.GetRequest) (*task.Task, error) {
-	return nil, &task.Error{Kind: task.NotFound}
-}
-
-func (echoing) List(_ context.Context, r *engine.ListRequest) (*engine.Page, error) {
-	return &engine.Page{Size: r.PageSize}, nil
-}
-
-func (echoing) Cancel(context.Context, *engine.CancelRequest) (*task.Task, error) {
-	return nil, &task.Error{Kind: task.NotCancelable}
-}
-
-func (echoing) Subscribe(context.Context, *engine.SubscribeRequest) (*engine.Stream, error) {
-	return nil, &task.Error{Kind: task.NotFound}
 }

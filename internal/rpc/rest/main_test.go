@@ -1,15 +1,12 @@
 package rest_test
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -19,42 +16,38 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
 	"github.com/holdfast-a2a/holdfast/internal/rpctest"
-	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds every wait. A correct test never comes near it.
-const patience = 20 * time.Second
-
 // server is the whole public server on a real listener.
 type server struct {
 	*httptest.Server
-	engine *rpctest.Recorder
-	logs   *strings.Builder // read it only after an answer
+	logs *rpctest.Logs
 }
 
 func serve(t testing.TB, e *rpctest.Recorder, o rest.Options) *server {
 	t.Helper()
-	s := serveEngine(t, e.As, o)
-	s.engine = e
-	return s
+	return serveEngine(t, e.As, o)
 }
 
 func serveEngine(t testing.TB, as func(identity.Caller, string) dispatch.Engine, o rest.Options) *server {
 	t.Helper()
-	s := &server{logs: new(strings.Builder)}
-	o.Log = slog.New(slog.NewTextHandler(s.logs, nil))
-	o.Operations = dispatch.New(dispatch.Options{Engine: as, Agents: []dispatch.Agent{
-		{Name: "demo", Extensions: []dispatch.Extension{{URI: "urn:a"}}}, {Name: "other"},
-	}})
-	s.Server = httptest.NewServer(rpc.New(rpc.Options{
-		Agents: []rpc.Agent{{Name: "demo", Default: true}, {Name: "other"}},
-		REST:   rest.New(o), HeaderTimeout: patience, IdleTimeout: patience, Log: o.Log,
-	}))
+	s := &server{logs: new(rpctest.Logs)}
+	s.Server = httptest.NewServer(handler(as, o, s.logs))
 	t.Cleanup(s.Close)
 	return s
 }
+
+func handler(as func(identity.Caller, string) dispatch.Engine, o rest.Options, logs io.Writer) http.Handler {
+	o.Log = slog.New(slog.NewTextHandler(logs, nil))
+	o.Operations = dispatch.New(dispatch.Options{Engine: as, Agents: []dispatch.Agent{
+		{Name: "demo", Extensions: []dispatch.Extension{{URI: "urn:a"}}}, {Name: "other"},
+	}})
+	return rpc.New(rpc.Options{Agents: []rpc.Agent{{Name: "demo", Default: true}, {Name: "other"}}, REST: rest.New(o), Log: o.Log})
+}
+
+func recorder() *rpctest.Recorder { return &rpctest.Recorder{Task: rpctest.Sample("0.1")} }
 
 type answer struct {
 	*http.Response
@@ -64,19 +57,8 @@ type answer struct {
 // do sends a request. headers are pairs of name and value.
 func (s *server) do(t testing.TB, verb, path, body string, headers ...string) *answer {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, verb, s.URL+path, strings.NewReader(body))
-	require.NoError(t, err)
-	for i := 0; i < len(headers); i += 2 {
-		r.Header.Set(headers[i], headers[i+1])
-	}
-	resp, err := s.Client().Do(r)
-	require.NoError(t, err)
-	content, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
-	return &answer{resp, content}
+	r := rpctest.Do(t, s.Server, verb, path, body, headers...)
+	return &answer{r.Response, r.Content}
 }
 
 // fault is an error body of either version.
@@ -122,11 +104,3 @@ const (
 	send10 = `{"message":{"messageId":"m-1","role":"ROLE_USER","parts":[{"text":"hi"}]}}`
 	send03 = `{"message":{"messageId":"m-1","role":"ROLE_USER","content":[{"text":"hi"}]}}`
 )
-
-func sample() *task.Task {
-	return &task.Task{
-		PublicID: "t-1", ContextID: "c-1", Dialect: "0.1", LastSeq: 2,
-		Status:  task.Status{State: task.StateCanceled, At: time.Unix(1e9, 0), Seq: 2},
-		History: []task.Message{{ID: "m-1", Role: task.RoleUser, Parts: []task.Part{task.Text("hi")}}},
-	}
-}

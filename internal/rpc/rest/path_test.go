@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
 )
 
-func TestPathsOfOtherBindings(t *testing.T) {
+func TestMatch(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{
 		"", "/", "/v1", "/v1/", "/v1.0", "/v0.3/", "/agents/demo", "/.well-known/agent-card.json", "/Tasks", "/a/b/tasks",
@@ -19,10 +19,6 @@ func TestPathsOfOtherBindings(t *testing.T) {
 	} {
 		require.Nil(t, rest.Match(path), path)
 	}
-}
-
-func TestPathsOfThisBinding(t *testing.T) {
-	t.Parallel()
 	for _, path := range []string{
 		"/message:send", "message:stream", "/tasks", "/tasks/", "//tasks", "/tasks/x", "/tasks/x:cancel", "/demo/tasks/x:subscribe",
 		"/tasks/x/pushNotificationConfigs/y", "/extendedAgentCard", "/demo/extendedAgentCard", "/tenant%2Fodd/tasks",

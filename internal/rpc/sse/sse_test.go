@@ -3,7 +3,6 @@ package sse_test
 import (
 	"bytes"
 	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -76,53 +75,6 @@ func (r *recorder) Write(p []byte) (int, error) {
 		r.shared += len(p)
 	}
 	return r.ResponseRecorder.Write(p)
-}
-
-// Each flush reaches the client by itself. The stream ends cleanly even long after the deadline of the last write.
-func TestFlushReachesTheClient(t *testing.T) {
-	t.Parallel()
-	const timeout = 300 * time.Millisecond
-	next := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		s := sse.Start(w, timeout)
-		if s.Flush() != nil {
-			return
-		}
-		<-next
-		s.Event([]byte("1"), []byte("{}"))
-		if s.Flush() != nil {
-			return
-		}
-		<-time.After(timeout) // starts after the write, so its deadline has passed
-		_ = s.Flush()
-	}))
-	t.Cleanup(server.Close)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
-	require.NoError(t, err)
-	resp, err := server.Client().Do(r) // returns after the headers
-	require.NoError(t, err)
-	close(next)
-	body, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
-	require.Equal(t, "id: 1\ndata: {}\n\n", string(body))
-}
-
-func TestFlushFailsIfClientReadsNothing(t *testing.T) {
-	t.Parallel()
-	flushed := make(chan error, 1)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		s := sse.Start(w, 50*time.Millisecond)
-		s.Event([]byte("1"), []byte(strings.Repeat("x", 64<<20)))
-		flushed <- s.Flush()
-	}))
-	t.Cleanup(server.Close)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
-	require.NoError(t, err)
-	resp, err := server.Client().Do(r)
-	require.NoError(t, err)
-	require.Error(t, <-flushed)
-	require.NoError(t, resp.Body.Close())
 }
 
 type unwilling struct{ http.ResponseWriter }

@@ -18,11 +18,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/sse"
+	"github.com/holdfast-a2a/holdfast/internal/rpctest"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-const patience = 20 * time.Second
 
 // serve answers every request with a stream. returned receives a value when a handler has returned.
 func serve(t *testing.T, g *sse.Streams, http2 bool, run func(context.Context, *sse.Writer)) (s *httptest.Server, returned chan struct{}) {
@@ -53,14 +53,9 @@ func get(t *testing.T, s *httptest.Server) *http.Response {
 	return resp
 }
 
-func wait[T any](t *testing.T, c <-chan T) (v T) {
+func wait[T any](t *testing.T, c <-chan T) T {
 	t.Helper()
-	select {
-	case v = <-c:
-	case <-time.After(patience):
-		require.FailNow(t, "timed out")
-	}
-	return v
+	return waittest.Within(t, "a signal", c)
 }
 
 // slowly is a response whose connection takes long to be hijacked.
@@ -80,7 +75,7 @@ func (w *slowly) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 func TestWaitCountsBeginningStream(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := sse.NewStreams(time.Second)
+		g := sse.NewStreams(time.Hour)
 		client, server := net.Pipe()
 		waited, ran := make(chan struct{}), false
 		w := &slowly{ResponseWriter: httptest.NewRecorder(), conn: server, hijacked: func() {
@@ -106,7 +101,7 @@ func TestWaitCountsBeginningStream(t *testing.T) {
 // A panic in a stream is outside the recovery of net/http handlers.
 func TestPanicEndsOnlyItsStream(t *testing.T) {
 	t.Parallel()
-	g := sse.NewStreams(time.Second)
+	g := sse.NewStreams(time.Hour)
 	s, returned := serve(t, g, false, func(_ context.Context, out *sse.Writer) {
 		out.Event([]byte("1"), []byte("{}"))
 		_ = out.Flush()
@@ -126,21 +121,16 @@ func TestPanicEndsOnlyItsStream(t *testing.T) {
 // that sends more.
 func TestClientThatKeepsSendingIsDropped(t *testing.T) {
 	t.Parallel()
-	g := sse.NewStreams(time.Second)
+	g := sse.NewStreams(time.Hour)
 	left := make(chan struct{})
 	s, _ := serve(t, g, false, func(ctx context.Context, out *sse.Writer) {
 		_ = out.Flush()
 		<-ctx.Done()
 		close(left)
 	})
-	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
+	c := rpctest.Dial(t, s, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	_, err := bufio.NewReader(c).ReadString('\n') // the stream has begun
 	require.NoError(t, err)
-	defer func() { _ = c.Close() }()
-	_, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-	require.NoError(t, err)
-	_, err = bufio.NewReader(c).ReadString('\n') // the stream has begun
-	require.NoError(t, err)
-	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
 	_, err = c.Write(make([]byte, 128<<10))
 	if err != nil { // dropped before it had sent everything
 		require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
@@ -149,39 +139,142 @@ func TestClientThatKeepsSendingIsDropped(t *testing.T) {
 	require.NoError(t, g.Wait(t.Context()))
 }
 
-func TestStreamOutlivesItsHandler(t *testing.T) {
+const timeout = 10 * time.Second
+
+// both runs a test in a bubble: of a stream that its handler writes, and of one that outlives its handler.
+func both(t *testing.T, test func(t *testing.T, serve func(run func(*sse.Writer)) *httptest.Server)) {
+	t.Helper()
+	for _, outlives := range []bool{false, true} {
+		t.Run(fmt.Sprintf("outlives its handler: %v", outlives), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				g := sse.NewStreams(timeout)
+				test(t, func(run func(*sse.Writer)) *httptest.Server {
+					return rpctest.Piped(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						w.Header().Set("X-Set-Before", "kept")
+						if outlives {
+							g.Serve(w, r, func(_ context.Context, out *sse.Writer) { run(out) })
+						} else {
+							run(sse.Start(w, timeout))
+						}
+					}))
+				})
+				require.NoError(t, g.Wait(t.Context()))
+			})
+		})
+	}
+}
+
+// Each flush reaches the client by itself. The stream ends cleanly even long after the deadline of the last write.
+func TestFlushReachesTheClient(t *testing.T) {
 	t.Parallel()
-	next := make(chan struct{})
-	big := strings.Repeat("x", 1<<20)
-	g := sse.NewStreams(time.Second)
-	s, returned := serve(t, g, false, func(_ context.Context, out *sse.Writer) {
-		_ = out.Flush()
-		<-next
-		out.Event([]byte("1"), []byte("{}"))
-		_ = out.Flush()
-		out.Event([]byte("2"), []byte(big))
-		out.KeepAlive()
-		_ = out.Flush()
-		_ = out.Flush()
+	both(t, func(t *testing.T, serve func(func(*sse.Writer)) *httptest.Server) {
+		next := make(chan struct{})
+		s := serve(func(out *sse.Writer) {
+			_ = out.Flush()
+			<-next
+			out.Event([]byte("1"), []byte("{}"))
+			_ = out.Flush()
+			<-next
+			waittest.Advance(2 * timeout)
+			out.KeepAlive()
+			_ = out.Flush()
+			_ = out.Flush()
+		})
+		resp := get(t, s) //nolint:bodyclose // in get; returns after the headers
+		require.Equal(t, "text/event-stream", resp.Header.Get("Content-Type"))
+		require.Equal(t, "no-cache", resp.Header.Get("Cache-Control"))
+		require.Equal(t, "kept", resp.Header.Get("X-Set-Before"))
+		require.NotEmpty(t, resp.Header.Get("Date"))
+		next <- struct{}{}
+		const event = "id: 1\ndata: {}\n\n"
+		body := make([]byte, len(event))
+		_, err := io.ReadFull(resp.Body, body)
+		require.NoError(t, err)
+		require.Equal(t, event, string(body))
+		next <- struct{}{}
+		body, err = io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.Equal(t, ": keep-alive\n\n", string(body))
 	})
-	resp := get(t, s) //nolint:bodyclose // in get; returns after the headers
-	wait(t, returned)
-	require.Equal(t, "text/event-stream", resp.Header.Get("Content-Type"))
-	require.Equal(t, "no-cache", resp.Header.Get("Cache-Control"))
-	require.Equal(t, "kept", resp.Header.Get("X-Set-Before"))
-	require.NotEmpty(t, resp.Header.Get("Date"))
-	require.True(t, resp.Close, "the connection serves no further request")
-	close(next)
-	body, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	require.Equal(t, "id: 1\ndata: {}\n\nid: 2\ndata: "+big+"\n\n: keep-alive\n\n", string(body))
-	require.NoError(t, g.Wait(t.Context()))
+}
+
+// A connection with a failed write ends in the middle of an event. If the proper end of a stream followed, the client
+// would read it as part of the event.
+func TestClientThatReadsNothing(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, serve func(func(*sse.Writer)) *httptest.Server) {
+		event := strings.Repeat("x", 128<<10)
+		flushed := make(chan error, 1)
+		began := time.Now()
+		s := serve(func(out *sse.Writer) {
+			out.Event([]byte("1"), []byte(event))
+			flushed <- out.Flush()
+		})
+		resp := get(t, s)
+		require.ErrorContains(t, <-flushed, "timeout")
+		require.Equal(t, timeout, waittest.Elapsed(began))
+		body, err := io.ReadAll(resp.Body)
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		require.NoError(t, resp.Body.Close())
+		require.True(t, strings.HasPrefix("id: 1\ndata: "+event, string(body)), "the body ends in %q", body[max(0, len(body)-20):])
+	})
+}
+
+// A slow client gets an event that is larger than what it reads within the timeout.
+func TestSlowClientGetsLargeEvent(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, serve func(func(*sse.Writer)) *httptest.Server) {
+		const size = 1 << 20
+		flushed := make(chan error, 1)
+		s := serve(func(out *sse.Writer) {
+			out.Event([]byte("1"), []byte(strings.Repeat("x", size)))
+			flushed <- out.Flush()
+		})
+		resp := get(t, s) //nolint:bodyclose // in get
+		for range size / (32 << 10) {
+			_, err := io.CopyN(io.Discard, resp.Body, 32<<10)
+			require.NoError(t, err)
+			waittest.Advance(timeout - time.Second)
+		}
+		rest, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.Len(t, rest, len("id: 1\ndata: \n\n"))
+		require.NoError(t, <-flushed)
+	})
+}
+
+// sized is a connection that notes the size of the buffer in the kernel.
+type sized struct {
+	net.Conn
+	buffer chan int
+}
+
+func (s sized) SetWriteBuffer(bytes int) error {
+	s.buffer <- bytes
+	return nil
+}
+
+// The buffer between the server and a slow client is small: a full one takes no more until a third of it is free, so with a
+// large one the client would look dead.
+func TestSendBufferIsSmall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		buffer := make(chan int, 1)
+		s := rpctest.Piped(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			sse.NewStreams(timeout).Serve(w, r, func(context.Context, *sse.Writer) {})
+		}))
+		s.Listener.(*rpctest.Pipes).Accepted = func(c net.Conn) net.Conn { return sized{c, buffer} }
+		_, err := io.ReadAll(get(t, s).Body)
+		require.NoError(t, err)
+		require.Equal(t, 128<<10, <-buffer)
+	})
 }
 
 // HTTP/2 has no connection to hijack: the handler writes the stream.
 func TestStreamOverHTTP2(t *testing.T) {
 	t.Parallel()
-	g := sse.NewStreams(time.Second)
+	g := sse.NewStreams(time.Hour)
 	next := make(chan struct{})
 	s, returned := serve(t, g, true, func(_ context.Context, out *sse.Writer) {
 		_ = out.Flush()
@@ -202,33 +295,22 @@ func TestStreamOverHTTP2(t *testing.T) {
 // HTTP/1.0 has no chunked encoding: the end of the connection ends the body.
 func TestStreamOverHTTP10(t *testing.T) {
 	t.Parallel()
-	s, _ := serve(t, sse.NewStreams(time.Second), false, func(_ context.Context, out *sse.Writer) {
+	s, _ := serve(t, sse.NewStreams(time.Hour), false, func(_ context.Context, out *sse.Writer) {
 		out.Event([]byte("1"), []byte("{}"))
 		_ = out.Flush()
 	})
-	conn := dial(t, s)
-	_, err := fmt.Fprint(conn, "GET / HTTP/1.0\r\n\r\n")
-	require.NoError(t, err)
-	all, err := io.ReadAll(conn)
+	all, err := io.ReadAll(rpctest.Dial(t, s, "GET / HTTP/1.0\r\n\r\n"))
 	require.NoError(t, err)
 	require.True(t, strings.HasPrefix(string(all), "HTTP/1.0 200 OK\r\n"))
 	require.NotContains(t, string(all), "chunked")
 	require.True(t, strings.HasSuffix(string(all), "\r\n\r\nid: 1\ndata: {}\n\n"))
 }
 
-func dial(t *testing.T, s *httptest.Server) net.Conn {
-	t.Helper()
-	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
-}
-
 func TestLeavingClientEndsContext(t *testing.T) {
 	t.Parallel()
 	for _, http2 := range []bool{false, true} {
 		left := make(chan struct{})
-		s, _ := serve(t, sse.NewStreams(time.Second), http2, func(ctx context.Context, out *sse.Writer) {
+		s, _ := serve(t, sse.NewStreams(time.Hour), http2, func(ctx context.Context, out *sse.Writer) {
 			_ = out.Flush()
 			<-ctx.Done()
 			close(left)
@@ -243,7 +325,7 @@ func TestLeavingClientEndsContext(t *testing.T) {
 func TestClientThatSendsMoreGetsWholeStream(t *testing.T) {
 	t.Parallel()
 	next := make(chan struct{})
-	s, _ := serve(t, sse.NewStreams(time.Second), false, func(ctx context.Context, out *sse.Writer) {
+	s, _ := serve(t, sse.NewStreams(time.Hour), false, func(ctx context.Context, out *sse.Writer) {
 		_ = out.Flush()
 		<-next
 		if ctx.Err() == nil {
@@ -251,10 +333,8 @@ func TestClientThatSendsMoreGetsWholeStream(t *testing.T) {
 			_ = out.Flush()
 		}
 	})
-	conn := dial(t, s)
 	const request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
-	_, err := fmt.Fprint(conn, request, request)
-	require.NoError(t, err)
+	conn := rpctest.Dial(t, s, request+request)
 	in := bufio.NewReader(conn)
 	resp, err := http.ReadResponse(in, nil)
 	require.NoError(t, err)
@@ -269,21 +349,9 @@ func TestClientThatSendsMoreGetsWholeStream(t *testing.T) {
 	require.ErrorIs(t, err, io.EOF, "one answer, then the end")
 }
 
-func TestDeadClientEndsDetachedFlush(t *testing.T) {
-	t.Parallel()
-	flushed := make(chan error, 1)
-	s, _ := serve(t, sse.NewStreams(50*time.Millisecond), false, func(_ context.Context, out *sse.Writer) {
-		out.Event([]byte("1"), []byte(strings.Repeat("x", 64<<20)))
-		flushed <- out.Flush()
-	})
-	_, err := fmt.Fprint(dial(t, s), "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-	require.NoError(t, err)
-	require.ErrorContains(t, wait(t, flushed), "timeout")
-}
-
 func TestWait(t *testing.T) {
 	t.Parallel()
-	g := sse.NewStreams(time.Second)
+	g := sse.NewStreams(time.Hour)
 	ended := make(chan struct{})
 	s, returned := serve(t, g, false, func(ctx context.Context, out *sse.Writer) {
 		_ = out.Flush()
@@ -292,60 +360,12 @@ func TestWait(t *testing.T) {
 	})
 	resp := get(t, s) //nolint:bodyclose // in get
 	wait(t, returned)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	require.ErrorIs(t, g.Wait(ctx), context.DeadlineExceeded)
+	require.True(t, resp.Close, "the connection serves no further request")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, g.Wait(ctx), context.Canceled)
 	wait(t, ended)
 	_, err := io.ReadAll(resp.Body)
 	require.NoError(t, err, "a stream that is cut also ends cleanly")
 	require.NoError(t, g.Wait(t.Context()))
-}
-
-// A slow client gets an event that is larger than what it reads within the timeout. Even the buffer in between must
-// be smaller than the event.
-func TestSlowClientGetsLargeEvent(t *testing.T) {
-	t.Parallel()
-	const size = 12 << 20
-	flushed := make(chan error, 1)
-	// On a busy machine a second may pass without a byte.
-	s, _ := serve(t, sse.NewStreams(3*time.Second), false, func(_ context.Context, out *sse.Writer) {
-		out.Event([]byte("1"), []byte(strings.Repeat("x", size)))
-		flushed <- out.Flush()
-	})
-	var d net.Dialer
-	c, err := d.DialContext(t.Context(), "tcp", s.Listener.Addr().String())
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
-	require.NoError(t, c.(*net.TCPConn).SetReadBuffer(128<<10))
-	_, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-	require.NoError(t, err)
-	// Reading everything takes a multiple of the timeout at this pace.
-	got, p := 0, make([]byte, 64<<10)
-	pace := time.NewTicker(50 * time.Millisecond)
-	defer pace.Stop()
-	for got < size {
-		<-pace.C
-		n, err := c.Read(p)
-		require.NoError(t, err, "after %d bytes", got)
-		got += n
-	}
-	require.NoError(t, wait(t, flushed))
-}
-
-// A connection with a failed write ends in the middle of an event. If the proper end of a stream followed, the client
-// would read it as part of the event.
-func TestFailedWriteEndsConnection(t *testing.T) {
-	t.Parallel()
-	event := strings.Repeat("x", 8<<20)
-	flushed := make(chan error, 1)
-	s, _ := serve(t, sse.NewStreams(50*time.Millisecond), false, func(_ context.Context, out *sse.Writer) {
-		out.Event([]byte("1"), []byte(event))
-		flushed <- out.Flush()
-	})
-	resp := get(t, s) // and read nothing
-	require.Error(t, wait(t, flushed))
-	body, err := io.ReadAll(resp.Body)
-	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
-	require.NoError(t, resp.Body.Close())
-	require.True(t, strings.HasPrefix("id: 1\ndata: "+event, string(body)), "the body ends in %q", body[max(0, len(body)-20):])
 }
