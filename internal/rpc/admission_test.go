@@ -6,6 +6,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -15,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -38,7 +40,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
 	"github.com/holdfast-a2a/holdfast/internal/rpctest"
-	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
@@ -46,37 +47,64 @@ import (
 // agent open requires nothing. The default agent is gated, or open if openDefault is set.
 type gated struct {
 	*httptest.Server
+	issuer
 	engine *rpctest.Recorder
 	conn   *grpc.ClientConn
-	sign   func(claims map[string]any) string
 }
 
 const issuerURL = "https://id.example.com"
 
-func serveGated(t *testing.T, openDefault bool) *gated {
+// issuer signs tokens, and serves its key without a network.
+type issuer struct{ key jose.JSONWebKey }
+
+func newIssuer(t *testing.T) issuer {
 	t.Helper()
-	g := &gated{engine: &rpctest.Recorder{Task: &task.Task{PublicID: "t-1", ContextID: "c-1", Dialect: "1.0", Status: task.Status{State: task.StateCompleted}}}}
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	key := jose.JSONWebKey{Key: private, KeyID: "k", Algorithm: "ES256", Use: "sig"}
-	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key.Public()}})
-	}))
-	t.Cleanup(issuer.Close)
-	g.sign = func(claims map[string]any) string {
-		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, nil)
-		require.NoError(t, err)
-		payload, err := json.Marshal(claims)
-		require.NoError(t, err)
-		signed, err := signer.Sign(payload)
-		require.NoError(t, err)
-		compact, err := signed.CompactSerialize()
-		require.NoError(t, err)
-		return compact
+	return issuer{jose.JSONWebKey{Key: private, KeyID: "k", Algorithm: "ES256", Use: "sig"}}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (i issuer) RoundTrip(*http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	err := json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{i.key.Public()}})
+	return w.Result(), err
+}
+
+func (i issuer) sign(t *testing.T, claims map[string]any) string {
+	t.Helper()
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: i.key}, nil)
+	require.NoError(t, err)
+	payload, err := json.Marshal(claims)
+	require.NoError(t, err)
+	signed, err := signer.Sign(payload)
+	require.NoError(t, err)
+	compact, err := signed.CompactSerialize()
+	require.NoError(t, err)
+	return compact
+}
+
+// bearer is the header of a token whose claims are the usual ones, changed by pairs.
+func (i issuer) bearer(t *testing.T, pairs ...any) []string {
+	t.Helper()
+	c := map[string]any{"iss": issuerURL, "aud": "holdfast", "sub": "alice", "scope": "agents:use", "exp": time.Now().Add(time.Hour).Unix()}
+	for n := 0; n < len(pairs); n += 2 {
+		c[pairs[n].(string)] = pairs[n+1]
 	}
-	sso := auth.NewJWT(auth.JWTOptions{
-		Name: "sso", Issuer: issuerURL, KeySetURL: issuer.URL, Audiences: []string{"holdfast"}, Algorithms: []string{"ES256"}, Client: issuer.Client(),
+	return []string{"Authorization", "Bearer " + i.sign(t, c)}
+}
+
+func accepting(keys http.RoundTripper) *auth.JWT {
+	return auth.NewJWT(auth.JWTOptions{
+		Name: "sso", Issuer: issuerURL, KeySetURL: issuerURL + "/keys", Audiences: []string{"holdfast"}, Algorithms: []string{"ES256"},
+		Client: &http.Client{Transport: keys},
 	})
+}
+
+func serveGated(t *testing.T, openDefault bool) *gated {
+	t.Helper()
+	g := &gated{issuer: newIssuer(t), engine: &rpctest.Recorder{Task: rpctest.Sample("1.0")}}
+	sso := accepting(g.issuer)
 	ctx, stop := context.WithCancel(context.Background())
 	ran := make(chan struct{})
 	go func() {
@@ -118,24 +146,17 @@ func serveGated(t *testing.T, openDefault bool) *gated {
 	return g
 }
 
-func (g *gated) claims(pairs ...any) map[string]any {
-	c := map[string]any{"iss": issuerURL, "aud": "holdfast", "sub": "alice", "scope": "agents:use", "exp": time.Now().Add(time.Hour).Unix()}
-	for n := 0; n < len(pairs); n += 2 {
-		c[pairs[n].(string)] = pairs[n+1]
-	}
-	return c
-}
-
 // credentials returns credentials that the agent does not admit.
-func (g *gated) credentials() map[string][]string {
-	good := g.sign(g.claims())
+func (g *gated) credentials(t *testing.T) map[string][]string {
+	t.Helper()
+	good := g.bearer(t)
 	return map[string][]string{
 		"none":           nil,
-		"bad":            {"Authorization", "Bearer " + good[:len(good)-4] + "AAAA"},
-		"expired":        {"Authorization", "Bearer " + g.sign(g.claims("exp", time.Now().Add(-time.Hour).Unix()))},
-		"wrong audience": {"Authorization", "Bearer " + g.sign(g.claims("aud", "else"))},
-		"missing scope":  {"Authorization", "Bearer " + g.sign(g.claims("scope", "agents:other"))},
-		"two":            {"Authorization", "Bearer " + good, "Authorization", "Bearer " + good},
+		"bad":            {"Authorization", good[1][:len(good[1])-4] + "AAAA"},
+		"expired":        g.bearer(t, "exp", time.Now().Add(-time.Hour).Unix()),
+		"wrong audience": g.bearer(t, "aud", "else"),
+		"missing scope":  g.bearer(t, "scope", "agents:other"),
+		"two":            append(good, good...),
 	}
 }
 
@@ -179,7 +200,7 @@ func TestRefusedCredentials(t *testing.T) {
 		},
 	} {
 		got := map[string]string{}
-		for credential, headers := range g.credentials() {
+		for credential, headers := range g.credentials(t) {
 			answers := map[string]string{}
 			for _, method := range methods {
 				for _, path := range []string{"/v" + version, "/agents/gated/v" + version} {
@@ -204,7 +225,7 @@ func TestRefusedCredentials(t *testing.T) {
 		},
 	} {
 		got := map[string]string{}
-		for credential, headers := range g.credentials() {
+		for credential, headers := range g.credentials(t) {
 			answers := map[string]string{}
 			for _, request := range requests {
 				verb, path, _ := strings.Cut(request, " ")
@@ -218,7 +239,7 @@ func TestRefusedCredentials(t *testing.T) {
 	}
 	for version, codec := range map[string]*binary.Codec{"0.3": binary.New03(100), "1.0": binary.New10(100)} {
 		got := map[string]string{}
-		for credential, headers := range g.credentials() {
+		for credential, headers := range g.credentials(t) {
 			answers := map[string]string{}
 			for _, m := range codec.Methods() {
 				answers[m.Name] = g.call(t, codec.Service(), m.Name, headers)
@@ -233,8 +254,7 @@ func TestRefusedCredentials(t *testing.T) {
 // call makes a call without a message and returns its status.
 func (g *gated) call(t *testing.T, service, method string, headers []string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), headers...), 20*time.Second)
-	defer cancel()
+	ctx := metadata.AppendToOutgoingContext(waittest.Context(t), headers...)
 	stream, err := g.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/"+service+"/"+method)
 	require.NoError(t, err)
 	_ = stream.SendMsg(&emptypb.Empty{}) // the answer may come first
@@ -299,7 +319,7 @@ func (g *gated) asked(t *testing.T, request any) identity.Caller {
 func TestAdmittedCallerReachesEngine(t *testing.T) {
 	t.Parallel()
 	g := serveGated(t, false)
-	token := []string{"Authorization", "Bearer " + g.sign(g.claims("jti", "j"))}
+	token := g.bearer(t, "jti", "j")
 	want := identity.Caller{Subject: "alice", Scopes: []string{"agents:use"}, Method: "jwt", Credential: "sso/j"}
 	r := do(t, g.Server, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"t-1"}}`, token...)
 	require.Equal(t, http.StatusOK, r.StatusCode)
@@ -320,7 +340,7 @@ func TestNamedAgentChecksCredentials(t *testing.T) {
 		return do(t, g.Server, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"tenant":"`+tenant+
 			`","message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}}`, headers...)
 	}
-	token := []string{"Authorization", "Bearer " + g.sign(g.claims())}
+	token := g.bearer(t)
 	require.Equal(t, http.StatusOK, send("").StatusCode)
 	require.Zero(t, g.asked(t, new(engine.SendRequest)))
 	require.Equal(t, http.StatusOK, send("", token...).StatusCode)
@@ -328,7 +348,7 @@ func TestNamedAgentChecksCredentials(t *testing.T) {
 	r := send("gated")
 	require.Equal(t, http.StatusUnauthorized, r.StatusCode)
 	require.Equal(t, `Bearer realm="holdfast"`, r.Header.Get("WWW-Authenticate"))
-	require.Equal(t, http.StatusForbidden, send("gated", "Authorization", "Bearer "+g.sign(g.claims("scope", ""))).StatusCode)
+	require.Equal(t, http.StatusForbidden, send("gated", g.bearer(t, "scope", "")...).StatusCode)
 	require.Nil(t, g.engine.Last())
 	require.Equal(t, http.StatusOK, send("gated", token...).StatusCode)
 	require.Equal(t, "alice", g.asked(t, new(engine.SendRequest)).Subject)
@@ -341,7 +361,7 @@ func TestCardsByIdentity(t *testing.T) {
 	t.Parallel()
 	g := serveGated(t, true)
 	bearer := func(scopes string) []string {
-		return []string{"Authorization", "Bearer " + g.sign(g.claims("scope", scopes))}
+		return g.bearer(t, "scope", scopes)
 	}
 	skills := func(r *reply) []string {
 		var c struct{ Skills []struct{ ID string } }
@@ -405,33 +425,34 @@ func TestCardsByIdentity(t *testing.T) {
 	require.Len(t, catalog("?tag=hush", bearer("agents:secret")...), 1)
 }
 
+// away is an issuer that nobody reaches.
+type away struct{}
+
+func (away) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New("away") }
+
 // A reader whose credentials cannot be checked must not conclude that there is no more to see.
 func TestCardsDuringOutageOfIssuer(t *testing.T) {
 	t.Parallel()
-	away := httptest.NewServer(http.NotFoundHandler())
-	away.Close()
-	sso := auth.NewJWT(auth.JWTOptions{
-		Name: "sso", Issuer: issuerURL, KeySetURL: away.URL, Audiences: []string{"holdfast"}, Algorithms: []string{"ES256"}, Client: away.Client(),
+	synctest.Test(t, func(t *testing.T) { // the server waits for the keys
+		asks := auth.Gate{Schemes: []string{"sso"}}
+		s := rpctest.Piped(t, rpc.New(rpc.Options{
+			Agents: []rpc.Agent{
+				{Name: "personal", Gate: asks, Card: card.Card{Name: "Personal", Version: "1", Skills: []card.Skill{{ID: "secret", Name: "Secret", Scope: "x"}}}},
+				{Name: "plain", Gate: asks, Card: card.Card{Name: "Plain", Version: "1"}},
+			},
+			PublicURL: "https://a2a.example.com", Log: slog.New(slog.DiscardHandler), Auth: auth.New(auth.Options{Schemes: []auth.Scheme{accepting(away{})}}),
+		}))
+		token := newIssuer(t).bearer(t, "scope", "x")
+		for _, path := range []string{"/agents/personal/.well-known/agent-card.json", "/agents"} {
+			r := do(t, s, http.MethodGet, path, "", token...)
+			require.Equal(t, http.StatusServiceUnavailable, r.StatusCode, "%s: %s", path, r.body)
+			require.NotEmpty(t, r.Header.Get("Retry-After"), path)
+			require.Equal(t, "no-store", r.Header.Get("Cache-Control"), path)
+			r = do(t, s, http.MethodGet, path, "")
+			require.Equal(t, http.StatusOK, r.StatusCode, "%s: a client without credentials sees the public cards", path)
+		}
+		require.Equal(t, http.StatusOK, do(t, s, http.MethodGet, "/agents/plain/.well-known/agent-card.json", "", token...).StatusCode)
 	})
-	asks := auth.Gate{Schemes: []string{"sso"}}
-	s := httptest.NewServer(rpc.New(rpc.Options{
-		Agents: []rpc.Agent{
-			{Name: "personal", Gate: asks, Card: card.Card{Name: "Personal", Version: "1", Skills: []card.Skill{{ID: "secret", Name: "Secret", Scope: "x"}}}},
-			{Name: "plain", Gate: asks, Card: card.Card{Name: "Plain", Version: "1"}},
-		},
-		PublicURL: "https://a2a.example.com", Log: slog.New(slog.DiscardHandler), Auth: auth.New(auth.Options{Schemes: []auth.Scheme{sso}}),
-	}))
-	t.Cleanup(s.Close)
-	g := serveGated(t, false)
-	token := []string{"Authorization", "Bearer " + g.sign(g.claims("scope", "x"))}
-	for _, path := range []string{"/agents/personal/.well-known/agent-card.json", "/agents"} {
-		r := do(t, s, http.MethodGet, path, "", token...)
-		require.Equal(t, http.StatusServiceUnavailable, r.StatusCode, "%s: %s", path, r.body)
-		require.NotEmpty(t, r.Header.Get("Retry-After"), path)
-		require.Equal(t, "no-store", r.Header.Get("Cache-Control"), path)
-		require.Equal(t, http.StatusOK, do(t, s, http.MethodGet, path, "").StatusCode, "%s: a client without credentials sees the public cards", path)
-	}
-	require.Equal(t, http.StatusOK, do(t, s, http.MethodGet, "/agents/plain/.well-known/agent-card.json", "", token...).StatusCode)
 }
 
 // The server reads few bodies of callers without a credential at a time, and reserves nothing for a body that does not

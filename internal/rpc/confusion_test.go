@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // listening starts a server on a port, with limits that keep net/http's own from applying.
@@ -24,7 +25,7 @@ func listening(t *testing.T, wrap func(net.Listener) net.Listener) (addr string)
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	o := options("", namer{}.As)
-	o.HeaderTimeout, o.IdleTimeout = 30*time.Second, 30*time.Second
+	o.HeaderTimeout, o.IdleTimeout = time.Hour, time.Hour
 	s := rpc.New(o)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(wrap(l)) }()
@@ -44,7 +45,7 @@ func raw(t *testing.T, addr, request string) *reply {
 	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
 	require.NoError(t, err)
 	defer func() { _ = c.Close() }()
-	require.NoError(t, c.SetDeadline(time.Now().Add(30*time.Second)))
+	require.NoError(t, c.SetDeadline(time.Now().Add(waittest.Patience)))
 	// The server may answer and close before it has read everything.
 	go func() { _, _ = io.WriteString(c, request) }()
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)

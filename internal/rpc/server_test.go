@@ -1,9 +1,9 @@
 package rpc_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -23,7 +24,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
+	"github.com/holdfast-a2a/holdfast/internal/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -87,17 +90,8 @@ func (r *reply) member(t *testing.T, name string) string {
 
 func do(t *testing.T, s *httptest.Server, method, path, body string, headers ...string) *reply {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))
-	require.NoError(t, err)
-	for i := 0; i < len(headers); i += 2 {
-		r.Header.Add(headers[i], headers[i+1])
-	}
-	resp, err := s.Client().Do(r)
-	require.NoError(t, err)
-	b, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
-	return &reply{resp, b}
+	r := rpctest.Do(t, s, method, path, body, headers...)
+	return &reply{r.Response, r.Content}
 }
 
 const get = `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"t-1"}}`
@@ -271,86 +265,77 @@ func TestOtherVerbs(t *testing.T) {
 	require.Empty(t, do(t, s, http.MethodHead, "/", "").body)
 }
 
+// pending serves in a bubble, with a request whose answer waits until hold receives.
+func pending(t *testing.T) (s *rpc.Server, pipes *rpctest.Pipes, client net.Conn, hold chan struct{}, served chan error) {
+	t.Helper()
+	hold, served, pipes = make(chan struct{}), make(chan error, 1), rpctest.NewPipes()
+	s = newServer("", namer{hold: hold}.As)
+	go func() { served <- s.Serve(pipes) }()
+	client, err := pipes.Dial(t.Context())
+	require.NoError(t, err)
+	_, err = fmt.Fprintf(client, "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(get), get)
+	require.NoError(t, err)
+	<-hold
+	return s, pipes, client, hold, served
+}
+
 func TestShutdownWaitsForRequests(t *testing.T) {
 	t.Parallel()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	hold := make(chan struct{})
-	s := newServer("", namer{hold: hold}.As)
-	served, stopped := make(chan error, 1), make(chan error, 1)
-	go func() { served <- s.Serve(l) }()
-	answered := make(chan string, 1)
-	go func() {
-		resp, err := http.Post("http://"+l.Addr().String(), "application/json", bytes.NewReader([]byte(get)))
-		if err != nil {
-			answered <- err.Error()
-			return
-		}
-		b, _ := io.ReadAll(resp.Body)
-		_ = resp.Body.Close()
-		answered <- string(b)
-	}()
-	<-hold
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		stopped <- s.Shutdown(ctx)
-	}()
-	require.NoError(t, <-served, "a requested stop is no error")
-	_, err = (&net.Dialer{}).DialContext(t.Context(), "tcp", l.Addr().String())
-	require.Error(t, err, "the server refuses new connections")
-	hold <- struct{}{}
-	require.Contains(t, <-answered, `"result"`)
-	require.NoError(t, <-stopped)
-	http.DefaultClient.CloseIdleConnections()
+	synctest.Test(t, func(t *testing.T) {
+		s, pipes, client, hold, served := pending(t)
+		stopped := make(chan error, 1)
+		go func() { stopped <- s.Shutdown(t.Context()) }()
+		require.NoError(t, <-served, "a requested stop is no error")
+		_, err := pipes.Dial(t.Context())
+		require.Error(t, err, "the server refuses new connections")
+		waittest.Advance(time.Hour)
+		require.Empty(t, stopped)
+		hold <- struct{}{}
+		all, err := io.ReadAll(client)
+		require.NoError(t, err)
+		require.Contains(t, string(all), `"result"`)
+		require.NoError(t, <-stopped)
+	})
+}
+
+func TestShutdownTimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, _, client, hold, served := pending(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, s.Shutdown(ctx), context.Canceled)
+		_, err := client.Read(make([]byte, 1))
+		require.Error(t, err)
+		require.NoError(t, client.Close())
+		require.NoError(t, <-served)
+		hold <- struct{}{}
+	})
 }
 
 // A request that no handler reads gets an answer even if its body never arrives. net/http would wait for the body
 // first.
 func TestUnreadBodyReleasesConnection(t *testing.T) {
 	t.Parallel()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	operations := dispatch.New(dispatch.Options{Engine: namer{}.As})
-	s := rpc.New(rpc.Options{
-		Agents:  []rpc.Agent{{Name: "demo", Default: true, Card: card.Card{Name: "Demo", Version: "1"}}},
-		JSONRPC: jsonrpc.New(jsonrpc.Options{Operations: operations}), REST: rest.New(rest.Options{Operations: operations}),
-		HeaderTimeout: 2 * time.Second, Log: slog.New(slog.DiscardHandler),
+	synctest.Test(t, func(t *testing.T) {
+		o := options("", namer{}.As)
+		o.HeaderTimeout = 10 * time.Second
+		s, pipes := rpc.New(o), rpctest.NewPipes()
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(pipes) }()
+		for _, target := range []string{"POST /nowhere", "PUT /", "DELETE /agents/demo", "POST /agents"} {
+			began := time.Now()
+			client, err := pipes.Dial(t.Context())
+			require.NoError(t, err)
+			_, err = io.WriteString(client, target+" HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+			require.NoError(t, err)
+			all, err := io.ReadAll(client)
+			require.NoError(t, err, target)
+			require.LessOrEqual(t, waittest.Elapsed(began), o.HeaderTimeout+time.Second, "%s: the connection stays open", target)
+			require.Regexp(t, "^HTTP/1.1 40[45] ", string(all), target)
+			require.NoError(t, client.Close())
+		}
+		require.NoError(t, s.Shutdown(t.Context()))
+		require.NoError(t, <-served)
 	})
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(l) }()
-	for _, target := range []string{"POST /nowhere", "PUT /", "DELETE /agents/demo", "POST /agents"} {
-		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", l.Addr().String())
-		require.NoError(t, err)
-		require.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
-		_, err = io.WriteString(c, target+" HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
-		require.NoError(t, err)
-		all, err := io.ReadAll(c)
-		require.NoError(t, err, "%s: the connection stays open", target)
-		require.Regexp(t, "^HTTP/1.1 40[45] ", string(all), target)
-		require.NoError(t, c.Close())
-	}
-	require.NoError(t, s.Shutdown(t.Context()))
-	require.NoError(t, <-served)
-}
-
-func TestShutdownTimeout(t *testing.T) {
-	t.Parallel()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	hold := make(chan struct{})
-	s := newServer("", namer{hold: hold}.As)
-	go func() { _ = s.Serve(l) }()
-	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", l.Addr().String())
-	require.NoError(t, err)
-	_, err = io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 67\r\n\r\n"+get)
-	require.NoError(t, err)
-	<-hold
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	require.ErrorIs(t, s.Shutdown(ctx), context.DeadlineExceeded)
-	_, err = c.Read(make([]byte, 1))
-	require.Error(t, err)
-	require.NoError(t, c.Close())
-	hold <- struct{}{}
 }

@@ -5,11 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +17,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
+	"github.com/holdfast-a2a/holdfast/internal/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
@@ -32,7 +31,7 @@ type api struct {
 
 func anyURL(context.Context, string) (host string, err error) { return "hook.example:443", nil }
 
-func webhooks(t *testing.T, push *engine.Push) *api {
+func webhooks(t *testing.T) *api {
 	t.Helper()
 	var bus signal.Bus
 	s, err := store.Open(t.Context(), store.Options{URL: storetest.New(t).URL, APIConns: 2, RowSecurity: true, Listener: &bus})
@@ -40,37 +39,22 @@ func webhooks(t *testing.T, push *engine.Push) *api {
 	t.Cleanup(func() { s.Close(context.Background()) })
 	h := hub.New(hub.Options{Store: s, Signals: &bus})
 	a := &api{httptest.NewServer(newServer("", dispatch.Views(engine.New(engine.Options{
-		Store: engine.As(s), Hub: h, Agents: []engine.Agent{{Name: "demo"}, {Name: "other"}}, Push: push, MaxBlock: time.Millisecond,
+		Store: engine.As(s), Hub: h, Agents: []engine.Agent{{Name: "demo"}, {Name: "other"}}, Push: &engine.Push{Check: anyURL}, MaxBlock: time.Millisecond,
 	}).As))), t}
 	t.Cleanup(a.Close)
 	return a
 }
 
-func (a *api) do(verb, path, body string, headers ...string) (status int, answer string) {
+func (a *api) do(verb, path, body string) (status int, answer string) {
 	a.t.Helper()
-	r, err := http.NewRequestWithContext(a.t.Context(), verb, a.URL+path, strings.NewReader(body))
-	require.NoError(a.t, err)
-	r.Header.Set("Content-Type", "application/json")
-	for i := 0; i < len(headers); i += 2 {
-		r.Header.Set(headers[i], headers[i+1])
-	}
-	resp, err := a.Client().Do(r)
-	require.NoError(a.t, err)
-	defer func() { _ = resp.Body.Close() }()
-	raw, err := io.ReadAll(resp.Body)
-	require.NoError(a.t, err)
-	return resp.StatusCode, string(raw)
+	r := rpctest.Do(a.t, a.Server, verb, path, body, "Content-Type", "application/json")
+	return r.StatusCode, string(r.Content)
 }
 
 // call makes a JSON-RPC call, and returns its result or error in one line.
 func (a *api) call(method, params string) string {
 	a.t.Helper()
-	return a.callAt("/", method, params)
-}
-
-func (a *api) callAt(path, method, params string) string {
-	a.t.Helper()
-	_, answer := a.do("POST", path, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params))
+	_, answer := a.do("POST", "/", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params))
 	var reply struct {
 		Result json.RawMessage
 		Error  *struct {
@@ -108,7 +92,7 @@ const (
 // secrets.
 func TestWebhooksInEveryVersion(t *testing.T) {
 	t.Parallel()
-	a := webhooks(t, &engine.Push{Check: anyURL})
+	a := webhooks(t)
 	const (
 		auth03 = `"token":"secret","authentication":{"schemes":["Bearer","Basic"],"credentials":"secret"}`
 		auth10 = `"token":"secret","authentication":{"scheme":"Bearer","credentials":"secret"}`
@@ -174,7 +158,7 @@ func TestWebhooksInEveryVersion(t *testing.T) {
 
 func TestDeleteWebhookInEveryVersion(t *testing.T) {
 	t.Parallel()
-	a := webhooks(t, &engine.Push{Check: anyURL})
+	a := webhooks(t)
 	id := a.send("SendMessage", fmt.Sprintf(send10, `,"taskPushNotificationConfig":{"url":"https://hook.example","token":"secret"}`))
 	list := func() string { return a.call("tasks/pushNotificationConfig/list", `{"id":"`+id+`"}`) }
 	set := func() {
@@ -226,61 +210,4 @@ func TestDeleteWebhookInEveryVersion(t *testing.T) {
 		}
 	}
 	require.Contains(t, a.call("tasks/pushNotification/get", `{"id":"`+odd+`"}`), "https://hook.example")
-}
-
-// Every version reports missing webhooks, and those of other callers' tasks, in its own way.
-func TestWebhookErrorsInEveryVersion(t *testing.T) {
-	t.Parallel()
-	here, without := webhooks(t, &engine.Push{Check: func(_ context.Context, url string) (string, error) {
-		if strings.Contains(url, "inside") {
-			return "", fmt.Errorf("is not allowed")
-		}
-		return "hook.example:443", nil
-	}}), webhooks(t, nil)
-	id := here.send("message/send", fmt.Sprintf(send03, ""))
-	other := without.send("message/send", fmt.Sprintf(send03, ""))
-	for method, params := range map[string]string{
-		"tasks/pushNotification/set":          `{"id":"%s","pushNotificationConfig":{"url":"https://hook.example"}}`,
-		"tasks/pushNotification/get":          `{"id":"%s"}`,
-		"tasks/pushNotificationConfig/set":    `{"taskId":"%s","pushNotificationConfig":{"url":"https://hook.example"}}`,
-		"tasks/pushNotificationConfig/get":    `{"id":"%s"}`,
-		"tasks/pushNotificationConfig/list":   `{"id":"%s"}`,
-		"tasks/pushNotificationConfig/delete": `{"id":"%s","pushNotificationConfigId":"c"}`,
-		"CreateTaskPushNotificationConfig":    `{"taskId":"%s","url":"https://hook.example"}`,
-		"GetTaskPushNotificationConfig":       `{"taskId":"%s","id":"c"}`,
-		"ListTaskPushNotificationConfigs":     `{"taskId":"%s"}`,
-		"DeleteTaskPushNotificationConfig":    `{"taskId":"%s","id":"c"}`,
-	} {
-		require.Equal(t, "-32003 Push Notification is not supported", without.call(method, fmt.Sprintf(params, other)), method)
-		nobody := here.call(method, fmt.Sprintf(params, "nobody"))
-		require.Equal(t, "-32001 Task not found", nobody, method)
-		require.Equal(t, nobody, here.callAt("/agents/other", method, fmt.Sprintf(params, id)), "%s of another agent's task", method)
-	}
-	for verb, path := range map[string]string{
-		"GET": "/tasks/" + other + "/pushNotificationConfigs", "DELETE": "/v1/tasks/" + other + "/pushNotificationConfigs/c",
-	} {
-		status, answer := without.do(verb, path, "")
-		require.Equal(t, map[string]int{"GET": 400, "DELETE": 501}[verb], status, answer)
-	}
-	for method, params := range map[string]string{
-		"message/send": fmt.Sprintf(send03, `,"pushNotificationConfig":{"url":"https://hook.example"}`),
-		"SendMessage":  fmt.Sprintf(send10, `,"taskPushNotificationConfig":{"url":"https://hook.example"}`),
-		"tasks/send":   `{"id":"t","message":{"role":"user","parts":[{"type":"text","text":"x"}]},"pushNotification":{"url":"https://hook.example"}}`,
-	} {
-		require.Equal(t, "-32003 Push Notification is not supported", without.call(method, params), method)
-	}
-	for want, got := range map[string]string{
-		"pushNotification.url: is not allowed": here.call("tasks/send",
-			`{"id":"t","message":{"role":"user","parts":[{"type":"text","text":"x"}]},"pushNotification":{"url":"http://inside"}}`),
-		"configuration.pushNotificationConfig.url: is not allowed": here.call("message/send",
-			fmt.Sprintf(send03, `,"pushNotificationConfig":{"url":"http://inside"}`)),
-		"configuration.taskPushNotificationConfig.url: is not allowed": here.call("SendMessage",
-			fmt.Sprintf(send10, `,"taskPushNotificationConfig":{"url":"http://inside"}`)),
-		"pushNotificationConfig.url: is not allowed": here.call("tasks/pushNotificationConfig/set",
-			`{"taskId":"`+id+`","pushNotificationConfig":{"url":"http://inside"}}`),
-		"url: is not allowed": here.call("CreateTaskPushNotificationConfig", `{"taskId":"`+id+`","url":"http://inside"}`),
-	} {
-		require.Regexp(t, "^-32602 .*: "+regexp.QuoteMeta(want)+"$", got)
-	}
-	require.Equal(t, "-32001 Task not found", here.call("tasks/get", `{"id":"t"}`), "nothing was stored")
 }
