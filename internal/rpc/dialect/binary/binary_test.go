@@ -449,40 +449,6 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// BenchmarkCodec measures the cost of the binary form over ProtoJSON, which it is made from.
-func BenchmarkCodec(b *testing.B) {
-	identity := &task.Task{PublicID: "019ab", ContextID: "019ac"}
-	chunk := &task.Event{Kind: task.EventArtifact, Append: true, Artifact: &task.Artifact{
-		ID: "a", Parts: []task.Part{task.Text(strings.Repeat("x", 256))},
-	}}
-	for name, v := range versions {
-		params, _ := json.Marshal(map[string]any{"message": map[string]any{
-			"messageId": "m-1", "role": "ROLE_USER", "parts": []any{map[string]string{"text": "echo:hello"}},
-		}})
-		message, ok := v.request(b, "SendMessage", params)
-		require.True(b, ok)
-		for form, c := range map[string]dialect.Codec{"json": v.json, "binary": v.binary} {
-			request := map[string][]byte{"json": params, "binary": message}[form]
-			b.Run(name+"/send/"+form, func(b *testing.B) {
-				b.ReportAllocs()
-				for b.Loop() {
-					if _, err := c.Decode(engine.OpSend, request); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-			b.Run(name+"/chunk/"+form, func(b *testing.B) {
-				b.ReportAllocs()
-				for b.Loop() {
-					if _, err := c.Event(identity, chunk); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-		}
-	}
-}
-
 func messageOf(t testing.TB, d protoreflect.MessageDescriptor) proto.Message {
 	t.Helper()
 	m, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())

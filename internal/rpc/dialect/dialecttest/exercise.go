@@ -4,7 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
+	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -32,6 +36,12 @@ type Suite struct {
 	Nameless bool
 	// Send makes the params of a send from a message as the codec renders it.
 	Send func(message []byte) []byte
+	// History is how many of three messages a task shows, by the historyLength of a request. ShowsEmpty says that a history
+	// of no messages is shown, too.
+	History    map[string]int
+	ShowsEmpty bool
+	// Live says that a subscription goes on while its task is parked.
+	Live bool
 
 	schemas []*Schemas
 	proto   *Proto
@@ -52,6 +62,9 @@ func (s Suite) Exercise(t *testing.T) {
 		}
 	}
 	t.Run("requests", s.requests)
+	t.Run("refusals", s.refusals)
+	t.Run("histories", s.histories)
+	t.Run("ends of streams", s.closes)
 	t.Run("results", s.results)
 	t.Run("pages", s.pages)
 	t.Run("pushes", s.pushes)
@@ -101,6 +114,68 @@ func (s Suite) requests(t *testing.T) {
 		dump, err := json.Marshal(outcome)
 		require.NoError(t, err)
 		Golden(t, "requests/"+example.Name, dump)
+	}
+}
+
+// operations are all of them, and none.
+var operations = []engine.Op{
+	engine.OpNone, engine.OpSend, engine.OpStream, engine.OpGet, engine.OpList, engine.OpCancel, engine.OpSubscribe,
+	engine.OpPushSet, engine.OpPushGet, engine.OpPushList, engine.OpPushDelete, engine.OpExtendedCard,
+}
+
+// repeated is a character that testdata/refusals.txt repeats, such as <257*x>.
+var repeated = regexp.MustCompile(`<(\d+)\*(.)>`)
+
+// refusals decodes the requests of testdata/refusals.txt, and compares the errors. A case is a name, an operation with its
+// params, and the error.
+func (s Suite) refusals(t *testing.T) {
+	text, err := os.ReadFile("testdata/refusals.txt")
+	require.NoError(t, err)
+	cases := strings.Split(strings.TrimSpace(string(text)), "\n\n")
+	require.Greater(t, len(cases), 20)
+	for _, c := range cases {
+		lines := strings.Split(c, "\n")
+		require.Len(t, lines, 3, c)
+		name, params, _ := strings.Cut(lines[1], " ")
+		params = repeated.ReplaceAllStringFunc(params, func(r string) string {
+			parts := repeated.FindStringSubmatch(r)
+			n, err := strconv.Atoi(parts[1])
+			require.NoError(t, err)
+			return strings.Repeat(parts[2], n)
+		})
+		op := slices.IndexFunc(operations, func(op engine.Op) bool { return op.String() == name })
+		require.GreaterOrEqual(t, op, 0, c)
+		call, err := s.Codec.Decode(operations[op], []byte(params))
+		require.EqualError(t, err, lines[2], c)
+		require.Nil(t, call, c)
+	}
+}
+
+// histories decodes requests for a task with a length of its history, and renders the task.
+func (s Suite) histories(t *testing.T) {
+	sample := &task.Task{PublicID: "t", Status: task.Status{State: task.StateWorking}}
+	for range 3 {
+		sample.History = append(sample.History, task.Message{Role: task.RoleUser, Parts: []task.Part{task.Text("x")}})
+	}
+	require.GreaterOrEqual(t, len(s.History), 4)
+	for length, want := range s.History {
+		call, err := s.Codec.Decode(engine.OpGet, []byte(`{"id":"t","historyLength":`+length+`}`))
+		require.NoError(t, err)
+		result, err := s.Codec.Result(call.Op, sample, call.View)
+		require.NoError(t, err)
+		require.Equal(t, want, strings.Count(string(result), `"role"`), "historyLength %s", length)
+		require.Equal(t, s.ShowsEmpty || want > 0, strings.Contains(string(result), `"history"`), "historyLength %s", length)
+	}
+	all := dialect.View{History: engine.AllHistory}
+	empty, err := s.Codec.Result(engine.OpGet, &task.Task{}, all)
+	require.NoError(t, err)
+	require.NotContains(t, string(empty), `"history"`, "no history and no length")
+}
+
+func (s Suite) closes(t *testing.T) {
+	for _, state := range task.States {
+		require.Equal(t, state.Settled(), s.Codec.Closes(engine.OpStream, state), state)
+		require.Equal(t, state.Terminal() || !s.Live && state.Parked(), s.Codec.Closes(engine.OpSubscribe, state), state)
 	}
 }
 

@@ -12,6 +12,7 @@ var suite = dialecttest.Suite{
 	Examples: "v0.1",
 	Schemas:  []string{"0.1.0"},
 	Send:     func(message []byte) []byte { return []byte(`{"id":"t-1","message":` + string(message) + `}`) },
+	History:  map[string]int{`null`: 0, `0`: 0, `2`: 2, `2.0`: 2, `10`: 3, `1e400`: 3},
 }
 
 func TestCodec(t *testing.T)      { t.Parallel(); suite.Exercise(t) }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v01"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -27,11 +26,4 @@ func TestClientStateMetadataIsKept(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.JSONEq(t, `{"id":"t","status":{"state":"failed"},"final":true,"metadata":{"a2a_state":"mine"}}`, string(document))
-}
-
-func TestStreamsCloseWhenTaskSettles(t *testing.T) {
-	t.Parallel()
-	for _, s := range task.States {
-		require.Equal(t, s.Settled(), v01.Codec{}.Closes(engine.OpStream, s))
-	}
 }

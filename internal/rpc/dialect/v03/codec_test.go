@@ -8,10 +8,12 @@ import (
 )
 
 var suite = dialecttest.Suite{
-	Codec:    v03.Codec{},
-	Examples: "v0.2",
-	Schemas:  []string{"0.2.1", "0.2.5", "0.3.0"},
-	Send:     func(message []byte) []byte { return []byte(`{"message":` + string(message) + `}`) },
+	Codec:      v03.Codec{},
+	Examples:   "v0.2",
+	Schemas:    []string{"0.2.1", "0.2.5", "0.3.0"},
+	Send:       func(message []byte) []byte { return []byte(`{"message":` + string(message) + `}`) },
+	History:    map[string]int{`null`: 3, `0`: 0, `2`: 2, `10`: 3},
+	ShowsEmpty: true,
 }
 
 func TestCodec(t *testing.T)      { t.Parallel(); suite.Exercise(t) }

@@ -14,6 +14,7 @@ var suite = dialecttest.Suite{
 	Later:    map[string]map[string]string{"Part": {"metadata": "google.protobuf.Struct"}},
 	Nameless: true,
 	Send:     func(message []byte) []byte { return []byte(`{"message":` + string(message) + `}`) },
+	History:  map[string]int{`null`: 3, `0`: 0, `2`: 2, `10`: 3},
 }
 
 func TestCodec(t *testing.T)      { t.Parallel(); suite.Exercise(t) }

@@ -12,6 +12,8 @@ var suite = dialecttest.Suite{
 	Examples: "v1.0",
 	Proto:    "1.0.1",
 	Send:     func(message []byte) []byte { return []byte(`{"message":` + string(message) + `}`) },
+	History:  map[string]int{`null`: 3, `0`: 0, `2`: 2, `10`: 3},
+	Live:     true,
 }
 
 func TestCodec(t *testing.T)      { t.Parallel(); suite.Exercise(t) }
