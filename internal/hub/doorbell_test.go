@@ -2,7 +2,6 @@ package hub_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 func TestReplicasReceiveHintsOfDoorbell(t *testing.T) {
@@ -52,16 +52,10 @@ func TestReplicasReceiveHintsOfDoorbell(t *testing.T) {
 	require.Equal(t, "a", heard(t, ready))
 	heard(t, pushes)
 	heard(t, revoked)
-	require.NoError(t, read(t.Context(), sub, 2))
+	require.NoError(t, read(waittest.Context(t), sub, 2))
 }
 
 func heard[T any](t *testing.T, c <-chan T) T {
 	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(patience):
-		t.Fatal("timed out")
-		panic("unreachable")
-	}
+	return waittest.Within(t, "a hint", c)
 }

@@ -213,9 +213,19 @@ func (n *notifier) take() []string {
 	return out
 }
 
+// sender is the connection that sends payloads.
+type sender interface {
+	Send(ctx context.Context, payloads []string) error
+}
+
 func (n *notifier) run(ctx context.Context) error {
 	conn := store.NewNotifier(n.opt.URL)
 	defer conn.Close()
+	return n.serve(ctx, conn)
+}
+
+// serve sends the queued hints until ctx ends.
+func (n *notifier) serve(ctx context.Context, conn sender) error {
 	var sent time.Time
 	for {
 		select {

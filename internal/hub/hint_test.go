@@ -1,17 +1,103 @@
 package hub
 
 import (
+	"context"
 	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/signal"
+	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
+
+func TestHintsFitIntoNotifications(t *testing.T) {
+	t.Parallel()
+	n := newNotifier(Options{})
+	want := map[string]bool{}
+	for i := range 5000 {
+		id, seq := store.NewID(), task.Seq(2+i)
+		n.events([]*task.Event{{Task: id, Seq: seq}})
+		want[fmt.Sprintf("%x:%d", id[:], seq)] = true
+	}
+	for i := range 4 {
+		agent := fmt.Sprint(strings.Repeat("n", 3000), i)
+		n.ready(agent)
+		want["q:"+agent] = true
+	}
+	payloads := n.take()
+	require.Less(t, len(payloads), 60)
+	for _, p := range payloads {
+		require.Less(t, len(p), 8000)
+		for _, entry := range strings.Split(p, ",")[1:] {
+			require.True(t, want[entry], entry)
+			delete(want, entry)
+		}
+	}
+	require.Empty(t, want)
+	require.Empty(t, n.take())
+}
+
+// sent records payloads, with their times.
+type sent struct {
+	at   []time.Time
+	text string
+	err  error
+}
+
+func (s *sent) Send(_ context.Context, payloads []string) error {
+	s.at = append(s.at, time.Now())
+	s.text += strings.Join(payloads, ",") + ","
+	return s.err
+}
+
+// A process with many others sends its hints together, and loses none: each NOTIFY wakes all of them.
+func TestManyProcessesSendTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n, conn := newNotifier(Options{Log: slog.New(slog.DiscardHandler)}), &sent{}
+		n.peers.Store(11)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- n.serve(ctx, conn) }()
+		for i := range 100 {
+			n.ready(fmt.Sprintf("agent-%d", i))
+			waittest.Advance(time.Millisecond)
+		}
+		waittest.Advance(time.Second)
+		for i := range 100 {
+			require.Contains(t, conn.text, fmt.Sprintf(",q:agent-%d,", i))
+		}
+		require.Len(t, conn.at, 11, "at once, and then every 10 ms")
+
+		// After a failure, the others must look at everything.
+		conn.err = errors.New("away")
+		n.ready("lost")
+		synctest.Wait()
+		conn.err, conn.text = nil, ""
+		waittest.Advance(2 * time.Second)
+		require.Contains(t, conn.text, ",r:,")
+
+		// At the end, what waits for its turn is sent.
+		n.ready("last")
+		synctest.Wait()
+		n.ready("after it")
+		synctest.Wait()
+		stop()
+		require.NoError(t, <-done)
+		require.Contains(t, conn.text, ",q:after it,")
+	})
+}
 
 // FuzzHear passes any payload to the hub, because any client of the database can send one. Each valid entry is acted
 // on once, in order; invalid entries are ignored.

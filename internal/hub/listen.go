@@ -122,6 +122,10 @@ func (h *Hub) listenOnce(ctx context.Context) error {
 // such a statement, the database would go on with it all the same, and the next try would compete with
 // it: after a while no LISTEN would end.
 func (h *Hub) patiently(ctx context.Context, conn *pgx.Conn, do func(context.Context) error) error {
+	return patiently(ctx, func(ctx context.Context) bool { return h.executes(ctx, conn.PgConn().PID()) }, do)
+}
+
+func patiently(ctx context.Context, executes func(context.Context) bool, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
 	defer cancel()
 	done := make(chan error, 1)
@@ -131,7 +135,7 @@ func (h *Hub) patiently(ctx context.Context, conn *pgx.Conn, do func(context.Con
 		case err := <-done:
 			return err
 		case <-time.After(pingTimeout):
-			if !h.executes(ctx, conn.PgConn().PID()) {
+			if !executes(ctx) {
 				cancel()
 			}
 		}

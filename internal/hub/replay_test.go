@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // replayed is a task that has ended, with its header and a way to read its log from the first event as a new subscriber.
@@ -138,5 +139,8 @@ func TestReplaysAreBoundedInBytes(t *testing.T) {
 		_, err := replay(&other)
 		require.NoError(t, err)
 	}
-	require.Eventually(t, func() bool { return budget.Stat().Used <= 256<<10 }, patience, patience/1000)
+	waittest.Eventually(t, "the budget is kept", func() error {
+		used := budget.Stat().Used
+		return waittest.Unless(used <= 256<<10, "%d bytes are used", used)
+	})
 }

@@ -1,8 +1,6 @@
 package hub_test
 
 import (
-	"context"
-	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +9,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // A failover to a standby that lags, or a restore: the log is shorter than what the streams have shown.
@@ -25,8 +24,8 @@ func TestShorterLogEndsSubscriptions(t *testing.T) {
 	s.Start(task.Position{Seq: 1})
 	other.Start(task.Position{Seq: 1})
 	r.must(u, 9)
-	require.NoError(t, read(t.Context(), s, 10))
-	require.NoError(t, read(t.Context(), other, 10))
+	require.NoError(t, read(waittest.Context(t), s, 10))
+	require.NoError(t, read(waittest.Context(t), other, 10))
 
 	conn := storetest.Connect(t, url)
 	for _, sql := range []string{
@@ -37,7 +36,7 @@ func TestShorterLogEndsSubscriptions(t *testing.T) {
 		require.NoError(t, err)
 	}
 	for _, s := range []*hub.Subscription{s, other} {
-		err := read(t.Context(), s, 11)
+		err := read(waittest.Context(t), s, 11)
 		require.ErrorIs(t, err, hub.ErrRewound)
 		require.ErrorIs(t, err, hub.ErrClosed, "the client resumes")
 	}
@@ -46,7 +45,7 @@ func TestShorterLogEndsSubscriptions(t *testing.T) {
 	again.Start(task.Position{Seq: 5})
 	u.ordinal.Store(4)
 	r.must(u, 2)
-	require.NoError(t, read(t.Context(), again, 7))
+	require.NoError(t, read(waittest.Context(t), again, 7))
 }
 
 // A new attempt writes events in the place of lost ones before a poll sees the shorter log.
@@ -58,14 +57,14 @@ func TestReplacedEventEndsSubscriptions(t *testing.T) {
 	defer s.Close()
 	s.Start(task.Position{Seq: 1})
 	r.must(u, 3)
-	require.NoError(t, read(t.Context(), s, 4))
+	require.NoError(t, read(waittest.Context(t), s, 4))
 	stored, err := r.store.EventsAfter(t.Context(), u.h, task.Position{Seq: 1}, 10)
 	require.NoError(t, err)
 	r.bus.Committed(stored) // the same events from the table
 	r.must(u, 1)
-	require.NoError(t, read(t.Context(), s, 5))
+	require.NoError(t, read(waittest.Context(t), s, 5))
 	r.bus.Committed([]*task.Event{{Task: u.h.ID, Seq: 4, Kind: task.EventArtifact, Attempt: 2, At: time.Now()}})
-	require.ErrorIs(t, read(t.Context(), s, 6), hub.ErrRewound)
+	require.ErrorIs(t, read(waittest.Context(t), s, 6), hub.ErrRewound)
 }
 
 // The events up to a subscriber's position are lost, and others have their seqs before this replica looks. So nothing is
@@ -83,13 +82,13 @@ func TestReplacedPositionEndsSubscriptions(t *testing.T) {
 	follows := a.hub.Subscribe(u.h)
 	defer follows.Close()
 	follows.Resume(log[0].Position(), lost)
-	require.NoError(t, read(t.Context(), follows, 10))
+	require.NoError(t, read(waittest.Context(t), follows, 10))
 
 	conn := storetest.Connect(t, url)
 	_, err = conn.Exec(t.Context(), "UPDATE holdfast.task_events SET created_at = created_at + interval '1 s' WHERE seq > 5")
 	require.NoError(t, err)
 	b.must(u, 1)
-	require.ErrorIs(t, read(t.Context(), follows, 11), hub.ErrRewound, "events of another replica")
+	require.ErrorIs(t, read(waittest.Context(t), follows, 11), hub.ErrRewound, "events of another replica")
 
 	log, err = b.store.EventsAfter(t.Context(), u.h, task.Position{}, 11)
 	require.NoError(t, err)
@@ -98,45 +97,17 @@ func TestReplacedPositionEndsSubscriptions(t *testing.T) {
 			other := a.hub.Subscribe(u.h)
 			defer other.Close()
 			other.Resume(log[5].Position(), log[10].Position())
-			require.NoError(t, read(t.Context(), other, 11))
+			require.NoError(t, read(waittest.Context(t), other, 11))
 		}
 		s := a.hub.Subscribe(u.h)
 		s.Resume(at, log[10].Position())
-		require.ErrorIs(t, read(t.Context(), s, 12), hub.ErrRewound, name)
+		require.ErrorIs(t, read(waittest.Context(t), s, 12), hub.ErrRewound, name)
 		s.Close()
 	}
 	for _, at := range []task.Position{log[4].Position(), log[5].Position(), {Seq: 8}} {
 		s := a.hub.Subscribe(u.h)
 		s.Resume(at, log[10].Position())
-		require.NoError(t, read(t.Context(), s, 11), "the events after %v are not lost, or nobody knows", at)
+		require.NoError(t, read(waittest.Context(t), s, 11), "the events after %v are not lost, or nobody knows", at)
 		s.Close()
 	}
-}
-
-func TestCutOffReplicaEndsSubscriptions(t *testing.T) {
-	t.Parallel()
-	r := start(t, storetest.New(t).URL, hub.Options{PollInterval: never, Outage: 5 * time.Second}).listening()
-	u := r.run()
-	s := r.hub.Subscribe(u.h)
-	defer s.Close()
-	s.Start(task.Position{Seq: 1})
-	err := read(t.Context(), s, 2)
-	require.ErrorIs(t, err, hub.ErrCutOff)
-	require.ErrorIs(t, err, hub.ErrClosed, "the client resumes")
-	r.hub.Heard()
-	ctx, stop := context.WithCancel(t.Context())
-	var hears sync.WaitGroup
-	hears.Go(func() {
-		for ctx.Err() == nil {
-			r.hub.Heard()
-			time.Sleep(10 * time.Millisecond)
-		}
-	})
-	defer hears.Wait()
-	defer stop()
-	again := r.hub.Subscribe(u.h)
-	defer again.Close()
-	again.Start(task.Position{Seq: 1})
-	r.must(u, 1)
-	require.NoError(t, read(t.Context(), again, 2))
 }

@@ -1,10 +1,55 @@
 package hub
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
+
+// A replica that does not reach the database ends its streams, so that clients resume them on another one.
+func TestCutOffReplicaEndsSubscriptions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const outage = 5 * time.Second
+		h := New(Options{Outage: outage})
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go func() { _ = h.watch(ctx) }()
+		follow := func() <-chan error {
+			s := h.Subscribe(&task.Task{ID: store.NewID()})
+			s.Start(task.Position{Seq: 1})
+			ended := make(chan error, 1)
+			go func() {
+				defer s.Close()
+				_, err := s.Next(ctx)
+				ended <- err
+			}()
+			return ended
+		}
+		first := follow()
+		for range 10 {
+			waittest.Advance(outage)
+			h.Heard()
+		}
+		require.Empty(t, first)
+		began := time.Now()
+		err := <-first
+		require.ErrorIs(t, err, ErrCutOff)
+		require.ErrorIs(t, err, ErrClosed, "the client resumes")
+		require.InDelta(t, outage.Seconds(), waittest.Elapsed(began).Seconds(), 1)
+		h.Heard()
+		again := follow()
+		waittest.Advance(outage)
+		require.Empty(t, again)
+	})
+}
 
 func TestPageSizeFollowsEventSize(t *testing.T) {
 	t.Parallel()
