@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/ecdsa"
@@ -8,6 +9,7 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -19,10 +21,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// issuer is a server that issues tokens, as OpenID Connect defines it.
+// issuer issues tokens, as OpenID Connect defines it, and answers without a network.
 type issuer struct {
-	*httptest.Server
-	t testing.TB
+	URL string
+	t   testing.TB
 
 	mu       sync.Mutex
 	keys     []jose.JSONWebKey // private ones
@@ -34,17 +36,32 @@ type issuer struct {
 
 func newIssuer(t testing.TB) *issuer {
 	t.Helper()
-	i := &issuer{t: t, metadata: "/.well-known/openid-configuration"}
-	i.Server = httptest.NewServer(i)
-	t.Cleanup(i.Close)
+	i := &issuer{URL: "https://issuer.example", t: t, metadata: "/.well-known/openid-configuration"}
 	i.rotate("one", jose.RS256)
 	return i
 }
 
-func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// Client returns a client whose requests the issuer answers.
+func (i *issuer) Client() *http.Client { return &http.Client{Transport: i} }
+
+// RoundTrip implements http.RoundTripper.
+func (i *issuer) RoundTrip(r *http.Request) (resp *http.Response, err error) {
+	w := httptest.NewRecorder()
+	defer func() {
+		if recover() != nil {
+			err = errors.New("the connection broke")
+		}
+	}()
+	i.serve(w, r)
+	resp = w.Result()
+	resp.Request = r
+	return resp, r.Context().Err()
+}
+
+func (i *issuer) serve(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	i.asked++
-	answer, metadata, said := i.answer, i.metadata, i.said
+	answer, metadata, said := i.answer, i.metadata, cmp.Or(i.said, i.URL)
 	set := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{}}
 	for _, k := range i.keys {
 		set.Keys = append(set.Keys, k.Public())
@@ -55,9 +72,6 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch r.URL.Path {
 	case metadata:
-		if said == "" {
-			said = i.URL
-		}
 		_ = json.NewEncoder(w).Encode(map[string]string{"issuer": said, "jwks_uri": i.URL + "/keys"})
 	case "/keys":
 		_ = json.NewEncoder(w).Encode(set)
@@ -86,19 +100,27 @@ func (i *issuer) rotate(kid string, algorithm jose.SignatureAlgorithm) {
 	i.keys = []jose.JSONWebKey{newKey(i.t, kid, algorithm)}
 }
 
-func newKey(t testing.TB, kid string, algorithm jose.SignatureAlgorithm) jose.JSONWebKey {
+// newKey makes a key. RSA keys are made once for each name, because that takes long.
+func newKey(t testing.TB, name string, algorithm jose.SignatureAlgorithm) jose.JSONWebKey {
 	t.Helper()
-	var (
-		private crypto.Signer
-		err     error
-	)
+	var private crypto.Signer
 	if strings.HasPrefix(string(algorithm), "ES") {
-		private, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		private = must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	} else {
-		private, err = rsa.GenerateKey(rand.Reader, 2048)
+		made, _ := rsaKeys.LoadOrStore(name, sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) }))
+		private = made.(func() *rsa.PrivateKey)()
 	}
-	require.NoError(t, err)
-	return jose.JSONWebKey{Key: private, KeyID: kid, Algorithm: string(algorithm), Use: "sig"}
+	return jose.JSONWebKey{Key: private, KeyID: name, Algorithm: string(algorithm), Use: "sig"}
+}
+
+var rsaKeys sync.Map
+
+// strange is another key with the id of a known one.
+func strange(t testing.TB, kid string) jose.JSONWebKey {
+	t.Helper()
+	k := newKey(t, "strange", jose.RS256)
+	k.KeyID = kid
+	return k
 }
 
 func (i *issuer) key() jose.JSONWebKey {
@@ -150,13 +172,15 @@ func with(claims map[string]any, pairs ...any) map[string]any {
 // quick is a pace for tests, in which no fetch happens by itself.
 var quick = pace{every: time.Hour, retry: time.Hour, apart: 0, within: 2 * time.Second, keep: time.Hour}
 
-// accepting is a running scheme for the tokens of the issuer.
-func (i *issuer) accepting(change ...func(*JWT)) *JWT {
-	return accept(i.t, JWTOptions{
+func (i *issuer) options() JWTOptions {
+	return JWTOptions{
 		Name: "sso", Issuer: i.URL, Audiences: []string{"holdfast", "https://agents.example.com"},
 		Algorithms: []string{"RS256", "ES256", "EdDSA"}, Client: i.Client(),
-	}, change...)
+	}
 }
+
+// accepting is a running scheme for the tokens of the issuer.
+func (i *issuer) accepting(change ...func(*JWT)) *JWT { return accept(i.t, i.options(), change...) }
 
 func accept(t testing.TB, o JWTOptions, change ...func(*JWT)) *JWT {
 	t.Helper()
@@ -165,17 +189,20 @@ func accept(t testing.TB, o JWTOptions, change ...func(*JWT)) *JWT {
 	for _, f := range change {
 		f(s)
 	}
-	ctx, stop := context.WithCancel(t.Context())
+	runs(t, s.Run)
+	return s
+}
+
+// runs runs something until the end of the test.
+func runs(t testing.TB, run func(context.Context) error) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = s.Run(ctx)
+		_ = run(ctx)
 	}()
-	t.Cleanup(func() {
-		stop()
-		<-done
-	})
-	return s
+	t.Cleanup(func() { stop(); <-done })
 }
 
 // bearer is a request with a token.

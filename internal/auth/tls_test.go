@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -23,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // authority issues certificates.
@@ -187,11 +187,7 @@ func (s *secured) write(t *testing.T, name string, content []byte) {
 func (s *secured) reloaded(t *testing.T) {
 	t.Helper()
 	for range 2 {
-		select {
-		case <-s.rounds:
-		case <-time.After(10 * time.Second):
-			t.Fatal("the server does not check the files")
-		}
+		waittest.Within(t, "the server checks the files", s.rounds)
 	}
 }
 
@@ -213,16 +209,7 @@ func TestTLSFilesAreReloaded(t *testing.T) {
 	var err error
 	s.tls, err = LoadTLS(files, filepath.Join(s.dir, "cert.pem"), filepath.Join(s.dir, "key.pem"), filepath.Join(s.dir, "ca.pem"))
 	require.NoError(t, err)
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = files.Run(ctx)
-	}()
-	t.Cleanup(func() {
-		stop()
-		<-ended
-	})
+	runs(t, files.Run)
 	a := New(Options{Schemes: []Scheme{NewMTLS(MTLSOptions{Name: "certs", Roots: s.tls.Roots})}})
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := a.Authenticate(r.Context(), &Request{Header: r.Header.Values, Chain: r.TLS.PeerCertificates})

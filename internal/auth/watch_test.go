@@ -1,19 +1,18 @@
 package auth
 
 import (
-	"context"
 	"crypto/x509"
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/identity"
-	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // watching is an authenticator that checks when the test says so, and reports each check.
@@ -26,15 +25,13 @@ type watching struct {
 func watchOver(t *testing.T, schemes ...Scheme) *watching {
 	t.Helper()
 	w := &watching{New(Options{Schemes: schemes}), t, make(chan struct{}, 1)}
-	w.Authenticator.looked = func() { w.looked <- struct{}{} }
-	w.within = watchEvery // a busy machine compares a password for seconds
-	ctx, stop := context.WithCancel(context.Background())
-	ran := make(chan struct{})
-	go func() {
-		defer close(ran)
-		_ = w.Run(ctx)
-	}()
-	t.Cleanup(func() { stop(); <-ran })
+	w.Authenticator.looked = func() {
+		select {
+		case w.looked <- struct{}{}:
+		default:
+		}
+	}
+	runs(t, w.Run)
 	return w
 }
 
@@ -57,19 +54,12 @@ func (w *watching) begin(r *Request, scope string) <-chan error {
 
 func (w *watching) look() {
 	w.t.Helper()
-	w.Recheck()
-	await(w.t, w.looked)
-}
-
-// await is for events before the next check is due.
-func await[T any](t *testing.T, c <-chan T) (v T) {
-	t.Helper()
 	select {
-	case v = <-c:
-	case <-time.After(watchEvery / 2):
-		require.FailNow(t, "no error in time")
+	case <-w.looked: // an earlier round
+	default:
 	}
-	return v
+	w.Recheck()
+	<-w.looked
 }
 
 // ended returns the reason why a stream has ended; it must have ended already.
@@ -104,164 +94,156 @@ func goesOn(t *testing.T, c <-chan error) {
 	}
 }
 
-// outage is a database that may be down, or have one unreadable key.
-type outage struct {
-	*database
-	away   atomic.Bool
-	broken string
-	asked  atomic.Int32 // failed look-ups
-}
-
-func (o *outage) FindAPIKey(ctx context.Context, id string) (*identity.Key, error) {
-	if o.away.Load() || id == o.broken {
-		o.asked.Add(1)
-		return nil, &task.Error{Kind: task.Unavailable}
-	}
-	return o.database.FindAPIKey(ctx, id)
-}
-
 func TestStreamEndsWithItsKey(t *testing.T) {
 	t.Parallel()
-	d := &outage{database: openDatabase(t)}
-	keys := NewAPIKeys("keys", "X-Api-Key", d)
-	w := watchOver(t, keys)
-	alice, id := addKey(t, d.database, store.APIKey{Subject: "alice", Scopes: []string{"use"}}, 0)
-	bob, _ := addKey(t, d.database, store.APIKey{Subject: "bob", Scopes: []string{"use"}}, time.Hour)
-	hers, his := w.begin(shows("X-Api-Key", alice), "use"), w.begin(shows("X-Api-Key", bob), "use")
+	synctest.Test(t, func(t *testing.T) {
+		d := newKeyring()
+		keys := NewAPIKeys("keys", "X-Api-Key", d)
+		w := watchOver(t, keys)
+		alice, id := d.add("alice", 0, "use")
+		bob, _ := d.add("bob", time.Hour, "use")
+		hers, his := w.begin(shows("X-Api-Key", alice), "use"), w.begin(shows("X-Api-Key", bob), "use")
 
-	// During an outage the revocation is unknown, so the stream continues.
-	_, err := d.RevokeAPIKey(t.Context(), id)
-	require.NoError(t, err)
-	d.away.Store(true)
-	keys.Forget()
-	w.look()
-	goesOn(t, hers)
-	d.away.Store(false)
-	w.look()
-	kind, reason := ended(t, hers)
-	require.Equal(t, task.Unauthenticated, kind)
-	require.Equal(t, Revoked, reason)
-	goesOn(t, his)
+		// During an outage the revocation is unknown, so the stream continues.
+		d.revoke(id)
+		d.away = true
+		keys.Forget()
+		w.look()
+		goesOn(t, hers)
+		d.away = false
+		w.look()
+		kind, reason := ended(t, hers)
+		require.Equal(t, task.Unauthenticated, kind)
+		require.Equal(t, Revoked, reason)
+		goesOn(t, his)
 
-	// A known expiry ends the stream without a check.
-	brief, _ := addKey(t, d.database, store.APIKey{Subject: "carol"}, time.Second)
-	err = await(t, w.begin(shows("X-Api-Key", brief), ""))
-	require.Equal(t, task.Unauthenticated, task.KindOf(err))
-	require.NotEmpty(t, challengesOf(err))
-	goesOn(t, his)
+		// A known expiry ends the stream without a check.
+		d.away = true
+		waittest.Advance(time.Hour - time.Second)
+		goesOn(t, his)
+		waittest.Advance(time.Second)
+		kind, reason = ended(t, his)
+		require.Equal(t, task.Unauthenticated, kind)
+		require.Equal(t, Expired, reason)
+	})
 }
 
 // One key that cannot be checked does not stop the check of the others. An outage does, otherwise each look-up would
 // wait for it.
 func TestUnreadableKeyIsNoOutage(t *testing.T) {
 	t.Parallel()
-	d := &outage{database: openDatabase(t)}
-	keys := NewAPIKeys("keys", "X-Api-Key", d)
-	w := watchOver(t, keys)
-	alice, unreadable := addKey(t, d.database, store.APIKey{Subject: "alice"}, 0)
-	hers := w.begin(shows("X-Api-Key", alice), "")
-	var others []<-chan error
-	var ids []string
-	for range 12 {
-		key, id := addKey(t, d.database, store.APIKey{Subject: "bob"}, 0)
-		others, ids = append(others, w.begin(shows("X-Api-Key", key), "")), append(ids, id)
-	}
-	for _, id := range ids {
-		_, err := d.RevokeAPIKey(t.Context(), id)
-		require.NoError(t, err)
-	}
-	d.away.Store(true)
-	keys.Forget()
-	w.look()
-	require.EqualValues(t, awayAfter, d.asked.Load())
-	d.away.Store(false)
-	d.broken = unreadable
-	w.look()
-	for _, c := range others {
-		kind, reason := ended(t, c)
-		require.Equal(t, task.Unauthenticated, kind)
-		require.Equal(t, Revoked, reason)
-	}
-	goesOn(t, hers)
+	synctest.Test(t, func(t *testing.T) {
+		d := newKeyring()
+		keys := NewAPIKeys("keys", "X-Api-Key", d)
+		w := watchOver(t, keys)
+		alice, unreadable := d.add("alice", 0)
+		hers := w.begin(shows("X-Api-Key", alice), "")
+		var others []<-chan error
+		for range 12 {
+			key, id := d.add("bob", 0)
+			others = append(others, w.begin(shows("X-Api-Key", key), ""))
+			d.revoke(id)
+		}
+		d.away = true
+		keys.Forget()
+		w.look()
+		require.Equal(t, awayAfter, d.failed)
+		d.away, d.broken = false, unreadable
+		w.look()
+		for _, c := range others {
+			kind, reason := ended(t, c)
+			require.Equal(t, task.Unauthenticated, kind)
+			require.Equal(t, Revoked, reason)
+		}
+		goesOn(t, hers)
+	})
 }
 
 // A password that is removed between the request and its stream ends the stream, although the check is over by then.
 func TestRevocationWhileStreamBegins(t *testing.T) {
 	t.Parallel()
-	users, err := NewBasic("users", []User{{Name: "alice", Hash: hashed(t, "x")}})
-	require.NoError(t, err)
-	w := watchOver(t, users)
-	id := w.Authenticate(t.Context(), basic("alice", "x"))
-	require.NoError(t, id.err)
-	require.NoError(t, users.SetUsers([]User{{Name: "bob", Hash: hashed(t, "y")}}))
-	w.look()
-	ends := make(chan error, 1)
-	defer w.Watch(id, &Gate{Schemes: []string{"users"}}, func(err error) { ends <- err })()
-	await(t, w.looked)
-	kind, reason := ended(t, ends)
-	require.Equal(t, task.Unauthenticated, kind)
-	require.Equal(t, Unknown, reason)
+	synctest.Test(t, func(t *testing.T) {
+		users, err := NewBasic("users", []User{{Name: "alice", Hash: hashed(t, "x")}})
+		require.NoError(t, err)
+		w := watchOver(t, users)
+		id := w.Authenticate(t.Context(), basic("alice", "x"))
+		require.NoError(t, id.err)
+		require.NoError(t, users.SetUsers([]User{{Name: "bob", Hash: hashed(t, "y")}}))
+		w.look()
+		ends := make(chan error, 1)
+		defer w.Watch(id, &Gate{Schemes: []string{"users"}}, func(err error) { ends <- err })()
+		<-w.looked
+		kind, reason := ended(t, ends)
+		require.Equal(t, task.Unauthenticated, kind)
+		require.Equal(t, Unknown, reason)
+	})
 }
 
 func TestStreamEndsWithItsPassword(t *testing.T) {
 	t.Parallel()
-	alice, bob := User{Name: "alice", Hash: hashed(t, "x"), Scopes: []string{"use"}}, User{Name: "bob", Hash: hashed(t, "y"), Tenant: "a", Scopes: []string{"use"}}
-	carol, dave := User{Name: "carol", Hash: hashed(t, "z"), Scopes: []string{"use"}}, User{Name: "dave", Hash: hashed(t, "z"), Scopes: []string{"use"}}
-	users, err := NewBasic("users", []User{alice, bob, carol, dave})
-	require.NoError(t, err)
-	compared := counted(users)
-	w := watchOver(t, users)
-	hers, his := w.begin(basic("alice", "x"), "use"), w.begin(basic("bob", "y"), "use")
-	others, last := w.begin(basic("carol", "z"), "use"), w.begin(basic("dave", "z"), "use")
-	w.look()
-	require.Equal(t, 4, *compared, "correct passwords are not compared again")
-	bob.Tenant, carol.Scopes = "b", nil
-	require.NoError(t, users.SetUsers([]User{bob, carol, dave}))
-	w.look()
-	kind, reason := ended(t, hers)
-	require.Equal(t, task.Unauthenticated, kind)
-	require.Equal(t, Unknown, reason, "she was removed")
-	kind, _ = ended(t, his)
-	require.Equal(t, task.Unauthenticated, kind, "his tenant has changed")
-	kind, _ = ended(t, others)
-	require.Equal(t, task.Forbidden, kind, "the scope was removed")
-	goesOn(t, last)
+	synctest.Test(t, func(t *testing.T) {
+		alice, bob := User{Name: "alice", Hash: hashed(t, "x"), Scopes: []string{"use"}}, User{Name: "bob", Hash: hashed(t, "y"), Tenant: "a", Scopes: []string{"use"}}
+		carol, dave := User{Name: "carol", Hash: hashed(t, "z"), Scopes: []string{"use"}}, User{Name: "dave", Hash: hashed(t, "z"), Scopes: []string{"use"}}
+		users, err := NewBasic("users", []User{alice, bob, carol, dave})
+		require.NoError(t, err)
+		compared := counted(users)
+		w := watchOver(t, users)
+		hers, his := w.begin(basic("alice", "x"), "use"), w.begin(basic("bob", "y"), "use")
+		others, last := w.begin(basic("carol", "z"), "use"), w.begin(basic("dave", "z"), "use")
+		w.look()
+		require.Equal(t, 4, *compared, "correct passwords are not compared again")
+		bob.Tenant, carol.Scopes = "b", nil
+		require.NoError(t, users.SetUsers([]User{bob, carol, dave}))
+		w.look()
+		kind, reason := ended(t, hers)
+		require.Equal(t, task.Unauthenticated, kind)
+		require.Equal(t, Unknown, reason, "she was removed")
+		kind, _ = ended(t, his)
+		require.Equal(t, task.Unauthenticated, kind, "his tenant has changed")
+		kind, _ = ended(t, others)
+		require.Equal(t, task.Forbidden, kind, "the scope was removed")
+		goesOn(t, last)
+	})
 }
 
 func TestStreamEndsWithItsTokensKey(t *testing.T) {
 	t.Parallel()
-	i := newIssuer(t)
-	sso := i.accepting(func(s *JWT) { s.pace.apart = 0 })
-	w := watchOver(t, sso)
-	token := bearer(i.token(i.usual()))
-	c := w.begin(token, "")
-	w.look()
-	goesOn(t, c)
-	i.rotate("new", jose.ES256)
-	require.Empty(t, reasonOf(t, w.Authenticator, bearer(i.token(i.usual()))), "the new key makes the server fetch the keys")
-	w.look()
-	kind, reason := ended(t, c)
-	require.Equal(t, task.Unauthenticated, kind)
-	require.Equal(t, Signature, reason)
+	synctest.Test(t, func(t *testing.T) {
+		i := newIssuer(t)
+		sso := i.accepting(func(s *JWT) { s.pace.apart = 0 })
+		w := watchOver(t, sso)
+		token := bearer(i.token(i.usual()))
+		c := w.begin(token, "")
+		w.look()
+		goesOn(t, c)
+		i.rotate("new", jose.ES256)
+		require.Empty(t, reasonOf(t, w.Authenticator, bearer(i.token(i.usual()))), "the new key makes the server fetch the keys")
+		w.look()
+		kind, reason := ended(t, c)
+		require.Equal(t, task.Unauthenticated, kind)
+		require.Equal(t, Signature, reason)
+	})
 }
 
 func TestStreamEndsWithItsCertificateAuthority(t *testing.T) {
 	t.Parallel()
-	people := newAuthority(t, "people")
-	_, _, pair := people.issue(func(c *x509.Certificate) { c.DNSNames = []string{"alice"} })
-	r := shows()
-	r.Chain = []*x509.Certificate{must(x509.ParseCertificate(pair.Certificate[0]))}
-	var roots atomic.Pointer[x509.CertPool]
-	roots.Store(people.pool())
-	certs := NewMTLS(MTLSOptions{Name: "certs", Roots: roots.Load})
-	w := watchOver(t, certs)
-	c := w.begin(r, "")
-	w.look()
-	goesOn(t, c)
-	roots.Store(newAuthority(t, "others").pool())
-	certs.known.DeleteAll()
-	w.look()
-	kind, reason := ended(t, c)
-	require.Equal(t, task.Unauthenticated, kind)
-	require.Equal(t, Certificate, reason)
+	synctest.Test(t, func(t *testing.T) {
+		people := newAuthority(t, "people")
+		_, _, pair := people.issue(func(c *x509.Certificate) { c.DNSNames = []string{"alice"} })
+		r := shows()
+		r.Chain = []*x509.Certificate{must(x509.ParseCertificate(pair.Certificate[0]))}
+		var roots atomic.Pointer[x509.CertPool]
+		roots.Store(people.pool())
+		certs := NewMTLS(MTLSOptions{Name: "certs", Roots: roots.Load})
+		w := watchOver(t, certs)
+		c := w.begin(r, "")
+		w.look()
+		goesOn(t, c)
+		roots.Store(newAuthority(t, "others").pool())
+		certs.known.DeleteAll()
+		w.look()
+		kind, reason := ended(t, c)
+		require.Equal(t, task.Unauthenticated, kind)
+		require.Equal(t, Certificate, reason)
+	})
 }
