@@ -9,56 +9,46 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 type caller struct{ tenant, subject string }
 
 var alice, bob = caller{"t", "alice"}, caller{"t", "bob"}
 
-// Ready takes nothing from the bucket.
-func TestReady(t *testing.T) {
-	t.Parallel()
-	c, who := New[caller](Options{Rate: 1, Burst: 2}), caller{subject: "a"}
-	for range 2 {
-		for range 5 {
-			_, ok := c.Ready(who)
-			require.True(t, ok)
-		}
-		_, ok := c.Allow(who)
-		require.True(t, ok)
-	}
-	wait, ok := c.Ready(who)
-	require.False(t, ok)
-	require.Positive(t, wait)
-	_, ok = c.Ready(caller{subject: "b"})
-	require.True(t, ok)
-	_, ok = (*Quotas[caller])(nil).Ready(who)
-	require.True(t, ok)
-}
-
 func TestRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := New[caller](Options{Rate: 10, Burst: 3})
 		for range 3 {
+			for range 5 { // it takes nothing from the bucket
+				_, ok := c.Ready(alice)
+				require.True(t, ok)
+			}
 			_, ok := c.Allow(alice)
 			require.True(t, ok)
 		}
+		wait, ok := c.Ready(alice)
+		require.False(t, ok)
+		require.Equal(t, 100*time.Millisecond, wait)
+		_, ok = c.Ready(bob)
+		require.True(t, ok)
 		for range 5 {
 			wait, ok := c.Allow(alice)
 			require.False(t, ok)
 			require.Equal(t, 100*time.Millisecond, wait, "a refusal takes nothing from the bucket")
 		}
-		_, ok := c.Allow(bob)
+		_, ok = c.Allow(bob)
 		require.True(t, ok, "callers have buckets of their own")
 		_, ok = c.Allow(caller{"other", "alice"})
 		require.True(t, ok, "a namesake in another tenant has a bucket of its own")
-		time.Sleep(100 * time.Millisecond)
+		waittest.Advance(100 * time.Millisecond)
 		_, ok = c.Allow(alice)
 		require.True(t, ok, "a caller that waits as told is served")
 		_, ok = c.Allow(alice)
 		require.False(t, ok)
-		time.Sleep(time.Hour)
+		waittest.Advance(time.Hour)
 		served := 0
 		for range 10 {
 			if _, ok := c.Allow(alice); ok {
@@ -98,7 +88,9 @@ func TestNoLimitsByDefault(t *testing.T) {
 	t.Parallel()
 	c := New[caller](Options{Burst: 5})
 	require.Nil(t, c)
-	_, ok := c.Allow(alice)
+	_, ok := c.Ready(alice)
+	require.True(t, ok)
+	_, ok = c.Allow(alice)
 	require.True(t, ok)
 	closed, ok := c.Open(alice)
 	require.True(t, ok)

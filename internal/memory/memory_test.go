@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 const mib = 1 << 20
@@ -172,7 +173,7 @@ func TestAccount(t *testing.T) {
 		require.NoError(t, a.Body(t.Context(), Small))
 		require.NoError(t, a.Reserve(t.Context(), Small))
 		require.True(t, a.Use(Small))
-		require.Zero(t, time.Since(began), "a request does not wait for itself")
+		require.Zero(t, waittest.Elapsed(began), "a request does not wait for itself")
 	})
 	synctest.Test(t, func(t *testing.T) {
 		b := New(16 * mib)
@@ -250,7 +251,7 @@ func TestWaitForLargeBytes(t *testing.T) {
 				began := time.Now()
 				small := b.Open("another")
 				require.NoError(t, small.Body(t.Context(), Small))
-				require.Zero(t, time.Since(began))
+				require.Zero(t, waittest.Elapsed(began))
 				small.Close()
 				require.NotEmpty(t, ended, "some are refused")
 				require.Less(t, len(ended), many, "and some wait")

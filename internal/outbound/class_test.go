@@ -2,10 +2,13 @@ package outbound_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -16,108 +19,80 @@ import (
 
 func TestRequestsHaveAClass(t *testing.T) {
 	t.Parallel()
-	answers := func(code int) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Location", "/elsewhere")
-			w.WriteHeader(code)
-		}
+	statuses := map[int]outbound.Class{
+		200: outbound.OK, 202: outbound.OK, 302: outbound.Redirected, 404: outbound.Refused, 429: outbound.Overloaded, 503: outbound.Overloaded,
+		529: outbound.Overloaded, 500: outbound.Failed, 502: outbound.Gateway, 504: outbound.Gateway,
 	}
-	hold := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
-	held := make(chan struct{}) // closed by the request that its caller gives up
-	for name, c := range map[string]struct {
-		serve http.HandlerFunc // nil: nobody listens
-		want  outbound.Class
-		gives bool // the caller gives up
-	}{
-		"200": {answers(200), outbound.OK, false}, "202": {answers(202), outbound.OK, false}, "302": {answers(302), outbound.Redirected, false},
-		"404": {answers(404), outbound.Refused, false}, "429": {answers(429), outbound.Overloaded, false}, "503": {answers(503), outbound.Overloaded, false},
-		"529": {answers(529), outbound.Overloaded, false}, "500": {answers(500), outbound.Failed, false}, "502": {answers(502), outbound.Gateway, false},
-		"504":       {answers(504), outbound.Gateway, false},
-		"no answer": {hold, outbound.TimedOut, false},
-		"given up": {func(w http.ResponseWriter, r *http.Request) {
-			close(held)
-			hold(w, r)
-		}, outbound.Canceled, true},
-		"nobody there": {nil, outbound.Unreachable, false},
-		"cut": {func(w http.ResponseWriter, r *http.Request) {
+	giveUp := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/given-up":
+			close(giveUp)
+			fallthrough
+		case "/silent":
+			<-r.Context().Done()
+		case "/cut":
 			_, _ = io.Copy(io.Discard, r.Body)
 			conn, _, _ := w.(http.Hijacker).Hijack()
 			_ = conn.Close()
-		}, outbound.Broken, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			url := "http://127.0.0.1:1"
-			if c.serve != nil {
-				server := httptest.NewServer(c.serve)
-				t.Cleanup(server.Close)
-				url = server.URL
-			}
-			wait := time.Hour
-			if c.want == outbound.TimedOut {
-				wait = 50 * time.Millisecond
-			}
-			var told []outbound.Class
-			client := outbound.ToAgents(time.Hour, wait, func(class outbound.Class, took time.Duration) {
-				require.Positive(t, took)
-				told = append(told, class)
-			})
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			if c.gives {
-				go func() {
-					<-held
-					cancel()
-				}()
-			}
-			request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, http.NoBody)
-			require.NoError(t, err)
-			if response, err := client.Do(request); err == nil {
-				response.Body.Close()
-			}
-			require.Equal(t, []outbound.Class{c.want}, told)
-			client.CloseIdleConnections()
+		default:
+			code, _ := strconv.Atoi(r.URL.Path[1:])
+			w.Header().Set("Location", "/elsewhere")
+			w.WriteHeader(code)
+		}
+	}))
+	t.Cleanup(server.Close)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-giveUp; cancel() }()
+	class := func(ctx context.Context, url string, header time.Duration) outbound.Class {
+		var told []outbound.Class
+		client := outbound.ToAgents(time.Hour, header, func(class outbound.Class, took time.Duration) {
+			require.Positive(t, took)
+			told = append(told, class)
 		})
+		defer client.CloseIdleConnections()
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, http.NoBody)
+		require.NoError(t, err)
+		if response, err := client.Do(request); err == nil {
+			response.Body.Close()
+		}
+		require.Len(t, told, 1)
+		return told[0]
 	}
-}
-
-// expired is a context whose deadline passes when a test says so.
-type expired struct {
-	context.Context
-	done chan struct{}
-}
-
-func (e *expired) Done() <-chan struct{} { return e.done }
-
-func (e *expired) Err() error {
-	select {
-	case <-e.done:
-		return context.DeadlineExceeded
-	default:
-		return nil
+	for code, want := range statuses {
+		require.Equal(t, want, class(t.Context(), fmt.Sprintf("%s/%d", server.URL, code), time.Hour), code)
 	}
+	require.Equal(t, outbound.Canceled, class(ctx, server.URL+"/given-up", time.Hour))
+	require.Equal(t, outbound.Broken, class(t.Context(), server.URL+"/cut", time.Hour))
+	require.Equal(t, outbound.Unreachable, class(t.Context(), "http://127.0.0.1:1", time.Hour), "nobody is there")
+	require.Equal(t, outbound.TimedOut, class(t.Context(), server.URL+"/silent", 50*time.Millisecond))
 }
 
 // A deadline that passes before the request was sent finds the receiver away, as a refused connection does.
-func TestADeadlineInTheHandshakeIsUnreachable(t *testing.T) {
+func TestFailuresHaveAClass(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = l.Close() }()
-	var told []outbound.Class
-	client := outbound.ToAgents(time.Minute, 0, func(class outbound.Class, _ time.Duration) { told = append(told, class) })
-	ctx := &expired{t.Context(), make(chan struct{})}
-	go func() {
-		if c, err := l.Accept(); err == nil {
-			defer func() { _ = c.Close() }()
-			_, _ = c.Read(make([]byte, 1)) // the handshake has begun
-			close(ctx.done)
-			<-t.Context().Done()
-		}
-	}()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+l.Addr().String(), http.NoBody)
-	require.NoError(t, err)
-	_, err = client.Do(request) //nolint:bodyclose // there is no answer
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Equal(t, []outbound.Class{outbound.Unreachable}, told)
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	broken := errors.New("it broke")
+	for _, c := range []struct {
+		ctx  context.Context //nolint:containedctx // a case
+		err  error
+		sent bool
+		want outbound.Class
+	}{
+		{late{t.Context()}, context.DeadlineExceeded, false, outbound.Unreachable},
+		{late{t.Context()}, context.DeadlineExceeded, true, outbound.TimedOut},
+		{t.Context(), os.ErrDeadlineExceeded, true, outbound.TimedOut},
+		{t.Context(), broken, true, outbound.Broken},
+		{t.Context(), broken, false, outbound.Unreachable},
+		{canceled, broken, false, outbound.Canceled},
+		{canceled, broken, true, outbound.Canceled},
+	} {
+		require.Equal(t, c.want, outbound.FailureClass(c.ctx, c.err, c.sent), "%v %v", c.err, c.sent)
+	}
 }
+
+// late is a context whose deadline has passed.
+type late struct{ context.Context } //nolint:containedctx // it is one
+
+func (late) Err() error { return context.DeadlineExceeded }

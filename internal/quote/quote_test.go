@@ -1,7 +1,6 @@
 package quote
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -13,8 +12,8 @@ import (
 func same(t *testing.T, s string) {
 	t.Helper()
 	want, _ := jsontext.AppendQuote([]byte("before"), s)
-	if got := Append([]byte("before"), s); !bytes.Equal(want, got) {
-		require.Equal(t, string(want), string(got), "%q", s)
+	if got := Append([]byte("before"), s); string(want) != string(got) {
+		t.Fatalf("%q: %s instead of %s", s, got, want)
 	}
 }
 

@@ -2,11 +2,9 @@ package callback_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -22,6 +20,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/resume"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/callback"
+	"github.com/holdfast-a2a/holdfast/internal/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/token"
 )
@@ -57,24 +56,7 @@ type rig struct {
 	*httptest.Server
 	*tasks
 	tokens *token.Tokens
-	log    lockedBuffer
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.String()
+	log    rpctest.Logs
 }
 
 func newRig(t *testing.T, of *tasks, budgets *memory.Budgets) *rig {
@@ -101,22 +83,13 @@ func (f *rig) path() string { return resume.Path + f.tokens.Make(one, 3) }
 // do sends a request, and checks what holds for every answer. It returns the status and the text.
 func (f *rig) do(method, path, body string, headers ...string) (a answer, text string) {
 	f.t.Helper()
-	req, err := http.NewRequestWithContext(f.t.Context(), method, f.URL+path, strings.NewReader(body))
-	require.NoError(f.t, err)
-	for i := 0; i < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	res, err := f.Client().Do(req)
-	require.NoError(f.t, err)
-	defer func() { _ = res.Body.Close() }()
-	raw, err := io.ReadAll(res.Body)
-	require.NoError(f.t, err)
+	res := rpctest.Do(f.t, f.Server, method, path, body, headers...)
 	require.Equal(f.t, "no-referrer", res.Header.Get("Referrer-Policy"))
 	require.Equal(f.t, "no-store", res.Header.Get("Cache-Control"))
 	require.Equal(f.t, "nosniff", res.Header.Get("X-Content-Type-Options"))
 	require.Equal(f.t, "text/plain; charset=utf-8", res.Header.Get("Content-Type"))
 	require.Empty(f.t, res.Header.Get("Access-Control-Allow-Origin"))
-	return answer{res.StatusCode, res.Header}, strings.TrimSpace(string(raw))
+	return answer{res.StatusCode, res.Header}, strings.TrimSpace(string(res.Content))
 }
 
 type answer struct {
@@ -250,10 +223,7 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		if c.status == http.StatusRequestTimeout {
 			at = newRigOf(t, &tasks{agent: "web"}, nil, 100*time.Millisecond)
 		}
-		conn, err := net.Dial("tcp", at.Listener.Addr().String())
-		require.NoError(t, err)
-		_, err = io.WriteString(conn, "POST "+at.path()+" HTTP/1.1\r\nHost: x\r\n"+c.sent)
-		require.NoError(t, err)
+		conn := rpctest.Dial(t, at.Server, "POST "+at.path()+" HTTP/1.1\r\nHost: x\r\n"+c.sent)
 		if c.hangUp {
 			require.NoError(t, conn.(*net.TCPConn).CloseWrite())
 		}

@@ -137,11 +137,3 @@ func BenchmarkCheck(b *testing.B) {
 		})
 	}
 }
-
-func BenchmarkCompact(b *testing.B) {
-	raw := []byte(`[ 0` + strings.Repeat(`, { "name" : "value", "n" : 1.50 }`, 1000) + ` ]`)
-	b.SetBytes(int64(len(raw)))
-	for b.Loop() {
-		strictjson.Compact(raw)
-	}
-}

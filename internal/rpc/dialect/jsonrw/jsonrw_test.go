@@ -91,11 +91,11 @@ func TestTruncatedJSON(t *testing.T) {
 	}
 }
 
-// The time limit of the tests is the assertion: code that copies all earlier bytes for each member would take hours.
+// Code that copies all earlier bytes for each member would copy 60 GB here.
 func TestWithoutTakesLinearTime(t *testing.T) {
 	t.Parallel()
 	object := []byte(`{"gone":1`)
-	for i := range 1_000_000 {
+	for i := range 100_000 {
 		object = strconv.AppendInt(append(object, `,"m`...), int64(i), 10)
 		object = append(object, `":1`...)
 	}
