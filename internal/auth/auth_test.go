@@ -9,8 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,13 +31,7 @@ import (
 
 func TestMain(m *testing.M) {
 	weakest = bcrypt.MinCost + 1
-	code := m.Run()
-	http.DefaultClient.CloseIdleConnections()
-	if err := goleak.Find(); err != nil && code == 0 {
-		_, _ = fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	goleak.VerifyTestMain(m)
 }
 
 // database is a store that counts look-ups of keys.

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -29,94 +28,57 @@ func ids(p *engine.Pushes) []string {
 func TestWebhooksOfATask(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{push: &engine.Push{MaxPerTask: 3, Artifacts: true}})
-	h, err := r.Send(t.Context(), send("hi"))
-	require.NoError(t, err)
-	about := func() *engine.PushRequest {
-		return &engine.PushRequest{Dialect: "0.3", TaskID: h.PublicID}
+	h := r.must(t, send("hi"))
+	v := r.as(alice)
+	about := func(id string, s *engine.PushSetting) *engine.PushRequest {
+		return &engine.PushRequest{Dialect: "0.3", TaskID: h.PublicID, ConfigID: id, Set: s}
 	}
-	set := func(s *engine.PushSetting) (*engine.Pushes, error) {
-		q := about()
-		q.Set = s
-		return r.as(alice).SetPush(t.Context(), q)
+	type operation = func(context.Context, *engine.PushRequest) (*engine.Pushes, error)
+	ask := func(do operation, q *engine.PushRequest) *engine.Pushes {
+		t.Helper()
+		p, err := do(t.Context(), q)
+		require.NoError(t, err)
+		require.Equal(t, h.PublicID, p.TaskID)
+		for _, c := range p.Configs {
+			require.Empty(t, c.Token)
+			require.True(t, c.Artifacts)
+		}
+		return p
 	}
-	get := func(id string) (*engine.Pushes, error) {
-		q := about()
-		q.ConfigID = id
-		return r.as(alice).GetPush(t.Context(), q)
+	refused := func(do operation, q *engine.PushRequest, kind task.Kind, says string) {
+		t.Helper()
+		_, err := do(t.Context(), q)
+		require.ErrorIs(t, err, kind)
+		require.ErrorContains(t, err, says)
 	}
-	_, err = get("")
-	require.ErrorIs(t, err, task.NotFound)
-	require.ErrorContains(t, err, "has no push notification configuration")
-	q := about()
-	q.MayLack = true
-	p, err := r.as(alice).GetPush(t.Context(), q)
-	require.NoError(t, err)
-	require.Empty(t, p.Configs)
+	refused(v.GetPush, about("", nil), task.NotFound, "has no push notification configuration")
+	lacking := about("", nil)
+	lacking.MayLack = true
+	require.Empty(t, ask(v.GetPush, lacking).Configs)
 
 	// A configuration of A2A 1.0 gets an id of its own; one of an older version has the task's id.
 	further := setting("", "https://one.example")
 	further.Further = true
-	p, err = set(further)
-	require.NoError(t, err)
+	p := ask(v.SetPush, about("", further))
 	require.Len(t, p.Configs, 1)
 	one := p.Configs[0].ID
 	require.NotContains(t, []string{"", h.PublicID}, one)
-	require.Empty(t, p.Configs[0].Token)
-	require.True(t, p.Configs[0].Artifacts)
 	require.Equal(t, "0.3", p.Configs[0].Dialect)
-	p, err = get("")
-	require.NoError(t, err)
-	require.Equal(t, []string{one}, ids(p), "the oldest, without a default one")
-	p, err = set(setting("", "https://two.example"))
-	require.NoError(t, err)
-	require.Equal(t, []string{h.PublicID}, ids(p))
-	p, err = get("")
-	require.NoError(t, err)
-	require.Equal(t, []string{h.PublicID}, ids(p), "the default one")
-	p, err = set(setting("", "https://three.example"))
-	require.NoError(t, err)
+	require.Equal(t, []string{one}, ids(ask(v.GetPush, about("", nil))), "the oldest, without a default one")
+	require.Equal(t, []string{h.PublicID}, ids(ask(v.SetPush, about("", setting("", "https://two.example")))))
+	require.Equal(t, []string{h.PublicID}, ids(ask(v.GetPush, about("", nil))), "the default one")
+	p = ask(v.SetPush, about("", setting("", "https://three.example")))
 	require.Equal(t, "https://three.example", p.Configs[0].URL, "replaced")
-	_, err = set(setting("c", "https://c.example"))
-	require.NoError(t, err)
-	_, err = set(setting("d", "https://d.example"))
-	require.ErrorIs(t, err, task.Invalid)
-	require.ErrorContains(t, err, "may not have more")
-	p, err = r.as(alice).ListPush(t.Context(), about())
-	require.NoError(t, err)
-	require.Equal(t, []string{one, h.PublicID, "c"}, ids(p))
-	require.Equal(t, h.PublicID, p.TaskID)
-	for _, c := range p.Configs {
-		require.Empty(t, c.Token)
-	}
+	ask(v.SetPush, about("", setting("c", "https://c.example")))
+	refused(v.SetPush, about("", setting("d", "https://d.example")), task.Invalid, "may not have more")
+	require.Equal(t, []string{one, h.PublicID, "c"}, ids(ask(v.ListPush, about("", nil))))
 
-	q = about()
-	q.ConfigID = "c"
 	for range 2 {
-		_, err = r.as(alice).DeletePush(t.Context(), q)
-		require.NoError(t, err, "also after it was deleted")
+		ask(v.DeletePush, about("c", nil)) // also after it was deleted
 	}
-	_, err = get("c")
-	require.ErrorIs(t, err, task.NotFound)
-	p, err = set(nil)
-	require.NoError(t, err)
-	require.Empty(t, p.Configs, "0.1 clears the default one")
-	p, err = r.as(alice).ListPush(t.Context(), about())
-	require.NoError(t, err)
-	require.Equal(t, []string{one}, ids(p))
-
-	// Webhooks of other callers cannot be seen.
-	other := asker{Caller: identity.Caller{Tenant: "t", Subject: "other"}, Agent: alice.Agent}
-	for _, c := range []asker{other, {Caller: alice.Caller, Agent: "strict"}} {
-		v := r.as(c)
-		q := &engine.PushRequest{TaskID: h.PublicID, ConfigID: one, Set: setting("x", "https://x.example")}
-		for _, do := range []func(context.Context, *engine.PushRequest) (*engine.Pushes, error){v.SetPush, v.GetPush, v.ListPush, v.DeletePush} {
-			_, err := do(t.Context(), q)
-			require.ErrorIs(t, err, task.NotFound)
-			require.Equal(t, "task not found", err.Error(), "the same error as for a task that does not exist")
-		}
-	}
-	_, err = get(one)
-	require.NoError(t, err)
+	refused(v.GetPush, about("c", nil), task.NotFound, "")
+	require.Empty(t, ask(v.SetPush, about("", nil)).Configs, "0.1 clears the default one")
+	require.Equal(t, []string{one}, ids(ask(v.ListPush, about("", nil))))
 	rows, err := r.store.ListPushes(t.Context(), store.PushFilter{Host: "one.example", Limit: 10})
 	require.NoError(t, err)
 	require.Len(t, rows, 1)
@@ -130,8 +92,7 @@ func TestWebhooksAreChecked(t *testing.T) {
 		}
 		return hostOf(ctx, url)
 	}}})
-	h, err := r.Send(t.Context(), send("hi"))
-	require.NoError(t, err)
+	h := r.must(t, send("hi"))
 	const good = "https://hook.example/x"
 	long := strings.Repeat("x", 5<<10)
 	for want, s := range map[string]*engine.PushSetting{
@@ -152,15 +113,14 @@ func TestWebhooksAreChecked(t *testing.T) {
 		require.Equal(t, want, err.Error())
 	}
 	// A missing task is reported first: its URL is not checked.
-	_, err = r.as(alice).SetPush(t.Context(), &engine.PushRequest{TaskID: "nothing", Set: setting("", "http://inside")})
+	_, err := r.as(alice).SetPush(t.Context(), &engine.PushRequest{TaskID: "nothing", Set: setting("", "http://inside")})
 	require.ErrorIs(t, err, task.NotFound)
 }
 
 func TestWebhooksAreDisabled(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{})
-	h, err := r.Send(t.Context(), send("hi"))
-	require.NoError(t, err)
+	h := r.must(t, send("hi"))
 	v := r.as(alice)
 	q := &engine.PushRequest{TaskID: h.PublicID, ConfigID: "c", Set: setting("", "https://hook.example")}
 	for _, do := range []func(context.Context, *engine.PushRequest) (*engine.Pushes, error){v.SetPush, v.GetPush, v.ListPush, v.DeletePush} {
@@ -169,17 +129,19 @@ func TestWebhooksAreDisabled(t *testing.T) {
 	}
 	m := send("hi")
 	m.Push = setting("", "https://hook.example")
-	_, err = r.Send(t.Context(), m)
+	_, err := r.Send(t.Context(), m)
 	require.ErrorIs(t, err, task.PushUnsupported)
 }
 
 func TestAWebhookComesWithItsMessage(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{push: &engine.Push{MaxPerTask: 2}})
-	m := send("ask who")
-	m.Push, m.Dialect, m.IdempotencyKey = setting("", "https://one.example"), "1.0", "k"
-	h, err := r.Send(t.Context(), m)
-	require.NoError(t, err)
+	first := func(dialect, url string) *sending {
+		m := send("ask who")
+		m.Push, m.Dialect, m.IdempotencyKey = setting("", url), dialect, "k"
+		return m
+	}
+	h := r.must(t, first("1.0", "https://one.example"))
 	list := func() []task.PushConfig {
 		p, err := r.as(alice).ListPush(t.Context(), &engine.PushRequest{TaskID: h.PublicID})
 		require.NoError(t, err)
@@ -191,37 +153,29 @@ func TestAWebhookComesWithItsMessage(t *testing.T) {
 	require.Equal(t, "1.0", all[0].Dialect)
 
 	// The same key with another webhook is another request.
-	again := send("ask who")
-	again.Push, again.Dialect, again.IdempotencyKey = setting("", "https://one.example"), "1.0", "k"
-	_, err = r.Send(t.Context(), again)
-	require.NoError(t, err)
-	again = send("ask who")
-	again.Push, again.IdempotencyKey = setting("", "https://two.example"), "k"
-	_, err = r.Send(t.Context(), again)
+	require.Equal(t, h.ID, r.must(t, first("1.0", "https://one.example")).ID)
+	_, err := r.Send(t.Context(), first("0.3", "https://two.example"))
 	require.ErrorIs(t, err, task.Invalid)
 
 	// A later message replaces the default one and may bring others.
-	next := to(send("ask again"), h)
-	next.Push, next.Dialect = setting("", "https://two.example"), "0.3"
-	_, err = r.Send(t.Context(), next)
-	require.NoError(t, err)
+	next := func(s *engine.PushSetting) *sending {
+		m := to(send("ask again"), h)
+		m.Push = s
+		return m
+	}
+	r.must(t, next(setting("", "https://two.example")))
 	all = list()
 	require.Len(t, all, 1)
 	require.Equal(t, "https://two.example", all[0].URL)
 	require.Equal(t, "0.3", all[0].Dialect)
-	next = to(send("ask again"), h)
-	next.Push = setting("b", "https://b.example")
-	_, err = r.Send(t.Context(), next)
-	require.NoError(t, err)
+	r.must(t, next(setting("b", "https://b.example")))
 	require.Len(t, list(), 2)
 	rows, err := r.store.ListPushes(t.Context(), store.PushFilter{Limit: 10})
 	require.NoError(t, err)
 	for _, row := range rows {
 		require.Equal(t, row.Config.URL, "https://"+row.Config.Host, "the host is the one that the check found")
 	}
-	next = to(send("ask again"), h)
-	next.Push = setting("c", "https://c.example")
-	_, err = r.Send(t.Context(), next)
+	_, err = r.Send(t.Context(), next(setting("c", "https://c.example")))
 	require.ErrorIs(t, err, task.Invalid)
 	require.Len(t, list(), 2)
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // reopening is a message of 0.1 with a client-chosen id, where the operator allows clients to reopen tasks.
@@ -176,6 +176,7 @@ func TestConcurrentReopening(t *testing.T) {
 	r := start(t, setup{})
 	first := r.must(t, reopening("first", "t"))
 	const many = 20
+	ctx := waittest.Context(t)
 	var g errgroup.Group
 	for i := range many {
 		g.Go(func() error {
@@ -185,8 +186,8 @@ func TestConcurrentReopening(t *testing.T) {
 				q.IdempotencyKey = fmt.Sprint(i)
 			}
 			// On a busy machine the messages of one task may take longer than one of them waits for its turn.
-			for deadline := time.Now().Add(patience); ; {
-				if _, err := r.Send(t.Context(), q); !errors.Is(err, task.Unavailable) || time.Now().After(deadline) {
+			for {
+				if _, err := r.Send(ctx, q); !errors.Is(err, task.Unavailable) || ctx.Err() != nil {
 					return err
 				}
 			}
