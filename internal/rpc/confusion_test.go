@@ -68,6 +68,32 @@ func TestAmbiguousTargets(t *testing.T) {
 	t.Parallel()
 	addr := listening(t, plain)
 	for target, want := range map[string]string{
+		"/":                                  "demo",
+		"/?x=1":                              "demo",
+		"//":                                 "demo",
+		"/v0.1":                              "demo",
+		"/v0.3/":                             "demo",
+		"/v0%2E3":                            "demo",
+		"/agents/demo":                       "demo",
+		"/agents/demo/":                      "demo",
+		"/agents/other":                      "other",
+		"/agents/other/":                     "other",
+		"/agents/other/v0.3":                 "other",
+		"/agents/%6fther":                    "other",
+		"/agents/other%2F":                   "other",
+		"/%61gents/other/v0.1/":              "other",
+		"/agents/nobody":                     "",
+		"/agents/Other":                      "",
+		"/agents/other//":                    "",
+		"/agents//other":                     "",
+		"/agents/other/v0.2":                 "",
+		"/agents/other/v9":                   "",
+		"/v1":                                "",
+		"/a2a":                               "",
+		"/%00":                               "",
+		"/agents/%ff":                        "",
+		"/*":                                 "",
+		"/agents/:name":                      "",
 		"http://agents.example/agents/other": "other", // absolute form
 		"http://elsewhere.example/":          "demo",
 		"//agents/other":                     "",
@@ -107,6 +133,10 @@ func TestAmbiguousTargets(t *testing.T) {
 				require.GreaterOrEqual(t, resp.StatusCode, 400, string(resp.body))
 				require.Less(t, resp.StatusCode, 500, string(resp.body))
 				require.NotContains(t, string(resp.body), `"result"`)
+				if resp.StatusCode == http.StatusNotFound {
+					require.Equal(t, "Not Found", resp.member(t, "error"))
+					require.Contains(t, resp.member(t, "detail"), "/agents/{name}")
+				}
 				return
 			}
 			require.Equal(t, http.StatusOK, resp.StatusCode, string(resp.body))

@@ -105,13 +105,10 @@ func TestID(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var id task.ID
 		copy(id[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id"))
-		got, err := task.ParseID(id.String())
-		if err != nil || got != id {
-			t.Fatalf("%v %v", got, err)
-		}
-		upper, err := task.ParseID(strings.ToUpper(id.String()))
-		if err != nil || upper != id {
-			t.Fatalf("%v %v", upper, err)
+		for _, text := range []string{id.String(), strings.ToUpper(id.String())} {
+			got, err := task.ParseID(text)
+			require.NoError(t, err)
+			require.Equal(t, id, got)
 		}
 	})
 	require.Equal(t, "00010203-0405-0607-0809-0a0b0c0d0e0f", task.ID{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}.String())
@@ -376,43 +373,26 @@ func TestFoldInPiecesEqualsFold(t *testing.T) {
 		evs := log(t)
 		shared := deepCopy(evs)
 		want, err := task.Fold(task.Task{}, evs)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		cut := rapid.IntRange(0, len(shared)).Draw(t, "cut")
 		back := rapid.IntRange(0, cut).Draw(t, "overlap")
 		half, err := task.Fold(task.Task{}, shared[:cut])
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		snapshot, err := task.Fold(*half, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		one, err := task.Fold(*half, shared[cut-back:])
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		two, err := task.Fold(*half, shared[cut:])
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, got := range []*task.Task{one, two} {
-			if d := cmp.Diff(want, got, same); d != "" {
-				t.Fatal(d)
-			}
+			require.Empty(t, cmp.Diff(want, got, same))
 		}
-		if d := cmp.Diff(snapshot, half, same); d != "" {
-			t.Fatal("a fold changed its first header: " + d)
-		}
-		if d := cmp.Diff(evs, shared); d != "" {
-			t.Fatal("a fold changed an event: " + d)
-		}
+		require.Empty(t, cmp.Diff(snapshot, half, same), "a fold changed its first header")
+		require.Empty(t, cmp.Diff(evs, shared), "a fold changed an event")
 		for _, a := range shared {
 			if a.Artifact != nil && cap(a.Artifact.Parts) > len(a.Artifact.Parts) {
-				if hidden := a.Artifact.Parts[:len(a.Artifact.Parts)+1]; hidden[len(hidden)-1].Kind != 0 {
-					t.Fatal("a fold wrote behind the parts of an event")
-				}
+				hidden := a.Artifact.Parts[:len(a.Artifact.Parts)+1]
+				require.Zero(t, hidden[len(hidden)-1].Kind, "a fold wrote behind the parts of an event")
 			}
 		}
 	})

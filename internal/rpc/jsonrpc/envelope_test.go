@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,117 +15,38 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/dialecttest"
 	"github.com/holdfast-a2a/holdfast/internal/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
+// A case is a name, a body, and the code of the answer ("ok" for a result) with its id and some of its text.
 func TestEnvelope(t *testing.T) {
 	t.Parallel()
 	s := serve(t, options{fake: wants("0.3"), MaxDepth: 32})
-	const get = `"method":"tasks/get","params":{"id":"t-1"}`
-	huge := strings.Repeat("9", 400)
-	tests := []struct {
-		name, body string
-		code       int // 0 for a result
-		id, says   string
-	}{
-		// The id comes back unchanged, as the same literal.
-		{"a number", `{"jsonrpc":"2.0","id":1,` + get + `}`, 0, `1`, ""},
-		{"a string that looks like a number", `{"jsonrpc":"2.0","id":"1",` + get + `}`, 0, `"1"`, ""},
-		{"an empty string", `{"jsonrpc":"2.0","id":"",` + get + `}`, 0, `""`, ""},
-		{"a string with escapes", `{"jsonrpc":"2.0","id":"\u00e9\/\n\"",` + get + `}`, 0, `"\u00e9\/\n\""`, ""},
-		{"null", `{"jsonrpc":"2.0","id":null,` + get + `}`, 0, `null`, ""},
-		{"a notification is answered", `{"jsonrpc":"2.0",` + get + `}`, 0, `null`, ""},
-		{"a negative number", `{"jsonrpc":"2.0","id":-5,` + get + `}`, 0, `-5`, ""},
-		{"a number that no machine type holds", `{"jsonrpc":"2.0","id":` + huge + `,` + get + `}`, 0, huge, ""},
-		{"an id behind the params", `{"jsonrpc":"2.0",` + get + `,"id":7}`, 0, `7`, ""},
-		{"white space everywhere", " \n{ \"jsonrpc\" :\r\n\t\"2.0\" , \"id\" : 8 ,\n " + get + " }\n ", 0, `8`, ""},
-		{"escaped names of members", `{"jsonrpc":"2.0","\u0069d":9,` + get + `}`, 0, `9`, ""},
-		{"an escaped version", `{"jsonrpc":"2\u002e0","id":9,` + get + `}`, 0, `9`, ""},
-		{"half of a surrogate pair", `{"jsonrpc":"2.0","id":"\ud83d","a\udfff":"\ud83d\ude00",` + get + `}`, 0, `"\ufffd"`, ""},
-		{"an unknown member", `{"jsonrpc":"2.0","id":9,"extra":{"id":1},` + get + `}`, 0, `9`, ""},
-
-		{"a fraction", `{"jsonrpc":"2.0","id":1.5,` + get + `}`, 0, `1.5`, ""},
-		{"an integer with a point", `{"jsonrpc":"2.0","id":1.0,` + get + `}`, 0, `1.0`, ""},
-		{"an integer with an exponent", `{"jsonrpc":"2.0","id":1e3,` + get + `}`, 0, `1e3`, ""},
-		{"an object as id", `{"jsonrpc":"2.0","id":{"a":1},` + get + `}`, -32600, `null`, "id: must be"},
-		{"an array as id", `{"jsonrpc":"2.0","id":[1],` + get + `}`, -32600, `null`, "id: must be"},
-		{"a truth value as id", `{"jsonrpc":"2.0","id":true,` + get + `}`, -32600, `null`, "id: must be"},
-		{"an id that every event would repeat", `{"jsonrpc":"2.0","id":"` + strings.Repeat("x", 5000) + `",` + get + `}`, -32600, `null`, "id: must not be longer"},
-
-		// 1. JSON.
-		{"an empty body", ``, -32700, `null`, "Invalid JSON payload: empty body"},
-		{"white space", " \n", -32700, `null`, "Invalid JSON payload"},
-		{"a broken off body", `{"jsonrpc":"2.0","id":1,"method":"tas`, -32700, `null`, "ends too early"},
-		{"a word", `hello`, -32700, `null`, "Invalid JSON payload"},
-		{"two documents", `{"jsonrpc":"2.0","id":1,` + get + `}{}`, -32700, `null`, "more than one JSON value"},
-		{"a byte order mark", "\ufeff" + `{"jsonrpc":"2.0","id":1,` + get + `}`, -32700, `null`, "Invalid JSON payload"},
-		{"bytes that are not UTF-8", `{"jsonrpc":"2.0","id":1,"method":"` + "\xff" + `"}`, -32700, `null`, "Invalid JSON payload"},
-		{"a comma too many", `{"jsonrpc":"2.0","id":1,}`, -32700, `null`, "Invalid JSON payload"},
-		{"single quotes", `{'jsonrpc':'2.0'}`, -32700, `null`, "Invalid JSON payload"},
-		{"a repeated member before a broken end", `{"jsonrpc":"2.0","id":1,"params":{"a":1,"a":2},"method":`, -32700, `null`, "Invalid JSON payload"},
-		{"a repeated member before a second document", `{"jsonrpc":"2.0","id":1,"params":{"a":1,"a":2},"method":"tasks/get"} 1`, -32700, `null`, "more than one JSON value"},
-
-		// 2. An object with the right members.
-		{"a batch", `[{"jsonrpc":"2.0","id":1,` + get + `}]`, -32600, `null`, "batches are not part of A2A"},
-		{"an empty batch", `[]`, -32600, `null`, "batches"},
-		{"a string", `"tasks/get"`, -32600, `null`, "must be an object"},
-		{"null alone", `null`, -32600, `null`, "must be an object"},
-		{"an empty object", `{}`, -32600, `null`, `jsonrpc: must be "2.0"`},
-		{"no version", `{"id":1,` + get + `}`, -32600, `1`, `jsonrpc: must be "2.0"`},
-		{"an old version", `{"jsonrpc":"1.0","id":"a",` + get + `}`, -32600, `"a"`, `jsonrpc: must be "2.0"`},
-		{"a version that is a number", `{"jsonrpc":2.0,"id":1,` + get + `}`, -32600, `1`, `jsonrpc: must be "2.0"`},
-		{"no method", `{"jsonrpc":"2.0","id":1}`, -32600, `1`, "method: is required"},
-		{"an empty method", `{"jsonrpc":"2.0","id":1,"method":""}`, -32600, `1`, "method: must be a non-empty string"},
-		{"a method that is a number", `{"jsonrpc":"2.0","method":1,"id":"z"}`, -32600, `"z"`, "method: must be a non-empty string"},
-		{"a method that is null", `{"jsonrpc":"2.0","method":null,"id":"z"}`, -32600, `"z"`, "method: must be a non-empty string"},
-		{"a version behind a bad id", `{"id":[],"jsonrpc":"1.0",` + get + `}`, -32600, `null`, `jsonrpc: must be "2.0"`},
-		{"a member twice", `{"jsonrpc":"2.0","jsonrpc":"2.0","id":4,` + get + `}`, -32600, `4`, "jsonrpc: the member appears twice"},
-		{"a NUL character in a method", `{"jsonrpc":"2.0","method":"tasks\u0000","id":4}`, -32600, `4`, "method: NUL characters"},
-		{"a deep unknown member", `{"jsonrpc":"2.0","id":4,"x":` + nested(40) + `,` + get + `}`, -32600, `4`, "nested more than 32 deep"},
-		{"the envelope comes before bad params", `{"jsonrpc":"1.0","id":4,"method":"x","params":{"a":1,"a":2}}`, -32600, `4`, `jsonrpc: must be "2.0"`},
-
-		// 3. A method.
-		{"an unknown method", `{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`, -32601, `1`, `Method not found: "tasks/list"`},
-		{"an unknown method is quoted in part", `{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("é", 99) + `"}`, -32601, `1`, "Method not found"},
-		{"the method comes before bad params", `{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":1,"a":2}}`, -32601, `1`, "Method not found"},
-		{"and before params of the wrong type", `{"jsonrpc":"2.0","id":1,"method":"x","params":[]}`, -32601, `1`, "Method not found"},
-
-		// 5. Params.
-		{"params that are an array", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":["t-1"]}`, -32602, `1`, "params: must be an object"},
-		{"no params", `{"jsonrpc":"2.0","id":1,"method":"tasks/get"}`, -32602, `1`, "id: is required"},
-		{"params that are null", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":null}`, -32602, `1`, "id: is required"},
-		{"a member that is missing", `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{}}`, -32602, `1`, "message: is required"},
-		{"a member of the wrong type", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":5}}`, -32602, `1`, "id: must be a string"},
-		{"a member of params twice", `{"jsonrpc":"2.0","method":"tasks/get","params":{"id":"a","id":"b"},"id":6}`, -32602, `6`, "params.id: the member appears twice"},
-		{"a NUL character in params", `{"jsonrpc":"2.0","method":"tasks/get","params":{"id":"a\u0000"},"id":6}`, -32602, `6`, "params.id: NUL characters"},
-		{"params that are too deep", `{"jsonrpc":"2.0","method":"tasks/get","params":{"metadata":` + nested(40) + `},"id":6}`, -32602, `6`, "nested more than 32 deep"},
-		{"params that are very deep", `{"jsonrpc":"2.0","id":6,"method":"tasks/get","params":{"metadata":` + nested(20000) + `}}`, -32602, `6`, "nested more than 32 deep"},
-
-		// 6. Things that the server does not have.
-		{"the extended card with params that are null", `{"jsonrpc":"2.0","id":1,"method":"agent/getAuthenticatedExtendedCard","params":null}`, -32007, `1`, "Extended Card is not configured"},
-		{"the extended card without params", `{"jsonrpc":"2.0","id":1,"method":"agent/getAuthenticatedExtendedCard"}`, -32007, `1`, "Extended Card is not configured"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			a := s.post(t, tt.body)
-			require.Equal(t, http.StatusOK, a.StatusCode)
-			require.Equal(t, "application/json", a.Header.Get("Content-Type"))
-			require.Equal(t, tt.id, string(a.ID))
-			if tt.code == 0 {
-				require.Nil(t, a.Error, "%s", a.body)
-				return
-			}
-			require.NotNil(t, a.Error, "%s", a.body)
-			require.Equal(t, tt.code, a.Error.Code, a.Error.Message)
-			require.Contains(t, a.Error.Message, tt.says)
-			require.Nil(t, a.Error.Data)
-		})
+	for _, c := range dialecttest.Cases(t, "envelope", 3) {
+		body, name := c[1], c[0]
+		if quoted, ok := strings.CutPrefix(body, "quoted "); ok {
+			var err error
+			body, err = strconv.Unquote(quoted)
+			require.NoError(t, err, name)
+		}
+		body = strings.ReplaceAll(body, "@get", `"method":"tasks/get","params":{"id":"t-1"}`)
+		want := append(strings.SplitN(c[2], " ", 3), "")
+		a := s.post(t, body)
+		require.Equal(t, http.StatusOK, a.StatusCode, name)
+		require.Equal(t, "application/json", a.Header.Get("Content-Type"), name)
+		require.Equal(t, want[1], string(a.ID), name)
+		if want[0] == "ok" {
+			require.Nil(t, a.Error, "%s: %s", name, a.body)
+			continue
+		}
+		require.NotNil(t, a.Error, "%s: %s", name, a.body)
+		require.Equal(t, want[0], strconv.Itoa(a.Error.Code), "%s: %s", name, a.Error.Message)
+		require.Contains(t, a.Error.Message, want[2], name)
+		require.Nil(t, a.Error.Data, name)
 	}
 }
-
-func nested(depth int) string { return strings.Repeat("[", depth) + strings.Repeat("]", depth) }
 
 // The server has not read the body yet, so the answer has no id, whether the body is valid or not.
 func TestOtherContentTypesAreRefused(t *testing.T) {

@@ -183,19 +183,14 @@ func TestBadRequests(t *testing.T) {
 		message                string
 	}{
 		{name: "no body", verb: "POST", path: "/message:send", status: 400, reason: "PARSE_ERROR", class: "JSONParseError", message: "empty body"},
-		{name: "half a body", verb: "POST", path: "/message:send", body: `{"message":`, status: 400, reason: "PARSE_ERROR", class: "JSONParseError", message: "ends too early"},
 		{name: "a string", verb: "POST", path: "/message:send", body: `"x"`, status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "body: must be an object"},
-		{name: "null", verb: "POST", path: "/message:send", body: `null`, status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "body: must be an object"},
-		{name: "an array to cancel", verb: "POST", path: "/tasks/t-1:cancel", body: `[]`, status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "body: must be an object"},
 		{name: "a member twice", verb: "POST", path: "/message:send", body: `{"message":{"role":1,"role":1}}`, status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "message.role: the member appears twice"},
 		{name: "too deep", verb: "POST", path: "/message:send", body: deep, status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "nested more than 10 deep"},
 		{name: "no message", verb: "POST", path: "/message:send", body: `{}`, status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "message: is required"},
-		{name: "a NUL", verb: "POST", path: "/message:stream", body: `{"message":{"messageId":"\u0000"}}`, status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "message.messageId: NUL"},
 		{name: "too large", verb: "POST", path: "/message:send", body: strings.Repeat(" ", 5000), status: 413, reason: "REQUEST_TOO_LARGE", class: "InvalidRequestError", message: "the limit is 4096 bytes"},
 		{name: "another content type", verb: "POST", path: "/message:send", body: send10, headers: []string{"Content-Type", "text/plain"}, status: 415, reason: "CONTENT_TYPE_NOT_SUPPORTED", class: "ContentTypeNotSupportedError", message: "application/json"},
 		{name: "only unsupported media types", verb: "GET", path: "/tasks/t-1", headers: []string{"Accept", "text/html, application/xml, application/json;q=0.0"}, status: 406, reason: "CONTENT_TYPE_NOT_SUPPORTED", class: "ContentTypeNotSupportedError", message: "Accept"},
 		{name: "an invalid number", verb: "GET", path: "/tasks/t-1?historyLength=x", status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "historyLength: must be an integer"},
-		{name: "a negative number", verb: "GET", path: "/tasks?pageSize=-1", status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "pageSize: must be an integer"},
 		{name: "a parameter twice", verb: "GET", path: "/tasks?pageSize=1&page_size=2", status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "pageSize: the member appears twice"},
 		{name: "an invalid flag", verb: "GET", path: "/tasks?includeArtifacts=yes", status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "includeArtifacts: must be true or false"},
 		{name: "an invalid query", verb: "GET", path: "/tasks?status=%zz", status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "query: invalid URL escape"},
@@ -203,7 +198,6 @@ func TestBadRequests(t *testing.T) {
 		{name: "an unknown version", verb: "GET", path: "/tasks/t-1", headers: []string{"A2A-Version", "99.0"}, status: 400, reason: "VERSION_NOT_SUPPORTED", class: "VersionNotSupportedError", message: "99.0"},
 		{name: "a version in the query", verb: "GET", path: "/tasks/t-1?A2A-Version=latest", status: 400, reason: "VERSION_NOT_SUPPORTED", class: "VersionNotSupportedError", message: "latest"},
 		{name: "an unknown action", verb: "POST", path: "/message:sing", body: `{}`, status: 404, reason: "METHOD_NOT_FOUND", class: "MethodNotFoundError", message: "no such path"},
-		{name: "an unknown path", verb: "GET", path: "/tasks/t-1/artifacts", status: 404, reason: "METHOD_NOT_FOUND", class: "MethodNotFoundError", message: "no such path"},
 		{name: "no id", verb: "POST", path: "/tasks/:cancel", status: 404, reason: "METHOD_NOT_FOUND", class: "MethodNotFoundError", message: "no such path"},
 		{name: "another verb", verb: "PUT", path: "/tasks/t-1", body: `{}`, status: 405, reason: "METHOD_NOT_FOUND", class: "MethodNotFoundError", message: "this path accepts GET, HEAD"},
 	} {
@@ -345,6 +339,10 @@ func TestIDs(t *testing.T) {
 			got, ok := e.Last().(*engine.GetRequest)
 			require.True(t, ok)
 			require.Equal(t, id, got.TaskID)
+			s.do(t, "GET", prefix+"/tasks/"+escaped+"/pushNotificationConfigs/"+escaped, "")
+			webhook, ok := e.Last().(*engine.PushRequest)
+			require.True(t, ok)
+			require.Equal(t, []string{id, id}, []string{webhook.TaskID, webhook.ConfigID})
 			for _, body := range []string{"", "null", " {} ", `{"id":"another","name":"tasks/another","metadata":{"a":1.0}}`} {
 				a := s.do(t, "POST", prefix+"/tasks/"+escaped+":cancel", body)
 				require.Equal(t, http.StatusOK, a.StatusCode, "%s", a.body)

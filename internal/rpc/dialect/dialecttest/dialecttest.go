@@ -8,7 +8,9 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -38,6 +40,37 @@ func Golden(t *testing.T, name string, document []byte) {
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("%s changed (rewrite with -update and read the difference), -want +got:\n%s", path, diff)
 	}
+}
+
+// repeated is a character that a file of cases repeats, such as <257*x>.
+var repeated = regexp.MustCompile(`<(\d+)\*(.)>`)
+
+// Cases reads testdata/<name>.txt of the package under test. A case has a number of lines, the first is its name after "# ".
+// An empty line separates cases; lines that begin with "## " are comments.
+func Cases(t *testing.T, name string, lines int) (cases [][]string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name+".txt"))
+	require.NoError(t, err)
+	for block := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n\n") {
+		var c []string
+		for line := range strings.SplitSeq(block, "\n") {
+			if strings.HasPrefix(line, "## ") {
+				continue
+			}
+			c = append(c, repeated.ReplaceAllStringFunc(line, func(r string) string {
+				parts := repeated.FindStringSubmatch(r)
+				n, err := strconv.Atoi(parts[1])
+				require.NoError(t, err)
+				return strings.Repeat(parts[2], n)
+			}))
+		}
+		require.Len(t, c, lines, block)
+		name, named := strings.CutPrefix(c[0], "# ")
+		require.True(t, named, block)
+		c[0] = name
+		cases = append(cases, c)
+	}
+	return cases
 }
 
 // Schemas validates documents against one published schema.

@@ -4,10 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -63,6 +60,7 @@ func (s Suite) Exercise(t *testing.T) {
 	}
 	t.Run("requests", s.requests)
 	t.Run("refusals", s.refusals)
+	t.Run("spellings", s.spellings)
 	t.Run("histories", s.histories)
 	t.Run("ends of streams", s.closes)
 	t.Run("results", s.results)
@@ -123,31 +121,29 @@ var operations = []engine.Op{
 	engine.OpPushSet, engine.OpPushGet, engine.OpPushList, engine.OpPushDelete, engine.OpExtendedCard,
 }
 
-// repeated is a character that testdata/refusals.txt repeats, such as <257*x>.
-var repeated = regexp.MustCompile(`<(\d+)\*(.)>`)
-
 // refusals decodes the requests of testdata/refusals.txt, and compares the errors. A case is a name, an operation with its
 // params, and the error.
 func (s Suite) refusals(t *testing.T) {
-	text, err := os.ReadFile("testdata/refusals.txt")
-	require.NoError(t, err)
-	cases := strings.Split(strings.TrimSpace(string(text)), "\n\n")
+	cases := Cases(t, "refusals", 3)
 	require.Greater(t, len(cases), 20)
 	for _, c := range cases {
-		lines := strings.Split(c, "\n")
-		require.Len(t, lines, 3, c)
-		name, params, _ := strings.Cut(lines[1], " ")
-		params = repeated.ReplaceAllStringFunc(params, func(r string) string {
-			parts := repeated.FindStringSubmatch(r)
-			n, err := strconv.Atoi(parts[1])
-			require.NoError(t, err)
-			return strings.Repeat(parts[2], n)
-		})
+		name, params, _ := strings.Cut(c[1], " ")
 		op := slices.IndexFunc(operations, func(op engine.Op) bool { return op.String() == name })
 		require.GreaterOrEqual(t, op, 0, c)
 		call, err := s.Codec.Decode(operations[op], []byte(params))
-		require.EqualError(t, err, lines[2], c)
+		require.EqualError(t, err, c[2], c)
 		require.Nil(t, call, c)
+	}
+}
+
+// spellings decodes sends that mean the same, from testdata/spellings.txt, and compares their meaning with a golden file.
+func (s Suite) spellings(t *testing.T) {
+	for _, c := range Cases(t, "spellings", 2) {
+		call, err := s.Codec.Decode(engine.OpStream, []byte(c[1]))
+		require.NoError(t, err, c)
+		dump, err := json.Marshal(meaning(call))
+		require.NoError(t, err)
+		Golden(t, "requests/every-member", dump)
 	}
 }
 

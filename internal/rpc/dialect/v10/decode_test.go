@@ -8,47 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v10"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
-
-// Also with the names of the proto file.
-func TestDecodeEveryMember(t *testing.T) {
-	t.Parallel()
-	for _, params := range []string{
-		`{"tenant":"demo","metadata":{ "a": 1.0 },"unknown":[1],
-		"configuration":{"returnImmediately":true,"historyLength":2,"acceptedOutputModes":["text/plain"],"taskPushNotificationConfig":null},
-		"message":{"messageId":"m","role":"ROLE_USER","taskId":"t","contextId":"c","metadata":{"b":1e400},
-		"extensions":["https://e"],"referenceTaskIds":["t-0"],"kind":"message",
-		"parts":[{"data":null,"mediaType":"a/b","filename":"f","metadata":{"c":null}},{"raw":"_-8"},{"url":""}]}}`,
-		`{"tenant":"demo","metadata":{"a":1.0},
-		"configuration":{"return_immediately":true,"history_length":"2","accepted_output_modes":["text/plain"]},
-		"message":{"message_id":"m","role":1,"task_id":"t","context_id":"c","metadata":{"b":1e400},
-		"extensions":["https://e"],"reference_task_ids":["t-0"],"trailing_":1,"_":2,"opaque":{"a_b":1,"aB":2},
-		"parts":[{"data":null,"media_type":"a/b","filename":"f","metadata":{"c":null}},{"raw":"/+8="},{"url":""}]}}`,
-	} {
-		call, err := v10.Codec{}.Decode(engine.OpStream, []byte(params))
-		require.NoError(t, err)
-		require.Empty(t, cmp.Diff(&dialect.Call{
-			Op: engine.OpStream, Tenant: "demo",
-			Send: &engine.SendRequest{
-				Dialect: "1.0", TaskID: "t", ContextID: "c", Metadata: []byte(`{"a":1.0}`),
-				OutputModes: []string{"text/plain"},
-				Message: &task.Message{
-					ID: "m", Role: task.RoleUser, Metadata: []byte(`{"b":1e400}`),
-					Extensions: []string{"https://e"}, References: []string{"t-0"},
-					Parts: []task.Part{
-						{Kind: task.PartData, Data: []byte(`null`), MediaType: "a/b", Filename: "f", Metadata: []byte(`{"c":null}`)},
-						{Kind: task.PartRaw, Raw: []byte{0xff, 0xef}},
-						{Kind: task.PartURL},
-					},
-				},
-			},
-			View: dialect.View{History: 2},
-		}, call))
-	}
-}
 
 func TestDecodeList(t *testing.T) {
 	t.Parallel()
