@@ -323,7 +323,7 @@ func TestSlowClientDelaysNoOther(t *testing.T) {
 		quick.expect(t, "2 task working")
 		began := time.Now()
 		for i := range 20 {
-			text := strings.Repeat("x", 64<<10)
+			text := strings.Repeat("x", 8<<10)
 			s.log.Add(id, chunk(text))
 			quick.expect(t, fmt.Sprintf("%d artifact-update artifact %s", i+3, text))
 		}
@@ -333,7 +333,7 @@ func TestSlowClientDelaysNoOther(t *testing.T) {
 		require.Equal(t, 10*time.Second, waittest.Elapsed(began))
 		rest, err := io.ReadAll(slow)
 		require.NoError(t, err)
-		require.Less(t, len(rest), 64<<10)
+		require.Less(t, len(rest), 8<<10)
 		s.log.Add(id, status(task.StateCompleted))
 		quick.expect(t, "23 status-update completed final")
 		quick.ends(t)
