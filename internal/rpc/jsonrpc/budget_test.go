@@ -107,7 +107,7 @@ func TestPartsAreCountedWhileTheyAreRead(t *testing.T) {
 		"0.3": `{"kind":"text","text":""}`,
 		"1.0": `{"text":""}`,
 	} {
-		parts := strings.Repeat(part+",", 2*jsonrw.MaxParts) + part
+		parts := strings.Repeat(part+",", jsonrw.MaxParts+10) + part
 		role := map[string]string{"1.0": "ROLE_USER"}[version]
 		if role == "" {
 			role = "user"

@@ -267,6 +267,7 @@ func TestSendBufferIsSmall(t *testing.T) {
 		s.Listener.(*rpctest.Pipes).Accepted = func(c net.Conn) net.Conn { return sized{c, buffer} }
 		_, err := io.ReadAll(get(t, s).Body)
 		require.NoError(t, err)
+		require.Len(t, buffer, 1)
 		require.Equal(t, 128<<10, <-buffer)
 	})
 }
