@@ -23,9 +23,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// patience bounds every wait; reaching it is a failure and never the normal case.
-const patience = 60 * time.Second
-
 func rows[T any](t *testing.T, c *pgx.Conn, sql string, args ...any) []T {
 	t.Helper()
 	r, err := c.Query(t.Context(), sql, args...)
@@ -44,9 +41,10 @@ func exec(t *testing.T, c *pgx.Conn, sql string) {
 // blocked waits until a backend waits for a lock.
 func blocked(t *testing.T, c *pgx.Conn, pid uint32) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		return rows[bool](t, c, "SELECT count(*) > 0 FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock'", pid)[0]
-	}, patience, 5*time.Millisecond)
+	waittest.Eventually(t, "a session is blocked", func() error {
+		waits := rows[bool](t, c, "SELECT count(*) > 0 FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock'", pid)[0]
+		return waittest.Unless(waits, "it is not")
+	})
 }
 
 var (
@@ -164,7 +162,7 @@ func work(t *testing.T, url string) {
 	t.Helper()
 	repeated := make(chan string, 100)
 	s, err := store.Open(t.Context(), store.Options{
-		URL: url, APIConns: 2, RowSecurity: true, Observer: store.Observer{Retried: func(kind string) { repeated <- kind }},
+		URL: url + "&statement_timeout=0&connect_timeout=3600", APIConns: 2, RowSecurity: true, Observer: store.Observer{Retried: func(kind string) { repeated <- kind }},
 	})
 	require.NoError(t, err)
 	defer s.Close(context.Background())
@@ -235,7 +233,7 @@ func TestDetachAndDrop(t *testing.T) {
 				work(t, db.URL)
 				if interrupted {
 					require.Equal(t, []bool{true}, rows[bool](t, look, "SELECT pg_cancel_backend($1)", detacher.PgConn().PID()))
-					require.ErrorContains(t, <-detached, "cancel")
+					require.ErrorContains(t, waittest.Within(t, "the detach", detached), "cancel")
 					p = ofOld(t, look, parent)
 					require.True(t, p.Detaching)
 					work(t, db.URL)
@@ -244,7 +242,7 @@ func TestDetachAndDrop(t *testing.T) {
 					require.NoError(t, partition.Detach(t.Context(), detacher, p))
 				} else {
 					exec(t, reader, "COMMIT")
-					require.NoError(t, <-detached)
+					require.NoError(t, waittest.Within(t, "the detach", detached))
 				}
 				work(t, db.URL)
 
@@ -438,7 +436,6 @@ func TestDetachAsARoleThatOwnsNothing(t *testing.T) {
 	detached := make(chan error, 1)
 	go func() { detached <- partition.Detach(context.Background(), server, p) }()
 	writer := storetest.Connect(t, db.URL)
-	do(writer, "SET lock_timeout = '4s'") // as the writers of a server
 	for range 10 {
 		do(writer, "DELETE FROM holdfast.push_attempts WHERE false")
 	}
