@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // asOneFlush writes appends in a single statement.
@@ -60,8 +61,7 @@ func TestLeanStatementsWriteTheSame(t *testing.T) {
 				p := &pen{s: f.Store, c: &Claimed{Task: made, Fence: FirstFence(made)}}
 				switch asked {
 				case "cancel":
-					_, err := f.Cancel(t.Context(), made, nil)
-					require.NoError(t, err)
+					f.ok(f.Cancel(t.Context(), made, nil))
 				case "webhook":
 					f.setPush(n.Task.ID, hook("w", "h"))
 				case "lineage":
@@ -90,154 +90,138 @@ func TestLeanStatementsWriteTheSame(t *testing.T) {
 
 func TestFlushOfManyRuns(t *testing.T) {
 	t.Parallel()
-	for name, all := range statementKinds {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFixture(t)
-			f.whole = all
-			whole, fenced, ended, again := f.running("a"), f.running("b"), f.running("c"), f.running("d")
-			fenced.c.Attempt += 7
-			ended.must(t, status(task.StateCompleted))
-			_, err := f.say(again.c.Task.ID, true)
-			require.NoError(t, err)
-			var done []chan answer
-			item := func(p *pen, evs ...*task.Event) *Append {
-				ch := make(chan answer, 1)
-				done = append(done, ch)
-				return p.item(ch, evs...)
-			}
-			again.must(t, status(task.StateWorking))
-			s := status(task.StateInputRequired)
-			f.asOneFlush(
-				item(whole, status(task.StateWorking), chunk("1")),
-				item(fenced, chunk("no")),
-				item(whole, chunk("2")),
-				item(ended, chunk("no")),
-				item(again, s),
-				item(whole, chunk("3"), status(task.StateCompleted)),
-			)
-			want := []answer{{}, {err: task.LeaseLost}, {}, {err: task.LeaseLost}, {requeued: true}, {}}
-			for i, ch := range done {
-				require.Equal(t, want[i], await(t, ch), "item %d", i)
-			}
-			require.Equal(t, task.StateSubmitted, s.State)
-			var seqs []task.Seq
-			for _, e := range f.ear.committed[whole.c.Task.ID][1:] { // after the message
-				seqs = append(seqs, e.Seq)
-			}
-			require.Equal(t, []task.Seq{2, 3, 4, 5, 6}, seqs)
-			require.Len(t, f.log(whole.c.Task.ID), 6)
-			require.Len(t, f.log(fenced.c.Task.ID), 1)
-			require.Len(t, f.log(ended.c.Task.ID), 2)
-		})
-	}
+	withEachKind(t, func(f *fixture) {
+		t := f.t
+		whole, fenced, ended, again := f.running("a"), f.running("b"), f.running("c"), f.running("d")
+		fenced.c.Attempt += 7
+		ended.must(t, status(task.StateCompleted))
+		_, err := f.say(again.c.Task.ID, true)
+		require.NoError(t, err)
+		var done []chan answer
+		item := func(p *pen, evs ...*task.Event) *Append {
+			ch := make(chan answer, 1)
+			done = append(done, ch)
+			return p.item(ch, evs...)
+		}
+		again.must(t, status(task.StateWorking))
+		s := status(task.StateInputRequired)
+		f.asOneFlush(
+			item(whole, status(task.StateWorking), chunk("1")),
+			item(fenced, chunk("no")),
+			item(whole, chunk("2")),
+			item(ended, chunk("no")),
+			item(again, s),
+			item(whole, chunk("3"), status(task.StateCompleted)),
+		)
+		want := []answer{{}, {err: task.LeaseLost}, {}, {err: task.LeaseLost}, {requeued: true}, {}}
+		for i, ch := range done {
+			require.Equal(t, want[i], waittest.Within(t, "the answer", ch), "item %d", i)
+		}
+		require.Equal(t, task.StateSubmitted, s.State)
+		var seqs []task.Seq
+		for _, e := range f.ear.committed[whole.c.Task.ID][1:] { // after the message
+			seqs = append(seqs, e.Seq)
+		}
+		require.Equal(t, []task.Seq{2, 3, 4, 5, 6}, seqs)
+		require.Len(t, f.log(whole.c.Task.ID), 6)
+		require.Len(t, f.log(fenced.c.Task.ID), 1)
+		require.Len(t, f.log(ended.c.Task.ID), 2)
+	})
 }
 
 // Each fence alone refuses the events of a run, and those of the runs beside it are written.
 func TestFencesOfAppends(t *testing.T) {
 	t.Parallel()
-	for name, whole := range statementKinds {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFixture(t)
-			f.whole = whole
-			events := func() []*task.Event { return []*task.Event{status(task.StateWorking), chunk("x")} }
-			for name, damage := range map[string]func(p *pen){
-				"attempt":         func(p *pen) { p.c.Attempt++ },
-				"time of a claim": func(p *pen) { p.c.ClaimedAt-- },
-				"ordinal":         func(p *pen) { p.ordinal++ },
-				"no worker": func(p *pen) {
-					f.exec("UPDATE holdfast.tasks SET worker_id = NULL WHERE id = $1", uuid.UUID(p.c.Task.ID))
-				},
-			} {
-				good, bad := f.running("a"), f.running("a")
-				damage(bad)
-				g, b := make(chan answer, 1), make(chan answer, 1)
-				f.asOneFlush(bad.item(b, events()...), good.item(g, events()...))
-				require.Equal(t, answer{err: task.LeaseLost}, await(t, b), name)
-				require.Equal(t, answer{}, await(t, g), name)
-				require.Len(t, f.log(bad.c.Task.ID), 1, name)
-				require.Len(t, f.log(good.c.Task.ID), 3, name)
-				f.exec("UPDATE holdfast.tasks SET worker_id = q.worker_id FROM holdfast.task_queue q WHERE q.id = tasks.id")
-			}
+	withEachKind(t, func(f *fixture) {
+		t := f.t
+		events := func() []*task.Event { return []*task.Event{status(task.StateWorking), chunk("x")} }
+		for name, damage := range map[string]func(p *pen){
+			"attempt":         func(p *pen) { p.c.Attempt++ },
+			"time of a claim": func(p *pen) { p.c.ClaimedAt-- },
+			"ordinal":         func(p *pen) { p.ordinal++ },
+			"no worker": func(p *pen) {
+				f.exec("UPDATE holdfast.tasks SET worker_id = NULL WHERE id = $1", uuid.UUID(p.c.Task.ID))
+			},
+		} {
+			good, bad := f.running("a"), f.running("a")
+			damage(bad)
+			g, b := make(chan answer, 1), make(chan answer, 1)
+			f.asOneFlush(bad.item(b, events()...), good.item(g, events()...))
+			require.Equal(t, answer{err: task.LeaseLost}, waittest.Within(t, "the answer", b), name)
+			require.Equal(t, answer{}, waittest.Within(t, "the answer", g), name)
+			require.Len(t, f.log(bad.c.Task.ID), 1, name)
+			require.Len(t, f.log(good.c.Task.ID), 3, name)
+			f.exec("UPDATE holdfast.tasks SET worker_id = q.worker_id FROM holdfast.task_queue q WHERE q.id = tasks.id")
+		}
 
-			twice := f.running("a")
-			for range 2 { // the second is a retry after a lost answer
-				done := make(chan answer, 1)
-				twice.ordinal = 0
-				f.asOneFlush(twice.item(done, events()...))
-				require.Equal(t, answer{}, await(t, done))
-			}
-			require.Len(t, f.log(twice.c.Task.ID), 3)
+		twice := f.running("a")
+		for range 2 { // the second is a retry after a lost answer
+			done := make(chan answer, 1)
+			twice.ordinal = 0
+			f.asOneFlush(twice.item(done, events()...))
+			require.Equal(t, answer{}, waittest.Within(t, "the answer", done))
+		}
+		require.Len(t, f.log(twice.c.Task.ID), 3)
 
-			good, locked := f.running("a"), f.running("a")
-			release := f.lock(locked.c.Task.ID)
-			g, l := make(chan answer, 1), make(chan answer, 1)
-			groups, _ := groupAppends([]*Append{encoded(locked.item(l, events()...)), encoded(good.item(g, events()...))})
-			rows, err := f.appending(groups)(t.Context(), f.write)
-			require.NoError(t, err, "a locked row is skipped")
-			require.Len(t, rows, 1)
-			require.Equal(t, uuid.UUID(good.c.Task.ID), rows[0].ID)
-			release()
-			require.Len(t, f.log(locked.c.Task.ID), 1)
-			require.Len(t, f.log(good.c.Task.ID), 3)
-		})
-	}
+		good, locked := f.running("a"), f.running("a")
+		release := f.lock(locked.c.Task.ID)
+		g, l := make(chan answer, 1), make(chan answer, 1)
+		groups, _ := groupAppends([]*Append{encoded(locked.item(l, events()...)), encoded(good.item(g, events()...))})
+		rows, err := f.appending(groups)(t.Context(), f.write)
+		require.NoError(t, err, "a locked row is skipped")
+		require.Len(t, rows, 1)
+		require.Equal(t, uuid.UUID(good.c.Task.ID), rows[0].ID)
+		release()
+		require.Len(t, f.log(locked.c.Task.ID), 1)
+		require.Len(t, f.log(good.c.Task.ID), 3)
+	})
 }
 
 func TestFencedRunAndSuccessorInOneFlush(t *testing.T) {
 	t.Parallel()
-	for name, whole := range statementKinds {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFixture(t)
-			f.whole = whole
-			zombie := f.running("a")
-			zombie.must(t, chunk("old"))
-			f.exec("DELETE FROM holdfast.workers")
-			_, runs, err := f.Rescue(t.Context(), 0, true)
-			require.NoError(t, err)
-			require.Equal(t, []Rescued{{zombie.c.Task.ID, "a"}}, runs)
-			successor := &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
-			for i, order := range []bool{true, false} {
-				z, s := make(chan answer, 1), make(chan answer, 1)
-				items := []*Append{zombie.item(z, chunk("zombie")), successor.item(s, chunk(fmt.Sprint("new", i)))}
-				if order {
-					items[0], items[1] = items[1], items[0]
-				}
-				f.asOneFlush(items...)
-				require.Equal(t, answer{err: task.LeaseLost}, await(t, z))
-				require.Equal(t, answer{}, await(t, s))
+	withEachKind(t, func(f *fixture) {
+		t := f.t
+		zombie := f.running("a")
+		zombie.must(t, chunk("old"))
+		f.exec("DELETE FROM holdfast.workers")
+		_, runs, err := f.Rescue(t.Context(), 0, true)
+		require.NoError(t, err)
+		require.Equal(t, []Rescued{{zombie.c.Task.ID, "a"}}, runs)
+		successor := &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
+		for i, order := range []bool{true, false} {
+			z, s := make(chan answer, 1), make(chan answer, 1)
+			items := []*Append{zombie.item(z, chunk("zombie")), successor.item(s, chunk(fmt.Sprint("new", i)))}
+			if order {
+				items[0], items[1] = items[1], items[0]
 			}
-			var texts []string
-			for _, e := range f.log(zombie.c.Task.ID) {
-				if e.Kind == task.EventArtifact {
-					texts = append(texts, e.Artifact.Parts[0].Text)
-				}
+			f.asOneFlush(items...)
+			require.Equal(t, answer{err: task.LeaseLost}, waittest.Within(t, "the answer", z))
+			require.Equal(t, answer{}, waittest.Within(t, "the answer", s))
+		}
+		var texts []string
+		for _, e := range f.log(zombie.c.Task.ID) {
+			if e.Kind == task.EventArtifact {
+				texts = append(texts, e.Artifact.Parts[0].Text)
 			}
-			require.Equal(t, []string{"old", "new0", "new1"}, texts)
-		})
-	}
+		}
+		require.Equal(t, []string{"old", "new0", "new1"}, texts)
+	})
 }
 
 func TestInvalidAppendFailsAlone(t *testing.T) {
 	t.Parallel()
-	for name, whole := range statementKinds {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFixture(t)
-			f.whole = whole
-			good, bad, other := f.running("a"), f.running("b"), f.running("c")
-			poison := chunk("x")
-			poison.Artifact.Metadata = []byte(`{"broken`)
-			chs := []chan answer{make(chan answer, 1), make(chan answer, 1), make(chan answer, 1)}
-			f.asOneFlush(good.item(chs[0], chunk("1")), bad.item(chs[1], poison), other.item(chs[2], chunk("1")))
-			require.NoError(t, await(t, chs[0]).err)
-			require.Equal(t, task.Internal, task.KindOf(await(t, chs[1]).err))
-			require.NoError(t, await(t, chs[2]).err)
-			require.Len(t, f.log(bad.c.Task.ID), 1)
-		})
-	}
+	withEachKind(t, func(f *fixture) {
+		t := f.t
+		good, bad, other := f.running("a"), f.running("b"), f.running("c")
+		poison := chunk("x")
+		poison.Artifact.Metadata = []byte(`{"broken`)
+		chs := []chan answer{make(chan answer, 1), make(chan answer, 1), make(chan answer, 1)}
+		f.asOneFlush(good.item(chs[0], chunk("1")), bad.item(chs[1], poison), other.item(chs[2], chunk("1")))
+		require.NoError(t, waittest.Within(t, "the answer", chs[0]).err)
+		require.Equal(t, task.Internal, task.KindOf(waittest.Within(t, "the answer", chs[1]).err))
+		require.NoError(t, waittest.Within(t, "the answer", chs[2]).err)
+		require.Len(t, f.log(bad.c.Task.ID), 1)
+	})
 }
 
 func TestAppendAfterClose(t *testing.T) {
@@ -257,7 +241,7 @@ func TestAppendAfterClose(t *testing.T) {
 		done <- err
 	}})
 	mu.Unlock()
-	require.ErrorIs(t, await(t, done), task.Unavailable)
+	require.ErrorIs(t, waittest.Within(t, "the answer", done), task.Unavailable)
 	_, err = s.Create(t.Context(), fresh("a"))
 	require.ErrorIs(t, err, task.Unavailable)
 }
@@ -265,80 +249,76 @@ func TestAppendAfterClose(t *testing.T) {
 // Runs and clients write to the same few logs concurrently; readers that tail them see every seq once and in order.
 func TestNoGapUnderContention(t *testing.T) {
 	t.Parallel()
-	for name, whole := range statementKinds {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFixture(t)
-			f.whole = whole
-			const tasks, writers, rounds = 20, 8, 12
-			var runs []*pen
-			for range tasks {
-				runs = append(runs, f.running("a"))
-			}
-			ctx, stop := context.WithCancel(t.Context())
-			defer stop()
-			var readers errgroup.Group
-			for r := range 4 {
-				readers.Go(func() error {
-					seen := make([]task.Seq, tasks)
-					for last := false; ; {
-						for i := r % 2; i < tasks; i += 2 {
-							evs, err := f.EventsAfter(t.Context(), runs[i].c.Task, task.Position{Seq: seen[i]}, 1000)
-							if err != nil {
+	withEachKind(t, func(f *fixture) {
+		t := f.t
+		const tasks, writers, rounds = 20, 8, 12
+		var runs []*pen
+		for range tasks {
+			runs = append(runs, f.running("a"))
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		var readers errgroup.Group
+		for r := range 4 {
+			readers.Go(func() error {
+				seen := make([]task.Seq, tasks)
+				for last := false; ; {
+					for i := r % 2; i < tasks; i += 2 {
+						evs, err := f.EventsAfter(t.Context(), runs[i].c.Task, task.Position{Seq: seen[i]}, 1000)
+						if err != nil {
+							return err
+						}
+						for _, e := range evs {
+							if e.Seq != seen[i]+1 {
+								return fmt.Errorf("event %d came after %d", seen[i], e.Seq)
+							}
+							seen[i] = e.Seq
+						}
+					}
+					if last {
+						return nil
+					}
+					last = ctx.Err() != nil
+				}
+			})
+		}
+		var g errgroup.Group
+		locks := make([]sync.Mutex, tasks)
+		for range writers {
+			g.Go(func() error {
+				for range rounds {
+					for range tasks {
+						i := rand.N(tasks)
+						if rand.N(4) == 0 {
+							if _, err := f.AddMessage(t.Context(), &NewMessage{Task: runs[i].c.Task, Message: user("x"), Enqueue: true, RequestID: NewID()}); err != nil {
 								return err
 							}
-							for _, e := range evs {
-								if e.Seq != seen[i]+1 {
-									return fmt.Errorf("event %d came after %d", seen[i], e.Seq)
-								}
-								seen[i] = e.Seq
-							}
+							continue
 						}
-						if last {
-							return nil
+						var evs []*task.Event
+						for range 1 + rand.N(5) {
+							evs = append(evs, chunk("x"))
 						}
-						last = ctx.Err() != nil
-					}
-				})
-			}
-			var g errgroup.Group
-			locks := make([]sync.Mutex, tasks)
-			for range writers {
-				g.Go(func() error {
-					for range rounds {
-						for range tasks {
-							i := rand.N(tasks)
-							if rand.N(4) == 0 {
-								if _, err := f.AddMessage(t.Context(), &NewMessage{Task: runs[i].c.Task, Message: user("x"), Enqueue: true, RequestID: NewID()}); err != nil {
-									return err
-								}
-								continue
-							}
-							var evs []*task.Event
-							for range 1 + rand.N(5) {
-								evs = append(evs, chunk("x"))
-							}
-							locks[i].Lock()
-							done := runs[i].write(evs...)
-							locks[i].Unlock()
-							if rand.N(2) == 0 {
-								if a := <-done; a.err != nil {
-									return a.err
-								}
+						locks[i].Lock()
+						done := runs[i].write(evs...)
+						locks[i].Unlock()
+						if rand.N(2) == 0 {
+							if a := <-done; a.err != nil {
+								return a.err
 							}
 						}
 					}
-					return nil
-				})
-			}
-			require.NoError(t, g.Wait())
-			for _, p := range runs {
-				p.must(t, status(task.StateWorking))
-			}
-			stop()
-			require.NoError(t, readers.Wait())
-		})
-	}
+				}
+				return nil
+			})
+		}
+		require.NoError(t, g.Wait())
+		for _, p := range runs {
+			p.must(t, status(task.StateWorking))
+		}
+		stop()
+		require.NoError(t, readers.Wait())
+	})
 }
 
 func TestRescue(t *testing.T) {
@@ -396,7 +376,7 @@ func TestRescue(t *testing.T) {
 	}
 	require.ErrorIs(t, f.Renew(t.Context(), dead, time.Hour), task.LeaseLost)
 	require.NoError(t, f.Renew(t.Context(), alive, time.Hour))
-	require.Equal(t, answer{err: task.LeaseLost}, await(t, zombie.write(chunk("late"))))
+	require.Equal(t, answer{err: task.LeaseLost}, waittest.Within(t, "the answer", zombie.write(chunk("late"))))
 	log := f.log(zombie.c.Task.ID)
 	require.Equal(t, task.RunLost, log[len(log)-1].Run.Outcome)
 	require.Equal(t, task.Seq(3), f.ear.advanced[zombie.c.Task.ID])
@@ -434,136 +414,130 @@ func TestLead(t *testing.T) {
 // statements may deadlock.
 func TestAllOperationsConcurrently(t *testing.T) {
 	t.Parallel()
-	for name, whole := range statementKinds {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFixture(t)
-			f.whole = whole
-			const actors, few = 12, 6
-			ctx, stop := context.WithTimeout(t.Context(), 4*time.Second)
-			defer stop()
-			var mu sync.Mutex
-			var pens []*pen
-			headers := make([]*task.Task, few)
-			for i := range headers {
-				headers[i] = f.create(fresh("a"))
+	withEachKind(t, func(f *fixture) {
+		t := f.t
+		const actors, few = 12, 6
+		var mu sync.Mutex
+		var pens []*pen
+		headers := make([]*task.Task, few)
+		for i := range headers {
+			headers[i] = f.create(fresh("a"))
+		}
+		workers := []task.ID{f.worker(time.Hour), f.worker(time.Hour), f.worker(time.Hour)}
+		any := func() *task.Task { mu.Lock(); defer mu.Unlock(); return headers[rand.N(few)] }
+		// One goroutine at a time uses a pen. A fenced pen is sometimes used again, as a frozen process would.
+		takePen := func() *pen {
+			mu.Lock()
+			defer mu.Unlock()
+			if len(pens) == 0 {
+				return nil
 			}
-			workers := []task.ID{f.worker(time.Hour), f.worker(time.Hour), f.worker(time.Hour)}
-			any := func() *task.Task { mu.Lock(); defer mu.Unlock(); return headers[rand.N(few)] }
-			// One goroutine at a time uses a pen. A fenced pen is sometimes used again, as a frozen process would.
-			takePen := func() *pen {
-				mu.Lock()
-				defer mu.Unlock()
-				if len(pens) == 0 {
+			i := rand.N(len(pens))
+			p := pens[i]
+			pens = append(pens[:i], pens[i+1:]...)
+			return p
+		}
+		putPen := func(p *pen) { mu.Lock(); pens = append(pens, p); mu.Unlock() }
+		expected := func(err error) error {
+			for _, k := range []task.Kind{task.Terminal, task.Busy, task.NotCancelable, task.LeaseLost} {
+				if errors.Is(err, k) {
 					return nil
 				}
-				i := rand.N(len(pens))
-				p := pens[i]
-				pens = append(pens[:i], pens[i+1:]...)
-				return p
 			}
-			putPen := func(p *pen) { mu.Lock(); pens = append(pens, p); mu.Unlock() }
-			expected := func(err error) error {
-				for _, k := range []task.Kind{task.Terminal, task.Busy, task.NotCancelable, task.LeaseLost} {
-					if errors.Is(err, k) {
-						return nil
-					}
+			return err
+		}
+		act := func() error {
+			switch n := rand.N(100); {
+			case n < 40:
+				p := takePen()
+				if p == nil {
+					return nil
+				}
+				evs := []*task.Event{status(task.StateWorking), chunk("x")}
+				over := false
+				switch rand.N(8) {
+				case 0:
+					evs, over = append(evs, status(task.StateInputRequired)), true
+				case 1:
+					evs, over = append(evs, status(task.StateCompleted)), true
+				case 2:
+					evs, over = []*task.Event{status(task.StateFailed)}, true
+				}
+				a := <-p.write(evs...)
+				if (a.err == nil && !over) || rand.N(3) == 0 {
+					putPen(p)
+				}
+				return expected(a.err)
+			case n < 60:
+				mu.Lock()
+				w := workers[rand.N(len(workers))]
+				mu.Unlock()
+				won, err := f.Claim(t.Context(), w, []Demand{{Agent: "a", Slots: 1 + rand.N(3)}})
+				for _, c := range won {
+					putPen(&pen{s: f.Store, c: c})
 				}
 				return err
-			}
-			act := func() error {
-				switch n := rand.N(100); {
-				case n < 40:
-					p := takePen()
-					if p == nil {
-						return nil
-					}
-					evs := []*task.Event{status(task.StateWorking), chunk("x")}
-					over := false
-					switch rand.N(8) {
-					case 0:
-						evs, over = append(evs, status(task.StateInputRequired)), true
-					case 1:
-						evs, over = append(evs, status(task.StateCompleted)), true
-					case 2:
-						evs, over = []*task.Event{status(task.StateFailed)}, true
-					}
-					a := <-p.write(evs...)
-					if (a.err == nil && !over) || rand.N(3) == 0 {
-						putPen(p)
-					}
-					return expected(a.err)
-				case n < 60:
-					mu.Lock()
-					w := workers[rand.N(len(workers))]
-					mu.Unlock()
-					won, err := f.Claim(t.Context(), w, []Demand{{Agent: "a", Slots: 1 + rand.N(3)}})
-					for _, c := range won {
-						putPen(&pen{s: f.Store, c: c})
-					}
-					return err
-				case n < 75:
-					_, err := f.AddMessage(t.Context(), &NewMessage{Task: any(), Message: user("x"), Enqueue: rand.N(3) > 0, RequestID: NewID()})
-					return expected(err)
-				case n < 82:
-					_, err := f.Cancel(t.Context(), any(), nil)
-					return expected(err)
-				case n < 90:
-					p := takePen()
-					if p == nil {
-						return nil
-					}
-					return expected(f.GiveBack(t.Context(), Requeue{Task: p.c.Task.ID, Agent: "a", Fence: p.c.Fence, Uncount: rand.N(2) == 0}))
-				case n < 93:
-					i := rand.N(len(workers))
-					mu.Lock()
-					old := workers[i]
-					workers[i] = NewID()
-					fresh := workers[i]
-					mu.Unlock()
-					if err := f.Register(t.Context(), Process{ID: fresh, Name: "n"}, time.Hour); err != nil {
-						return err
-					}
-					return f.Unregister(t.Context(), old)
-				case n < 96:
-					_, _, err := f.Rescue(t.Context(), 0, true)
-					return err
-				default:
-					made := fresh("a")
-					mu.Lock()
-					if rand.N(2) == 0 {
-						made.Seat.Worker = workers[0]
-					}
-					mu.Unlock()
-					ev, err := f.Create(t.Context(), made)
-					if err != nil {
-						return err
-					}
-					h := made.Task
-					h.CreatedAt = ev.At
-					mu.Lock()
-					headers[rand.N(few)] = &h
-					if !made.Seat.Worker.IsZero() {
-						pens = append(pens, &pen{s: f.Store, c: &Claimed{Task: &h, Fence: FirstFence(&h)}})
-					}
-					mu.Unlock()
+			case n < 75:
+				_, err := f.AddMessage(t.Context(), &NewMessage{Task: any(), Message: user("x"), Enqueue: rand.N(3) > 0, RequestID: NewID()})
+				return expected(err)
+			case n < 82:
+				_, err := f.Cancel(t.Context(), any(), nil)
+				return expected(err)
+			case n < 90:
+				p := takePen()
+				if p == nil {
 					return nil
 				}
+				return expected(f.GiveBack(t.Context(), Requeue{Task: p.c.Task.ID, Agent: "a", Fence: p.c.Fence, Uncount: rand.N(2) == 0}))
+			case n < 93:
+				i := rand.N(len(workers))
+				mu.Lock()
+				old := workers[i]
+				workers[i] = NewID()
+				fresh := workers[i]
+				mu.Unlock()
+				if err := f.Register(t.Context(), Process{ID: fresh, Name: "n"}, time.Hour); err != nil {
+					return err
+				}
+				return f.Unregister(t.Context(), old)
+			case n < 96:
+				_, _, err := f.Rescue(t.Context(), 0, true)
+				return err
+			default:
+				made := fresh("a")
+				mu.Lock()
+				if rand.N(2) == 0 {
+					made.Seat.Worker = workers[0]
+				}
+				mu.Unlock()
+				ev, err := f.Create(t.Context(), made)
+				if err != nil {
+					return err
+				}
+				h := made.Task
+				h.CreatedAt = ev.At
+				mu.Lock()
+				headers[rand.N(few)] = &h
+				if !made.Seat.Worker.IsZero() {
+					pens = append(pens, &pen{s: f.Store, c: &Claimed{Task: &h, Fence: FirstFence(&h)}})
+				}
+				mu.Unlock()
+				return nil
 			}
-			var g errgroup.Group
-			for range actors {
-				g.Go(func() error {
-					for ctx.Err() == nil {
-						if err := act(); err != nil {
-							return err
-						}
+		}
+		var g errgroup.Group
+		for range actors {
+			g.Go(func() error {
+				for range 100 {
+					if err := act(); err != nil {
+						return err
 					}
-					return nil
-				})
-			}
-			require.NoError(t, g.Wait())
-			require.Zero(t, scan[int](f, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"))
-			t.Logf("%d tasks, %d events", scan[int](f, "SELECT count(*) FROM holdfast.tasks"), scan[int](f, "SELECT count(*) FROM holdfast.task_events"))
-		})
-	}
+				}
+				return nil
+			})
+		}
+		require.NoError(t, g.Wait())
+		require.Zero(t, scan[int](f, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"))
+		t.Logf("%d tasks, %d events", scan[int](f, "SELECT count(*) FROM holdfast.tasks"), scan[int](f, "SELECT count(*) FROM holdfast.task_events"))
+	})
 }

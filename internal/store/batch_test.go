@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
@@ -50,49 +50,47 @@ func (n numbered) task() task.ID { return task.ID{n.of} }
 // wait for them, and a batcher that stops writes both.
 func TestBlockedItemsHoldBackOnlyTheirTask(t *testing.T) {
 	t.Parallel()
-	var mu sync.Mutex
-	locked := true
-	wrote := map[byte][]int{}
-	stuck := make(chan task.ID, 1)
-	b := newBatcher(500, func(_ context.Context, items []numbered) (blocked []numbered) {
-		mu.Lock()
-		defer mu.Unlock()
-		for _, one := range items {
-			if one.of == 1 && locked {
-				blocked = append(blocked, one)
-			} else {
-				wrote[one.of] = append(wrote[one.of], one.n)
-			}
-		}
-		return blocked
-	}, func(id task.ID) { stuck <- id })
-	stop, done := make(chan struct{}), make(chan struct{})
-	go func() { b.run(t.Context(), stop); close(done) }()
-
-	var want []int
-	for n := range 300 {
-		require.True(t, b.add(numbered{1, n}))
-		require.True(t, b.add(numbered{2, n}))
-		want = append(want, n)
-	}
-	all := func(of byte) func() bool {
-		return func() bool {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		locked := true
+		wrote := map[byte][]int{}
+		stuck := make(chan task.ID, 1)
+		b := newBatcher(500, func(_ context.Context, items []numbered) (blocked []numbered) {
 			mu.Lock()
 			defer mu.Unlock()
-			return len(wrote[of]) == len(want)
+			for _, one := range items {
+				if one.of == 1 && locked {
+					blocked = append(blocked, one)
+				} else {
+					wrote[one.of] = append(wrote[one.of], one.n)
+				}
+			}
+			return blocked
+		}, func(id task.ID) { stuck <- id })
+		stop, done := make(chan struct{}), make(chan struct{})
+		go func() { b.run(t.Context(), stop); close(done) }()
+
+		var want []int
+		for n := range 300 {
+			require.True(t, b.add(numbered{1, n}))
+			require.True(t, b.add(numbered{2, n}))
+			want = append(want, n)
 		}
-	}
-	require.Eventually(t, all(2), time.Minute, time.Millisecond)
-	require.Equal(t, task.ID{1}, <-stuck)
-	close(stop)
-	mu.Lock()
-	require.Empty(t, wrote[1])
-	locked = false
-	mu.Unlock()
-	<-done
-	require.Equal(t, want, wrote[1])
-	require.Equal(t, want, wrote[2])
-	require.False(t, b.add(numbered{1, 300}))
+		synctest.Wait()
+		mu.Lock()
+		require.Len(t, wrote[2], len(want), "while the writes of another task are blocked")
+		mu.Unlock()
+		require.Equal(t, task.ID{1}, <-stuck)
+		close(stop)
+		mu.Lock()
+		require.Empty(t, wrote[1])
+		locked = false
+		mu.Unlock()
+		<-done
+		require.Equal(t, want, wrote[1])
+		require.Equal(t, want, wrote[2])
+		require.False(t, b.add(numbered{1, 300}))
+	})
 }
 
 // unsent is the driver's error for a message that it could not send.

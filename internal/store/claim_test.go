@@ -33,8 +33,7 @@ func TestClaimsAreLimitedInBytes(t *testing.T) {
 	// A message to a parked task.
 	parked := f.running("c")
 	parked.must(t, status(task.StateWorking), status(task.StateInputRequired))
-	_, err = f.AddMessage(t.Context(), &NewMessage{Task: parked.c.Task, Message: large().Message, Enqueue: true, RequestID: NewID()})
-	require.NoError(t, err)
+	f.ok(f.AddMessage(t.Context(), &NewMessage{Task: parked.c.Task, Message: large().Message, Enqueue: true, RequestID: NewID()}))
 	var least int
 	require.NoError(t, f.conn().QueryRow(t.Context(), "SELECT min(message_bytes) FROM holdfast.task_queue").Scan(&least))
 	require.GreaterOrEqual(t, least, size)

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/store/partition"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // A machine with a wrong clock puts no task into the partition of another time.
@@ -14,28 +15,29 @@ func TestTaskIDHasTimeOfDatabase(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	require.Zero(t, f.clock.skew(), "nothing is known yet")
-	near := func(want time.Time, why string) {
-		t.Helper()
-		require.WithinDuration(t, want, partition.TimeOf(f.NewTaskID()), time.Hour, why)
+	const month = 30 * 24 * time.Hour
+	// ahead is by how many months a new id is ahead of this machine's clock.
+	ahead := func() time.Duration {
+		return partition.TimeOf(f.NewTaskID()).Sub(partition.TimeOf(NewID())).Round(month) / month
 	}
-	// Slow answers teach nothing, so several are asked for.
-	teaches := func(what string, ask func()) {
-		t.Helper()
-		eventually(t, what+" teaches the clock", func() bool {
-			ask()
-			return time.Since(partition.TimeOf(f.NewTaskID())).Abs() < time.Hour
-		})
-	}
-	for _, skew := range []time.Duration{90 * 24 * time.Hour, -90 * 24 * time.Hour} {
+	wrong := func(months time.Duration) {
 		// The database's clock cannot be wrong here, so this process's knowledge of it is.
-		f.clock.seen.Store(&moment{time.Now().Add(skew), time.Now()})
-		near(time.Now().Add(skew), "the machine's clock is wrong")
-		teaches("a question", func() {
-			_, err := f.Now(t.Context())
-			require.NoError(t, err)
-		})
-		f.clock.seen.Store(&moment{time.Now().Add(skew), time.Now()})
-		teaches("a create", func() { f.create(fresh("a")) })
+		f.clock.seen.Store(&moment{time.Now().Add(months * month), time.Now()})
+		require.Equal(t, months, ahead(), "the machine's clock is wrong")
+	}
+	for _, months := range []time.Duration{3, -3} {
+		for what, ask := range map[string]func(){
+			"a question": func() {
+				f.ok(f.Now(t.Context()))
+			},
+			"a create": func() { f.create(fresh("a")) },
+		} {
+			wrong(months)
+			waittest.Eventually(t, what+" teaches the clock", func() error { // slow answers teach nothing
+				ask()
+				return waittest.Unless(ahead() == 0, "%d months ahead", ahead())
+			})
+		}
 	}
 }
 

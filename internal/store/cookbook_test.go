@@ -124,8 +124,7 @@ func TestTheManualsQuestions(t *testing.T) {
 	b.date(tx)
 	var yesterday, today string
 	require.NoError(t, tx.QueryRow(t.Context(), "SELECT (current_date - 1)::text, current_date::text").Scan(&yesterday, &today))
-	_, err = tx.Exec(t.Context(), "SET LOCAL ROLE holdfast_reader")
-	require.NoError(t, err)
+	f.ok(tx.Exec(t.Context(), "SET LOCAL ROLE holdfast_reader"))
 
 	questions := strings.Split(m.section("Questions"), "\n### ")[1:]
 	require.GreaterOrEqual(t, len(questions), 20)
@@ -151,8 +150,7 @@ func TestTroubleshootingQuestions(t *testing.T) {
 	require.NoError(t, err)
 	c := f.conn()
 	needReader(t, c)
-	_, err = c.Exec(t.Context(), "SET ROLE holdfast_reader")
-	require.NoError(t, err)
+	f.ok(c.Exec(t.Context(), "SET ROLE holdfast_reader"))
 	asked := 0
 	for _, b := range fence.FindAllStringSubmatch(string(page), -1) {
 		if b[1] == "sql" {
@@ -529,21 +527,4 @@ func (b *book) date(tx pgx.Tx) {
 		failing_since = failing_since - (failing_since - now()) - interval '39 minutes', disabled_at = disabled_at - (disabled_at - now()) - interval '3 hours'`)
 	exec(`UPDATE holdfast.push_attempts a SET started_at = t.status_at + interval '5 minutes' * n FROM holdfast.tasks t,
 		(SELECT id, row_number() OVER (PARTITION BY task ORDER BY id) AS n FROM holdfast.push_attempts) x WHERE t.id = a.task AND x.id = a.id`)
-}
-
-// BenchmarkManual asks the manual's questions on a database with many tasks.
-func BenchmarkManual(b *testing.B) {
-	f := newFixture(b)
-	f.seedHistory(200_000)
-	c := f.conn()
-	for _, q := range strings.Split(readManual(b).section("Questions"), "\n### ")[1:] {
-		heading, _, _ := strings.Cut(q, "\n")
-		sql := fence.FindStringSubmatch(q)[2]
-		sql = strings.NewReplacer("'c-oslo'", "'ctx100'", "'trip-1'", "'c100'", "'trip-5'", "'c200'").Replace(sql)
-		b.Run(heading, func(b *testing.B) {
-			for b.Loop() {
-				query(b, c, sql)
-			}
-		})
-	}
 }

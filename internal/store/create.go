@@ -233,7 +233,7 @@ func (s *Store) writeCreates(ctx context.Context, items []*create) (blocked []*c
 		case f == failBlocked && ctx.Err() == nil:
 			s.retried(ctx, "create", err, try)
 			for _, c := range items {
-				if time.Since(c.queued) < createPatience {
+				if time.Since(c.queued) < s.patience.create {
 					blocked = append(blocked, c)
 				} else {
 					c.done <- createResult{err: translate("create", err)}
@@ -243,7 +243,7 @@ func (s *Store) writeCreates(ctx context.Context, items []*create) (blocked []*c
 		case f == failFinal || f == failCancelled || ctx.Err() != nil,
 			// Nothing was written, so let the clients decide when to retry.
 			!repeated && try >= 2,
-			time.Since(start) > createPatience:
+			time.Since(start) > s.patience.create:
 			for _, c := range items {
 				c.done <- createResult{err: translate("create", err)}
 			}

@@ -99,8 +99,7 @@ func TestDialogueOfTurnAfterTimer(t *testing.T) {
 	first := p.c.Message.FirstText()
 	p.must(t, status(task.StateWorking), piece("x", "so far", false, true),
 		&task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunWaits, Until: time.Unix(1, 0)}})
-	_, err := f.FireTimers(t.Context())
-	require.NoError(t, err)
+	f.ok(f.FireTimers(t.Context()))
 	p = f.next("a")
 	require.Equal(t, 2, p.c.Turn)
 	said := []string{"user: " + first, "artifact x: so far"}
@@ -117,8 +116,7 @@ func TestDialogueOfQueuedMessage(t *testing.T) {
 	h := p.c.Task
 	p.must(t, status(task.StateWorking))
 	for _, text := range []string{"two", "three"} {
-		_, err := f.AddMessage(t.Context(), &NewMessage{Task: h, Message: user(text), Enqueue: true, RequestID: NewID()})
-		require.NoError(t, err)
+		f.ok(f.AddMessage(t.Context(), &NewMessage{Task: h, Message: user(text), Enqueue: true, RequestID: NewID()}))
 	}
 	p.must(t, piece("x", "answer to one", false, true), says(task.StateInputRequired, "and?"))
 	p = f.next("a")
@@ -217,8 +215,7 @@ func TestDialogueOfManyTasks(t *testing.T) {
 		n := fresh("a")
 		n.Message.Parts = []task.Part{task.Text(fmt.Sprint(i))}
 		h := f.create(n)
-		_, err := f.Cancel(t.Context(), h, nil)
-		require.NoError(t, err)
+		f.ok(f.Cancel(t.Context(), h, nil))
 		want = append(want, fmt.Sprint("user: ", i))
 	}
 	p := f.running("a")
@@ -281,8 +278,7 @@ func TestReferencesHaveTheStoredState(t *testing.T) {
 		}
 		f.create(n)
 		p := f.next("a")
-		_, err := p.setState(t.Context(), false, `{"n":1}`, 0)
-		require.NoError(t, err)
+		f.ok(p.setState(t.Context(), false, `{"n":1}`, 0))
 		p.must(t, says(task.StateCompleted, "done"))
 		ids = append(ids, n.Task.PublicID)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // replica is another process on the database of a fixture. Without a budget it keeps no task in memory.
@@ -196,8 +197,7 @@ func TestKeptTasksEndWithTheirDeletion(t *testing.T) {
 			require.Empty(t, cmp.Diff(want, got, cmpopts.IgnoreUnexported(task.Task{}), cmpopts.EquateEmpty()))
 			// The other task is kept.
 			hits, _ := f.hits(func() {
-				_, err := owner.of(f.Store).ReadTask(t.Context(), kept.Task.PublicID, true)
-				require.NoError(t, err)
+				f.ok(owner.of(f.Store).ReadTask(t.Context(), kept.Task.PublicID, true))
 			})
 			require.Equal(t, 1, hits)
 			if !strings.HasPrefix(name, "erased") && !strings.HasPrefix(name, "another") {
@@ -248,8 +248,7 @@ func TestOnlyEndedTasksAreKept(t *testing.T) {
 	require.NoError(t, err)
 	middle := *h
 	middle.LastSeq = 3
-	_, err = f.Snapshot(t.Context(), &middle, true)
-	require.NoError(t, err)
+	f.ok(f.Snapshot(t.Context(), &middle, true))
 	require.Zero(t, f.Store.ended.tasks.Stat().Used)
 	hits, _ = f.hits(read)
 	require.Positive(t, hits)
@@ -285,7 +284,7 @@ func TestKeptTasksAreBoundedInBytes(t *testing.T) {
 	}
 	for i := range ids {
 		read(i)
-		eventually(t, "the bound holds", func() bool { return budget.Stat().Used <= 64<<10 })
+		waittest.Eventually(t, "the bound holds", func() error { return waittest.Unless(budget.Stat().Used <= 64<<10, "not yet") })
 	}
 	require.Greater(t, budget.Stat().Used, int64(32<<10))
 	require.Equal(t, 1, read(39))
@@ -302,13 +301,13 @@ func TestKeptTasksAreBoundedInBytes(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	eventually(t, "the bound holds", func() bool { return budget.Stat().Used <= 64<<10 })
+	waittest.Eventually(t, "the bound holds", func() error { return waittest.Unless(budget.Stat().Used <= 64<<10, "not yet") })
 	for _, id := range ids {
 		parsed, err := task.ParseID(id)
 		require.NoError(t, err)
 		s.ended.forget(parsed)
 	}
-	eventually(t, "all bytes are free", func() bool { return budget.Stat().Used == 0 })
+	waittest.Eventually(t, "all bytes are free", func() error { return waittest.Unless(budget.Stat().Used == 0, "not yet") })
 }
 
 // A kept task needs as much memory for its answer as another.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"regexp"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store/pgproxytest"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // A former primary that comes back as a standby accepts connections and refuses writes.
@@ -27,20 +27,17 @@ func TestReadOnlyServerIsLeft(t *testing.T) {
 	admin, run := f.conn(), f.running("a")
 	readOnly := func(setting string) {
 		t.Helper()
-		_, err := admin.Exec(t.Context(), "ALTER DATABASE "+db.Name+" "+setting)
-		require.NoError(t, err)
+		f.ok(admin.Exec(t.Context(), "ALTER DATABASE "+db.Name+" "+setting))
 	}
 	readOnly("SET default_transaction_read_only = on")
 	for _, choice := range []string{"", "any"} {
 		url := db.URL
 		if choice != "" {
-			url += map[bool]string{true: "&", false: "?"}[strings.Contains(url, "?")] + "target_session_attrs=" + choice
+			url = with(url, "target_session_attrs="+choice)
 		}
 		readOnly("SET default_transaction_read_only = on")
-		s, err := Open(t.Context(), Options{URL: url, APIConns: 1})
-		require.NoError(t, err)
-		t.Cleanup(func() { s.Close(context.Background()) })
-		_, err = s.Create(t.Context(), fresh("b"))
+		s := open(t, Options{URL: url, APIConns: 1})
+		_, err := s.Create(t.Context(), fresh("b"))
 		require.ErrorIs(t, err, task.Unavailable)
 		require.ErrorContains(t, err, "the database is read-only")
 		require.ErrorContains(t, s.Health(t.Context()), "the database is read-only")
@@ -48,9 +45,9 @@ func TestReadOnlyServerIsLeft(t *testing.T) {
 		p := &pen{s: s, c: run.c, ordinal: run.ordinal}
 		p.must(t, chunk("1"))
 		run.ordinal = p.ordinal
-		eventually(t, "creates work again", func() bool {
+		waittest.Eventually(t, "creates work again", func() error {
 			_, err := s.Create(t.Context(), fresh("b"))
-			return err == nil
+			return err
 		})
 		require.NoError(t, s.Health(t.Context()))
 	}
@@ -66,33 +63,37 @@ func TestReadersLeaveReadOnlyServer(t *testing.T) {
 	_, err := f.Create(t.Context(), fresh("b"))
 	require.ErrorContains(t, err, "the database is read-only")
 	stop()
-	eventually(t, "reads use a new connection", func() bool {
-		_, err := f.Header(t.Context(), h.ID)
-		return err == nil && f.api.Stat().NewConnsCount() > before
+	waittest.Eventually(t, "reads use a new connection", func() error {
+		f.ok(f.Header(t.Context(), h.ID))
+		return waittest.Unless(f.api.Stat().NewConnsCount() > before, "still the old ones")
 	})
+}
+
+// twoHosts is a URL that names two proxies before the same server, as a primary and its successor.
+func twoHosts(t *testing.T, url string) (hosts string, first *pgproxytest.Proxy) {
+	t.Helper()
+	first = pgproxytest.New(t, url)
+	return with(storetest.Hosts(first.URL, pgproxytest.New(t, url).URL), "connect_timeout=2"), first
 }
 
 // A primary whose machine hangs accepts connections and answers nothing. The second host of the URL takes over.
 func TestSilentServerIsLeft(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
-	first, second := pgproxytest.New(t, url), pgproxytest.New(t, url)
-	host := regexp.MustCompile(`127\.0\.0\.1:\d+`)
-	f := openFixture(t, url, host.ReplaceAllString(first.URL, host.FindString(first.URL)+","+host.FindString(second.URL)))
-	f.bound(10 * time.Minute)
+	hosts, first := twoHosts(t, url)
+	f := openFixture(t, url, hosts)
+	lease := f.bounded(f.lease)
 	run, w := f.running("a"), f.worker(time.Hour)
 	first.Stall(true)
 	defer first.Stall(false)
 	queued := run.write(chunk("1"))
-	renew := func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		return f.Renew(ctx, w, time.Hour)
-	}
-	require.ErrorIs(t, renew(), task.Unavailable)
-	eventually(t, "the lease is renewed on the second server", func() bool { return renew() == nil })
-	require.Equal(t, answer{}, await(t, queued))
-	eventually(t, "the flush has ended", func() bool { return f.Health(t.Context()) == nil })
+	renewed := make(chan error, 1)
+	go func() { renewed <- f.Renew(context.Background(), w, time.Hour) }()
+	waittest.Eventually(t, "the renewal waits", func() error { return waittest.Unless(lease.expire() > 0, "none") })
+	require.ErrorIs(t, waittest.Within(t, "the renewal", renewed), task.Unavailable)
+	waittest.Eventually(t, "the lease is renewed on the second server", func() error { return f.Renew(t.Context(), w, time.Hour) })
+	require.Equal(t, answer{}, waittest.Within(t, "the answer", queued))
+	waittest.Eventually(t, "the flush has ended", func() error { return f.Health(t.Context()) })
 }
 
 // A former primary that was silent comes back while another server takes writes, and this process has not noticed yet. It must not
@@ -100,11 +101,8 @@ func TestSilentServerIsLeft(t *testing.T) {
 func TestServerOfALapsedLeaseIsNotRead(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
-	first, second := pgproxytest.New(t, url), pgproxytest.New(t, url)
-	host := regexp.MustCompile(`127\.0\.0\.1:\d+`)
-	for name, to := range map[string]string{
-		"several hosts": host.ReplaceAllString(first.URL, host.FindString(first.URL)+","+host.FindString(second.URL)), "one host": first.URL,
-	} {
+	hosts, first := twoHosts(t, url)
+	for name, to := range map[string]string{"several hosts": hosts, "one host": first.URL} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := openFixture(t, url, to)
@@ -115,11 +113,9 @@ func TestServerOfALapsedLeaseIsNotRead(t *testing.T) {
 				require.Equal(t, errors.Is(read, task.Unavailable), errors.Is(write, task.Unavailable))
 				return read
 			}
-			require.NoError(t, f.Register(t.Context(), Process{ID: NewID(), Name: "starting"}, time.Millisecond))
-			time.Sleep(2 * time.Millisecond)
+			require.NoError(t, f.Register(t.Context(), Process{ID: NewID(), Name: "starting"}, -time.Hour))
 			require.NoError(t, try(), "nothing renews the lease of a server that starts")
-			require.NoError(t, f.Renew(t.Context(), w, time.Millisecond))
-			time.Sleep(2 * time.Millisecond)
+			require.NoError(t, f.Renew(t.Context(), w, -time.Hour))
 			if name == "one host" { // there is no other server
 				require.NoError(t, try())
 				return
@@ -127,9 +123,8 @@ func TestServerOfALapsedLeaseIsNotRead(t *testing.T) {
 			require.ErrorIs(t, try(), task.Unavailable)
 			require.NoError(t, f.Renew(t.Context(), w, time.Hour))
 			require.NoError(t, try())
-			require.NoError(t, f.Renew(t.Context(), w, time.Millisecond))
+			require.NoError(t, f.Renew(t.Context(), w, -time.Hour))
 			require.NoError(t, f.Unregister(t.Context(), w))
-			time.Sleep(2 * time.Millisecond)
 			require.NoError(t, try(), "nothing renews the lease of a server that stops")
 		})
 	}
@@ -140,23 +135,23 @@ func TestSilentDatabaseAtBegin(t *testing.T) {
 	t.Parallel()
 	f, proxy := newProxied(t)
 	h := f.create(fresh("a"))
-	f.bound(time.Second)
+	statements := f.bounded()
 	proxy.Stall(true)
 	defer proxy.Stall(false)
 	done := make(chan error, 1)
 	go func() { done <- f.SetPush(context.Background(), h.ID, hook("hook", "receiver"), 20) }()
-	require.ErrorIs(t, await(t, done), task.Unavailable)
+	waittest.Eventually(t, "each try is given up", func() error {
+		statements.expire()
+		return waittest.Unless(len(done) > 0, "it tries")
+	})
+	require.ErrorIs(t, <-done, task.Unavailable)
 }
 
 func TestReadinessNamesCause(t *testing.T) {
 	t.Parallel()
 	f, proxy := newProxied(t)
-	require.NoError(t, f.Health(t.Context()))
-	health := func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		defer cancel()
-		return f.Health(ctx)
-	}
+	health := func() error { return f.Health(t.Context()) }
+	require.NoError(t, health())
 
 	full := proxy.Fail("TaskCreate", "53100", "could not extend file: No space left on device")
 	_, err := f.Create(t.Context(), fresh("a"))
@@ -165,67 +160,69 @@ func TestReadinessNamesCause(t *testing.T) {
 	require.ErrorContains(t, health(), "the disk of the database is full")
 	full()
 	f.create(fresh("a"))
-	eventually(t, "the disk has room", func() bool { return health() == nil })
+	waittest.Eventually(t, "the disk has room", health)
 
 	run := f.running("b")
 	silent := proxy.Lose("EventsAppend", pgproxytest.Silence, 1)
-	f.bound(2 * slowFlush)
+	statements := f.bounded(f.write)
 	queued := run.write(chunk("1"))
-	await(t, silent)
-	eventually(t, "the write counts although other connections answer", func() bool {
-		err := health()
-		return err != nil && strings.Contains(err.Error(), "has not answered a write")
-	})
-	require.Equal(t, answer{}, await(t, queued))
-	eventually(t, "the flush has ended", func() bool { return health() == nil })
+	waittest.Within(t, "the lost message", silent)
+	require.NoError(t, health(), "it may still be answered")
+	f.flushes.mu.Lock()
+	for w := range f.flushes.all {
+		w.began = w.began.Add(-2 * slowFlush)
+	}
+	f.flushes.mu.Unlock()
+	require.ErrorContains(t, health(), "has not answered a write", "although other connections answer")
+	require.Positive(t, statements.expire())
+	require.Equal(t, answer{}, waittest.Within(t, "the answer", queued))
+	waittest.Eventually(t, "the flush has ended", health)
 	// The pool counts a broken connection until it is closed, for which it sends a cancel through the proxy.
-	eventually(t, "the silent connection is closed", func() bool { return f.write.Stat().AcquiredConns() == 0 })
+	waittest.Eventually(t, "the silent connection is closed", func() error { return waittest.Unless(f.write.Stat().AcquiredConns() == 0, "not yet") })
 
-	f.bound(patience)
 	proxy.Stall(true)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
 	for range 3 {
-		require.ErrorContains(t, health(), "has not answered a commit")
+		require.ErrorContains(t, f.Health(over), "has not answered a commit")
 	}
 	require.LessOrEqual(t, f.write.Stat().AcquiredConns(), int32(1), "one probe at a time")
 	proxy.Stall(false)
-	eventually(t, "the replica is ready again", func() bool { return health() == nil })
+	waittest.Eventually(t, "the replica is ready again", health)
 }
 
 // A pooler in transaction mode, a migration by another version, a disk that hiccups: the statement is right, and
 // passes at the next try.
 func TestOddErrorsPass(t *testing.T) {
 	t.Parallel()
+	f, proxy := newProxied(t)
 	for code, message := range map[string]string{
 		"26000": "prepared statement does not exist", "42P05": "prepared statement already exists",
 		"0A000": "cached plan must not change result type", "58030": "could not read block", "XX000": "could not open relation",
 		"25P03": "terminating connection due to idle-in-transaction timeout", "25P04": "terminating connection due to transaction timeout",
 	} {
-		t.Run(code, func(t *testing.T) {
-			t.Parallel()
-			f, proxy := newProxied(t)
-			once := func(kind, query string, do func()) {
-				t.Helper()
-				stop := proxy.Fail(query, code, message)
-				f.ear.mu.Lock()
-				f.ear.onRetry = func(retried string) {
-					if retried == kind {
-						stop()
-					}
+		once := func(kind, query string, do func()) {
+			t.Helper()
+			stop := proxy.Fail(query, code, message)
+			f.ear.mu.Lock()
+			before := f.ear.repeated[kind]
+			f.ear.onRetry = func(retried string) {
+				if retried == kind {
+					stop()
 				}
-				f.ear.mu.Unlock()
-				do()
-				f.ear.mu.Lock()
-				defer f.ear.mu.Unlock()
-				require.Positive(t, f.ear.repeated[kind], kind)
 			}
-			run := f.running("a")
-			once("append", "EventsAppend", func() { run.must(t, status(task.StateInputRequired)) })
-			once("message", "MessageAppend", func() {
-				_, err := f.say(run.c.Task.ID, true)
-				require.NoError(t, err)
-			})
-			once("create", "TaskCreate", func() { f.create(fresh("b")) })
+			f.ear.mu.Unlock()
+			do()
+			f.ear.mu.Lock()
+			defer f.ear.mu.Unlock()
+			require.Greater(t, f.ear.repeated[kind], before, "%s: %s", code, kind)
+		}
+		run := f.running(code)
+		once("append", "EventsAppend", func() { run.must(t, status(task.StateInputRequired)) })
+		once("message", "MessageAppend", func() {
+			f.ok(f.say(run.c.Task.ID, true))
 		})
+		once("create", "TaskCreate", func() { f.create(fresh("b")) })
 	}
 }
 
@@ -235,7 +232,7 @@ func TestOddErrorsThatStayAreFinal(t *testing.T) {
 	f, proxy := newProxied(t)
 	run := f.running("a")
 	defer proxy.Fail("EventsAppend", "XX000", "unexpected")()
-	require.ErrorContains(t, await(t, run.write(chunk("1"))).err, "unexpected")
+	require.ErrorContains(t, waittest.Within(t, "the answer", run.write(chunk("1"))).err, "unexpected")
 }
 
 func TestIsolationLevelIsPinned(t *testing.T) {
@@ -243,9 +240,7 @@ func TestIsolationLevelIsPinned(t *testing.T) {
 	db := storetest.New(t)
 	f := openFixture(t, db.URL, "")
 	f.exec("ALTER DATABASE " + db.Name + " SET default_transaction_isolation = 'repeatable read'")
-	s, err := Open(t.Context(), Options{URL: db.URL})
-	require.NoError(t, err)
-	defer s.Close(t.Context())
+	s := open(t, Options{URL: db.URL})
 	for name, p := range s.Pools() {
 		var level string
 		require.NoError(t, p.QueryRow(t.Context(), "SHOW transaction_isolation").Scan(&level))
@@ -264,19 +259,15 @@ func TestLeaseHasConnectionsOfItsOwn(t *testing.T) {
 			defer c.Release()
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := waittest.Context(t)
 	require.NoError(t, f.Renew(ctx, w, time.Hour))
-	_, err := f.Processes(ctx)
-	require.NoError(t, err)
+	f.ok(f.Processes(ctx))
 }
 
 // The numbers of docs/deployment.md are those of the code.
 func TestConnectionsAreDocumented(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), Options{URL: storetest.New(t).URL, APIConns: 10})
-	require.NoError(t, err)
-	defer s.Close(t.Context())
+	s := open(t, Options{URL: storetest.New(t).URL, APIConns: 10})
 	most := hintConns
 	for _, p := range s.Pools() {
 		most += int(p.Config().MaxConns)

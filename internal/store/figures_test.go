@@ -9,14 +9,14 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/store/partition"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 func TestFiguresOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.create(fresh("a"))
-	_, err := f.EnsurePartitions(t.Context())
-	require.NoError(t, err)
+	f.ok(f.EnsurePartitions(t.Context()))
 	f.exec("SELECT holdfast.partition_add('audit_20200101', '2020-01-01 00:00:00+00', '2020-02-01 00:00:00+00')")
 	f.exec("CREATE TABLE holdfast.events_20190101 (LIKE holdfast.task_events)") // as a detach leaves one
 	for id, times := range map[string][2]string{
@@ -97,7 +97,7 @@ func TestCancelIsTimedToItsEnd(t *testing.T) {
 		p.must(t, chunk("it goes on"))
 		require.Empty(t, told, "it has not ended")
 		p.must(t, status(end))
-		require.InDelta(t, time.Minute, await(t, told), float64(30*time.Second), end)
+		require.InDelta(t, time.Minute, waittest.Within(t, "the answer", told), float64(30*time.Second), end)
 	}
 	p := f.running("a")
 	p.must(t, status(task.StateCompleted))
@@ -109,57 +109,10 @@ func TestCancelIsTimedToItsEnd(t *testing.T) {
 	f.exec("UPDATE holdfast.tasks SET worker_id = NULL, attempt = attempt + 1 WHERE id = $1", [16]byte(p.c.Task.ID))
 	f.exec("UPDATE holdfast.task_queue SET worker_id = NULL WHERE id = $1", [16]byte(p.c.Task.ID))
 	require.True(t, f.cancel(p.c.Task, ""))
-	require.InDelta(t, time.Minute, await(t, told), float64(30*time.Second))
+	require.InDelta(t, time.Minute, waittest.Within(t, "the answer", told), float64(30*time.Second))
 
 	n := fresh("a")
 	f.create(n)
 	require.True(t, f.cancel(&n.Task, ""))
 	require.Empty(t, told, "the cancel itself has ended it")
-}
-
-// BenchmarkFigures reads the figures of a database with 3,000 partitions.
-func BenchmarkFigures(b *testing.B) {
-	f := newFixture(b)
-	now := time.Now()
-	for _, family := range partition.Families {
-		for day := 499; day >= 0; day -= 20 { // a transaction has room for the locks of so many
-			from := now.AddDate(0, 0, -day)
-			_, err := partition.Ensure(b.Context(), f.api, family, partition.Day, from, from.AddDate(0, 0, 19).Add(time.Millisecond))
-			require.NoError(b, err)
-		}
-	}
-	f.exec("ANALYZE")
-	got, err := f.Figures(b.Context())
-	require.NoError(b, err)
-	partitions := 0
-	for _, p := range got.Partitions {
-		partitions += p.Attached
-	}
-	b.Run("all", func(b *testing.B) {
-		for b.Loop() {
-			_, err := f.Figures(b.Context())
-			require.NoError(b, err)
-		}
-		b.ReportMetric(float64(partitions), "partitions")
-	})
-	b.Run("tables", func(b *testing.B) {
-		for b.Loop() {
-			_, err := f.q.TableFigures(b.Context(), f.api)
-			require.NoError(b, err)
-		}
-	})
-	b.Run("database", func(b *testing.B) {
-		for b.Loop() {
-			_, err := f.q.DatabaseBytes(b.Context(), f.api)
-			require.NoError(b, err)
-		}
-	})
-	b.Run("partitions", func(b *testing.B) {
-		for b.Loop() {
-			for _, family := range partition.Families {
-				_, err := partition.Cover(b.Context(), f.api, family, now)
-				require.NoError(b, err)
-			}
-		}
-	})
 }

@@ -1,10 +1,13 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,6 +28,10 @@ import (
 
 func TestMain(m *testing.M) {
 	storetest.AtATime(6)
+	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
+		_ = checks.Value.Set("50") // sequences on a database; -rapid.checks 1000 looks for rare ones
+		_ = flag.Set("rapid.nofailfile", "true")
+	}
 	code := m.Run()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
@@ -35,9 +42,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// patience bounds every wait; reaching it is a failure and never the normal case.
-const patience = 60 * time.Second
-
 // fixture is a store on a database of its own. At the end of the test it closes
 // the store and checks the invariants.
 type fixture struct {
@@ -45,11 +49,34 @@ type fixture struct {
 	t   testing.TB
 	url string // direct, without a proxy
 	ear *ear
+
+	checks sync.Mutex
+	admin  *pgx.Conn // for checks; nil: not open
 }
 
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
 	return openFixture(t, storetest.New(t).URL, "")
+}
+
+// unhurried are the patience and the parameters of a URL with which no machine is too slow for a statement. A statement waits
+// for a lock as long as in production, and is then retried.
+var unhurried = patience{turn: time.Hour, blocked: time.Hour, create: time.Hour}
+
+const unhurriedParams = "statement_timeout=0&idle_in_transaction_session_timeout=0&connect_timeout=3600"
+
+// with adds parameters to a URL.
+func with(url, params string) string {
+	if strings.Contains(url, "?") {
+		return url + "&" + params
+	}
+	return url + "?" + params
+}
+
+// ok requires that a call succeeds whose result does not matter.
+func (f *fixture) ok(_ any, err error) {
+	f.t.Helper()
+	require.NoError(f.t, err)
 }
 
 // keptBytes is the memory of ended tasks in tests: all reads of tests could be of kept tasks.
@@ -59,31 +86,122 @@ const keptBytes = 8 << 20
 // can do everything.
 var statementKinds = map[string]bool{"lean": false, "whole": true}
 
+// withEachKind runs a test with each kind of statements, on databases of their own.
+func withEachKind(t *testing.T, test func(f *fixture)) {
+	t.Helper()
+	for name, whole := range statementKinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			f.whole = whole
+			test(f)
+		})
+	}
+}
+
 // openFixture opens the store through another URL than the one for checks.
 func openFixture(t testing.TB, url, through string) *fixture {
 	t.Helper()
-	return openPatient(t, url, through, 0)
+	return openPatient(t, url, through, unhurried)
 }
 
-// openPatient is openFixture with a time for which statements wait for a lock, unless they have a shorter one.
-func openPatient(t testing.TB, url, through string, lockTimeout time.Duration) *fixture {
+// openPatient is openFixture with another patience.
+func openPatient(t testing.TB, url, through string, patience patience) *fixture {
 	t.Helper()
 	f := &fixture{t: t, url: url, ear: newEar()}
-	if through == "" {
-		through = url
-	}
-	s, err := Open(t.Context(), Options{URL: through, APIConns: 4, RowSecurity: true, Listener: f.ear, Tells: func(string) bool { return true }, Ended: memory.NewBudget(keptBytes), Observer: Observer{Ended: f.ear.logRead, Retried: f.ear.retried, Limited: f.ear.refused}, lockTimeout: lockTimeout, turnPatience: patience})
-	require.NoError(t, err)
-	f.Store = s
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		s.Close(ctx)
+	f.Store = open(t, Options{
+		URL: cmp.Or(through, url), APIConns: 4, RowSecurity: true, Listener: f.ear, Tells: func(string) bool { return true },
+		Ended: memory.NewBudget(keptBytes), Observer: Observer{Ended: f.ear.logRead, Retried: f.ear.retried, Limited: f.ear.refused},
+		patience: patience,
+	}, func() {
 		if !t.Failed() {
-			require.NoError(t, invarianttest.Check(context.Background(), url)) // as long as it takes: -plan.tasks
+			require.NoError(t, invarianttest.Check(context.Background(), url))
 		}
 	})
 	return f
+}
+
+// open opens a store for a test, without a hurry. It is closed at the end of the test, and then is called.
+func open(t testing.TB, o Options, then ...func()) *Store {
+	t.Helper()
+	o.URL, o.APIConns = with(o.URL, unhurriedParams), cmp.Or(o.APIConns, 2)
+	if o.patience == (patience{}) {
+		o.patience = unhurried
+	}
+	s, err := Open(t.Context(), o)
+	require.NoError(t, err)
+	for _, p := range s.moves.pools {
+		p.bound = context.WithCancel
+	}
+	t.Cleanup(func() {
+		s.Close(context.Background())
+		for _, do := range then {
+			do()
+		}
+	})
+	return s
+}
+
+// bounds are the statements of a store whose time is up when the test says so.
+type bounds struct {
+	mu  sync.Mutex
+	all map[*bound]bool
+}
+
+// bound is the context of a statement.
+type bound struct {
+	context.Context
+	done chan struct{}
+	once sync.Once
+	err  error
+}
+
+func (b *bound) Done() <-chan struct{} { return b.done }
+
+func (b *bound) Err() error {
+	select {
+	case <-b.done:
+		return b.err
+	default:
+		return nil
+	}
+}
+
+func (b *bound) end(err error) { b.once.Do(func() { b.err = err; close(b.done) }) }
+
+// bounded bounds the statements of some pools, or of all.
+func (f *fixture) bounded(pools ...*pool) *bounds {
+	all := &bounds{all: map[*bound]bool{}}
+	if len(pools) == 0 {
+		pools = f.moves.pools
+	}
+	for _, p := range pools {
+		p.bound = func(ctx context.Context) (context.Context, context.CancelFunc) {
+			b := &bound{Context: ctx, done: make(chan struct{})}
+			stop := context.AfterFunc(ctx, func() { b.end(ctx.Err()) })
+			all.mu.Lock()
+			all.all[b] = true
+			all.mu.Unlock()
+			return b, func() {
+				stop()
+				all.mu.Lock()
+				delete(all.all, b)
+				all.mu.Unlock()
+				b.end(context.Canceled)
+			}
+		}
+	}
+	return all
+}
+
+// expire gives up all statements that are under way, and returns their number.
+func (a *bounds) expire() (n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for b := range a.all {
+		b.end(context.DeadlineExceeded)
+	}
+	return len(a.all)
 }
 
 // ear is a Listener that records signals.
@@ -270,32 +388,15 @@ func (p *pen) item(done chan answer, evs ...*task.Event) *Append {
 
 func (p *pen) must(t testing.TB, evs ...*task.Event) answer {
 	t.Helper()
-	a := await(t, p.write(evs...))
+	a := waittest.Within(t, "the answer", p.write(evs...))
 	require.NoError(t, a.err)
 	return a
 }
 
-func await[T any](t testing.TB, ch <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-ch:
-		return v
-	case <-time.After(patience):
-		t.Fatal("timed out")
-		panic("unreachable")
-	}
-}
-
-// eventually waits until a condition on the database holds.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	waittest.Eventually(t, what, func() error { return waittest.Unless(holds(), "not yet") })
-}
-
-// patiently repeats what meets locks of others: on a busy machine they may last longer than the store waits for one.
+// patiently repeats what meets locks of others, which may last longer than the store waits for one.
 func patiently(do func() error) error {
-	for deadline := time.Now().Add(patience); ; {
-		if err := do(); !errors.Is(err, task.Unavailable) || time.Now().After(deadline) {
+	for {
+		if err := do(); !errors.Is(err, task.Unavailable) {
 			return err
 		}
 	}
@@ -330,13 +431,35 @@ func (f *fixture) conn() *pgx.Conn {
 	return c
 }
 
-// once uses a connection of its own, and closes it at once: a test has hundreds of statements, and the server a limit.
+// once uses the connection for checks, or one of its own if that is in use. It keeps no statement prepared.
 func (f *fixture) once(do func(*pgx.Conn) error) {
 	f.t.Helper()
-	c, err := pgx.Connect(f.t.Context(), f.url)
+	if !f.checks.TryLock() {
+		require.NoError(f.t, do(f.conn()))
+		return
+	}
+	defer f.checks.Unlock()
+	fresh := f.admin == nil
+	if fresh {
+		f.admin = f.adminConn()
+	}
+	err := do(f.admin)
+	if err != nil && !fresh && f.admin.IsClosed() { // the server was restarted
+		f.admin = f.adminConn()
+		err = do(f.admin)
+	}
 	require.NoError(f.t, err)
-	defer func() { _ = c.Close(context.Background()) }()
-	require.NoError(f.t, do(c))
+}
+
+func (f *fixture) adminConn() *pgx.Conn {
+	f.t.Helper()
+	cfg, err := pgx.ParseConfig(f.url)
+	require.NoError(f.t, err)
+	cfg.DefaultQueryExecMode = pgx.QueryExecModeDescribeExec
+	c, err := pgx.ConnectConfig(f.t.Context(), cfg)
+	require.NoError(f.t, err)
+	f.t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
 }
 
 func (f *fixture) exec(sql string, args ...any) {
@@ -391,28 +514,18 @@ func (f *fixture) written(p *pen, evs ...*task.Event) (commit func()) {
 // retries waits until the store has retried a statement of this kind.
 func (f *fixture) retries(kind string) {
 	f.t.Helper()
-	eventually(f.t, "a retry of "+kind, func() bool {
+	waittest.Eventually(f.t, "a retry of "+kind, func() error {
 		f.ear.mu.Lock()
 		defer f.ear.mu.Unlock()
-		return f.ear.repeated[kind] > 0
+		return waittest.Unless(f.ear.repeated[kind] > 0, "none")
 	})
 }
 
 // blocked waits until n statements wait for a lock.
 func (f *fixture) blocked(n int) {
 	f.t.Helper()
-	c := f.conn()
-	eventually(f.t, fmt.Sprintf("%d statements are blocked", n), func() bool {
-		var have int
-		require.NoError(f.t, c.QueryRow(f.t.Context(), `SELECT count(*) FROM pg_stat_activity
-			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&have))
-		return have >= n
+	waittest.Eventually(f.t, fmt.Sprintf("%d statements are blocked", n), func() error {
+		have := scan[int](f, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+		return waittest.Unless(have >= n, "%d are", have)
 	})
-}
-
-// bound bounds each statement by this process's clock.
-func (f *fixture) bound(d time.Duration) {
-	for _, p := range f.moves.pools {
-		p.within = d
-	}
 }

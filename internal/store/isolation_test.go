@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"os"
-	"path/filepath"
+	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,203 +18,100 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/store/schema"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// byCallers are the statements of views, each on the victim's rows: a function returns how many rows it read or
-// changed. All arguments name the victim, so only the policies distinguish the callers.
-var byCallers = map[string]func(ctx context.Context, v View, x *victim) (int, error){
-	"TaskFind": func(ctx context.Context, v View, x *victim) (int, error) {
-		_, err := v.s.q.TaskFind(ctx, v.db, dbsqlc.TaskFindParams{ID: x.id, Tenant: "tenant", Owner: "owner", TenantWide: true, Agent: x.agent})
-		return one(err)
-	},
-	"TaskRead": func(ctx context.Context, v View, x *victim) (int, error) {
-		rows, err := v.s.q.TaskRead(ctx, v.db, dbsqlc.TaskReadParams{ID: x.id, Tenant: "tenant", Owner: "owner", TenantWide: true, Agent: x.agent, WithArtifacts: true, Upto: walkRows})
-		return len(rows), err
-	},
-	"TaskWitness": func(ctx context.Context, v View, x *victim) (int, error) {
-		rows, err := v.s.q.TaskWitness(ctx, v.db, dbsqlc.TaskWitnessParams{ID: x.id, Tenant: "tenant", Owner: "owner", TenantWide: true, Agent: x.agent, Seqs: []int64{1, 2}})
-		return len(rows), err
-	},
-	"EventsWitness": func(ctx context.Context, v View, x *victim) (int, error) {
-		rows, err := v.s.q.EventsWitness(ctx, v.db, dbsqlc.EventsWitnessParams{Tasks: []uuid.UUID{x.id}, Seqs: []int64{1}, Lowest: x.id, Highest: x.id})
-		return len(rows), err
-	},
-	"TaskByID": func(ctx context.Context, v View, x *victim) (int, error) {
-		_, err := v.s.q.TaskByID(ctx, v.db, x.id)
-		return one(err)
-	},
-	"TaskNamed": func(ctx context.Context, v View, x *victim) (int, error) {
-		_, err := v.s.q.TaskNamed(ctx, v.db, dbsqlc.TaskNamedParams{ID: x.id, ClientID: x.name, Tenant: "tenant", Owner: "owner", TenantWide: true, Agent: x.agent})
-		return one(err)
-	},
-	"TaskSeen": func(ctx context.Context, v View, x *victim) (int, error) {
-		_, err := v.s.q.TaskSeen(ctx, v.db, dbsqlc.TaskSeenParams{ID: x.id, Tenant: "tenant", Owner: "owner", TenantWide: true})
-		return one(err)
-	},
-	"NameGet": func(ctx context.Context, v View, x *victim) (int, error) {
-		_, err := v.s.q.NameGet(ctx, v.db, dbsqlc.NameGetParams{Tenant: "tenant", Owner: "owner", Agent: x.agent, ClientID: x.name})
-		return one(err)
-	},
-	"NameGetOfTenant": func(ctx context.Context, v View, x *victim) (int, error) {
-		_, err := v.s.q.NameGetOfTenant(ctx, v.db, dbsqlc.NameGetOfTenantParams{Tenant: "tenant", Owner: "x", Agent: x.agent, ClientID: x.name})
-		return one(err)
-	},
-	"NameForget": func(ctx context.Context, v View, x *victim) (int, error) {
-		n, err := v.s.q.NameForget(ctx, v.db, dbsqlc.NameForgetParams{Tenant: "tenant", Owner: "owner", Agent: x.agent, ClientID: "dangling " + x.name})
-		return int(n), err
-	},
-	"TaskOwners": func(ctx context.Context, v View, x *victim) (int, error) {
-		rows, err := v.s.q.TaskOwners(ctx, v.db, dbsqlc.TaskOwnersParams{Tenant: "tenant", HighestState: 8})
-		return len(rows), err
-	},
-	"TaskCancel": func(ctx context.Context, v View, x *victim) (int, error) {
-		_, err := v.s.q.TaskCancel(ctx, v.db, dbsqlc.TaskCancelParams{ID: x.id, Audit: "[{}]", Metadata: `{"why":"x"}`, Notice: true})
-		return one(err)
-	},
-	"EventsOf": func(ctx context.Context, v View, x *victim) (int, error) {
-		rows, err := v.s.q.EventsOf(ctx, v.db, dbsqlc.EventsOfParams{Task: x.id, Upto: 100, WithArtifacts: true})
-		return len(rows), err
-	},
-	"EventAt": func(ctx context.Context, v View, x *victim) (int, error) {
-		_, err := v.s.q.EventAt(ctx, v.db, dbsqlc.EventAtParams{Task: x.id, Seq: 1})
-		return one(err)
-	},
-	"EventsOfMany": func(ctx context.Context, v View, x *victim) (int, error) {
-		rows, err := v.s.q.EventsOfMany(ctx, v.db, dbsqlc.EventsOfManyParams{
-			Tasks: []uuid.UUID{x.id}, Froms: []int64{1}, Uptos: []int64{100}, Lowest: x.id, Highest: x.id,
-			WithMessages: true, WithArtifacts: true,
-		})
-		return len(rows), err
-	},
-	"TasksListed": func(ctx context.Context, v View, x *victim) (int, error) {
-		rows, err := v.s.q.TasksListed(ctx, v.db, dbsqlc.TasksListedParams{
-			Owners: []string{"owner"}, States: states(&Listing{}), HighestState: 8, Tenant: "tenant", Agent: x.agent, BeforeAt: Newest.At, BeforeID: uuid.UUID(Newest.ID), MaxRows: 50,
-		})
-		return len(rows), err
-	},
-	"TasksListedOfContext": func(ctx context.Context, v View, x *victim) (int, error) {
-		rows, err := v.s.q.TasksListedOfContext(ctx, v.db, dbsqlc.TasksListedOfContextParams{
-			ContextID: "context", Owners: []string{"owner"}, States: states(&Listing{}), HighestState: 8, Tenant: "tenant", Agent: x.agent,
-			BeforeAt: Newest.At, BeforeID: uuid.UUID(Newest.ID), MaxRows: 50,
-		})
-		return len(rows), err
-	},
-	"TasksCounted": func(ctx context.Context, v View, x *victim) (int, error) {
-		n, err := v.s.q.TasksCounted(ctx, v.db, dbsqlc.TasksCountedParams{
-			Owners: []string{"owner"}, States: states(&Listing{}), HighestState: 8, Tenant: "tenant", Agent: x.agent, Bound: 50,
-		})
-		return int(n), err
-	},
-	"TasksCountedOfContext": func(ctx context.Context, v View, x *victim) (int, error) {
-		n, err := v.s.q.TasksCountedOfContext(ctx, v.db, dbsqlc.TasksCountedOfContextParams{
-			ContextID: "context", Owners: []string{"owner"}, States: states(&Listing{}), HighestState: 8, Tenant: "tenant", Agent: x.agent, Bound: 50,
-		})
-		return int(n), err
-	},
-	"MessageAppend": func(ctx context.Context, v View, x *victim) (int, error) {
-		_, err := v.s.q.MessageAppend(ctx, v.db, dbsqlc.MessageAppendParams{
-			ID: x.id, Enqueue: true, Tenant: "tenant", Owner: "owner", RequestHash: []byte{}, RequestID: uuid.New(), Payload: `{"role":"user","parts":[]}`,
-			Forwarded: "sealed",
-		})
-		return one(err)
-	},
-	"MessageFind": func(ctx context.Context, v View, x *victim) (int, error) {
-		_, err := v.s.q.MessageFind(ctx, v.db, dbsqlc.MessageFindParams{Task: x.id, RequestID: x.request})
-		return one(err)
-	},
-	"IdempotencyGet": func(ctx context.Context, v View, x *victim) (int, error) {
-		rows, err := v.s.q.IdempotencyGet(ctx, v.db, dbsqlc.IdempotencyGetParams{Tenant: "tenant", Owner: "owner", Key: x.key})
-		return len(rows), err
-	},
-	"IdempotencyForget": func(ctx context.Context, v View, x *victim) (int, error) {
-		n, err := v.s.q.IdempotencyForget(ctx, v.db, dbsqlc.IdempotencyForgetParams{Tenant: "tenant", Owner: "owner", Key: "dangling " + x.key})
-		return int(n), err
-	},
-	"PushTaskLock": func(ctx context.Context, v View, x *victim) (int, error) {
-		_, err := v.s.q.PushTaskLock(ctx, v.db, x.id)
-		return one(err)
-	},
-	"PushConfigSet": func(ctx context.Context, v View, x *victim) (int, error) {
-		_, err := v.s.q.PushConfigSet(ctx, v.db, dbsqlc.PushConfigSetParams{
-			Task: x.id, ConfigID: "hook", Dialect: "1.0", Url: "http://thief", Host: "thief:80", Schemes: "[]", NextSeq: 1, Most: 100,
-		})
-		return one(err)
-	},
-	"PushConfigs": func(ctx context.Context, v View, x *victim) (int, error) {
-		rows, err := v.s.q.PushConfigs(ctx, v.db, x.id)
-		return len(rows), err
-	},
-	"AdminTask": func(ctx context.Context, v View, x *victim) (int, error) {
-		_, err := v.s.q.AdminTask(ctx, v.db, dbsqlc.AdminTaskParams{ID: x.id})
-		return one(err)
-	},
-	"AdminTaskNamed": func(ctx context.Context, v View, x *victim) (int, error) {
-		rows, err := v.s.q.AdminTaskNamed(ctx, v.db, dbsqlc.AdminTaskNamedParams{ClientID: "dangling " + x.name})
-		return len(rows), err
-	},
-	"AdminTasks": func(ctx context.Context, v View, x *victim) (int, error) {
-		rows, err := v.s.q.AdminTasks(ctx, v.db, dbsqlc.AdminTasksParams{
-			Before: uuid.Max, LowestState: 1, HighestState: 8, States: states(&Listing{}), Agent: x.agent, MaxRows: 50,
-		})
-		return len(rows), err
-	},
-	"AdminTasksSaying": func(ctx context.Context, v View, x *victim) (int, error) {
-		rows, err := v.s.q.AdminTasksSaying(ctx, v.db, dbsqlc.AdminTasksSayingParams{Ids: []uuid.UUID{x.id}, Lowest: x.id, Highest: x.id, MostSeq: 1000, Said: ""})
-		return len(rows), err
-	},
-	"AdminTasksOfContext": func(ctx context.Context, v View, x *victim) (int, error) {
-		rows, err := v.s.q.AdminTasksOfContext(ctx, v.db, dbsqlc.AdminTasksOfContextParams{
-			ContextID: "context", Before: uuid.Max, LowestState: 1, HighestState: 8, States: states(&Listing{}), Agent: x.agent, MaxRows: 50,
-		})
-		return len(rows), err
-	},
-	"AdminCounts": func(ctx context.Context, v View, x *victim) (int, error) {
-		rows, err := v.s.q.AdminCounts(ctx, v.db, dbsqlc.AdminCountsParams{
-			Before: uuid.Max, LowestState: 1, HighestState: 8, States: states(&Listing{}), Agent: x.agent,
-		})
-		return len(rows), err
-	},
-	"AdminCountsOfContext": func(ctx context.Context, v View, x *victim) (int, error) {
-		rows, err := v.s.q.AdminCountsOfContext(ctx, v.db, dbsqlc.AdminCountsOfContextParams{
-			ContextID: "context", Before: uuid.Max, LowestState: 1, HighestState: 8, States: states(&Listing{}), Agent: x.agent,
-		})
-		return len(rows), err
-	},
-	"AdminLog": func(ctx context.Context, v View, x *victim) (int, error) {
-		rows, err := v.s.q.AdminLog(ctx, v.db, dbsqlc.AdminLogParams{Task: x.id, Kinds: []int16{1, 2, 3, 4}, MaxRows: 100})
-		return len(rows), err
-	},
-	"AdminLogBack": func(ctx context.Context, v View, x *victim) (int, error) {
-		rows, err := v.s.q.AdminLogBack(ctx, v.db, dbsqlc.AdminLogBackParams{Task: x.id, Before: 1000, Kinds: []int16{1, 2, 3, 4}, MaxRows: 100})
-		return len(rows), err
-	},
-	"AdminArtifacts": func(ctx context.Context, v View, x *victim) (int, error) {
-		rows, err := v.s.q.AdminArtifacts(ctx, v.db, dbsqlc.AdminArtifactsParams{Task: x.id, MaxRows: 100})
-		return len(rows), err
-	},
-	"AdminChunks": func(ctx context.Context, v View, x *victim) (int, error) {
-		rows, err := v.s.q.AdminChunks(ctx, v.db, dbsqlc.AdminChunksParams{Task: x.id, Artifact: "a", Upto: 1000, MaxRows: 100})
-		return len(rows), err
-	},
-	"AgentStats": func(ctx context.Context, v View, x *victim) (int, error) {
-		since := time.Now().Add(-time.Hour)
-		rows, err := v.s.q.AgentStats(ctx, v.db, dbsqlc.AgentStatsParams{
-			Since: since, Width: 3600, Agents: []string{x.agent}, Froms: []time.Time{since},
-		})
-		return len(rows), err
-	},
-	"AgentFailed": func(ctx context.Context, v View, x *victim) (int, error) {
-		rows, err := v.s.q.AgentFailed(ctx, v.db, dbsqlc.AgentFailedParams{Agent: x.agent, Since: time.Now().Add(-time.Hour), MaxRows: 100})
-		return len(rows), err
-	},
-	"PushConfigDelete": func(ctx context.Context, v View, x *victim) (int, error) {
-		n, err := v.s.q.PushConfigDelete(ctx, v.db, dbsqlc.PushConfigDeleteParams{Task: x.id, ConfigID: "hook"})
-		return int(n), err
-	},
+// byCallers are the statements of views, with the arguments that one alone has. All arguments name the victim, so only the policies
+// distinguish the callers.
+var byCallers = map[string]map[string]any{
+	"NameForget":        {"ClientID": danglingName},
+	"NameGetOfTenant":   {"Owner": "x"},
+	"AdminTaskNamed":    {"ClientID": danglingName},
+	"IdempotencyForget": {"Key": danglingKey},
+	"MessageAppend":     {"Key": "", "RequestID": uuid.New()},
+	"AgentStats":        {"Since": time.Now().Add(-time.Hour)},
+	"AgentFailed":       {"Since": time.Now().Add(-time.Hour)},
+	"AdminTasks":        {"Before": uuid.Max}, "AdminTasksOfContext": {"Before": uuid.Max},
+	"AdminCounts": {"Before": uuid.Max}, "AdminCountsOfContext": {"Before": uuid.Max},
+	"AdminArtifacts": {"Artifact": ""},
+	"TaskFind":       nil, "TaskRead": nil, "TaskWitness": nil, "EventsWitness": nil, "TaskByID": nil, "TaskNamed": nil,
+	"TaskSeen": nil, "NameGet": nil, "TaskOwners": nil, "TaskCancel": nil, "EventsOf": nil, "EventAt": nil, "EventsOfMany": nil,
+	"TasksListed": nil, "TasksListedOfContext": nil, "TasksCounted": nil, "TasksCountedOfContext": nil, "MessageFind": nil,
+	"IdempotencyGet": nil, "PushTaskLock": nil, "PushConfigSet": nil, "PushConfigs": nil, "AdminTask": nil,
+	"AdminTasksSaying": nil, "AdminLog": nil, "AdminLogBack": nil, "AdminChunks": nil, "PushConfigDelete": nil,
+}
+
+// danglingName and danglingKey name a row of the victim that has no task.
+func danglingName(x *victim) any { return "dangling " + x.name }
+func danglingKey(x *victim) any  { return "dangling " + x.key }
+
+// argument is the value of a parameter of this name.
+func (x *victim) argument(name string) any {
+	switch name {
+	case "ID", "Task", "Lowest", "Highest":
+		return x.id
+	case "Ids", "Tasks":
+		return []uuid.UUID{x.id}
+	case "Tenant", "Owner":
+		return strings.ToLower(name)
+	case "Owners":
+		return []string{"owner"}
+	case "Agent":
+		return x.agent
+	case "Agents":
+		return []string{x.agent}
+	case "ClientID":
+		return x.name
+	case "Key":
+		return x.key
+	case "RequestID":
+		return x.request
+	}
+	return map[string]any{
+		"ContextID": "context", "States": states(&Listing{}), "LowestState": int16(1), "HighestState": int16(8), "TenantWide": true,
+		"BeforeAt": Newest.At, "BeforeID": uuid.UUID(Newest.ID), "Before": int64(1000), "MaxRows": int32(100), "Bound": int32(50), "MostSeq": int64(1000),
+		"Seq": int64(1), "Seqs": []int64{1, 2}, "Upto": int64(walkRows), "Froms": []int64{1}, "Uptos": []int64{100}, "Kinds": []int16{1, 2, 3, 4},
+		"WithMessages": true, "WithArtifacts": true, "Artifact": "a", "Width": 3600.0, "Audit": "[{}]", "Metadata": `{"why":"x"}`, "Notice": true,
+		"Enqueue": true, "RequestHash": []byte{}, "Payload": `{"role":"user","parts":[]}`, "Forwarded": "sealed",
+		"ConfigID": "hook", "Dialect": "1.0", "Url": "http://thief", "Host": "thief:80", "Schemes": "[]", "NextSeq": int64(1), "Most": int32(100),
+	}[name]
+}
+
+// rowsOf executes a statement of callers on the rows of the victim, and returns how many it read or changed.
+func (x *victim) rowsOf(ctx context.Context, v View, name string) (int, error) {
+	method := reflect.ValueOf(v.s.q).MethodByName(name)
+	arg := reflect.New(method.Type().In(2)).Elem()
+	if arg.Type() == reflect.TypeOf(x.id) {
+		arg.Set(reflect.ValueOf(x.id))
+	} else {
+		for i := range arg.NumField() {
+			param := arg.Type().Field(i)
+			value, own := byCallers[name][param.Name]
+			if of, depends := value.(func(*victim) any); depends {
+				value = of(x)
+			} else if !own {
+				value = x.argument(param.Name)
+			}
+			// Bound is also a flag, and Since a place, of statements that need neither.
+			if is := reflect.ValueOf(value); is.IsValid() && is.Type().AssignableTo(param.Type) {
+				arg.Field(i).Set(is)
+			}
+		}
+		if froms := arg.FieldByName("Froms"); name == "AgentStats" {
+			froms.Set(reflect.ValueOf([]time.Time{byCallers[name]["Since"].(time.Time)}))
+		}
+	}
+	out := method.Call([]reflect.Value{reflect.ValueOf(ctx), reflect.ValueOf(v.db), arg})
+	err, _ := out[1].Interface().(error)
+	switch {
+	case out[0].Kind() == reflect.Slice:
+		return out[0].Len(), err
+	case out[0].Kind() == reflect.Int64 && name != "MessageFind" && name != "PushTaskLock": // those return a number of an event
+		return int(out[0].Int()), err
+	}
+	return one(err)
 }
 
 // byServer are the other statements, with the reason why no caller's view has them.
@@ -270,7 +165,8 @@ func init() {
 func TestEveryStatementIsListedAsCallersOrServers(t *testing.T) {
 	t.Parallel()
 	for name := range statements(t) {
-		caller, server := byCallers[name] != nil, byServer[name] != ""
+		_, caller := byCallers[name]
+		server := byServer[name] != ""
 		require.False(t, caller && server, "%s cannot be both", name)
 		require.True(t, caller || server, "%s is new: if it runs in views add it to byCallers, which tests it as the wrong caller, else to byServer, with the reason", name)
 	}
@@ -335,9 +231,7 @@ func TestStatementsReachNoRowsOfOthers(t *testing.T) {
 	f := newFixture(t)
 	require.Empty(t, f.WithoutRowSecurity())
 	// With a pooler nothing is prepared, and a statement and its set_config are one message.
-	pooled, err := Open(t.Context(), Options{URL: f.url, APIConns: 2, RowSecurity: true, Pooled: true})
-	require.NoError(t, err)
-	t.Cleanup(func() { pooled.Close(context.Background()) })
+	pooled := open(t, Options{URL: f.url, RowSecurity: true, Pooled: true})
 	strangers := map[string]asker{
 		"of another tenant":                  {Tenant: "other", Subject: "owner", Agent: "a"},
 		"of another tenant that shares":      {Tenant: "other", Subject: "owner", Agent: "a", TenantWide: true},
@@ -352,11 +246,11 @@ func TestStatementsReachNoRowsOfOthers(t *testing.T) {
 	x := f.victim("a", "tenant", "owner", "chosen")
 	unnamed := f.victim("a", "tenant", "owner", "")
 	before := f.everything()
-	for name, run := range byCallers {
+	for name := range byCallers {
 		for who, o := range strangers {
 			for _, x := range []*victim{x, unnamed} {
 				for _, s := range []*Store{f.Store, pooled} {
-					n, err := run(t.Context(), o.of(s), x)
+					n, err := x.rowsOf(t.Context(), o.of(s), name)
 					require.NoError(t, err, "%s: %s", name, who)
 					require.Zero(t, n, "%s: %s", name, who)
 				}
@@ -366,7 +260,7 @@ func TestStatementsReachNoRowsOfOthers(t *testing.T) {
 	}
 	own := map[string]bool{"IdempotencyGet": true, "IdempotencyForget": true} // the owner's only, for either visibility
 	i := 0
-	for name, run := range byCallers {
+	for name := range byCallers {
 		for who, o := range map[string]asker{
 			"the owner":   {Tenant: "tenant", Subject: "owner", Agent: "a"},
 			"a colleague": {Tenant: "tenant", Subject: "other", Agent: "a", TenantWide: true},
@@ -377,7 +271,7 @@ func TestStatementsReachNoRowsOfOthers(t *testing.T) {
 				called = ""
 			}
 			x := f.victim(fmt.Sprint("a", i), "tenant", "owner", called)
-			n, err := run(t.Context(), o.of([]*Store{f.Store, pooled}[i%2]), x)
+			n, err := x.rowsOf(t.Context(), o.of([]*Store{f.Store, pooled}[i%2]), name)
 			require.NoError(t, err, "%s: %s", name, who)
 			if own[name] && who == "a colleague" {
 				require.Zero(t, n, "%s: %s", name, who)
@@ -392,8 +286,7 @@ func TestStatementsReachNoRowsOfOthers(t *testing.T) {
 func TestCallersRoleWithoutPredicates(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	_, err := f.EnsurePartitions(t.Context())
-	require.NoError(t, err)
+	f.ok(f.EnsurePartitions(t.Context()))
 	victim := f.victim("a", "tenant", "owner", "chosen")
 	f.victim("a", "", "", "") // without an owner, as on a server without authentication
 	f.worker(time.Hour)
@@ -460,8 +353,7 @@ func TestCallersRoleWithoutPredicates(t *testing.T) {
 		AND relname <> 'callers_log' AND has_table_privilege(holdfast.api_role(), oid, 'SELECT')`))
 
 	c := f.conn()
-	_, err = c.Exec(t.Context(), "SELECT set_config('holdfast.caller', 'nonsense', false); "+setAPIRole, pgx.QueryExecModeSimpleProtocol)
-	require.NoError(t, err)
+	f.ok(c.Exec(t.Context(), "SELECT set_config('holdfast.caller', 'nonsense', false); "+setAPIRole, pgx.QueryExecModeSimpleProtocol))
 	for _, name := range []string{"tasks", "task_events", "callers_log"} {
 		_, err := c.Exec(t.Context(), "SELECT FROM holdfast."+name)
 		require.ErrorContains(t, err, "malformed array literal", name)
@@ -529,7 +421,7 @@ func (r *recorder) QueryRow(ctx context.Context, sql string, args ...any) pgx.Ro
 func TestPlansOfCallersStatements(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.seedLists(20_000)
+	f.seedLists(4000)
 	c := f.conn()
 	_, err := c.Exec(t.Context(), "ANALYZE; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off;"+
 		become(asker{Tenant: "tenant", Subject: "owner"}), pgx.QueryExecModeSimpleProtocol)
@@ -568,12 +460,7 @@ func TestWithoutCallersRole(t *testing.T) {
 	u, err := url.Parse(db.URL)
 	require.NoError(t, err)
 	u.User = url.User(login)
-	open := func() *Store {
-		s, err := Open(t.Context(), Options{URL: u.String(), APIConns: 2, RowSecurity: true})
-		require.NoError(t, err)
-		t.Cleanup(func() { s.Close(context.Background()) })
-		return s
-	}
+	open := func() *Store { return open(t, Options{URL: u.String(), RowSecurity: true}) }
 	n := fresh("a")
 	_, err = openFixture(t, db.URL, "").Create(t.Context(), n)
 	require.NoError(t, err)
@@ -622,9 +509,7 @@ func TestDatabasesOfOneCluster(t *testing.T) {
 		}
 		own := at(url.UserPassword(name, name), name)
 		require.NoError(t, schema.Migrate(t.Context(), own, slog.New(slog.DiscardHandler)))
-		one, err := Open(t.Context(), Options{URL: own, APIConns: 2, RowSecurity: true})
-		require.NoError(t, err)
-		t.Cleanup(func() { one.Close(context.Background()) })
+		one := open(t, Options{URL: own, RowSecurity: true})
 		require.Empty(t, one.WithoutRowSecurity())
 		n := fresh("a")
 		_, err = one.Create(t.Context(), n)
@@ -668,12 +553,7 @@ func TestDatabasesOfOneCluster(t *testing.T) {
 // callersOfAModestRole follows docs/deployment.md for a server whose role owns its schema and may not create roles.
 func callersOfAModestRole(t *testing.T, admin *pgx.Conn, asModest string) {
 	t.Helper()
-	open := func() *Store {
-		s, err := Open(t.Context(), Options{URL: asModest, APIConns: 2, RowSecurity: true})
-		require.NoError(t, err)
-		t.Cleanup(func() { s.Close(context.Background()) })
-		return s
-	}
+	open := func() *Store { return open(t, Options{URL: asModest, RowSecurity: true}) }
 	s := open()
 	require.Equal(t, "role holdfast_api_modest does not exist", s.WithoutRowSecurity())
 	n := fresh("a")
@@ -709,126 +589,4 @@ const setAPIRole = "SELECT set_config('role', holdfast.api_role(), false)"
 // become makes a session run as a caller, as callers' statements do.
 func become(o asker) string {
 	return "SELECT set_config('role', holdfast.api_role(), false), set_config('holdfast.caller', '" + strings.ReplaceAll(o.of(new(Store)).assumption(), "'", "''") + "', false);"
-}
-
-// BenchmarkRowSecurity compares callers' statements with and without row-level security, in processor time of the
-// database's process and of this one, in turns. Other programs on the machine affect the 5th percentile little.
-func BenchmarkRowSecurity(b *testing.B) {
-	db := storetest.New(b)
-	f := &fixture{t: b, url: db.URL, ear: newEar()}
-	var stores []*Store
-	for _, on := range []bool{false, true} {
-		s, err := Open(b.Context(), Options{URL: db.URL, APIConns: 1, RowSecurity: on, Listener: f.ear})
-		require.NoError(b, err)
-		require.Empty(b, s.WithoutRowSecurity())
-		b.Cleanup(func() { s.Close(context.Background()) })
-		stores = append(stores, s)
-	}
-	f.Store = stores[0]
-	f.seedLists(10_000)
-	small := scan[string](f, "SELECT id::text FROM holdfast.tasks WHERE agent = 'a' AND owner = 'owner' AND state = 5 AND NOT direct LIMIT 1")
-	large := f.running("long")
-	evs := []*task.Event{status(task.StateWorking)}
-	for range 5000 {
-		evs = append(evs, chunk("a chunk of a stream, as models make them"))
-	}
-	large.must(b, append(evs, status(task.StateCompleted))...)
-	waits := f.create(fresh("waits"))
-
-	f.exec("VACUUM ANALYZE")
-	for _, bb := range []struct {
-		name string
-		n    int // consecutive executions
-		do   func(v View) error
-	}{
-		{"find", 100, func(v View) error { _, err := v.FindTask(b.Context(), small); return err }},
-		{"get", 100, func(v View) error { _, err := v.ReadTask(b.Context(), small, true); return err }},
-		{"get 5000 chunks", 1, func(v View) error {
-			v.sees.Agent = "long"
-			_, err := v.ReadTask(b.Context(), large.c.Task.PublicID, true)
-			return err
-		}},
-		{"list 50", 4, func(v View) error { _, _, err := v.List(b.Context(), mine()); return err }},
-		{"list 50 with history", 2, func(v View) error {
-			l := mine()
-			l.History, l.Artifacts = true, true
-			_, _, err := v.List(b.Context(), l)
-			return err
-		}},
-		{"count to 10000", 1, func(v View) error { _, err := v.Count(b.Context(), mine(), 10_000); return err }},
-		{"message", 20, func(v View) error {
-			_, err := v.AddMessage(b.Context(), &NewMessage{Task: waits, Message: user("x"), Enqueue: true, RequestID: NewID()})
-			return err
-		}},
-	} {
-		b.Run(bb.name, func(b *testing.B) {
-			var pids [2]int
-			var views [2]View
-			for i, s := range stores {
-				views[i] = owner.of(s)
-				require.NoError(b, bb.do(views[i]))
-				require.NoError(b, s.api.QueryRow(b.Context(), "SELECT pg_backend_pid()").Scan(&pids[i]))
-			}
-			var theirs, ours [2][]time.Duration
-			for b.Loop() {
-				for i, v := range views {
-					their, our := processorTime(b, pids[i]), processorTime(b, os.Getpid())
-					for range bb.n {
-						require.NoError(b, bb.do(v))
-					}
-					theirs[i] = append(theirs[i], processorTime(b, pids[i])-their)
-					ours[i] = append(ours[i], processorTime(b, os.Getpid())-our)
-				}
-			}
-			b.ReportMetric(0, "ns/op")
-			for i, name := range []string{"without", "rls"} {
-				for side, of := range map[string][]time.Duration{"db": theirs[i], "own": ours[i]} {
-					slices.Sort(of)
-					b.ReportMetric(float64(of[len(of)/20].Nanoseconds())/1000/float64(bb.n), side+"-µs-"+name)
-				}
-			}
-		})
-	}
-}
-
-// measureFlushes reports the processor time per task of a flush of n tasks: the database's and this process's. The
-// first flush does not count.
-func measureFlushes(b *testing.B, s *Store, size int, flush func()) {
-	b.Helper()
-	flush()
-	rows, err := s.hot.Query(b.Context(), "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'holdfast'")
-	require.NoError(b, err)
-	pids, err := pgx.CollectRows(rows, pgx.RowTo[int])
-	require.NoError(b, err)
-	sum := func() (us int64) {
-		for _, pid := range pids {
-			us += processorTime(b, pid).Microseconds()
-		}
-		return us
-	}
-	theirs, ours := sum(), processorTime(b, os.Getpid())
-	for b.Loop() {
-		flush()
-	}
-	tasks := float64(b.N * size)
-	b.ReportMetric(float64(sum()-theirs)/tasks, "db-µs/task")
-	b.ReportMetric(float64((processorTime(b, os.Getpid())-ours).Microseconds())/tasks, "own-µs/task")
-}
-
-// processorTime is the time that all threads of a process have used.
-func processorTime(b *testing.B, pid int) (sum time.Duration) {
-	b.Helper()
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
-	require.NoError(b, err)
-	for _, name := range threads {
-		var ns int64
-		text, err := os.ReadFile(name)
-		if err != nil {
-			continue // a thread that has ended
-		}
-		_, err = fmt.Sscan(string(text), &ns)
-		require.NoError(b, err)
-		sum += time.Duration(ns)
-	}
-	return sum
 }

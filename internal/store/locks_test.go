@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // Another session holds a lock that one write needs. That write waits; the writes of all other tasks do not, although
@@ -88,17 +89,14 @@ func TestLockDelaysOnlyItsTask(t *testing.T) {
 			if strings.Contains(c.lock, "$1") {
 				args = append(args, uuid.UUID(victim.c.Task.ID))
 			}
-			_, err = tx.Exec(t.Context(), c.lock, args...)
-			require.NoError(t, err)
+			f.ok(tx.Exec(t.Context(), c.lock, args...))
 			done := make(chan error, 1)
 			go func() { done <- write() }()
 
 			beside.must(t, status(task.StateWorking), chunk("1"))
 			f.create(fresh("e"))
-			_, err = f.say(parked.c.Task.ID, true)
-			require.NoError(t, err)
-			_, err = f.Cancel(t.Context(), queued, nil)
-			require.NoError(t, err)
+			f.ok(f.say(parked.c.Task.ID, true))
+			f.ok(f.Cancel(t.Context(), queued, nil))
 			f.claim(f.worker(time.Hour), "c", 1)
 			beside.must(t, chunk("2"), status(task.StateCompleted))
 			select {
@@ -107,7 +105,7 @@ func TestLockDelaysOnlyItsTask(t *testing.T) {
 			default:
 			}
 			require.NoError(t, tx.Rollback(t.Context()))
-			require.NoError(t, await(t, done))
+			require.NoError(t, waittest.Within(t, "the answer", done))
 		})
 	}
 }
@@ -128,7 +126,7 @@ func TestBlockedAppendsKeepTheirOrder(t *testing.T) {
 	}
 	release()
 	for _, ch := range done {
-		require.NoError(t, await(t, ch).err)
+		require.NoError(t, waittest.Within(t, "the answer", ch).err)
 	}
 	var texts string
 	for _, e := range f.log(p.c.Task.ID)[1:] {
@@ -148,8 +146,7 @@ func TestCreateGivesUpOnALock(t *testing.T) {
 	tx, err := f.conn().Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), "INSERT INTO holdfast.task_names (tenant, owner, agent, client_id, task) VALUES ('tenant', 'owner', 'a', 'x', $1)", uuid.New())
-	require.NoError(t, err)
+	f.ok(tx.Exec(t.Context(), "INSERT INTO holdfast.task_names (tenant, owner, agent, client_id, task) VALUES ('tenant', 'owner', 'a', 'x', $1)", uuid.New()))
 	n := chosen("a", "x")
 	_, err = f.Create(t.Context(), n)
 	require.ErrorIs(t, err, task.Unavailable)
@@ -172,8 +169,7 @@ func TestRequestsToALockedTaskShareAConnection(t *testing.T) {
 	all.Go(func() error { _, err := f.Cancel(t.Context(), p.c.Task, nil); return err })
 	all.Go(func() error { return f.SetPush(t.Context(), p.c.Task.ID, hooked, 20) })
 	f.blocked(1)
-	_, err := f.say(other.c.Task.ID, true)
-	require.NoError(t, err)
+	f.ok(f.say(other.c.Task.ID, true))
 	require.LessOrEqual(t, scan[int](f, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"), 1)
 	release()
 	require.NoError(t, all.Wait())
@@ -208,23 +204,21 @@ func TestRequestsToLockedTasksLeaveConnections(t *testing.T) {
 			return err
 		})
 	}
-	run := f.running("a")
-	releases = append(releases, f.lock(run.c.Task.ID))
+	beats, states := f.running("a"), f.running("a")
+	releases = append(releases, f.lock(beats.c.Task.ID), f.lock(states.c.Task.ID))
 	for range 2 * conns {
-		repeat(func() error { _, _, err := f.Heard(ctx, run.c.Task.ID, run.c.Fence, -1, 0); return err })
+		repeat(func() error { _, _, err := f.Heard(ctx, beats.c.Task.ID, beats.c.Fence, -1, 0); return err })
 		repeat(func() error {
-			_, err := f.SetAgentState(ctx, NewState{StateOf: StateOf{Task: run.c.Task}, Fence: run.c.Fence, Value: []byte("1"), Version: AnyVersion, RequestID: NewID()})
+			_, err := f.SetAgentState(ctx, NewState{StateOf: StateOf{Task: states.c.Task}, Fence: states.c.Fence, Value: []byte("1"), Version: AnyVersion, RequestID: NewID()})
 			return err
 		})
 	}
 	f.retries("message")
 	f.retries("heard")
-	// If each of them waited for a connection that waits for a lock, all would take several times as long as patience.
-	within, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+	// If each of them waited for a connection that waits for a lock, all would take much longer than the context lasts.
+	within := waittest.Context(t)
 	for range 100 {
-		_, err := f.Header(within, other.ID)
-		require.NoError(t, err)
+		f.ok(f.Header(within, other.ID))
 	}
 	for _, release := range releases {
 		release()
@@ -240,8 +234,7 @@ func TestCancelMeetsAnOpenClaim(t *testing.T) {
 	h, w := f.create(fresh("a")), f.worker(time.Hour)
 	tx, err := f.hot.Begin(t.Context())
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), "SELECT FROM holdfast.task_queue WHERE id = $1 FOR UPDATE", uuid.UUID(h.ID))
-	require.NoError(t, err)
+	f.ok(tx.Exec(t.Context(), "SELECT FROM holdfast.task_queue WHERE id = $1 FOR UPDATE", uuid.UUID(h.ID)))
 	canceled := make(chan error, 1)
 	go func() {
 		canceled <- patiently(func() error {
@@ -253,15 +246,15 @@ func TestCancelMeetsAnOpenClaim(t *testing.T) {
 		})
 	}()
 	f.retries("cancel")
-	eventually(t, "the claim meets no try of the cancel, which it would pass over", func() bool {
+	waittest.Eventually(t, "the claim meets no try of the cancel, which it would pass over", func() error {
 		rows, err := f.q.QueueClaim(t.Context(), tx, dbsqlc.QueueClaimParams{
 			Worker: uuid.UUID(w), Agents: []string{"a"}, Slots: []int32{1}, Since: []time.Time{{}}, Older: []time.Duration{0}, Skip: []uuid.UUID{}, Alone: true,
 		})
 		require.NoError(t, err)
-		return len(rows) == 1
+		return waittest.Unless(len(rows) == 1, "%d claimed", len(rows))
 	})
 	require.NoError(t, tx.Commit(t.Context()))
-	require.NoError(t, await(t, canceled))
+	require.NoError(t, waittest.Within(t, "the cancel", canceled))
 	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.v_audit WHERE action = $1", auditCanceled))
 }
 
@@ -317,8 +310,7 @@ func TestLockedOutageDelaysNoRun(t *testing.T) {
 	}
 	tx, err := f.conn().Begin(t.Context())
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), "SELECT FROM holdfast.agent_outages WHERE agent = 'a' FOR UPDATE")
-	require.NoError(t, err)
+	f.ok(tx.Exec(t.Context(), "SELECT FROM holdfast.agent_outages WHERE agent = 'a' FOR UPDATE"))
 	require.Positive(t, away("a"))
 	locked, err := f.Began(t.Context(), agents)
 	require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
@@ -73,8 +74,9 @@ func TestReadsTakeTheirBytes(t *testing.T) {
 // TestListPassesLongLogs lists past a log that no statement could sort in memory.
 func TestListPassesLongLogs(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	const chunks = 60_000
+	url := storetest.New(t).URL
+	f := openFixture(t, url, with(url, "work_mem=2MB"))
+	const chunks = 24_000
 	ids := map[string]int{}
 	for _, more := range []int{0, chunks, 0} {
 		p := f.running("a")

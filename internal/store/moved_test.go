@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // A task that ends moves to another partition. In these tests a statement waits for the task's row until it has
@@ -19,6 +21,9 @@ import (
 // afterItEnded runs a write that waits for the commit that completes the task of p, and returns the write's error.
 func (f *fixture) afterItEnded(p *pen, kind string, write func() error) error {
 	f.t.Helper()
+	f.ear.mu.Lock()
+	clear(f.ear.repeated)
+	f.ear.mu.Unlock()
 	commit := f.written(p, status(task.StateCompleted))
 	written := make(chan error, 1)
 	go func() { written <- write() }()
@@ -28,7 +33,7 @@ func (f *fixture) afterItEnded(p *pen, kind string, write func() error) error {
 		f.blocked(1)
 	}
 	commit()
-	err := await(f.t, written)
+	err := waittest.Within(f.t, "the write", written)
 	f.ear.mu.Lock()
 	defer f.ear.mu.Unlock()
 	require.NotZero(f.t, f.ear.repeated[kind], "the statement met the move")
@@ -41,6 +46,14 @@ func TestStatementsAreRetriedWhenTaskEnds(t *testing.T) {
 	message := func(h *task.Task, c *task.PushConfig) *NewMessage {
 		return &NewMessage{Task: h, Message: user("late"), Enqueue: true, RequestID: NewID(), Push: c, MostPushes: 5}
 	}
+	// errorKind is the kind of an error, or nil.
+	errorKind := func(err error) error {
+		if err == nil {
+			return nil
+		}
+		return task.KindOf(err)
+	}
+	f := newFixture(t)
 	for name, c := range map[string]struct {
 		kind  string
 		write func(v View, p *pen) error
@@ -77,24 +90,16 @@ func TestStatementsAreRetriedWhenTaskEnds(t *testing.T) {
 			if who == "caller" && (c.kind == "give_back" || c.kind == "task.hurried") {
 				continue // callers do not use it
 			}
-			t.Run(name+" by a "+who, func(t *testing.T) {
-				t.Parallel()
-				f := newFixture(t)
-				p := f.running("a")
-				require.NoError(t, f.SetPush(t.Context(), p.c.Task.ID, &task.PushConfig{ID: "old", URL: hook.URL, Host: hook.Host, Dialect: "0.3"}, 5))
-				v := f.View
-				if who == "caller" {
-					v = asker{Tenant: "tenant", Subject: "owner", Agent: "a"}.of(f.Store)
-				}
-				err := f.afterItEnded(p, c.kind, func() error { return c.write(v, p) })
-				if c.want == nil {
-					require.NoError(t, err)
-				} else {
-					require.ErrorIs(t, err, c.want)
-				}
-				require.Equal(t, task.StateCompleted, f.state(p.c.Task.ID))
-				require.Len(t, f.log(p.c.Task.ID), 2)
-			})
+			p := f.running("a")
+			require.NoError(t, f.SetPush(t.Context(), p.c.Task.ID, &task.PushConfig{ID: "old", URL: hook.URL, Host: hook.Host, Dialect: "0.3"}, 5))
+			v := f.View
+			if who == "caller" {
+				v = owner.of(f.Store)
+			}
+			err := f.afterItEnded(p, c.kind, func() error { return c.write(v, p) })
+			require.Equal(t, c.want, errorKind(err), "%s by a %s: %v", name, who, err)
+			require.Equal(t, task.StateCompleted, f.state(p.c.Task.ID))
+			require.Len(t, f.log(p.c.Task.ID), 2)
 		}
 	}
 }
@@ -122,9 +127,9 @@ func TestBatchWithEndedTask(t *testing.T) {
 	require.Equal(t, batch[:1], blocked, "it does not wait for the task")
 	commit()
 	require.Empty(t, f.writeAppends(t.Context(), blocked))
-	require.Equal(t, answer{err: task.LeaseLost}, await(t, fenced))
+	require.Equal(t, answer{err: task.LeaseLost}, waittest.Within(t, "the answer", fenced))
 	for i, done := range rest {
-		require.Equal(t, answer{}, await(t, done))
+		require.Equal(t, answer{}, waittest.Within(t, "the answer", done))
 		require.Len(t, f.log(bystanders[i].c.Task.ID), 3)
 	}
 }
@@ -139,7 +144,7 @@ func TestRunEndsDuringRescue(t *testing.T) {
 	// A policy delays this role in the middle of the statement.
 	c := f.conn()
 	const gate = 4711
-	role := fmt.Sprintf("holdfast_slow_%d", time.Now().UnixNano())
+	role := "holdfast_slow_" + strings.ToLower(rand.Text()[:8])
 	sql := strings.NewReplacer("slow_role", role, "4711", fmt.Sprint(gate)).Replace(`
 		CREATE FUNCTION holdfast.slow() RETURNS boolean VOLATILE LANGUAGE plpgsql SET lock_timeout TO 0 AS $$
 			BEGIN PERFORM pg_advisory_xact_lock_shared(4711); RETURN true; END $$;
@@ -156,12 +161,9 @@ func TestRunEndsDuringRescue(t *testing.T) {
 		c, err := pgx.Connect(context.Background(), f.url)
 		require.NoError(t, err)
 		defer func() { _ = c.Close(context.Background()) }()
-		_, err = c.PgConn().Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role).ReadAll()
-		require.NoError(t, err)
+		f.ok(c.PgConn().Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role).ReadAll())
 	})
-	slow, err := Open(t.Context(), Options{URL: f.url + "&role=" + role, APIConns: 2, Observer: Observer{Retried: f.ear.retried}})
-	require.NoError(t, err)
-	defer slow.Close(context.Background())
+	slow := open(t, Options{URL: with(f.url, "role="+role), Observer: Observer{Retried: f.ear.retried}})
 
 	rescued := make(chan []Rescued, 1)
 	go func() {
@@ -173,9 +175,8 @@ func TestRunEndsDuringRescue(t *testing.T) {
 	}()
 	f.blocked(1)
 	p.must(t, status(task.StateCompleted))
-	_, err = c.Exec(t.Context(), "SELECT pg_advisory_unlock($1)", gate)
-	require.NoError(t, err)
-	require.Equal(t, []Rescued{{Task: lost.c.Task.ID, Agent: "a"}}, await(t, rescued))
+	f.ok(c.Exec(t.Context(), "SELECT pg_advisory_unlock($1)", gate))
+	require.Equal(t, []Rescued{{Task: lost.c.Task.ID, Agent: "a"}}, waittest.Within(t, "the rescue", rescued))
 	require.NotZero(t, f.ear.repeated["rescue"])
 }
 
@@ -194,8 +195,7 @@ func TestTaskMovesDuringReopening(t *testing.T) {
 	tx, err := f.conn().Begin(t.Context())
 	require.NoError(t, err)
 	for _, sql := range []string{"UPDATE holdfast.tasks SET kept = true WHERE id = $1", "UPDATE holdfast.task_events SET kept = true WHERE task = $1"} {
-		_, err = tx.Exec(t.Context(), sql, old.Task.ID)
-		require.NoError(t, err)
+		f.ok(tx.Exec(t.Context(), sql, old.Task.ID))
 	}
 	again := chosen("a", "x")
 	again.Reopens = h
@@ -206,7 +206,7 @@ func TestTaskMovesDuringReopening(t *testing.T) {
 	}()
 	f.blocked(1)
 	require.NoError(t, tx.Commit(t.Context()))
-	require.NoError(t, await(t, made))
+	require.NoError(t, waittest.Within(t, "the create", made))
 	require.NotZero(t, f.ear.repeated["reopen"])
 	found, err := ownerOf(again).bare(f.Store).FindTask(t.Context(), "x")
 	require.NoError(t, err)

@@ -2,8 +2,6 @@ package store
 
 import (
 	"encoding/json"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -95,8 +93,7 @@ func TestNoNoticeWithoutRun(t *testing.T) {
 	defer deaf.Close(t.Context())
 	p := f.running("a")
 	p.must(t, status(task.StateInputRequired))
-	_, err = deaf.Cancel(t.Context(), p.c.Task, nil)
-	require.NoError(t, err)
+	f.ok(deaf.Cancel(t.Context(), p.c.Task, nil))
 	require.Zero(t, scan[int](f, "SELECT count(*) FROM holdfast.cancel_notices"))
 
 	p = f.running("a")
@@ -123,8 +120,7 @@ func TestNoticeFactsNameNewestRun(t *testing.T) {
 	p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
 	p.must(t, status(task.StateInputRequired))
 	is(2, 1)
-	_, err := f.AddMessage(t.Context(), &NewMessage{Task: p.c.Task, Message: user("more"), RequestID: NewID()})
-	require.NoError(t, err)
+	f.ok(f.AddMessage(t.Context(), &NewMessage{Task: p.c.Task, Message: user("more"), RequestID: NewID()}))
 	is(2, 1)
 	p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
 	require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: id, Agent: "a", Fence: p.c.Fence, Uncount: true, Note: task.RunNote{Outcome: task.RunReturned}}))
@@ -198,8 +194,7 @@ func TestNoticeFactsAfterAResume(t *testing.T) {
 	p.must(t, status(task.StateWorking))
 	require.NoError(t, f.Resume(t.Context(), resumeOf(p.c.Task.ID, 1, "x")))
 	p.must(t, status(task.StateInputRequired))
-	_, err := f.say(p.c.Task.ID, true)
-	require.NoError(t, err)
+	f.ok(f.say(p.c.Task.ID, true))
 	next(2)
 	p.must(t, status(task.StateInputRequired))
 	is(2, 2)
@@ -231,24 +226,6 @@ func TestNoticesEndWithTheirTasks(t *testing.T) {
 	f.exec("INSERT INTO holdfast.cancel_notices (task, agent, reason) VALUES ($1, 'a', 'canceled')", partition.FirstID(old))
 	require.NoError(t, f.ForgetBeside(t.Context(), Span{From: old.Add(-time.Hour), To: old.Add(24 * time.Hour)}))
 	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.cancel_notices"))
-	_, err := f.Erase(t.Context(), []task.ID{p.c.Task.ID}, false, "")
-	require.NoError(t, err)
+	f.ok(f.Erase(t.Context(), []task.ID{p.c.Task.ID}, false, ""))
 	require.Zero(t, scan[int](f, "SELECT count(*) FROM holdfast.cancel_notices"))
-}
-
-// Delivered notices stay as long as their tasks. Looking for work passes over none of them.
-func TestPlansOfNotices(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.exec(`INSERT INTO holdfast.cancel_notices (task, agent, reason, ended_at, delivered)
-		SELECT gen_random_uuid(), 'a', 'canceled', now(), true FROM generate_series(1, 20000)`)
-	f.exec("ANALYZE holdfast.cancel_notices")
-	c := f.conn()
-	_, err := c.Exec(t.Context(), "SET plan_cache_mode = force_generic_plan")
-	require.NoError(t, err)
-	for _, name := range []string{"NoticesClaim", "NoticeRecord", "NoticeDrop", "NoticesGone", "TasksErase"} {
-		plan := strings.Join(explain(t, c, name, statements(t)[name]), "\n")
-		require.NotContains(t, plan, "Seq Scan on cancel_notices", name)
-		require.Contains(t, plan, "cancel_notices_", fmt.Sprint(name, plan))
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store/pgproxytest"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 var losses = map[string]pgproxytest.Loss{"request": pgproxytest.Request, "answer": pgproxytest.Answer, "end of the answer": pgproxytest.End}
@@ -36,11 +37,11 @@ func TestConnectionsDieAroundACommit(t *testing.T) {
 				run.must(t, status(task.StateWorking))
 				lost := proxy.Lose("EventsAppend", loss, times)
 				run.must(t, chunk("1"), chunk("2"))
-				await(t, lost)
+				waittest.Within(t, "the lost message", lost)
 				run.must(t, chunk("3"))
 				lost = proxy.Lose("EventsAppend", loss, times)
 				run.must(t, status(task.StateCompleted))
-				await(t, lost)
+				waittest.Within(t, "the lost message", lost)
 				log := f.log(run.c.Task.ID)
 				require.Len(t, log, 6)
 				for i, e := range log[2:5] {
@@ -57,11 +58,11 @@ func TestConnectionsDieAroundACommit(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, task.Seq(1), ev.Seq)
 				require.False(t, ev.At.IsZero())
-				await(t, lost)
+				waittest.Within(t, "the lost message", lost)
 				require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.tasks WHERE agent = 'b'"))
 				lost = proxy.Lose("TaskCreate", loss, times)
 				f.create(fresh("ordinary"))
-				await(t, lost)
+				waittest.Within(t, "the lost message", lost)
 				require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.tasks WHERE agent = 'ordinary'"))
 
 				ended, err := f.Cancel(t.Context(), &n.Task, nil)
@@ -70,9 +71,8 @@ func TestConnectionsDieAroundACommit(t *testing.T) {
 				lost = proxy.Lose("TaskReopen", loss, times)
 				again := limited(keyed(chosen("b", "id"), "another key", "1"), 1, 1)
 				again.Reopens = &n.Task
-				_, err = f.Create(t.Context(), again)
-				require.NoError(t, err)
-				await(t, lost)
+				f.ok(f.Create(t.Context(), again))
+				waittest.Within(t, "the lost message", lost)
 				require.Equal(t, task.Seq(2), again.Task.StreamBase)
 				require.Equal(t, 2, scan[int](f, "SELECT count(*) FROM holdfast.tasks WHERE agent = 'b'"))
 
@@ -87,15 +87,14 @@ func TestConnectionsDieAroundACommit(t *testing.T) {
 					})
 					require.NoError(t, err)
 					require.Equal(t, task.Seq(4), seq, "of the status: at the message itself the task was still parked")
-					await(t, lost)
+					waittest.Within(t, "the lost message", lost)
 					require.Len(t, f.log(parked.c.Task.ID), 4, "message %d", i)
 					require.Equal(t, 2, f.claim(f.worker(time.Hour), "c", 1)[0].Turn)
 				}
 				// A message to a busy task, where the retry violates a constraint.
 				busy := f.running("d")
 				proxy.Lose("MessageAppend", loss, times)
-				_, err = f.AddMessage(t.Context(), &NewMessage{Task: busy.c.Task, Message: user("x"), Enqueue: true, RequestID: NewID()})
-				require.NoError(t, err)
+				f.ok(f.AddMessage(t.Context(), &NewMessage{Task: busy.c.Task, Message: user("x"), Enqueue: true, RequestID: NewID()}))
 				require.Len(t, f.log(busy.c.Task.ID), 2)
 
 				waiting := f.create(fresh("e"))
@@ -103,7 +102,7 @@ func TestConnectionsDieAroundACommit(t *testing.T) {
 				ended, err = f.Cancel(t.Context(), waiting, nil)
 				require.NoError(t, err)
 				require.True(t, ended)
-				await(t, lost)
+				waittest.Within(t, "the lost message", lost)
 				require.Len(t, f.log(waiting.ID), 2)
 			})
 		}
@@ -140,7 +139,7 @@ func TestFullNotifyQueueIsTrimmed(t *testing.T) {
 	drained := proxy.Fail("NotifySend", "54000", "too many notifications in the NOTIFY queue")
 	trimmed := proxy.Lose("NotifyQueueTrim", pgproxytest.Answer, 1) // its answer does not matter
 	require.ErrorContains(t, n.Send(t.Context(), []string{"hello"}), "too many notifications")
-	await(t, trimmed)
+	waittest.Within(t, "the lost message", trimmed)
 	drained()
 	require.NoError(t, n.Send(t.Context(), []string{"hello"}))
 }
@@ -159,8 +158,8 @@ func TestLostAnswerDoesNotHideFence(t *testing.T) {
 			proxy.Lose("EventsAppend", pgproxytest.Answer, 1)
 			g, z := make(chan answer, 1), make(chan answer, 1)
 			f.asOneFlush(good.item(g, chunk("1")), fenced.item(z, chunk("no")))
-			require.Equal(t, answer{}, await(t, g))
-			require.Equal(t, answer{err: task.LeaseLost}, await(t, z))
+			require.Equal(t, answer{}, waittest.Within(t, "the answer", g))
+			require.Equal(t, answer{err: task.LeaseLost}, waittest.Within(t, "the answer", z))
 		})
 	}
 }
@@ -169,17 +168,16 @@ func TestLostAnswerReportsParkedAndContinuedTask(t *testing.T) {
 	t.Parallel()
 	f, proxy := newProxied(t)
 	p := f.running("a")
-	_, err := f.say(p.c.Task.ID, true)
-	require.NoError(t, err)
+	f.ok(f.say(p.c.Task.ID, true))
 	p.must(t, status(task.StateWorking))
 	lost := proxy.Lose("EventsAppend", pgproxytest.Answer, 1)
 	require.True(t, p.must(t, status(task.StateInputRequired)).requeued)
-	await(t, lost)
+	waittest.Within(t, "the lost message", lost)
 }
 
 func TestStoreSurvivesDatabaseRestart(t *testing.T) {
 	t.Parallel()
-	server := storetest.Server(t, nil)
+	server := storetest.Server(t, map[string]string{"fsync": "off"})
 	f := openFixture(t, server.URL, "")
 	for name, takeAway := range map[string]func(){"stop": server.Stop, "crash": server.Crash} {
 		run := f.running(name)
@@ -205,13 +203,13 @@ func TestStoreSurvivesDatabaseRestart(t *testing.T) {
 		queued := []<-chan answer{run.write(chunk("1")), run.write(chunk("2"), chunk("3")), run.write(status(task.StateCompleted))}
 		server.Start()
 		for _, ch := range queued {
-			require.Equal(t, answer{}, await(t, ch))
+			require.Equal(t, answer{}, waittest.Within(t, "the answer", ch))
 		}
 		require.Len(t, f.log(run.c.Task.ID), 6)
 		require.Equal(t, task.StateCompleted, f.state(run.c.Task.ID))
-		eventually(t, "creates work again", func() bool {
+		waittest.Eventually(t, "creates work again", func() error {
 			_, err := f.Create(t.Context(), fresh("x"))
-			return err == nil
+			return err
 		})
 	}
 }
@@ -219,47 +217,48 @@ func TestStoreSurvivesDatabaseRestart(t *testing.T) {
 // A stop does not wait for a database that stays down.
 func TestCloseDuringOutage(t *testing.T) {
 	t.Parallel()
-	server := storetest.Server(t, nil)
+	server := storetest.Server(t, map[string]string{"fsync": "off"})
 	s, err := Open(t.Context(), Options{URL: server.URL, APIConns: 1})
 	require.NoError(t, err)
 	f := &fixture{Store: s, t: t, url: server.URL}
 	run := f.running("a")
 	server.Stop()
 	queued := run.write(chunk("1"))
-	ctx, cancel := context.WithCancel(t.Context())
+	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	s.Close(ctx)
-	require.ErrorIs(t, await(t, queued).err, task.Unavailable)
+	s.Close(over)
+	require.ErrorIs(t, waittest.Within(t, "the answer", queued).err, task.Unavailable)
 }
 
 // A machine or network that fails sends nothing, and the connection stays open.
 func TestSilentDatabase(t *testing.T) {
 	t.Parallel()
 	f, proxy := newProxied(t)
-	run := f.running("a")
-	f.bound(2 * time.Second)
-	silent := proxy.Lose("EventsAppend", pgproxytest.Silence, 1)
-	run.must(t, chunk("1"))
-	await(t, silent)
+	run, n := f.running("a"), fresh("b")
+	statements := f.bounded()
+	// silent gives up a statement when the database has fallen silent in it.
+	silent := func(statement string, do func() error) error {
+		t.Helper()
+		lost, done := proxy.Lose(statement, pgproxytest.Silence, 1), make(chan error, 1)
+		go func() { done <- do() }()
+		waittest.Within(t, "the silence", lost)
+		require.Positive(t, statements.expire())
+		return waittest.Within(t, "the end of "+statement, done)
+	}
+	require.NoError(t, silent("EventsAppend", func() error { return (<-run.write(chunk("1"))).err }))
 	run.must(t, chunk("2"), status(task.StateCompleted))
 	require.Len(t, f.log(run.c.Task.ID), 4)
 
-	silent = proxy.Lose("TaskCreate", pgproxytest.Silence, 1)
-	n := fresh("b")
-	_, err := f.Create(t.Context(), n)
-	require.NoError(t, err)
-	await(t, silent)
-	silent = proxy.Lose("TaskByID", pgproxytest.Silence, 1)
-	_, err = f.Header(t.Context(), n.Task.ID)
-	require.ErrorIs(t, err, task.Unavailable)
-	await(t, silent)
-	silent = proxy.Lose("EventsAfter", pgproxytest.Silence, 1)
-	_, err = f.EventsAfter(t.Context(), &n.Task, task.Position{}, 10)
-	require.ErrorIs(t, err, task.Unavailable)
-	await(t, silent)
-	silent = proxy.Lose("TaskCancel", pgproxytest.Silence, 1)
-	ended, err := f.Cancel(t.Context(), &n.Task, nil)
-	require.NoError(t, err)
-	require.True(t, ended)
-	await(t, silent)
+	require.NoError(t, silent("TaskCreate", func() error { _, err := f.Create(context.Background(), n); return err }))
+	require.ErrorIs(t, silent("TaskByID", func() error { _, err := f.Header(context.Background(), n.Task.ID); return err }), task.Unavailable)
+	require.ErrorIs(t, silent("EventsAfter", func() error {
+		_, err := f.EventsAfter(context.Background(), &n.Task, task.Position{}, 10)
+		return err
+	}), task.Unavailable)
+	require.NoError(t, silent("TaskCancel", func() error {
+		ended, err := f.Cancel(context.Background(), &n.Task, nil)
+		require.True(t, ended || err != nil)
+		return err
+	}))
+	require.Equal(t, task.StateCanceled, f.state(n.Task.ID))
 }

@@ -15,8 +15,9 @@ import (
 // an hour.
 type pool struct {
 	*pgxpool.Pool
-	within time.Duration // longer than statement_timeout, so that a live server answers first
-	waits                // for a connection and for the answer to a statement
+	// bound returns the context of a statement. It ends later than statement_timeout, so that a live server answers first.
+	bound func(context.Context) (context.Context, context.CancelFunc)
+	waits // for a connection and for the answer to a statement
 }
 
 // waits are what waits for the database at the moment.
@@ -36,11 +37,14 @@ func newPool(ctx context.Context, cfg *pgxpool.Config, statementTimeout time.Dur
 	if err != nil {
 		return nil, err
 	}
-	return &pool{Pool: p, within: statementTimeout + 10*time.Second}, nil
+	bound := func(ctx context.Context) (context.Context, context.CancelFunc) {
+		return context.WithTimeout(ctx, statementTimeout+10*time.Second)
+	}
+	return &pool{Pool: p, bound: bound}, nil
 }
 
 func (p *pool) begin(ctx context.Context) (context.Context, *wait) {
-	ctx, cancel := context.WithTimeout(ctx, p.within)
+	ctx, cancel := p.bound(ctx)
 	return ctx, p.add(cancel)
 }
 

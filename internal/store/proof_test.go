@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // The synchronous standby is away, so every COMMIT waits. When a statement is given up, PostgreSQL ends the wait and
@@ -16,7 +17,7 @@ import (
 func TestNothingIsAcknowledgedWithoutSynchronousStandby(t *testing.T) {
 	t.Parallel()
 	server := storetest.Server(t, map[string]string{"fsync": "off"})
-	f := openFixture(t, server.URL, "")
+	f := openPatient(t, server.URL, "", patience{turn: time.Hour, blocked: 2 * time.Second, create: 2 * time.Second})
 	run, parked, hooked := f.running("a"), f.running("b"), f.create(fresh("c"))
 	parked.must(t, status(task.StateInputRequired))
 	waiting := f.create(fresh("d"))
@@ -43,7 +44,7 @@ func TestNothingIsAcknowledgedWithoutSynchronousStandby(t *testing.T) {
 	}
 
 	reads := openFixture(t, server.URL, "")
-	f.bound(5 * time.Second)
+	statements := f.bounded()
 	server.HoldCommits()
 	queued := run.write(status(task.StateWorking), chunk("1"))
 	type result struct {
@@ -54,14 +55,36 @@ func TestNothingIsAcknowledgedWithoutSynchronousStandby(t *testing.T) {
 	for name, write := range writes {
 		go func() { results <- result{name, write(context.Background())} }()
 	}
+	// Of the two that change the webhooks of a task, one waits for the other; creates have one writer.
+	waits := func(n int) error {
+		have := server.Count("SELECT count(*)::int FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+		return waittest.Unless(have >= n, "%d commits wait", have)
+	}
+	waittest.Eventually(t, "all writes wait for their commits", func() error { return waits(len(writes) - 1) })
+	waittest.Eventually(t, "the writes are given up, each time that they try", func() error {
+		statements.expire()
+		return waittest.Unless(len(results) == len(writes), "%d have ended", len(results))
+	})
 	for range writes {
-		r := await(t, results)
+		r := <-results
 		require.ErrorIs(t, r.err, task.Unavailable, r.name)
 	}
 	require.Equal(t, task.StateCanceled, reads.state(waiting.ID), "the commit shows, although only the primary has it")
-	_, byKey, err := owner.Existing(t.Context(), made)
-	require.True(t, byKey)
-	require.ErrorIs(t, err, task.Unavailable, "nor is a client's own retry")
+	byKey, retried := false, make(chan error, 1)
+	for !byKey { // a try may be given up before it has found the key
+		go func() {
+			var err error
+			_, byKey, err = owner.Existing(context.Background(), made)
+			retried <- err
+		}()
+		waittest.Eventually(t, "a client's own retry is given up", func() error {
+			if waits(1) == nil {
+				statements.expire()
+			}
+			return waittest.Unless(len(retried) > 0, "it waits")
+		})
+		require.ErrorIs(t, <-retried, task.Unavailable, "nor is a client's own retry acknowledged")
+	}
 	select {
 	case a := <-queued:
 		require.Fail(t, "an append was acknowledged", "%v", a)
@@ -69,7 +92,7 @@ func TestNothingIsAcknowledgedWithoutSynchronousStandby(t *testing.T) {
 	}
 
 	server.ReleaseCommits()
-	require.Equal(t, answer{}, await(t, queued))
+	require.Equal(t, answer{}, waittest.Within(t, "the answer", queued))
 	require.Len(t, reads.log(run.c.Task.ID), 3)
 	old, byKey, err := owner.Existing(t.Context(), made)
 	require.NoError(t, err)

@@ -110,7 +110,7 @@ func (v View) DeletePush(ctx context.Context, id task.ID, configID string) (bool
 // again retries an idempotent write, or a read that the server needs to start, for a short time while
 // the database is unavailable or the task changes.
 func (s *Store) again(ctx context.Context, kind string, do func() error) error {
-	return s.retry(ctx, kind, do, func(err error) bool { return unavailable(err) || errors.Is(err, errChanged) }, blockedFor)
+	return s.retry(ctx, kind, do, func(err error) bool { return unavailable(err) || errors.Is(err, errChanged) }, s.patience.blocked)
 }
 
 // rolledBack retries a statement that PostgreSQL has rolled back for a temporary reason, most often
@@ -122,7 +122,7 @@ func (s *Store) rolledBack(ctx context.Context, kind string, do func() error) er
 // unlocked is rolledBack for a statement that waits for no lock, or only for blockedAfter. It retries while another session
 // holds a lock.
 func (s *Store) unlocked(ctx context.Context, kind string, do func() error) error {
-	return s.retry(ctx, kind, do, passing, blockedFor)
+	return s.retry(ctx, kind, do, passing, s.patience.blocked)
 }
 
 // blockedFor bounds the retries of a statement that a lock blocks.

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // ReadTask in one statement returns the same as FindTask and Snapshot in two, for every plan that the database may
@@ -139,7 +140,7 @@ type slowFirst struct {
 func (s *slowFirst) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	switch {
 	case strings.Contains(sql, "name: TaskRead "):
-		return s.querier.Query(ctx, "SELECT pg_sleep(60)") //nolint:rowserrcheck // the reader of the rows checks it
+		return s.querier.Query(ctx, timesOut) //nolint:rowserrcheck // the reader of the rows checks it
 	case strings.Contains(sql, "name: EventsOf "):
 		s.tried = append(s.tried, args[2].(int64)-args[1].(int64)) // as EventsOf binds them
 	}
@@ -300,7 +301,7 @@ func TestArtifactIDsAfterCrashesAndOlderServers(t *testing.T) {
 	zombie := p
 	p = f.next(p.c.Task.Agent)
 	p.must(t, chunkOf("a"), parked("b", "a"))
-	require.ErrorIs(t, await(t, zombie.write(parked("b"))).err, task.LeaseLost)
+	require.ErrorIs(t, waittest.Within(t, "the answer", zombie.write(parked("b"))).err, task.LeaseLost)
 	want("b", "a")
 
 	p = f.answer(p.c.Task, "more")
@@ -315,8 +316,7 @@ func TestArtifactIDsAfterCrashesAndOlderServers(t *testing.T) {
 	want("b", "a", "d", "c", "e")
 
 	// A run that would park while a message waits states the artifacts, too.
-	_, err := f.AddMessage(t.Context(), &NewMessage{Task: p.c.Task, Message: user("meanwhile"), Enqueue: true, RequestID: NewID()})
-	require.NoError(t, err)
+	f.ok(f.AddMessage(t.Context(), &NewMessage{Task: p.c.Task, Message: user("meanwhile"), Enqueue: true, RequestID: NewID()}))
 	require.True(t, p.must(t, parked("b", "a", "d", "c", "e")).requeued)
 	require.Equal(t, scan[int64](f, "SELECT last_seq FROM holdfast.tasks"), scan[int64](f, "SELECT artifacts_seq FROM holdfast.tasks"))
 	want("b", "a", "d", "c", "e")

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/invarianttest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // relaying is a task whose agent has called these agents and shows their progress, with the runs that they have begun.
@@ -55,7 +55,7 @@ func (f *fixture) relay(all []Relays) (n int) {
 // relays waits until a status is relayed: a second after the one before it.
 func (f *fixture) relays() {
 	f.t.Helper()
-	eventually(f.t, "a status is relayed", func() bool { return f.relay(f.due()) == 1 })
+	waittest.Eventually(f.t, "a status is relayed", func() error { return waittest.Unless(f.relay(f.due()) == 1, "not yet") })
 }
 
 // shown are the texts of the relayed statuses of a task.
@@ -306,26 +306,6 @@ func TestRelayOfARelay(t *testing.T) {
 		scan[string](f, "SELECT payload ->> 'metadata' FROM holdfast.task_events WHERE task = $1 AND attempt = 0 AND state = 2", p.c.Task.ID))
 }
 
-// The look for due relays reads the calls that wait, not all calls, and finds their tasks by primary key.
-func TestPlansOfRelays(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.exec(`INSERT INTO holdfast.task_calls (parent, seq, nth, call_id, agent, child, answers, root, callers, relay, started_at, settled_at, state)
-		SELECT gen_random_uuid(), 2, 1, '1', 'b', gen_random_uuid(), false, gen_random_uuid(), '{a}', true, now(), now(), 5 FROM generate_series(1, 20000)`)
-	f.exec("ANALYZE holdfast.task_calls")
-	c := f.conn()
-	_, err := c.Exec(t.Context(), "SET plan_cache_mode = force_generic_plan")
-	require.NoError(t, err)
-	for name, index := range map[string]string{"RelaysDue": "task_calls_relays", "RelaysAppend": "task_calls_pkey"} {
-		plan := strings.Join(explain(t, c, name, statements(t)[name]), "\n")
-		require.Contains(t, plan, index, plan)
-		require.NotContains(t, plan, "Seq Scan on task_calls", plan)
-		require.NotContains(t, plan, "Seq Scan on tasks", plan)
-		require.NotContains(t, plan, "Seq Scan on events", plan)
-	}
-	f.exec("DELETE FROM holdfast.task_calls") // they have no run note
-}
-
 // The invariants find each damage to relayed statuses.
 func TestInvariantsFindDamageToRelays(t *testing.T) {
 	t.Parallel()
@@ -346,11 +326,6 @@ func TestInvariantsFindDamageToRelays(t *testing.T) {
 		"UPDATE holdfast.task_events e SET payload = (SELECT x.payload FROM holdfast.task_events x WHERE x.task = CALLER AND x.seq = 4) WHERE task = CALLER AND seq = 5":                                order,
 		"UPDATE holdfast.task_events e SET created_at = (SELECT x.created_at + interval '0.5 seconds' FROM holdfast.task_events x WHERE x.task = CALLER AND x.seq = 4) WHERE task = CALLER AND seq = 5": order,
 	} {
-		tx, err := f.conn().Begin(t.Context()) // never committed
-		require.NoError(t, err)
-		_, err = tx.Exec(t.Context(), of(damage))
-		require.NoError(t, err, damage)
-		require.ErrorContains(t, invarianttest.CheckIn(t.Context(), tx), says, damage)
-		require.NoError(t, tx.Rollback(t.Context()))
+		f.damages(damage, of(damage), says)
 	}
 }

@@ -61,8 +61,7 @@ func writeFixture(t *testing.T, version string) {
 	f.create(n)
 	f.calling("helper")
 	f.begin()[0].must(t, status(task.StateWorking), status(task.StateCompleted))
-	_, err = f.SeenRemote(t.Context(), "replica", []RemoteWorker{{ID: NewID(), Name: "gpu-1", Version: "1", SDK: "test", Agents: []string{"writer"}}})
-	require.NoError(t, err)
+	f.ok(f.SeenRemote(t.Context(), "replica", []RemoteWorker{{ID: NewID(), Name: "gpu-1", Version: "1", SDK: "test", Agents: []string{"writer"}}}))
 
 	dump := exec.CommandContext(t.Context(), "pg_dump", "--inserts", "--no-owner", "--schema=holdfast", f.url)
 	dump.Stderr = os.Stderr

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 func TestRestsGrowWithSlowLooks(t *testing.T) {
@@ -23,9 +25,9 @@ func TestRestsGrowWithSlowLooks(t *testing.T) {
 		r = Rest{}
 		for _, want := range []time.Duration{1, 3, 7, 15, 31, 63, 127, 200, 200} {
 			require.Equal(t, want*time.Second, after(took, 0))
-			time.Sleep(want*time.Second - time.Nanosecond)
+			waittest.Advance(want*time.Second - time.Nanosecond)
 			require.False(t, r.Over(time.Now()))
-			time.Sleep(time.Nanosecond)
+			waittest.Advance(time.Nanosecond)
 			require.True(t, r.Over(time.Now()))
 		}
 		require.Zero(t, after(0, 0), "a fast look")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/resume"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // asking is a status that parks the task with its resume URL valid.
@@ -91,14 +92,13 @@ func TestResumeURLsThatAreNotValid(t *testing.T) {
 	f.dead(id, 2, used)
 	p.must(t, status(task.StateWorking), status(task.StateInputRequired))
 	f.dead(id, 1, "does not wait for this link")
-	_, err := f.say(id, true)
-	require.NoError(t, err)
+	f.ok(f.say(id, true))
 	p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
 	f.dead(id, 1, used)
 	p.must(t, status(task.StateWorking), asking(time.Hour))
 	f.exec("UPDATE holdfast.tasks SET resume_until = now() WHERE id = $1", id)
 	f.dead(id, 2, "expired")
-	_, err = f.say(id, true)
+	_, err := f.say(id, true)
 	require.NoError(t, err, "the client may still answer")
 	require.ErrorIs(t, f.Resume(t.Context(), resumeOf(NewID(), 1, "x")), task.NotFound)
 
@@ -156,8 +156,7 @@ func TestResumeThatNobodyAskedFor(t *testing.T) {
 			p.must(t, status(task.StateWorking))
 			require.NoError(t, f.Resume(t.Context(), resumeOf(id, 1, "early")))
 			require.False(t, p.must(t, ends).requeued)
-			_, err := f.say(id, true)
-			require.NoError(t, err)
+			f.ok(f.say(id, true))
 			p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
 			require.Equal(t, "more", p.c.Message.FirstText())
 			require.False(t, p.must(t, status(task.StateWorking), asking(time.Hour)).requeued)
@@ -171,8 +170,7 @@ func TestCancelBeatsAnEarlyResume(t *testing.T) {
 	p := f.running("a")
 	p.must(t, status(task.StateWorking))
 	require.NoError(t, f.Resume(t.Context(), resumeOf(p.c.Task.ID, 1, "early")))
-	_, err := f.Cancel(t.Context(), p.c.Task, nil)
-	require.NoError(t, err)
+	f.ok(f.Cancel(t.Context(), p.c.Task, nil))
 	require.False(t, p.must(t, asking(time.Hour)).requeued)
 	require.Equal(t, task.StateCanceled, f.state(p.c.Task.ID))
 }
@@ -205,7 +203,7 @@ func TestResumesRace(t *testing.T) {
 			g.Go(func() error { _, canceled = f.Cancel(t.Context(), p.c.Task, nil); return nil })
 		}
 		if early {
-			g.Go(func() error { return await(t, p.write(asking(time.Hour))).err })
+			g.Go(func() error { return waittest.Within(t, "the answer", p.write(asking(time.Hour))).err })
 		}
 		require.NoError(t, g.Wait())
 		winner := -1
@@ -258,8 +256,7 @@ func TestParkFindsWhatItsSnapshotLacks(t *testing.T) {
 	p.must(t, status(task.StateWorking))
 	// The function sees what was committed after the snapshot of the statement that calls it.
 	c := f.conn()
-	_, err := c.Exec(t.Context(), "BEGIN; DECLARE late CURSOR FOR SELECT holdfast.message_after($$"+id.String()+"$$, 1) FROM generate_series(1, 1)")
-	require.NoError(t, err)
+	f.ok(c.Exec(t.Context(), "BEGIN; DECLARE late CURSOR FOR SELECT holdfast.message_after($$"+id.String()+"$$, 1) FROM generate_series(1, 1)"))
 	require.NoError(t, f.Resume(t.Context(), resumeOf(id, 1, "early")))
 	said, err := f.say(id, true)
 	require.NoError(t, err)
@@ -271,25 +268,22 @@ func TestParkFindsWhatItsSnapshotLacks(t *testing.T) {
 // The connection dies around the commit: the sender learns that the resume counts, and it counts once.
 func TestResumeOverALostConnection(t *testing.T) {
 	t.Parallel()
+	f, proxy := newProxied(t)
 	for what, loss := range losses {
 		for _, early := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, early %t", what, early), func(t *testing.T) {
-				t.Parallel()
-				f, proxy := newProxied(t)
-				p := f.running("a")
-				p.must(t, status(task.StateWorking))
-				if !early {
-					p.must(t, asking(time.Hour))
-				}
-				lost := proxy.Lose("TaskResume", loss, 1)
-				require.NoError(t, f.Resume(t.Context(), resumeOf(p.c.Task.ID, 1, "x")))
-				<-lost
-				if early {
-					require.True(t, p.must(t, asking(time.Hour)).requeued)
-				}
-				require.Equal(t, "x", string(f.claim(f.worker(time.Hour), "a", 1)[0].Wait.Resumed.Body))
-				require.Equal(t, 1, scan[int](f, "SELECT count(*)::int FROM holdfast.task_events WHERE kind = 4"))
-			})
+			p := f.running("a")
+			p.must(t, status(task.StateWorking))
+			if !early {
+				p.must(t, asking(time.Hour))
+			}
+			lost := proxy.Lose("TaskResume", loss, 1)
+			require.NoError(t, f.Resume(t.Context(), resumeOf(p.c.Task.ID, 1, "x")))
+			waittest.Within(t, "the loss", lost)
+			if early {
+				require.True(t, p.must(t, asking(time.Hour)).requeued)
+			}
+			require.Equal(t, "x", string(f.claim(f.worker(time.Hour), "a", 1)[0].Wait.Resumed.Body), "%s lost, early %t", what, early)
+			require.Equal(t, 1, scan[int](f, "SELECT count(*)::int FROM holdfast.task_events WHERE kind = 4 AND task = $1", p.c.Task.ID))
 		}
 	}
 }

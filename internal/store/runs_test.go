@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // posted is an append of what an agent has posted: one event for each ordinal from the first one on.
@@ -32,7 +33,7 @@ func post(t *testing.T, f *fixture, p *pen, first int64, evs ...*task.Event) (er
 		f.Append(a)
 	}
 	for range evs {
-		errs = append(errs, await(t, done).err)
+		errs = append(errs, waittest.Within(t, "the answer", done).err)
 	}
 	return errs
 }
@@ -68,12 +69,12 @@ func TestPostedEventsBesideThoseOfTheRun(t *testing.T) {
 
 	require.Equal(t, []error{nil}, post(t, f, p, 2, status(task.StateCompleted)))
 	require.Equal(t, []error{nil}, post(t, f, p, 2, status(task.StateCompleted)), "a repetition of the end")
-	eventually(t, "the worker is told", func() bool {
+	waittest.Eventually(t, "the worker is told", func() error {
 		f.ear.mu.Lock()
 		defer f.ear.mu.Unlock()
-		return slices.Contains(f.ear.cancels, p.c.Task.ID)
+		return waittest.Unless(slices.Contains(f.ear.cancels, p.c.Task.ID), "not yet")
 	})
-	require.Equal(t, answer{err: task.LeaseLost}, await(t, p.write(chunk("late"))))
+	require.Equal(t, answer{err: task.LeaseLost}, waittest.Within(t, "the answer", p.write(chunk("late"))))
 	require.Equal(t, []error{task.LeaseLost}, post(t, f, p, 3, chunk("late")))
 	ended, err := f.Ended(t.Context(), map[task.ID]task.Fence{p.c.Task.ID: p.c.Fence})
 	require.NoError(t, err)
@@ -97,7 +98,7 @@ func TestBothSourcesInOneFlush(t *testing.T) {
 	items = append(items, posted(p, done, 0, chunk("posted 1"))...)
 	f.asOneFlush(items...)
 	for range items {
-		require.NoError(t, await(t, done).err)
+		require.NoError(t, waittest.Within(t, "the answer", done).err)
 	}
 	require.Equal(t, []string{"own", "posted 1", "posted 2"}, texts(f.log(p.c.Task.ID)))
 }
@@ -126,8 +127,7 @@ func TestHeard(t *testing.T) {
 	require.Equal(t, int64(2), n)
 	_, _, err = f.Heard(t.Context(), id, run, 0, 2)
 	require.ErrorIs(t, err, task.LeaseLost, "the ordinal does not fit")
-	_, err = f.Cancel(t.Context(), p.c.Task, nil)
-	require.NoError(t, err)
+	f.ok(f.Cancel(t.Context(), p.c.Task, nil))
 	_, canceled, err = f.Heard(t.Context(), id, run, -1, 0)
 	require.NoError(t, err)
 	require.True(t, canceled)
@@ -192,17 +192,17 @@ func TestARunWhoseClaimWasLostIsFenced(t *testing.T) {
 	f := newFixture(t)
 	for name, write := range map[string]func(old, next *pen) (ofOld, ofNext answer){
 		"one after the other": func(old, next *pen) (ofOld, ofNext answer) {
-			return await(t, old.write(chunk("old"))), await(t, next.write(chunk("next")))
+			return waittest.Within(t, "the answer", old.write(chunk("old"))), waittest.Within(t, "the answer", next.write(chunk("next")))
 		},
 		// The ordinal of the next run is what a repeated commit of the old one would have reached.
 		"after a commit of the next one": func(old, next *pen) (ofOld, ofNext answer) {
-			ofNext = await(t, next.write(chunk("next")))
-			return await(t, old.write(chunk("old"))), ofNext
+			ofNext = waittest.Within(t, "the answer", next.write(chunk("next")))
+			return waittest.Within(t, "the answer", old.write(chunk("old"))), ofNext
 		},
 		"in one statement": func(old, next *pen) (ofOld, ofNext answer) {
 			done := []chan answer{make(chan answer, 1), make(chan answer, 1)}
 			f.asOneFlush(old.item(done[0], chunk("old")), next.item(done[1], chunk("next")))
-			return await(t, done[0]), await(t, done[1])
+			return waittest.Within(t, "the answer", done[0]), waittest.Within(t, "the answer", done[1])
 		},
 	} {
 		for _, sameWorker := range []bool{false, true} {
@@ -272,11 +272,10 @@ func TestReadsAlongALongLog(t *testing.T) {
 	}
 	p.must(t, &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCheckpoint, Checkpoint: json.RawMessage(`{"job":7}`)}},
 		status(task.StateInputRequired))
-	_, err := f.AddMessage(t.Context(), &NewMessage{Task: p.c.Task, Message: user("more"), RequestID: NewID()})
-	require.NoError(t, err)
+	f.ok(f.AddMessage(t.Context(), &NewMessage{Task: p.c.Task, Message: user("more"), RequestID: NewID()}))
 	p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
 	p.must(t, status(task.StateWorking), piece("a", "x", false, true), piece("replaced", "1", false, false), piece("b", "2", false, false))
-	const chunks = 100_000
+	const chunks = 20_000
 	f.lengthen(id, chunks)
 	p.ordinal += chunks
 	p.must(t, piece("a", "y", true, false), piece("replaced", "new", false, true), piece("c", "z", false, false))

@@ -89,9 +89,16 @@ type Options struct {
 	Tracer pgx.QueryTracer // nil: no spans of statements
 	Log    *slog.Logger
 
-	whole        bool          // write and create only by the statements that can do everything; tests compare them with the lean ones
-	lockTimeout  time.Duration // default 4 s; tests set it so long that a statement which waits is found
-	turnPatience time.Duration // default 5 s; tests set it longer, for slow machines
+	whole    bool // write and create only by the statements that can do everything; tests compare them with the lean ones
+	patience patience
+}
+
+// patience bounds waits. Tests set it so long that no machine is too slow for them.
+type patience struct {
+	lock    time.Duration // of a statement for a lock; default lockTimeout
+	turn    time.Duration // of a request for others' writes to its task; default turnPatience
+	blocked time.Duration // of a write for the end of a foreign lock; default blockedFor
+	create  time.Duration // of a create for the end of a foreign lock or for its outcome; default createPatience
 }
 
 // Store is the database. It is safe for concurrent use.
@@ -121,6 +128,9 @@ type Store struct {
 	ended   *ended
 
 	whole              bool
+	patience           patience
+	windowPushes       int32 // see the constants of these names
+	statTasks          int
 	withoutAudit       bool
 	tells              func(agent string) bool
 	rowSecurity        bool
@@ -144,8 +154,8 @@ type Store struct {
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o.APIConns = cmp.Or(o.APIConns, 8)
 	o.Writers = cmp.Or(o.Writers, 1)
-	o.lockTimeout = cmp.Or(o.lockTimeout, lockTimeout)
-	o.turnPatience = cmp.Or(o.turnPatience, turnPatience)
+	o.patience.lock, o.patience.turn = cmp.Or(o.patience.lock, lockTimeout), cmp.Or(o.patience.turn, turnPatience)
+	o.patience.blocked, o.patience.create = cmp.Or(o.patience.blocked, blockedFor), cmp.Or(o.patience.create, createPatience)
 	// The size of a flush bounds how long the rest of the queue waits for it.
 	o.Batch = cmp.Or(o.Batch, 500)
 	if o.Log == nil {
@@ -154,8 +164,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Store{
 		q: dbsqlc.New(), log: o.Log, listener: o.Listener, observe: o.Observer,
-		lanes: lanes{after: beforeLanes}, turns: turnstile{patience: o.turnPatience}, retries: make(chan struct{}, max(1, o.APIConns/4)), secretKeys: o.SecretKeys,
-		ended: newEnded(o.Ended, o.Observer.Ended), widths: o.Widths, whole: o.whole, withoutAudit: o.WithoutAudit, tells: o.Tells, base: run, cancel: cancel, stop: make(chan struct{}),
+		lanes: lanes{after: beforeLanes}, turns: turnstile{patience: o.patience.turn}, retries: make(chan struct{}, max(1, o.APIConns/4)), secretKeys: o.SecretKeys,
+		ended: newEnded(o.Ended, o.Observer.Ended), widths: o.Widths, whole: o.whole, patience: o.patience, windowPushes: windowPushes, statTasks: statTasks, withoutAudit: o.WithoutAudit, tells: o.Tells, base: run, cancel: cancel, stop: make(chan struct{}),
 	}
 	if err := s.connect(ctx, o); err != nil {
 		cancel()
@@ -330,10 +340,10 @@ func (s *Store) connect(ctx context.Context, o Options) (err error) {
 		statementTimeout time.Duration
 		lockTimeout      time.Duration
 	}{
-		{&s.api, o.APIConns, 5 * time.Second, o.lockTimeout},
-		{&s.hot, hotConns, 30 * time.Second, o.lockTimeout},
+		{&s.api, o.APIConns, 5 * time.Second, o.patience.lock},
+		{&s.hot, hotConns, 30 * time.Second, o.patience.lock},
 		{&s.write, writeConns(o.Writers), 30 * time.Second, blockedAfter},
-		{&s.lease, leaseConns, 5 * time.Second, o.lockTimeout},
+		{&s.lease, leaseConns, 5 * time.Second, o.patience.lock},
 	} {
 		if *p.to, err = s.openPool(ctx, o, p.conns, p.statementTimeout, p.lockTimeout); err != nil {
 			s.disconnect()

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// statTasks is how many ended tasks statistics pass over, of all agents together. Each agent gets the same part, and its newest
-// tasks count.
+// statTasks is how many ended tasks statistics, or a look for failures, pass over, of all agents together. Each agent gets the
+// same part, and its newest tasks count.
 const statTasks = 20_000
 
 // AgentStat says what ended of an agent in one interval of time.
@@ -40,7 +40,7 @@ func (o *Operator) AgentStats(ctx context.Context, agents []string, since time.T
 	if len(agents) == 0 {
 		return out, nil
 	}
-	froms, later, err := o.agentWindows(ctx, agents, since, width, statTasks/len(agents))
+	froms, later, err := o.agentWindows(ctx, agents, since, width, o.s.statTasks/len(agents))
 	if err != nil {
 		return nil, err
 	}
@@ -89,16 +89,13 @@ type FailedTask struct {
 	Reason   string // its beginning
 }
 
-// Bounds of the failures of an agent.
-const (
-	failureTasks  = 20_000 // ended tasks to look at
-	failureReason = 500    // characters of a reason
-)
+// failureReason bounds the reason of a failure, in characters.
+const failureReason = 500
 
 // Failures returns the newest tasks of an agent that failed or were rejected since a time, with their reasons. from is how far back
 // it looked: it passes over failureTasks ended tasks.
 func (o *Operator) Failures(ctx context.Context, agent string, since time.Time, limit int) (failed []FailedTask, from time.Time, err error) {
-	froms, _, err := o.agentWindows(ctx, []string{agent}, since, time.Second, failureTasks)
+	froms, _, err := o.agentWindows(ctx, []string{agent}, since, time.Second, o.s.statTasks)
 	if err != nil {
 		return nil, since, err
 	}
@@ -187,7 +184,7 @@ func (o *Operator) ListedPushes(ctx context.Context, f PushFilter) (*ListedPushP
 // millisecond.
 func (o *Operator) pushWindow(ctx context.Context, f *PushFilter) (end task.ID, err error) {
 	arg := dbsqlc.PushWindowParams{
-		BeforeTask: uuid.UUID(f.BeforeTask), BeforeID: f.BeforeID, Failing: f.Failing, Disabled: f.Disabled, MaxRows: windowPushes,
+		BeforeTask: uuid.UUID(f.BeforeTask), BeforeID: f.BeforeID, Failing: f.Failing, Disabled: f.Disabled, MaxRows: o.s.windowPushes,
 	}
 	// A generic plan could not use the partial indexes.
 	err = o.s.planned(ctx, func(tx pgx.Tx) error {

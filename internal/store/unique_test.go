@@ -59,8 +59,7 @@ func TestKeyIsUniqueAcrossDays(t *testing.T) {
 	require.ErrorIs(t, err, ErrTaken)
 	ended := chosen("a", "x")
 	f.create(ended)
-	_, err = f.Cancel(t.Context(), &ended.Task, nil)
-	require.NoError(t, err)
+	f.ok(f.Cancel(t.Context(), &ended.Task, nil))
 	reopened := keyed(chosen("a", "x"), "old", "1")
 	reopened.Reopens = &ended.Task
 	_, err = ownerOf(reopened).bare(f.Store).Create(t.Context(), reopened)
@@ -188,12 +187,10 @@ func TestReopeningMovesName(t *testing.T) {
 	last := chosen("a", "x")
 	f.create(last)
 	for range 3 {
-		_, err := f.Cancel(t.Context(), &last.Task, nil)
-		require.NoError(t, err)
+		f.ok(f.Cancel(t.Context(), &last.Task, nil))
 		n := chosen("a", "x")
 		n.Reopens = &last.Task
-		_, err = ownerOf(n).bare(f.Store).Create(t.Context(), n)
-		require.NoError(t, err)
+		f.ok(ownerOf(n).bare(f.Store).Create(t.Context(), n))
 		found, err := ownerOf(n).bare(f.Store).FindTask(t.Context(), "x")
 		require.NoError(t, err)
 		require.Equal(t, n.Task.ID, found.ID)

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 func waitNote(d time.Duration, interruptible bool) *task.Event {
@@ -36,12 +37,15 @@ func TestWaitHoldsNoWorkerUntilItsTimerFires(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := f.running("a")
-	before := time.Now()
+	before, err := f.Now(t.Context())
+	require.NoError(t, err)
 	note := waitNote(time.Hour, false)
 	p.must(t, status(task.StateWorking), note)
 	id := p.c.Task.ID
 	require.Equal(t, task.StateWorking, f.state(id))
-	require.WithinRange(t, note.Run.Until, before.Add(59*time.Minute), time.Now().Add(61*time.Minute))
+	after, err := f.Now(t.Context())
+	require.NoError(t, err)
+	require.WithinRange(t, note.Run.Until, before.Add(time.Hour), after.Add(time.Hour), "by the database's clock")
 	log := f.log(id)
 	require.Equal(t, note.Run, log[len(log)-1].Run, "the log has what the stream was told")
 
@@ -51,7 +55,7 @@ func TestWaitHoldsNoWorkerUntilItsTimerFires(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, more)
 	f.claim(w, "a", 0)
-	require.ErrorIs(t, await(t, p.write(chunk("late"))).err, task.LeaseLost)
+	require.ErrorIs(t, waittest.Within(t, "the answer", p.write(chunk("late"))).err, task.LeaseLost)
 
 	f.pass(id)
 	c := f.claim(w, "a", 1)[0]
@@ -85,8 +89,7 @@ func TestWaitUntilATimeThatIsOver(t *testing.T) {
 	p.must(t, status(task.StateWorking), &task.Event{Kind: task.EventRun, Run: &task.RunNote{
 		Outcome: task.RunWaits, Until: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC),
 	}})
-	_, err := f.FireTimers(t.Context())
-	require.NoError(t, err)
+	f.ok(f.FireTimers(t.Context()))
 	f.claim(f.worker(time.Hour), "a", 1)
 }
 
@@ -264,7 +267,7 @@ func TestMessageThatSawARunEndsTheWait(t *testing.T) {
 	}()
 	f.blocked(1)
 	commit()
-	require.NoError(t, await(t, said))
+	require.NoError(t, waittest.Within(t, "the message", said))
 	require.True(t, f.claim(f.worker(time.Hour), "a", 1)[0].Wait.Interrupted)
 }
 
@@ -302,9 +305,9 @@ func TestRepeatedWait(t *testing.T) {
 	first := make(chan answer, 1)
 	a := p.item(first, waitNote(time.Hour, false))
 	f.asOneFlush(a)
-	require.NoError(t, await(t, first).err)
+	require.NoError(t, waittest.Within(t, "the answer", first).err)
 	f.asOneFlush(a)
-	require.NoError(t, await(t, first).err)
+	require.NoError(t, waittest.Within(t, "the answer", first).err)
 	require.Len(t, f.log(p.c.Task.ID), 3)
 }
 

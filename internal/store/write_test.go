@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 func chosen(agent, id string) *NewTask {
@@ -36,7 +37,7 @@ func (f *fixture) asOneBatch(ns ...*NewTask) []createResult {
 	require.Empty(f.t, f.writeCreates(f.t.Context(), items), "creates that another session's lock blocks")
 	out := make([]createResult, len(ns))
 	for i, c := range items {
-		out[i] = await(f.t, c.done)
+		out[i] = waittest.Within(f.t, "the answer", c.done)
 	}
 	return out
 }
@@ -130,12 +131,10 @@ func TestRepeatedMessageFindsLateFirstTry(t *testing.T) {
 	message := func() *NewMessage {
 		return &NewMessage{Task: r.c.Task, Message: user("x"), RequestID: NewID(), Idempotency: Idempotency{"key", []byte("1")}}
 	}
+	f.ok(v.AddMessage(t.Context(), message()))
 	_, err := v.AddMessage(t.Context(), message())
-	require.NoError(t, err)
-	_, err = v.AddMessage(t.Context(), message())
 	require.ErrorIs(t, err, ErrTaken, "the task is busy")
-	_, err = f.Cancel(t.Context(), r.c.Task, nil)
-	require.NoError(t, err)
+	f.ok(f.Cancel(t.Context(), r.c.Task, nil))
 	_, err = v.AddMessage(t.Context(), message())
 	require.ErrorIs(t, err, ErrTaken, "the task has ended")
 	require.Len(t, f.log(r.c.Task.ID), 5)
@@ -160,8 +159,7 @@ func TestKeyWithoutTaskIsFree(t *testing.T) {
 	parked.must(t, status(task.StateInputRequired))
 	h, err := f.Header(t.Context(), parked.c.Task.ID)
 	require.NoError(t, err)
-	_, err = owner.bare(f.Store).AddMessage(t.Context(), &NewMessage{Task: h, Message: user("x"), RequestID: NewID(), Idempotency: Idempotency{"k2", []byte("3")}})
-	require.NoError(t, err)
+	f.ok(owner.bare(f.Store).AddMessage(t.Context(), &NewMessage{Task: h, Message: user("x"), RequestID: NewID(), Idempotency: Idempotency{"k2", []byte("3")}}))
 
 	// The create that lost reports that the id is taken, and its key stays free.
 	lost := keyed(chosen("a", "y"), "k3", "1")
@@ -255,8 +253,7 @@ func TestMessageInEveryState(t *testing.T) { //nolint:tparallel // the cases sha
 		_, err := f.say(p.c.Task.ID, false)
 		require.ErrorIs(t, err, task.Busy)
 		for range 2 {
-			_, err = f.say(p.c.Task.ID, true) // 2 and 3
-			require.NoError(t, err)
+			f.ok(f.say(p.c.Task.ID, true)) // 2 and 3
 		}
 		for turn := 2; turn <= 3; turn++ {
 			a := p.must(t, status(task.StateWorking), status(task.StateInputRequired))
@@ -308,7 +305,7 @@ func TestMessageWhileRunParks(t *testing.T) {
 	parked := p.write(chunk("x"), status(task.StateInputRequired))
 	f.retries("append")
 	require.NoError(t, tx.Commit(t.Context()))
-	a := await(t, parked)
+	a := waittest.Within(t, "the answer", parked)
 	require.NoError(t, a.err)
 	require.True(t, a.requeued)
 	c := f.claim(f.worker(time.Hour), "a", 1)[0]
@@ -332,7 +329,7 @@ func TestCancelWhileRunParks(t *testing.T) {
 	}()
 	f.blocked(1)
 	commit()
-	require.NoError(t, await(t, canceled))
+	require.NoError(t, waittest.Within(t, "the cancel", canceled))
 }
 
 func TestCancelInEveryState(t *testing.T) { //nolint:tparallel // the cases share a store and its queues
@@ -365,10 +362,8 @@ func TestCancelInEveryState(t *testing.T) { //nolint:tparallel // the cases shar
 	})
 	t.Run("running, and then parks", func(t *testing.T) {
 		p := f.running("a")
-		_, err := f.say(p.c.Task.ID, true)
-		require.NoError(t, err)
-		_, err = f.Cancel(t.Context(), p.c.Task, nil)
-		require.NoError(t, err)
+		f.ok(f.say(p.c.Task.ID, true))
+		f.ok(f.Cancel(t.Context(), p.c.Task, nil))
 		s := status(task.StateInputRequired)
 		require.False(t, p.must(t, s).requeued)
 		require.Equal(t, task.StateCanceled, s.State, "the answer is the stored task")
@@ -376,8 +371,7 @@ func TestCancelInEveryState(t *testing.T) { //nolint:tparallel // the cases shar
 	})
 	t.Run("running, and then returned", func(t *testing.T) {
 		p := f.running("r")
-		_, err := f.Cancel(t.Context(), p.c.Task, nil)
-		require.NoError(t, err)
+		f.ok(f.Cancel(t.Context(), p.c.Task, nil))
 		require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: p.c.Task.ID, Agent: "r", Fence: p.c.Fence, Delay: time.Hour}))
 		c := f.claim(f.worker(time.Hour), "r", 1)[0]
 		require.True(t, c.CancelRequested)
@@ -412,7 +406,7 @@ func TestClaimSkipsLockedTask(t *testing.T) {
 	require.Len(t, won, 1)
 	require.Equal(t, other.ID, won[0].Task.ID)
 	release()
-	require.True(t, await(t, canceled))
+	require.True(t, waittest.Within(t, "the cancel", canceled))
 }
 
 // Two batches create the same ids in another order.
@@ -544,7 +538,7 @@ func TestRetryWaitsBehindWatermark(t *testing.T) {
 	require.NoError(t, f.GiveBack(t.Context(), Requeue{
 		Task: p.c.Task.ID, Agent: "a", Fence: p.c.Fence, Delay: time.Hour, Note: task.RunNote{Outcome: task.RunRetry, Error: "why\x00"},
 	}))
-	require.Equal(t, answer{err: task.LeaseLost}, await(t, p.write(chunk("late"))))
+	require.Equal(t, answer{err: task.LeaseLost}, waittest.Within(t, "the answer", p.write(chunk("late"))))
 	require.ErrorIs(t, f.GiveBack(t.Context(), Requeue{Task: p.c.Task.ID, Fence: p.c.Fence}), task.LeaseLost)
 	w := f.worker(time.Hour)
 	f.claim(w, "a", 0)
