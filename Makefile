@@ -7,7 +7,7 @@ TOOLS    := bin/sqlc bin/golangci-lint
 FUZZTIME ?= 30s
 MODELRUNS ?= 150
 # Tests that need Go and PostgreSQL, and nothing else; the rest is in steps of test-all.
-PACKAGES ?= ./internal/... ./agent/... ./cmd/... ./migrations/... ./sdk/conformance
+PACKAGES ?= ./internal/... ./agent/... ./cmd/... ./migrations/... ./sdk/conformance ./bench/report ./docs ./deploy ./examples/conformance ./examples/go/...
 # For one package that hangs; a test that waits in vain fails earlier.
 TIMEOUT  ?= 30m
 COUNT    ?= 1
@@ -68,7 +68,7 @@ clusters: bin/gotestsum ## the built server as processes: replicas under kills, 
 
 documents: bin/gotestsum ## the README, the tour and the examples, as written (needs python3 with cryptography and venv, curl, node)
 	$(PREBUILD)
-	$(GOTEST) -count=1 -timeout $(TIMEOUT) -shuffle=on $(TESTFLAGS) ./integration/documents ./examples/...
+	$(GOTEST) -count=1 -timeout $(TIMEOUT) -shuffle=on $(TESTFLAGS) ./integration/documents ./examples ./examples/webhooks
 
 postgres: ## what depends on PostgreSQL, on the oldest and the newest version
 	$(MAKE) --no-print-directory test-postgres VERSION=14

@@ -798,7 +798,7 @@ func TestCardIsVerified(t *testing.T) {
 		"by another key": {strings.TrimSuffix(unsigned, "}") + signature, other, exitFailed, "none is of a known key"},
 		"changed":        {`{"name":"B","url":"http://x","version":"1"` + signature, known, exitFailed, "none is of a known key"},
 		"unsigned":       {unsigned, known, exitFailed, "signatures: is missing"},
-		"no keys":        {unsigned, "testdata/card.txt", exitUsage, "is neither a JSON Web Key Set nor PEM"},
+		"no keys":        {unsigned, "testdata/headers.txt", exitUsage, "is neither a JSON Web Key Set nor PEM"},
 		"no file":        {unsigned, "testdata/nothing", exitUsage, "no such file"},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, c.card) }))

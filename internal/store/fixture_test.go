@@ -63,7 +63,7 @@ func newFixture(t testing.TB) *fixture {
 // for a lock as long as in production, and is then retried.
 var unhurried = patience{turn: time.Hour, blocked: time.Hour, create: time.Hour}
 
-const unhurriedParams = "statement_timeout=0&idle_in_transaction_session_timeout=0&connect_timeout=3600"
+const unhurriedParams = "statement_timeout=0&idle_in_transaction_session_timeout=0"
 
 // with adds parameters to a URL.
 func with(url, params string) string {
@@ -125,6 +125,9 @@ func openPatient(t testing.TB, url, through string, patience patience) *fixture 
 func open(t testing.TB, o Options, then ...func()) *Store {
 	t.Helper()
 	o.URL, o.APIConns = with(o.URL, unhurriedParams), cmp.Or(o.APIConns, 2)
+	if !strings.Contains(o.URL, "connect_timeout=") {
+		o.URL = with(o.URL, "connect_timeout=3600")
+	}
 	if o.patience == (patience{}) {
 		o.patience = unhurried
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
@@ -142,7 +143,9 @@ func TestBlockedAppendsKeepTheirOrder(t *testing.T) {
 // A create that another session blocks for too long fails, and nothing of it is stored.
 func TestCreateGivesUpOnALock(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	impatient := unhurried
+	impatient.create = time.Nanosecond
+	f := openPatient(t, storetest.New(t).URL, "", impatient)
 	tx, err := f.conn().Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()

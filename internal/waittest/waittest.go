@@ -49,6 +49,22 @@ func Within[T any](t testing.TB, what string, c <-chan T) T {
 	}
 }
 
+// Tries repeats a call that may hang. Each try has twice the time of the one before it, so no machine is too slow for all.
+func Tries(t testing.TB, what string, call func(context.Context) error) {
+	t.Helper()
+	for limit := 100 * time.Millisecond; ; limit *= 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		err := call(ctx)
+		cancel()
+		if err == nil {
+			return
+		}
+		if limit > Patience {
+			hang(t, what, err.Error())
+		}
+	}
+}
+
 // hang fails the test. It names what the test waited for, and where each goroutine of the test process stands. The cleanups
 // of clustertest add the last lines of the servers' logs.
 func hang(t testing.TB, what, last string) {

@@ -64,7 +64,7 @@ func TestTasksWaitForAgentThatIsAway(t *testing.T) {
 				require.Less(t, a.calls, 10*60*2)
 				require.Empty(t, a.order)
 				a.away.Store(false)
-				waittest.Advance(2 * time.Second)
+				waittest.Advance(time.Minute)
 				for _, h := range tasks {
 					p.is(h, task.StateCompleted)
 					notes := 0

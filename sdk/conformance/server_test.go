@@ -434,7 +434,7 @@ func (s *server) claim(x *exchange) {
 			s.mu.Lock()
 			s.give(x, nil)
 			return
-		case <-ctx.Done():
+		case <-mine.Done(): // not ctx: its children end a moment later, and then with the cause of the defer
 			return
 		}
 		s.mu.Lock()
