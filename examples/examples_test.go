@@ -118,7 +118,7 @@ func (c *conversation) say(t *testing.T, text string) *executortest.Recorder {
 }
 
 // Each example answers as its page says: with a question, or with the end of its task.
-func TestConversations(t *testing.T) {
+func TestConversations(t *testing.T) { //nolint:tparallel // the subtests talk to agents that start one after another
 	t.Parallel()
 	for name, x := range map[string]struct {
 		agent executor.Executor

@@ -116,7 +116,7 @@ func TestRetriesContinueFromTheCheckpoint(t *testing.T) {
 	require.Equal(t, []time.Duration{time.Hour, time.Hour}, task.Delays())
 }
 
-// Each agent gets one message. What takes time takes none in a bubble. The rules are the worker's own; this only shows that they
+// Each agent gets one message. In a bubble no agent takes time. The rules are the worker's own; this only shows that they
 // are there, and how failures read for clients.
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
@@ -132,33 +132,44 @@ func TestOutcomes(t *testing.T) {
 		"error":   {returns(errors.New("secret")), agenttest.Options{}, []string{"working", `failed: "The agent failed."`}, "secret"},
 		"failure": {returns(agent.Failure("No text.", errors.New("secret"))), agenttest.Options{}, []string{"working", `failed: "No text."`}, "No text.: secret"},
 		"panic": {
-			func(context.Context, *agent.Run, agent.Emitter) error { panic("secret") }, agenttest.Options{},
-			[]string{"working", `failed: "The agent crashed."`}, "The agent crashed.: panic: secret",
+			func(context.Context, *agent.Run, agent.Emitter) error { panic("secret") },
+			agenttest.Options{},
+			[]string{"working", `failed: "The agent crashed."`},
+			"The agent crashed.: panic: secret",
 		},
 		"tries": {
-			returns(agent.Retryable(agent.Failure("Not now.", errors.New("busy")), 0)), agenttest.Options{MaxAttempts: 2},
-			[]string{"working", "retry: Not now.: busy", `failed: "Not now."`}, "Not now.: busy",
+			returns(agent.Retryable(agent.Failure("Not now.", errors.New("busy")), 0)),
+			agenttest.Options{MaxAttempts: 2},
+			[]string{"working", "retry: Not now.: busy", `failed: "Not now."`},
+			"Not now.: busy",
 		},
 		"run timeout": {
-			block, agenttest.Options{RunTimeout: time.Hour},
-			[]string{"working", `working: "busy"`, `failed: "The agent did not finish within 1h0m0s."`}, agent.ErrTimeout.Error(),
+			block,
+			agenttest.Options{RunTimeout: time.Hour},
+			[]string{"working", `working: "busy"`, `failed: "The agent did not finish within 1h0m0s."`},
+			agent.ErrTimeout.Error(),
 		},
 		"inactivity timeout": {
-			block, agenttest.Options{InactivityTimeout: time.Hour},
-			[]string{"working", `working: "busy"`, `failed: "The agent was silent for more than 1h0m0s."`}, agent.ErrInactivity.Error(),
+			block,
+			agenttest.Options{InactivityTimeout: time.Hour},
+			[]string{"working", `working: "busy"`, `failed: "The agent was silent for more than 1h0m0s."`},
+			agent.ErrInactivity.Error(),
 		},
 		"reply": {
 			func(ctx context.Context, _ *agent.Run, out agent.Emitter) error {
 				return out.Reply(ctx, agent.Say("hi"))
 			},
-			agenttest.Options{DirectReplies: true}, []string{`reply: "hi"`}, "",
+			agenttest.Options{DirectReplies: true},
+			[]string{`reply: "hi"`},
+			"",
 		},
 		"artifacts": {
 			func(ctx context.Context, _ *agent.Run, out agent.Emitter) error {
 				return out.Artifact(ctx, agent.Text("a", "12345"))
 			},
 			agenttest.Options{MaxArtifacts: 4},
-			[]string{"working", `failed: "The agent's artifacts exceed the limit of 4 bytes for one task."`}, "the artifacts of the task exceed max_artifacts",
+			[]string{"working", `failed: "The agent's artifacts exceed the limit of 4 bytes for one task."`},
+			"the artifacts of the task exceed max_artifacts",
 		},
 		// An agent that is away is tried again without end on a server; here until it is back.
 		"away": {
@@ -313,7 +324,7 @@ func TestWaits(t *testing.T) {
 		return out.Complete(ctx, agent.Sayf("turn %d", run.Turn))
 	}))
 	first := task.Say("hi").Want("working", "waits")
-	require.True(t, first.Events()[1].Until.After(time.Now()))
+	require.True(t, time.Now().Before(first.Events()[1].Until))
 	task.Say("hurry").Want("waits")
 	task.Wake().Want(`completed: "turn 3"`)
 }

@@ -42,7 +42,7 @@ type sighting struct {
 func (r *record) floor(at time.Time) int64 {
 	most := int64(0)
 	for _, s := range r.seen {
-		if !s.at.After(at) {
+		if !at.Before(s.at) {
 			most = max(most, s.Seq)
 		}
 	}
@@ -58,7 +58,7 @@ func (r *record) asked() bool {
 // began.
 func (r *record) ceiling(at time.Time) int64 {
 	for i := len(r.log); i > 0; i-- {
-		if !r.log[i-1].at.After(at) {
+		if !at.Before(r.log[i-1].at) {
 			return int64(i)
 		}
 	}
@@ -99,7 +99,7 @@ func (w *world) settle() []string {
 			select {
 			case <-d.over:
 			default:
-				busy = append(busy, d.op.String())
+				busy = append(busy, d.String())
 			}
 		}
 		return waittest.Unless(len(busy) == 0, "%d: %q", len(busy), busy)

@@ -252,7 +252,7 @@ func (w *world) perform(o *op) *done {
 // made waits until a message is stored, or never will be, and returns its task; "" without one. An answer that waits for the end of
 // the task comes later.
 func (w *world) made(d *done) (id string) {
-	waittest.Eventually(w.l.T, "the message of "+d.op.String(), func() error {
+	waittest.Eventually(w.l.T, "the message of "+d.String(), func() error {
 		select {
 		case <-d.known:
 			id = d.taskID

@@ -70,7 +70,7 @@ func (w *remote) run() {
 	w.t.Helper()
 	log, err := os.OpenFile(w.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(w.t, err)
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 	_, here, _, _ := runtime.Caller(0)
 	cmd := exec.Command(w.argv[0], w.argv[1:]...)
 	cmd.Dir = filepath.Join(filepath.Dir(here), "..", "..")

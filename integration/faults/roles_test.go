@@ -49,7 +49,7 @@ limits: {max_block`, later.addr))
 		require.Equal(t, "completed", a2atest.Last(s.Rest()).State())
 	}
 
-	// A caller that waits gets its answer, although the worker dies, and so does one that repeats the request with its key.
+	// A caller that waits gets its answer, although the worker dies, also one that repeats the request with its key.
 	body := a2atest.Request("message/send", a2atest.V03.Params(a2atest.Send, a2atest.Say("go")))
 	answers := make(chan *a2atest.Answer, 2)
 	for range cap(answers) {

@@ -45,7 +45,7 @@ agents:
 	require.Equal(t, 1, strings.Count(res.Err, "refused"), "the cause once: %s", res.Err)
 }
 
-// What no HTTP server reads gets an answer all the same, and harms nobody.
+// Bytes that no HTTP server reads get an answer all the same, and harm nobody.
 func TestNoHTTP(t *testing.T) {
 	t.Parallel()
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: clustertest.NewDB(t).URL, Config: clustertest.Settings})

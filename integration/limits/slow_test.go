@@ -203,7 +203,7 @@ func TestSlowLoris(t *testing.T) {
 	}
 }
 
-// Clients that read nothing use bounded memory, and are cut off. What they had got by then goes on at another replica.
+// Clients that read nothing use bounded memory, and are cut off. Their streams go on at another replica.
 func TestDeadReaders(t *testing.T) {
 	t.Parallel()
 	const (

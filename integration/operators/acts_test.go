@@ -26,7 +26,7 @@ import (
 type act struct {
 	name, path string
 	target     func() string // each door has its own
-	verb       string        // empty: there is none
+	verb       string        // empty: no verb does it
 	does
 }
 
@@ -43,7 +43,7 @@ type does struct {
 
 // Operators act in three ways, with the same outcomes. Each act has an audit row with the operator and the reason, and the API does
 // none without a reason.
-func TestActs(t *testing.T) {
+func TestActs(t *testing.T) { //nolint:tparallel // the subtests act on one server, and count its audit log
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	ready := filepath.Join(t.TempDir(), "ready")

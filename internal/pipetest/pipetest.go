@@ -57,7 +57,7 @@ func (n *Network) DialContext(ctx context.Context, network, at string) (net.Conn
 // Serve serves HTTP at an address of the network until the test ends.
 func (n *Network) Serve(t testing.TB, h http.Handler) *httptest.Server {
 	t.Helper()
-	s := &httptest.Server{Listener: n.Listen(), Config: &http.Server{Handler: h}} //nolint:gosec // no client of a test is slow by intention
+	s := &httptest.Server{Listener: n.Listen(), Config: &http.Server{Handler: h}}
 	s.Start()
 	t.Cleanup(func() {
 		s.CloseClientConnections()

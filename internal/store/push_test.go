@@ -126,7 +126,7 @@ func (f *fixture) cursor(id task.ID, config string) PushRow {
 	panic("unreachable")
 }
 
-// What TestWebhooksAgainstModel does not show: what clients and operators see of a configuration.
+// TestWebhooksAgainstModel does not show what clients and operators see of a configuration.
 func TestConfigurationsOfATask(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -161,7 +161,7 @@ func TestConfigurationsOfATask(t *testing.T) {
 	require.False(t, found)
 }
 
-// What TestWebhooksAgainstModel does not show: when the next one is due, and the log of attempts.
+// TestWebhooksAgainstModel does not show when the next one is due, and the log of attempts.
 func TestNextClaimAndAttempts(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -65,7 +65,7 @@ func Tries(t testing.TB, what string, call func(context.Context) error) {
 	}
 }
 
-// hang fails the test. It names what the test waited for, and where each goroutine of the test process stands. The cleanups
+// hang fails the test. It names what the test waited for, and where each goroutine of the test process is. The cleanups
 // of clustertest add the last lines of the servers' logs.
 func hang(t testing.TB, what, last string) {
 	t.Helper()

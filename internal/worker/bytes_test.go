@@ -49,12 +49,13 @@ func TestLargeEventsWaitForMemory(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 1, h.waiting())
 		require.Equal(t, int64(5<<20), events.Stat().Used)
-		second, canceled := p.create("b", "x"), &task.Task{}
+		second := p.create("b", "x")
 		waittest.Advance(time.Hour)
 		require.Empty(t, p.is(second, task.StateWorking).Artifacts)
 		require.NoError(t, p.store.Cancel(second.ID, nil))
 		require.Empty(t, p.is(second, task.StateCanceled).Artifacts)
-		second, canceled = p.create("b", "x"), second
+		canceled := second
+		second = p.create("b", "x")
 		p.is(p.create("c", "x"), task.StateCompleted)
 		require.Empty(t, p.is(second, task.StateWorking).Artifacts)
 		h.release()

@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/worker/inmemory"
 )
 
-// local is a pool on the store in memory, which writes the same logs as PostgreSQL (TestLogs). What is about time runs in a
+// local is a pool on the store in memory, which writes the same logs as PostgreSQL (TestLogs). Tests of time run in a
 // bubble with it.
 type local struct {
 	t     testing.TB

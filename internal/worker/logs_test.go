@@ -498,7 +498,7 @@ func jobbed(n string) fn {
 	}, checkpoint(n), status(task.StateInputRequired, n))
 }
 
-// stores stores a state, and bears that it is not JSON.
+// stores stores a state, and accepts that it is not JSON.
 func stores(value string) fn {
 	return func(ctx context.Context, run *executor.Run, _ executor.Emitter) error {
 		_, err := run.Memory.SetState(ctx, executor.OfContext, json.RawMessage(value), executor.AnyVersion)
@@ -700,8 +700,22 @@ func scenarios() map[string]scenario {
 					value   string
 					version int64
 				}{
-					{"", 0}, {"", 7}, {"", executor.AnyVersion}, {"1", 1}, {"1", 0}, {"2", 0}, {"2", 1}, {"3", executor.AnyVersion},
-					{"", 0}, {"", 3}, {"", 3}, {"", 0}, {"4", 4}, {"4", 0}, {"null", executor.AnyVersion}, {"5", executor.AnyVersion},
+					{"", 0},
+					{"", 7},
+					{"", executor.AnyVersion},
+					{"1", 1},
+					{"1", 0},
+					{"2", 0},
+					{"2", 1},
+					{"3", executor.AnyVersion},
+					{"", 0},
+					{"", 3},
+					{"", 3},
+					{"", 0},
+					{"4", 4},
+					{"4", 0},
+					{"null", executor.AnyVersion},
+					{"5", executor.AnyVersion},
 				} {
 					version, err := run.Memory.SetState(ctx, of, json.RawMessage(set.value), set.version)
 					now, err2 := run.Memory.State(ctx, of)
@@ -764,7 +778,7 @@ func agents(all map[string]scenario) (list []worker.Agent) {
 }
 
 // The logs of these agents are as testdata/logs shows them, in PostgreSQL and in memory, where users test their agents.
-func TestLogs(t *testing.T) {
+func TestLogs(t *testing.T) { //nolint:tparallel // the group ends when its parallel subtests have ended
 	t.Parallel()
 	const golden = "testdata/logs"
 	want, err := os.ReadFile(golden)

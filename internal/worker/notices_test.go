@@ -131,7 +131,8 @@ func TestAgentIsToldWhyRunEnded(t *testing.T) {
 			worker.Agent{RunTimeout: time.Minute}, func(*local) { waittest.Advance(time.Minute) }, task.StateFailed, "The agent did not finish within 1m0s.",
 		},
 		executor.ReasonInactive: {
-			worker.Agent{InactivityTimeout: time.Minute}, func(*local) { waittest.Advance(75 * time.Second) }, task.StateFailed,
+			worker.Agent{InactivityTimeout: time.Minute},
+			func(*local) { waittest.Advance(75 * time.Second) }, task.StateFailed,
 			"The agent was silent for more than 1m0s.",
 		},
 		executor.ReasonLeaseLost: {worker.Agent{}, func(p *local) { p.store.Rescue(p.pool.LoseAll) }, task.StateCompleted, ""},

@@ -358,7 +358,8 @@ func TestGoesOnAfterACut(t *testing.T) {
 		"one that is away longer": {"cut", []func(http.ResponseWriter, call){status(503, "60")}, "the agent answered 503 Service Unavailable; away for 1m0s"},
 		"one that loses its task": {"cut", []func(http.ResponseWriter, call){fails(-32001, "Task not found")}, "the agent lost its task"},
 		"another task": {
-			"", []func(http.ResponseWriter, call){says(strings.ReplaceAll(taskIn("COMPLETED", ""), "up-1", "up-2"))},
+			"",
+			[]func(http.ResponseWriter, call){says(strings.ReplaceAll(taskIn("COMPLETED", ""), "up-1", "up-2"))},
 			"the agent answered with another task than the one that it was asked for",
 		},
 	} {

@@ -88,7 +88,7 @@ func TestBodyLimit(t *testing.T) {
 
 func readAnswer(t *testing.T, c net.Conn) *answer {
 	t.Helper()
-	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil) //nolint:bodyclose // in whole
 	require.NoError(t, err)
 	return whole(t, resp)
 }

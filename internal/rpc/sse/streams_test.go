@@ -255,7 +255,7 @@ func (s sized) SetWriteBuffer(bytes int) error {
 	return nil
 }
 
-// The buffer between the server and a slow client is small: a full one takes no more until a third of it is free, so with a
+// The buffer between the server and a slow client is small: a full one accepts nothing until a third of it is free, so with a
 // large one the client would look dead.
 func TestSendBufferIsSmall(t *testing.T) {
 	t.Parallel()
@@ -265,7 +265,7 @@ func TestSendBufferIsSmall(t *testing.T) {
 			sse.NewStreams(timeout).Serve(w, r, func(context.Context, *sse.Writer) {})
 		}))
 		s.Listener.(*rpctest.Pipes).Accepted = func(c net.Conn) net.Conn { return sized{c, buffer} }
-		_, err := io.ReadAll(get(t, s).Body)
+		_, err := io.ReadAll(get(t, s).Body) //nolint:bodyclose // by get
 		require.NoError(t, err)
 		require.Len(t, buffer, 1)
 		require.Equal(t, 128<<10, <-buffer)
