@@ -147,6 +147,12 @@ func (k *keyring) add(subject string, lifetime time.Duration, scopes ...string) 
 	return key, id
 }
 
+func (k *keyring) setAway(away bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.away = away
+}
+
 func (k *keyring) revoke(id string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -229,7 +235,7 @@ func TestDatabaseOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		d := newKeyring()
-		d.away = true
+		d.setAway(true)
 		a := New(Options{Schemes: []Scheme{NewAPIKeys("keys", "X-Api-Key", d)}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		key, _ := d.add("alice", 0)
 		requests := func(n int) []string {

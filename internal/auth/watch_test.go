@@ -106,11 +106,11 @@ func TestStreamEndsWithItsKey(t *testing.T) {
 
 		// During an outage the revocation is unknown, so the stream continues.
 		d.revoke(id)
-		d.away = true
+		d.setAway(true)
 		keys.Forget()
 		w.look()
 		goesOn(t, hers)
-		d.away = false
+		d.setAway(false)
 		w.look()
 		kind, reason := ended(t, hers)
 		require.Equal(t, task.Unauthenticated, kind)
@@ -118,7 +118,7 @@ func TestStreamEndsWithItsKey(t *testing.T) {
 		goesOn(t, his)
 
 		// A known expiry ends the stream without a check.
-		d.away = true
+		d.setAway(true)
 		waittest.Advance(time.Hour - time.Second)
 		goesOn(t, his)
 		waittest.Advance(time.Second)
@@ -144,7 +144,7 @@ func TestUnreadableKeyIsNoOutage(t *testing.T) {
 			others = append(others, w.begin(shows("X-Api-Key", key), ""))
 			d.revoke(id)
 		}
-		d.away = true
+		d.setAway(true)
 		keys.Forget()
 		w.look()
 		require.Equal(t, awayAfter, d.failed)

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,15 +51,30 @@ func TestHintsFitIntoNotifications(t *testing.T) {
 
 // sent records payloads, with their times.
 type sent struct {
+	mu   sync.Mutex
 	at   []time.Time
 	text string
 	err  error
 }
 
 func (s *sent) Send(_ context.Context, payloads []string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.at = append(s.at, time.Now())
 	s.text += strings.Join(payloads, ",") + ","
 	return s.err
+}
+
+// said is the text since the start or the last failure; the next payloads end with an error.
+func (s *sent) said(next error) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := s.text
+	if s.err != nil {
+		s.text = ""
+	}
+	s.err = next
+	return text
 }
 
 // A process with many others sends its hints together, and loses none: each NOTIFY wakes all of them.
@@ -76,17 +92,17 @@ func TestManyProcessesSendTogether(t *testing.T) {
 		}
 		waittest.Advance(time.Second)
 		for i := range 100 {
-			require.Contains(t, conn.text, fmt.Sprintf(",q:agent-%d,", i))
+			require.Contains(t, conn.said(nil), fmt.Sprintf(",q:agent-%d,", i))
 		}
 		require.Len(t, conn.at, 11, "at once, and then every 10 ms")
 
 		// After a failure, the others must look at everything.
-		conn.err = errors.New("away")
+		conn.said(errors.New("away"))
 		n.ready("lost")
 		synctest.Wait()
-		conn.err, conn.text = nil, ""
+		conn.said(nil)
 		waittest.Advance(2 * time.Second)
-		require.Contains(t, conn.text, ",r:,")
+		require.Contains(t, conn.said(nil), ",r:,")
 
 		// At the end, what waits for its turn is sent.
 		n.ready("last")
@@ -95,7 +111,7 @@ func TestManyProcessesSendTogether(t *testing.T) {
 		synctest.Wait()
 		stop()
 		require.NoError(t, <-done)
-		require.Contains(t, conn.text, ",q:after it,")
+		require.Contains(t, conn.said(nil), ",q:after it,")
 	})
 }
 

@@ -81,11 +81,13 @@ func history(t *rapid.T) {
 		return way(r)
 	}
 	broken := map[string]error{}
+	w.mu.Lock()
 	w.fails = func(statement string) error {
 		err := broken[statement]
 		delete(broken, statement)
 		return err
 	}
+	w.mu.Unlock()
 	for i := range rapid.IntRange(1, 12).Draw(t, "webhooks") {
 		w.hook(host.Draw(t, "host"), int64(i%3), rapid.SampledFrom([]string{"events", "whole", "silent"}).Draw(t, "dialect"))
 	}
