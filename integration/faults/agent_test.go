@@ -34,7 +34,7 @@ type agent struct {
 	runs   func(http.ResponseWriter, *http.Request, []byte)
 	server *http.Server // nil while connections are refused
 	urls   []string     // of the replicas, for the run API
-	ebb    atomic.Int64 // trickling runs end when it changes
+	flows  atomic.Bool  // trickling runs go on, and retries of them
 
 	mu     sync.Mutex
 	status int               // its answer while it is away; 0 for none
@@ -224,7 +224,7 @@ func (a *agent) answers(ctx context.Context, w http.ResponseWriter, doc *job) (l
 	case held:
 		<-ctx.Done()
 	case trickling:
-		for ebb := a.ebb.Load(); ebb == a.ebb.Load() && ctx.Err() == nil; time.Sleep(60 * time.Millisecond) {
+		for ; a.flows.Load() && ctx.Err() == nil; time.Sleep(60 * time.Millisecond) {
 			_, _ = io.WriteString(w, `{"type": "text", "text": "."}`+"\n")
 			_ = http.NewResponseController(w).Flush()
 		}

@@ -131,6 +131,7 @@ func (c *rig) rewind(replicate func() *storetest.PrivateServer, operations int, 
 	resume := c.load.pause() // what the other clients have done is in the copy
 	defer resume()
 	s := replicate()
+	c.agent.flows.Store(true)
 	lossy := newLoad(c.t, c.rng.Uint64(), c.load.urls...)
 	lossy.lossy = true
 	var streams errgroup.Group
@@ -166,7 +167,7 @@ func (c *rig) rewind(replicate func() *storetest.PrivateServer, operations int, 
 	})
 	waitRead(s.Count("SELECT coalesce(max(last_seq), 0)::int FROM holdfast.tasks WHERE state < 3"))
 	replace(s)
-	c.agent.ebb.Add(1)
+	c.agent.flows.Store(false)
 	require.NoError(c.t, streams.Wait(), "a stream over the loss of events")
 	lossy.end()
 	require.NoError(c.t, lossy.troubles())
