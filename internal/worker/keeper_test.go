@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,7 +29,7 @@ type processes struct {
 	down    error         // of renewals
 	hang    chan struct{} // renewals wait for it, whatever their context says
 	mute    bool          // rescues get no answer
-	renewed []time.Time
+	renewed int
 	rescued []time.Time
 }
 
@@ -44,17 +45,19 @@ func (p *processes) Register(_ context.Context, of store.Process, ttl time.Durat
 }
 
 func (p *processes) Renew(_ context.Context, id task.ID, ttl time.Duration) error {
-	if p.hang != nil {
-		<-p.hang
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if hang := p.hang; hang != nil {
+		p.mu.Unlock()
+		<-hang
+		p.mu.Lock()
+	}
 	if _, alive := p.until[id]; !alive && p.down == nil {
 		return task.LeaseLost
 	}
 	if p.down == nil {
 		p.until[id] = time.Now().Add(ttl)
-		p.renewed = append(p.renewed, time.Now())
+		p.renewed++
 	}
 	return p.down
 }
@@ -99,6 +102,13 @@ func (p *processes) set(change func()) {
 	change()
 }
 
+// rescues are the times of all rescues.
+func (p *processes) rescues() []time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.rescued)
+}
+
 // keep runs a keeper in a bubble, and checks that a stop gives up its lease.
 func keep(t *testing.T, db *processes, o worker.KeeperOptions) *worker.Keeper {
 	t.Helper()
@@ -117,7 +127,7 @@ func keep(t *testing.T, db *processes, o worker.KeeperOptions) *worker.Keeper {
 		id := k.ID()
 		k.Stop(context.Background())
 		require.True(t, k.ID().IsZero())
-		require.NotContains(t, db.until, id)
+		db.set(func() { require.NotContains(t, db.until, id) })
 	})
 	return k
 }
@@ -128,28 +138,30 @@ func keep(t *testing.T, db *processes, o worker.KeeperOptions) *worker.Keeper {
 func TestKeeperRescuesRunsOfDeadProcesses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		db, peers, rescued := newProcesses(), -1, 0
+		db := newProcesses()
+		var peers, rescued atomic.Int32
+		peers.Store(-1)
 		dead := store.NewID()
 		require.NoError(t, db.Register(t.Context(), store.Process{ID: dead}, 0))
 		db.runs[dead] = 3
 		began := time.Now()
 		k := keep(t, db, worker.KeeperOptions{
-			Grace: time.Second, OnPeers: func(n int) { peers = n }, Rescued: func(n int) { rescued += n },
+			Grace: time.Second, OnPeers: func(n int) { peers.Store(int32(n)) }, Rescued: func(n int) { rescued.Add(int32(n)) },
 			OnLost: func() { t.Error("this process is alive") },
 		})
 		require.True(t, k.Healthy())
 		waittest.Advance(ttl - 1)
-		require.Equal(t, 1, peers)
-		require.Empty(t, db.rescued)
+		require.EqualValues(t, 1, peers.Load())
+		require.Empty(t, db.rescues())
 		waittest.Advance(2 * time.Second)
-		require.GreaterOrEqual(t, db.rescued[0].Sub(began), ttl)
-		require.Equal(t, 3, rescued)
+		require.GreaterOrEqual(t, db.rescues()[0].Sub(began), ttl)
+		require.EqualValues(t, 3, rescued.Load())
 		waittest.Advance(ttl)
-		require.Zero(t, peers, "the dead process does not count")
+		require.Zero(t, peers.Load(), "the dead process does not count")
 		require.Equal(t, 1, k.Processes())
-		require.Equal(t, 3, rescued)
+		require.EqualValues(t, 3, rescued.Load())
 		waittest.Advance(time.Hour)
-		require.InDelta(t, 3600/4, len(db.renewed), 150)
+		db.set(func() { require.InDelta(t, 3600/4, db.renewed, 150) })
 		require.Greater(t, k.Margin(), ttl/2)
 	})
 }
@@ -157,15 +169,16 @@ func TestKeeperRescuesRunsOfDeadProcesses(t *testing.T) {
 func TestDeadProcessRegistersAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		db, lost := newProcesses(), 0
-		k := keep(t, db, worker.KeeperOptions{OnLost: func() { lost++ }})
+		db := newProcesses()
+		var lost atomic.Int32
+		k := keep(t, db, worker.KeeperOptions{OnLost: func() { lost.Add(1) }})
 		old := k.ID()
 		require.NoError(t, db.Unregister(t.Context(), old))
 		waittest.Advance(ttl)
-		require.Equal(t, 1, lost)
+		require.EqualValues(t, 1, lost.Load())
 		require.False(t, k.ID().IsZero())
 		require.NotEqual(t, old, k.ID())
-		require.Len(t, db.until, 1, "only the new id counts")
+		db.set(func() { require.Len(t, db.until, 1, "only the new id counts") })
 	})
 }
 
@@ -183,15 +196,15 @@ func TestKeeperWaitsDuringOutage(t *testing.T) {
 		require.Zero(t, k.HealthyFor())
 		require.False(t, k.Stuck(), "a watchdog that ended processes during an outage would end their runs")
 		require.Negative(t, k.Margin())
-		require.Empty(t, db.rescued)
+		require.Empty(t, db.rescues())
 		db.set(func() { db.down = nil })
 		waittest.Advance(2 * time.Second)
 		require.True(t, k.Healthy())
 		require.Equal(t, id, k.ID())
 		back := time.Now().Add(-k.HealthyFor())
 		waittest.Advance(ttl + ttl/3)
-		require.NotEmpty(t, db.rescued)
-		require.GreaterOrEqual(t, db.rescued[0].Sub(back), ttl)
+		require.NotEmpty(t, db.rescues())
+		require.GreaterOrEqual(t, db.rescues()[0].Sub(back), ttl)
 	})
 }
 
@@ -206,7 +219,7 @@ func TestHangingStatements(t *testing.T) {
 			waittest.Advance(ttl)
 			require.Positive(t, k.Margin())
 		}
-		require.NotEmpty(t, db.rescued)
+		require.NotEmpty(t, db.rescues())
 		hang := make(chan struct{})
 		db.set(func() { db.hang = hang })
 		waittest.Advance(20 * time.Second)

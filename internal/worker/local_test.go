@@ -559,20 +559,26 @@ func TestAgentsGiveUpOnTheDatabase(t *testing.T) {
 // called is a database that knows for how long an agent has not called the run API.
 type called struct {
 	worker.Store
-	silence time.Duration
-	never   bool
-	err     error
+	answer atomic.Pointer[silence]
+}
+
+type silence struct {
+	d     time.Duration
+	never bool
+	err   error
 }
 
 func (c *called) Silence(context.Context, task.ID, task.Fence) (d time.Duration, never bool, err error) {
-	return c.silence, c.never, c.err
+	a := c.answer.Load()
+	return a.d, a.never, a.err
 }
 
 // Calls of the run API are signs of life. While the database does not know of any, an agent is not silent.
 func TestCallsOfTheRunAPIAreSignsOfLife(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		db := &called{never: true}
+		db := &called{}
+		db.answer.Store(&silence{never: true})
 		a := does(func(ctx context.Context, _ *executor.Run, _ executor.Emitter) error { return waits(ctx) })
 		a.InactivityTimeout = time.Minute
 		p := startLocal(t, setup{
@@ -582,14 +588,14 @@ func TestCallsOfTheRunAPIAreSignsOfLife(t *testing.T) {
 		h := p.create("a", "x")
 		waittest.Advance(75 * time.Second) // it looks four times a minute
 		p.is(h, task.StateFailed)
-		db.never, db.silence = false, 20*time.Second
+		db.answer.Store(&silence{d: 20 * time.Second})
 		h = p.create("a", "x")
 		waittest.Advance(time.Hour)
 		p.is(h, task.StateWorking)
-		db.silence, db.err = time.Hour, task.Unavailable
+		db.answer.Store(&silence{d: time.Hour, err: task.Unavailable})
 		waittest.Advance(time.Hour)
 		p.is(h, task.StateWorking)
-		db.err = nil
+		db.answer.Store(&silence{d: time.Hour})
 		waittest.Advance(15 * time.Second)
 		require.Contains(t, p.is(h, task.StateFailed).Status.Message.FirstText(), "silent for more than 1m0s")
 	})

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,11 +22,20 @@ import (
 type remote struct {
 	executor.Func
 	cancel func(ctx context.Context, c *executor.Cancellation) error // nil: accepts
-	told   []executor.Cancellation
+	mu     sync.Mutex
+	seen   []executor.Cancellation
+}
+
+func (r *remote) told() []executor.Cancellation {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.seen)
 }
 
 func (r *remote) Cancel(ctx context.Context, c *executor.Cancellation) error {
-	r.told = append(r.told, *c)
+	r.mu.Lock()
+	r.seen = append(r.seen, *c)
+	r.mu.Unlock()
 	if r.cancel == nil {
 		return nil
 	}
@@ -66,8 +77,8 @@ func TestAgentIsToldOfCancelOfRun(t *testing.T) {
 		require.True(t, p.store.Told(h.ID), "it is recorded")
 		require.NoError(t, p.pool.Notices(t.Context()))
 		waittest.Advance(time.Hour)
-		require.Len(t, a.told, 1, "once it has accepted the notice, nobody tells it again")
-		told := a.told[0]
+		require.Len(t, a.told(), 1, "once it has accepted the notice, nobody tells it again")
+		told := a.told()[0]
 		require.Equal(t, executor.ReasonCanceled, told.Reason)
 		require.Equal(t, h.ID.String()+":1", told.IdempotencyKey())
 		require.Equal(t, []int{1, 1, 1}, []int{told.Turn, int(told.Attempt), told.Try})
@@ -109,7 +120,7 @@ func TestNoticeIsRetried(t *testing.T) {
 				synctest.Wait()
 			}
 			require.True(t, p.store.Told(h.ID), name)
-			require.Len(t, a.told, c.tries, name)
+			require.Len(t, a.told(), c.tries, name)
 			for i, base := range []time.Duration{time.Second, 2 * time.Second, 2 * time.Minute}[:c.tries-1] {
 				require.GreaterOrEqual(t, p.delays[i], base/2, name)
 				require.Less(t, p.delays[i], base*3/2, name)
@@ -145,11 +156,11 @@ func TestAgentIsToldWhyRunEnded(t *testing.T) {
 			h := p.create("a", "go")
 			waittest.Advance(time.Minute - 1)
 			p.is(h, task.StateWorking)
-			require.Empty(t, a.told)
+			require.Empty(t, a.told())
 			c.end(p)
 			require.Equal(t, c.text, p.is(h, c.state).Status.Message.FirstText())
-			require.Len(t, a.told, 1)
-			told := a.told[0]
+			require.Len(t, a.told(), 1)
+			told := a.told()[0]
 			require.Equal(t, want, told.Reason)
 			require.Equal(t, []int{1, 1, 1}, []int{told.Turn, int(told.Attempt), told.Try})
 			require.Equal(t, c.state == task.StateFailed, want.Ended())
@@ -171,7 +182,7 @@ func TestStopEndsNotices(t *testing.T) {
 		require.NoError(t, p.store.Cancel(h.ID, nil))
 		require.NoError(t, p.pool.Notices(t.Context()))
 		synctest.Wait()
-		require.Len(t, a.told, 1)
+		require.Len(t, a.told(), 1)
 		began := time.Now()
 		p.stop()
 		<-p.ended
