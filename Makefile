@@ -6,8 +6,11 @@ SHELL    := /bin/bash
 TOOLS    := bin/sqlc bin/golangci-lint
 FUZZTIME ?= 30s
 MODELRUNS ?= 150
-# Tests that need Go and PostgreSQL, and nothing else; the rest is in steps of test-all.
-PACKAGES ?= ./internal/... ./agent/... ./cmd/... ./migrations/... ./sdk/conformance ./bench/report ./docs ./deploy ./examples/conformance ./examples/go/...
+# Tests that need more than Go and PostgreSQL; they are in steps of test-all.
+APART    = %/integration/% %/holdfast/interop %/holdfast/bench %/holdfast/examples %/holdfast/examples/webhooks
+PACKAGES ?= $(filter-out $(APART),$(shell go list ./...))
+# What takes longest goes first: at the end it would run alone.
+FIRST    = %/internal/store %/sdk/conformance %/internal/pgembed %/internal/retention
 # For one package that hangs; a test that waits in vain fails earlier.
 TIMEOUT  ?= 30m
 COUNT    ?= 1
@@ -46,11 +49,11 @@ build: ## a static binary, bin/holdfast
 	@echo "go build: the first time, this compiles every package and takes minutes"
 	CGO_ENABLED=0 go build -v -trimpath -o bin/holdfast ./cmd/server
 
-# What takes longest goes first: at the end it would run alone.
+# Tests wait more than they compute, so twice as many packages run at a time as there are cores.
 test: bin/gotestsum ## what decides whether a change is right: five minutes, Go and PostgreSQL. RACE=1, COUNT=20, PACKAGES, TESTFLAGS
 	bin/gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped --jsonfile-timing-events bin/test.json -- \
-		$(if $(RACE),-race) -count=$(COUNT) -timeout $(TIMEOUT) -shuffle=on $(TESTFLAGS) \
-		$(if $(findstring ./internal/...,$(PACKAGES)),./internal/store) $(PACKAGES)
+		$(if $(RACE),-race) -count=$(COUNT) -timeout $(TIMEOUT) -shuffle=on -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) $(TESTFLAGS) \
+		$(filter $(FIRST),$(PACKAGES)) $(filter-out $(FIRST),$(PACKAGES))
 	@echo "the slowest:"; bin/gotestsum tool slowest --num 10 --jsonfile bin/test.json
 
 test-all: ## make test and everything else that needs no day: 40 minutes. RECORD=1 writes the result into docs/reliability.md

@@ -27,6 +27,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/runapi"
 	"github.com/holdfast-a2a/holdfast/internal/runapi/runapitest"
+	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/invarianttest"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
@@ -68,23 +69,12 @@ type ran struct {
 	result chan<- error
 }
 
-// replica passes the announcements of a store on, as the hub does.
-type replica struct{ pool func() *worker.Pool }
-
-func (r replica) Committed([]*task.Event)    {}
-func (r replica) Advanced(task.ID, task.Seq) {}
-func (r replica) Ready(agent string)         { r.pool().Wake(agent) }
-func (r replica) CancelWanted(id task.ID)    { r.pool().CancelHint(id) }
-func (r replica) PushesDue()                 {}
-func (r replica) CallsDue()                  {}
-func (r replica) Gone([]task.ID)             {}
-func (r replica) KeyRevoked(string)          {}
-
 func newWorld(t *testing.T, a worker.Agent) *world {
 	t.Helper()
 	w := &world{t: t, url: storetest.New(t).URL, runs: make(chan ran, 10)}
+	var bus signal.Bus // of both replicas, as the hub connects them
 	open := func() *store.Store {
-		s, err := store.Open(t.Context(), store.Options{URL: w.url, APIConns: 4, Listener: replica{func() *worker.Pool { return w.pool }}})
+		s, err := store.Open(t.Context(), store.Options{URL: w.url, APIConns: 4, Listener: &bus})
 		require.NoError(t, err)
 		return s
 	}
@@ -116,6 +106,8 @@ func newWorld(t *testing.T, a worker.Agent) *world {
 		},
 	}
 	w.pool = worker.New(options)
+	bus.Queues.Subscribe(w.pool.Wake)
+	bus.Cancels.Subscribe(w.pool.CancelHint)
 	options.Store = elsewhere
 	api := runapi.New(runapi.Options{
 		Store: elsewhere, Pool: worker.New(options), Tokens: tokens, Memory: memory.New(64 << 20),

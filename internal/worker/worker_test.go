@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +20,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/invarianttest"
 	"github.com/holdfast-a2a/holdfast/internal/store/pgproxytest"
@@ -30,16 +30,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // process is a store with a pool of workers and no hub: commits wake the pool directly.
 type process struct {
@@ -52,26 +43,6 @@ type process struct {
 	stopOnce sync.Once
 	stop     context.CancelFunc
 	ended    chan struct{}
-}
-
-func (p *process) Committed([]*task.Event)    {}
-func (p *process) Advanced(task.ID, task.Seq) {}
-func (p *process) Ready(agent string) {
-	if p.pool != nil {
-		p.pool.Wake(agent)
-	}
-}
-
-func (p *process) Gone([]task.ID) {}
-
-func (p *process) KeyRevoked(string) {}
-
-func (p *process) PushesDue() {}
-
-func (p *process) CallsDue() {}
-
-func (p *process) CancelWanted(id task.ID) {
-	p.pool.CancelHint(id)
 }
 
 type setup struct {
@@ -116,11 +87,14 @@ func start(t testing.TB, s setup, agents ...worker.Agent) *process {
 		return slices.ContainsFunc(agents, func(a worker.Agent) bool { _, ok := a.Executor.(executor.Canceler); return ok && a.Name == name })
 	}
 	var err error
-	p.store, err = store.Open(t.Context(), store.Options{URL: s.through, APIConns: 3, Listener: p, Tells: tells})
+	var bus signal.Bus
+	p.store, err = store.Open(t.Context(), store.Options{URL: s.through, APIConns: 3, Listener: &bus, Tells: tells})
 	require.NoError(t, err)
 	p.register()
 	s.poll = cmp.Or(s.poll, 100*time.Millisecond)
 	p.pool = worker.New(s.options(p.store, func() task.ID { return *p.id.Load() }, agents))
+	bus.Queues.Subscribe(p.pool.Wake)
+	bus.Cancels.Subscribe(p.pool.CancelHint)
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
 	go func() {

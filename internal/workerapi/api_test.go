@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/runapi"
+	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/invarianttest"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
@@ -70,27 +71,6 @@ type replica struct {
 	self    task.ID
 }
 
-// listener passes the announcements of a store on to all replicas, as the hub does.
-type listener struct{ w *world }
-
-func (l listener) Committed([]*task.Event)    {}
-func (l listener) Advanced(task.ID, task.Seq) {}
-func (l listener) PushesDue()                 {}
-func (l listener) CallsDue()                  {}
-func (l listener) Gone([]task.ID)             {}
-func (l listener) KeyRevoked(string)          {}
-func (l listener) Ready(agent string) {
-	for _, r := range l.w.replicas {
-		r.api.Wake(agent)
-	}
-}
-
-func (l listener) CancelWanted(id task.ID) {
-	for _, r := range l.w.replicas {
-		r.api.Hint(id)
-	}
-}
-
 // counting counts the claims of a store.
 type counting struct {
 	*store.Store
@@ -119,8 +99,9 @@ func newWorld(t *testing.T, o options) *world {
 		o.claims = limit.NewPlaces(1000, 1000)
 	}
 	var open []*store.Store
+	var bus signal.Bus // of both replicas, as the hub connects them
 	for range 2 {
-		s, err := store.Open(t.Context(), store.Options{URL: w.url, APIConns: 4, Listener: listener{w}})
+		s, err := store.Open(t.Context(), store.Options{URL: w.url, APIConns: 4, Listener: &bus})
 		require.NoError(t, err)
 		open = append(open, s)
 	}
@@ -178,6 +159,10 @@ func newWorld(t *testing.T, o options) *world {
 		}))
 	}
 	w.replicas = replicas
+	for _, r := range replicas {
+		bus.Queues.Subscribe(r.api.Wake)
+		bus.Cancels.Subscribe(r.api.Hint)
+	}
 	for _, r := range replicas {
 		done := make(chan struct{})
 		ended = append(ended, done)
