@@ -12,16 +12,11 @@ func BenchmarkRawEcho(b *testing.B)   { rawEcho(b) }
 func BenchmarkRawSSE(b *testing.B)    { rawSSE(b) }
 
 func BenchmarkLatency(b *testing.B) { latency(b) }
-func BenchmarkPushLag(b *testing.B) { pushLag(b) }
 func BenchmarkFanOut(b *testing.B)  { fanOut(b) }
-func BenchmarkMemory(b *testing.B)  { memory(b) }
 func BenchmarkReads(b *testing.B)   { reads(b) }
-func BenchmarkGet(b *testing.B)     { get(b) }
 
 func BenchmarkBlocking(b *testing.B)       { blocking(b) }
 func BenchmarkPoll(b *testing.B)           { poll(b) }
 func BenchmarkStream(b *testing.B)         { stream(b) }
 func BenchmarkPushDeliveries(b *testing.B) { pushDeliveries(b) }
-func BenchmarkPushCost(b *testing.B)       { pushCost(b) }
 func BenchmarkReplicas(b *testing.B)       { replicated(b) }
-func BenchmarkStored(b *testing.B)         { stored(b) }

@@ -1,8 +1,6 @@
 package bench
 
 import (
-	"cmp"
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -51,26 +49,6 @@ func spread[W any](b *testing.B, n int, workers []W, call func(W) error) (time.D
 		b.FailNow()
 	}
 	return elapsed, slices.Sorted(slices.Values(slices.Concat(took...)))
-}
-
-// callForTurn has each worker call for the length of a turn, and returns the time that it took.
-func callForTurn[W any](b *testing.B, workers []W, call func(i int, w W) error) time.Duration {
-	b.Helper()
-	var wg sync.WaitGroup
-	failed := make([]error, len(workers))
-	start := time.Now()
-	for i, w := range workers {
-		wg.Go(func() {
-			for n := 0; failed[i] == nil && (n < cmp.Or(tiny(), 1) || tiny() == 0 && time.Since(start) < turn()); n++ {
-				failed[i] = call(i, w)
-			}
-		})
-	}
-	wg.Wait()
-	if err := errors.Join(failed...); err != nil {
-		b.Fatal(err)
-	}
-	return time.Since(start)
 }
 
 // dial connects; the connection ends with b.

@@ -21,11 +21,9 @@ import (
 
 // Roles of replicas.
 const (
-	whole      = "api,worker"
-	apiOnly    = "api"
-	workerOnly = "worker"
-	pushOnly   = "push"
-	everything = "api,worker,push"
+	whole    = "api,worker"
+	apiOnly  = "api"
+	pushOnly = "push"
 )
 
 // cluster is replicas on a database of their own.
@@ -45,8 +43,7 @@ type replica struct {
 // anyConnections lets one address open as many connections as it likes.
 const anyConnections = "limits: {connections_per_address: 0}\n"
 
-// config lets a replica hold as many runs as there are idle streams to measure. The agent "serial" runs one task at a
-// time, so fan-out begins when all readers are connected.
+// config has an agent "serial" that runs one task at a time, so fan-out begins when all readers are connected.
 const config = anyConnections + `
 agents:
   - name: demo

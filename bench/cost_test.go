@@ -52,15 +52,6 @@ func costly(b *testing.B, c *cluster, load func() (n int)) {
 	}
 }
 
-// compareCosts reports the costs of both, if they could be measured.
-func compareCosts(b *testing.B, with, without *cost) {
-	b.Helper()
-	if without.spent > 0 {
-		metric(b, without.each(), "without-cpu-µs")
-		metric(b, with.each(), "with-cpu-µs")
-	}
-}
-
 // processorTime is the time used by the replicas and by the backends of their database, if they run on this machine.
 // The connection that checks deliveries is excluded.
 func (c *cluster) processorTime(b *testing.B) map[int]time.Duration {
@@ -85,16 +76,4 @@ func (c *cluster) processorTime(b *testing.B) map[int]time.Duration {
 		}
 	}
 	return used
-}
-
-// lsn is the present end of the write-ahead log.
-func (c *cluster) lsn(b *testing.B) string {
-	b.Helper()
-	return one[string](b, c.db, "SELECT pg_current_wal_insert_lsn()::text")
-}
-
-// walSince is how many bytes all databases have written to the log since then.
-func (c *cluster) walSince(b *testing.B, lsn string) float64 {
-	b.Helper()
-	return one[float64](b, c.db, "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), $1::pg_lsn)::float8", lsn)
 }

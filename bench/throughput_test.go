@@ -103,27 +103,3 @@ func replicated(b *testing.B) {
 		})
 	}
 }
-
-// get reads tasks of several sizes, one at a time and 16 at a time.
-func get(b *testing.B) {
-	b.Helper()
-	c := newCluster(b, whole)
-	target := c.replicas[0].target
-	for _, n := range []int{1, 100, 1000} {
-		id := newTask(b, target, chunks(n))
-		req := target.Request("tasks/get", load.TaskQuery(id), "")
-		for _, conns := range []int{1, 16} {
-			b.Run(fmt.Sprintf("chunks=%d/inflight=%d", n, conns), func(b *testing.B) {
-				elapsed, took := repeat(b, target, conns, b.N, func(conn *load.Conn) error {
-					body, err := conn.Call(req)
-					if err == nil && len(body) < n*256 {
-						err = fmt.Errorf("a task of %d bytes", len(body))
-					}
-					return err
-				})
-				metric(b, float64(b.N)/elapsed.Seconds(), "gets/s")
-				quantiles(b, took)
-			})
-		}
-	}
-}

@@ -45,10 +45,7 @@ var tables = []struct {
 	{"RawEcho", "Raw: net/http with nothing behind it", nil},
 	{"RawSSE", "Raw: chunks of 256 bytes that nobody stores", nil},
 	{"Latency", "From emission to a reader", []raw{{"raw NOTIFY p50-ms", "p50-ms", "RawNotify/idle", ""}, {"raw NOTIFY p99-ms", "p99-ms", "RawNotify/idle", ""}}},
-	{"PushLag", "From emission to a webhook's receiver", []raw{{"raw NOTIFY p50-ms", "p50-ms", "RawNotify/idle", ""}, {"raw NOTIFY p99-ms", "p99-ms", "RawNotify/idle", ""}}},
 	{"FanOut", "One task, 200 readers on two replicas", nil},
-	{"Memory", "Memory of idle streams", nil},
-	{"Get", "Reading a task", []raw{{"raw echo requests/s", "requests/s", "RawEcho/inflight=%s", "inflight"}}},
 	{"Blocking", "Blocking echo tasks", []raw{
 		{"raw commits/s", "commits/s", "RawInsert/conns=%s", "inflight"}, {"raw echo requests/s", "requests/s", "RawEcho/inflight=%s", "inflight"},
 	}},
@@ -61,9 +58,7 @@ var tables = []struct {
 	{"PushDeliveries", "Deliveries of webhooks to a receiver that answers at once", []raw{
 		{"raw echo requests/s", "requests/s", "RawEcho/inflight=%s", "inflight"},
 	}},
-	{"PushCost", "Blocking echo tasks with a webhook each, and without", nil},
 	{"Replicas", "Replicas that share the machine", nil},
-	{"Stored", "With finished tasks stored", nil},
 }
 
 func report(in io.Reader, out io.Writer) error {
