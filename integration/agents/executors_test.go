@@ -25,7 +25,7 @@ func TestExampleAgents(t *testing.T) {
 	db := clustertest.NewDB(t)
 	python := startAgent(t, "127.0.0.1:0", "python3", example(t, "python/http_agent.py"))
 	node := startAgent(t, "127.0.0.1:0", "node", example(t, "node/http_agent.mjs"))
-	config := fmt.Sprintf(patient+`
+	config := fmt.Sprintf(clustertest.Patient+`
   - {name: python-http, executor: {kind: http, http: {url: %q}}}
   - {name: node-http, executor: {kind: http, http: {url: %q}}}
   - {name: python-command, executor: {kind: command, command: {argv: [python3, %q]}}}
@@ -77,7 +77,7 @@ func TestExampleAgents(t *testing.T) {
 func TestOrchestrator(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
-	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: fmt.Sprintf(patient+`
+	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: fmt.Sprintf(clustertest.Patient+`
   - {name: orchestrator, executor: {kind: command, command: {argv: [python3, %q]}}}
   - {name: flights, executor: {kind: command, command: {argv: [python3, %q]}}}
   - {name: hotels, executor: {kind: demo}}
@@ -97,7 +97,7 @@ func TestCancelReachesAgent(t *testing.T) {
 	db := clustertest.NewDB(t)
 	agent := startAgent(t, "127.0.0.1:0", "node", example(t, "node/http_agent.mjs"), "DELAY=10000")
 	mark := "HOLDFAST_INTEGRATION_MARK=" + filepath.Base(t.TempDir()) + fmt.Sprint(os.Getpid())
-	config := fmt.Sprintf(steady+`
+	config := fmt.Sprintf(clustertest.Steady+`
   - {name: node, executor: {kind: http, http: {url: %q}}}
   - name: python
     executor: {kind: command, command: {argv: [python3, %q], env: {DELAY: "1000"}, inherit: [HOLDFAST_INTEGRATION_MARK]}}
@@ -136,7 +136,7 @@ func TestCancelReachesAgent(t *testing.T) {
 func TestCommandContinuesFromCheckpoint(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
-	config := fmt.Sprintf(patient+`
+	config := fmt.Sprintf(clustertest.Patient+`
   - name: python
     executor: {kind: command, command: {argv: [python3, %q], env: {DELAY: "0.2"}}}
 `, example(t, "python/command_agent.py"))

@@ -17,7 +17,7 @@ import (
 
 // Agents and clients of the official Go SDK, with Holdfast between them.
 
-var sdkSettings = patient + `
+var sdkSettings = clustertest.Patient + `
   - name: scripted
     default: true
     executor: {kind: go}

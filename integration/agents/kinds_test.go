@@ -120,7 +120,7 @@ func TestAgentsOfEveryKindThatAreAway(t *testing.T) {
 	t.Cleanup(plain.Close)
 	grpcOfUpstream := clustertest.Reserve(t)
 	upstream := clustertest.Start(t, clustertest.Options{
-		Name: "upstream", DB: clustertest.NewDB(t).URL, Config: steady + "public_grpc_address: " + grpcOfUpstream + "\n",
+		Name: "upstream", DB: clustertest.NewDB(t).URL, Config: clustertest.Steady + "public_grpc_address: " + grpcOfUpstream + "\n",
 	})
 	model := modeltest.New(t, modeltest.Streams(modeltest.Role, modeltest.Text("done"), modeltest.Stop, modeltest.Done))
 	answering := func(to string, status int32, settings string) absence {
@@ -175,7 +175,7 @@ func TestAgentsOfEveryKindThatAreAway(t *testing.T) {
 
 	// One run at a time, and fewer attempts than the wait takes.
 	var config strings.Builder
-	config.WriteString(steady)
+	config.WriteString(clustertest.Steady)
 	for _, name := range names {
 		fmt.Fprintf(&config, "\n  - {name: %s, executor: %s, limits: {max_attempts: 2, concurrency: 1}}\n", name, absences[name].executor)
 	}

@@ -33,7 +33,7 @@ func documented(t *testing.T, model interface{ Base() string }) string {
 		require.Len(t, line.FindAllString(example, -1), 1, key)
 		example = line.ReplaceAllString(example, "${1}"+value)
 	}
-	return patient + example
+	return clustertest.Patient + example
 }
 
 func withKey(o clustertest.Options) clustertest.Options {

@@ -66,7 +66,7 @@ func approvers(t *testing.T) string {
 	require.NoError(t, os.WriteFile(script, []byte(approverScript), 0o600))
 	server := httptest.NewServer(http.HandlerFunc(approverHTTP))
 	t.Cleanup(server.Close)
-	return fmt.Sprintf(steady+`
+	return fmt.Sprintf(clustertest.Steady+`
   - {name: go, executor: {kind: go}, on_busy: reject}
   - {name: command, executor: {kind: command, command: {argv: [python3, %q]}}}
   - {name: http, executor: {kind: http, http: {url: %q}}}

@@ -57,7 +57,7 @@ func TestRunDocumentOfRequests(t *testing.T) {
 `)
 	}))
 	t.Cleanup(agent.Close)
-	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: clustertest.NewDB(t).URL, Config: fmt.Sprintf(patient+`
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: clustertest.NewDB(t).URL, Config: fmt.Sprintf(clustertest.Patient+`
   - name: echo
     card: {extensions: [{uri: "https://ext.example/one", description: one, params: {unit: km, limits: [1, 9007199254740993]}}, {uri: "urn:two", params: {}}]}
     executor: {kind: http, http: {url: %q}}

@@ -24,7 +24,7 @@ func TestRunAPIExamples(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, program[1], 0o600))
 	queue := startAgent(t, "127.0.0.1:0", "python3", example(t, "python/queue_agent.py"))
 	db := clustertest.NewDB(t)
-	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: fmt.Sprintf(patient+`
+	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: fmt.Sprintf(clustertest.Patient+`
   - {name: guide, executor: {kind: command, command: {argv: [python3, %q]}}}
   - {name: queue, executor: {kind: http, http: {url: %q}}}
 `, file, queue.URL)})

@@ -59,7 +59,7 @@ func TestSecretsOfAgentsLeakNowhere(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(canary+"-of-a-file\n"), 0o600))
 	const headers = `{Authorization: "Bearer ${CANARY}-token", X-Key: "${CANARY}-key"}`
 	tells := map[string]bool{} // agents in whose errors something was removed
-	config := steady
+	config := clustertest.Steady
 	add := func(name, executor string, removed bool) {
 		tells[name] = removed
 		config += "  - {name: " + name + ", executor: " + executor + ", limits: {max_attempts: 2, backoff: 10ms, unreachable_for: 1s}}\n"

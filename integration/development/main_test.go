@@ -22,9 +22,6 @@ func TestMain(m *testing.M) {
 	clustertest.Main(m)
 }
 
-// steady are Settings whose leases outlast any load, so cancels wait for minutes, too. Sends wait for an hour.
-var steady = clustertest.Replace(clustertest.Settings, "worker: {lease_ttl: 6s", "limits: {max_block: 1h}\nworker: {lease_ttl: 10m")
-
 // screen is what a process has written.
 type screen struct {
 	mu   sync.Mutex

@@ -41,7 +41,7 @@ func wires(a *clustertest.Replica) map[string][]string {
 func server(t testing.TB) *clustertest.Replica {
 	t.Helper()
 	return clustertest.Start(t, clustertest.Options{
-		Name: "a", DB: clustertest.NewDB(t).URL, Config: steady + "\npush: {allow_private: true}\n",
+		Name: "a", DB: clustertest.NewDB(t).URL, Config: clustertest.Steady + "\npush: {allow_private: true}\n",
 	})
 }
 
@@ -230,7 +230,7 @@ func TestCutStreamsContinue(t *testing.T) {
 		_, _ = fmt.Fprintln(w, `{"type":"complete"}`)
 	}))
 	t.Cleanup(agent.Close)
-	config := clustertest.Replace(steady, "executor: {kind: demo}", fmt.Sprintf("executor: {kind: http, http: {url: %q}}", agent.URL))
+	config := clustertest.Replace(clustertest.Steady, "executor: {kind: demo}", fmt.Sprintf("executor: {kind: http, http: {url: %q}}", agent.URL))
 	a := clustertest.Start(t, clustertest.Options{Name: "a", DB: clustertest.NewDB(t).URL, Config: config})
 	all := map[string]*process{}
 	for name, flags := range map[string][]string{

@@ -22,7 +22,7 @@ func TestCancelMetadataReachesAgent(t *testing.T) {
 		w.Header().Set("Content-Type", "application/x-ndjson")
 		_, _ = io.WriteString(w, `{"type":"state","data":{"job":7}}`+"\n"+`{"type":"ask","message":"Which?"}`+"\n")
 	}
-	config := clustertest.Replace(patient, "executor: {kind: demo}",
+	config := clustertest.Replace(clustertest.Patient, "executor: {kind: demo}",
 		fmt.Sprintf(`executor: {kind: http, http: {url: "http://%[1]s/", cancel_url: "http://%[1]s/cancel"}}`, agent.addr))
 	a := clustertest.Start(t, clustertest.Options{Name: "a", DB: clustertest.NewDB(t).URL, Config: config})
 	for _, w := range a2atest.Wires {

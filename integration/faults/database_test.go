@@ -18,7 +18,7 @@ func TestDatabaseRestart(t *testing.T) {
 	t.Parallel()
 	pg := storetest.Server(t, map[string]string{"fsync": "off"})
 	// Streams and runs outlive the outage: they end when a lease is over.
-	a, b := clustertest.Pair(t, clustertest.Options{DB: pg.URL, Config: outlasting})
+	a, b := clustertest.Pair(t, clustertest.Options{DB: pg.URL, Config: clustertest.Steady})
 	both := []*clustertest.Replica{a, b}
 	for outage, take := range map[string]func(){"shut down": pg.Stop, "crashed": pg.Crash} {
 		t.Log(outage)

@@ -14,7 +14,7 @@ import (
 func TestTasksOfKilledReplicaEndOnAnother(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
-	a := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: patient}) // alone: it runs all tasks that it acknowledges
+	a := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Patient}) // alone: it runs all tasks that it acknowledges
 	var streams []*a2atest.Reply
 	var tasks []string
 	for i := range 12 {
@@ -26,7 +26,7 @@ func TestTasksOfKilledReplicaEndOnAnother(t *testing.T) {
 	ended := a.Send(a2atest.V03, a2atest.Say("echo:before")).Task()
 	a.Kill()
 	db.Expire(a)
-	b := clustertest.Start(t, clustertest.Options{Name: "b", DB: db.URL, Config: patient})
+	b := clustertest.Start(t, clustertest.Options{Name: "b", DB: db.URL, Config: clustertest.Patient})
 	for i, id := range tasks {
 		_, err := streams[i].UntilEnd()
 		require.Error(t, err, "the stream broke")

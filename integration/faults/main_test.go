@@ -11,12 +11,6 @@ import (
 
 type object = a2atest.Object
 
-// patient are settings under which a request that waits for a run waits for its end, on the busiest machine.
-const patient = clustertest.Settings + "limits: {max_block: 1h}\n"
-
-// outlasting are patient settings under which no replica loses its lease.
-var outlasting = clustertest.Replace(patient, "lease_ttl: 6s", "lease_ttl: 10m")
-
 func TestMain(m *testing.M) {
 	clustertest.Main(m)
 }

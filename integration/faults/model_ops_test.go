@@ -140,7 +140,7 @@ type world struct {
 func newWorld(l *clustertest.DB, names ...string) *world {
 	w := &world{l: l, up: make([]bool, len(names)), outages: make([][]outage, len(names))}
 	// Only the end of a run answers what waits for it.
-	config := clustertest.Replace(patient, "cancel_grace: 5s", "cancel_grace: 1h")
+	config := clustertest.Replace(clustertest.Patient, "cancel_grace: 5s", "cancel_grace: 1h")
 	var all []clustertest.Options
 	for _, name := range names {
 		all = append(all, clustertest.Options{Name: name, DB: l.URL, Config: config})

@@ -28,9 +28,9 @@ func TestRolesApart(t *testing.T) {
 		runs <- run
 	}}
 	later.open()
-	config := clustertest.Replace(patient, "limits: {max_block", fmt.Sprintf(`
+	config := fmt.Sprintf(clustertest.Patient+`
   - {name: later, executor: {kind: http, http: {url: "http://%s/"}}, limits: {backoff: 100ms, concurrency: 1}}
-limits: {max_block`, later.addr))
+`, later.addr)
 	api := clustertest.Start(t, clustertest.Options{Name: "api", DB: db.URL, Config: config, Env: []string{"HOLDFAST_ROLES=api"}})
 	waiting := api.Stream(a2atest.V03, a2atest.Say("chunks=20 size=16 delay=5ms"))
 	require.Equal(t, "submitted", waiting.Take(1)[0].State(), "no worker runs it yet")

@@ -105,7 +105,7 @@ func (f *front) replace(r, other *clustertest.Replica, binary string) {
 }
 
 // draining configures replicas whose drain a second signal ends. One that loses its lease would not be ready.
-var draining = "drain_delay: 10m\n" + outlasting
+var draining = "drain_delay: 10m\n" + clustertest.Steady
 
 // TestARolloutFailsNoRequest restarts two replicas, one after the other, while clients send through a balancer that learns of a
 // stop only from /readyz.

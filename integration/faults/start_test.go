@@ -22,7 +22,7 @@ func TestStartWaitsForTheDatabase(t *testing.T) {
 			db := clustertest.NewDB(t)
 			proxy := pgproxytest.New(t, db.URL)
 			answer := proxy.Fail(query, "53300", "sorry, too many clients already")
-			r := clustertest.Start(t, clustertest.Options{Name: "a", DB: proxy.URL, Config: patient, Async: true})
+			r := clustertest.Start(t, clustertest.Options{Name: "a", DB: proxy.URL, Config: clustertest.Patient, Async: true})
 			for range 2 { // the second time it has tried again
 				r.Logs("the start waits for the database; retrying", "step", step)()
 			}

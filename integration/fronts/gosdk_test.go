@@ -109,7 +109,7 @@ func TestFrontOfTheGoSDK(t *testing.T) {
 	t.Parallel()
 	agent, link := startSDK(t)
 	base := "http://" + link.Addr
-	config := steady +
+	config := clustertest.Steady +
 		inFront("card", fmt.Sprintf("card_url: %q", base), "") +
 		inFront("poll", fmt.Sprintf("card_url: %q, stream: false", base), "") +
 		inFront("rest", fmt.Sprintf("url: %q, version: 1.0, binding: http+json", base+"/rest"), "")
@@ -147,7 +147,7 @@ func TestCutsBetweenFrontAndTheGoSDK(t *testing.T) {
 	t.Parallel()
 	agent, link := startSDK(t)
 	db := clustertest.NewDB(t)
-	config := steady + inFront("count", fmt.Sprintf("card_url: http://%s", link.Addr), "")
+	config := clustertest.Steady + inFront("count", fmt.Sprintf("card_url: http://%s", link.Addr), "")
 	f := clustertest.Start(t, clustertest.Options{Name: "front", DB: db.URL, Config: config})
 	const n = 10
 	streams := make([]*a2atest.Reply, n)
@@ -196,7 +196,7 @@ func TestTheExampleOfThePage(t *testing.T) {
 	example := regexp.MustCompile("(?s)```yaml holdfast.yaml\n(.*?)```").FindStringSubmatch(string(page))
 	require.NotNil(t, example)
 	_, link := startSDK(t)
-	without, _, _ := strings.Cut(steady, "agents:")
+	without, _, _ := strings.Cut(clustertest.Steady, "agents:")
 	f := clustertest.Start(t, clustertest.Options{
 		Name: "front", DB: clustertest.NewDB(t).URL, Env: []string{"TRAVEL_TOKEN=s3cret"},
 		Config: without + clustertest.Replace(example[1], "http://127.0.0.1:9999", "http://"+link.Addr),

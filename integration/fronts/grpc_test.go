@@ -17,12 +17,12 @@ func TestFrontFindsGRPCByTheCard(t *testing.T) {
 	t.Parallel()
 	dir, _, _ := certtest.Mutual(t, "nobody")
 	address := clustertest.Reserve(t)
-	settings := clustertest.Replace(steady, "grpc_listen: 127.0.0.1:0", fmt.Sprintf("grpc_listen: %s\npublic_grpc_address: %q", address, address))
+	settings := clustertest.Replace(clustertest.Steady, "grpc_listen: 127.0.0.1:0", fmt.Sprintf("grpc_listen: %s\npublic_grpc_address: %q", address, address))
 	db := clustertest.NewDB(t)
 	up := clustertest.Start(t, clustertest.Options{
 		Name: "up", DB: db.URL, Config: settings + fmt.Sprintf("tls: {cert_file: %[1]s/cert.pem, key_file: %[1]s/key.pem}\n", dir),
 	})
-	config := steady + inFront("travel", fmt.Sprintf("card_url: %q, binding: grpc", "https://"+a2atest.Host(up.URL)), "")
+	config := clustertest.Steady + inFront("travel", fmt.Sprintf("card_url: %q, binding: grpc", "https://"+a2atest.Host(up.URL)), "")
 	f := clustertest.Start(t, clustertest.Options{
 		Name: "front", DB: clustertest.NewDB(t).URL, Config: config, Env: []string{"SSL_CERT_FILE=" + filepath.Join(dir, "ca.pem")},
 	})

@@ -18,7 +18,7 @@ import (
 
 func TestFrontOfEveryVersion(t *testing.T) {
 	t.Parallel()
-	up := clustertest.Start(t, clustertest.Options{Name: "up", DB: clustertest.NewDB(t).URL, Config: steady})
+	up := clustertest.Start(t, clustertest.Options{Name: "up", DB: clustertest.NewDB(t).URL, Config: clustertest.Steady})
 	plain := fmt.Sprintf("url: %q, version: ", up.URL)
 	grpc := fmt.Sprintf("url: http://%s, binding: grpc, version: ", up.GRPC)
 	wires := map[string]string{
@@ -26,7 +26,7 @@ func TestFrontOfEveryVersion(t *testing.T) {
 		"rpc10": plain + "1.0, binding: jsonrpc", "rest10": plain + "1.0, binding: http+json",
 		"rpc03": plain + "0.3, binding: jsonrpc", "rest03": plain + "0.3, binding: http+json", "rpc01": plain + `"0.1", binding: jsonrpc`,
 	}
-	config := steady
+	config := clustertest.Steady
 	names := []string{"auto"}
 	for name, settings := range wires {
 		config += inFront(name, settings, "") + inFront(name+"-poll", settings+", stream: false", "")
@@ -92,9 +92,9 @@ func TestFrontOfEveryVersion(t *testing.T) {
 // A front shows the card of its agent, and checks its signature.
 func TestFrontHasTheAgentsCard(t *testing.T) {
 	t.Parallel()
-	up := clustertest.Start(t, clustertest.Options{Name: "up", DB: clustertest.NewDB(t).URL, Config: steady})
+	up := clustertest.Start(t, clustertest.Options{Name: "up", DB: clustertest.NewDB(t).URL, Config: clustertest.Steady})
 	keys := up.Read("/.well-known/jwks.json")
-	config := steady + inFront("travel", fmt.Sprintf("card_url: %q, card_keys: '%s'", up.URL, keys), "")
+	config := clustertest.Steady + inFront("travel", fmt.Sprintf("card_url: %q, card_keys: '%s'", up.URL, keys), "")
 	f := clustertest.Start(t, clustertest.Options{Name: "front", DB: clustertest.NewDB(t).URL, Config: config})
 	card := func(r *a2atest.Peer) (c struct {
 		Name, Description   string
@@ -175,7 +175,7 @@ func TestCutsBetweenFrontAndAgent(t *testing.T) {
 	for _, front := range []string{"stream: true", "stream: false", "version: 1.0, binding: grpc", "version: 0.3, binding: grpc"} {
 		t.Run(front, func(t *testing.T) {
 			t.Parallel()
-			disturbed(t, steady, front, 12, func(_, _ *clustertest.Replica, link *clustertest.Proxy) { link.Cut() })
+			disturbed(t, clustertest.Steady, front, 12, func(_, _ *clustertest.Replica, link *clustertest.Proxy) { link.Cut() })
 		})
 	}
 }
@@ -189,7 +189,7 @@ func TestKillsOfASide(t *testing.T) {
 		for _, front := range []string{"stream: true", "version: 1.0, binding: grpc"} {
 			t.Run(name+", "+front, func(t *testing.T) {
 				t.Parallel()
-				disturbed(t, patient, front, 2, func(f, up *clustertest.Replica, _ *clustertest.Proxy) {
+				disturbed(t, clustertest.Patient, front, 2, func(f, up *clustertest.Replica, _ *clustertest.Proxy) {
 					side(f, up).Kill()
 					side(f, up).Run()
 				})

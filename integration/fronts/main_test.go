@@ -14,12 +14,6 @@ func TestMain(m *testing.M) {
 	clustertest.Main(m)
 }
 
-// patient are Settings with sends that wait for an hour; steady have leases that outlast any load, so cancels wait for minutes, too.
-var (
-	patient = clustertest.Replace(clustertest.Settings, "worker: {", "limits: {max_block: 1h}\nworker: {")
-	steady  = clustertest.Replace(patient, "lease_ttl: 6s", "lease_ttl: 10m")
-)
-
 // inFront is the configuration of an agent in front of another server.
 func inFront(name, settings, limits string) string {
 	return fmt.Sprintf("\n  - {name: %s, executor: {kind: a2a, a2a: {poll_interval: 300ms, %s}}, limits: {backoff: 100ms, cancel_grace: 5s, max_attempts: 100%s}}\n",

@@ -170,7 +170,7 @@ func TestNotificationsReachTheRunAtAnotherReplica(t *testing.T) {
 	t.Parallel()
 	agent := newStepping()
 	up, balancer, db := startPushing(t, agent), startBalancer(t), clustertest.NewDB(t)
-	config := fmt.Sprintf("run_api: {url: %q}\n", balancer.URL) + steady +
+	config := fmt.Sprintf("run_api: {url: %q}\n", balancer.URL) + clustertest.Steady +
 		inFront("steps", fmt.Sprintf("card_url: %q, push: true", up.URL), "") + inFront("poll", fmt.Sprintf("card_url: %q", up.URL), "")
 	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: config})
 	stream := a.Stream(a2atest.V03, a2atest.Say("work").At("steps"))
@@ -225,10 +225,10 @@ func TestNotificationsOfEveryVersion(t *testing.T) {
 	t.Parallel()
 	upDB := clustertest.NewDB(t)
 	up := clustertest.Start(t, clustertest.Options{
-		Name: "up", DB: upDB.URL, Config: "push: {allow_private: true, validation_challenge: true}\n" + clustertest.Replace(steady, "max_block: 1h", "max_block: 1s"),
+		Name: "up", DB: upDB.URL, Config: "push: {allow_private: true, validation_challenge: true}\n" + clustertest.Replace(clustertest.Steady, "max_block: 1h", "max_block: 1s"),
 	})
 	wires := []string{"1.0, binding: jsonrpc", "1.0, binding: http+json", "0.3, binding: jsonrpc", "0.3, binding: http+json", `"0.1"`}
-	config := steady
+	config := clustertest.Steady
 	for i, wire := range wires {
 		config += inFront(fmt.Sprintf("up%d", i), fmt.Sprintf("url: %q, stream: false, push: true, version: %s", up.URL, wire), "")
 	}

@@ -21,9 +21,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// steady are Settings whose leases outlast any load. A cancel waits for minutes, too.
-var steady = clustertest.Replace(clustertest.Settings, "lease_ttl: 6s", "lease_ttl: 10m")
-
 // Two agents of one server: at the first a task is visible to its owner, at the second to the owner's whole tenant.
 const guarded, shared = "guarded", "shared"
 
@@ -56,7 +53,7 @@ func newEstate(t *testing.T) *estate {
 	e.keys, err = store.Open(t.Context(), store.Options{URL: e.db.URL})
 	require.NoError(t, err)
 	t.Cleanup(func() { e.keys.Close(context.Background()) })
-	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: e.proxy.URL, Env: e.issuer.Trust(), Config: clustertest.Replace(steady, "  - name: demo", `  - name: shared
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: e.proxy.URL, Env: e.issuer.Trust(), Config: clustertest.Replace(clustertest.Replace(clustertest.Steady, "max_block: 1h", "failed_authentications: 0, max_block: 1h"), "  - name: demo", `  - name: shared
     executor: {kind: demo}
     auth: {scope: "shared:use", visibility: tenant}
     card: {extended: true}
@@ -66,7 +63,6 @@ func newEstate(t *testing.T) *estate {
     card: {extended: true}`) + `
 public_url: https://agents.example
 push: {allow_private: true, https_only: false, validation_challenge: false}
-limits: {failed_authentications: 0, max_block: 1h}
 auth:
   schemes:
     - {name: keys, kind: api_key}

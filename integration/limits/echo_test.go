@@ -47,7 +47,7 @@ func refusal(t *testing.T, r *clustertest.Replica, w *a2atest.Wire, op a2atest.O
 func TestErrorsRepeatLittle(t *testing.T) {
 	t.Parallel()
 	r := clustertest.Start(t, clustertest.Options{
-		Name: "a", DB: clustertest.NewDB(t).URL, Config: steady + "limits: {max_block: 1h}\nadmin: {open: true}\nlog: {requests: all}\n",
+		Name: "a", DB: clustertest.NewDB(t).URL, Config: clustertest.Steady + "admin: {open: true}\nlog: {requests: all}\n",
 	})
 	there := r.Send(a2atest.V03, a2atest.Say("ask:what?")).ID
 	for _, w := range a2atest.Wires {

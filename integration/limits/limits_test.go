@@ -96,10 +96,10 @@ func TestLimitsInEveryVersion(t *testing.T) {
 	t.Parallel()
 	const burst = 60
 	db := clustertest.NewDB(t)
-	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Replace(steady, "cancel_grace: 5s", "cancel_grace: 5s, concurrency: 2, queue: 1, max_artifacts: 1KiB") + fmt.Sprintf(`
-auth: {schemes: [{name: keys, kind: api_key}]}
-limits: {max_block: 1h, max_body: 64KiB, max_part: 2KiB, max_parts: 3, per_principal: {live_tasks: 2, streams: 3, rate: 1, burst: %d}}
-`, burst)})
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: strings.NewReplacer(
+		"cancel_grace: 5s", "cancel_grace: 5s, concurrency: 2, queue: 1, max_artifacts: 1KiB", "max_block: 1h",
+		fmt.Sprintf("max_block: 1h, max_body: 64KiB, max_part: 2KiB, max_parts: 3, per_principal: {live_tasks: 2, streams: 3, rate: 1, burst: %d}", burst),
+	).Replace(clustertest.Steady) + "auth: {schemes: [{name: keys, kind: api_key}]}\n"})
 	keys := newKeys(db, 7)
 	next := func() *caller { // with fresh limits
 		c := &caller{r, []string{"x-api-key", keys[0]}}
@@ -203,7 +203,8 @@ func TestLimitsHoldOnAllReplicas(t *testing.T) {
 	t.Parallel()
 	const greedy, each, live = 5, 10, 3
 	db := clustertest.NewDB(t)
-	config := steady + fmt.Sprintf("auth: {schemes: [{name: keys, kind: api_key}]}\nlimits: {max_block: 1h, per_principal: {live_tasks: %d}}\n", live)
+	config := clustertest.Replace(clustertest.Steady, "max_block: 1h", fmt.Sprintf("max_block: 1h, per_principal: {live_tasks: %d}", live)) +
+		"auth: {schemes: [{name: keys, kind: api_key}]}\n"
 	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: config})
 	keys := newKeys(db, greedy+1)
 	var rush errgroup.Group

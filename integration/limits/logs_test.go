@@ -28,14 +28,13 @@ func TestLogsContainNoSecrets(t *testing.T) {
 	db := clustertest.NewDB(t)
 	url := strings.Replace(db.URL, "?", "?password="+secret+"-database&", 1)
 	require.NotEqual(t, db.URL, url)
-	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: url, Config: steady + `
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: url, Config: clustertest.Steady + `
   - name: broken
     executor: {kind: http, http: {url: "` + broken.URL + `?key=` + secret + `-url", headers: {Authorization: "Bearer ` + secret + `-backend"}}}
     limits: {max_attempts: 2, backoff: 1ms, unreachable_for: 1s}
   - name: gone
     executor: {kind: http, http: {url: "http://user:` + secret + `-userinfo@127.0.0.1:1/run?key=` + secret + `-url"}}
     limits: {max_attempts: 2, backoff: 1ms, unreachable_for: 1s}
-limits: {max_block: 1h}
 push: {allowed_networks: [127.0.0.0/8], retry_first: 10ms, retry_most: 20ms, connect_timeout: 1s}
 `})
 	headers := []string{

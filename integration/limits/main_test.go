@@ -27,9 +27,6 @@ func TestMain(m *testing.M) {
 	clustertest.Main(m)
 }
 
-// steady are Settings whose leases outlast any load. A cancel waits for minutes, too.
-var steady = clustertest.Replace(clustertest.Settings, "lease_ttl: 6s", "lease_ttl: 10m")
-
 // params is a message for requests that name no version.
 func params(w *a2atest.Wire, taskID, text string) object {
 	return w.Params(a2atest.Send, a2atest.Say(text).To(taskID))

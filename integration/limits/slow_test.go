@@ -110,8 +110,8 @@ func overHTTP2(dial func() (net.Conn, error), told string, headers []byte) []*la
 func TestSlowLoris(t *testing.T) {
 	t.Parallel()
 	secured, trust := overTLS(t)
-	hasty := steady +
-		"limits: {max_block: 1h, header_timeout: 1s, body_timeout: 1s, idle_timeout: 1s}\nsse: {keep_alive: 1s, write_timeout: 10s}\n"
+	hasty := clustertest.Replace(clustertest.Steady, "max_block: 1h", "max_block: 1h, header_timeout: 1s, body_timeout: 1s, idle_timeout: 1s") +
+		"sse: {keep_alive: 1s, write_timeout: 10s}\n"
 	db := clustertest.NewDB(t)
 	plain := clustertest.Start(t, clustertest.Options{Name: "plain", DB: db.URL, Config: hasty})
 	modern := clustertest.Start(t, clustertest.Options{Name: "modern", DB: db.URL, Config: hasty + secured})
@@ -212,8 +212,8 @@ func TestDeadReaders(t *testing.T) {
 		size   = 64 << 10
 	)
 	db := clustertest.NewDB(t)
-	a := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: steady + "sse: {write_timeout: 1s, keep_alive: 1s}\n"})
-	b := clustertest.Start(t, clustertest.Options{Name: "b", DB: db.URL, Config: steady + "sse: {write_timeout: 5m}\n"})
+	a := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Steady + "sse: {write_timeout: 1s, keep_alive: 1s}\n"})
+	b := clustertest.Start(t, clustertest.Options{Name: "b", DB: db.URL, Config: clustertest.Steady + "sse: {write_timeout: 5m}\n"})
 	before := a.Metric("go_memstats_sys_bytes")
 
 	taskID := b.Send(a2atest.V03, a2atest.Say(fmt.Sprintf("chunks=%d size=%d", chunks, size)).Detached()).ID

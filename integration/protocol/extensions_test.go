@@ -18,7 +18,7 @@ func TestDeclaredExtensionsAreDocumented(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	const mine = "https://example.com/mine"
-	config := clustertest.Replace(steady, "name: demo", "name: demo\n    card: {extensions: [{uri: "+mine+"}]}")
+	config := clustertest.Replace(clustertest.Steady, "name: demo", "name: demo\n    card: {extensions: [{uri: "+mine+"}]}")
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: config})
 	body := r.Read("/.well-known/agent-card.json")
 	var card struct {

@@ -15,6 +15,3 @@ type object = a2atest.Object
 func TestMain(m *testing.M) {
 	clustertest.Main(m)
 }
-
-// steady are Settings whose leases outlast any load, so cancels wait for minutes, too. Sends wait for an hour.
-var steady = clustertest.Replace(clustertest.Settings, "worker: {lease_ttl: 6s", "limits: {max_block: 1h}\nworker: {lease_ttl: 10m")

@@ -162,7 +162,7 @@ func TestEveryVersionReadsEveryTask(t *testing.T) {
 
 	db := clustertest.NewDB(t)
 	agents := newScripts(t)
-	config := steady
+	config := clustertest.Steady
 	for _, p := range plays {
 		config += fmt.Sprintf("  - {name: %s, card: {default_input_modes: ['*/*']}, executor: {kind: http, http: {url: %q}}}\n",
 			p.name, agents.URL+"/"+p.name)

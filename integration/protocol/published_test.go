@@ -70,7 +70,7 @@ func TestPublishedExamples(t *testing.T) {
 	db := clustertest.NewDB(t)
 	scripts := newScripts(t)
 	// No delivery may reach the hosts of these webhooks, and none is looked up.
-	config := clustertest.Replace(steady, "agents:", "push: {allow_private: true}\nagents:")
+	config := clustertest.Replace(clustertest.Steady, "agents:", "push: {allow_private: true}\nagents:")
 	exercised := map[string]bool{}
 	for _, c := range conversations {
 		config += fmt.Sprintf("  - {name: %s, direct_replies: %v, executor: {kind: http, http: {url: %q}}}\n",

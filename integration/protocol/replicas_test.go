@@ -24,7 +24,7 @@ import (
 func TestTasksOverTwoReplicas(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
-	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: steady})
+	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: clustertest.Steady})
 	for _, w := range a2atest.Wires {
 		t.Run(w.String(), func(t *testing.T) {
 			t.Parallel()
@@ -101,7 +101,7 @@ func gated(t *testing.T, chunks ...int) (config string, gate *gate) {
 	}
 	gate = scripts.learn("gated", [][]string{append(run, `{"type":"complete"}`)})
 	t.Cleanup(gate.open)
-	return steady + fmt.Sprintf("  - {name: gated, default: true, executor: {kind: http, http: {url: %q}}}\n", scripts.URL+"/gated"), gate
+	return clustertest.Steady + fmt.Sprintf("  - {name: gated, default: true, executor: {kind: http, http: {url: %q}}}\n", scripts.URL+"/gated"), gate
 }
 
 func TestStreamResumesOnAnotherReplica(t *testing.T) {
@@ -204,7 +204,7 @@ func TestReplicasWithoutHints(t *testing.T) {
 				require.NoError(t, err)
 				elsewhere = append(elsewhere, d)
 				all = append(all, clustertest.Options{
-					Name: name, DB: db.URL, Config: steady, Env: []string{"HOLDFAST_LISTEN_DATABASE_URL=" + d.URL},
+					Name: name, DB: db.URL, Config: clustertest.Steady, Env: []string{"HOLDFAST_LISTEN_DATABASE_URL=" + d.URL},
 				})
 			}
 			both := clustertest.Together(t, all...)
@@ -283,7 +283,7 @@ func TestCancelOfRunOfDeadReplica(t *testing.T) {
 func TestAllStreamsHaveOneOrder(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
-	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: steady})
+	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: clustertest.Steady})
 	s := a.Stream(a2atest.V03, a2atest.Say("chunks=200 size=32 delay=3ms"))
 	first := s.Take(1)
 	taskID := first[0].Task()

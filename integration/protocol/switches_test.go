@@ -180,7 +180,7 @@ func TestSwitches(t *testing.T) {
 		require.True(t, slices.ContainsFunc(probes, func(p probe) bool { return p.key == m[1] }), "no probe observes %s", m[1])
 	}
 	db := clustertest.NewDB(t)
-	without := clustertest.Start(t, clustertest.Options{Name: "without", DB: db.URL, Config: steady})
+	without := clustertest.Start(t, clustertest.Options{Name: "without", DB: db.URL, Config: clustertest.Steady})
 	on := switchedOn + clustertest.Replace(clustertest.Settings, "  - name: demo", "  - name: demo\n    dedupe_message_id: true")
 	with := clustertest.Start(t, clustertest.Options{Name: "with", DB: db.URL, Config: on})
 	for _, p := range probes {

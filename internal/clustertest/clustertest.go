@@ -41,6 +41,12 @@ agents:
 // LongLease are Settings with leases that outlast what a busy machine delays.
 var LongLease = Replace(Settings, "lease_ttl: 6s", "lease_ttl: 30s")
 
+// Patient are Settings with sends that wait for an hour.
+var Patient = Replace(Settings, "worker: {", "limits: {max_block: 1h}\nworker: {")
+
+// Steady are Patient, with leases that outlast any load. So cancels wait for minutes, too.
+var Steady = Replace(Patient, "lease_ttl: 6s", "lease_ttl: 10m")
+
 // WithKeys are Settings for callers with API keys.
 const WithKeys = Settings + `
 auth:
