@@ -47,6 +47,9 @@ func embedded(t *testing.T, user *syscall.Credential) {
 	found := doctor()
 	require.Contains(t, found, fmt.Sprintf("PostgreSQL in ./.holdfast runs (pid %d)", clustertest.Postmaster(dir)))
 	require.Contains(t, found, "1 processes are alive, 1 with the role worker")
+	for _, address := range []string{"ready", "its agent is Holdfast demo", "serving"} {
+		require.Regexp(t, "a server listens on [^ ]*: "+address, found)
+	}
 	require.NotContains(t, found, "FSYNC IS OFF")
 	first := a.Send(a2atest.V03, a2atest.Say("echo:remember me"))
 	require.Equal(t, "completed", first.State())

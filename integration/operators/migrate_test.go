@@ -19,6 +19,22 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
+// diagnosis is what doctor says.
+type diagnosis struct {
+	Checks []struct{ Check, Status, Detail string }
+}
+
+func (d diagnosis) find(t testing.TB, check string) (status, detail string) {
+	t.Helper()
+	for _, c := range d.Checks {
+		if c.Check == check {
+			return c.Status, c.Detail
+		}
+	}
+	require.Fail(t, "there is no check "+check, d)
+	return "", ""
+}
+
 // With migrate: off a server does not start on a schema that needs a migration. With wait it says that it is not ready
 // until another process has migrated.
 func TestServersThatDoNotMigrate(t *testing.T) {

@@ -1,8 +1,6 @@
 package operators
 
 import (
-	"bufio"
-	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -150,62 +148,4 @@ func TestTalkAnonymously(t *testing.T) {
 	require.Equal(t, []string{""}, clustertest.Column[string](db, "SELECT owner FROM holdfast.tasks"))
 	require.Equal(t, "talk", clustertest.One[string](db, "SELECT reason FROM holdfast.v_audit WHERE method = 'operator'"))
 	require.Nil(t, op.get("/talk").read()["scopes"])
-}
-
-// A stream of an operator that is cut off continues at another replica, whole. It ends when the operator's key is revoked.
-func TestTalkStreamsResume(t *testing.T) {
-	t.Parallel()
-	db := clustertest.NewDB(t)
-	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: guarded})
-	key := db.Keys(store.APIKey{Tenant: "t", Scopes: []string{"admin:act"}}, "op")[0]
-	as1, as2 := as(t, a, key), as(t, b, key)
-	alice := []string{"Holdfast-Subject", "alice", "A2A-Version", "1.0"}
-	read := func(o *operator, method, path, body string, most int, headers ...string) (ids, docs []string, err error) {
-		ctx, cancel := context.WithCancel(waittest.Context(t))
-		defer cancel()
-		res, err := o.begin(ctx, method, "/talk/demo/"+path, body, append(headers, alice...)...)
-		require.NoError(t, err)
-		defer res.Body.Close()
-		require.Equal(t, http.StatusOK, res.StatusCode)
-		in := bufio.NewScanner(res.Body)
-		for in.Scan() {
-			switch name, value, _ := strings.Cut(in.Text(), ": "); name {
-			case "id":
-				ids = append(ids, value)
-			case "data":
-				docs = append(docs, value)
-				if len(docs) == most {
-					return ids, docs, nil
-				}
-			}
-		}
-		return ids, docs, in.Err()
-	}
-	ids, docs, err := read(as1, "POST", "message:stream", `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"chunks=20 size=20 delay=50ms"}]}}`, 5)
-	require.NoError(t, err)
-	task := strings.Split(strings.Split(docs[0], `"id":"`)[1], `"`)[0]
-	rest, _, err := read(as2, "GET", "tasks/"+task+":subscribe", "", -1, "Last-Event-ID", ids[len(ids)-1])
-	require.NoError(t, err)
-	whole, _, err := read(as2, "GET", "tasks/"+task+":subscribe", "", -1, "Last-Event-ID", ids[0])
-	require.NoError(t, err)
-	require.Equal(t, whole, append(ids[1:len(ids):len(ids)], rest...))
-	require.Greater(t, len(whole), 20)
-
-	ended := make(chan error, 1)
-	began := make(chan struct{})
-	go func() {
-		res, err := as1.begin(waittest.Context(t), "POST", "/talk/demo/message:stream", `{"message":{"messageId":"n","role":"ROLE_USER","parts":[{"text":"hold"}]}}`, alice...)
-		if err != nil {
-			ended <- err
-			return
-		}
-		defer res.Body.Close()
-		close(began)
-		_, err = io.Copy(io.Discard, res.Body)
-		ended <- err
-	}()
-	waittest.Within(t, "the stream opens", began)
-	db.Operate("api-keys", "revoke", strings.Split(key, "_")[1])
-	_ = waittest.Within(t, "the stream ends", ended) // perhaps with an error: the connection is cut
-	require.Equal(t, http.StatusUnauthorized, as1.talk("GET", "tasks", "", alice...).Status)
 }

@@ -191,89 +191,20 @@ func TestTailSurvivesDatabaseOutage(t *testing.T) {
 	require.Equal(t, want, all.seqs())
 }
 
-func TestTailSurvivesReplica(t *testing.T) {
-	t.Parallel()
-	db := clustertest.NewDB(t)
-	replicas := clustertest.Cluster(t, db.URL, "a", "b")
-	env := db.Env()
-	taskID := replicas[0].Stream(a2atest.V03, a2atest.Say("hold")).UntilState("working").Task()
-	tail := follow(t, env, "tasks", "tail", taskID)
-	tail.Take(2)
-	runs, others := clustertest.Running(db, taskID, replicas)
-	runs.Kill()
-	for e := tail.Take(1); e.Kind != "run" || e.Run.Outcome != "lost"; e = tail.Take(1) {
-	}
-	b := others[0]
-	b.Cancel(taskID)
-	require.Equal(t, 3, tail.end(), tail.errs)
-	require.Equal(t, length(db, taskID), tail.seqs(), "operators see the lost attempt, once")
-
-	// The other ways to end.
-	for text, code := range map[string]int{"fail:x": 3, "reject:x": 3, "ask:x": 4, "auth": 4, "echo:x": 0} {
-		id := b.Send(a2atest.V03, a2atest.Say(text)).Task()
-		res := clustertest.Command(t, t.TempDir(), env, "tasks", "tail", id)
-		require.Equal(t, code, res.Code, "%s: %s", text, res.Err)
-	}
-}
-
-// The events of all tasks come from the database, or from the live list of a server.
-func TestTailOfAllTasksFilters(t *testing.T) {
-	t.Parallel()
-	for _, from := range []string{"database", "server"} {
-		t.Run(from, func(t *testing.T) {
-			t.Parallel()
-			db := clustertest.NewDB(t)
-			a := clustertest.Cluster(t, db.URL, "a")[0]
-			env := db.Env()
-			if from == "server" {
-				env = through(a.Admin)
-			}
-			tailsAll(t, db, a, env)
-		})
-	}
-}
-
-func tailsAll(t *testing.T, db *clustertest.DB, a *clustertest.Replica, env []string) {
-	t.Helper()
-	before := a.Send(a2atest.V03, a2atest.Say("ask:before"))
-	failures := follow(t, env, "tasks", "tail", "--state", "failed", "--agent", "demo", "--interval", "20ms")
-	nobody := follow(t, env, "tasks", "tail", "--owner", "nobody", "--interval", "20ms")
-	all := follow(t, env, "tasks", "tail", "--interval", "20ms")
-	for _, f := range []*follower{failures, nobody, all} {
-		f.said("Following the events of all tasks")
-	}
-	a.Send(a2atest.V03, a2atest.Say("echo:x"))
-	failed := a.Send(a2atest.V03, a2atest.Say("fail:x")).Task()
-	require.Equal(t, "completed", a.Send(a2atest.V03, a2atest.Say("now").To(before.Task())).State())
-	failures.Take(1)
-	require.Equal(t, failed, failures.seen[0].TaskID)
-	require.Equal(t, "failed", failures.seen[0].State)
-	total := clustertest.One[int](db, "SELECT count(*) FROM holdfast.task_events") -
-		clustertest.One[int](db, "SELECT max(seq) FROM holdfast.task_events WHERE task = $1 AND state = 3", before.Task())
-	all.Take(total)
-	require.Len(t, all.perTask(), 3)
-	for id, seqs := range all.perTask() {
-		have := length(db, id)
-		require.Equal(t, have[len(have)-len(seqs):], seqs, id)
-	}
-	for _, f := range []*follower{failures, nobody, all} {
-		require.NoError(t, f.cmd.Process.Signal(syscall.SIGTERM))
-		require.Equal(t, 130, f.end())
-	}
-	require.Len(t, failures.seen, 1)
-	require.Empty(t, nobody.seen)
-	require.Len(t, all.seen, total)
-}
-
-// A replica that the verb follows is killed. The verb connects to another one, and prints each event once.
+// A replica that the verb follows is killed. The verb connects to another one, and prints each event once. One with a filter prints
+// those of its tasks.
 func TestTailOfAllTasksSurvivesItsServer(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	replicas := clustertest.Cluster(t, db.URL, "a", "b")
 	a, b := replicas[0], replicas[1]
 	front := clustertest.NewProxy(t, a2atest.Host(a.Admin))
-	tail := follow(t, through("http://"+front.Addr), "tasks", "tail", "--interval", "20ms")
-	tail.said("Following the events of all tasks")
+	env := through("http://" + front.Addr)
+	tail := follow(t, env, "tasks", "tail", "--interval", "20ms")
+	failures := follow(t, env, "tasks", "tail", "--state", "failed", "--agent", "demo", "--interval", "20ms")
+	for _, f := range []*follower{tail, failures} {
+		f.said("Following the events of all tasks")
+	}
 	first := b.Send(a2atest.V03, a2atest.Say("chunks=3 size=12")).Task()
 	asked := b.Send(a2atest.V03, a2atest.Say("ask:where?")).Task()
 	before := len(length(db, first)) + len(length(db, asked))
@@ -288,10 +219,15 @@ func TestTailOfAllTasksSurvivesItsServer(t *testing.T) {
 	front.Lead(a2atest.Host(b.Admin))
 	total := len(length(db, first)) + len(length(db, asked)) + len(length(db, second))
 	tail.Take(total - before)
-	third := b.Send(a2atest.V03, a2atest.Say("echo:x")).Task()
+	failures.said("The server answers again")
+	third := b.Send(a2atest.V03, a2atest.Say("fail:x")).Task()
 	tail.Take(len(length(db, third)))
-	require.NoError(t, tail.cmd.Process.Signal(syscall.SIGTERM))
-	require.Equal(t, 130, tail.end())
+	require.Equal(t, third, failures.Take(1).TaskID)
+	for _, f := range []*follower{tail, failures} {
+		require.NoError(t, f.cmd.Process.Signal(syscall.SIGTERM))
+		require.Equal(t, 130, f.end())
+	}
+	require.Len(t, failures.seen, 1)
 	require.Len(t, tail.perTask(), 4)
 	for _, id := range []string{first, asked, second, third} {
 		require.Equal(t, length(db, id), tail.perTask()[id], id)
