@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -89,47 +88,6 @@ func TestOrchestrator(t *testing.T) {
 	res = b.Send(a2atest.V03, a2atest.Say("reject:full").At("orchestrator"))
 	require.Equal(t, "rejected: no answer", a2atest.Text(res.Artifacts[1].Parts))
 	db.Sound()
-}
-
-// A cancel closes the request to the agent, which the Node example notices.
-func TestCancelReachesAgent(t *testing.T) {
-	t.Parallel()
-	db := clustertest.NewDB(t)
-	agent := startAgent(t, "127.0.0.1:0", "node", example(t, "node/http_agent.mjs"), "DELAY=10000")
-	mark := "HOLDFAST_INTEGRATION_MARK=" + filepath.Base(t.TempDir()) + fmt.Sprint(os.Getpid())
-	config := fmt.Sprintf(clustertest.Steady+`
-  - {name: node, executor: {kind: http, http: {url: %q}}}
-  - name: python
-    executor: {kind: command, command: {argv: [python3, %q], env: {DELAY: "1000"}, inherit: [HOLDFAST_INTEGRATION_MARK]}}
-  - name: stubborn # ignores SIGTERM, and so do its children
-    limits: {cancel_grace: 3s}
-    executor:
-      kind: command
-      command:
-        argv: [sh, -c, "trap '' TERM; echo '{\"type\":\"text\",\"text\":\"begun\"}'; sleep 1000 & sleep 1000 & wait; wait; sleep 1000"]
-        inherit: [HOLDFAST_INTEGRATION_MARK]
-        stop_grace: 200ms
-`, agent.URL, example(t, "python/command_agent.py"))
-	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: config, Env: []string{mark}})
-	servers := len(marked(mark))
-	require.Equal(t, 2, servers)
-	for name, processes := range map[string]int{"node": 0, "python": 1, "stubborn": 3} {
-		s := a.Stream(a2atest.V03, a2atest.Say("some words").At(name))
-		taskID := s.UntilState("working").Task()
-		waittest.Eventually(t, name+" runs", func() error {
-			return waittest.Unless(len(marked(mark)) == servers+processes, "%d processes", len(marked(mark)))
-		})
-		if name == "node" {
-			s.UntilState("working") // the agent's own first event
-		}
-		res := b.CancelOver(a2atest.Unversioned, a2atest.Say().To(taskID).At(name))
-		require.Equal(t, "canceled", res.State(), name)
-		require.Equal(t, "canceled", a2atest.Last(s.Rest()).State(), name)
-		waittest.Eventually(t, "no process of "+name+" is left", func() error {
-			return waittest.Unless(len(marked(mark)) == servers, "%d processes", len(marked(mark)))
-		})
-	}
-	agent.untilSays("the run was canceled")
 }
 
 // When the server dies, its commands die with it or lose their pipe. The next attempt continues from the checkpoint.
@@ -219,26 +177,4 @@ func (a *agent) untilSays(prefix string) string {
 func (a *agent) Kill() {
 	_ = a.cmd.Process.Kill()
 	_, _ = a.cmd.Process.Wait()
-}
-
-// marked are the processes that have the variable in their environment.
-func marked(variable string) []int {
-	var out []int
-	environs, _ := filepath.Glob("/proc/[0-9]*/environ")
-	for _, file := range environs {
-		env, err := os.ReadFile(file)
-		if err != nil {
-			continue
-		}
-		for _, v := range strings.Split(string(env), "\x00") {
-			if v == variable {
-				var pid int
-				_, _ = fmt.Sscanf(file, "/proc/%d/environ", &pid)
-				if syscall.Kill(pid, 0) == nil {
-					out = append(out, pid)
-				}
-			}
-		}
-	}
-	return out
 }

@@ -5,12 +5,10 @@ import (
 	"testing"
 
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
-	"github.com/holdfast-a2a/holdfast/internal/mcptest"
 	"github.com/holdfast-a2a/holdfast/internal/receivertest"
 )
 
 func TestMain(m *testing.M) {
-	mcptest.Main()
 	receivertest.Main()
 	clustertest.Main(m)
 }

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -129,75 +128,6 @@ func TestListenersSeeResumes(t *testing.T) {
 // withoutBare removes the status with which the server says that a run has begun.
 func withoutBare(seen []string) []string {
 	return slices.DeleteFunc(seen, func(s string) bool { return s == "working" })
-}
-
-// The client's message and a request by the resume URL come at the same moment at two replicas: one of them begins the next
-// turn, and the other is refused.
-func TestMessageAndResumeRace(t *testing.T) {
-	t.Parallel()
-	db := clustertest.NewDB(t)
-	config := approvers(t)
-	both := clustertest.Together(t, approver(t, "a", db, config), approver(t, "b", db, config))
-	wins := map[string]int{}
-	for i := range 20 {
-		asked := both[0].Send(a2atest.V03, a2atest.Say("go").At("go"))
-		token, id := tokenOf(t, asked.Said()), asked.Task()
-		var status int
-		var text string
-		var refused error
-		start := make(chan struct{})
-		var g sync.WaitGroup
-		g.Go(func() { <-start; status, text = post(t, both[i%2], token, "third party") })
-		g.Go(func() { <-start; _, refused = both[(i+1)%2].TrySend(a2atest.V03, a2atest.Say("me").To(id).At("go")) })
-		close(start)
-		g.Wait()
-		ended := settled(both[0], id)
-		require.Equal(t, "completed", ended.State())
-		if status == http.StatusAccepted {
-			wins["resume"]++
-			require.Error(t, refused)
-			require.NotContains(t, refused.Error(), "nternal")
-			require.Equal(t, "POST  third party", ended.Said())
-		} else {
-			wins["message"]++
-			require.Equal(t, http.StatusGone, status, text)
-			require.NoError(t, refused)
-			require.Equal(t, "You said me", ended.Said())
-		}
-		require.Equal(t, []string{"auth-required", "completed"}, clustertest.Column[string](db, "SELECT outcome FROM holdfast.v_runs WHERE task_id = $1 ORDER BY run", id))
-	}
-	t.Logf("wins: %v", wins)
-	db.Sound()
-}
-
-// Every process dies between the commit of a resume and its turn. The sender has got its answer, so the turn comes, once.
-func TestAcceptedResumeSurvivesKills(t *testing.T) {
-	t.Parallel()
-	db := clustertest.NewDB(t)
-	config := approvers(t)
-	both := clustertest.Together(t, approver(t, "front", db, config, "HOLDFAST_ROLES=api"), approver(t, "worker", db, config))
-	front, worker := both[0], both[1]
-	tokens := map[string]string{}
-	for range 5 {
-		asked := front.Send(a2atest.V03, a2atest.Say("go").At("go"))
-		tokens[asked.Task()] = tokenOf(t, asked.Said())
-	}
-	db.KillOff(worker)
-	for id, token := range tokens {
-		status, text := post(t, front, token, id)
-		require.Equal(t, http.StatusAccepted, status, text)
-	}
-	front.Kill()
-	require.Equal(t, len(tokens), clustertest.One[int](db, "SELECT count(*)::int FROM holdfast.v_queue WHERE phase = 'waiting' AND turn = 2"))
-	worker.Run()
-	worker.WaitServing()
-	for id, token := range tokens {
-		require.Equal(t, "POST  "+id, settled(worker, id).Said())
-		require.Equal(t, []string{"auth-required", "completed"}, clustertest.Column[string](db, "SELECT outcome FROM holdfast.v_runs WHERE task_id = $1 ORDER BY run", id))
-		status, _ := post(t, worker, token, "again")
-		require.Equal(t, http.StatusGone, status)
-	}
-	db.Sound()
 }
 
 // A new first key leaves the URLs of the old one valid, and what was accepted under it readable, until it is removed.
