@@ -3,10 +3,6 @@ package webhooks
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"fmt"
-	"os"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -15,54 +11,12 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 	"github.com/holdfast-a2a/holdfast/internal/receivertest"
-	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // classes are the outcomes of the attempts for a task, in order.
 func classes(db *clustertest.DB, taskID string) []string {
 	db.T.Helper()
 	return clustertest.Column[string](db, "SELECT class FROM holdfast.v_push_attempts WHERE task_id = $1 ORDER BY attempt_id", taskID)
-}
-
-// The server reads little of an endless answer, and stores none of it.
-func TestEndlessAnswersOfReceivers(t *testing.T) {
-	t.Parallel()
-	const tasks = 8
-	db := clustertest.NewDB(t)
-	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: receivertest.Hooked(object{"timeout": "2m"})})
-	hook := receivertest.Start(t, 1)
-	peak := func() (kB int) {
-		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.PID()))
-		require.NoError(t, err)
-		found := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(raw)
-		require.NotNil(t, found)
-		kB, err = strconv.Atoi(string(found[1]))
-		require.NoError(t, err)
-		return kB
-	}
-	tell := func(round string) {
-		for i := range tasks {
-			tell(r, hookWires[i%len(hookWires)], "", "echo:x", fmt.Sprintf("%s/%s/%d", hook.URL, round, i))
-		}
-		for _, states := range hook.UntilAll(db, tasks).States {
-			require.Equal(t, []string{"working", "completed"}, states)
-		}
-	}
-	tell("usual")
-	before := peak()
-	for i := range tasks {
-		hook.Behave(fmt.Sprintf("/flooded/%d", i), receivertest.Act{Flood: true, Status: 500}, receivertest.Act{Flood: true, Status: 200})
-	}
-	tell("flooded")
-	require.Less(t, peak()-before, 64<<10, "the peak of its memory, in kB")
-	require.Equal(t, 3*tasks, clustertest.One[int](db, "SELECT count(*) FROM holdfast.v_push_attempts WHERE attempt_id IN (SELECT attempt_id FROM holdfast.v_push_attempts ORDER BY attempt_id OFFSET $1)", 2*tasks))
-	for i := range tasks {
-		path := fmt.Sprintf("/flooded/%d", i)
-		waittest.Eventually(t, "the floods are dammed", func() error { return waittest.Unless(hook.Tally(path).Open == 0, "one flows") })
-		taken := hook.Tally(path)
-		require.Equal(t, 3, taken.Posts)
-		require.Less(t, taken.Written, taken.Posts*(32<<20), "as much as the buffers of connections hold")
-	}
 }
 
 // The secrets of a client's webhook go to its receiver only: into no log, answer, table or view, even if the receiver

@@ -178,21 +178,6 @@ func TestRedeliveryAfterKillHasSameID(t *testing.T) {
 	require.NotContains(t, clustertest.Column[string](db, "SELECT worker_name FROM holdfast.v_push_attempts"), dispatcher)
 }
 
-// With one replica that serves, one that runs and one that delivers, hints connect them.
-func TestDeliveriesOnSeparateReplica(t *testing.T) {
-	t.Parallel()
-	db := clustertest.NewDB(t)
-	config := receivertest.Hooked(nil)
-	clustertest.Start(t, clustertest.Options{Name: "push", DB: db.URL, Config: config, Env: []string{"HOLDFAST_ROLES=push"}})
-	clustertest.Start(t, clustertest.Options{Name: "worker", DB: db.URL, Config: config, Env: []string{"HOLDFAST_ROLES=worker"}})
-	api := clustertest.Start(t, clustertest.Options{Name: "api", DB: db.URL, Config: config, Env: []string{"HOLDFAST_ROLES=api"}})
-	hook := receivertest.Start(t, 1)
-	for range 3 {
-		tell(api, a2atest.V03, "", "echo:x", hook.URL)
-		hook.Until("completed")
-	}
-}
-
 // A caller shows the progress of what it has called: on a stream, to a webhook and in answers of a replica that runs nothing, in
 // each version.
 func TestProgressOfCalledAgents(t *testing.T) {
@@ -217,26 +202,4 @@ func TestProgressOfCalledAgents(t *testing.T) {
 		require.Contains(t, strings.ToLower(api.CancelOver(d, a2atest.Say().To(id)).State()), "canceled")
 		hook.Until("canceled")
 	}
-}
-
-// A webhook that the rules forbid is refused when it is set, and webhooks can be switched off.
-func TestRefusedWebhooks(t *testing.T) {
-	t.Parallel()
-	db := clustertest.NewDB(t)
-	strict := clustertest.Start(t, clustertest.Options{Name: "strict", DB: db.URL, Config: clustertest.Settings})
-	off := clustertest.Start(t, clustertest.Options{Name: "off", DB: db.URL, Config: clustertest.Settings + "\npush: {enabled: false}\n"})
-	id := strict.Send(a2atest.V03, a2atest.Say("ask:well?")).Task()
-	set := func(r *clustertest.Replica, url string) *a2atest.Answer {
-		return r.Ask("tasks/pushNotificationConfig/set", object{"taskId": id, "pushNotificationConfig": object{"url": url}})
-	}
-	for _, url := range []string{"http://127.0.0.1:9090/", "http://[::1]/", "http://169.254.169.254/latest/", "http://localhost/", "http://2130706433/"} {
-		got := set(strict, url)
-		require.Equal(t, -32602, got.Error.Code, "%s: %s", url, got.Body)
-		require.Contains(t, got.Error.Message, "pushNotificationConfig.url: the host ")
-	}
-	require.Equal(t, -32003, set(off, "https://public.example/").Error.Code)
-	require.NotContains(t, off.Read("/.well-known/agent-card.json"), `"pushNotifications":true`)
-	require.Zero(t, clustertest.One[int](db, "SELECT count(*) FROM holdfast.push_configs"))
-	require.Contains(t, strict.Log(), "HOLDFAST_SECRET_KEYS", "the log says that the key is in the database")
-	require.NotContains(t, off.Log(), "HOLDFAST_SECRET_KEYS")
 }
