@@ -19,7 +19,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -255,10 +254,7 @@ func TestCompose(t *testing.T) {
 		{"tasks, streams and gRPC pass the balancer", passBalancer},
 		{"doctor finds nothing that fails", doctorInside},
 		{"the servers' role owns nothing", ownsNothing},
-		{"four replicas share the load", scale},
 		{"a rolling restart loses no request", rollingRestart},
-		{"streams are resumed over a rolling restart", streamsOverRestart},
-		{"every service may be killed or restarted", disturbEach},
 		{"no replica answers 503 with Retry-After", noReplica},
 		{"operators reach the admin address with a key", operators},
 		{"the examples", examples},
@@ -394,32 +390,6 @@ func oneRoleVolume(t *testing.T, p *project, c *a2atest.Peer) {
 	p.compose("run", "--rm", "--no-deps", "migrate") // a later migration
 }
 
-func scale(t *testing.T, p *project, c *a2atest.Peer) {
-	t.Helper()
-	p.compose("up", "--detach", "--no-build", "--no-recreate", "--scale=server=4")
-	p.healthy("server", 4)
-	waittest.Eventually(t, "each replica gets requests", func() error {
-		for range 20 {
-			c.Send(a2atest.V03, a2atest.Say("echo:hello"))
-		}
-		for _, id := range p.containers("server") {
-			if logs := logsOf(t, id); !strings.Contains(logs, `"msg":"request"`) {
-				return fmt.Errorf("%s had none", id)
-			}
-		}
-		return nil
-	})
-	p.compose("up", "--detach", "--no-build", "--no-recreate", "--scale=server=2")
-	p.healthy("server", 2)
-}
-
-func logsOf(t *testing.T, container string) string {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "docker", "logs", container).CombinedOutput()
-	require.NoError(t, err)
-	return string(out)
-}
-
 // roll restarts the replicas, one after the other.
 func (p *project) roll() {
 	p.t.Helper()
@@ -432,63 +402,6 @@ func (p *project) roll() {
 func rollingRestart(t *testing.T, p *project, c *a2atest.Peer) {
 	t.Helper()
 	require.Empty(t, under(t, c, short(c), p.roll))
-}
-
-func streamsOverRestart(t *testing.T, p *project, c *a2atest.Peer) {
-	t.Helper()
-	type outcome struct {
-		*a2atest.Followed
-		error
-	}
-	const streams = 12
-	ended := make(chan outcome, streams)
-	for range streams {
-		go func() {
-			f, err := c.Follow(t.Context(), a2atest.Say("chunks=600 size=10 delay=50ms"))
-			ended <- outcome{f, err}
-		}()
-	}
-	waittest.Eventually(t, "the tasks run", func() error {
-		n := p.sql("SELECT count(*) FROM holdfast.tasks WHERE state = 2")
-		return waittest.Unless(n == strconv.Itoa(streams), "%s", n)
-	})
-	p.roll()
-	resumes := 0
-	for range streams {
-		o := waittest.Within(t, "a stream ends", ended)
-		require.NoError(t, o.error)
-		require.Equal(t, "completed", o.State)
-		resumes += o.Resumes
-	}
-	require.NotZero(t, resumes)
-	t.Logf("%d streams, %d resumes", streams, resumes)
-}
-
-// disturbEach kills the processes themselves, as a crash does: Docker takes docker kill for the wish to stop, and restarts nothing. Then it
-// restarts the services.
-func disturbEach(t *testing.T, p *project, c *a2atest.Peer) {
-	t.Helper()
-	for _, service := range []string{"server", "postgres", "balancer"} {
-		t.Run(service, func(t *testing.T) {
-			p, c := p.in(t), c.In(t)
-			id := p.containers(service)[0]
-			under(t, c, short(c), func() {
-				pid := docker(t, "inspect", "--format={{.State.Pid}}", id)
-				output(t, exec.CommandContext(t.Context(), "kill", "-9", pid))
-				answers(t, c)
-				waittest.Eventually(t, "Docker restarts it", func() error {
-					n := docker(t, "inspect", "--format={{.RestartCount}} {{.State.Running}}", id)
-					return waittest.Unless(n == "1 true", "%s", n)
-				})
-			})
-			p.healthy("server", 2)
-			under(t, c, short(c), func() {
-				p.compose("restart", service)
-				answers(t, c)
-			})
-			p.healthy("server", 2)
-		})
-	}
 }
 
 func noReplica(t *testing.T, p *project, c *a2atest.Peer) {
