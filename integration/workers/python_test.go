@@ -92,20 +92,3 @@ func TestLostWorker(t *testing.T) {
 		}
 	}
 }
-
-// A replica is killed with a waiting claim and a run. The worker goes on with the other one, in the same attempt.
-func TestKilledReplica(t *testing.T) {
-	t.Parallel()
-	db := clustertest.NewDB(t)
-	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: counting})
-	proxy := clustertest.NewProxy(t, strings.TrimPrefix(a.URL, "http://"))
-	python(t, "http://"+proxy.Addr)
-	id := beginAt(b, "counter", "60")
-	chunks(db, id, 5)
-	a.Kill()
-	proxy.Lead(strings.TrimPrefix(b.URL, "http://"))
-	proxy.Cut()
-	db.AwaitState(id, "completed")
-	require.Equal(t, 1, clustertest.One[int](db, "SELECT count(*)::int FROM holdfast.v_runs WHERE task_id = $1", id), "the same run")
-	require.Equal(t, numbers(60), strings.Join(db.Chunks(id), ""), "nothing doubled, nothing lost")
-}
