@@ -51,7 +51,7 @@ func (k *keeping) calls() []http.Header {
 func TestForwardedHeadersSurviveACrash(t *testing.T) {
 	t.Parallel()
 	const canary = "s3cret-canary"
-	agent := &keeping{Handler: a2asrv.NewJSONRPCHandler(a2asrv.NewHandler(&counting{}))}
+	agent := &keeping{Handler: a2asrv.NewJSONRPCHandler(a2asrv.NewHandler(echoing{}))}
 	server := httptest.NewServer(agent)
 	t.Cleanup(server.Close)
 	db := clustertest.NewDB(t)

@@ -179,21 +179,3 @@ func TestCutsBetweenFrontAndAgent(t *testing.T) {
 		})
 	}
 }
-
-func TestKillsOfASide(t *testing.T) {
-	t.Parallel()
-	for name, side := range map[string]func(f, up *clustertest.Replica) *clustertest.Replica{
-		"front": func(f, _ *clustertest.Replica) *clustertest.Replica { return f },
-		"agent": func(_, up *clustertest.Replica) *clustertest.Replica { return up },
-	} {
-		for _, front := range []string{"stream: true", "version: 1.0, binding: grpc"} {
-			t.Run(name+", "+front, func(t *testing.T) {
-				t.Parallel()
-				disturbed(t, clustertest.Patient, front, 2, func(f, up *clustertest.Replica, _ *clustertest.Proxy) {
-					side(f, up).Kill()
-					side(f, up).Run()
-				})
-			})
-		}
-	}
-}
