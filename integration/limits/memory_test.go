@@ -2,7 +2,6 @@ package limits
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,13 +18,7 @@ import (
 	"syscall"
 	"testing"
 
-	pb10 "github.com/a2aproject/a2a-go/v2/a2apb/v1"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
@@ -199,66 +192,15 @@ func (m *memoryTest) waitFor(agent string) {
 
 func (m *memoryTest) sendBodies() {
 	m.t.Helper()
-	sends := m.sends(m.body)
-	statuses := m.together(m.bodies, sends...)
-	m.t.Logf("%d bodies of %d MiB: %v", m.bodies, m.body>>20, statuses)
+	body := sendLarge(m.body)
+	statuses := m.log(fmt.Sprintf("%d bodies of %d MiB", m.bodies, m.body>>20), m.each(m.bodies, body))
 	require.Positive(m.t, statuses[http.StatusOK])
 	m.refusedWell(statuses)
 	m.waitRuns()
-	for _, send := range sends {
-		waittest.Eventually(m.t, "it still takes large bodies", func() error {
-			statuses := m.together(1, send)
-			return waittest.Unless(statuses[http.StatusOK] == 1, "%v", statuses)
-		})
-	}
-}
-
-// sends are requests with large bodies over JSON-RPC, HTTP+JSON and gRPC.
-func (m *memoryTest) sends(size int) []func() (answer, error) {
-	m.t.Helper()
-	body := sendLarge(size)
-	rest := []byte(`{"configuration":{"returnImmediately":true,"historyLength":0},"message":{"messageId":"m","role":"ROLE_USER",` +
-		`"parts":[{"text":"echo:x"},{"text":"` + strings.Repeat("x", size) + `"}]}}`)
-	text := func(s string) *pb10.Part { return &pb10.Part{Content: &pb10.Part_Text{Text: s}} }
-	message := &pb10.SendMessageRequest{
-		Configuration: &pb10.SendMessageConfiguration{ReturnImmediately: true, HistoryLength: proto.Int32(0)},
-		Message:       &pb10.Message{MessageId: "m", Role: pb10.Role_ROLE_USER, Parts: []*pb10.Part{text("echo:x"), text(string(bytes.Repeat([]byte("x"), size)))}},
-	}
-	client := pb10.NewA2AServiceClient(m.Conn())
-	return []func() (answer, error){
-		func() (answer, error) { return call(m.t.Context(), m.URL, body) },
-		func() (answer, error) {
-			return call(m.t.Context(), m.URL+"/message:send", rest, "A2A-Version", "1.0")
-		},
-		func() (answer, error) {
-			sent, err := client.SendMessage(m.t.Context(), message)
-			a, err := called(err)
-			a.id = sent.GetTask().GetId()
-			return a, err
-		},
-	}
-}
-
-// called is the answer of a gRPC call in short, with the status that HTTP would have.
-func called(err error) (answer, error) {
-	s := status.Convert(err)
-	a := answer{error: s.Message()}
-	switch s.Code() {
-	case codes.OK:
-		a.status = http.StatusOK
-	case codes.Unavailable:
-		a.status = -http.StatusServiceUnavailable
-	case codes.ResourceExhausted: // too large, which no retry helps, or too much at once
-		a.status = http.StatusRequestEntityTooLarge
-	default:
-		return a, err
-	}
-	for _, d := range s.Details() {
-		if _, ok := d.(*errdetails.RetryInfo); ok {
-			a.status = http.StatusServiceUnavailable
-		}
-	}
-	return a, nil
+	waittest.Eventually(m.t, "it still takes large bodies", func() error {
+		statuses := m.each(1, body)
+		return waittest.Unless(statuses[http.StatusOK] == 1, "%v", statuses)
+	})
 }
 
 func (m *memoryTest) readLong() {
@@ -267,12 +209,6 @@ func (m *memoryTest) readLong() {
 	m.lengthy = task
 	m.waitRuns()
 	m.refusedWell(m.log("gets of the long task", m.each(m.readers, []byte(`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"`+task+`"}}`))))
-	m.refusedWell(m.log("gets of it over HTTP+JSON and gRPC", m.together(2*m.readers, func() (answer, error) {
-		return m.shown10(task)
-	}, func() (answer, error) {
-		_, err := pb10.NewA2AServiceClient(m.Conn()).GetTask(m.t.Context(), &pb10.GetTaskRequest{Id: task}, grpc.MaxCallRecvMsgSize(1<<30))
-		return called(err)
-	})))
 	m.refusedWell(m.log("lists with it", m.each(m.readers, []byte(`{"jsonrpc":"2.0","id":1,"method":"ListTasks","params":{"includeArtifacts":true,"pageSize":5}}`), "A2A-Version", "1.0")))
 	var readers sync.WaitGroup
 	for range m.readers {
@@ -475,32 +411,13 @@ func (m *memoryTest) requestLittle(stop <-chan struct{}) error {
 	}
 }
 
-// shown10 gets a task over HTTP+JSON.
-func (m *memoryTest) shown10(task string) (answer, error) {
-	req, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, m.URL+"/tasks/"+task, http.NoBody)
-	if err != nil {
-		return answer{}, err
-	}
-	req.Header.Set("A2A-Version", "1.0")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return answer{}, err
-	}
-	return read(resp)
-}
-
-// each sends a request over JSON-RPC n times at once, and counts the statuses of the answers.
+// each sends a request n times at once, and counts the statuses of the answers.
 func (m *memoryTest) each(n int, body []byte, header ...string) map[int]int {
-	return m.together(n, func() (answer, error) { return call(m.t.Context(), m.URL, body, header...) })
-}
-
-// together makes n requests at once, each of the given ones in turn, and counts the statuses of the answers.
-func (m *memoryTest) together(n int, requests ...func() (answer, error)) map[int]int {
 	var all sync.WaitGroup
 	statuses := map[int]int{}
-	for i := range n {
+	for range n {
 		all.Go(func() {
-			a, err := requests[i%len(requests)]()
+			a, err := call(m.t.Context(), m.URL, body, header...)
 			if err != nil {
 				m.t.Log(err)
 			}
@@ -536,8 +453,8 @@ func (m *memoryTest) completed() {
 
 // answer is an answer in short. status is negative if it lacks the time of a retry.
 type answer struct {
-	status           int
-	id, state, error string
+	status    int
+	id, state string
 }
 
 func call(ctx context.Context, url string, body []byte, header ...string) (answer, error) {
@@ -589,13 +506,11 @@ func read(resp *http.Response) (answer, error) {
 			ID     string
 			Status struct{ State string }
 		}
-		Task  struct{ ID string } // HTTP+JSON
-		Error struct{ Message string }
 	}
 	if err := json.Unmarshal(begin.Bytes(), &document); err != nil {
 		return a, err
 	}
-	a.id, a.state, a.error = cmp.Or(document.Result.ID, document.Task.ID), document.Result.Status.State, document.Error.Message
+	a.id, a.state = document.Result.ID, document.Result.Status.State
 	return a, nil
 }
 

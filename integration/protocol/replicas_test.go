@@ -266,19 +266,6 @@ func TestListenerReconnects(t *testing.T) {
 	b.WaitReady()
 }
 
-// The worker is dead: the process that rescues the task must cancel it instead of running it.
-func TestCancelOfRunOfDeadReplica(t *testing.T) {
-	t.Parallel()
-	db := clustertest.NewDB(t)
-	replicas := clustertest.Cluster(t, db.URL, "a", "b")
-	s := replicas[0].Stream(a2atest.V03, a2atest.Say("hold"))
-	taskID := s.UntilState("working").Task()
-	runs, others := clustertest.Running(db, taskID, replicas)
-	runs.Kill()
-	others[0].Cancel(taskID) // it may stop waiting before the rescue
-	require.Equal(t, "canceled", others[0].Settled(taskID).State())
-}
-
 // Clients that connect and disconnect at random places, on every replica, all see one order.
 func TestAllStreamsHaveOneOrder(t *testing.T) {
 	t.Parallel()
