@@ -75,7 +75,7 @@ func approvers(t *testing.T) string {
 // approver makes the options of a replica of the program approver.
 func approver(t *testing.T, name string, db *clustertest.DB, config string, env ...string) clustertest.Options {
 	t.Helper()
-	return clustertest.Options{Name: name, DB: db.Named(name), Config: config, Env: env, Binary: clustertest.Program(t, "./integration/agents/approver")}
+	return clustertest.Options{Name: name, DB: db.URL, Config: config, Env: env, Binary: clustertest.Program(t, "./integration/agents/approver")}
 }
 
 // post sends a request by a resume URL.

@@ -70,24 +70,6 @@ func (d *DB) Operate(args ...string) string {
 // Env is the environment of a verb on the database.
 func (d *DB) Env() []string { return databaseEnv(d.URL) }
 
-// Named is the URL for a replica that KillOff will end.
-func (d *DB) Named(replica string) string { return d.URL + "&application_name=" + replica }
-
-// KillOff kills a replica with a Named URL and waits for the end of its sessions: PostgreSQL may have got a claim that it has not
-// begun, which would still win a task for the dead process.
-func (d *DB) KillOff(r *Replica) {
-	d.T.Helper()
-	sessions := func() int {
-		return One[int](d, `SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1
-			AND (state <> 'idle' OR NOT $2)`, r.Options.Name, d.Pooler != nil) // a pooler keeps its sessions
-	}
-	if d.Pooler == nil {
-		require.Positive(d.T, sessions())
-	}
-	r.Kill()
-	waittest.Eventually(d.T, "the end of the sessions of "+r.Options.Name, func() error { return waittest.Unless(sessions() == 0, "not yet") })
-}
-
 // Expire ends the lease of a replica whose process is dead.
 func (d *DB) Expire(r *Replica) {
 	d.T.Helper()
