@@ -35,7 +35,7 @@ CLUSTERS = $(filter-out %/documents %/compose,$(shell go list ./integration/...)
 
 PYTHONS  ?= python3
 
-.PHONY: help run build image test test-all nightly busy clusters documents postgres test-postgres test-postgres-all test-pooler chaos chaos-workers soak compose-test memory interop interop-fronts interop-ring torture-peers check lint prose fmt fixture generate sqlc-vet vuln bench fuzz conformance cover clean bench-compare sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-heap console-screenshots console-dev upgrade failover-drill kubernetes kubernetes-update release-check
+.PHONY: help run build image test test-all nightly busy clusters documents postgres test-postgres test-postgres-all test-pooler chaos chaos-workers soak compose-test memory interop interop-fronts interop-ring torture-peers check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean bench-compare sdk sdk-python sdk-python-adapters sdk-samples sdk-typescript sdk-conformance dist dist-python dist-typescript console console-check console-test console-heap console-screenshots console-dev upgrade failover-drill kubernetes kubernetes-update release-check
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -174,6 +174,9 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "./$$(dirname "$$file")" </dev/null; \
 		done; \
 	done
+
+model: ## MODELRUNS (150) sequences of random operations on three replicas against the model; `make clusters` plays two
+	go test -run RandomOperations -v -timeout 0 ./integration/faults -model.runs $(MODELRUNS) -model.replicas 3
 
 conformance: ## the public conformance kit of A2A, of which TCK is a clone, and record it in docs/conformance.md
 	python3 examples/conformance/run.py --record docs/conformance.md \

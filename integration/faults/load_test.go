@@ -168,7 +168,6 @@ var operations = []struct {
 	{"delegating", 2, (*client).delegating},
 	{"revoking", 2, (*client).revoking},
 	{"posting", 2, (*client).posting},
-	{"tangling", 2, (*client).tangling},
 	{"calling", 1, greets("remote")},
 	{"commanding", 1, greets("command")},
 	{"modeling", 1, greets("model")},
