@@ -1,9 +1,12 @@
 package operators
 
 import (
+	"bytes"
+	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -11,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"github.com/holdfast-a2a/holdfast/internal/certtest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
@@ -139,7 +144,8 @@ func TestAdminAddressWithoutAuthentication(t *testing.T) {
 	require.Contains(t, body, `"name":"database"`)
 }
 
-// Operators authenticate by certificate, over TLS. The probes of the process itself accept any name in the server's certificate.
+// Operators authenticate by certificate, over TLS. The probes of the process itself accept any name in the server's certificate. A client
+// without a credential reads no answers over HTTP/2: it holds few of them, for a while.
 func TestOperatorsByCertificate(t *testing.T) {
 	t.Parallel()
 	dir, authority, prometheus := certtest.Mutual(t, "prometheus")
@@ -182,4 +188,64 @@ tls: {cert_file: %[1]s/cert.pem, key_file: %[1]s/key.pem, client_ca_file: %[1]s/
 	res := clustertest.Command(t, t.TempDir(), []string{"HOLDFAST_ADMIN_LISTEN=" + strings.TrimPrefix(r.Admin, "https://")}, "ready", "--config", file)
 	require.Zero(t, res.Code, res.Err)
 	require.Equal(t, "ok\n", res.Out)
+
+	goroutines := func() (n int) {
+		_, body := page("/debug/pprof/goroutine?debug=1", prometheus)
+		_, err := fmt.Sscanf(body, "goroutine profile: total %d", &n)
+		require.NoError(t, err)
+		return n
+	}
+	before := goroutines()
+	const connections, each = 3, 100
+	refused := make(chan int, connections)
+	for range connections {
+		c, err := tls.Dial("tcp", strings.TrimPrefix(r.Admin, "https://"), &tls.Config{RootCAs: roots, NextProtos: []string{"h2"}})
+		require.NoError(t, err)
+		defer func() { _ = c.Close() }()
+		go func() { refused <- leaveUnread(c, each, "/livez", "/metrics", "/admin/v1/tasks", "/readyz") }()
+	}
+	for range connections {
+		require.Equal(t, each-32, waittest.Within(t, "the unread answers end", refused), "requests beyond the limit of a connection")
+	}
+	waittest.Eventually(t, "they hold nothing", func() error {
+		n := goroutines() - before
+		return waittest.Unless(n < 10*connections, "%d goroutines", n)
+	})
+}
+
+// leaveUnread begins count requests on a connection of HTTP/2, to paths in turn, and leaves no room for the answers. It returns
+// how many the server refused at once, when the server has ended all others.
+func leaveUnread(c net.Conn, count int, paths ...string) (refused int) {
+	f := http2.NewFramer(c, c)
+	_, _ = io.WriteString(c, http2.ClientPreface)
+	_ = f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+	var block bytes.Buffer
+	e := hpack.NewEncoder(&block)
+	for n := range count {
+		block.Reset()
+		for _, h := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "127.0.0.1"}, {":path", paths[n%len(paths)]}} {
+			_ = e.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
+		}
+		_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*n + 1), BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true})
+	}
+	for ended := 0; ended < count; {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			return refused
+		}
+		switch frame := frame.(type) {
+		case *http2.SettingsFrame:
+			if !frame.IsAck() {
+				_ = f.WriteSettingsAck()
+			}
+		case *http2.PingFrame:
+			_ = f.WritePing(true, frame.Data)
+		case *http2.RSTStreamFrame:
+			ended++
+			if frame.ErrCode == http2.ErrCodeRefusedStream {
+				refused++
+			}
+		}
+	}
+	return refused
 }
