@@ -1,4 +1,4 @@
-// Package openapitest compares the answers of an API with its OpenAPI document.
+// Package openapitest compares the requests and answers of an API with its OpenAPI document.
 package openapitest
 
 import (
@@ -25,10 +25,11 @@ type Document struct {
 	// Exact says that answers must not have members that the document does not have.
 	Exact bool
 
-	mu     sync.Mutex // compilers are for one goroutine
-	base   string
-	paths  map[string]map[string]any
-	schema *jsonschema.Compiler
+	mu         sync.Mutex // compilers are for one goroutine
+	folder     string
+	paths      map[string]map[string]any
+	parameters map[string]any // by name, for references
+	schema     *jsonschema.Compiler
 }
 
 // Operation is an operation of a document.
@@ -71,14 +72,15 @@ func (d *Document) read() error {
 	schema := jsonschema.NewCompiler()
 	schema.DefaultDraft(jsonschema.Draft2020)
 	schema.AssertFormat()
-	d.base = "file://" + docs + "/" + d.File + ".json"
-	if err := schema.AddResource(d.base, whole); err != nil {
+	d.folder = "file://" + docs + "/"
+	if err := schema.AddResource(d.folder+d.File+".json", whole); err != nil {
 		return err
 	}
 	d.paths = map[string]map[string]any{}
 	for path, item := range whole.(map[string]any)["paths"].(map[string]any) {
 		d.paths[path] = item.(map[string]any)
 	}
+	d.parameters, _ = whole.(map[string]any)["components"].(map[string]any)["parameters"].(map[string]any)
 	d.schema = schema
 	return nil
 }
@@ -104,13 +106,8 @@ func (d *Document) Operations() ([]Operation, error) {
 	return all, nil
 }
 
-// Check compares an answer with the document.
-func (d *Document) Check(method, path string, status int, header http.Header, body []byte) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.read(); err != nil {
-		return err
-	}
+// find returns the operation of a request, with its pointer. The operation is nil if there is none. The caller holds the lock.
+func (d *Document) find(method, path string) (pointer string, operation, item map[string]any) {
 	plain, _, _ := strings.Cut(path, "?")
 	found, best := "", -1
 	for pattern := range d.paths {
@@ -119,14 +116,85 @@ func (d *Document) Check(method, path string, status int, header http.Header, bo
 			found, best = pattern, strings.Count(pattern, "{")
 		}
 	}
-	operation, ok := d.paths[found][strings.ToLower(method)].(map[string]any)
-	if !ok || found == "" && plain != "" {
+	if found != "" || plain == "" {
+		item = d.paths[found]
+		operation, _ = item[strings.ToLower(method)].(map[string]any)
+	}
+	return "#/paths/" + escape(found) + "/" + strings.ToLower(method), operation, item
+}
+
+// CheckTarget looks for the operation of a request, and compares its query with the document.
+func (d *Document) CheckTarget(method, path string, query url.Values) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.read(); err != nil {
+		return err
+	}
+	_, operation, item := d.find(method, path)
+	if operation == nil {
+		return fmt.Errorf("%s has no %s %s", d.File, method, path)
+	}
+	known := map[string]bool{}
+	for _, of := range []map[string]any{item, operation} {
+		list, _ := of["parameters"].([]any)
+		for _, entry := range list {
+			parameter := entry.(map[string]any)
+			if ref, ok := parameter["$ref"].(string); ok {
+				parameter = d.parameters[strings.TrimPrefix(ref, "#/components/parameters/")].(map[string]any)
+			}
+			if parameter["in"] != "query" {
+				continue
+			}
+			name := parameter["name"].(string)
+			known[name] = true
+			if parameter["required"] == true && query.Get(name) == "" {
+				return fmt.Errorf("the parameter %s is missing", name)
+			}
+		}
+	}
+	for name := range query {
+		if !known[name] {
+			return fmt.Errorf("the parameter %s is unknown", name)
+		}
+	}
+	return nil
+}
+
+// CheckBody compares the body of a request with the document.
+func (d *Document) CheckBody(method, path, media string, body []byte) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.read(); err != nil {
+		return err
+	}
+	pointer, operation, _ := d.find(method, path)
+	request, _ := operation["requestBody"].(map[string]any)
+	if request == nil {
+		if len(body) > 0 {
+			return fmt.Errorf("the request has a body")
+		}
+		return nil
+	}
+	if request["content"].(map[string]any)[media] == nil {
+		return fmt.Errorf("the content type is %q", media)
+	}
+	return d.validate(pointer+"/requestBody/content/"+escape(media)+"/schema", body)
+}
+
+// Check compares an answer with the document.
+func (d *Document) Check(method, path string, status int, header http.Header, body []byte) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.read(); err != nil {
+		return err
+	}
+	pointer, operation, _ := d.find(method, path)
+	if operation == nil {
 		if status != http.StatusNotFound && status != http.StatusMethodNotAllowed {
-			return fmt.Errorf("the document has no %s %s", method, plain)
+			return fmt.Errorf("the document has no %s %s", method, path)
 		}
 		return d.validate("#/components/schemas/problem", body)
 	}
-	pointer := "#/paths/" + escape(found) + "/" + strings.ToLower(method) + "/responses/"
 	responses := operation["responses"].(map[string]any)
 	key := fmt.Sprint(status)
 	if responses[key] == nil {
@@ -136,7 +204,7 @@ func (d *Document) Check(method, path string, status int, header http.Header, bo
 		key = "default"
 	}
 	response := responses[key].(map[string]any)
-	pointer += key
+	pointer += "/responses/" + key
 	if ref, ok := response["$ref"].(string); ok {
 		if ref != "#/components/responses/problem" {
 			return fmt.Errorf("unknown reference %s", ref)
@@ -157,18 +225,24 @@ func (d *Document) Check(method, path string, status int, header http.Header, bo
 	return d.validate(pointer+"/content/"+escape(media)+"/schema", body)
 }
 
-// CheckAs compares a JSON value with a schema of the document.
+// CheckAs compares a JSON value with a schema of the document, or with one of another document: executor.schema.json#/$defs/event.
 func (d *Document) CheckAs(schema string, value []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.read(); err != nil {
 		return err
 	}
-	return d.validate("#/components/schemas/"+schema, value)
+	if !strings.Contains(schema, "#") {
+		schema = "#/components/schemas/" + schema
+	}
+	return d.validate(schema, value)
 }
 
 func (d *Document) validate(pointer string, body []byte) error {
-	schema, err := d.schema.Compile(d.base + pointer)
+	if pointer[0] == '#' {
+		pointer = d.File + ".json" + pointer
+	}
+	schema, err := d.schema.Compile(d.folder + pointer)
 	if err != nil {
 		return err
 	}

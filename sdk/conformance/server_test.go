@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/openapitest"
 )
 
 const (
@@ -45,7 +46,6 @@ const (
 // server is the scripted server. Everything that a worker does wrong becomes a complaint.
 type server struct {
 	t    testing.TB
-	docs *documents
 	addr string
 	*clock
 
@@ -114,17 +114,14 @@ type exchange struct {
 	s    *server
 	kind kind
 	run  *run // of the run API
-	at   *place
 	http.ResponseWriter
 	*http.Request
 }
 
 func newServer(t testing.TB, slots int) *server {
 	t.Helper()
-	docs, err := read()
-	require.NoError(t, err)
 	s := &server{
-		t: t, docs: docs, slots: slots, credential: "key-1", changed: make(chan struct{}), counts: map[kind]int{}, notBefore: map[string]time.Time{},
+		t: t, slots: slots, credential: "key-1", changed: make(chan struct{}), counts: map[kind]int{}, notBefore: map[string]time.Time{},
 		workers: map[string]bool{}, stale: map[string]bool{}, lease: lease, clock: newClock(t.Context()),
 	}
 	s.listen(clustertest.Reserve(t))
@@ -196,10 +193,8 @@ func (s *server) queue(text string, more ...map[string]any) *run {
 // serve answers a request. It checks first what holds for all of them.
 func (s *server) serve(w http.ResponseWriter, q *http.Request) {
 	x := &exchange{s: s, ResponseWriter: w, Request: q}
-	at, err := s.docs.find(q.Method, q.URL.EscapedPath())
-	if err == nil {
-		err = s.docs.query(at, q.URL.Query())
-	}
+	doc, path := x.document()
+	err := doc.CheckTarget(q.Method, path, q.URL.Query())
 	s.mu.Lock()
 	if err != nil {
 		s.complain("%s %s: %v", q.Method, q.URL, err)
@@ -207,7 +202,6 @@ func (s *server) serve(w http.ResponseWriter, q *http.Request) {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
-	x.at = at
 	switch path := q.URL.Path; {
 	case strings.HasPrefix(path, "/worker/v1/"):
 		x.kind = kind(strings.TrimPrefix(path, "/worker/v1/"))
@@ -219,7 +213,7 @@ func (s *server) serve(w http.ResponseWriter, q *http.Request) {
 	n := s.counts[x.kind]
 	s.counts[x.kind]++
 	token := strings.TrimPrefix(q.Header.Get("Authorization"), "Bearer ")
-	if at.file == "run-api.yaml" {
+	if doc == &runAPI {
 		i := slices.IndexFunc(s.runs, func(r *run) bool { return r.token == token })
 		if i < 0 {
 			s.complain("%s %s: the token %q is of no run", q.Method, q.URL, token)
@@ -264,6 +258,23 @@ func (s *server) serve(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
+// The documents of the APIs.
+var workerAPI, runAPI = openapitest.Document{File: "worker-api.yaml"}, openapitest.Document{File: "run-api.yaml"}
+
+// document is that of the request, with the path in it.
+func (x *exchange) document() (*openapitest.Document, string) {
+	path := x.URL.EscapedPath()
+	if rest, ok := strings.CutPrefix(path, "/run/v1"); ok {
+		return &runAPI, rest
+	}
+	return &workerAPI, strings.TrimPrefix(path, "/worker/v1")
+}
+
+func (x *exchange) checkBody(media string, body []byte) error {
+	doc, path := x.document()
+	return doc.CheckBody(x.Method, path, media, body)
+}
+
 // name names a kind of request, with its run.
 func (x *exchange) name() string {
 	if x.run != nil {
@@ -279,7 +290,7 @@ func (x *exchange) decode(into any) bool {
 		return false // the worker has left
 	}
 	media, _, _ := mime.ParseMediaType(x.Header("Content-Type"))
-	if err := x.s.docs.body(x.at, media, raw); err != nil {
+	if err := x.checkBody(media, raw); err != nil {
 		x.s.mu.Lock()
 		x.s.complain("%s: %v\n%s", x.name(), err, raw)
 		x.s.mu.Unlock()
@@ -297,18 +308,20 @@ func (x *exchange) Header(name string) string { return x.Request.Header.Get(name
 // answer answers with a document, to which a member is added that no worker knows.
 func (x *exchange) answer(status int, doc map[string]any) {
 	doc["future"] = map[string]any{"y": []int{1}}
-	raw, err := json.Marshal(doc)
-	if err == nil {
-		err = x.s.docs.answer(x.at, status, raw)
-	}
-	if err != nil {
-		x.s.t.Errorf("the script is wrong: %s: %v\n%s", x.name(), err, raw)
-	}
 	media := "application/json"
 	if status >= http.StatusBadRequest {
 		media = "application/problem+json"
 	}
 	x.ResponseWriter.Header().Set("Content-Type", media)
+	raw, err := json.Marshal(doc)
+	if err == nil {
+		// It asks nothing of SDKs that a server may not do.
+		of, path := x.document()
+		err = of.Check(x.Method, path, status, x.ResponseWriter.Header(), raw)
+	}
+	if err != nil {
+		x.s.t.Errorf("the script is wrong: %s: %v\n%s", x.name(), err, raw)
+	}
 	x.ResponseWriter.Header().Set("Content-Length", strconv.Itoa(len(raw)))
 	x.WriteHeader(status)
 	_, _ = x.ResponseWriter.Write(raw) // the worker may have left
@@ -689,7 +702,7 @@ func lines(x *exchange) io.Reader {
 	if err != nil {
 		return strings.NewReader("")
 	}
-	if err := x.s.docs.body(x.at, "application/json", raw); err != nil {
+	if err := x.checkBody("application/json", raw); err != nil {
 		x.s.with(func() { x.s.complain("%s: %v\n%s", x.name(), err, raw) })
 	}
 	var list struct{ Events []json.RawMessage }
@@ -707,7 +720,7 @@ func lines(x *exchange) io.Reader {
 // take stores an event, or does with it what the script says. It reports false if the request was answered.
 func (s *server) take(x *exchange, ordinal int, line []byte) bool {
 	r := x.run
-	err := s.docs.event(line)
+	err := runAPI.CheckAs("executor.schema.json#/$defs/event", line)
 	s.mu.Lock()
 	if err != nil {
 		s.complain("%s: event %d: %v\n%.1000s", x.name(), ordinal, err, line)

@@ -8,21 +8,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
-	"os"
-	"path/filepath"
-	"runtime"
-	"sync"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
-	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
-	"go.yaml.in/yaml/v4"
 
+	"github.com/holdfast-a2a/holdfast/internal/openapitest"
 	"github.com/holdfast-a2a/holdfast/internal/runapi/runapitest"
 )
+
+// document is docs/worker-api.yaml.
+var document = openapitest.Document{File: "worker-api.yaml"}
 
 // Path is where the worker API is.
 const Path = "/worker/v1"
@@ -163,80 +161,19 @@ func (w *Worker) Raw(ctx context.Context, method, path string, body []byte, head
 	if a.Body, err = io.ReadAll(res.Body); err != nil {
 		return nil, err
 	}
-	if err := check(path, body, a); err != nil {
+	if err := check(method, path, q.Header.Get("Content-Type"), body, a); err != nil {
 		return nil, fmt.Errorf("%s: %d %s: %w", path, a.Status, a.Body, err)
 	}
 	return a, json.Unmarshal(a.Body, a)
 }
 
-type document struct {
-	mu     sync.Mutex // compilers are for one goroutine
-	base   string
-	schema *jsonschema.Compiler
-}
-
-var read = sync.OnceValues(func() (*document, error) {
-	_, here, _, _ := runtime.Caller(0)
-	docs := filepath.Join(filepath.Dir(here), "..", "..", "..", "docs")
-	raw, err := os.ReadFile(filepath.Join(docs, "worker-api.yaml"))
-	if err != nil {
-		return nil, err
-	}
-	var parsed any
-	if err := yaml.Unmarshal(raw, &parsed); err != nil {
-		return nil, err
-	}
-	asJSON, err := json.Marshal(parsed)
-	if err != nil {
-		return nil, err
-	}
-	whole, err := jsonschema.UnmarshalJSON(bytes.NewReader(asJSON))
-	if err != nil {
-		return nil, err
-	}
-	d := &document{base: "file://" + docs + "/worker-api.json", schema: jsonschema.NewCompiler()}
-	d.schema.DefaultDraft(jsonschema.Draft2020)
-	d.schema.AssertFormat()
-	return d, d.schema.AddResource(d.base, whole)
-})
-
-// schemas has the schemas of requests and of answers.
-var schemas = map[string][2]string{
-	Path + "/claims":    {"#/components/schemas/claim", "#/components/schemas/claimed"},
-	Path + "/heartbeat": {"#/components/schemas/heartbeat", "#/components/schemas/beaten"},
-	Path + "/release":   {"#/components/schemas/release", "#/paths/~1release/post/responses/200/content/application~1json/schema"},
-}
-
-func check(path string, body []byte, a *Answer) error {
-	d, err := read()
-	if err != nil {
-		return err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	of, want, problem := schemas[path], "application/json", a.Status != http.StatusOK
-	if problem {
-		of[1], want = "#/components/schemas/problem", "application/problem+json"
-	}
-	if media, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type")); media != want {
-		return fmt.Errorf("the document has no content type %q here", media)
-	}
-	if !problem {
-		if err := d.validate(of[0], body); err != nil {
+// check compares an answer with the document, and the request if it was accepted.
+func check(method, path, media string, body []byte, a *Answer) error {
+	path = strings.TrimPrefix(path, Path)
+	if a.Status == http.StatusOK {
+		if err := document.CheckBody(method, path, media, body); err != nil {
 			return fmt.Errorf("a request that the document does not have was accepted: %w", err)
 		}
 	}
-	return d.validate(of[1], a.Body)
-}
-
-func (d *document) validate(pointer string, body []byte) error {
-	schema, err := d.schema.Compile(d.base + pointer)
-	if err != nil {
-		return err
-	}
-	instance, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	return schema.Validate(instance)
+	return document.Check(method, path, a.Status, a.Header, a.Body)
 }
