@@ -216,6 +216,14 @@ func execute(t *testing.T, e executor.Executor, run *executor.Run) (*executortes
 	return executortest.Run(t, e, run)
 }
 
+// completes runs an executor, which must return no error.
+func completes(t *testing.T, e executor.Executor, run *executor.Run) *executortest.Recorder {
+	t.Helper()
+	out, err := execute(t, e, run)
+	require.NoError(t, err)
+	return out
+}
+
 // next returns the run after another one: its next try, with what that one has emitted in the log.
 func next(run *executor.Run, out *executortest.Recorder) *executor.Run {
 	again, memory := *run, run.Memory.(*executortest.Memory)
@@ -298,8 +306,7 @@ func TestRequestFactsReachTheAgent(t *testing.T) {
 	run.Memory.(*executortest.Memory).Refs = []executor.Reference{
 		{TaskID: "1", Stored: json.RawMessage(`{"task":"up-0","turn":1}`)}, {TaskID: "2"}, {TaskID: "3", Stored: json.RawMessage(`{"context":"c"}`)},
 	}
-	_, err := execute(t, e, run)
-	require.NoError(t, err)
+	completes(t, e, run)
 	sent := a.called("SendStreamingMessage")[0]
 	require.Equal(t, "urn:theirs, urn:also", sent.Header.Get("A2A-Extensions"))
 	require.Equal(t, run.Traceparent, sent.Header.Get("Traceparent"))
@@ -316,8 +323,7 @@ func TestMetadataComesBack(t *testing.T) {
 	message := `,"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"x"}],"metadata":{"n":1.0},"extensions":["urn:x"],"referenceTaskIds":["up-0"]}`
 	a.on("SendStreamingMessage", streams(working(""), with("WORKING", "", `{"progress":0.5}`), with("WORKING", message, `{"progress":0.9}`),
 		with("COMPLETED", "", `{"tokens":10}`)))
-	out, err := execute(t, e, executortest.NewRun("hello"))
-	require.NoError(t, err)
+	out := completes(t, e, executortest.NewRun("hello"))
 	var got []string
 	for _, ev := range out.Events() {
 		if ev.Metadata != nil {
@@ -404,8 +410,7 @@ func TestNextTryDoesNotSendAgain(t *testing.T) {
 
 	a.on("GetTask", says(taskIn("COMPLETED", artifact("one two")+
 		`,"history":[{"messageId":"s-reading","role":"ROLE_AGENT","parts":[{"text":"reading"}]}]`)))
-	out, err := execute(t, e, next(run, out))
-	require.NoError(t, err)
+	out = completes(t, e, next(run, out))
 	require.Equal(t, "two", out.Text(t), "only the rest")
 	require.Empty(t, out.Task(t).History)
 	require.Len(t, a.called("SendStreamingMessage"), 1)
@@ -429,8 +434,7 @@ func TestPollsAgentsWithoutStreams(t *testing.T) {
 			a.on("GetTask", says(taskIn("SUBMITTED", "")))
 			a.on("GetTask", says(taskIn("WORKING", artifact("one "))))
 			a.on("GetTask", says(taskIn("COMPLETED", artifact("one two"))))
-			out, err := execute(t, e, executortest.NewRun("hello"))
-			require.NoError(t, err)
+			out := completes(t, e, executortest.NewRun("hello"))
 			require.Equal(t, "one two", out.Text(t))
 			require.Contains(t, string(a.called("SendMessage")[0].Params), `"returnImmediately":true`)
 		})
@@ -444,8 +448,7 @@ func TestBareMessages(t *testing.T) {
 		a, e := newAgent(t, a2a.Options{DirectReplies: direct})
 		a.on("SendStreamingMessage", streams(bare))
 		run := executortest.NewRun("hello")
-		out, err := execute(t, e, run)
-		require.NoError(t, err)
+		out := completes(t, e, run)
 		got := out.Task(t)
 		require.Equal(t, task.StateCompleted, got.Status.State)
 		require.Equal(t, direct, got.Direct)
@@ -462,16 +465,14 @@ func TestLaterTasksContinueTheContext(t *testing.T) {
 	a, e := newAgent(t, a2a.Options{})
 	a.on("SendStreamingMessage", streams(working(""), status("COMPLETED", "")))
 	run := executortest.NewRun("hello")
-	_, err := execute(t, e, run)
-	require.NoError(t, err)
+	completes(t, e, run)
 	later, memory := executortest.NewRun("again"), &executortest.Memory{}
 	later.Memory = memory
 	shared, err := run.Memory.State(t.Context(), executor.OfContext)
 	require.NoError(t, err)
 	_, err = memory.SetState(t.Context(), executor.OfContext, shared.Value, 0)
 	require.NoError(t, err)
-	_, err = execute(t, e, later)
-	require.NoError(t, err)
+	completes(t, e, later)
 	sent := a.called("SendStreamingMessage")
 	require.NotContains(t, string(sent[0].Params), "contextId", "the client's own context is not the agent's")
 	require.Contains(t, string(sent[1].Params), `"contextId":"ctx-1"`)
@@ -483,26 +484,9 @@ func asked(t *testing.T, a *agent, e executor.Executor, state string) (*executor
 	t.Helper()
 	a.on("SendStreamingMessage", streams(working(""), chunk("one ", false), status(state, "which")))
 	run := executortest.NewRun("hello")
-	out, err := execute(t, e, run)
-	require.NoError(t, err)
+	out := completes(t, e, run)
 	require.True(t, out.Task(t).Status.State.Parked())
 	return run, out
-}
-
-func TestAnswersTheSameTask(t *testing.T) {
-	t.Parallel()
-	a, e := newAgent(t, a2a.Options{})
-	run, out := asked(t, a, e, "INPUT_REQUIRED")
-	a.on("GetTask", says(taskIn("INPUT_REQUIRED", artifact("one "))))
-	a.forget("SendStreamingMessage")
-	a.on("SendStreamingMessage", streams(working(artifact("one ")), chunk("two", true), status("COMPLETED", "")))
-	out, err := execute(t, e, nextTurn(run, out, "Oslo"))
-	require.NoError(t, err)
-	require.Equal(t, "two", out.Text(t), "the artifact of the first turn is known")
-	sent := a.called("SendStreamingMessage")
-	require.Len(t, sent, 2)
-	require.Contains(t, string(sent[1].Params), `"taskId":"up-1","contextId":"ctx-1"`)
-	require.Contains(t, string(sent[1].Params), `"messageId":"01020304-0506-0708-0900-000000000000:2"`)
 }
 
 // The servers of an official SDK answer an answer with the task as it was, and then with what the agent does.
@@ -545,16 +529,14 @@ func TestOldQuestionIsNotAskedAgain(t *testing.T) {
 				a.on(send, streams(working(""), chunk("one ", false), status("INPUT_REQUIRED", "which")))
 			}
 			run := executortest.NewRun("hello")
-			out, err := execute(t, e, run)
-			require.NoError(t, err)
+			out := completes(t, e, run)
 			require.True(t, out.Task(t).Status.State.Parked())
 			a.forget(send)
 			a.on(send, c.answer)
 			for _, get := range append([]func(http.ResponseWriter, call){says(before)}, c.gets...) {
 				a.on("GetTask", get)
 			}
-			out, err = execute(t, e, nextTurn(run, out, "Oslo"))
-			require.NoError(t, err)
+			out = completes(t, e, nextTurn(run, out, "Oslo"))
 			require.Equal(t, c.state, out.Task(t).Status.State)
 			require.Len(t, a.called(send), 2)
 			if c.state == task.StateCompleted {
@@ -570,12 +552,16 @@ func TestAnswersToTasksThatWentOn(t *testing.T) {
 		now   func(http.ResponseWriter, call)
 		sends int
 		text  string
+		fails string
 	}{
-		"it completed":            {says(taskIn("COMPLETED", artifact("one two"))), 1, "two"},
-		"it failed":               {says(taskIn("FAILED", "")), 2, "new"},
-		"it is gone":              {fails(-32001, "Task not found"), 2, "new"},
-		"it has the answer":       {says(taskIn("INPUT_REQUIRED", `,"history":[{"messageId":"01020304-0506-0708-0900-000000000000:2","role":"ROLE_USER","parts":[]}]`)), 1, ""},
-		"it waits for the answer": {says(taskIn("AUTH_REQUIRED", "")), 2, "new"},
+		"it completed":            {now: says(taskIn("COMPLETED", artifact("one two"))), sends: 1, text: "two"},
+		"it failed":               {now: says(taskIn("FAILED", "")), sends: 2, text: "new"},
+		"it is gone":              {now: fails(-32001, "Task not found"), sends: 2, text: "new"},
+		"it has the answer":       {now: says(taskIn("INPUT_REQUIRED", `,"history":[{"messageId":"01020304-0506-0708-0900-000000000000:2","role":"ROLE_USER","parts":[]}]`)), sends: 1},
+		"it waits for the answer": {now: says(taskIn("AUTH_REQUIRED", "")), sends: 2, text: "new"},
+		"it is another one": {
+			now: says(strings.ReplaceAll(taskIn("COMPLETED", ""), "up-1", "up-2")), sends: 1, fails: "another task than the one that it was asked for",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -585,44 +571,61 @@ func TestAnswersToTasksThatWentOn(t *testing.T) {
 			a.forget("SendStreamingMessage")
 			a.on("SendStreamingMessage", streams(working(""), chunk("new", false), status("COMPLETED", "")))
 			out, err := execute(t, e, nextTurn(run, out, "done"))
-			require.NoError(t, err)
-			require.Equal(t, c.text, out.Text(t))
 			sent := a.called("SendStreamingMessage")
 			require.Len(t, sent, c.sends)
-			if name == "it failed" {
+			if c.fails != "" {
+				require.ErrorContains(t, err, c.fails)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, c.text, out.Text(t))
+			switch name {
+			case "it failed":
 				require.NotContains(t, string(sent[1].Params), "taskId")
 				require.Contains(t, string(sent[1].Params), `"contextId":"ctx-1"`)
+			case "it waits for the answer":
+				require.Contains(t, string(sent[1].Params), `"taskId":"up-1","contextId":"ctx-1"`)
+				require.Contains(t, string(sent[1].Params), `"messageId":"01020304-0506-0708-0900-000000000000:2"`)
 			}
 		})
 	}
 }
 
+// The worker calls Cancel when the headers of the client are gone. So a run that has some cancels the agent's task with them.
 func TestCancelReachesTheAgent(t *testing.T) {
 	t.Parallel()
-	for reason, cause := range map[executor.Reason]error{
-		executor.ReasonCanceled: executor.ErrCanceled, executor.ReasonTimedOut: executor.ErrTimeout,
-		executor.ReasonLeaseLost: executor.ErrLeaseLost, executor.ReasonStopping: executor.ErrShutdown,
+	for cause, reason := range map[error]executor.Reason{
+		executor.ErrCanceled: executor.ReasonCanceled, executor.ErrTimeout: executor.ReasonTimedOut, executor.ErrInactivity: executor.ReasonTimedOut,
+		executor.ErrLeaseLost: executor.ReasonLeaseLost, executor.ErrShutdown: executor.ReasonStopping,
 	} {
-		t.Run(string(reason), func(t *testing.T) {
-			t.Parallel()
-			a, e := newAgent(t, a2a.Options{})
-			a.on("SendStreamingMessage", streams(working(""), chunk("one", false), "hold"))
-			a.on("CancelTask", says(taskIn("CANCELED", "")))
-			ctx, cancel := context.WithCancelCause(t.Context())
-			out := executortest.NewRecorder()
-			run := executortest.NewRun("hello")
-			done := executortest.Go(ctx, e, run, out)
-			out.Await(t, 2)
-			cancel(cause)
-			require.ErrorIs(t, executortest.Wait(t, done), cause)
-			require.NoError(t, cancelRun(t, e, run, reason))
-			if reason.Ended() {
-				require.Len(t, a.called("CancelTask"), 1)
-				require.JSONEq(t, `{"id":"up-1","metadata":{"why":"x"}}`, string(a.called("CancelTask")[0].Params))
-			} else {
-				require.Empty(t, a.called("CancelTask"))
-			}
-		})
+		for _, forwarded := range []task.Forwarded{nil, {"X-Key": "s3cret"}} {
+			t.Run(fmt.Sprint(cause, forwarded), func(t *testing.T) {
+				t.Parallel()
+				a, e := newAgent(t, a2a.Options{Forward: []string{"X-Key"}})
+				a.on("SendStreamingMessage", streams(working(""), chunk("one", false), "hold"))
+				a.on("CancelTask", says(taskIn("CANCELED", "")))
+				ctx, cancel := context.WithCancelCause(t.Context())
+				out := executortest.NewRecorder()
+				run := executortest.NewRun("hello")
+				run.Forwarded = forwarded
+				done := executortest.Go(ctx, e, run, out)
+				out.Await(t, 2)
+				cancel(cause)
+				require.ErrorIs(t, executortest.Wait(t, done), cause)
+				require.Equal(t, forwarded != nil && reason.Ended(), len(a.called("CancelTask")) == 1, "of the run itself")
+				require.NoError(t, cancelRun(t, e, run, reason))
+				sent := a.called("CancelTask")
+				if !reason.Ended() {
+					require.Empty(t, sent)
+					return
+				}
+				require.Len(t, sent, 1)
+				require.Equal(t, forwarded["X-Key"], sent[0].Header.Get("X-Key"))
+				if forwarded == nil {
+					require.JSONEq(t, `{"id":"up-1","metadata":{"why":"x"}}`, string(sent[0].Params))
+				}
+			})
+		}
 	}
 }
 
@@ -676,8 +679,7 @@ func TestRunsWaitForTheDatabase(t *testing.T) {
 		a.on("SendStreamingMessage", streams(working(""), status("COMPLETED", "")))
 		run := executortest.NewRun("hello")
 		run.Memory = awayMemory{run.Memory, 4 * time.Second}
-		out, err := execute(t, e, run)
-		require.NoError(t, err)
+		out := completes(t, e, run)
 		require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
 	})
 }
@@ -707,8 +709,7 @@ func TestAgentCancelsItsTask(t *testing.T) {
 	t.Parallel()
 	a, e := newAgent(t, a2a.Options{})
 	a.on("SendStreamingMessage", streams(working(""), status("CANCELED", "")))
-	out, err := execute(t, e, executortest.NewRun("hello"))
-	require.NoError(t, err)
+	out := completes(t, e, executortest.NewRun("hello"))
 	require.Equal(t, task.StateFailed, out.Task(t).Status.State)
 	require.Equal(t, "The agent canceled the task.", out.Task(t).Status.Message.FirstText())
 }
@@ -735,8 +736,7 @@ func TestLaterTryLooksForTheTask(t *testing.T) {
 			run.Attempt, run.Try = 2, 2
 			_, err := run.Memory.SetState(t.Context(), executor.OfContext, json.RawMessage(`{"context":"ctx-1"}`), 0)
 			require.NoError(t, err)
-			out, err := execute(t, e, run)
-			require.NoError(t, err)
+			out := completes(t, e, run)
 			require.Equal(t, "done", out.Text(t))
 			require.Len(t, a.called("SendStreamingMessage"), c.sends)
 			require.JSONEq(t, `{"contextId":"ctx-1","pageSize":50}`, string(a.called("ListTasks")[0].Params))
@@ -788,29 +788,15 @@ func endless(code int, mediaType, text string) func(http.ResponseWriter, call) {
 	}
 }
 
-// Each way to read the agent's task checks whose it is.
-func TestOtherTasksAreRefused(t *testing.T) {
+func TestAnotherTaskInTheAnswerToAnAnswer(t *testing.T) {
 	t.Parallel()
-	other := says(strings.ReplaceAll(taskIn("COMPLETED", ""), "up-1", "up-2"))
-	t.Run("before an answer", func(t *testing.T) {
-		t.Parallel()
-		a, e := newAgent(t, a2a.Options{})
-		run, out := asked(t, a, e, "INPUT_REQUIRED")
-		a.on("GetTask", other)
-		_, err := execute(t, e, nextTurn(run, out, "Oslo"))
-		require.ErrorContains(t, err, "another task than the one that it was asked for")
-		require.Len(t, a.called("SendStreamingMessage"), 1, "the answer is not sent")
-	})
-	t.Run("in the answer to an answer", func(t *testing.T) {
-		t.Parallel()
-		a, e := newAgent(t, a2a.Options{})
-		run, out := asked(t, a, e, "INPUT_REQUIRED")
-		a.on("GetTask", says(taskIn("INPUT_REQUIRED", "")))
-		a.forget("SendStreamingMessage")
-		a.on("SendStreamingMessage", streams(strings.ReplaceAll(working(""), "up-1", "up-2")))
-		_, err := execute(t, e, nextTurn(run, out, "Oslo"))
-		require.ErrorContains(t, err, "another task than the message names")
-	})
+	a, e := newAgent(t, a2a.Options{})
+	run, out := asked(t, a, e, "INPUT_REQUIRED")
+	a.on("GetTask", says(taskIn("INPUT_REQUIRED", "")))
+	a.forget("SendStreamingMessage")
+	a.on("SendStreamingMessage", streams(strings.ReplaceAll(working(""), "up-1", "up-2")))
+	_, err := execute(t, e, nextTurn(run, out, "Oslo"))
+	require.ErrorContains(t, err, "another task than the message names")
 }
 
 // A drip of bytes keeps no call beyond its timeout, and no run beyond its own.
@@ -830,8 +816,7 @@ func TestSlowDrips(t *testing.T) {
 		a.on("SendStreamingMessage", streams(working("")))
 		a.on("GetTask", drip("application/json", " "))
 		a.on("GetTask", says(taskIn("COMPLETED", "")))
-		out, err := execute(t, e, executortest.NewRun("hello"))
-		require.NoError(t, err)
+		out := completes(t, e, executortest.NewRun("hello"))
 		require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
 		require.Len(t, a.called("GetTask"), 2)
 	})
@@ -864,18 +849,14 @@ func TestHostileAgents(t *testing.T) {
 		"no task in the first event": {streams(`{"statusUpdate":{"status":{"state":2}}}`), "names no task"},
 		"an event of another task":   {streams(working(""), strings.ReplaceAll(chunk("x", false), "up-1", "up-2")), "an event of another task"},
 		"a snapshot of another task": {streams(working(""), strings.ReplaceAll(working(""), "up-1", "up-2")), "an event of another task"},
-		"a very long id":             {streams(strings.ReplaceAll(working(""), "up-1", strings.Repeat("x", 1025))), "result.task.id: is longer than 1024 bytes"},
 		"an endless line":            {endless(200, "text/event-stream", ":"), "longer than"},
 		"an endless event":           {endless(200, "text/event-stream", "data: 1\n"), "longer than"},
 		"an endless document":        {endless(200, "application/json", "[1,"), "longer than"},
 		"an endless error":           {endless(400, "application/json", "[1,"), "400 Bad Request"},
 		"an endless crash":           {endless(500, "text/html", "x"), "500 Internal Server Error"},
 		"a silent error":             {endless(400, "text/plain", ""), "400 Bad Request"},
-		"a text of another type":     {streams(strings.Replace(chunk("x", false), `"x"`, `7`, 1)), "text: must be a string"},
-		"metadata of another type":   {streams(working(`,"metadata":7`)), "metadata: must be an object"},
 		"a compressed answer":        {streams("\x1f\x8b\x08"), "is not A2A 1.0"},
 		"no JSON":                    {streams(`{`), "is not A2A 1.0"},
-		"half an object":             {streams(`{"task":{}}`), "result.task.id: is required"},
 		"too long":                   {streams(chunk(strings.Repeat("x", 5000), false)), "longer than"},
 		"a long document":            {says(`"` + strings.Repeat("x", 5000) + `"`), "longer than"},
 		"too deep":                   {streams(strings.Repeat(`[`, 200) + strings.Repeat(`]`, 200)), "deep"},
@@ -928,24 +909,18 @@ func TestCards(t *testing.T) {
 			require.ErrorContains(t, err, c.want)
 		})
 	}
-	t.Run("url overrides the card's", func(t *testing.T) {
-		t.Parallel()
-		a, _ := newAgent(t, a2a.Options{})
-		a.card = strings.ReplaceAll(streamingCard, "%s/rpc", "http://0.0.0.0:9999/")
-		e := a.front(a2a.Options{URL: a.url})
-		a.on("SendStreamingMessage", streams(working(""), status("COMPLETED", "")))
-		_, err := execute(t, e, executortest.NewRun("hello"))
-		require.NoError(t, err)
-	})
-	t.Run("url and version need no card", func(t *testing.T) {
-		t.Parallel()
-		a, _ := newAgent(t, a2a.Options{})
-		a.status = 404
-		e := a.front(a2a.Options{URL: a.url, Version: "1.0"})
-		a.on("SendStreamingMessage", streams(working(""), status("COMPLETED", "")))
-		_, err := execute(t, e, executortest.NewRun("hello"))
-		require.NoError(t, err)
-	})
+	for _, version := range []string{"", "1.0"} {
+		t.Run("url overrides the card's, version "+version, func(t *testing.T) {
+			t.Parallel()
+			a, _ := newAgent(t, a2a.Options{})
+			a.card = strings.ReplaceAll(streamingCard, "%s/rpc", "http://0.0.0.0:9999/")
+			if version != "" { // so it needs no card
+				a.status = 404
+			}
+			a.on("SendStreamingMessage", streams(working(""), status("COMPLETED", "")))
+			completes(t, a.front(a2a.Options{URL: a.url, Version: version}), executortest.NewRun("hello"))
+		})
+	}
 }
 
 func TestCredentials(t *testing.T) {
@@ -954,19 +929,16 @@ func TestCredentials(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("first\n"), 0o600))
 	a, e := newAgent(t, a2a.Options{Auth: a2a.Auth{Bearer: secret.File(file)}})
 	a.on("SendStreamingMessage", streams(working(""), status("COMPLETED", "")))
-	_, err := execute(t, e, executortest.NewRun("hello"))
-	require.NoError(t, err)
+	completes(t, e, executortest.NewRun("hello"))
 	require.NoError(t, os.WriteFile(file, []byte("second"), 0o600))
-	_, err = execute(t, e, executortest.NewRun("hello"))
-	require.NoError(t, err)
+	completes(t, e, executortest.NewRun("hello"))
 	sent := a.called("SendStreamingMessage")
 	require.Equal(t, "Bearer first", sent[0].Header.Get("Authorization"))
 	require.Equal(t, "Bearer second", sent[1].Header.Get("Authorization"))
 
 	a, e = newAgent(t, a2a.Options{Auth: a2a.Auth{Username: "ada", Password: secret.Text("pw")}})
 	a.on("SendStreamingMessage", streams(working(""), status("COMPLETED", "")))
-	_, err = execute(t, e, executortest.NewRun("hello"))
-	require.NoError(t, err)
+	completes(t, e, executortest.NewRun("hello"))
 	require.Equal(t, "Basic YWRhOnB3", a.called("SendStreamingMessage")[0].Header.Get("Authorization"))
 }
 
@@ -997,32 +969,6 @@ func TestForwardedHeaders(t *testing.T) {
 	require.ErrorContains(t, err, "the agent refused the credential of the server or of the client")
 }
 
-// The worker calls Cancel when the headers of the client are gone. So the run cancels the agent's task with them.
-func TestCancelHasTheForwardedHeaders(t *testing.T) {
-	t.Parallel()
-	for cause, canceled := range map[error]bool{executor.ErrCanceled: true, executor.ErrTimeout: true, executor.ErrInactivity: true, executor.ErrLeaseLost: false, executor.ErrShutdown: false} {
-		a, e := newAgent(t, a2a.Options{Forward: []string{"X-Key"}})
-		a.on("SendStreamingMessage", streams(working(""), "hold"))
-		a.on("CancelTask", says(taskIn("CANCELED", "")))
-		ctx, cancel := context.WithCancelCause(t.Context())
-		out := executortest.NewRecorder()
-		run := executortest.NewRun("hello")
-		run.Forwarded = task.Forwarded{"X-Key": "s3cret"}
-		done := executortest.Go(ctx, e, run, out)
-		out.Await(t, 1)
-		cancel(cause)
-		require.ErrorIs(t, executortest.Wait(t, done), cause)
-		if !canceled {
-			require.Empty(t, a.called("CancelTask"), cause)
-			continue
-		}
-		require.NoError(t, cancelRun(t, e, run, executor.ReasonCanceled))
-		sent := a.called("CancelTask")
-		require.Len(t, sent, 1, "the task is canceled already")
-		require.Equal(t, "s3cret", sent[0].Header.Get("X-Key"))
-	}
-}
-
 func TestOptionsAreChecked(t *testing.T) {
 	t.Parallel()
 	for want, o := range map[string]a2a.Options{
@@ -1045,8 +991,16 @@ func TestOptionsAreChecked(t *testing.T) {
 		"auth: has several credentials":      {CardURL: "http://h", Auth: a2a.Auth{Bearer: secret.Text("a"), Username: "b"}},
 		"auth.username: is required":         {CardURL: "http://h", Auth: a2a.Auth{Password: secret.Text("a")}},
 		"no such file":                       {CardURL: "http://h", Auth: a2a.Auth{Bearer: secret.File("/nowhere/token")}},
+		"url: has a path":                    {URL: "http://h/a2a", Version: "1.0", Binding: "grpc"},
+		"url: has a path or":                 {URL: "http://h?k=v", Version: "1.0", Binding: "GRPC"},
+		"version: is required":               {URL: "http://h", Binding: "grpc"},
+		"binding: \"GRPC\"":                  {URL: "http://h", Version: "0.1", Binding: "GRPC"},
 	} {
 		_, err := a2a.New(o)
 		require.ErrorContains(t, err, want)
 	}
+	f, err := a2a.New(a2a.Options{URL: "http://127.0.0.1:1", Version: "1.0", Binding: "grpc"})
+	require.NoError(t, err)
+	_, err = f.Cards(t.Context())
+	require.ErrorContains(t, err, "set a2a.card_url")
 }

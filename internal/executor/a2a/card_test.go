@@ -103,16 +103,13 @@ func TestRunsFollowTheCard(t *testing.T) {
 	a.on("SendStreamingMessage", streams(working(""), status("COMPLETED", "")))
 	a.on("SendMessage", says(working("")))
 	a.on("GetTask", says(taskIn("COMPLETED", "")))
-	_, err := execute(t, e, executortest.NewRun("hello"))
-	require.NoError(t, err)
+	completes(t, e, executortest.NewRun("hello"))
 	a.show(200, strings.Replace(streamingCard, "true", "false", 1))
-	_, err = execute(t, e, executortest.NewRun("hello"))
-	require.NoError(t, err)
+	completes(t, e, executortest.NewRun("hello"))
 	require.Empty(t, a.called("SendMessage"), "a run does not read a card that is known")
-	_, err = e.Cards(t.Context())
+	_, err := e.Cards(t.Context())
 	require.NoError(t, err)
-	_, err = execute(t, e, executortest.NewRun("hello"))
-	require.NoError(t, err)
+	completes(t, e, executortest.NewRun("hello"))
 	require.Len(t, a.called("SendMessage"), 1)
 }
 
@@ -282,8 +279,7 @@ func TestSignaturesOfCards(t *testing.T) {
 		}
 		require.Empty(t, a.called("SendStreamingMessage"), "no message goes to an agent that was not verified")
 		a.show(200, a.signedCard(key, streamingCard))
-		_, err := execute(t, e, executortest.NewRun("hello"))
-		require.NoError(t, err, name)
+		completes(t, e, executortest.NewRun("hello"))
 		require.Zero(t, a.keyReads.Load(), "nobody asks the card's own address for keys")
 	}
 

@@ -84,19 +84,6 @@ func TestNotificationsReplacePolling(t *testing.T) {
 	})
 }
 
-func TestRunsPollUntilANotificationComes(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a, f := newPushing(t, a2a.Options{PushInterval: never})
-		_, done, finish := begin(t, a, f, 1)
-		finish()
-		waittest.Advance(time.Second)
-		require.Len(t, done, 1)
-		require.NoError(t, <-done)
-		require.Len(t, a.called("CreateTaskPushNotificationConfig"), 1)
-	})
-}
-
 // The agent tells nobody what happened before it was asked for notifications.
 func TestNewsBeforeTheAgentHasAgreedIsRead(t *testing.T) {
 	t.Parallel()
@@ -192,8 +179,7 @@ func TestStreamsNeedNoNotifications(t *testing.T) {
 			}
 			a.on("GetTask", says(taskIn("WORKING", "")))
 			a.on("GetTask", says(taskIn("COMPLETED", "")))
-			_, err := execute(t, f, executortest.NewRun("hello"))
-			require.NoError(t, err)
+			completes(t, f, executortest.NewRun("hello"))
 			require.Len(t, a.called("CreateTaskPushNotificationConfig"), map[bool]int{true: 1}[cut])
 		})
 	}

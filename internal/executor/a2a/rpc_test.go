@@ -263,60 +263,51 @@ func TestGRPCPassesAStreamOn(t *testing.T) {
 	})
 }
 
-func TestGRPCPollsAndAnswers(t *testing.T) {
+// TestGRPCOperations sends each operation but the stream, as the messages of the official library.
+func TestGRPCOperations(t *testing.T) {
 	t.Parallel()
 	eachRPC(t, func(t *testing.T, version string) {
 		t.Helper()
-		a, f := newRPCAgent(t, version, a2a.Options{Poll: true})
+		a, f := newRPCAgent(t, version, a2a.Options{Poll: true, Auth: a2a.Auth{Bearer: secret.Text("s3cret")}})
+		f.Push(func(task.ID) (url, token string) { return "https://holdfast.example/n", "s3cret" })
+		extended := map[string]string{"1.0": "GetExtendedAgentCard", "0.3": "GetAgentCard"}[version]
+		a.on(extended, rpcSays(strings.Replace(a.card(), `"name":"Up"`, `"name":"More"`, 1)))
 		a.on("SendMessage", rpcSays(working("")))
+		a.on("CreateTaskPushNotificationConfig", rpcSays("{}"))
 		a.on("GetTask", rpcSays(taskIn("WORKING", artifact("one "))))
 		a.on("GetTask", rpcSays(`{"id":"up-1","contextId":"ctx-1","status":{"state":"TASK_STATE_INPUT_REQUIRED","message":{"messageId":"q","role":"ROLE_AGENT","parts":[{"text":"which?"}]}}}`))
+		a.on("CancelTask", rpcSays(taskIn(map[string]string{"1.0": "CANCELED", "0.3": "CANCELLED"}[version], "")))
 		run := executortest.NewRun("hello")
-		out, err := execute(t, f, run)
-		require.NoError(t, err)
+		out := completes(t, f, run)
 		require.Equal(t, task.StateInputRequired, out.Task(t).Status.State)
-		get := map[string]string{"1.0": `{"tenant":"t-1","id":"up-1"}`, "0.3": `{"name":"tasks/up-1"}`}[version]
-		require.JSONEq(t, get, a.called("GetTask")[0].Params)
-		if version == "1.0" {
-			require.Contains(t, strings.ReplaceAll(a.called("SendMessage")[0].Params, " ", ""), `"returnImmediately":true`)
-		}
-
+		require.NoError(t, cancelRun(t, f, run, executor.ReasonCanceled))
 		a.on("GetTask", rpcSays(taskIn("COMPLETED", artifact("one two"))))
-		out, err = execute(t, f, nextTurn(run, out, "that one"))
+		require.Equal(t, task.StateCompleted, completes(t, f, nextTurn(run, out, "that one")).Task(t).Status.State)
+		cards, err := f.Cards(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
-		sent := strings.ReplaceAll(a.called("SendMessage")[1].Params, " ", "")
-		require.Contains(t, sent, `"taskId":"up-1"`)
-		require.Contains(t, sent, `"contextId":"ctx-1"`)
-	})
-}
+		require.Equal(t, "More", cards.Extended.Name)
+		require.Equal(t, []string{"Bearer s3cret"}, a.called(extended)[0].Header["authorization"])
 
-func TestGRPCCancels(t *testing.T) {
-	t.Parallel()
-	eachRPC(t, func(t *testing.T, version string) {
-		t.Helper()
-		a, f := newRPCAgent(t, version, a2a.Options{})
-		stored := func(context.Context, executor.Scope) (executor.State, error) {
-			return executor.State{Value: []byte(`{"task":"up-1"}`)}, nil
+		for method, want := range map[string]map[string]string{
+			"1.0": {
+				"GetTask":    `{"tenant":"t-1","id":"up-1"}`,
+				"CancelTask": `{"tenant":"t-1","id":"up-1","metadata":{"why":"x"}}`,
+				"CreateTaskPushNotificationConfig": `{"tenant":"t-1","id":"holdfast","taskId":"up-1","url":"https://holdfast.example/n","token":"s3cret",
+					"authentication":{"scheme":"Bearer","credentials":"s3cret"}}`,
+			},
+			"0.3": {
+				"GetTask":    `{"name":"tasks/up-1"}`,
+				"CancelTask": `{"name":"tasks/up-1"}`,
+				"CreateTaskPushNotificationConfig": `{"parent":"tasks/up-1","configId":"holdfast","config":{"name":"tasks/up-1/pushNotificationConfigs/holdfast",
+					"pushNotificationConfig":{"id":"holdfast","url":"https://holdfast.example/n","token":"s3cret","authentication":{"schemes":["Bearer"],"credentials":"s3cret"}}}}`,
+			},
+		}[version] {
+			require.JSONEq(t, want, a.called(method)[0].Params, method)
 		}
-		cancel := func() error {
-			return f.Cancel(t.Context(), &executor.Cancellation{Reason: executor.ReasonCanceled, Stored: stored, Metadata: []byte(`{"why":"x"}`)})
-		}
-		a.only("CancelTask", rpcSays(taskIn(map[string]string{"1.0": "CANCELED", "0.3": "CANCELLED"}[version], "")))
-		require.NoError(t, cancel())
-		want := map[string]string{"1.0": `{"tenant":"t-1","id":"up-1","metadata":{"why":"x"}}`, "0.3": `{"name":"tasks/up-1"}`}[version]
-		require.JSONEq(t, want, a.called("CancelTask")[0].Params)
-
-		for _, ended := range []func(rpcStream) error{
-			rpcFails(codes.Unimplemented, "TaskNotCancelableError: it has ended"),
-			rpcFails(codes.FailedPrecondition, "it has ended", &errdetails.ErrorInfo{Reason: "TASK_NOT_CANCELABLE"}),
-			rpcFails(codes.NotFound, "no such task"),
-		} {
-			a.only("CancelTask", ended)
-			require.NoError(t, cancel())
-		}
-		a.only("CancelTask", rpcFails(codes.Unimplemented, "no cancels here"))
-		require.ErrorContains(t, cancel(), "Unimplemented: no cancels here")
+		first, second := strings.ReplaceAll(a.called("SendMessage")[0].Params, " ", ""), strings.ReplaceAll(a.called("SendMessage")[1].Params, " ", "")
+		require.Equal(t, version == "1.0", strings.Contains(first, `"returnImmediately":true`))
+		require.Contains(t, second, `"taskId":"up-1"`)
+		require.Contains(t, second, `"contextId":"ctx-1"`)
 	})
 }
 
@@ -339,8 +330,7 @@ func TestGRPCGoesOnAfterACut(t *testing.T) {
 			})
 			a.on("GetTask", rpcSays(taskIn("WORKING", artifact("one ", "two "))))
 			a.on("GetTask", rpcSays(taskIn("COMPLETED", artifact("one ", "two ", "three"))))
-			out, err := execute(t, f, executortest.NewRun("hello"))
-			require.NoError(t, err)
+			out := completes(t, f, executortest.NewRun("hello"))
 			require.Equal(t, "one two three", out.Text(t))
 			require.Len(t, a.called("SendStreamingMessage"), 1)
 		})
@@ -380,19 +370,20 @@ func TestGRPCFaults(t *testing.T) {
 		again     bool // another try may help
 		after     time.Duration
 		forwarded bool
+		class     outbound.Class // of the call, in the metrics; by it the front decides whether the agent is away
 	}{
-		"away":                  {answer: rpcFails(codes.Unavailable, "later", soon), want: "the agent answered Unavailable", away: true, after: 7 * time.Second},
+		"away":                  {answer: rpcFails(codes.Unavailable, "later", soon), want: "the agent answered Unavailable", away: true, after: 7 * time.Second, class: outbound.Overloaded},
 		"busy":                  {answer: rpcFails(codes.ResourceExhausted, "too many"), want: "the agent answered ResourceExhausted", away: true},
-		"a deadline in between": {answer: rpcFails(codes.DeadlineExceeded, "slow"), want: "the agent answered DeadlineExceeded", away: true, again: true},
-		"a message too large":   {answer: rpcFails(codes.ResourceExhausted, "grpc: received message larger than max (2 vs. 1)"), want: "larger than max"},
+		"a deadline in between": {answer: rpcFails(codes.DeadlineExceeded, "slow"), want: "the agent answered DeadlineExceeded", away: true, again: true, class: outbound.Gateway},
+		"a message too large":   {answer: rpcFails(codes.ResourceExhausted, "grpc: received message larger than max (2 vs. 1)"), want: "larger than max", class: outbound.Refused},
 		"a request too large": {
 			answer: rpcFails(codes.ResourceExhausted, "no", &errdetails.ErrorInfo{Reason: "REQUEST_TOO_LARGE"}), want: "answered with ResourceExhausted: no",
 		},
-		"an error":           {answer: rpcFails(codes.InvalidArgument, "message.parts: no\nimages"), want: "InvalidArgument: message.parts: no images"},
+		"an error":           {answer: rpcFails(codes.InvalidArgument, "message.parts: no\nimages"), want: "InvalidArgument: message.parts: no images", class: outbound.Refused},
 		"a refusal":          {answer: rpcFails(codes.Unauthenticated, "no s3cret"), want: "refused the server's credential"},
 		"a forbidden call":   {answer: rpcFails(codes.PermissionDenied, "no"), want: "refused the server's credential"},
 		"a client's refusal": {answer: rpcFails(codes.PermissionDenied, "no"), want: "of the server or of the client", forwarded: true},
-		"an internal error":  {answer: rpcFails(codes.Internal, "trace"), want: "an internal error", again: true},
+		"an internal error":  {answer: rpcFails(codes.Internal, "trace"), want: "an internal error", again: true, class: outbound.Failed},
 		"an unknown error":   {answer: rpcFails(codes.Unknown, "trace"), want: "an internal error", again: true},
 		"a repeated secret":  {answer: rpcFails(codes.InvalidArgument, "Bearer s3cret is bad"), want: "[redacted] is bad"},
 		"an unknown method":  {answer: rpcFails(codes.Unimplemented, "no such method"), want: "Unimplemented"},
@@ -412,7 +403,11 @@ func TestGRPCFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a, f := newRPCAgent(t, "1.0", a2a.Options{MaxEvent: 1000, Auth: a2a.Auth{Bearer: secret.Text("s3cret")}, Forward: []string{"X-Theirs"}})
+			told := make(chan outbound.Class, 10)
+			a, f := newRPCAgent(t, "1.0", a2a.Options{
+				MaxEvent: 1000, Auth: a2a.Auth{Bearer: secret.Text("s3cret")}, Forward: []string{"X-Theirs"},
+				Observe: func(class outbound.Class, _ time.Duration) { told <- class },
+			})
 			a.on("SendStreamingMessage", c.answer)
 			a.on("SendMessage", c.answer)
 			run := executortest.NewRun("hello")
@@ -430,56 +425,26 @@ func TestGRPCFaults(t *testing.T) {
 			}
 			_, again := executor.IsRetryable(err)
 			require.Equal(t, c.again, again)
+			if c.class != "" {
+				require.Equal(t, outbound.OK, waittest.Within(t, "the read of the card is told", told))
+				require.Equal(t, c.class, waittest.Within(t, "the call is told", told))
+			}
 		})
 	}
 }
 
-// Over gRPC, too, the metrics have the class by which the front decides whether the agent is away.
-func TestGRPCCallsHaveAClass(t *testing.T) {
+func TestGRPCCallThatIsGivenUp(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		answer func(rpcStream) error
-		want   outbound.Class
-	}{
-		"a stream":    {rpcSays(working(""), status("COMPLETED", "")), outbound.OK},
-		"away":        {rpcFails(codes.Unavailable, "later"), outbound.Overloaded},
-		"in between":  {rpcFails(codes.DeadlineExceeded, "slow"), outbound.Gateway},
-		"too large":   {rpcFails(codes.ResourceExhausted, "grpc: received message larger than max (2 vs. 1)"), outbound.Refused},
-		"no":          {rpcFails(codes.InvalidArgument, "no"), outbound.Refused},
-		"a crash":     {rpcFails(codes.Internal, "trace"), outbound.Failed},
-		"nobody":      {nil, outbound.Unreachable},
-		"it is ended": {rpcSays("hold"), outbound.Canceled},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			told := make(chan outbound.Class, 10)
-			options := a2a.Options{CancelTimeout: time.Millisecond, Observe: func(class outbound.Class, _ time.Duration) { told <- class }}
-			ctx, cancel := context.WithCancelCause(t.Context())
-			defer cancel(nil)
-			var f *a2a.Front
-			if c.answer == nil {
-				options.URL, options.Version, options.Binding = "http://127.0.0.1:1", "1.0", "grpc"
-				var err error
-				f, err = a2a.New(options)
-				require.NoError(t, err)
-			} else {
-				var a *rpcAgent
-				a, f = newRPCAgent(t, "1.0", options)
-				a.on("SendStreamingMessage", func(s rpcStream) error {
-					if c.want == outbound.Canceled {
-						cancel(executor.ErrCanceled)
-					}
-					return c.answer(s)
-				})
-			}
-			run := executortest.NewRun("hello")
-			_ = f.Execute(ctx, run, executortest.NewRecorder())
-			if c.answer != nil {
-				require.Equal(t, outbound.OK, waittest.Within(t, "the read of the card is told", told))
-			}
-			require.Equal(t, c.want, waittest.Within(t, "the call is told", told))
-		})
-	}
+	told := make(chan outbound.Class, 10)
+	a, f := newRPCAgent(t, "1.0", a2a.Options{CancelTimeout: time.Millisecond, Observe: func(class outbound.Class, _ time.Duration) { told <- class }})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	a.on("SendStreamingMessage", func(s rpcStream) error {
+		cancel(executor.ErrCanceled)
+		return rpcSays("hold")(s)
+	})
+	require.ErrorIs(t, f.Execute(ctx, executortest.NewRun("hello"), executortest.NewRecorder()), executor.ErrCanceled)
+	require.Equal(t, outbound.OK, waittest.Within(t, "the read of the card is told", told))
+	require.Equal(t, outbound.Canceled, waittest.Within(t, "the call is told", told))
 }
 
 // An answer, or a connection that breaks, has the same class over gRPC as over HTTP. The run also decides the same: whether the agent is
@@ -590,8 +555,7 @@ func TestGRPCStreamsWithoutAnEnd(t *testing.T) {
 		}
 		return err
 	})
-	out, err := execute(t, f, executortest.NewRun("hello"))
-	require.NoError(t, err)
+	out := completes(t, f, executortest.NewRun("hello"))
 	require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
 	<-gone
 }
@@ -626,9 +590,15 @@ func TestGRPCAgentsThatAreAway(t *testing.T) {
 				}
 				address = scheme + l.Addr().String()
 			}
-			f, err := a2a.New(a2a.Options{URL: address, Version: "1.0", Binding: "grpc", ConnectTimeout: never})
+			told := make(chan outbound.Class, 10)
+			f, err := a2a.New(a2a.Options{
+				URL: address, Version: "1.0", Binding: "grpc", ConnectTimeout: never, Observe: func(class outbound.Class, _ time.Duration) { told <- class },
+			})
 			require.NoError(t, err)
 			_, err = execute(t, f, executortest.NewRun("hello"))
+			if c.serve == "" {
+				require.Equal(t, outbound.Unreachable, waittest.Within(t, "the call is told", told))
+			}
 			var away *executor.Unavailable
 			require.ErrorAs(t, err, &away)
 			require.False(t, away.Answered)
@@ -711,23 +681,6 @@ func TestGRPCAddresses(t *testing.T) {
 	}
 }
 
-func TestGRPCOptions(t *testing.T) {
-	t.Parallel()
-	for want, opts := range map[string]a2a.Options{
-		"url: has a path":      {URL: "http://h/a2a", Version: "1.0", Binding: "grpc"},
-		"url: has a path or":   {URL: "http://h?k=v", Version: "1.0", Binding: "GRPC"},
-		"version: is required": {URL: "http://h", Binding: "grpc"},
-		"binding: \"GRPC\"":    {URL: "http://h", Version: "0.1", Binding: "GRPC"},
-	} {
-		_, err := a2a.New(opts)
-		require.ErrorContains(t, err, want)
-	}
-	f, err := a2a.New(a2a.Options{URL: "http://127.0.0.1:1", Version: "1.0", Binding: "grpc"})
-	require.NoError(t, err)
-	_, err = f.Cards(t.Context())
-	require.ErrorContains(t, err, "set a2a.card_url")
-}
-
 func TestGRPCMetadata(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -757,61 +710,6 @@ func TestGRPCMetadata(t *testing.T) {
 			require.Empty(t, a.called("SendStreamingMessage"))
 		})
 	}
-}
-
-func TestGRPCReadsExtendedCards(t *testing.T) {
-	t.Parallel()
-	eachRPC(t, func(t *testing.T, version string) {
-		t.Helper()
-		a, f := newRPCAgent(t, version, a2a.Options{Auth: a2a.Auth{Bearer: secret.Text("s3cret")}})
-		method := map[string]string{"1.0": "GetExtendedAgentCard", "0.3": "GetAgentCard"}[version]
-		card := strings.Replace(a.card(), `"name":"Up"`, `"name":"More"`, 1)
-		a.on(method, rpcSays(card))
-		cards, err := f.Cards(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, "Up", cards.Public.Name)
-		require.Equal(t, "More", cards.Extended.Name)
-		require.Equal(t, []string{"Bearer s3cret"}, a.called(method)[0].Header["authorization"])
-	})
-}
-
-func TestGRPCAsksForNotifications(t *testing.T) {
-	t.Parallel()
-	eachRPC(t, func(t *testing.T, version string) {
-		t.Helper()
-		a, f := newRPCAgent(t, version, a2a.Options{Poll: true})
-		f.Push(func(task.ID) (url, token string) { return "https://holdfast.example/n", "s3cret" })
-		a.on("SendMessage", rpcSays(working("")))
-		a.on("GetTask", rpcSays(taskIn("WORKING", "")))
-		a.on("GetTask", rpcSays(taskIn("COMPLETED", "")))
-		a.on("CreateTaskPushNotificationConfig", rpcSays("{}"))
-		_, err := execute(t, f, executortest.NewRun("hello"))
-		require.NoError(t, err)
-		asked := a.called("CreateTaskPushNotificationConfig")
-		require.Len(t, asked, 1)
-		want := map[string]string{
-			"1.0": `{"tenant":"t-1","id":"holdfast","taskId":"up-1","url":"https://holdfast.example/n","token":"s3cret","authentication":{"scheme":"Bearer","credentials":"s3cret"}}`,
-			"0.3": `{"parent":"tasks/up-1","configId":"holdfast","config":{"name":"tasks/up-1/pushNotificationConfigs/holdfast","pushNotificationConfig":
-				{"id":"holdfast","url":"https://holdfast.example/n","token":"s3cret","authentication":{"schemes":["Bearer"],"credentials":"s3cret"}}}}`,
-		}[version]
-		require.JSONEq(t, want, asked[0].Params)
-	})
-}
-
-func TestGRPCFindsALostTask(t *testing.T) {
-	t.Parallel()
-	a, f := newRPCAgent(t, "1.0", a2a.Options{})
-	run := executortest.NewRun("hello")
-	run.Attempt = 2
-	memory := run.Memory.(*executortest.Memory)
-	_, err := memory.SetState(t.Context(), executor.OfContext, []byte(`{"context":"ctx-1"}`), 0)
-	require.NoError(t, err)
-	a.on("ListTasks", rpcSays(`{"tasks":[`+taskIn("WORKING", `,"history":[{"messageId":"`+run.IdempotencyKey()+`","role":"ROLE_USER","parts":[{"text":"hello"}]}]`)+`]}`))
-	a.on("GetTask", rpcSays(taskIn("COMPLETED", "")))
-	_, err = execute(t, f, run)
-	require.NoError(t, err)
-	require.Empty(t, a.called("SendStreamingMessage"))
-	require.JSONEq(t, `{"tenant":"t-1","contextId":"ctx-1","pageSize":50}`, a.called("ListTasks")[0].Params)
 }
 
 // A server bounds the streams of a connection. More runs use more connections.
@@ -867,8 +765,7 @@ func TestGRPCCardsChangeTheAddress(t *testing.T) {
 	a.mu.Unlock()
 	_, err := f.Cards(t.Context())
 	require.NoError(t, err)
-	_, err = execute(t, f, executortest.NewRun("again"))
-	require.NoError(t, err)
+	completes(t, f, executortest.NewRun("again"))
 	require.NoError(t, executortest.Wait(t, first))
 	require.Len(t, a.called("SendStreamingMessage"), 1)
 }
