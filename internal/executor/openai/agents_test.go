@@ -15,19 +15,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// asks is a stream that calls agents: names and arguments in turn.
-func asks(text string, pairs ...string) modeltest.Handler {
-	chunks := []string{modeltest.Role}
-	if text != "" {
-		chunks = append(chunks, modeltest.Text(text))
-	}
-	for i := 0; i < len(pairs); i += 2 {
-		chunks = append(chunks, modeltest.Chunk(
-			fmt.Sprintf(`{"tool_calls":[{"index":%d,"id":"id%d","type":"function","function":{"name":%q,"arguments":%q}}]}`, i/2, i/2, pairs[i], pairs[i+1]), "null"))
-	}
-	return modeltest.Streams(append(chunks, modeltest.Chunk(`{}`, `"tool_calls"`), modeltest.Spent, modeltest.Done)...)
-}
-
 func agentTools(names ...string) func(*openai.Options) {
 	return func(o *openai.Options) {
 		for _, name := range names {
@@ -122,8 +109,7 @@ func TestModelCallsAgents(t *testing.T) {
 	require.Equal(t, []string{"DY 1303", "done: a", asked, "Hotel Bristol"}, results(f))
 	require.Equal(t, "Booked.", k.out.Text(t))
 	require.Equal(t, task.StateCompleted, k.out.Task(t).Status.State)
-	pieces := artifacts(k.out.Events())
-	require.Contains(t, string(pieces[len(pieces)-1].Metadata), `"totalTokens":51`, "of all three turns")
+	require.Contains(t, last(k.out), `"totalTokens":51`, "of all three turns")
 	require.Len(t, tools.Calls(), 1)
 	var about []string
 	for _, tool := range f.Calls()[0].Tools {
@@ -187,8 +173,7 @@ func TestResultsOfAgents(t *testing.T) {
 func TestWrongCallsOfAgents(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, asks("", "agent__b", `{`, "agent__b", `{"message":" "}`, "agent__b", `{"message":"x","task":"the first"}`), says("Done."))
-	out, err := run(t, f.agent(t, agentTools("b")), "go")
-	require.NoError(t, err)
+	out := ran(t, f.agent(t, agentTools("b")), "go")
 	const wrong = "The arguments need a message, which is text. The agent was not called."
 	require.Equal(t, []string{wrong, wrong, "There is no such task. Leave it out to begin a new one. The agent was not called."}, results(f))
 	require.Equal(t, task.StateCompleted, out.Task(t).Status.State)

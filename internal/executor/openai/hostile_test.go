@@ -142,8 +142,7 @@ func TestHostileServersOfTools(t *testing.T) {
 		openai.BoundListing(agent, time.Hour)
 		openai.BoundCalls(agent, time.Hour)
 		openai.WrapTools(agent, func(limited http.RoundTripper) http.RoundTripper { return onlyAtTheEnd{limited} })
-		out, err := run(t, agent, "do it")
-		require.NoError(t, err)
+		out := ran(t, agent, "do it")
 		require.Equal(t, "Done.", out.Text(t))
 	})
 }

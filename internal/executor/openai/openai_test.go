@@ -31,7 +31,12 @@ func newFake(t *testing.T, handlers ...modeltest.Handler) *fake {
 
 func (f *fake) agent(t *testing.T, change ...func(*openai.Options)) executor.Executor {
 	t.Helper()
-	opts := openai.Options{BaseURL: f.Base(), Model: modeltest.Model, APIKey: secret.Text(modeltest.Key)}
+	return agent(t, openai.Options{BaseURL: f.Base()}, change...)
+}
+
+func agent(t *testing.T, opts openai.Options, change ...func(*openai.Options)) executor.Executor {
+	t.Helper()
+	opts.Model, opts.APIKey = modeltest.Model, secret.Text(modeltest.Key)
 	for _, c := range change {
 		c(&opts)
 	}
@@ -43,6 +48,46 @@ func (f *fake) agent(t *testing.T, change ...func(*openai.Options)) executor.Exe
 func run(t *testing.T, e executor.Executor, text string) (*executortest.Recorder, error) {
 	t.Helper()
 	return executortest.Run(t, e, executortest.NewRun(text))
+}
+
+// ran is the record of a run that must succeed.
+func ran(t *testing.T, e executor.Executor, text string) *executortest.Recorder {
+	t.Helper()
+	out, err := run(t, e, text)
+	require.NoError(t, err)
+	return out
+}
+
+// api is the API of a model in one of the formats.
+type api interface {
+	agent(t *testing.T, change ...func(*openai.Options)) executor.Executor
+}
+
+func chat(handlers ...modeltest.Handler) func(t *testing.T) api {
+	return func(t *testing.T) api {
+		t.Helper()
+		return newFake(t, handlers...)
+	}
+}
+
+func responses(events ...string) func(t *testing.T) api {
+	return scripted(modeltest.Script{Events: events})
+}
+
+func scripted(s modeltest.Script) func(t *testing.T) api {
+	return func(t *testing.T) api {
+		t.Helper()
+		return newNewer(t, s)
+	}
+}
+
+// spent is what the last piece of an answer says of it.
+const spent = `{"usage":{"inputTokens":12,"outputTokens":5,"totalTokens":17,"cachedInputTokens":4,"reasoningTokens":2},"model":"small-0611","finishReason":"stop"}`
+
+// last is the metadata of the last piece of an answer.
+func last(out *executortest.Recorder) string {
+	pieces := artifacts(out.Events())
+	return string(pieces[len(pieces)-1].Metadata)
 }
 
 func long(n int) string { return strings.Repeat("x", n) }
@@ -80,10 +125,8 @@ func TestStreamedAnswerIsOneArtifact(t *testing.T) {
 	require.Equal(t, "answer-1", folded.Artifacts[0].ID)
 	require.Equal(t, []task.Part{task.Text("Hi there")}, folded.Artifacts[0].Parts)
 	pieces := artifacts(out.Events())
-	last := pieces[len(pieces)-1]
-	require.True(t, last.Last)
-	require.JSONEq(t, `{"usage":{"inputTokens":12,"outputTokens":5,"totalTokens":17,"cachedInputTokens":4,"reasoningTokens":2},
-		"model":"small-0611","finishReason":"stop"}`, string(last.Metadata))
+	require.True(t, pieces[len(pieces)-1].Last)
+	require.JSONEq(t, spent, last(out))
 
 	got := f.Calls()[0]
 	require.Equal(t, []map[string]any{
@@ -118,8 +161,7 @@ func TestTokensAreCollected(t *testing.T) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = w.Write([]byte(all.String()))
 	})
-	out, err := run(t, f.agent(t), "hello")
-	require.NoError(t, err)
+	out := ran(t, f.agent(t), "hello")
 	require.Equal(t, strings.Repeat("word ", 2000), out.Text(t))
 	require.Less(t, len(artifacts(out.Events())), 1000)
 }
@@ -135,8 +177,7 @@ func TestWholeAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			out, err := run(t, newFake(t, modeltest.Answers(200, body)).agent(t, func(o *openai.Options) { o.Whole = true }), "hello")
-			require.NoError(t, err)
+			out := ran(t, newFake(t, modeltest.Answers(200, body)).agent(t, func(o *openai.Options) { o.Whole = true }), "hello")
 			require.Equal(t, "Hi there", out.Text(t))
 			require.NotContains(t, string(artifacts(out.Events())[0].Metadata), "usage")
 		})
@@ -165,8 +206,7 @@ func TestStreamsOfOddServers(t *testing.T) {
 			case "a cut after the reason": // only the count of tokens is missing
 				handler = modeltest.Cuts(chunks...)
 			}
-			out, err := run(t, newFake(t, handler).agent(t), "hello")
-			require.NoError(t, err)
+			out := ran(t, newFake(t, handler).agent(t), "hello")
 			require.Equal(t, "Hi", out.Text(t))
 		})
 	}
@@ -223,41 +263,64 @@ func TestInvalidAnswersFail(t *testing.T) {
 	for range 30 {
 		many = append(many, modeltest.Text(long(100)))
 	}
+	const nope, endless = "the model's answer is not understood: ", "the model's answer is longer than 2000 bytes"
+	var saids []string
+	for range 30 {
+		saids = append(saids, modeltest.Said(0, long(100)))
+	}
+	refusal := `{"type":"response.refusal.delta","delta":"` + long(1200) + `"}`
 	for name, c := range map[string]struct {
-		handler modeltest.Handler
-		want    string
+		of   func(*testing.T) api
+		want string
 	}{
-		"a web page": {func(w http.ResponseWriter, _ *http.Request, _ modeltest.Request) {
+		"a web page": {chat(func(w http.ResponseWriter, _ *http.Request, _ modeltest.Request) {
 			w.Header().Set("Content-Type", "text/html")
 			_, _ = w.Write([]byte("<p>"))
-		}, `the model's API answered with the content type "text/html" instead of text/event-stream or application/json; is base_url right?`},
-		"no choices":      {modeltest.Answers(200, `{"object":"list"}`), "the model's answer is not understood: choices: is missing or empty"},
-		"wrong choices":   {modeltest.Answers(200, `{"choices":"none"}`), "the model's answer is not understood: choices: must be an array, not a string"},
-		"a wrong refusal": {modeltest.Streams(modeltest.Role, `{"choices":[{"delta":{"refusal":7}}]}`), "the model's answer is not understood: line 3: choices[0].delta.refusal: must be a string, not a number"},
-		"a long document": {modeltest.Answers(200, `{"choices":[{"message":{"content":"`+long(3000)+`"}}]}`), "the model's answer is longer than 2000 bytes"},
-		"a long chunk":    {modeltest.Streams(modeltest.Text(long(3000))), "the agent's answer is not understood: line 1: is longer than the 2000 bytes that an event may have"},
-		"endless text":    {modeltest.Streams(many...), "the model's answer is longer than 2000 bytes"},
-		"nested":          {modeltest.Streams(`{"choices":[],"x":` + deep + `}`), "the model's answer is not understood: line 1: nests deeper than 100 levels"},
+		}), `the model's API answered with the content type "text/html" instead of text/event-stream or application/json; is base_url right?`},
+		"no choices":      {chat(modeltest.Answers(200, `{"object":"list"}`)), nope + "choices: is missing or empty"},
+		"wrong choices":   {chat(modeltest.Answers(200, `{"choices":"none"}`)), nope + "choices: must be an array, not a string"},
+		"a wrong refusal": {chat(modeltest.Streams(modeltest.Role, `{"choices":[{"delta":{"refusal":7}}]}`)), nope + "line 3: choices[0].delta.refusal: must be a string, not a number"},
+		"a long document": {chat(modeltest.Answers(200, `{"choices":[{"message":{"content":"`+long(3000)+`"}}]}`)), endless},
+		"a long chunk":    {chat(modeltest.Streams(modeltest.Text(long(3000)))), "the agent's answer is not understood: line 1: is longer than the 2000 bytes that an event may have"},
+		"endless text":    {chat(modeltest.Streams(many...)), endless},
+		"nested":          {chat(modeltest.Streams(`{"choices":[],"x":` + deep + `}`)), nope + "line 1: nests deeper than 100 levels"},
 		"a call of a tool": {
-			modeltest.Streams(modeltest.Chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"rm","arguments":"{}"}}]}`, `"tool_calls"`), modeltest.Done),
+			chat(modeltest.Streams(modeltest.Chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"rm","arguments":"{}"}}]}`, `"tool_calls"`), modeltest.Done)),
 			`the model called the tool "rm", but it has no tools`,
 		},
 		"calls out of order": {
-			modeltest.Streams(modeltest.Chunk(`{"tool_calls":[{"index":7000000,"id":"a","function":{"name":"rm"}}]}`, "null"), modeltest.Done),
-			"the model's answer is not understood: tool_calls: index 7000000 comes after 0 calls",
+			chat(modeltest.Streams(modeltest.Chunk(`{"tool_calls":[{"index":7000000,"id":"a","function":{"name":"rm"}}]}`, "null"), modeltest.Done)),
+			nope + "tool_calls: index 7000000 comes after 0 calls",
 		},
 		"nothing but reasoning": {
-			modeltest.Streams(modeltest.Chunk(`{"reasoning_content":"hm"}`, `"length"`), modeltest.Done),
+			chat(modeltest.Streams(modeltest.Chunk(`{"reasoning_content":"hm"}`, `"length"`), modeltest.Done)),
 			"the model reached its limit of tokens before it said anything; raise max_tokens",
 		},
-		"a bad image": {
-			modeltest.Streams(modeltest.Chunk(`{"images":[{"image_url":{"url":"data:image/png;base64,#"}}]}`, "null")),
-			"the model's answer is not understood: images: is not a data URL in base64",
+		"a bad image": {chat(modeltest.Streams(modeltest.Chunk(`{"images":[{"image_url":{"url":"data:image/png;base64,#"}}]}`, "null"))), nope + "images: is not a data URL in base64"},
+
+		"no type":                    {responses(`{"choices":[]}`), nope + "line 5: type: is missing"},
+		"an end of nothing":          {responses(`{"type":"response.completed"}`), nope + "line 5: response: is missing"},
+		"wrong types":                {responses(`{"type":"response.completed","response":[]}`), nope + "line 5: response: must be an object, not an array"},
+		"a nested response":          {responses(`{"type":"x","x":` + deep + `}`), nope + "line 5: nests deeper than 100 levels"},
+		"a path as an id":            {scripted(modeltest.Script{ID: "../../v1/admin", Events: answer("Hi")}), nope + "response.id: is missing or has characters that an id cannot have"},
+		"a query as an id":           {scripted(modeltest.Script{ID: "a?b=c", Events: answer("Hi")}), nope + "response.id: is missing or has characters that an id cannot have"},
+		"endless text of a response": {responses(saids...), endless},
+		"an endless refusal":         {responses(refusal, refusal), endless},
+		"a large event":              {responses(modeltest.Said(0, long(3000))), "the agent's answer is not understood: line 5: is longer than the 2000 bytes that an event may have"},
+		"a bad prompt":               {responses(modeltest.Ended("failed", `"error":{"code":"invalid_prompt","message":"odd"}`)), "the model's API reported an error: odd"},
+		"a bad image of a response":  {responses(modeltest.Item(0, `{"type":"image_generation_call","result":"#"}`)), nope + "images: is not a data URL in base64"},
+		"a response's call of a tool": {
+			responses(modeltest.Item(-1, modeltest.FunctionCall("z", "rm", "{}")), modeltest.Item(9000000, modeltest.FunctionCall("a", "rm", "{}")), modeltest.Ended("completed", "")),
+			`the model called the tool "rm", but it has no tools`,
+		},
+		"a response of reasoning alone": {
+			responses(modeltest.Ended("incomplete", `"incomplete_details":{"reason":"max_output_tokens"}`, `{"type":"reasoning","summary":[]}`)),
+			"the model reached its limit of tokens before it said anything; raise max_tokens",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := run(t, newFake(t, c.handler).agent(t, small), "hello")
+			_, err := run(t, c.of(t).agent(t, small), "hello")
 			require.Equal(t, c.want, executortest.Outcome(err))
 		})
 	}
@@ -314,25 +377,35 @@ func TestStatuses(t *testing.T) {
 func TestRejections(t *testing.T) {
 	t.Parallel()
 	const filtered = "The content filter of the model's provider stopped the answer."
+	refusal := `{"type":"message","content":[{"type":"refusal","refusal":"I can't do that."}]}`
+	pieces := []string{`{"type":"response.refusal.delta","delta":"I can't "}`, `{"type":"response.refusal.delta","delta":"do that."}`}
 	for name, c := range map[string]struct {
-		handler modeltest.Handler
-		want    string
+		of   func(*testing.T) api
+		want string
 	}{
-		"a refusal":       {modeltest.Streams(modeltest.Chunk(`{"refusal":"I can't "}`, "null"), modeltest.Chunk(`{"refusal":"do that."}`, "null"), modeltest.Stop, modeltest.Spent, modeltest.Done), "I can't do that."},
-		"a filter":        {modeltest.Streams(modeltest.Text("Well"), modeltest.Chunk(`{}`, `"content_filter"`), modeltest.Spent, modeltest.Done), filtered},
-		"Azure":           {modeltest.Answers(400, `{"error":{"code":"content_filter","message":"The response was filtered","status":400}}`), filtered},
-		"in the stream":   {modeltest.Streams(modeltest.Role, `{"error":{"code":"content_filter","message":"filtered"}}`), filtered},
-		"a whole refusal": {modeltest.Answers(200, `{"choices":[{"message":{"content":null,"refusal":"I can't do that."},"finish_reason":"stop"}]}`), "I can't do that."},
+		"a refusal":       {chat(modeltest.Streams(modeltest.Chunk(`{"refusal":"I can't "}`, "null"), modeltest.Chunk(`{"refusal":"do that."}`, "null"), modeltest.Stop, modeltest.Spent, modeltest.Done)), "I can't do that."},
+		"a filter":        {chat(modeltest.Streams(modeltest.Text("Well"), modeltest.Chunk(`{}`, `"content_filter"`), modeltest.Spent, modeltest.Done)), filtered},
+		"Azure":           {chat(modeltest.Answers(400, `{"error":{"code":"content_filter","message":"The response was filtered","status":400}}`)), filtered},
+		"in the stream":   {chat(modeltest.Streams(modeltest.Role, `{"error":{"code":"content_filter","message":"filtered"}}`)), filtered},
+		"a whole refusal": {chat(modeltest.Answers(200, `{"choices":[{"message":{"content":null,"refusal":"I can't do that."},"finish_reason":"stop"}]}`)), "I can't do that."},
+
+		"a response's filter":        {responses(modeltest.Said(0, "Hi"), modeltest.Ended("incomplete", `"incomplete_details":{"reason":"content_filter"}`)), filtered},
+		"a filter as error":          {responses(`{"type":"error","code":"content_filter","message":"x"}`), filtered},
+		"an image is unsafe":         {responses(modeltest.Ended("failed", `"error":{"code":"image_content_policy_violation","message":"x"}`)), filtered},
+		"a response's refusal":       {responses(append(pieces, modeltest.Ended("completed", "", refusal))...), "I can't do that."},
+		"a response's whole refusal": {responses(modeltest.Ended("completed", "", refusal)), "I can't do that."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			out, err := run(t, newFake(t, c.handler).agent(t), "hello")
-			require.NoError(t, err)
-			status := out.Task(t).Status
+			f := c.of(t)
+			status := ran(t, f.agent(t), "hello").Task(t).Status
 			require.Equal(t, task.StateRejected, status.State)
 			require.Equal(t, c.want, status.Message.FirstText())
 			if name == "a refusal" {
 				require.Contains(t, string(status.Message.Metadata), `"totalTokens":17`)
+			}
+			if of, ok := f.(*newer); ok {
+				require.Empty(t, of.Canceled())
 			}
 		})
 	}
@@ -340,32 +413,63 @@ func TestRejections(t *testing.T) {
 
 func TestReasoningAndImages(t *testing.T) {
 	t.Parallel()
-	f := newFake(t, modeltest.Streams(modeltest.Role, modeltest.Chunk(`{"reasoning_content":"Let me "}`, "null"), modeltest.Chunk(`{"reasoning":"think."}`, "null"),
-		modeltest.Text("Here:"), modeltest.Chunk(`{"images":[{"type":"image_url","image_url":{"url":"data:image/png;base64,aGVsbG8="}},{"image_url":{"url":"https://x.test/y.png"}}]}`, "null"),
-		modeltest.Stop, modeltest.Done))
-	out, err := run(t, f.agent(t, func(o *openai.Options) { o.Reasoning = true }), "draw")
-	require.NoError(t, err)
-	got := map[string][]task.Part{}
-	for _, a := range out.Task(t).Artifacts {
-		got[a.ID] = a.Parts
+	picture := `{"type":"image_generation_call","id":"ig","status":"completed","output_format":"webp","result":"aGVsbG8="}`
+	thoughts := `{"type":"reasoning","summary":[{"type":"summary_text","text":"Hm."},{"type":"summary_text","text":"Aha."}]}`
+	asked := newNewer(t, modeltest.Script{Events: []string{
+		`{"type":"response.reasoning_summary_part.added","output_index":0,"summary_index":0,"part":{"type":"summary_text","text":""}}`,
+		`{"type":"response.reasoning_summary_text.delta","delta":"Hm."}`,
+		`{"type":"response.reasoning_summary_part.added","output_index":0,"summary_index":1,"part":{"type":"summary_text","text":""}}`,
+		`{"type":"response.reasoning_text.delta","delta":"Aha."}`,
+		modeltest.Said(1, "Here:"), modeltest.Item(2, picture),
+		modeltest.Ended("completed", "", thoughts, modeltest.Message("Here:"), picture),
+	}})
+	for _, c := range []struct {
+		of   api
+		want map[string][]task.Part
+	}{
+		{
+			newFake(t, modeltest.Streams(modeltest.Role, modeltest.Chunk(`{"reasoning_content":"Let me "}`, "null"), modeltest.Chunk(`{"reasoning":"think."}`, "null"),
+				modeltest.Text("Here:"), modeltest.Chunk(`{"images":[{"type":"image_url","image_url":{"url":"data:image/png;base64,aGVsbG8="}},{"image_url":{"url":"https://x.test/y.png"}}]}`, "null"),
+				modeltest.Stop, modeltest.Done)),
+			map[string][]task.Part{
+				"reasoning-1": {task.Text("Let me think.")},
+				"answer-1":    {task.Text("Here:")},
+				"image-1-1":   {{Kind: task.PartRaw, Raw: []byte("hello"), MediaType: "image/png"}},
+				"image-1-2":   {{Kind: task.PartURL, URL: "https://x.test/y.png"}},
+			},
+		},
+		{asked, map[string][]task.Part{
+			"reasoning-1": {task.Text("Hm.\n\nAha.")},
+			"answer-1":    {task.Text("Here:")},
+			"image-1-1":   {{Kind: task.PartRaw, Raw: []byte("hello"), MediaType: "image/webp"}},
+		}},
+	} {
+		shown := func(change ...func(*openai.Options)) map[string][]task.Part {
+			got := map[string][]task.Part{}
+			for _, a := range ran(t, c.of.agent(t, change...), "draw").Task(t).Artifacts {
+				got[a.ID] = a.Parts
+			}
+			return got
+		}
+		require.Equal(t, c.want, shown(func(o *openai.Options) {
+			o.Reasoning = true
+			if o.Responses {
+				o.Parameters = map[string]json.RawMessage{"tools": json.RawMessage(`[{"type":"image_generation"}]`)}
+			}
+		}))
+		require.NotContains(t, shown(), "reasoning-1", "off by default")
 	}
-	require.Equal(t, map[string][]task.Part{
-		"reasoning-1": {task.Text("Let me think.")},
-		"answer-1":    {task.Text("Here:")},
-		"image-1-1":   {{Kind: task.PartRaw, Raw: []byte("hello"), MediaType: "image/png"}},
-		"image-1-2":   {{Kind: task.PartURL, URL: "https://x.test/y.png"}},
-	}, got)
-
-	out, err = run(t, f.agent(t), "draw")
-	require.NoError(t, err)
-	for _, a := range out.Task(t).Artifacts {
-		require.NotEqual(t, "reasoning-1", a.ID, "off by default")
-	}
+	require.Equal(t, map[string]any{"summary": "auto"}, asked.Calls()[0].Reasoning)
+	require.Equal(t, []map[string]any{{"type": "image_generation"}}, asked.Calls()[0].Tools)
+	require.Nil(t, asked.Calls()[1].Reasoning)
 }
 
 func TestPartsOfTheConversation(t *testing.T) {
 	t.Parallel()
-	f := newFake(t, modeltest.Streams(modeltest.Text("ok"), modeltest.Stop, modeltest.Done))
+	said := func(role task.Role, parts ...task.Part) executor.Said {
+		return executor.Said{Message: &task.Message{Role: role, Parts: parts}}
+	}
+	image := task.Part{Kind: task.PartRaw, Raw: []byte{1}, Filename: "z.png", MediaType: "image/png"}
 	r := executortest.NewRun("and this?")
 	r.Turn = 2
 	r.Message.Parts = append(
@@ -375,28 +479,30 @@ func TestPartsOfTheConversation(t *testing.T) {
 		task.Part{Kind: task.PartRaw, Raw: []byte("a,b"), Filename: "t.csv", MediaType: "text/csv; charset=utf-8"},
 		task.Part{Kind: task.PartRaw, Raw: []byte{3}, MediaType: "audio/mpeg"},
 		task.Part{Kind: task.PartURL, URL: "https://x.test/cat.jpg?size=1"},
+		task.Part{Kind: task.PartURL, URL: "https://x.test/a.pdf"},
 		task.Part{Kind: task.PartURL, URL: "https://x.test/report"},
 		task.Part{Kind: task.PartData, Data: json.RawMessage(`{"n":1}`)},
 	)
 	r.Memory = &executortest.Memory{
-		Before: []executor.Said{{Message: &task.Message{Role: task.RoleUser, Parts: []task.Part{task.Text("zeroth")}}}},
+		Before: []executor.Said{said(task.RoleUser, task.Text("zeroth"))},
 		Said: []executor.Said{
-			{Message: &task.Message{Role: task.RoleUser, Parts: []task.Part{task.Text("first")}}},
-			{Message: &task.Message{Role: task.RoleUser, Parts: []task.Part{task.Text("second")}}},
+			said(task.RoleUser, task.Text("first")), said(task.RoleUser, task.Text("second")),
 			{Artifact: &task.Artifact{ID: "reasoning-1", Name: "reasoning", Parts: []task.Part{task.Text("hm")}}},
-			{Artifact: &task.Artifact{ID: "answer-1", Name: "answer", Parts: []task.Part{
-				task.Text("yes"), {Kind: task.PartRaw, Raw: []byte{1}, Filename: "z.png", MediaType: "image/png"},
-			}}},
+			{Artifact: &task.Artifact{ID: "answer-1", Name: "answer", Parts: []task.Part{task.Text("yes"), image, {Kind: task.PartURL, URL: "https://x.test/b.pdf"}}}},
 			{Artifact: &task.Artifact{ID: "film"}, Left: 9_000_000},
-			{Message: &task.Message{Role: task.RoleAgent}},
+			said(task.RoleAgent),
 		},
 	}
-	require.NoError(t, executortest.Wait(t, executortest.Go(t.Context(), f.agent(t, func(o *openai.Options) { o.History.Of = executor.OfContext }), r, executortest.NewRecorder())))
-	got, err := json.Marshal(f.Calls()[0].Messages)
+	old, young := newFake(t, modeltest.Streams(modeltest.Text("ok"), modeltest.Stop, modeltest.Done)), newNewer(t, modeltest.Script{Events: answer("ok")})
+	for _, f := range []api{old, young} {
+		agent := f.agent(t, func(o *openai.Options) { o.History.Of = executor.OfContext })
+		require.NoError(t, executortest.Wait(t, executortest.Go(t.Context(), agent, r, executortest.NewRecorder())))
+	}
+	const before = `{"role":"user","content":"zeroth\n\nfirst\n\nsecond"},
+		{"role":"assistant","content":"yes\n\n[z.png, image/png]\n\nhttps://x.test/b.pdf\n\n[9000000 bytes are left out here]"}`
+	got, err := json.Marshal(old.Calls()[0].Messages)
 	require.NoError(t, err)
-	require.JSONEq(t, `[
-		{"role":"user","content":"zeroth\n\nfirst\n\nsecond"},
-		{"role":"assistant","content":"yes\n\n[z.png, image/png]\n\n[9000000 bytes are left out here]"},
+	require.JSONEq(t, `[`+before+`,
 		{"role":"user","content":[
 			{"type":"text","text":"and this?"},
 			{"type":"image_url","image_url":{"url":"data:image/png;base64,AQI="}},
@@ -404,8 +510,23 @@ func TestPartsOfTheConversation(t *testing.T) {
 			{"type":"text","text":"t.csv:\na,b"},
 			{"type":"input_audio","input_audio":{"data":"Aw==","format":"mp3"}},
 			{"type":"image_url","image_url":{"url":"https://x.test/cat.jpg?size=1"}},
+			{"type":"text","text":"https://x.test/a.pdf"},
 			{"type":"text","text":"https://x.test/report"},
 			{"type":"text","text":"{\"n\":1}"}
+		]}]`, string(got))
+	got, err = json.Marshal(young.Calls()[0].Input)
+	require.NoError(t, err)
+	require.JSONEq(t, `[`+before+`,
+		{"role":"user","content":[
+			{"type":"input_text","text":"and this?"},
+			{"type":"input_image","image_url":"data:image/png;base64,AQI="},
+			{"type":"input_file","filename":"a.pdf","file_data":"data:application/pdf;base64,JVBERi0xLjQ="},
+			{"type":"input_text","text":"t.csv:\na,b"},
+			{"type":"input_audio","input_audio":{"data":"Aw==","format":"mp3"}},
+			{"type":"input_image","image_url":"https://x.test/cat.jpg?size=1"},
+			{"type":"input_file","file_url":"https://x.test/a.pdf"},
+			{"type":"input_text","text":"https://x.test/report"},
+			{"type":"input_text","text":"{\"n\":1}"}
 		]}]`, string(got))
 }
 
@@ -474,11 +595,10 @@ func TestKeyInAFile(t *testing.T) {
 	f := newFake(t, modeltest.Streams(modeltest.Text("Hi"), modeltest.Stop, modeltest.Done))
 	agent := f.agent(t, func(o *openai.Options) { o.APIKey = secret.File(file) })
 	require.NoError(t, os.WriteFile(file, []byte(modeltest.Key+"\n"), 0o600))
-	_, err := run(t, agent, "hello")
-	require.NoError(t, err)
+	ran(t, agent, "hello")
 
 	require.NoError(t, os.Remove(file))
-	_, err = run(t, agent, "hello")
+	_, err := run(t, agent, "hello")
 	_, ok := errors.AsType[*executor.Unavailable](err)
 	require.True(t, ok, "%v", err)
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor/openai"
 	"github.com/holdfast-a2a/holdfast/internal/mcptest"
 	"github.com/holdfast-a2a/holdfast/internal/modeltest"
-	"github.com/holdfast-a2a/holdfast/internal/secret"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -32,15 +31,7 @@ func newNewer(t *testing.T, scripts ...modeltest.Script) *newer {
 
 func (f *newer) agent(t *testing.T, change ...func(*openai.Options)) executor.Executor {
 	t.Helper()
-	opts := openai.Options{
-		BaseURL: f.Base() + "?key=in-the-url", Model: modeltest.Model, APIKey: secret.Text(modeltest.Key), Responses: true, Background: true,
-	}
-	for _, c := range change {
-		c(&opts)
-	}
-	e, err := openai.New(opts)
-	require.NoError(t, err)
-	return e
+	return agent(t, openai.Options{BaseURL: f.Base() + "?key=in-the-url", Responses: true, Background: true}, change...)
 }
 
 // answer is the events of an answer in pieces.
@@ -89,9 +80,7 @@ func TestResponsesAreStreamed(t *testing.T) {
 	require.Len(t, folded.Artifacts, 1)
 	require.Equal(t, []task.Part{task.Text("Hi there")}, folded.Artifacts[0].Parts)
 	require.Equal(t, task.StateCompleted, folded.Status.State)
-	pieces := artifacts(out.Events())
-	require.JSONEq(t, `{"usage":{"inputTokens":12,"outputTokens":5,"totalTokens":17,"cachedInputTokens":4,"reasoningTokens":2},
-		"model":"small-0611","finishReason":"stop"}`, string(pieces[len(pieces)-1].Metadata))
+	require.JSONEq(t, spent, last(out))
 	require.Equal(t, task.EventRun, out.Events()[0].Kind, "the id is stored before anything is shown")
 	require.JSONEq(t, `{"asked":{"id":"resp_1"}}`, string(out.Events()[0].Run.Checkpoint))
 
@@ -111,8 +100,7 @@ func TestResponsesAreReadOnAfterCuts(t *testing.T) {
 		t.Run(fmt.Sprintf("after %d events", after+1), func(t *testing.T) {
 			t.Parallel()
 			f := newNewer(t, modeltest.Script{Events: events, Cuts: []int{after + 1, 1, 0}})
-			out, err := run(t, f.agent(t), "hello")
-			require.NoError(t, err)
+			out := ran(t, f.agent(t), "hello")
 			require.Equal(t, "One fine day.", out.Text(t))
 			require.Len(t, f.Calls(), 1)
 			if after < len(events) {
@@ -168,8 +156,7 @@ func TestResponsesSurviveCrashes(t *testing.T) {
 			} else {
 				require.Regexp(t, `starting_after=[345]&`, query)
 			}
-			pieces := artifacts(out.Events())
-			require.Contains(t, string(pieces[len(pieces)-1].Metadata), `"totalTokens":17`)
+			require.Contains(t, last(out), `"totalTokens":17`)
 		})
 	}
 }
@@ -190,8 +177,7 @@ func TestOddNumbersOfEvents(t *testing.T) {
 			t.Parallel()
 			s.Events, s.Cuts = events, []int{5}
 			f := newNewer(t, s)
-			out, err := run(t, f.agent(t), "hello")
-			require.NoError(t, err)
+			out := ran(t, f.agent(t), "hello")
 			require.Equal(t, "One fine day.", out.Text(t))
 			require.Len(t, out.Task(t).Artifacts, 1)
 			require.Len(t, f.Calls(), 1)
@@ -221,8 +207,7 @@ func TestWithoutBackgroundMode(t *testing.T) {
 			f := newNewer(t, c.scripts...)
 			agent := f.agent(t)
 			for range 2 {
-				out, err := run(t, agent, "hello")
-				require.NoError(t, err)
+				out := ran(t, agent, "hello")
 				require.Equal(t, "Hi", out.Text(t))
 				for _, e := range out.Events() {
 					require.NotEqual(t, task.EventRun, e.Kind, "nothing to continue")
@@ -328,42 +313,26 @@ func TestResponsesThatAreLost(t *testing.T) {
 
 func TestEndsOfResponses(t *testing.T) {
 	t.Parallel()
-	const filtered = "The content filter of the model's provider stopped the answer."
-	refusal := `{"type":"message","content":[{"type":"refusal","refusal":"I can't do that."}]}`
 	for name, c := range map[string]struct {
 		events []string
 		text   string
 		finish string
-		reject string
 	}{
-		"all at the end":     {[]string{modeltest.Ended("completed", "", modeltest.Message("Hi"), modeltest.Message("there"))}, "Hi\n\nthere", "stop", ""},
-		"two items":          {[]string{modeltest.Said(0, "Hi"), modeltest.Said(2, "there"), modeltest.Ended("completed", "", modeltest.Message("Hi"), `{"type":"web_search_call"}`, modeltest.Message("there"))}, "Hi\n\nthere", "stop", ""},
-		"no output":          {[]string{modeltest.Said(0, "Hi"), modeltest.Ended("completed", "")}, "Hi", "stop", ""},
-		"another text":       {[]string{modeltest.Said(0, "Hi"), modeltest.Ended("completed", "", modeltest.Message("Ho"))}, "Hi", "stop", ""},
-		"unknown events":     {[]string{`{"type":"response.new_thing","x":[1]}`, modeltest.Said(0, "Hi"), modeltest.Ended("completed", "")}, "Hi", "stop", ""},
-		"[DONE] behind it":   {[]string{modeltest.Said(0, "Hi"), modeltest.Ended("completed", ""), "[DONE]"}, "Hi", "stop", ""},
-		"too long":           {[]string{modeltest.Said(0, "Hi"), modeltest.Ended("incomplete", `"incomplete_details":{"reason":"max_output_tokens"}`)}, "Hi", "length", ""},
-		"a filter":           {[]string{modeltest.Said(0, "Hi"), modeltest.Ended("incomplete", `"incomplete_details":{"reason":"content_filter"}`)}, "Hi", "", filtered},
-		"a filter as error":  {[]string{`{"type":"error","code":"content_filter","message":"x"}`}, "", "", filtered},
-		"an image is unsafe": {[]string{modeltest.Ended("failed", `"error":{"code":"image_content_policy_violation","message":"x"}`)}, "", "", filtered},
-		"a refusal":          {[]string{`{"type":"response.refusal.delta","delta":"I can't "}`, `{"type":"response.refusal.delta","delta":"do that."}`, modeltest.Ended("completed", "", refusal)}, "", "", "I can't do that."},
-		"a whole refusal":    {[]string{modeltest.Ended("completed", "", refusal)}, "", "", "I can't do that."},
+		"all at the end":   {[]string{modeltest.Ended("completed", "", modeltest.Message("Hi"), modeltest.Message("there"))}, "Hi\n\nthere", "stop"},
+		"two items":        {[]string{modeltest.Said(0, "Hi"), modeltest.Said(2, "there"), modeltest.Ended("completed", "", modeltest.Message("Hi"), `{"type":"web_search_call"}`, modeltest.Message("there"))}, "Hi\n\nthere", "stop"},
+		"no output":        {[]string{modeltest.Said(0, "Hi"), modeltest.Ended("completed", "")}, "Hi", "stop"},
+		"another text":     {[]string{modeltest.Said(0, "Hi"), modeltest.Ended("completed", "", modeltest.Message("Ho"))}, "Hi", "stop"},
+		"unknown events":   {[]string{`{"type":"response.new_thing","x":[1]}`, modeltest.Said(0, "Hi"), modeltest.Ended("completed", "")}, "Hi", "stop"},
+		"[DONE] behind it": {[]string{modeltest.Said(0, "Hi"), modeltest.Ended("completed", ""), "[DONE]"}, "Hi", "stop"},
+		"too long":         {[]string{modeltest.Said(0, "Hi"), modeltest.Ended("incomplete", `"incomplete_details":{"reason":"max_output_tokens"}`)}, "Hi", "length"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newNewer(t, modeltest.Script{Events: c.events})
-			out, err := run(t, f.agent(t), "hello")
-			require.NoError(t, err)
-			folded := out.Task(t)
-			if c.reject != "" {
-				require.Equal(t, task.StateRejected, folded.Status.State)
-				require.Equal(t, c.reject, folded.Status.Message.FirstText())
-			} else {
-				require.Equal(t, c.text, out.Text(t))
-				pieces := artifacts(out.Events())
-				require.Contains(t, string(pieces[len(pieces)-1].Metadata), `"finishReason":"`+c.finish+`"`)
-				require.Contains(t, string(pieces[len(pieces)-1].Metadata), `"totalTokens":17`)
-			}
+			out := ran(t, f.agent(t), "hello")
+			require.Equal(t, c.text, out.Text(t))
+			require.Contains(t, last(out), `"finishReason":"`+c.finish+`"`)
+			require.Contains(t, last(out), `"totalTokens":17`)
 			require.Empty(t, f.Canceled())
 		})
 	}
@@ -373,59 +342,10 @@ func TestWholeResponses(t *testing.T) {
 	t.Parallel()
 	doc := `{"id":"r","status":"completed","model":"small-0611","error":null,"output":[` + modeltest.Message("Hi") + `],"usage":{"input_tokens":1,"output_tokens":2}}`
 	f := newNewer(t, modeltest.Script{Events: []string{doc}})
-	out, err := run(t, f.agent(t, func(o *openai.Options) { o.Whole = true }), "hello")
-	require.NoError(t, err)
+	out := ran(t, f.agent(t, func(o *openai.Options) { o.Whole = true }), "hello")
 	require.Equal(t, "Hi", out.Text(t))
-	pieces := artifacts(out.Events())
-	require.Contains(t, string(pieces[len(pieces)-1].Metadata), `"totalTokens":3`)
+	require.Contains(t, last(out), `"totalTokens":3`)
 	require.False(t, f.Calls()[0].Background)
-}
-
-func TestInvalidResponsesFail(t *testing.T) {
-	t.Parallel()
-	var many []string
-	for range 30 {
-		many = append(many, modeltest.Said(0, long(100)))
-	}
-	deep := strings.Repeat(`{"a":`, 200) + "1" + strings.Repeat("}", 200)
-	const nope = "the model's answer is not understood: "
-	for name, c := range map[string]struct {
-		script modeltest.Script
-		want   string
-	}{
-		"no type":           {modeltest.Script{Events: []string{`{"choices":[]}`}}, nope + "line 5: type: is missing"},
-		"an end of nothing": {modeltest.Script{Events: []string{`{"type":"response.completed"}`}}, nope + "line 5: response: is missing"},
-		"wrong types":       {modeltest.Script{Events: []string{`{"type":"response.completed","response":[]}`}}, nope + "line 5: response: must be an object, not an array"},
-		"nested":            {modeltest.Script{Events: []string{`{"type":"x","x":` + deep + `}`}}, nope + "line 5: nests deeper than 100 levels"},
-		"a path as an id":   {modeltest.Script{ID: "../../v1/admin", Events: answer("Hi")}, nope + "response.id: is missing or has characters that an id cannot have"},
-		"a query as an id":  {modeltest.Script{ID: "a?b=c", Events: answer("Hi")}, nope + "response.id: is missing or has characters that an id cannot have"},
-		"endless text":      {modeltest.Script{Events: many}, "the model's answer is longer than 2000 bytes"},
-		"endless refusal": {
-			modeltest.Script{Events: []string{`{"type":"response.refusal.delta","delta":"` + long(1200) + `"}`, `{"type":"response.refusal.delta","delta":"` + long(1200) + `"}`}},
-			"the model's answer is longer than 2000 bytes",
-		},
-		"a large event": {modeltest.Script{Events: []string{modeltest.Said(0, long(3000))}}, "the agent's answer is not understood: line 5: is longer than the 2000 bytes that an event may have"},
-		"a bad prompt":  {modeltest.Script{Events: []string{modeltest.Ended("failed", `"error":{"code":"invalid_prompt","message":"odd"}`)}}, "the model's API reported an error: odd"},
-		"a tool that is not there": {
-			modeltest.Script{Events: []string{modeltest.Item(-1, modeltest.FunctionCall("z", "rm", "{}")), modeltest.Item(9000000, modeltest.FunctionCall("a", "rm", "{}")), modeltest.Ended("completed", "")}},
-			`the model called the tool "rm", but it has no tools`,
-		},
-		"only reasoning": {
-			modeltest.Script{Events: []string{modeltest.Ended("incomplete", `"incomplete_details":{"reason":"max_output_tokens"}`, `{"type":"reasoning","summary":[]}`)}},
-			"the model reached its limit of tokens before it said anything; raise max_tokens",
-		},
-		"a bad image": {
-			modeltest.Script{Events: []string{modeltest.Item(0, `{"type":"image_generation_call","result":"#"}`)}},
-			nope + "images: is not a data URL in base64",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newNewer(t, c.script)
-			_, err := run(t, f.agent(t, func(o *openai.Options) { o.MaxEvent = 2000 }), "hello")
-			require.Equal(t, c.want, executortest.Outcome(err))
-		})
-	}
 }
 
 // Nobody pays for an answer that nobody will read.
@@ -465,79 +385,6 @@ func TestResponsesAreCanceled(t *testing.T) {
 		require.Error(t, err)
 		require.Equal(t, []string{"resp_1"}, f.Canceled())
 	})
-}
-
-func TestReasoningAndImagesOfResponses(t *testing.T) {
-	t.Parallel()
-	picture := `{"type":"image_generation_call","id":"ig","status":"completed","output_format":"webp","result":"aGVsbG8="}`
-	thoughts := `{"type":"reasoning","summary":[{"type":"summary_text","text":"Hm."},{"type":"summary_text","text":"Aha."}]}`
-	script := modeltest.Script{Events: []string{
-		`{"type":"response.reasoning_summary_part.added","output_index":0,"summary_index":0,"part":{"type":"summary_text","text":""}}`,
-		`{"type":"response.reasoning_summary_text.delta","delta":"Hm."}`,
-		`{"type":"response.reasoning_summary_part.added","output_index":0,"summary_index":1,"part":{"type":"summary_text","text":""}}`,
-		`{"type":"response.reasoning_text.delta","delta":"Aha."}`,
-		modeltest.Said(1, "Here:"), modeltest.Item(2, picture),
-		modeltest.Ended("completed", "", thoughts, modeltest.Message("Here:"), picture),
-	}}
-	f := newNewer(t, script)
-	out, err := run(t, f.agent(t, func(o *openai.Options) {
-		o.Reasoning = true
-		o.Parameters = map[string]json.RawMessage{"tools": json.RawMessage(`[{"type":"image_generation"}]`)}
-	}), "draw")
-	require.NoError(t, err)
-	got := map[string][]task.Part{}
-	for _, a := range out.Task(t).Artifacts {
-		got[a.ID] = a.Parts
-	}
-	require.Equal(t, map[string][]task.Part{
-		"reasoning-1": {task.Text("Hm.\n\nAha.")},
-		"answer-1":    {task.Text("Here:")},
-		"image-1-1":   {{Kind: task.PartRaw, Raw: []byte("hello"), MediaType: "image/webp"}},
-	}, got)
-	require.Equal(t, map[string]any{"summary": "auto"}, f.Calls()[0].Reasoning)
-	require.Equal(t, []map[string]any{{"type": "image_generation"}}, f.Calls()[0].Tools)
-
-	out, err = run(t, f.agent(t), "draw")
-	require.NoError(t, err)
-	for _, a := range out.Task(t).Artifacts {
-		require.NotEqual(t, "reasoning-1", a.ID, "off by default")
-	}
-	require.Nil(t, f.Calls()[1].Reasoning)
-}
-
-func TestPartsForResponses(t *testing.T) {
-	t.Parallel()
-	f := newNewer(t, modeltest.Script{Events: answer("ok")})
-	r := executortest.NewRun("and this?")
-	r.Turn = 2
-	r.Message.Parts = append(
-		r.Message.Parts,
-		task.Part{Kind: task.PartRaw, Raw: []byte{1, 2}, MediaType: "image/png"},
-		task.Part{Kind: task.PartRaw, Raw: []byte("%PDF-1.4"), Filename: "a.pdf"},
-		task.Part{Kind: task.PartRaw, Raw: []byte{3}, MediaType: "audio/mpeg"},
-		task.Part{Kind: task.PartURL, URL: "https://x.test/cat.jpg?size=1"},
-		task.Part{Kind: task.PartURL, URL: "https://x.test/a.pdf"},
-		task.Part{Kind: task.PartURL, URL: "https://x.test/page"},
-	)
-	r.Memory = &executortest.Memory{Said: []executor.Said{
-		{Message: &task.Message{Role: task.RoleUser, Parts: []task.Part{task.Text("first")}}},
-		{Artifact: &task.Artifact{ID: "answer-1", Name: "answer", Parts: []task.Part{task.Text("yes"), {Kind: task.PartURL, URL: "https://x.test/b.pdf"}}}},
-	}}
-	require.NoError(t, executortest.Wait(t, executortest.Go(t.Context(), f.agent(t), r, executortest.NewRecorder())))
-	got, err := json.Marshal(f.Calls()[0].Input)
-	require.NoError(t, err)
-	require.JSONEq(t, `[
-		{"role":"user","content":"first"},
-		{"role":"assistant","content":"yes\n\nhttps://x.test/b.pdf"},
-		{"role":"user","content":[
-			{"type":"input_text","text":"and this?"},
-			{"type":"input_image","image_url":"data:image/png;base64,AQI="},
-			{"type":"input_file","filename":"a.pdf","file_data":"data:application/pdf;base64,JVBERi0xLjQ="},
-			{"type":"input_audio","input_audio":{"data":"Aw==","format":"mp3"}},
-			{"type":"input_image","image_url":"https://x.test/cat.jpg?size=1"},
-			{"type":"input_file","file_url":"https://x.test/a.pdf"},
-			{"type":"input_text","text":"https://x.test/page"}
-		]}]`, string(got))
 }
 
 // wants is an answer of the Responses API that calls tools: names and arguments in turn.
@@ -580,33 +427,7 @@ func TestToolsOfResponses(t *testing.T) {
 				{"type":"function_call","call_id":"id1","name":"t__pay","arguments":"{\"of\":\"b\"}"},
 				{"type":"function_call_output","call_id":"id0","output":"done: a"},
 				{"type":"function_call_output","call_id":"id1","output":"done: b"}]`, string(got))
-			pieces := artifacts(out.Events())
-			require.Contains(t, string(pieces[len(pieces)-1].Metadata), `"totalTokens":34`)
+			require.Contains(t, last(out), `"totalTokens":34`)
 		})
 	}
-}
-
-func TestCallsOfResponsesWaitForApproval(t *testing.T) {
-	t.Parallel()
-	tools := mcptest.New(t)
-	f := newNewer(t, wants("I'll buy it.", "t__pay", "a"), modeltest.Script{Events: answer("Well.")})
-	agent := f.agent(t, program(tools, func(s *openai.ToolServer) { s.Approve = []string{"pay"} }))
-	memory := &executortest.Memory{}
-	var out *executortest.Recorder
-	for turn, text := range []string{"buy", "yes"} {
-		out = executortest.NewRecorder()
-		r := executortest.NewRun(text)
-		r.Turn, r.Attempt, r.Memory = turn+1, task.Attempt(turn+1), memory
-		require.NoError(t, executortest.Wait(t, executortest.Go(t.Context(), agent, r, out)))
-		if turn == 0 {
-			require.Equal(t, task.StateInputRequired, out.Task(t).Status.State)
-			require.Empty(t, tools.Calls())
-		}
-	}
-	require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
-	require.Equal(t, "Well.", out.Text(t))
-	require.Len(t, tools.Calls(), 1)
-	items := f.Calls()[1].Input
-	require.Equal(t, "done: a", items[len(items)-1]["output"])
-	require.Empty(t, f.Canceled())
 }

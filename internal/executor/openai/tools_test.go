@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,18 +40,27 @@ func program(tools *mcptest.Tools, change ...func(*openai.ToolServer)) func(*ope
 	}
 }
 
-// calls is a stream that asks for calls of tools: names and arguments in turn. The arguments come in two pieces.
+// calls is a stream that asks for calls of tools: names and arguments in turn.
 func calls(text string, pairs ...string) modeltest.Handler {
+	raw := slices.Clone(pairs)
+	for i := 1; i < len(raw); i += 2 {
+		raw[i] = fmt.Sprintf(`{"of":%q}`, raw[i])
+	}
+	return asks(text, raw...)
+}
+
+// asks is calls with raw arguments. They come in two pieces.
+func asks(text string, pairs ...string) modeltest.Handler {
 	chunks := []string{modeltest.Role}
 	if text != "" {
 		chunks = append(chunks, modeltest.Text(text))
 	}
 	for i := 0; i < len(pairs); i += 2 {
-		arguments := fmt.Sprintf(`{"of":%q}`, pairs[i+1])
+		name, first, rest := pairs[i], pairs[i+1][:1], pairs[i+1][1:]
 		chunks = append(chunks,
-			modeltest.Chunk(fmt.Sprintf(`{"tool_calls":[{"index":%d,"id":"id%d","type":"function","function":{"name":%q,"arguments":""}}]}`, i/2, i/2, pairs[i]), "null"),
-			modeltest.Chunk(fmt.Sprintf(`{"tool_calls":[{"index":%d,"function":{"arguments":%q}}]}`, i/2, arguments[:4]), "null"),
-			modeltest.Chunk(fmt.Sprintf(`{"tool_calls":[{"index":%d,"function":{"arguments":%q}}]}`, i/2, arguments[4:]), "null"))
+			modeltest.Chunk(fmt.Sprintf(`{"tool_calls":[{"index":%d,"id":"id%d","type":"function","function":{"name":%q,"arguments":""}}]}`, i/2, i/2, name), "null"),
+			modeltest.Chunk(fmt.Sprintf(`{"tool_calls":[{"index":%d,"function":{"arguments":%q}}]}`, i/2, first), "null"),
+			modeltest.Chunk(fmt.Sprintf(`{"tool_calls":[{"index":%d,"function":{"arguments":%q}}]}`, i/2, rest), "null"))
 	}
 	return modeltest.Streams(append(chunks, modeltest.Chunk(`{}`, `"tool_calls"`), modeltest.Spent, modeltest.Done)...)
 }
@@ -113,8 +123,7 @@ func TestToolsAreCalled(t *testing.T) {
 		names = append(names, tool["function"].(map[string]any)["name"].(string))
 	}
 	require.ElementsMatch(t, []string{"t__look", "t__pay", "t__fail", "t__crash", "t__long", "t__environment", "far__pay"}, names)
-	pieces := artifacts(out.Events())
-	require.Contains(t, string(pieces[len(pieces)-1].Metadata), `"totalTokens":51`, "of all three calls")
+	require.Contains(t, last(out), `"totalTokens":51`, "of all three calls")
 	require.NotEqual(t, f.Calls()[0].Key, f.Calls()[1].Key)
 }
 
@@ -136,8 +145,7 @@ func TestFinishedCallsAreNotRepeated(t *testing.T) {
 	require.Len(t, f.Calls(), 3)
 	require.Equal(t, []string{"done: a"}, results(f))
 	require.Equal(t, "One.\n\nTwo.", out.Text(t), "nothing lost, nothing doubled")
-	pieces := artifacts(out.Events())
-	require.Contains(t, string(pieces[len(pieces)-1].Metadata), `"totalTokens":34`, "with the finished call of the first run")
+	require.Contains(t, last(out), `"totalTokens":34`, "with the finished call of the first run")
 }
 
 // A call that was under way when its run ended is repeated only if its tool says that this does no harm.
@@ -182,8 +190,7 @@ func TestFaultsOfTools(t *testing.T) {
 		calls("", "t__crash", "a", "t__look", "b"), calls("", "t__nothing", "c", "t__long", "d"),
 		modeltest.Streams(modeltest.Chunk(`{"tool_calls":[{"index":0,"id":"x","function":{"name":"t__look","arguments":"{\"of\":"}}]}`, `"tool_calls"`), modeltest.Done),
 		says("Well."))
-	_, err := run(t, f.agent(t, program(tools)), "do it")
-	require.NoError(t, err)
+	ran(t, f.agent(t, program(tools)), "do it")
 	got := results(f)
 	require.Equal(t, "The call was interrupted. It is not known whether it took effect.", got[0])
 	require.Equal(t, "done: b", got[1], "the server was started again")
@@ -199,8 +206,7 @@ func TestToolTimeout(t *testing.T) {
 	f := newFake(t, calls("", "t__look", "a"), says("Well."))
 	agent := f.agent(t, program(tools), func(o *openai.Options) { o.ToolTimeout = time.Hour })
 	openai.BoundCalls(agent, time.Millisecond)
-	_, err := run(t, agent, "do it")
-	require.NoError(t, err)
+	ran(t, agent, "do it")
 	require.Equal(t, []string{"The tool did not answer within 1ms. It is not known whether the call took effect."}, results(f))
 }
 
@@ -234,8 +240,7 @@ func TestToolServerProcess(t *testing.T) {
 	t.Parallel()
 	tools := mcptest.New(t)
 	f := newFake(t, calls("", "t__environment", "a"), says("Hi"))
-	_, err := run(t, f.agent(t, program(tools, func(s *openai.ToolServer) { s.Env["MODE"] = "test" })), "do it")
-	require.NoError(t, err)
+	ran(t, f.agent(t, program(tools, func(s *openai.ToolServer) { s.Env["MODE"] = "test" })), "do it")
 	got := results(f)[0]
 	require.Contains(t, got, "MODE=test")
 	for line := range strings.Lines(got) {
@@ -245,18 +250,14 @@ func TestToolServerProcess(t *testing.T) {
 }
 
 // approvals runs turns of a task whose tool pay needs approval. Each message is a turn.
-func approvals(t *testing.T, f *fake, tools *mcptest.Tools, messages ...*task.Message) (*executortest.Recorder, *executortest.Memory) {
+func approvals(t *testing.T, f *fake, tools *mcptest.Tools, messages ...*task.Message) *executortest.Recorder {
 	t.Helper()
-	agent := f.agent(t, program(tools, func(s *openai.ToolServer) { s.Approve = []string{"pay"} }))
-	memory := &executortest.Memory{}
-	var out *executortest.Recorder
+	k := newTalk(t, f.agent(t, program(tools, func(s *openai.ToolServer) { s.Approve = []string{"pay"} })))
 	for i, m := range messages {
-		out = executortest.NewRecorder()
-		r := executortest.NewRun("")
-		r.Message, r.Turn, r.Attempt, r.Memory = m, i+1, task.Attempt(i+1), memory
-		require.NoError(t, executortest.Wait(t, executortest.Go(t.Context(), agent, r, out)))
+		k.turn()
+		require.NoError(t, k.run(i+1, m))
 	}
-	return out, memory
+	return k.out
 }
 
 func message(parts ...task.Part) *task.Message {
@@ -285,7 +286,7 @@ func TestCallsWaitForApproval(t *testing.T) {
 			t.Parallel()
 			tools := mcptest.New(t)
 			f := newFake(t, calls("I'll buy it.", "t__pay", "a", "t__look", "b", "t__pay", "c"), says("Well."))
-			out, _ := approvals(t, f, tools, message(task.Text("buy")))
+			out := approvals(t, f, tools, message(task.Text("buy")))
 			folded := out.Task(t)
 			require.Equal(t, task.StateInputRequired, folded.Status.State)
 			require.Equal(t, "The agent asks for your approval of:\n- t__pay {\"of\":\"a\"}\n- t__pay {\"of\":\"c\"}\nAnswer yes or no.",
@@ -297,12 +298,11 @@ func TestCallsWaitForApproval(t *testing.T) {
 
 			tools = mcptest.New(t)
 			f = newFake(t, calls("I'll buy it.", "t__pay", "a", "t__look", "b", "t__pay", "c"), says("Well."))
-			out, _ = approvals(t, f, tools, message(task.Text("buy")), c.answer)
+			out = approvals(t, f, tools, message(task.Text("buy")), c.answer)
 			require.Equal(t, c.want, results(f))
 			require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
 			require.Equal(t, "Well.", out.Text(t), "the first turn has shown the rest")
-			pieces := artifacts(out.Events())
-			require.Contains(t, string(pieces[len(pieces)-1].Metadata), `"totalTokens":17`, "of this turn alone")
+			require.Contains(t, last(out), `"totalTokens":17`, "of this turn alone")
 		})
 	}
 }
@@ -312,13 +312,13 @@ func TestEachCallNeedsItsApproval(t *testing.T) {
 	t.Parallel()
 	tools := mcptest.New(t)
 	f := newFake(t, calls("", "t__pay", "a"), calls("", "t__pay", "b"), says("Done."))
-	out, _ := approvals(t, f, tools, message(task.Text("buy")), message(task.Text("yes")))
+	out := approvals(t, f, tools, message(task.Text("buy")), message(task.Text("yes")))
 	require.Equal(t, task.StateInputRequired, out.Task(t).Status.State)
 	require.Len(t, tools.Calls(), 1)
 
 	tools = mcptest.New(t)
 	f = newFake(t, calls("", "t__pay", "a"), calls("", "t__pay", "b"), says("Done."))
-	out, _ = approvals(t, f, tools, message(task.Text("buy")), message(task.Text("yes")), message(task.Text("yes")))
+	out = approvals(t, f, tools, message(task.Text("buy")), message(task.Text("yes")), message(task.Text("yes")))
 	require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
 	require.Equal(t, []string{"done: a", "done: b"}, results(f))
 	require.Len(t, tools.Calls(), 2)
@@ -330,29 +330,19 @@ func TestApprovalsSurviveCrashes(t *testing.T) {
 	t.Parallel()
 	tools := mcptest.New(t)
 	f := newFake(t, calls("Buy?", "t__pay", "a"), modeltest.Cuts(modeltest.Role), says("Done."))
-	agent := f.agent(t, program(tools, func(s *openai.ToolServer) { s.Approve = []string{"*"} }))
-	out, memory := executortest.NewRecorder(), &executortest.Memory{}
-	attempt := 0
-	again := func(turn int, text string) error {
-		attempt++
-		r := executortest.NewRun(text)
-		r.Turn, r.Attempt, r.Memory = turn, task.Attempt(attempt), memory
-		out = executortest.NewRecorder()
-		err := executortest.Wait(t, executortest.Go(t.Context(), agent, r, out))
-		memory.Events = append(memory.Events, out.Events()...)
-		return err
+	k := newTalk(t, f.agent(t, program(tools, func(s *openai.ToolServer) { s.Approve = []string{"*"} })))
+	for range 2 { // the second time as if the first run had been killed before the question
+		require.NoError(t, k.run(1, message(task.Text("buy"))))
 	}
-	require.NoError(t, again(1, "buy"))
-	require.NoError(t, again(1, "buy"), "as if the first run had been killed before the question")
-	require.Equal(t, task.StateInputRequired, out.Task(t).Status.State)
-	require.Equal(t, "Buy?\n\n", out.Text(t))
+	require.Equal(t, task.StateInputRequired, k.out.Task(t).Status.State)
+	require.Equal(t, "Buy?\n\n", k.out.Text(t))
 	require.Len(t, f.Calls(), 1)
 	require.Empty(t, tools.Calls())
 
-	memory.Events = nil // those of the next turn
-	require.Error(t, again(2, "yes"))
-	require.NoError(t, again(2, "yes"))
-	require.Equal(t, "Done.", out.Text(t))
+	k.turn()
+	require.Error(t, k.run(2, message(task.Text("yes"))))
+	require.NoError(t, k.run(2, message(task.Text("yes"))))
+	require.Equal(t, "Done.", k.out.Text(t))
 	require.Len(t, tools.Calls(), 1)
 	require.Equal(t, []string{"done: a"}, results(f))
 }
