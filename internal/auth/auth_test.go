@@ -279,16 +279,21 @@ func hashed(t testing.TB, password string) string {
 
 var hashes sync.Map
 
+// passwords is a scheme for users.
+func passwords(t testing.TB, users ...User) *Basic {
+	t.Helper()
+	s, err := NewBasic("users", users)
+	require.NoError(t, err)
+	return s
+}
+
 func basic(name, password string) *Request {
 	return shows("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(name+":"+password)))
 }
 
 func TestBasic(t *testing.T) {
 	t.Parallel()
-	s, err := NewBasic("users", []User{
-		{Name: "alice", Hash: hashed(t, "sesame:open"), Tenant: "acme", Scopes: []string{"x"}}, {Name: "bob", Hash: hashed(t, "")},
-	})
-	require.NoError(t, err)
+	s := passwords(t, User{Name: "alice", Hash: hashed(t, "sesame:open"), Tenant: "acme", Scopes: []string{"x"}}, User{Name: "bob", Hash: hashed(t, "")})
 	// Count the comparisons, and note the hashes; the time that each takes is the library's.
 	var compared []string
 	compare := s.compare
@@ -364,8 +369,7 @@ func (q *queue) length() int {
 func TestPasswordComparisonsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s, err := NewBasic("users", []User{{Name: "alice", Hash: hashed(t, "x")}, {Name: "bob", Hash: hashed(t, "y")}, {Name: "carol", Hash: hashed(t, "z")}})
-		require.NoError(t, err)
+		s := passwords(t, User{Name: "alice", Hash: hashed(t, "x")}, User{Name: "bob", Hash: hashed(t, "y")}, User{Name: "carol", Hash: hashed(t, "z")})
 		var log strings.Builder
 		a := New(Options{Schemes: []Scheme{s}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		require.Empty(t, reasonOf(t, a, basic("alice", "x")))
@@ -426,8 +430,7 @@ func TestPasswordComparisonsAreBounded(t *testing.T) {
 func TestSamePasswordIsComparedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s, err := NewBasic("users", []User{{Name: "alice", Hash: hashed(t, "x")}})
-		require.NoError(t, err)
+		s := passwords(t, User{Name: "alice", Hash: hashed(t, "x")})
 		begun, release := blocked(s)
 		defer release()
 		a := New(Options{Schemes: []Scheme{s}})
@@ -453,8 +456,7 @@ func TestSamePasswordIsComparedOnce(t *testing.T) {
 // Authentication ignores credentials of schemes that no gate accepts.
 func TestUnusedSchemesAreNotChecked(t *testing.T) {
 	t.Parallel()
-	s, err := NewBasic("users", []User{{Name: "alice", Hash: hashed(t, "x")}})
-	require.NoError(t, err)
+	s := passwords(t, User{Name: "alice", Hash: hashed(t, "x")})
 	s.compare = func([]byte, []byte) error { t.Error("a password was compared"); return nil }
 	d := newKeyring()
 	outcomes := map[string]int{}
@@ -464,7 +466,7 @@ func TestUnusedSchemesAreNotChecked(t *testing.T) {
 	})
 	keys, open := &Gate{Schemes: []string{"keys"}}, &Gate{}
 	id := a.Authenticate(t.Context(), basic("alice", "x"), keys, open)
-	_, err = a.Admit(id, keys)
+	_, err := a.Admit(id, keys)
 	require.Equal(t, task.Unauthenticated, task.KindOf(err))
 	require.Equal(t, map[string]int{"users elsewhere": 1}, outcomes)
 	key, _ := d.add("alice", 0)
@@ -507,6 +509,9 @@ func TestRefusalsPerAddressAreBounded(t *testing.T) {
 			require.Error(t, show("10.0.0.1:1"))
 		}
 		require.Equal(t, 50, outcomes["missing"], "requests without credentials get 401 and do not count")
+		for range 20 {
+			require.Error(t, show("10.0.0.1:1", "X-Api-Key", "hfk_nonsense"), "a malformed one costs no query, and does not count")
+		}
 		for range 5 {
 			require.ErrorAs(t, guess(), new(*refusal))
 		}
@@ -534,8 +539,7 @@ func TestRefusalsDoNotBlockNewTokens(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		alice, bob := User{Name: "alice", Hash: hashed(t, "x")}, User{Name: "bob", Hash: hashed(t, "y")}
-		users, err := NewBasic("users", []User{alice, bob})
-		require.NoError(t, err)
+		users := passwords(t, alice, bob)
 		i := newIssuer(t)
 		a := New(Options{Schemes: []Scheme{users, i.accepting()}, Failures: limit.New[string](limit.Options{Rate: 1, Burst: 3})})
 		show := func(r *Request) error { return a.Authenticate(t.Context(), from(r, "10.0.0.1:1")).err }
@@ -571,8 +575,7 @@ func TestPasswordInUseStaysKnownGood(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		alice := User{Name: "alice", Hash: hashed(t, "x")}
-		users, err := NewBasic("users", []User{alice})
-		require.NoError(t, err)
+		users := passwords(t, alice)
 		compared := counted(users)
 		a := New(Options{Schemes: []Scheme{users}, Failures: limit.New[string](limit.Options{Rate: 1, Burst: 1})})
 		show := func(r *Request) error { return a.Authenticate(t.Context(), from(r, "10.0.0.1:1")).err }
@@ -591,8 +594,7 @@ func TestPasswordInUseStaysKnownGood(t *testing.T) {
 // A fast digest of the password in memory for a day would defeat bcrypt.
 func TestPasswordDigestsAreKeyed(t *testing.T) {
 	t.Parallel()
-	users, err := NewBasic("users", []User{{Name: "alice", Hash: hashed(t, "x")}})
-	require.NoError(t, err)
+	users := passwords(t, User{Name: "alice", Hash: hashed(t, "x")})
 	a, b := New(Options{Schemes: []Scheme{users}}), New(Options{Schemes: []Scheme{users}})
 	for _, one := range []*Authenticator{a, b} {
 		users.users.Load().right.DeleteAll()
@@ -621,8 +623,7 @@ func TestRequestHasOneCredential(t *testing.T) {
 	t.Parallel()
 	d := newKeyring()
 	i := newIssuer(t)
-	users, err := NewBasic("users", []User{{Name: "alice", Hash: hashed(t, "x")}})
-	require.NoError(t, err)
+	users := passwords(t, User{Name: "alice", Hash: hashed(t, "x")})
 	var log bytes.Buffer
 	outcomes := map[string]int{}
 	a := New(Options{
@@ -679,8 +680,7 @@ func TestGates(t *testing.T) {
 	t.Parallel()
 	d := newKeyring()
 	i := newIssuer(t)
-	users, err := NewBasic("users", []User{{Name: "alice", Hash: hashed(t, "x"), Scopes: []string{"weather:use"}}})
-	require.NoError(t, err)
+	users := passwords(t, User{Name: "alice", Hash: hashed(t, "x"), Scopes: []string{"weather:use"}})
 	a := New(Options{Schemes: []Scheme{i.accepting(), NewAPIKeys("keys", "X-API-Key", d), users}})
 	all := []string{"sso", "keys", "users"}
 	admit := func(r *Request, g *Gate) (identity.Caller, *task.Error) {
@@ -723,8 +723,7 @@ func TestGates(t *testing.T) {
 }
 
 func FuzzAuthorization(f *testing.F) {
-	users, err := NewBasic("users", []User{{Name: "alice", Hash: hashed(f, "x")}})
-	require.NoError(f, err)
+	users := passwords(f, User{Name: "alice", Hash: hashed(f, "x")})
 	users.compare = func(hash, password []byte) error {
 		if string(hash) == users.users.Load().byName["alice"].Hash && string(password) == "x" {
 			return nil
@@ -829,19 +828,6 @@ func TestRunningChecksAreBounded(t *testing.T) {
 		}
 		require.ErrorAs(t, <-check(stranger, "10.0.0.1:9"), new(*refusal))
 	})
-}
-
-// A malformed credential costs no query and no comparison, so it does not use the failure budget that all clients
-// behind a proxy share.
-func TestMalformedCredentialsDoNotCount(t *testing.T) {
-	t.Parallel()
-	d := newKeyring()
-	a := New(Options{Schemes: []Scheme{NewAPIKeys("keys", "X-Api-Key", d)}, Failures: limit.New[string](limit.Options{Rate: 1, Burst: 3})})
-	key, _ := d.add("alice", 0)
-	for range 20 {
-		require.Equal(t, Malformed, reasonOf(t, a, from(shows("X-Api-Key", "hfk_nonsense"), "10.0.0.1:1")))
-	}
-	require.Empty(t, reasonOf(t, a, from(shows("X-Api-Key", key), "10.0.0.1:1")))
 }
 
 // Wrong secrets of a key that exists use up a budget of that key at that address, not the one of all clients there.

@@ -1,16 +1,11 @@
 package auth
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"io"
 	"log/slog"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -21,53 +16,33 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/certtest"
 	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// authority issues certificates.
-type authority struct {
-	t    testing.TB
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t testing.TB, name string) *authority {
+// issue makes a client's certificate; change modifies the default one.
+func issue(t *testing.T, by *certtest.Certificate, change func(*x509.Certificate)) *certtest.Certificate {
 	t.Helper()
-	a := &authority{t: t}
-	a.key = must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
-	}
-	der := must(x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key))
-	a.cert = must(x509.ParseCertificate(der))
-	return a
-}
-
-func (a *authority) pem() []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
-}
-
-// issue makes a certificate; change modifies the default one.
-func (a *authority) issue(change func(*x509.Certificate)) (cert, key []byte, pair tls.Certificate) {
-	a.t.Helper()
-	private := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
-	template := &x509.Certificate{
-		SerialNumber: must(rand.Int(rand.Reader, big.NewInt(1<<60))), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
 	change(template)
-	der := must(x509.CreateCertificate(rand.Reader, template, a.cert, &private.PublicKey, a.key))
-	cert = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	key = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: must(x509.MarshalPKCS8PrivateKey(private))})
-	return cert, key, must(tls.X509KeyPair(cert, key))
+	return certtest.New(t, by, template)
 }
 
-func (a *authority) pool() *x509.CertPool {
+func pool(of *certtest.Certificate) *x509.CertPool {
 	p := x509.NewCertPool()
-	p.AddCert(a.cert)
+	p.AddCert(of.Cert)
 	return p
+}
+
+// presents is a request over a connection with a certificate.
+func presents(c *certtest.Certificate) *Request {
+	r := shows()
+	r.Chain = []*x509.Certificate{c.Cert}
+	return r
 }
 
 func forServers(name string) func(*x509.Certificate) {
@@ -79,14 +54,14 @@ func forServers(name string) func(*x509.Certificate) {
 
 func TestCertificates(t *testing.T) {
 	t.Parallel()
-	ours, others := newAuthority(t, "ours"), newAuthority(t, "others")
-	roots := ours.pool()
+	ours, others := certtest.NewAuthority(t), certtest.NewAuthority(t)
+	roots := pool(ours)
 	s := NewMTLS(MTLSOptions{Name: "certs", Roots: func() *x509.CertPool { return roots }, TenantFromOrganization: true, SubjectPrefix: "cert:", Scopes: []string{"x"}})
 	a := New(Options{Schemes: []Scheme{s}})
 	uri := func(s string) *url.URL { return must(url.Parse(s)) }
 	org := pkix.Name{Organization: []string{"acme"}, CommonName: "common"}
 	for name, c := range map[string]struct {
-		from   *authority
+		from   *certtest.Certificate
 		change func(*x509.Certificate)
 		want   string
 		reason Reason
@@ -115,9 +90,7 @@ func TestCertificates(t *testing.T) {
 		}, "", Expired},
 		"a name with a newline": {ours, func(c *x509.Certificate) { c.Subject, c.DNSNames = org, []string{"a\nb"} }, "", Claims},
 	} {
-		_, _, pair := c.from.issue(c.change)
-		r := shows()
-		r.Chain = []*x509.Certificate{must(x509.ParseCertificate(pair.Certificate[0]))}
+		r := presents(issue(t, c.from, c.change))
 		require.Equal(t, c.reason, reasonOf(t, a, r), name)
 		if c.want == "" {
 			continue
@@ -128,11 +101,9 @@ func TestCertificates(t *testing.T) {
 		require.Equal(t, identity.Caller{Tenant: "acme", Subject: "cert:" + c.want, Scopes: []string{"x"}, Method: KindMTLS}, p, name)
 	}
 	// When the server stops trusting an authority, open connections are affected, too.
-	_, _, pair := ours.issue(func(c *x509.Certificate) { c.Subject, c.DNSNames = org, []string{"dns"} })
-	r := shows()
-	r.Chain = []*x509.Certificate{must(x509.ParseCertificate(pair.Certificate[0]))}
+	r := presents(issue(t, ours, func(c *x509.Certificate) { c.Subject, c.DNSNames = org, []string{"dns"} }))
 	require.Empty(t, reasonOf(t, a, r))
-	roots = others.pool()
+	roots = pool(others)
 	s.known.DeleteAll() // as after ten seconds
 	require.Equal(t, Certificate, reasonOf(t, a, r))
 	both := shows("Authorization", "Bearer x")
@@ -193,12 +164,12 @@ func (s *secured) reloaded(t *testing.T) {
 
 func TestTLSFilesAreReloaded(t *testing.T) {
 	t.Parallel()
-	web, people, newPeople := newAuthority(t, "web"), newAuthority(t, "people"), newAuthority(t, "new people")
+	web, people, newPeople := certtest.NewAuthority(t), certtest.NewAuthority(t), certtest.NewAuthority(t)
 	s := &secured{dir: t.TempDir(), rounds: make(chan struct{})}
-	cert, key, _ := web.issue(forServers("first"))
-	s.write(t, "cert.pem", cert)
-	s.write(t, "key.pem", key)
-	s.write(t, "ca.pem", people.pem())
+	first, second := issue(t, web, forServers("first")), issue(t, web, forServers("second"))
+	s.write(t, "cert.pem", first.CertPEM)
+	s.write(t, "key.pem", first.KeyPEM)
+	s.write(t, "ca.pem", people.CertPEM)
 	files := NewReloader(time.Millisecond, slog.New(slog.DiscardHandler))
 	files.checked = func() {
 		select {
@@ -223,7 +194,7 @@ func TestTLSFilesAreReloaded(t *testing.T) {
 	// call returns the server's answer to a client with a certificate, and the name in the server's certificate.
 	call := func(pairs ...tls.Certificate) (says, server string, err error) {
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{
-			RootCAs: web.pool(), ServerName: "localhost",
+			RootCAs: pool(web), ServerName: "localhost",
 			// Send it whatever authorities the server asks for.
 			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 				if len(pairs) == 0 {
@@ -243,9 +214,8 @@ func TestTLSFilesAreReloaded(t *testing.T) {
 		b, err := io.ReadAll(answer.Body)
 		return string(b), answer.TLS.PeerCertificates[0].Subject.CommonName, err
 	}
-	named := func(a *authority, name string) tls.Certificate {
-		_, _, pair := a.issue(func(c *x509.Certificate) { c.DNSNames = []string{name} })
-		return pair
+	named := func(by *certtest.Certificate, name string) tls.Certificate {
+		return issue(t, by, func(c *x509.Certificate) { c.DNSNames = []string{name} }).Pair
 	}
 	alice, bob := named(people, "alice"), named(newPeople, "bob")
 	says, server, err := call(alice)
@@ -256,19 +226,18 @@ func TestTLSFilesAreReloaded(t *testing.T) {
 	require.Empty(t, says)
 	_, _, err = call(bob)
 	require.Error(t, err)
-	_, err = (&tls.Dialer{Config: &tls.Config{RootCAs: web.pool(), ServerName: "localhost", MaxVersion: tls.VersionTLS11}}).
+	_, err = (&tls.Dialer{Config: &tls.Config{RootCAs: pool(web), ServerName: "localhost", MaxVersion: tls.VersionTLS11}}).
 		DialContext(t.Context(), "tcp", s.Listener.Addr().String())
 	require.Error(t, err)
 
 	// A half-written change is not used; the loaded files stay in use.
-	cert, key, _ = web.issue(forServers("second"))
-	s.write(t, "cert.pem", cert)
+	s.write(t, "cert.pem", second.CertPEM)
 	s.reloaded(t)
 	_, server, err = call(alice)
 	require.NoError(t, err)
 	require.Equal(t, "first", server)
-	s.write(t, "key.pem", key)
-	s.write(t, "ca.pem", newPeople.pem())
+	s.write(t, "key.pem", second.KeyPEM)
+	s.write(t, "ca.pem", newPeople.CertPEM)
 	s.reloaded(t)
 	says, server, err = call(bob)
 	require.NoError(t, err)
@@ -288,12 +257,11 @@ func TestTLSFilesAreReloaded(t *testing.T) {
 
 func TestInvalidTLSFiles(t *testing.T) {
 	t.Parallel()
-	a := newAuthority(t, "web")
 	dir := t.TempDir()
-	cert, key, _ := a.issue(func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })
+	old := issue(t, certtest.NewAuthority(t), func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })
 	name := func(s string) string { return filepath.Join(dir, s) }
-	require.NoError(t, os.WriteFile(name("cert.pem"), cert, 0o600))
-	require.NoError(t, os.WriteFile(name("key.pem"), key, 0o600))
+	require.NoError(t, os.WriteFile(name("cert.pem"), old.CertPEM, 0o600))
+	require.NoError(t, os.WriteFile(name("key.pem"), old.KeyPEM, 0o600))
 	files := NewReloader(time.Hour, slog.New(slog.DiscardHandler))
 	_, err := LoadTLS(files, name("cert.pem"), name("key.pem"), "")
 	require.ErrorContains(t, err, "expired")

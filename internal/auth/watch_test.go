@@ -11,6 +11,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/certtest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
@@ -62,20 +63,19 @@ func (w *watching) look() {
 	<-w.looked
 }
 
-// ended returns the reason why a stream has ended; it must have ended already.
-func ended(t *testing.T, c <-chan error) (task.Kind, Reason) {
+// endedWith expects that a stream has ended already, for a reason.
+func endedWith(t *testing.T, c <-chan error, kind task.Kind, reason Reason) {
 	t.Helper()
-	select {
-	case err := <-c:
-		var bad *refusal
-		if !errors.As(err, &bad) {
-			return task.KindOf(err), ""
-		}
+	require.Len(t, c, 1, "the stream continues")
+	err := <-c
+	require.Equal(t, kind, task.KindOf(err))
+	var bad *refusal
+	if reason != "" {
+		require.ErrorAs(t, err, &bad)
+		require.Equal(t, reason, bad.reason)
+	}
+	if errors.As(err, &bad) {
 		require.NotEmpty(t, challengesOf(err), "the error says how to authenticate")
-		return task.KindOf(err), bad.reason
-	default:
-		require.FailNow(t, "the stream continues")
-		return 0, ""
 	}
 }
 
@@ -87,11 +87,7 @@ func challengesOf(err error) []string {
 
 func goesOn(t *testing.T, c <-chan error) {
 	t.Helper()
-	select {
-	case err := <-c:
-		require.NoError(t, err, "the stream was ended")
-	default:
-	}
+	require.Empty(t, c, "the stream was ended")
 }
 
 func TestStreamEndsWithItsKey(t *testing.T) {
@@ -112,9 +108,7 @@ func TestStreamEndsWithItsKey(t *testing.T) {
 		goesOn(t, hers)
 		d.setAway(false)
 		w.look()
-		kind, reason := ended(t, hers)
-		require.Equal(t, task.Unauthenticated, kind)
-		require.Equal(t, Revoked, reason)
+		endedWith(t, hers, task.Unauthenticated, Revoked)
 		goesOn(t, his)
 
 		// A known expiry ends the stream without a check.
@@ -122,9 +116,7 @@ func TestStreamEndsWithItsKey(t *testing.T) {
 		waittest.Advance(time.Hour - time.Second)
 		goesOn(t, his)
 		waittest.Advance(time.Second)
-		kind, reason = ended(t, his)
-		require.Equal(t, task.Unauthenticated, kind)
-		require.Equal(t, Expired, reason)
+		endedWith(t, his, task.Unauthenticated, Expired)
 	})
 }
 
@@ -151,9 +143,7 @@ func TestUnreadableKeyIsNoOutage(t *testing.T) {
 		d.away, d.broken = false, unreadable
 		w.look()
 		for _, c := range others {
-			kind, reason := ended(t, c)
-			require.Equal(t, task.Unauthenticated, kind)
-			require.Equal(t, Revoked, reason)
+			endedWith(t, c, task.Unauthenticated, Revoked)
 		}
 		goesOn(t, hers)
 	})
@@ -163,8 +153,7 @@ func TestUnreadableKeyIsNoOutage(t *testing.T) {
 func TestRevocationWhileStreamBegins(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		users, err := NewBasic("users", []User{{Name: "alice", Hash: hashed(t, "x")}})
-		require.NoError(t, err)
+		users := passwords(t, User{Name: "alice", Hash: hashed(t, "x")})
 		w := watchOver(t, users)
 		id := w.Authenticate(t.Context(), basic("alice", "x"))
 		require.NoError(t, id.err)
@@ -173,9 +162,7 @@ func TestRevocationWhileStreamBegins(t *testing.T) {
 		ends := make(chan error, 1)
 		defer w.Watch(id, &Gate{Schemes: []string{"users"}}, func(err error) { ends <- err })()
 		<-w.looked
-		kind, reason := ended(t, ends)
-		require.Equal(t, task.Unauthenticated, kind)
-		require.Equal(t, Unknown, reason)
+		endedWith(t, ends, task.Unauthenticated, Unknown)
 	})
 }
 
@@ -184,8 +171,7 @@ func TestStreamEndsWithItsPassword(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		alice, bob := User{Name: "alice", Hash: hashed(t, "x"), Scopes: []string{"use"}}, User{Name: "bob", Hash: hashed(t, "y"), Tenant: "a", Scopes: []string{"use"}}
 		carol, dave := User{Name: "carol", Hash: hashed(t, "z"), Scopes: []string{"use"}}, User{Name: "dave", Hash: hashed(t, "z"), Scopes: []string{"use"}}
-		users, err := NewBasic("users", []User{alice, bob, carol, dave})
-		require.NoError(t, err)
+		users := passwords(t, alice, bob, carol, dave)
 		compared := counted(users)
 		w := watchOver(t, users)
 		hers, his := w.begin(basic("alice", "x"), "use"), w.begin(basic("bob", "y"), "use")
@@ -195,13 +181,9 @@ func TestStreamEndsWithItsPassword(t *testing.T) {
 		bob.Tenant, carol.Scopes = "b", nil
 		require.NoError(t, users.SetUsers([]User{bob, carol, dave}))
 		w.look()
-		kind, reason := ended(t, hers)
-		require.Equal(t, task.Unauthenticated, kind)
-		require.Equal(t, Unknown, reason, "she was removed")
-		kind, _ = ended(t, his)
-		require.Equal(t, task.Unauthenticated, kind, "his tenant has changed")
-		kind, _ = ended(t, others)
-		require.Equal(t, task.Forbidden, kind, "the scope was removed")
+		endedWith(t, hers, task.Unauthenticated, Unknown)
+		endedWith(t, his, task.Unauthenticated, "") // his tenant has changed
+		endedWith(t, others, task.Forbidden, "")    // the scope was removed
 		goesOn(t, last)
 	})
 }
@@ -219,31 +201,25 @@ func TestStreamEndsWithItsTokensKey(t *testing.T) {
 		i.rotate("new", jose.ES256)
 		require.Empty(t, reasonOf(t, w.Authenticator, bearer(i.token(i.usual()))), "the new key makes the server fetch the keys")
 		w.look()
-		kind, reason := ended(t, c)
-		require.Equal(t, task.Unauthenticated, kind)
-		require.Equal(t, Signature, reason)
+		endedWith(t, c, task.Unauthenticated, Signature)
 	})
 }
 
 func TestStreamEndsWithItsCertificateAuthority(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		people := newAuthority(t, "people")
-		_, _, pair := people.issue(func(c *x509.Certificate) { c.DNSNames = []string{"alice"} })
-		r := shows()
-		r.Chain = []*x509.Certificate{must(x509.ParseCertificate(pair.Certificate[0]))}
+		people := certtest.NewAuthority(t)
+		r := presents(issue(t, people, func(c *x509.Certificate) { c.DNSNames = []string{"alice"} }))
 		var roots atomic.Pointer[x509.CertPool]
-		roots.Store(people.pool())
+		roots.Store(pool(people))
 		certs := NewMTLS(MTLSOptions{Name: "certs", Roots: roots.Load})
 		w := watchOver(t, certs)
 		c := w.begin(r, "")
 		w.look()
 		goesOn(t, c)
-		roots.Store(newAuthority(t, "others").pool())
+		roots.Store(pool(certtest.NewAuthority(t)))
 		certs.known.DeleteAll()
 		w.look()
-		kind, reason := ended(t, c)
-		require.Equal(t, task.Unauthenticated, kind)
-		require.Equal(t, Certificate, reason)
+		endedWith(t, c, task.Unauthenticated, Certificate)
 	})
 }

@@ -522,51 +522,6 @@ func TestResumeAfterReplacedEventBeginsWithSnapshot(t *testing.T) {
 	}
 }
 
-func TestCutStreamResumesWhileTaskRuns(t *testing.T) {
-	t.Parallel()
-	url := storetest.New(t).URL
-	a, b := start(t, setup{url: url}), start(t, setup{url: url, noWorkers: true})
-	ctx := waittest.Context(t)
-	var g errgroup.Group
-	for i := range 4 {
-		g.Go(func() error {
-			st, err := a.Stream(ctx, send("chunks 200"))
-			if err != nil {
-				return err
-			}
-			defer st.Close()
-			got := []task.Seq{1}
-			for n := 0; ; n++ {
-				evs, err := drain(ctx, st)
-				if err != nil {
-					return err
-				}
-				got = append(got, seqs(evs)...)
-				st.Close()
-				if last := evs[len(evs)-1]; last.State.Terminal() {
-					break
-				}
-				st, err = []*replica{b, a}[(n+i)%2].as(alice).Subscribe(ctx, &engine.SubscribeRequest{
-					TaskID: st.Header.PublicID, Resume: true, After: evs[len(evs)-1].Position(),
-				})
-				if err != nil {
-					return err
-				}
-			}
-			for i, seq := range got {
-				if seq != task.Seq(i+1) {
-					return fmt.Errorf("event %d came as number %d", seq, i+1)
-				}
-			}
-			if len(got) != 203 {
-				return fmt.Errorf("%d events", len(got))
-			}
-			return nil
-		})
-	}
-	require.NoError(t, g.Wait())
-}
-
 func TestBlockingCallersOnAllReplicasSeeEnd(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL

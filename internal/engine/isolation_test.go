@@ -100,8 +100,14 @@ func words(err error) string {
 // isolated is a parked task of alice's with a webhook, at an agent.
 func isolated(t *testing.T, r *replica, agent, name string) *task.Task {
 	t.Helper()
+	return isolatedOf(t, r, alice.Caller, agent, name)
+}
+
+func isolatedOf(t *testing.T, r *replica, owner identity.Caller, agent, name string) *task.Task {
+	t.Helper()
 	q := send("ask")
-	q.by.Agent, q.TaskID, q.MayCreate, q.ContextID = agent, name, name != "", "context"
+	q.by = asker{owner, agent}
+	q.TaskID, q.MayCreate, q.ContextID = name, name != "", "context"
 	if name == "" {
 		q.IdempotencyKey = "key"
 	}
@@ -121,6 +127,7 @@ func TestTasksOfOthersDoNotExist(t *testing.T) {
 			r := start(t, setup{withoutRowSecurity: without, push: &engine.Push{MaxPerTask: 5}, pageKey: "key"})
 			named, unnamed := isolated(t, r, "a", "chosen"), isolated(t, r, "a", "")
 			shared := isolated(t, r, "shared", "shared")
+			isolatedOf(t, r, identity.Caller{Subject: "alice"}, "shared", "without a tenant")
 			before := everything(t, r, named, unnamed, shared)
 			for who, c := range map[string]asker{
 				"another subject":              {Caller: identity.Caller{Tenant: "t", Subject: "mallory"}, Agent: "a"},
@@ -129,6 +136,7 @@ func TestTasksOfOthersDoNotExist(t *testing.T) {
 				"the owner at another agent":   {Caller: alice.Caller, Agent: "strict"},
 				"another tenant, all shared":   {Caller: identity.Caller{Tenant: "u", Subject: "alice"}, Agent: "shared"},
 				"a colleague at another agent": {Caller: identity.Caller{Tenant: "t", Subject: "bob"}, Agent: "strict"},
+				"another one without a tenant": {Caller: identity.Caller{Subject: "bob"}, Agent: "shared"},
 			} {
 				for name, op := range aboutATask {
 					none := func(id string) string {
@@ -139,6 +147,7 @@ func TestTasksOfOthersDoNotExist(t *testing.T) {
 					require.Equal(t, none("0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f"), none(unnamed.PublicID), "%s: %s", who, name)
 					require.Equal(t, none("unknown"), none("chosen"), "%s: %s", who, name)
 					require.Equal(t, none("unknown"), none("shared"), "%s: %s", who, name)
+					require.Equal(t, none("unknown"), none("without a tenant"), "%s: %s", who, name)
 					require.Equal(t, none("0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f"), none(named.ID.String()), "%s: %s", who, name)
 				}
 				page, err := r.as(c).List(t.Context(), &engine.ListRequest{PageSize: 10})
@@ -168,31 +177,6 @@ func everything(t *testing.T, r *replica, of ...*task.Task) (all []any) {
 		all = append(all, got, pushes)
 	}
 	return all
-}
-
-// A name, a key or a page token works for its owner only.
-func TestNamesKeysAndPageTokensOfOthers(t *testing.T) {
-	t.Parallel()
-	r := start(t, setup{push: &engine.Push{MaxPerTask: 5}, pageKey: "key"})
-	named, unnamed := isolated(t, r, "a", "chosen"), isolated(t, r, "a", "")
-	mallory := asker{Caller: identity.Caller{Tenant: "t", Subject: "mallory"}, Agent: "a"}
-
-	q := send("ask")
-	q.by, q.IdempotencyKey, q.ContextID = mallory, "key", "context"
-	got := r.must(t, q)
-	require.NotEqual(t, unnamed.ID, got.ID, "the same key with the same request")
-	q = send("ask")
-	q.by, q.TaskID, q.MayCreate = mallory, "chosen", true
-	got = r.must(t, q)
-	require.NotEqual(t, named.ID, got.ID)
-	require.Equal(t, "mallory", got.Owner)
-
-	page, err := r.as(alice).List(t.Context(), &engine.ListRequest{PageSize: 1})
-	require.NoError(t, err)
-	require.NotEmpty(t, page.NextToken)
-	_, err = r.as(mallory).List(t.Context(), &engine.ListRequest{PageSize: 1, PageToken: page.NextToken})
-	_, garbage := r.as(mallory).List(t.Context(), &engine.ListRequest{PageSize: 1, PageToken: "AAAA"})
-	require.Equal(t, words(garbage), words(err))
 }
 
 // A tenant's callers may continue the tasks that they see; each subject's keys and tokens stay its own.
@@ -255,38 +239,6 @@ func TestTasksSharedByTenant(t *testing.T) {
 			canceled, err := r.as(bob).Cancel(t.Context(), &engine.CancelRequest{TaskID: unnamed.PublicID})
 			require.NoError(t, err)
 			require.Equal(t, task.StateCanceled, canceled.Status.State)
-		})
-	}
-}
-
-// Callers without a tenant share nothing.
-func TestCallersWithoutTenantShareNothing(t *testing.T) {
-	t.Parallel()
-	for _, without := range []bool{true, false} {
-		t.Run(fmt.Sprintf("row-level security %v", !without), func(t *testing.T) {
-			t.Parallel()
-			r := start(t, setup{withoutRowSecurity: without, push: &engine.Push{MaxPerTask: 5}, pageKey: "key"})
-			alice := asker{Caller: identity.Caller{Subject: "alice"}, Agent: "shared"}
-			bob := asker{Caller: identity.Caller{Subject: "bob"}, Agent: "shared"}
-			for _, name := range []string{"chosen", ""} {
-				q := send("ask")
-				q.by, q.TaskID, q.MayCreate, q.ContextID = alice, name, name != "", "context"
-				h := r.must(t, q)
-				_, err := r.as(alice).Get(t.Context(), &engine.GetRequest{TaskID: h.PublicID})
-				require.NoError(t, err)
-				for about, op := range aboutATask {
-					_, err := op(t.Context(), r, bob, h.PublicID)
-					require.ErrorIs(t, err, task.NotFound, about)
-				}
-			}
-			page, err := r.as(bob).List(t.Context(), &engine.ListRequest{PageSize: 10, ExactTotal: true})
-			require.NoError(t, err)
-			require.Empty(t, page.Tasks)
-			require.Zero(t, page.Total)
-			// Another caller's client-chosen id is free for bob.
-			q := send("ask")
-			q.by, q.TaskID, q.MayCreate = bob, "chosen", true
-			require.Equal(t, "bob", r.must(t, q).Owner)
 		})
 	}
 }
