@@ -63,68 +63,38 @@ func shape(t *testing.T, document []byte) string {
 	return "none"
 }
 
+// Package card has the versions.
 func TestPathAndVersionSelectRendering(t *testing.T) {
 	t.Parallel()
-	versions := map[string][3]string{ // with superset, strict10 and legacy as default
-		"":        {"superset", "strict10", "legacy"},
-		"1.0":     {"strict10", "strict10", "strict10"},
-		"1.0.1":   {"strict10", "strict10", "strict10"},
-		"1.1":     {"strict10", "strict10", "strict10"},
-		"1":       {"strict10", "strict10", "strict10"},
-		"0.3":     {"superset", "superset", "superset"},
-		"0.3.0":   {"superset", "superset", "superset"},
-		"0.2.6":   {"superset", "superset", "superset"},
-		"0.1":     {"superset", "superset", "superset"},
-		"2.0":     {"superset", "strict10", "legacy"},
-		"10.0":    {"superset", "strict10", "legacy"},
-		"garbage": {"superset", "strict10", "legacy"},
-	}
-	for i, unversioned := range []card.Rendering{card.RenderSuperset, card.RenderStrict, card.RenderLegacy} {
+	for unversioned, rendering := range map[card.Rendering]string{card.RenderSuperset: "superset", card.RenderStrict: "strict10", card.RenderLegacy: "legacy"} {
 		s := cardServer(t, func(o *rpc.Options) { o.Unversioned = unversioned })
 		tags := map[string]string{}
-		for version, want := range versions {
+		for version, want := range map[string]string{"": rendering, "1.0": "strict10", "0.3": "superset", "garbage": rendering} {
 			for _, base := range []string{"", "/agents/demo"} {
-				r := do(t, s, http.MethodGet, base+"/.well-known/agent-card.json", "", "A2A-Version", version)
-				require.Equal(t, want[i], shape(t, r.body), "%q", version)
+				r := do(t, s, http.MethodGet, base+"/.well-known/agent-card.json?A2A-Version=0.3", "", "A2A-Version", version)
+				if version != "" { // the header overrides the query
+					require.Equal(t, want, shape(t, r.body), "%q", version)
+				}
+				r = do(t, s, http.MethodGet, base+"/.well-known/agent-card.json?A2A-Version="+version, "")
+				require.Equal(t, want, shape(t, r.body), "%q in the query", version)
 				require.Equal(t, "A2A-Version", r.Header.Get("Vary"))
 				require.Equal(t, "max-age=60", r.Header.Get("Cache-Control"))
 				if base == "" {
-					tags[want[i]] = r.Header.Get("ETag")
+					tags[want] = r.Header.Get("ETag")
 				}
-				r = do(t, s, http.MethodGet, base+"/.well-known/agent-card.json?A2A-Version="+version, "")
-				require.Equal(t, want[i], shape(t, r.body), "%q in the query", version)
-
 				r = do(t, s, http.MethodGet, base+"/.well-known/agent.json", "", "A2A-Version", version)
 				require.Equal(t, "legacy", shape(t, r.body))
 				require.Empty(t, r.Header.Get("Vary"))
 			}
 		}
-		seen := map[string]string{}
-		for rendering, tag := range tags {
-			require.Empty(t, seen[tag], "%s has the tag of another rendering", rendering)
-			seen[tag] = rendering
+		for of, tag := range tags { // a tag belongs to one rendering
+			for _, method := range []string{http.MethodGet, http.MethodHead} {
+				r := do(t, s, method, "/.well-known/agent-card.json", "", "If-None-Match", tag)
+				require.Equal(t, of == rendering, r.StatusCode == http.StatusNotModified, of)
+				require.Equal(t, "A2A-Version", r.Header.Get("Vary"))
+			}
 		}
 	}
-}
-
-func TestETagBelongsToOneRendering(t *testing.T) {
-	t.Parallel()
-	s := cardServer(t, nil)
-	superset := do(t, s, http.MethodGet, "/.well-known/agent-card.json", "").Header.Get("ETag")
-	for version, want := range map[string]int{"": 304, "0.3": 304, "1.0": 200} {
-		for _, method := range []string{http.MethodGet, http.MethodHead} {
-			r := do(t, s, method, "/.well-known/agent-card.json", "", "A2A-Version", version, "If-None-Match", superset)
-			require.Equal(t, want, r.StatusCode, version)
-			require.Equal(t, "A2A-Version", r.Header.Get("Vary"))
-		}
-	}
-}
-
-func TestVersionHeaderOverridesQuery(t *testing.T) {
-	t.Parallel()
-	s := cardServer(t, nil)
-	r := do(t, s, http.MethodGet, "/.well-known/agent-card.json?A2A-Version=0.3", "", "A2A-Version", "1.0")
-	require.Equal(t, "strict10", shape(t, r.body))
 }
 
 func TestExtendedCardOf02(t *testing.T) {

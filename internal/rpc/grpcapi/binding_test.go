@@ -212,38 +212,28 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
+// Package registry has the cases.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	for _, strict := range []bool{false, true} {
 		s := serve(t, recorder().As, grpcapi.Options{StrictVersion: strict})
-		for _, tt := range []struct {
-			young   bool
-			version string
-			ok      bool
-		}{
-			{true, "", !strict},
-			{true, "1.0.1", true},
-			{true, "99.0", false},
-			{false, "", true},
-			{false, "0.2.5", true},
-			{false, "1.0", !strict},
-			{false, "x", false},
-		} {
-			var pairs []string
-			if tt.version != "" {
-				pairs = []string{"a2a-version", tt.version}
-			}
-			_, err := s.old.GetTask(with(t, pairs...), &pb03.GetTaskRequest{Name: "tasks/t-1"})
-			if tt.young {
-				_, err = s.young.GetTask(with(t, pairs...), &pb10.GetTaskRequest{Id: "t-1"})
-			}
-			if tt.ok {
-				require.NoError(t, err, "%+v", tt)
-				continue
-			}
+		get10 := func(version string) error {
+			_, err := s.young.GetTask(with(t, "a2a-version", version), &pb10.GetTaskRequest{Id: "t-1"})
+			return err
+		}
+		get03 := func(version string) error {
+			_, err := s.old.GetTask(with(t, "a2a-version", version), &pb03.GetTaskRequest{Name: "tasks/t-1"})
+			return err
+		}
+		require.NoError(t, get10("1.0.1"))
+		require.NoError(t, get03("0.2.5"))
+		require.Equal(t, strict, get03("1.0") != nil)
+		_, err := s.young.GetTask(with(t), &pb10.GetTaskRequest{Id: "t-1"})
+		require.Equal(t, strict, err != nil, "without a version")
+		for code, err := range map[codes.Code]error{codes.FailedPrecondition: get10("99.0"), codes.Unimplemented: get03("x")} {
 			f := faultOf(t, err)
-			require.Equal(t, "VERSION_NOT_SUPPORTED", f.info.GetReason(), "%+v", tt)
-			require.Equal(t, map[bool]codes.Code{true: codes.FailedPrecondition, false: codes.Unimplemented}[tt.young], f.Code())
+			require.Equal(t, "VERSION_NOT_SUPPORTED", f.info.GetReason())
+			require.Equal(t, code, f.Code())
 		}
 	}
 }

@@ -310,39 +310,6 @@ func TestTooManyStreams(t *testing.T) {
 	s.openWhenFree(t, subscribe(id))
 }
 
-// Little is buffered between the server and the clients of this test, so the slow one blocks an early write to it.
-func TestSlowClientDelaysNoOther(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := serveStreams(t, options{piped: true})
-		id := s.log.Task("0.3", status(task.StateWorking))
-		body := subscribe(id)
-		slow := rpctest.Dial(t, s.Server, fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", head, len(body), body))
-		synctest.Wait()
-		quick := s.open(t, body)
-		quick.expect(t, "2 task working")
-		began := time.Now()
-		for i := range 20 {
-			text := strings.Repeat("x", 8<<10)
-			s.log.Add(id, chunk(text))
-			quick.expect(t, fmt.Sprintf("%d artifact-update artifact %s", i+3, text))
-		}
-		require.Zero(t, waittest.Elapsed(began))
-		require.Empty(t, s.closed)
-		<-s.closed // the write deadline ends the slow stream
-		require.Equal(t, 10*time.Second, waittest.Elapsed(began))
-		rest, err := io.ReadAll(slow)
-		require.NoError(t, err)
-		require.Less(t, len(rest), 8<<10)
-		s.log.Add(id, status(task.StateCompleted))
-		quick.expect(t, "23 status-update completed final")
-		quick.ends(t)
-		<-s.closed
-		require.Empty(t, s.logs.String())
-		require.Zero(t, s.hub.Topics())
-	})
-}
-
 func TestAnswerToClientThatReadsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -355,23 +322,6 @@ func TestAnswerToClientThatReadsNothing(t *testing.T) {
 		got, err := io.ReadAll(c)
 		require.NoError(t, err)
 		require.Less(t, len(got), 64<<10, "the server has closed the connection")
-	})
-}
-
-func TestStreamsEndCleanlyAtStop(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := serveStreams(t, options{piped: true})
-		id := s.log.Task("0.3", status(task.StateWorking))
-		open := []*client{s.open(t, subscribe(id)), s.open(t, streamOf["0.3"]), s.openAt(t, "/agents/other", streamOf["0.3"])}
-		open[0].expect(t, "2 task working")
-		open[1].expect(t, "1 task submitted")
-		waittest.Advance(12 * time.Second) // the deadline of the last write has passed
-		s.hub.Close()
-		for _, c := range open {
-			c.ends(t)
-		}
-		require.Empty(t, s.logs.String())
 	})
 }
 
@@ -402,30 +352,6 @@ func TestPanicBecomesStreamEvent(t *testing.T) {
 	c.ends(t)
 	require.Contains(t, s.logs.String(), "panic")
 	s.openWhenFree(t, streamOf["0.3"])
-}
-
-func TestManySubscribersSeeTheSame(t *testing.T) {
-	t.Parallel()
-	s := serveStreams(t, options{})
-	id := s.log.Task("0.3", status(task.StateWorking))
-	var all []*client
-	for range 20 {
-		all = append(all, s.open(t, subscribe(id)))
-		s.log.Add(id, chunk("x"))
-	}
-	require.NoError(t, all[3].Body.Close())
-	s.log.Add(id, status(task.StateCompleted))
-	for i, c := range all {
-		if i == 3 {
-			continue
-		}
-		first := c.next(t)
-		require.Contains(t, shown(first), "task working")
-		for seq := first.id + 1; seq <= 23; seq++ {
-			require.Equal(t, seq, c.next(t).id)
-		}
-		c.ends(t)
-	}
 }
 
 // Early clients of 0.1 tell events apart by their names.

@@ -54,7 +54,8 @@ func TestOperations(t *testing.T) {
 		{"0.3/card", "GET", "/v1/card", "", nil},
 	} {
 		for _, base := range []string{"", "/agents/demo", "/agents/%6fther"} {
-			a := s.do(t, tt.verb, base+tt.path, tt.body, "Content-Type", "application/json")
+			echo := map[string]string{"1.0": "A2A-Extensions", "0.3": "X-A2A-Extensions"}[tt.golden[:3]]
+			a := s.do(t, tt.verb, base+tt.path, tt.body, "Content-Type", "application/json", echo, "urn:z, urn:a")
 			asked := e.Last()
 			if tt.want == nil {
 				require.Nil(t, asked)
@@ -62,6 +63,7 @@ func TestOperations(t *testing.T) {
 			} else {
 				require.Equal(t, http.StatusOK, a.StatusCode, "%s", a.body)
 				require.IsType(t, tt.want, asked)
+				require.Equal(t, map[bool]string{true: "urn:a"}[base != "/agents/%6fther"], a.Header.Get(echo))
 			}
 			require.Equal(t, "no-store", a.Header.Get("Cache-Control"))
 			require.EqualValues(t, len(a.body), a.ContentLength)
@@ -420,28 +422,14 @@ func TestQueries(t *testing.T) {
 	}
 }
 
+// Package registry has the cases.
 func TestVersionHeader(t *testing.T) {
 	t.Parallel()
 	lenient, strict := serve(t, recorder(), rest.Options{}), serve(t, recorder(), rest.Options{StrictVersion: true})
-	for _, tt := range []struct {
-		path, version string
-		strict        int
-	}{
-		{"/tasks/t", "", http.StatusBadRequest},
-		{"/tasks/t", "1.0.1", http.StatusOK},
-		{"/tasks/t", "0.3", http.StatusBadRequest},
-		{"/v1/tasks/t", "", http.StatusOK},
-		{"/v1/tasks/t", "0.3.0", http.StatusOK},
-		{"/v1/tasks/t", "1.0", http.StatusBadRequest},
-	} {
-		require.Equal(t, http.StatusOK, lenient.do(t, "GET", tt.path, "", "A2A-Version", tt.version).StatusCode, "%+v", tt)
-		require.Equal(t, tt.strict, strict.do(t, "GET", tt.path, "", "A2A-Version", tt.version).StatusCode, "%+v", tt)
+	for path, right := range map[string]string{"/tasks/t": "1.0.1", "/v1/tasks/t": "0.3.0"} {
+		wrong := map[string]string{"/tasks/t": "0.3", "/v1/tasks/t": "1.0"}[path]
+		require.Equal(t, http.StatusOK, lenient.do(t, "GET", path, "", "A2A-Version", wrong).StatusCode)
+		require.Equal(t, http.StatusOK, strict.do(t, "GET", path, "", "A2A-Version", right).StatusCode)
+		require.Equal(t, http.StatusBadRequest, strict.do(t, "GET", path, "", "A2A-Version", wrong).StatusCode)
 	}
-}
-
-func TestExtensionsAreEchoed(t *testing.T) {
-	t.Parallel()
-	s := serve(t, recorder(), rest.Options{})
-	require.Equal(t, "urn:a", s.do(t, "GET", "/tasks/t", "", "A2A-Extensions", "urn:z, urn:a").Header.Get("A2A-Extensions"))
-	require.Equal(t, "urn:a", s.do(t, "GET", "/v1/tasks/t", "", "X-A2A-Extensions", "urn:a").Header.Get("X-A2A-Extensions"))
 }

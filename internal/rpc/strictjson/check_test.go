@@ -3,7 +3,6 @@ package strictjson_test
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -112,28 +111,4 @@ func FuzzCheck(f *testing.F) {
 		require.Equal(t, string(got), string(strictjson.Compact(got)))
 		require.NotContains(t, string(got), "\n")
 	})
-}
-
-func BenchmarkCheck(b *testing.B) {
-	small := []byte(`{"jsonrpc":"2.0","id":"req-1","method":"message/send","params":{"message":{"kind":"message","messageId":"9229e770-767c-417b-a0b0-f0741243c589","role":"user","parts":[{"kind":"text","text":"tell me a joke"}]},"metadata":{}}}`)
-	var rows []string
-	for i := range 2000 {
-		rows = append(rows, fmt.Sprintf(`{"ticketNumber":"REQ%d","summary":"Cannot connect to the VPN from home","open":true,"cost":%d.50}`, i, i))
-	}
-	structured := []byte(`{"params":{"data":[` + strings.Join(rows, ",") + `]}}`)
-	text := []byte(`{"params":{"text":"` + strings.Repeat("All work and no play. ", 10000) + `"}}`)
-	for _, bench := range []struct {
-		name string
-		body []byte
-	}{{"small send", small}, {"structured data", structured}, {"long text", text}} {
-		b.Run(bench.name, func(b *testing.B) {
-			b.SetBytes(int64(len(bench.body)))
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := strictjson.Check(bench.body, strictjson.MaxDepth); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
 }
