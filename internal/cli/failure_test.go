@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"log/slog"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -71,7 +69,7 @@ func TestGetShowsTheFailure(t *testing.T) {
 		"completed": {task.Event{Kind: task.EventStatus, Attempt: 2, State: task.StateCompleted}, "", nil},
 	} {
 		op := &logged{last: c.last}
-		s := session{deps: Deps{OpenOperator: func(context.Context, *config.Config, *slog.Logger) (Operator, error) { return op, nil }}}
+		s := operating(op)
 		r := s.run(t, "tasks", "get", "order-7")
 		require.Zero(t, r.code, r.err)
 		if c.want == "" {
@@ -113,7 +111,7 @@ func TestSecretsOnTheCommandLine(t *testing.T) {
 		require.Equal(t, has, hasPassword(url), url)
 	}
 	op := &fakeOperator{}
-	s := session{deps: Deps{OpenOperator: func(context.Context, *config.Config, *slog.Logger) (Operator, error) { return op, nil }}}
+	s := operating(op)
 	r := s.run(t, "tasks", "list", "--database-url", "host=h password=s3cret")
 	require.Zero(t, r.code, r.err)
 	require.Contains(t, r.err, "the password of --database-url")

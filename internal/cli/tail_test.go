@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"log/slog"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -100,7 +98,7 @@ func TestTailOfTask(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			op := &tailOperator{steps: c.steps}
-			s := session{deps: Deps{OpenOperator: func(context.Context, *config.Config, *slog.Logger) (Operator, error) { return op, nil }}}
+			s := operating(op)
 			r := s.run(t, append([]string{"tasks", "tail", "order-7", "--interval", "10ms", "-o", "json"}, c.args...)...)
 			require.Equal(t, c.code, r.code, r.err)
 			require.Contains(t, r.err, c.err)
@@ -116,9 +114,7 @@ func TestInterruptedTailPrintsResumeCommand(t *testing.T) {
 	var out bytes.Buffer
 	// The signal comes while the tail waits for the database, when it prints its note.
 	errs := &interrupting{cancel: cancel}
-	code := Run(ctx, []string{"tasks", "tail", "order-7"}, IO{Out: &out, Err: errs}, Deps{
-		OpenOperator: func(context.Context, *config.Config, *slog.Logger) (Operator, error) { return op, nil },
-	})
+	code := Run(ctx, []string{"tasks", "tail", "order-7"}, IO{Out: &out, Err: errs}, operating(op).deps)
 	require.Equal(t, exitInterrupted, code, errs)
 	require.Contains(t, errs.String(), "continue with: holdfast tasks tail order-7 --after 2")
 }

@@ -3,19 +3,16 @@ package keys_test
 import (
 	"context"
 	"encoding/json"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-a2a/holdfast/internal/keys"
-	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -27,19 +24,14 @@ const day = 24 * time.Hour
 // replica is a ring with connections of its own.
 func replica(t *testing.T, url string) *keys.Ring {
 	t.Helper()
-	s, err := store.Open(t.Context(), store.Options{URL: url, APIConns: 2})
-	require.NoError(t, err)
-	t.Cleanup(func() { s.Close(context.WithoutCancel(t.Context())) })
-	return keys.New(keys.Options{Store: s, RotateEvery: 90 * day, Overlap: 30 * day, Log: slog.New(slog.DiscardHandler)})
+	r, _ := sealing(t, url)
+	return r
 }
 
 // exec changes the database without the rings.
 func exec(t *testing.T, url, sql string) {
 	t.Helper()
-	c, err := pgx.Connect(t.Context(), url)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, c.Close(context.WithoutCancel(t.Context()))) }()
-	_, err = c.Exec(t.Context(), sql)
+	_, err := storetest.Connect(t, url).Exec(t.Context(), sql)
 	require.NoError(t, err)
 }
 
@@ -173,74 +165,51 @@ func TestRotation(t *testing.T) {
 	require.Error(t, verify(t, a.Set(), signed))
 }
 
-func TestEarlierKeySignsAfterWithdrawal(t *testing.T) {
+func TestFailedRefreshKeepsRing(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	r := replica(t, url)
-	require.NoError(t, r.Refresh(t.Context()))
-	before := r.KeyID()
-	for _, interval := range []string{"90 days", "1 hour"} {
-		pass(t, url, interval)
-		require.NoError(t, r.Refresh(t.Context()))
-	}
-	require.NotEqual(t, before, r.KeyID())
-	exec(t, url, "DELETE FROM holdfast.signing_keys WHERE key_id = '"+r.KeyID()+"'")
-	require.NoError(t, r.Refresh(t.Context()))
-	require.Equal(t, before, r.KeyID())
-	require.Len(t, published(t, r), 2, "a new successor is made")
-}
-
-func TestNewKeyAfterAllAreWithdrawn(t *testing.T) {
-	t.Parallel()
-	url := storetest.New(t).URL
-	r := replica(t, url)
-	require.NoError(t, r.Refresh(t.Context()))
-	stolen := r.KeyID()
-	exec(t, url, "DELETE FROM holdfast.signing_keys")
-	require.NoError(t, r.Refresh(t.Context()))
-	require.NotEqual(t, stolen, r.KeyID())
-	require.NotEmpty(t, r.KeyID())
-	require.Len(t, published(t, r), 1)
-}
-
-func TestUnreadableKeyKeepsRing(t *testing.T) {
-	t.Parallel()
-	url := storetest.New(t).URL
-	r := replica(t, url)
-	require.NoError(t, r.Refresh(t.Context()))
-	before := sign(t, r)
-	exec(t, url, `UPDATE holdfast.signing_keys SET private_key = '\x00'`)
-	require.ErrorContains(t, r.Refresh(t.Context()), "signing key "+r.KeyID())
-	require.Equal(t, before, sign(t, r))
-}
-
-func TestOutageKeepsRing(t *testing.T) {
-	t.Parallel()
-	r := replica(t, storetest.New(t).URL)
 	require.NoError(t, r.Refresh(t.Context()))
 	before := sign(t, r)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, r.Refresh(gone), task.Unavailable)
 	require.Equal(t, before, sign(t, r))
+	exec(t, url, `UPDATE holdfast.signing_keys SET private_key = '\x00'`)
+	require.ErrorContains(t, r.Refresh(t.Context()), "signing key "+r.KeyID())
+	require.Equal(t, before, sign(t, r))
 }
 
-// A key may be withdrawn while its successor is published but not in use. The successor then signs early, because
-// there is no other key.
-func TestPendingSuccessorSignsAfterWithdrawal(t *testing.T) {
+// Whichever keys are withdrawn, one signs after the next refresh.
+func TestWithdrawnKeys(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
-	a := replica(t, url)
-	require.NoError(t, a.Refresh(t.Context()))
-	old := a.KeyID()
+	r := replica(t, url)
+	// refreshed refreshes the ring, and returns the key that signs. So many keys are published.
+	refreshed := func(keys int) string {
+		t.Helper()
+		require.NoError(t, r.Refresh(t.Context()))
+		require.Len(t, published(t, r), keys)
+		require.NoError(t, verify(t, r.Set(), sign(t, r)))
+		return r.KeyID()
+	}
+	withdraw := func(id string) { exec(t, url, "DELETE FROM holdfast.signing_keys WHERE key_id = '"+id+"'") }
+	first := refreshed(1)
+	withdraw(first)
+	second := refreshed(1)
+	require.NotEqual(t, first, second, "a new one, after all are withdrawn")
+
 	pass(t, url, "90 days")
-	require.NoError(t, a.Refresh(t.Context()))
-	require.Len(t, published(t, a), 2)
-	require.Equal(t, old, a.KeyID())
-	exec(t, url, "DELETE FROM holdfast.signing_keys WHERE key_id = '"+old+"'")
-	require.NoError(t, a.Refresh(t.Context()))
-	next := published(t, a)
-	require.Len(t, next, 1, "no further key was made")
-	require.Equal(t, next[0], a.KeyID())
-	require.NoError(t, verify(t, a.Set(), sign(t, a)))
+	require.Equal(t, second, refreshed(2))
+	withdraw(second)
+	third := refreshed(1)
+	require.NotEqual(t, second, third, "its successor, although it was not in use yet; and no further key is made")
+
+	pass(t, url, "90 days")
+	require.Equal(t, third, refreshed(2))
+	pass(t, url, "1 hour")
+	fourth := refreshed(2)
+	require.NotEqual(t, third, fourth)
+	withdraw(fourth)
+	require.Equal(t, third, refreshed(2), "the earlier one, and a new successor is made")
 }

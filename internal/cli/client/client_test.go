@@ -75,9 +75,6 @@ func TestFollowReadsTheTaskOfAServerWithoutIDs(t *testing.T) {
 			}
 		}
 	}
-	now := func(state string) http.HandlerFunc {
-		return answer(`{"jsonrpc":"2.0","id":1,"result":{"kind":"task","id":"t1","contextId":"c1","status":{"state":"` + state + `"}}}`)
-	}
 	a := newAgent(t, bare(opened, working), now("working"), status(503, "", "", ""), now("working"), now("completed"))
 	var states []string
 	cuts := 0
@@ -100,9 +97,6 @@ func TestFollowReadsTheTaskOfAServerWithoutIDs(t *testing.T) {
 func TestFollowEndsAtTheLastQuestionOfAResumedStream(t *testing.T) {
 	t.Parallel()
 	const asks = `%d {"kind":"status-update","taskId":"t1","contextId":"c1","status":{"state":"input-required"},"final":false}`
-	now := func(state string) http.HandlerFunc {
-		return answer(`{"jsonrpc":"2.0","id":1,"result":{"kind":"task","id":"t1","contextId":"c1","status":{"state":"` + state + `"}}}`)
-	}
 	a := newAgent(t, stream(opened, cut), func(w http.ResponseWriter, r *http.Request) {
 		stream(fmt.Sprintf(asks, 2), chunk3, fmt.Sprintf(asks, 4))(w, r)
 		_ = http.NewResponseController(w).Flush()
@@ -126,6 +120,11 @@ func answer(body string) http.HandlerFunc {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, body)
 	}
+}
+
+// now answers with the state of the task.
+func now(state string) http.HandlerFunc {
+	return answer(`{"jsonrpc":"2.0","id":1,"result":{"kind":"task","id":"t1","contextId":"c1","status":{"state":"` + state + `"}}}`)
 }
 
 func status(code int, header, value, body string) http.HandlerFunc {
@@ -226,7 +225,7 @@ func TestFollowResumesAfterEveryCut(t *testing.T) {
 func TestFollowFailsOnFinalCut(t *testing.T) {
 	t.Parallel()
 	away := status(503, "", "", "")
-	stillWorks := answer(`{"jsonrpc":"2.0","id":1,"result":{"kind":"task","id":"t1","contextId":"c1","status":{"state":"working"}}}`)
+	stillWorks := now("working")
 	refused := answer(`{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"Task not found"}}`)
 	for name, c := range map[string]struct {
 		answers []http.HandlerFunc
@@ -255,20 +254,19 @@ func TestFollowFailsOnFinalCut(t *testing.T) {
 
 func TestFollowEnds(t *testing.T) {
 	t.Parallel()
-	t.Run("with a bare message", func(t *testing.T) {
-		t.Parallel()
-		a := newAgent(t, stream(`1 {"kind":"message","messageId":"m","role":"agent","parts":[{"kind":"text","text":"hi"}]}`))
-		ids, err := a.follow(t)
-		require.NoError(t, err)
-		require.Equal(t, []string{"1"}, ids)
-	})
-	t.Run("with the snapshot of a task that has ended", func(t *testing.T) {
-		t.Parallel()
-		a := newAgent(t, stream(opened, cut), stream(`9 {"kind":"task","id":"t1","contextId":"c1","status":{"state":"failed"}}`))
-		ids, err := a.follow(t)
-		require.NoError(t, err)
-		require.Equal(t, []string{"1", "9"}, ids)
-	})
+	for name, answers := range map[string][]http.HandlerFunc{
+		"with a bare message": {stream(`9 {"kind":"message","messageId":"m","role":"agent","parts":[{"kind":"text","text":"hi"}]}`)},
+		"with the snapshot of a task that has ended": {
+			stream(opened, cut), stream(`9 {"kind":"task","id":"t1","contextId":"c1","status":{"state":"failed"}}`),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ids, err := newAgent(t, answers...).follow(t)
+			require.NoError(t, err)
+			require.Equal(t, []string{"1", "9"}[2-len(answers):], ids)
+		})
+	}
 	t.Run("with an error on the stream", func(t *testing.T) {
 		t.Parallel()
 		a := newAgent(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -28,6 +28,14 @@ func newDemo(t testing.TB) executor.Executor {
 	return e
 }
 
+// does is the record of a run that must succeed.
+func does(t *testing.T, run *executor.Run) *executortest.Recorder {
+	t.Helper()
+	out := executortest.NewRecorder()
+	require.NoError(t, newDemo(t).Execute(t.Context(), run, out))
+	return out
+}
+
 func TestArtifactScripts(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]task.Part{
@@ -56,8 +64,7 @@ func TestArtifactScripts(t *testing.T) {
 
 func TestDataKeepsItsNumbers(t *testing.T) {
 	t.Parallel()
-	out := executortest.NewRecorder()
-	require.NoError(t, newDemo(t).Execute(t.Context(), executortest.NewRun("data"), out))
+	out := does(t, executortest.NewRun("data"))
 	data := out.Events()[0].Artifact.Parts[0].Data
 	require.True(t, json.Valid(data))
 	require.Contains(t, string(data), "12345678901234567890")
@@ -68,8 +75,7 @@ func TestUnknownMessagesAreEchoedWhole(t *testing.T) {
 	run := executortest.NewRun("look")
 	run.Message.Parts = append(run.Message.Parts,
 		task.Part{Kind: task.PartData, Data: json.RawMessage(`{"n":1.0}`), Metadata: json.RawMessage(`{"k":[]}`)})
-	out := executortest.NewRecorder()
-	require.NoError(t, newDemo(t).Execute(t.Context(), run, out))
+	out := does(t, run)
 	require.Empty(t, cmp.Diff(run.Message.Parts, out.Events()[0].Artifact.Parts))
 }
 
@@ -88,8 +94,7 @@ func TestSettlingScripts(t *testing.T) {
 	} {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()
-			out := executortest.NewRecorder()
-			require.NoError(t, newDemo(t).Execute(t.Context(), executortest.NewRun(script), out))
+			out := does(t, executortest.NewRun(script))
 			events := out.Events()
 			require.Len(t, events, 1)
 			require.Equal(t, want.state, events[0].State)
@@ -110,25 +115,21 @@ func TestMessageAfterQuestionAnswersIt(t *testing.T) {
 		}}
 		return run
 	}
-	out := executortest.NewRecorder()
-	require.NoError(t, newDemo(t).Execute(t.Context(), secondTurn("ask:Which city?", "Which city?", "fail:Zürich"), out))
+	out := does(t, secondTurn("ask:Which city?", "Which city?", "fail:Zürich"))
 	require.Contains(t, out.Text(t), "fail:Zürich")
 
-	out = executortest.NewRecorder()
 	again := secondTurn("ask:Which city?", "Which city?", "ask:Which street?")
 	again.Turn = 3
-	require.NoError(t, newDemo(t).Execute(t.Context(), again, out))
+	out = does(t, again)
 	require.Equal(t, "answer-2", out.Events()[0].Artifact.ID)
 	require.Equal(t, "You answered: ask:Which street?", out.Events()[0].Artifact.Parts[0].Text)
 	require.Equal(t, task.StateInputRequired, out.Events()[1].State)
 	require.Equal(t, "Which street?", out.Events()[1].Message.FirstText())
 
-	out = executortest.NewRecorder()
-	require.NoError(t, newDemo(t).Execute(t.Context(), secondTurn("auth", "Authenticate", "done"), out))
+	out = does(t, secondTurn("auth", "Authenticate", "done"))
 	require.Empty(t, out.Events())
 
-	out = executortest.NewRecorder()
-	require.NoError(t, newDemo(t).Execute(t.Context(), secondTurn("sleep=1ms", "", "echo:next"), out))
+	out = does(t, secondTurn("sleep=1ms", "", "echo:next"))
 	require.Equal(t, "next", out.Text(t))
 }
 
@@ -162,8 +163,7 @@ func TestSleepAndStepsWait(t *testing.T) {
 
 func TestCallEndsTheRun(t *testing.T) {
 	t.Parallel()
-	out := executortest.NewRecorder()
-	require.NoError(t, newDemo(t).Execute(t.Context(), executortest.NewRun("call=b,c echo:hi"), out))
+	out := does(t, executortest.NewRun("call=b,c echo:hi"))
 	calls := out.Events()[0].Run.Calls
 	require.False(t, calls[0].Relay)
 	require.Equal(t, []string{"b", "echo:hi", "c", "echo:hi"}, []string{calls[0].Agent, calls[0].Message.FirstText(), calls[1].Agent, calls[1].Message.FirstText()})
@@ -172,12 +172,10 @@ func TestCallEndsTheRun(t *testing.T) {
 		{Agent: "b", State: task.StateCompleted, Artifacts: []task.Artifact{{Parts: []task.Part{task.Text("hi")}}}},
 		{Agent: "c", State: task.StateRejected, Error: "no"},
 	}}
-	out = executortest.NewRecorder()
-	require.NoError(t, newDemo(t).Execute(t.Context(), run, out))
+	out = does(t, run)
 	require.Equal(t, "b completed: hi\nc rejected: no\n", out.Text(t))
 
-	out = executortest.NewRecorder()
-	require.NoError(t, newDemo(t).Execute(t.Context(), executortest.NewRun("relay=b steps=2"), out))
+	out = does(t, executortest.NewRun("relay=b steps=2"))
 	require.True(t, out.Events()[0].Run.Calls[0].Relay)
 }
 
@@ -188,16 +186,14 @@ func TestWaitEndsTheRun(t *testing.T) {
 		"wait=1h interruptible": {Outcome: task.RunWaits, For: time.Hour, Interruptible: true},
 		"wait=0s":               {Outcome: task.RunWaits, For: 1},
 	} {
-		out := executortest.NewRecorder()
-		require.NoError(t, newDemo(t).Execute(t.Context(), executortest.NewRun(script), out))
+		out := does(t, executortest.NewRun(script))
 		require.Len(t, out.Events(), 1)
 		require.Equal(t, &want, out.Events()[0].Run, script)
 	}
 	for interrupted, want := range map[bool]string{false: "Waited.", true: "You ended the wait: now"} {
 		run := executortest.NewRun("now")
 		run.Turn, run.Input = 2, &executor.Input{Source: executor.SourceTimer, Interrupted: interrupted}
-		out := executortest.NewRecorder()
-		require.NoError(t, newDemo(t).Execute(t.Context(), run, out))
+		out := does(t, run)
 		require.Equal(t, want, out.Text(t))
 	}
 }
@@ -213,8 +209,7 @@ func TestChunksAreOneArtifact(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		out := executortest.NewRecorder()
-		require.NoError(t, newDemo(t).Execute(t.Context(), executortest.NewRun("chunks=5 size=100000 delay=20ms"), out))
+		out := does(t, executortest.NewRun("chunks=5 size=100000 delay=20ms"))
 		require.Equal(t, 80*time.Millisecond, waittest.Elapsed(start))
 		events := out.Events()
 		require.Len(t, events, 5)
@@ -237,8 +232,7 @@ func TestChunksAreOneArtifact(t *testing.T) {
 
 func TestSmallestChunkIsItsHeader(t *testing.T) {
 	t.Parallel()
-	out := executortest.NewRecorder()
-	require.NoError(t, newDemo(t).Execute(t.Context(), executortest.NewRun("chunks=1 size=3"), out))
+	out := does(t, executortest.NewRun("chunks=1 size=3"))
 	require.Regexp(t, `^00000000 \d{19} $`, out.Text(t))
 }
 

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -45,6 +44,14 @@ func execute(t *testing.T, e executor.Executor) (*executortest.Recorder, error) 
 	return executortest.Run(t, e, executortest.NewRun("hello"))
 }
 
+// ran is the record of a run that must succeed.
+func ran(t *testing.T, e executor.Executor) *executortest.Recorder {
+	t.Helper()
+	out, err := execute(t, e)
+	require.NoError(t, err)
+	return out
+}
+
 func TestRequest(t *testing.T) {
 	t.Parallel()
 	var got *nethttp.Request
@@ -57,8 +64,7 @@ func TestRequest(t *testing.T) {
 			}
 			w.WriteHeader(nethttp.StatusNoContent)
 		})
-	out, err := execute(t, e)
-	require.NoError(t, err)
+	out := ran(t, e)
 	require.Empty(t, out.Events())
 	require.Equal(t, "POST", got.Method)
 	require.Equal(t, "/run", got.URL.Path)
@@ -78,19 +84,15 @@ func TestRequest(t *testing.T) {
 func TestAnswerFormats(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ contentType, body string }{
-		"one event":         {"application/json", `{"type":"text","text":"hi there"}`},
-		"plain text":        {"application/json; charset=utf-8", `{"text":"hi there"}`},
-		"a list":            {"application/json", `{"events":[{"type":"text","text":"hi "},{"type":"text","text":"there"}]}`},
-		"ndjson":            {"application/x-ndjson", `{"type":"text","text":"hi "}` + "\n\n" + `{"type":"text","text":"there"}` + "\n"},
-		"no last break":     {"application/x-ndjson", `{"type":"text","text":"hi "}` + "\n" + `{"type":"text","text":"there"}`},
-		"a byte order mark": {"application/json", "\ufeff" + `{"text":"hi there"}`},
+		"one event":  {"application/json", `{"type":"text","text":"hi there"}`},
+		"plain text": {"application/json; charset=utf-8", `{"text":"hi there"}`},
+		"a list":     {"application/json", `{"events":[{"type":"text","text":"hi "},{"type":"text","text":"there"}]}`},
 		"sse": {"text/event-stream", ": welcome\n\ndata: {\"type\":\"text\",\ndata: \"text\":\"hi \"}\n\n" +
 			"id: 7\ndata: {\"type\":\"text\",\"text\":\"there\"}\n\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			out, err := execute(t, agentServer(t, http.Options{}, answering(c.contentType, c.body)))
-			require.NoError(t, err)
+			out := ran(t, agentServer(t, http.Options{}, answering(c.contentType, c.body)))
 			require.Equal(t, "hi there", out.Text(t))
 		})
 	}
@@ -117,39 +119,33 @@ func TestEventsArriveDuringRun(t *testing.T) {
 	require.Equal(t, "one two three", out.Text(t))
 }
 
+// A cancel closes the request, before the answer and during it.
 func TestCancelClosesTheRequest(t *testing.T) {
 	t.Parallel()
-	closed := make(chan struct{})
-	e := agentServer(t, http.Options{}, func(w nethttp.ResponseWriter, r *nethttp.Request) {
-		w.Header().Set("Content-Type", "application/x-ndjson")
-		_, _ = io.WriteString(w, `{"type":"status"}`+"\n")
-		_ = nethttp.NewResponseController(w).Flush()
-		_, _ = io.Copy(io.Discard, r.Body)
-		<-r.Context().Done()
-		close(closed)
-	})
-	ctx, cancel := context.WithCancelCause(t.Context())
-	out := executortest.NewRecorder()
-	done := executortest.Go(ctx, e, executortest.NewRun("hello"), out)
-	out.Await(t, 1)
-	cancel(executor.ErrCanceled)
-	require.ErrorIs(t, executortest.Wait(t, done), executor.ErrCanceled)
-	<-closed
-}
-
-func TestCancelBeforeAnswer(t *testing.T) {
-	t.Parallel()
-	called := make(chan struct{})
-	e := agentServer(t, http.Options{}, func(_ nethttp.ResponseWriter, r *nethttp.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		close(called)
-		<-r.Context().Done()
-	})
-	ctx, cancel := context.WithCancelCause(t.Context())
-	done := executortest.Go(ctx, e, executortest.NewRun("hello"), executortest.NewRecorder())
-	<-called
-	cancel(executor.ErrShutdown)
-	require.ErrorIs(t, executortest.Wait(t, done), executor.ErrShutdown)
+	for _, answers := range []bool{false, true} {
+		called, closed := make(chan struct{}), make(chan struct{})
+		e := agentServer(t, http.Options{}, func(w nethttp.ResponseWriter, r *nethttp.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			if answers {
+				w.Header().Set("Content-Type", "application/x-ndjson")
+				_, _ = io.WriteString(w, `{"type":"status"}`+"\n")
+				_ = nethttp.NewResponseController(w).Flush()
+			}
+			close(called)
+			<-r.Context().Done()
+			close(closed)
+		})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		out := executortest.NewRecorder()
+		done := executortest.Go(ctx, e, executortest.NewRun("hello"), out)
+		<-called
+		if answers {
+			out.Await(t, 1)
+		}
+		cancel(executor.ErrCanceled)
+		require.ErrorIs(t, executortest.Wait(t, done), executor.ErrCanceled)
+		<-closed
+	}
 }
 
 func TestRunEndsAtSettlingEvent(t *testing.T) {
@@ -163,8 +159,7 @@ func TestRunEndsAtSettlingEvent(t *testing.T) {
 		<-r.Context().Done()
 		close(released)
 	})
-	out, err := execute(t, e)
-	require.NoError(t, err)
+	out := ran(t, e)
 	require.Equal(t, task.StateInputRequired, out.Task(t).Status.State)
 	<-released
 }
@@ -306,8 +301,7 @@ func TestInvalidAnswersFail(t *testing.T) {
 func TestStreamMayExceedEventLimit(t *testing.T) {
 	t.Parallel()
 	body := strings.Repeat(`{"type":"text","text":"0123456789"}`+"\n", 1000)
-	out, err := execute(t, agentServer(t, http.Options{MaxEvent: 100}, answering("application/x-ndjson", body)))
-	require.NoError(t, err)
+	out := ran(t, agentServer(t, http.Options{MaxEvent: 100}, answering("application/x-ndjson", body)))
 	require.Len(t, out.Events(), 1000)
 }
 
@@ -381,29 +375,16 @@ func TestBrokenConnections(t *testing.T) {
 	}
 }
 
-func TestRefusedConnectionMeansAway(t *testing.T) {
-	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	url := "http://" + listener.Addr().String()
-	require.NoError(t, listener.Close())
-	e, err := http.New(http.Options{URL: url})
-	require.NoError(t, err)
-	_, err = execute(t, e)
-	require.Regexp(t, "; away; not reached$", executortest.Outcome(err))
-}
-
-// An agent whose name or certificate cannot be used has not begun the run either.
+// An agent whose name, certificate or port cannot be used has not begun the run.
 func TestUnusableAddressMeansAway(t *testing.T) {
 	t.Parallel()
 	secure := httptest.NewTLSServer(nethttp.NotFoundHandler())
 	t.Cleanup(secure.Close)
-	for _, url := range []string{"http://agent.invalid", secure.URL} {
+	for url, outcome := range map[string]string{"http://agent.invalid": "; away", secure.URL: "; away", "http://127.0.0.1:1": "; away; not reached$"} {
 		e, err := http.New(http.Options{URL: url})
 		require.NoError(t, err)
 		_, err = execute(t, e)
-		_, away := errors.AsType[*executor.Unavailable](err)
-		require.True(t, away, "%s: %v", url, err)
+		require.Regexp(t, outcome, executortest.Outcome(err), url)
 	}
 }
 

@@ -431,3 +431,21 @@ func TestToolsOfResponses(t *testing.T) {
 		})
 	}
 }
+
+// The second turn does without the model's encrypted reasoning.
+func TestCallsOfResponsesWaitForApproval(t *testing.T) {
+	t.Parallel()
+	tools := mcptest.New(t)
+	f := newNewer(t, wants("I'll buy it.", "t__pay", "a"), modeltest.Script{Events: answer("Well.")})
+	k := newTalk(t, f.agent(t, program(tools, func(s *openai.ToolServer) { s.Approve = []string{"pay"} })))
+	require.NoError(t, k.run(1, message(task.Text("buy"))))
+	require.Empty(t, tools.Calls())
+	k.turn()
+	require.NoError(t, k.run(2, message(task.Text("yes"))))
+	require.Equal(t, "Well.", k.out.Text(t))
+	items, err := json.Marshal(f.Calls()[1].Input)
+	require.NoError(t, err)
+	require.Contains(t, string(items), `"done: a"`)
+	require.NotContains(t, string(items), "encrypted_content")
+	require.Empty(t, f.Canceled())
+}
