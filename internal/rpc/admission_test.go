@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -75,11 +76,7 @@ func (i issuer) sign(t *testing.T, claims map[string]any) string {
 	t.Helper()
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: i.key}, nil)
 	require.NoError(t, err)
-	payload, err := json.Marshal(claims)
-	require.NoError(t, err)
-	signed, err := signer.Sign(payload)
-	require.NoError(t, err)
-	compact, err := signed.CompactSerialize()
+	compact, err := jwt.Signed(signer).Claims(claims).Serialize()
 	require.NoError(t, err)
 	return compact
 }
