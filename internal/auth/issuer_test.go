@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/stretchr/testify/require"
 )
 
@@ -148,11 +149,7 @@ func sign(t testing.TB, key jose.SigningKey, typ string, claims map[string]any) 
 	t.Helper()
 	signer, err := jose.NewSigner(key, (&jose.SignerOptions{}).WithType(jose.ContentType(typ)))
 	require.NoError(t, err)
-	payload, err := json.Marshal(claims)
-	require.NoError(t, err)
-	signed, err := signer.Sign(payload)
-	require.NoError(t, err)
-	compact, err := signed.CompactSerialize()
+	compact, err := jwt.Signed(signer).Claims(claims).Serialize()
 	require.NoError(t, err)
 	return compact
 }

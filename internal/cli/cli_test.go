@@ -63,6 +63,21 @@ func (s session) run(t *testing.T, args ...string) result {
 	return result{code, out.String(), errs.String()}
 }
 
+func (s session) succeeds(t *testing.T, args ...string) result {
+	t.Helper()
+	r := s.run(t, args...)
+	require.Zero(t, r.code, r.err)
+	return r
+}
+
+// fails runs a command line that must end with a code and an error.
+func (s session) fails(t *testing.T, code int, says string, args ...string) {
+	t.Helper()
+	r := s.run(t, args...)
+	require.Equal(t, code, r.code, "%s", r.err)
+	require.Contains(t, r.err, says)
+}
+
 // golden compares output with a file.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
@@ -115,8 +130,7 @@ func TestServeGetsConfiguration(t *testing.T) {
 					return nil
 				}},
 			}
-			r := s.run(t, args...)
-			require.Zero(t, r.code, r.err)
+			r := s.succeeds(t, args...)
 			require.Equal(t, ":1", got.Listen)
 			require.Equal(t, ":3", got.AdminListen)
 			require.Equal(t, []config.Role{config.RoleWorker}, got.Roles)
@@ -320,8 +334,7 @@ func TestSendRequest(t *testing.T) {
 	agent := newRemoteAgent(t)
 	data := filepath.Join(t.TempDir(), "data.json")
 	require.NoError(t, os.WriteFile(data, []byte(`{"n": 1.0, "big": 12345678901234567890}`), 0o600))
-	r := session{in: "hello"}.run(t, "send", "--url", agent.URL, "-", "--data", "@"+data, "--task", "t1", "--context", "c1", "-H", "Authorization: Bearer x")
-	require.Zero(t, r.code, r.err)
+	r := session{in: "hello"}.succeeds(t, "send", "--url", agent.URL, "-", "--data", "@"+data, "--task", "t1", "--context", "c1", "-H", "Authorization: Bearer x")
 	require.Contains(t, r.err, "see the header Authorization in the list of processes")
 	require.NotContains(t, r.err, "Bearer x")
 	require.Equal(t, "Bearer x", agent.headers.Get("Authorization"))
@@ -340,9 +353,7 @@ func TestUnreachableServerMessage(t *testing.T) {
 		if verb != "card" {
 			args = append(args, "hello")
 		}
-		r := session{}.run(t, args...)
-		require.Equal(t, exitFailed, r.code)
-		require.Contains(t, r.err, "Is the server running?")
+		session{}.fails(t, exitFailed, "Is the server running?", args...)
 	}
 }
 
@@ -356,7 +367,7 @@ func TestCutStreamExitsWith1(t *testing.T) {
 }
 
 type fakeOperator struct {
-	PushOperator // tested with a database
+	Operator // the methods that no test calls: those of webhooks are tested with a database
 
 	filter TaskFilter
 	purged *store.PurgeFilter
@@ -437,12 +448,6 @@ func (o *fakeOperator) Events(_ context.Context, _ *task.Task, after task.Seq) (
 		out = append(out, &events[int(after)+i])
 	}
 	return out, nil
-}
-
-func (o *fakeOperator) Watch(TaskFilter) Watch { return nil }
-
-func (o *fakeOperator) Audit(context.Context, *store.AuditFilter, time.Time, int) ([]store.AuditRow, error) {
-	return nil, nil
 }
 
 func (o *fakeOperator) Agents(context.Context) ([]adminclient.Agent, error) {
@@ -546,9 +551,7 @@ func TestPurgeNeedsConfirmation(t *testing.T) {
 		"confirm it with --yes": {"--owner", "alice"},
 		"not be negative":       {"--older-than", "-1h", "--owner", "alice", "--yes"},
 	} {
-		r := session{}.run(t, append([]string{"tasks", "purge"}, args...)...)
-		require.Equal(t, exitUsage, r.code, r.err)
-		require.Contains(t, r.err, text)
+		session{}.fails(t, exitUsage, text, append([]string{"tasks", "purge"}, args...)...)
 	}
 	op := &fakeOperator{}
 	s := operating(op)
@@ -607,8 +610,7 @@ func TestTasksFilterAndErrors(t *testing.T) {
 	t.Parallel()
 	op := &fakeOperator{}
 	s := operating(op)
-	r := s.run(t, "tasks", "list", "--agent", "weather", "--state", "working", "--context", "c1", "--tenant", "", "--owner", "alice", "--limit", "7")
-	require.Zero(t, r.code, r.err)
+	r := s.succeeds(t, "tasks", "list", "--agent", "weather", "--state", "working", "--context", "c1", "--tenant", "", "--owner", "alice", "--limit", "7")
 	none := ""
 	require.Equal(t, TaskFilter{Agent: "weather", State: task.StateWorking, Context: "c1", Tenant: &none, Owner: "alice", Limit: 7}, op.filter)
 
@@ -628,12 +630,10 @@ func TestMigrate(t *testing.T) {
 			return []Migration{{1, "00001_tasks.sql", &storedAt}, {2, "00002_events.sql", nil}}, nil
 		},
 	}}
-	r := s.run(t, "migrate", "--status")
-	require.Zero(t, r.code, r.err)
+	r := s.succeeds(t, "migrate", "--status")
 	require.False(t, migrated)
 	golden(t, "migrate-status.txt", r.out)
-	r = s.run(t, "migrate", "--status", "-o", "json")
-	require.Zero(t, r.code, r.err)
+	r = s.succeeds(t, "migrate", "--status", "-o", "json")
 	golden(t, "migrate-status.json", r.out)
 
 	require.Zero(t, s.run(t, "migrate").code)
@@ -688,9 +688,7 @@ func TestReady(t *testing.T) {
 	}
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
-	r := session{}.run(t, "ready", "--admin-listen", strings.TrimPrefix(gone.URL, "http://"))
-	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, "connection refused")
+	session{}.fails(t, exitFailed, "connection refused", "ready", "--admin-listen", strings.TrimPrefix(gone.URL, "http://"))
 }
 
 func TestVersion(t *testing.T) {

@@ -33,8 +33,7 @@ func (o *completing) ListPushes(_ context.Context, f store.PushFilter) ([]store.
 // offers returns what the shell would offer, without descriptions.
 func offers(t *testing.T, s session, args ...string) []string {
 	t.Helper()
-	r := s.run(t, append([]string{"__complete"}, args...)...)
-	require.Zero(t, r.code, r.err)
+	r := s.succeeds(t, append([]string{"__complete"}, args...)...)
 	lines := strings.Split(strings.TrimSpace(r.out), "\n")
 	require.Equal(t, ":4", lines[len(lines)-1], "no files: %s", r.out)
 	names := []string{}
@@ -113,8 +112,7 @@ func TestCompletionsWithoutAnAnswer(t *testing.T) {
 func TestCompletionScripts(t *testing.T) {
 	t.Parallel()
 	for shell, want := range map[string]string{"bash": "complete -o default", "zsh": "#compdef holdfast", "fish": "complete -c holdfast", "powershell": "Register-ArgumentCompleter"} {
-		r := session{deps: Live(io.Discard, nil)}.run(t, "completion", shell)
-		require.Zero(t, r.code, r.err)
+		r := session{deps: Live(io.Discard, nil)}.succeeds(t, "completion", shell)
 		require.Contains(t, r.out, want)
 	}
 }

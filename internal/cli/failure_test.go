@@ -70,8 +70,7 @@ func TestGetShowsTheFailure(t *testing.T) {
 	} {
 		op := &logged{last: c.last}
 		s := operating(op)
-		r := s.run(t, "tasks", "get", "order-7")
-		require.Zero(t, r.code, r.err)
+		r := s.succeeds(t, "tasks", "get", "order-7")
 		if c.want == "" {
 			require.NotContains(t, r.out, "error  ", name)
 		}
@@ -94,8 +93,7 @@ func TestSecretsOnTheCommandLine(t *testing.T) {
 	for header, warns := range map[string]bool{
 		"Authorization: Bearer s3cret": true, "x-api-key:s3cret": true, "Cookie: s=s3cret": true, "Idempotency-Key: s3cret": false, "@testdata/headers.txt": false,
 	} {
-		r := session{}.run(t, "send", "--url", agent.URL, "hello", "-H", header)
-		require.Zero(t, r.code, r.err)
+		r := session{}.succeeds(t, "send", "--url", agent.URL, "hello", "-H", header)
 		require.Equal(t, warns, bytes.Contains([]byte(r.err), []byte("list of processes")), "%s: %s", header, r.err)
 		require.NotContains(t, r.err, "s3cret")
 	}
@@ -112,8 +110,7 @@ func TestSecretsOnTheCommandLine(t *testing.T) {
 	}
 	op := &fakeOperator{}
 	s := operating(op)
-	r := s.run(t, "tasks", "list", "--database-url", "host=h password=s3cret")
-	require.Zero(t, r.code, r.err)
+	r := s.succeeds(t, "tasks", "list", "--database-url", "host=h password=s3cret")
 	require.Contains(t, r.err, "the password of --database-url")
 	require.NotContains(t, r.err, "s3cret")
 }

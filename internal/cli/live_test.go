@@ -23,9 +23,7 @@ func TestReadingVerbsCreateNoDatabase(t *testing.T) {
 	for _, dir := range []string{empty, filepath.Join(empty, "absent")} {
 		for _, args := range [][]string{{"tasks", "list"}, {"migrate", "--status"}} {
 			s := session{deps: Live(io.Discard, nil), env: map[string]string{"HOLDFAST_DATA_DIR": dir}}
-			r := s.run(t, args...)
-			require.Equal(t, exitUsage, r.code, r.err)
-			require.Contains(t, r.err, dir+" has no database")
+			s.fails(t, exitUsage, dir+" has no database", args...)
 		}
 	}
 	files, err := os.ReadDir(empty)
@@ -37,17 +35,14 @@ func TestMissingSchemaMessage(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	s := session{deps: Live(io.Discard, nil), env: map[string]string{"HOLDFAST_DATABASE_URL": db.URL}}
-	r := s.run(t, "tasks", "list")
-	require.Zero(t, r.code, r.err)
+	s.succeeds(t, "tasks", "list")
 
 	conn, err := pgx.Connect(t.Context(), db.URL)
 	require.NoError(t, err)
 	defer func() { _ = conn.Close(context.Background()) }()
 	_, err = conn.Exec(t.Context(), "DROP SCHEMA holdfast CASCADE")
 	require.NoError(t, err)
-	r = s.run(t, "tasks", "list")
-	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, "run holdfast migrate")
+	s.fails(t, exitFailed, "run holdfast migrate", "tasks", "list")
 }
 
 // When PostgreSQL's notification queue is full, the process that finds it full asks for room, which may take minutes.

@@ -137,11 +137,8 @@ func TestFiltersBecomeJobs(t *testing.T) {
 
 func TestConfigCheck(t *testing.T) {
 	t.Parallel()
-	r := session{env: map[string]string{"HOLDFAST_LISTEN": "nonsense"}}.run(t, "config", "check")
-	require.Equal(t, exitUsage, r.code)
-	require.Contains(t, r.err, "environment variable HOLDFAST_LISTEN: listen: ")
-	r = session{}.run(t, "config", "check")
-	require.Zero(t, r.code, r.err)
+	session{env: map[string]string{"HOLDFAST_LISTEN": "nonsense"}}.fails(t, exitUsage, "environment variable HOLDFAST_LISTEN: listen: ", "config", "check")
+	r := session{}.succeeds(t, "config", "check")
 	require.Equal(t, "no mistakes; 1 agents\n", r.out)
 	require.JSONEq(t, `{"agents":["demo"]}`, session{}.run(t, "config", "check", "-o", "json").out)
 }

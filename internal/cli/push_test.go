@@ -176,8 +176,7 @@ func TestPushVerbsWhileAServerDelivers(t *testing.T) {
 	require.Equal(t, 1, v.Failures)
 	require.Contains(t, v.LastError, "500")
 	require.NotZero(t, v.FailingSince)
-	r := h.run(t, "push", "list", "--failing", "--task", "order-7")
-	require.Zero(t, r.code, r.err)
+	r := h.succeeds(t, "push", "list", "--failing", "--task", "order-7")
 	require.Contains(t, r.out, "the receiver answered 500")
 	require.NotContains(t, r.out, "sesame")
 	for _, other := range [][]string{{"--agent", "x"}, {"--owner", "x"}, {"--host", "x"}, {"--disabled"}} {
@@ -196,8 +195,7 @@ func TestPushVerbsWhileAServerDelivers(t *testing.T) {
 	require.Equal(t, "server", attempts[1].Class)
 	require.Equal(t, attempts[0].DeliveryID, attempts[1].DeliveryID)
 	require.NotEmpty(t, attempts[0].Worker)
-	r = h.run(t, "push", "attempts", "order-7", "audit", "--limit", "1")
-	require.Zero(t, r.code, r.err)
+	r = h.succeeds(t, "push", "attempts", "order-7", "audit", "--limit", "1")
 	require.Contains(t, r.out, "delivered  204")
 	require.NotContains(t, r.out, "server")
 
@@ -215,9 +213,7 @@ func TestPushVerbsThatFindNothing(t *testing.T) {
 	for _, args := range [][]string{
 		{"attempts", "order-8"}, {"list", "--task", "order-8"}, {"enable", "order-8"}, {"disable", "order-8"}, {"redeliver", "order-8"},
 	} {
-		r := h.run(t, append([]string{"push"}, args...)...)
-		require.Equal(t, exitFailed, r.code, args)
-		require.Contains(t, r.err, "task order-8:", args)
+		h.fails(t, exitFailed, "task order-8:", append([]string{"push"}, args...)...)
 	}
 	require.Equal(t, result{exitFailed, "", "holdfast: task order-7 has no webhooks\n"}, h.run(t, "push", "enable", "order-7"))
 	for _, verb := range []string{"redeliver", "enable", "disable"} {
@@ -260,9 +256,7 @@ func TestPushRekey(t *testing.T) {
 	sealed(0, key(1))
 	sealed(1, key(2), key(1))
 	h.env["HOLDFAST_SECRET_KEYS"] = key(3)
-	r := h.run(t, "secret-keys", "reseal")
-	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, "sealed with a key that this server does not have")
+	h.fails(t, exitFailed, "sealed with a key that this server does not have", "secret-keys", "reseal")
 	sealed(0, key(2))
 }
 
@@ -306,8 +300,7 @@ func TestPushTest(t *testing.T) {
 	require.NoError(t, os.WriteFile(token, []byte("sesame\n"), 0o600))
 	for _, version := range []string{"0.1", "0.3", "1.0"} {
 		h.in = "Basic eDp5\n"
-		r := h.run(t, "push", "test", to.URL, "--dialect", version, "--token-file", token, "--authorization-file", "-")
-		require.Zero(t, r.code, r.err)
+		r := h.succeeds(t, "push", "test", to.URL, "--dialect", version, "--token-file", token, "--authorization-file", "-")
 		require.NotContains(t, r.out, "sesame")
 		require.Contains(t, r.out, "class        delivered\nstatus       200\n")
 		got := to.next(t)
@@ -336,8 +329,7 @@ func TestPushTest(t *testing.T) {
 
 	delete(h.env, "HOLDFAST_PUBLIC_URL")
 	to.status.Store(http.StatusNoContent)
-	r := h.run(t, "push", "test", to.URL)
-	require.Zero(t, r.code, r.err)
+	r := h.succeeds(t, "push", "test", to.URL)
 	require.Contains(t, r.err, "public_url is not set")
 }
 
@@ -362,11 +354,8 @@ func TestPushSecretIsTheOwners(t *testing.T) {
 		Secrets: []agentSecret{{"demo", of("demo")}, {"weather", of("weather")}},
 	}, v)
 	require.Equal(t, v.Secrets[1:], read[secretView](h, exitOK, "push", "secret", "--tenant", "acme", "--owner", "alice", "--agent", "weather").Secrets)
-	r := s.run(t, "push", "secret", "--owner", "alice", "--agent", "nobody")
-	require.Equal(t, exitUsage, r.code)
-	require.Contains(t, r.err, `no agent "nobody"`)
-	r = s.run(t, "push", "secret", "--tenant", "acme", "--owner", "alice")
-	require.Zero(t, r.code, r.err)
+	s.fails(t, exitUsage, `no agent "nobody"`, "push", "secret", "--owner", "alice", "--agent", "nobody")
+	r := s.succeeds(t, "push", "secret", "--tenant", "acme", "--owner", "alice")
 	require.Equal(t, "claim iss    https://a.example\nclaim owner  "+v.Claim+"\nsecret       demo "+of("demo")+"\nsecret       weather "+of("weather")+"\n", r.out)
 	require.NotContains(t, r.out, master)
 

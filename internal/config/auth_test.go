@@ -10,7 +10,7 @@ const hash = "$2a$12$WXUPqV8rXUIuJd5rvlN7hO0UPnm.LY3FIiNuRmbM6r5T8qk5tG1Ya"
 
 func TestSchemes(t *testing.T) {
 	t.Parallel()
-	c, err := Load(Source{File: file(t, `
+	c := loaded(t, `
 auth:
   schemes:
     - {name: keys, kind: api_key}
@@ -34,8 +34,7 @@ agents:
     auth: {schemes: [sso, keys], scope: "weather:use"}
     card: {skills: [{id: s, scope: "weather:secret"}]}
   - {name: open, executor: {kind: demo}, auth: {schemes: []}}
-`)})
-	require.NoError(t, err)
+`)
 	require.Equal(t, []string{"keys", "users", "sso", "other", "certs"}, c.Agents[0].Auth.Schemes)
 	require.Equal(t, AgentAuth{Schemes: []string{"sso", "keys"}, Scope: "weather:use", Visibility: VisibleToOwner}, c.Agents[1].Auth)
 	require.Equal(t, []string{"open"}, c.OpenAgents())
@@ -72,15 +71,13 @@ func TestWebhooksOfOtherMachinesAreRestricted(t *testing.T) {
 		"public_url: https://agents.example.com": true,
 		"public_url: https://agents.example.com\nroles: [push]": true,
 	} {
-		c, err := Load(Source{File: file(t, open+content)})
-		require.NoError(t, err, content)
+		c := loaded(t, open+content)
 		require.Equal(t, want, c.Push.HTTPSOnly, content)
 		require.Equal(t, want, c.Push.Challenge, content)
 	}
 	for _, listen := range []string{"listen: ':0'", "listen: 127.0.0.1:0"} {
 		for _, set := range []string{"true", "false"} {
-			c, err := Load(Source{File: file(t, open+listen+"\npush: {https_only: "+set+", validation_challenge: "+set+"}")})
-			require.NoError(t, err)
+			c := loaded(t, open+listen+"\npush: {https_only: "+set+", validation_challenge: "+set+"}")
 			require.Equal(t, set == "true", c.Push.HTTPSOnly, listen)
 			require.Equal(t, set == "true", c.Push.Challenge, listen)
 		}
@@ -89,7 +86,7 @@ func TestWebhooksOfOtherMachinesAreRestricted(t *testing.T) {
 
 func TestVisibility(t *testing.T) {
 	t.Parallel()
-	c, err := Load(Source{File: file(t, `
+	c := loaded(t, `
 auth:
   visibility: tenant
   row_level_security: require
@@ -99,8 +96,7 @@ agents:
   - name: own
     auth: {visibility: owner}
     executor: {kind: demo}
-`)})
-	require.NoError(t, err)
+`)
 	require.Equal(t, VisibleToTenant, c.Agents[0].Auth.Visibility)
 	require.Equal(t, VisibleToOwner, c.Agents[1].Auth.Visibility)
 	require.Equal(t, RowSecurityRequire, c.Auth.RowSecurity)
@@ -109,7 +105,7 @@ agents:
 // A scheme without tenants is fine if the agent does not accept it. So are keys, because each key may have a tenant.
 func TestTenantVisibilityRequiresTenants(t *testing.T) {
 	t.Parallel()
-	c, err := Load(Source{File: file(t, `
+	c := loaded(t, `
 auth:
   schemes:
     - {name: keys, kind: api_key}
@@ -119,16 +115,14 @@ agents:
   - {name: shared, executor: {kind: demo}, auth: {visibility: tenant}}
   - {name: own, executor: {kind: demo}, auth: {schemes: [users]}}
   - {name: open, executor: {kind: demo}, auth: {visibility: tenant, schemes: []}}
-`)})
-	require.NoError(t, err)
+`)
 	require.Equal(t, []string{"shared"}, c.TenantVisible("users"))
 }
 
 func TestLocalOnly(t *testing.T) {
 	t.Parallel()
 	load := func(more string) *Config {
-		c, err := Load(Source{File: file(t, more+"\nagents: [{name: a, executor: {kind: demo}}]\n")})
-		require.NoError(t, err)
+		c := loaded(t, more+"\nagents: [{name: a, executor: {kind: demo}}]\n")
 		return c
 	}
 	require.True(t, load("").LocalOnly())
@@ -168,13 +162,11 @@ tls: {cert_file: c.pem, key_file: k.pem, client_ca_file: a.pem}
 		"reachable, and open":          {"admin_listen: \":9090\"\nadmin: {open: true}", AdminOpen, nil},
 		"open in spite of schemes":     {schemes + "admin_listen: \":9090\"\nadmin: {open: true}", AdminOpen, nil},
 	} {
-		cfg, err := Load(Source{File: file(t, c.content)})
-		require.NoError(t, err, about)
+		cfg := loaded(t, c.content)
 		require.Equal(t, c.want, cfg.AdminAccess(), about)
 		require.Equal(t, c.schemes, append([]string(nil), cfg.Admin.Schemes...), about)
 	}
 	grafana := `https://grafana.example/explore?left={"queries":[{"query":"{trace_id}"}]}`
-	cfg, err := Load(Source{File: file(t, "admin: {trace_url: '"+grafana+"'}")})
-	require.NoError(t, err)
+	cfg := loaded(t, "admin: {trace_url: '"+grafana+"'}")
 	require.Equal(t, grafana, cfg.Admin.TraceURL)
 }

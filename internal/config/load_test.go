@@ -31,6 +31,14 @@ func file(t *testing.T, content string) string {
 	return path
 }
 
+// loaded is the configuration of a file without mistakes.
+func loaded(t *testing.T, content string) *Config {
+	t.Helper()
+	c, err := Load(Source{File: file(t, content)})
+	require.NoError(t, err, content)
+	return c
+}
+
 // problems loads content and returns its problems without the directory of the file.
 func problems(t *testing.T, content string, vars map[string]string) []string {
 	t.Helper()
@@ -77,7 +85,7 @@ func TestDefaultConfigurationServesDemoAgent(t *testing.T) {
 
 func TestAgentDefaults(t *testing.T) {
 	t.Parallel()
-	c, err := Load(Source{File: file(t, `
+	c := loaded(t, `
 agents:
   - name: weather
     card: {version: 1.10, skills: [{id: forecast}]}
@@ -85,8 +93,7 @@ agents:
   - name: notes
     executor: {kind: command, command: {argv: [cat]}}
     limits: {concurrency: 3}
-`)})
-	require.NoError(t, err)
+`)
 	weather, notes := c.Agents[0], c.Agents[1]
 	require.True(t, weather.Default, "without a mark the first agent is the default")
 	require.False(t, notes.Default)
@@ -218,8 +225,7 @@ func TestErrorsNameEveryLine(t *testing.T) {
 func TestOrigins(t *testing.T) {
 	t.Parallel()
 	for _, allowed := range []string{`["*"]`, `["https://app.example.com", "http://localhost:3000"]`, `[]`} {
-		_, err := Load(Source{File: file(t, "cors: {allowed_origins: "+allowed+"}\n")})
-		require.NoError(t, err)
+		loaded(t, "cors: {allowed_origins: "+allowed+"}\n")
 	}
 }
 
@@ -229,8 +235,7 @@ func TestPushNeedsAURLOfTheServer(t *testing.T) {
 	for _, more := range []string{
 		"roles: [worker]\nrun_api: {url: http://holdfast}\n", "roles: [worker]\npublic_url: http://holdfast\n", "roles: [push]\n", "",
 	} {
-		_, err := Load(Source{File: file(t, more+agents)})
-		require.NoError(t, err, more)
+		loaded(t, more+agents)
 	}
 }
 

@@ -36,11 +36,11 @@ func TestSecretsFromFilesAndCommands(t *testing.T) {
 		"url": "postgres://app@db/x", "direct": "host=db user=app", "password": "p4ss", "keys": key('a') + "\n\n" + key('b'), "signing": "whsec_" + key('c'),
 		"client": "c1ient", "api": "k3y", "bearer": "t0ken", "headers": "# for the gateway\nAuthorization: Bearer a:b\n\nX-Team: one ", "env": "TOKEN=a=b\nEMPTY=",
 	}
-	for way, give := range map[string]func(string) string{
+	for _, give := range map[string]func(string) string{
 		"_file":    func(value string) string { return fmt.Sprintf("_file: %q", of(value, values[value]+"\n")) },
 		"_command": func(value string) string { return fmt.Sprintf("_command: [printf, '%%s', %q]", values[value]) },
 	} {
-		c, err := Load(Source{File: file(t, `
+		c := loaded(t, `
 database_url`+give("url")+`
 listen_database_url`+give("direct")+`
 database_password`+give("password")+`
@@ -78,8 +78,7 @@ agents:
         headers`+give("headers")+`
         auth:
           bearer`+give("bearer")+`
-`)})
-		require.NoError(t, err, way)
+`)
 		require.True(t, strings.HasPrefix(c.DatabaseURL, values["url"]+"\x00"), "package pgurl has a test that reads it")
 		require.True(t, strings.HasPrefix(c.ListenDatabaseURL, values["direct"]+"\x00"))
 		require.Equal(t, "p4ss", read(t, c.DatabasePassword))

@@ -186,11 +186,17 @@ func one(check string, status Status, detail string) map[string]Finding {
 	return map[string]Finding{check: {Status: status, Detail: detail}}
 }
 
+// world is a database before its fault.
+type world struct {
+	t *testing.T
+	s *store.Store
+}
+
 func TestDatabaseFaults(t *testing.T) {
 	t.Parallel()
 	const cannot = "could not be checked"
 	for name, c := range map[string]struct {
-		begin func(t *testing.T, s *store.Store)
+		begin func(w world)
 		sql   string // after that
 		url   string // is added to the URL of the database
 		want  map[string]Finding
@@ -219,12 +225,11 @@ func TestDatabaseFaults(t *testing.T) {
 			},
 		},
 		"a dead worker": {
-			begin: func(t *testing.T, s *store.Store) {
-				t.Helper()
-				create(t, s, "demo")
-				won, err := s.Claim(t.Context(), register(t, s, time.Hour), []store.Demand{{Agent: "demo", Slots: 1}})
-				require.NoError(t, err)
-				require.Len(t, won, 1)
+			begin: func(w world) {
+				create(w.t, w.s, "demo")
+				won, err := w.s.Claim(w.t.Context(), register(w.t, w.s, time.Hour), []store.Demand{{Agent: "demo", Slots: 1}})
+				require.NoError(w.t, err)
+				require.Len(w.t, won, 1)
 			},
 			sql: "UPDATE holdfast.workers SET lease_until = now() - interval '90s'",
 			want: map[string]Finding{
@@ -233,19 +238,15 @@ func TestDatabaseFaults(t *testing.T) {
 			},
 		},
 		"tasks without workers": {
-			begin: func(t *testing.T, s *store.Store) {
-				t.Helper()
-				create(t, s, "demo")
-				create(t, s, "forgotten")
-			},
-			sql: "DELETE FROM holdfast.task_queue WHERE agent = 'demo'",
+			begin: func(w world) { create(w.t, w.s, "demo"); create(w.t, w.s, "forgotten") },
+			sql:   "DELETE FROM holdfast.task_queue WHERE agent = 'demo'",
 			want: map[string]Finding{
 				"runs":  {Status: Fail, Detail: "1 tasks are submitted or working but not in the queue"},
 				"queue": {Status: Warn, Detail: "forgotten: 1 queued, 0 running, the oldest due"},
 			},
 		},
 		"a queue that does not move": {
-			begin: func(t *testing.T, s *store.Store) { t.Helper(); create(t, s, "demo") },
+			begin: func(w world) { create(w.t, w.s, "demo") },
 			sql:   "UPDATE holdfast.task_queue SET available_at = now() - interval '1 hour'",
 			want:  one("queue", Warn, "demo: 1 queued, 0 running, the oldest due for 1h0m"),
 		},
@@ -255,27 +256,25 @@ func TestDatabaseFaults(t *testing.T) {
 			want: one("partitions", Warn, "is missing"),
 		},
 		"no process delivers": {
-			begin: func(t *testing.T, s *store.Store) {
-				t.Helper()
-				require.NoError(t, s.Register(t.Context(), store.Process{ID: store.NewID(), Name: "x", Version: "1", Roles: "api,worker"}, time.Hour))
+			begin: func(w world) {
+				require.NoError(w.t, w.s.Register(w.t.Context(), store.Process{ID: store.NewID(), Name: "x", Version: "1", Roles: "api,worker"}, time.Hour))
 			},
 			want: one("webhooks", Warn, "none of 1 live processes has the role push"),
 		},
 		"webhooks that wait": {
-			begin: func(t *testing.T, s *store.Store) { t.Helper(); hook(t, s, "") },
+			begin: func(w world) { hook(w.t, w.s, "") },
 			sql:   "UPDATE holdfast.push_cursors SET due_at = now() - interval '1 hour'",
 			want:  one("webhooks", Warn, "1 have waited too long for a replica, the first for 1h0m"),
 		},
 		"a receiver that is down": {
-			begin: func(t *testing.T, s *store.Store) { t.Helper(); hook(t, s, "") },
+			begin: func(w world) { hook(w.t, w.s, "") },
 			sql:   "UPDATE holdfast.push_cursors SET due_at = now() + interval '1 hour', attempts = 5, failing_since = now() - interval '20 minutes'",
 			want:  one("webhooks", Warn, "1 have failed for longer than 10m0s, the first for 20m"),
 		},
 		"a disabled webhook": {
-			begin: func(t *testing.T, s *store.Store) {
-				t.Helper()
-				_, err := s.DisablePush(t.Context(), hook(t, s, ""), "c", "it was too loud")
-				require.NoError(t, err)
+			begin: func(w world) {
+				_, err := w.s.DisablePush(w.t.Context(), hook(w.t, w.s, ""), "c", "it was too loud")
+				require.NoError(w.t, err)
 			},
 			want: one("webhooks", Warn, "1 are disabled, the last one hooks.example.com:443, it was too loud"),
 		},
@@ -302,7 +301,7 @@ func TestDatabaseFaults(t *testing.T) {
 			t.Parallel()
 			url := storetest.New(t).URL
 			if c.begin != nil {
-				c.begin(t, open(t, url))
+				c.begin(world{t, open(t, url)})
 			}
 			conn := storetest.Connect(t, url)
 			_, err := conn.PgConn().Exec(t.Context(), c.sql).ReadAll()

@@ -211,6 +211,21 @@ func (r *replica) must(t testing.TB, q *sending) *task.Task {
 	return got
 }
 
+// begin sends a message, and does not wait for the end of its run.
+func (r *replica) begin(t testing.TB, text string) *task.Task {
+	t.Helper()
+	q := send(text)
+	q.Wait = false
+	return r.must(t, q)
+}
+
+// refuses sends a message that must be refused.
+func (r *replica) refuses(t testing.TB, q *sending, kind task.Kind, why ...any) {
+	t.Helper()
+	_, err := r.Send(t.Context(), q)
+	require.ErrorIs(t, err, kind, why...)
+}
+
 func (r *replica) log(t testing.TB, h *task.Task) []*task.Event {
 	t.Helper()
 	evs, err := r.store.EventsAfter(t.Context(), h, task.Position{}, 100_000)
@@ -237,9 +252,7 @@ func TestSend(t *testing.T) {
 	same := cmp.Options{cmp.AllowUnexported(task.Task{}), cmpopts.IgnoreFields(task.Task{}, "growing"), cmpopts.EquateEmpty()}
 	require.Empty(t, cmp.Diff(stored, got, same), "the task that a blocking caller gets is the stored one")
 
-	now := send("hold")
-	now.Wait = false
-	got = r.must(t, now)
+	got = r.begin(t, "hold")
 	require.Equal(t, task.StateSubmitted, got.Status.State)
 	require.Len(t, got.History, 1)
 	close(r.gate)
@@ -250,13 +263,11 @@ func TestSend(t *testing.T) {
 	require.Equal(t, task.StateCompleted, done.Status.State)
 	require.Len(t, done.History, 3)
 	require.Equal(t, asked.ContextID, done.ContextID)
-	_, err = r.Send(t.Context(), to(send("more"), done))
-	require.ErrorIs(t, err, task.Terminal)
+	r.refuses(t, to(send("more"), done), task.Terminal)
 
 	unknown := send("hi")
 	unknown.by.Agent = "nobody"
-	_, err = r.Send(t.Context(), unknown)
-	require.ErrorIs(t, err, task.NotFound)
+	r.refuses(t, unknown, task.NotFound)
 }
 
 // The size of a task's metadata is limited, because every list that has the task shows it.
@@ -301,8 +312,7 @@ func TestMessagesToBusyTask(t *testing.T) {
 		second := to(send("second"), h)
 		second.by.Agent = agent
 		if agent == "strict" {
-			_, err := r.Send(t.Context(), second)
-			require.ErrorIs(t, err, task.Busy)
+			r.refuses(t, second, task.Busy)
 			continue
 		}
 		got := make(chan *task.Task, 1)
@@ -351,10 +361,8 @@ func TestClientChosenIDs(t *testing.T) {
 	other.by.Subject = "bob"
 	require.NotEqual(t, mine.ID, r.must(t, other).ID)
 
-	_, err := r.Send(t.Context(), to(send("hi"), &task.Task{PublicID: store.NewID().String()}))
-	require.ErrorIs(t, err, task.NotFound, "clients of later versions do not choose ids")
-	_, err = r.Send(t.Context(), to(send("hi"), &task.Task{PublicID: "my-other-task"}))
-	require.ErrorIs(t, err, task.NotFound)
+	r.refuses(t, to(send("hi"), &task.Task{PublicID: store.NewID().String()}), task.NotFound, "clients of later versions do not choose ids")
+	r.refuses(t, to(send("hi"), &task.Task{PublicID: "my-other-task"}), task.NotFound)
 }
 
 func TestContextMustMatchTask(t *testing.T) {
@@ -444,9 +452,7 @@ func TestStreamGivesEveryEventOnce(t *testing.T) {
 	require.NoError(t, err)
 	check(next, evs)
 
-	first := send("hold ask")
-	first.Wait = false
-	h := r.must(t, first)
+	h := r.begin(t, "hold ask")
 	await(t, r.begun)
 	busy, err := r.Stream(ctx, to(send("chunks 20"), h))
 	require.NoError(t, err)
@@ -543,9 +549,7 @@ func TestCancel(t *testing.T) {
 		return r.as(alice).Cancel(t.Context(), &engine.CancelRequest{TaskID: h.PublicID})
 	}
 	for _, r := range []*replica{a, b} {
-		q := send("hold")
-		q.Wait = false
-		h := a.must(t, q)
+		h := a.begin(t, "hold")
 		await(t, a.begun)
 		got, err := cancel(r, h)
 		require.NoError(t, err)
@@ -569,9 +573,7 @@ func TestForgedCancelHint(t *testing.T) {
 	a, b := start(t, setup{url: url}), start(t, setup{url: url, noWorkers: true})
 	var hs []*task.Task
 	for range 2 {
-		q := send("hold")
-		q.Wait = false
-		hs = append(hs, a.must(t, q))
+		hs = append(hs, a.begin(t, "hold"))
 		await(t, a.begun)
 	}
 	conn, err := pgx.Connect(t.Context(), url)
@@ -600,9 +602,7 @@ func TestForgedCancelHint(t *testing.T) {
 func TestCancelWaitIsBounded(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{noWorkers: true, cancelWait: 20 * time.Millisecond})
-	q := send("x")
-	q.Wait = false
-	h := r.must(t, q)
+	h := r.begin(t, "x")
 	won, err := r.store.Claim(t.Context(), store.NewID(), []store.Demand{{Agent: "a", Slots: 1}})
 	require.NoError(t, err)
 	require.Len(t, won, 1, "claimed by a process that does nothing")
@@ -642,8 +642,7 @@ func TestIdempotency(t *testing.T) {
 	r := start(t, setup{})
 	key := func(q *sending, k string) *sending { q.IdempotencyKey = k; return q }
 	r.together(t, func() *sending { return key(send("hi"), "k") })
-	_, err := r.Send(t.Context(), key(send("something else"), "k"))
-	require.ErrorIs(t, err, task.Invalid)
+	r.refuses(t, key(send("something else"), "k"), task.Invalid)
 	bob := key(send("something else"), "k")
 	bob.by.Subject = "bob"
 	r.must(t, bob)
@@ -655,8 +654,7 @@ func TestIdempotency(t *testing.T) {
 		require.Equal(t, asked.ID, got.ID)
 		require.Len(t, got.History, 3, "one message for each key")
 	}
-	_, err = r.Send(t.Context(), key(to(send("other"), asked), "m"))
-	require.ErrorIs(t, err, task.Invalid)
+	r.refuses(t, key(to(send("other"), asked), "m"), task.Invalid)
 
 	named := func(text string) *sending {
 		q := key(send(text), "named")

@@ -129,8 +129,7 @@ func TestWebhooksAreDisabled(t *testing.T) {
 	}
 	m := send("hi")
 	m.Push = setting("", "https://hook.example")
-	_, err := r.Send(t.Context(), m)
-	require.ErrorIs(t, err, task.PushUnsupported)
+	r.refuses(t, m, task.PushUnsupported)
 }
 
 func TestAWebhookComesWithItsMessage(t *testing.T) {
@@ -154,8 +153,7 @@ func TestAWebhookComesWithItsMessage(t *testing.T) {
 
 	// The same key with another webhook is another request.
 	require.Equal(t, h.ID, r.must(t, first("1.0", "https://one.example")).ID)
-	_, err := r.Send(t.Context(), first("0.3", "https://two.example"))
-	require.ErrorIs(t, err, task.Invalid)
+	r.refuses(t, first("0.3", "https://two.example"), task.Invalid)
 
 	// A later message replaces the default one and may bring others.
 	next := func(s *engine.PushSetting) *sending {
@@ -175,7 +173,6 @@ func TestAWebhookComesWithItsMessage(t *testing.T) {
 	for _, row := range rows {
 		require.Equal(t, row.Config.URL, "https://"+row.Config.Host, "the host is the one that the check found")
 	}
-	_, err = r.Send(t.Context(), next(setting("c", "https://c.example")))
-	require.ErrorIs(t, err, task.Invalid)
+	r.refuses(t, next(setting("c", "https://c.example")), task.Invalid)
 	require.Len(t, list(), 2)
 }

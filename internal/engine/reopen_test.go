@@ -54,8 +54,7 @@ func TestReopening(t *testing.T) {
 		require.Equal(t, old.ID.String(), kept.PublicID)
 		require.Equal(t, end, kept.Status.State)
 		require.Empty(t, cmp.Diff(before, r.log(t, old)), "no event was added")
-		_, err := r.Send(t.Context(), reopening("more", old.ID.String()))
-		require.ErrorIs(t, err, task.Terminal, "its UUID names the ended task")
+		r.refuses(t, reopening("more", old.ID.String()), task.Terminal, "its UUID names the ended task")
 	}
 }
 
@@ -65,23 +64,19 @@ func TestTasksThatAreNotReopened(t *testing.T) {
 	r.must(t, reopening("hi", "t"))
 	unasked := reopening("more", "t")
 	unasked.MayReopen = false
-	_, err := r.Send(t.Context(), unasked)
-	require.ErrorIs(t, err, task.Terminal, "not by default")
+	r.refuses(t, unasked, task.Terminal, "not by default")
 
 	later := reopening("hi", "later")
 	later.Dialect = "0.3"
 	r.must(t, later)
-	_, err = r.Send(t.Context(), reopening("more", "later"))
-	require.ErrorIs(t, err, task.Terminal, "clients of later versions rely on the terminal state")
+	r.refuses(t, reopening("more", "later"), task.Terminal, "clients of later versions rely on the terminal state")
 
 	serverMade := r.must(t, send("hi"))
-	_, err = r.Send(t.Context(), reopening("more", serverMade.PublicID))
-	require.ErrorIs(t, err, task.Terminal)
+	r.refuses(t, reopening("more", serverMade.PublicID), task.Terminal)
 
 	elsewhere := reopening("more", "t")
 	elsewhere.ContextID = "another"
-	_, err = r.Send(t.Context(), elsewhere)
-	require.ErrorIs(t, err, task.Invalid)
+	r.refuses(t, elsewhere, task.Invalid)
 
 	bob := reopening("hi", "t")
 	bob.by.Subject = "bob"

@@ -64,9 +64,7 @@ func TestRefusedRetries(t *testing.T) {
 	_, err = r.retry(t, parked, false)
 	require.ErrorIs(t, err, task.Busy)
 	require.ErrorContains(t, err, "input-required")
-	q := send("hold")
-	q.Wait = false
-	runs := r.must(t, q)
+	runs := r.begin(t, "hold")
 	await(t, r.begun)
 	_, err = r.retry(t, runs, false)
 	require.ErrorIs(t, err, task.Busy)
@@ -74,9 +72,7 @@ func TestRefusedRetries(t *testing.T) {
 	close(r.gate)
 
 	alone := start(t, setup{noWorkers: true})
-	q = send("x")
-	q.Wait = false
-	waits := alone.must(t, q)
+	waits := alone.begin(t, "x")
 	_, err = alone.retry(t, waits, false)
 	require.ErrorIs(t, err, task.Busy)
 	require.ErrorContains(t, err, "it waits for a free worker of agent a")
@@ -85,9 +81,7 @@ func TestRefusedRetries(t *testing.T) {
 func TestRetrySkipsBackoff(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{noWorkers: true})
-	q := send("x")
-	q.Wait = false
-	h := r.must(t, q)
+	h := r.begin(t, "x")
 	claim := func() []*store.Claimed {
 		won, err := r.store.Claim(t.Context(), store.NewID(), []store.Demand{{Agent: "a", Slots: 1}})
 		require.NoError(t, err)

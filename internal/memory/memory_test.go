@@ -63,51 +63,50 @@ func TestFind(t *testing.T) {
 	}
 }
 
+func inBubble(t *testing.T, name string, do func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, do)
+	})
+}
+
 func TestBudget(t *testing.T) {
 	t.Parallel()
-	t.Run("waits in order and for a bounded time", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			b := NewBudget(100)
-			require.NoError(t, b.Take(t.Context(), "a", 50))
-			require.NoError(t, b.Take(t.Context(), "b", 30))
-			large := make(chan error, 1)
-			go func() { large <- b.Take(t.Context(), "c", 60) }()
-			synctest.Wait()
-			require.False(t, b.TryTake("d", 1), "it would overtake the one that waits")
-			b.Give("a", 50)
-			require.NoError(t, <-large)
-			require.ErrorIs(t, b.Take(t.Context(), "d", 20), task.Unavailable)
-			b.Give("c", 60)
-			b.Give("b", 30)
-			require.Equal(t, Stat{Size: 100, Refused: 1}, b.Stat())
-			require.Empty(t, b.held)
-		})
+	inBubble(t, "waits in order and for a bounded time", func(t *testing.T) {
+		b := NewBudget(100)
+		require.NoError(t, b.Take(t.Context(), "a", 50))
+		require.NoError(t, b.Take(t.Context(), "b", 30))
+		large := make(chan error, 1)
+		go func() { large <- b.Take(t.Context(), "c", 60) }()
+		synctest.Wait()
+		require.False(t, b.TryTake("d", 1), "it would overtake the one that waits")
+		b.Give("a", 50)
+		require.NoError(t, <-large)
+		require.ErrorIs(t, b.Take(t.Context(), "d", 20), task.Unavailable)
+		b.Give("c", 60)
+		b.Give("b", 30)
+		require.Equal(t, Stat{Size: 100, Refused: 1}, b.Stat())
+		require.Empty(t, b.held)
 	})
-	t.Run("a holder at its share holds up nobody", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			b := NewBudget(100)
-			require.NoError(t, b.Take(t.Context(), "a", 50))
-			refused := make(chan error, 1)
-			go func() { refused <- b.Take(t.Context(), "a", 1) }()
-			synctest.Wait()
-			require.NoError(t, b.Take(t.Context(), "b", 50))
-			require.ErrorIs(t, <-refused, task.RateLimited)
-		})
+	inBubble(t, "a holder at its share holds up nobody", func(t *testing.T) {
+		b := NewBudget(100)
+		require.NoError(t, b.Take(t.Context(), "a", 50))
+		refused := make(chan error, 1)
+		go func() { refused <- b.Take(t.Context(), "a", 1) }()
+		synctest.Wait()
+		require.NoError(t, b.Take(t.Context(), "b", 50))
+		require.ErrorIs(t, <-refused, task.RateLimited)
 	})
-	t.Run("what is larger than everything goes on alone", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			b := NewBudget(100)
-			require.NoError(t, b.Take(t.Context(), "a", 1000))
-			require.False(t, b.TryTake("b", 1))
-			ctx, cancel := context.WithCancel(t.Context())
-			cancel()
-			require.ErrorIs(t, b.Take(ctx, "b", 1), context.Canceled)
-			b.Give("a", 1000)
-			require.True(t, b.TryTake("b", 1))
-		})
+	inBubble(t, "what is larger than everything goes on alone", func(t *testing.T) {
+		b := NewBudget(100)
+		require.NoError(t, b.Take(t.Context(), "a", 1000))
+		require.False(t, b.TryTake("b", 1))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, b.Take(ctx, "b", 1), context.Canceled)
+		b.Give("a", 1000)
+		require.True(t, b.TryTake("b", 1))
 	})
 }
 

@@ -85,10 +85,8 @@ func TestCatalogFilters(t *testing.T) {
 	for query, want := range map[string][]string{
 		"?skill=Speak&tag=audio":                  {"speaker"},
 		"?tag=language&tag=audio":                 {"speaker"},
-		"?inputMode=text/plain":                   {"speaker", "translator"},
 		"?inputMode=text%2Fplain&tag=bird":        {},
 		"/?tag=audio":                             {"speaker"},
-		"?provider=nobody":                        {},
 		"?capability=extendedagentcard&tag=audio": {},
 	} {
 		p, names := readCatalog(t, s, query)

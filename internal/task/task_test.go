@@ -206,13 +206,6 @@ func TestTrimHistoryKeepsTheNewestMessages(t *testing.T) {
 	require.Equal(t, []string{"u5"}, ids(got.History))
 }
 
-func TestFirstMessageMakesTaskSubmitted(t *testing.T) {
-	t.Parallel()
-	got, err := task.Fold(task.Task{}, []task.Event{message(1, "u1")})
-	require.NoError(t, err)
-	require.Equal(t, task.Status{State: task.StateSubmitted, Seq: 1}, got.Status)
-}
-
 func TestArtifacts(t *testing.T) {
 	t.Parallel()
 	named := chunk(6, "b", "3", true)

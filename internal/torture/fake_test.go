@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -417,7 +418,7 @@ func (f *fake) perform(ctx context.Context, j *job) {
 	do := func(state, text string, more bool) bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		for f.fault == "a reader that does not read stops the work" && ctx.Err() == nil && slices.ContainsFunc(keys(j.readers), func(at *int) bool { return *at < len(j.log)-8 }) {
+		for f.fault == "a reader that does not read stops the work" && ctx.Err() == nil && slices.ContainsFunc(slices.Collect(maps.Keys(j.readers)), func(at *int) bool { return *at < len(j.log)-8 }) {
 			f.mu.Unlock()
 			_ = pipetest.Pause(ctx, time.Millisecond)
 			f.mu.Lock()
@@ -462,13 +463,6 @@ func (f *fake) perform(ctx context.Context, j *job) {
 		}
 	}
 	do("COMPLETED", "", false)
-}
-
-func keys(m map[*int]bool) (all []*int) {
-	for k := range m {
-		all = append(all, k)
-	}
-	return all
 }
 
 func (r *replica) canceled(w http.ResponseWriter, j *job) {

@@ -29,12 +29,10 @@ import (
 
 // agent is a scripted A2A 1.0 server on JSON-RPC, on a network in memory: it may be in a bubble.
 type agent struct {
+	script[func(w http.ResponseWriter, c call)]
 	t       *testing.T
 	network pipetest.Network
 	url     string
-	mu      sync.Mutex
-	calls   []call
-	answer  map[string][]func(w http.ResponseWriter, c call)
 	card    string
 	status  int // of the card
 
@@ -49,13 +47,64 @@ type call struct {
 	ctx    context.Context
 }
 
+// script has the answers of an agent, and the calls that it got.
+type script[A any] struct {
+	mu      sync.Mutex
+	calls   []call
+	answers map[string][]A
+}
+
+// on adds an answer to a method. Answers are used in their order, the last one for good.
+func (s *script[A]) on(method string, answer A) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.answers == nil {
+		s.answers = map[string][]A{}
+	}
+	s.answers[method] = append(s.answers[method], answer)
+}
+
+// forget removes the answers to a method.
+func (s *script[A]) forget(method string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.answers, method)
+}
+
+// answerTo notes a call, and returns its answer.
+func (s *script[A]) answerTo(c call) (answer A, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls = append(s.calls, c)
+	all := s.answers[c.Method]
+	if len(all) == 0 {
+		return answer, false
+	}
+	if len(all) > 1 {
+		s.answers[c.Method] = all[1:]
+	}
+	return all[0], true
+}
+
+// called returns the calls of a method.
+func (s *script[A]) called(method string) (calls []call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.calls {
+		if c.Method == method {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
 const streamingCard = `{"name":"Up","description":"d","version":"1","capabilities":{"streaming":true},"skills":[],
 	"supportedInterfaces":[{"url":"%s/rpc","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`
 
 // newAgent starts a server whose answers on adds, and the executor in front of it.
 func newAgent(t *testing.T, opts a2a.Options) (*agent, *a2a.Front) {
 	t.Helper()
-	a := &agent{t: t, answer: map[string][]func(http.ResponseWriter, call){}, card: streamingCard, status: 200}
+	a := &agent{t: t, card: streamingCard, status: 200}
 	a.url = a.network.Serve(t, a).URL
 	opts.PollInterval = 20 * time.Millisecond
 	return a, a.front(opts)
@@ -81,20 +130,6 @@ func (a *agent) front(opts a2a.Options) *a2a.Front {
 
 // never is longer than any test.
 const never = 24 * time.Hour
-
-// on adds an answer to a method. Answers are used in their order, the last one for good.
-func (a *agent) on(method string, answer func(w http.ResponseWriter, c call)) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.answer[method] = append(a.answer[method], answer)
-}
-
-// forget removes the answers to a method.
-func (a *agent) forget(method string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.answer[method] = nil
-}
 
 // show changes the card.
 func (a *agent) show(code int, card string) {
@@ -126,30 +161,12 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c.Header, c.ctx = r.Header, r.Context()
 	_, _ = io.Copy(io.Discard, r.Body)
-	a.mu.Lock()
-	a.calls = append(a.calls, c)
-	answers := a.answer[c.Method]
-	if len(answers) > 1 {
-		a.answer[c.Method] = answers[1:]
-	}
-	a.mu.Unlock()
-	if len(answers) == 0 {
+	answer, ok := a.answerTo(c)
+	if !ok {
 		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found"}}`)
 		return
 	}
-	answers[0](w, c)
-}
-
-// called returns the calls of a method.
-func (a *agent) called(method string) (calls []call) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, c := range a.calls {
-		if c.Method == method {
-			calls = append(calls, c)
-		}
-	}
-	return calls
+	answer(w, c)
 }
 
 // says answers with a document.
@@ -427,7 +444,7 @@ func TestPollsAgentsWithoutStreams(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			opts := a2a.Options{}
-			prepare(&agent{answer: map[string][]func(http.ResponseWriter, call){}}, &opts)
+			prepare(&agent{}, &opts)
 			a, e := newAgent(t, opts)
 			prepare(a, &opts)
 			a.on("SendMessage", says(working("")))

@@ -159,13 +159,10 @@ func TestExtendedCards(t *testing.T) {
 		wrap                   string
 	}{
 		"1.0, JSON-RPC":             {"1.0", "JSONRPC", current, method("GetExtendedAgentCard"), `{"result":%s}`},
-		"1.0, HTTP+JSON":            {"1.0", "HTTP+JSON", current, path("/a/rpc/extendedAgentCard"), `%s`},
-		"0.3, JSON-RPC":             {"0.3.0", "JSONRPC", old, method("agent/getAuthenticatedExtendedCard"), `{"result":%s}`},
 		"0.3, HTTP+JSON":            {"0.3.0", "HTTP+JSON", old, path("/a/rpc/v1/card"), `%s`},
 		"0.2, beside the endpoint":  {"0.2.6", "JSONRPC", old, path("/a/agent/authenticatedExtendedCard"), `%s`},
 		"0.2, below the endpoint":   {"0.2.6", "JSONRPC", old, path("/a/rpc/agent/authenticatedExtendedCard"), `%s`},
 		"0.3, at the place of 0.2":  {"0.3.0", "JSONRPC", old, path("/a/agent/authenticatedExtendedCard"), `%s`},
-		"without the old precision": {"0.2", "JSONRPC", old, path("/a/agent/authenticatedExtendedCard"), `%s`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -42,24 +42,15 @@ import (
 // rpcAgent is a scripted server of both versions over gRPC. It reads and writes the messages of the official library, and
 // refuses what they do not have.
 type rpcAgent struct {
+	script[func(rpcStream) error]
 	t       *testing.T
 	version string
 	address string // host:port
-	mu      sync.Mutex
-	calls   []rpcCall
-	answer  map[string][]func(rpcStream) error
-}
-
-type rpcCall struct {
-	Method string // the full name
-	Params string // ProtoJSON
-	Header metadata.MD
 }
 
 // rpcStream is a call of the agent.
 type rpcStream struct {
 	grpc.ServerStream
-	call  rpcCall
 	reply protoreflect.MessageType
 }
 
@@ -105,7 +96,7 @@ func rpcFails(code codes.Code, message string, details ...protoadapt.MessageV1) 
 // newRPCAgent starts a server of a version, and makes the executor in front of it. Its card is on another port.
 func newRPCAgent(t *testing.T, version string, opts a2a.Options, more ...grpc.ServerOption) (*rpcAgent, *a2a.Front) {
 	t.Helper()
-	a := &rpcAgent{t: t, version: version, answer: map[string][]func(rpcStream) error{}}
+	a := &rpcAgent{t: t, version: version}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	a.serve(l, more...)
@@ -149,30 +140,6 @@ func (a *rpcAgent) card() string {
 		"skills":[],"supportedInterfaces":[{"url":%q,"protocolBinding":"GRPC","protocolVersion":"1.0","tenant":"t-1"}]}`, a.address)
 }
 
-func (a *rpcAgent) on(method string, answer func(rpcStream) error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.answer[method] = append(a.answer[method], answer)
-}
-
-// only replaces the answers to a method.
-func (a *rpcAgent) only(method string, answer func(rpcStream) error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.answer[method] = []func(rpcStream) error{answer}
-}
-
-func (a *rpcAgent) called(method string) (calls []rpcCall) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, c := range a.calls {
-		if strings.HasSuffix(c.Method, "/"+method) {
-			calls = append(calls, c)
-		}
-	}
-	return calls
-}
-
 func (a *rpcAgent) handle(_ any, stream grpc.ServerStream) error {
 	full, _ := grpc.MethodFromServerStream(stream)
 	service, method, _ := strings.Cut(strings.TrimPrefix(full, "/"), "/")
@@ -195,18 +162,11 @@ func (a *rpcAgent) handle(_ any, stream grpc.ServerStream) error {
 		return err
 	}
 	header, _ := metadata.FromIncomingContext(stream.Context())
-	c := rpcCall{full, string(params), header}
-	a.mu.Lock()
-	a.calls = append(a.calls, c)
-	answers := a.answer[method]
-	if len(answers) > 1 {
-		a.answer[method] = answers[1:]
-	}
-	a.mu.Unlock()
-	if len(answers) == 0 {
+	answer, ok := a.answerTo(call{Method: method, Params: params, Header: http.Header(header)})
+	if !ok {
 		return grpcstatus.Errorf(codes.Unimplemented, "method %s not implemented", method)
 	}
-	return answers[0](rpcStream{stream, c, typeOf(a.t, m.Output())})
+	return answer(rpcStream{stream, typeOf(a.t, m.Output())})
 }
 
 func typeOf(t *testing.T, d protoreflect.MessageDescriptor) protoreflect.MessageType {
@@ -251,7 +211,7 @@ func TestGRPCPassesAStreamOn(t *testing.T) {
 		require.Len(t, sent, 1)
 		tenant := map[string]string{"1.0": `"tenant":"t-1",`}[version]
 		require.JSONEq(t, `{`+tenant+`"message":{"messageId":"01020304-0506-0708-0900-000000000000:1","role":"ROLE_USER","parts":[{"text":"hello"}]},
-			"configuration":{"acceptedOutputModes":["text/plain"]},"metadata":{"n":1}}`, sent[0].Params)
+			"configuration":{"acceptedOutputModes":["text/plain"]},"metadata":{"n":1}}`, string(sent[0].Params))
 		for name, want := range map[string]string{
 			"a2a-version": version, "authorization": "Bearer s3cret", "x-mine": "1", "x-theirs": "2", "traceparent": run.Traceparent,
 			"idempotency-key": "01020304-0506-0708-0900-000000000000:1",
@@ -302,9 +262,9 @@ func TestGRPCOperations(t *testing.T) {
 					"pushNotificationConfig":{"id":"holdfast","url":"https://holdfast.example/n","token":"s3cret","authentication":{"schemes":["Bearer"],"credentials":"s3cret"}}}}`,
 			},
 		}[version] {
-			require.JSONEq(t, want, a.called(method)[0].Params, method)
+			require.JSONEq(t, want, string(a.called(method)[0].Params), method)
 		}
-		first, second := strings.ReplaceAll(a.called("SendMessage")[0].Params, " ", ""), strings.ReplaceAll(a.called("SendMessage")[1].Params, " ", "")
+		first, second := strings.ReplaceAll(string(a.called("SendMessage")[0].Params), " ", ""), strings.ReplaceAll(string(a.called("SendMessage")[1].Params), " ", "")
 		require.Equal(t, version == "1.0", strings.Contains(first, `"returnImmediately":true`))
 		require.Contains(t, second, `"taskId":"up-1"`)
 		require.Contains(t, second, `"contextId":"ctx-1"`)

@@ -262,20 +262,6 @@ func TestTooManyStreams(t *testing.T) {
 	ends(t, first)
 }
 
-func TestStreamEndsWhenClientLeaves(t *testing.T) {
-	t.Parallel()
-	s := serveStreams(t, grpcapi.Options{})
-	id := s.Task("0.3", status(task.StateWorking))
-	ctx, cancel := context.WithCancel(with(t))
-	c, err := s.young.SubscribeToTask(ctx, &pb10.SubscribeToTaskRequest{Id: id.String()})
-	require.NoError(t, err)
-	expect(t, c, "task working")
-	cancel()
-	wait(t, s.closed)
-	s.idle(t)
-	require.Empty(t, s.logs.String(), "a client that leaves is no error")
-}
-
 // The server drops a client that reads nothing. That client keeps what it has and delays no other.
 func TestClientThatReadsNothing(t *testing.T) {
 	t.Parallel()
@@ -369,16 +355,3 @@ func TestStopTimeout(t *testing.T) {
 	wait(t, s.closed)
 }
 
-func TestPanicBecomesStreamStatus(t *testing.T) {
-	t.Parallel()
-	s := serveStreams(t, grpcapi.Options{}, func(o *dispatch.Options) { o.MaxStreams = 1 })
-	id := s.Task("0.3", status(task.StateWorking))
-	c := s.subscribe10(t, id)
-	expect(t, c, "task working")
-	s.Add(id, task.Event{Kind: task.EventArtifact}) // an artifact event without an artifact
-	f := failed(t, c)
-	require.Equal(t, codes.Internal, f.Code())
-	require.Contains(t, s.logs.String(), "error_id="+f.info.GetMetadata()["errorId"])
-	require.Contains(t, s.logs.String(), "panic")
-	expect(t, s.subscribe10(t, s.Task("0.3", status(task.StateWorking))), "task working")
-}
