@@ -1,15 +1,19 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
@@ -207,4 +211,174 @@ func TestConcurrentReopening(t *testing.T) {
 	}
 	require.Zero(t, base)
 	require.Len(t, said, many+1)
+}
+
+func (r *replica) retry(t *testing.T, h *task.Task, last bool) (*task.Task, error) {
+	t.Helper()
+	h, err := r.store.Header(t.Context(), h.ID)
+	require.NoError(t, err)
+	return engine.NewOperator(r.store, identity.Caller{Subject: "root", Method: identity.MethodOperator}).Retry(t.Context(), h, last)
+}
+
+func TestRetryOfEndedTaskCreatesTask(t *testing.T) {
+	t.Parallel()
+	r := start(t, setup{})
+	q := send("ask which?")
+	q.ContextID, q.Metadata = "ctx", []byte(`{"n":1.0}`)
+	q.Message.References = []string{"before"}
+	q.Message.Metadata = []byte(`{"m":2.0}`)
+	old := r.must(t, q)
+	old = r.must(t, to(send("fail now"), old))
+	require.Equal(t, task.StateFailed, old.Status.State)
+	ends := old.LastSeq
+
+	for last, text := range map[bool]string{false: "ask which?", true: "fail now"} {
+		again, err := r.retry(t, old, last)
+		require.NoError(t, err)
+		require.NotEqual(t, old.ID, again.ID)
+		h, err := r.store.Header(t.Context(), again.ID)
+		require.NoError(t, err)
+		require.Equal(t, []string{"a", "t", "alice", "ctx", "0.3", `{"n":1.0}`},
+			[]string{h.Agent, h.Tenant, h.Owner, h.ContextID, h.Dialect, string(h.Metadata)})
+		first, was := r.log(t, h)[0].Message, r.log(t, old)[0].Message
+		require.Equal(t, text, first.FirstText())
+		require.NotEqual(t, was.ID, first.ID)
+		require.Equal(t, again.PublicID, first.TaskID)
+		if last {
+			require.Equal(t, []string{old.PublicID}, first.References)
+		} else {
+			require.Equal(t, []string{"before", old.PublicID}, first.References)
+			require.JSONEq(t, `{"m":2.0}`, string(first.Metadata))
+		}
+	}
+	h, err := r.store.Header(t.Context(), old.ID)
+	require.NoError(t, err)
+	require.Equal(t, ends, h.LastSeq, "the ended task is unchanged")
+}
+
+func TestRefusedRetries(t *testing.T) {
+	t.Parallel()
+	r := start(t, setup{})
+	_, err := r.retry(t, r.must(t, send("x")), false)
+	require.ErrorIs(t, err, task.Terminal)
+	parked := r.must(t, send("ask"))
+	_, err = r.retry(t, parked, false)
+	require.ErrorIs(t, err, task.Busy)
+	require.ErrorContains(t, err, "input-required")
+	runs := r.begin(t, "hold")
+	await(t, r.begun)
+	_, err = r.retry(t, runs, false)
+	require.ErrorIs(t, err, task.Busy)
+	require.ErrorContains(t, err, "a worker runs it")
+	close(r.gate)
+
+	alone := start(t, setup{noWorkers: true})
+	waits := alone.begin(t, "x")
+	_, err = alone.retry(t, waits, false)
+	require.ErrorIs(t, err, task.Busy)
+	require.ErrorContains(t, err, "it waits for a free worker of agent a")
+}
+
+func TestRetrySkipsBackoff(t *testing.T) {
+	t.Parallel()
+	r := start(t, setup{noWorkers: true})
+	h := r.begin(t, "x")
+	claim := func() []*store.Claimed {
+		won, err := r.store.Claim(t.Context(), store.NewID(), []store.Demand{{Agent: "a", Slots: 1}})
+		require.NoError(t, err)
+		return won
+	}
+	won := claim()
+	require.Len(t, won, 1)
+	require.NoError(t, r.store.GiveBack(t.Context(), store.Requeue{
+		Task: h.ID, Agent: "a", Fence: won[0].Fence, Note: task.RunNote{Outcome: task.RunRetry}, Delay: time.Hour,
+	}))
+	require.Empty(t, claim())
+	again, err := r.retry(t, h, false)
+	require.NoError(t, err)
+	require.Equal(t, h.ID, again.ID, "it is the same task")
+	require.Len(t, claim(), 1)
+}
+
+// purging is a store in which an operator purges a task at a chosen moment of a request.
+type purging struct {
+	engine.Store
+	beforeExisting, beforeAdd func()
+}
+
+func (p *purging) Existing(ctx context.Context, n *store.NewTask) (*task.Task, bool, error) {
+	p.beforeExisting()
+	return p.Store.Existing(ctx, n)
+}
+
+func (p *purging) AddMessage(ctx context.Context, n *store.NewMessage) (task.Seq, error) {
+	p.beforeAdd()
+	return p.Store.AddMessage(ctx, n)
+}
+
+// A task that is purged in the middle of a request frees its id and its key, so the request gets
+// what it would have got a moment later.
+func TestTaskPurgedDuringRequest(t *testing.T) {
+	t.Parallel()
+	r := start(t, setup{noWorkers: true})
+	p := &purging{}
+	e := engine.New(engine.Options{
+		Store: func(c identity.Caller, sees store.Visibility) engine.Store {
+			p.Store = r.store.As(c, sees)
+			return p
+		},
+		Hub: r.hub, Agents: []engine.Agent{{Name: "a"}},
+	})
+	deliver := func(q *sending) (*task.Task, error) {
+		q.Wait = false
+		return e.As(q.by.Caller, q.by.Agent).Send(t.Context(), &q.SendRequest)
+	}
+	quiet := func() {}
+	purge := func(old *task.Task) func() {
+		return func() {
+			_, err := r.store.Erase(t.Context(), []task.ID{old.ID}, true, "")
+			require.NoError(t, err)
+			p.beforeExisting, p.beforeAdd = quiet, quiet
+		}
+	}
+	keyed := func(text, key string) *sending {
+		q := send(text)
+		q.IdempotencyKey = key
+		return q
+	}
+	chosen := func(text, id string) *sending {
+		q := send(text)
+		q.Dialect, q.TaskID, q.MayCreate = "0.1", id, true
+		return q
+	}
+	made := func(q *sending) *task.Task {
+		p.beforeExisting, p.beforeAdd = quiet, quiet
+		got, err := deliver(q)
+		require.NoError(t, err)
+		return got
+	}
+
+	for name, again := range map[string]*sending{"same request": keyed("hi", "k1"), "other request": keyed("hello", "k2")} {
+		old := made(keyed("hi", again.IdempotencyKey))
+		p.beforeExisting = purge(old)
+		got, err := deliver(again)
+		require.NoError(t, err, name)
+		require.NotEqual(t, old.ID, got.ID, name)
+	}
+
+	for name, at := range map[string]*func(){"before the look-up": &p.beforeExisting, "before the message": &p.beforeAdd} {
+		id := "chosen " + name
+		old := made(chosen("hi", id))
+		*at = purge(old)
+		got, err := deliver(chosen("hello", id))
+		require.NoError(t, err, name)
+		require.NotEqual(t, old.ID, got.ID, name)
+		require.Equal(t, id, got.PublicID)
+		require.Equal(t, got.ContextID, got.History[0].ContextID, "no trace of the old task")
+	}
+
+	old := made(send("hi"))
+	p.beforeAdd = purge(old)
+	_, err := deliver(to(send("hello"), old))
+	require.ErrorIs(t, err, task.NotFound, "a server's id is not used again")
 }

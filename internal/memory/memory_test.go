@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"runtime"
+	"runtime/debug"
 	"strconv"
 	"testing"
 	"testing/fstest"
@@ -270,4 +272,140 @@ func TestWaitForLargeBytes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLines grows lines beyond their budget: some line can always go on, whatever the others wait for.
+func TestLines(t *testing.T) {
+	t.Parallel()
+	grown := func(t *testing.T, l *Line, n int64) <-chan error {
+		t.Helper()
+		done := make(chan error, 1)
+		go func() { done <- l.Grow(t.Context(), n) }()
+		synctest.Wait()
+		return done
+	}
+	inBubble(t, "lines that all wait for more end one after the other", func(t *testing.T) {
+		b := NewLines(16 * mib)
+		var lines []*Line
+		var waiting []<-chan error
+		for _, agent := range []string{"a", "a", "b", "b"} {
+			l := b.Line(agent)
+			require.NoError(t, l.Grow(t.Context(), 2*mib))
+			lines = append(lines, l)
+		}
+		for _, l := range lines {
+			waiting = append(waiting, grown(t, l, 100*mib))
+		}
+		for i, l := range lines {
+			require.NoError(t, <-waiting[i], "it has the turn")
+			if i+1 < len(lines) {
+				require.Empty(t, waiting[i+1], "one at a time")
+			}
+			require.Greater(t, b.Stat().Used, int64(200*mib-2*Small-1))
+			require.NoError(t, l.Grow(t.Context(), 101*mib), "as far as it likes")
+			l.Release()
+			synctest.Wait()
+		}
+		require.Equal(t, Stat{Size: 16 * mib}, b.Stat())
+		require.Empty(t, b.held)
+		require.Len(t, b.turn, 1)
+	})
+	inBubble(t, "a slow agent holds up no other", func(t *testing.T) {
+		b := NewLines(16 * mib)
+		// They hold half of the budget, and the turn, and never end.
+		slow := []*Line{b.Line("slow"), b.Line("slow"), b.Line("slow"), b.Line("slow")}
+		for _, l := range slow[:3] {
+			require.NoError(t, l.Grow(t.Context(), mib))
+		}
+		require.NoError(t, slow[3].Grow(t.Context(), 16*mib))
+		require.NoError(t, slow[2].Grow(t.Context(), 2*mib))
+		ctx, cancel := context.WithCancel(t.Context())
+		stuck := make(chan error, 1)
+		go func() { stuck <- slow[1].Grow(ctx, 8*mib) }()
+		synctest.Wait()
+		for range 3 {
+			quick := b.Line("quick")
+			for n := int64(0); n <= 4*mib; n += Small {
+				require.NoError(t, quick.Grow(t.Context(), n))
+			}
+			quick.Release()
+		}
+		cancel()
+		require.ErrorIs(t, <-stuck, context.Canceled)
+		for _, l := range slow {
+			l.Release()
+		}
+		require.Equal(t, Stat{Size: 16 * mib}, b.Stat())
+	})
+	t.Run("a line that shrinks to nothing holds nothing", func(t *testing.T) {
+		t.Parallel()
+		b := NewLines(16 * mib)
+		l := b.Line("a")
+		require.NoError(t, l.Grow(t.Context(), Small))
+		require.Zero(t, b.Stat().Used)
+		l.Release()
+		l.Release()
+		require.Len(t, b.turn, 1)
+	})
+	var none *Line
+	require.NoError(t, none.Grow(t.Context(), 1<<40))
+	none.Release()
+}
+
+func TestGarbageMayFillTheRoom(t *testing.T) {
+	const mib = 1 << 20
+	for _, c := range []struct{ room, heap, beside, want int64 }{
+		{64 * mib, 0, 0, 400}, // before the first collection
+		{64 * mib, 16 * mib, 0, 400},
+		{64 * mib, 24 * mib, 8 * mib, 200}, // Go adds the percentage of stacks and globals
+		{64 * mib, 63 * mib, 0, 101},
+		{64 * mib, 64 * mib, 0, 100}, // as usual
+		{64 * mib, 640 * mib, 64 * mib, 100},
+		{8 * mib, 0, 0, 200},
+		{8 * mib, 16 * mib, 0, 100},
+	} {
+		require.Equal(t, c.want, percentOf(c.room, c.heap, c.beside), c)
+	}
+}
+
+func TestRoomFollowsTheHeap(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(usual))
+	ctx, cancel := context.WithCancel(t.Context())
+	becomes := func(want string, is func(percent int64) bool) {
+		t.Helper()
+		waittest.Eventually(t, want, func() error {
+			runtime.GC()
+			percent := read("/gc/gogc:percent")
+			return waittest.Unless(is(percent), "it is %d", percent)
+		})
+	}
+	unchanged := func(want int64) {
+		t.Helper()
+		Limit{Bytes: 1 << 30}.Room(ctx)
+		for range 3 {
+			runtime.GC()
+			require.Equal(t, want, read("/gc/gogc:percent"))
+		}
+	}
+	runtime.GC()
+	for _, visited := range []string{"/gc/scan/stack:bytes", "/gc/scan/globals:bytes", "/gc/heap/live:bytes"} {
+		require.Positive(t, read(visited), visited)
+	}
+	t.Setenv("GOGC", "100")
+	unchanged(usual)
+	t.Setenv("GOGC", "")
+	debug.SetGCPercent(50)
+	unchanged(50)
+	debug.SetGCPercent(usual)
+
+	Limit{Bytes: 1 << 30}.Room(ctx)
+	becomes("more", func(percent int64) bool { return percent > 2*usual })
+	func() {
+		large := make([]byte, 2*mostRoom)
+		becomes("as usual", func(percent int64) bool { return percent == usual })
+		runtime.KeepAlive(large)
+	}()
+	becomes("more again", func(percent int64) bool { return percent > 2*usual })
+	cancel()
+	becomes("as usual in the end", func(percent int64) bool { return percent == usual })
 }

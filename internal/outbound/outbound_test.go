@@ -2,8 +2,14 @@ package outbound_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/outbound"
+	"github.com/holdfast-a2a/holdfast/internal/secret"
 )
 
 func TestRetryAfter(t *testing.T) {
@@ -77,3 +84,149 @@ func TestReadExcerptCutsOffEndlessBody(t *testing.T) {
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+func TestURLsAreChecked(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]string{
+		"http://host":          "",
+		"https://u:pw@host/p":  "",
+		"http://%s3cret":       "url is not a URL",
+		"ftp://s3cret@host":    "url must begin with http:// or https://",
+		"host/s3cret":          "url must begin with http:// or https://",
+		"http:///path/s3cret":  "url has no host",
+		"HTTPS://host.example": "",
+	} {
+		got := ""
+		u := outbound.CheckURL("url", value, func(option, format string, args ...any) { got = option + " " + fmt.Sprintf(format, args...) })
+		require.Equal(t, want, got, value)
+		require.Equal(t, want == "url is not a URL", u == nil, value)
+	}
+}
+
+func TestHeadersAreChecked(t *testing.T) {
+	t.Parallel()
+	var got []string
+	outbound.CheckHeaders(map[string]string{
+		"Authorization": "Bearer s3cret", "content-type": "s3cret", "X-Ours": "s3cret", "x-value": "s3cret\n", "a b": "s3cret",
+	}, func(name string) bool { return name == "X-Ours" }, func(option, format string, args ...any) {
+		got = append(got, option+" "+fmt.Sprintf(format, args...))
+	})
+	require.Equal(t, []string{
+		"headers.X-Ours is set by Holdfast; remove it",
+		"headers.a b is not the name of an HTTP header",
+		"headers.content-type is set by Holdfast; remove it",
+		"headers.x-value has a value with characters that HTTP headers forbid",
+	}, got)
+}
+
+func TestCredentialsComeFromFiles(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "token")
+	for content, want := range map[string]string{
+		" s3cret\n":        "",
+		" \n":              " is empty",
+		"s3cret\nanother":  " has more than a credential; write it on one line",
+		"s3cret\x00nother": " has more than a credential; write it on one line",
+	} {
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+		got, err := outbound.Credential(t.Context(), secret.File(file))
+		if want == "" {
+			require.NoError(t, err)
+			require.Equal(t, "s3cret", got)
+			continue
+		}
+		require.EqualError(t, err, file+want)
+	}
+	_, err := outbound.Credential(t.Context(), secret.File(file+"-missing"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestSecretsAreRemoved(t *testing.T) {
+	t.Parallel()
+	redact := outbound.Redactor(map[string]string{"Authorization": "Bearer token-1", "X-Short": "abc"},
+		[]string{"https://user:password@host/?key=key-1%2F2", "%"}, "token-1-and-more", "")
+	require.Equal(t, "[redacted], [redacted], [redacted], [redacted], [redacted], abc, [redacted], Basic [redacted]",
+		redact("Bearer token-1, token-1, password, key=key-1%2F2, key-1/2, abc, token-1-and-more, Basic dXNlcjpwYXNzd29yZA=="))
+	require.Equal(t, "[redacted]… and passwor, [redacted]", redact("passwo… and passwor, key=key-1"), "of a text that was cut")
+	require.Equal(t, "text", outbound.Redactor(nil, nil)("text"))
+}
+
+func TestRequestsHaveAClass(t *testing.T) {
+	t.Parallel()
+	statuses := map[int]outbound.Class{
+		200: outbound.OK, 202: outbound.OK, 302: outbound.Redirected, 404: outbound.Refused, 429: outbound.Overloaded, 503: outbound.Overloaded,
+		529: outbound.Overloaded, 500: outbound.Failed, 502: outbound.Gateway, 504: outbound.Gateway,
+	}
+	giveUp := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/given-up":
+			close(giveUp)
+			fallthrough
+		case "/silent":
+			<-r.Context().Done()
+		case "/cut":
+			_, _ = io.Copy(io.Discard, r.Body)
+			conn, _, _ := w.(http.Hijacker).Hijack()
+			_ = conn.Close()
+		default:
+			code, _ := strconv.Atoi(r.URL.Path[1:])
+			w.Header().Set("Location", "/elsewhere")
+			w.WriteHeader(code)
+		}
+	}))
+	t.Cleanup(server.Close)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-giveUp; cancel() }()
+	class := func(ctx context.Context, url string, header time.Duration) outbound.Class {
+		var told []outbound.Class
+		client := outbound.ToAgents(time.Hour, header, func(class outbound.Class, took time.Duration) {
+			require.Positive(t, took)
+			told = append(told, class)
+		})
+		defer client.CloseIdleConnections()
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, http.NoBody)
+		require.NoError(t, err)
+		if response, err := client.Do(request); err == nil {
+			response.Body.Close()
+		}
+		require.Len(t, told, 1)
+		return told[0]
+	}
+	for code, want := range statuses {
+		require.Equal(t, want, class(t.Context(), fmt.Sprintf("%s/%d", server.URL, code), time.Hour), code)
+	}
+	require.Equal(t, outbound.Canceled, class(ctx, server.URL+"/given-up", time.Hour))
+	require.Equal(t, outbound.Broken, class(t.Context(), server.URL+"/cut", time.Hour))
+	require.Equal(t, outbound.Unreachable, class(t.Context(), "http://127.0.0.1:1", time.Hour), "nobody is there")
+	require.Equal(t, outbound.TimedOut, class(t.Context(), server.URL+"/silent", 50*time.Millisecond))
+}
+
+// A deadline that passes before the request was sent finds the receiver away, as a refused connection does.
+func TestFailuresHaveAClass(t *testing.T) {
+	t.Parallel()
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	broken := errors.New("it broke")
+	for _, c := range []struct {
+		ctx  context.Context //nolint:containedctx // a case
+		err  error
+		sent bool
+		want outbound.Class
+	}{
+		{late{t.Context()}, context.DeadlineExceeded, false, outbound.Unreachable},
+		{late{t.Context()}, context.DeadlineExceeded, true, outbound.TimedOut},
+		{t.Context(), os.ErrDeadlineExceeded, true, outbound.TimedOut},
+		{t.Context(), broken, true, outbound.Broken},
+		{t.Context(), broken, false, outbound.Unreachable},
+		{canceled, broken, false, outbound.Canceled},
+		{canceled, broken, true, outbound.Canceled},
+	} {
+		require.Equal(t, c.want, outbound.FailureClass(c.ctx, c.err, c.sent), "%v %v", c.err, c.sent)
+	}
+}
+
+// late is a context whose deadline has passed.
+type late struct{ context.Context } //nolint:containedctx // it is one
+
+func (late) Err() error { return context.DeadlineExceeded }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -404,4 +405,29 @@ func TestShown(t *testing.T) {
 	require.True(t, strings.HasPrefix(shown, "message.é"))
 	require.True(t, strings.HasSuffix(shown, "é: must be a string"), "the end says why")
 	require.Equal(t, 1, strings.Count(shown, "…"))
+}
+
+func TestPositionsAreIds(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 23, 3, 0, 0, 123456000, time.UTC)
+	e := task.Event{Seq: 17, At: at}
+	require.NotEqual(t, task.MarkAt(at), task.MarkAt(at.Add(time.Microsecond)))
+	require.Equal(t, task.MarkAt(at), task.MarkAt(at.In(time.FixedZone("", 3600))))
+	for _, p := range []task.Position{{}, {Seq: 17}, e.Position()} {
+		read, err := task.ParsePosition(string(p.Append(nil)))
+		require.NoError(t, err)
+		require.Equal(t, p, read)
+	}
+	for _, id := range []string{"", "-", "17-", "-1", "+1", "17-123456789", "17-x", "17-1-1", " 17"} {
+		_, err := task.ParsePosition(id)
+		require.Error(t, err, id)
+	}
+}
+
+func TestUnknownMarksFit(t *testing.T) {
+	t.Parallel()
+	require.True(t, task.Mark(0).Fits(7))
+	require.True(t, task.Mark(7).Fits(0))
+	require.True(t, task.Mark(7).Fits(7))
+	require.False(t, task.Mark(7).Fits(9))
 }

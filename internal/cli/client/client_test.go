@@ -340,11 +340,11 @@ func TestErrorAnswers(t *testing.T) {
 		answer http.HandlerFunc
 		want   string
 	}{
-		"an error of JSON-RPC":     {answer(`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"message.parts: is empty"}}`), "error -32602: message.parts: is empty"},
-		"one with a status":        {status(401, "", "", `{"jsonrpc":"2.0","id":1,"error":{"code":-32007,"message":"who are you"}}`), "error -32007: who are you"},
-		"one that is final":        {status(500, "", "", `{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no such task"}}`), "error -32001: no such task"},
-		"a status alone":           {status(404, "", "", "no such page\n"), "HTTP 404 Not Found: no such page"},
-		"no JSON":                  {answer("<html>"), "the server's answer is not A2A 0.3 over JSONRPC"},
+		"an error of JSON-RPC": {answer(`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"message.parts: is empty"}}`), "error -32602: message.parts: is empty"},
+		"one with a status":    {status(401, "", "", `{"jsonrpc":"2.0","id":1,"error":{"code":-32007,"message":"who are you"}}`), "error -32007: who are you"},
+		"one that is final":    {status(500, "", "", `{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no such task"}}`), "error -32001: no such task"},
+		"a status alone":       {status(404, "", "", "no such page\n"), "HTTP 404 Not Found: no such page"},
+		"no JSON":              {answer("<html>"), "the server's answer is not A2A 0.3 over JSONRPC"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

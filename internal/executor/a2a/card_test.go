@@ -158,11 +158,11 @@ func TestExtendedCards(t *testing.T) {
 		at                     func(*http.Request, []byte) bool
 		wrap                   string
 	}{
-		"1.0, JSON-RPC":             {"1.0", "JSONRPC", current, method("GetExtendedAgentCard"), `{"result":%s}`},
-		"0.3, HTTP+JSON":            {"0.3.0", "HTTP+JSON", old, path("/a/rpc/v1/card"), `%s`},
-		"0.2, beside the endpoint":  {"0.2.6", "JSONRPC", old, path("/a/agent/authenticatedExtendedCard"), `%s`},
-		"0.2, below the endpoint":   {"0.2.6", "JSONRPC", old, path("/a/rpc/agent/authenticatedExtendedCard"), `%s`},
-		"0.3, at the place of 0.2":  {"0.3.0", "JSONRPC", old, path("/a/agent/authenticatedExtendedCard"), `%s`},
+		"1.0, JSON-RPC":            {"1.0", "JSONRPC", current, method("GetExtendedAgentCard"), `{"result":%s}`},
+		"0.3, HTTP+JSON":           {"0.3.0", "HTTP+JSON", old, path("/a/rpc/v1/card"), `%s`},
+		"0.2, beside the endpoint": {"0.2.6", "JSONRPC", old, path("/a/agent/authenticatedExtendedCard"), `%s`},
+		"0.2, below the endpoint":  {"0.2.6", "JSONRPC", old, path("/a/rpc/agent/authenticatedExtendedCard"), `%s`},
+		"0.3, at the place of 0.2": {"0.3.0", "JSONRPC", old, path("/a/agent/authenticatedExtendedCard"), `%s`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,9 +1,13 @@
 package wire
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +17,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -193,4 +198,190 @@ func TestEmitterErrorsAreUnchanged(t *testing.T) {
 	out.Refuse(executor.ErrLeaseLost)
 	_, err := play(t, executortest.NewRun(""), out, `{"type":"text","text":"a"}`)
 	require.ErrorIs(t, err, executor.ErrLeaseLost)
+}
+
+// ledger is a Buffer that notes what it gave.
+type ledger struct {
+	now, most int
+	drops     int
+	refuse    error
+}
+
+func (l *ledger) Grow(_ context.Context, n int) error {
+	l.now = max(l.now, n)
+	l.most = max(l.most, n)
+	return l.refuse
+}
+
+func (l *ledger) Release() { l.now, l.drops = 0, l.drops+1 }
+
+// Streams wait for the memory of large events before they keep them, and return it with the next event.
+func TestLargeEventsTakeMemory(t *testing.T) {
+	t.Parallel()
+	const size = 1 << 20
+	large := `{"type":"text","text":"` + strings.Repeat("x", size) + `"}`
+	small := `{"type":"text","text":"x"}`
+	for name, c := range map[string]struct {
+		stream func(io.Reader, int) *Stream
+		in     string
+		most   int
+	}{
+		"lines":                      {Lines, large + "\n" + small + "\n", size},
+		"a last line without an end": {Lines, small + "\n" + large, size},
+		"server-sent events":         {ServerSentEvents, "data: " + large + "\n\ndata: " + small + "\n\n", 2 * size},
+		"an event of several lines":  {ServerSentEvents, "data: " + large[:size/2] + "\ndata: " + large[size/2:] + "\n\n", size},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run, out, l := executortest.NewRun("x"), executortest.NewRecorder(), &ledger{}
+			run.Buffer = l
+			s := c.stream(&pieces{[]byte(c.in), 10_000}, 2*size)
+			err := NewPlayer(run, out).PlayStream(t.Context(), s, func() error { return nil })
+			if name == "an event of several lines" {
+				require.Error(t, err, "a line end within a string")
+			} else {
+				require.NoError(t, err)
+			}
+			require.GreaterOrEqual(t, l.most, c.most)
+			require.Zero(t, l.now)
+			require.LessOrEqual(t, cap(s.buf), memory.Small, "large buffers are dropped with their event")
+			require.LessOrEqual(t, cap(s.data), memory.Small)
+		})
+	}
+}
+
+func TestAStreamEndsIfItGetsNoMemory(t *testing.T) {
+	t.Parallel()
+	gone := errors.New("the run has ended")
+	in := strings.Repeat("x", 1<<20) + "\n"
+	for _, stream := range []func(io.Reader, int) *Stream{Lines, ServerSentEvents} {
+		run, l := executortest.NewRun("x"), &ledger{refuse: gone}
+		run.Buffer = l
+		player := NewPlayer(run, executortest.NewRecorder())
+		require.ErrorIs(t, player.PlayStream(t.Context(), stream(strings.NewReader("data: "+in), 2<<20), nil), gone)
+		_, err := player.ReadAnswer(t.Context(), strings.NewReader(in), 2<<20)
+		require.ErrorIs(t, err, gone)
+	}
+}
+
+func TestReadAnswerIsBounded(t *testing.T) {
+	t.Parallel()
+	run, l := executortest.NewRun("x"), &ledger{}
+	run.Buffer = l
+	player := NewPlayer(run, executortest.NewRecorder())
+	in := strings.Repeat("x", 200_000)
+	for limit, want := range map[int]int{300_000: 200_000, 200_000: 200_000, 100_000: 100_001} {
+		raw, err := player.ReadAnswer(t.Context(), &pieces{[]byte(in), 7777}, limit)
+		require.NoError(t, err)
+		require.Len(t, raw, want)
+		require.GreaterOrEqual(t, l.most, want)
+	}
+}
+
+// The server reads the same event that a worker in Go has written.
+func TestWrittenEventsAreReadTheSame(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile("../../../docs/executors.md")
+	require.NoError(t, err)
+	lines := `{"type":"status","state":"input-required","metadata":{"n":1.0}}
+		{"type":"auth","resume":{"for":0.5}}
+		{"type":"ask","message":"sure?","resume":{"for":60,"show":true},"metadata":{"big":12345678901234567890}}
+		{"type":"artifact","artifact":{"artifactId":"a","name":"n","description":"d","parts":[{"url":"http://x/","mediaType":"a/b"},{"data":null},{"text":""}],"metadata":{"k": [1,  2]},"extensions":["e"]},"append":true,"last":true,"metadata":{"m":1}}
+		{"type":"reply","message":{"messageId":"m","parts":[{"text":"é\n"}],"metadata":{},"extensions":["e"],"referenceTaskIds":["t"]}}
+		{"type":"call","calls":[{"task":"01945c3e-9a11-7d00-8c01-aa51b2c3d4e5","message":"x","metadata":{"k":1}},{"agent":"b","contextId":"c","message":"y","relay":true}]}
+		{"type":"checkpoint","data":[1.0]}
+		{"type":"wait","until":"2026-03-01T09:00:00.5+01:00"}`
+	for _, block := range regexp.MustCompile("(?s)```ndjson\n(.*?)```").FindAllStringSubmatch(string(guide), -1) {
+		lines += "\n" + block[1]
+	}
+	n := 0
+	for line := range strings.Lines(lines) {
+		line = strings.TrimSpace(line)
+		want, bad := Decode([]byte(line))
+		if line == "" || bad == nil && (want.Action == Text || want.Action == Store) {
+			continue
+		}
+		require.Nil(t, bad, line)
+		written, err := Encode(want)
+		require.NoError(t, err, line)
+		require.NotContains(t, string(written), "\n")
+		require.NoError(t, compile(t, "event").Validate(instance(t, string(written))), "%s", written)
+		got, bad := Decode(written)
+		require.Nil(t, bad, "%s", written)
+		require.True(t, want.Wait.Until.Equal(got.Wait.Until))
+		want.Wait.Until, got.Wait.Until = time.Time{}, time.Time{}
+		require.Equal(t, want, got, "%s", written)
+		n++
+	}
+	require.Greater(t, n, 15)
+	broken, err := Encode(&Event{Action: Status, State: task.StateFailed, Message: &task.Message{Parts: []task.Part{task.Text("half\xff")}}})
+	require.NoError(t, err)
+	require.Contains(t, string(broken), "half\ufffd")
+	_, err = Encode(&Event{Action: Checkpoint, Checkpoint: []byte(`{"a":`)})
+	require.Error(t, err)
+	_, err = Encode(&Event{Action: Status, State: task.StateInputRequired, Resume: &executor.Resume{}})
+	require.ErrorContains(t, err, "message: is missing")
+}
+
+// A worker in Go reads what the server has written.
+func TestWrittenRunsAreReadTheSame(t *testing.T) {
+	t.Parallel()
+	run := executortest.NewRun("hello")
+	run.Turn, run.Try, run.Attempt = 2, 3, 4
+	run.Metadata, run.TurnMetadata = []byte(`{"k":1.0}`), []byte(`{"t":12345678901234567890}`)
+	run.AcceptedOutputModes, run.Extensions, run.Scopes = []string{"m"}, []string{"e"}, []string{"s"}
+	run.ExtensionParams = map[string]json.RawMessage{"e": []byte(`{"p":1}`)}
+	run.Traceparent, run.Deadline, run.ResumeURL = "parent", time.Unix(1, 0).UTC(), "https://x/resume/y"
+	run.API = &executor.API{URL: "http://x/run/v1", Token: "token"}
+	run.Message.References = []string{"task-0"}
+	run.Input = &executor.Input{Source: executor.SourceCalls, Interrupted: true, Results: []executor.Result{{
+		ID: "c", Agent: "b", TaskID: "t", State: task.StateCompleted, Omitted: 3,
+		Message:   &task.Message{Role: task.RoleAgent, Parts: []task.Part{task.Text("done")}},
+		Artifacts: []task.Artifact{{ID: "a", Parts: []task.Part{{Kind: task.PartRaw, Raw: []byte("x"), Filename: "f"}}}},
+	}}}
+	run.Memory = &executortest.Memory{
+		Stored: []byte(`{"page":7}`),
+		Refs: []executor.Reference{{TaskID: "task-0", ContextID: "c", State: task.StateFailed, Said: []executor.Said{
+			{TaskID: "task-0", State: task.StateFailed, Message: &task.Message{ID: "m", Role: task.RoleAgent, Parts: []task.Part{task.Text("no")}}},
+		}}},
+		Said: []executor.Said{{TaskID: "task-1", Artifact: &task.Artifact{ID: "a", Name: "n", Parts: []task.Part{{Kind: task.PartURL}}}}, {TaskID: run.TaskID, Left: 5, Message: &task.Message{Role: task.RoleUser, Parts: []task.Part{}}}},
+	}
+	doc, err := EncodeRun(t.Context(), run, History{})
+	require.NoError(t, err)
+	got, err := DecodeRun(doc)
+	require.NoError(t, err)
+	require.Equal(t, run.IdempotencyKey(), got.Run.IdempotencyKey())
+	require.JSONEq(t, `{"page":7}`, string(got.Checkpoint))
+	refs := run.Memory.(*executortest.Memory).Refs
+	require.Equal(t, refs, got.References)
+	want := *run
+	want.Memory, want.ID, want.Key = nil, got.Run.ID, got.Run.Key
+	require.Equal(t, &want, got.Run)
+
+	raw, err := Marshal(NewHistory(run.TaskID, run.Memory.(*executortest.Memory).Said, "older"))
+	require.NoError(t, err)
+	said, next, err := DecodeHistory(raw, run.TaskID)
+	require.NoError(t, err)
+	require.Equal(t, "older", next)
+	require.Equal(t, run.Memory.(*executortest.Memory).Said, said)
+
+	for text, in := range map[string]*executor.Resumed{
+		"json":  {Method: "POST", Query: "a=1", ContentType: "application/json", Body: []byte(`{"ok":true}`)},
+		"text":  {Method: "POST", ContentType: "text/plain", Body: []byte("yes")},
+		"bytes": {Method: "POST", Body: []byte{0xff, 0}},
+		"none":  {Method: "GET"},
+	} {
+		run.Input = &executor.Input{Source: executor.SourceResume, Resumed: in}
+		doc, err := EncodeRun(t.Context(), run, History{})
+		require.NoError(t, err, text)
+		got, err := DecodeRun(doc)
+		require.NoError(t, err, text)
+		require.Equal(t, run.Input, got.Run.Input, text)
+	}
+	for want, doc := range map[string]string{
+		"the version 2": `{"version":2}`, "not understood": `{"version":`, "parts[0]": `{"version":1,"message":{"role":"user","parts":[{"future":1}]}}`,
+	} {
+		_, err := DecodeRun([]byte(doc))
+		require.ErrorContains(t, err, want)
+	}
 }

@@ -354,4 +354,3 @@ func TestStopTimeout(t *testing.T) {
 	require.Equal(t, codes.Unavailable, codeOf(err))
 	wait(t, s.closed)
 }
-

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -13,14 +15,105 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/dialecttest"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
 	"github.com/holdfast-a2a/holdfast/internal/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// server is the whole public server on a real listener.
+type server struct {
+	*httptest.Server
+	logs *rpctest.Logs
+}
+
+func serve(t testing.TB, e *rpctest.Recorder, o rest.Options) *server {
+	t.Helper()
+	return serveEngine(t, e.As, o)
+}
+
+func serveEngine(t testing.TB, as func(identity.Caller, string) dispatch.Engine, o rest.Options) *server {
+	t.Helper()
+	s := &server{logs: new(rpctest.Logs)}
+	s.Server = httptest.NewServer(handler(as, o, s.logs))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func handler(as func(identity.Caller, string) dispatch.Engine, o rest.Options, logs io.Writer) http.Handler {
+	o.Log = slog.New(slog.NewTextHandler(logs, nil))
+	o.Operations = dispatch.New(dispatch.Options{Engine: as, Agents: []dispatch.Agent{
+		{Name: "demo", Extensions: []dispatch.Extension{{URI: "urn:a"}}}, {Name: "other"},
+	}})
+	return rpc.New(rpc.Options{Agents: []rpc.Agent{{Name: "demo", Default: true}, {Name: "other"}}, REST: rest.New(o), Log: o.Log})
+}
+
+func recorder() *rpctest.Recorder { return &rpctest.Recorder{Task: rpctest.Sample("0.1")} }
+
+type answer struct {
+	*http.Response
+	body []byte
+}
+
+// do sends a request. headers are pairs of name and value.
+func (s *server) do(t testing.TB, verb, path, body string, headers ...string) *answer {
+	t.Helper()
+	r := rpctest.Do(t, s.Server, verb, path, body, headers...)
+	return &answer{r.Response, r.Content}
+}
+
+// fault is an error body of either version.
+type fault struct {
+	Code    int
+	Status  string
+	Message string
+	Details []struct {
+		Reason          string
+		FieldViolations []struct{ Field, Description string }
+	}
+}
+
+// fault10 reads an error of 1.0 and checks what holds for every such error.
+func (a *answer) fault10(t testing.TB) *fault {
+	t.Helper()
+	var members struct{ Error *fault }
+	require.NoError(t, json.Unmarshal(a.body, &members), "%s", a.body)
+	require.NotNil(t, members.Error, "%s", a.body)
+	require.Equal(t, a.StatusCode, members.Error.Code)
+	require.Equal(t, "application/json", a.Header.Get("Content-Type"))
+	require.NotEmpty(t, members.Error.Status)
+	require.NotEmpty(t, members.Error.Message)
+	require.NotEmpty(t, members.Error.Details, "%s", a.body)
+	return members.Error
+}
+
+// fault03 reads an error of 0.3.
+func (a *answer) fault03(t testing.TB) (class string, code int, message string) {
+	t.Helper()
+	var members struct {
+		Error   string
+		Code    int
+		Message string
+	}
+	require.NoError(t, json.Unmarshal(a.body, &members), "%s", a.body)
+	require.Equal(t, "application/json", a.Header.Get("Content-Type"))
+	require.NotEmpty(t, members.Error)
+	return members.Error, members.Code, members.Message
+}
+
+const (
+	send10 = `{"message":{"messageId":"m-1","role":"ROLE_USER","parts":[{"text":"hi"}]}}`
+	send03 = `{"message":{"messageId":"m-1","role":"ROLE_USER","content":[{"text":"hi"}]}}`
 )
 
 // Tests every operation of both versions. The answers are golden files.
@@ -432,4 +525,69 @@ func TestVersionHeader(t *testing.T) {
 		require.Equal(t, http.StatusOK, strict.do(t, "GET", path, "", "A2A-Version", right).StatusCode)
 		require.Equal(t, http.StatusBadRequest, strict.do(t, "GET", path, "", "A2A-Version", wrong).StatusCode)
 	}
+}
+
+func TestMatch(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{
+		"", "/", "/v1", "/v1/", "/v1.0", "/v0.3/", "/agents/demo", "/.well-known/agent-card.json", "/Tasks", "/a/b/tasks",
+		"/task/x", "/extendedagentcard", "/messages:send", "/a%2Ftasks/x", "/demo/v1/tasks",
+		// The first segments of other paths are not tenants. (An agent may have such a name; its path is
+		// /agents/{name}.)
+		"/agents/tasks", "/agents/message:send", "/.well-known/tasks", "/v1.0/tasks", "/v0.3/message:send", "/v0.1/tasks/x", "/v2/tasks",
+	} {
+		require.Nil(t, rest.Match(path), path)
+	}
+	for _, path := range []string{
+		"/message:send", "message:stream", "/tasks", "/tasks/", "//tasks", "/tasks/x", "/tasks/x:cancel", "/demo/tasks/x:subscribe",
+		"/tasks/x/pushNotificationConfigs/y", "/extendedAgentCard", "/demo/extendedAgentCard", "/tenant%2Fodd/tasks",
+		"/v1/message:send", "/v1/v1/message:send", "//v1/tasks", "/v1/card",
+		// Unknown paths get an answer in the format of their version.
+		"/message:sing", "/tasks/x/y", "/tasks//pushNotificationConfigs", "/tasks/:cancel", "/v1/nothing", "/v1/v1", "/v1/v1/v1/tasks",
+		"/tasks/x/pushNotificationConfigs/y/z",
+	} {
+		require.NotNil(t, rest.Match(path), path)
+	}
+}
+
+// FuzzRequest sends arbitrary paths, queries and bodies. The answer is one document. An error has the format of its
+// version, and is never internal.
+func FuzzRequest(f *testing.F) {
+	for _, seed := range []struct{ verb, path, query, body string }{
+		{"POST", "/message:send", "", send10},
+		{"POST", "/v1/message:stream", "", send03},
+		{"GET", "/tasks", "pageSize=7&status=working&includeArtifacts=true&statusTimestampAfter=2026-01-05T10:00:02Z", ""},
+		{"GET", "/demo/tasks/t%2F1", "history_length=3&tenant=demo", ""},
+		{"POST", "/tasks/t:cancel", "", `{"id":"x","metadata":{"a":1}}`},
+		{"GET", "/v1/tasks/t:subscribe", "A2A-Version=0.3", ""},
+		{"DELETE", "/tasks/t/pushNotificationConfigs/%00", "", ""},
+		{"POST", "/v1/v1/tasks/%ff/pushNotificationConfigs", "", `{"parent":"p","config":{}}`},
+		{"PUT", "/tasks/a:b:cancel", "%zz", "\xff"},
+	} {
+		f.Add(seed.verb, seed.path, seed.query, seed.body)
+	}
+	b := rest.New(rest.Options{Limits: body.Limits{Size: 1 << 16}, Operations: dispatch.New(dispatch.Options{Engine: rpctest.ForAll(new(rpctest.Echo))})})
+	f.Fuzz(func(t *testing.T, verb, path, query, content string) {
+		u, err := url.Parse("http://x/" + strings.TrimLeft(path, "/"))
+		if err != nil {
+			return
+		}
+		target := rest.Match(u.EscapedPath())
+		if target == nil {
+			return
+		}
+		u.RawQuery = query
+		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(content))
+		r.Method, r.URL = verb, u
+		w := httptest.NewRecorder()
+		b.Serve(w, r, dispatch.Endpoint{Agent: "demo", Common: true, Admission: rpctest.Open{}}, target)
+		if verb == http.MethodOptions && w.Code == http.StatusNoContent {
+			return
+		}
+		var document map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &document), "%s", w.Body)
+		require.NotContains(t, w.Body.String(), "\n")
+		require.NotEqual(t, http.StatusInternalServerError, w.Code, "%s", w.Body)
+		require.Equal(t, w.Code != http.StatusOK, document["error"] != nil, "%s", w.Body)
+	})
 }
