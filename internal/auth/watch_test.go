@@ -120,8 +120,7 @@ func TestStreamEndsWithItsKey(t *testing.T) {
 	})
 }
 
-// One key that cannot be checked does not stop the check of the others. An outage does, otherwise each look-up would
-// wait for it.
+// One key that cannot be checked does not stop the check of the others. An outage does, otherwise each look-up would wait for it.
 func TestUnreadableKeyIsNoOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

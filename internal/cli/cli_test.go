@@ -577,8 +577,7 @@ func (r *retrier) Retry(_ context.Context, t *task.Task, _ bool) (*task.Task, er
 	return nil, task.Errorf(task.Busy, "refused")
 }
 
-// With several tasks, the exit code is that of the worst outcome: a failed call, then a failed task, then a parked
-// one.
+// With several tasks, the exit code is that of the worst outcome: a failed call, then a failed task, then a parked one.
 func TestRetryExitCode(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

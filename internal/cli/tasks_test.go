@@ -96,15 +96,12 @@ func TestTailOfTask(t *testing.T) {
 			code: exitUsage, err: "--after: 5 is beyond the log of order-7, which has 4 events",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			op := &tailOperator{steps: c.steps}
-			s := operating(op)
-			r := s.run(t, append([]string{"tasks", "tail", "order-7", "--interval", "10ms", "-o", "json"}, c.args...)...)
-			require.Equal(t, c.code, r.code, r.err)
-			require.Contains(t, r.err, c.err)
-			require.Equal(t, c.seqs, seqsIn(t, r.out))
-		})
+		op := &tailOperator{steps: c.steps}
+		s := operating(op)
+		r := s.run(t, append([]string{"tasks", "tail", "order-7", "--interval", "10ms", "-o", "json"}, c.args...)...)
+		require.Equal(t, c.code, r.code, r.err)
+		require.Contains(t, r.err, c.err, name)
+		require.Equal(t, c.seqs, seqsIn(t, r.out), name)
 	}
 }
 

@@ -63,8 +63,7 @@ func TestExposed(t *testing.T) {
 	}
 }
 
-// Other people's clients set webhooks at any address, so they need https and the receiver's consent unless the operator
-// says otherwise.
+// Other people's clients set webhooks at any address, so they need https and the receiver's consent unless the operator says otherwise.
 func TestWebhooksOfOtherMachinesAreRestricted(t *testing.T) {
 	t.Parallel()
 	const open = "auth: {none: true}\n"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -193,4 +194,231 @@ func TestListPages(t *testing.T) {
 	}
 	require.Equal(t, n, next(false))
 	require.Equal(t, n+1, next(true))
+}
+
+// aboutATask are the operations that name a task. The answer is all that a caller gets: an error, or the result.
+var aboutATask = map[string]func(ctx context.Context, r *replica, c asker, id string) (any, error){
+	"find": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		return r.as(c).Find(ctx, id)
+	},
+	"get": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		return r.as(c).Get(ctx, &engine.GetRequest{TaskID: id, WithArtifacts: true})
+	},
+	"cancel": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		return r.as(c).Cancel(ctx, &engine.CancelRequest{TaskID: id})
+	},
+	"subscribe": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		return subscribed(r.as(c).Subscribe(ctx, &engine.SubscribeRequest{TaskID: id}))
+	},
+	"subscribe, live": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		return subscribed(r.as(c).Subscribe(ctx, &engine.SubscribeRequest{TaskID: id, Live: true}))
+	},
+	"resume behind its last event": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		return subscribed(r.as(c).Subscribe(ctx, &engine.SubscribeRequest{TaskID: id, Resume: true, After: task.Position{Seq: 3}}))
+	},
+	"resume after an event that does not exist": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		return subscribed(r.as(c).Subscribe(ctx, &engine.SubscribeRequest{TaskID: id, Resume: true, After: task.Position{Seq: 1000}}))
+	},
+	"send": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		q := send("mine")
+		q.by, q.TaskID = c, id
+		return r.Send(ctx, q)
+	},
+	"send in its context": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		q := send("mine")
+		q.by, q.TaskID, q.ContextID = c, id, "context"
+		return r.Send(ctx, q)
+	},
+	"send with its key": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		q := send("ask")
+		q.by, q.TaskID, q.IdempotencyKey = c, id, "key"
+		return r.Send(ctx, q)
+	},
+	"stream": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		q := send("mine")
+		q.by, q.TaskID = c, id
+		return subscribed(r.Stream(ctx, q))
+	},
+	"push set": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		return r.as(c).SetPush(ctx, &engine.PushRequest{Dialect: "1.0", TaskID: id, Set: webhook()})
+	},
+	"push clear": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		return r.as(c).SetPush(ctx, &engine.PushRequest{Dialect: "0.1", TaskID: id})
+	},
+	"push get": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		return r.as(c).GetPush(ctx, &engine.PushRequest{TaskID: id, MayLack: true})
+	},
+	"push get by id": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		return r.as(c).GetPush(ctx, &engine.PushRequest{TaskID: id, ConfigID: "hook"})
+	},
+	"push list": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		return r.as(c).ListPush(ctx, &engine.PushRequest{TaskID: id})
+	},
+	"push delete": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		return r.as(c).DeletePush(ctx, &engine.PushRequest{TaskID: id, ConfigID: "hook"})
+	},
+}
+
+func subscribed(s *engine.Stream, err error) (any, error) {
+	if err == nil {
+		s.Close()
+	}
+	return s, err
+}
+
+func webhook() *engine.PushSetting {
+	return &engine.PushSetting{PushConfig: task.PushConfig{ID: "hook", URL: "http://receiver.example/"}}
+}
+
+// words are the parts of an error that the fault tables of all versions and bindings read.
+func words(err error) string {
+	var e *task.Error
+	if !errors.As(err, &e) {
+		return fmt.Sprintf("%v: %v", task.KindOf(err), err)
+	}
+	return fmt.Sprintf("kind %v, %q, field %q, reason %v, retry %s", e.Kind, e.Msg, e.Field, e.Challenges, e.RetryAfter)
+}
+
+// isolated is a parked task of alice's with a webhook, at an agent.
+func isolated(t *testing.T, r *replica, agent, name string) *task.Task {
+	t.Helper()
+	return isolatedOf(t, r, alice.Caller, agent, name)
+}
+
+func isolatedOf(t *testing.T, r *replica, owner identity.Caller, agent, name string) *task.Task {
+	t.Helper()
+	q := send("ask")
+	q.by = asker{owner, agent}
+	q.TaskID, q.MayCreate, q.ContextID = name, name != "", "context"
+	if name == "" {
+		q.IdempotencyKey = "key"
+	}
+	h := r.must(t, q)
+	require.Equal(t, task.StateInputRequired, h.Status.State)
+	_, err := r.as(q.by).SetPush(t.Context(), &engine.PushRequest{Dialect: "1.0", TaskID: h.PublicID, Set: webhook()})
+	require.NoError(t, err)
+	return h
+}
+
+// The predicates work without row-level security, and with it the errors have the same text.
+func TestTasksOfOthersDoNotExist(t *testing.T) {
+	t.Parallel()
+	for _, without := range []bool{true, false} {
+		t.Run(fmt.Sprintf("row-level security %v", !without), func(t *testing.T) {
+			t.Parallel()
+			r := start(t, setup{withoutRowSecurity: without, push: &engine.Push{MaxPerTask: 5}, pageKey: "key"})
+			named, unnamed := isolated(t, r, "a", "chosen"), isolated(t, r, "a", "")
+			shared := isolated(t, r, "shared", "shared")
+			isolatedOf(t, r, identity.Caller{Subject: "alice"}, "shared", "without a tenant")
+			before := everything(t, r, named, unnamed, shared)
+			for who, c := range map[string]asker{
+				"another subject":              {Caller: identity.Caller{Tenant: "t", Subject: "mallory"}, Agent: "a"},
+				"the same subject elsewhere":   {Caller: identity.Caller{Tenant: "u", Subject: "alice"}, Agent: "a"},
+				"nobody":                       {Agent: "a"},
+				"the owner at another agent":   {Caller: alice.Caller, Agent: "strict"},
+				"another tenant, all shared":   {Caller: identity.Caller{Tenant: "u", Subject: "alice"}, Agent: "shared"},
+				"a colleague at another agent": {Caller: identity.Caller{Tenant: "t", Subject: "bob"}, Agent: "strict"},
+				"another one without a tenant": {Caller: identity.Caller{Subject: "bob"}, Agent: "shared"},
+			} {
+				for name, op := range aboutATask {
+					none := func(id string) string {
+						got, err := op(t.Context(), r, c, id)
+						require.Error(t, err, "%s: %s: %v", who, name, got)
+						return strings.ReplaceAll(words(err), id, "ID")
+					}
+					require.Equal(t, none("0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f"), none(unnamed.PublicID), "%s: %s", who, name)
+					require.Equal(t, none("unknown"), none("chosen"), "%s: %s", who, name)
+					require.Equal(t, none("unknown"), none("shared"), "%s: %s", who, name)
+					require.Equal(t, none("unknown"), none("without a tenant"), "%s: %s", who, name)
+					require.Equal(t, none("0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f"), none(named.ID.String()), "%s: %s", who, name)
+				}
+				page, err := r.as(c).List(t.Context(), &engine.ListRequest{PageSize: 10})
+				require.NoError(t, err)
+				require.Empty(t, page.Tasks, who)
+				require.Zero(t, page.Total, who)
+				page, err = r.as(c).List(t.Context(), &engine.ListRequest{PageSize: 10, ContextID: "context", ExactTotal: true})
+				require.NoError(t, err)
+				require.Empty(t, page.Tasks, who)
+				require.Zero(t, page.Total, who)
+			}
+			require.Equal(t, before, everything(t, r, named, unnamed, shared))
+		})
+	}
+}
+
+func everything(t *testing.T, r *replica, of ...*task.Task) (all []any) {
+	t.Helper()
+	for _, h := range of {
+		c := alice
+		c.Agent = h.Agent
+		got, err := r.as(c).Get(t.Context(), &engine.GetRequest{TaskID: h.PublicID, WithArtifacts: true})
+		require.NoError(t, err)
+		pushes, err := r.as(c).ListPush(t.Context(), &engine.PushRequest{TaskID: h.PublicID})
+		require.NoError(t, err)
+		require.Len(t, pushes.Configs, 1)
+		all = append(all, got, pushes)
+	}
+	return all
+}
+
+// A tenant's callers may continue the tasks that they see; each subject's keys and tokens stay its own.
+func TestTasksSharedByTenant(t *testing.T) {
+	t.Parallel()
+	for _, without := range []bool{true, false} {
+		t.Run(fmt.Sprintf("row-level security %v", !without), func(t *testing.T) {
+			t.Parallel()
+			r := start(t, setup{withoutRowSecurity: without, push: &engine.Push{MaxPerTask: 5}, pageKey: "key"})
+			named, unnamed := isolated(t, r, "shared", "chosen"), isolated(t, r, "shared", "")
+			bob := asker{Caller: identity.Caller{Tenant: "t", Subject: "bob"}, Agent: "shared"}
+			for name, op := range aboutATask {
+				if name == "cancel" || name == "send" || name == "stream" || strings.HasPrefix(name, "send ") || strings.HasPrefix(name, "push ") {
+					continue // they change the task
+				}
+				for _, h := range []*task.Task{named, unnamed} {
+					_, err := op(t.Context(), r, bob, h.PublicID)
+					require.NoError(t, err, name)
+				}
+			}
+			own := send("ask")
+			own.by, own.IdempotencyKey, own.ContextID = bob, "key", "context"
+			mine := r.must(t, own)
+			require.NotEqual(t, unnamed.ID, mine.ID, "a key belongs to a subject")
+			for _, exact := range []bool{true, false} {
+				for _, contextID := range []string{"", "context"} {
+					q := &engine.ListRequest{PageSize: 2, ExactTotal: exact, ContextID: contextID}
+					var ids []task.ID
+					for {
+						page, err := r.as(bob).List(t.Context(), q)
+						require.NoError(t, err)
+						require.Equal(t, 3, page.Total)
+						for _, h := range page.Tasks {
+							ids = append(ids, h.ID)
+						}
+						if q.PageToken = page.NextToken; q.PageToken == "" {
+							break
+						}
+					}
+					require.Equal(t, []task.ID{mine.ID, unnamed.ID, named.ID}, ids, "newest first, of all subjects")
+				}
+			}
+			// A client-chosen id of a colleague's task means that task.
+			q := send("more")
+			q.by, q.TaskID, q.MayCreate, q.IdempotencyKey = bob, "chosen", true, "another key"
+			got := r.must(t, q)
+			require.Equal(t, named.ID, got.ID)
+			require.Equal(t, task.StateCompleted, got.Status.State)
+			require.Equal(t, "alice", got.Owner)
+			again := send("more")
+			again.by, again.TaskID, again.MayCreate, again.IdempotencyKey = bob, "chosen", true, "another key"
+			require.Equal(t, got.LastSeq, r.must(t, again).LastSeq, "a repetition, with bob's key")
+			again.by.Subject = "carol"
+			again.Message.ID = ""
+			r.refuses(t, again, task.Terminal, "the key belongs to bob")
+			again.MayReopen, again.IdempotencyKey = true, ""
+			r.refuses(t, again, task.Terminal, "only the owner's next task may take the name over")
+			canceled, err := r.as(bob).Cancel(t.Context(), &engine.CancelRequest{TaskID: unnamed.PublicID})
+			require.NoError(t, err)
+			require.Equal(t, task.StateCanceled, canceled.Status.State)
+		})
+	}
 }

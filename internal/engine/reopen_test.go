@@ -135,8 +135,7 @@ func TestStreamsOfReopenedTask(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, st.Over)
 		st.Close()
-		// An id before the present task: the client missed events that are not in this log. An id after its end:
-		// there is no such event.
+		// An id before the present task: the client missed events that are not in this log. An id after its end: there is no such event.
 		for _, after := range []task.Seq{0, first.LastSeq, base - 1, base + third.LastSeq + 1} {
 			st, err := subscribe(after)
 			if live {
@@ -316,8 +315,7 @@ func (p *purging) AddMessage(ctx context.Context, n *store.NewMessage) (task.Seq
 	return p.Store.AddMessage(ctx, n)
 }
 
-// A task that is purged in the middle of a request frees its id and its key, so the request gets
-// what it would have got a moment later.
+// A task that is purged in the middle of a request frees its id and its key, so the request gets what it would have got a moment later.
 func TestTaskPurgedDuringRequest(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{noWorkers: true})

@@ -9,8 +9,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/judge"
 )
 
-// repeated is the log of a server that does not number events. Two of its places look the same: before and after the second
-// "working".
+// repeated is the log of a server that does not number events. Two of its places look the same: before and after the second "working".
 func repeated() map[string]*judge.Log {
 	lg := &judge.Log{}
 	for i, e := range []judge.Event{

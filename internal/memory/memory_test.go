@@ -57,11 +57,8 @@ func TestFind(t *testing.T) {
 		"GOMEMLIMIT above a limit":  {root: v2, env: "2GiB", parsed: 2048 * mib, want: Limit{512 * mib, "cgroup", 2048 * mib}},
 		"GOMEMLIMIT off":            {root: v2, env: "off", parsed: math.MaxInt64, want: Limit{512 * mib, "cgroup", 0}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := find(c.root, c.configured, c.env, c.parsed, 90)
-			require.Equal(t, c.want, got)
-		})
+		got := find(c.root, c.configured, c.env, c.parsed, 90)
+		require.Equal(t, c.want, got, name)
 	}
 }
 
@@ -139,8 +136,7 @@ func TestMessagesThatDoNotFitAreBesideTheBudget(t *testing.T) {
 	require.False(t, none.Crowded())
 }
 
-// TestAccount shows that small requests do not compete with large ones, and that nothing stays
-// behind.
+// TestAccount shows that small requests do not compete with large ones, and that nothing stays behind.
 func TestAccount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -179,8 +179,7 @@ func only(t *testing.T, about string, answers map[string]string) string {
 	return first
 }
 
-// A caller that is not admitted gets the same answer to every request, in the shape of the version,
-// and the request has no effect.
+// A caller that is not admitted gets the same answer to every request, in the shape of the version, and the request has no effect.
 func TestRefusedCredentials(t *testing.T) {
 	t.Parallel()
 	g := serveGated(t, false)

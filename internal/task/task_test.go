@@ -358,8 +358,7 @@ func TestAppendedTextOfManyChunks(t *testing.T) {
 	require.Len(t, got.Artifacts[0].Parts[0].Text, chunks*len(piece))
 }
 
-// Several readers may fold the same events in pieces, with overlaps: all get the same task, and the events stay
-// unchanged.
+// Several readers may fold the same events in pieces, with overlaps: all get the same task, and the events stay unchanged.
 func TestFoldInPiecesEqualsFold(t *testing.T) {
 	t.Parallel()
 	same := cmp.Options{cmp.AllowUnexported(task.Task{}), cmpopts.IgnoreFields(task.Task{}, "growing"), cmpopts.EquateEmpty()}

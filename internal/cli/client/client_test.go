@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -211,14 +212,11 @@ func TestFollowResumesAfterEveryCut(t *testing.T) {
 			[]string{"message/stream", "tasks/resubscribe 1", "tasks/resubscribe 2", "tasks/resubscribe 3", "tasks/resubscribe 4"},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			a := newAgent(t, c.answers...)
-			ids, err := a.follow(t)
-			require.NoError(t, err)
-			require.Empty(t, cmp.Diff(all, ids))
-			require.Empty(t, cmp.Diff(c.methods, a.methods()))
-		})
+		a := newAgent(t, c.answers...)
+		ids, err := a.follow(t)
+		require.NoError(t, err, name)
+		require.Empty(t, cmp.Diff(all, ids), name)
+		require.Empty(t, cmp.Diff(c.methods, a.methods()), name)
 	}
 }
 
@@ -240,15 +238,12 @@ func TestFollowFailsOnFinalCut(t *testing.T) {
 		"a cut before the task is known":         {[]http.HandlerFunc{stream(cut)}, 1, ""},
 		"a stream that closes without any event": {[]http.HandlerFunc{stream()}, 1, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			a := newAgent(t, c.answers...)
-			_, err := a.follow(t)
-			var cutErr *CutError
-			require.ErrorAs(t, err, &cutErr)
-			require.Equal(t, c.cutAt, cutErr.LastEventID)
-			require.Len(t, a.seen, c.calls)
-		})
+		a := newAgent(t, c.answers...)
+		_, err := a.follow(t)
+		var cutErr *CutError
+		require.ErrorAs(t, err, &cutErr, name)
+		require.Equal(t, c.cutAt, cutErr.LastEventID, name)
+		require.Len(t, a.seen, c.calls, name)
 	}
 }
 
@@ -260,12 +255,9 @@ func TestFollowEnds(t *testing.T) {
 			stream(opened, cut), stream(`9 {"kind":"task","id":"t1","contextId":"c1","status":{"state":"failed"}}`),
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			ids, err := newAgent(t, answers...).follow(t)
-			require.NoError(t, err)
-			require.Equal(t, []string{"1", "9"}[2-len(answers):], ids)
-		})
+		ids, err := newAgent(t, answers...).follow(t)
+		require.NoError(t, err, name)
+		require.Equal(t, []string{"1", "9"}[2-len(answers):], ids, name)
 	}
 	t.Run("with an error on the stream", func(t *testing.T) {
 		t.Parallel()
@@ -346,11 +338,8 @@ func TestErrorAnswers(t *testing.T) {
 		"a status alone":       {status(404, "", "", "no such page\n"), "HTTP 404 Not Found: no such page"},
 		"no JSON":              {answer("<html>"), "the server's answer is not A2A 0.3 over JSONRPC"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, err := newAgent(t, c.answer).Get(t.Context(), "t1")
-			require.ErrorContains(t, err, c.want)
-		})
+		_, err := newAgent(t, c.answer).Get(t.Context(), "t1")
+		require.ErrorContains(t, err, c.want, name)
 	}
 }
 
@@ -398,4 +387,76 @@ func TestRedirectsToOtherHostsAreNotFollowed(t *testing.T) {
 	require.Equal(t, http.StatusTemporaryRedirect, refused.Status)
 	require.Contains(t, refused.Error(), "the server redirects to "+other.URL+"/x; if you trust it, call it at that address")
 	require.NoError(t, ask(), "a redirect on the same host")
+}
+
+func TestFrames(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 1<<20)
+	for name, c := range map[string]struct {
+		stream string
+		want   []string // id|data
+	}{
+		"one event":                         {"id: 7\ndata: {}\n\n", []string{"7|{}"}},
+		"an id stays until the next":        {"id: 1\ndata: a\n\ndata: b\n\nid\ndata: c\n\n", []string{"1|a", "1|b", "|c"}},
+		"an id of an event without data":    {"id: 9\n\ndata: a\n\n", []string{"9|a"}},
+		"an id with NUL is ignored":         {"id: 1\ndata: a\n\nid: 2\x00\ndata: b\n\n", []string{"1|a", "1|b"}},
+		"comments and keep-alives":          {": hi\n\n: keep-alive\n\ndata: a\n: between\ndata: b\n\n", []string{"|a\nb"}},
+		"several lines of data":             {"data: {\ndata:  \"a\": 1\ndata:}\n\n", []string{"|{\n \"a\": 1\n}"}},
+		"CRLF":                              {"id: 1\r\ndata: a\r\n\r\ndata: b\r\n\r\n", []string{"1|a", "1|b"}},
+		"CR":                                {"data: a\r\rdata: b\r\r", []string{"|a", "|b"}},
+		"a mix of line ends":                {"data: a\r\n\ndata: b\n\r\n", []string{"|a", "|b"}},
+		"no space after the colon":          {"data:a\nid:3\n\n", []string{"3|a"}},
+		"only the first space is dropped":   {"data:  a\n\n", []string{"| a"}},
+		"empty data is an event":            {"data\n\n", []string{"|"}},
+		"unknown fields and event names":    {"event: message\nretry: 10\nfoo: bar\ndata: a\n\n", []string{"|a"}},
+		"a long line":                       {"data: " + long + "\n\n", []string{"|" + long}},
+		"a byte order mark":                 {"\ufeffdata: a\n\n", []string{"|a"}},
+		"an event that was cut is dropped":  {"data: a\n\ndata: half", []string{"|a"}},
+		"an event without its end, dropped": {"data: a\n", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, r := range []io.Reader{strings.NewReader(c.stream), iotest.OneByteReader(strings.NewReader(c.stream))} {
+				f := newFrames(r)
+				var got []string
+				for {
+					fr, err := f.next()
+					if errors.Is(err, io.EOF) {
+						break
+					}
+					require.NoError(t, err)
+					got = append(got, fr.ID+"|"+string(fr.Data))
+				}
+				require.Empty(t, cmp.Diff(c.want, got))
+			}
+		})
+	}
+}
+
+// A reader without more data blocks; an event that ended in CR must be delivered before that.
+func TestEventEndingInCRIsNotDelayed(t *testing.T) {
+	t.Parallel()
+	r, w := io.Pipe()
+	go func() {
+		_, _ = w.Write([]byte("data: a\r\r"))
+	}()
+	f, err := newFrames(r).next()
+	require.NoError(t, err)
+	require.Equal(t, "a", string(f.Data))
+	require.NoError(t, w.Close())
+}
+
+func FuzzFrames(f *testing.F) {
+	f.Add("id: 1\r\ndata: a\r\n\r\n: c\ndata\n\n")
+	f.Fuzz(func(t *testing.T, stream string) {
+		frames := newFrames(strings.NewReader(stream))
+		for {
+			fr, err := frames.next()
+			if err != nil {
+				require.ErrorIs(t, err, io.EOF)
+				return
+			}
+			require.NotContains(t, string(fr.Data), "\r")
+		}
+	})
 }

@@ -918,13 +918,10 @@ func TestCards(t *testing.T) {
 		"no URL":       {`{"name":"n"}`, "it names no URL"},
 		"too long":     {`{"name":"` + strings.Repeat("x", 2<<20) + `"}`, "the card is longer than"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			a, e := newAgent(t, a2a.Options{})
-			a.card = c.card
-			_, err := execute(t, e, executortest.NewRun("hello"))
-			require.ErrorContains(t, err, c.want)
-		})
+		a, e := newAgent(t, a2a.Options{})
+		a.card = c.card
+		_, err := execute(t, e, executortest.NewRun("hello"))
+		require.ErrorContains(t, err, c.want, name)
 	}
 	for _, version := range []string{"", "1.0"} {
 		t.Run("url overrides the card's, version "+version, func(t *testing.T) {

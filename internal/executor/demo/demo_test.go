@@ -49,16 +49,13 @@ func TestArtifactScripts(t *testing.T) {
 			Kind: task.PartRaw, Raw: []byte("Hello from Holdfast.\n"), Filename: "hello.txt", MediaType: "text/plain",
 		},
 	} {
-		t.Run(script, func(t *testing.T) {
-			t.Parallel()
-			out, run := executortest.NewRecorder(), executortest.NewRun(script)
-			require.NoError(t, newDemo(t).Execute(t.Context(), run, out))
-			events := out.Events()
-			require.Len(t, events, 1)
-			require.Equal(t, []task.Part{want}, events[0].Artifact.Parts)
-			require.True(t, events[0].Last)
-			require.Zero(t, run.Memory.(*executortest.Memory).Reads, "a first turn does not read the history")
-		})
+		out, run := executortest.NewRecorder(), executortest.NewRun(script)
+		require.NoError(t, newDemo(t).Execute(t.Context(), run, out), script)
+		events := out.Events()
+		require.Len(t, events, 1, script)
+		require.Equal(t, []task.Part{want}, events[0].Artifact.Parts, script)
+		require.True(t, events[0].Last, script)
+		require.Zero(t, run.Memory.(*executortest.Memory).Reads, "a first turn does not read the history")
 	}
 }
 
@@ -92,15 +89,12 @@ func TestSettlingScripts(t *testing.T) {
 		"reject:not me":   {task.StateRejected, false, "not me"},
 		"message:hello":   {task.StateCompleted, true, "hello"},
 	} {
-		t.Run(script, func(t *testing.T) {
-			t.Parallel()
-			out := does(t, executortest.NewRun(script))
-			events := out.Events()
-			require.Len(t, events, 1)
-			require.Equal(t, want.state, events[0].State)
-			require.Equal(t, want.direct, events[0].Direct)
-			require.Equal(t, want.text, events[0].Message.FirstText())
-		})
+		out := does(t, executortest.NewRun(script))
+		events := out.Events()
+		require.Len(t, events, 1, script)
+		require.Equal(t, want.state, events[0].State, script)
+		require.Equal(t, want.direct, events[0].Direct, script)
+		require.Equal(t, want.text, events[0].Message.FirstText(), script)
 	}
 }
 
@@ -295,15 +289,12 @@ func TestInvalidScriptsFailWithReason(t *testing.T) {
 		"steps=1 delay=5":          "delay=5: not a duration; write 20ms or 1.5s",
 		"chunks=99999999999999999": "chunks=99999999999999999: not a number from 1 to 1000000",
 	} {
-		t.Run(script, func(t *testing.T) {
-			t.Parallel()
-			out := executortest.NewRecorder()
-			err := newDemo(t).Execute(t.Context(), executortest.NewRun(script), out)
-			failure, ok := errors.AsType[*executor.Failure](err)
-			require.True(t, ok, "%v", err)
-			require.Equal(t, want, failure.Msg)
-			require.Empty(t, out.Events())
-		})
+		out := executortest.NewRecorder()
+		err := newDemo(t).Execute(t.Context(), executortest.NewRun(script), out)
+		failure, ok := errors.AsType[*executor.Failure](err)
+		require.True(t, ok, "%v", err)
+		require.Equal(t, want, failure.Msg, script)
+		require.Empty(t, out.Events(), script)
 	}
 }
 

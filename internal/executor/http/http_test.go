@@ -94,11 +94,8 @@ func TestAnswerFormats(t *testing.T) {
 		"sse": {"text/event-stream", ": welcome\n\ndata: {\"type\":\"text\",\ndata: \"text\":\"hi \"}\n\n" +
 			"id: 7\ndata: {\"type\":\"text\",\"text\":\"there\"}\n\n"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			out := ran(t, agentServer(t, http.Options{}, answering(c.contentType, c.body)))
-			require.Equal(t, "hi there", out.Text(t))
-		})
+		out := ran(t, agentServer(t, http.Options{}, answering(c.contentType, c.body)))
+		require.Equal(t, "hi there", out.Text(t), name)
 	}
 }
 
@@ -294,11 +291,8 @@ func TestInvalidAnswersFail(t *testing.T) {
 			"the agent's answer is not understood: line 1: is longer than the 1000 bytes that an event may have",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, err := execute(t, agentServer(t, http.Options{MaxEvent: 1000}, answering(c.contentType, c.body)))
-			require.Equal(t, c.want, executortest.Outcome(err))
-		})
+		_, err := execute(t, agentServer(t, http.Options{MaxEvent: 1000}, answering(c.contentType, c.body)))
+		require.Equal(t, c.want, executortest.Outcome(err), name)
 	}
 }
 
@@ -525,21 +519,17 @@ func TestHostileCancelReceivers(t *testing.T) {
 		}, "call the agent's cancel_url: the agent answered 500 Internal Server Error", false, 7 * time.Second},
 		"cut": {func(nethttp.ResponseWriter, *nethttp.Request) { panic(nethttp.ErrAbortHandler) }, "call the agent's cancel_url: EOF", false, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			err := canceler(t, c.handler).Cancel(t.Context(), cancellation())
-			require.ErrorContains(t, err, c.want)
-			require.NotContains(t, err.Error(), "s3cret")
-			after, again := executor.IsRetryable(err)
-			require.Equal(t, c.after, after)
-			var failure *executor.Failure
-			require.Equal(t, c.refused, errors.As(err, &failure) && !again)
-		})
+		err := canceler(t, c.handler).Cancel(t.Context(), cancellation())
+		require.ErrorContains(t, err, c.want, name)
+		require.NotContains(t, err.Error(), "s3cret", name)
+		after, again := executor.IsRetryable(err)
+		require.Equal(t, c.after, after, name)
+		var failure *executor.Failure
+		require.Equal(t, c.refused, errors.As(err, &failure) && !again, name)
 	}
 }
 
-// A receiver that does not finish its answer holds a delivery for a moment only, and one that does not answer until the
-// context ends.
+// A receiver that does not finish its answer holds a delivery for a moment only, and one that does not answer until the context ends.
 func TestSlowCancelReceivers(t *testing.T) {
 	t.Parallel()
 	endless := canceler(t, func(w nethttp.ResponseWriter, r *nethttp.Request) {
@@ -598,13 +588,10 @@ func TestRecognizesOtherKinds(t *testing.T) {
 		"a bad event":          {says(200, `{"type":"dance","jsonrpc":"2.0"}`), "type: must be one of"},
 		"no JSON":              {says(200, `hello`), ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, err := execute(t, agentServer(t, http.Options{}, c.server.ServeHTTP))
-			require.ErrorContains(t, err, c.want)
-			if c.want != a2aKind && c.want != openAI {
-				require.NotContains(t, err.Error(), "executor.kind")
-			}
-		})
+		_, err := execute(t, agentServer(t, http.Options{}, c.server.ServeHTTP))
+		require.ErrorContains(t, err, c.want, name)
+		if c.want != a2aKind && c.want != openAI {
+			require.NotContains(t, err.Error(), "executor.kind", name)
+		}
 	}
 }

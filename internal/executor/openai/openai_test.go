@@ -175,12 +175,9 @@ func TestWholeAnswers(t *testing.T) {
 		"half a pair":    `{"choices":[{"message":{"content":"Hi there"},"finish_reason":"stop"}],"service_tier":"\ud83d"}`,
 		"usage is wrong": `{"choices":[{"message":{"content":"Hi there"},"finish_reason":"stop"}],"usage":{"prompt_tokens":-7,"completion_tokens":"many","total_tokens":1e400}}`,
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			out := ran(t, newFake(t, modeltest.Answers(200, body)).agent(t, func(o *openai.Options) { o.Whole = true }), "hello")
-			require.Equal(t, "Hi there", out.Text(t))
-			require.NotContains(t, string(artifacts(out.Events())[0].Metadata), "usage")
-		})
+		out := ran(t, newFake(t, modeltest.Answers(200, body)).agent(t, func(o *openai.Options) { o.Whole = true }), "hello")
+		require.Equal(t, "Hi there", out.Text(t), name)
+		require.NotContains(t, string(artifacts(out.Events())[0].Metadata), "usage", name)
 	}
 }
 
@@ -245,13 +242,10 @@ func TestBrokenAnswersAreRetried(t *testing.T) {
 		"an error with a status": modeltest.Streams(`{"error":{"message":"no","code":"502"}}`),
 		"an error as a string":   modeltest.Streams(`{"error":"model runner has crashed"}`),
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, err := run(t, newFake(t, handler).agent(t), "hello")
-			_, again := executor.IsRetryable(err)
-			require.True(t, again, "%v", err)
-			require.NotContains(t, err.Error(), modeltest.Key)
-		})
+		_, err := run(t, newFake(t, handler).agent(t), "hello")
+		_, again := executor.IsRetryable(err)
+		require.True(t, again, "%v", err)
+		require.NotContains(t, err.Error(), modeltest.Key, name)
 	}
 }
 
@@ -318,11 +312,8 @@ func TestInvalidAnswersFail(t *testing.T) {
 			"the model reached its limit of tokens before it said anything; raise max_tokens",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, err := run(t, c.of(t).agent(t, small), "hello")
-			require.Equal(t, c.want, executortest.Outcome(err))
-		})
+		_, err := run(t, c.of(t).agent(t, small), "hello")
+		require.Equal(t, c.want, executortest.Outcome(err), name)
 	}
 }
 

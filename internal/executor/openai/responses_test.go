@@ -173,15 +173,12 @@ func TestOddNumbersOfEvents(t *testing.T) {
 		"falling":                 {Number: func(n int) int { return 100 - n }, From: func(int) int { return 0 }},
 		"only the end after that": {From: func(int) int { return len(events) }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s.Events, s.Cuts = events, []int{5}
-			f := newNewer(t, s)
-			out := ran(t, f.agent(t), "hello")
-			require.Equal(t, "One fine day.", out.Text(t))
-			require.Len(t, out.Task(t).Artifacts, 1)
-			require.Len(t, f.Calls(), 1)
-		})
+		s.Events, s.Cuts = events, []int{5}
+		f := newNewer(t, s)
+		out := ran(t, f.agent(t), "hello")
+		require.Equal(t, "One fine day.", out.Text(t), name)
+		require.Len(t, out.Task(t).Artifacts, 1, name)
+		require.Len(t, f.Calls(), 1, name)
 	}
 }
 
@@ -326,15 +323,12 @@ func TestEndsOfResponses(t *testing.T) {
 		"[DONE] behind it": {[]string{modeltest.Said(0, "Hi"), modeltest.Ended("completed", ""), "[DONE]"}, "Hi", "stop"},
 		"too long":         {[]string{modeltest.Said(0, "Hi"), modeltest.Ended("incomplete", `"incomplete_details":{"reason":"max_output_tokens"}`)}, "Hi", "length"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newNewer(t, modeltest.Script{Events: c.events})
-			out := ran(t, f.agent(t), "hello")
-			require.Equal(t, c.text, out.Text(t))
-			require.Contains(t, last(out), `"finishReason":"`+c.finish+`"`)
-			require.Contains(t, last(out), `"totalTokens":17`)
-			require.Empty(t, f.Canceled())
-		})
+		f := newNewer(t, modeltest.Script{Events: c.events})
+		out := ran(t, f.agent(t), "hello")
+		require.Equal(t, c.text, out.Text(t), name)
+		require.Contains(t, last(out), `"finishReason":"`+c.finish+`"`, name)
+		require.Contains(t, last(out), `"totalTokens":17`, name)
+		require.Empty(t, f.Canceled(), name)
 	}
 }
 

@@ -326,8 +326,7 @@ func TestEachCallNeedsItsApproval(t *testing.T) {
 	require.Len(t, tools.Calls(), 2)
 }
 
-// A run that ended between the state and the question asks again, and a run that ended behind an approved call does not
-// repeat it.
+// A run that ended between the state and the question asks again, and a run that ended behind an approved call does not repeat it.
 func TestApprovalsSurviveCrashes(t *testing.T) {
 	t.Parallel()
 	tools := mcptest.New(t)
@@ -491,16 +490,13 @@ func TestResultsOfAgents(t *testing.T) {
 			"[a.png, image/png]\n\n{\"a\":1}",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFake(t, asks("", "agent__b", `{"message":"x"}`), says("Done."))
-			k := newTalk(t, f.agent(t, agentTools("b")))
-			require.NoError(t, k.run(1, message(task.Text("go"))))
-			k.turn()
-			c.result.ID = "0.0"
-			require.NoError(t, k.run(2, nil, c.result))
-			require.Equal(t, []string{c.want}, results(f))
-		})
+		f := newFake(t, asks("", "agent__b", `{"message":"x"}`), says("Done."))
+		k := newTalk(t, f.agent(t, agentTools("b")))
+		require.NoError(t, k.run(1, message(task.Text("go"))), name)
+		k.turn()
+		c.result.ID = "0.0"
+		require.NoError(t, k.run(2, nil, c.result), name)
+		require.Equal(t, []string{c.want}, results(f), name)
 	}
 }
 

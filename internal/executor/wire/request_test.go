@@ -205,15 +205,12 @@ func TestRunDocumentOfATurnAfterAWait(t *testing.T) {
 		"the timer fired": {false, &task.Message{}, `{"source":"timer","until":"2026-03-01T09:00:00Z"}`},
 		"a message came":  {true, spoken("now"), `{"source":"timer","until":"2026-03-01T09:00:00Z","interrupted":true}`},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			run := executortest.NewRun("")
-			run.Turn, run.Message = 2, c.message
-			run.Input = &executor.Input{Source: executor.SourceTimer, Until: until, Interrupted: c.interrupted}
-			doc := members(t, run)
-			require.JSONEq(t, c.want, string(doc["input"]))
-			require.Equal(t, c.interrupted, doc["message"] != nil)
-		})
+		run := executortest.NewRun("")
+		run.Turn, run.Message = 2, c.message
+		run.Input = &executor.Input{Source: executor.SourceTimer, Until: until, Interrupted: c.interrupted}
+		doc := members(t, run)
+		require.JSONEq(t, c.want, string(doc["input"]), name)
+		require.Equal(t, c.interrupted, doc["message"] != nil, name)
 	}
 }
 

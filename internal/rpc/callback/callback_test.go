@@ -141,8 +141,7 @@ func TestMethodsThatDoNotResume(t *testing.T) {
 	}
 }
 
-// Somebody who guesses cannot tell a forged token from one of a task that does not exist, or of an agent that is no longer
-// configured.
+// Somebody who guesses cannot tell a forged token from one of a task that does not exist, or of an agent that is no longer configured.
 func TestUnknownURLsAreAlike(t *testing.T) {
 	t.Parallel()
 	known, gone := newRig(t, &tasks{agent: "web"}, nil), newRig(t, &tasks{agent: "removed"}, nil)

@@ -41,12 +41,9 @@ func TestDescribe(t *testing.T) {
 		{"a cause is never shown", &task.Error{Kind: task.Unavailable, Cause: errors.New("dial 10.0.0.1")}, -32603, "A required resource is unavailable"},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			code, message := fault.Base.Describe(tt.err)
-			require.Equal(t, tt.code, code)
-			require.Equal(t, tt.want, message)
-		})
+		code, message := fault.Base.Describe(tt.err)
+		require.Equal(t, tt.code, code, tt.name)
+		require.Equal(t, tt.want, message, tt.name)
 	}
 }
 

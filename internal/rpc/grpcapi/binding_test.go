@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -15,26 +17,196 @@ import (
 	pb03 "github.com/a2aproject/a2a-go/a2apb"
 	pb10 "github.com/a2aproject/a2a-go/v2/a2apb/v1"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
+	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/dialecttest"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// server is the whole public server with its gRPC port.
+type server struct {
+	*rpc.Server
+	addr    string
+	network []grpc.DialOption // how clients reach it
+	logs    *rpctest.Logs
+	conn    *grpc.ClientConn
+	old     pb03.A2AServiceClient
+	young   pb10.A2AServiceClient
+}
+
+// serve starts a server; more changes the operations behind the binding.
+func serve(t testing.TB, e func(identity.Caller, string) dispatch.Engine, o grpcapi.Options, more ...func(*dispatch.Options)) *server {
+	t.Helper()
+	s := &server{logs: new(rpctest.Logs)}
+	o.Log = slog.New(slog.NewTextHandler(s.logs, nil))
+	ops := dispatch.Options{Engine: e, Agents: []dispatch.Agent{
+		{Name: "demo", Extensions: []dispatch.Extension{{URI: dispatch.ResumeURI}, {URI: "urn:a"}}},
+		{Name: "other"},
+		{Name: "strict", Extensions: []dispatch.Extension{{URI: "urn:must", Required: true}}},
+	}}
+	for _, change := range more {
+		change(&ops)
+	}
+	o.Operations = dispatch.New(ops)
+	demo := card.Card{Name: "Demo", Version: "1", Capabilities: card.Capabilities{Streaming: true, ExtendedCard: true}}
+	var l net.Listener
+	if o.HeaderTimeout == piped {
+		pipes := rpctest.NewPipes()
+		l, s.addr = pipes, "passthrough:///pipe"
+		s.network = append(s.network, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipes.Dial(ctx) }))
+	} else {
+		var err error
+		l, err = net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		s.addr = l.Addr().String()
+	}
+	if o.Address == "" {
+		o.Address = "grpc.example.com:443"
+	}
+	s.Server = rpc.New(rpc.Options{
+		Agents:    []rpc.Agent{{Name: "demo", Default: true, Card: demo}, {Name: "other"}, {Name: "strict"}},
+		PublicURL: "https://a2a.example.com", GRPC: grpcapi.New(o), Log: o.Log,
+		JSONRPC: jsonrpc.New(jsonrpc.Options{Operations: o.Operations}), REST: rest.New(rest.Options{Operations: o.Operations}),
+	})
+	served := make(chan error, 1)
+	go func() { served <- s.ServeGRPC(l) }()
+	s.conn = s.dial(t)
+	s.old, s.young = pb03.NewA2AServiceClient(s.conn), pb10.NewA2AServiceClient(s.conn)
+	t.Cleanup(func() {
+		_ = s.conn.Close()
+		_ = s.Shutdown(context.Background())
+		require.NoError(t, <-served)
+	})
+	return s
+}
+
+// piped as a HeaderTimeout makes a server without a network, for a bubble.
+const piped = 1234 * time.Second
+
+func (s *server) dial(t testing.TB, o ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(s.addr, append(append(o, s.network...), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// with returns a context with metadata.
+func with(t testing.TB, metadataPairs ...string) context.Context {
+	t.Helper()
+	return metadata.AppendToOutgoingContext(waittest.Context(t), metadataPairs...)
+}
+
+// streams is a server with a real engine and a real hub, on a log in memory.
+type streams struct {
+	*server
+	*rpctest.Log
+	closed chan struct{} // receives when a stream ends
+}
+
+func serveStreams(t testing.TB, o grpcapi.Options, more ...func(*dispatch.Options)) *streams {
+	t.Helper()
+	return serveLog(t, rpctest.NewLog(), o, more...)
+}
+
+func serveLog(t testing.TB, l *rpctest.Log, o grpcapi.Options, more ...func(*dispatch.Options)) *streams {
+	t.Helper()
+	s := &streams{Log: l, closed: make(chan struct{}, 100)}
+	s.server = serve(t, s.Engine(), o, append(more, func(ops *dispatch.Options) {
+		ops.Observer.StreamOpened = func(string) func() { return func() { s.closed <- struct{}{} } }
+	})...)
+	t.Cleanup(s.Hub.Close)
+	return s
+}
+
+func send10(text string) *pb10.SendMessageRequest {
+	return &pb10.SendMessageRequest{Message: &pb10.Message{
+		MessageId: "m-1", Role: pb10.Role_ROLE_USER, Parts: []*pb10.Part{{Content: &pb10.Part_Text{Text: text}}},
+	}}
+}
+
+func send03(text string) *pb03.SendMessageRequest {
+	return &pb03.SendMessageRequest{Request: &pb03.Message{
+		MessageId: "m-1", Role: pb03.Role_ROLE_USER, Parts: []*pb03.Part{{Part: &pb03.Part_Text{Text: text}}},
+	}}
+}
+
+func recorder() *rpctest.Recorder { return &rpctest.Recorder{Task: rpctest.Sample("0.1")} }
+
+// fault is an error as an answer shows it.
+type fault struct {
+	*grpcstatus.Status
+	info    *errdetails.ErrorInfo
+	members []string // the invalid members
+	retry   time.Duration
+}
+
+func faultOf(t testing.TB, err error) *fault {
+	t.Helper()
+	require.Error(t, err)
+	f := &fault{Status: grpcstatus.Convert(err)}
+	for _, detail := range f.Details() {
+		switch d := detail.(type) {
+		case *errdetails.ErrorInfo:
+			f.info = d
+		case *errdetails.BadRequest:
+			for _, v := range d.GetFieldViolations() {
+				f.members = append(f.members, v.GetField()+": "+v.GetDescription())
+			}
+		case *errdetails.RetryInfo:
+			f.retry = d.GetRetryDelay().AsDuration()
+		default:
+			t.Errorf("a detail of an unknown kind: %v", detail)
+		}
+	}
+	require.NotNil(t, f.info, "%v", err)
+	require.Equal(t, "a2a-protocol.org", f.info.GetDomain())
+	return f
+}
+
+// ends expects a stream to end cleanly.
+func ends[M any](t testing.TB, s grpc.ServerStreamingClient[M]) {
+	t.Helper()
+	m, err := s.Recv()
+	if !errors.Is(err, io.EOF) {
+		require.FailNow(t, "the stream continues", "%v, %v", m, err)
+	}
+}
+
+func wait[T any](t testing.TB, from <-chan T) T {
+	t.Helper()
+	return waittest.Within(t, "a signal", from)
+}
+
+func codeOf(err error) codes.Code { return grpcstatus.Code(err) }
+
+func faultMessage(err error) string { return grpcstatus.Convert(err).Message() }
 
 // golden compares a message with a golden file, as JSON.
 func golden(t *testing.T, name string, m proto.Message) {
@@ -187,29 +359,45 @@ func TestIncompleteRequest(t *testing.T) {
 	}
 }
 
+// What operations do with metadata, tenants and extensions is proven over JSON-RPC.
 func TestMetadata(t *testing.T) {
 	t.Parallel()
 	e := recorder()
 	s := serve(t, e.As, grpcapi.Options{})
-	_, err := s.young.SendMessage(with(t, "idempotency-key", "k-1", "a2a-version", "1.0"), send10("hi"))
+	var header metadata.MD
+	toOther := send10("hi")
+	toOther.Tenant = "other"
+	_, err := s.young.SendMessage(with(t, "idempotency-key", "k-1", "a2a-version", "1.0"), toOther)
 	require.NoError(t, err)
 	sent, _ := e.Last().(*engine.SendRequest)
-	require.Equal(t, "k-1", sent.IdempotencyKey)
-	require.Equal(t, "1.0", sent.Dialect)
+	require.Equal(t, []string{"k-1", "1.0"}, []string{sent.IdempotencyKey, sent.Dialect})
+	_, asked := e.LastBy()
+	require.Equal(t, "other", asked)
 	_, err = s.old.SendMessage(with(t, "Idempotency-Key", "k-2"), send03("hi"))
 	require.NoError(t, err)
 	sent, _ = e.Last().(*engine.SendRequest)
-	require.Equal(t, "k-2", sent.IdempotencyKey)
-	require.Equal(t, "0.3", sent.Dialect)
+	require.Equal(t, []string{"k-2", "0.3"}, []string{sent.IdempotencyKey, sent.Dialect})
+	_, asked = e.LastBy()
+	require.Equal(t, "demo", asked, "0.3 cannot name an agent")
+	_, err = s.young.ListTasks(with(t, "prefer", "respond-async, count = exact"), &pb10.ListTasksRequest{})
+	require.NoError(t, err)
+	listed, _ := e.Last().(*engine.ListRequest)
+	require.True(t, listed.ExactTotal)
+
+	for _, said := range []string{"a2a-extensions", "x-a2a-extensions"} {
+		_, err := s.young.GetTask(with(t, said, "urn:z, urn:a"), &pb10.GetTaskRequest{Id: "t-1"}, grpc.Header(&header))
+		require.NoError(t, err)
+		require.Equal(t, []string{"urn:a"}, header.Get("a2a-extensions"))
+		_, err = s.old.GetTask(with(t, said, "urn:z", said, "urn:a"), &pb03.GetTaskRequest{Name: "tasks/t-1"}, grpc.Header(&header))
+		require.NoError(t, err)
+		require.Equal(t, []string{"urn:a"}, header.Get("x-a2a-extensions"))
+	}
 	_, err = s.young.SendMessage(with(t, "idempotency-key", strings.Repeat("k", 256)), send10("hi"))
 	require.Contains(t, faultOf(t, err).members[0], "Idempotency-Key: ")
-
-	for prefer, exact := range map[string]bool{"count=exact": true, "respond-async, count = exact": true, "count=estimated": false} {
-		_, err = s.young.ListTasks(with(t, "prefer", prefer), &pb10.ListTasksRequest{})
-		require.NoError(t, err)
-		listed, _ := e.Last().(*engine.ListRequest)
-		require.Equal(t, exact, listed.ExactTotal)
-	}
+	_, err = s.young.GetTask(with(t), &pb10.GetTaskRequest{Tenant: "nobody", Id: "t-1"})
+	require.Equal(t, []string{"tenant: no agent of this name is served here"}, faultOf(t, err).members)
+	_, err = s.young.GetTask(with(t), &pb10.GetTaskRequest{Tenant: "strict", Id: "t-1"})
+	require.Equal(t, "EXTENSION_SUPPORT_REQUIRED", faultOf(t, err).info.GetReason())
 }
 
 // Package registry has the cases.
@@ -236,49 +424,6 @@ func TestVersions(t *testing.T) {
 			require.Equal(t, code, f.Code())
 		}
 	}
-}
-
-func TestTenantsAreAgents(t *testing.T) {
-	t.Parallel()
-	e := recorder()
-	s := serve(t, e.As, grpcapi.Options{})
-	for tenant, agent := range map[string]string{"": "demo", "demo": "demo", "other": "other"} {
-		_, err := s.young.GetTask(with(t), &pb10.GetTaskRequest{Tenant: tenant, Id: "t-1"})
-		require.NoError(t, err)
-		require.IsType(t, new(engine.GetRequest), e.Last())
-		_, asked := e.LastBy()
-		require.Equal(t, agent, asked)
-	}
-	_, err := s.young.GetTask(with(t), &pb10.GetTaskRequest{Tenant: "nobody", Id: "t-1"})
-	require.Equal(t, []string{"tenant: no agent of this name is served here"}, faultOf(t, err).members)
-	_, err = s.old.GetTask(with(t), &pb03.GetTaskRequest{Name: "tasks/t-1"})
-	require.NoError(t, err)
-	require.IsType(t, new(engine.GetRequest), e.Last())
-	_, asked := e.LastBy()
-	require.Equal(t, "demo", asked, "0.3 cannot name an agent")
-}
-
-func TestExtensions(t *testing.T) {
-	t.Parallel()
-	s := serve(t, recorder().As, grpcapi.Options{})
-	for _, tt := range []struct{ said, echoed10, echoed03 string }{
-		{"a2a-extensions", "a2a-extensions", "x-a2a-extensions"},
-		{"x-a2a-extensions", "a2a-extensions", "x-a2a-extensions"},
-	} {
-		var header metadata.MD
-		_, err := s.young.GetTask(with(t, tt.said, "urn:z, urn:a"), &pb10.GetTaskRequest{Id: "t-1"}, grpc.Header(&header))
-		require.NoError(t, err)
-		require.Equal(t, []string{"urn:a"}, header.Get(tt.echoed10))
-		_, err = s.old.GetTask(with(t, tt.said, "urn:z", tt.said, "urn:a"), &pb03.GetTaskRequest{Name: "tasks/t-1"}, grpc.Header(&header))
-		require.NoError(t, err)
-		require.Equal(t, []string{"urn:a"}, header.Get(tt.echoed03))
-	}
-	_, err := s.young.GetTask(with(t), &pb10.GetTaskRequest{Tenant: "strict", Id: "t-1"})
-	f := faultOf(t, err)
-	require.Equal(t, codes.FailedPrecondition, f.Code())
-	require.Equal(t, "EXTENSION_SUPPORT_REQUIRED", f.info.GetReason())
-	_, err = s.young.GetTask(with(t, "a2a-extensions", "urn:must"), &pb10.GetTaskRequest{Tenant: "strict", Id: "t-1"})
-	require.NoError(t, err)
 }
 
 func TestCardsAnnounceGRPC(t *testing.T) {

@@ -553,8 +553,7 @@ func TestEventNames(t *testing.T) {
 	}
 }
 
-// When a task takes over an id, its event ids continue after those of the earlier task, wherever
-// they appear.
+// When a task takes over an id, its event ids continue after those of the earlier task, wherever they appear.
 func TestEventIDsOfReopenedTask(t *testing.T) {
 	t.Parallel()
 	const inside = `"` + dispatch.ResumeURI + `":{"eventId":"`

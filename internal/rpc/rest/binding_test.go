@@ -532,8 +532,7 @@ func TestMatch(t *testing.T) {
 	for _, path := range []string{
 		"", "/", "/v1", "/v1/", "/v1.0", "/v0.3/", "/agents/demo", "/.well-known/agent-card.json", "/Tasks", "/a/b/tasks",
 		"/task/x", "/extendedagentcard", "/messages:send", "/a%2Ftasks/x", "/demo/v1/tasks",
-		// The first segments of other paths are not tenants. (An agent may have such a name; its path is
-		// /agents/{name}.)
+		// The first segments of other paths are not tenants. (An agent may have such a name; its path is /agents/{name}.)
 		"/agents/tasks", "/agents/message:send", "/.well-known/tasks", "/v1.0/tasks", "/v0.3/message:send", "/v0.1/tasks/x", "/v2/tasks",
 	} {
 		require.Nil(t, rest.Match(path), path)

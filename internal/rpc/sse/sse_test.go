@@ -146,8 +146,7 @@ func (w *slowly) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return w.conn, nil, nil
 }
 
-// While a stream begins, net/http no longer counts its connection. Streams must count it, otherwise a stop would not
-// wait for it.
+// While a stream begins, net/http no longer counts its connection. Streams must count it, otherwise a stop would not wait for it.
 func TestWaitCountsBeginningStream(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -193,8 +192,7 @@ func TestPanicEndsOnlyItsStream(t *testing.T) {
 	require.NoError(t, g.Wait(t.Context()))
 }
 
-// A client has nothing to send after its request. The server ignores some bytes, and drops a client
-// that sends more.
+// A client has nothing to send after its request. The server ignores some bytes, and drops a client that sends more.
 func TestClientThatKeepsSendingIsDropped(t *testing.T) {
 	t.Parallel()
 	g := sse.NewStreams(time.Hour)
@@ -397,8 +395,7 @@ func TestLeavingClientEndsContext(t *testing.T) {
 	}
 }
 
-// The server ignores what a client sends after its request. The client must still get the end of
-// the stream.
+// The server ignores what a client sends after its request. The client must still get the end of the stream.
 func TestClientThatSendsMoreGetsWholeStream(t *testing.T) {
 	t.Parallel()
 	next := make(chan struct{})

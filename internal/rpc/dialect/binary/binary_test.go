@@ -57,8 +57,7 @@ var versions = map[string]*version{
 	},
 }
 
-// same compares a message with the document that it was made from. Zero values may be missing in
-// the message, and numbers are doubles.
+// same compares a message with the document that it was made from. Zero values may be missing in the message, and numbers are doubles.
 func same(t *testing.T, document, message []byte, m proto.Message) {
 	t.Helper()
 	require.NoError(t, proto.Unmarshal(message, m))

@@ -111,8 +111,7 @@ func TestRenderings(t *testing.T) {
 			}
 			dialecttest.NewProto(t, "0.3.0").Check(t, "AgentCard", binary)
 
-			// A reader of 1.0 finds the strict card in the superset, apart from members that it
-			// ignores.
+			// A reader of 1.0 finds the strict card in the superset, apart from members that it ignores.
 			requireWithin(t, superset, strict)
 		})
 	}
