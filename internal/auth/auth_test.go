@@ -270,8 +270,7 @@ func hashed(t testing.TB, password string) string {
 	if known, ok := hashes.Load(password); ok {
 		return known.(string)
 	}
-	h, err := bcrypt.GenerateFromPassword([]byte(password), weakest)
-	require.NoError(t, err)
+	h := must(bcrypt.GenerateFromPassword([]byte(password), weakest))
 	// Concurrent tests that hash the same password get the same hash.
 	known, _ := hashes.LoadOrStore(password, string(h))
 	return known.(string)
@@ -324,8 +323,7 @@ func TestBasic(t *testing.T) {
 	require.Equal(t, Unknown, reasonOf(t, a, basic("alice", "sesame:open")), "a replaced password is not cached")
 	require.Empty(t, reasonOf(t, a, basic("alice", "new")))
 
-	dear, err := bcrypt.GenerateFromPassword([]byte("x"), weakest+1)
-	require.NoError(t, err)
+	dear := must(bcrypt.GenerateFromPassword([]byte("x"), weakest+1))
 	for text, users := range map[string][]User{
 		"no users":           nil,
 		"listed twice":       {{Name: "a", Hash: hashed(t, "x")}, {Name: "a", Hash: hashed(t, "y")}},

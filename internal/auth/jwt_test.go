@@ -157,10 +157,8 @@ func (i *issuer) token(claims map[string]any) string {
 
 func sign(t testing.TB, key jose.SigningKey, typ string, claims map[string]any) string {
 	t.Helper()
-	signer, err := jose.NewSigner(key, (&jose.SignerOptions{}).WithType(jose.ContentType(typ)))
-	require.NoError(t, err)
-	compact, err := jwt.Signed(signer).Claims(claims).Serialize()
-	require.NoError(t, err)
+	signer := must(jose.NewSigner(key, (&jose.SignerOptions{}).WithType(jose.ContentType(typ))))
+	compact := must(jwt.Signed(signer).Claims(claims).Serialize())
 	return compact
 }
 
@@ -270,8 +268,7 @@ func TestRefusedTokens(t *testing.T) {
 	require.Empty(t, reasonOf(t, a, bearer(i.token(i.usual()))))
 
 	key := i.key()
-	public, err := x509.MarshalPKIXPublicKey(key.Key.(*rsa.PrivateKey).Public())
-	require.NoError(t, err)
+	public := must(x509.MarshalPKIXPublicKey(key.Key.(*rsa.PrivateKey).Public()))
 	asPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})
 	stranger := strange(t, "one")
 	signedBy := func(k jose.JSONWebKey, algorithm jose.SignatureAlgorithm, claims map[string]any) string {
@@ -282,8 +279,7 @@ func TestRefusedTokens(t *testing.T) {
 	good := i.token(i.usual())
 	parts := strings.Split(good, ".")
 	part := func(v any) string {
-		b, err := json.Marshal(v)
-		require.NoError(t, err)
+		b := must(json.Marshal(v))
 		return base64.RawURLEncoding.EncodeToString(b)
 	}
 	now := time.Now()

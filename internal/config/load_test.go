@@ -139,24 +139,6 @@ func TestErrorsNameTheirSource(t *testing.T) {
 	require.ErrorContains(t, err, "flag for listen: listen: \"nowhere\" is not an address")
 }
 
-func TestWebhookSecrets(t *testing.T) {
-	t.Parallel()
-	const first, second = "NJfK9ku2EF2Ln7j6Xh3gsYxV6MC1mBv4qS9yF0sGgbk=", "c2Vjb25kIGtleSB0aGF0IGlzIG9mIHRoaXJ0eSB0d28="
-	c, err := Load(Source{Env: environment(map[string]string{
-		"HOLDFAST_SECRET_KEYS": first + ", " + second, "HOLDFAST_WEBHOOK_SECRETS": "whsec_" + first,
-	})})
-	require.NoError(t, err)
-	require.Equal(t, []string{first, second}, c.Push.SecretKeys)
-	require.Equal(t, []string{"whsec_" + first}, c.Push.WebhookSecrets)
-
-	_, err = Load(Source{Env: environment(map[string]string{
-		"HOLDFAST_SECRET_KEYS": first + ",sesame", "HOLDFAST_WEBHOOK_SECRETS": "sesame",
-	})})
-	require.ErrorContains(t, err, "environment variable HOLDFAST_SECRET_KEYS: push.secret_keys[1]: is not base64 of 32 bytes")
-	require.ErrorContains(t, err, "environment variable HOLDFAST_WEBHOOK_SECRETS: push.webhook_secrets[0]: is not whsec_")
-	require.NotContains(t, err.Error(), "sesame")
-}
-
 func TestVariablesAreExpanded(t *testing.T) {
 	t.Parallel()
 	c, err := Load(Source{

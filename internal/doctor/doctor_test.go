@@ -661,27 +661,13 @@ func TestSubjects(t *testing.T) {
 	look(sso).is(t, "subjects", Warn, "3 subjects")
 	cfg.Agents[0].Auth.Visibility = config.VisibleToTenant
 	look().is(t, "subjects", Warn, "2 subjects of API keys have no tenant, but demo shows tasks to whole tenants")
-}
 
-func TestSubjectsOfAFile(t *testing.T) {
-	t.Parallel()
 	file := filepath.Join(t.TempDir(), "users")
-	require.NoError(t, os.WriteFile(file, []byte("alice:x\nbob:x:acme\n"), 0o600))
-	cfg := configuration(t, "")
-	cfg.Auth.Schemes = []config.AuthScheme{
-		{Name: "users", Kind: config.AuthBasic, Basic: config.BasicAuth{UsersFile: file}}, {Name: "sso", Kind: config.AuthJWT},
-	}
-	d := &database{examination: &examination{Options: Options{Config: cfg}}} // used for the subjects of keys only
-	found, err := d.subjects(t.Context())
-	require.NoError(t, err)
-	require.Len(t, found, 1)
-	require.Equal(t, Warn, found[0].Status)
-	require.Contains(t, found[0].Detail, "1 subjects of keys or users, such as alice, may also come from the scheme sso")
+	require.NoError(t, os.WriteFile(file, []byte("erin:x\nfrank:x:acme\n"), 0o600))
+	users.Basic, sso.JWT = config.BasicAuth{UsersFile: file}, config.JWTAuth{}
+	look(users, sso).is(t, "subjects", Warn, "3 subjects of keys or users, such as ")
 	require.NoError(t, os.Remove(file))
-	found, err = d.subjects(t.Context())
-	require.NoError(t, err)
-	require.Len(t, found, 1)
-	require.Contains(t, found[0].Detail, "could not be read")
+	look(users).is(t, "subjects", Warn, "could not be read")
 }
 
 func TestDoctorChangesNothing(t *testing.T) {

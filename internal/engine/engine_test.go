@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
@@ -563,39 +561,6 @@ func TestCancel(t *testing.T) {
 		require.Equal(t, task.StateCanceled, got.Status.State)
 		_, err = cancel(r, &task.Task{PublicID: "unknown"})
 		require.ErrorIs(t, err, task.NotFound)
-	}
-}
-
-// Any login can send a hint. A forged one does not cancel the run that it names, and a real cancel still works.
-func TestForgedCancelHint(t *testing.T) {
-	t.Parallel()
-	url := storetest.New(t).URL
-	a, b := start(t, setup{url: url}), start(t, setup{url: url, noWorkers: true})
-	var hs []*task.Task
-	for range 2 {
-		hs = append(hs, a.begin(t, "hold"))
-		await(t, a.begun)
-	}
-	conn, err := pgx.Connect(t.Context(), url)
-	require.NoError(t, err)
-	defer func() { _ = conn.Close(t.Context()) }()
-	_, err = conn.Exec(t.Context(), "SELECT pg_notify($1, $2)", store.Channel, "forger,c:"+hex.EncodeToString(hs[0].ID[:]))
-	require.NoError(t, err)
-	// The process receives hints in order, and checks them in that order.
-	got, err := b.as(alice).Cancel(t.Context(), &engine.CancelRequest{TaskID: hs[1].PublicID})
-	require.NoError(t, err)
-	require.Equal(t, task.StateCanceled, got.Status.State)
-	close(a.gate)
-	st, err := b.as(alice).Subscribe(t.Context(), &engine.SubscribeRequest{TaskID: hs[0].PublicID, Resume: true, After: task.Position{Seq: 1}})
-	require.NoError(t, err)
-	defer st.Close()
-	for end := false; !end; {
-		evs, err := st.Next(t.Context())
-		require.NoError(t, err)
-		for _, ev := range evs {
-			require.NotEqual(t, task.StateCanceled, ev.State)
-			end = ev.State.Terminal()
-		}
 	}
 }
 

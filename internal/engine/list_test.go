@@ -151,20 +151,6 @@ func TestListShowsWhatIsAskedFor(t *testing.T) {
 	require.Len(t, page.Tasks, 1, "the limit itself is included")
 }
 
-func TestListOmitsBareMessages(t *testing.T) {
-	t.Parallel()
-	r := start(t, setup{})
-	bare := send("bare")
-	bare.by.Agent = "direct"
-	require.True(t, r.must(t, bare).Direct)
-	kept := send("echo")
-	kept.by.Agent = "direct"
-	r.must(t, kept)
-	page := r.list(t, list(func(q *listing) { q.by.Agent = "direct" }))
-	require.Len(t, page.Tasks, 1)
-	require.Equal(t, 1, page.Total)
-}
-
 func TestListPages(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{})

@@ -635,18 +635,10 @@ func TestCatalogPages(t *testing.T) {
 func TestCatalogNotModified(t *testing.T) {
 	t.Parallel()
 	s := cardServer(t, polyglots)
-	r := do(t, s, http.MethodGet, "/agents?tag=audio", "")
-	tag := r.Header.Get("ETag")
-	for query, want := range map[string]int{"?tag=audio": 304, "": 200} {
-		for _, method := range []string{http.MethodGet, http.MethodHead} {
-			require.Equal(t, want, do(t, s, method, "/agents"+query, "", "If-None-Match", tag).StatusCode)
-		}
+	tag := do(t, s, http.MethodGet, "/agents?tag=audio", "").Header.Get("ETag")
+	for query, want := range map[string]int{"?tag=audio": 304, "": 200, "?tag=audio&A2A-Version=1.0": 200} {
+		require.Equal(t, want, do(t, s, http.MethodGet, "/agents"+query, "", "If-None-Match", tag).StatusCode, query)
 	}
-	h := do(t, s, http.MethodHead, "/agents?tag=audio", "")
-	require.Equal(t, tag, h.Header.Get("ETag"))
-	require.Equal(t, int64(len(r.body)), h.ContentLength)
-	require.Empty(t, h.body)
-	require.Equal(t, http.StatusOK, do(t, s, http.MethodGet, "/agents?tag=audio", "", "If-None-Match", tag, "A2A-Version", "1.0").StatusCode)
 }
 
 func TestCatalogRefusals(t *testing.T) {

@@ -7,8 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -937,20 +935,10 @@ func TestCards(t *testing.T) {
 	}
 }
 
-func TestCredentials(t *testing.T) {
+// Package outbound reads credentials, also from files. Other tests have a token.
+func TestPasswords(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "token")
-	require.NoError(t, os.WriteFile(file, []byte("first\n"), 0o600))
-	a, e := newAgent(t, a2a.Options{Auth: a2a.Auth{Bearer: secret.File(file)}})
-	a.on("SendStreamingMessage", streams(working(""), status("COMPLETED", "")))
-	completes(t, e, executortest.NewRun("hello"))
-	require.NoError(t, os.WriteFile(file, []byte("second"), 0o600))
-	completes(t, e, executortest.NewRun("hello"))
-	sent := a.called("SendStreamingMessage")
-	require.Equal(t, "Bearer first", sent[0].Header.Get("Authorization"))
-	require.Equal(t, "Bearer second", sent[1].Header.Get("Authorization"))
-
-	a, e = newAgent(t, a2a.Options{Auth: a2a.Auth{Username: "ada", Password: secret.Text("pw")}})
+	a, e := newAgent(t, a2a.Options{Auth: a2a.Auth{Username: "ada", Password: secret.Text("pw")}})
 	a.on("SendStreamingMessage", streams(working(""), status("COMPLETED", "")))
 	completes(t, e, executortest.NewRun("hello"))
 	require.Equal(t, "Basic YWRhOnB3", a.called("SendStreamingMessage")[0].Header.Get("Authorization"))

@@ -336,8 +336,6 @@ func TestStatuses(t *testing.T) {
 		"no such model": {404, `{"detail":"no model small"}`, "", api + "404 Not Found", "no model small"},
 		"redirect":      {302, ``, "", api + "302 Found; redirects are not followed", ""},
 		"too many":      {429, `{"error":{"message":"slow down"}}`, "7", api + "429 Too Many Requests; away for 7s", "slow down"},
-		"unavailable":   {503, `upstream`, "", api + "503 Service Unavailable; away", "upstream"},
-		"forever":       {503, ``, "99999999", api + "503 Service Unavailable; away for 1h0m0s", ""},
 		"overloaded":    {529, `{"error":{"type":"overloaded_error","message":"busy"}}`, "", api + "529 ; away", "busy"},
 		"bad gateway":   {502, `<html>`, "", api + "502 Bad Gateway; away; retry", "<html>"},
 		"server error":  {500, `{"error":{"message":"oops","code":null}}`, "2", api + "500 Internal Server Error; retry for 2s", "oops"},
