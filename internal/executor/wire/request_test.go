@@ -22,13 +22,6 @@ func document(t *testing.T, run *executor.Run, h History) string {
 	return string(raw)
 }
 
-// members returns the members of a run's document.
-func members(t *testing.T, run *executor.Run) (doc map[string]json.RawMessage) {
-	t.Helper()
-	require.NoError(t, json.Unmarshal([]byte(document(t, run, History{})), &doc))
-	return doc
-}
-
 func TestFirstRunDocument(t *testing.T) {
 	t.Parallel()
 	run := executortest.NewRun("hello")
@@ -167,95 +160,66 @@ func TestStateEvents(t *testing.T) {
 	require.Empty(t, out.Events(), "clients see none of it")
 }
 
-func TestRunDocumentOfATurnAfterCalls(t *testing.T) {
+func TestPlayerEndsARunThatWaitsOrCalls(t *testing.T) {
 	t.Parallel()
-	run := executortest.NewRun("")
-	run.Turn, run.Message = 2, &task.Message{}
-	run.Input = &executor.Input{Source: executor.SourceCalls, Results: []executor.Result{
-		{ID: "1", Agent: "b", TaskID: "t", State: task.StateCompleted, Message: spoken("ok"), Artifacts: []task.Artifact{
-			{ID: "a", Name: "n", Parts: []task.Part{task.Text("x")}, Metadata: json.RawMessage(`{"k":1.0}`)},
-		}, Omitted: 5},
-		{ID: "2", Agent: "c", State: task.StateRejected, Error: "there is no agent"},
-	}}
-	doc := members(t, run)
-	require.JSONEq(t, `{"source":"calls","results":[
-		{"id":"1","agent":"b","task":"t","state":"completed","message":{"role":"agent","parts":[{"text":"ok"}]},
-		 "artifacts":[{"artifactId":"a","name":"n","parts":[{"text":"x"}],"metadata":{"k":1.0}}],"omitted":5},
-		{"id":"2","agent":"c","state":"rejected","error":"there is no agent"}]}`, string(doc["input"]))
-	require.NotContains(t, doc, "message")
+	play := func(line string) *task.RunNote {
+		out := executortest.NewRecorder()
+		p := NewPlayer(executortest.NewRun("x"), out)
+		require.NoError(t, p.PlayLine(t.Context(), 1, []byte(line)))
+		require.True(t, p.Settled())
+		return out.Events()[0].Run
+	}
+	require.Equal(t, "hi", play(`{"type":"call","calls":[{"agent":"b","message":"hi"}]}`).Calls[0].Message.FirstText())
+	require.Equal(t, &task.RunNote{Outcome: task.RunWaits, For: time.Minute, Interruptible: true}, play(`{"type":"wait","for":60,"interruptible":true}`))
 }
 
-func TestPlayerEndsARunThatCalls(t *testing.T) {
-	t.Parallel()
-	out := executortest.NewRecorder()
-	p := NewPlayer(executortest.NewRun("x"), out)
-	require.NoError(t, p.PlayLine(t.Context(), 1, []byte(`{"type":"call","calls":[{"agent":"b","message":"hi"}]}`)))
-	require.True(t, p.Settled())
-	require.Equal(t, "hi", out.Events()[0].Run.Calls[0].Message.FirstText())
-}
-
-func TestRunDocumentOfATurnAfterAWait(t *testing.T) {
+func TestRunDocumentHasTheInput(t *testing.T) {
 	t.Parallel()
 	until := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
-	for name, c := range map[string]struct {
-		interrupted bool
-		message     *task.Message
-		want        string
-	}{
-		"the timer fired": {false, &task.Message{}, `{"source":"timer","until":"2026-03-01T09:00:00Z"}`},
-		"a message came":  {true, spoken("now"), `{"source":"timer","until":"2026-03-01T09:00:00Z","interrupted":true}`},
-	} {
-		run := executortest.NewRun("")
-		run.Turn, run.Message = 2, c.message
-		run.Input = &executor.Input{Source: executor.SourceTimer, Until: until, Interrupted: c.interrupted}
-		doc := members(t, run)
-		require.JSONEq(t, c.want, string(doc["input"]), name)
-		require.Equal(t, c.interrupted, doc["message"] != nil, name)
-	}
-}
-
-func TestPlayerEndsARunThatWaits(t *testing.T) {
-	t.Parallel()
-	out := executortest.NewRecorder()
-	p := NewPlayer(executortest.NewRun("x"), out)
-	require.NoError(t, p.PlayLine(t.Context(), 1, []byte(`{"type":"wait","for":60,"interruptible":true}`)))
-	require.True(t, p.Settled())
-	require.Equal(t, &task.RunNote{Outcome: task.RunWaits, For: time.Minute, Interruptible: true}, out.Events()[0].Run)
-}
-
-func TestRunDocumentOfAResume(t *testing.T) {
-	t.Parallel()
 	deep := strings.Repeat("[", MaxDepth+1) + strings.Repeat("]", MaxDepth+1)
+	resumed := func(method, contentType, query, body string) executor.Input {
+		return executor.Input{Source: executor.SourceResume, Resumed: &task.Resumed{Method: method, ContentType: contentType, Query: query, Body: []byte(body)}}
+	}
+	asJSON := func(body string) executor.Input { return resumed("POST", "application/json", "", body) }
 	for name, c := range map[string]struct {
-		in   task.Resumed
+		in   executor.Input
 		want string
 	}{
-		"JSON":             {task.Resumed{Method: "POST", ContentType: "application/json", Body: []byte(`{"a": 1.0}`)}, `{"contentType":"application/json","data":{"a":1.0}}`},
-		"a query":          {task.Resumed{Method: "GET", Query: "code=1&state=x"}, `{"method":"GET","query":"code=1&state=x"}`},
-		"a form":           {task.Resumed{Method: "POST", ContentType: "application/x-www-form-urlencoded", Body: []byte("code=1")}, `{"contentType":"application/x-www-form-urlencoded","text":"code=1"}`},
-		"bytes":            {task.Resumed{Method: "POST", Body: []byte{0xff, 0}}, `{"bytes":"/wA="}`},
-		"not JSON":         {task.Resumed{Method: "POST", ContentType: "application/json", Body: []byte(`{`)}, `{"contentType":"application/json","text":"{"}`},
-		"names twice":      {task.Resumed{Method: "POST", ContentType: "application/json", Body: []byte(`{"a":1,"a":2}`)}, `{"contentType":"application/json","text":"{\"a\":1,\"a\":2}"}`},
-		"half a surrogate": {task.Resumed{Method: "POST", ContentType: "application/json", Body: []byte(`"\ud83d"`)}, `{"contentType":"application/json","text":"\"\\ud83d\""}`},
-		"deep":             {task.Resumed{Method: "POST", ContentType: "application/json", Body: []byte(deep)}, `{"contentType":"application/json","text":"` + deep + `"}`},
+		"calls": {executor.Input{Source: executor.SourceCalls, Results: []executor.Result{
+			{ID: "1", Agent: "b", TaskID: "t", State: task.StateCompleted, Message: spoken("ok"), Artifacts: []task.Artifact{
+				{ID: "a", Name: "n", Parts: []task.Part{task.Text("x")}, Metadata: json.RawMessage(`{"k":1.0}`)},
+			}, Omitted: 5},
+			{ID: "2", Agent: "c", State: task.StateRejected, Error: "there is no agent"},
+		}}, `{"source":"calls","results":[
+			{"id":"1","agent":"b","task":"t","state":"completed","message":{"role":"agent","parts":[{"text":"ok"}]},
+			 "artifacts":[{"artifactId":"a","name":"n","parts":[{"text":"x"}],"metadata":{"k":1.0}}],"omitted":5},
+			{"id":"2","agent":"c","state":"rejected","error":"there is no agent"}]}`},
+		"the timer fired":  {executor.Input{Source: executor.SourceTimer, Until: until}, `{"source":"timer","until":"2026-03-01T09:00:00Z"}`},
+		"a message came":   {executor.Input{Source: executor.SourceTimer, Until: until, Interrupted: true}, `{"source":"timer","until":"2026-03-01T09:00:00Z","interrupted":true}`},
+		"JSON":             {asJSON(`{"a": 1.0}`), `{"source":"resume","method":"POST","contentType":"application/json","data":{"a":1.0}}`},
+		"a query":          {resumed("GET", "", "code=1&state=x", ""), `{"source":"resume","method":"GET","query":"code=1&state=x"}`},
+		"a form":           {resumed("POST", "application/x-www-form-urlencoded", "", "code=1"), `{"source":"resume","method":"POST","contentType":"application/x-www-form-urlencoded","text":"code=1"}`},
+		"bytes":            {resumed("POST", "", "", "\xff\x00"), `{"source":"resume","method":"POST","bytes":"/wA="}`},
+		"not JSON":         {asJSON(`{`), `{"source":"resume","method":"POST","contentType":"application/json","text":"{"}`},
+		"names twice":      {asJSON(`{"a":1,"a":2}`), `{"source":"resume","method":"POST","contentType":"application/json","text":"{\"a\":1,\"a\":2}"}`},
+		"half a surrogate": {asJSON(`"\ud83d"`), `{"source":"resume","method":"POST","contentType":"application/json","text":"\"\\ud83d\""}`},
+		"deep":             {asJSON(deep), `{"source":"resume","method":"POST","contentType":"application/json","text":"` + deep + `"}`},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			run := executortest.NewRun("")
-			run.Turn, run.Message, run.ResumeURL = 2, &task.Message{}, "https://example.com/resume/x"
-			run.Input = &executor.Input{Source: executor.SourceResume, Resumed: &c.in}
-			doc := members(t, run)
-			var got, want map[string]json.RawMessage
-			require.NoError(t, json.Unmarshal(doc["input"], &got))
-			require.NoError(t, json.Unmarshal([]byte(c.want), &want))
-			want["source"], want["method"] = []byte(`"resume"`), []byte(`"`+c.in.Method+`"`)
-			require.Len(t, got, len(want))
-			for name, value := range want {
-				require.JSONEq(t, string(value), string(got[name]), name)
-			}
-			require.JSONEq(t, `{"url":"https://example.com/resume/x"}`, string(doc["resume"]))
-			require.Nil(t, doc["message"])
-		})
+		run := executortest.NewRun("")
+		run.Turn, run.Message, run.Input = 2, &task.Message{}, &c.in
+		if c.in.Interrupted {
+			run.Message = spoken("now")
+		}
+		if c.in.Resumed != nil {
+			run.ResumeURL = "https://example.com/resume/x"
+		}
+		var doc map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal([]byte(document(t, run, History{})), &doc), name)
+		require.JSONEq(t, c.want, string(doc["input"]), name)
+		require.Equal(t, c.in.Interrupted, doc["message"] != nil, name)
+		if c.in.Resumed != nil {
+			require.JSONEq(t, `{"url":"https://example.com/resume/x"}`, string(doc["resume"]), name)
+		}
 	}
 }
 
