@@ -609,11 +609,11 @@ func TestTasksFilterAndErrors(t *testing.T) {
 	t.Parallel()
 	op := &fakeOperator{}
 	s := operating(op)
-	r := s.succeeds(t, "tasks", "list", "--agent", "weather", "--state", "working", "--context", "c1", "--tenant", "", "--owner", "alice", "--limit", "7")
+	s.succeeds(t, "tasks", "list", "--agent", "weather", "--state", "working", "--context", "c1", "--tenant", "", "--owner", "alice", "--limit", "7")
 	none := ""
 	require.Equal(t, TaskFilter{Agent: "weather", State: task.StateWorking, Context: "c1", Tenant: &none, Owner: "alice", Limit: 7}, op.filter)
 
-	r = s.run(t, "tasks", "get", "order-8")
+	r := s.run(t, "tasks", "get", "order-8")
 	require.Equal(t, result{exitFailed, "", "holdfast: no task order-8\n"}, r)
 }
 

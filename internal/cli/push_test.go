@@ -199,7 +199,7 @@ func TestPushVerbsWhileAServerDelivers(t *testing.T) {
 	require.Contains(t, r.out, "delivered  204")
 	require.NotContains(t, r.out, "server")
 
-	// What the acts do to a webhook is proven with servers, in integration/operators.
+	// The acts on a webhook are proven with servers, in integration/operators.
 	h.act(shown.Disabled, "push", "disable", "order-7", "audit", "--reason", "under repair")
 	require.Equal(t, "under repair", h.only().DisabledFor)
 	h.act(shown.Enabled, "push", "enable", "order-7")

@@ -126,7 +126,7 @@ func TestExactTotalsTakeTurns(t *testing.T) {
 	})
 }
 
-// Whose tasks a list has, and which of them a filter selects, is proven in package store and with the isolation of callers.
+// Package store, and the isolation of callers, prove which tasks a list has.
 func TestListShowsWhatIsAskedFor(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{})

@@ -218,7 +218,7 @@ func TestGRPCPassesAStreamOn(t *testing.T) {
 		} {
 			require.Equal(t, []string{want}, sent[0].Header[name], name)
 		}
-		require.True(t, strings.HasPrefix(sent[0].Header["user-agent"][0], "mine "), sent[0].Header["user-agent"])
+		require.Regexp(t, "^mine ", metadata.MD(sent[0].Header).Get("user-agent")[0])
 		require.NotContains(t, sent[0].Header, "accept")
 	})
 }
@@ -246,7 +246,7 @@ func TestGRPCOperations(t *testing.T) {
 		cards, err := f.Cards(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, "More", cards.Extended.Name)
-		require.Equal(t, []string{"Bearer s3cret"}, a.called(extended)[0].Header["authorization"])
+		require.Equal(t, []string{"Bearer s3cret"}, metadata.MD(a.called(extended)[0].Header).Get("authorization"))
 
 		for method, want := range map[string]map[string]string{
 			"1.0": {

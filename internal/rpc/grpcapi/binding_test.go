@@ -359,7 +359,7 @@ func TestIncompleteRequest(t *testing.T) {
 	}
 }
 
-// What operations do with metadata, tenants and extensions is proven over JSON-RPC.
+// The tests of JSON-RPC prove what operations do with metadata, tenants and extensions.
 func TestMetadata(t *testing.T) {
 	t.Parallel()
 	e := recorder()
