@@ -663,6 +663,8 @@ func TestCancelWithoutTask(t *testing.T) {
 		require.Empty(t, a.called("CancelTask"))
 		_, err := run.Memory.SetState(t.Context(), executor.OfTask, json.RawMessage(`{"task":"up-1"}`), 0)
 		require.NoError(t, err)
+		require.NoError(t, cancelRun(t, e, run, executor.ReasonDeleted))
+		require.Empty(t, a.called("CancelTask"), "its id is deleted, too")
 		a.on("CancelTask", fails(code, "no"))
 		err = cancelRun(t, e, run, executor.ReasonExpired)
 		if want == "" {

@@ -104,13 +104,14 @@ func TestRunsFollowTheCard(t *testing.T) {
 	a.on("SendMessage", says(working("")))
 	a.on("GetTask", says(taskIn("COMPLETED", "")))
 	completes(t, e, executortest.NewRun("hello"))
-	a.show(200, strings.Replace(streamingCard, "true", "false", 1))
+	a.show(200, strings.NewReplacer("true", "false", `"JSONRPC"`, `"JSONRPC","tenant":"t-1"`).Replace(streamingCard))
 	completes(t, e, executortest.NewRun("hello"))
 	require.Empty(t, a.called("SendMessage"), "a run does not read a card that is known")
 	_, err := e.Cards(t.Context())
 	require.NoError(t, err)
 	completes(t, e, executortest.NewRun("hello"))
 	require.Len(t, a.called("SendMessage"), 1)
+	require.Contains(t, string(a.called("SendMessage")[0].Params), `"tenant":"t-1"`)
 }
 
 // extended is a server of a version that has an extended card for a credential.

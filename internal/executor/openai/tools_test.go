@@ -282,6 +282,7 @@ func TestCallsWaitForApproval(t *testing.T) {
 		"no":           {message(task.Text("no, take the cheap one")), []string{no, "done: b", no}},
 		"both":         {message(task.Text("no"), data(`{"approve":true}`)), []string{no, "done: b", no}},
 		"nonsense":     {message(data(`{"approve":"true"}`), data(`{"approve":{"id0":"yes"}}`)), []string{no, "done: b", no}},
+		"two texts":    {message(task.Text("no"), task.Text("yes")), []string{no, "done: b", no}},
 		"another word": {message(task.Text("yes and no")), []string{no, "done: b", no}},
 	} {
 		t.Run(name, func(t *testing.T) {
