@@ -34,6 +34,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor/a2a"
 	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
 	"github.com/holdfast-a2a/holdfast/internal/outbound"
+	"github.com/holdfast-a2a/holdfast/internal/pipetest"
 	"github.com/holdfast-a2a/holdfast/internal/secret"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
@@ -424,6 +425,10 @@ func TestGRPCCallsHaveTheClassOfHTTP(t *testing.T) {
 		}
 		_ = http.NewResponseController(w).Flush()
 	}
+	half := func(conn net.Conn) { // what was flushed arrives, unlike before a reset
+		_ = pipetest.Pause(t.Context(), 30*time.Millisecond) // the server's HTTP/2 writes it a moment later
+		_ = conn.(*net.TCPConn).CloseWrite()
+	}
 	says := func(code int) func(http.ResponseWriter, net.Conn) {
 		return func(w http.ResponseWriter, _ net.Conn) { http.Error(w, "no", code) }
 	}
@@ -435,7 +440,7 @@ func TestGRPCCallsHaveTheClassOfHTTP(t *testing.T) {
 		"the stream breaks before an answer":     {func(http.ResponseWriter, net.Conn) { panic(http.ErrAbortHandler) }, outbound.Broken},
 		"the connection breaks before the first event": {func(w http.ResponseWriter, conn net.Conn) {
 			begin(w)
-			_ = conn.(*net.TCPConn).CloseWrite() // the head arrives, unlike before a reset
+			half(conn)
 		}, outbound.OK},
 		"the stream breaks before the first event": {func(w http.ResponseWriter, _ net.Conn) {
 			begin(w)
@@ -444,7 +449,7 @@ func TestGRPCCallsHaveTheClassOfHTTP(t *testing.T) {
 		"the stream ends before the first event": {func(w http.ResponseWriter, _ net.Conn) { begin(w) }, outbound.OK},
 		"the connection breaks within the first event": {func(w http.ResponseWriter, conn net.Conn) {
 			part(w)
-			_ = conn.(*net.TCPConn).CloseWrite()
+			half(conn)
 		}, outbound.OK},
 		"the stream breaks within the first event": {func(w http.ResponseWriter, _ net.Conn) {
 			part(w)

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -58,24 +57,6 @@ func execute(t *testing.T, script string, opts command.Options) (*executortest.R
 	return out, shell(t, t.TempDir(), script, opts).Execute(t.Context(), executortest.NewRun("hello"), out)
 }
 
-// logs is a slog destination that tests may read.
-type logs struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logs) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
-
 func TestDocumentInEventsOut(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -106,10 +87,10 @@ func TestEnvironmentAndDirectory(t *testing.T) {
 	t.Setenv("HOLDFAST_SECRET", "s3cret") // so this test is not parallel
 	t.Setenv("HOLDFAST_SHARED", "shared")
 	dir := t.TempDir()
-	log := &logs{}
+	var log bytes.Buffer
 	_, err := execute(t, `pwd >&2; env >&2`, command.Options{
 		Dir: dir, Env: map[string]string{"GREETING": "hello", "HOME": "/nowhere"}, Inherit: []string{"HOLDFAST_SHARED"},
-		Log: slog.New(slog.NewTextHandler(log, nil)),
+		Log: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	require.NoError(t, err)
 	text := log.String()
@@ -123,8 +104,8 @@ func TestRunAPIIsInTheEnvironment(t *testing.T) {
 	t.Parallel()
 	run, out := executortest.NewRun("hello"), executortest.NewRecorder()
 	run.API = &executor.API{URL: "http://holdfast.example/run/v1", Token: "hfrun_x"}
-	log := &logs{}
-	e := shell(t, t.TempDir(), `echo "{\"type\":\"text\",\"text\":\"$HOLDFAST_RUN_URL $HOLDFAST_RUN_TOKEN\"}"`, command.Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	var log bytes.Buffer
+	e := shell(t, t.TempDir(), `echo "{\"type\":\"text\",\"text\":\"$HOLDFAST_RUN_URL $HOLDFAST_RUN_TOKEN\"}"`, command.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	require.NoError(t, e.Execute(t.Context(), run, out))
 	require.Equal(t, "http://holdfast.example/run/v1 hfrun_x", out.Text(t))
 	require.NotContains(t, log.String(), "hfrun_x")
@@ -144,29 +125,23 @@ func TestExitStatus(t *testing.T) {
 		"half an event": {`printf '{"type":"te'`, "the agent's answer is not understood: " +
 			"line 1: type: not JSON: unexpected EOF, at byte 12"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, err := execute(t, c.script, command.Options{})
-			require.Equal(t, c.want, executortest.Outcome(err))
-		})
+		_, err := execute(t, c.script, command.Options{})
+		require.Equal(t, c.want, executortest.Outcome(err), name)
 	}
 }
 
-func TestExitStatusOfSettledRunIsOnlyLogged(t *testing.T) {
+func TestEndsOfSettledRunsAreOnlyLogged(t *testing.T) {
 	t.Parallel()
-	log := &logs{}
+	var log bytes.Buffer
 	out, err := execute(t, `echo '{"type":"ask","message":"Which?"}'; echo not read; exit 9`,
-		command.Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+		command.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	require.NoError(t, err)
 	require.Equal(t, task.StateInputRequired, out.Task(t).Status.State)
 	require.Contains(t, log.String(), "exit status 9")
-}
 
-func TestProcessIsStoppedAfterItSettles(t *testing.T) {
-	t.Parallel()
-	out, err := execute(t, `echo '{"type":"complete"}'; exec sleep 1000`, command.Options{Grace: time.Millisecond})
+	out, err = execute(t, `echo '{"type":"complete"}'; exec sleep 1000`, command.Options{Grace: time.Millisecond})
 	require.NoError(t, err)
-	require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
+	require.Equal(t, task.StateCompleted, out.Task(t).Status.State, "it is stopped")
 }
 
 // fifo makes a named pipe that a script opens with exec 3>"$0/alive". The returned channel closes when the last
@@ -196,6 +171,7 @@ func TestCancelKillsProcessGroup(t *testing.T) {
 	}{
 		"that ends when asked": {`exec 3>"$0/alive"; sleep 1000 & echo '{"type":"status"}'; wait`, time.Hour},
 		"that ignores SIGTERM": {`exec 3>"$0/alive"; trap '' TERM; sleep 1000 & echo '{"type":"status"}'; wait`, time.Millisecond},
+		"that cleans up":       {`exec 3>"$0/alive"; trap 'echo tidy >"$0/tidy"; exit 0' TERM; echo '{"type":"status"}'; while :; do sleep 0.01; done`, time.Hour},
 		"that writes without end": {
 			`exec 3>"$0/alive"; while :; do echo '{"type":"status"}'; done & while :; do echo '{"type":"status"}'; done`, time.Hour,
 		},
@@ -212,22 +188,11 @@ func TestCancelKillsProcessGroup(t *testing.T) {
 			cancel(executor.ErrCanceled)
 			require.ErrorIs(t, executortest.Wait(t, done), executor.ErrCanceled)
 			waittest.Within(t, "the last process ends", dead)
+			if name == "that cleans up" {
+				require.FileExists(t, filepath.Join(dir, "tidy"))
+			}
 		})
 	}
-}
-
-func TestProcessMayCleanUpOnCancel(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	ctx, cancel := context.WithCancelCause(t.Context())
-	out := executortest.NewRecorder()
-	e := shell(t, dir, `trap 'echo tidy >"$0/tidy"; exit 0' TERM; echo '{"type":"status"}'; while :; do sleep 0.01; done`,
-		command.Options{Grace: time.Hour})
-	done := executortest.Go(ctx, e, executortest.NewRun("hello"), out)
-	out.Await(t, 1)
-	cancel(executor.ErrTimeout)
-	require.ErrorIs(t, executortest.Wait(t, done), executor.ErrTimeout)
-	require.FileExists(t, filepath.Join(dir, "tidy"))
 }
 
 func TestOrphansOfProcessAreKilled(t *testing.T) {
@@ -298,10 +263,10 @@ func TestProcessIsReaped(t *testing.T) {
 
 func TestStderrGoesToOperators(t *testing.T) {
 	t.Parallel()
-	log := &logs{}
+	var log bytes.Buffer
 	_, err := execute(t, `for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22; do echo "line $i;" >&2; done
 		printf '%05000d\n' 0 >&2; printf 'the end' >&2; exit 1`,
-		command.Options{Log: slog.New(slog.NewJSONHandler(log, nil))})
+		command.Options{Log: slog.New(slog.NewJSONHandler(&log, nil))})
 	failure, ok := errors.AsType[*executor.Failure](err)
 	require.True(t, ok, "%v", err)
 	require.Equal(t, "the agent's process ended with exit status 1", failure.Msg, "clients do not read stderr")

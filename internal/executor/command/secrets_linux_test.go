@@ -1,6 +1,7 @@
 package command_test
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"log/slog"
@@ -56,8 +57,8 @@ func TestProgramCannotReadServersEnvironment(t *testing.T) {
 // readsParent runs a program that tries to read the environment of this process.
 func readsParent(t *testing.T, o command.Options) {
 	t.Helper()
-	log := &logs{}
-	o.Argv, o.Log = []string{"sh", "-c", `id -u >&2; tr '\0' '\n' </proc/$PPID/environ >&2; true`}, slog.New(slog.NewTextHandler(log, nil))
+	var log bytes.Buffer
+	o.Argv, o.Log = []string{"sh", "-c", `id -u >&2; tr '\0' '\n' </proc/$PPID/environ >&2; true`}, slog.New(slog.NewTextHandler(&log, nil))
 	e, err := command.New(o)
 	require.NoError(t, err)
 	_ = e.Execute(t.Context(), executortest.NewRun("hello"), executortest.NewRecorder()) // a shell may fail at the redirection
@@ -77,9 +78,9 @@ func TestProgramOfAnotherUser(t *testing.T) {
 		return
 	}
 	readsParent(t, command.Options{UID: nobody, GID: nobody, Dir: "/"})
-	log := &logs{}
+	var log bytes.Buffer
 	e, err := command.New(command.Options{
-		Argv: []string{"sh", "-c", `echo "is $(id -u) $(id -g) $(id -G)" >&2`}, Dir: "/", UID: nobody, GID: nobody, Log: slog.New(slog.NewTextHandler(log, nil)),
+		Argv: []string{"sh", "-c", `echo "is $(id -u) $(id -g) $(id -G)" >&2`}, Dir: "/", UID: nobody, GID: nobody, Log: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	require.NoError(t, err)
 	require.NoError(t, e.Execute(t.Context(), executortest.NewRun("hello"), executortest.NewRecorder()))
