@@ -224,19 +224,16 @@ func TestStatuses(t *testing.T) {
 		"bad gateway":  {502, "", "", "502 Bad Gateway; away; retry"},
 		"server error": {500, "", "", "500 Internal Server Error; retry"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			out, err := execute(t, agentServer(t, http.Options{}, func(w nethttp.ResponseWriter, _ *nethttp.Request) {
-				if c.retryAfter != "" {
-					w.Header().Set("Retry-After", c.retryAfter)
-				}
-				w.Header().Set("Location", "http://127.0.0.1:1/elsewhere")
-				w.WriteHeader(c.code)
-				_, _ = io.WriteString(w, c.body)
-			}))
-			require.Equal(t, "the agent answered "+c.want, executortest.Outcome(err))
-			require.Empty(t, out.Events())
-		})
+		out, err := execute(t, agentServer(t, http.Options{}, func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+			if c.retryAfter != "" {
+				w.Header().Set("Retry-After", c.retryAfter)
+			}
+			w.Header().Set("Location", "http://127.0.0.1:1/elsewhere")
+			w.WriteHeader(c.code)
+			_, _ = io.WriteString(w, c.body)
+		}))
+		require.Equal(t, "the agent answered "+c.want, executortest.Outcome(err), name)
+		require.Empty(t, out.Events(), name)
 	}
 }
 
@@ -350,22 +347,19 @@ func TestBrokenConnections(t *testing.T) {
 		"after the event that ends the run": {"1.0 200 OK\r\n" + lines + "\r\n" + event + settles, false},
 		"after a whole unframed document":   {"1.0 200 OK\r\n" + document + "\r\n" + event, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			out, err := execute(t, rawServer(t, "HTTP/"+c.answer))
-			_, retry := executor.IsRetryable(err)
-			require.Equal(t, c.broken, retry, "%v", err)
-			if c.broken {
-				return
-			}
-			require.NoError(t, err)
-			if strings.Contains(c.answer, event) {
-				require.Equal(t, "a", out.Text(t))
-			}
-			if strings.Contains(c.answer, settles) {
-				require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
-			}
-		})
+		out, err := execute(t, rawServer(t, "HTTP/"+c.answer))
+		_, retry := executor.IsRetryable(err)
+		require.Equal(t, c.broken, retry, "%s: %v", name, err)
+		if c.broken {
+			continue
+		}
+		require.NoError(t, err, name)
+		if strings.Contains(c.answer, event) {
+			require.Equal(t, "a", out.Text(t), name)
+		}
+		if strings.Contains(c.answer, settles) {
+			require.Equal(t, task.StateCompleted, out.Task(t).Status.State, name)
+		}
 	}
 }
 

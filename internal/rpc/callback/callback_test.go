@@ -59,21 +59,18 @@ type rig struct {
 	log    rpctest.Logs
 }
 
-func newRig(t *testing.T, of *tasks, budgets *memory.Budgets) *rig {
-	t.Helper()
-	return newRigOf(t, of, budgets, time.Minute)
-}
-
-// newRigOf is newRig with a time for bodies to arrive.
-func newRigOf(t *testing.T, of *tasks, budgets *memory.Budgets, timeout time.Duration) *rig {
+func newRig(t *testing.T, of *tasks, set ...func(*callback.Options)) *rig {
 	t.Helper()
 	f := &rig{t: t, tasks: of, tokens: token.New([][]byte{[]byte("a key of thirty-two bytes.......")})}
 	log := slog.New(slog.NewTextHandler(&f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	h := callback.New(callback.Options{
-		Tokens: f.tokens, Tasks: of, NewID: func() task.ID { return task.ID{7} }, Timeout: timeout, Memory: budgets, Log: log,
+	o := callback.Options{
+		Tokens: f.tokens, Tasks: of, NewID: func() task.ID { return task.ID{7} }, Timeout: time.Minute, Log: log,
 		Agents: map[string]callback.Agent{"web": {ByGet: true, MaxBody: 8}, "post": {MaxBody: 128 << 10}},
-	})
-	f.Server = httptest.NewServer(rpc.New(rpc.Options{Callbacks: h, Log: log}))
+	}
+	for _, change := range set {
+		change(&o)
+	}
+	f.Server = httptest.NewServer(rpc.New(rpc.Options{Callbacks: callback.New(o), Log: log}))
 	t.Cleanup(f.Close)
 	return f
 }
@@ -99,7 +96,7 @@ type answer struct {
 
 func TestRequestsThatResume(t *testing.T) {
 	t.Parallel()
-	f := newRig(t, &tasks{agent: "web"}, nil)
+	f := newRig(t, &tasks{agent: "web"})
 	res, text := f.do("POST", f.path()+"?code=1&x=<b>", "a body", "Content-Type", "text/x", "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site", "Authorization", "Bearer nonsense")
 	require.Equal(t, http.StatusAccepted, res.StatusCode)
 	require.Equal(t, "Thank you. The task goes on, and you can close this window.", text)
@@ -124,7 +121,7 @@ func TestRequestsThatResume(t *testing.T) {
 func TestMethodsThatDoNotResume(t *testing.T) {
 	t.Parallel()
 	for agent, allowed := range map[string]string{"web": "GET, POST", "post": "POST"} {
-		f := newRig(t, &tasks{agent: agent}, nil)
+		f := newRig(t, &tasks{agent: agent})
 		for _, method := range []string{"GET", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "post"} {
 			if strings.Contains(allowed, method) {
 				continue
@@ -144,7 +141,7 @@ func TestMethodsThatDoNotResume(t *testing.T) {
 // Somebody who guesses cannot tell a forged token from one of a task that does not exist, or of an agent that is no longer configured.
 func TestUnknownURLsAreAlike(t *testing.T) {
 	t.Parallel()
-	known, gone := newRig(t, &tasks{agent: "web"}, nil), newRig(t, &tasks{agent: "removed"}, nil)
+	known, gone := newRig(t, &tasks{agent: "web"}), newRig(t, &tasks{agent: "removed"})
 	foreign := token.New([][]byte{[]byte("another key of the same length..")})
 	for name, from := range map[string]struct {
 		*rig
@@ -187,25 +184,22 @@ func TestRefusals(t *testing.T) {
 		"broken":    {fmt.Errorf("resume: %w", secret), http.StatusInternalServerError, "Something went wrong here.", "", true},
 	} {
 		for when, of := range map[string]*tasks{"before the body": {agent: "web", refuses: c.err}, "after the body": {agent: "web", expires: c.err}} {
-			t.Run(name+", "+when, func(t *testing.T) {
-				t.Parallel()
-				f := newRig(t, of, nil)
-				res, text := f.do("POST", f.path()+"?code=hush", "hush")
-				require.Equal(t, c.status, res.StatusCode)
-				require.Equal(t, c.text, text)
-				require.Equal(t, c.after, res.Header.Get("Retry-After"))
-				require.Equal(t, c.logged, strings.Contains(f.log.String(), secret.Error()))
-				require.NotContains(t, f.log.String(), strings.TrimPrefix(f.path(), resume.Path))
-				require.NotContains(t, f.log.String(), "hush")
-				require.Len(t, f.came, map[string]int{"after the body": 1}[when])
-			})
+			f := newRig(t, of)
+			res, text := f.do("POST", f.path()+"?code=hush", "hush")
+			require.Equal(t, c.status, res.StatusCode, name+", "+when)
+			require.Equal(t, c.text, text, name)
+			require.Equal(t, c.after, res.Header.Get("Retry-After"), name)
+			require.Equal(t, c.logged, strings.Contains(f.log.String(), secret.Error()), name)
+			require.NotContains(t, f.log.String(), strings.TrimPrefix(f.path(), resume.Path))
+			require.NotContains(t, f.log.String(), "hush")
+			require.Len(t, f.came, map[string]int{"after the body": 1}[when])
 		}
 	}
 }
 
 func TestBodiesThatAreRefused(t *testing.T) {
 	t.Parallel()
-	f := newRig(t, &tasks{agent: "web"}, nil)
+	f := newRig(t, &tasks{agent: "web"})
 	res, text := f.do("POST", f.path(), "123456789")
 	require.Equal(t, http.StatusRequestEntityTooLarge, res.StatusCode)
 	require.Equal(t, "the limit is 8 bytes", text)
@@ -220,7 +214,7 @@ func TestBodiesThatAreRefused(t *testing.T) {
 	} {
 		at := f
 		if c.status == http.StatusRequestTimeout {
-			at = newRigOf(t, &tasks{agent: "web"}, nil, 100*time.Millisecond)
+			at = newRig(t, &tasks{agent: "web"}, func(o *callback.Options) { o.Timeout = 100 * time.Millisecond })
 		}
 		conn := rpctest.Dial(t, at.Server, "POST "+at.path()+" HTTP/1.1\r\nHost: x\r\n"+c.sent)
 		if c.hangUp {
@@ -241,7 +235,7 @@ func TestBodiesHoldMemory(t *testing.T) {
 	t.Parallel()
 	budgets := memory.New(16 << 20)
 	budgets.Requests.Patience = time.Millisecond
-	f := newRig(t, &tasks{agent: "post"}, budgets)
+	f := newRig(t, &tasks{agent: "post"}, func(o *callback.Options) { o.Memory = budgets })
 	large := strings.Repeat("x", 128<<10)
 	all := budgets.Requests.Free()
 	require.NoError(t, budgets.Requests.Take(t.Context(), "", all))
