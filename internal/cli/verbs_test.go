@@ -127,7 +127,7 @@ func TestBenchAndTortureSayWhatTheyDo(t *testing.T) {
 	require.Contains(t, gone.err, "connection refused")
 }
 
-// Integration tests load a real server; this test checks the report at the end.
+// The benchmarks load a real server; this test checks the report at the end.
 func TestBenchReportsFailures(t *testing.T) {
 	t.Parallel()
 	answers := map[string]string{

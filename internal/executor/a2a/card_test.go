@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,10 +29,23 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// journal is a log of a bubble, which a test reads while the front waits.
-type journal struct{ strings.Builder }
+// journal is a log that a test reads while the front writes.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
 
-func (j *journal) count(text string) int { return strings.Count(j.String(), text) }
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) count(text string) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.Count(j.text.String(), text)
+}
 
 // watched watches the cards of a server in a bubble until the test ends.
 func watched(t *testing.T, opts a2a.Options) (a *agent, log *journal, changed chan *a2a.Cards) {

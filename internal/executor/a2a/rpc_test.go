@@ -34,7 +34,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor/a2a"
 	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
 	"github.com/holdfast-a2a/holdfast/internal/outbound"
-	"github.com/holdfast-a2a/holdfast/internal/pipetest"
 	"github.com/holdfast-a2a/holdfast/internal/secret"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
@@ -408,6 +407,29 @@ func TestGRPCCallThatIsGivenUp(t *testing.T) {
 	require.Equal(t, outbound.Canceled, waittest.Within(t, "the call is told", told))
 }
 
+// framing is a listener whose connections tell the types of the frames of HTTP/2 that they have written: the server writes
+// what was flushed a moment later.
+type framing struct{ net.Listener }
+
+func (l framing) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return &framed{conn, make(chan byte, 1000)}, err
+}
+
+type framed struct {
+	net.Conn
+	written chan byte
+}
+
+func (c *framed) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	for rest := p; len(rest) >= 9; {
+		c.written <- rest[3]
+		rest = rest[min(len(rest), 9+int(rest[0])<<16+int(rest[1])<<8+int(rest[2])):]
+	}
+	return n, err
+}
+
 // An answer, or a connection that breaks, has the same class over gRPC as over HTTP. The run also decides the same: whether the agent is
 // away, and whether another try may help.
 func TestGRPCCallsHaveTheClassOfHTTP(t *testing.T) {
@@ -425,9 +447,12 @@ func TestGRPCCallsHaveTheClassOfHTTP(t *testing.T) {
 		}
 		_ = http.NewResponseController(w).Flush()
 	}
-	half := func(conn net.Conn) { // what was flushed arrives, unlike before a reset
-		_ = pipetest.Pause(t.Context(), 30*time.Millisecond) // the server's HTTP/2 writes it a moment later
-		_ = conn.(*net.TCPConn).CloseWrite()
+	// half closes a connection behind a frame: what was written arrives, unlike before a reset. HTTP/1 has no frames.
+	half := func(w http.ResponseWriter, conn net.Conn, behind byte) {
+		of := conn.(*framed)
+		for w.Header().Get("Content-Type") == "application/grpc" && <-of.written != behind {
+		}
+		_ = of.Conn.(*net.TCPConn).CloseWrite()
 	}
 	says := func(code int) func(http.ResponseWriter, net.Conn) {
 		return func(w http.ResponseWriter, _ net.Conn) { http.Error(w, "no", code) }
@@ -440,7 +465,7 @@ func TestGRPCCallsHaveTheClassOfHTTP(t *testing.T) {
 		"the stream breaks before an answer":     {func(http.ResponseWriter, net.Conn) { panic(http.ErrAbortHandler) }, outbound.Broken},
 		"the connection breaks before the first event": {func(w http.ResponseWriter, conn net.Conn) {
 			begin(w)
-			half(conn)
+			half(w, conn, 1)
 		}, outbound.OK},
 		"the stream breaks before the first event": {func(w http.ResponseWriter, _ net.Conn) {
 			begin(w)
@@ -449,7 +474,7 @@ func TestGRPCCallsHaveTheClassOfHTTP(t *testing.T) {
 		"the stream ends before the first event": {func(w http.ResponseWriter, _ net.Conn) { begin(w) }, outbound.OK},
 		"the connection breaks within the first event": {func(w http.ResponseWriter, conn net.Conn) {
 			part(w)
-			half(conn)
+			half(w, conn, 0)
 		}, outbound.OK},
 		"the stream breaks within the first event": {func(w http.ResponseWriter, _ net.Conn) {
 			part(w)
@@ -479,6 +504,7 @@ func TestGRPCCallsHaveTheClassOfHTTP(t *testing.T) {
 				}
 				c.answer(w, r.Context().Value(connKey{}).(net.Conn))
 			}))
+			server.Listener = framing{server.Listener}
 			server.Config.Protocols = new(http.Protocols)
 			server.Config.Protocols.SetHTTP1(true)
 			server.Config.Protocols.SetUnencryptedHTTP2(true)
