@@ -5,6 +5,7 @@ package pipetest
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -17,19 +18,19 @@ import (
 // Network connects clients with listeners. Its zero value has none.
 type Network struct {
 	mu        sync.Mutex
-	listeners map[string]*listener
+	listeners map[string]*Listener
 	made      int
 }
 
 // Listen opens a listener at an address of its own. Until it is closed, connections to the address reach it.
-func (n *Network) Listen() net.Listener {
+func (n *Network) Listen() *Listener {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.listeners == nil {
-		n.listeners = map[string]*listener{}
+		n.listeners = map[string]*Listener{}
 	}
 	n.made++
-	l := &listener{network: n, at: address(fmt.Sprintf("127.0.0.1:%d", n.made)), dialed: make(chan net.Conn), closed: make(chan struct{})}
+	l := &Listener{network: n, at: address(fmt.Sprintf("127.0.0.1:%d", n.made)), dialed: make(chan net.Conn), closed: make(chan struct{})}
 	n.listeners[string(l.at)] = l
 	return l
 }
@@ -39,19 +40,10 @@ func (n *Network) DialContext(ctx context.Context, network, at string) (net.Conn
 	n.mu.Lock()
 	l := n.listeners[at]
 	n.mu.Unlock()
-	refused := &net.OpError{Op: "dial", Net: network, Addr: address(at), Err: syscall.ECONNREFUSED}
 	if l == nil {
-		return nil, refused
+		return nil, &net.OpError{Op: "dial", Net: network, Addr: address(at), Err: syscall.ECONNREFUSED}
 	}
-	client, server := net.Pipe()
-	select {
-	case l.dialed <- server:
-		return client, nil
-	case <-l.closed:
-		return nil, refused
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	return l.Dial(ctx)
 }
 
 // Serve serves HTTP at an address of the network until the test ends.
@@ -74,7 +66,11 @@ func (n *Network) Client(t testing.TB) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-type listener struct {
+// Listener is a listener of a network. Its connections buffer one write of up to 4 KiB in each direction.
+type Listener struct {
+	// Accepted changes the server's end of each connection. Nil: it stays as it is.
+	Accepted func(net.Conn) net.Conn
+
 	network *Network
 	at      address
 	dialed  chan net.Conn
@@ -82,16 +78,42 @@ type listener struct {
 	once    sync.Once
 }
 
-func (l *listener) Accept() (net.Conn, error) {
+// Dial connects to the listener.
+func (l *Listener) Dial(ctx context.Context) (net.Conn, error) {
+	client, beneath := net.Pipe()
+	above, server := net.Pipe()
+	pump := func(to, from net.Conn) {
+		_, _ = io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, 4<<10))
+		_ = to.Close()
+		_ = from.Close()
+	}
+	select {
+	case l.dialed <- server:
+		go pump(beneath, above)
+		go pump(above, beneath)
+		return client, nil
+	case <-l.closed:
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: l.at, Err: syscall.ECONNREFUSED}
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Accept implements net.Listener.
+func (l *Listener) Accept() (net.Conn, error) {
 	select {
 	case conn := <-l.dialed:
+		if l.Accepted != nil {
+			conn = l.Accepted(conn)
+		}
 		return conn, nil
 	case <-l.closed:
 		return nil, net.ErrClosed
 	}
 }
 
-func (l *listener) Close() error {
+// Close implements net.Listener.
+func (l *Listener) Close() error {
 	l.once.Do(func() {
 		close(l.closed)
 		l.network.mu.Lock()
@@ -101,7 +123,8 @@ func (l *listener) Close() error {
 	return nil
 }
 
-func (l *listener) Addr() net.Addr { return l.at }
+// Addr implements net.Listener.
+func (l *Listener) Addr() net.Addr { return l.at }
 
 type address string
 

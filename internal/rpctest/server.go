@@ -3,7 +3,6 @@ package rpctest
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/pipetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
@@ -79,7 +79,7 @@ func Dial(t testing.TB, s *httptest.Server, raw string) net.Conn {
 	t.Helper()
 	var c net.Conn
 	var err error
-	if p, ok := s.Listener.(*Pipes); ok {
+	if p, ok := s.Listener.(*pipetest.Listener); ok {
 		c, err = p.Dial(t.Context())
 	} else {
 		c, err = (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
@@ -93,73 +93,14 @@ func Dial(t testing.TB, s *httptest.Server, raw string) net.Conn {
 	return c
 }
 
-// Piped starts a server without a network, for a bubble of testing/synctest.
+// Piped starts a server on a network in memory, for a bubble of testing/synctest.
 func Piped(t testing.TB, h http.Handler) *httptest.Server {
 	t.Helper()
-	s := httptest.NewUnstartedServer(h)
-	require.NoError(t, s.Listener.Close())
-	p := NewPipes()
-	s.Listener = p
-	s.Start()
-	s.Client().Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return p.Dial(ctx) }}
-	t.Cleanup(s.Close)
+	var n pipetest.Network
+	s := n.Serve(t, h)
+	s.Client().Transport = n.Client(t).Transport
 	return s
 }
-
-// Pipes is a listener without a network. Its connections buffer one write of up to 4 KiB in each direction.
-type Pipes struct {
-	dialed chan net.Conn
-	closed chan struct{}
-	once   sync.Once
-	// Accepted changes the server's end of each connection. Nil: it stays as it is.
-	Accepted func(net.Conn) net.Conn
-}
-
-// NewPipes makes a listener.
-func NewPipes() *Pipes { return &Pipes{dialed: make(chan net.Conn), closed: make(chan struct{})} }
-
-// Dial connects to the listener.
-func (p *Pipes) Dial(ctx context.Context) (net.Conn, error) {
-	client, beneath := net.Pipe()
-	above, server := net.Pipe()
-	pump := func(to, from net.Conn) {
-		_, _ = io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, 4<<10))
-		_ = to.Close()
-		_ = from.Close()
-	}
-	select {
-	case p.dialed <- server:
-		go pump(beneath, above)
-		go pump(above, beneath)
-		return client, nil
-	case <-p.closed:
-		return nil, errors.New("connection refused")
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
-
-// Accept implements net.Listener.
-func (p *Pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.dialed:
-		if p.Accepted != nil {
-			c = p.Accepted(c)
-		}
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close implements net.Listener.
-func (p *Pipes) Close() error {
-	p.once.Do(func() { close(p.closed) })
-	return nil
-}
-
-// Addr implements net.Listener.
-func (p *Pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
 
 // Echo is an engine that knows no task and accepts every message, for fuzz targets.
 type Echo struct{ Recorder }
