@@ -12,16 +12,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/agent"
-	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 func TestServeRunsAgentsOfTheProgram(t *testing.T) {
-	addr := clustertest.Reserve(t)
+	addr := nettest.Reserve(t)
 	t.Setenv("HOLDFAST_DATABASE_URL", storetest.New(t).URL)
 	t.Setenv("HOLDFAST_LISTEN", addr)
-	t.Setenv("HOLDFAST_ADMIN_LISTEN", clustertest.Reserve(t))
+	t.Setenv("HOLDFAST_ADMIN_LISTEN", nettest.Reserve(t))
 	t.Setenv("HOLDFAST_GRPC_LISTEN", "off")
 	t.Setenv("HOLDFAST_CONFIG", "")
 

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 	"github.com/holdfast-a2a/holdfast/internal/load"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 )
 
 // The raw server is this test binary as a process of its own: net/http alone, with answers of the same size as the
@@ -90,7 +90,7 @@ func streamRaw(w http.ResponseWriter, r *http.Request, flushAt int) {
 
 func startRaw(b *testing.B) (addr string) {
 	b.Helper()
-	addr = clustertest.Reserve(b)
+	addr = nettest.Reserve(b)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), rawServerEnv+"="+addr)
 	run(b, cmd)

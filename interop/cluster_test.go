@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 	"github.com/holdfast-a2a/holdfast/internal/issuertest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 )
@@ -63,7 +64,7 @@ func startLocked(t *testing.T, executor string) *locked {
 	const scope = "demo:hidden"
 	r := clustertest.Start(t, clustertest.Options{
 		Name: "locked", DB: db.URL, Env: issuer.Trust(),
-		Config: settings(executor, clustertest.Reserve(t), true) + fmt.Sprintf(`
+		Config: settings(executor, nettest.Reserve(t), true) + fmt.Sprintf(`
       skills:
         - {id: open, name: open, description: for all, tags: [demo]}
         - {id: hidden, name: hidden, description: for some, tags: [demo], scope: %s}
@@ -87,8 +88,8 @@ func startCluster(t *testing.T, executor string, announced bool) *cluster {
 	t.Helper()
 	db := storetest.New(t).URL
 	both := clustertest.Together(t,
-		clustertest.Options{Name: "A", DB: db, Config: settings(executor, clustertest.Reserve(t), announced)},
-		clustertest.Options{Name: "B", DB: db, Config: settings(executor, clustertest.Reserve(t), announced)})
+		clustertest.Options{Name: "A", DB: db, Config: settings(executor, nettest.Reserve(t), announced)},
+		clustertest.Options{Name: "B", DB: db, Config: settings(executor, nettest.Reserve(t), announced)})
 	c := &cluster{a: both[0], b: both[1]}
 	if !*ring2 {
 		c.locked = startLocked(t, executor)

@@ -28,6 +28,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
@@ -56,7 +57,7 @@ type upstream struct {
 
 func startUpstream(t *testing.T, name string) *upstream {
 	t.Helper()
-	u := &upstream{t: t, name: name, addr: clustertest.Reserve(t), grpc: clustertest.Reserve(t), command: install(t, "servers", name), executed: map[string][]string{}}
+	u := &upstream{t: t, name: name, addr: nettest.Reserve(t), grpc: nettest.Reserve(t), command: install(t, "servers", name), executed: map[string][]string{}}
 	t.Cleanup(u.kill)
 	u.run()
 	return u
@@ -237,7 +238,7 @@ func TestClientsThroughAFront(t *testing.T) {
 			return !isProgram(folder) || exists(t, filepath.Join("clients", folder, "ring2"))
 		})
 	}
-	behind := clustertest.Start(t, clustertest.Options{Name: "behind", DB: storetest.New(t).URL, Config: settings(demo, clustertest.Reserve(t), true)})
+	behind := clustertest.Start(t, clustertest.Options{Name: "behind", DB: storetest.New(t).URL, Config: settings(demo, nettest.Reserve(t), true)})
 	c := startCluster(t, fronting(a2atest.Host(behind.URL), true), true)
 	for _, name := range clients {
 		t.Run(name, func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 )
 
 const masterKey = "sk-key-of-the-proxy"
@@ -30,7 +31,7 @@ type proxy struct {
 
 func newProxy(t *testing.T) *proxy {
 	t.Helper()
-	return &proxy{t, install(t, "models", "litellm"), clustertest.Reserve(t)}
+	return &proxy{t, install(t, "models", "litellm"), nettest.Reserve(t)}
 }
 
 // start starts the proxy, and stops it when the test ends.

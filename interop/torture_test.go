@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/torture"
@@ -158,7 +159,7 @@ func database(t *testing.T, scheme string) string {
 func holdfast(t *testing.T) *tortured {
 	t.Helper()
 	behind := official(t, "examples", "go", "")
-	at := clustertest.Reserve(t)
+	at := nettest.Reserve(t)
 	_, argv := behind.start(t, at)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	require.NoError(t, cmd.Start())
@@ -226,7 +227,7 @@ func (p *tortured) endure(t *testing.T) *torture.Report {
 	args := []string{"torture", "--scripts", "contract", "--webhook-listen", "127.0.0.1:0", "--load", p.load, "--seed", "1"}
 	args = append(append(args, p.callers...), p.more...)
 	for i := range p.replicas {
-		addr, dir := clustertest.Reserve(t), t.TempDir()
+		addr, dir := nettest.Reserve(t), t.TempDir()
 		env, argv := p.start(t, addr)
 		script := filepath.Join(dir, "start")
 		line := strings.Join(shelled(append(append([]string{"env"}, env...), argv...)), " ")

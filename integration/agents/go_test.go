@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 )
 
 // The Go programs of examples/. Their embedded PostgreSQL ends with them, whatever signal stops them.
@@ -54,7 +55,7 @@ func TestGoProgramWithItsOwnMain(t *testing.T) {
 func startEmbedded(t *testing.T, program string) (a *clustertest.Replica, env []string) {
 	t.Helper()
 	env = []string{
-		"HOLDFAST_LISTEN=" + clustertest.Reserve(t), "HOLDFAST_ADMIN_LISTEN=" + clustertest.Reserve(t), "HOLDFAST_GRPC_LISTEN=127.0.0.1:0",
+		"HOLDFAST_LISTEN=" + nettest.Reserve(t), "HOLDFAST_ADMIN_LISTEN=" + nettest.Reserve(t), "HOLDFAST_GRPC_LISTEN=127.0.0.1:0",
 	}
 	return clustertest.Start(t, clustertest.Options{Name: "a", Binary: program, Dir: clustertest.EmbeddedDir(t), Env: env}), env
 }

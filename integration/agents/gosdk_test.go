@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
@@ -173,7 +174,7 @@ func TestGoSDKProgram(t *testing.T) {
 	a := clustertest.Start(t, clustertest.Options{
 		Name: "a", DB: clustertest.NewDB(t).URL, Binary: clustertest.Program(t, "./examples/go/sdk"),
 		Env: []string{
-			"HOLDFAST_LISTEN=" + clustertest.Reserve(t), "HOLDFAST_ADMIN_LISTEN=" + clustertest.Reserve(t), "HOLDFAST_GRPC_LISTEN=127.0.0.1:0",
+			"HOLDFAST_LISTEN=" + nettest.Reserve(t), "HOLDFAST_ADMIN_LISTEN=" + nettest.Reserve(t), "HOLDFAST_GRPC_LISTEN=127.0.0.1:0",
 		},
 	})
 	c := sdkClient(t, a)

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
@@ -65,11 +66,11 @@ func newWorkshop(t testing.TB, source string) *workshop {
 	}
 	dir := filepath.Join(clustertest.EmbeddedDir(t), "my-agent")
 	require.NoError(t, os.Mkdir(dir, 0o755))
-	listen, own := clustertest.Reserve(t), clustertest.Reserve(t)
+	listen, own := nettest.Reserve(t), nettest.Reserve(t)
 	_, port, err := net.SplitHostPort(own)
 	require.NoError(t, err)
 	w := &workshop{t: t, dir: dir, url: "http://" + listen, flags: []string{
-		"dev", "--listen", listen, "--grpc-listen", "off", "--admin-listen", clustertest.Reserve(t), "--http", port, "--", "python3", "agent.py",
+		"dev", "--listen", listen, "--grpc-listen", "off", "--admin-listen", nettest.Reserve(t), "--http", port, "--", "python3", "agent.py",
 	}}
 	w.write("agent.py", source)
 	return w

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 )
 
 // block returns a block of a page.
@@ -54,9 +55,9 @@ func TestTenLinesOfPython(t *testing.T) {
 	hello := block(t, "README.md", "python hello.py")
 	require.Equal(t, hello, block(t, "docs/start.md", "python hello.py"))
 	dir := clustertest.EmbeddedDir(t)
-	listen := clustertest.Reserve(t)
+	listen := nettest.Reserve(t)
 	w := &workshop{t: t, dir: dir, url: "http://" + listen, flags: []string{
-		"dev", "--agent", "hello", "--listen", listen, "--grpc-listen", "off", "--admin-listen", clustertest.Reserve(t),
+		"dev", "--agent", "hello", "--listen", listen, "--grpc-listen", "off", "--admin-listen", nettest.Reserve(t),
 		"--", python(t), "hello.py",
 	}}
 	w.write("hello.py", hello)
@@ -84,13 +85,13 @@ func TestTenLinesOfPython(t *testing.T) {
 func TestKilledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	interpreter := python(t) // takes long the first time, and the server may not run for so long
-	listen := clustertest.Reserve(t)
+	listen := nettest.Reserve(t)
 	w := &workshop{t: t, dir: clustertest.EmbeddedDir(t), url: "http://" + listen}
 	w.write("trip.py", strings.ReplaceAll(block(t, "docs/agents/python.md", "python trip.py"), "sleep(0.1)", "sleep(1)"))
 	w.write("holdfast.yaml", "agents:\n  - name: trip\n    executor: {kind: worker, worker: {lease: 3s}}\n")
 	serve := func() *process {
 		return run(t, false, w.dir, []string{"TMPDIR=/tmp"}, "serve", "--config", "holdfast.yaml", "--listen", listen, "--grpc-listen", "off",
-			"--admin-listen", clustertest.Reserve(t))
+			"--admin-listen", nettest.Reserve(t))
 	}
 	agent := func() *exec.Cmd {
 		cmd := exec.Command(interpreter, "trip.py")

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 )
 
 // page is a document whose commands run as written, and how a reader comes to run them.
@@ -84,7 +84,7 @@ at() { if [ "$1" = First ]; then TASK=$FAILED; else TASK=$PARKED; fi; }
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			commands, prints := p.script(t)
-			public, admin := clustertest.Reserve(t), clustertest.Reserve(t)
+			public, admin := nettest.Reserve(t), nettest.Reserve(t)
 			script := strings.NewReplacer("127.0.0.1:8080", public, "127.0.0.1:9090", admin).Replace(commands)
 			out := paste(t, atOwnPorts(t, p.ports...).Replace(script), "HOLDFAST_URL=http://"+public,
 				"HOLDFAST_LISTEN="+public, "HOLDFAST_ADMIN_LISTEN="+admin, "HOLDFAST_GRPC_LISTEN=127.0.0.1:0")

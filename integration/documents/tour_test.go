@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
@@ -110,7 +111,7 @@ var maxTime = regexp.MustCompile(`--max-time [0-9.]+`)
 func TestREADMETour(t *testing.T) {
 	t.Parallel()
 	tour := tourOf(t, inFront)
-	public, admin, agent := clustertest.Reserve(t), clustertest.Reserve(t), clustertest.Reserve(t)
+	public, admin, agent := nettest.Reserve(t), nettest.Reserve(t), nettest.Reserve(t)
 	var script strings.Builder
 	script.WriteString(cutAfter("4") + beforeTour + "COUNTER= MODEL=\n")
 	_, lookErr := exec.LookPath("psql")
@@ -156,7 +157,7 @@ func TestTheTourNoticesTheFirstServer(t *testing.T) {
 	step, serves := strings.CutSuffix(step, "\nserve\n")
 	require.True(t, serves, "the step starts a server")
 	out := paste(t, beforeTour+step+"\nserve || echo refused\n"+ctrlC,
-		"HOLDFAST_LISTEN="+clustertest.Reserve(t), "HOLDFAST_ADMIN_LISTEN="+clustertest.Reserve(t), "HOLDFAST_GRPC_LISTEN=127.0.0.1:0")
+		"HOLDFAST_LISTEN="+nettest.Reserve(t), "HOLDFAST_ADMIN_LISTEN="+nettest.Reserve(t), "HOLDFAST_GRPC_LISTEN=127.0.0.1:0")
 	require.Contains(t, out, "press Ctrl-C there, and call serve again.\nrefused")
 }
 
@@ -216,11 +217,11 @@ func TestREADMETourInFront(t *testing.T) {
 		}
 	}
 	require.True(t, started, "the tour has no step that starts the server")
-	public := clustertest.Reserve(t)
+	public := nettest.Reserve(t)
 	script = strings.NewReplacer("127.0.0.1:8080", public, "python examples/python/a2a/agent.py", "python .holdfast/agent.py").
 		Replace(script) + "\nkill $COUNTER $MODEL $SERVER; wait\n"
 	out := paste(t, atOwnPorts(t, "9999", "9998").Replace(script),
-		"HOLDFAST_LISTEN="+public, "HOLDFAST_ADMIN_LISTEN="+clustertest.Reserve(t), "HOLDFAST_GRPC_LISTEN=127.0.0.1:0")
+		"HOLDFAST_LISTEN="+public, "HOLDFAST_ADMIN_LISTEN="+nettest.Reserve(t), "HOLDFAST_GRPC_LISTEN=127.0.0.1:0")
 	answers := strings.Split(out, "== \n")
 	require.Len(t, answers, 4, "output:\n%s", out)
 
@@ -442,7 +443,7 @@ func atOwnPorts(t *testing.T, ports ...string) *strings.Replacer {
 	t.Helper()
 	var pairs []string
 	for _, port := range ports {
-		addr := clustertest.Reserve(t)
+		addr := nettest.Reserve(t)
 		_, own, err := net.SplitHostPort(addr)
 		require.NoError(t, err)
 		for _, before := range []string{":", ".py ", ", ", "--http "} {

@@ -19,9 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
-	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 	"github.com/holdfast-a2a/holdfast/internal/judge"
 	"github.com/holdfast-a2a/holdfast/internal/modeltest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/resume"
 	"github.com/holdfast-a2a/holdfast/internal/runapi/runapitest"
 )
@@ -64,7 +64,7 @@ func newModel(t testing.TB) *agent {
 func (a *agent) open() {
 	t := a.t
 	t.Helper()
-	a.addr = clustertest.Reserve(t)
+	a.addr = nettest.Reserve(t)
 	a.listen()
 	t.Cleanup(func() {
 		a.answer()

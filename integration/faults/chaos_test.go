@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 	"github.com/holdfast-a2a/holdfast/internal/judge"
 	"github.com/holdfast-a2a/holdfast/internal/judgetest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/store/pgproxytest"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
@@ -295,7 +296,7 @@ func newRig(t *testing.T, o rigOptions) *rig {
 			env = append(env, "HOLDFAST_ROLES=api")
 		}
 		if o.hooks != nil {
-			addr := clustertest.Reserve(t)
+			addr := nettest.Reserve(t)
 			env = append(env, "HOLDFAST_GRPC_LISTEN="+addr, "HOLDFAST_PUBLIC_GRPC_ADDRESS="+addr)
 		}
 		all = append(all, clustertest.Options{Name: name, DB: db, Config: config, Env: env})

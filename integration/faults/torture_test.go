@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/torture"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
@@ -25,7 +26,7 @@ func TestTorture(t *testing.T) {
 	config := clustertest.WithKeys + "\npush: {allow_private: true}\n"
 	b := clustertest.Start(t, clustertest.Options{Name: "b", DB: db.URL, Config: config})
 	dir := t.TempDir()
-	addr := clustertest.Reserve(t)
+	addr := nettest.Reserve(t)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(config), 0o600))
 	env := append(db.Env(), "HOLDFAST_LISTEN="+addr)
 	kill := "kill -9 $(cat " + dir + "/pid)"

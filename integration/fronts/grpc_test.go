@@ -10,13 +10,14 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/certtest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 )
 
 // A card over HTTPS names a port for gRPC as host:port. The front calls that over TLS, and trusts the authorities of the system.
 func TestFrontFindsGRPCByTheCard(t *testing.T) {
 	t.Parallel()
 	dir, _, _ := certtest.Mutual(t, "nobody")
-	address := clustertest.Reserve(t)
+	address := nettest.Reserve(t)
 	settings := clustertest.Replace(clustertest.Steady, "grpc_listen: 127.0.0.1:0", fmt.Sprintf("grpc_listen: %s\npublic_grpc_address: %q", address, address))
 	db := clustertest.NewDB(t)
 	up := clustertest.Start(t, clustertest.Options{

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
@@ -123,7 +124,7 @@ func disturbed(t *testing.T, settings, front string, times int, disturb func(f, 
 	t.Helper()
 	const n, chunks = 8, 40
 	upDB, db := clustertest.NewDB(t), clustertest.NewDB(t)
-	grpc := clustertest.Reserve(t) // the address of the configuration survives a kill
+	grpc := nettest.Reserve(t) // the address of the configuration survives a kill
 	up := clustertest.Start(t, clustertest.Options{Name: "up", DB: upDB.URL, Config: "public_url: http://127.0.0.1:1\n" +
 		clustertest.Replace(settings, "grpc_listen: 127.0.0.1:0", "grpc_listen: "+grpc)})
 	at := a2atest.Host(up.URL)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
@@ -26,7 +27,7 @@ import (
 // program it skips the test.
 func balancer(t *testing.T, config, server string) string {
 	t.Helper()
-	bind := clustertest.Reserve(t)
+	bind := nettest.Reserve(t)
 	clustertest.HAProxy(t, "defaults\n timeout connect 10s\n timeout client 5m\n timeout server 5m\n retries 0\n"+
 		strings.NewReplacer("BIND", bind, "SERVER", server).Replace(config)+"\n")
 	waittest.Eventually(t, "HAProxy listens", func() error {

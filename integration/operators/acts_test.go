@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/adminapi"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/receivertest"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
@@ -213,7 +214,7 @@ func TestActs(t *testing.T) { //nolint:tparallel // the subtests act on one serv
 // hooked makes a task with a webhook, c, that nobody answers, and waits until its first delivery has failed.
 func hooked(t testing.TB, r *clustertest.Replica, key, script string) string {
 	t.Helper()
-	id := r.Send(a2atest.V03, says(key, script).Hooked("http://"+clustertest.Reserve(t)+"/hook", a2atest.Object{"id": "c"})).Task()
+	id := r.Send(a2atest.V03, says(key, script).Hooked("http://"+nettest.Reserve(t)+"/hook", a2atest.Object{"id": "c"})).Task()
 	db := clustertest.OpenDB(t, r.Options.DB)
 	waittest.Eventually(t, "the first delivery has failed", func() error {
 		n := clustertest.One[int](db, "SELECT count(*)::int FROM holdfast.push_cursors WHERE task = $1 AND attempts > 0 AND claim IS NULL", id)

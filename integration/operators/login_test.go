@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/adminapi"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 	"github.com/holdfast-a2a/holdfast/internal/issuertest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
@@ -73,7 +74,7 @@ type login struct {
 func newLogin(t testing.TB, more string) *login {
 	t.Helper()
 	l := &login{t: t, db: clustertest.NewDB(t), issuer: issuertest.Start(t)}
-	address := clustertest.Reserve(t)
+	address := nettest.Reserve(t)
 	config := clustertest.Replace(clustertest.WithKeys, "  schemes:\n", "  schemes:\n    - "+l.issuer.Scheme("sso", ", tenant_claim: org, subject_prefix: 'sso:'")+"\n") +
 		fmt.Sprintf("admin: {schemes: [keys, sso], all_tenants_scope: admin:all, public_url: %q, login: {scheme: sso, client_id: console, client_secret: %q, scopes: [openid]%s}}\n",
 			"http://"+address, l.issuer.Secret(), more)

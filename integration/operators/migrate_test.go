@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/store/partition"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
@@ -48,7 +49,7 @@ func TestServersThatDoNotMigrate(t *testing.T) {
 	require.Contains(t, off.Err, "run holdfast migrate with this binary")
 	require.False(t, clustertest.One[bool](db, "SELECT to_regnamespace('holdfast') IS NOT NULL"), "it has changed nothing")
 
-	admin := clustertest.Reserve(t)
+	admin := nettest.Reserve(t)
 	a := clustertest.Start(t, clustertest.Options{
 		Name: "a", DB: db.URL, Config: clustertest.Settings, Async: true, Env: []string{"HOLDFAST_MIGRATE=wait", "HOLDFAST_ADMIN_LISTEN=" + admin},
 	})

@@ -25,6 +25,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
@@ -66,7 +67,7 @@ func balance(t *testing.T, routes string, a, b installation) *front {
 	t.Helper()
 	config, err := os.ReadFile("../../deploy/haproxy-shards.cfg")
 	require.NoError(t, err)
-	f := &front{http: clustertest.Reserve(t), grpc: clustertest.Reserve(t)}
+	f := &front{http: nettest.Reserve(t), grpc: nettest.Reserve(t)}
 	text := string(config)
 	// On a busy machine, which delays checks, the only server of an installation would be away now and then.
 	replaced := [][2]string{{" fall 2 ", " fall 20 "}, {"/usr/local/etc/haproxy/shards", routes}, {"bind :8080\n", "bind " + f.http + "\n"}, {"bind :8081 ", "bind " + f.grpc + " "}}
@@ -262,7 +263,7 @@ func TestRoutesThatCollide(t *testing.T) {
 		"no such backend":                     {"shard_a=" + a.URL, "--host", "x.example.com=shard_z"},
 		"that installation has no such agent": {"shard_a=" + a.URL, "shard_c=" + same.URL, "--agent", "weather=shard_z"},
 		"the name leads to another one":       {"shard_c=" + same.URL, "shard_b=" + host.URL, "--host", "a.agents.example.com=shard_c"},
-		"Connection refused":                  {"shard_a=http://" + clustertest.Reserve(t)},
+		"Connection refused":                  {"shard_a=http://" + nettest.Reserve(t)},
 		"shard_a: write NAME=VALUE":           {"shard_a"},
 	} {
 		t.Run(says, func(t *testing.T) {

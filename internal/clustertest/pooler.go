@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
@@ -81,7 +82,7 @@ func NewPooler(t testing.TB, database, more string) *Pooler {
 	}
 	cfg, err := pgx.ParseConfig(database)
 	require.NoError(t, err)
-	addr := Reserve(t)
+	addr := nettest.Reserve(t)
 	host, port, err := net.SplitHostPort(addr)
 	require.NoError(t, err)
 	dir, err := os.MkdirTemp("", "holdfast-pooler-") //nolint:usetesting // PostgreSQL's user cannot enter t.TempDir

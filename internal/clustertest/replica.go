@@ -24,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
@@ -182,7 +183,7 @@ func (r *Replica) Run() {
 func (r *Replica) reserve() (env []string) {
 	for key, variable := range map[string]string{"\nlisten": "HOLDFAST_LISTEN", "\nadmin_listen": "HOLDFAST_ADMIN_LISTEN"} {
 		if r.Options.Config == "" || strings.Contains(r.Options.Config, key+": 127.0.0.1:0\n") {
-			env = append(env, variable+"="+Reserve(r.T))
+			env = append(env, variable+"="+nettest.Reserve(r.T))
 		}
 	}
 	return env

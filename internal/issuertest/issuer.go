@@ -35,6 +35,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/certtest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
@@ -108,7 +109,7 @@ func Start(t testing.TB) *Issuer {
 	t.Cleanup(transport.CloseIdleConnections)
 	t.Cleanup(i.Kill)
 	i.Change(func(s *State) {
-		s.Address, s.Secret = clustertest.Reserve(t), "secret-"+rand.Text()
+		s.Address, s.Secret = nettest.Reserve(t), "secret-"+rand.Text()
 		s.Keys = []jose.JSONWebKey{NewKey(t, "one", jose.RS256)}
 	})
 	i.Run()

@@ -31,6 +31,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
@@ -295,7 +296,7 @@ func Start(t testing.TB, addrs int) *Receiver {
 	t.Helper()
 	r := &Receiver{t: t, setup: setup{Journal: filepath.Join(t.TempDir(), "journal")}}
 	for range addrs {
-		addr := clustertest.Reserve(t)
+		addr := nettest.Reserve(t)
 		r.setup.Addrs, r.URLs = append(r.setup.Addrs, addr), append(r.URLs, "http://"+addr)
 	}
 	r.URL = r.URLs[0]

@@ -20,7 +20,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/identity"
-	"github.com/holdfast-a2a/holdfast/internal/pipetest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
@@ -217,9 +217,9 @@ func TestOtherVerbs(t *testing.T) {
 }
 
 // pending serves in a bubble, with a request whose answer waits until hold receives.
-func pending(t *testing.T) (s *rpc.Server, pipes *pipetest.Listener, client net.Conn, hold chan struct{}, served chan error) {
+func pending(t *testing.T) (s *rpc.Server, pipes *nettest.Listener, client net.Conn, hold chan struct{}, served chan error) {
 	t.Helper()
-	hold, served, pipes = make(chan struct{}), make(chan error, 1), new(pipetest.Network).Listen()
+	hold, served, pipes = make(chan struct{}), make(chan error, 1), new(nettest.Network).Listen()
 	s = newServer("", namer{hold: hold}.As)
 	go func() { served <- s.Serve(pipes) }()
 	client, err := pipes.Dial(t.Context())
@@ -270,7 +270,7 @@ func TestUnreadBodyReleasesConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := options("", namer{}.As)
 		o.HeaderTimeout = 10 * time.Second
-		s, pipes := rpc.New(o), new(pipetest.Network).Listen()
+		s, pipes := rpc.New(o), new(nettest.Network).Listen()
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(pipes) }()
 		for _, target := range []string{"POST /nowhere", "PUT /", "DELETE /agents/demo", "POST /agents"} {

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/pipetest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
@@ -79,7 +79,7 @@ func Dial(t testing.TB, s *httptest.Server, raw string) net.Conn {
 	t.Helper()
 	var c net.Conn
 	var err error
-	if p, ok := s.Listener.(*pipetest.Listener); ok {
+	if p, ok := s.Listener.(*nettest.Listener); ok {
 		c, err = p.Dial(t.Context())
 	} else {
 		c, err = (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
@@ -96,7 +96,7 @@ func Dial(t testing.TB, s *httptest.Server, raw string) net.Conn {
 // Piped starts a server on a network in memory, for a bubble of testing/synctest.
 func Piped(t testing.TB, h http.Handler) *httptest.Server {
 	t.Helper()
-	var n pipetest.Network
+	var n nettest.Network
 	s := n.Serve(t, h)
 	s.Client().Transport = n.Client(t).Transport
 	return s

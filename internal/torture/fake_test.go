@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/pipetest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 )
 
@@ -28,7 +28,7 @@ type fake struct {
 	plain    bool // it announces no extension
 	purges   bool // canceled tasks
 	replicas []*replica
-	network  pipetest.Network
+	network  nettest.Network
 	client   *http.Client
 	stop     context.CancelFunc
 	ctx      context.Context
@@ -161,7 +161,7 @@ func (r *replica) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	raw, _ := io.ReadAll(req.Body)
-	_ = pipetest.Pause(req.Context(), time.Millisecond) // calls overlap, as on a network
+	_ = nettest.Pause(req.Context(), time.Millisecond) // calls overlap, as on a network
 	if r.fault == "wrong requests are internal errors" && !json.Valid(raw) {
 		http.Error(w, "Traceback (most recent call last)", http.StatusInternalServerError)
 		return
@@ -318,7 +318,7 @@ func (r *replica) send(w http.ResponseWriter, req *http.Request, stream bool, p 
 	before, body := r.keys[key], r.bodies[key]
 	if r.fault == "a repetition at the same time is a new message" {
 		r.mu.Unlock()
-		_ = pipetest.Pause(r.ctx, 5*time.Millisecond) // between the look and the write
+		_ = nettest.Pause(r.ctx, 5*time.Millisecond) // between the look and the write
 		r.mu.Lock()
 	}
 	var j *job
@@ -420,7 +420,7 @@ func (f *fake) perform(ctx context.Context, j *job) {
 		defer f.mu.Unlock()
 		for f.fault == "a reader that does not read stops the work" && ctx.Err() == nil && slices.ContainsFunc(slices.Collect(maps.Keys(j.readers)), func(at *int) bool { return *at < len(j.log)-8 }) {
 			f.mu.Unlock()
-			_ = pipetest.Pause(ctx, time.Millisecond)
+			_ = nettest.Pause(ctx, time.Millisecond)
 			f.mu.Lock()
 		}
 		if ctx.Err() != nil || j.ended() {
@@ -444,7 +444,7 @@ func (f *fake) perform(ctx context.Context, j *job) {
 		return
 	case strings.HasPrefix(j.script, "sleep="):
 		d, _ := time.ParseDuration(strings.TrimPrefix(j.script, "sleep="))
-		if pipetest.Pause(ctx, d) != nil {
+		if nettest.Pause(ctx, d) != nil {
 			return
 		}
 	default:
@@ -457,7 +457,7 @@ func (f *fake) perform(ctx context.Context, j *job) {
 			if f.fault == "events cost what the task has" && i == n*3/4 {
 				delay = 100 // much more than a slow machine needs for a chunk
 			}
-			if pipetest.Pause(ctx, time.Duration(delay)*time.Millisecond) != nil || !do("", fmt.Sprintf("%08d%s", i, strings.Repeat("x", size-8)), i > 0) {
+			if nettest.Pause(ctx, time.Duration(delay)*time.Millisecond) != nil || !do("", fmt.Sprintf("%08d%s", i, strings.Repeat("x", size-8)), i > 0) {
 				return
 			}
 		}
@@ -626,7 +626,7 @@ func (r *replica) push(j *job) {
 		}
 		switch {
 		case !accepted && r.fault != "notifications get one attempt":
-			_ = pipetest.Pause(r.ctx, 20*time.Millisecond)
+			_ = nettest.Pause(r.ctx, 20*time.Millisecond)
 			if r.ctx.Err() != nil {
 				return
 			}

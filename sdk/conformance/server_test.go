@@ -21,7 +21,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/openapitest"
 )
 
@@ -124,7 +124,7 @@ func newServer(t testing.TB, slots int) *server {
 		t: t, slots: slots, credential: "key-1", changed: make(chan struct{}), counts: map[kind]int{}, notBefore: map[string]time.Time{},
 		workers: map[string]bool{}, stale: map[string]bool{}, lease: lease, clock: newClock(t.Context()),
 	}
-	s.listen(clustertest.Reserve(t))
+	s.listen(nettest.Reserve(t))
 	t.Cleanup(func() { s.away() })
 	return s
 }

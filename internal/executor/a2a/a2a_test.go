@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/a2a"
 	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
-	"github.com/holdfast-a2a/holdfast/internal/pipetest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/secret"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
@@ -29,7 +29,7 @@ import (
 type agent struct {
 	script[func(w http.ResponseWriter, c call)]
 	t       *testing.T
-	network pipetest.Network
+	network nettest.Network
 	url     string
 	card    string
 	status  int // of the card
@@ -682,7 +682,7 @@ type awayMemory struct {
 }
 
 func (m awayMemory) SetState(ctx context.Context, of executor.Scope, value json.RawMessage, version int64) (int64, error) {
-	if err := pipetest.Pause(ctx, m.away); err != nil {
+	if err := nettest.Pause(ctx, m.away); err != nil {
 		return 0, &task.Error{Kind: task.Unavailable, Msg: "the request ended before the database answered", Cause: err}
 	}
 	return m.Memory.SetState(ctx, of, value, version)
@@ -822,7 +822,7 @@ func TestSlowDrips(t *testing.T) {
 	drip := func(mediaType, text string) func(http.ResponseWriter, call) {
 		return func(w http.ResponseWriter, c call) {
 			w.Header().Set("Content-Type", mediaType)
-			for pipetest.Pause(c.ctx, time.Second) == nil {
+			for nettest.Pause(c.ctx, time.Second) == nil {
 				_, _ = io.WriteString(w, text)
 				_ = http.NewResponseController(w).Flush()
 			}

@@ -33,6 +33,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/a2a"
 	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/secret"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -300,9 +301,9 @@ func TestGRPCGoesOnAfterACut(t *testing.T) {
 // The connection dies, the server comes back on the same port, and the run goes on.
 func TestGRPCConnectsAgain(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address := nettest.Reserve(t)
+	l, err := net.Listen("tcp", address)
 	require.NoError(t, err)
-	address := l.Addr().String()
 	a, _ := newRPCAgent(t, "1.0", a2a.Options{})
 	stop := a.serve(l)
 	f, err := a2a.New(a2a.Options{URL: "http://" + address, Version: "1.0", Binding: "grpc", PollInterval: 20 * time.Millisecond, CallTimeout: never, ConnectTimeout: never})

@@ -33,7 +33,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/identity"
-	"github.com/holdfast-a2a/holdfast/internal/pipetest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
@@ -78,7 +78,7 @@ func serve(t testing.TB, e func(identity.Caller, string) dispatch.Engine, o grpc
 	demo := card.Card{Name: "Demo", Version: "1", Capabilities: card.Capabilities{Streaming: true, ExtendedCard: true}}
 	var l net.Listener
 	if o.HeaderTimeout == piped {
-		pipes := new(pipetest.Network).Listen()
+		pipes := new(nettest.Network).Listen()
 		l, s.addr = pipes, "passthrough:///pipe"
 		s.network = append(s.network, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipes.Dial(ctx) }))
 	} else {

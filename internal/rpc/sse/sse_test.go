@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/holdfast-a2a/holdfast/internal/pipetest"
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/sse"
 	"github.com/holdfast-a2a/holdfast/internal/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
@@ -339,7 +339,7 @@ func TestSendBufferIsSmall(t *testing.T) {
 		s := rpctest.Piped(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			sse.NewStreams(timeout).Serve(w, r, func(context.Context, *sse.Writer) {})
 		}))
-		s.Listener.(*pipetest.Listener).Accepted = func(c net.Conn) net.Conn { return sized{c, buffer} }
+		s.Listener.(*nettest.Listener).Accepted = func(c net.Conn) net.Conn { return sized{c, buffer} }
 		_, err := io.ReadAll(get(t, s).Body) //nolint:bodyclose // by get
 		require.NoError(t, err)
 		require.Len(t, buffer, 1)

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/store/schema"
 )
 
@@ -43,11 +44,7 @@ func postgres(t *testing.T) (addr string) {
 
 func TestWhyADatabaseIsNotReached(t *testing.T) {
 	t.Parallel()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	nobody := closed.Addr().String()
-	require.NoError(t, closed.Close())
-
+	nobody := nettest.Reserve(t)
 	t.Run("wrong password", func(t *testing.T) {
 		t.Parallel()
 		addr := postgres(t)

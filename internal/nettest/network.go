@@ -1,6 +1,7 @@
-// Package pipetest is a network in memory, for servers and clients in a bubble of testing/synctest. A goroutine that waits for one of its
-// connections lets the time of the bubble pass, which one that waits for a socket does not.
-package pipetest
+// Package nettest has networks for tests: one in memory, for servers and clients in a bubble of testing/synctest, and ports of this machine
+// that no other process gets. A goroutine that waits for a connection in memory lets the time of the bubble pass, which one that waits for a
+// socket does not.
+package nettest
 
 import (
 	"context"
