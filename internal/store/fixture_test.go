@@ -79,6 +79,17 @@ func (f *fixture) ok(_ any, err error) {
 	require.NoError(f.t, err)
 }
 
+// must requires that a call succeeds, and returns its result.
+func must[T any](result T, err error) func(require.TestingT) T {
+	return func(t require.TestingT) T {
+		require.NoError(t, err)
+		return result
+	}
+}
+
+// errOf returns the error of a call.
+func errOf(_ any, err error) error { return err }
+
 // keptBytes is the memory of ended tasks in tests: all reads of tests could be of kept tasks.
 const keptBytes = 8 << 20
 

@@ -2,7 +2,6 @@ package store
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -45,88 +44,6 @@ func (f *fixture) adds(h *task.Task, secret string) {
 func (f *fixture) kept(id task.ID) int {
 	f.t.Helper()
 	return scan[int](f, "SELECT count(*) FROM holdfast.task_queue q, jsonb_object_keys(q.forwarded) WHERE q.id = $1", id)
-}
-
-func TestForwardedHeadersGoWithTheirMessage(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	p := f.begun("a", "secret-1")
-	h := p.c.Task
-	f.adds(h, "secret-2")
-	f.adds(h, "")
-	f.adds(h, "secret-4")
-	require.Equal(t, 3, f.kept(h.ID))
-	require.NotContains(t, f.everything(), "secret-", "they are sealed")
-	require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: h.ID, Agent: "a", Fence: p.c.Fence, Note: task.RunNote{Outcome: task.RunRetry}}))
-	for turn, want := range []task.Forwarded{headersOf("secret-1"), headersOf("secret-2"), nil, headersOf("secret-4")} {
-		p = f.next("a")
-		require.Equal(t, want, p.c.Forwarded, "turn %d", turn+1)
-		require.Equal(t, turn < 3, p.must(t, status(task.StateWorking), status(task.StateInputRequired)).requeued)
-		require.Equal(t, []int{2, 1, 1, 0}[turn], f.kept(h.ID), "turn %d", turn+1)
-	}
-	f.adds(h, "secret-5")
-	p = f.next("a")
-	require.Equal(t, headersOf("secret-5"), p.c.Forwarded)
-	p.must(t, status(task.StateCompleted))
-}
-
-func TestForwardedHeadersEndWithTheirTurn(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	for name, end := range map[string]func(p *pen, id task.ID){
-		"completed": func(p *pen, _ task.ID) { p.must(t, status(task.StateCompleted)) },
-		"failed":    func(p *pen, _ task.ID) { p.must(t, status(task.StateFailed)) },
-		"parked":    func(p *pen, _ task.ID) { p.must(t, status(task.StateAuthRequired)) },
-		"canceled": func(p *pen, id task.ID) {
-			require.False(t, f.cancel(p.c.Task, ""))
-			require.Equal(t, 1, f.kept(id), "the run may still need it")
-			p.must(t, status(task.StateCanceled))
-		},
-		"canceled between two tries": func(p *pen, id task.ID) {
-			require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: id, Agent: p.c.Task.Agent, Fence: p.c.Fence, Delay: time.Hour}))
-			require.Equal(t, 1, f.kept(id))
-			require.True(t, f.cancel(p.c.Task, ""))
-		},
-		"deleted": func(_ *pen, id task.ID) { f.purge(id) },
-		"timer": func(p *pen, id task.ID) {
-			p.must(t, status(task.StateWorking), waitNote(time.Hour, false))
-			require.Zero(t, f.kept(id))
-			f.pass(id)
-			p = f.next(p.c.Task.Agent)
-			require.Nil(t, p.c.Forwarded, "no message began the turn")
-			p.must(t, status(task.StateCompleted))
-		},
-		"interrupted wait": func(p *pen, id task.ID) {
-			p.must(t, status(task.StateWorking), waitNote(time.Hour, true))
-			require.Zero(t, f.kept(id))
-			f.adds(p.c.Task, "secret of the message")
-			p = f.next(p.c.Task.Agent)
-			require.Equal(t, headersOf("secret of the message"), p.c.Forwarded)
-			p.must(t, status(task.StateCompleted))
-		},
-		"wait with a waiting message": func(p *pen, id task.ID) {
-			f.adds(p.c.Task, "secret of the message")
-			p.must(t, status(task.StateWorking), waitNote(time.Hour, true))
-			require.Equal(t, 1, f.kept(id))
-			p = f.next(p.c.Task.Agent)
-			require.Equal(t, headersOf("secret of the message"), p.c.Forwarded)
-			p.must(t, status(task.StateCompleted))
-		},
-		"resume": func(p *pen, id task.ID) {
-			p.must(t, status(task.StateWorking))
-			require.NoError(t, f.Resume(t.Context(), resumeOf(id, 1, "early")))
-			require.True(t, p.must(t, asking(time.Hour)).requeued)
-			require.Zero(t, f.kept(id))
-			p = f.next(p.c.Task.Agent)
-			require.Nil(t, p.c.Forwarded, "no message began the turn")
-			p.must(t, status(task.StateCompleted))
-		},
-	} {
-		p := f.begun(name, "secret")
-		require.Equal(t, 1, f.kept(p.c.Task.ID), name)
-		end(p, p.c.Task.ID)
-		require.Zero(t, f.kept(p.c.Task.ID), name)
-	}
 }
 
 func TestForwardedHeadersOfAReopenedTask(t *testing.T) {

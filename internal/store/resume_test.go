@@ -29,150 +29,31 @@ func resumeOf(id task.ID, turn int, text string) *resume.Request {
 	}
 }
 
-// dead is the answer to a resume URL that is not valid any more.
-func (f *fixture) dead(id task.ID, turn int, why string) {
-	f.t.Helper()
-	err := f.Resume(f.t.Context(), resumeOf(id, turn, "late"))
-	require.ErrorIs(f.t, err, task.Terminal)
-	require.ErrorContains(f.t, err, why)
-}
-
-const used = "used already, or the task went on without it"
-
+// TestTurnsAgainstModel does not show what the agent gets, webhooks, and that what came by the URL is in no table.
 func TestResumeBeginsATurn(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := f.running("a")
 	id := p.c.Task.ID
 	f.setPush(id, &task.PushConfig{ID: "w", URL: "https://example.com/", Dialect: "0.3"})
-	require.False(t, p.must(t, status(task.StateWorking), chunk("x"), asking(time.Hour)).requeued)
+	p.must(t, status(task.StateWorking), chunk("x"), asking(time.Hour))
 	until := func() *time.Time {
 		return scan[*time.Time](f, "SELECT resume_until FROM holdfast.v_tasks WHERE task = $1", id)
 	}
 	require.NotNil(t, until())
-	agent, err := f.Resumable(t.Context(), id, 1)
-	require.NoError(t, err)
-	require.Equal(t, "a", agent)
+	require.Equal(t, "a", must(f.Resumable(t.Context(), id, 1))(t))
 	require.NoError(t, f.Resume(t.Context(), resumeOf(id, 1, "the secret")))
-	require.Equal(t, task.StateSubmitted, f.state(id))
 	require.Nil(t, until(), "the URL is used")
-	f.dead(id, 1, used)
 	require.EqualValues(t, 6, scan[int64](f, "SELECT due_seq FROM holdfast.push_cursors WHERE task = $1", id), "webhooks learn that the task goes on")
-
 	c := f.claim(f.worker(time.Hour), "a", 1)[0]
 	require.Equal(t, &Wait{Seq: 5, Resumed: &task.Resumed{Method: "POST", Query: "code=1", ContentType: "text/plain", Body: []byte("the secret")}}, c.Wait)
-	require.Equal(t, []int{2, 1}, []int{c.Turn, c.Try})
-	require.Equal(t, task.Seq(5), c.Begins())
-	require.Equal(t, task.Seq(1), c.MessageSeq)
-	require.Empty(t, c.Message.Parts)
 	require.Len(t, f.before(c), 2, "the message and the artifact; not what came by the URL")
-	p = &pen{s: f.Store, c: c}
-	p.must(t, status(task.StateWorking), asking(time.Hour))
-	f.dead(id, 1, used)
-	require.NoError(t, f.Resume(t.Context(), resumeOf(id, 2, "again")))
-	p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
-	require.Equal(t, "again", string(p.c.Wait.Resumed.Body))
-	p.must(t, status(task.StateCompleted))
-	f.dead(id, 3, "The task has ended.")
-
 	all := f.everything()
 	require.NotContains(t, all, "the secret")
 	require.NotContains(t, all, "code=1")
-	_, lines := query(t, f.conn(), "SELECT run, turn, outcome FROM holdfast.v_runs ORDER BY run")
-	require.Equal(t, [][]string{{"1", "1", "auth-required"}, {"2", "2", "auth-required"}, {"3", "3", "completed"}}, lines)
-	_, lines = query(t, f.conn(), "SELECT action, agent, method, address FROM holdfast.v_audit WHERE task = '"+id.String()+"' AND action = 'task.resumed'")
-	require.Equal(t, [][]string{{"task.resumed", "a", MethodResume, "192.0.2.1:80"}, {"task.resumed", "a", MethodResume, "192.0.2.1:80"}}, lines)
-}
-
-func TestResumeURLsThatAreNotValid(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	p := f.running("a")
-	id := p.c.Task.ID
-	f.dead(id, 2, used)
-	p.must(t, status(task.StateWorking), status(task.StateInputRequired))
-	f.dead(id, 1, "does not wait for this link")
-	f.ok(f.say(id, true))
-	p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
-	f.dead(id, 1, used)
-	p.must(t, status(task.StateWorking), asking(time.Hour))
-	f.exec("UPDATE holdfast.tasks SET resume_until = now() WHERE id = $1", id)
-	f.dead(id, 2, "expired")
-	_, err := f.say(id, true)
-	require.NoError(t, err, "the client may still answer")
+	_, lines := query(t, f.conn(), "SELECT action, agent, method, address FROM holdfast.v_audit WHERE task = '"+id.String()+"' AND action = 'task.resumed'")
+	require.Equal(t, [][]string{{"task.resumed", "a", MethodResume, "192.0.2.1:80"}}, lines)
 	require.ErrorIs(t, f.Resume(t.Context(), resumeOf(NewID(), 1, "x")), task.NotFound)
-
-	p = f.running("b")
-	p.must(t, status(task.StateWorking), asking(time.Hour))
-	ended, err := f.Cancel(t.Context(), p.c.Task, nil)
-	require.NoError(t, err)
-	require.True(t, ended)
-	f.dead(p.c.Task.ID, 1, "The task has ended.")
-}
-
-// A third party may be faster than the agent: what it sends is kept until the run asks, also over a lost lease.
-func TestResumeBeforeTheRunParks(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	p := f.running("a")
-	id := p.c.Task.ID
-	p.must(t, status(task.StateWorking))
-	require.NoError(t, f.Resume(t.Context(), resumeOf(id, 1, "early")))
-	f.dead(id, 1, used)
-	require.Equal(t, task.StateWorking, f.state(id))
-	said, err := f.say(id, true)
-	require.NoError(t, err)
-	require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: id, Agent: "a", Fence: p.c.Fence, Note: task.RunNote{Outcome: task.RunRetry}}))
-	p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
-	require.Nil(t, p.c.Wait)
-	require.True(t, p.must(t, chunk("x"), asking(time.Hour)).requeued)
-	require.Equal(t, task.StateSubmitted, f.state(id), "no client sees the question")
-
-	c := f.claim(f.worker(time.Hour), "a", 1)[0]
-	require.Equal(t, "early", string(c.Wait.Resumed.Body))
-	require.Equal(t, []int{2, 1}, []int{c.Turn, c.Try})
-	require.Empty(t, c.Message.Parts)
-	require.Len(t, f.before(c), 2, "the first message and the artifact, not the message that waits")
-	history, err := f.Conversation(t.Context(), c.Task, c.Said(), c.Begins())
-	require.NoError(t, err)
-	require.Len(t, history, 1)
-	p = &pen{s: f.Store, c: c}
-	require.True(t, p.must(t, status(task.StateWorking), status(task.StateInputRequired)).requeued)
-	c = f.claim(f.worker(time.Hour), "a", 1)[0]
-	require.Equal(t, []any{said, 3, (*Wait)(nil)}, []any{c.MessageSeq, c.Turn, c.Wait}, "the message has the turn after that")
-	p = &pen{s: f.Store, c: c}
-	p.must(t, status(task.StateCompleted))
-}
-
-// A resume that the run did not ask for is dropped with its turn.
-func TestResumeThatNobodyAskedFor(t *testing.T) {
-	t.Parallel()
-	for name, ends := range map[string]*task.Event{"asks the client alone": status(task.StateInputRequired), "waits": waitNote(time.Hour, true)} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFixture(t)
-			p := f.running("a")
-			id := p.c.Task.ID
-			p.must(t, status(task.StateWorking))
-			require.NoError(t, f.Resume(t.Context(), resumeOf(id, 1, "early")))
-			require.False(t, p.must(t, ends).requeued)
-			f.ok(f.say(id, true))
-			p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
-			require.Equal(t, "more", p.c.Message.FirstText())
-			require.False(t, p.must(t, status(task.StateWorking), asking(time.Hour)).requeued)
-		})
-	}
-}
-
-func TestCancelBeatsAnEarlyResume(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	p := f.running("a")
-	p.must(t, status(task.StateWorking))
-	require.NoError(t, f.Resume(t.Context(), resumeOf(p.c.Task.ID, 1, "early")))
-	f.ok(f.Cancel(t.Context(), p.c.Task, nil))
-	require.False(t, p.must(t, asking(time.Hour)).requeued)
-	require.Equal(t, task.StateCanceled, f.state(p.c.Task.ID))
 }
 
 // The client's message, the URL, the URL again and a cancel come at the same moment, before and after the run parks. At most

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -176,87 +175,6 @@ func TestArtifactsOfARun(t *testing.T) {
 	begun, err = f.Begun(t.Context(), p.c.Task.ID, p.c.Attempt+1, "a")
 	require.NoError(t, err)
 	require.False(t, begun)
-}
-
-// lose takes the database back to before the claims of a task that has written nothing, as a failover to a standby that lags
-// does.
-func (f *fixture) lose(id task.ID) {
-	f.t.Helper()
-	f.exec("UPDATE holdfast.tasks SET attempt = 0, runs = 0, worker_id = NULL, claimed_at = NULL WHERE id = $1", uuid.UUID(id))
-	f.exec("UPDATE holdfast.task_queue SET worker_id = NULL, tries = 0 WHERE id = $1", uuid.UUID(id))
-}
-
-// A failover that loses a claim lets another claim draw the same attempt. The two runs have the same ordinals.
-func TestARunWhoseClaimWasLostIsFenced(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	for name, write := range map[string]func(old, next *pen) (ofOld, ofNext answer){
-		"one after the other": func(old, next *pen) (ofOld, ofNext answer) {
-			return waittest.Within(t, "the answer", old.write(chunk("old"))), waittest.Within(t, "the answer", next.write(chunk("next")))
-		},
-		// The ordinal of the next run is what a repeated commit of the old one would have reached.
-		"after a commit of the next one": func(old, next *pen) (ofOld, ofNext answer) {
-			ofNext = waittest.Within(t, "the answer", next.write(chunk("next")))
-			return waittest.Within(t, "the answer", old.write(chunk("old"))), ofNext
-		},
-		"in one statement": func(old, next *pen) (ofOld, ofNext answer) {
-			done := []chan answer{make(chan answer, 1), make(chan answer, 1)}
-			f.asOneFlush(old.item(done[0], chunk("old")), next.item(done[1], chunk("next")))
-			return waittest.Within(t, "the answer", done[0]), waittest.Within(t, "the answer", done[1])
-		},
-	} {
-		for _, sameWorker := range []bool{false, true} {
-			n := fresh("a")
-			f.create(n)
-			w := f.worker(time.Hour)
-			old := &pen{s: f.Store, c: f.claim(w, "a", 1)[0]}
-			f.lose(n.Task.ID)
-			if !sameWorker {
-				w = f.worker(time.Hour)
-			}
-			next := &pen{s: f.Store, c: f.claim(w, "a", 1)[0]}
-			require.Equal(t, old.c.Attempt, next.c.Attempt)
-			ofOld, ofNext := write(old, next)
-			require.Equal(t, answer{err: task.LeaseLost}, ofOld, name)
-			require.Equal(t, answer{}, ofNext, name)
-			require.Equal(t, []string{"next"}, texts(f.log(n.Task.ID)), name)
-		}
-	}
-}
-
-// All writes of a run are fenced as its events are.
-func TestNoWriteOfARunWhoseClaimWasLost(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	old := f.running("a")
-	id := old.c.Task.ID
-	f.lose(id)
-	next := &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
-
-	require.Equal(t, []error{task.LeaseLost}, post(t, f, old, 0, chunk("posted")))
-	require.ErrorIs(t, f.GiveBack(t.Context(), Requeue{Task: id, Agent: "a", Fence: old.c.Fence}), task.LeaseLost)
-	for _, inContext := range []bool{false, true} {
-		_, err := f.SetAgentState(t.Context(), NewState{
-			StateOf: StateOf{old.c.Task, inContext}, Fence: old.c.Fence, Value: json.RawMessage(`1`), RequestID: NewID(),
-		})
-		require.ErrorIs(t, err, task.LeaseLost)
-	}
-	_, _, err := f.Heard(t.Context(), id, old.c.Fence, -1, 0)
-	require.ErrorIs(t, err, task.LeaseLost)
-	_, _, err = f.Heard(t.Context(), id, next.c.Fence, -1, 0)
-	require.NoError(t, err)
-	_, never, err := f.Silence(t.Context(), id, old.c.Fence)
-	require.NoError(t, err)
-	require.True(t, never)
-
-	ended, err := f.Ended(t.Context(), map[task.ID]task.Fence{id: old.c.Fence})
-	require.NoError(t, err)
-	require.Equal(t, map[task.ID]Ending{id: {Fence: next.c.Fence, State: task.StateSubmitted}}, ended)
-	ended, err = f.Ended(t.Context(), map[task.ID]task.Fence{id: next.c.Fence})
-	require.NoError(t, err)
-	require.Empty(t, ended)
-	next.must(t, status(task.StateCompleted))
-	require.Len(t, f.log(id), 2)
 }
 
 // The run API and notices of cancels read a log in parts.

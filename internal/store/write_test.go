@@ -168,34 +168,6 @@ func TestKeyWithoutTaskIsFree(t *testing.T) {
 	f.create(keyed(fresh("a"), "k3", "4"))
 }
 
-func TestOneKeyAndOneIDForManyCreates(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	for round := range 5 {
-		var g errgroup.Group
-		var mu sync.Mutex
-		made := 0
-		for i := range 16 {
-			g.Go(func() error {
-				n := keyed(chosen("a", fmt.Sprint("id", round)), fmt.Sprint("key", round, i%2), "1")
-				_, err := f.Create(t.Context(), n)
-				mu.Lock()
-				defer mu.Unlock()
-				if err == nil {
-					made++
-					return nil
-				}
-				if err != ErrTaken { //nolint:errorlint // exactly that
-					return err
-				}
-				return nil
-			})
-		}
-		require.NoError(t, g.Wait())
-		require.Equal(t, 1, made)
-	}
-}
-
 func (f *fixture) say(id task.ID, enqueue bool) (task.Seq, error) {
 	f.t.Helper()
 	h, err := f.Header(f.t.Context(), id)
@@ -220,73 +192,6 @@ func TestPendingMessagesAreLimited(t *testing.T) {
 	require.Equal(t, []string{"a pending_messages"}, f.ear.limited)
 	require.True(t, p.must(t, status(task.StateInputRequired)).requeued)
 	require.NoError(t, say())
-}
-
-func TestMessageInEveryState(t *testing.T) { //nolint:tparallel // the cases share a store and its queues
-	t.Parallel()
-	f := newFixture(t)
-	t.Run("parked", func(t *testing.T) {
-		for _, s := range []task.State{task.StateInputRequired, task.StateAuthRequired} {
-			p := f.running("a")
-			p.must(t, status(task.StateWorking), status(s))
-			seq, err := f.say(p.c.Task.ID, false)
-			require.NoError(t, err)
-			require.Equal(t, task.Seq(5), seq, "message 4, submitted 5")
-			require.Equal(t, task.StateSubmitted, f.state(p.c.Task.ID))
-			c := f.claim(f.worker(time.Hour), "a", 1)[0]
-			require.Equal(t, task.Seq(4), c.MessageSeq)
-			require.Equal(t, 2, c.Turn)
-			require.Equal(t, 1, c.Try)
-			require.Equal(t, "more", c.Message.FirstText())
-		}
-	})
-	t.Run("queued", func(t *testing.T) {
-		h := f.create(fresh("q"))
-		_, err := f.say(h.ID, false)
-		require.ErrorIs(t, err, task.Busy)
-		seq, err := f.say(h.ID, true)
-		require.NoError(t, err)
-		require.Equal(t, task.Seq(2), seq)
-	})
-	t.Run("busy", func(t *testing.T) {
-		p := f.running("b")
-		_, err := f.say(p.c.Task.ID, false)
-		require.ErrorIs(t, err, task.Busy)
-		for range 2 {
-			f.ok(f.say(p.c.Task.ID, true)) // 2 and 3
-		}
-		for turn := 2; turn <= 3; turn++ {
-			a := p.must(t, status(task.StateWorking), status(task.StateInputRequired))
-			require.True(t, a.requeued)
-			require.Equal(t, task.StateSubmitted, f.state(p.c.Task.ID))
-			c := f.claim(f.worker(time.Hour), "b", 1)[0]
-			require.Equal(t, task.Seq(turn), c.MessageSeq)
-			require.Equal(t, turn, c.Turn)
-			p = &pen{s: f.Store, c: c}
-		}
-		require.False(t, p.must(t, status(task.StateInputRequired)).requeued)
-		require.Equal(t, task.StateInputRequired, f.state(p.c.Task.ID))
-	})
-	t.Run("ended", func(t *testing.T) {
-		p := f.running("c")
-		p.must(t, status(task.StateCompleted))
-		_, err := f.say(p.c.Task.ID, true)
-		require.ErrorIs(t, err, task.Terminal)
-	})
-	t.Run("unknown", func(t *testing.T) {
-		_, err := f.AddMessage(t.Context(), &NewMessage{Task: &task.Task{ID: NewID()}, Message: user("x"), RequestID: NewID()})
-		require.ErrorIs(t, err, task.NotFound)
-	})
-	t.Run("the same request again", func(t *testing.T) {
-		p := f.running("d")
-		n := &NewMessage{Task: p.c.Task, Message: user("x"), Enqueue: true, RequestID: NewID()}
-		one, err := f.AddMessage(t.Context(), n)
-		require.NoError(t, err)
-		two, err := f.AddMessage(t.Context(), n)
-		require.NoError(t, err)
-		require.Equal(t, one, two)
-		require.Len(t, f.log(p.c.Task.ID), 2)
-	})
 }
 
 // The append that parks the run meets the open transaction of a message.
@@ -332,83 +237,6 @@ func TestCancelWhileRunParks(t *testing.T) {
 	require.NoError(t, waittest.Within(t, "the cancel", canceled))
 }
 
-func TestCancelInEveryState(t *testing.T) { //nolint:tparallel // the cases share a store and its queues
-	t.Parallel()
-	f := newFixture(t)
-	t.Run("queued", func(t *testing.T) {
-		h := f.create(fresh("q"))
-		ended, err := f.Cancel(t.Context(), h, nil)
-		require.NoError(t, err)
-		require.True(t, ended)
-		require.Equal(t, task.StateCanceled, f.state(h.ID))
-		f.claim(f.worker(time.Hour), "q", 0)
-		_, err = f.Cancel(t.Context(), h, nil)
-		require.ErrorIs(t, err, task.NotCancelable)
-	})
-	t.Run("parked", func(t *testing.T) {
-		p := f.running("a")
-		p.must(t, status(task.StateAuthRequired))
-		ended, err := f.Cancel(t.Context(), p.c.Task, nil)
-		require.NoError(t, err)
-		require.True(t, ended)
-	})
-	t.Run("running", func(t *testing.T) {
-		p := f.running("a")
-		ended, err := f.Cancel(t.Context(), p.c.Task, nil)
-		require.NoError(t, err)
-		require.False(t, ended)
-		require.Contains(t, f.ear.cancels, p.c.Task.ID)
-		p.must(t, status(task.StateCanceled))
-	})
-	t.Run("running, and then parks", func(t *testing.T) {
-		p := f.running("a")
-		f.ok(f.say(p.c.Task.ID, true))
-		f.ok(f.Cancel(t.Context(), p.c.Task, nil))
-		s := status(task.StateInputRequired)
-		require.False(t, p.must(t, s).requeued)
-		require.Equal(t, task.StateCanceled, s.State, "the answer is the stored task")
-		require.Equal(t, task.StateCanceled, f.state(p.c.Task.ID))
-	})
-	t.Run("running, and then returned", func(t *testing.T) {
-		p := f.running("r")
-		f.ok(f.Cancel(t.Context(), p.c.Task, nil))
-		require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: p.c.Task.ID, Agent: "r", Fence: p.c.Fence, Delay: time.Hour}))
-		c := f.claim(f.worker(time.Hour), "r", 1)[0]
-		require.True(t, c.CancelRequested)
-	})
-	t.Run("ended", func(t *testing.T) {
-		p := f.running("a")
-		p.must(t, status(task.StateCompleted))
-		_, err := f.Cancel(t.Context(), p.c.Task, nil)
-		require.ErrorIs(t, err, task.NotCancelable)
-	})
-	t.Run("unknown", func(t *testing.T) {
-		_, err := f.Cancel(t.Context(), &task.Task{ID: NewID()}, nil)
-		require.ErrorIs(t, err, task.NotFound)
-	})
-}
-
-// A claim skips a task whose row is locked: it waits for no lock.
-func TestClaimSkipsLockedTask(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	h, other := f.create(fresh("a")), f.create(fresh("a"))
-	w := f.worker(time.Hour)
-	release := f.lock(h.ID)
-	canceled := make(chan bool, 1)
-	go func() {
-		ended, err := f.Cancel(t.Context(), h, nil)
-		canceled <- ended && err == nil
-	}()
-	f.blocked(1)
-	won, err := f.Claim(t.Context(), w, []Demand{{Agent: "a", Slots: 2}})
-	require.NoError(t, err)
-	require.Len(t, won, 1)
-	require.Equal(t, other.ID, won[0].Task.ID)
-	release()
-	require.True(t, waittest.Within(t, "the cancel", canceled))
-}
-
 // Two batches create the same ids in another order.
 func TestCreatesOfTheSameIDsDoNotDeadlock(t *testing.T) {
 	t.Parallel()
@@ -446,35 +274,6 @@ func TestCreatesOfTheSameIDsDoNotDeadlock(t *testing.T) {
 		require.Equal(t, 40, <-made+<-made)
 	}
 	require.Zero(t, scan[int](f, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"))
-}
-
-func TestCancelAndClaimRace(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	w := f.worker(time.Hour)
-	for range 40 {
-		h := f.create(fresh("a"))
-		var g errgroup.Group
-		ended := false
-		var won []*Claimed
-		g.Go(func() (err error) { ended, err = f.Cancel(t.Context(), h, nil); return err })
-		g.Go(func() (err error) {
-			won, err = f.Claim(t.Context(), w, []Demand{{Agent: "a", Slots: 1}})
-			return err
-		})
-		require.NoError(t, g.Wait())
-		if len(won) == 0 {
-			if !ended { // the claim skipped the locked row
-				won = f.claim(w, "a", 1)
-			}
-		}
-		if ended {
-			require.Empty(t, won)
-			continue
-		}
-		require.Len(t, won, 1)
-		(&pen{s: f.Store, c: won[0]}).must(t, status(task.StateCanceled))
-	}
 }
 
 func TestManyClaimEachTaskOnce(t *testing.T) {
