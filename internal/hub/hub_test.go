@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -160,19 +159,6 @@ func read(ctx context.Context, s *hub.Subscription, upto task.Seq) error {
 		}
 	}
 	return nil
-}
-
-func TestLocalDelivery(t *testing.T) {
-	t.Parallel()
-	r := start(t, storetest.New(t).URL, hub.Options{PollInterval: never})
-	u := r.run()
-	s := r.hub.Subscribe(u.h)
-	defer s.Close()
-	s.Start(task.Position{Seq: 1})
-	r.must(u, 3)
-	require.NoError(t, read(waittest.Context(t), s, 4))
-	require.Zero(t, r.rereads.Load())
-	require.Equal(t, 1, r.hub.Topics())
 }
 
 func TestHintsReachAnotherReplica(t *testing.T) {
@@ -577,46 +563,4 @@ func TestStreamsShareALargeEvent(t *testing.T) {
 			require.Zero(t, budget.Stat().Used)
 		})
 	}
-}
-
-// TestConcurrentStreamsEncodeOnce shows that streams that show an event at the same moment wait for one encoding.
-func TestConcurrentStreamsEncodeOnce(t *testing.T) {
-	t.Parallel()
-	e := &hub.Entry{Event: &task.Event{Seq: 1}}
-	var calls atomic.Int32
-	begun, proceed := make(chan struct{}), make(chan struct{})
-	encode := func(*task.Event) ([]byte, error) {
-		if calls.Add(1) == 1 {
-			close(begun)
-		}
-		<-proceed
-		return []byte("{}"), nil
-	}
-	var all sync.WaitGroup
-	all.Go(func() { _, _ = e.Encoded(0, encode) })
-	<-begun
-	for range 10 {
-		all.Go(func() { _, _ = e.Encoded(0, encode) })
-	}
-	close(proceed)
-	all.Wait()
-	require.Equal(t, int32(1), calls.Load())
-}
-
-func TestEventIsEncodedOnce(t *testing.T) {
-	t.Parallel()
-	e := &hub.Entry{Event: &task.Event{Seq: 1}}
-	calls := 0
-	encode := func(*task.Event) ([]byte, error) { calls++; return []byte{byte(calls)}, nil }
-	for range 3 {
-		for slot := range 2 {
-			b, err := e.Encoded(slot, encode)
-			require.NoError(t, err)
-			require.Equal(t, []byte{byte(slot + 1)}, b)
-		}
-	}
-	require.Equal(t, 2, calls)
-	failing := errors.New("no")
-	_, err := e.Encoded(3, func(*task.Event) ([]byte, error) { return nil, failing })
-	require.ErrorIs(t, err, failing)
 }

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -391,39 +390,4 @@ func TestDeliveriesSurviveLostConnections(t *testing.T) {
 	for len(texts) < 20 {
 		texts[said(t, waittest.Within(t, "a delivery", got).body)] = true
 	}
-}
-
-// A lasting error is not retried each second for ever.
-func TestEventsThatCannotBeReadDisableInTheEnd(t *testing.T) {
-	t.Parallel()
-	url, got := receiver(t, accept)
-	var may atomic.Bool
-	r := start(t, storetest.New(t).URL, func(o *push.Options) {
-		worker := o.Worker
-		o.Worker = func() task.ID {
-			if may.Load() {
-				return worker()
-			}
-			return task.ID{}
-		}
-		o.Schedule.GiveUpAfter, o.Schedule.MinAttempts = time.Nanosecond, 3
-	})
-	of := r.begin(hook(url, "1.0"))
-	r.emit(of, status(task.StateWorking, "x"))
-	r.exec("UPDATE holdfast.task_events SET payload = '[]' WHERE kind = 2")
-	may.Store(true)
-	r.Wake()
-	waittest.Eventually(t, "the end", func() error {
-		row := r.cursor(of.id)
-		return waittest.Unless(!row.Config.DisabledAt.IsZero(), "%d failed", row.Failures)
-	})
-	require.Contains(t, r.cursor(of.id).Config.DisabledFor, "3 deliveries in a row failed")
-	require.Contains(t, r.cursor(of.id).Config.DisabledFor, "its events cannot be read")
-	attempts := r.attempts(of.id)
-	require.Len(t, attempts, 3)
-	for i, a := range attempts {
-		require.Equal(t, string(push.Internal), a.Class)
-		require.Equal(t, i+1, a.Attempt)
-	}
-	require.Empty(t, got)
 }

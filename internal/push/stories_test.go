@@ -133,30 +133,6 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// The pause after the database did not answer is a second: others have their turn.
-func TestADatabaseThatIsAwayIsAskedEachSecond(t *testing.T) {
-	t.Parallel()
-	story(t, func(t *testing.T, w *world) {
-		reads := 0
-		w.fails = func(statement string) error {
-			if statement == "read" {
-				if reads++; reads <= 10 {
-					return task.Unavailable
-				}
-			}
-			return nil
-		}
-		w.start(nil)
-		hook := w.hook("a", 0, "events")
-		w.emit(hook, 1)
-		w.advance(10*time.Second - 1)
-		require.Empty(t, hook.requests)
-		w.advance(time.Second)
-		require.Equal(t, []string{"event 2"}, hook.bodies())
-		require.Len(t, hook.attempts, 1)
-	})
-}
-
 func TestAReceiverThatLagsGetsTheTask(t *testing.T) {
 	t.Parallel()
 	for backlog, want := range map[int][]string{5: events(3, 7), 6: {"task 8"}} {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -21,7 +20,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store/partition"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
-	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // fixture is a store with periods of a day, on a database of its own that has periods from 60 days ago on.
@@ -411,72 +409,6 @@ func TestSweepDeletesAuditLog(t *testing.T) {
 	}
 	require.EqualValues(t, 5, removed)
 	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.audit_log"))
-}
-
-// A purge of one task, or its retention, deletes no other task of its conversation.
-func TestConversationSurvivesPurgeOfTask(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	r := New(Options{Store: f.Store, Default: Policy{Tasks: 30 * day}})
-	first := f.make(past{agent: "a", owner: "o", age: 40 * day, state: task.StateCompleted})
-	second := f.make(past{agent: "a", owner: "o", age: 20 * day, state: task.StateCompleted})
-	third := f.make(past{agent: "a", owner: "o", age: 20 * day, state: task.StateInputRequired})
-	require.Equal(t, first.ContextID, third.ContextID)
-	done(t, r.Sweep)
-	require.False(t, f.there(first))
-	got, err := r.Purge(t.Context(), &store.PurgeFilter{Task: second.ID})
-	require.NoError(t, err)
-	require.Equal(t, Purged{Tasks: 1}, got)
-	require.False(t, f.there(second))
-	require.True(t, f.there(third))
-}
-
-// Retention needs no quiet moment: it finishes while clients create, continue and end tasks at full speed, and no
-// request fails.
-func TestRetentionUnderLoad(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	r := New(Options{Store: f.Store, Default: Policy{Tasks: 30 * day}, Agents: map[string]Policy{"patient": {}}})
-	var gone []*task.Task
-	for i := range 4 {
-		age := time.Duration(40+i) * day
-		gone = append(gone, f.make(past{agent: "a", owner: "o", age: age, state: task.StateCompleted, chunks: 3, push: true}))
-		if i%2 == 0 {
-			f.make(past{agent: "patient", owner: "o", age: age, state: task.StateCompleted})
-		}
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	var load errgroup.Group
-	made := make(chan task.ID, 1)
-	for range 4 {
-		load.Go(func() error {
-			for ctx.Err() == nil {
-				id := store.NewID()
-				n := &store.NewTask{
-					Task:    task.Task{ID: id, PublicID: id.String(), Agent: "a", Tenant: "tenant", Owner: "o", ContextID: "c", Dialect: "0.3"},
-					Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}},
-				}
-				if _, err := f.Create(t.Context(), n); err != nil {
-					return err
-				}
-				if _, err := f.Cancel(t.Context(), &n.Task, nil); err != nil {
-					return err
-				}
-				select {
-				case made <- id:
-				default:
-				}
-			}
-			return nil
-		})
-	}
-	waittest.Within(t, "the first task of the load", made)
-	done(t, r.Sweep)
-	stop()
-	require.NoError(t, load.Wait())
-	for _, h := range gone {
-		require.False(t, f.there(h))
-	}
 }
 
 func TestCallsEndWithTheirCaller(t *testing.T) {

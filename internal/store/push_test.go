@@ -318,58 +318,6 @@ func TestSecretsAreSealed(t *testing.T) {
 	require.NotContains(t, claim(two, 2), "two")
 }
 
-// A key is replaced while replicas restart one after the other: at each step some run with the keys of the step before.
-// Each replica opens all secrets that another one has sealed.
-func TestKeysAreReplacedOneReplicaAfterTheOther(t *testing.T) {
-	t.Parallel()
-	const old, next = 1, 2
-	replica := keyRing(t)
-	var id task.ID
-	n := 0
-	set := func(f *fixture) {
-		n++
-		c := hook(fmt.Sprint(n), "h")
-		c.Token = "secret"
-		f.setPush(id, c)
-	}
-	unread := func(f *fixture) (lost int) {
-		f.exec("UPDATE holdfast.push_cursors SET due_seq = 1, due_at = now(), claim = NULL, worker_id = NULL, locked_until = NULL")
-		due := f.duePushes(100)
-		require.Len(t, due, n)
-		for _, d := range due {
-			if d.Unreadable != nil {
-				lost++
-			} else {
-				require.Equal(t, "secret", d.Config.Token)
-			}
-		}
-		return lost
-	}
-
-	before := replica(old)
-	id = before.create(fresh("a")).ID
-	set(before)
-	for _, keys := range [][]byte{{old, next}, {next, old}, {next}} {
-		after := replica(keys...)
-		if len(keys) == 1 { // what the old key is still needed for, when all have both
-			_, err := before.Reseal(t.Context())
-			require.NoError(t, err)
-		}
-		for _, f := range []*fixture{before, after} {
-			set(f)
-		}
-		for _, f := range []*fixture{before, after} {
-			require.Zero(t, unread(f))
-		}
-		before = after
-	}
-
-	hasty := replica(old, next) // seals with a key that the others no longer know
-	set(hasty)
-	require.Equal(t, 1, unread(before))
-	require.Zero(t, unread(hasty))
-}
-
 func TestAWebhookThatComesWithTheMessage(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -1139,27 +1087,6 @@ func TestDeliveriesOfManyProcesses(t *testing.T) {
 		}
 	}
 	require.Len(t, got, tasks*2)
-}
-
-// Two processes that claim at the same moment skip the rows of each other.
-func TestClaimsDoNotWait(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	p := f.running("a")
-	for i := range 4 {
-		f.setPush(p.c.Task.ID, hook(fmt.Sprint("c", i), fmt.Sprint("h", i)))
-	}
-	p.must(t, status(task.StateWorking))
-	tx, err := f.conn().Begin(t.Context())
-	require.NoError(t, err)
-	f.ok(tx.Exec(t.Context(), "SELECT FROM holdfast.push_cursors WHERE config_id IN ('c0', 'c2') FOR UPDATE"))
-	var have []string
-	for _, d := range f.duePushes(10) {
-		have = append(have, d.Config.ID)
-	}
-	require.ElementsMatch(t, []string{"c1", "c3"}, have)
-	require.NoError(t, tx.Rollback(t.Context()))
-	require.Len(t, f.duePushes(10), 2)
 }
 
 // A client sets webhooks for an id. When the id passes to a new task, its webhooks go with it. They still get the events of

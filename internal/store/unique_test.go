@@ -129,19 +129,6 @@ func TestKeyOfErasedTaskIsFree(t *testing.T) {
 	}
 }
 
-func TestNameOfErasedTaskIsFree(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	gone := f.create(chosen("a", "x"))
-	f.erase(gone)
-	_, err := ownerOf(chosen("a", "x")).bare(f.Store).FindTask(t.Context(), "x")
-	require.ErrorIs(t, err, task.NotFound)
-	h := f.create(chosen("a", "x"))
-	found, err := ownerOf(chosen("a", "x")).bare(f.Store).FindTask(t.Context(), "x")
-	require.NoError(t, err)
-	require.Equal(t, h.ID, found.ID)
-}
-
 // Of many concurrent writers, in statements of their own, one gets the name or the key.
 func TestOneOfManyCreatesWins(t *testing.T) {
 	t.Parallel()

@@ -1,18 +1,14 @@
 package storetest_test
 
 import (
-	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
@@ -52,25 +48,6 @@ func sharedCluster(t *testing.T, db *storetest.DB) string {
 		t.Skip("the server is not the shared cluster")
 	}
 	return dir
-}
-
-// The janitor removes a cluster that no process has a lease on.
-func TestClusterLeaseSurvivesGC(t *testing.T) {
-	t.Parallel()
-	dir := sharedCluster(t, storetest.New(t))
-	for range 3 {
-		finalized := make(chan struct{})
-		runtime.SetFinalizer(&struct{ p *int }{}, func(any) { close(finalized) })
-		runtime.GC()
-		<-finalized // the finalizers of other garbage have begun, too
-	}
-	held, err := os.ReadFile("/proc/locks")
-	if err != nil {
-		t.Skip("only Linux shows the holder of a lock: ", err)
-	}
-	lease, err := os.Stat(filepath.Join(dir, "postgres.users.lock"))
-	require.NoError(t, err)
-	require.Regexp(t, fmt.Sprintf(` %d \S+:%d `, os.Getpid(), lease.Sys().(*syscall.Stat_t).Ino), string(held))
 }
 
 // Test processes share a cluster. After the last of them has ended, in any way, nothing of it
@@ -133,20 +110,4 @@ func TestConcurrentMigrations(t *testing.T) {
 	require.NoError(t, conn.QueryRow(t.Context(),
 		"SELECT count(*), count(DISTINCT version_id) FROM holdfast.schema_version").Scan(&steps, &versions))
 	require.Equal(t, versions, steps, "each migration once")
-}
-
-func TestPrivateServerRestarts(t *testing.T) {
-	t.Parallel()
-	s := storetest.Empty(t, map[string]string{"fsync": "off"})
-	conn := storetest.Connect(t, s.URL)
-	_, err := conn.Exec(t.Context(), "CREATE TABLE kept ()")
-	require.NoError(t, err)
-	for _, takeAway := range []func(){s.Stop, s.Crash} {
-		takeAway()
-		_, err = pgx.Connect(t.Context(), s.URL)
-		require.Error(t, err)
-		s.Start()
-		_, err = storetest.Connect(t, s.URL).Exec(t.Context(), "SELECT FROM kept")
-		require.NoError(t, err)
-	}
 }
