@@ -30,20 +30,16 @@ func TestReplicasReceiveHintsOfDoorbell(t *testing.T) {
 	bell := hub.NewDoorbell(url)
 	require.NoError(t, bell.Ring(t.Context()), "no hints to send")
 
-	visitor, err := store.Open(t.Context(), store.Options{URL: url, APIConns: 2, Listener: bell})
-	require.NoError(t, err)
+	visitor := must(store.Open(t.Context(), store.Options{URL: url, APIConns: 2, Listener: bell}))(t)
 	defer visitor.Close(t.Context())
 	u := r.run()
 	sub := r.hub.Subscribe(u.h)
 	defer sub.Close()
 	sub.Start(task.Position{Seq: u.h.LastSeq})
-	ended, err := visitor.Cancel(t.Context(), u.h, nil)
-	require.NoError(t, err)
-	require.False(t, ended)
-	_, err = visitor.AddMessage(t.Context(), &store.NewMessage{
+	require.False(t, must(visitor.Cancel(t.Context(), u.h, nil))(t))
+	must(visitor.AddMessage(t.Context(), &store.NewMessage{
 		Task: u.h, Message: &task.Message{Role: task.RoleUser}, Enqueue: true, RequestID: store.NewID(),
-	})
-	require.NoError(t, err)
+	}))(t)
 	bell.Ready("a")
 	bell.PushesDue()
 	bell.KeyRevoked("mzxw6ytboi5dkmrq")

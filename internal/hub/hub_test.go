@@ -55,9 +55,7 @@ func start(t testing.TB, url string, o hub.Options) *replica {
 		o.Signals = &signal.Bus{}
 	}
 	r.bus = o.Signals
-	var err error
-	r.store, err = store.Open(t.Context(), store.Options{URL: url, APIConns: 3, Listener: r.bus})
-	require.NoError(t, err)
+	r.store = must(store.Open(t.Context(), store.Options{URL: url, APIConns: 3, Listener: r.bus}))(t)
 	if n, ok := o.Store.(*narrow); ok {
 		n.Store = r.store
 	} else {
@@ -80,10 +78,17 @@ func start(t testing.TB, url string, o hub.Options) *replica {
 // mute is a store without a hub: its commits cause no hints.
 func mute(t testing.TB, url string) *replica {
 	t.Helper()
-	s, err := store.Open(t.Context(), store.Options{URL: url, APIConns: 3})
-	require.NoError(t, err)
+	s := must(store.Open(t.Context(), store.Options{URL: url, APIConns: 3}))(t)
 	t.Cleanup(func() { s.Close(waittest.Context(t)) })
 	return &replica{t: t, store: s}
+}
+
+// must requires that a call succeeds, and returns its result.
+func must[T any](result T, err error) func(t require.TestingT, message ...any) T {
+	return func(t require.TestingT, message ...any) T {
+		require.NoError(t, err, message...)
+		return result
+	}
 }
 
 // listening waits until notifications arrive.
@@ -112,10 +117,8 @@ func (r *replica) run() *run {
 		Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}},
 		Seat:    store.Seat{Worker: store.NewID()},
 	}
-	_, err := r.store.Create(r.t.Context(), n)
-	require.NoError(r.t, err)
-	h, err := r.store.Header(r.t.Context(), id)
-	require.NoError(r.t, err)
+	must(r.store.Create(r.t.Context(), n))(r.t)
+	h := must(r.store.Header(r.t.Context(), id))(r.t)
 	return &run{h: h}
 }
 
@@ -218,9 +221,8 @@ func TestReconnectedListenerMissesNothing(t *testing.T) {
 	conn := storetest.Connect(t, url)
 	written := task.Seq(1)
 	for range 3 {
-		_, err := conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-			WHERE datname = current_database() AND application_name = 'holdfast listener'`)
-		require.NoError(t, err)
+		must(conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name = 'holdfast listener'`))(t)
 		for range 5 {
 			a.must(u, 1)
 			written++
@@ -259,8 +261,7 @@ func TestLostSelfTestIsRepeatedDuringTraffic(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	proxy := pgproxytest.New(t, url)
-	conn, err := pgx.Connect(t.Context(), url)
-	require.NoError(t, err)
+	conn := must(pgx.Connect(t.Context(), url))(t)
 	ctx, stop := context.WithCancel(context.Background())
 	talk := make(chan error, 1)
 	go func() {
@@ -497,8 +498,7 @@ func TestLoneProcessSendsNoHints(t *testing.T) {
 	r := start(t, url, hub.Options{PollInterval: never}).listening()
 	r.hub.SetPeers(0)
 	u := r.run()
-	_, err := conn.Exec(t.Context(), "LISTEN "+store.Channel)
-	require.NoError(t, err)
+	must(conn.Exec(t.Context(), "LISTEN "+store.Channel))(t)
 	r.must(u, 5)
 	r.bus.Ready("a")
 	r.bus.CancelWanted(u.h.ID)
@@ -506,8 +506,7 @@ func TestLoneProcessSendsNoHints(t *testing.T) {
 	// The next notification is of the process that has just started. The first replica sends hints when it knows
 	// that process.
 	other := start(t, url, hub.Options{PollInterval: never}).listening()
-	note, err := conn.WaitForNotification(waittest.Context(t))
-	require.NoError(t, err)
+	note := must(conn.WaitForNotification(waittest.Context(t)))(t)
 	require.Regexp(t, `^[0-9a-f]{12},(h:|t:)`, note.Payload)
 	s := other.hub.Subscribe(u.h)
 	defer s.Close()
@@ -542,8 +541,7 @@ func TestStreamsShareALargeEvent(t *testing.T) {
 			require.NoError(t, r.append(u, strings.Repeat("x", 1<<20), "small"))
 			var shared *hub.Entry
 			for _, s := range subs {
-				evs, err := s.Next(t.Context())
-				require.NoError(t, err)
+				evs := must(s.Next(t.Context()))(t)
 				require.Len(t, evs, 1, "a large event comes alone")
 				if shared == nil {
 					shared = evs[0]

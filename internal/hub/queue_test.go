@@ -30,14 +30,11 @@ func TestIdleReplicasEmptyFullQueue(t *testing.T) {
 	}
 
 	elsewhere := func(statements ...string) *pgx.Conn {
-		cfg, err := pgx.ParseConfig(pg.URL)
-		require.NoError(t, err)
+		cfg := must(pgx.ParseConfig(pg.URL))(t)
 		cfg.Database = "template1"
-		c, err := pgx.ConnectConfig(t.Context(), cfg)
-		require.NoError(t, err)
+		c := must(pgx.ConnectConfig(t.Context(), cfg))(t)
 		for _, sql := range statements {
-			_, err := c.Exec(t.Context(), sql)
-			require.NoError(t, err)
+			must(c.Exec(t.Context(), sql))(t)
 		}
 		return c
 	}

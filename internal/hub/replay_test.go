@@ -26,8 +26,7 @@ func replayed(t *testing.T, url string, kept *memory.Budget) (r *replica, h *tas
 		"DELETE FROM holdfast.task_queue",
 		"UPDATE holdfast.tasks SET state = 5, last_seq = last_seq + 1, status_seq = last_seq + 1, worker_id = NULL",
 	} {
-		_, err := conn.Exec(t.Context(), sql)
-		require.NoError(t, err, sql)
+		must(conn.Exec(t.Context(), sql))(t, sql)
 	}
 	h, err := r.store.Header(t.Context(), u.h.ID)
 	require.NoError(t, err)
@@ -55,10 +54,8 @@ func TestReplaysShareEntries(t *testing.T) {
 	t.Parallel()
 	budget := memory.NewBudget(8 << 20)
 	_, h, replay := replayed(t, storetest.New(t).URL, budget)
-	first, err := replay(h)
-	require.NoError(t, err)
-	again, err := replay(h)
-	require.NoError(t, err)
+	first := must(replay(h))(t)
+	again := must(replay(h))(t)
 	require.Len(t, again, len(first))
 	shared := 0
 	for i := range first {
@@ -73,8 +70,7 @@ func TestReplaysShareEntries(t *testing.T) {
 	// Under another public id events and encodings are others.
 	renamed := *h
 	renamed.PublicID = "mine"
-	other, err := replay(&renamed)
-	require.NoError(t, err)
+	other := must(replay(&renamed))(t)
 	require.NotSame(t, first[1], other[1])
 
 	// A task that goes on may be followed, but is not kept.
@@ -82,8 +78,7 @@ func TestReplaysShareEntries(t *testing.T) {
 	open.Status.State = task.StateWorking
 	used := budget.Stat().Used
 	open.PublicID = "open"
-	_, err = replay(&open)
-	require.NoError(t, err)
+	must(replay(&open))(t)
 	require.Equal(t, used, budget.Stat().Used)
 }
 
@@ -101,25 +96,20 @@ func TestReplaysEndWithTheirEvents(t *testing.T) {
 			t.Parallel()
 			url := storetest.New(t).URL
 			r, h, replay := replayed(t, url, memory.NewBudget(8<<20))
-			first, err := replay(h)
-			require.NoError(t, err)
+			first := must(replay(h))(t)
 			conn := storetest.Connect(t, url)
-			_, err = conn.Exec(t.Context(), sql)
-			require.NoError(t, err)
+			must(conn.Exec(t.Context(), sql))(t)
 			s := r.hub.Subscribe(h)
 			defer s.Close()
 			s.Resume(task.Position{}, h.Position())
 			for after := (task.Position{}); ; {
-				want, err := r.store.EventsAfter(t.Context(), h, after, 1)
-				require.NoError(t, err)
+				want := must(r.store.EventsAfter(t.Context(), h, after, 1))(t)
 				if len(want) == 0 {
 					break
 				}
-				got, err := s.Next(t.Context())
-				require.NoError(t, err)
+				got := must(s.Next(t.Context()))(t)
 				for _, e := range got {
-					want, err := r.store.EventsAfter(t.Context(), h, after, 1)
-					require.NoError(t, err)
+					want := must(r.store.EventsAfter(t.Context(), h, after, 1))(t)
 					require.Equal(t, want[0], e.Event)
 					after = e.Position()
 				}
@@ -136,8 +126,7 @@ func TestReplaysAreBoundedInBytes(t *testing.T) {
 	for i := range 20 {
 		other := *h
 		other.PublicID = strings.Repeat("x", i+1)
-		_, err := replay(&other)
-		require.NoError(t, err)
+		must(replay(&other))(t)
 	}
 	waittest.Eventually(t, "the budget is kept", func() error {
 		used := budget.Stat().Used

@@ -32,8 +32,7 @@ func TestShorterLogEndsSubscriptions(t *testing.T) {
 		"DELETE FROM holdfast.task_events WHERE seq > 5",
 		"UPDATE holdfast.tasks SET last_seq = 5, run_ordinal = 4",
 	} {
-		_, err := conn.Exec(t.Context(), sql)
-		require.NoError(t, err)
+		must(conn.Exec(t.Context(), sql))(t)
 	}
 	for _, s := range []*hub.Subscription{s, other} {
 		err := read(waittest.Context(t), s, 11)
@@ -58,8 +57,7 @@ func TestReplacedEventEndsSubscriptions(t *testing.T) {
 	s.Start(task.Position{Seq: 1})
 	r.must(u, 3)
 	require.NoError(t, read(waittest.Context(t), s, 4))
-	stored, err := r.store.EventsAfter(t.Context(), u.h, task.Position{Seq: 1}, 10)
-	require.NoError(t, err)
+	stored := must(r.store.EventsAfter(t.Context(), u.h, task.Position{Seq: 1}, 10))(t)
 	r.bus.Committed(stored) // the same events from the table
 	r.must(u, 1)
 	require.NoError(t, read(waittest.Context(t), s, 5))
@@ -76,8 +74,7 @@ func TestReplacedPositionEndsSubscriptions(t *testing.T) {
 	b := start(t, url, hub.Options{PollInterval: never}).listening()
 	u := b.run()
 	b.must(u, 9)
-	log, err := b.store.EventsAfter(t.Context(), u.h, task.Position{}, 10)
-	require.NoError(t, err)
+	log := must(b.store.EventsAfter(t.Context(), u.h, task.Position{}, 10))(t)
 	lost := log[9].Position()
 	follows := a.hub.Subscribe(u.h)
 	defer follows.Close()
@@ -85,13 +82,11 @@ func TestReplacedPositionEndsSubscriptions(t *testing.T) {
 	require.NoError(t, read(waittest.Context(t), follows, 10))
 
 	conn := storetest.Connect(t, url)
-	_, err = conn.Exec(t.Context(), "UPDATE holdfast.task_events SET created_at = created_at + interval '1 s' WHERE seq > 5")
-	require.NoError(t, err)
+	must(conn.Exec(t.Context(), "UPDATE holdfast.task_events SET created_at = created_at + interval '1 s' WHERE seq > 5"))(t)
 	b.must(u, 1)
 	require.ErrorIs(t, read(waittest.Context(t), follows, 11), hub.ErrRewound, "events of another replica")
 
-	log, err = b.store.EventsAfter(t.Context(), u.h, task.Position{}, 11)
-	require.NoError(t, err)
+	log = must(b.store.EventsAfter(t.Context(), u.h, task.Position{}, 11))(t)
 	for name, at := range map[string]task.Position{"table": lost, "ring": lost, "end": {Seq: 11, Mark: lost.Mark}} {
 		if name == "ring" {
 			other := a.hub.Subscribe(u.h)

@@ -41,6 +41,14 @@ func sender(t *testing.T, o push.SenderOptions) *push.Sender {
 	return s
 }
 
+// must requires that a call succeeds, and returns its result.
+func must[T any](result T, err error) func(t require.TestingT, message ...any) T {
+	return func(t require.TestingT, message ...any) T {
+		require.NoError(t, err, message...)
+		return result
+	}
+}
+
 // received is a request as its receiver got it.
 type received struct {
 	*http.Request
@@ -69,8 +77,7 @@ func accept(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusN
 func raw(t *testing.T, serve func(net.Conn)) (url string) {
 	t.Helper()
 	var listen net.ListenConfig
-	l, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	l := must(listen.Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

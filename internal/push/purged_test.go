@@ -24,9 +24,7 @@ type purging struct {
 func (p *purging) ClaimPush(ctx context.Context, c *store.PushClaim) (due []*store.PushDue, next time.Duration, err error) {
 	due, next, err = p.Store.ClaimPush(ctx, c)
 	for _, d := range due {
-		gone, err := p.Erase(ctx, []task.ID{d.Task}, true, "")
-		require.NoError(p.t, err)
-		require.Len(p.t, gone, 1)
+		require.Len(p.t, must(p.Erase(ctx, []task.ID{d.Task}, true, ""))(p.t), 1)
 	}
 	return due, next, err
 }

@@ -68,11 +68,9 @@ func killEverywhere(t *testing.T, f *fixture, rows bool, least int) {
 			require.True(t, f.there(h), "killed at %d", n)
 			require.NotContains(t, lines, h.ID.String(), "killed at %d", n)
 		}
-		detached, err := f.Detached(t.Context(), partition.Tasks)
-		require.NoError(t, err)
-		require.Empty(t, detached, "killed at %d", n)
+		require.Empty(t, must(f.Detached(t.Context(), partition.Tasks))(t), "killed at %d", n)
 		owner := "o"
-		_, err = clean.Purge(t.Context(), &store.PurgeFilter{Owner: &owner})
+		_, err := clean.Purge(t.Context(), &store.PurgeFilter{Owner: &owner})
 		require.NoError(t, err)
 	}
 	t.Log("statements that write:", writes)
@@ -123,12 +121,10 @@ func (f *fixture) sweepUntil(t *testing.T, o Options, n int) (killed bool, write
 // exportedTasks are the tasks with a line in the export; each line must be whole.
 func exportedTasks(t *testing.T, dir string) map[string]int {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*", "*.ndjson"))
-	require.NoError(t, err)
+	files := must(filepath.Glob(filepath.Join(dir, "*", "*.ndjson")))(t)
 	lines := map[string]int{}
 	for _, name := range files {
-		file, err := os.Open(name)
-		require.NoError(t, err)
+		file := must(os.Open(name))(t)
 		for s := bufio.NewScanner(file); s.Scan(); {
 			var l struct{ Task string }
 			require.NoError(t, json.Unmarshal(s.Bytes(), &l), s.Text())
@@ -147,14 +143,11 @@ func TestHalfLineOfExportIsCutOff(t *testing.T) {
 	} {
 		name := filepath.Join(t.TempDir(), "f")
 		require.NoError(t, os.WriteFile(name, []byte(c.before), 0o600))
-		f, err := os.OpenFile(name, os.O_RDWR, 0)
-		require.NoError(t, err)
-		end, err := wholeLines(f)
-		require.NoError(t, err)
+		f := must(os.OpenFile(name, os.O_RDWR, 0))(t)
+		end := must(wholeLines(f))(t)
 		require.NoError(t, f.Close())
 		require.EqualValues(t, len(c.after), end)
-		text, err := os.ReadFile(name)
-		require.NoError(t, err)
+		text := must(os.ReadFile(name))(t)
 		require.Equal(t, c.after, string(text))
 	}
 }

@@ -19,9 +19,8 @@ import (
 // seedAdmin makes n ended tasks of tenants t0 to t9, one in a hundred of them failed, a thousand open ones, and audit rows.
 func seedAdmin(t *testing.T, f *fixture, n int) {
 	t.Helper()
-	_, err := f.EnsurePartitions(t.Context())
-	require.NoError(t, err)
-	_, err = f.conn().PgConn().Exec(t.Context(), strings.ReplaceAll(`
+	f.ok(f.EnsurePartitions(t.Context()))
+	_, err := f.conn().PgConn().Exec(t.Context(), strings.ReplaceAll(`
 		INSERT INTO holdfast.tasks (id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect)
 		SELECT `+presentID+`, 'a' || i % 3, 't' || i % 10, 'o' || i % 100, 'ctx' || i % 500, CASE WHEN i % 100 = 0 THEN 6 ELSE 5 END, 4, 4, '0.3'
 		  FROM generate_series(1, %d) i;
@@ -60,12 +59,9 @@ func TestPlansOfAdmin(t *testing.T) {
 		"AdminAudit":           {"now(), 1::smallint, 1, 50, now() - interval '1 day'", "_pkey"},
 		"AdminTasksByID":       {"ARRAY[" + newest + "]::uuid[], '00000000-0000-0000-0000-000000000000', " + newest, ended + "_pkey"},
 	} {
-		_, err := c.Prepare(t.Context(), "x_"+name, texts[name])
-		require.NoError(t, err, name)
-		rows, err := c.Query(t.Context(), `EXPLAIN EXECUTE "x_`+name+`"(`+x.args+")", pgx.QueryExecModeSimpleProtocol)
-		require.NoError(t, err, name)
-		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		require.NoError(t, err, name)
+		must(c.Prepare(t.Context(), "x_"+name, texts[name]))(t, name)
+		rows := must(c.Query(t.Context(), `EXPLAIN EXECUTE "x_`+name+`"(`+x.args+")", pgx.QueryExecModeSimpleProtocol))(t, name)
+		lines := must(pgx.CollectRows(rows, pgx.RowTo[string]))(t, name)
 		plan := strings.Join(lines, "\n")
 		require.Contains(t, plan, x.index, "%s:\n%s", name, plan)
 		require.NotRegexp(t, nobody, plan, "%s:\n%s", name, plan)
@@ -82,8 +78,7 @@ func TestAdminLists(t *testing.T) {
 	failed := func(op *Operator, filter AdminFilter, limit int) (n, pages int) {
 		var before, last task.ID
 		for {
-			page, err := op.List(t.Context(), &filter, before, limit)
-			require.NoError(t, err)
+			page := must(op.List(t.Context(), &filter, before, limit))(t)
 			require.LessOrEqual(t, len(page.Tasks), limit)
 			for _, x := range page.Tasks {
 				require.True(t, filter.Matches(x.Task))
@@ -115,12 +110,10 @@ func TestAdminLists(t *testing.T) {
 	n, _ = failed(op, AdminFilter{Owner: &owner}, 300)
 	require.Equal(t, 1045, n)
 
-	counts, err := op.Count(t.Context(), &AdminFilter{})
-	require.NoError(t, err)
+	counts := must(op.Count(t.Context(), &AdminFilter{}))(t)
 	require.Equal(t, map[task.State]int64{task.StateCompleted: 4455, task.StateFailed: 45, task.StateInputRequired: 1000}, counts.ByState)
 	require.True(t, counts.Since.IsZero())
-	counts, err = op.Count(t.Context(), &AdminFilter{ContextID: "ctx100"})
-	require.NoError(t, err)
+	counts = must(op.Count(t.Context(), &AdminFilter{ContextID: "ctx100"}))(t)
 	require.EqualValues(t, 9, counts.ByState[task.StateFailed])
 
 	// An operator of one tenant sees that one only, with and without row-level security.
@@ -133,12 +126,10 @@ func TestAdminLists(t *testing.T) {
 		other := "t2"
 		n, _ = failed(own, AdminFilter{Tenant: &other}, 500)
 		require.Zero(t, n)
-		counts, err := own.Count(t.Context(), &AdminFilter{})
-		require.NoError(t, err)
+		counts := must(own.Count(t.Context(), &AdminFilter{}))(t)
 		require.Equal(t, map[task.State]int64{task.StateCompleted: 450, task.StateInputRequired: 1000}, counts.ByState)
 		foreign := scan[string](f, "SELECT id::text FROM holdfast.tasks WHERE tenant = 't2' LIMIT 1")
-		_, err = own.Find(t.Context(), foreign)
-		require.ErrorIs(t, err, task.NotFound)
+		require.ErrorIs(t, errOf(own.Find(t.Context(), foreign)), task.NotFound)
 		mine := scan[string](f, "SELECT id::text FROM holdfast.tasks WHERE tenant = 't1' LIMIT 1")
 		f.ok(own.Find(t.Context(), mine))
 	}
@@ -155,43 +146,29 @@ func TestJobsAreFenced(t *testing.T) {
 	require.Equal(t, by, j.Actor)
 	require.Equal(t, "t", *j.Tenant)
 	stranger := f.Operator(identity.Caller{Tenant: "other"}, true)
-	_, err = stranger.Job(t.Context(), j.ID)
-	require.ErrorIs(t, err, task.NotFound)
-	_, err = stranger.CancelJob(t.Context(), j.ID)
-	require.ErrorIs(t, err, task.NotFound)
-	jobs, err := stranger.Jobs(t.Context(), task.ID{}, 10)
-	require.NoError(t, err)
-	require.Empty(t, jobs)
+	require.ErrorIs(t, errOf(stranger.Job(t.Context(), j.ID)), task.NotFound)
+	require.ErrorIs(t, errOf(stranger.CancelJob(t.Context(), j.ID)), task.NotFound)
+	require.Empty(t, must(stranger.Jobs(t.Context(), task.ID{}, 10))(t))
 
-	first, err := f.ClaimJob(t.Context(), NewID(), time.Hour)
-	require.NoError(t, err)
+	first := must(f.ClaimJob(t.Context(), NewID(), time.Hour))(t)
 	require.Equal(t, j.ID, first.ID)
-	none, err := f.ClaimJob(t.Context(), NewID(), time.Hour)
-	require.NoError(t, err)
-	require.Nil(t, none)
+	require.Nil(t, must(f.ClaimJob(t.Context(), NewID(), time.Hour))(t))
 	batch := []task.ID{NewID(), NewID()}
 	f.ok(f.PlanJob(t.Context(), first, batch, batch[1], 2, time.Hour))
 	f.exec("UPDATE holdfast.admin_jobs SET claimed_until = now() - interval '1 second'")
-	second, err := f.ClaimJob(t.Context(), NewID(), time.Hour)
-	require.NoError(t, err)
+	second := must(f.ClaimJob(t.Context(), NewID(), time.Hour))(t)
 	require.Equal(t, batch, second.Batch)
 	require.EqualValues(t, 2, second.Matched)
-	_, err = f.PlanJob(t.Context(), first, nil, batch[1], 1, time.Hour)
-	require.ErrorIs(t, err, task.LeaseLost)
-	_, err = f.RecordJob(t.Context(), first, nil, 2, 0, 0, nil, time.Hour)
-	require.ErrorIs(t, err, task.LeaseLost)
+	require.ErrorIs(t, errOf(f.PlanJob(t.Context(), first, nil, batch[1], 1, time.Hour)), task.LeaseLost)
+	require.ErrorIs(t, errOf(f.RecordJob(t.Context(), first, nil, 2, 0, 0, nil, time.Hour)), task.LeaseLost)
 	require.NoError(t, f.EndJob(t.Context(), first))
 	f.ok(own.CancelJob(t.Context(), j.ID))
 	f.ok(f.RecordJob(t.Context(), second, batch[1:], 1, 0, 0, nil, -time.Second))
-	second, err = f.ClaimJob(t.Context(), NewID(), time.Hour)
-	require.NoError(t, err)
+	second = must(f.ClaimJob(t.Context(), NewID(), time.Hour))(t)
 	require.Equal(t, batch[1:], second.Batch, "the rest")
-	canceled, err := f.RecordJob(t.Context(), second, nil, 0, 0, 1, []JobFailure{{"x", "y"}}, time.Hour)
-	require.NoError(t, err)
-	require.True(t, canceled)
+	require.True(t, must(f.RecordJob(t.Context(), second, nil, 0, 0, 1, []JobFailure{{"x", "y"}}, time.Hour))(t))
 	require.NoError(t, f.EndJob(t.Context(), second))
-	j, err = own.Job(t.Context(), j.ID)
-	require.NoError(t, err)
+	j = must(own.Job(t.Context(), j.ID))(t)
 	require.Equal(t, []int64{2, 1, 0, 1}, []int64{j.Matched, j.Done, j.Skipped, j.Failed})
 	require.Equal(t, []JobFailure{{"x", "y"}}, j.Failures)
 	require.False(t, j.EndedAt.IsZero())
@@ -212,8 +189,7 @@ func TestAdminAudit(t *testing.T) {
 	}
 	var got []AuditRow
 	for place := (AuditPlace{}); ; {
-		rows, err := f.Audit(t.Context(), place, time.Time{}, 3)
-		require.NoError(t, err)
+		rows := must(f.Audit(t.Context(), place, time.Time{}, 3))(t)
 		if len(rows) == 0 {
 			break
 		}
@@ -225,9 +201,7 @@ func TestAdminAudit(t *testing.T) {
 		require.False(t, got[i+1].At.After(got[i].At))
 	}
 	require.Contains(t, string(got[0].Entries), `"reason":"r"`)
-	rows, err := f.Audit(t.Context(), AuditPlace{}, got[5].At, 100)
-	require.NoError(t, err)
-	require.Len(t, rows, 6)
+	require.Len(t, must(f.Audit(t.Context(), AuditPlace{}, got[5].At, 100))(t), 6)
 }
 
 // begins adds transactions to an explained database.
@@ -266,8 +240,7 @@ func TestPagesOfAnArtifactReadOnlyTheirChunks(t *testing.T) {
 	}
 	add("long", 1)
 	o := f.Operator(identity.Caller{Subject: "root"}, false)
-	at, err := o.Find(t.Context(), p.c.Task.ID.String())
-	require.NoError(t, err)
+	at := must(o.Find(t.Context(), p.c.Task.ID.String()))(t)
 	list, _, err := o.Artifacts(t.Context(), at, "long", 1)
 	require.NoError(t, err)
 	x := &explained{f: f}
@@ -280,8 +253,7 @@ func TestPagesOfAnArtifactReadOnlyTheirChunks(t *testing.T) {
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(evs), chunkPage)
 		for i := range evs {
-			e, err := at.Decoded(&evs[i])
-			require.NoError(t, err)
+			e := must(at.Decoded(&evs[i]))(t)
 			got, after = append(got, e.Artifact.Parts[0].Text), e.Seq
 		}
 	}

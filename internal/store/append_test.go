@@ -163,8 +163,7 @@ func TestAppendAfterClose(t *testing.T) {
 	}})
 	mu.Unlock()
 	require.ErrorIs(t, waittest.Within(t, "the answer", done), task.Unavailable)
-	_, err = s.Create(t.Context(), fresh("a"))
-	require.ErrorIs(t, err, task.Unavailable)
+	require.ErrorIs(t, errOf(s.Create(t.Context(), fresh("a"))), task.Unavailable)
 }
 
 // Runs and clients write to the same few logs concurrently; readers that tail them see every seq once and in order.
@@ -317,8 +316,7 @@ func TestLead(t *testing.T) {
 	f := newFixture(t)
 	a, b := NewID(), NewID()
 	lead := func(who task.ID, ttl time.Duration) bool {
-		leads, err := f.Lead(t.Context(), "duty", who, ttl)
-		require.NoError(t, err)
+		leads := must(f.Lead(t.Context(), "duty", who, ttl))(t)
 		return leads
 	}
 	require.True(t, lead(a, time.Hour))

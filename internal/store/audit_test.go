@@ -22,8 +22,7 @@ var alice = identity.Caller{
 // verified returns the problems of the chains, and what the check covered.
 func (f *fixture) verified(noted ...AuditHead) (problems []AuditChain, rows int64) {
 	f.t.Helper()
-	chains, err := f.VerifyAudit(f.t.Context(), noted)
-	require.NoError(f.t, err)
+	chains := must(f.VerifyAudit(f.t.Context(), noted))(f.t)
 	require.Len(f.t, chains, auditChains)
 	for _, c := range chains {
 		rows += c.Length
@@ -41,8 +40,7 @@ func TestAuditLogNamesCallerAndAct(t *testing.T) {
 	n := fresh("a")
 	n.Task.Owner, n.Push = alice.Subject, hook("w1", "receiver")
 	f.ok(v.Create(t.Context(), n))
-	h, err := v.Header(t.Context(), n.Task.ID)
-	require.NoError(t, err)
+	h := must(v.Header(t.Context(), n.Task.ID))(t)
 	f.ok(v.AddMessage(t.Context(), &NewMessage{Task: h, Message: user("more"), Enqueue: true, RequestID: NewID()}))
 	require.NoError(t, v.SetPush(t.Context(), h.ID, hook("w2", "receiver"), 10))
 	for range 2 {
@@ -50,16 +48,13 @@ func TestAuditLogNamesCallerAndAct(t *testing.T) {
 	}
 	f.ok(f.DisablePush(t.Context(), h.ID, "w1", "enough"))
 	f.ok(f.EnablePush(t.Context(), h.ID, "w1"))
-	_, _, err = f.Redeliver(t.Context(), h.ID, "w1", 1)
+	_, _, err := f.Redeliver(t.Context(), h.ID, "w1", 1)
 	require.NoError(t, err)
 	f.ok(f.AddAPIKey(t.Context(), &APIKey{ID: "k1", Hash: make([]byte, 32), Subject: "bob"}, 0))
 	f.ok(f.RevokeAPIKey(t.Context(), "k1"))
 	f.ok(f.RevokeAPIKey(t.Context(), "none"))
-	ended, err := v.Cancel(t.Context(), h, nil)
-	require.NoError(t, err)
-	require.True(t, ended)
-	_, err = v.Cancel(t.Context(), h, nil)
-	require.ErrorIs(t, err, task.NotCancelable)
+	require.True(t, must(v.Cancel(t.Context(), h, nil))(t))
+	require.ErrorIs(t, errOf(v.Cancel(t.Context(), h, nil)), task.NotCancelable)
 	_, _, err = f.Hurry(t.Context(), h)
 	require.ErrorIs(t, err, task.NotFound)
 
@@ -94,8 +89,7 @@ func TestAuditEntryIsInCommitOfAct(t *testing.T) {
 	f := newFixture(t)
 	first := keyed(fresh("a"), "k", "1")
 	f.create(first)
-	_, err := f.Create(t.Context(), keyed(fresh("a"), "k", "1"))
-	require.ErrorIs(t, err, ErrTaken)
+	require.ErrorIs(t, errOf(f.Create(t.Context(), keyed(fresh("a"), "k", "1"))), ErrTaken)
 	c := newCreate(first)
 	c.audit = f.audited(auditCreated, first.Task.ID, "a", "")
 	c.unknown = true
@@ -136,8 +130,7 @@ func TestAuditChainsOfManyWriters(t *testing.T) {
 	require.Equal(t, writers*each, scan[int](f, "SELECT count(*) FROM holdfast.v_audit WHERE action = 'task.created'"))
 
 	// A hanging transaction holds its chain; the other writers use other chains.
-	tx, err := f.conn().Begin(t.Context())
-	require.NoError(t, err)
+	tx := must(f.conn().Begin(t.Context()))(t)
 	f.ok(tx.Exec(t.Context(), "SELECT holdfast.audit('[]')"))
 	f.create(fresh("a"))
 	require.NoError(t, tx.Rollback(t.Context()))
@@ -147,8 +140,7 @@ func TestAuditChainsOfManyWriters(t *testing.T) {
 	// When all chains are held, writers wait.
 	held := make([]pgx.Tx, auditChains)
 	for i := range held {
-		held[i], err = f.conn().Begin(t.Context())
-		require.NoError(t, err)
+		held[i] = must(f.conn().Begin(t.Context()))(t)
 		f.ok(held[i].Exec(t.Context(), "SELECT holdfast.audit('[]')"))
 	}
 	made := make(chan error, 1)
@@ -185,8 +177,7 @@ func TestAuditLogIsAppendOnly(t *testing.T) {
 	_, err := c.Exec(t.Context(), "SET session_replication_role = origin;"+become(asker{Tenant: "tenant", Subject: "owner"}), pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err)
 	for _, sql := range []string{"SELECT * FROM holdfast.audit_log", "INSERT INTO holdfast.audit_log SELECT", "SELECT * FROM holdfast.v_audit"} {
-		_, err := c.Exec(t.Context(), sql)
-		require.Error(t, err, sql)
+		require.Error(t, errOf(c.Exec(t.Context(), sql)), sql)
 	}
 }
 
@@ -288,8 +279,7 @@ func TestVerifyAgainstNotedHeads(t *testing.T) {
 func TestAuditBesideAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	old, err := f.conn().BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	require.NoError(t, err)
+	old := must(f.conn().BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}))(t)
 	defer func() { _ = old.Rollback(context.Background()) }()
 	f.ok(old.Exec(t.Context(), "SELECT FROM holdfast.tasks"))
 	c := f.conn()

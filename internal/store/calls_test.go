@@ -49,14 +49,11 @@ func called(n *CallNote, c NewCall) *NewTask {
 // begin begins all calls, and returns the runs of the tasks that they have created, in the order of the calls.
 func (f *fixture) begin() []*pen {
 	f.t.Helper()
-	calls, err := f.NewCalls(f.t.Context(), 0, NewCall{}, 1000)
-	require.NoError(f.t, err)
+	calls := must(f.NewCalls(f.t.Context(), 0, NewCall{}, 1000))(f.t)
 	var pens []*pen
 	for _, c := range calls {
-		n, err := f.CallNote(f.t.Context(), c.Parent, c.Note)
-		require.NoError(f.t, err)
-		_, err = f.Create(f.t.Context(), called(n, c))
-		require.NoError(f.t, err)
+		n := must(f.CallNote(f.t.Context(), c.Parent, c.Note))(f.t)
+		f.ok(f.Create(f.t.Context(), called(n, c)))
 		pens = append(pens, &pen{s: f.Store, c: f.claim(f.worker(time.Hour), c.Agent, 1)[0]})
 	}
 	return pens
@@ -66,9 +63,7 @@ func (f *fixture) begin() []*pen {
 func (f *fixture) join() {
 	f.t.Helper()
 	for j := (Joined{More: true}); j.More; {
-		var err error
-		j, err = f.JoinCalls(f.t.Context(), j)
-		require.NoError(f.t, err)
+		j = must(f.JoinCalls(f.t.Context(), j))(f.t)
 		for _, t := range j.Ended {
 			require.NoError(f.t, patiently(func() error {
 				open, err := f.OpenCalls(f.t.Context(), t.Task)
@@ -87,9 +82,7 @@ func (f *fixture) join() {
 
 func (f *fixture) results(c *Claimed, most int64) []task.Result {
 	f.t.Helper()
-	got, err := f.Results(f.t.Context(), c.Task, c.Wait.Seq, most)
-	require.NoError(f.t, err)
-	return got
+	return must(f.Results(f.t.Context(), c.Task, c.Wait.Seq, most))(f.t)
 }
 
 func TestTurnAfterCallsHasTheirResults(t *testing.T) {
@@ -145,17 +138,15 @@ func TestTaskThatWaitsForCallsIsShown(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := f.calling("b")
-	depths, err := f.QueueDepths(t.Context())
-	require.NoError(t, err)
+	depths := must(f.QueueDepths(t.Context()))(t)
 	require.Equal(t, []int64{0, 0, 0, 1}, []int64{depths[0].Waiting, depths[0].Running, depths[0].Timers, depths[0].Calls})
 	_, lines := query(t, f.conn(), "SELECT phase, waiting IS NULL FROM holdfast.v_queue")
 	require.Equal(t, [][]string{{"calls", "t"}}, lines)
-	_, _, err = f.Hurry(t.Context(), p.c.Task)
+	_, _, err := f.Hurry(t.Context(), p.c.Task)
 	require.ErrorContains(t, err, "waits for the tasks that it has called")
 	f.ok(f.FireTimers(t.Context()))
 	f.claim(f.worker(time.Hour), "caller", 0)
-	seq, err := f.say(p.c.Task.ID, true)
-	require.NoError(t, err)
+	seq := must(f.say(p.c.Task.ID, true))(t)
 	f.begin()[0].must(t, status(task.StateCompleted))
 	f.join()
 	p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "caller", 1)[0]}
@@ -169,10 +160,8 @@ func TestCalledTaskIsCreatedOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := f.calling("b")
-	calls, err := f.NewCalls(t.Context(), 0, NewCall{}, 10)
-	require.NoError(t, err)
-	n, err := f.CallNote(t.Context(), p.c.Task.ID, calls[0].Note)
-	require.NoError(t, err)
+	calls := must(f.NewCalls(t.Context(), 0, NewCall{}, 10))(t)
+	n := must(f.CallNote(t.Context(), p.c.Task.ID, calls[0].Note))(t)
 	var made atomic.Int32
 	var g errgroup.Group
 	for range 8 {
@@ -190,9 +179,7 @@ func TestCalledTaskIsCreatedOnce(t *testing.T) {
 	require.NoError(t, g.Wait())
 	require.EqualValues(t, 1, made.Load())
 	f.claim(f.worker(time.Hour), "b", 1)
-	calls, err = f.NewCalls(t.Context(), 0, NewCall{}, 10)
-	require.NoError(t, err)
-	require.Empty(t, calls)
+	require.Empty(t, must(f.NewCalls(t.Context(), 0, NewCall{}, 10))(t))
 }
 
 // A cancel of the caller and the creation of what it has called may come at the same moment: no task stays behind.
@@ -201,10 +188,8 @@ func TestCancelOfACallerRacesWithItsCalls(t *testing.T) {
 	f := newFixture(t)
 	for range 20 {
 		p := f.calling("b", "c")
-		calls, err := f.NewCalls(t.Context(), 0, NewCall{}, 10)
-		require.NoError(t, err)
-		n, err := f.CallNote(t.Context(), p.c.Task.ID, calls[0].Note)
-		require.NoError(t, err)
+		calls := must(f.NewCalls(t.Context(), 0, NewCall{}, 10))(t)
+		n := must(f.CallNote(t.Context(), p.c.Task.ID, calls[0].Note))(t)
 		var g errgroup.Group
 		for _, c := range calls {
 			g.Go(func() error {
@@ -280,42 +265,11 @@ func TestResultsOfManyCallsAreJoinedOnce(t *testing.T) {
 	}
 }
 
-// A lock that a result needs holds back the result, and no other one.
-func TestLockDelaysOnlyItsResult(t *testing.T) {
-	t.Parallel()
-	for name, lock := range map[string]string{
-		"the caller's queue row": "SELECT FROM holdfast.task_queue WHERE id = $1 FOR UPDATE",
-		"the call":               "SELECT FROM holdfast.task_calls WHERE parent = $1 FOR UPDATE",
-		"the end of the task":    "SELECT FROM holdfast.task_settled s JOIN holdfast.task_calls c ON c.child = s.task WHERE c.parent = $1 FOR UPDATE OF s",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFixture(t)
-			locked, w := f.calling("b"), f.worker(time.Hour)
-			f.begin()[0].must(t, status(task.StateWorking), status(task.StateCompleted))
-			release := f.lockRows(lock, locked.c.Task.ID)
-			for range 3 {
-				beside := f.calling("b")
-				f.begin()[0].must(t, status(task.StateWorking), status(task.StateCompleted))
-				f.join()
-				c := f.claim(w, "caller", 1)[0]
-				require.Equal(t, beside.c.Task.ID, c.Task.ID)
-				(&pen{s: f.Store, c: c}).must(t, status(task.StateCompleted))
-				f.join()
-			}
-			release()
-			f.join()
-			require.Equal(t, locked.c.Task.ID, f.claim(w, "caller", 1)[0].Task.ID)
-		})
-	}
-}
-
 func TestRefusedCallIsAResult(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.calling("b", "c")
-	calls, err := f.NewCalls(t.Context(), 0, NewCall{}, 10)
-	require.NoError(t, err)
+	calls := must(f.NewCalls(t.Context(), 0, NewCall{}, 10))(t)
 	for range 2 {
 		require.NoError(t, f.RefuseCall(t.Context(), calls[0], "there is no agent b"))
 	}
@@ -350,9 +304,7 @@ func TestResultsAreBounded(t *testing.T) {
 
 func (f *fixture) purge(id task.ID) {
 	f.t.Helper()
-	gone, err := f.Erase(f.t.Context(), []task.ID{id}, true, "")
-	require.NoError(f.t, err)
-	require.Len(f.t, gone, 1)
+	require.Len(f.t, must(f.Erase(f.t.Context(), []task.ID{id}, true, ""))(f.t), 1)
 }
 
 // If an operator deletes a called task, its caller does not wait for ever.
@@ -406,12 +358,9 @@ func (f *fixture) answering() (child *task.Task, answer NewCall) {
 	caller.must(f.t, &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCalls, Calls: []task.Call{
 		{ID: "again", Task: p.c.Task.ID, Answers: true, RequestID: NewID(), Message: user("answer")},
 	}}})
-	calls, err := f.NewCalls(f.t.Context(), 0, NewCall{}, 10)
-	require.NoError(f.t, err)
+	calls := must(f.NewCalls(f.t.Context(), 0, NewCall{}, 10))(f.t)
 	require.Equal(f.t, []any{p.c.Task.ID, true}, []any{calls[0].Task, calls[0].Answers})
-	known, err := f.HasCalled(f.t.Context(), calls[0].Parent, p.c.Task.ID)
-	require.NoError(f.t, err)
-	require.True(f.t, known)
+	require.True(f.t, must(f.HasCalled(f.t.Context(), calls[0].Parent, p.c.Task.ID))(f.t))
 	return p.c.Task, calls[0]
 }
 
@@ -420,8 +369,7 @@ func TestAnswerToACalledTask(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	child, answer := f.answering()
-	seq, err := f.say(child.ID, true)
-	require.NoError(t, err)
+	seq := must(f.say(child.ID, true))(t)
 	p := &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "b", 1)[0]}
 	p.must(t, status(task.StateWorking), chunk("done"), status(task.StateCompleted))
 	f.join()
@@ -438,8 +386,7 @@ func TestAnswerToACalledTaskThatHasEnded(t *testing.T) {
 	f := newFixture(t)
 	child, answer := f.answering()
 	f.ok(f.Cancel(t.Context(), child, nil))
-	h, err := f.Header(t.Context(), child.ID)
-	require.NoError(t, err)
+	h := must(f.Header(t.Context(), child.ID))(t)
 	require.NoError(t, f.BeginAnswer(t.Context(), answer, h.Status.Seq-1, true))
 	f.join()
 	require.Equal(t, task.StateCanceled, f.results(f.claim(f.worker(time.Hour), "caller", 1)[0], 1000)[0].State)
@@ -455,12 +402,9 @@ func TestLineageOfCallsOfCalls(t *testing.T) {
 	require.Equal(t, []string{root.String(), b.c.Task.ID.String(), "2"}, scan[[]string](f,
 		"SELECT ARRAY[root::text, parent::text, depth::text] FROM holdfast.v_lineage WHERE task = $1", c.c.Task.ID))
 	require.Equal(t, []string{"caller", "b"}, scan[[]string](f, "SELECT callers FROM holdfast.task_calls WHERE child = $1", c.c.Task.ID))
-	shown, err := f.Calls(t.Context(), b.c.Task.ID)
-	require.NoError(t, err)
-	require.Len(t, shown, 2, "the one that created it, and its own")
+	require.Len(t, must(f.Calls(t.Context(), b.c.Task.ID))(t), 2, "the one that created it, and its own")
 
-	h, err := f.Header(t.Context(), root)
-	require.NoError(t, err)
+	h := must(f.Header(t.Context(), root))(t)
 	f.ok(f.Cancel(t.Context(), h, nil))
 	f.join()
 	require.Equal(t, task.StateCanceled, f.state(b.c.Task.ID))
@@ -503,11 +447,9 @@ func TestNoticesOfCanceledCalls(t *testing.T) {
 	for agent, told := range map[string]int{"caller": 1, "b": 0, "c": 1, "d": 0} {
 		require.Len(t, f.notices(agent, 5), told, agent)
 	}
-	facts, err := f.NoticeFacts(t.Context(), p.c.Task.ID)
-	require.NoError(t, err)
+	facts := must(f.NoticeFacts(t.Context(), p.c.Task.ID))(t)
 	require.Equal(t, []any{task.Attempt(2), 2, `{"why":1}`}, []any{facts.Attempt, facts.Turn, string(facts.Metadata)})
-	facts, err = f.NoticeFacts(t.Context(), children[1].c.Task.ID)
-	require.NoError(t, err)
+	facts = must(f.NoticeFacts(t.Context(), children[1].c.Task.ID))(t)
 	require.Nil(t, facts.Metadata, "it is that of the request for the caller alone")
 }
 

@@ -27,8 +27,7 @@ func TestClaimsAreLimitedInBytes(t *testing.T) {
 	}
 	// A message that arrived during a run is queued when the run parks.
 	p := f.running("b")
-	_, err := f.AddMessage(t.Context(), &NewMessage{Task: p.c.Task, Message: large().Message, Enqueue: true, RequestID: NewID()})
-	require.NoError(t, err)
+	f.ok(f.AddMessage(t.Context(), &NewMessage{Task: p.c.Task, Message: large().Message, Enqueue: true, RequestID: NewID()}))
 	p.must(t, status(task.StateWorking), status(task.StateInputRequired))
 	// A message to a parked task.
 	parked := f.running("c")
@@ -40,8 +39,7 @@ func TestClaimsAreLimitedInBytes(t *testing.T) {
 
 	w := f.worker(time.Hour)
 	claim := func(d Demand) int {
-		won, err := f.Claim(t.Context(), w, []Demand{d})
-		require.NoError(t, err)
+		won := must(f.Claim(t.Context(), w, []Demand{d}))(t)
 		return len(won)
 	}
 	require.Equal(t, 3, claim(Demand{Agent: "a", Slots: 100}), "the default")
@@ -58,14 +56,12 @@ func TestSmallMessagesPassLargeOnes(t *testing.T) {
 	for name, claim := range map[string]func(alone bool) []*Claimed{
 		"in the process": func(alone bool) (got []*Claimed) {
 			want := []Demand{{Agent: "a", Slots: 2, Bytes: memory.Small, Further: !alone}, {Agent: "b", Slots: 2, Bytes: memory.Small, Further: !alone}}
-			got, err := f.Claim(t.Context(), w, want)
-			require.NoError(t, err)
+			got = must(f.Claim(t.Context(), w, want))(t)
 			return got
 		},
 		"of remote workers": func(alone bool) (got []*Claimed) {
 			want := []RemoteDemand{{Agent: "a", Seats: []task.ID{w, w}, Lease: time.Hour, Look: time.Hour}, {Agent: "b", Seats: []task.ID{w, w}, Lease: time.Hour, Look: time.Hour}}
-			won, err := f.ClaimRemote(t.Context(), want, memory.Small, alone)
-			require.NoError(t, err)
+			won := must(f.ClaimRemote(t.Context(), want, memory.Small, alone))(t)
 			for _, c := range won {
 				got = append(got, c.Claimed)
 			}
@@ -116,8 +112,7 @@ func TestLockedTasksDoNotStarveClaims(t *testing.T) {
 	f := newFixture(t)
 	oldest, next := f.create(fresh("a")), f.create(fresh("a"))
 	defer f.lock(oldest.ID)()
-	won, err := f.Claim(t.Context(), f.worker(time.Hour), []Demand{{Agent: "a", Slots: 1}})
-	require.NoError(t, err)
+	won := must(f.Claim(t.Context(), f.worker(time.Hour), []Demand{{Agent: "a", Slots: 1}}))(t)
 	require.Len(t, won, 1)
 	require.Equal(t, uuid.UUID(next.ID), uuid.UUID(won[0].Task.ID))
 }

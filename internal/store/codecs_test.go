@@ -33,11 +33,8 @@ func TestArraysAreEncodedAsByPgx(t *testing.T) {
 	} {
 		for _, array := range arrays {
 			for _, format := range []int16{pgtype.BinaryFormatCode, pgtype.TextFormatCode} {
-				want, err := theirs.Encode(oid, format, array, []byte("before"))
-				require.NoError(t, err)
-				got, err := ours.Encode(oid, format, array, []byte("before"))
-				require.NoError(t, err)
-				require.Equal(t, want, got, "%v", array)
+				want := must(theirs.Encode(oid, format, array, []byte("before")))(t)
+				require.Equal(t, want, must(ours.Encode(oid, format, array, []byte("before")))(t), "%v", array)
 			}
 		}
 	}
@@ -62,8 +59,7 @@ func TestScansOfUUIDsTakeNoMemory(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(10, func() { _ = plan.Scan(want[:], &got) }))
 
 	var all []uuid.UUID
-	encoded, err := m.Encode(pgtype.UUIDArrayOID, pgtype.BinaryFormatCode, []uuid.UUID{want, want}, nil)
-	require.NoError(t, err)
+	encoded := must(m.Encode(pgtype.UUIDArrayOID, pgtype.BinaryFormatCode, []uuid.UUID{want, want}, nil))(t)
 	require.NoError(t, m.Scan(pgtype.UUIDArrayOID, pgtype.BinaryFormatCode, encoded, &all))
 	require.Equal(t, []uuid.UUID{want, want}, all)
 	var none *uuid.UUID

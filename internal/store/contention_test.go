@@ -21,10 +21,19 @@ import (
 // A contention is a lock of another session, and the work that needs it. All other work must go on.
 type contention struct {
 	name string
-	lock string   // $1 is a task with a run, a webhook, a name, a key and states
+	lock string   // $1 is a task
 	held []string // the bystanders that the lock holds up, too
-	kin  bool     // $1 is a task that waits for the result of a call
+	of   string   // what task that is; default: victim
+	ends bool     // the end of the victim's run needs the lock
+	made *NewTask // its create needs the lock
 }
+
+// Tasks that a lock is of.
+const (
+	victims = ""     // it has a run, a webhook, a name, a key and states
+	callers = "kin"  // it waits for the result of a call
+	losts   = "lost" // its process is dead
+)
 
 // Bystanders, each with tasks of its own.
 const (
@@ -54,9 +63,10 @@ const (
 
 func contentions() []contention {
 	all := []contention{
-		{name: "row of tasks", lock: "SELECT FROM holdfast.tasks WHERE id = $1 FOR UPDATE"},
-		{name: "row of task_queue", lock: "SELECT FROM holdfast.task_queue WHERE id = $1 FOR UPDATE"},
-		{name: "row of push_cursors", lock: "SELECT FROM holdfast.push_cursors WHERE task = $1 FOR UPDATE"},
+		{name: "row of tasks", lock: "SELECT FROM holdfast.tasks WHERE id = $1 FOR UPDATE", ends: true},
+		{name: "row of tasks, shared", lock: "SELECT FROM holdfast.tasks WHERE id = $1 FOR SHARE", ends: true},
+		{name: "row of task_queue", lock: "SELECT FROM holdfast.task_queue WHERE id = $1 FOR UPDATE", ends: true},
+		{name: "row of push_cursors", lock: "SELECT FROM holdfast.push_cursors WHERE task = $1 FOR UPDATE", ends: true},
 		{name: "row of push_configs", lock: "SELECT FROM holdfast.push_configs WHERE task = $1 FOR UPDATE"},
 		{name: "row of idempotency_keys", lock: "SELECT FROM holdfast.idempotency_keys WHERE task = $1 FOR UPDATE"},
 		{name: "row of task_names", lock: "SELECT FROM holdfast.task_names WHERE task = $1 FOR UPDATE"},
@@ -65,15 +75,25 @@ func contentions() []contention {
 		{name: "row of audit_chains", lock: "SELECT FROM holdfast.audit_chains WHERE chain = 1 AND $1::uuid IS NOT NULL FOR UPDATE"},
 		{name: "row of task_states", lock: "SELECT FROM holdfast.task_states WHERE task = $1 FOR UPDATE"},
 		{name: "row of context_states", lock: "SELECT FROM holdfast.context_states WHERE task = $1 FOR UPDATE"},
-		{name: "row of agent_outages", lock: "SELECT FROM holdfast.agent_outages WHERE agent = 'away' AND $1::uuid IS NOT NULL FOR UPDATE"},
+		{name: "row of agent_outages", lock: "SELECT FROM holdfast.agent_outages WHERE agent = 'returns' AND $1::uuid IS NOT NULL FOR UPDATE"},
 		{name: "row of cancel_notices", lock: "SELECT FROM holdfast.cancel_notices WHERE agent = 'canceled' AND $1::uuid IS NOT NULL FOR UPDATE"},
 		{name: "row of leases", lock: "SELECT FROM holdfast.leases WHERE name = 'victim' AND $1::uuid IS NOT NULL FOR UPDATE"},
 		{name: "row of a process that is gone", lock: "SELECT FROM holdfast.workers WHERE lease_until < now() AND $1::uuid IS NOT NULL FOR UPDATE"},
-		{name: "row of a caller", lock: "SELECT FROM holdfast.tasks WHERE id = $1 FOR UPDATE", kin: true},
-		{name: "queue row of a caller", lock: "SELECT FROM holdfast.task_queue WHERE id = $1 FOR UPDATE", kin: true},
-		{name: "row of task_calls", lock: "SELECT FROM holdfast.task_calls WHERE parent = $1 FOR UPDATE", kin: true},
-		{name: "row of task_settled", lock: "SELECT FROM holdfast.task_settled s JOIN holdfast.task_calls c ON c.child = s.task WHERE c.parent = $1 FOR UPDATE OF s", kin: true},
-		{name: "new event", lock: "INSERT INTO holdfast.task_events (task, seq, kind, attempt) VALUES ($1, 1000000, 1, 0)"},
+		{name: "row of a caller", lock: "SELECT FROM holdfast.tasks WHERE id = $1 FOR UPDATE", of: callers},
+		{name: "queue row of a caller", lock: "SELECT FROM holdfast.task_queue WHERE id = $1 FOR UPDATE", of: callers},
+		{name: "row of task_calls", lock: "SELECT FROM holdfast.task_calls WHERE parent = $1 FOR UPDATE", of: callers},
+		{name: "row of task_settled", lock: "SELECT FROM holdfast.task_settled s JOIN holdfast.task_calls c ON c.child = s.task WHERE c.parent = $1 FOR UPDATE OF s", of: callers},
+		{name: "row of a lost run", lock: "SELECT FROM holdfast.tasks WHERE id = $1 FOR UPDATE", of: losts},
+		{name: "queue row of a lost run", lock: "SELECT FROM holdfast.task_queue WHERE id = $1 FOR UPDATE", of: losts},
+		{name: "process of a lost run", lock: "SELECT FROM holdfast.workers w JOIN holdfast.tasks t ON t.worker_id = w.id WHERE t.id = $1 FOR UPDATE OF w", of: losts},
+		{name: "new event", lock: "INSERT INTO holdfast.task_events (task, seq, kind, attempt) VALUES ($1, 2, 1, 0)", ends: true},
+		{name: "new name", made: chosen("a", "locked"),
+			lock: "INSERT INTO holdfast.task_names (tenant, owner, agent, client_id, task) VALUES ('tenant', 'owner', 'a', 'locked', $1)"},
+		{name: "new key", made: keyed(fresh("a"), "locked", "1"),
+			lock: `INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task)
+				SELECT d, 'tenant', 'owner', 'locked', '', $1::uuid FROM holdfast.key_days(now()) AS d`},
+		{name: "limit", made: limited(fresh("a"), 1000, 0),
+			lock: "SELECT holdfast.live_tasks(holdfast.limit_slot('tenant', 'owner', 'a'), 'tenant', 'owner', 'a', 1000) WHERE $1::uuid IS NOT NULL"},
 	}
 	// As CREATE INDEX takes it: readers go on, and writers of the table wait. A statement locks each table that it may
 	// write, so every create that is not lean waits for the tables of webhooks, keys, names and the audit log.
@@ -121,29 +141,24 @@ func (c contention) run(t *testing.T, n int64) {
 	for _, context := range []bool{false, true} {
 		f.ok(f.SetAgentState(ctx, NewState{StateOf: StateOf{victim.c.Task, context}, Fence: victim.c.Fence, Value: []byte("1"), RequestID: NewID()}))
 	}
-	away := f.running("away").c
-	require.NoError(t, f.GiveBack(ctx, Requeue{Task: away.Task.ID, Agent: "away", Fence: away.Fence, Away: true, InPlace: true}))
+	away := f.running("returns").c
+	require.NoError(t, f.GiveBack(ctx, Requeue{Task: away.Task.ID, Agent: "returns", Fence: away.Fence, Away: true, InPlace: true}))
 	canceled := f.running("canceled")
 	f.ok(f.Cancel(ctx, canceled.c.Task, nil))
 	canceled.must(t, status(task.StateCanceled))
 	f.ok(f.Lead(ctx, "victim", f.worker(0), 0))
 	kin := f.calling("callee of the victim")
 	f.begin()[0].must(t, status(task.StateCompleted))
+	lost := f.create(fresh("lost"))
+	f.claim(f.worker(0), "lost", 1)
 	work := f.bystanders()
 
-	tx, err := f.conn().Begin(ctx)
-	require.NoError(t, err)
+	tx := must(f.conn().Begin(ctx))(t)
 	var args []any
 	if strings.Contains(c.lock, "$1") {
-		locked := victim
-		if c.kin {
-			locked = kin
-		}
-		args = append(args, uuid.UUID(locked.c.Task.ID))
+		args = append(args, uuid.UUID(map[string]task.ID{victims: victim.c.Task.ID, callers: kin.c.Task.ID, losts: lost.ID}[c.of]))
 	}
-	tag, err := tx.Exec(ctx, c.lock, args...)
-	require.NoError(t, err)
-	require.True(t, tag.RowsAffected() > 0 || len(args) == 0, "the lock has no row")
+	require.True(t, must(tx.Exec(ctx, c.lock, args...))(t).RowsAffected() > 0 || len(args) == 0, "the lock has no row")
 
 	var all errgroup.Group
 	var over atomic.Bool
@@ -168,7 +183,16 @@ func (c contention) run(t *testing.T, n int64) {
 			return nil
 		})
 	}
-	written := victim.write(status(task.StateWorking), chunk("x"))
+	written := make(chan error, 1)
+	if c.made != nil {
+		go func() { written <- errOf(f.Create(ctx, c.made)) }()
+	} else {
+		evs := []*task.Event{status(task.StateWorking), chunk("x")}
+		if c.ends {
+			evs = append(evs, status(task.StateCompleted))
+		}
+		go func() { written <- (<-victim.write(evs...)).err }()
+	}
 	waittest.Eventually(t, "every bystander finishes", func() error {
 		for kind, count := range done {
 			if m := count.Load(); m < n && !slices.Contains(c.held, kind) {
@@ -178,9 +202,17 @@ func (c contention) run(t *testing.T, n int64) {
 		return nil
 	})
 	over.Store(true)
+	if c.ends || c.made != nil {
+		require.Empty(t, written, "it needs the lock")
+	}
 	require.NoError(t, tx.Rollback(ctx))
 	require.NoError(t, all.Wait())
-	require.NoError(t, waittest.Within(t, "the answer", written).err)
+	require.NoError(t, waittest.Within(t, "the answer", written))
+	f.join()
+	f.claim(f.worker(time.Hour), "caller", 1)
+	_, _, err := f.Rescue(ctx, 0, true)
+	require.NoError(t, err)
+	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.task_queue WHERE agent = 'lost' AND worker_id IS NULL"))
 }
 
 // bystanders are kinds of work. Each is done by one goroutine.
@@ -289,7 +321,9 @@ func (f *fixture) bystanders() map[string]func(i int) error {
 				return fmt.Errorf("%d claims: %w", len(won), err)
 			}
 			// The queue shows a rescue whose answer was lost.
-			return untilDue("rescues", func() error { _, _, err := f.Rescue(ctx, 0, true); return err })
+			return untilDue("rescues", func() error {
+				return patiently(func() error { _, _, err := f.Rescue(ctx, 0, true); return err })
+			})
 		},
 		returns: func(i int) error {
 			p, err := win("returns")

@@ -26,8 +26,7 @@ const manualFile = "../../docs/sql.md"
 
 func readManual(t testing.TB) *manual {
 	t.Helper()
-	text, err := os.ReadFile(manualFile)
-	require.NoError(t, err)
+	text := must(os.ReadFile(manualFile))(t)
 	return &manual{string(text)}
 }
 
@@ -118,8 +117,7 @@ func TestTheManualsQuestions(t *testing.T) {
 	m := readManual(t)
 	c := f.conn()
 	needReader(t, c)
-	tx, err := c.Begin(t.Context())
-	require.NoError(t, err)
+	tx := must(c.Begin(t.Context()))(t)
 	defer func() { require.NoError(t, tx.Rollback(context.Background())) }()
 	b.date(tx)
 	var yesterday, today string
@@ -146,8 +144,7 @@ func TestTroubleshootingQuestions(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	newBook(f).write()
-	page, err := os.ReadFile("../../docs/troubleshoot.md")
-	require.NoError(t, err)
+	page := must(os.ReadFile("../../docs/troubleshoot.md"))(t)
 	c := f.conn()
 	needReader(t, c)
 	f.ok(c.Exec(t.Context(), "SET ROLE holdfast_reader"))
@@ -165,8 +162,7 @@ func TestTroubleshootingQuestions(t *testing.T) {
 // The README quotes the manual.
 func TestTheREADMEQuotesTheManual(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("../../README.md")
-	require.NoError(t, err)
+	readme := must(os.ReadFile("../../README.md"))(t)
 	m := readManual(t)
 	quoted := 0
 	for _, b := range fence.FindAllStringSubmatch(string(readme), -1) {
@@ -238,8 +234,7 @@ func newBook(f *fixture) *book {
 		require.NoError(f.t, f.Register(f.t.Context(), Process{ID: id, Name: name, Version: "1.4.0", Roles: "api,worker"}, ttl))
 		b.workers[name] = id
 	}
-	_, err := f.Lead(f.t.Context(), "partitions", b.workers["web-1/1042"], time.Hour)
-	require.NoError(f.t, err)
+	f.ok(f.Lead(f.t.Context(), "partitions", b.workers["web-1/1042"], time.Hour))
 	return b
 }
 
@@ -270,8 +265,7 @@ func (b *book) begin(at time.Duration, o opening) *story {
 
 // dated gives new events the present time of the story.
 func (s *story) dated() *story {
-	h, err := s.b.Header(s.b.t.Context(), s.h.ID)
-	require.NoError(s.b.t, err)
+	h := must(s.b.Header(s.b.t.Context(), s.h.ID))(s.b.t)
 	for len(s.times) < int(h.LastSeq) {
 		s.times = append(s.times, s.now)
 	}
@@ -302,8 +296,7 @@ func (s *story) emit(evs ...*task.Event) *story {
 func (s *story) store(value string) *story {
 	s.b.t.Helper()
 	for _, inContext := range []bool{false, true} {
-		_, err := s.p.setState(s.b.t.Context(), inContext, value, 0)
-		require.NoError(s.b.t, err)
+		must(s.p.setState(s.b.t.Context(), inContext, value, 0))(s.b.t)
 	}
 	return s
 }
@@ -312,8 +305,7 @@ func (s *story) say(text string) *story {
 	s.b.t.Helper()
 	m := user(text)
 	m.ID = fmt.Sprintf("%s-m%d", s.h.PublicID, len(s.times)+1)
-	_, err := s.b.AddMessage(s.b.t.Context(), &NewMessage{Task: s.h, Message: m, RequestID: NewID()})
-	require.NoError(s.b.t, err)
+	must(s.b.AddMessage(s.b.t.Context(), &NewMessage{Task: s.h, Message: m, RequestID: NewID()}))(s.b.t)
 	s.due = s.now
 	return s.dated()
 }
@@ -329,8 +321,7 @@ func (s *story) retry(reason string, after time.Duration) *story {
 
 func (s *story) cancel() *story {
 	s.b.t.Helper()
-	_, err := s.b.Cancel(s.b.t.Context(), s.h, nil)
-	require.NoError(s.b.t, err)
+	must(s.b.Cancel(s.b.t.Context(), s.h, nil))(s.b.t)
 	s.asked = s.now
 	return s.dated()
 }
@@ -494,8 +485,7 @@ func (b *book) hook(name, url string, answers ...answered) {
 func (b *book) date(tx pgx.Tx) {
 	exec := func(sql string, args ...any) {
 		b.t.Helper()
-		_, err := tx.Exec(b.t.Context(), sql, args...)
-		require.NoError(b.t, err, sql)
+		must(tx.Exec(b.t.Context(), sql, args...))(b.t, sql)
 	}
 	exec("SET LOCAL timezone = 'UTC'")
 	exec("DELETE FROM holdfast.idempotency_keys WHERE day <> ((created_at - interval '5 minutes') AT TIME ZONE 'UTC')::date") // the second row near midnight

@@ -40,8 +40,7 @@ func (f *fixture) dialogue(of DialogueOf) []string {
 	if of.Bytes == 0 {
 		of.Bytes = 1 << 20
 	}
-	said, err := f.Dialogue(f.t.Context(), of)
-	require.NoError(f.t, err)
+	said := must(f.Dialogue(f.t.Context(), of))(f.t)
 	return lines(said)
 }
 
@@ -53,8 +52,7 @@ func says(s task.State, text string) *task.Event {
 
 func (f *fixture) answer(h *task.Task, text string) *pen {
 	f.t.Helper()
-	_, err := f.AddMessage(f.t.Context(), &NewMessage{Task: h, Message: user(text), Enqueue: true, RequestID: NewID()})
-	require.NoError(f.t, err)
+	f.ok(f.AddMessage(f.t.Context(), &NewMessage{Task: h, Message: user(text), Enqueue: true, RequestID: NewID()}))
 	return f.next(h.Agent)
 }
 
@@ -251,8 +249,7 @@ func TestReferences(t *testing.T) {
 		other(func(n *NewTask) { n.Task.Agent = "b" }), "",
 	}
 	h := f.create(fresh("a"))
-	refs, err := f.References(t.Context(), h, ids, task.Bounds{Count: 2, Bytes: 1 << 20})
-	require.NoError(t, err)
+	refs := must(f.References(t.Context(), h, ids, task.Bounds{Count: 2, Bytes: 1 << 20}))(t)
 	require.Len(t, refs, 1)
 	require.Equal(t, mine, refs[0].TaskID)
 	require.Equal(t, "another", refs[0].ContextID)
@@ -262,9 +259,7 @@ func TestReferences(t *testing.T) {
 	for i := range many {
 		many[i] = mine
 	}
-	refs, err = f.References(t.Context(), h, many, task.Bounds{Count: 1, Bytes: 1 << 20})
-	require.NoError(t, err)
-	require.Len(t, refs, MostReferences)
+	require.Len(t, must(f.References(t.Context(), h, many, task.Bounds{Count: 1, Bytes: 1 << 20}))(t), MostReferences)
 }
 
 func TestReferencesHaveTheStoredState(t *testing.T) {
@@ -283,8 +278,7 @@ func TestReferencesHaveTheStoredState(t *testing.T) {
 		ids = append(ids, n.Task.PublicID)
 	}
 	h := f.create(fresh("a"))
-	refs, err := f.References(t.Context(), h, ids, task.Bounds{})
-	require.NoError(t, err)
+	refs := must(f.References(t.Context(), h, ids, task.Bounds{}))(t)
 	require.Len(t, refs, 1)
 	require.Equal(t, ids[0], refs[0].TaskID)
 	require.JSONEq(t, `{"n":1}`, string(refs[0].Stored))

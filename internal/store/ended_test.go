@@ -138,10 +138,8 @@ func TestKeptTasksStayHiddenFromOthers(t *testing.T) {
 		require.Zero(t, hits, "%+v", other)
 	}
 	// With a header that it cannot have, row-level security still hides the log.
-	h, err := f.Header(t.Context(), n.Task.ID)
-	require.NoError(t, err)
-	got, err := asker{Tenant: "tenant", Subject: "another", Agent: "a"}.of(f.Store).Snapshot(t.Context(), h, true)
-	require.NoError(t, err)
+	h := must(f.Header(t.Context(), n.Task.ID))(t)
+	got := must(asker{Tenant: "tenant", Subject: "another", Agent: "a"}.of(f.Store).Snapshot(t.Context(), h, true))(t)
 	require.Empty(t, got.Artifacts)
 	require.Empty(t, got.History)
 }
@@ -151,12 +149,10 @@ func TestKeptTasksEndWithTheirDeletion(t *testing.T) {
 	t.Parallel()
 	for name, remove := range map[string]func(f *fixture, other *Store, id task.ID){
 		"erased here": func(f *fixture, _ *Store, id task.ID) {
-			_, err := f.Erase(f.t.Context(), []task.ID{id}, true, "")
-			require.NoError(f.t, err)
+			f.ok(f.Erase(f.t.Context(), []task.ID{id}, true, ""))
 		},
 		"erased by another replica": func(f *fixture, other *Store, id task.ID) {
-			_, err := other.Erase(f.t.Context(), []task.ID{id}, true, "")
-			require.NoError(f.t, err)
+			must(other.Erase(f.t.Context(), []task.ID{id}, true, ""))(f.t)
 		},
 		"artifacts erased by another replica": func(f *fixture, other *Store, id task.ID) {
 			require.NoError(f.t, other.EraseArtifacts(f.t.Context(), id))
@@ -179,8 +175,7 @@ func TestKeptTasksEndWithTheirDeletion(t *testing.T) {
 			n := f.finished(fresh("a"))
 			kept := f.finished(fresh("a"))
 			before := shown(t, f.Store, owner, n.Task.PublicID)
-			h, err := f.Header(t.Context(), n.Task.ID)
-			require.NoError(t, err)
+			h := must(f.Header(t.Context(), n.Task.ID))(t)
 			remove(f, other, n.Task.ID)
 			after := shown(t, f.Store, owner, n.Task.PublicID)
 			require.NotEmpty(t, cmp.Diff(before, after, cmpopts.IgnoreUnexported(task.Task{})))
@@ -244,16 +239,14 @@ func TestOnlyEndedTasksAreKept(t *testing.T) {
 	require.Zero(t, f.Store.ended.tasks.Stat().Used)
 	f.answer(p.c.Task, "more").must(t, status(task.StateCompleted))
 	// A snapshot of its middle does not become that of the ended task.
-	h, err := f.Header(t.Context(), p.c.Task.ID)
-	require.NoError(t, err)
+	h := must(f.Header(t.Context(), p.c.Task.ID))(t)
 	middle := *h
 	middle.LastSeq = 3
 	f.ok(f.Snapshot(t.Context(), &middle, true))
 	require.Zero(t, f.Store.ended.tasks.Stat().Used)
 	hits, _ = f.hits(read)
 	require.Positive(t, hits)
-	got, err := f.Snapshot(t.Context(), &middle, true)
-	require.NoError(t, err)
+	got := must(f.Snapshot(t.Context(), &middle, true))(t)
 	require.Equal(t, task.StateWorking, got.Status.State)
 }
 
@@ -276,8 +269,7 @@ func TestKeptTasksAreBoundedInBytes(t *testing.T) {
 	}
 	read := func(i int) (hits int) {
 		hits, _ = f.hits(func() {
-			got, err := owner.of(s).ReadTask(t.Context(), ids[i], true)
-			require.NoError(t, err)
+			got := must(owner.of(s).ReadTask(t.Context(), ids[i], true))(t)
 			require.Len(t, got.Artifacts, 1)
 		})
 		return hits
@@ -303,8 +295,7 @@ func TestKeptTasksAreBoundedInBytes(t *testing.T) {
 	wg.Wait()
 	waittest.Eventually(t, "the bound holds", func() error { return waittest.Unless(budget.Stat().Used <= 64<<10, "not yet") })
 	for _, id := range ids {
-		parsed, err := task.ParseID(id)
-		require.NoError(t, err)
+		parsed := must(task.ParseID(id))(t)
 		s.ended.forget(parsed)
 	}
 	waittest.Eventually(t, "all bytes are free", func() error { return waittest.Unless(budget.Stat().Used == 0, "not yet") })

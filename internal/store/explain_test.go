@@ -17,8 +17,7 @@ type explained struct {
 }
 
 func (x *explained) explain(ctx context.Context, sql string, args []any) {
-	c, err := x.f.api.Acquire(ctx)
-	require.NoError(x.f.t, err)
+	c := must(x.f.api.Acquire(ctx))(x.f.t)
 	defer c.Release()
 	x.pages += pagesOf(x.f.t, c.Conn(), sql, args...)
 }
@@ -46,8 +45,7 @@ func pagesOf(t testing.TB, c *pgx.Conn, sql string, args ...any) int {
 	t.Helper()
 	fewest := math.MaxInt
 	for range 3 {
-		tx, err := c.Begin(t.Context())
-		require.NoError(t, err)
+		tx := must(c.Begin(t.Context()))(t)
 		var plans []struct{ Plan planNode }
 		require.NoError(t, tx.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+sql, args...).Scan(&plans))
 		require.NoError(t, tx.Rollback(t.Context()))

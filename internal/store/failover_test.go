@@ -60,8 +60,7 @@ func TestReadersLeaveReadOnlyServer(t *testing.T) {
 	h := f.create(fresh("a"))
 	before := f.api.Stat().NewConnsCount()
 	stop := proxy.Fail("TaskCreate", "25006", "cannot execute INSERT in a read-only transaction")
-	_, err := f.Create(t.Context(), fresh("b"))
-	require.ErrorContains(t, err, "the database is read-only")
+	require.ErrorContains(t, errOf(f.Create(t.Context(), fresh("b"))), "the database is read-only")
 	stop()
 	waittest.Eventually(t, "reads use a new connection", func() error {
 		f.ok(f.Header(t.Context(), h.ID))
@@ -254,8 +253,7 @@ func TestLeaseHasConnectionsOfItsOwn(t *testing.T) {
 	w := f.worker(time.Hour)
 	for _, p := range []*pgxpool.Pool{f.api.Pool, f.hot.Pool, f.write.Pool} {
 		for range p.Config().MaxConns {
-			c, err := p.Acquire(t.Context())
-			require.NoError(t, err)
+			c := must(p.Acquire(t.Context()))(t)
 			defer c.Release()
 		}
 	}
@@ -273,13 +271,11 @@ func TestConnectionsAreDocumented(t *testing.T) {
 		most += int(p.Config().MaxConns)
 	}
 	require.Equal(t, most, Connections(10, 1))
-	doc, err := os.ReadFile("../../docs/deployment.md")
-	require.NoError(t, err)
+	doc := must(os.ReadFile("../../docs/deployment.md"))(t)
 	table := regexp.MustCompile(`(?s)\| pool \| connections \| default \|.*?\n\n`).FindString(string(doc))
 	sum := 0
 	for _, row := range regexp.MustCompile(`\| (\d+) \|\n`).FindAllStringSubmatch(table, -1) {
-		n, err := strconv.Atoi(row[1])
-		require.NoError(t, err)
+		n := must(strconv.Atoi(row[1]))(t)
 		sum += n
 	}
 	require.Equal(t, most, sum)

@@ -28,8 +28,7 @@ func TestFiguresOfTheDatabase(t *testing.T) {
 	f.exec("INSERT INTO holdfast.api_keys (key_id, key_hash, name, tenant, subject, revoked_at) VALUES ('revoked', sha256('x'), '', '', 's', now())")
 	f.exec("ANALYZE")
 
-	got, err := f.Figures(t.Context())
-	require.NoError(t, err)
+	got := must(f.Figures(t.Context()))(t)
 	require.Greater(t, got.Bytes, int64(1<<20))
 	require.EqualValues(t, 2, got.Keys.Active)
 	require.EqualValues(t, 1, got.Keys.Expiring)
@@ -57,8 +56,7 @@ func TestFiguresOfTheDatabase(t *testing.T) {
 		require.NotRegexp(t, "_[0-9]{8}", name, "a table for each partition would be a series without end")
 	}
 
-	now, err := f.Now(t.Context())
-	require.NoError(t, err)
+	now := must(f.Now(t.Context()))(t)
 	require.Len(t, got.Partitions, len(partition.Families))
 	for _, p := range got.Partitions {
 		require.Greater(t, p.End.Sub(now), p.Ahead*2/3-time.Minute, p.Family)

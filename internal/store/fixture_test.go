@@ -80,9 +80,9 @@ func (f *fixture) ok(_ any, err error) {
 }
 
 // must requires that a call succeeds, and returns its result.
-func must[T any](result T, err error) func(require.TestingT) T {
-	return func(t require.TestingT) T {
-		require.NoError(t, err)
+func must[T any](result T, err error) func(t require.TestingT, message ...any) T {
+	return func(t require.TestingT, message ...any) T {
+		require.NoError(t, err, message...)
 		return result
 	}
 }
@@ -142,8 +142,7 @@ func open(t testing.TB, o Options, then ...func()) *Store {
 	if o.patience == (patience{}) {
 		o.patience = unhurried
 	}
-	s, err := Open(t.Context(), o)
-	require.NoError(t, err)
+	s := must(Open(t.Context(), o))(t)
 	for _, p := range s.moves.pools {
 		p.bound = context.WithCancel
 	}
@@ -339,11 +338,8 @@ func ownerOf(n *NewTask) asker {
 
 func (f *fixture) create(n *NewTask) *task.Task {
 	f.t.Helper()
-	_, err := ownerOf(n).bare(f.Store).Create(f.t.Context(), n)
-	require.NoError(f.t, err)
-	h, err := f.Header(f.t.Context(), n.Task.ID)
-	require.NoError(f.t, err)
-	return h
+	must(ownerOf(n).bare(f.Store).Create(f.t.Context(), n))(f.t)
+	return must(f.Header(f.t.Context(), n.Task.ID))(f.t)
 }
 
 // worker registers a process.
@@ -357,8 +353,7 @@ func (f *fixture) worker(ttl time.Duration) task.ID {
 // claim wins exactly n runs of an agent.
 func (f *fixture) claim(worker task.ID, agent string, n int) []*Claimed {
 	f.t.Helper()
-	won, err := f.Claim(f.t.Context(), worker, []Demand{{Agent: agent, Slots: n}})
-	require.NoError(f.t, err)
+	won := must(f.Claim(f.t.Context(), worker, []Demand{{Agent: agent, Slots: n}}))(f.t)
 	require.Len(f.t, won, n)
 	return won
 }
@@ -424,23 +419,19 @@ func chunk(text string) *task.Event {
 
 func (f *fixture) log(id task.ID) []*task.Event {
 	f.t.Helper()
-	evs, err := f.EventsAfter(f.t.Context(), &task.Task{ID: id}, task.Position{}, 100_000)
-	require.NoError(f.t, err)
-	return evs
+	return must(f.EventsAfter(f.t.Context(), &task.Task{ID: id}, task.Position{}, 100_000))(f.t)
 }
 
 func (f *fixture) state(id task.ID) task.State {
 	f.t.Helper()
-	h, err := f.Header(f.t.Context(), id)
-	require.NoError(f.t, err)
+	h := must(f.Header(f.t.Context(), id))(f.t)
 	return h.Status.State
 }
 
 // conn is a connection for checks and for damage.
 func (f *fixture) conn() *pgx.Conn {
 	f.t.Helper()
-	c, err := pgx.Connect(f.t.Context(), f.url)
-	require.NoError(f.t, err)
+	c := must(pgx.Connect(f.t.Context(), f.url))(f.t)
 	f.t.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c
 }
@@ -467,11 +458,9 @@ func (f *fixture) once(do func(*pgx.Conn) error) {
 
 func (f *fixture) adminConn() *pgx.Conn {
 	f.t.Helper()
-	cfg, err := pgx.ParseConfig(f.url)
-	require.NoError(f.t, err)
+	cfg := must(pgx.ParseConfig(f.url))(f.t)
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeDescribeExec
-	c, err := pgx.ConnectConfig(f.t.Context(), cfg)
-	require.NoError(f.t, err)
+	c := must(pgx.ConnectConfig(f.t.Context(), cfg))(f.t)
 	f.t.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c
 }
@@ -500,10 +489,8 @@ func (f *fixture) lock(id task.ID) (release func()) {
 // lockRows locks what a statement locks, for the task $1, until the returned function is called.
 func (f *fixture) lockRows(sql string, id task.ID) (release func()) {
 	f.t.Helper()
-	tx, err := f.conn().Begin(f.t.Context())
-	require.NoError(f.t, err)
-	tag, err := tx.Exec(f.t.Context(), sql, uuid.UUID(id))
-	require.NoError(f.t, err)
+	tx := must(f.conn().Begin(f.t.Context()))(f.t)
+	tag := must(tx.Exec(f.t.Context(), sql, uuid.UUID(id)))(f.t)
 	require.NotZero(f.t, tag.RowsAffected())
 	return func() { require.NoError(f.t, tx.Rollback(context.Background())) }
 }
@@ -512,16 +499,13 @@ func (f *fixture) lockRows(sql string, id task.ID) (release func()) {
 // commits it.
 func (f *fixture) written(p *pen, evs ...*task.Event) (commit func()) {
 	f.t.Helper()
-	tx, err := f.hot.Begin(f.t.Context())
-	require.NoError(f.t, err)
+	tx := must(f.hot.Begin(f.t.Context()))(f.t)
 	a := p.item(nil, evs...)
 	for _, e := range evs {
 		a.payloads = append(a.payloads, EncodePayload(e))
 	}
 	groups, _ := groupAppends([]*Append{a})
-	rows, err := f.appending(groups)(f.t.Context(), tx)
-	require.NoError(f.t, err)
-	require.Len(f.t, rows, 1)
+	require.Len(f.t, must(f.appending(groups)(f.t.Context(), tx))(f.t), 1)
 	return func() { require.NoError(f.t, tx.Commit(context.Background())) }
 }
 

@@ -36,8 +36,7 @@ func (f *fixture) adds(h *task.Task, secret string) {
 	if secret != "" {
 		m.Forwarded = headersOf(secret)
 	}
-	_, err := asker{Tenant: "tenant", Subject: "owner", Agent: h.Agent}.of(f.Store).AddMessage(f.t.Context(), m)
-	require.NoError(f.t, err)
+	must(asker{Tenant: "tenant", Subject: "owner", Agent: h.Agent}.of(f.Store).AddMessage(f.t.Context(), m))(f.t)
 }
 
 // kept counts the messages whose headers the database has.

@@ -198,8 +198,7 @@ func (f *fixture) victim(agent, tenant, owner, name string) *victim {
 	p := &pen{s: f.Store, c: f.claim(f.worker(time.Hour), agent, 1)[0]}
 	p.must(f.t, status(task.StateWorking), chunk("secret"), status(task.StateInputRequired))
 	x := &victim{id: uuid.UUID(h.ID), request: uuid.New(), agent: agent, name: name, key: key}
-	_, err := f.AddMessage(f.t.Context(), &NewMessage{Task: h, Message: user("more"), RequestID: task.ID(x.request)})
-	require.NoError(f.t, err)
+	f.ok(f.AddMessage(f.t.Context(), &NewMessage{Task: h, Message: user("more"), RequestID: task.ID(x.request)}))
 	p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), agent, 1)[0]}
 	p.must(f.t, status(task.StateInputRequired))
 	f.setPush(h.ID, hook("hook", "receiver"))
@@ -250,9 +249,7 @@ func TestStatementsReachNoRowsOfOthers(t *testing.T) {
 		for who, o := range strangers {
 			for _, x := range []*victim{x, unnamed} {
 				for _, s := range []*Store{f.Store, pooled} {
-					n, err := x.rowsOf(t.Context(), o.of(s), name)
-					require.NoError(t, err, "%s: %s", name, who)
-					require.Zero(t, n, "%s: %s", name, who)
+					require.Zero(t, must(x.rowsOf(t.Context(), o.of(s), name))(t, "%s: %s", name, who), "%s: %s", name, who)
 				}
 			}
 		}
@@ -271,8 +268,7 @@ func TestStatementsReachNoRowsOfOthers(t *testing.T) {
 				called = ""
 			}
 			x := f.victim(fmt.Sprint("a", i), "tenant", "owner", called)
-			n, err := x.rowsOf(t.Context(), o.of([]*Store{f.Store, pooled}[i%2]), name)
-			require.NoError(t, err, "%s: %s", name, who)
+			n := must(x.rowsOf(t.Context(), o.of([]*Store{f.Store, pooled}[i%2]), name))(t, "%s: %s", name, who)
 			if own[name] && who == "a colleague" {
 				require.Zero(t, n, "%s: %s", name, who)
 			} else {
@@ -291,11 +287,9 @@ func TestCallersRoleWithoutPredicates(t *testing.T) {
 	f.victim("a", "", "", "") // without an owner, as on a server without authentication
 	f.worker(time.Hour)
 	type relation struct{ Name, Kind string }
-	rows, err := f.conn().Query(t.Context(), `SELECT relname::text AS name, relkind::text AS kind FROM pg_class
-		WHERE relnamespace = 'holdfast'::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'S') ORDER BY 1`)
-	require.NoError(t, err)
-	relations, err := pgx.CollectRows(rows, pgx.RowToStructByName[relation])
-	require.NoError(t, err)
+	rows := must(f.conn().Query(t.Context(), `SELECT relname::text AS name, relkind::text AS kind FROM pg_class
+		WHERE relnamespace = 'holdfast'::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'S') ORDER BY 1`))(t)
+	relations := must(pgx.CollectRows(rows, pgx.RowToStructByName[relation]))(t)
 	require.Greater(t, len(relations), 20)
 	callers := map[string]string{
 		"another":                  become(asker{Tenant: "tenant", Subject: "other"}),
@@ -355,8 +349,7 @@ func TestCallersRoleWithoutPredicates(t *testing.T) {
 	c := f.conn()
 	f.ok(c.Exec(t.Context(), "SELECT set_config('holdfast.caller', 'nonsense', false); "+setAPIRole, pgx.QueryExecModeSimpleProtocol))
 	for _, name := range []string{"tasks", "task_events", "callers_log"} {
-		_, err := c.Exec(t.Context(), "SELECT FROM holdfast."+name)
-		require.ErrorContains(t, err, "malformed array literal", name)
+		require.ErrorContains(t, errOf(c.Exec(t.Context(), "SELECT FROM holdfast."+name)), "malformed array literal", name)
 	}
 }
 
@@ -423,9 +416,8 @@ func TestPlansOfCallersStatements(t *testing.T) {
 	f := newFixture(t)
 	f.seedLists(4000)
 	c := f.conn()
-	_, err := c.Exec(t.Context(), "ANALYZE; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off;"+
-		become(asker{Tenant: "tenant", Subject: "owner"}), pgx.QueryExecModeSimpleProtocol)
-	require.NoError(t, err)
+	must(c.Exec(t.Context(), "ANALYZE; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off;"+
+		become(asker{Tenant: "tenant", Subject: "owner"}), pgx.QueryExecModeSimpleProtocol))(t)
 	texts := statements(t)
 	seq := regexp.MustCompile(`Seq Scan on (tasks|task_queue|task_events\w*|idempotency_keys|push_\w+)\b`)
 	node := regexp.MustCompile(`Index (?:Only )?Scan using (\w+) on (tasks|task_events\w*|push_\w+|idempotency_keys|task_queue)\b`)
@@ -449,53 +441,43 @@ func TestWithoutCallersRole(t *testing.T) {
 	login := "stranger_" + strings.ToLower(rand.Text()[:8])
 	f.exec("CREATE ROLE " + login + " LOGIN")
 	t.Cleanup(func() {
-		c, err := pgx.Connect(context.Background(), db.URL)
-		require.NoError(t, err)
+		c := must(pgx.Connect(context.Background(), db.URL))(t)
 		defer func() { _ = c.Close(context.Background()) }()
-		_, err = c.Exec(context.Background(), "DROP OWNED BY "+login+"; DROP ROLE "+login, pgx.QueryExecModeSimpleProtocol)
-		require.NoError(t, err)
+		must(c.Exec(context.Background(), "DROP OWNED BY "+login+"; DROP ROLE "+login, pgx.QueryExecModeSimpleProtocol))(t)
 	})
 	f.exec("GRANT USAGE ON SCHEMA holdfast TO " + login)
 	f.exec("GRANT ALL ON ALL TABLES IN SCHEMA holdfast TO " + login)
-	u, err := url.Parse(db.URL)
-	require.NoError(t, err)
+	u := must(url.Parse(db.URL))(t)
 	u.User = url.User(login)
 	open := func() *Store { return open(t, Options{URL: u.String(), RowSecurity: true}) }
 	n := fresh("a")
-	_, err = openFixture(t, db.URL, "").Create(t.Context(), n)
-	require.NoError(t, err)
+	must(openFixture(t, db.URL, "").Create(t.Context(), n))(t)
 	s := open()
-	_, err = ownerOf(n).of(s).FindTask(t.Context(), n.Task.PublicID)
+	_, err := ownerOf(n).of(s).FindTask(t.Context(), n.Task.PublicID)
 	require.ErrorIs(t, err, task.NotFound, "a role with grants that does not own the tables sees nothing")
 
 	f.exec("DO $$ BEGIN EXECUTE format('GRANT %I TO " + login + "', current_user); END $$")
 	s = open()
 	require.Equal(t, login+" is not a member of role "+db.APIRole(), s.WithoutRowSecurity())
-	h, err := ownerOf(n).of(s).FindTask(t.Context(), n.Task.PublicID)
-	require.NoError(t, err, "a member of the owner of the tables has no policy")
+	h := must(ownerOf(n).of(s).FindTask(t.Context(), n.Task.PublicID))(t, "a member of the owner of the tables has no policy")
 	require.Equal(t, n.Task.ID, h.ID)
-	_, err = asker{}.of(s).FindTask(t.Context(), n.Task.PublicID)
-	require.ErrorIs(t, err, task.NotFound)
+	require.ErrorIs(t, errOf(asker{}.of(s).FindTask(t.Context(), n.Task.PublicID)), task.NotFound)
 
 	f.exec("GRANT " + db.APIRole() + " TO " + login)
 	s = open()
 	require.Empty(t, s.WithoutRowSecurity())
-	_, err = asker{}.of(s).Header(t.Context(), n.Task.ID)
-	require.ErrorIs(t, err, task.NotFound)
-	_, err = ownerOf(n).of(s).Header(t.Context(), n.Task.ID)
-	require.NoError(t, err)
+	require.ErrorIs(t, errOf(asker{}.of(s).Header(t.Context(), n.Task.ID)), task.NotFound)
+	must(ownerOf(n).of(s).Header(t.Context(), n.Task.ID))(t)
 }
 
 // The server of one database has no access to another database of its cluster, although it may connect to it.
 func TestDatabasesOfOneCluster(t *testing.T) {
 	t.Parallel()
 	s := storetest.Server(t, map[string]string{"fsync": "off"})
-	admin, err := pgx.Connect(t.Context(), s.URL)
-	require.NoError(t, err)
+	admin := must(pgx.Connect(t.Context(), s.URL))(t)
 	defer admin.Close(context.Background()) //nolint:errcheck // the server goes next
 	at := func(user *url.Userinfo, database string) string {
-		u, err := url.Parse(s.URL)
-		require.NoError(t, err)
+		u := must(url.Parse(s.URL))(t)
 		if u.Path = "/" + database; user != nil {
 			u.User = user
 		}
@@ -504,26 +486,21 @@ func TestDatabasesOfOneCluster(t *testing.T) {
 	staging := url.UserPassword("staging", "staging")
 	for _, name := range []string{"prod", "staging"} {
 		for _, sql := range []string{"CREATE ROLE " + name + " LOGIN CREATEROLE PASSWORD '" + name + "'", "CREATE DATABASE " + name + " OWNER " + name} {
-			_, err = admin.Exec(t.Context(), sql)
-			require.NoError(t, err, sql)
+			must(admin.Exec(t.Context(), sql))(t, sql)
 		}
 		own := at(url.UserPassword(name, name), name)
 		require.NoError(t, schema.Migrate(t.Context(), own, slog.New(slog.DiscardHandler)))
 		one := open(t, Options{URL: own, RowSecurity: true})
 		require.Empty(t, one.WithoutRowSecurity())
 		n := fresh("a")
-		_, err = one.Create(t.Context(), n)
-		require.NoError(t, err)
-		_, err = ownerOf(n).of(one).FindTask(t.Context(), n.Task.PublicID)
-		require.NoError(t, err)
+		must(one.Create(t.Context(), n))(t)
+		must(ownerOf(n).of(one).FindTask(t.Context(), n.Task.PublicID))(t)
 	}
 	tables := []string{"tasks", "task_events", "callers_log", "task_queue", "push_configs", "idempotency_keys"}
 	foreign := func(prepare string) {
-		c, err := pgx.Connect(t.Context(), at(staging, "prod"))
-		require.NoError(t, err)
+		c := must(pgx.Connect(t.Context(), at(staging, "prod")))(t)
 		defer c.Close(context.Background()) //nolint:errcheck // nothing to lose
-		_, err = c.Exec(t.Context(), prepare)
-		require.NoError(t, err, prepare)
+		must(c.Exec(t.Context(), prepare))(t, prepare)
 		for _, table := range tables {
 			_, err := c.Exec(t.Context(), "SELECT FROM holdfast."+table)
 			require.ErrorContains(t, err, "permission denied", "%s: %s", prepare, table)
@@ -533,13 +510,11 @@ func TestDatabasesOfOneCluster(t *testing.T) {
 	foreign("SET ROLE holdfast_api_staging")
 
 	// Even with grants it sees no rows.
-	super, err := pgx.Connect(t.Context(), at(nil, "prod"))
-	require.NoError(t, err)
+	super := must(pgx.Connect(t.Context(), at(nil, "prod")))(t)
 	defer super.Close(context.Background()) //nolint:errcheck // the server goes next
-	_, err = super.Exec(t.Context(), "GRANT USAGE ON SCHEMA holdfast TO staging; GRANT SELECT ON ALL TABLES IN SCHEMA holdfast TO staging", pgx.QueryExecModeSimpleProtocol)
+	_, err := super.Exec(t.Context(), "GRANT USAGE ON SCHEMA holdfast TO staging; GRANT SELECT ON ALL TABLES IN SCHEMA holdfast TO staging", pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err)
-	c, err := pgx.Connect(t.Context(), at(staging, "prod"))
-	require.NoError(t, err)
+	c := must(pgx.Connect(t.Context(), at(staging, "prod")))(t)
 	defer c.Close(context.Background()) //nolint:errcheck // nothing to lose
 	for _, table := range tables {
 		var n, there int
@@ -557,29 +532,21 @@ func callersOfAModestRole(t *testing.T, admin *pgx.Conn, asModest string) {
 	s := open()
 	require.Equal(t, "role holdfast_api_modest does not exist", s.WithoutRowSecurity())
 	n := fresh("a")
-	_, err := s.Create(t.Context(), n)
-	require.NoError(t, err)
-	_, err = ownerOf(n).of(s).FindTask(t.Context(), n.Task.PublicID)
-	require.NoError(t, err)
+	must(s.Create(t.Context(), n))(t)
+	must(ownerOf(n).of(s).FindTask(t.Context(), n.Task.PublicID))(t)
 
-	_, err = admin.Exec(t.Context(), "CREATE ROLE holdfast_api_modest NOLOGIN NOINHERIT; GRANT holdfast_api_modest TO modest", pgx.QueryExecModeSimpleProtocol)
+	_, err := admin.Exec(t.Context(), "CREATE ROLE holdfast_api_modest NOLOGIN NOINHERIT; GRANT holdfast_api_modest TO modest", pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err)
 	s = open() // it grants the role what it needs
 	require.Empty(t, s.WithoutRowSecurity())
-	_, err = asker{}.of(s).Header(t.Context(), n.Task.ID)
-	require.ErrorIs(t, err, task.NotFound)
+	require.ErrorIs(t, errOf(asker{}.of(s).Header(t.Context(), n.Task.ID)), task.NotFound)
 	wrong := ownerOf(n).of(s)
 	wrong.db = asker{}.of(s).db
-	_, err = wrong.ReadTask(t.Context(), n.Task.PublicID, true)
-	require.ErrorIs(t, err, task.NotFound)
-	whole, err := ownerOf(n).of(s).ReadTask(t.Context(), n.Task.PublicID, true)
-	require.NoError(t, err)
+	require.ErrorIs(t, errOf(wrong.ReadTask(t.Context(), n.Task.PublicID, true)), task.NotFound)
+	whole := must(ownerOf(n).of(s).ReadTask(t.Context(), n.Task.PublicID, true))(t)
 	require.Len(t, whole.History, 1)
-	ended, err := ownerOf(n).of(s).Cancel(t.Context(), &n.Task, nil)
-	require.NoError(t, err)
-	require.True(t, ended)
-	chains, err := s.VerifyAudit(t.Context(), nil)
-	require.NoError(t, err)
+	require.True(t, must(ownerOf(n).of(s).Cancel(t.Context(), &n.Task, nil))(t))
+	chains := must(s.VerifyAudit(t.Context(), nil))(t)
 	require.EqualValues(t, 2, chains[0].Length)
 }
 

@@ -64,11 +64,9 @@ func TestBatchWithCreatesOverLimit(t *testing.T) {
 	)))
 	// At the limit, and above it after it was lowered, a repetition still finds its task. A refused create leaves no
 	// rows.
-	_, err := f.Create(t.Context(), limited(keyed(fresh("a"), "key", "1"), 1, 0))
-	require.ErrorIs(t, err, ErrTaken)
+	require.ErrorIs(t, errOf(f.Create(t.Context(), limited(keyed(fresh("a"), "key", "1"), 1, 0))), ErrTaken)
 	var refused *task.Error
-	_, err = f.Create(t.Context(), limited(keyed(fresh("a"), "key 3", "1"), 1, 0))
-	require.ErrorAs(t, err, &refused)
+	require.ErrorAs(t, errOf(f.Create(t.Context(), limited(keyed(fresh("a"), "key 3", "1"), 1, 0))), &refused)
 	require.Equal(t, task.RateLimited, refused.Kind)
 	require.Equal(t, "1 of your tasks with this agent have not ended, which is the limit", refused.Msg)
 	require.Positive(t, refused.RetryAfter)
@@ -98,8 +96,7 @@ func TestBatchWithFullQueue(t *testing.T) {
 		limited(fresh("b"), 0, 1),
 		fresh("a"),
 	)))
-	_, err := f.Create(t.Context(), limited(fresh("a"), 0, 3))
-	require.ErrorIs(t, err, task.RateLimited)
+	require.ErrorIs(t, errOf(f.Create(t.Context(), limited(fresh("a"), 0, 3))), task.RateLimited)
 	f.claim(worker, "a", 2)
 	f.create(limited(fresh("a"), 0, 3))
 }

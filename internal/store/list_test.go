@@ -38,10 +38,8 @@ const seedLists = `
 
 func (f *fixture) seedLists(rows int) {
 	f.t.Helper()
-	_, err := f.EnsurePartitions(f.t.Context())
-	require.NoError(f.t, err)
-	_, err = f.conn().PgConn().Exec(f.t.Context(), fmt.Sprintf(seedLists, rows)).ReadAll()
-	require.NoError(f.t, err)
+	f.ok(f.EnsurePartitions(f.t.Context()))
+	f.ok(f.conn().PgConn().Exec(f.t.Context(), fmt.Sprintf(seedLists, rows)).ReadAll())
 }
 
 // owner is the caller in these tests.
@@ -64,8 +62,7 @@ func TestListsAgainstModel(t *testing.T) {
 	}
 	found, err := f.conn().Query(t.Context(), "SELECT agent, owner, context_id, state, status_at, id, direct FROM holdfast.tasks")
 	require.NoError(t, err)
-	rows, err := pgx.CollectRows(found, pgx.RowToStructByPos[row])
-	require.NoError(t, err)
+	rows := must(pgx.CollectRows(found, pgx.RowToStructByPos[row]))(t)
 	require.Len(t, rows, 2000)
 	slices.SortFunc(rows, func(a, b row) int { // newest first, then by id, last first
 		return cmp.Or(b.At.Compare(a.At), slices.Compare(b.ID[:], a.ID[:]))
@@ -86,12 +83,8 @@ func TestListsAgainstModel(t *testing.T) {
 							want = append(want, r.ID.String())
 						}
 					}
-					total, err := v.Count(t.Context(), l, Uncounted)
-					require.NoError(t, err)
-					require.Equal(t, len(want), total)
-					bounded, err := v.Count(t.Context(), l, 7)
-					require.NoError(t, err)
-					require.Equal(t, min(len(want), 7), bounded)
+					require.Equal(t, len(want), must(v.Count(t.Context(), l, Uncounted))(t))
+					require.Equal(t, min(len(want), 7), must(v.Count(t.Context(), l, 7))(t))
 					var got []string
 					for more := true; more; {
 						var page []*task.Task
@@ -143,8 +136,7 @@ func TestListDetails(t *testing.T) {
 		}
 		require.Len(t, working.Artifacts, 1)
 		require.Equal(t, []task.Part{task.Text("xy")}, working.Artifacts[0].Parts)
-		whole, err := f.Snapshot(t.Context(), p.c.Task, true)
-		require.NoError(t, err)
+		whole := must(f.Snapshot(t.Context(), p.c.Task, true))(t)
 		require.Less(t, whole.LastSeq, working.LastSeq, "the header was read before the list")
 	}
 }

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,100 +15,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
-
-// Another session holds a lock that one write needs. That write waits; the writes of all other tasks do not, although
-// they share its batches. It succeeds as soon as the lock is gone.
-func TestLockDelaysOnlyItsTask(t *testing.T) {
-	t.Parallel()
-	type prepared func(f *fixture, victim *pen) (write func() error)
-	events := func(evs ...task.State) prepared {
-		return func(_ *fixture, victim *pen) func() error {
-			var all []*task.Event
-			for _, s := range evs {
-				all = append(all, status(s))
-			}
-			return func() error { return (<-victim.write(all...)).err }
-		}
-	}
-	record := func(f *fixture, victim *pen) func() error {
-		victim.must(t, status(task.StateWorking))
-		due := f.duePushes(1)
-		require.Len(t, due, 1)
-		return func() error {
-			_, _, err := f.RecordPush(context.Background(), delivered(due[0], 2))
-			return err
-		}
-	}
-	create := func(n *NewTask) prepared {
-		return func(f *fixture, _ *pen) func() error {
-			return func() error { _, err := f.Create(context.Background(), n); return err }
-		}
-	}
-	limited := fresh("a")
-	limited.Limits.Live = 1000
-	for name, c := range map[string]struct {
-		lock    string // $1 is the id of the victim
-		prepare prepared
-	}{
-		"task":              {"SELECT FROM holdfast.tasks WHERE id = $1 FOR UPDATE", events(task.StateWorking)},
-		"task, shared":      {"SELECT FROM holdfast.tasks WHERE id = $1 FOR SHARE", events(task.StateWorking)},
-		"queue row":         {"SELECT FROM holdfast.task_queue WHERE id = $1 FOR UPDATE", events(task.StateCompleted)},
-		"webhook, marked":   {"SELECT FROM holdfast.push_cursors WHERE task = $1 FOR UPDATE", events(task.StateWorking)},
-		"webhook, recorded": {"SELECT FROM holdfast.push_cursors WHERE task = $1 FOR UPDATE", record},
-		"webhooks' attempts": {
-			"LOCK TABLE holdfast.push_attempts IN SHARE MODE", record,
-		},
-		"event of the same number": {
-			"INSERT INTO holdfast.task_events (task, seq, kind, attempt) VALUES ($1, 2, 1, 0)", events(task.StateWorking),
-		},
-		"idempotency key": {
-			`INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task)
-			 SELECT d, 'tenant', 'owner', 'locked', '', $1::uuid FROM holdfast.key_days(now()) AS d`,
-			create(keyed(fresh("a"), "locked", "1")),
-		},
-		"name": {
-			"INSERT INTO holdfast.task_names (tenant, owner, agent, client_id, task) VALUES ('tenant', 'owner', 'a', 'locked', $1)",
-			create(chosen("a", "locked")),
-		},
-		"limit": {
-			"SELECT holdfast.live_tasks(holdfast.limit_slot('tenant', 'owner', 'a'), 'tenant', 'owner', 'a', 1000)", create(limited),
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFixture(t)
-			victim, beside, parked := f.running("a"), f.running("b"), f.running("c")
-			parked.must(t, status(task.StateInputRequired))
-			queued := f.create(fresh("d"))
-			f.setPush(victim.c.Task.ID, hook("c", "h"))
-			write := c.prepare(f, victim)
-
-			tx, err := f.conn().Begin(t.Context())
-			require.NoError(t, err)
-			var args []any
-			if strings.Contains(c.lock, "$1") {
-				args = append(args, uuid.UUID(victim.c.Task.ID))
-			}
-			f.ok(tx.Exec(t.Context(), c.lock, args...))
-			done := make(chan error, 1)
-			go func() { done <- write() }()
-
-			beside.must(t, status(task.StateWorking), chunk("1"))
-			f.create(fresh("e"))
-			f.ok(f.say(parked.c.Task.ID, true))
-			f.ok(f.Cancel(t.Context(), queued, nil))
-			f.claim(f.worker(time.Hour), "c", 1)
-			beside.must(t, chunk("2"), status(task.StateCompleted))
-			select {
-			case err := <-done:
-				t.Fatalf("the write did not need the lock: %v", err)
-			default:
-			}
-			require.NoError(t, tx.Rollback(t.Context()))
-			require.NoError(t, waittest.Within(t, "the answer", done))
-		})
-	}
-}
 
 // Appends that a lock has blocked are written in their order, each once.
 func TestBlockedAppendsKeepTheirOrder(t *testing.T) {
@@ -146,16 +51,13 @@ func TestCreateGivesUpOnALock(t *testing.T) {
 	impatient := unhurried
 	impatient.create = time.Nanosecond
 	f := openPatient(t, storetest.New(t).URL, "", impatient)
-	tx, err := f.conn().Begin(t.Context())
-	require.NoError(t, err)
+	tx := must(f.conn().Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	f.ok(tx.Exec(t.Context(), "INSERT INTO holdfast.task_names (tenant, owner, agent, client_id, task) VALUES ('tenant', 'owner', 'a', 'x', $1)", uuid.New()))
 	n := chosen("a", "x")
-	_, err = f.Create(t.Context(), n)
-	require.ErrorIs(t, err, task.Unavailable)
+	require.ErrorIs(t, errOf(f.Create(t.Context(), n)), task.Unavailable)
 	require.NoError(t, tx.Rollback(t.Context()))
-	_, err = f.Header(t.Context(), n.Task.ID)
-	require.ErrorIs(t, err, task.NotFound)
+	require.ErrorIs(t, errOf(f.Header(t.Context(), n.Task.ID)), task.NotFound)
 }
 
 // Requests to a locked task wait on one connection, so the requests to other tasks have the rest of the pool.
@@ -235,8 +137,7 @@ func TestCancelMeetsAnOpenClaim(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	h, w := f.create(fresh("a")), f.worker(time.Hour)
-	tx, err := f.hot.Begin(t.Context())
-	require.NoError(t, err)
+	tx := must(f.hot.Begin(t.Context()))(t)
 	f.ok(tx.Exec(t.Context(), "SELECT FROM holdfast.task_queue WHERE id = $1 FOR UPDATE", uuid.UUID(h.ID)))
 	canceled := make(chan error, 1)
 	go func() {
@@ -292,64 +193,6 @@ func TestGivingBackLockedTasksHoldsNoConnection(t *testing.T) {
 				release()
 			}
 			require.NoError(t, all.Wait())
-		})
-	}
-}
-
-// A locked outage delays neither the runs that are given back because of it nor the end of another outage.
-func TestLockedOutageDelaysNoRun(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	away := func(agent string) time.Duration {
-		c := f.claim(f.worker(time.Hour), agent, 1)[0]
-		d, err := f.Requeue(t.Context(), Requeue{Task: c.Task.ID, Agent: agent, Fence: c.Fence, Away: true, InPlace: true})
-		require.NoError(t, err)
-		return d
-	}
-	agents := []string{"a", "b"}
-	for _, agent := range agents {
-		f.create(fresh(agent))
-		away(agent)
-	}
-	tx, err := f.conn().Begin(t.Context())
-	require.NoError(t, err)
-	f.ok(tx.Exec(t.Context(), "SELECT FROM holdfast.agent_outages WHERE agent = 'a' FOR UPDATE"))
-	require.Positive(t, away("a"))
-	locked, err := f.Began(t.Context(), agents)
-	require.NoError(t, err)
-	require.Equal(t, []string{"a"}, locked)
-	require.Equal(t, "a", scan[string](f, "SELECT string_agg(agent, ',') FROM holdfast.agent_outages"))
-	require.NoError(t, tx.Rollback(t.Context()))
-	locked, err = f.Began(t.Context(), agents)
-	require.NoError(t, err)
-	require.Empty(t, locked)
-	require.Zero(t, scan[int](f, "SELECT count(*) FROM holdfast.agent_outages"))
-}
-
-// A lock on a run of a dead process, or on a dead process, delays the rescue of no other run.
-func TestLockDelaysOnlyItsRescue(t *testing.T) {
-	t.Parallel()
-	for name, lock := range map[string]string{
-		"task":      "SELECT FROM holdfast.tasks WHERE id = $1 FOR UPDATE",
-		"queue row": "SELECT FROM holdfast.task_queue WHERE id = $1 FOR UPDATE",
-		"process":   "SELECT FROM holdfast.workers w JOIN holdfast.tasks t ON t.worker_id = w.id WHERE t.id = $1 FOR UPDATE OF w",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFixture(t)
-			lost := func() task.ID {
-				f.create(fresh("a"))
-				return f.claim(f.worker(0), "a", 1)[0].Task.ID
-			}
-			locked, other := lost(), lost()
-			release := f.lockRows(lock, locked)
-			_, runs, err := f.Rescue(t.Context(), 0, true)
-			require.NoError(t, err)
-			require.Equal(t, []Rescued{{other, "a"}}, runs)
-			release()
-			_, runs, err = f.Rescue(t.Context(), 0, true)
-			require.NoError(t, err)
-			require.Equal(t, []Rescued{{locked, "a"}}, runs)
 		})
 	}
 }

@@ -155,11 +155,9 @@ func TestRunEndsDuringRescue(t *testing.T) {
 		GRANT USAGE ON SCHEMA holdfast TO slow_role;
 		GRANT ALL ON ALL TABLES IN SCHEMA holdfast TO slow_role;
 		SELECT pg_advisory_lock(4711)`)
-	_, err := c.PgConn().Exec(t.Context(), sql).ReadAll()
-	require.NoError(t, err)
+	must(c.PgConn().Exec(t.Context(), sql).ReadAll())(t)
 	t.Cleanup(func() {
-		c, err := pgx.Connect(context.Background(), f.url)
-		require.NoError(t, err)
+		c := must(pgx.Connect(context.Background(), f.url))(t)
 		defer func() { _ = c.Close(context.Background()) }()
 		f.ok(c.PgConn().Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role).ReadAll())
 	})
@@ -189,11 +187,9 @@ func TestTaskMovesDuringReopening(t *testing.T) {
 	w := f.worker(time.Hour)
 	p := &pen{s: f.Store, c: f.claim(w, "a", 1)[0]}
 	p.must(t, status(task.StateCompleted))
-	h, err := f.Header(t.Context(), old.Task.ID)
-	require.NoError(t, err)
+	h := must(f.Header(t.Context(), old.Task.ID))(t)
 
-	tx, err := f.conn().Begin(t.Context())
-	require.NoError(t, err)
+	tx := must(f.conn().Begin(t.Context()))(t)
 	for _, sql := range []string{"UPDATE holdfast.tasks SET kept = true WHERE id = $1", "UPDATE holdfast.task_events SET kept = true WHERE task = $1"} {
 		f.ok(tx.Exec(t.Context(), sql, old.Task.ID))
 	}
@@ -208,8 +204,7 @@ func TestTaskMovesDuringReopening(t *testing.T) {
 	require.NoError(t, tx.Commit(t.Context()))
 	require.NoError(t, waittest.Within(t, "the create", made))
 	require.NotZero(t, f.ear.repeated["reopen"])
-	found, err := ownerOf(again).bare(f.Store).FindTask(t.Context(), "x")
-	require.NoError(t, err)
+	found := must(ownerOf(again).bare(f.Store).FindTask(t.Context(), "x"))(t)
 	require.Equal(t, again.Task.ID, found.ID)
 	require.Len(t, f.log(old.Task.ID), 2)
 }

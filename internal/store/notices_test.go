@@ -14,15 +14,12 @@ import (
 
 func (f *fixture) notices(agent string, slots int) []Notice {
 	f.t.Helper()
-	got, err := f.ClaimNotices(f.t.Context(), f.worker(time.Hour), []NoticeDemand{{Agent: agent, Slots: slots}})
-	require.NoError(f.t, err)
-	return got
+	return must(f.ClaimNotices(f.t.Context(), f.worker(time.Hour), []NoticeDemand{{Agent: agent, Slots: slots}}))(f.t)
 }
 
 func (f *fixture) cancel(h *task.Task, metadata string) (ended bool) {
 	f.t.Helper()
-	ended, err := f.Cancel(f.t.Context(), h, json.RawMessage(metadata))
-	require.NoError(f.t, err)
+	ended = must(f.Cancel(f.t.Context(), h, json.RawMessage(metadata)))(f.t)
 	return ended
 }
 
@@ -36,8 +33,7 @@ func TestNoticeOfParkedTask(t *testing.T) {
 	got := f.notices("a", 5)
 	require.Len(t, got, 1)
 	require.Equal(t, Notice{Task: p.c.Task.ID, Agent: "a", Reason: NoticeCanceled, Try: 1, Age: got[0].Age}, got[0])
-	facts, err := f.NoticeFacts(t.Context(), p.c.Task.ID)
-	require.NoError(t, err)
+	facts := must(f.NoticeFacts(t.Context(), p.c.Task.ID))(t)
 	require.Equal(t, NoticeFacts{Attempt: 1, Turn: 1, Checkpoint: json.RawMessage(`{"job":7}`), Metadata: json.RawMessage(`{"why":1.0}`)}, facts)
 	require.Empty(t, f.notices("a", 5), "it is claimed")
 	last := f.log(p.c.Task.ID)
@@ -77,8 +73,7 @@ func TestNoticeOfRunningTask(t *testing.T) {
 		f.exec("UPDATE holdfast.cancel_notices SET due_at = now() WHERE agent = $1", name)
 		require.Equal(t, c.told, len(f.notices(name, 5)) == 1, name)
 		require.Equal(t, c.told, scan[bool](f, "SELECT EXISTS (SELECT FROM holdfast.cancel_notices WHERE agent = $1)", name), name)
-		facts, err := f.NoticeFacts(t.Context(), p.c.Task.ID)
-		require.NoError(t, err)
+		facts := must(f.NoticeFacts(t.Context(), p.c.Task.ID))(t)
 		require.JSONEq(t, `{"n":1}`, string(facts.Metadata), "the first request counts")
 	}
 }
@@ -88,8 +83,7 @@ func TestNoNoticeWithoutRun(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	require.True(t, f.cancel(f.create(fresh("a")), ""))
-	deaf, err := Open(t.Context(), Options{URL: f.url, APIConns: 1})
-	require.NoError(t, err)
+	deaf := must(Open(t.Context(), Options{URL: f.url, APIConns: 1}))(t)
 	defer deaf.Close(t.Context())
 	p := f.running("a")
 	p.must(t, status(task.StateInputRequired))

@@ -54,8 +54,7 @@ func TestConnectionsDieAroundACommit(t *testing.T) {
 
 				lost = proxy.Lose("TaskCreate", loss, times)
 				n := limited(keyed(chosen("b", "id"), "key", "1"), 1, 1) // the retry finds its own task at the limit
-				ev, err := f.Create(t.Context(), n)
-				require.NoError(t, err)
+				ev := must(f.Create(t.Context(), n))(t)
 				require.Equal(t, task.Seq(1), ev.Seq)
 				require.False(t, ev.At.IsZero())
 				waittest.Within(t, "the lost message", lost)
@@ -65,9 +64,7 @@ func TestConnectionsDieAroundACommit(t *testing.T) {
 				waittest.Within(t, "the lost message", lost)
 				require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.tasks WHERE agent = 'ordinary'"))
 
-				ended, err := f.Cancel(t.Context(), &n.Task, nil)
-				require.NoError(t, err)
-				require.True(t, ended)
+				require.True(t, must(f.Cancel(t.Context(), &n.Task, nil))(t))
 				lost = proxy.Lose("TaskReopen", loss, times)
 				again := limited(keyed(chosen("b", "id"), "another key", "1"), 1, 1)
 				again.Reopens = &n.Task
@@ -82,10 +79,9 @@ func TestConnectionsDieAroundACommit(t *testing.T) {
 					parked := f.running("c")
 					parked.must(t, status(task.StateInputRequired))
 					lost = proxy.Lose("MessageAppend", loss, times)
-					seq, err := f.AddMessage(t.Context(), &NewMessage{
+					seq := must(f.AddMessage(t.Context(), &NewMessage{
 						Task: parked.c.Task, Message: user("x"), RequestID: NewID(), Idempotency: Idempotency{key, []byte("1")},
-					})
-					require.NoError(t, err)
+					}))(t)
 					require.Equal(t, task.Seq(4), seq, "of the status: at the message itself the task was still parked")
 					waittest.Within(t, "the lost message", lost)
 					require.Len(t, f.log(parked.c.Task.ID), 4, "message %d", i)
@@ -99,9 +95,7 @@ func TestConnectionsDieAroundACommit(t *testing.T) {
 
 				waiting := f.create(fresh("e"))
 				lost = proxy.Lose("TaskCancel", loss, times)
-				ended, err = f.Cancel(t.Context(), waiting, nil)
-				require.NoError(t, err)
-				require.True(t, ended)
+				require.True(t, must(f.Cancel(t.Context(), waiting, nil))(t))
 				waittest.Within(t, "the lost message", lost)
 				require.Len(t, f.log(waiting.ID), 2)
 			})
@@ -116,14 +110,11 @@ func TestReconcileFindsClaimWithLostAnswer(t *testing.T) {
 		h := f.create(fresh("a"))
 		w := f.worker(time.Hour)
 		proxy.Lose("QueueClaim", loss, 1)
-		_, err := f.Claim(t.Context(), w, []Demand{{Agent: "a", Slots: 1}})
-		require.ErrorIs(t, err, task.Unavailable)
-		owned, err := f.Owned(t.Context(), w)
-		require.NoError(t, err)
+		require.ErrorIs(t, errOf(f.Claim(t.Context(), w, []Demand{{Agent: "a", Slots: 1}})), task.Unavailable)
+		owned := must(f.Owned(t.Context(), w))(t)
 		require.Len(t, owned, 1)
 		require.Equal(t, h.ID, owned[0].Task)
-		r, err := f.FindRun(t.Context(), h.ID, false)
-		require.NoError(t, err)
+		r := must(f.FindRun(t.Context(), h.ID, false))(t)
 		require.Equal(t, r.Fence, owned[0].Fence)
 	}
 }

@@ -78,8 +78,7 @@ func TestPayloadsMatchGoldenFiles(t *testing.T) {
 		if *update {
 			require.NoError(t, os.WriteFile(file, []byte(got+"\n"), 0o600))
 		}
-		want, err := os.ReadFile(file)
-		require.NoError(t, err)
+		want := must(os.ReadFile(file))(t)
 		require.Equal(t, string(want), got+"\n", name)
 		if got != "" {
 			require.True(t, json.Valid([]byte(got)), name)
@@ -221,8 +220,7 @@ func FuzzPayload(f *testing.F) {
 		if !json.Valid([]byte(written)) {
 			t.Fatalf("%s\nbecame %s", payload, written)
 		}
-		again, err := read(written)
-		require.NoError(t, err)
+		again := must(read(written))(t)
 		require.Equal(t, written, EncodePayload(again))
 		if !strings.Contains(payload, `\u`) { // invalid characters are replaced
 			require.Empty(t, cmp.Diff(e, again, cmpopts.EquateEmpty()))
@@ -253,8 +251,7 @@ func TestPlainChunksDecodeLikeOthers(t *testing.T) {
 		}})
 		got := &task.Event{Artifact: &task.Artifact{}}
 		require.True(r, plainChunk(got, []byte(payload)), payload)
-		want, err := slowly(payload)
-		require.NoError(r, err)
+		want := must(slowly(payload))(r)
 		require.Equal(r, want, got)
 
 		// With one byte more, less, or another.

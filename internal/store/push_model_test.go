@@ -165,23 +165,19 @@ func (m *cursorMachine) resume() {
 		m.Skip("not parked")
 	}
 	ctx := context.Background()
-	h, err := m.f.Header(ctx, m.id)
-	require.NoError(m, err)
+	h := must(m.f.Header(ctx, m.id))(m)
 	if rapid.IntRange(0, 3).Draw(m.T, "cancel") == 0 {
-		m.ended, err = m.f.Cancel(ctx, h, nil)
-		require.NoError(m, err)
+		m.ended = must(m.f.Cancel(ctx, h, nil))(m)
 		m.wrote(status(task.StateCanceled))
 		return
 	}
-	_, err = m.f.AddMessage(ctx, &NewMessage{Task: h, Message: user("more"), RequestID: NewID()})
-	require.NoError(m, err)
+	must(m.f.AddMessage(ctx, &NewMessage{Task: h, Message: user("more"), RequestID: NewID()}))(m)
 	m.wrote(&task.Event{Kind: task.EventMessage}, status(task.StateSubmitted))
 	m.begin()
 }
 
 func (m *cursorMachine) begin() {
-	won, err := m.f.Claim(context.Background(), NewID(), []Demand{{Agent: m.agent, Slots: 1}})
-	require.NoError(m, err)
+	won := must(m.f.Claim(context.Background(), NewID(), []Demand{{Agent: m.agent, Slots: 1}}))(m)
 	require.Len(m, won, 1)
 	m.run = &pen{s: m.f.Store, c: won[0]}
 }
@@ -216,13 +212,9 @@ func (m *cursorMachine) set() {
 
 func (m *cursorMachine) remove() {
 	c := m.pick()
-	found, err := m.f.DeletePush(context.Background(), m.id, c.id)
-	require.NoError(m, err)
-	require.True(m, found)
+	require.True(m, must(m.f.DeletePush(context.Background(), m.id, c.id))(m))
 	m.all = slices.DeleteFunc(m.all, func(x *cursorModel) bool { return x == c })
-	found, err = m.f.DeletePush(context.Background(), m.id, c.id)
-	require.NoError(m, err)
-	require.False(m, found)
+	require.False(m, must(m.f.DeletePush(context.Background(), m.id, c.id))(m))
 }
 
 func (m *cursorMachine) hosts() []string {
@@ -255,8 +247,7 @@ func (m *cursorMachine) claim() {
 
 // reads checks that a claim reads what its webhook wants.
 func (m *cursorMachine) reads(c *cursorModel, d *PushDue) {
-	page, err := m.f.ReadPush(context.Background(), d, PushRange{From: d.Next, Limit: 4})
-	require.NoError(m, err)
+	page := must(m.f.ReadPush(context.Background(), d, PushRange{From: d.Next, Limit: 4}))(m)
 	var want, have []task.Seq
 	for i, e := range m.log {
 		if seq := task.Seq(i + 1); seq >= c.next && c.wants(e) && len(want) < 4 {
@@ -365,9 +356,7 @@ func (m *cursorMachine) disable() {
 	c := m.pick()
 	m.reasons++
 	reason := fmt.Sprint("reason-", m.reasons)
-	found, err := m.f.DisablePush(context.Background(), m.id, c.id, reason)
-	require.NoError(m, err)
-	require.True(m, found)
+	require.True(m, must(m.f.DisablePush(context.Background(), m.id, c.id, reason))(m))
 	if c.disabled == "-" {
 		c.disabled = reason
 	}
@@ -376,8 +365,7 @@ func (m *cursorMachine) disable() {
 
 func (m *cursorMachine) enable() {
 	c := m.pick()
-	due, err := m.f.EnablePush(context.Background(), m.id, c.id)
-	require.NoError(m, err)
+	due := must(m.f.EnablePush(context.Background(), m.id, c.id))(m)
 	require.Equal(m, c.upto >= c.next, due)
 	c.disabled, c.failures, c.failing, c.parked, c.due = "-", 0, false, false, never
 	if due {
@@ -429,8 +417,7 @@ func (m *cursorMachine) pass() {
 // park parks what is due for busy hosts, as a claim does if that hides others.
 func (m *cursorMachine) park() {
 	busy := m.hosts()
-	parked, err := m.f.park(context.Background(), busy, nil, time.Time{})
-	require.NoError(m, err)
+	parked := must(m.f.park(context.Background(), busy, nil, time.Time{}))(m)
 	want := false
 	for _, c := range m.all {
 		if c.due == now && !c.parked && slices.Contains(busy, c.host()) {
@@ -441,10 +428,8 @@ func (m *cursorMachine) park() {
 }
 
 func (m *cursorMachine) check() {
-	rows, err := m.db.Query(context.Background(), cursorText, m.id)
-	require.NoError(m, err)
-	have, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	require.NoError(m, err)
+	rows := must(m.db.Query(context.Background(), cursorText, m.id))(m)
+	have := must(pgx.CollectRows(rows, pgx.RowTo[string]))(m)
 	var want []string
 	var counts PushCounts
 	for _, c := range m.all {
@@ -461,8 +446,7 @@ func (m *cursorMachine) check() {
 	var pushes bool
 	require.NoError(m, m.db.QueryRow(context.Background(), "SELECT pushes FROM holdfast.tasks WHERE id = $1", m.id).Scan(&pushes))
 	require.Equal(m, len(m.all) > 0, pushes, "until the last one is deleted")
-	got, err := m.f.CountPushes(context.Background())
-	require.NoError(m, err)
+	got := must(m.f.CountPushes(context.Background()))(m)
 	got.Oldest = 0
 	require.Equal(m, counts, got)
 }

@@ -53,8 +53,7 @@ func (f *fixture) ended(n *NewTask, host string) task.ID {
 	f.t.Helper()
 	n.Push = hook("hook", host)
 	h := f.create(n)
-	_, err := f.Cancel(f.t.Context(), h, nil)
-	require.NoError(f.t, err)
+	f.ok(f.Cancel(f.t.Context(), h, nil))
 	return h.ID
 }
 
@@ -81,8 +80,7 @@ func (f *fixture) claimPushes(c PushClaim) (due []*PushDue, next time.Duration) 
 // wanted reads the next events that a claimed configuration wants.
 func (f *fixture) wanted(d *PushDue, limit int) (*task.Task, []*task.Event) {
 	f.t.Helper()
-	p, err := f.ReadPush(f.t.Context(), d, PushRange{From: d.Next, Limit: limit})
-	require.NoError(f.t, err)
+	p := must(f.ReadPush(f.t.Context(), d, PushRange{From: d.Next, Limit: limit}))(f.t)
 	return p.Header, p.Events
 }
 
@@ -115,8 +113,7 @@ func (f *fixture) record(o *PushOutcome) (ours, more bool) {
 // cursor returns a configuration as operators see it.
 func (f *fixture) cursor(id task.ID, config string) PushRow {
 	f.t.Helper()
-	rows, err := f.ListPushes(f.t.Context(), PushFilter{Task: id, Limit: 100})
-	require.NoError(f.t, err)
+	rows := must(f.ListPushes(f.t.Context(), PushFilter{Task: id, Limit: 100}))(f.t)
 	for _, r := range rows {
 		if r.Config.ID == config {
 			return r
@@ -136,8 +133,7 @@ func TestConfigurationsOfATask(t *testing.T) {
 	}
 	f.setPush(h.ID, c)
 	f.setPush(h.ID, hook("two", "b"))
-	got, err := f.Pushes(t.Context(), h.ID)
-	require.NoError(t, err)
+	got := must(f.Pushes(t.Context(), h.ID))(t)
 	require.Len(t, got, 2)
 	want := *c
 	want.Token, want.Credentials = "", "" // secrets are not returned
@@ -145,20 +141,15 @@ func TestConfigurationsOfATask(t *testing.T) {
 	got[0].CreatedAt = want.CreatedAt
 	require.Equal(t, want, got[0])
 	require.Equal(t, "two", got[1].ID)
-	none, err := f.Pushes(t.Context(), NewID())
-	require.NoError(t, err)
-	require.Empty(t, none)
+	require.Empty(t, must(f.Pushes(t.Context(), NewID()))(t))
 
 	again := hook("one", "c")
 	f.setPush(h.ID, again)
 	require.True(t, again.CreatedAt.Equal(c.CreatedAt), "a configuration that is set again is the same one")
 	require.Nil(t, scan[[]byte](f, "SELECT secrets FROM holdfast.push_configs WHERE config_id = 'one'"), "without its old secrets")
 	require.ErrorIs(t, f.SetPush(t.Context(), NewID(), hook("one", "d"), 2), task.NotFound)
-	_, err = f.EnablePush(t.Context(), h.ID, "x")
-	require.ErrorIs(t, err, task.NotFound)
-	found, err := f.DisablePush(t.Context(), h.ID, "x", "no")
-	require.NoError(t, err)
-	require.False(t, found)
+	require.ErrorIs(t, errOf(f.EnablePush(t.Context(), h.ID, "x")), task.NotFound)
+	require.False(t, must(f.DisablePush(t.Context(), h.ID, "x", "no"))(t))
 }
 
 // TestWebhooksAgainstModel does not show when the next one is due, and the log of attempts.
@@ -188,14 +179,11 @@ func TestNextClaimAndAttempts(t *testing.T) {
 	due, _ = claim()
 	f.record(delivered(due[0], 2))
 
-	tries, err := f.PushAttempts(t.Context(), id, "c", 10)
-	require.NoError(t, err)
+	tries := must(f.PushAttempts(t.Context(), id, "c", 10))(t)
 	require.Len(t, tries, 2)
 	require.Equal(t, []any{200, "delivered", 1, time.Millisecond}, []any{tries[0].Status, tries[0].Class, tries[0].Attempt, tries[0].Took})
 	require.Equal(t, []any{500, "server", 1, "test"}, []any{tries[1].Status, tries[1].Class, tries[1].Attempt, tries[1].Worker})
-	tries, err = f.PushAttempts(t.Context(), id, "", 1)
-	require.NoError(t, err)
-	require.Len(t, tries, 1)
+	require.Len(t, must(f.PushAttempts(t.Context(), id, "", 1))(t), 1)
 }
 
 // A claim also reads a part of the log with what its webhook does not want, for a snapshot of the task.
@@ -213,17 +201,14 @@ func TestClaimReadsWholeLog(t *testing.T) {
 		from, upto task.Seq
 		text       string
 	}{{0, 4, "xy"}, {5, 6, "xyz"}} {
-		p, err := f.ReadPush(t.Context(), due[0], PushRange{From: r.from, Upto: r.upto, Everything: true})
-		require.NoError(t, err)
+		p := must(f.ReadPush(t.Context(), due[0], PushRange{From: r.from, Upto: r.upto, Everything: true}))(t)
 		for _, e := range p.Events {
 			require.NoError(t, as.Apply(e))
 		}
 		require.Equal(t, r.upto, as.LastSeq)
 		require.Equal(t, r.text, as.Artifacts[0].Parts[0].Text, "without later events")
 	}
-	whole, err := f.Snapshot(t.Context(), as, true)
-	require.NoError(t, err)
-	require.Equal(t, whole, as)
+	require.Equal(t, must(f.Snapshot(t.Context(), as, true))(t), as)
 }
 
 // Many requests at once do not exceed the limit.
@@ -291,25 +276,19 @@ func TestSecretsAreSealed(t *testing.T) {
 	one.setPush(h.ID, secret("one"))
 	two := with(2, 1)
 	two.setPush(h.ID, secret("two"))
-	_, err := plain.Cancel(t.Context(), h, nil)
-	require.NoError(t, err)
+	must(plain.Cancel(t.Context(), h, nil))(t)
 	for _, word := range []string{"token", "credentials"} {
 		require.Zero(t, scan[int](plain, "SELECT count(*) FROM holdfast.push_configs WHERE position($1::bytea in secrets) > 0", []byte(word)))
 	}
 	require.Equal(t, map[string]string{"database": "credentials-database", "one": "credentials-one", "two": "credentials-two"}, claim(two, 3))
-	sealed, err := two.Reseal(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, 2, sealed)
+	require.Equal(t, 2, must(two.Reseal(t.Context()))(t))
 	require.Equal(t, "2", scan[string](two, "SELECT object FROM holdfast.v_audit WHERE action = 'push.rekeyed'"))
-	sealed, err = two.Reseal(t.Context())
-	require.NoError(t, err)
-	require.Zero(t, sealed)
+	require.Zero(t, must(two.Reseal(t.Context()))(t))
 	require.Equal(t, 1, scan[int](two, "SELECT count(*) FROM holdfast.v_audit WHERE action = 'push.rekeyed'"), "without a change there is no audit entry")
 	claim(with(2), 3)
 
 	// Without its key a configuration cannot be delivered, and delays no other. A process with the key can deliver it.
-	_, err = one.Reseal(t.Context())
-	require.ErrorContains(t, err, "two")
+	require.ErrorContains(t, errOf(one.Reseal(t.Context())), "two")
 	require.Empty(t, claim(one, 0))
 	claim(two, 3)
 
@@ -357,9 +336,7 @@ func TestAWebhookThatComesWithTheMessage(t *testing.T) {
 	require.EqualValues(t, 4, f.cursor(n.Task.ID, "c").Upto)
 	f.ok(f.Cancel(t.Context(), h, nil))
 	require.ErrorIs(t, add(hook("e", "h"), 20), task.Terminal)
-	all, err := f.Pushes(t.Context(), n.Task.ID)
-	require.NoError(t, err)
-	require.Len(t, all, 2, "the message was refused, and its webhook with it")
+	require.Len(t, must(f.Pushes(t.Context(), n.Task.ID))(t), 2, "the message was refused, and its webhook with it")
 }
 
 func TestAClaimIsBoundedPerHost(t *testing.T) {
@@ -383,21 +360,15 @@ func TestAClaimIsBoundedPerHost(t *testing.T) {
 	require.Len(t, due, 2)
 	require.Zero(t, next, "there may be more")
 
-	rows, err := f.ListPushes(t.Context(), PushFilter{Host: "quick:8080", Limit: 10})
-	require.NoError(t, err)
+	rows := must(f.ListPushes(t.Context(), PushFilter{Host: "quick:8080", Limit: 10}))(t)
 	require.Len(t, rows, 1)
-	rows, err = f.ListPushes(t.Context(), PushFilter{Agent: "a", Owner: "owner", Due: true, Limit: 7})
-	require.NoError(t, err)
+	rows = must(f.ListPushes(t.Context(), PushFilter{Agent: "a", Owner: "owner", Due: true, Limit: 7}))(t)
 	require.Len(t, rows, 7)
 	last := rows[6]
-	rest, err := f.ListPushes(t.Context(), PushFilter{Limit: 7, BeforeTask: last.Task, BeforeID: last.Config.ID})
-	require.NoError(t, err)
-	require.Len(t, rest, 4)
+	require.Len(t, must(f.ListPushes(t.Context(), PushFilter{Limit: 7, BeforeTask: last.Task, BeforeID: last.Config.ID}))(t), 4)
 	for _, f0 := range []PushFilter{{Agent: "b"}, {Owner: "b"}, {Disabled: true}, {Failing: true}, {Task: NewID()}} {
 		f0.Limit = 10
-		rows, err = f.ListPushes(t.Context(), f0)
-		require.NoError(t, err)
-		require.Empty(t, rows, "%+v", f0)
+		require.Empty(t, must(f.ListPushes(t.Context(), f0))(t), "%+v", f0)
 	}
 }
 
@@ -424,8 +395,7 @@ func TestAClaimIsBoundedPerCaller(t *testing.T) {
 	due, _ := f.claimPushes(PushClaim{PerCaller: 3})
 	for _, d := range due {
 		claimed[d.Caller]++
-		h, err := f.Header(t.Context(), d.Task)
-		require.NoError(t, err)
+		h := must(f.Header(t.Context(), d.Task))(t)
 		of[h.Tenant+" "+h.Owner] = d.Caller
 	}
 	require.Zero(t, of[" "])
@@ -486,14 +456,12 @@ func TestABacklogHidesNobody(t *testing.T) {
 	x := &explained{f: f}
 	look := beforeLanes
 	look.BusyHosts, look.BusyCallers, look.MaxRows = busy.BusyHosts, busy.BusyCallers, laneRows
-	lanes, err := f.q.PushLanes(t.Context(), x, look)
-	require.NoError(t, err)
+	lanes := must(f.q.PushLanes(t.Context(), x, look))(t)
 	require.Equal(t, []dbsqlc.PushLanesRow{{Caller: 0, Host: "dead:80"}, {Caller: 7, Host: lanes[1].Host}}, lanes, "all lanes of a busy caller are one look")
-	rows, err := f.q.PushClaim(t.Context(), x, dbsqlc.PushClaimParams{
+	rows := must(f.q.PushClaim(t.Context(), x, dbsqlc.PushClaimParams{
 		WindowRows: 320, PerHost: 8, PerCaller: 32, MaxRows: 32, LaneCallers: []int64{}, LaneHosts: []string{}, AnyParked: true,
 		BusyHosts: busy.BusyHosts, BusyCallers: busy.BusyCallers, Worker: uuid.New(), Lock: time.Hour,
-	})
-	require.NoError(t, err)
+	}))(t)
 	require.Len(t, rows, len(others))
 	require.Less(t, x.pages, 500)
 	f.clear()
@@ -542,8 +510,7 @@ func TestParkedWebhooksAreClaimed(t *testing.T) {
 	require.Equal(t, []int{3, 4, 5}, claim("dead:80"))
 	require.Empty(t, claim("dead:80"))
 	require.Equal(t, 1000, scan[int](f, "SELECT count(*) FROM holdfast.push_cursors WHERE parked"))
-	counts, err := f.CountPushes(t.Context())
-	require.NoError(t, err)
+	counts := must(f.CountPushes(t.Context()))(t)
 	require.EqualValues(t, 1007, counts.Backlog)
 	f.clear()
 }
@@ -652,8 +619,7 @@ func TestReadsAreBoundedInBytes(t *testing.T) {
 		var seqs []task.Seq
 		var pages []int
 		for from := task.Seq(2); from <= 7; {
-			page, err := f.ReadPush(t.Context(), d, PushRange{From: from, Everything: everything, Limit: 4})
-			require.NoError(t, err)
+			page := must(f.ReadPush(t.Context(), d, PushRange{From: from, Everything: everything, Limit: 4}))(t)
 			require.Equal(t, int(min(4, 8-from)), page.Found, "of the range, and not only of the page")
 			pages = append(pages, len(page.Events))
 			for _, e := range page.Events {
@@ -666,17 +632,14 @@ func TestReadsAreBoundedInBytes(t *testing.T) {
 	}
 	// A reader that has less memory gets less, and learns how much the next event needs.
 	some := PushRange{From: 2, Everything: true, Bytes: int64(len(text)) + 1000}
-	page, err := f.ReadPush(t.Context(), d, some)
-	require.NoError(t, err)
+	page := must(f.ReadPush(t.Context(), d, some))(t)
 	require.Len(t, page.Events, 1)
 	some.From = 5
-	page, err = f.ReadPush(t.Context(), d, some)
-	require.NoError(t, err)
+	page = must(f.ReadPush(t.Context(), d, some))(t)
 	require.Empty(t, page.Events)
 	require.InDelta(t, 12*len(text), page.Need, 1000)
 	some.Bytes = page.Need
-	page, err = f.ReadPush(t.Context(), d, some)
-	require.NoError(t, err)
+	page = must(f.ReadPush(t.Context(), d, some))(t)
 	require.Len(t, page.Events, 1)
 	require.Zero(t, page.Need)
 }
@@ -709,18 +672,16 @@ func TestReadsThatTakeTooLongBecomeSmaller(t *testing.T) {
 	p.must(t, status(task.StateWorking), status(task.StateWorking))
 	d := f.duePushes(1)[0]
 	c := f.conn()
-	row, err := f.q.TaskByID(t.Context(), c, uuid.UUID(d.Task))
-	require.NoError(t, err)
+	row := must(f.q.TaskByID(t.Context(), c, uuid.UUID(d.Task)))(t)
 	d.knows(&row)
 	arg := dbsqlc.PushLogParams{Task: uuid.UUID(d.Task), FromSeq: 2, Upto: 3, MaxRows: 64, MaxBytes: pushBytes, MaxFirst: pushBytes}
 	slow := &slowReads{DBTX: c, rows: 5}
-	page, err := f.pushPage(t.Context(), slow, d, arg)
-	require.NoError(t, err)
+	page := must(f.pushPage(t.Context(), slow, d, arg))(t)
 	require.Equal(t, []int32{64, 4}, slow.tried)
 	require.Len(t, page.Events, 2)
 
 	slow = &slowReads{DBTX: c}
-	_, err = f.pushPage(t.Context(), slow, d, arg)
+	_, err := f.pushPage(t.Context(), slow, d, arg)
 	require.Equal(t, []int32{64, 4, 1}, slow.tried)
 	require.Equal(t, task.Internal, task.KindOf(err), "a failure of the webhook: it must not wait for ever")
 	require.ErrorContains(t, err, "event 2 takes too long")
@@ -776,8 +737,7 @@ func TestClaimsDoNotWaitForReadsAhead(t *testing.T) {
 	f.setPush(p.c.Task.ID, hook("hook", "host"))
 	p.must(t, status(task.StateWorking))
 	for range f.api.Config().MaxConns {
-		c, err := f.api.Acquire(t.Context())
-		require.NoError(t, err)
+		c := must(f.api.Acquire(t.Context()))(t)
 		defer c.Release()
 	}
 	due, _, err := f.ClaimPush(waittest.Context(t), &PushClaim{Worker: NewID(), Limit: 10, PerHost: 8, PerCaller: 32, Lock: time.Hour})
@@ -820,9 +780,7 @@ func TestNoEventFallsBetweenASetAndAnAppend(t *testing.T) {
 	for name, write := range map[string]func(p *pen){
 		"append": func(p *pen) { p.must(t, status(task.StateWorking)) },
 		"cancel": func(p *pen) {
-			ended, err := f.Cancel(t.Context(), p.c.Task, nil)
-			require.NoError(t, err)
-			require.True(t, ended)
+			require.True(t, must(f.Cancel(t.Context(), p.c.Task, nil))(t))
 		},
 		"message": func(p *pen) {
 			f.ok(f.AddMessage(t.Context(), &NewMessage{Task: p.c.Task, Message: user("x"), Enqueue: true, RequestID: NewID()}))
@@ -833,8 +791,7 @@ func TestNoEventFallsBetweenASetAndAnAppend(t *testing.T) {
 		if name != "append" {
 			p.must(t, status(task.StateInputRequired))
 		}
-		tx, err := f.conn().Begin(t.Context())
-		require.NoError(t, err)
+		tx := must(f.conn().Begin(t.Context()))(t)
 		f.ok(f.Store.setPush(t.Context(), tx, id, hook("c", "h"), nil, 20))
 		done := make(chan struct{})
 		go func() {
@@ -850,8 +807,7 @@ func TestNoEventFallsBetweenASetAndAnAppend(t *testing.T) {
 		waittest.Within(t, "the answer", done)
 		k := f.cursor(id, "c")
 		require.False(t, k.DueAt.IsZero(), name)
-		h, err := f.Header(t.Context(), id)
-		require.NoError(t, err)
+		h := must(f.Header(t.Context(), id))(t)
 		require.Equal(t, h.Status.Seq, k.Upto, name)
 		f.exec("DELETE FROM holdfast.push_cursors; DELETE FROM holdfast.push_configs; UPDATE holdfast.tasks SET pushes = false")
 	}
@@ -913,8 +869,7 @@ func TestMarksLockInTheOrderOfKeys(t *testing.T) {
 		}
 	}
 	f.exec("ANALYZE holdfast.push_cursors") // it is small: read as it lies, were it for the planner
-	tx, err := f.conn().Begin(t.Context())
-	require.NoError(t, err)
+	tx := must(f.conn().Begin(t.Context()))(t)
 	f.ok(tx.Exec(t.Context(), "SELECT FROM holdfast.push_cursors WHERE task = $1 AND config_id = 'x' FOR UPDATE", ids[0]))
 	marking, done := f.conn(), make(chan error)
 	go func() {
@@ -940,11 +895,9 @@ func TestAClaimSkipsAConfigurationThatIsSetAgain(t *testing.T) {
 	f := newFixture(t)
 	h := f.create(fresh("a"))
 	f.setPush(h.ID, hook("c", "old"))
-	_, err := f.Cancel(t.Context(), h, nil)
-	require.NoError(t, err)
+	f.ok(f.Cancel(t.Context(), h, nil))
 	held := func(sql string, args ...any) pgx.Tx {
-		tx, err := f.conn().Begin(t.Context())
-		require.NoError(t, err)
+		tx := must(f.conn().Begin(t.Context()))(t)
 		f.ok(tx.Exec(t.Context(), sql, args...))
 		return tx
 	}
@@ -1102,17 +1055,13 @@ func TestWebhooksGoWithAnIDThatIsReopened(t *testing.T) {
 	f.setPush(old.Task.ID, kept)
 	f.setPush(old.Task.ID, hook("dead", "dead"))
 	f.exec("UPDATE holdfast.push_cursors SET disabled_at = now(), disabled_for = 'gone', due_at = NULL WHERE config_id = 'dead'")
-	ended, err := f.Cancel(t.Context(), &old.Task, nil)
-	require.NoError(t, err)
-	require.True(t, ended)
+	require.True(t, must(f.Cancel(t.Context(), &old.Task, nil))(t))
 
 	fresh := chosen("a", "t")
 	fresh.Reopens, fresh.Push = &old.Task, hook("t", "new")
 	fresh.Push.Token = "another secret"
 	f.create(fresh)
-	ended, err = f.Cancel(t.Context(), &fresh.Task, nil)
-	require.NoError(t, err)
-	require.True(t, ended)
+	require.True(t, must(f.Cancel(t.Context(), &fresh.Task, nil))(t))
 	told := map[string]string{}
 	for _, d := range f.duePushes(10) {
 		told[d.Task.String()+" "+d.Config.URL] = d.Config.Token
@@ -1121,8 +1070,7 @@ func TestWebhooksGoWithAnIDThatIsReopened(t *testing.T) {
 		h, evs := f.wanted(d, 10)
 		require.NotEmpty(t, evs)
 		require.Equal(t, "t", h.PublicID)
-		p, err := f.ReadPush(t.Context(), d, PushRange{Upto: d.Upto, Everything: true})
-		require.NoError(t, err)
+		p := must(f.ReadPush(t.Context(), d, PushRange{Upto: d.Upto, Everything: true}))(t)
 		require.Equal(t, "t", p.Header.PublicID)
 		require.Equal(t, "t", p.Events[0].Message.TaskID)
 	}
@@ -1134,9 +1082,7 @@ func TestWebhooksGoWithAnIDThatIsReopened(t *testing.T) {
 	again := chosen("a", "t")
 	again.Reopens = &fresh.Task
 	f.create(again)
-	all, err := f.Pushes(t.Context(), again.Task.ID)
-	require.NoError(t, err)
-	require.Len(t, all, 2, "also without one in the message")
+	require.Len(t, must(f.Pushes(t.Context(), again.Task.ID))(t), 2, "also without one in the message")
 
 	// A webhook that is set for the old task afterwards knows it by its UUID.
 	f.setPush(old.Task.ID, hook("kept", "kept"))

@@ -58,8 +58,7 @@ func TestReadTaskEqualsFindTaskAndSnapshot(t *testing.T) {
 	f.exec("CREATE TABLE moved AS SELECT * FROM holdfast.task_events WHERE seq = 2")
 	f.exec("DELETE FROM holdfast.task_events WHERE seq = 2")
 	f.exec("INSERT INTO holdfast.task_events SELECT * FROM moved")
-	heap, err := Open(t.Context(), Options{URL: f.url + "&enable_indexscan=off", APIConns: 2, RowSecurity: true})
-	require.NoError(t, err)
+	heap := must(Open(t.Context(), Options{URL: f.url + "&enable_indexscan=off", APIConns: 2, RowSecurity: true}))(t)
 	t.Cleanup(func() { heap.Close(context.Background()) })
 
 	for _, s := range []*Store{f.replica(nil), heap} {
@@ -76,11 +75,9 @@ func TestReadTaskEqualsFindTaskAndSnapshot(t *testing.T) {
 							continue
 						}
 						require.NoError(t, err)
-						want, err := v.Snapshot(t.Context(), h, artifacts)
-						require.NoError(t, err)
+						want := must(v.Snapshot(t.Context(), h, artifacts))(t)
 						require.Equal(t, artifacts && want.ID != again.Task.ID, len(want.Artifacts) > 0)
-						got, err := v.ReadTask(t.Context(), id, artifacts)
-						require.NoError(t, err)
+						got := must(v.ReadTask(t.Context(), id, artifacts))(t)
 						require.Empty(t, cmp.Diff(want, got, cmpopts.IgnoreUnexported(task.Task{})))
 						if text := texts[got.ID]; text != "" && artifacts {
 							require.Equal(t, text, got.Artifacts[0].Parts[0].Text)
@@ -116,14 +113,11 @@ func TestReadTaskEqualsTheFoldOfItsEvents(t *testing.T) {
 		log = append(log, *e)
 	}
 	cold := owner.of(f.replica(nil))
-	h, err := cold.FindTask(t.Context(), p.c.Task.ID.String())
-	require.NoError(t, err)
-	want, err := task.Fold(*Empty(h), log)
-	require.NoError(t, err)
+	h := must(cold.FindTask(t.Context(), p.c.Task.ID.String()))(t)
+	want := must(task.Fold(*Empty(h), log))(t)
 	require.Len(t, want.Artifacts, 4)
 	ignored := cmpopts.IgnoreUnexported(task.Task{})
-	got, err := cold.ReadTask(t.Context(), h.PublicID, true)
-	require.NoError(t, err)
+	got := must(cold.ReadTask(t.Context(), h.PublicID, true))(t)
 	want.History, got.History = nil, nil // events of a log alone do not know the context of messages
 	require.Empty(t, cmp.Diff(want, got, ignored, cmpopts.EquateEmpty()))
 	page, _, err := cold.List(t.Context(), &Listing{After: Newest, Limit: 50, Artifacts: true})
@@ -159,8 +153,7 @@ func TestFirstPagesThatTakeTooLongBecomeSmaller(t *testing.T) {
 	v := owner.of(f.replica(nil))
 	slow := &slowFirst{querier: v.db}
 	v.db = slow
-	got, err := v.ReadTask(t.Context(), p.c.Task.ID.String(), true)
-	require.NoError(t, err)
+	got := must(v.ReadTask(t.Context(), p.c.Task.ID.String(), true))(t)
 	require.Equal(t, strings.Repeat("x", walkRows), got.Artifacts[0].Parts[0].Text)
 	require.EqualValues(t, walkRows/4, slow.tried[0])
 }
@@ -207,8 +200,7 @@ func TestReadOfATaskThatIsDeletedMeanwhile(t *testing.T) {
 			if c.slow {
 				v.db = &slowFirst{querier: v.db}
 			}
-			_, err := v.ReadTask(t.Context(), p.c.Task.ID.String(), true)
-			require.ErrorIs(t, err, task.NotFound)
+			require.ErrorIs(t, errOf(v.ReadTask(t.Context(), p.c.Task.ID.String(), true)), task.NotFound)
 		})
 	}
 }
@@ -243,8 +235,7 @@ func TestArtifactIDsReadOnlyChunksAfterTheListing(t *testing.T) {
 	id := p.c.Task.ID
 	read := func() ([]string, int) {
 		x := &explained{f: f}
-		ids, err := f.q.ArtifactIDs(t.Context(), x, uuid.UUID(id))
-		require.NoError(t, err)
+		ids := must(f.q.ArtifactIDs(t.Context(), x, uuid.UUID(id)))(t)
 		return ids, x.pages
 	}
 	p.must(t, status(task.StateWorking), chunkOf("z"))
@@ -283,8 +274,7 @@ func TestArtifactIDsAfterCrashesAndOlderServers(t *testing.T) {
 	id := p.c.Task.ID
 	want := func(want ...string) {
 		t.Helper()
-		ids, err := f.ArtifactIDs(t.Context(), id)
-		require.NoError(t, err)
+		ids := must(f.ArtifactIDs(t.Context(), id))(t)
 		require.Equal(t, want, firstSeen(ids))
 	}
 	crash := func() {

@@ -45,8 +45,7 @@ func (f *fixture) due(shared ...string) []Relays {
 func (f *fixture) relay(all []Relays) (n int) {
 	f.t.Helper()
 	for _, r := range all {
-		shown, err := f.Relay(f.t.Context(), r)
-		require.NoError(f.t, err)
+		shown := must(f.Relay(f.t.Context(), r))(f.t)
 		n += shown
 	}
 	return n
@@ -95,10 +94,8 @@ func TestRelayedStatus(t *testing.T) {
 	require.Equal(t, `{"call":{"id":"call-1","agent":"b","task":"`+b.c.Task.PublicID+`","metadata":{"percent":10.0}}}`, string(got.Metadata))
 	require.Equal(t, `{"call":{"id":"call-2","agent":"c","task":"`+c.c.Task.PublicID+`"}}`, string(log[len(log)-1].Metadata))
 
-	h, err := f.Header(t.Context(), p.c.Task.ID)
-	require.NoError(t, err)
-	now, err := f.Snapshot(t.Context(), h, true)
-	require.NoError(t, err)
+	h := must(f.Header(t.Context(), p.c.Task.ID))(t)
+	now := must(f.Snapshot(t.Context(), h, true))(t)
 	require.Equal(t, []any{task.StateWorking, "other", h.PublicID, h.ContextID},
 		[]any{now.Status.State, now.Status.Message.FirstText(), now.Status.Message.TaskID, now.Status.Message.ContextID})
 	f.ear.mu.Lock()
@@ -187,8 +184,7 @@ func TestLateRelayWritesNothing(t *testing.T) {
 			next.must(f.t, f.callNote("c"))
 		},
 		"a cancel of the caller": func(f *fixture, p, _ *pen) {
-			_, err := f.Cancel(f.t.Context(), p.c.Task, nil)
-			require.NoError(f.t, err)
+			f.ok(f.Cancel(f.t.Context(), p.c.Task, nil))
 		},
 		"the end of the caller": func(f *fixture, p, _ *pen) { f.purge(p.c.Task.ID) },
 		"another relay":         func(f *fixture, _, _ *pen) { require.Equal(f.t, 1, f.relay(f.due())) },
@@ -274,10 +270,8 @@ func TestRelayOfAnAnswer(t *testing.T) {
 		{ID: "again", Task: child.c.Task.ID, Answers: true, RequestID: NewID(), Message: user("answer"), Relay: true},
 	}}})
 	require.Empty(t, f.due(), "the call has not begun")
-	seq, err := f.say(child.c.Task.ID, true)
-	require.NoError(t, err)
-	calls, err := f.NewCalls(t.Context(), 0, NewCall{}, 10)
-	require.NoError(t, err)
+	seq := must(f.say(child.c.Task.ID, true))(t)
+	calls := must(f.NewCalls(t.Context(), 0, NewCall{}, 10))(t)
 	require.NoError(t, f.BeginAnswer(t.Context(), calls[0], seq, false))
 	require.Zero(t, f.relay(f.due()))
 	child = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "b", 1)[0]}

@@ -20,8 +20,7 @@ func TestNothingNeedsTheOldKeyAfterReseal(t *testing.T) {
 	old, next := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)
 	with := func(keys ...[]byte) *fixture {
 		f := &fixture{t: t, url: url, ear: newEar()}
-		s, err := Open(t.Context(), Options{URL: url, APIConns: 2, SecretKeys: keys})
-		require.NoError(t, err)
+		s := must(Open(t.Context(), Options{URL: url, APIConns: 2, SecretKeys: keys}))(t)
 		t.Cleanup(func() { s.Close(context.Background()) })
 		f.Store = s
 		return f
@@ -48,12 +47,10 @@ func TestNothingNeedsTheOldKeyAfterReseal(t *testing.T) {
 	require.NoError(t, before.Resume(t.Context(), n))
 
 	both := with(next, old)
-	sealed, err := both.Reseal(t.Context())
-	require.NoError(t, err)
+	sealed := must(both.Reseal(t.Context()))(t)
 	require.Equal(t, 5, sealed)
 	require.Equal(t, "1 4", scan[string](both, "SELECT string_agg(object, ' ' ORDER BY object) FROM holdfast.v_audit WHERE action = 'push.rekeyed'"))
-	sealed, err = both.Reseal(t.Context())
-	require.NoError(t, err)
+	sealed = must(both.Reseal(t.Context()))(t)
 	require.Zero(t, sealed)
 
 	after := with(next)
@@ -76,7 +73,7 @@ func TestNothingNeedsTheOldKeyAfterReseal(t *testing.T) {
 	// Reseal leaves a value that no key opens as it is, names its task, and seals the others of the same turn.
 	lost := with(bytes.Repeat([]byte{3}, 32)).begun("lost", "secret-3")
 	before.adds(lost.c.Task, "secret-4")
-	sealed, err = both.Reseal(t.Context())
+	sealed, err := both.Reseal(t.Context())
 	require.ErrorContains(t, err, "the forwarded headers")
 	require.Equal(t, 1, sealed)
 }

@@ -139,8 +139,7 @@ func TestParkFindsWhatItsSnapshotLacks(t *testing.T) {
 	c := f.conn()
 	f.ok(c.Exec(t.Context(), "BEGIN; DECLARE late CURSOR FOR SELECT holdfast.message_after($$"+id.String()+"$$, 1) FROM generate_series(1, 1)"))
 	require.NoError(t, f.Resume(t.Context(), resumeOf(id, 1, "early")))
-	said, err := f.say(id, true)
-	require.NoError(t, err)
+	said := must(f.say(id, true))(t)
 	var found task.Seq
 	require.NoError(t, c.QueryRow(t.Context(), "FETCH late").Scan(&found))
 	require.Equal(t, said, found)
@@ -191,9 +190,8 @@ func TestHostileResumes(t *testing.T) {
 func TestResumesCannotBeMoved(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	sealed, err := f.sealResume(t.Context(), resumeOf(NewID(), 1, "x"))
-	require.NoError(t, err)
-	_, err = f.openResume(t.Context(), NewID(), 2, sealed)
+	sealed := must(f.sealResume(t.Context(), resumeOf(NewID(), 1, "x")))(t)
+	_, err := f.openResume(t.Context(), NewID(), 2, sealed)
 	require.ErrorContains(t, err, "what came by the resume URL: not a value that was sealed for this place")
 
 	p := f.running("a")

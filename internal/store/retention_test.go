@@ -25,8 +25,7 @@ func TestPlansOfRetention(t *testing.T) {
 	f.exec("VACUUM (ANALYZE) holdfast.tasks")
 	defer f.exec("TRUNCATE holdfast.tasks") // they have no logs
 	ended := strings.TrimPrefix(scan[string](f, "SELECT tableoid::regclass::text FROM holdfast.tasks WHERE state = 5 LIMIT 1"), "holdfast.")
-	now, err := f.Now(t.Context())
-	require.NoError(t, err)
+	now := must(f.Now(t.Context()))(t)
 	from := partition.Month.Floor(now)
 	period := fmt.Sprintf("'%s', '%s'", task.ID(partition.FirstID(from)), task.ID(partition.FirstID(from.AddDate(0, 1, 0))))
 	const none = "'00000000-0000-0000-0000-000000000000'"

@@ -75,11 +75,9 @@ func TestPostedEventsBesideThoseOfTheRun(t *testing.T) {
 	})
 	require.Equal(t, answer{err: task.LeaseLost}, waittest.Within(t, "the answer", p.write(chunk("late"))))
 	require.Equal(t, []error{task.LeaseLost}, post(t, f, p, 3, chunk("late")))
-	ended, err := f.Ended(t.Context(), map[task.ID]task.Fence{p.c.Task.ID: p.c.Fence})
-	require.NoError(t, err)
+	ended := must(f.Ended(t.Context(), map[task.ID]task.Fence{p.c.Task.ID: p.c.Fence}))(t)
 	require.Equal(t, map[task.ID]Ending{p.c.Task.ID: {Fence: p.c.Fence, State: task.StateCompleted}}, ended)
-	r, err = f.FindRun(t.Context(), p.c.Task.ID, true)
-	require.NoError(t, err)
+	r = must(f.FindRun(t.Context(), p.c.Task.ID, true))(t)
 	require.False(t, r.Owned)
 	require.Equal(t, int64(3), r.Posted)
 }
@@ -150,31 +148,23 @@ func TestArtifactsOfARun(t *testing.T) {
 	}
 	p.must(t, status(task.StateWorking), piece("a", "replaced", false, true), piece("b", "1", false, false),
 		piece("a", "x", false, false), piece("b", "2", true, true), piece("a", "y", true, false))
-	list, err := f.Artifacts(t.Context(), p.c.Task, 0, 10)
-	require.NoError(t, err)
+	list := must(f.Artifacts(t.Context(), p.c.Task, 0, 10))(t)
 	for i := range list {
 		require.Positive(t, list[i].Bytes)
 		list[i].Bytes = 0
 	}
 	a, b := Artifact{ID: "a", Name: "name of a", Chunks: 2, Seq: 3}, Artifact{ID: "b", Name: "name of b", Chunks: 2, Last: true, Seq: 4}
 	require.Equal(t, []Artifact{a, b}, list)
-	list, err = f.Artifacts(t.Context(), p.c.Task, a.Seq, 1)
-	require.NoError(t, err)
+	list = must(f.Artifacts(t.Context(), p.c.Task, a.Seq, 1))(t)
 	require.Len(t, list, 1)
 	require.Equal(t, "b", list[0].ID)
 
-	got, err := f.Artifact(t.Context(), p.c.Task, "a")
-	require.NoError(t, err)
+	got := must(f.Artifact(t.Context(), p.c.Task, "a"))(t)
 	require.Equal(t, []task.Part{task.Text("xy")}, got.Parts)
-	_, err = f.Artifact(t.Context(), p.c.Task, "c")
-	require.ErrorIs(t, err, task.NotFound)
+	require.ErrorIs(t, errOf(f.Artifact(t.Context(), p.c.Task, "c")), task.NotFound)
 
-	begun, err := f.Begun(t.Context(), p.c.Task.ID, p.c.Attempt, "a")
-	require.NoError(t, err)
-	require.True(t, begun)
-	begun, err = f.Begun(t.Context(), p.c.Task.ID, p.c.Attempt+1, "a")
-	require.NoError(t, err)
-	require.False(t, begun)
+	require.True(t, must(f.Begun(t.Context(), p.c.Task.ID, p.c.Attempt, "a"))(t))
+	require.False(t, must(f.Begun(t.Context(), p.c.Task.ID, p.c.Attempt+1, "a"))(t))
 }
 
 // The run API and notices of cancels read a log in parts.
@@ -198,8 +188,7 @@ func TestReadsAlongALongLog(t *testing.T) {
 	p.ordinal += chunks
 	p.must(t, piece("a", "y", true, false), piece("replaced", "new", false, true), piece("c", "z", false, false))
 
-	list, err := f.Artifacts(t.Context(), p.c.Task, 0, 10)
-	require.NoError(t, err)
+	list := must(f.Artifacts(t.Context(), p.c.Task, 0, 10))(t)
 	for i := range list {
 		require.Positive(t, list[i].Bytes)
 		list[i].Bytes = 0
@@ -213,20 +202,16 @@ func TestReadsAlongALongLog(t *testing.T) {
 	}
 	require.Equal(t, want, list)
 	for i, a := range want {
-		list, err = f.Artifacts(t.Context(), p.c.Task, a.Seq, 2)
-		require.NoError(t, err)
-		require.Len(t, list, min(2, len(want)-i-1))
+		require.Len(t, must(f.Artifacts(t.Context(), p.c.Task, a.Seq, 2))(t), min(2, len(want)-i-1))
 	}
 	for name, text := range map[string]string{"a": "xy", "replaced": "new", "b": strings.Repeat("2", 1+chunks), "c": "z"} {
-		got, err := f.Artifact(t.Context(), p.c.Task, name)
-		require.NoError(t, err)
+		got := must(f.Artifact(t.Context(), p.c.Task, name))(t)
 		require.Len(t, got.Parts, 1, name)
 		require.Zero(t, strings.Compare(text, got.Parts[0].Text), name) // too long to print
 	}
 
 	require.False(t, f.cancel(p.c.Task, `{"why":1.0}`))
 	p.must(t, status(task.StateCanceled))
-	facts, err := f.NoticeFacts(t.Context(), id)
-	require.NoError(t, err)
+	facts := must(f.NoticeFacts(t.Context(), id))(t)
 	require.Equal(t, NoticeFacts{Attempt: 2, Turn: 2, Checkpoint: json.RawMessage(`{"job":7}`), Metadata: json.RawMessage(`{"why":1.0}`)}, facts)
 }

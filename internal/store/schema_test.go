@@ -105,11 +105,9 @@ func TestInvariantsFindDamage(t *testing.T) {
 // damages checks that the invariants find damage, in a transaction that is never committed.
 func (f *fixture) damages(name, damage, says string) {
 	f.t.Helper()
-	tx, err := f.conn().Begin(f.t.Context())
-	require.NoError(f.t, err)
+	tx := must(f.conn().Begin(f.t.Context()))(f.t)
 	defer func() { require.NoError(f.t, tx.Rollback(context.Background())) }()
-	_, err = tx.Conn().PgConn().Exec(f.t.Context(), damage).ReadAll()
-	require.NoError(f.t, err, name)
+	must(tx.Conn().PgConn().Exec(f.t.Context(), damage).ReadAll())(f.t, name)
 	require.ErrorContains(f.t, invarianttest.CheckIn(f.t.Context(), tx), says, name)
 }
 
@@ -121,12 +119,10 @@ func TestMigrationsUpDownUp(t *testing.T) {
 	p.must(t, status(task.StateCompleted))
 	f.create(keyed(fresh("a"), "k", "1"))
 
-	db, err := sql.Open("pgx", f.url)
-	require.NoError(t, err)
+	db := must(sql.Open("pgx", f.url))(t)
 	defer db.Close() //nolint:errcheck // the database goes next
-	g, err := goose.NewProvider(goose.DialectPostgres, db, migrations.FS,
-		goose.WithTableName(schema.VersionTable), goose.WithDisableGlobalRegistry(true))
-	require.NoError(t, err)
+	g := must(goose.NewProvider(goose.DialectPostgres, db, migrations.FS,
+		goose.WithTableName(schema.VersionTable), goose.WithDisableGlobalRegistry(true)))(t)
 	f.ok(g.DownTo(t.Context(), 0))
 	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = 'holdfast' AND relkind IN ('r', 'p', 'v')"),
 		"only goose's own table is left")
@@ -140,12 +136,10 @@ func TestMigrationsUpDownUp(t *testing.T) {
 // statements reads the text of every query that sqlc generated.
 func statements(t *testing.T) map[string]string {
 	t.Helper()
-	files, err := filepath.Glob("internal/dbsqlc/*.sql.go")
-	require.NoError(t, err)
+	files := must(filepath.Glob("internal/dbsqlc/*.sql.go"))(t)
 	out := map[string]string{}
 	for _, name := range files {
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-		require.NoError(t, err)
+		file := must(parser.ParseFile(token.NewFileSet(), name, nil, 0))(t)
 		ast.Inspect(file, func(n ast.Node) bool {
 			lit, ok := n.(*ast.BasicLit)
 			if ok && lit.Kind == token.STRING {
@@ -179,8 +173,7 @@ var ofSystem = []string{"OldestTask", "AgentWindows", "AgentStats", "AgentFailed
 // background are the statements of retention: one process executes them in batches, and they may read all partitions.
 func background(t *testing.T) map[string]bool {
 	t.Helper()
-	text, err := os.ReadFile("../../queries/retention.sql")
-	require.NoError(t, err)
+	text := must(os.ReadFile("../../queries/retention.sql"))(t)
 	out := map[string]bool{}
 	for _, m := range regexp.MustCompile(`(?m)^-- name: (\w+)`).FindAllStringSubmatch(string(text), -1) {
 		out[m[1]] = true
@@ -192,16 +185,13 @@ func background(t *testing.T) map[string]bool {
 // explain shows the plan of a statement with unknown parameters, as if all of them were NULL.
 func explain(t testing.TB, c *pgx.Conn, name, text string) []string {
 	t.Helper()
-	d, err := c.Prepare(t.Context(), "p_"+name, text)
-	require.NoError(t, err, name)
+	d := must(c.Prepare(t.Context(), "p_"+name, text))(t, name)
 	call := `EXPLAIN EXECUTE "p_` + name + `"`
 	if n := len(d.ParamOIDs); n > 0 {
 		call += "(" + strings.TrimSuffix(strings.Repeat("NULL,", n), ",") + ")"
 	}
-	rows, err := c.Query(t.Context(), call, pgx.QueryExecModeSimpleProtocol)
-	require.NoError(t, err, name)
-	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	require.NoError(t, err, name)
+	rows := must(c.Query(t.Context(), call, pgx.QueryExecModeSimpleProtocol))(t, name)
+	lines := must(pgx.CollectRows(rows, pgx.RowTo[string]))(t, name)
 	require.NoError(t, c.Deallocate(t.Context(), "p_"+name))
 	return lines
 }
@@ -215,8 +205,7 @@ func TestPlansOfHotQueries(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.ok(f.EnsurePartitions(t.Context()))
-	now, err := f.Now(t.Context())
-	require.NoError(t, err)
+	now := must(f.Now(t.Context()))(t)
 	month := partition.Month.Floor(now)
 	if *planMonths > 1 {
 		require.NoError(t, storetest.Partitions(t.Context(), f.url, month.AddDate(0, 1-*planMonths, 0), month))
@@ -226,7 +215,7 @@ func TestPlansOfHotQueries(t *testing.T) {
 		filled.WriteString(`|(tasks|events|artifacts|keys|attempts)_` + month.AddDate(0, -i, 0).Format("20060102"))
 	}
 	c := f.conn()
-	_, err = c.PgConn().Exec(t.Context(), fmt.Sprintf("SET seed.tasks = %d; SET seed.months = %d;", *planTasks, *planMonths)+`
+	_, err := c.PgConn().Exec(t.Context(), fmt.Sprintf("SET seed.tasks = %d; SET seed.months = %d;", *planTasks, *planMonths)+`
 		-- The newest tasks are of the present, the others of all months in turn.
 		CREATE TEMP TABLE seed AS SELECT (lpad(to_hex((extract(epoch FROM now() - make_interval(months => CASE WHEN i > n - 3000 THEN 0 ELSE i % m END)) * 1000)::bigint), 12, '0')
 		       || '7' || substr(md5(i::text), 1, 19))::uuid AS id, i
@@ -293,10 +282,9 @@ const presentID = `(lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint), 12,
 // A limit counts rows up to the limit only, however many there are.
 func TestLimitsReadOnlyWhatTheyCount(t *testing.T) {
 	t.Parallel()
-	c, err := pgx.Connect(t.Context(), storetest.New(t).URL)
-	require.NoError(t, err)
+	c := must(pgx.Connect(t.Context(), storetest.New(t).URL))(t)
 	defer func() { _ = c.Close(t.Context()) }()
-	_, err = c.PgConn().Exec(t.Context(), `
+	_, err := c.PgConn().Exec(t.Context(), `
 		INSERT INTO holdfast.tasks (id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect)
 		SELECT `+presentID+`, 'a', 't', 'o' || i % 10, 'c', CASE WHEN i % 50 = 1 THEN 2 ELSE 5 END, 4, 4, '0.3' FROM generate_series(1, 6000) i;
 		INSERT INTO holdfast.task_queue (id, agent, message_seq) SELECT id, 'a', 1 FROM holdfast.tasks;
@@ -318,24 +306,21 @@ func TestLimitsReadOnlyWhatTheyCount(t *testing.T) {
 // An operator's filters are optional. One plan for all of them would read everything.
 func TestPlansOfOperatorsList(t *testing.T) {
 	t.Parallel()
-	c, err := pgx.Connect(t.Context(), storetest.New(t).URL)
-	require.NoError(t, err)
+	c := must(pgx.Connect(t.Context(), storetest.New(t).URL))(t)
 	defer func() { _ = c.Close(t.Context()) }()
-	_, err = c.PgConn().Exec(t.Context(), `
+	_, err := c.PgConn().Exec(t.Context(), `
 		INSERT INTO holdfast.tasks (id, agent, context_id, state, last_seq, status_seq, dialect)
 		SELECT `+presentID+`, 'a', 'ctx' || i % 1000, CASE WHEN i % 1000 = 0 THEN 2 ELSE 5 END, 4, 4, '0.3' FROM generate_series(1, 10000) i;
 		ANALYZE holdfast.tasks; SET plan_cache_mode = force_custom_plan; SET enable_seqscan = off`).ReadAll()
 	require.NoError(t, err)
-	_, err = c.Prepare(t.Context(), "list", statements(t)["OpsTasks"])
-	require.NoError(t, err)
+	must(c.Prepare(t.Context(), "list", statements(t)["OpsTasks"]))(t)
 	for filter, index := range map[string]string{
 		"'', 0, '', '', false, ''": `_pkey`, "'', 2, '', '', false, ''": `using tasks_open_`, "'', 0, 'ctx7', '', false, ''": `_context_id_`,
 		"'a', 2, 'ctx7', '', false, ''": `using tasks_open_`, "'', 2, '', '', true, 't'": `using tasks_open_`,
 	} {
 		rows, err := c.Query(t.Context(), "EXPLAIN EXECUTE list('ffffffff-ffff-ffff-ffff-ffffffffffff', "+filter+", 50)", pgx.QueryExecModeSimpleProtocol)
 		require.NoError(t, err)
-		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		require.NoError(t, err)
+		lines := must(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
 		plan := strings.Join(lines, "\n")
 		require.Contains(t, plan, index, filter)
 		require.NotContains(t, plan, "Seq Scan", filter)
@@ -351,9 +336,7 @@ func TestPlansForEmptyQueue(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for range 50 {
-		ended, err := f.Cancel(t.Context(), f.create(fresh("a")), nil)
-		require.NoError(t, err)
-		require.True(t, ended)
+		require.True(t, must(f.Cancel(t.Context(), f.create(fresh("a")), nil))(t))
 	}
 	f.worker(time.Hour)
 	c := f.conn()

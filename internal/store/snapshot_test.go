@@ -19,11 +19,9 @@ import (
 // oldSnapshot keeps a snapshot until the end of the test, as a dump does: vacuum removes no row that it sees.
 func (f *fixture) oldSnapshot() {
 	f.t.Helper()
-	old, err := f.conn().BeginTx(f.t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	require.NoError(f.t, err)
+	old := must(f.conn().BeginTx(f.t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}))(f.t)
 	f.t.Cleanup(func() { _ = old.Rollback(context.Background()) })
-	_, err = old.Exec(f.t.Context(), "SELECT FROM holdfast.push_cursors")
-	require.NoError(f.t, err)
+	must(old.Exec(f.t.Context(), "SELECT FROM holdfast.push_cursors"))(f.t)
 }
 
 // endedBesideASnapshot leaves dead rows of n tasks that a worker has run, or several if none is registered, and the
@@ -159,11 +157,10 @@ func TestPushClaimsBesideAnOldSnapshot(t *testing.T) {
 	f.ended(fresh("a"), "good")
 	pages := func(since time.Time, claimed int) (n int) {
 		x := &explained{f: f}
-		rows, err := f.q.PushClaim(t.Context(), x, dbsqlc.PushClaimParams{
+		rows := must(f.q.PushClaim(t.Context(), x, dbsqlc.PushClaimParams{
 			Since: since, WindowRows: 320, PerHost: 8, PerCaller: 32, MaxRows: 32, LaneCallers: []int64{}, LaneHosts: []string{},
 			BusyHosts: []string{}, BusyCallers: []int64{}, Worker: uuid.New(), Lock: time.Hour,
-		})
-		require.NoError(t, err)
+		}))(t)
 		require.Len(t, rows, claimed)
 		f.ok(f.q.PushNext(t.Context(), x, dbsqlc.PushNextParams{Since: since, Most: 320, BusyHosts: []string{}, BusyCallers: []int64{}, Ahead: time.Second}))
 		f.ok(f.q.PushPark(t.Context(), x, dbsqlc.PushParkParams{Since: since, WindowRows: parkRows, BusyHosts: []string{"h1:80"}, BusyCallers: []int64{}}))

@@ -119,8 +119,7 @@ func (m *turnMachine) left(s task.State) {
 }
 
 func (m *turnMachine) claim() {
-	won, err := m.f.Claim(context.Background(), m.f.worker(time.Hour), []Demand{{Agent: m.h.Agent, Slots: 3}})
-	require.NoError(m, err)
+	won := must(m.f.Claim(context.Background(), m.f.worker(time.Hour), []Demand{{Agent: m.h.Agent, Slots: 3}}))(m)
 	if !m.queued || m.run != nil || m.delayed || m.timer {
 		require.Empty(m, won)
 		return
@@ -301,9 +300,7 @@ func (m *turnMachine) say() {
 	}
 	require.Equal(m, m.seq, seq)
 	if enqueue && most == 0 {
-		again, err := m.f.AddMessage(context.Background(), n)
-		require.NoError(m, err, "the same request again")
-		require.Equal(m, seq, again)
+		require.Equal(m, seq, must(m.f.AddMessage(context.Background(), n))(m, "the same request again"))
 	}
 }
 
@@ -507,8 +504,7 @@ func (m *turnMachine) check() {
 	var have string
 	require.NoError(m, m.db.QueryRow(context.Background(), turnsText, m.h.ID).Scan(&have))
 	require.Equal(m, m.String(), have)
-	facts, err := m.f.NoticeFacts(context.Background(), m.h.ID)
-	require.NoError(m, err)
+	facts := must(m.f.NoticeFacts(context.Background(), m.h.ID))(m)
 	newest := fmt.Sprintf("%d %d ", facts.Attempt, facts.Turn)
 	require.True(m, strings.HasPrefix(slices.Concat([]string{"1 1 "}, m.runs)[len(m.runs)], newest), "%s: %q", newest, m.runs)
 	require.Equal(m, m.metadata, string(facts.Metadata))
@@ -519,10 +515,8 @@ func (m *turnMachine) check() {
 		require.True(m, version == stored.version || version == 0 && stored.value == "")
 	}
 
-	h, err := m.f.Header(context.Background(), m.h.ID)
-	require.NoError(m, err)
-	shown, err := m.f.Snapshot(context.Background(), h, false)
-	require.NoError(m, err)
+	h := must(m.f.Header(context.Background(), m.h.ID))(m)
+	shown := must(m.f.Snapshot(context.Background(), h, false))(m)
 	want := []string{}
 	for _, said := range shown.History {
 		want = append(want, said.ID)

@@ -45,8 +45,7 @@ func TestKeyIsUniqueAcrossDays(t *testing.T) {
 	f.create(first)
 	f.yesterdays("old")
 	again := keyed(fresh("a"), "old", "1")
-	_, err := ownerOf(again).bare(f.Store).Create(t.Context(), again)
-	require.ErrorIs(t, err, ErrTaken)
+	require.ErrorIs(t, errOf(ownerOf(again).bare(f.Store).Create(t.Context(), again)), ErrTaken)
 	h, byKey, err := ownerOf(again).bare(f.Store).Existing(t.Context(), again)
 	require.NoError(t, err)
 	require.True(t, byKey)
@@ -62,8 +61,7 @@ func TestKeyIsUniqueAcrossDays(t *testing.T) {
 	f.ok(f.Cancel(t.Context(), &ended.Task, nil))
 	reopened := keyed(chosen("a", "x"), "old", "1")
 	reopened.Reopens = &ended.Task
-	_, err = ownerOf(reopened).bare(f.Store).Create(t.Context(), reopened)
-	require.ErrorIs(t, err, ErrTaken)
+	require.ErrorIs(t, errOf(ownerOf(reopened).bare(f.Store).Create(t.Context(), reopened)), ErrTaken)
 	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.idempotency_keys WHERE key = 'old'"))
 }
 
@@ -81,8 +79,7 @@ func TestKeyNearMidnight(t *testing.T) {
 		f.exec(`INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task)
 			SELECT d, 'tenant', 'owner', $1, '1', $2 FROM (SELECT ((now() - interval '5 minutes') AT TIME ZONE 'UTC')::date AS today) x, unnest(`+days+`) AS d`, key, h.ID)
 		n := keyed(fresh("a"), key, "1")
-		_, err := ownerOf(n).bare(f.Store).Create(t.Context(), n)
-		require.ErrorIs(t, err, ErrTaken, name)
+		require.ErrorIs(t, errOf(ownerOf(n).bare(f.Store).Create(t.Context(), n)), ErrTaken, name)
 		found, byKey, err := ownerOf(n).bare(f.Store).Existing(t.Context(), n)
 		require.NoError(t, err, name)
 		require.True(t, byKey)
@@ -141,8 +138,7 @@ func TestOneOfManyCreatesWins(t *testing.T) {
 	} {
 		var stores []*Store
 		for range 4 {
-			s, err := Open(t.Context(), Options{URL: f.url, APIConns: 2})
-			require.NoError(t, err)
+			s := must(Open(t.Context(), Options{URL: f.url, APIConns: 2}))(t)
 			defer s.Close(context.Background())
 			stores = append(stores, s)
 		}
@@ -178,11 +174,9 @@ func TestReopeningMovesName(t *testing.T) {
 		n := chosen("a", "x")
 		n.Reopens = &last.Task
 		f.ok(ownerOf(n).bare(f.Store).Create(t.Context(), n))
-		found, err := ownerOf(n).bare(f.Store).FindTask(t.Context(), "x")
-		require.NoError(t, err)
+		found := must(ownerOf(n).bare(f.Store).FindTask(t.Context(), "x"))(t)
 		require.Equal(t, n.Task.ID, found.ID)
-		old, err := f.Header(t.Context(), last.Task.ID)
-		require.NoError(t, err)
+		old := must(f.Header(t.Context(), last.Task.ID))(t)
 		require.Equal(t, last.Task.ID.String(), old.PublicID, "the old task has its UUID as its id again")
 		require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.task_names"))
 		last = n

@@ -29,8 +29,7 @@ func query(t testing.TB, c interface {
 }, sql string, args ...any,
 ) (columns []string, lines [][]string) {
 	t.Helper()
-	rows, err := c.Query(t.Context(), sql, append([]any{pgx.QueryExecModeSimpleProtocol}, args...)...)
-	require.NoError(t, err, sql)
+	rows := must(c.Query(t.Context(), sql, append([]any{pgx.QueryExecModeSimpleProtocol}, args...)...))(t, sql)
 	defer rows.Close()
 	for _, d := range rows.FieldDescriptions() {
 		columns = append(columns, d.Name)
@@ -74,8 +73,7 @@ func TestTheViewsAreAContract(t *testing.T) {
 	if *update {
 		require.NoError(t, os.WriteFile(file, []byte(have.String()), 0o600))
 	}
-	want, err := os.ReadFile(file)
-	require.NoError(t, err)
+	want := must(os.ReadFile(file))(t)
 	require.Equal(t, string(want), have.String(), "a change of the contract; see docs/sql.md before running with -update")
 }
 
@@ -196,10 +194,8 @@ func TestArtifactsInSQLAreFoldedAsInGo(t *testing.T) {
 			evs = append(evs, randomChunk(r, index))
 		}
 		p.must(t, evs...)
-		h, err := f.Header(t.Context(), h.ID)
-		require.NoError(t, err)
-		want, err := f.Snapshot(t.Context(), h, true)
-		require.NoError(t, err)
+		h = must(f.Header(t.Context(), h.ID))(t)
+		want := must(f.Snapshot(t.Context(), h, true))(t)
 
 		var have []task.Artifact
 		_, lines := query(t, f.conn(), `
@@ -240,8 +236,7 @@ func TestArtifactsInSQLAreFoldedAsInGo(t *testing.T) {
 // seedHistory makes n tasks of the last 60 days, nearly all of them ended, and the partitions of their months.
 func (f *fixture) seedHistory(n int) (partitions []string) {
 	f.t.Helper()
-	now, err := f.Now(f.t.Context())
-	require.NoError(f.t, err)
+	now := must(f.Now(f.t.Context()))(f.t)
 	first := partition.Month.Floor(now).AddDate(0, -3, 0)
 	require.NoError(f.t, storetest.Partitions(f.t.Context(), f.url, first, now))
 	for month := range 4 {
@@ -271,8 +266,7 @@ func (f *fixture) seedHistory(n int) (partitions []string) {
 		  FROM seed, generate_series(1, 8) s WHERE state <> 2 OR s <= 2;
 		INSERT INTO holdfast.task_queue (id, agent, message_seq, tries) SELECT id, 'agent' || i % 5, 1, 1 FROM seed WHERE state = 2;
 		ANALYZE`
-	_, err = f.conn().PgConn().Exec(f.t.Context(), strings.ReplaceAll(sql, "%[1]d", fmt.Sprint(n))).ReadAll()
-	require.NoError(f.t, err)
+	f.ok(f.conn().PgConn().Exec(f.t.Context(), strings.ReplaceAll(sql, "%[1]d", fmt.Sprint(n))).ReadAll())
 	return partitions
 }
 
@@ -284,8 +278,7 @@ func TestPlansOfViews(t *testing.T) {
 	months := f.seedHistory(6000)
 	c := f.conn()
 	f.ok(c.Exec(t.Context(), "SET jit = off; SET timezone = 'UTC'; SET random_page_cost = 1.1", pgx.QueryExecModeSimpleProtocol))
-	now, err := f.Now(t.Context())
-	require.NoError(t, err)
+	now := must(f.Now(t.Context()))(t)
 	var filled []string
 	for _, name := range months[1:] {
 		for _, name := range []string{name, strings.Replace(name, "events", "tasks", 1), strings.Replace(name, "events", "artifacts", 1)} {
@@ -363,10 +356,8 @@ func needReader(t testing.TB, c *pgx.Conn) {
 // as runs with the rights of a role and then resets them.
 func as(t testing.TB, c *pgx.Conn, role string, do func(tx pgx.Tx)) {
 	t.Helper()
-	tx, err := c.Begin(t.Context())
-	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), "SET LOCAL ROLE "+role)
-	require.NoError(t, err)
+	tx := must(c.Begin(t.Context()))(t)
+	must(tx.Exec(t.Context(), "SET LOCAL ROLE "+role))(t)
 	do(tx)
 	require.NoError(t, tx.Rollback(context.Background()))
 }
@@ -392,8 +383,7 @@ func TestReaderReadsViewsOnly(t *testing.T) {
 			}
 		})
 		as(t, c, "holdfast_reader", func(tx pgx.Tx) {
-			_, err := tx.Exec(t.Context(), "DELETE FROM "+name)
-			require.Error(t, err, name)
+			require.Error(t, errOf(tx.Exec(t.Context(), "DELETE FROM "+name)), name)
 		})
 	}
 	require.Equal(t, 19, views)
@@ -406,8 +396,7 @@ func TestReaderReadsViewsOnly(t *testing.T) {
 		"SELECT pg_notify('holdfast', 'x') FROM holdfast.tasks",
 	} {
 		as(t, c, "holdfast_reader", func(tx pgx.Tx) {
-			_, err := tx.Exec(t.Context(), write)
-			require.ErrorContains(t, err, "permission denied", write)
+			require.ErrorContains(t, errOf(tx.Exec(t.Context(), write)), "permission denied", write)
 		})
 	}
 }
@@ -416,19 +405,16 @@ func TestReaderReadsViewsOnly(t *testing.T) {
 func TestMigrateWithoutTheRightToCreateRoles(t *testing.T) {
 	t.Parallel()
 	s := storetest.Empty(t, map[string]string{"fsync": "off"})
-	admin, err := pgx.Connect(t.Context(), s.URL)
-	require.NoError(t, err)
+	admin := must(pgx.Connect(t.Context(), s.URL))(t)
 	defer admin.Close(context.Background()) //nolint:errcheck // the server goes next
 	for _, sql := range []string{"CREATE ROLE modest LOGIN PASSWORD 'modest'", "CREATE DATABASE modest OWNER modest"} {
-		_, err = admin.Exec(t.Context(), sql)
-		require.NoError(t, err, sql)
+		must(admin.Exec(t.Context(), sql))(t, sql)
 	}
 	there := func() (yes bool) {
 		require.NoError(t, admin.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = 'holdfast_reader')").Scan(&yes))
 		return yes
 	}
-	u, err := url.Parse(s.URL)
-	require.NoError(t, err)
+	u := must(url.Parse(s.URL))(t)
 	u.Path = "/modest"
 	superURL := u.String()
 	u.User = url.UserPassword("modest", "modest")
@@ -436,25 +422,21 @@ func TestMigrateWithoutTheRightToCreateRoles(t *testing.T) {
 	require.False(t, there())
 	callersOfAModestRole(t, admin, u.String())
 
-	super, err := pgx.Connect(t.Context(), superURL)
-	require.NoError(t, err)
+	super := must(pgx.Connect(t.Context(), superURL))(t)
 	defer super.Close(context.Background()) //nolint:errcheck // the server goes next
 	var views int
 	require.NoError(t, super.QueryRow(t.Context(), `SELECT count(*) FROM pg_views WHERE schemaname = 'holdfast' AND viewname LIKE 'v\_%'`).Scan(&views))
 	require.Equal(t, 19, views)
 	for _, block := range readManual(t).blocks("The role", "sql") {
-		_, err = super.PgConn().Exec(t.Context(), block).ReadAll()
-		require.NoError(t, err, block)
+		must(super.PgConn().Exec(t.Context(), block).ReadAll())(t, block)
 	}
 	as(t, super, "alice", func(tx pgx.Tx) {
 		_, lines := query(t, tx, `SELECT viewname FROM pg_views WHERE schemaname = 'holdfast' AND viewname LIKE 'v\_%'`)
 		for _, l := range lines {
-			_, err := tx.Exec(t.Context(), "SELECT * FROM holdfast."+l[0])
-			require.NoError(t, err, l[0])
+			must(tx.Exec(t.Context(), "SELECT * FROM holdfast."+l[0]))(t, l[0])
 		}
 	})
 	as(t, super, "alice", func(tx pgx.Tx) {
-		_, err := tx.Exec(t.Context(), "SELECT FROM holdfast.tasks")
-		require.ErrorContains(t, err, "permission denied")
+		require.ErrorContains(t, errOf(tx.Exec(t.Context(), "SELECT FROM holdfast.tasks")), "permission denied")
 	})
 }

@@ -29,8 +29,7 @@ func (f *fixture) pass(id task.ID) {
 	f.t.Helper()
 	f.exec("UPDATE holdfast.tasks SET wakes_at = now() WHERE id = $1", id)
 	f.exec("UPDATE holdfast.task_queue SET wakes_at = now(), available_at = now() WHERE id = $1", id)
-	_, err := f.FireTimers(f.t.Context())
-	require.NoError(f.t, err)
+	f.ok(f.FireTimers(f.t.Context()))
 }
 
 // TestTurnsAgainstModel does not show times and dialogues.
@@ -52,10 +51,9 @@ func TestWaitUntilItsTimerFires(t *testing.T) {
 // before is the dialogue before a turn.
 func (f *fixture) before(c *Claimed) []task.Said {
 	f.t.Helper()
-	said, err := f.Dialogue(f.t.Context(), DialogueOf{
+	said := must(f.Dialogue(f.t.Context(), DialogueOf{
 		Task: c.Task, Said: c.Said(), Begins: c.Begins(), Bounds: task.Bounds{Count: 10, Bytes: 10_000},
-	})
-	require.NoError(f.t, err)
+	}))(f.t)
 	return said
 }
 
@@ -163,8 +161,7 @@ func TestWaitsDoNotFillTheQueue(t *testing.T) {
 	n := fresh("a")
 	n.Limits.Queue = 1
 	f.create(n)
-	depths, err := f.QueueDepths(t.Context())
-	require.NoError(t, err)
+	depths := must(f.QueueDepths(t.Context()))(t)
 	require.Len(t, depths, 1)
 	require.Equal(t, []int64{1, 0, 1}, []int64{depths[0].Waiting, depths[0].Running, depths[0].Timers})
 	_, lines := query(t, f.conn(), "SELECT phase, waiting IS NULL FROM holdfast.v_queue ORDER BY phase")

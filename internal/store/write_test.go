@@ -73,12 +73,9 @@ func TestBatchWithTakenIDs(t *testing.T) {
 	}
 	require.Equal(t, []bool{true, false, true, true, false, true, false, true, false, true, true, false}, made)
 
-	h, err := f.Header(t.Context(), claimed.Task.ID)
-	require.NoError(t, err)
+	h := must(f.Header(t.Context(), claimed.Task.ID))(t)
 	require.Equal(t, task.StateSubmitted, h.Status.State)
-	owned, err := f.Owned(t.Context(), claimed.Seat.Worker)
-	require.NoError(t, err)
-	require.Equal(t, []Owned{{Task: claimed.Task.ID, Fence: FirstFence(h)}}, owned)
+	require.Equal(t, []Owned{{Task: claimed.Task.ID, Fence: FirstFence(h)}}, must(f.Owned(t.Context(), claimed.Seat.Worker))(t))
 	p := &pen{s: f.Store, c: &Claimed{Task: h, Fence: FirstFence(h)}}
 	p.must(t, status(task.StateWorking))
 }
@@ -101,16 +98,14 @@ func TestIdempotencyKeys(t *testing.T) {
 	f.create(first)
 
 	again := keyed(fresh("a"), "key", "hash")
-	_, err := f.Create(t.Context(), again)
-	require.ErrorIs(t, err, ErrTaken)
+	require.ErrorIs(t, errOf(f.Create(t.Context(), again)), ErrTaken)
 	h, byKey, err := ownerOf(again).bare(f.Store).Existing(t.Context(), again)
 	require.NoError(t, err)
 	require.True(t, byKey)
 	require.Equal(t, first.Task.ID, h.ID)
 
 	other := keyed(fresh("a"), "key", "other")
-	_, err = f.Create(t.Context(), other)
-	require.ErrorIs(t, err, ErrTaken)
+	require.ErrorIs(t, errOf(f.Create(t.Context(), other)), ErrTaken)
 	_, byKey, err = ownerOf(other).bare(f.Store).Existing(t.Context(), other)
 	require.True(t, byKey)
 	require.ErrorIs(t, err, task.Invalid)
@@ -132,11 +127,9 @@ func TestRepeatedMessageFindsLateFirstTry(t *testing.T) {
 		return &NewMessage{Task: r.c.Task, Message: user("x"), RequestID: NewID(), Idempotency: Idempotency{"key", []byte("1")}}
 	}
 	f.ok(v.AddMessage(t.Context(), message()))
-	_, err := v.AddMessage(t.Context(), message())
-	require.ErrorIs(t, err, ErrTaken, "the task is busy")
+	require.ErrorIs(t, errOf(v.AddMessage(t.Context(), message())), ErrTaken, "the task is busy")
 	f.ok(f.Cancel(t.Context(), r.c.Task, nil))
-	_, err = v.AddMessage(t.Context(), message())
-	require.ErrorIs(t, err, ErrTaken, "the task has ended")
+	require.ErrorIs(t, errOf(v.AddMessage(t.Context(), message())), ErrTaken, "the task has ended")
 	require.Len(t, f.log(r.c.Task.ID), 5)
 }
 
@@ -157,21 +150,18 @@ func TestKeyWithoutTaskIsFree(t *testing.T) {
 	dangle("k2", "y")
 	parked := f.running("parked")
 	parked.must(t, status(task.StateInputRequired))
-	h, err := f.Header(t.Context(), parked.c.Task.ID)
-	require.NoError(t, err)
+	h := must(f.Header(t.Context(), parked.c.Task.ID))(t)
 	f.ok(owner.bare(f.Store).AddMessage(t.Context(), &NewMessage{Task: h, Message: user("x"), RequestID: NewID(), Idempotency: Idempotency{"k2", []byte("3")}}))
 
 	// The create that lost reports that the id is taken, and its key stays free.
 	lost := keyed(chosen("a", "y"), "k3", "1")
-	_, err = ownerOf(lost).bare(f.Store).Create(t.Context(), lost)
-	require.ErrorIs(t, err, ErrTaken)
+	require.ErrorIs(t, errOf(ownerOf(lost).bare(f.Store).Create(t.Context(), lost)), ErrTaken)
 	f.create(keyed(fresh("a"), "k3", "4"))
 }
 
 func (f *fixture) say(id task.ID, enqueue bool) (task.Seq, error) {
 	f.t.Helper()
-	h, err := f.Header(f.t.Context(), id)
-	require.NoError(f.t, err)
+	h := must(f.Header(f.t.Context(), id))(f.t)
 	return f.AddMessage(f.t.Context(), &NewMessage{Task: h, Message: user("more"), Enqueue: enqueue, RequestID: NewID()})
 }
 
@@ -200,9 +190,8 @@ func TestMessageWhileRunParks(t *testing.T) {
 	f := newFixture(t)
 	p := f.running("a")
 	p.must(t, status(task.StateWorking))
-	tx, err := f.hot.Begin(t.Context())
-	require.NoError(t, err)
-	_, err = f.q.MessageAppend(t.Context(), tx, dbsqlc.MessageAppendParams{
+	tx := must(f.hot.Begin(t.Context()))(t)
+	_, err := f.q.MessageAppend(t.Context(), tx, dbsqlc.MessageAppendParams{
 		ID: uuid.UUID(p.c.Task.ID), Enqueue: true, Tenant: "tenant", Owner: "owner", RequestHash: []byte{}, RequestID: uuid.UUID(NewID()),
 		Payload: EncodePayload(&task.Event{Kind: task.EventMessage, Message: user("late")}),
 	})
@@ -342,8 +331,7 @@ func TestRetryWaitsBehindWatermark(t *testing.T) {
 	w := f.worker(time.Hour)
 	f.claim(w, "a", 0)
 	f.exec("UPDATE holdfast.task_queue SET available_at = now() - interval '1 minute'")
-	won, err := f.Claim(t.Context(), w, []Demand{{Agent: "a", Slots: 5, Since: time.Now().Add(-30 * time.Second)}})
-	require.NoError(t, err)
+	won := must(f.Claim(t.Context(), w, []Demand{{Agent: "a", Slots: 5, Since: time.Now().Add(-30 * time.Second)}}))(t)
 	require.Empty(t, won, "behind the watermark")
 	c := f.claim(w, "a", 1)[0]
 	require.Equal(t, 2, c.Try)

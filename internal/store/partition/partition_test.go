@@ -25,17 +25,22 @@ import (
 
 func rows[T any](t *testing.T, c *pgx.Conn, sql string, args ...any) []T {
 	t.Helper()
-	r, err := c.Query(t.Context(), sql, args...)
-	require.NoError(t, err)
-	out, err := pgx.CollectRows(r, pgx.RowTo[T])
-	require.NoError(t, err)
+	r := must(c.Query(t.Context(), sql, args...))(t)
+	out := must(pgx.CollectRows(r, pgx.RowTo[T]))(t)
 	return out
 }
 
 func exec(t *testing.T, c *pgx.Conn, sql string) {
 	t.Helper()
-	_, err := c.PgConn().Exec(t.Context(), sql).ReadAll()
-	require.NoError(t, err, sql)
+	must(c.PgConn().Exec(t.Context(), sql).ReadAll())(t, sql)
+}
+
+// must requires that a call succeeds, and returns its result.
+func must[T any](result T, err error) func(t require.TestingT, message ...any) T {
+	return func(t require.TestingT, message ...any) T {
+		require.NoError(t, err, message...)
+		return result
+	}
 }
 
 // blocked waits until a backend waits for a lock.
@@ -56,8 +61,7 @@ var (
 func ofOld(t *testing.T, c *pgx.Conn, parent string) partition.Partition {
 	t.Helper()
 	for _, f := range partition.Families {
-		all, err := partition.List(t.Context(), c, f)
-		require.NoError(t, err)
+		all := must(partition.List(t.Context(), c, f))(t)
 		for _, p := range all {
 			if p.Parent == parent && !p.From.After(old) && p.To.After(old) {
 				return p
@@ -101,8 +105,7 @@ func TestTenProcessesCreatePartitions(t *testing.T) {
 	require.Equal(t, slices.Compact(slices.Clone(created)), created, "each partition is created once")
 	require.Len(t, created, 3*6)
 	for _, f := range partition.Families {
-		names, err := partition.Ensure(t.Context(), storetest.Connect(t, db.URL), f, partition.Month, old, old.AddDate(0, 0, 3))
-		require.NoError(t, err)
+		names := must(partition.Ensure(t.Context(), storetest.Connect(t, db.URL), f, partition.Month, old, old.AddDate(0, 0, 3)))(t)
 		require.Empty(t, names, "another width does not change existing partitions")
 	}
 }
@@ -172,12 +175,11 @@ func work(t *testing.T, url string) {
 	caller := s.As(identity.Caller{Tenant: "t", Subject: "o"}, store.Visibility{Agent: "a"})
 	for i := range 3 {
 		id := store.NewID()
-		_, err := caller.Create(ctx, &store.NewTask{
+		must(caller.Create(ctx, &store.NewTask{
 			Task:        task.Task{ID: id, PublicID: id.String(), Agent: "a", Tenant: "t", Owner: "o", ContextID: "c", Dialect: "1.0"},
 			Message:     &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}},
 			Idempotency: store.Idempotency{Key: id.String(), Hash: []byte{byte(i)}},
-		})
-		require.NoError(t, err)
+		}))(t)
 		won, err := s.Claim(ctx, worker, []store.Demand{{Agent: "a", Slots: 1}})
 		require.NoError(t, err)
 		require.Len(t, won, 1)
@@ -190,8 +192,7 @@ func work(t *testing.T, url string) {
 			},
 		})
 		require.NoError(t, <-done)
-		read, err := caller.ReadTask(ctx, id.String(), true)
-		require.NoError(t, err)
+		read := must(caller.ReadTask(ctx, id.String(), true))(t)
 		require.Equal(t, task.StateCompleted, read.Status.State)
 		page, _, err := caller.List(ctx, &store.Listing{After: store.Newest, Limit: 10})
 		require.NoError(t, err)
@@ -248,17 +249,14 @@ func TestDetachAndDrop(t *testing.T) {
 
 				// A detach that a killed process began is finished by the next process.
 				i := slices.IndexFunc(partition.Families, func(f partition.Family) bool {
-					names, err := partition.Detached(t.Context(), look, f)
-					require.NoError(t, err)
+					names := must(partition.Detached(t.Context(), look, f))(t)
 					return slices.Equal(names, []string{p.Table})
 				})
 				require.GreaterOrEqual(t, i, 0)
 				require.Empty(t, rows[int](t, look, "SELECT 1 FROM holdfast."+parent+" x WHERE tableoid = 'holdfast."+p.Table+"'::regclass"))
 				require.NoError(t, partition.Drop(t.Context(), detacher, p.Table))
 				require.NoError(t, partition.Drop(t.Context(), detacher, p.Table), "again")
-				names, err := partition.Detached(t.Context(), look, partition.Families[i])
-				require.NoError(t, err)
-				require.Empty(t, names)
+				require.Empty(t, must(partition.Detached(t.Context(), look, partition.Families[i]))(t))
 				work(t, db.URL)
 			})
 		}
@@ -273,9 +271,7 @@ func TestCreationDelaysNoStatement(t *testing.T) {
 	look, reader, maintainer, creator := storetest.Connect(t, db.URL), storetest.Connect(t, db.URL), storetest.Connect(t, db.URL), storetest.Connect(t, db.URL)
 	exec(t, reader, "BEGIN; SELECT count(*) FROM holdfast.task_events; SELECT count(*) FROM holdfast.tasks; SELECT count(*) FROM holdfast.idempotency_keys")
 	for _, f := range partition.Families {
-		names, err := partition.Ensure(t.Context(), creator, f, partition.Day, old, old.Add(time.Hour))
-		require.NoError(t, err)
-		require.NotEmpty(t, names)
+		require.NotEmpty(t, must(partition.Ensure(t.Context(), creator, f, partition.Day, old, old.Add(time.Hour)))(t))
 	}
 	exec(t, maintainer, "BEGIN; LOCK TABLE holdfast.events_log IN SHARE UPDATE EXCLUSIVE MODE") // as ANALYZE does
 	created := make(chan error, 1)
@@ -302,9 +298,8 @@ func TestListsAreWholeDuringDetach(t *testing.T) {
 	look, reader, detacher := storetest.Connect(t, db.URL), storetest.Connect(t, db.URL), storetest.Connect(t, db.URL)
 	want := []string{"tasks_20200201", "tasks_20930101"}
 	for _, at := range []time.Time{next, future} {
-		_, err := look.Exec(t.Context(), `INSERT INTO holdfast.tasks (id, agent, context_id, state, last_seq, status_seq, dialect)
-			VALUES ($1, 'a', 'c', 5, 1, 1, '1.0')`, partition.FirstID(at))
-		require.NoError(t, err)
+		must(look.Exec(t.Context(), `INSERT INTO holdfast.tasks (id, agent, context_id, state, last_seq, status_seq, dialect)
+			VALUES ($1, 'a', 'c', 5, 1, 1, '1.0')`, partition.FirstID(at)))(t)
 	}
 	const listed = `SELECT p.tableoid::regclass::text FROM unnest('{5,1}'::smallint[]) s (state) CROSS JOIN LATERAL (
 		SELECT t.tableoid, t.id FROM holdfast.tasks t WHERE t.state = s.state AND t.agent = 'a' ORDER BY t.status_at DESC, t.id LIMIT 10) p ORDER BY p.id`
@@ -331,15 +326,12 @@ func TestWritesCreateMissingPartitions(t *testing.T) {
 	db := storetest.New(t)
 	c := storetest.Connect(t, db.URL)
 	for _, f := range partition.Families {
-		all, err := partition.List(t.Context(), c, f)
-		require.NoError(t, err)
+		all := must(partition.List(t.Context(), c, f))(t)
 		for _, p := range all {
-			_, err := c.Exec(t.Context(), "DROP TABLE holdfast."+p.Table)
-			require.NoError(t, err)
+			must(c.Exec(t.Context(), "DROP TABLE holdfast."+p.Table))(t)
 		}
 	}
-	s, err := store.Open(t.Context(), store.Options{URL: db.URL})
-	require.NoError(t, err)
+	s := must(store.Open(t.Context(), store.Options{URL: db.URL}))(t)
 	defer s.Close(context.Background())
 	worker := store.NewID()
 	require.NoError(t, s.Register(t.Context(), store.Process{ID: worker, Name: "w", Version: "1", Roles: "worker"}, time.Hour))
@@ -388,10 +380,8 @@ func TestKeysHavePartitionsAroundMidnight(t *testing.T) {
 	midnight := old
 	for _, from := range []time.Duration{-6 * time.Minute, -5 * time.Minute, -time.Second, 0, time.Second, 2 * time.Minute, 5 * time.Minute, 6 * time.Minute, 12 * time.Hour} {
 		starts := midnight.Add(from)
-		_, err := partition.EnsureAhead(t.Context(), c, partition.Keys, partition.Day, starts)
-		require.NoError(t, err)
-		all, err := partition.List(t.Context(), c, partition.Keys)
-		require.NoError(t, err)
+		must(partition.EnsureAhead(t.Context(), c, partition.Keys, partition.Day, starts))(t)
+		all := must(partition.List(t.Context(), c, partition.Keys))(t)
 		// A write may have begun a while before the server created the partitions for it.
 		for _, writes := range []time.Time{starts.Add(-30 * time.Second), starts} {
 			for _, day := range rows[time.Time](t, c, "SELECT holdfast.key_days($1)", writes) {
@@ -412,22 +402,18 @@ func TestDetachAsARoleThatOwnsNothing(t *testing.T) {
 	role := "server_" + strings.ToLower(rand.Text()[:8])
 	do := func(c *pgx.Conn, sql string) {
 		t.Helper()
-		_, err := c.Exec(t.Context(), sql)
-		require.NoError(t, err, sql)
+		must(c.Exec(t.Context(), sql))(t, sql)
 	}
 	do(owner, "CREATE ROLE "+role)
 	t.Cleanup(func() {
-		c, err := pgx.Connect(context.Background(), db.URL)
-		require.NoError(t, err)
+		c := must(pgx.Connect(context.Background(), db.URL))(t)
 		defer func() { _ = c.Close(context.Background()) }()
-		_, err = c.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role, pgx.QueryExecModeSimpleProtocol)
+		_, err := c.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role, pgx.QueryExecModeSimpleProtocol)
 		require.NoError(t, err)
 	})
 	do(owner, "SELECT holdfast.admit_servers('"+role+"')")
 	server := storetest.Connect(t, db.URL+"&role="+role)
-	names, err := partition.Ensure(t.Context(), server, partition.Attempts, partition.Day, old, old.Add(time.Hour))
-	require.NoError(t, err)
-	require.Len(t, names, 1)
+	require.Len(t, must(partition.Ensure(t.Context(), server, partition.Attempts, partition.Day, old, old.Add(time.Hour)))(t), 1)
 	p := ofOld(t, server, "push_attempts")
 
 	reader := storetest.Connect(t, db.URL)
@@ -441,9 +427,7 @@ func TestDetachAsARoleThatOwnsNothing(t *testing.T) {
 	}
 	do(reader, "COMMIT")
 	require.NoError(t, waittest.Within(t, "the detach", detached))
-	names, err = partition.Detached(t.Context(), owner, partition.Attempts)
-	require.NoError(t, err)
-	require.Equal(t, []string{p.Table}, names)
+	require.Equal(t, []string{p.Table}, must(partition.Detached(t.Context(), owner, partition.Attempts))(t))
 	require.NoError(t, partition.Drop(t.Context(), server, p.Table))
 	require.NoError(t, partition.Drop(t.Context(), server, p.Table), "again")
 	require.Zero(t, rows[int](t, owner, "SELECT count(*)::int FROM pg_class WHERE relname = $1", p.Table)[0])

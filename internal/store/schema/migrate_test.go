@@ -32,14 +32,11 @@ func TestMigrationHasNoStatementTimeout(t *testing.T) {
 				t.Skip("this PostgreSQL has no " + limit)
 			}
 			older(t, db.URL)
-			_, err := look.Exec(t.Context(), fmt.Sprintf("ALTER ROLE CURRENT_USER IN DATABASE %s SET %s = '500ms'", db.Name, limit))
-			require.NoError(t, err)
+			must(look.Exec(t.Context(), fmt.Sprintf("ALTER ROLE CURRENT_USER IN DATABASE %s SET %s = '500ms'", db.Name, limit)))(t)
 
 			// Another session reads the table that a step changes, so the step waits.
-			tx, err := reader.Begin(t.Context())
-			require.NoError(t, err)
-			_, err = tx.Exec(t.Context(), "SELECT FROM holdfast.task_queue")
-			require.NoError(t, err)
+			tx := must(reader.Begin(t.Context()))(t)
+			must(tx.Exec(t.Context(), "SELECT FROM holdfast.task_queue"))(t)
 			migrated := make(chan error, 1)
 			go func() { migrated <- schema.Migrate(t.Context(), db.URL, slog.New(slog.DiscardHandler)) }()
 			waittest.Eventually(t, "a step has waited for longer than the limit", func() error {
@@ -57,8 +54,7 @@ func TestMigrationHasNoStatementTimeout(t *testing.T) {
 			})
 			require.NoError(t, tx.Rollback(t.Context()))
 			require.NoError(t, waittest.Within(t, "the migration", migrated))
-			v, err := schema.ReadVersion(t.Context(), look)
-			require.NoError(t, err)
+			v := must(schema.ReadVersion(t.Context(), look))(t)
 			require.True(t, v.Current())
 		})
 	}
@@ -67,14 +63,11 @@ func TestMigrationHasNoStatementTimeout(t *testing.T) {
 // older takes the newest steps back, down to the one before message_bytes.
 func older(t *testing.T, databaseURL string) {
 	t.Helper()
-	db, err := sql.Open("pgx", databaseURL)
-	require.NoError(t, err)
+	db := must(sql.Open("pgx", databaseURL))(t)
 	defer func() { _ = db.Close() }()
-	g, err := goose.NewProvider(goose.DialectPostgres, db, migrations.FS,
-		goose.WithTableName(schema.VersionTable), goose.WithDisableGlobalRegistry(true))
-	require.NoError(t, err)
-	_, err = g.DownTo(t.Context(), 10)
-	require.NoError(t, err)
+	g := must(goose.NewProvider(goose.DialectPostgres, db, migrations.FS,
+		goose.WithTableName(schema.VersionTable), goose.WithDisableGlobalRegistry(true)))(t)
+	must(g.DownTo(t.Context(), 10))(t)
 }
 
 // Taking the step back leaves nothing of a role that was admitted. Migrating again does not bring it back.
@@ -83,8 +76,7 @@ func TestDownForgetsAdmittedRoles(t *testing.T) {
 	db := storetest.New(t)
 	c := storetest.Connect(t, db.URL)
 	role := "server_" + strings.ToLower(rand.Text()[:8])
-	_, err := c.Exec(t.Context(), "CREATE ROLE "+role)
-	require.NoError(t, err)
+	must(c.Exec(t.Context(), "CREATE ROLE "+role))(t)
 	log := slog.New(slog.DiscardHandler)
 	require.NoError(t, schema.Admit(t.Context(), db.URL, role, log))
 	require.NoError(t, schema.Migrate(t.Context(), db.URL, log), "renews the grants")
@@ -93,8 +85,7 @@ func TestDownForgetsAdmittedRoles(t *testing.T) {
 	require.Nil(t, unusable)
 	require.False(t, may)
 	older(t, db.URL)
-	_, err = c.Exec(t.Context(), "DROP ROLE "+role)
-	require.NoError(t, err, "no grant and no policy depends on it")
+	must(c.Exec(t.Context(), "DROP ROLE "+role))(t, "no grant and no policy depends on it")
 	require.NoError(t, schema.Migrate(t.Context(), db.URL, log))
 	unusable, may, err = schema.Look(t.Context(), db.URL, log)
 	require.NoError(t, err)

@@ -18,8 +18,7 @@ import (
 // postgres is a PostgreSQL that refuses TLS and the password.
 func postgres(t *testing.T) (addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
@@ -45,6 +44,7 @@ func postgres(t *testing.T) (addr string) {
 func TestWhyADatabaseIsNotReached(t *testing.T) {
 	t.Parallel()
 	nobody := nettest.Reserve(t)
+
 	t.Run("wrong password", func(t *testing.T) {
 		t.Parallel()
 		addr := postgres(t)
