@@ -50,6 +50,13 @@ func newFixture(t testing.TB) *fixture {
 	return f
 }
 
+// parallel is newFixture for a test that runs beside others.
+func parallel(t *testing.T) *fixture {
+	t.Helper()
+	t.Parallel()
+	return newFixture(t)
+}
+
 // at is the view of the store for the tasks' owner at an agent.
 func (f *fixture) at(agent string) store.View {
 	return f.As(identity.Caller{Tenant: "tenant", Subject: "o"}, store.Visibility{Agent: agent})
@@ -147,8 +154,7 @@ func done(t testing.TB, do func(context.Context) (bool, error)) {
 }
 
 func TestSweepDropsPeriodAndKeepsTasks(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	r := New(Options{Store: f.Store, Default: Policy{Tasks: 30 * day}})
 	old := f.make(past{agent: "a", owner: "o", age: 40 * day, state: task.StateCompleted, chunks: 3, name: "old", push: true})
 	late := f.make(past{agent: "a", owner: "o", age: 40 * day, since: 2 * day, state: task.StateFailed, chunks: 3, name: "late", push: true})
@@ -209,8 +215,7 @@ func (f *fixture) partitions() []partition.Partition {
 
 // If another agent has a longer retention, a period stays, and rows are deleted.
 func TestRetentionPerAgent(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	r := New(Options{
 		Store: f.Store, Default: Policy{Tasks: 30 * day},
 		Agents: map[string]Policy{"short": {Tasks: 5 * day}, "forever": {}, "slim": {Tasks: 60 * day, Artifacts: 5 * day}},
@@ -247,8 +252,7 @@ func TestRetentionPerAgent(t *testing.T) {
 }
 
 func TestParkedTasksExpire(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	r := New(Options{Store: f.Store, Default: Policy{Parked: 7 * day}, Agents: map[string]Policy{"patient": {}}})
 	long := f.make(past{agent: "a", owner: "o", age: 8 * day, state: task.StateInputRequired, push: true})
 	auth := f.make(past{agent: "a", owner: "o", age: 8 * day, state: task.StateAuthRequired})
@@ -278,8 +282,7 @@ func must[T any](result T, err error) func(t require.TestingT, message ...any) T
 }
 
 func TestPurge(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	dir := t.TempDir()
 	r := New(Options{Store: f.Store, Default: Policy{Tasks: 30 * day}, Export: dir})
 	exported := []*task.Task{
@@ -342,8 +345,7 @@ func TestPurge(t *testing.T) {
 }
 
 func TestSweepDeletesRecords(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	f.days(f.now.Add(-9*day), f.now.Add(-3*day), f.now.Add(-40*day))
 	for _, age := range []int{9, 3, 0} {
 		f.exec("INSERT INTO holdfast.push_attempts (task, config_id, started_at, from_seq, to_seq, attempt, delivery_id, class) VALUES (gen_random_uuid(), 'c', now() - $1::int * interval '1 day', 1, 1, 1, '', 'server')", age)
@@ -362,8 +364,7 @@ func TestSweepDeletesRecords(t *testing.T) {
 
 // The audit log is deleted from its beginning, and the rest can still be verified.
 func TestSweepDeletesAuditLog(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	for i := range 5 {
 		h := f.make(past{agent: "a", owner: "o", age: day, state: task.StateCompleted, name: fmt.Sprint("t", i)})
 		require.NoError(t, f.Hold(t.Context(), h.ID, true))
@@ -391,8 +392,7 @@ func TestSweepDeletesAuditLog(t *testing.T) {
 }
 
 func TestCallsEndWithTheirCaller(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	r := New(Options{Store: f.Store, Default: Policy{Tasks: 30 * day}})
 	old := f.make(past{agent: "a", owner: "o", age: 40 * day, state: task.StateCompleted, chunks: 1})
 	kept := f.make(past{agent: "a", owner: "o", age: 3 * day, state: task.StateCompleted, chunks: 1})
@@ -408,8 +408,7 @@ func TestCallsEndWithTheirCaller(t *testing.T) {
 
 // A task may wait longer than its period lasts. Its timer fires, and the turn knows of the wait.
 func TestWaitOutlivesItsPeriod(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	ctx := t.Context()
 	r := New(Options{Store: f.Store, Default: Policy{Tasks: 30 * day}})
 	old := f.make(past{agent: "a", owner: "o", age: 40 * day, state: task.StateInputRequired, chunks: 1})

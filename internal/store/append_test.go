@@ -35,8 +35,7 @@ func encoded(a *Append) *Append {
 
 // The lean statements leave the same rows as those that can do everything.
 func TestLeanStatementsWriteTheSame(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	message := status(task.StateCompleted)
 	message.Message, message.Direct = user("done"), true
 	note := &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCheckpoint, Checkpoint: []byte(`{}`)}}
@@ -146,8 +145,7 @@ func TestInvalidAppendFailsAlone(t *testing.T) {
 }
 
 func TestAppendAfterClose(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	s, err := Open(t.Context(), Options{URL: f.url, APIConns: 1})
 	require.NoError(t, err)
@@ -242,8 +240,7 @@ func TestNoGapUnderContention(t *testing.T) {
 }
 
 func TestRescue(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	const tasks = 60
 	for range tasks {
 		f.create(fresh("a"))
@@ -257,12 +254,10 @@ func TestRescue(t *testing.T) {
 	zombie.must(t, status(task.StateWorking))
 
 	// No rescue before the grace is over.
-	names, runs, err := f.Rescue(t.Context(), time.Hour, false)
-	require.NoError(t, err)
+	names, runs := must2(f.Rescue(t.Context(), time.Hour, false))(t)
 	require.Empty(t, names)
 	require.Empty(t, runs, "without a scan and without a death")
-	names, runs, err = f.Rescue(t.Context(), time.Hour, true)
-	require.NoError(t, err)
+	names, runs = must2(f.Rescue(t.Context(), time.Hour, true))(t)
 	require.Empty(t, names)
 	require.Len(t, runs, 5, "the orphans")
 
@@ -312,8 +307,7 @@ func TestRescue(t *testing.T) {
 }
 
 func TestLead(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	a, b := NewID(), NewID()
 	lead := func(who task.ID, ttl time.Duration) bool {
 		leads := must(f.Lead(t.Context(), "duty", who, ttl))(t)

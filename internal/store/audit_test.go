@@ -34,8 +34,7 @@ func (f *fixture) verified(noted ...AuditHead) (problems []AuditChain, rows int6
 }
 
 func TestAuditLogNamesCallerAndAct(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	v := f.As(alice, Visibility{Agent: "a"})
 	n := fresh("a")
 	n.Task.Owner, n.Push = alice.Subject, hook("w1", "receiver")
@@ -48,15 +47,13 @@ func TestAuditLogNamesCallerAndAct(t *testing.T) {
 	}
 	f.ok(f.DisablePush(t.Context(), h.ID, "w1", "enough"))
 	f.ok(f.EnablePush(t.Context(), h.ID, "w1"))
-	_, _, err := f.Redeliver(t.Context(), h.ID, "w1", 1)
-	require.NoError(t, err)
+	must2(f.Redeliver(t.Context(), h.ID, "w1", 1))(t)
 	f.ok(f.AddAPIKey(t.Context(), &APIKey{ID: "k1", Hash: make([]byte, 32), Subject: "bob"}, 0))
 	f.ok(f.RevokeAPIKey(t.Context(), "k1"))
 	f.ok(f.RevokeAPIKey(t.Context(), "none"))
 	require.True(t, must(v.Cancel(t.Context(), h, nil))(t))
 	require.ErrorIs(t, errOf(v.Cancel(t.Context(), h, nil)), task.NotCancelable)
-	_, _, err = f.Hurry(t.Context(), h)
-	require.ErrorIs(t, err, task.NotFound)
+	require.ErrorIs(t, errOf2(f.Hurry(t.Context(), h)), task.NotFound)
 
 	_, lines := query(t, f.conn(), `SELECT action, coalesce((task = $1)::text, ''), agent, tenant, subject, method, credential, address, object
 		FROM holdfast.v_audit ORDER BY at, chain, n`, h.ID.String())
@@ -85,8 +82,7 @@ func TestAuditLogNamesCallerAndAct(t *testing.T) {
 
 // An act that was rolled back has no entry, and an act has one entry however often its statement was sent.
 func TestAuditEntryIsInCommitOfAct(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	first := keyed(fresh("a"), "k", "1")
 	f.create(first)
 	require.ErrorIs(t, errOf(f.Create(t.Context(), keyed(fresh("a"), "k", "1"))), ErrTaken)
@@ -104,8 +100,7 @@ func TestAuditEntryIsInCommitOfAct(t *testing.T) {
 }
 
 func TestAuditChainsOfManyWriters(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	const writers, each = 16, 10
 	var g errgroup.Group
 	for range writers {
@@ -155,8 +150,7 @@ func TestAuditChainsOfManyWriters(t *testing.T) {
 }
 
 func TestAuditLogIsAppendOnly(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	f.create(fresh("a"))
 	c := f.conn()
 	for _, change := range []string{
@@ -183,8 +177,7 @@ func TestAuditLogIsAppendOnly(t *testing.T) {
 
 // A check that never fails proves nothing.
 func TestVerifyNamesFirstBrokenRow(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	for range 5 {
 		f.create(fresh("a"))
 	}
@@ -231,8 +224,7 @@ func TestVerifyNamesFirstBrokenRow(t *testing.T) {
 
 // The owner of the database can rewrite the whole log. Heads that were stored elsewhere reveal that.
 func TestVerifyAgainstNotedHeads(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	for range 5 {
 		f.create(fresh("a"))
 	}
@@ -277,8 +269,7 @@ func TestVerifyAgainstNotedHeads(t *testing.T) {
 
 // While another session keeps an old snapshot, vacuum removes no old version of a chain. A writer does not read them.
 func TestAuditBesideAnOldSnapshot(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	old := must(f.conn().BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}))(t)
 	defer func() { _ = old.Rollback(context.Background()) }()
 	f.ok(old.Exec(t.Context(), "SELECT FROM holdfast.tasks"))

@@ -86,8 +86,7 @@ func (f *fixture) results(c *Claimed, most int64) []task.Result {
 }
 
 func TestTurnAfterCallsHasTheirResults(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.calling("b", "c", "d")
 	require.Equal(t, task.StateWorking, f.state(p.c.Task.ID))
 	require.ErrorIs(t, waittest.Within(t, "the answer", p.write(chunk("late"))).err, task.LeaseLost)
@@ -135,15 +134,13 @@ func TestTurnAfterCallsHasTheirResults(t *testing.T) {
 }
 
 func TestTaskThatWaitsForCallsIsShown(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.calling("b")
 	depths := must(f.QueueDepths(t.Context()))(t)
 	require.Equal(t, []int64{0, 0, 0, 1}, []int64{depths[0].Waiting, depths[0].Running, depths[0].Timers, depths[0].Calls})
 	_, lines := query(t, f.conn(), "SELECT phase, waiting IS NULL FROM holdfast.v_queue")
 	require.Equal(t, [][]string{{"calls", "t"}}, lines)
-	_, _, err := f.Hurry(t.Context(), p.c.Task)
-	require.ErrorContains(t, err, "waits for the tasks that it has called")
+	require.ErrorContains(t, errOf2(f.Hurry(t.Context(), p.c.Task)), "waits for the tasks that it has called")
 	f.ok(f.FireTimers(t.Context()))
 	f.claim(f.worker(time.Hour), "caller", 0)
 	seq := must(f.say(p.c.Task.ID, true))(t)
@@ -157,8 +154,7 @@ func TestTaskThatWaitsForCallsIsShown(t *testing.T) {
 
 // Every process may find the same call. One of them creates the task.
 func TestCalledTaskIsCreatedOnce(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.calling("b")
 	calls := must(f.NewCalls(t.Context(), 0, NewCall{}, 10))(t)
 	n := must(f.CallNote(t.Context(), p.c.Task.ID, calls[0].Note))(t)
@@ -184,8 +180,7 @@ func TestCalledTaskIsCreatedOnce(t *testing.T) {
 
 // A cancel of the caller and the creation of what it has called may come at the same moment: no task stays behind.
 func TestCancelOfACallerRacesWithItsCalls(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	for range 20 {
 		p := f.calling("b", "c")
 		calls := must(f.NewCalls(t.Context(), 0, NewCall{}, 10))(t)
@@ -212,8 +207,7 @@ func TestCancelOfACallerRacesWithItsCalls(t *testing.T) {
 
 // A client cancels a task while its run ends in calls: nothing is called.
 func TestCanceledRunCallsNobody(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("caller")
 	p.must(t, status(task.StateWorking))
 	f.ok(f.Cancel(t.Context(), p.c.Task, nil))
@@ -223,8 +217,7 @@ func TestCanceledRunCallsNobody(t *testing.T) {
 }
 
 func TestResultsOfManyCallsAreJoinedOnce(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	const parents, each = 5, 20
 	var ids []task.ID
 	for range parents {
@@ -266,8 +259,7 @@ func TestResultsOfManyCallsAreJoinedOnce(t *testing.T) {
 }
 
 func TestRefusedCallIsAResult(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	f.calling("b", "c")
 	calls := must(f.NewCalls(t.Context(), 0, NewCall{}, 10))(t)
 	for range 2 {
@@ -283,8 +275,7 @@ func TestRefusedCallIsAResult(t *testing.T) {
 }
 
 func TestResultsAreBounded(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	f.calling("b", "c", "d")
 	for i, p := range f.begin() {
 		done := status(task.StateCompleted)
@@ -309,8 +300,7 @@ func (f *fixture) purge(id task.ID) {
 
 // If an operator deletes a called task, its caller does not wait for ever.
 func TestDeletedTaskIsAResult(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	f.calling("b")
 	f.purge(f.begin()[0].c.Task.ID)
 	f.join()
@@ -319,8 +309,7 @@ func TestDeletedTaskIsAResult(t *testing.T) {
 }
 
 func TestDeletedCallerEndsItsCalls(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.calling("b", "c")
 	child := f.begin()[0]
 	child.must(t, status(task.StateWorking), status(task.StateInputRequired))
@@ -331,16 +320,14 @@ func TestDeletedCallerEndsItsCalls(t *testing.T) {
 }
 
 func TestExpiredTaskIsAResult(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	f.calling("b")
 	child := f.begin()[0]
 	child.must(t, status(task.StateWorking))
 	// It parks, and the parking is not joined before it expires: the newer state is the result.
 	child.must(t, status(task.StateInputRequired))
 	f.exec("UPDATE holdfast.tasks SET status_at = now() - interval '1 day' WHERE id = $1", child.c.Task.ID)
-	n, _, err := f.ExpireParked(t.Context(), "b", time.Hour, "too long")
-	require.NoError(t, err)
+	n, _ := must2(f.ExpireParked(t.Context(), "b", time.Hour, "too long"))(t)
 	require.Equal(t, 1, n)
 	f.join()
 	got := f.results(f.claim(f.worker(time.Hour), "caller", 1)[0], 1000)
@@ -366,8 +353,7 @@ func (f *fixture) answering() (child *task.Task, answer NewCall) {
 
 // The called task may end before it is recorded that it has got the answer: its end is the result.
 func TestAnswerToACalledTask(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	child, answer := f.answering()
 	seq := must(f.say(child.ID, true))(t)
 	p := &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "b", 1)[0]}
@@ -382,8 +368,7 @@ func TestAnswerToACalledTask(t *testing.T) {
 }
 
 func TestAnswerToACalledTaskThatHasEnded(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	child, answer := f.answering()
 	f.ok(f.Cancel(t.Context(), child, nil))
 	h := must(f.Header(t.Context(), child.ID))(t)
@@ -393,8 +378,7 @@ func TestAnswerToACalledTaskThatHasEnded(t *testing.T) {
 }
 
 func TestLineageOfCallsOfCalls(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	root := f.calling("b").c.Task.ID
 	b := f.begin()[0]
 	b.must(t, status(task.StateWorking), f.callNote("c"))
@@ -414,8 +398,7 @@ func TestLineageOfCallsOfCalls(t *testing.T) {
 
 // A role that may only read can record an end that never was. It changes nothing.
 func TestForgedEndOfACalledTask(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	f.calling("b")
 	child := f.begin()[0]
 	child.must(t, status(task.StateWorking))
@@ -433,8 +416,7 @@ func TestForgedEndOfACalledTask(t *testing.T) {
 
 // A cancel of a caller ends its tree, and each agent that has begun is told. The turn of a run that ended in calls is over.
 func TestNoticesOfCanceledCalls(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	f.calling("b", "c")
 	children := f.begin()
 	children[0].must(t, status(task.StateWorking), status(task.StateCompleted))
@@ -455,8 +437,7 @@ func TestNoticesOfCanceledCalls(t *testing.T) {
 
 // A called task parks with its resume URL valid: that is its result, unless the request came before.
 func TestResumeOfACalledTask(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	f.calling("b", "c")
 	children := f.begin()
 	early, late := children[0], children[1]
@@ -477,8 +458,7 @@ func TestResumeOfACalledTask(t *testing.T) {
 
 // The invariants find each damage to calls.
 func TestInvariantsFindDamageToCalls(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.calling("b", "c")
 	children := f.begin()
 	children[0].must(t, status(task.StateWorking), status(task.StateCompleted))

@@ -14,8 +14,7 @@ import (
 
 // TestClaimsAreLimitedInBytes queues messages of 10 MiB by every statement that queues.
 func TestClaimsAreLimitedInBytes(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	const size = 10 << 20
 	large := func() *NewTask {
 		n := fresh("a")
@@ -50,8 +49,7 @@ func TestClaimsAreLimitedInBytes(t *testing.T) {
 
 // TestSmallMessagesPassLargeOnes queues small messages behind large ones of the same agent and of another.
 func TestSmallMessagesPassLargeOnes(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	w := f.worker(time.Hour)
 	for name, claim := range map[string]func(alone bool) []*Claimed{
 		"in the process": func(alone bool) (got []*Claimed) {
@@ -108,8 +106,7 @@ func TestSmallMessagesPassLargeOnes(t *testing.T) {
 
 // TestLockedTasksDoNotStarveClaims locks the oldest queued task. A claim for one run takes the next.
 func TestLockedTasksDoNotStarveClaims(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	oldest, next := f.create(fresh("a")), f.create(fresh("a"))
 	defer f.lock(oldest.ID)()
 	won := must(f.Claim(t.Context(), f.worker(time.Hour), []Demand{{Agent: "a", Slots: 1}}))(t)
@@ -120,8 +117,7 @@ func TestLockedTasksDoNotStarveClaims(t *testing.T) {
 // Claims take tasks in the order of their arrival. So the limit of live tasks bounds how long one caller's backlog delays
 // the others (docs/limits.md, Fair shares).
 func TestLiveTasksBoundDelayOfOtherCallers(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	const limit = 20
 	refused := 0
 	for range limit + 10 {

@@ -12,8 +12,7 @@ import (
 
 // A machine with a wrong clock puts no task into the partition of another time.
 func TestTaskIDHasTimeOfDatabase(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	require.Zero(t, f.clock.skew(), "nothing is known yet")
 	const month = 30 * 24 * time.Hour
 	// ahead is by how many months a new id is ahead of this machine's clock.

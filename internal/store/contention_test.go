@@ -210,8 +210,7 @@ func (c contention) run(t *testing.T, n int64) {
 	require.NoError(t, waittest.Within(t, "the answer", written))
 	f.join()
 	f.claim(f.worker(time.Hour), "caller", 1)
-	_, _, err := f.Rescue(ctx, 0, true)
-	require.NoError(t, err)
+	must2(f.Rescue(ctx, 0, true))(t)
 	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.task_queue WHERE agent = 'lost' AND worker_id IS NULL"))
 }
 

@@ -141,8 +141,7 @@ func TestTheManualsQuestions(t *testing.T) {
 
 // The questions of docs/troubleshoot.md are asked with the rights of a reader, and have answers.
 func TestTroubleshootingQuestions(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	newBook(f).write()
 	page := must(os.ReadFile("../../docs/troubleshoot.md"))(t)
 	c := f.conn()
@@ -329,8 +328,7 @@ func (s *story) cancel() *story {
 // lose lets the run's worker be declared dead.
 func (s *story) lose() *story {
 	s.b.t.Helper()
-	_, runs, err := s.b.Rescue(s.b.t.Context(), 0, true)
-	require.NoError(s.b.t, err)
+	_, runs := must2(s.b.Rescue(s.b.t.Context(), 0, true))(s.b.t)
 	require.Len(s.b.t, runs, 1)
 	return s.dated()
 }
@@ -465,8 +463,7 @@ func (b *book) hook(name, url string, answers ...answered) {
 	i := slices.IndexFunc(b.stories, func(s *story) bool { return s.h.PublicID == name })
 	h := b.stories[i].h
 	require.NoError(b.t, b.SetPush(ctx, h.ID, &task.PushConfig{ID: "w1", URL: url, Host: hostOf(url), Dialect: h.Dialect}, 20))
-	_, _, err := b.Redeliver(ctx, h.ID, "w1", h.Status.Seq)
-	require.NoError(b.t, err)
+	must2(b.Redeliver(ctx, h.ID, "w1", h.Status.Seq))(b.t)
 	for _, a := range answers {
 		b.exec("UPDATE holdfast.push_cursors SET due_at = now() WHERE task = $1", uuid.UUID(h.ID))
 		due, _, err := b.ClaimPush(ctx, &PushClaim{Worker: b.workers["web-1/1042"], Limit: 1, PerHost: 1, PerCaller: 1, Lock: time.Hour})

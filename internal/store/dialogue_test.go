@@ -62,8 +62,7 @@ func (f *fixture) next(agent string) *pen {
 }
 
 func TestDialogueOfTask(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	h := p.c.Task
 	first := p.c.Message.FirstText()
@@ -90,8 +89,7 @@ func TestDialogueOfTask(t *testing.T) {
 
 // A timer begins a turn without a message: the message before it was answered, and belongs to the dialogue.
 func TestDialogueOfTurnAfterTimer(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	h := p.c.Task
 	first := p.c.Message.FirstText()
@@ -108,8 +106,7 @@ func TestDialogueOfTurnAfterTimer(t *testing.T) {
 
 // A message that waits behind a run: what that run says after it belongs to the dialogue, and later messages do not.
 func TestDialogueOfQueuedMessage(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	h := p.c.Task
 	p.must(t, status(task.StateWorking))
@@ -124,8 +121,7 @@ func TestDialogueOfQueuedMessage(t *testing.T) {
 }
 
 func TestDialogueKeepsTheNewest(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	h := p.c.Task
 	var all []string
@@ -151,8 +147,7 @@ func TestDialogueKeepsTheNewest(t *testing.T) {
 
 // Artifacts of any size and number of chunks cost bounded memory.
 func TestDialogueOfLargeArtifacts(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	h := p.c.Task
 	p.must(t, status(task.StateWorking), piece("big", strings.Repeat("0123456789abcdef", 1<<18), false, true), piece("zeros", strings.Repeat("0", 12<<20), false, true), piece("drops", "", false, false))
@@ -170,8 +165,7 @@ func TestDialogueOfLargeArtifacts(t *testing.T) {
 }
 
 func TestDialogueOfContext(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	one := func(text string, change func(*NewTask), evs ...*task.Event) *pen {
 		n := fresh("a")
 		n.Message.Parts = []task.Part{task.Text(text)}
@@ -206,8 +200,7 @@ func TestDialogueOfContext(t *testing.T) {
 }
 
 func TestDialogueOfManyTasks(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	var want []string
 	for i := range 120 {
 		n := fresh("a")
@@ -222,8 +215,7 @@ func TestDialogueOfManyTasks(t *testing.T) {
 }
 
 func TestDialogueWithoutDatabase(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -233,8 +225,7 @@ func TestDialogueWithoutDatabase(t *testing.T) {
 
 // A reference leads only to tasks of the same owner and agent.
 func TestReferences(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	other := func(change func(*NewTask)) string {
 		n := fresh("a")
 		change(n)
@@ -263,8 +254,7 @@ func TestReferences(t *testing.T) {
 }
 
 func TestReferencesHaveTheStoredState(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	var ids []string
 	for _, owner := range []string{"", "other"} {
 		n := fresh("a")

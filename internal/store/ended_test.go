@@ -95,8 +95,7 @@ func same(t *testing.T, want, got map[string]any) {
 }
 
 func TestEndedTasksAreReadFromMemory(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	cold := f.replica(nil)
 	n := f.finished(fresh("a"))
 	f.create(fresh("a")) // a task that has not ended is beside it in lists
@@ -116,8 +115,7 @@ func TestEndedTasksAreReadFromMemory(t *testing.T) {
 }
 
 func TestKeptTasksStayHiddenFromOthers(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	cold := f.replica(nil)
 	n := f.finished(fresh("a"))
 	id := n.Task.PublicID
@@ -205,8 +203,7 @@ func TestKeptTasksEndWithTheirDeletion(t *testing.T) {
 
 // A task that another one has replaced under the client's id is read again: its messages have its public id.
 func TestKeptTaskThatLosesItsName(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	cold := f.replica(nil)
 	old := f.finished(chosen("a", "mine"))
 	shown(t, f.Store, owner, "mine")
@@ -222,8 +219,7 @@ func TestKeptTaskThatLosesItsName(t *testing.T) {
 }
 
 func TestOnlyEndedTasksAreKept(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	id := p.c.Task.PublicID
 	p.must(t, status(task.StateWorking), chunk("x"))
@@ -251,8 +247,7 @@ func TestOnlyEndedTasksAreKept(t *testing.T) {
 }
 
 func TestKeptTasksAreBoundedInBytes(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	budget := memory.NewBudget(64 << 10)
 	s := f.replica(budget)
 	var ids []string
@@ -303,8 +298,7 @@ func TestKeptTasksAreBoundedInBytes(t *testing.T) {
 
 // A kept task needs as much memory for its answer as another.
 func TestKeptTasksCountForTheirAnswers(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	n := fresh("a")
 	f.create(n)
 	p := &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
@@ -324,8 +318,7 @@ func TestKeptTasksCountForTheirAnswers(t *testing.T) {
 
 // The statements that replace the read of a log must not read it.
 func TestWitnessesReadOnlyTheirEvents(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	for range 6 {
 		evs := make([]*task.Event, 500)

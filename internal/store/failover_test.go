@@ -248,8 +248,7 @@ func TestIsolationLevelIsPinned(t *testing.T) {
 }
 
 func TestLeaseHasConnectionsOfItsOwn(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	w := f.worker(time.Hour)
 	for _, p := range []*pgxpool.Pool{f.api.Pool, f.hot.Pool, f.write.Pool} {
 		for range p.Config().MaxConns {

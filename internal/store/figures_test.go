@@ -13,8 +13,7 @@ import (
 )
 
 func TestFiguresOfTheDatabase(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	f.create(fresh("a"))
 	f.ok(f.EnsurePartitions(t.Context()))
 	f.exec("SELECT holdfast.partition_add('audit_20200101', '2020-01-01 00:00:00+00', '2020-02-01 00:00:00+00')")
@@ -75,8 +74,7 @@ func TestFiguresOfTheDatabase(t *testing.T) {
 
 // The replica that writes the end counts it, whichever asked for the cancel, and by the database's clock.
 func TestCancelIsTimedToItsEnd(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	told := make(chan time.Duration, 10)
 	f.observe.Canceled = func(agent string, took time.Duration) {
 		require.Equal(t, "a", agent)

@@ -59,6 +59,13 @@ func newFixture(t testing.TB) *fixture {
 	return openFixture(t, storetest.New(t).URL, "")
 }
 
+// parallel is newFixture for a test that runs beside others.
+func parallel(t *testing.T) *fixture {
+	t.Helper()
+	t.Parallel()
+	return newFixture(t)
+}
+
 // unhurried are the patience and the parameters of a URL with which no machine is too slow for a statement. A statement waits
 // for a lock as long as in production, and is then retried.
 var unhurried = patience{turn: time.Hour, blocked: time.Hour, create: time.Hour}
@@ -87,8 +94,19 @@ func must[T any](result T, err error) func(t require.TestingT, message ...any) T
 	}
 }
 
+// must2 is must for a call with two results.
+func must2[T, U any](one T, two U, err error) func(t require.TestingT, message ...any) (T, U) {
+	return func(t require.TestingT, message ...any) (T, U) {
+		require.NoError(t, err, message...)
+		return one, two
+	}
+}
+
 // errOf returns the error of a call.
 func errOf(_ any, err error) error { return err }
+
+// errOf2 is errOf for a call with two results.
+func errOf2(_, _ any, err error) error { return err }
 
 // keptBytes is the memory of ended tasks in tests: all reads of tests could be of kept tasks.
 const keptBytes = 8 << 20

@@ -46,8 +46,7 @@ func (f *fixture) kept(id task.ID) int {
 }
 
 func TestForwardedHeadersOfAReopenedTask(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	old := fresh("a")
 	old.ClientID, old.Task.PublicID = true, "mine"
 	f.create(old)
@@ -63,8 +62,7 @@ func TestForwardedHeadersOfAReopenedTask(t *testing.T) {
 
 // Headers are of no use in another place: with them an agent would act for the client of another task.
 func TestForwardedHeadersCannotBeMoved(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	from, to := f.forwarding("from", "secret"), f.forwarding("to", "other")
 	f.exec("UPDATE holdfast.task_queue SET forwarded = (SELECT q.forwarded FROM holdfast.task_queue q WHERE q.id = $1) WHERE id = $2", from.ID, to.ID)
 	p := f.next("to")
@@ -75,8 +73,7 @@ func TestForwardedHeadersCannotBeMoved(t *testing.T) {
 // Two messages wait for the lock of a task whose run parks. The first one begins a turn, so the second one finds a queue row
 // that is newer than its statement.
 func TestForwardedHeadersOfMessagesThatWaitForALock(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	other := openFixture(t, f.url, "")
 	p := f.begun("a", "secret")
 	p.must(t, status(task.StateWorking))

@@ -226,8 +226,7 @@ func (f *fixture) everything() string {
 
 // The owner itself is included, to show that the statements have an effect.
 func TestStatementsReachNoRowsOfOthers(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	require.Empty(t, f.WithoutRowSecurity())
 	// With a pooler nothing is prepared, and a statement and its set_config are one message.
 	pooled := open(t, Options{URL: f.url, RowSecurity: true, Pooled: true})
@@ -280,8 +279,7 @@ func TestStatementsReachNoRowsOfOthers(t *testing.T) {
 
 // Whatever tables there are: the role reads and changes no rows of others, even if a statement asks for all.
 func TestCallersRoleWithoutPredicates(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	f.ok(f.EnsurePartitions(t.Context()))
 	victim := f.victim("a", "tenant", "owner", "chosen")
 	f.victim("a", "", "", "") // without an owner, as on a server without authentication
@@ -355,8 +353,7 @@ func TestCallersRoleWithoutPredicates(t *testing.T) {
 
 // The view repeats the policy, and both must change together.
 func TestLogViewHasPolicyOfTasks(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	policy := scan[string](f, "SELECT pg_get_expr(polqual, polrelid) FROM pg_policy WHERE polrelid = 'holdfast.tasks'::regclass")
 	_, where, _ := strings.Cut(scan[string](f, "SELECT pg_get_viewdef('holdfast.callers_log')"), "WHERE ")
 	bare := func(s string) string {
@@ -370,8 +367,7 @@ func TestLogViewHasPolicyOfTasks(t *testing.T) {
 
 // A request about another's task executes the same statements as one about a task that does not exist.
 func TestForeignTaskTakesSameStatements(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	named, unnamed := f.victim("a", "tenant", "owner", "chosen"), f.victim("a", "tenant", "owner", "")
 	for _, o := range []asker{
 		{Tenant: "tenant", Subject: "other", Agent: "a"},
@@ -412,8 +408,7 @@ func (r *recorder) QueryRow(ctx context.Context, sql string, args ...any) pgx.Ro
 
 // Row-level security must not keep statements from using their index.
 func TestPlansOfCallersStatements(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	f.seedLists(4000)
 	c := f.conn()
 	must(c.Exec(t.Context(), "ANALYZE; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off;"+

@@ -44,8 +44,7 @@ func outcomes(t *testing.T, results []createResult) []string {
 }
 
 func TestBatchWithCreatesOverLimit(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	f.create(limited(keyed(chosen("a", "first"), "key", "1"), 3, 0))
 	ended := f.create(limited(fresh("a"), 3, 0))
 	f.ok(f.Cancel(t.Context(), ended, nil))
@@ -75,8 +74,7 @@ func TestBatchWithCreatesOverLimit(t *testing.T) {
 }
 
 func TestBatchWithFullQueue(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	worker := f.worker(time.Hour)
 	claimed := func(n *NewTask) *NewTask {
 		n.Seat.Worker = worker
@@ -102,8 +100,7 @@ func TestBatchWithFullQueue(t *testing.T) {
 }
 
 func TestReopeningObeysLimits(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	old := f.create(chosen("a", "id"))
 	f.setPush(old.ID, hook("id", "kept")) // it stays with the old task if the reopening is refused
 	_, err := f.Cancel(t.Context(), old, nil)

@@ -50,8 +50,7 @@ func mine() *Listing { return &Listing{After: Newest, Limit: 50} }
 // TestListsAgainstModel reads lists with every filter, page by page, and compares them with a list that is made in
 // memory.
 func TestListsAgainstModel(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	f.seedLists(2000)
 	type row struct {
 		Agent, Owner, Context string
@@ -104,8 +103,7 @@ func TestListsAgainstModel(t *testing.T) {
 }
 
 func TestListDetails(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	said := status(task.StateWorking)
 	said.Message = user("on it")
@@ -114,8 +112,7 @@ func TestListDetails(t *testing.T) {
 	l := mine()
 	for _, tt := range []struct{ history, artifacts bool }{{}, {history: true}, {artifacts: true}, {true, true}} {
 		l.History, l.Artifacts = tt.history, tt.artifacts
-		page, more, err := owner.bare(f.Store).List(t.Context(), l)
-		require.NoError(t, err)
+		page, more := must2(owner.bare(f.Store).List(t.Context(), l))(t)
 		require.False(t, more)
 		require.Len(t, page, 2)
 		slices.SortFunc(page, func(a, b *task.Task) int { return cmp.Compare(a.Status.State, b.Status.State) })
@@ -143,8 +140,7 @@ func TestListDetails(t *testing.T) {
 
 // A page of large tasks ends early, and the next page continues there.
 func TestPagesAreLimitedInBytes(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	large := strings.Repeat("x", pageBytes/3)
 	for range 5 {
 		n := fresh("a")
@@ -171,16 +167,14 @@ func TestPagesAreLimitedInBytes(t *testing.T) {
 	require.Len(t, seen, 5)
 
 	l.After, l.History = Newest, false
-	page, more, err := owner.bare(f.Store).List(t.Context(), l)
-	require.NoError(t, err)
+	page, more := must2(owner.bare(f.Store).List(t.Context(), l))(t)
 	require.False(t, more)
 	require.Len(t, page, 5, "without its history no task is large")
 }
 
 // A single task may be larger than a page; then it is a page by itself.
 func TestPageHasAtLeastOneTask(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	for range 2 {
 		n := fresh("a")
 		n.Message.Parts[0].Text = strings.Repeat("x", pageBytes+1)
@@ -188,8 +182,7 @@ func TestPageHasAtLeastOneTask(t *testing.T) {
 	}
 	l := mine()
 	l.History = true
-	page, more, err := owner.bare(f.Store).List(t.Context(), l)
-	require.NoError(t, err)
+	page, more := must2(owner.bare(f.Store).List(t.Context(), l))(t)
 	require.True(t, more)
 	require.Len(t, page, 1)
 }
@@ -224,8 +217,7 @@ func (p *planned) touched(t *testing.T, index string) float64 {
 // TestListsReadNoMoreThanTheyShow executes the statements as the store prepares them, and counts rows: for no filter
 // may they grow with the number of tasks.
 func TestListsReadNoMoreThanTheyShow(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	f.seedLists(5000)
 	c := f.conn()
 	_, err := c.Exec(t.Context(), "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; SET jit = off", pgx.QueryExecModeSimpleProtocol)

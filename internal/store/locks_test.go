@@ -18,8 +18,7 @@ import (
 
 // Appends that a lock has blocked are written in their order, each once.
 func TestBlockedAppendsKeepTheirOrder(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	release := f.lock(p.c.Task.ID)
 	const n = 40
@@ -62,8 +61,7 @@ func TestCreateGivesUpOnALock(t *testing.T) {
 
 // Requests to a locked task wait on one connection, so the requests to other tasks have the rest of the pool.
 func TestRequestsToALockedTaskShareAConnection(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p, other, hooked := f.running("a"), f.running("b"), hook("c", "h")
 	other.must(t, status(task.StateInputRequired))
 	release := f.lock(p.c.Task.ID)
@@ -84,8 +82,7 @@ func TestRequestsToALockedTaskShareAConnection(t *testing.T) {
 // Requests to more locked tasks than the pool has connections, and heartbeats and states of a locked task, leave connections
 // to other requests.
 func TestRequestsToLockedTasksLeaveConnections(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	ctx, stop := context.WithCancel(t.Context())
 	other := f.create(fresh("b"))
 	var releases []func()
@@ -134,8 +131,7 @@ func TestRequestsToLockedTasksLeaveConnections(t *testing.T) {
 
 // A cancel that meets an open claim waits for what the claim does, and is in the audit log once.
 func TestCancelMeetsAnOpenClaim(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	h, w := f.create(fresh("a")), f.worker(time.Hour)
 	tx := must(f.hot.Begin(t.Context()))(t)
 	f.ok(tx.Exec(t.Context(), "SELECT FROM holdfast.task_queue WHERE id = $1 FOR UPDATE", uuid.UUID(h.ID)))

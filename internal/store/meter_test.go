@@ -28,8 +28,7 @@ func (f *fixture) lengthen(id task.ID, n int) {
 
 // TestReadsTakeTheirBytes reads a log of 12 MiB with and without memory for it.
 func TestReadsTakeTheirBytes(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	p.must(t, chunk(strings.Repeat("x", 1<<20)))
 	f.lengthen(p.c.Task.ID, 11)
@@ -113,8 +112,7 @@ func TestListPassesLongLogs(t *testing.T) {
 
 // TestPagesAfterAnEventAreLimitedInBytes reads large events, of which few fit a page.
 func TestPagesAfterAnEventAreLimitedInBytes(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	p.must(t, chunk(strings.Repeat("x", 3<<20)))
 	f.lengthen(p.c.Task.ID, 9)
@@ -133,8 +131,7 @@ func TestPagesAfterAnEventAreLimitedInBytes(t *testing.T) {
 
 // TestCatchUpLeavesOutWhatCannotBeDecoded corrupts one log beside a healthy one.
 func TestCatchUpLeavesOutWhatCannotBeDecoded(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	bad, good := f.running("a"), f.running("a")
 	for _, p := range []*pen{bad, good} {
 		p.must(t, chunk("x"), chunk("y"))
@@ -149,8 +146,7 @@ func TestCatchUpLeavesOutWhatCannotBeDecoded(t *testing.T) {
 
 // TestCatchUpIsLimitedInBytes catches up with eight logs of 2 MiB.
 func TestCatchUpIsLimitedInBytes(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	var at []Position
 	for range 8 {
 		p := f.running("a")

@@ -106,8 +106,7 @@ func TestStatementsAreRetriedWhenTaskEnds(t *testing.T) {
 
 // Other runs in the same statement as the ended task lose nothing.
 func TestBatchWithEndedTask(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p, bystanders := f.running("a"), []*pen{f.running("a"), f.running("a")}
 	fenced := make(chan answer, 1)
 	batch := []*Append{p.item(fenced, chunk("late"), chunk("late"))}
@@ -137,8 +136,7 @@ func TestBatchWithEndedTask(t *testing.T) {
 // A claim and a rescue wait for no lock. A rescue may find a run before the commit that ends it, and reach the task
 // after that commit.
 func TestRunEndsDuringRescue(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p, lost := f.running("a"), f.running("a")
 	f.exec("DELETE FROM holdfast.workers")
 	// A policy delays this role in the middle of the statement.
@@ -180,8 +178,7 @@ func TestRunEndsDuringRescue(t *testing.T) {
 
 // Retention moves a kept task while a client reopens it.
 func TestTaskMovesDuringReopening(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	old := chosen("a", "x")
 	f.create(old)
 	w := f.worker(time.Hour)

@@ -25,8 +25,7 @@ func (f *fixture) cancel(h *task.Task, metadata string) (ended bool) {
 
 // A task without a run is canceled in one commit, and its agent is told what the request said.
 func TestNoticeOfParkedTask(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	p.must(t, &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCheckpoint, Checkpoint: json.RawMessage(`{"job":7}`)}}, status(task.StateInputRequired))
 	require.True(t, f.cancel(p.c.Task, `{"why":1.0}`))
@@ -59,8 +58,7 @@ func TestNoticeOfParkedTask(t *testing.T) {
 
 // The notice of a task with a run waits until the run has ended, and goes if the task was not canceled after all.
 func TestNoticeOfRunningTask(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	for name, c := range map[string]struct {
 		ends task.State
 		told bool
@@ -80,8 +78,7 @@ func TestNoticeOfRunningTask(t *testing.T) {
 
 // Only an agent that has been started for the task, and that wants to know, is told.
 func TestNoNoticeWithoutRun(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	require.True(t, f.cancel(f.create(fresh("a")), ""))
 	deaf := must(Open(t.Context(), Options{URL: f.url, APIConns: 1}))(t)
 	defer deaf.Close(t.Context())
@@ -99,20 +96,17 @@ func TestNoNoticeWithoutRun(t *testing.T) {
 
 // A task that was parked for too long is canceled, and its agent is told why.
 func TestNoticeOfExpiredTask(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	p.must(t, status(task.StateAuthRequired))
 	f.exec("UPDATE holdfast.tasks SET status_at = now() - interval '1 day' WHERE id = $1", uuid.UUID(p.c.Task.ID))
-	n, _, err := f.ExpireParked(t.Context(), "a", time.Hour, "too late")
-	require.NoError(t, err)
+	n, _ := must2(f.ExpireParked(t.Context(), "a", time.Hour, "too late"))(t)
 	require.Equal(t, 1, n)
 	require.Equal(t, NoticeExpired, f.notices("a", 1)[0].Reason)
 }
 
 func TestNoticesEndWithTheirTasks(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	p.must(t, status(task.StateInputRequired))
 	f.cancel(p.c.Task, "")

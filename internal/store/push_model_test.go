@@ -224,10 +224,9 @@ func (m *cursorMachine) hosts() []string {
 func (m *cursorMachine) claim() {
 	busy := m.hosts()
 	m.f.lanes.empty = Rest{} // or it would not look for parked ones again for a moment
-	due, _, err := m.f.ClaimPush(context.Background(), &PushClaim{
+	due, _ := must2(m.f.ClaimPush(context.Background(), &PushClaim{
 		Worker: NewID(), Limit: 32, PerHost: 8, PerCaller: 32, BusyHosts: busy, Lock: time.Hour,
-	})
-	require.NoError(m, err)
+	}))(m)
 	slices.SortFunc(due, func(a, b *PushDue) int { return strings.Compare(a.Config.ID, b.Config.ID) })
 	for _, c := range m.all {
 		if c.due != now || slices.Contains(busy, c.host()) {
@@ -309,8 +308,7 @@ func (m *cursorMachine) again() {
 
 func (m *cursorMachine) recorded(o *PushOutcome) {
 	m.last = o
-	ours, more, err := m.f.RecordPush(context.Background(), o)
-	require.NoError(m, err)
+	ours, more := must2(m.f.RecordPush(context.Background(), o))(m)
 	c := m.cursor(o.ConfigID)
 	attempted := o.Delivered || o.Failed
 	repeated := c != nil && o.Delivered && o.Keep && c.next == o.To+1 && c.next != o.From
@@ -454,8 +452,7 @@ func (m *cursorMachine) check() {
 // Webhooks are cursors into the log of their task: events, claims, their outcomes, which may come twice or too late, and the
 // acts of clients and operators move them, in any order.
 func TestWebhooksAgainstModel(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	db := f.conn()
 	rapid.Check(t, func(t *rapid.T) {
 		n := fresh(NewID().String())

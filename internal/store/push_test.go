@@ -72,8 +72,7 @@ func (f *fixture) claimPushes(c PushClaim) (due []*PushDue, next time.Duration) 
 	}
 	c.Limit, c.PerHost, c.PerCaller = cmp.Or(c.Limit, 32), cmp.Or(c.PerHost, 8), cmp.Or(c.PerCaller, 32)
 	c.Lock = cmp.Or(c.Lock, time.Hour)
-	due, next, err := f.ClaimPush(f.t.Context(), &c)
-	require.NoError(f.t, err)
+	due, next = must2(f.ClaimPush(f.t.Context(), &c))(f.t)
 	return due, next
 }
 
@@ -105,8 +104,7 @@ func held(d *PushDue, lock time.Duration) *PushOutcome {
 
 func (f *fixture) record(o *PushOutcome) (ours, more bool) {
 	f.t.Helper()
-	ours, more, err := f.RecordPush(f.t.Context(), o)
-	require.NoError(f.t, err)
+	ours, more = must2(f.RecordPush(f.t.Context(), o))(f.t)
 	return ours, more
 }
 
@@ -125,8 +123,7 @@ func (f *fixture) cursor(id task.ID, config string) PushRow {
 
 // TestWebhooksAgainstModel does not show what clients and operators see of a configuration.
 func TestConfigurationsOfATask(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	h := f.create(fresh("a"))
 	c := &task.PushConfig{
 		ID: "one", URL: "https://Hook.example/x?y", Host: "hook.example:443", Token: "tok", Schemes: []string{"Bearer", "Basic"}, Credentials: "cred", Dialect: "0.3",
@@ -154,8 +151,7 @@ func TestConfigurationsOfATask(t *testing.T) {
 
 // TestWebhooksAgainstModel does not show when the next one is due, and the log of attempts.
 func TestNextClaimAndAttempts(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p, worker := f.running("a"), f.worker(time.Hour)
 	id := p.c.Task.ID
 	f.setPush(id, hook("c", "h"))
@@ -174,8 +170,7 @@ func TestNextClaimAndAttempts(t *testing.T) {
 	require.Equal(t, "500 Internal Server Error", f.cursor(id, "c").LastError)
 	_, next = claim()
 	require.Greater(t, next, 59*time.Minute, "the next attempt")
-	_, _, err := f.Redeliver(t.Context(), id, "c", 0)
-	require.NoError(t, err)
+	must2(f.Redeliver(t.Context(), id, "c", 0))(t)
 	due, _ = claim()
 	f.record(delivered(due[0], 2))
 
@@ -188,8 +183,7 @@ func TestNextClaimAndAttempts(t *testing.T) {
 
 // A claim also reads a part of the log with what its webhook does not want, for a snapshot of the task.
 func TestClaimReadsWholeLog(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	f.setPush(p.c.Task.ID, hook("c", "h"))
 	p.must(t, status(task.StateWorking), chunk("x"), chunk("y"), status(task.StateWorking), chunk("z"))
@@ -213,8 +207,7 @@ func TestClaimReadsWholeLog(t *testing.T) {
 
 // Many requests at once do not exceed the limit.
 func TestManySetAtOnceKeepTheLimit(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	h := f.create(fresh("a"))
 	var g errgroup.Group
 	var set atomic.Int32
@@ -298,8 +291,7 @@ func TestSecretsAreSealed(t *testing.T) {
 }
 
 func TestAWebhookThatComesWithTheMessage(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	n := fresh("a")
 	n.Push = hook("c", "h")
 	n.Push.Token, n.Push.Schemes = "tok", []string{"Bearer"}
@@ -340,8 +332,7 @@ func TestAWebhookThatComesWithTheMessage(t *testing.T) {
 }
 
 func TestAClaimIsBoundedPerHost(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	for i := range 10 {
 		f.setPush(p.c.Task.ID, hook(fmt.Sprint("slow", i), "slow"))
@@ -373,8 +364,7 @@ func TestAClaimIsBoundedPerHost(t *testing.T) {
 }
 
 func TestAClaimIsBoundedPerCaller(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	hooked := func(tenant, owner string) {
 		n := fresh("a")
 		n.Task.Tenant, n.Task.Owner, n.Push = tenant, owner, hook("inline", tenant+owner+"inline")
@@ -419,8 +409,7 @@ func (f *fixture) clear() { f.exec("DELETE FROM holdfast.push_cursors WHERE conf
 // Webhooks of busy hosts and callers have been due longest, as nobody delivers them. They are parked, the others are found
 // behind them, and claims do not read parked webhooks again.
 func TestABacklogHidesNobody(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	var others []string
 	for i := range 5 {
 		f.ended(fresh("a"), fmt.Sprint("good", i))
@@ -485,8 +474,7 @@ func (f *fixture) parksByPlace() {
 
 // Parked webhooks are claimed once their host is free, the oldest first, before those that became due later.
 func TestParkedWebhooksAreClaimed(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	ids := map[task.ID]int{}
 	for i := range 5 {
 		ids[f.ended(fresh("a"), "slow")] = i
@@ -517,8 +505,7 @@ func TestParkedWebhooksAreClaimed(t *testing.T) {
 
 // A claim that fills the share of a host parks the rest, if it hides others.
 func TestAClaimParksTheRestOfAFullShare(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	for range 3 {
 		f.ended(fresh("a"), "slow")
 	}
@@ -537,8 +524,7 @@ func TestAClaimParksTheRestOfAFullShare(t *testing.T) {
 
 // This holds even with more lanes than one look reads, when it is never the turn of this lane while its host is free.
 func TestNothingOvertakesAParkedWebhook(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	claim := func(busy ...string) []*PushDue {
 		due, _ := f.claimPushes(PushClaim{PerHost: 1, BusyHosts: busy})
 		return due
@@ -568,8 +554,7 @@ func TestNothingOvertakesAParkedWebhook(t *testing.T) {
 
 // A process finds webhooks that another one parks, although nothing was parked at its last look.
 func TestWebhooksParkedByAnotherProcessAreFound(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	f.ended(fresh("a"), "host")
 	require.Empty(t, f.duePushes(1, "host:80"))
 	f.lanes.empty.until = time.Now().Add(time.Hour) // the look is as good as now
@@ -603,8 +588,7 @@ func TestTheBoundsOfAClaimCountParkedWebhooks(t *testing.T) {
 // All deliveries of a process read at the same time, so the bytes of each read are bounded. Text that compresses well
 // counts with its length: that is what the process keeps.
 func TestReadsAreBoundedInBytes(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	f.setPush(p.c.Task.ID, hook("hook", "host"))
 	text := strings.Repeat("a", pushBytes/3)
@@ -665,8 +649,7 @@ func (s *slowReads) Query(ctx context.Context, sql string, args ...any) (pgx.Row
 
 // A page that takes too long would take too long at each retry, too.
 func TestReadsThatTakeTooLongBecomeSmaller(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	f.setPush(p.c.Task.ID, hook("hook", "host"))
 	p.must(t, status(task.StateWorking), status(task.StateWorking))
@@ -694,8 +677,7 @@ func TestReadsThatTakeTooLongBecomeSmaller(t *testing.T) {
 
 // Events that are read with a claim stay in memory until its turn, so large ones are not.
 func TestLargeEventsAreNotReadAhead(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	random := make([]byte, aheadBytes)
 	_, _ = rand.Read(random)
 	for _, of := range []struct {
@@ -731,8 +713,7 @@ func TestLargeEventsAreNotReadAhead(t *testing.T) {
 
 // Claims do not wait for clients that have all connections.
 func TestClaimsDoNotWaitForReadsAhead(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	f.setPush(p.c.Task.ID, hook("hook", "host"))
 	p.must(t, status(task.StateWorking))
@@ -748,8 +729,7 @@ func TestClaimsDoNotWaitForReadsAhead(t *testing.T) {
 
 // There may be more lanes than one look reads. The next look continues behind them.
 func TestLanesAreReadInTurn(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	n := fresh("a")
 	n.Task.Tenant, n.Task.Owner = "", ""
 	f.ended(n, "last")
@@ -775,8 +755,7 @@ func TestLanesAreReadInTurn(t *testing.T) {
 
 // A write that waits for the task while a configuration is set began before the configuration existed.
 func TestNoEventFallsBetweenASetAndAnAppend(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	for name, write := range map[string]func(p *pen){
 		"append": func(p *pen) { p.must(t, status(task.StateWorking)) },
 		"cancel": func(p *pen) {
@@ -815,8 +794,7 @@ func TestNoEventFallsBetweenASetAndAnAppend(t *testing.T) {
 
 // The later one of a mark and a record sees the other.
 func TestNoMarkIsLostToARecord(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	for _, first := range []string{"mark", "record"} {
 		p := f.running(first)
 		id := p.c.Task.ID
@@ -826,14 +804,12 @@ func TestNoMarkIsLostToARecord(t *testing.T) {
 		require.Len(t, due, 1)
 
 		// Both wait for the same row, in this order.
-		tx, err := f.conn().Begin(t.Context())
-		require.NoError(t, err)
+		tx := must(f.conn().Begin(t.Context()))(t)
 		f.ok(tx.Exec(t.Context(), "SELECT FROM holdfast.push_cursors WHERE task = $1 FOR UPDATE", uuid.UUID(id)))
 		var wg sync.WaitGroup
 		mark := func() { p.must(t, status(task.StateWorking)) }
 		record := func() {
-			ours, _, err := f.RecordPush(t.Context(), delivered(due[0], 2))
-			require.NoError(t, err)
+			ours, _ := must2(f.RecordPush(t.Context(), delivered(due[0], 2)))(t)
 			require.True(t, ours)
 		}
 		order := []func(){mark, record}
@@ -856,8 +832,7 @@ func TestNoMarkIsLostToARecord(t *testing.T) {
 // Records lock several cursors in the order of their keys. A mark in another order would, now and then, wait for one that
 // waits for it.
 func TestMarksLockInTheOrderOfKeys(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	var ids []uuid.UUID
 	for range 3 {
 		ids = append(ids, uuid.UUID(f.create(fresh("a")).ID))
@@ -891,8 +866,7 @@ func TestMarksLockInTheOrderOfKeys(t *testing.T) {
 // A claim reads with one snapshot, and locks rows a moment later. It skips a configuration that is set again in between:
 // it would deliver to the old URL, and record that for the new one.
 func TestAClaimSkipsAConfigurationThatIsSetAgain(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	h := f.create(fresh("a"))
 	f.setPush(h.ID, hook("c", "old"))
 	f.ok(f.Cancel(t.Context(), h, nil))
@@ -942,8 +916,7 @@ func (b betweenLookAndLock) Query(ctx context.Context, sql string, args ...any) 
 // Claims of many processes, writers, operators and records at once: each event is delivered, in order, by one process
 // at a time.
 func TestDeliveriesOfManyProcesses(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	const tasks, statuses, processes = 6, 25, 3
 	ids := map[task.ID]bool{}
 	var writers errgroup.Group
@@ -1045,8 +1018,7 @@ func TestDeliveriesOfManyProcesses(t *testing.T) {
 // A client sets webhooks for an id. When the id passes to a new task, its webhooks go with it. They still get the events of
 // the old task that were due.
 func TestWebhooksGoWithAnIDThatIsReopened(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	old := chosen("a", "t")
 	old.Push = hook("t", "replaced")
 	f.create(old)
@@ -1088,8 +1060,7 @@ func TestWebhooksGoWithAnIDThatIsReopened(t *testing.T) {
 	f.setPush(old.Task.ID, hook("kept", "kept"))
 	f.setPush(old.Task.ID, hook("late", "late"))
 	for _, id := range []string{"kept", "late"} {
-		_, _, err := f.Redeliver(t.Context(), old.Task.ID, id, 1)
-		require.NoError(t, err)
+		must2(f.Redeliver(t.Context(), old.Task.ID, id, 1))(t)
 	}
 	for _, d := range f.duePushes(10) {
 		require.Equal(t, old.Task.ID.String(), d.PublicID, d.Config.ID)

@@ -21,8 +21,7 @@ import (
 // ReadTask in one statement returns the same as FindTask and Snapshot in two, for every plan that the database may
 // choose.
 func TestReadTaskEqualsFindTaskAndSnapshot(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	bare, told, named := fresh("a"), fresh("a"), chosen("a", "t")
 	told.Task.Metadata = []byte(`{"a":null,"b":"\u00fc"}`)
 	named.Task.Owner, named.Task.Dialect = "owner", "0.1"
@@ -92,8 +91,7 @@ func TestReadTaskEqualsFindTaskAndSnapshot(t *testing.T) {
 
 // Events of artifacts are decoded into one, of which the task must keep nothing.
 func TestReadTaskEqualsTheFoldOfItsEvents(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	of := func(id string, appends bool, parts ...task.Part) *task.Event {
 		return &task.Event{Kind: task.EventArtifact, Append: appends, Artifact: &task.Artifact{ID: id, Parts: parts}}
@@ -120,8 +118,7 @@ func TestReadTaskEqualsTheFoldOfItsEvents(t *testing.T) {
 	got := must(cold.ReadTask(t.Context(), h.PublicID, true))(t)
 	want.History, got.History = nil, nil // events of a log alone do not know the context of messages
 	require.Empty(t, cmp.Diff(want, got, ignored, cmpopts.EquateEmpty()))
-	page, _, err := cold.List(t.Context(), &Listing{After: Newest, Limit: 50, Artifacts: true})
-	require.NoError(t, err)
+	page, _ := must2(cold.List(t.Context(), &Listing{After: Newest, Limit: 50, Artifacts: true}))(t)
 	require.Empty(t, cmp.Diff(want.Artifacts, page[0].Artifacts, cmpopts.EquateEmpty()))
 }
 
@@ -142,8 +139,7 @@ func (s *slowFirst) Query(ctx context.Context, sql string, args ...any) (pgx.Row
 }
 
 func TestFirstPagesThatTakeTooLongBecomeSmaller(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	var chunks []*task.Event
 	for range walkRows {
@@ -229,8 +225,7 @@ func firstSeen(ids []string) (out []string) {
 // A run that continues a task learns its artifacts from the status that parked it. It reads only the chunks after that,
 // however many there are before.
 func TestArtifactIDsReadOnlyChunksAfterTheListing(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	id := p.c.Task.ID
 	read := func() ([]string, int) {
@@ -268,8 +263,7 @@ func TestArtifactIDsReadOnlyChunksAfterTheListing(t *testing.T) {
 
 // Runs may crash, and older servers may park the task: the ids are those of all chunks in their order.
 func TestArtifactIDsAfterCrashesAndOlderServers(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	id := p.c.Task.ID
 	want := func(want ...string) {
@@ -280,8 +274,7 @@ func TestArtifactIDsAfterCrashesAndOlderServers(t *testing.T) {
 	crash := func() {
 		t.Helper()
 		f.exec("DELETE FROM holdfast.workers")
-		_, runs, err := f.Rescue(t.Context(), 0, true)
-		require.NoError(t, err)
+		_, runs := must2(f.Rescue(t.Context(), 0, true))(t)
 		require.Len(t, runs, 1)
 	}
 	want()

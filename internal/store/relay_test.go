@@ -35,8 +35,7 @@ func progress(text string) *task.Event {
 // due reads what callers have to show. All agents but shared ones show their tasks to the owner alone.
 func (f *fixture) due(shared ...string) []Relays {
 	f.t.Helper()
-	all, full, err := f.Relays(f.t.Context(), []string{"caller", "b", "c"}, shared, 100)
-	require.NoError(f.t, err)
+	all, full := must2(f.Relays(f.t.Context(), []string{"caller", "b", "c"}, shared, 100))(f.t)
 	require.False(f.t, full)
 	return all
 }
@@ -70,8 +69,7 @@ func (f *fixture) shown(p *pen) (texts []string) {
 }
 
 func TestRelayedStatus(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p, called := f.relaying("b", "c")
 	f.setPush(p.c.Task.ID, hook("hook", "h"))
 	b, c := called[0], called[1]
@@ -125,8 +123,7 @@ func TestRelayedStatus(t *testing.T) {
 
 // A caller without relay has nothing to show, and its tasks write nothing for it.
 func TestNoRelayUnlessAsked(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.calling("b")
 	f.begin()[0].must(t, status(task.StateWorking), progress("one"))
 	require.Empty(t, f.due())
@@ -135,8 +132,7 @@ func TestNoRelayUnlessAsked(t *testing.T) {
 
 // Replicas find the same status. One of them writes it.
 func TestStatusIsRelayedOnce(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p, called := f.relaying("b", "b", "c")
 	for _, c := range called {
 		c.must(t, status(task.StateWorking), progress("from "+c.c.Task.ID.String()))
@@ -206,8 +202,7 @@ func TestLateRelayWritesNothing(t *testing.T) {
 
 // A relay reads the called task and locks the caller alone. It does not wait for a caller that another session has locked.
 func TestRelayWaitsForNoLock(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p, called := f.relaying("b")
 	called[0].must(t, status(task.StateWorking), progress("one"))
 	all := f.due()
@@ -223,15 +218,13 @@ func TestRelayWaitsForNoLock(t *testing.T) {
 
 // A caller that its whole tenant sees shows no task that only the owner sees.
 func TestRelayAndVisibility(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p, called := f.relaying("b", "c")
 	for _, c := range called {
 		c.must(t, status(task.StateWorking), progress(c.c.Task.Agent))
 	}
 	relays := func(owned, shared []string) (n int) {
-		all, _, err := f.Relays(t.Context(), owned, shared, 100)
-		require.NoError(t, err)
+		all, _ := must2(f.Relays(t.Context(), owned, shared, 100))(t)
 		for _, r := range all {
 			n += len(r.calls)
 		}
@@ -246,8 +239,7 @@ func TestRelayAndVisibility(t *testing.T) {
 }
 
 func TestLargeStatusIsNotRelayed(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p, called := f.relaying("b")
 	called[0].must(t, status(task.StateWorking), progress(strings.Repeat("x", mostRelayed)))
 	require.Zero(t, f.relay(f.due()))
@@ -259,8 +251,7 @@ func TestLargeStatusIsNotRelayed(t *testing.T) {
 
 // The caller answers a question. It does not show again the progress before the answer.
 func TestRelayOfAnAnswer(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	_, called := f.relaying("b")
 	child := called[0]
 	child.must(t, status(task.StateWorking), progress("before"), status(task.StateInputRequired))
@@ -283,8 +274,7 @@ func TestRelayOfAnAnswer(t *testing.T) {
 
 // A called task relays, too: its caller shows what it shows.
 func TestRelayOfARelay(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p, called := f.relaying("b")
 	b := called[0]
 	note := f.callNote("c")
@@ -302,8 +292,7 @@ func TestRelayOfARelay(t *testing.T) {
 
 // The invariants find each damage to relayed statuses.
 func TestInvariantsFindDamageToRelays(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p, called := f.relaying("b")
 	called[0].must(t, status(task.StateWorking), progress("one"))
 	f.relays()

@@ -123,8 +123,7 @@ func continueTasks(t *testing.T, f *fixture) {
 	t.Helper()
 	require.Empty(t, f.WithoutRowSecurity())
 	f.exec("UPDATE holdfast.workers SET lease_until = now() - interval '1 day'")
-	_, runs, err := f.Rescue(t.Context(), 0, true)
-	require.NoError(t, err)
+	_, runs := must2(f.Rescue(t.Context(), 0, true))(t)
 	require.Len(t, runs, 2, "the novels")
 	asked := asker{Subject: "cyd", Agent: "support"}
 	h := must(asked.bare(f.Store).FindTask(t.Context(), "ask-1"))(t)

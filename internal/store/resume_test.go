@@ -31,8 +31,7 @@ func resumeOf(id task.ID, turn int, text string) *resume.Request {
 
 // TestTurnsAgainstModel does not show what the agent gets, webhooks, and that what came by the URL is in no table.
 func TestResumeBeginsATurn(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	id := p.c.Task.ID
 	f.setPush(id, &task.PushConfig{ID: "w", URL: "https://example.com/", Dialect: "0.3"})
@@ -59,8 +58,7 @@ func TestResumeBeginsATurn(t *testing.T) {
 // The client's message, the URL, the URL again and a cancel come at the same moment, before and after the run parks. At most
 // one resume counts, the messages are stored, and each answer says what happened.
 func TestResumesRace(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	resumed := map[bool]int{}
 	for i := range 60 {
 		p := f.running("a")
@@ -130,8 +128,7 @@ func TestResumesRace(t *testing.T) {
 
 // A resume and a message that were committed after the snapshot of the statement that parks are found by it.
 func TestParkFindsWhatItsSnapshotLacks(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	id := p.c.Task.ID
 	p.must(t, status(task.StateWorking))
@@ -170,8 +167,7 @@ func TestResumeOverALostConnection(t *testing.T) {
 
 // Anybody writes what comes by a URL. The agent gets the body byte for byte, and headers that its run document can hold.
 func TestHostileResumes(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	for _, body := range []string{"", "\n", "{}\n{}", "\x00\xff\n", `{"method":"GET"}` + "\nx", strings.Repeat("\n", 1<<18)} {
 		p := f.running("a")
 		p.must(t, status(task.StateWorking), asking(time.Hour))
@@ -188,8 +184,7 @@ func TestHostileResumes(t *testing.T) {
 
 // A resume belongs to its turn: copied to another one, it is not read.
 func TestResumesCannotBeMoved(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	sealed := must(f.sealResume(t.Context(), resumeOf(NewID(), 1, "x")))(t)
 	_, err := f.openResume(t.Context(), NewID(), 2, sealed)
 	require.ErrorContains(t, err, "what came by the resume URL: not a value that was sealed for this place")

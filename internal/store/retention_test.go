@@ -17,8 +17,7 @@ import (
 
 // A round of retention does not read the tasks of a period that it keeps.
 func TestPlansOfRetention(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	seedAdmin(t, f, 6000)
 	// With one agent, its name selects nothing.
 	f.exec("UPDATE holdfast.tasks SET agent = 'a0'")
@@ -51,8 +50,7 @@ func TestPlansOfRetention(t *testing.T) {
 
 // Erase deletes what other sessions commit for a task meanwhile.
 func TestEraseMissesNothing(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	for i := range 60 {
 		p := f.running("a")
 		h := p.c.Task

@@ -48,8 +48,7 @@ func texts(log []*task.Event) (out []string) {
 
 // The stream of a run and posted events have ordinals of their own, so that they may interleave and be repeated.
 func TestPostedEventsBesideThoseOfTheRun(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	p.must(t, status(task.StateWorking), chunk("own 1"))
 	require.Equal(t, []error{nil, nil}, post(t, f, p, 0, chunk("posted 1"), chunk("posted 2")))
@@ -84,8 +83,7 @@ func TestPostedEventsBesideThoseOfTheRun(t *testing.T) {
 
 // Both sources in one flush: they go into statements of their own.
 func TestBothSourcesInOneFlush(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	done := make(chan answer, 8)
 	items := []*Append{p.item(done, status(task.StateWorking))}
@@ -101,45 +99,35 @@ func TestBothSourcesInOneFlush(t *testing.T) {
 }
 
 func TestHeard(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	id, run := p.c.Task.ID, p.c.Fence
-	_, never, err := f.Silence(t.Context(), id, run)
-	require.NoError(t, err)
+	_, never := must2(f.Silence(t.Context(), id, run))(t)
 	require.True(t, never)
 
-	n, canceled, err := f.Heard(t.Context(), id, run, -1, 0)
-	require.NoError(t, err)
+	n, canceled := must2(f.Heard(t.Context(), id, run, -1, 0))(t)
 	require.Zero(t, n)
 	require.False(t, canceled)
 	f.exec("UPDATE holdfast.tasks SET heard_at = now() - interval '1 hour'")
-	silence, never, err := f.Silence(t.Context(), id, run)
-	require.NoError(t, err)
+	silence, never := must2(f.Silence(t.Context(), id, run))(t)
 	require.False(t, never)
 	require.GreaterOrEqual(t, silence, time.Hour)
 
-	n, _, err = f.Heard(t.Context(), id, run, 0, 2)
-	require.NoError(t, err)
+	n, _ = must2(f.Heard(t.Context(), id, run, 0, 2))(t)
 	require.Equal(t, int64(2), n)
-	_, _, err = f.Heard(t.Context(), id, run, 0, 2)
-	require.ErrorIs(t, err, task.LeaseLost, "the ordinal does not fit")
+	require.ErrorIs(t, errOf2(f.Heard(t.Context(), id, run, 0, 2)), task.LeaseLost, "the ordinal does not fit")
 	f.ok(f.Cancel(t.Context(), p.c.Task, nil))
-	_, canceled, err = f.Heard(t.Context(), id, run, -1, 0)
-	require.NoError(t, err)
+	_, canceled = must2(f.Heard(t.Context(), id, run, -1, 0))(t)
 	require.True(t, canceled)
 	next := run
 	next.Attempt++
-	_, _, err = f.Heard(t.Context(), id, next, -1, 0)
-	require.ErrorIs(t, err, task.LeaseLost)
-	_, never, err = f.Silence(t.Context(), id, next)
-	require.NoError(t, err)
+	require.ErrorIs(t, errOf2(f.Heard(t.Context(), id, next, -1, 0)), task.LeaseLost)
+	_, never = must2(f.Silence(t.Context(), id, next))(t)
 	require.True(t, never, "it was another attempt")
 }
 
 func TestArtifactsOfARun(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	piece := func(id, text string, appends, last bool) *task.Event {
 		e := chunk(text)
@@ -169,8 +157,7 @@ func TestArtifactsOfARun(t *testing.T) {
 
 // The run API and notices of cancels read a log in parts.
 func TestReadsAlongALongLog(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	id := p.c.Task.ID
 	piece := func(name, text string, appends, last bool) *task.Event {

@@ -34,8 +34,7 @@ import (
 )
 
 func TestStatesInDatabase(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	check := scan[string](f, "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'tasks_state_known'")
 	var want []string
 	for _, s := range task.States {
@@ -60,8 +59,7 @@ func webhook(columns, values string) string {
 
 // A check that never fails proves nothing.
 func TestInvariantsFindDamage(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	f.running("a").must(t, status(task.StateWorking), chunk("1"), chunk("2"), chunk("3"), status(task.StateCompleted))
 	for name, damage := range map[string]string{
 		"an event removed from the middle": "DELETE FROM holdfast.task_events WHERE seq = 3",
@@ -112,8 +110,7 @@ func (f *fixture) damages(name, damage, says string) {
 }
 
 func TestMigrationsUpDownUp(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	f.ok(f.EnsurePartitions(t.Context()))
 	p := f.running("a")
 	p.must(t, status(task.StateCompleted))
@@ -167,7 +164,7 @@ var cold = map[string]string{
 }
 
 // ofSystem are the statements of the pages about the system, which read the newest rows up to a limit: a replica executes them once
-// in some seconds, however many operators look. TestPlansOfSystem has their plans.
+// in some seconds, however many operators look. TestPlansOfOperators has their plans.
 var ofSystem = []string{"OldestTask", "AgentWindows", "AgentStats", "AgentFailed", "PushLags"}
 
 // background are the statements of retention: one process executes them in batches, and they may read all partitions.
@@ -202,8 +199,7 @@ var (
 )
 
 func TestPlansOfHotQueries(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	f.ok(f.EnsurePartitions(t.Context()))
 	now := must(f.Now(t.Context()))(t)
 	month := partition.Month.Floor(now)
@@ -303,38 +299,10 @@ func TestLimitsReadOnlyWhatTheyCount(t *testing.T) {
 	}
 }
 
-// An operator's filters are optional. One plan for all of them would read everything.
-func TestPlansOfOperatorsList(t *testing.T) {
-	t.Parallel()
-	c := must(pgx.Connect(t.Context(), storetest.New(t).URL))(t)
-	defer func() { _ = c.Close(t.Context()) }()
-	_, err := c.PgConn().Exec(t.Context(), `
-		INSERT INTO holdfast.tasks (id, agent, context_id, state, last_seq, status_seq, dialect)
-		SELECT `+presentID+`, 'a', 'ctx' || i % 1000, CASE WHEN i % 1000 = 0 THEN 2 ELSE 5 END, 4, 4, '0.3' FROM generate_series(1, 10000) i;
-		ANALYZE holdfast.tasks; SET plan_cache_mode = force_custom_plan; SET enable_seqscan = off`).ReadAll()
-	require.NoError(t, err)
-	must(c.Prepare(t.Context(), "list", statements(t)["OpsTasks"]))(t)
-	for filter, index := range map[string]string{
-		"'', 0, '', '', false, ''": `_pkey`, "'', 2, '', '', false, ''": `using tasks_open_`, "'', 0, 'ctx7', '', false, ''": `_context_id_`,
-		"'a', 2, 'ctx7', '', false, ''": `using tasks_open_`, "'', 2, '', '', true, 't'": `using tasks_open_`,
-	} {
-		rows, err := c.Query(t.Context(), "EXPLAIN EXECUTE list('ffffffff-ffff-ffff-ffff-ffffffffffff', "+filter+", 50)", pgx.QueryExecModeSimpleProtocol)
-		require.NoError(t, err)
-		lines := must(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
-		plan := strings.Join(lines, "\n")
-		require.Contains(t, plan, index, filter)
-		require.NotContains(t, plan, "Seq Scan", filter)
-		if strings.Contains(filter, "2") {
-			require.NotContains(t, plan, "tasks_2", "%s: ended tasks are not read", filter)
-		}
-	}
-}
-
 // On a quiet system ANALYZE sees an empty queue, and a statement keeps the plan made then until the next ANALYZE.
 // With ten thousand tasks in the queue, that plan must not scan the whole queue or all open tasks.
 func TestPlansForEmptyQueue(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	for range 50 {
 		require.True(t, must(f.Cancel(t.Context(), f.create(fresh("a")), nil))(t))
 	}
@@ -372,8 +340,7 @@ func TestPlansForEmptyQueue(t *testing.T) {
 // Beside an old snapshot, vacuum counts the few live rows and leaves all dead ones. PostgreSQL then expects a scan of a whole
 // index to cost as little as looking up one row. No plan made then may look for a row by the last column of an index.
 func TestPlansForDeadRows(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	f.endedBesideASnapshot(8000)
 	c := f.conn()
 	f.ok(c.Exec(t.Context(), "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off", pgx.QueryExecModeSimpleProtocol))
@@ -411,8 +378,7 @@ func TestPlansForDeadRows(t *testing.T) {
 
 // A year of history is 12 partitions. A statement that opens each of them pays for it every time.
 func TestStatementsOpenOnlyTheirPartitions(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	c := f.conn()
 	require.NoError(t, storetest.Partitions(t.Context(), f.url, time.Date(2022, 6, 1, 0, 0, 0, 0, time.UTC), time.Date(2023, 5, 1, 0, 0, 0, 0, time.UTC)))
 	f.ok(c.Exec(t.Context(), "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off", pgx.QueryExecModeSimpleProtocol))
@@ -430,8 +396,7 @@ func TestStatementsOpenOnlyTheirPartitions(t *testing.T) {
 
 // Rows that stay as long as their tasks: no statement of a duty or a run passes over those of tasks that have ended.
 func TestPlansOfRowsThatStay(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	for _, fill := range []string{
 		`task_calls (parent, seq, nth, call_id, agent, child, answers, root, callers, relay, started_at, settled_at, state)
 			SELECT gen_random_uuid(), 2, 1, '1', 'b', gen_random_uuid(), false, gen_random_uuid(), '{a}', i % 2 = 0, now(), now(), 5`,
@@ -476,8 +441,7 @@ func TestPlansOfRowsThatStay(t *testing.T) {
 
 // A payload that fits into a page stays in its row with the id of its artifact, in each partition of the log.
 func TestPayloadsStayInTheirRows(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	moved := func() int {
 		return scan[int](f, `SELECT sum(pg_relation_size(c.reltoastrelid)) FROM pg_partition_tree('holdfast.task_events') p JOIN pg_class c ON c.oid = p.relid WHERE isleaf`)
 	}

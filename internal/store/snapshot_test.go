@@ -43,8 +43,7 @@ func (f *fixture) endedBesideASnapshot(n int) {
 
 // The statements of a task's life do not read the dead rows of other tasks.
 func TestWritesBesideAnOldSnapshot(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	worker := f.worker(time.Hour)
 	life := func() map[string]int {
 		pages := map[string]int{}
@@ -148,8 +147,7 @@ func (f *fixture) deliveredBesideASnapshot(n int) {
 
 // A claim finds what is due without reading the entries of all delivered webhooks, from the second one on.
 func TestPushClaimsBesideAnOldSnapshot(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	f.deliveredBesideASnapshot(8000)
 	f.ended(fresh("a"), "good")
 	require.Len(t, f.duePushes(5), 1)

@@ -25,16 +25,14 @@ func (p *pen) setState(ctx context.Context, inContext bool, value string, versio
 
 func (f *fixture) hasState(h *task.Task, inContext bool, value string, version int64) {
 	f.t.Helper()
-	got, v, err := f.AgentState(f.t.Context(), StateOf{h, inContext})
-	require.NoError(f.t, err)
+	got, v := must2(f.AgentState(f.t.Context(), StateOf{h, inContext}))(f.t)
 	require.Equal(f.t, value, string(got))
 	require.Equal(f.t, version, v)
 }
 
 // The end of a run waits for a state that is being written, and the state for an end: neither is lost.
 func TestStateRacesWithEndOfRun(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	for range 30 {
 		p := f.running("a")
 		var wg sync.WaitGroup
@@ -53,8 +51,7 @@ func TestStateRacesWithEndOfRun(t *testing.T) {
 
 // Tasks of one context count together: each increment is one compare-and-set that won.
 func TestTasksShareStateOfContext(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	const writers, each = 4, 10
 	var wg sync.WaitGroup
 	var pens []*pen
@@ -89,8 +86,7 @@ func TestTasksShareStateOfContext(t *testing.T) {
 }
 
 func TestStateOfContextBelongsToItsOwnerAndAgent(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	must(p.setState(t.Context(), true, `"secret"`, 0))(t)
 	for name, change := range map[string]func(*task.Task){
@@ -101,8 +97,7 @@ func TestStateOfContextBelongsToItsOwnerAndAgent(t *testing.T) {
 	} {
 		h := *p.c.Task
 		change(&h)
-		value, _, err := f.AgentState(t.Context(), StateOf{&h, true})
-		require.NoError(t, err)
+		value, _ := must2(f.AgentState(t.Context(), StateOf{&h, true}))(t)
 		require.Nil(t, value, name)
 	}
 	// A write takes them from the task's row, not from the header.
@@ -114,8 +109,7 @@ func TestStateOfContextBelongsToItsOwnerAndAgent(t *testing.T) {
 
 // States lie in no table that a caller's role can read.
 func TestCallersReadNoStates(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	for _, table := range []string{"task_states", "context_states", "v_states"} {
 		require.False(t, scan[bool](f, "SELECT has_table_privilege(holdfast.api_role(), 'holdfast."+table+"', 'SELECT')"), table)
 	}
@@ -123,8 +117,7 @@ func TestCallersReadNoStates(t *testing.T) {
 }
 
 func TestStatesEndWithTheirTasks(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	one, two := f.running("a"), f.running("a")
 	for _, p := range []*pen{one, two} {
 		for _, inContext := range []bool{false, true} {
@@ -153,8 +146,7 @@ func TestStatesEndWithTheirTasks(t *testing.T) {
 
 // Before a period is dropped, its states go, except those of contexts with a task that stays.
 func TestStatesEndWithTheirPeriod(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	old := time.Now().Add(-60 * 24 * time.Hour)
 	highest := partition.FirstID(old.Add(24 * time.Hour))
 	f.exec(`INSERT INTO holdfast.context_states (tenant, owner, agent, context_id, task, version, value, request_id)

@@ -17,10 +17,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Each statement of the console reads a bounded part by an index.
-func TestPlansOfSystem(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+// Each statement of operators reads a bounded part by an index, whatever its filter is.
+func TestPlansOfOperators(t *testing.T) {
+	f := parallel(t)
 	seedAdmin(t, f, 6000)
 	defer f.exec("TRUNCATE holdfast.tasks, holdfast.push_configs, holdfast.push_cursors") // they have no logs
 	seedPushes(t, f)
@@ -29,8 +28,8 @@ func TestPlansOfSystem(t *testing.T) {
 	f.exec(`INSERT INTO holdfast.remote_workers (id, agents, last_seen) SELECT gen_random_uuid(), '{a0}', now() - i * interval '1 s' FROM generate_series(1, 3000) i`)
 	f.exec("ANALYZE")
 	ended := strings.TrimPrefix(scan[string](f, "SELECT tableoid::regclass::text FROM holdfast.tasks WHERE state = 5 LIMIT 1"), "holdfast.")
-	const newest, none = "'ffffffff-ffff-ffff-ffff-ffffffffffff'", "'00000000-0000-0000-0000-000000000000'"
-	nobody := regexp.MustCompile(`Seq Scan on (tasks_2\w+|tasks_open|events_\w+|push_\w+|api_keys|remote_workers)\b`)
+	const newest, none, all = "'ffffffff-ffff-ffff-ffff-ffffffffffff'", "'00000000-0000-0000-0000-000000000000'", "'{1,2,3,4,5,6,7,8}'"
+	nobody := regexp.MustCompile(`Seq Scan on (tasks_2\w+|tasks_open|events_\w+|push_\w+|audit_2\w+|admin_jobs|api_keys|remote_workers)\b`)
 	c := f.conn()
 	f.ok(c.Exec(t.Context(), "SET enable_seqscan = off; SET jit = off", pgx.QueryExecModeSimpleProtocol))
 	texts := statements(t)
@@ -51,10 +50,29 @@ func TestPlansOfSystem(t *testing.T) {
 		{"APIKeyPlace", "generic", "'k7', false, ''", "api_keys_pkey"},
 		{"RemoteWorkersOf", "generic", "'a0', false, 50", "remote_workers_seen"},
 		{"OldestTask", "generic", "", ended + "_pkey"},
+		{"AdminWindow", "generic", newest + ", " + none + ", 1::smallint, 8::smallint, 20000", ended + "_pkey"},
+		{"AdminTasks", "generic", newest + ", " + none + ", 1::smallint, 8::smallint, " + all + ", '', false, '', false, '', 50", ended + "_pkey"},
+		{"AdminTasksSaying", "generic", "ARRAY[" + newest + "]::uuid[], 500, " + newest + ", " + newest + ", 'x'", "_pkey"},
+		{"AdminCounts", "generic", newest + ", " + none + ", 1::smallint, 8::smallint, " + all + ", '', false, '', false, ''", ended + "_pkey"},
+		{"AdminTasksOfContext", "generic", "'ctx7', " + newest + ", " + none + ", 1::smallint, 8::smallint, " + all + ", '', false, '', false, '', 50", ended + "_context_id"},
+		{"AdminCountsOfContext", "generic", "'ctx7', " + newest + ", " + none + ", 1::smallint, 8::smallint, " + all + ", '', false, '', false, ''", ended + "_context_id"},
+		{"AdminChanged", "generic", "50, '{a0,a1}', now()", ended + "_agent"},
+		{"Jobs", "generic", newest + ", false, '', 50", "admin_jobs_pkey"},
+		{"JobsForget", "generic", "interval '1 day'", "admin_jobs_ended"},
+		{"JobClaim", "generic", "interval '1 s', NULL", "admin_jobs_open"},
+		{"AdminAudit", "generic", "now(), 1::smallint, 1, 50, now() - interval '1 day'", "_pkey"},
+		{"AdminTasksByID", "generic", "ARRAY[" + newest + "]::uuid[], " + none + ", " + newest, ended + "_pkey"},
+		// An operator's filters are optional. One plan for all of them would read everything.
+		{"OpsTasks", "custom", newest + ", '', 0, '', '', false, '', 50", "_pkey"},
+		{"OpsTasks", "custom", newest + ", '', 2, '', '', false, '', 50", "tasks_open_"},
+		{"OpsTasks", "custom", newest + ", '', 0, 'ctx7', '', false, '', 50", "_context_id_"},
+		{"OpsTasks", "custom", newest + ", 'a', 2, 'ctx7', '', false, '', 50", "tasks_open_"},
+		{"OpsTasks", "custom", newest + ", '', 2, '', '', true, 't', 50", "tasks_open_"},
 	} {
 		plan := planOf(t, c, texts[x.name], x.mode, x.args)
 		require.Contains(t, plan, x.index, "%s(%s):\n%s", x.name, x.args, plan)
 		require.NotRegexp(t, nobody, plan, "%s(%s):\n%s", x.name, x.args, plan)
+		require.False(t, x.index == "tasks_open_" && strings.Contains(plan, "tasks_2"), "%s: ended tasks are not read", x.args)
 	}
 }
 
@@ -87,8 +105,7 @@ func seedPushes(t *testing.T, f *fixture) {
 
 // A page of webhooks passes over a bounded number of them, and its next one goes on where it has stopped.
 func TestListedPushes(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	f.windowPushes = 1000
 	seedAdmin(t, f, 5500) // more than a page passes over
 	defer f.exec("TRUNCATE holdfast.tasks, holdfast.push_configs, holdfast.push_cursors")
@@ -140,8 +157,7 @@ func TestListedPushes(t *testing.T) {
 
 // Statistics have each task that ended in the interval of its end, and say how far back they go.
 func TestAgentStats(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	f.ok(f.EnsurePartitions(t.Context()))
 	defer f.exec("TRUNCATE holdfast.tasks") // they have no logs
 	now := must(f.Now(t.Context()))(t)
@@ -177,8 +193,7 @@ func TestAgentStats(t *testing.T) {
 
 // With more tasks than statistics read, the newest ones count, from the beginning of an interval on.
 func TestAgentStatsAreBounded(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	f.ok(f.EnsurePartitions(t.Context()))
 	defer f.exec("TRUNCATE holdfast.tasks")
 	now := must(f.Now(t.Context()))(t)
@@ -198,18 +213,15 @@ func TestAgentStatsAreBounded(t *testing.T) {
 	require.LessOrEqual(t, total, int64(f.statTasks))
 	require.Greater(t, total, int64(f.statTasks-2*360))
 
-	failed, looked, err := op.Failures(t.Context(), "x", since, 50)
-	require.NoError(t, err)
+	failed, looked := must2(op.Failures(t.Context(), "x", since, 50))(t)
 	require.Len(t, failed, 50)
 	require.True(t, looked.After(since))
 }
 
 // Failures have the cause that the client does not see, or the text of the status, and only those of the operator's tenant.
 func TestFailures(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	_, err := f.EnsurePartitions(t.Context())
-	require.NoError(t, err)
+	f := parallel(t)
+	f.ok(f.EnsurePartitions(t.Context()))
 	defer f.exec("TRUNCATE holdfast.tasks, holdfast.task_events")
 	for i, x := range []struct{ tenant, payload string }{
 		{"a", `{"cause":"exit status 1"}`},
@@ -222,8 +234,7 @@ func TestFailures(t *testing.T) {
 		f.exec(fmt.Sprintf(`INSERT INTO holdfast.task_events (task, seq, kind, state, attempt, payload) VALUES ('%s', 4, 2, 6, 1, '%s')`, id, x.payload))
 	}
 	reasons := func(op *Operator) (out []string) {
-		failed, _, err := op.Failures(t.Context(), "x", time.Now().Add(-time.Hour), 10)
-		require.NoError(t, err)
+		failed, _ := must2(op.Failures(t.Context(), "x", time.Now().Add(-time.Hour), 10))(t)
 		for _, f := range failed {
 			out = append(out, f.Reason)
 		}
@@ -235,8 +246,7 @@ func TestFailures(t *testing.T) {
 
 // An operator of one tenant lists and revokes the keys of its tenant only.
 func TestKeysOfOperators(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	by := identity.Caller{Tenant: "a", Subject: "op", Method: identity.MethodOperator, Reason: "because"}
 	own, all := f.Operator(by, true), f.Operator(by, false)
 	for i := range 7 {
@@ -268,8 +278,7 @@ func TestKeysOfOperators(t *testing.T) {
 
 // The sizes and the duties are those of the catalog.
 func TestDatabaseFacts(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	facts := must(f.Database(t.Context()))(t)
 	require.True(t, facts.Oldest.IsZero())
 	h := f.create(fresh("a"))

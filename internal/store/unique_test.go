@@ -14,8 +14,7 @@ import (
 )
 
 func TestDaysOfKey(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	for at, want := range map[string][]string{
 		"2026-03-01 12:00:00Z":      {"2026-03-01"},
 		"2026-03-01 00:05:00Z":      {"2026-03-01"},
@@ -39,22 +38,20 @@ func (f *fixture) yesterdays(key string) {
 }
 
 func TestKeyIsUniqueAcrossDays(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	first := keyed(fresh("a"), "old", "1")
 	f.create(first)
 	f.yesterdays("old")
 	again := keyed(fresh("a"), "old", "1")
 	require.ErrorIs(t, errOf(ownerOf(again).bare(f.Store).Create(t.Context(), again)), ErrTaken)
-	h, byKey, err := ownerOf(again).bare(f.Store).Existing(t.Context(), again)
-	require.NoError(t, err)
+	h, byKey := must2(ownerOf(again).bare(f.Store).Existing(t.Context(), again))(t)
 	require.True(t, byKey)
 	require.Equal(t, first.Task.ID, h.ID)
 
 	// The same for messages, and for a reopened task.
 	parked := f.running("parked")
 	parked.must(t, status(task.StateInputRequired))
-	_, err = ownerOf(first).bare(f.Store).AddMessage(t.Context(), &NewMessage{Task: parked.c.Task, Message: user("x"), RequestID: NewID(), Idempotency: Idempotency{"old", []byte("1")}})
+	_, err := ownerOf(first).bare(f.Store).AddMessage(t.Context(), &NewMessage{Task: parked.c.Task, Message: user("x"), RequestID: NewID(), Idempotency: Idempotency{"old", []byte("1")}})
 	require.ErrorIs(t, err, ErrTaken)
 	ended := chosen("a", "x")
 	f.create(ended)
@@ -68,8 +65,7 @@ func TestKeyIsUniqueAcrossDays(t *testing.T) {
 // Near midnight a key is written on both days, so that of two requests on either side of midnight one finds the
 // other's row. The test inserts the rows of the other request: the day that both share decides.
 func TestKeyNearMidnight(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	require.NoError(t, storetest.Partitions(t.Context(), f.url, time.Now().AddDate(0, 0, -2), time.Now().AddDate(0, 0, 2)))
 	h := f.create(fresh("a"))
 	for name, days := range map[string]string{
@@ -80,14 +76,13 @@ func TestKeyNearMidnight(t *testing.T) {
 			SELECT d, 'tenant', 'owner', $1, '1', $2 FROM (SELECT ((now() - interval '5 minutes') AT TIME ZONE 'UTC')::date AS today) x, unnest(`+days+`) AS d`, key, h.ID)
 		n := keyed(fresh("a"), key, "1")
 		require.ErrorIs(t, errOf(ownerOf(n).bare(f.Store).Create(t.Context(), n)), ErrTaken, name)
-		found, byKey, err := ownerOf(n).bare(f.Store).Existing(t.Context(), n)
-		require.NoError(t, err, name)
+		found, byKey := must2(ownerOf(n).bare(f.Store).Existing(t.Context(), n))(t, name)
 		require.True(t, byKey)
 		require.Equal(t, h.ID, found.ID, name)
 		require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.v_keys WHERE key = $1", key), "the view shows it once")
 
 		// A key with another task on one of the days is taken on both, until that task is gone.
-		_, err = ownerOf(n).bare(f.Store).Create(t.Context(), keyed(fresh("a"), key, "2"))
+		_, err := ownerOf(n).bare(f.Store).Create(t.Context(), keyed(fresh("a"), key, "2"))
 		require.ErrorIs(t, err, ErrTaken, name)
 	}
 }
@@ -104,8 +99,7 @@ func (f *fixture) erase(h *task.Task) {
 }
 
 func TestKeyOfErasedTaskIsFree(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	for _, old := range []bool{false, true} {
 		key := fmt.Sprint("key", old)
 		gone := f.create(keyed(fresh("a"), key, "1"))
@@ -114,11 +108,9 @@ func TestKeyOfErasedTaskIsFree(t *testing.T) {
 		}
 		f.erase(gone)
 		n := keyed(fresh("a"), key, "another request")
-		_, _, err := ownerOf(n).bare(f.Store).Existing(t.Context(), n)
-		require.ErrorIs(t, err, task.NotFound)
+		require.ErrorIs(t, errOf2(ownerOf(n).bare(f.Store).Existing(t.Context(), n)), task.NotFound)
 		h := f.create(n)
-		found, byKey, err := ownerOf(n).bare(f.Store).Existing(t.Context(), n)
-		require.NoError(t, err)
+		found, byKey := must2(ownerOf(n).bare(f.Store).Existing(t.Context(), n))(t)
 		require.True(t, byKey)
 		require.Equal(t, h.ID, found.ID)
 		require.NotZero(t, scan[int](f, "SELECT count(*) FROM holdfast.idempotency_keys WHERE key = $1 AND task = $2", key, h.ID))
@@ -128,8 +120,7 @@ func TestKeyOfErasedTaskIsFree(t *testing.T) {
 
 // Of many concurrent writers, in statements of their own, one gets the name or the key.
 func TestOneOfManyCreatesWins(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	gone := f.create(keyed(chosen("a", "name"), "key", "1"))
 	f.erase(gone) // all of them find it free at once
 	for what, n := range map[string]func() *NewTask{
@@ -158,15 +149,13 @@ func TestOneOfManyCreatesWins(t *testing.T) {
 		}
 		require.NoError(t, g.Wait(), what)
 		require.Len(t, made, 1, what)
-		found, _, err := ownerOf(n()).bare(f.Store).Existing(t.Context(), n())
-		require.NoError(t, err)
+		found, _ := must2(ownerOf(n()).bare(f.Store).Existing(t.Context(), n()))(t)
 		require.Equal(t, <-made, found.ID, what)
 	}
 }
 
 func TestReopeningMovesName(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	last := chosen("a", "x")
 	f.create(last)
 	for range 3 {

@@ -51,8 +51,7 @@ const contractFunctions = "('sql_contract_version', 'task_uuid', 'uuid_at')"
 // The golden file is the contract that docs/sql.md promises: within a major version lines are only added, and new
 // columns of a view come after its old ones.
 func TestTheViewsAreAContract(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	var have strings.Builder
 	fmt.Fprintf(&have, "version %s\n", scan[string](f, "SELECT holdfast.sql_contract_version()"))
 	_, lines := query(t, f.conn(), `
@@ -78,8 +77,7 @@ func TestTheViewsAreAContract(t *testing.T) {
 }
 
 func TestTheViewsAreCommented(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	missing := `
 		SELECT c.relname || coalesce('.' || a.attname, '')
 		  FROM pg_class c
@@ -102,8 +100,7 @@ func TestTheViewsAreCommented(t *testing.T) {
 }
 
 func TestViewsNameAllStates(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	for _, s := range task.States {
 		require.Equal(t, s.String(), scan[string](f, "SELECT holdfast.state_name($1::smallint)", int16(s)))
 	}
@@ -117,8 +114,7 @@ func TestViewsNameAllStates(t *testing.T) {
 }
 
 func TestTimeAsUUID(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	for _, at := range []time.Time{
 		time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC), time.Date(2031, 12, 31, 23, 59, 59, 999_000_000, time.UTC),
 		time.Date(2026, 3, 1, 10, 0, 0, 1_999_000, time.UTC),
@@ -128,8 +124,7 @@ func TestTimeAsUUID(t *testing.T) {
 }
 
 func TestTasksByName(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	named := func(owner, name string) task.ID {
 		n := fresh("a")
 		n.ClientID, n.Task.Owner, n.Task.PublicID = true, owner, name
@@ -182,8 +177,7 @@ func randomChunk(r *rand.Rand, index map[string]int) *task.Event {
 
 // SQL assembles chunks to the artifacts that clients see.
 func TestArtifactsInSQLAreFoldedAsInGo(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	worker := f.worker(time.Hour)
 	for seed := range uint64(60) {
 		h := f.create(fresh("a"))
@@ -273,8 +267,7 @@ func (f *fixture) seedHistory(n int) (partitions []string) {
 // An operator's usual filters use an index, with the planner's default settings, except for one: with the price of a
 // random page on a disk, PostgreSQL 16 and later rather hash all of these few tasks than seek some.
 func TestPlansOfViews(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	months := f.seedHistory(6000)
 	c := f.conn()
 	f.ok(c.Exec(t.Context(), "SET jit = off; SET timezone = 'UTC'; SET random_page_cost = 1.1", pgx.QueryExecModeSimpleProtocol))
@@ -363,8 +356,7 @@ func as(t testing.TB, c *pgx.Conn, role string, do func(tx pgx.Tx)) {
 }
 
 func TestReaderReadsViewsOnly(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	p.must(t, status(task.StateWorking), chunk("x"))
 	c := f.conn()

@@ -34,8 +34,7 @@ func (f *fixture) pass(id task.ID) {
 
 // TestTurnsAgainstModel does not show times and dialogues.
 func TestWaitUntilItsTimerFires(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	before, note := must(f.Now(t.Context()))(t), waitNote(time.Hour, false)
 	p.must(t, status(task.StateWorking), note)
@@ -58,8 +57,7 @@ func (f *fixture) before(c *Claimed) []task.Said {
 }
 
 func TestTimersFireOnce(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	const tasks = 40
 	for range tasks {
 		f.create(fresh("a"))
@@ -93,8 +91,7 @@ func TestTimersFireOnce(t *testing.T) {
 
 // A message and the timer may come at the same moment. Whichever is first, both get their turn, and the message is not lost.
 func TestMessagesRaceWithTimers(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	for _, interruptible := range []bool{true, false} {
 		for range 15 {
 			p := f.running("a")
@@ -138,8 +135,7 @@ func TestMessagesRaceWithTimers(t *testing.T) {
 
 // A message that waited for the lock of the task, while the wait was written, ends the wait: its own snapshot still shows a run.
 func TestMessageThatSawARunEndsTheWait(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	p.must(t, status(task.StateWorking))
 	commit := f.written(p, waitNote(time.Hour, true))
@@ -155,8 +151,7 @@ func TestMessageThatSawARunEndsTheWait(t *testing.T) {
 }
 
 func TestWaitsDoNotFillTheQueue(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	f.waiting("a", false)
 	n := fresh("a")
 	n.Limits.Queue = 1

@@ -111,16 +111,14 @@ func TestWatchAfterLongGap(t *testing.T) {
 	missed := f.create(aged("a"))
 	// A failed read found nothing, so the watch does not continue after it.
 	proxy.Lose("OpsTasksSince", pgproxytest.Answer, 1)
-	_, _, err := w.Next(t.Context())
-	require.ErrorIs(t, err, task.Unavailable)
+	require.ErrorIs(t, errOf2(w.Next(t.Context())), task.Unavailable)
 	f.shows(w, seen{missed.ID: {1}})
 	require.True(t, w.looked.After(gap.Add(time.Hour)), "from here on the watch is up to date")
 	f.shows(w, seen{})
 }
 
 func TestWatchIsBounded(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	w := f.NewWatch(TaskFilter{}, 2)
 	f.shows(w, seen{})
 	var tasks []*task.Task
@@ -135,8 +133,7 @@ func TestWatchIsBounded(t *testing.T) {
 }
 
 func TestWatchTakesTurns(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	var tasks []*task.Task
 	for range 5 {
 		tasks = append(tasks, f.create(aged("a")))
@@ -167,12 +164,10 @@ func TestWatchTakesTurns(t *testing.T) {
 }
 
 func TestRetryMakesTaskDue(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	run := f.running("a")
 	h := run.c.Task
-	hurried, owned, err := f.Hurry(t.Context(), h)
-	require.NoError(t, err)
+	hurried, owned := must2(f.Hurry(t.Context(), h))(t)
 	require.False(t, hurried)
 	require.True(t, owned)
 
@@ -180,18 +175,15 @@ func TestRetryMakesTaskDue(t *testing.T) {
 	require.NoError(t, f.GiveBack(t.Context(), again))
 	f.claim(f.worker(time.Hour), "a", 0)
 	ready := f.ear.ready["a"]
-	hurried, owned, err = f.Hurry(t.Context(), h)
-	require.NoError(t, err)
+	hurried, owned = must2(f.Hurry(t.Context(), h))(t)
 	require.True(t, hurried)
 	require.False(t, owned)
 	require.Equal(t, ready+1, f.ear.ready["a"], "the replicas get a hint")
-	hurried, owned, err = f.Hurry(t.Context(), h)
-	require.NoError(t, err)
+	hurried, owned = must2(f.Hurry(t.Context(), h))(t)
 	require.False(t, hurried || owned, "the task is due")
 
 	won := f.claim(f.worker(time.Hour), "a", 1)
 	require.Equal(t, 2, won[0].Try, "the earlier attempt still counts")
 	(&pen{s: f.Store, c: won[0]}).must(t, status(task.StateFailed))
-	_, _, err = f.Hurry(t.Context(), h)
-	require.ErrorIs(t, err, task.NotFound)
+	require.ErrorIs(t, errOf2(f.Hurry(t.Context(), h)), task.NotFound)
 }

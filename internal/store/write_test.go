@@ -43,8 +43,7 @@ func (f *fixture) asOneBatch(ns ...*NewTask) []createResult {
 }
 
 func TestBatchWithTakenIDs(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	f.create(keyed(chosen("a", "taken"), "key", "1"))
 	owner := chosen("a", "taken")
 	owner.Task.Owner = "somebody else"
@@ -81,8 +80,7 @@ func TestBatchWithTakenIDs(t *testing.T) {
 }
 
 func TestInvalidCreateFailsAlone(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	poison := fresh("a")
 	poison.Message = &task.Message{Parts: []task.Part{{Kind: task.PartData, Data: []byte(`{`)}}}
 	got := f.asOneBatch(fresh("a"), poison, fresh("a"))
@@ -92,21 +90,19 @@ func TestInvalidCreateFailsAlone(t *testing.T) {
 }
 
 func TestIdempotencyKeys(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	first := keyed(fresh("a"), "key", "hash")
 	f.create(first)
 
 	again := keyed(fresh("a"), "key", "hash")
 	require.ErrorIs(t, errOf(f.Create(t.Context(), again)), ErrTaken)
-	h, byKey, err := ownerOf(again).bare(f.Store).Existing(t.Context(), again)
-	require.NoError(t, err)
+	h, byKey := must2(ownerOf(again).bare(f.Store).Existing(t.Context(), again))(t)
 	require.True(t, byKey)
 	require.Equal(t, first.Task.ID, h.ID)
 
 	other := keyed(fresh("a"), "key", "other")
 	require.ErrorIs(t, errOf(f.Create(t.Context(), other)), ErrTaken)
-	_, byKey, err = ownerOf(other).bare(f.Store).Existing(t.Context(), other)
+	_, byKey, err := ownerOf(other).bare(f.Store).Existing(t.Context(), other)
 	require.True(t, byKey)
 	require.ErrorIs(t, err, task.Invalid)
 
@@ -118,8 +114,7 @@ func TestIdempotencyKeys(t *testing.T) {
 // The first try of a message may be stored after its repetition has looked for the key, and end the task or make it
 // busy. The repetition is not refused then.
 func TestRepeatedMessageFindsLateFirstTry(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	r := f.running("a")
 	r.must(t, status(task.StateInputRequired))
 	v := owner.bare(f.Store)
@@ -136,8 +131,7 @@ func TestRepeatedMessageFindsLateFirstTry(t *testing.T) {
 // A create that wins its key and then loses the race for its id leaves the key without a task. The next request with
 // the key gets it.
 func TestKeyWithoutTaskIsFree(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	dangle := func(key, id string) {
 		got := f.asOneBatch(chosen("a", id), keyed(chosen("a", id), key, "1"))
 		require.True(t, got[0].made)
@@ -166,8 +160,7 @@ func (f *fixture) say(id task.ID, enqueue bool) (task.Seq, error) {
 }
 
 func TestPendingMessagesAreLimited(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	p.must(t, status(task.StateWorking))
 	say := func() error {
@@ -186,8 +179,7 @@ func TestPendingMessagesAreLimited(t *testing.T) {
 
 // The append that parks the run meets the open transaction of a message.
 func TestMessageWhileRunParks(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	p.must(t, status(task.StateWorking))
 	tx := must(f.hot.Begin(t.Context()))(t)
@@ -209,8 +201,7 @@ func TestMessageWhileRunParks(t *testing.T) {
 
 // The cancel began while the task had a worker, and gets its lock when it has none.
 func TestCancelWhileRunParks(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	commit := f.written(p, status(task.StateInputRequired))
 	canceled := make(chan error, 1)
@@ -266,8 +257,7 @@ func TestCreatesOfTheSameIDsDoNotDeadlock(t *testing.T) {
 }
 
 func TestManyClaimEachTaskOnce(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	const tasks, workers = 300, 8
 	want := map[task.ID]string{}
 	var g errgroup.Group
@@ -320,8 +310,7 @@ func TestManyClaimEachTaskOnce(t *testing.T) {
 }
 
 func TestRetryWaitsBehindWatermark(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	p := f.running("a")
 	require.NoError(t, f.GiveBack(t.Context(), Requeue{
 		Task: p.c.Task.ID, Agent: "a", Fence: p.c.Fence, Delay: time.Hour, Note: task.RunNote{Outcome: task.RunRetry, Error: "why\x00"},
@@ -342,8 +331,7 @@ func TestRetryWaitsBehindWatermark(t *testing.T) {
 }
 
 func TestUnreadableMessageDelaysNoOther(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
+	f := parallel(t)
 	bad, good := f.create(fresh("a")), f.create(fresh("a"))
 	f.exec(`UPDATE holdfast.task_events SET payload = '{"parts":7}' WHERE task = $1`, bad.ID)
 	for _, c := range f.claim(f.worker(time.Hour), "a", 2) {
