@@ -445,22 +445,6 @@ func TestStartAfterSnapshotMissesNothing(t *testing.T) {
 	require.NoError(t, readers.Wait())
 }
 
-// The task has ended, so no hint or commit will follow.
-func TestResumeAfterTaskHasEnded(t *testing.T) {
-	t.Parallel()
-	url := storetest.New(t).URL
-	a := start(t, url, hub.Options{PollInterval: never})
-	b := start(t, url, hub.Options{PollInterval: never}).listening()
-	u := a.run()
-	a.must(u, 9)
-	for after := range task.Seq(10) {
-		s := b.hub.Subscribe(u.h)
-		s.Resume(task.Position{Seq: after}, task.Position{Seq: 10})
-		require.NoError(t, read(waittest.Context(t), s, 10))
-		s.Close()
-	}
-}
-
 func TestCloseEndsSubscriptions(t *testing.T) {
 	t.Parallel()
 	r := start(t, storetest.New(t).URL, hub.Options{PollInterval: never})

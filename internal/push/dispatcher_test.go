@@ -243,24 +243,6 @@ func TestASealingKeyOutOfReachIsUnavailable(t *testing.T) {
 	require.Equal(t, task.Unavailable, task.KindOf(due[0].Unreadable))
 }
 
-// A log is read in pages, because it may be longer than the database can read at once.
-func TestALongLogIsDelivered(t *testing.T) {
-	t.Parallel()
-	url, got := receiver(t, accept)
-	r := start(t, storetest.New(t).URL, func(o *push.Options) { o.CoalesceAfter, o.MaxHistory = 10, 1<<20 })
-	of := r.begin(hook(url, "0.3"))
-	var evs []*task.Event
-	for i := range 600 {
-		evs = append(evs, status(task.StateWorking, fmt.Sprint(i)))
-	}
-	r.emit(of, append(evs, status(task.StateCompleted, "end"))...)
-	doc := read(t, waittest.Within(t, "the task", got).body)
-	require.Len(t, doc.History, 601)
-	for i, m := range doc.History[1:] {
-		require.Equal(t, fmt.Sprint("m-", i), m.MessageID)
-	}
-}
-
 // Bodies that show the whole task have the newest messages and artifacts that fit. Artifacts are whole, and a header says how many
 // they lack. A chunk may continue an artifact that the body before has left out.
 func TestBodiesAreBounded(t *testing.T) {

@@ -2,13 +2,9 @@ package store
 
 import (
 	"context"
-	"crypto/rand"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -131,49 +127,6 @@ func TestBatchWithEndedTask(t *testing.T) {
 		require.Equal(t, answer{}, waittest.Within(t, "the answer", done))
 		require.Len(t, f.log(bystanders[i].c.Task.ID), 3)
 	}
-}
-
-// A claim and a rescue wait for no lock. A rescue may find a run before the commit that ends it, and reach the task
-// after that commit.
-func TestRunEndsDuringRescue(t *testing.T) {
-	f := parallel(t)
-	p, lost := f.running("a"), f.running("a")
-	f.exec("DELETE FROM holdfast.workers")
-	// A policy delays this role in the middle of the statement.
-	c := f.conn()
-	const gate = 4711
-	role := "holdfast_slow_" + strings.ToLower(rand.Text()[:8])
-	sql := strings.NewReplacer("slow_role", role, "4711", fmt.Sprint(gate)).Replace(`
-		CREATE FUNCTION holdfast.slow() RETURNS boolean VOLATILE LANGUAGE plpgsql SET lock_timeout TO 0 AS $$
-			BEGIN PERFORM pg_advisory_xact_lock_shared(4711); RETURN true; END $$;
-		ALTER POLICY callers ON holdfast.task_queue USING (holdfast.slow());
-		ALTER TABLE holdfast.tasks DISABLE ROW LEVEL SECURITY;
-		ALTER TABLE holdfast.task_events DISABLE ROW LEVEL SECURITY;
-		CREATE ROLE slow_role;
-		GRANT USAGE ON SCHEMA holdfast TO slow_role;
-		GRANT ALL ON ALL TABLES IN SCHEMA holdfast TO slow_role;
-		SELECT pg_advisory_lock(4711)`)
-	must(c.PgConn().Exec(t.Context(), sql).ReadAll())(t)
-	t.Cleanup(func() {
-		c := must(pgx.Connect(context.Background(), f.url))(t)
-		defer func() { _ = c.Close(context.Background()) }()
-		f.ok(c.PgConn().Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role).ReadAll())
-	})
-	slow := open(t, Options{URL: with(f.url, "role="+role), Observer: Observer{Retried: f.ear.retried}})
-
-	rescued := make(chan []Rescued, 1)
-	go func() {
-		_, runs, err := slow.Rescue(context.Background(), 0, true)
-		if err != nil {
-			t.Error(err)
-		}
-		rescued <- runs
-	}()
-	f.blocked(1)
-	p.must(t, status(task.StateCompleted))
-	f.ok(c.Exec(t.Context(), "SELECT pg_advisory_unlock($1)", gate))
-	require.Equal(t, []Rescued{{Task: lost.c.Task.ID, Agent: "a"}}, waittest.Within(t, "the rescue", rescued))
-	require.NotZero(t, f.ear.repeated["rescue"])
 }
 
 // Retention moves a kept task while a client reopens it.

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -54,39 +53,6 @@ func (f *fixture) before(c *Claimed) []task.Said {
 		Task: c.Task, Said: c.Said(), Begins: c.Begins(), Bounds: task.Bounds{Count: 10, Bytes: 10_000},
 	}))(f.t)
 	return said
-}
-
-func TestTimersFireOnce(t *testing.T) {
-	f := parallel(t)
-	const tasks = 40
-	for range tasks {
-		f.create(fresh("a"))
-	}
-	for _, c := range f.claim(f.worker(time.Hour), "a", tasks) {
-		p := &pen{s: f.Store, c: c}
-		p.must(t, status(task.StateWorking), waitNote(time.Microsecond, false))
-	}
-	var won atomic.Int64
-	var g errgroup.Group
-	for range 4 {
-		w := f.worker(time.Hour)
-		g.Go(func() error {
-			for won.Load() < tasks {
-				if _, err := f.FireTimers(t.Context()); err != nil {
-					return err
-				}
-				claimed, err := f.Claim(t.Context(), w, []Demand{{Agent: "a", Slots: 7}})
-				if err != nil {
-					return err
-				}
-				won.Add(int64(len(claimed)))
-			}
-			return nil
-		})
-	}
-	require.NoError(t, g.Wait())
-	require.EqualValues(t, tasks, won.Load())
-	require.Equal(t, 2*tasks, scan[int](f, "SELECT sum(runs)::int FROM holdfast.tasks"))
 }
 
 // A message and the timer may come at the same moment. Whichever is first, both get their turn, and the message is not lost.
