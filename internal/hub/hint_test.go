@@ -115,8 +115,7 @@ func TestManyProcessesSendTogether(t *testing.T) {
 	})
 }
 
-// FuzzHear passes any payload to the hub, because any client of the database can send one. Each valid entry is acted
-// on once, in order; invalid entries are ignored.
+// Any client of the database can send a payload. Each valid entry is acted on once, in order; invalid entries are ignored.
 func FuzzHear(f *testing.F) {
 	const id = "0192f0c1d2e3f4a5b6c7d8e9fa0b1c2d"
 	for _, payload := range []string{

@@ -255,8 +255,7 @@ func TestDeafListenerPolls(t *testing.T) {
 	b.listening()
 }
 
-// A replica's first self-test may be lost with its connection. It must be repeated even while other replicas send
-// hints all the time.
+// The first self-test of a replica may be lost with its connection. It is repeated even while others send hints.
 func TestLostSelfTestIsRepeatedDuringTraffic(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
@@ -369,8 +368,7 @@ func TestSlowSubscriberRereads(t *testing.T) {
 	}
 }
 
-// TestTopicsShareTheirMemory shows that a large topic keeps no events when all topics together have too many, that its
-// subscribers read the table within a budget, and that they return the budget.
+// When all topics together have too many events, a large one keeps none: its subscribers read the table, within the budget.
 func TestTopicsShareTheirMemory(t *testing.T) {
 	t.Parallel()
 	budget := memory.NewBudget(16 << 20)
@@ -389,8 +387,7 @@ func TestTopicsShareTheirMemory(t *testing.T) {
 	require.Zero(t, budget.Stat().Used)
 }
 
-// A subscriber that registers, reads a snapshot and starts behind it gets each later event exactly once, whichever
-// replica writes and however small the ring is.
+// A subscriber that starts behind a snapshot gets each later event once, whichever replica writes and however small the ring is.
 func TestStartAfterSnapshotMissesNothing(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
@@ -507,8 +504,7 @@ func TestLoneProcessSendsNoHints(t *testing.T) {
 	require.NoError(t, <-came)
 }
 
-// TestStreamsShareALargeEvent shows that any number of subscribers hold one copy of an event, within the budget, as long
-// as one of them sends it: both while the event is in the ring, and after smaller ones have replaced it there.
+// Any number of subscribers hold one copy of an event, in the ring or read again from the table, while one of them sends it.
 func TestStreamsShareALargeEvent(t *testing.T) {
 	t.Parallel()
 	for name, ring := range map[string]int{"from the ring": 4 << 20, "from the table": 1 << 20} {

@@ -65,8 +65,7 @@ func TestReplacedEventEndsSubscriptions(t *testing.T) {
 	require.ErrorIs(t, read(waittest.Context(t), s, 6), hub.ErrRewound)
 }
 
-// The events up to a subscriber's position are lost, and others have their seqs before this replica looks. So nothing is
-// missing where the subscriber continues.
+// Other events have the seqs of lost ones before this replica looks, so nothing is missing where a subscriber continues.
 func TestReplacedPositionEndsSubscriptions(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL

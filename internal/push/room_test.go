@@ -131,8 +131,7 @@ func TestADeliveryThatNeverFits(t *testing.T) {
 	require.Zero(t, budget.Stat().Used)
 }
 
-// Deliveries learn while they read that they need more than they took. They give up what they have, so none waits for
-// another in a circle, and all arrive whole.
+// Deliveries that learn while they read that they need more give up what they have. So none waits in a circle.
 func TestDeliveriesThatNeedMoreStartAgain(t *testing.T) {
 	t.Parallel()
 	url, got := receiver(t, accept)

@@ -153,8 +153,7 @@ func TestAReceiverThatLagsGetsTheTask(t *testing.T) {
 	}
 }
 
-// An agent with many statuses does not flood a receiver. At its limit a webhook gets the current state, now and then; other
-// webhooks are not delayed.
+// At its limit a webhook gets the current state, now and then; other webhooks are not delayed.
 func TestAWebhookAtItsLimitGetsTheTask(t *testing.T) {
 	t.Parallel()
 	story(t, func(t *testing.T, w *world) {
@@ -234,8 +233,7 @@ func TestHostsThatHangStallNobody(t *testing.T) {
 	}
 }
 
-// A webhook that becomes due while all slots are taken is claimed with the next free slot, and that of a silent host when it
-// answers. Neither waits for the poll, also if the look before has failed.
+// A webhook that becomes due while no slot is free is claimed with the next one, and does not wait for the poll.
 func TestFreeSlotsLookForMore(t *testing.T) {
 	t.Parallel()
 	for name, silent := range map[string]bool{"a slot": false, "a silent host": true} {

@@ -46,8 +46,7 @@ type numbered struct {
 func (n numbered) size() int     { return 1 }
 func (n numbered) task() task.ID { return task.ID{n.of} }
 
-// Items of a blocked task are written in order, once the lock is gone. Items of other tasks do not
-// wait for them, and a batcher that stops writes both.
+// Items of a blocked task are written in order once the lock is gone, also by a batcher that stops. Other items do not wait.
 func TestBlockedItemsHoldBackOnlyTheirTask(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

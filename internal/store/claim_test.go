@@ -114,8 +114,7 @@ func TestLockedTasksDoNotStarveClaims(t *testing.T) {
 	require.Equal(t, uuid.UUID(next.ID), uuid.UUID(won[0].Task.ID))
 }
 
-// Claims take tasks in the order of their arrival. So the limit of live tasks bounds how long one caller's backlog delays
-// the others (docs/limits.md, Fair shares).
+// The limit of live tasks bounds how long the backlog of one caller delays the others (docs/limits.md, Fair shares).
 func TestLiveTasksBoundDelayOfOtherCallers(t *testing.T) {
 	f := parallel(t)
 	const limit = 20

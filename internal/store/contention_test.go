@@ -114,8 +114,7 @@ func contentions() []contention {
 	return all
 }
 
-// A lock under load holds up only the work that needs it. Each kind of work that does not, finishes again and again
-// while the lock is held.
+// A lock holds up only the work that needs it. Each other kind of work finishes again and again while the lock is held.
 func TestLockUnderLoadDelaysNoBystander(t *testing.T) {
 	t.Parallel()
 	for _, c := range contentions() {

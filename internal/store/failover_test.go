@@ -91,8 +91,7 @@ func TestSilentServerIsLeft(t *testing.T) {
 	waittest.Eventually(t, "the flush has ended", func() error { return f.Health(t.Context()) })
 }
 
-// A former primary that was silent comes back while another server takes writes, and this process has not noticed yet. It must not
-// answer with what it knew before.
+// A former primary that comes back, while another server takes writes, does not answer with what it knew before.
 func TestServerOfALapsedLeaseIsNotRead(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
@@ -186,8 +185,7 @@ func TestReadinessNamesCause(t *testing.T) {
 	waittest.Eventually(t, "the replica is ready again", health)
 }
 
-// A pooler in transaction mode, a migration by another version, a disk that hiccups: the statement is right, and
-// passes at the next try.
+// After a pooler, a migration or a disk that hiccups, a statement passes at the next try.
 func TestOddErrorsPass(t *testing.T) {
 	t.Parallel()
 	f, proxy := newProxied(t)

@@ -70,8 +70,7 @@ func TestForwardedHeadersCannotBeMoved(t *testing.T) {
 	require.Nil(t, p.c.Forwarded)
 }
 
-// Two messages wait for the lock of a task whose run parks. The first one begins a turn, so the second one finds a queue row
-// that is newer than its statement.
+// The first of two messages that wait for a run that parks begins a turn. The second one finds a newer queue row.
 func TestForwardedHeadersOfMessagesThatWaitForALock(t *testing.T) {
 	f := parallel(t)
 	other := openFixture(t, f.url, "")

@@ -47,8 +47,7 @@ var owner = asker{Tenant: "tenant", Subject: "owner", Agent: "a"}
 
 func mine() *Listing { return &Listing{After: Newest, Limit: 50} }
 
-// TestListsAgainstModel reads lists with every filter, page by page, and compares them with a list that is made in
-// memory.
+// Lists with every filter, page by page, are those that are made in memory.
 func TestListsAgainstModel(t *testing.T) {
 	f := parallel(t)
 	f.seedLists(2000)
@@ -214,8 +213,7 @@ func (p *planned) touched(t *testing.T, index string) float64 {
 	return n
 }
 
-// TestListsReadNoMoreThanTheyShow executes the statements as the store prepares them, and counts rows: for no filter
-// may they grow with the number of tasks.
+// For no filter do the rows that a list reads grow with the number of tasks.
 func TestListsReadNoMoreThanTheyShow(t *testing.T) {
 	f := parallel(t)
 	f.seedLists(5000)

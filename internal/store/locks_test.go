@@ -79,8 +79,7 @@ func TestRequestsToALockedTaskShareAConnection(t *testing.T) {
 	require.Empty(t, f.turns.tasks)
 }
 
-// Requests to more locked tasks than the pool has connections, and heartbeats and states of a locked task, leave connections
-// to other requests.
+// Requests, heartbeats and states of more locked tasks than the pool has connections leave some to other requests.
 func TestRequestsToLockedTasksLeaveConnections(t *testing.T) {
 	f := parallel(t)
 	ctx, stop := context.WithCancel(t.Context())

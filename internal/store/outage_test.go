@@ -119,8 +119,7 @@ func TestReconcileFindsClaimWithLostAnswer(t *testing.T) {
 	}
 }
 
-// PostgreSQL does not make room in a full notification queue by itself, so a process that finds it full asks for
-// that. TestChaos fills a real one.
+// A process that finds the notification queue full asks PostgreSQL to make room. TestChaos fills a real one.
 func TestFullNotifyQueueIsTrimmed(t *testing.T) {
 	t.Parallel()
 	proxy := pgproxytest.New(t, storetest.New(t).URL)
@@ -135,8 +134,7 @@ func TestFullNotifyQueueIsTrimmed(t *testing.T) {
 	require.NoError(t, n.Send(t.Context(), []string{"hello"}))
 }
 
-// The answer of a flush is lost in which some runs were fenced. The retry distinguishes them from the runs that were
-// written.
+// The answer of a flush is lost in which some runs were fenced. The retry tells them from those that were written.
 func TestLostAnswerDoesNotHideFence(t *testing.T) {
 	t.Parallel()
 	for name, whole := range statementKinds {

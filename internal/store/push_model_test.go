@@ -449,8 +449,7 @@ func (m *cursorMachine) check() {
 	require.Equal(m, counts, got)
 }
 
-// Webhooks are cursors into the log of their task: events, claims, their outcomes, which may come twice or too late, and the
-// acts of clients and operators move them, in any order.
+// Events, claims, their outcomes, also late and repeated ones, and acts of clients and operators move webhooks in any order.
 func TestWebhooksAgainstModel(t *testing.T) {
 	f := parallel(t)
 	db := f.conn()

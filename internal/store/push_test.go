@@ -21,6 +21,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
+	"pgregory.net/rapid"
 
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
@@ -332,7 +333,7 @@ func TestAWebhookThatComesWithTheMessage(t *testing.T) {
 	require.Len(t, must(f.Pushes(t.Context(), n.Task.ID))(t), 2, "the message was refused, and its webhook with it")
 }
 
-func TestAClaimIsBoundedPerHost(t *testing.T) {
+func TestListsOfWebhooks(t *testing.T) {
 	f := parallel(t)
 	p := f.running("a")
 	for i := range 10 {
@@ -340,21 +341,8 @@ func TestAClaimIsBoundedPerHost(t *testing.T) {
 	}
 	f.setPush(p.c.Task.ID, hook("quick", "quick:8080"))
 	p.must(t, status(task.StateWorking))
-	f.exec("UPDATE holdfast.push_cursors SET due_at = now() - interval '1 minute' WHERE host = 'slow:80'")
-	hosts := map[string]int{}
-	due, _ := f.claimPushes(PushClaim{Limit: 5, PerHost: 3})
-	for _, d := range due {
-		hosts[d.Config.Host]++
-	}
-	require.Equal(t, map[string]int{"slow:80": 3, "quick:8080": 1}, hosts)
-	require.Empty(t, f.duePushes(5, "slow:80"))
-	due, next := f.claimPushes(PushClaim{Limit: 2})
-	require.Len(t, due, 2)
-	require.Zero(t, next, "there may be more")
-
-	rows := must(f.ListPushes(t.Context(), PushFilter{Host: "quick:8080", Limit: 10}))(t)
-	require.Len(t, rows, 1)
-	rows = must(f.ListPushes(t.Context(), PushFilter{Agent: "a", Owner: "owner", Due: true, Limit: 7}))(t)
+	require.Len(t, must(f.ListPushes(t.Context(), PushFilter{Host: "quick:8080", Limit: 10}))(t), 1)
+	rows := must(f.ListPushes(t.Context(), PushFilter{Agent: "a", Owner: "owner", Due: true, Limit: 7}))(t)
 	require.Len(t, rows, 7)
 	last := rows[6]
 	require.Len(t, must(f.ListPushes(t.Context(), PushFilter{Limit: 7, BeforeTask: last.Task, BeforeID: last.Config.ID}))(t), 4)
@@ -364,37 +352,74 @@ func TestAClaimIsBoundedPerHost(t *testing.T) {
 	}
 }
 
-func TestAClaimIsBoundedPerCaller(t *testing.T) {
+// Claims take what is due of hosts and callers that are not busy, parked or not: within their bounds, the oldest first, and all.
+func TestClaimsAgainstModel(t *testing.T) {
 	f := parallel(t)
-	hooked := func(tenant, owner string) {
+	const hosts, owners, hooks = 3, 4, 36
+	var ids []task.ID
+	callerOf, hostOf := map[task.ID]int64{}, map[task.ID]string{}
+	for i := range hooks {
 		n := fresh("a")
-		n.Task.Tenant, n.Task.Owner, n.Push = tenant, owner, hook("inline", tenant+owner+"inline")
-		h := f.create(n)
-		f.setPush(h.ID, hook("set", tenant+owner+"set"))
-		f.ok(f.Cancel(t.Context(), h, nil))
+		n.Task.Tenant, n.Task.Owner = []string{"", "t", "", "t"}[i%owners], []string{"", "", "t", "o"}[i%owners]
+		ids = append(ids, f.ended(n, fmt.Sprint("h", i/owners%hosts)))
 	}
-	for range 4 {
-		hooked("t", "slow")
+	callers := []int64{} // in the order of ids
+	for _, id := range ids {
+		callerOf[id] = scan[int64](f, "SELECT caller FROM holdfast.push_cursors WHERE task = $1", id)
+		hostOf[id] = scan[string](f, "SELECT host FROM holdfast.push_cursors WHERE task = $1", id)
+		callers = append(callers, callerOf[id])
 	}
-	hooked("t", "quick")
-	hooked("tslow", "")
-	hooked("", "")
-	hooked("", "")
-	f.exec("UPDATE holdfast.push_cursors SET due_at = due_at - interval '1 minute' WHERE task IN (SELECT id FROM holdfast.tasks WHERE owner = 'slow')")
-	claimed := map[int64]int{}
-	of := map[string]int64{}
-	due, _ := f.claimPushes(PushClaim{PerCaller: 3})
-	for _, d := range due {
-		claimed[d.Caller]++
-		h := must(f.Header(t.Context(), d.Task))(t)
-		of[h.Tenant+" "+h.Owner] = d.Caller
-	}
-	require.Zero(t, of[" "])
-	require.Equal(t, map[int64]int{of["t slow"]: 3, of["t quick"]: 2, of["tslow "]: 2, 0: 4}, claimed, "without an identity there is no bound")
-	due, _ = f.claimPushes(PushClaim{PerCaller: 3, BusyCallers: []int64{of["t slow"]}})
-	require.Empty(t, due)
-	due, _ = f.claimPushes(PushClaim{PerCaller: 3})
-	require.Len(t, due, 3)
+	require.Zero(t, callers[0], "nobody")
+	require.Len(t, slices.Compact(slices.Sorted(slices.Values(callers))), owners)
+	rapid.Check(t, func(t *rapid.T) {
+		order := rapid.Permutation(ids).Draw(t, "oldest first")
+		due := rapid.SliceOfN(rapid.Bool(), hooks, hooks).Draw(t, "due")
+		parked := rapid.SliceOfN(rapid.Bool(), hooks, hooks).Draw(t, "parked")
+		f.exec(`UPDATE holdfast.push_cursors k SET claim = NULL, worker_id = NULL, locked_until = NULL, parked = x.due AND x.parked,
+			due_at = now() + CASE WHEN x.due THEN (x.nth - 100) * interval '1 ms' ELSE interval '1 hour' END
+			FROM unnest($1::uuid[], $2::boolean[], $3::boolean[]) WITH ORDINALITY x (id, due, parked, nth) WHERE k.task = x.id`, order, due, parked)
+		c := PushClaim{
+			Limit: rapid.IntRange(1, 20).Draw(t, "limit"), PerHost: rapid.IntRange(1, 5).Draw(t, "per host"),
+			PerCaller:   rapid.SampledFrom([]int{1, 2, 3, hooks}).Draw(t, "per caller"),
+			BusyHosts:   rapid.SampledFrom([][]string{{}, {}, {"h1:80"}, {"h0:80", "h2:80"}}).Draw(t, "busy hosts"),
+			BusyCallers: rapid.SampledFrom([][]int64{{}, {}, {callers[1]}, {callers[1], callers[3]}}).Draw(t, "busy callers"),
+		}
+		left := map[string][]task.ID{} // of each host
+		for i, id := range order {
+			if due[i] && !slices.Contains(c.BusyHosts, hostOf[id]) && !slices.Contains(c.BusyCallers, callerOf[id]) {
+				left[hostOf[id]] = append(left[hostOf[id]], id)
+			}
+		}
+		for {
+			f.lanes.empty = Rest{} // or it would not look for parked ones again for a moment
+			won, next := f.claimPushes(c)
+			require.LessOrEqual(t, len(won), c.Limit)
+			of, ofCaller := map[string][]task.ID{}, map[int64]int{}
+			for _, d := range won {
+				of[d.Config.Host] = append(of[d.Config.Host], d.Task)
+				require.Equal(t, callerOf[d.Task], d.Caller)
+				ofCaller[d.Caller]++
+				require.True(t, d.Caller == 0 || ofCaller[d.Caller] <= c.PerCaller)
+			}
+			for host, won := range of {
+				require.LessOrEqual(t, len(won), c.PerHost)
+				if c.PerCaller == hooks {
+					require.ElementsMatch(t, left[host][:len(won)], won, "the oldest")
+				}
+				require.Subset(t, left[host], won)
+				left[host] = slices.DeleteFunc(left[host], func(id task.ID) bool { return slices.Contains(won, id) })
+			}
+			if len(won) == c.Limit {
+				require.Zero(t, next, "there may be more")
+			} else if len(won) == 0 && next > 0 {
+				break
+			}
+		}
+		for host, ids := range left {
+			require.Empty(t, ids, host)
+		}
+	})
+	f.exec("UPDATE holdfast.push_cursors SET due_at = now(), claim = NULL, worker_id = NULL, locked_until = NULL")
 }
 
 // backlog makes n due webhooks, until clear. They have no task, and cannot be claimed.
@@ -407,8 +432,7 @@ func (f *fixture) backlog(n int, host, caller, due string) {
 
 func (f *fixture) clear() { f.exec("DELETE FROM holdfast.push_cursors WHERE config_id = 'backlog'") }
 
-// Webhooks of busy hosts and callers have been due longest, as nobody delivers them. They are parked, the others are found
-// behind them, and claims do not read parked webhooks again.
+// Webhooks of busy hosts and callers are parked: others are found behind them, and claims do not read them again.
 func TestABacklogHidesNobody(t *testing.T) {
 	f := parallel(t)
 	var others []string
@@ -471,37 +495,6 @@ func (f *fixture) parksByPlace() {
 	plan := explain(f.t, c, "push_park", update)
 	scans := regexp.MustCompile(`\w+ Scan\b.*? on push_\w+ \w+`).FindAllString(strings.Join(plan, "\n"), -1)
 	require.Equal(f.t, []string{"Index Scan using push_cursors_due on push_cursors d", "Tid Scan on push_cursors h", "Tid Scan on push_cursors k"}, scans)
-}
-
-// Parked webhooks are claimed once their host is free, the oldest first, before those that became due later.
-func TestParkedWebhooksAreClaimed(t *testing.T) {
-	f := parallel(t)
-	ids := map[task.ID]int{}
-	for i := range 5 {
-		ids[f.ended(fresh("a"), "slow")] = i
-	}
-	f.backlog(1000, "'dead:80'", "0", "now()")
-	slow := []string{"slow:80", "dead:80"}
-	require.Empty(t, f.duePushes(32, slow...))
-	require.Equal(t, 1005, scan[int](f, "SELECT count(*) FROM holdfast.push_cursors WHERE parked"))
-	ids[f.ended(fresh("a"), "slow")] = 5
-	ids[f.ended(fresh("a"), "quick")] = 6
-	claim := func(busy ...string) (of []int) {
-		due, _ := f.claimPushes(PushClaim{PerHost: 3, BusyHosts: busy})
-		for _, d := range due {
-			of = append(of, ids[d.Task])
-		}
-		slices.Sort(of)
-		return of
-	}
-	require.Equal(t, []int{6}, claim(slow...))
-	require.Equal(t, []int{0, 1, 2}, claim("dead:80"))
-	require.Equal(t, []int{3, 4, 5}, claim("dead:80"))
-	require.Empty(t, claim("dead:80"))
-	require.Equal(t, 1000, scan[int](f, "SELECT count(*) FROM holdfast.push_cursors WHERE parked"))
-	counts := must(f.CountPushes(t.Context()))(t)
-	require.EqualValues(t, 1007, counts.Backlog)
-	f.clear()
 }
 
 // A claim that fills the share of a host parks the rest, if it hides others.
@@ -567,27 +560,7 @@ func TestWebhooksParkedByAnotherProcessAreFound(t *testing.T) {
 	require.Len(t, f.duePushes(32), 1)
 }
 
-// The bounds of a claim count parked and other webhooks together.
-func TestTheBoundsOfAClaimCountParkedWebhooks(t *testing.T) {
-	t.Parallel()
-	for _, of := range []string{"host", "caller"} {
-		f := newFixture(t)
-		bounds := map[string]PushClaim{"host": {PerHost: 3}, "caller": {PerCaller: 3}}[of]
-		for i := range 7 {
-			n := fresh("a")
-			n.Task.Owner = "owner"
-			f.ended(n, map[string]string{"host": "slow", "caller": fmt.Sprint("slow", i)}[of])
-		}
-		f.exec("UPDATE holdfast.push_cursors SET parked = true WHERE task IN (SELECT task FROM holdfast.push_cursors ORDER BY task LIMIT 3)")
-		for _, n := range []int{3, 3, 1} {
-			due, _ := f.claimPushes(bounds)
-			require.Len(t, due, n, of)
-		}
-	}
-}
-
-// All deliveries of a process read at the same time, so the bytes of each read are bounded. Text that compresses well
-// counts with its length: that is what the process keeps.
+// All deliveries read at the same time, so each read is bounded in bytes, by the length of what the process keeps.
 func TestReadsAreBoundedInBytes(t *testing.T) {
 	f := parallel(t)
 	p := f.running("a")
@@ -830,8 +803,7 @@ func TestNoMarkIsLostToARecord(t *testing.T) {
 	}
 }
 
-// Records lock several cursors in the order of their keys. A mark in another order would, now and then, wait for one that
-// waits for it.
+// Records lock several cursors in the order of their keys. Marks do so, too, or they would wait for each other.
 func TestMarksLockInTheOrderOfKeys(t *testing.T) {
 	f := parallel(t)
 	var ids []uuid.UUID
@@ -864,8 +836,7 @@ func TestMarksLockInTheOrderOfKeys(t *testing.T) {
 	f.exec("UPDATE holdfast.push_cursors SET due_seq = 0, due_at = NULL, due_since = NULL")
 }
 
-// A claim reads with one snapshot, and locks rows a moment later. It skips a configuration that is set again in between:
-// it would deliver to the old URL, and record that for the new one.
+// A claim skips a configuration that is set again between its look and its lock: it would deliver to the old URL.
 func TestAClaimSkipsAConfigurationThatIsSetAgain(t *testing.T) {
 	f := parallel(t)
 	h := f.create(fresh("a"))
@@ -948,8 +919,7 @@ func TestClaimsOfManyProcesses(t *testing.T) {
 	}
 }
 
-// A client sets webhooks for an id. When the id passes to a new task, its webhooks go with it. They still get the events of
-// the old task that were due.
+// Webhooks of an id go to its new task, and still get the events of the old one that were due.
 func TestWebhooksGoWithAnIDThatIsReopened(t *testing.T) {
 	f := parallel(t)
 	old := chosen("a", "t")

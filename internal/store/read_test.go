@@ -18,8 +18,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// ReadTask in one statement returns the same as FindTask and Snapshot in two, for every plan that the database may
-// choose.
+// ReadTask returns in one statement what FindTask and Snapshot do in two, for every plan that the database may choose.
 func TestReadTaskEqualsFindTaskAndSnapshot(t *testing.T) {
 	f := parallel(t)
 	bare, told, named := fresh("a"), fresh("a"), chosen("a", "t")
@@ -222,8 +221,7 @@ func firstSeen(ids []string) (out []string) {
 	return out
 }
 
-// A run that continues a task learns its artifacts from the status that parked it. It reads only the chunks after that,
-// however many there are before.
+// A run that continues a task learns its artifacts from the status that parked it, and reads only later chunks.
 func TestArtifactIDsReadOnlyChunksAfterTheListing(t *testing.T) {
 	f := parallel(t)
 	p := f.running("a")

@@ -12,8 +12,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Reseal leaves nothing behind that the next turn needs the old key for: webhooks, forwarded headers of messages that run and
-// that wait, and what came by resume URLs, before and after the run has asked.
+// After Reseal nothing needs the old key: webhooks, forwarded headers, and what came by resume URLs.
 func TestNothingNeedsTheOldKeyAfterReseal(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL

@@ -55,8 +55,7 @@ func TestResumeBeginsATurn(t *testing.T) {
 	require.ErrorIs(t, f.Resume(t.Context(), resumeOf(NewID(), 1, "x")), task.NotFound)
 }
 
-// The client's message, the URL, the URL again and a cancel come at the same moment, before and after the run parks. At most
-// one resume counts, the messages are stored, and each answer says what happened.
+// A message, resumes and a cancel come at the same moment. At most one resume counts, and each answer says what happened.
 func TestResumesRace(t *testing.T) {
 	f := parallel(t)
 	resumed := map[bool]int{}

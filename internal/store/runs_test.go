@@ -126,35 +126,6 @@ func TestHeard(t *testing.T) {
 	require.True(t, never, "it was another attempt")
 }
 
-func TestArtifactsOfARun(t *testing.T) {
-	f := parallel(t)
-	p := f.running("a")
-	piece := func(id, text string, appends, last bool) *task.Event {
-		e := chunk(text)
-		e.Artifact.ID, e.Artifact.Name, e.Append, e.Last = id, "name of "+id, appends, last
-		return e
-	}
-	p.must(t, status(task.StateWorking), piece("a", "replaced", false, true), piece("b", "1", false, false),
-		piece("a", "x", false, false), piece("b", "2", true, true), piece("a", "y", true, false))
-	list := must(f.Artifacts(t.Context(), p.c.Task, 0, 10))(t)
-	for i := range list {
-		require.Positive(t, list[i].Bytes)
-		list[i].Bytes = 0
-	}
-	a, b := Artifact{ID: "a", Name: "name of a", Chunks: 2, Seq: 3}, Artifact{ID: "b", Name: "name of b", Chunks: 2, Last: true, Seq: 4}
-	require.Equal(t, []Artifact{a, b}, list)
-	list = must(f.Artifacts(t.Context(), p.c.Task, a.Seq, 1))(t)
-	require.Len(t, list, 1)
-	require.Equal(t, "b", list[0].ID)
-
-	got := must(f.Artifact(t.Context(), p.c.Task, "a"))(t)
-	require.Equal(t, []task.Part{task.Text("xy")}, got.Parts)
-	require.ErrorIs(t, errOf(f.Artifact(t.Context(), p.c.Task, "c")), task.NotFound)
-
-	require.True(t, must(f.Begun(t.Context(), p.c.Task.ID, p.c.Attempt, "a"))(t))
-	require.False(t, must(f.Begun(t.Context(), p.c.Task.ID, p.c.Attempt+1, "a"))(t))
-}
-
 // The run API and notices of cancels read a log in parts.
 func TestReadsAlongALongLog(t *testing.T) {
 	f := parallel(t)
@@ -196,6 +167,10 @@ func TestReadsAlongALongLog(t *testing.T) {
 		require.Len(t, got.Parts, 1, name)
 		require.Zero(t, strings.Compare(text, got.Parts[0].Text), name) // too long to print
 	}
+
+	require.ErrorIs(t, errOf(f.Artifact(t.Context(), p.c.Task, "d")), task.NotFound)
+	require.True(t, must(f.Begun(t.Context(), id, p.c.Attempt, "a"))(t))
+	require.False(t, must(f.Begun(t.Context(), id, p.c.Attempt+1, "a"))(t))
 
 	require.False(t, f.cancel(p.c.Task, `{"why":1.0}`))
 	p.must(t, status(task.StateCanceled))

@@ -299,8 +299,7 @@ func TestLimitsReadOnlyWhatTheyCount(t *testing.T) {
 	}
 }
 
-// On a quiet system ANALYZE sees an empty queue, and a statement keeps the plan made then until the next ANALYZE.
-// With ten thousand tasks in the queue, that plan must not scan the whole queue or all open tasks.
+// A plan that is made for an empty queue scans neither the whole queue nor all open tasks when there are many.
 func TestPlansForEmptyQueue(t *testing.T) {
 	f := parallel(t)
 	for range 50 {
@@ -337,8 +336,7 @@ func TestPlansForEmptyQueue(t *testing.T) {
 	}
 }
 
-// Beside an old snapshot, vacuum counts the few live rows and leaves all dead ones. PostgreSQL then expects a scan of a whole
-// index to cost as little as looking up one row. No plan made then may look for a row by the last column of an index.
+// Beside an old snapshot PostgreSQL takes the scan of an index for cheap. No plan looks for a row by the last column of one.
 func TestPlansForDeadRows(t *testing.T) {
 	f := parallel(t)
 	f.endedBesideASnapshot(8000)

@@ -62,8 +62,7 @@ func TestKeyIsUniqueAcrossDays(t *testing.T) {
 	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.idempotency_keys WHERE key = 'old'"))
 }
 
-// Near midnight a key is written on both days, so that of two requests on either side of midnight one finds the
-// other's row. The test inserts the rows of the other request: the day that both share decides.
+// Near midnight a key is written on both days, and the day that two requests share decides.
 func TestKeyNearMidnight(t *testing.T) {
 	f := parallel(t)
 	require.NoError(t, storetest.Partitions(t.Context(), f.url, time.Now().AddDate(0, 0, -2), time.Now().AddDate(0, 0, 2)))

@@ -48,8 +48,7 @@ func query(t testing.TB, c interface {
 // The functions of the contract. All others in the schema are internal.
 const contractFunctions = "('sql_contract_version', 'task_uuid', 'uuid_at')"
 
-// The golden file is the contract that docs/sql.md promises: within a major version lines are only added, and new
-// columns of a view come after its old ones.
+// Within a major version lines are only added to this file, and new columns of a view come after its old ones (docs/sql.md).
 func TestTheViewsAreAContract(t *testing.T) {
 	f := parallel(t)
 	var have strings.Builder

@@ -99,8 +99,7 @@ func TestWatchSeesEventsOnce(t *testing.T) {
 	require.Empty(t, ofB.known)
 }
 
-// An outage, or the pause between two reads, may last longer than tasks count as recent. Tasks created meanwhile are
-// found, because the watch continues where its last read ended.
+// A watch continues where its last read ended, so it finds the tasks that were created during a long outage.
 func TestWatchAfterLongGap(t *testing.T) {
 	t.Parallel()
 	f, proxy := newProxied(t)

@@ -111,8 +111,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	f.create(elsewhere)
 }
 
-// The first try of a message may be stored after its repetition has looked for the key, and end the task or make it
-// busy. The repetition is not refused then.
+// A repetition is not refused because its first try, stored after it looked for the key, has ended the task or made it busy.
 func TestRepeatedMessageFindsLateFirstTry(t *testing.T) {
 	f := parallel(t)
 	r := f.running("a")
@@ -128,8 +127,7 @@ func TestRepeatedMessageFindsLateFirstTry(t *testing.T) {
 	require.Len(t, f.log(r.c.Task.ID), 5)
 }
 
-// A create that wins its key and then loses the race for its id leaves the key without a task. The next request with
-// the key gets it.
+// A create that wins its key and loses its id leaves a key without a task. The next request with the key gets it.
 func TestKeyWithoutTaskIsFree(t *testing.T) {
 	f := parallel(t)
 	dangle := func(key, id string) {

@@ -211,8 +211,7 @@ const ended = `
 	('016f8e66-0000-7000-8000-000000000001', 1, 1, NULL, 0, NULL), ('016f8e66-0000-7000-8000-000000000001', 2, 3, NULL, 1, 'a'),
 	('016f8e66-0000-7000-8000-000000000001', 3, 2, 5, 1, NULL)`
 
-// A detach waits for readers, and no statement waits for the detach. After a kill in between, the next process
-// continues.
+// A detach waits for readers, and no statement waits for the detach. After a kill the next process continues.
 func TestDetachAndDrop(t *testing.T) {
 	t.Parallel()
 	for _, parent := range []string{"tasks_dated", "events_log", "events_artifacts", "idempotency_keys", "push_attempts", "audit_log"} {
@@ -274,8 +273,7 @@ func TestDetachAndDrop(t *testing.T) {
 	}
 }
 
-// Partitions are created beside a session that reads all tables for long. If a maintenance command is in the way, the
-// creator waits, and no reader or writer waits with it.
+// A creation that waits for a maintenance command makes no reader or writer wait with it.
 func TestCreationDelaysNoStatement(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -297,8 +295,7 @@ func TestCreationDelaysNoStatement(t *testing.T) {
 	require.NoError(t, storetest.Partitions(t.Context(), db.URL, next, next.Add(time.Hour)))
 }
 
-// While a partition is being detached, lists show the rows of all others. PostgreSQL leaves the last partition out of such
-// statements then.
+// PostgreSQL leaves the last partition out of some statements while one is detached. Lists show the rows of all others.
 func TestListsAreWholeDuringDetach(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -382,8 +379,7 @@ func TestForeignBounds(t *testing.T) {
 	require.ErrorContains(t, err, "partition mine has bounds that Holdfast did not set")
 }
 
-// A server that starts near midnight, after days without a server, creates the partitions of both days on which keys
-// are written then.
+// A server that starts near midnight creates the partitions of both days on which keys are written then.
 func TestKeysHavePartitionsAroundMidnight(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -404,8 +400,7 @@ func TestKeysHavePartitionsAroundMidnight(t *testing.T) {
 	}
 }
 
-// A role that does not own the tables detaches through a function of the owner. It gives up before a writer that waits
-// behind it does, and comes again when the reader has ended.
+// A role that owns no tables detaches through a function of the owner. It gives up before writers behind it, and comes again.
 func TestDetachAsARoleThatOwnsNothing(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

@@ -50,8 +50,7 @@ func sharedCluster(t *testing.T, db *storetest.DB) string {
 	return dir
 }
 
-// Test processes share a cluster. After the last of them has ended, in any way, nothing of it
-// remains.
+// After the last test process of a cluster has ended, in any way, nothing of the cluster remains.
 func TestAClusterEndsAfterItsLastProcess(t *testing.T) {
 	t.Parallel()
 	sharedCluster(t, storetest.New(t))
