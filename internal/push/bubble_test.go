@@ -48,12 +48,13 @@ type cursor struct {
 // request is an attempt as its receiver sees it.
 type request struct {
 	*cursor
-	host, id, body string
-	seq            task.Seq
-	snapshot       bool
-	at             time.Time
-	status         int // its answer
-	ctx            context.Context
+	url, id, body string
+	host          string
+	seq           task.Seq
+	snapshot      bool
+	at            time.Time
+	status        int // its answer
+	ctx           context.Context
 }
 
 func newWorld() *world {
@@ -119,9 +120,9 @@ func (w *world) enable(c *cursor, host string) {
 		return
 	}
 	if host != "" {
-		c.Config.URL, c.Config.Host = fmt.Sprintf("http://%s/%s", host, c.PublicID), host
+		c.epoch++ // another URL, also on the same host
+		c.Config.URL, c.Config.Host = fmt.Sprintf("http://%s/%s?%d", host, c.PublicID, c.epoch), host
 		c.Claim, c.lockedUntil, c.Accepted, c.underWay = [16]byte{}, time.Time{}, false, 0
-		c.epoch++
 	}
 	c.disabled, c.Failures, c.FailingSince, c.notBefore = "", 0, time.Time{}, time.Time{}
 	if c.Upto >= c.Next {
@@ -305,12 +306,11 @@ func (p *process) RoundTrip(of *http.Request) (*http.Response, error) {
 	w.mu.Lock()
 	n, _ := strconv.Atoi(strings.TrimPrefix(of.URL.Path, "/"))
 	c := w.cursors[n]
-	r := &request{cursor: c, host: of.URL.Host, id: of.Header.Get("Idempotency-Key"), body: string(body), at: time.Now(), ctx: of.Context()}
+	r := &request{cursor: c, host: of.URL.Host, url: of.URL.String(), id: of.Header.Get("Idempotency-Key"), body: string(body), at: time.Now(), ctx: of.Context()}
 	kind, text, _ := strings.Cut(r.body, " ")
 	seq, _ := strconv.Atoi(text)
 	r.seq, r.snapshot = task.Seq(seq), kind == "task"
-	epoch := c.epoch
-	w.begun(p, r)
+	counts := w.begun(p, r)
 	p.active = append(p.active, r)
 	p.count()
 	answer := w.answer
@@ -321,7 +321,7 @@ func (p *process) RoundTrip(of *http.Request) (*http.Response, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.active = slices.DeleteFunc(p.active, func(other *request) bool { return other == r })
-	if epoch == c.epoch {
+	if counts && r.url == c.Config.URL {
 		c.underWay--
 	}
 	if err == nil {
@@ -337,12 +337,12 @@ func (p *process) RoundTrip(of *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(bytes.NewReader(nil)), Request: of}, nil
 }
 
-// begun checks an attempt at its begin.
-func (w *world) begun(p *process, r *request) {
+// begun checks an attempt at its begin, unless its webhook was changed meanwhile.
+func (w *world) begun(p *process, r *request) (counts bool) {
 	c := r.cursor
 	c.requests = append(c.requests, r)
-	if r.host != c.Config.Host {
-		return // the webhook was changed meanwhile
+	if r.url != c.Config.URL {
+		return false
 	}
 	c.underWay++
 	switch timeout := p.opt.Sender.opt.Timeout; {
@@ -357,6 +357,7 @@ func (w *world) begun(p *process, r *request) {
 	case r.id != DeliveryID(c.Task, &c.Config, r.seq, r.snapshot):
 		w.problem("%s: another id", r.body)
 	}
+	return true
 }
 
 // count remembers the most attempts under way.

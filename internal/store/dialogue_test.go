@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -212,15 +211,6 @@ func TestDialogueOfManyTasks(t *testing.T) {
 	p := f.running("a")
 	require.Equal(t, want[20:], f.dialogue(DialogueOf{Task: p.c.Task, Said: p.c.Said(), Begins: p.c.Begins(), Context: true}))
 	require.Equal(t, want, f.dialogue(DialogueOf{Task: p.c.Task, Said: p.c.Said(), Begins: p.c.Begins(), Context: true, Bounds: task.Bounds{Count: 1000}}))
-}
-
-func TestDialogueWithoutDatabase(t *testing.T) {
-	f := parallel(t)
-	p := f.running("a")
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := f.Dialogue(ctx, DialogueOf{Task: p.c.Task, Said: 1, Begins: 1, Bounds: task.Bounds{Count: 1, Bytes: 1}})
-	require.ErrorIs(t, err, context.Canceled)
 }
 
 // A reference leads only to tasks of the same owner and agent.

@@ -51,8 +51,7 @@ func TestReadOnlyServerIsLeft(t *testing.T) {
 
 // Readers never see the error of a write, and leave the server nevertheless.
 func TestReadersLeaveReadOnlyServer(t *testing.T) {
-	t.Parallel()
-	f, proxy := newProxied(t)
+	f, proxy := proxied(t)
 	h := f.create(fresh("a"))
 	before := f.api.Stat().NewConnsCount()
 	stop := proxy.Fail("TaskCreate", "25006", "cannot execute INSERT in a read-only transaction")
@@ -126,8 +125,7 @@ func TestServerOfALapsedLeaseIsNotRead(t *testing.T) {
 
 // A transaction begins with a statement of its own.
 func TestSilentDatabaseAtBegin(t *testing.T) {
-	t.Parallel()
-	f, proxy := newProxied(t)
+	f, proxy := proxied(t)
 	h := f.create(fresh("a"))
 	statements := f.bounded()
 	proxy.Stall(true)
@@ -142,8 +140,7 @@ func TestSilentDatabaseAtBegin(t *testing.T) {
 }
 
 func TestReadinessNamesCause(t *testing.T) {
-	t.Parallel()
-	f, proxy := newProxied(t)
+	f, proxy := proxied(t)
 	health := func() error { return f.Health(t.Context()) }
 	require.NoError(t, health())
 
@@ -187,8 +184,7 @@ func TestReadinessNamesCause(t *testing.T) {
 
 // After a pooler, a migration or a disk that hiccups, a statement passes at the next try.
 func TestOddErrorsPass(t *testing.T) {
-	t.Parallel()
-	f, proxy := newProxied(t)
+	f, proxy := proxied(t)
 	for code, message := range map[string]string{
 		"26000": "prepared statement does not exist", "42P05": "prepared statement already exists",
 		"0A000": "cached plan must not change result type", "58030": "could not read block", "XX000": "could not open relation",
@@ -221,8 +217,7 @@ func TestOddErrorsPass(t *testing.T) {
 
 // An error that stays is the statement's, so it does not stop the other runs forever.
 func TestOddErrorsThatStayAreFinal(t *testing.T) {
-	t.Parallel()
-	f, proxy := newProxied(t)
+	f, proxy := proxied(t)
 	run := f.running("a")
 	defer proxy.Fail("EventsAppend", "XX000", "unexpected")()
 	require.ErrorContains(t, waittest.Within(t, "the answer", run.write(chunk("1"))).err, "unexpected")

@@ -23,6 +23,13 @@ func newProxied(t *testing.T) (*fixture, *pgproxytest.Proxy) {
 	return openFixture(t, url, p.URL), p
 }
 
+// proxied is newProxied for a test that runs beside others.
+func proxied(t *testing.T) (*fixture, *pgproxytest.Proxy) {
+	t.Helper()
+	t.Parallel()
+	return newProxied(t)
+}
+
 // The connection dies around a commit. Nothing is lost or doubled, and the caller gets its confirmation.
 func TestConnectionsDieAroundACommit(t *testing.T) {
 	t.Parallel()
@@ -154,8 +161,7 @@ func TestLostAnswerDoesNotHideFence(t *testing.T) {
 }
 
 func TestLostAnswerReportsParkedAndContinuedTask(t *testing.T) {
-	t.Parallel()
-	f, proxy := newProxied(t)
+	f, proxy := proxied(t)
 	p := f.running("a")
 	f.ok(f.say(p.c.Task.ID, true))
 	p.must(t, status(task.StateWorking))
@@ -221,8 +227,7 @@ func TestCloseDuringOutage(t *testing.T) {
 
 // A machine or network that fails sends nothing, and the connection stays open.
 func TestSilentDatabase(t *testing.T) {
-	t.Parallel()
-	f, proxy := newProxied(t)
+	f, proxy := proxied(t)
 	run, n := f.running("a"), fresh("b")
 	statements := f.bounded()
 	// silent gives up a statement when the database has fallen silent in it.

@@ -1,29 +1,19 @@
 package store
 
 import (
-	"bytes"
-	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // After Reseal nothing needs the old key: webhooks, forwarded headers, and what came by resume URLs.
 func TestNothingNeedsTheOldKeyAfterReseal(t *testing.T) {
 	t.Parallel()
-	url := storetest.New(t).URL
-	old, next := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)
-	with := func(keys ...[]byte) *fixture {
-		f := &fixture{t: t, url: url, ear: newEar()}
-		s := must(Open(t.Context(), Options{URL: url, APIConns: 2, SecretKeys: keys}))(t)
-		t.Cleanup(func() { s.Close(context.Background()) })
-		f.Store = s
-		return f
-	}
+	const old, next, another = 1, 2, 3
+	with := keyRing(t)
 	before := with(old)
 	webhook := hook("c", "h")
 	webhook.Token = "secret"
@@ -70,7 +60,7 @@ func TestNothingNeedsTheOldKeyAfterReseal(t *testing.T) {
 	require.Equal(t, "early", string(after.claim(after.worker(time.Hour), "b", 1)[0].Wait.Resumed.Body))
 
 	// Reseal leaves a value that no key opens as it is, names its task, and seals the others of the same turn.
-	lost := with(bytes.Repeat([]byte{3}, 32)).begun("lost", "secret-3")
+	lost := with(another).begun("lost", "secret-3")
 	before.adds(lost.c.Task, "secret-4")
 	sealed, err := both.Reseal(t.Context())
 	require.ErrorContains(t, err, "the forwarded headers")

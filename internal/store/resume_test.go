@@ -143,8 +143,7 @@ func TestParkFindsWhatItsSnapshotLacks(t *testing.T) {
 
 // The connection dies around the commit: the sender learns that the resume counts, and it counts once.
 func TestResumeOverALostConnection(t *testing.T) {
-	t.Parallel()
-	f, proxy := newProxied(t)
+	f, proxy := proxied(t)
 	for what, loss := range losses {
 		for _, early := range []bool{false, true} {
 			p := f.running("a")

@@ -39,6 +39,7 @@ func TestWaitUntilItsTimerFires(t *testing.T) {
 	p.must(t, status(task.StateWorking), note)
 	require.WithinRange(t, note.Run.Until, before.Add(time.Hour), must(f.Now(t.Context()))(t).Add(time.Hour), "by the database's clock")
 	require.False(t, must(f.FireTimers(t.Context()))(t))
+	require.EqualValues(t, 1, must(f.QueueDepths(t.Context()))(t)[0].Timers)
 	f.pass(p.c.Task.ID)
 	c := f.next("a").c
 	require.Equal(t, &Wait{Seq: 3, Until: note.Run.Until}, c.Wait)
@@ -114,17 +115,4 @@ func TestMessageThatSawARunEndsTheWait(t *testing.T) {
 	commit()
 	require.NoError(t, waittest.Within(t, "the message", said))
 	require.True(t, f.claim(f.worker(time.Hour), "a", 1)[0].Wait.Interrupted)
-}
-
-func TestWaitsDoNotFillTheQueue(t *testing.T) {
-	f := parallel(t)
-	f.waiting("a", false)
-	n := fresh("a")
-	n.Limits.Queue = 1
-	f.create(n)
-	depths := must(f.QueueDepths(t.Context()))(t)
-	require.Len(t, depths, 1)
-	require.Equal(t, []int64{1, 0, 1}, []int64{depths[0].Waiting, depths[0].Running, depths[0].Timers})
-	_, lines := query(t, f.conn(), "SELECT phase, waiting IS NULL FROM holdfast.v_queue ORDER BY phase")
-	require.Equal(t, [][]string{{"timer", "t"}, {"waiting", "f"}}, lines)
 }

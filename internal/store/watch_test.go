@@ -51,8 +51,7 @@ func aged(agent string) *NewTask {
 }
 
 func TestWatchSeesEventsOnce(t *testing.T) {
-	t.Parallel()
-	f, proxy := newProxied(t)
+	f, proxy := proxied(t)
 	parked, other := f.create(aged("a")), f.create(aged("b"))
 	claim := func(h *task.Task) *pen {
 		c := f.claim(f.worker(time.Hour), h.Agent, 1)[0]
@@ -101,8 +100,7 @@ func TestWatchSeesEventsOnce(t *testing.T) {
 
 // A watch continues where its last read ended, so it finds the tasks that were created during a long outage.
 func TestWatchAfterLongGap(t *testing.T) {
-	t.Parallel()
-	f, proxy := newProxied(t)
+	f, proxy := proxied(t)
 	w := f.NewWatch(TaskFilter{}, 100)
 	f.shows(w, seen{})
 	gap := w.looked.Add(-2 * time.Hour)
