@@ -33,9 +33,7 @@ func TestReplicasReceiveHintsOfDoorbell(t *testing.T) {
 	visitor := must(store.Open(t.Context(), store.Options{URL: url, APIConns: 2, Listener: bell}))(t)
 	defer visitor.Close(t.Context())
 	u := r.run()
-	sub := r.hub.Subscribe(u.h)
-	defer sub.Close()
-	sub.Start(task.Position{Seq: u.h.LastSeq})
+	sub := r.follow(u, task.Position{Seq: u.h.LastSeq})
 	require.False(t, must(visitor.Cancel(t.Context(), u.h, nil))(t))
 	must(visitor.AddMessage(t.Context(), &store.NewMessage{
 		Task: u.h, Message: &task.Message{Role: task.RoleUser}, Enqueue: true, RequestID: store.NewID(),

@@ -147,6 +147,14 @@ func (r *replica) must(u *run, n int) {
 	require.NoError(r.t, r.write(u, n))
 }
 
+// follow subscribes to a run's events behind a position, until the end of the test.
+func (r *replica) follow(u *run, after task.Position) *hub.Subscription {
+	s := r.hub.Subscribe(u.h)
+	r.t.Cleanup(s.Close)
+	s.Start(after)
+	return s
+}
+
 // read reads events up to a seq, and checks that they have no gap.
 func read(ctx context.Context, s *hub.Subscription, upto task.Seq) error {
 	for s.Seen() < upto {
@@ -175,9 +183,7 @@ func TestHintsReachAnotherReplica(t *testing.T) {
 	bus.Notified.Subscribe(func(id task.ID) { notified <- id })
 	b := start(t, url, hub.Options{PollInterval: never, Signals: &bus}).listening()
 	u := a.run()
-	s := b.hub.Subscribe(u.h)
-	defer s.Close()
-	s.Start(task.Position{})
+	s := b.follow(u, task.Position{})
 	for i := range 5 {
 		a.must(u, 2)
 		require.NoError(t, read(waittest.Context(t), s, task.Seq(3+2*i)))
@@ -199,9 +205,7 @@ func TestPollFindsEventWithoutHint(t *testing.T) {
 	a := mute(t, url)
 	b := start(t, url, hub.Options{PollInterval: 50 * time.Millisecond}).listening()
 	u := a.run()
-	s := b.hub.Subscribe(u.h)
-	defer s.Close()
-	s.Start(task.Position{Seq: 1})
+	s := b.follow(u, task.Position{Seq: 1})
 	// The count follows the delivery. The poll that was due before b heard its own test does not count.
 	for upto := task.Seq(3); b.pollFound.Load() == 0; upto += 2 {
 		a.must(u, 2)
@@ -215,9 +219,7 @@ func TestReconnectedListenerMissesNothing(t *testing.T) {
 	a := start(t, url, hub.Options{PollInterval: never}).listening()
 	b := start(t, url, hub.Options{PollInterval: never}).listening()
 	u := a.run()
-	s := b.hub.Subscribe(u.h)
-	defer s.Close()
-	s.Start(task.Position{Seq: 1})
+	s := b.follow(u, task.Position{Seq: 1})
 	conn := storetest.Connect(t, url)
 	written := task.Seq(1)
 	for range 3 {
@@ -245,9 +247,7 @@ func TestDeafListenerPolls(t *testing.T) {
 		return degraded && strings.Contains(detail, "do not arrive")
 	})
 	u := a.run()
-	s := b.hub.Subscribe(u.h)
-	defer s.Close()
-	s.Start(task.Position{Seq: 1})
+	s := b.follow(u, task.Position{Seq: 1})
 	a.must(u, 2)
 	require.NoError(t, read(waittest.Context(t), s, 3), "a deaf listener polls often, whatever its interval")
 	// The connection may recover.
@@ -317,9 +317,7 @@ func TestPagesShrinkUntilTheyAreReadInTime(t *testing.T) {
 		var subs []*hub.Subscription
 		for range 3 {
 			u := elsewhere.run()
-			s := r.hub.Subscribe(u.h)
-			defer s.Close()
-			s.Start(task.Position{Seq: 1})
+			s := r.follow(u, task.Position{Seq: 1})
 			subs = append(subs, s)
 			elsewhere.must(u, events)
 		}
@@ -333,9 +331,7 @@ func TestPagesShrinkUntilTheyAreReadInTime(t *testing.T) {
 		n := &narrow{}
 		r := start(t, storetest.New(t).URL, hub.Options{Store: n, PollInterval: never, RingEvents: 4})
 		u := r.run()
-		s := r.hub.Subscribe(u.h)
-		defer s.Close()
-		s.Start(task.Position{Seq: 1})
+		s := r.follow(u, task.Position{Seq: 1})
 		r.must(u, events)
 		require.NoError(t, read(waittest.Context(t), s, 1+events))
 		require.Positive(t, n.rereads.Load())
@@ -465,9 +461,7 @@ func TestCloseEndsSubscriptions(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	other := start(t, storetest.New(t).URL, hub.Options{PollInterval: never})
-	s := other.hub.Subscribe(u.h)
-	defer s.Close()
-	s.Start(task.Position{Seq: 1})
+	s := other.follow(u, task.Position{Seq: 1})
 	_, err := s.Next(ctx)
 	require.ErrorIs(t, err, context.Canceled)
 }
@@ -489,9 +483,7 @@ func TestLoneProcessSendsNoHints(t *testing.T) {
 	other := start(t, url, hub.Options{PollInterval: never}).listening()
 	note := must(conn.WaitForNotification(waittest.Context(t)))(t)
 	require.Regexp(t, `^[0-9a-f]{12},(h:|t:)`, note.Payload)
-	s := other.hub.Subscribe(u.h)
-	defer s.Close()
-	s.Start(task.Position{Seq: 6})
+	s := other.follow(u, task.Position{Seq: 6})
 	came := make(chan error, 1)
 	go func() {
 		_, err := s.Next(waittest.Context(t))
@@ -541,4 +533,27 @@ func TestStreamsShareALargeEvent(t *testing.T) {
 			require.Zero(t, budget.Stat().Used)
 		})
 	}
+}
+
+// Streams that show an event at the same moment wait for one encoding.
+func TestEventIsEncodedOnce(t *testing.T) {
+	t.Parallel()
+	e := &hub.Entry{Event: &task.Event{Seq: 1}}
+	var calls atomic.Int32
+	proceed := make(chan struct{})
+	encode := func(*task.Event) ([]byte, error) {
+		<-proceed
+		return []byte{byte(calls.Add(1))}, nil
+	}
+	var all errgroup.Group
+	for range 10 {
+		all.Go(func() error { _, err := e.Encoded(0, encode); return err })
+	}
+	close(proceed)
+	require.NoError(t, all.Wait())
+	require.Equal(t, []byte{1}, must(e.Encoded(0, encode))(t))
+	require.Equal(t, []byte{2}, must(e.Encoded(1, encode))(t), "for another version")
+	failing := errors.New("no")
+	_, err := e.Encoded(3, func(*task.Event) ([]byte, error) { return nil, failing })
+	require.ErrorIs(t, err, failing)
 }

@@ -47,83 +47,65 @@ func TestWritesBesideAnOldSnapshot(t *testing.T) {
 	worker := f.worker(time.Hour)
 	life := func() map[string]int {
 		pages := map[string]int{}
-		step := func(name string, do func(db dbsqlc.DBTX) error) {
+		step := func(name string, do func(db dbsqlc.DBTX)) {
 			x := &explained{f: f}
-			require.NoError(t, do(x), name)
+			do(x)
 			pages[name] = x.pages
 		}
 		n := fresh("a")
 		id := uuid.UUID(n.Task.ID)
-		since, err := f.Now(t.Context())
-		require.NoError(t, err)
+		since := must(f.Now(t.Context()))(t)
 		made := newCreate(n)
 		made.audit = ownerOf(n).of(f.Store).audited(auditCreated, n.Task.ID, "a", "")
 		ordinal, run := int64(0), task.Fence{}
-		write := func(s task.State) func(dbsqlc.DBTX) error {
-			return func(db dbsqlc.DBTX) error {
+		write := func(s task.State) func(dbsqlc.DBTX) {
+			return func(db dbsqlc.DBTX) {
 				e := status(s)
 				groups, _ := groupAppends([]*Append{{Task: n.Task.ID, Fence: run, Ordinal: ordinal, Events: []*task.Event{e}, payloads: []string{EncodePayload(e)}}})
-				rows, err := f.appending(groups)(t.Context(), db)
-				require.Len(t, rows, 1)
+				require.Len(t, must(f.appending(groups)(t.Context(), db))(t), 1)
 				ordinal++
-				return err
 			}
 		}
 		message := dbsqlc.MessageAppendParams{ID: id, Enqueue: true, Payload: made.payload, RequestHash: []byte{}}
-		step("TaskCreate", func(db dbsqlc.DBTX) error {
-			rows, err := f.createRows(t.Context(), db, []*create{made})
-			require.Len(t, rows, 1)
-			return err
+		step("TaskCreate", func(db dbsqlc.DBTX) {
+			require.Len(t, must(f.createRows(t.Context(), db, []*create{made}))(t), 1)
 		})
-		step("QueueClaim", func(db dbsqlc.DBTX) error {
-			rows, err := f.q.QueueClaim(t.Context(), db, dbsqlc.QueueClaimParams{
+		step("QueueClaim", func(db dbsqlc.DBTX) {
+			rows := must(f.q.QueueClaim(t.Context(), db, dbsqlc.QueueClaimParams{
 				Agents: []string{"a"}, Slots: []int32{5}, Since: []time.Time{since}, Older: []time.Duration{0},
 				Skip: []uuid.UUID{}, Bytes: claimBytes, Worker: uuid.UUID(worker), Suspects: 1,
-			})
+			}))(t)
 			require.Len(t, rows, 1)
 			run = task.Fence{Attempt: 1, ClaimedAt: rows[0].ClaimedAt.UnixMicro()}
-			return err
 		})
 		step("EventsAppend", write(task.StateWorking))
-		step("RunStates", func(db dbsqlc.DBTX) error {
-			rows, err := f.q.RunStates(t.Context(), db, dbsqlc.RunStatesParams{Ids: []uuid.UUID{id}, Lowest: id, Highest: id})
-			require.Len(t, rows, 1)
-			return err
+		step("RunStates", func(db dbsqlc.DBTX) {
+			require.Len(t, must(f.q.RunStates(t.Context(), db, dbsqlc.RunStatesParams{Ids: []uuid.UUID{id}, Lowest: id, Highest: id}))(t), 1)
 		})
-		step("TaskSeqs", func(db dbsqlc.DBTX) error {
-			rows, err := f.q.TaskSeqs(t.Context(), db, dbsqlc.TaskSeqsParams{Ids: []uuid.UUID{id}, Lowest: id, Highest: id})
-			require.Len(t, rows, 1)
-			return err
+		step("TaskSeqs", func(db dbsqlc.DBTX) {
+			require.Len(t, must(f.q.TaskSeqs(t.Context(), db, dbsqlc.TaskSeqsParams{Ids: []uuid.UUID{id}, Lowest: id, Highest: id}))(t), 1)
 		})
-		step("RunsHeld", func(db dbsqlc.DBTX) error {
-			rows, err := f.q.RunsHeld(t.Context(), db, dbsqlc.RunsHeldParams{Ids: []uuid.UUID{id}, Worker: uuid.UUID(worker)})
-			require.Len(t, rows, 1)
-			return err
+		step("RunsHeld", func(db dbsqlc.DBTX) {
+			require.Len(t, must(f.q.RunsHeld(t.Context(), db, dbsqlc.RunsHeldParams{Ids: []uuid.UUID{id}, Worker: uuid.UUID(worker)}))(t), 1)
 		})
-		step("RunsRescue", func(db dbsqlc.DBTX) error {
-			rows, err := f.q.RunsRescue(t.Context(), db)
-			require.Empty(t, rows)
-			return err
+		step("RunsRescue", func(db dbsqlc.DBTX) {
+			require.Empty(t, must(f.q.RunsRescue(t.Context(), db))(t))
 		})
-		step("QueueAcquit", func(db dbsqlc.DBTX) error {
-			return f.q.QueueAcquit(t.Context(), db, dbsqlc.QueueAcquitParams{ID: id, Worker: uuid.UUID(worker)})
+		step("QueueAcquit", func(db dbsqlc.DBTX) {
+			require.NoError(t, f.q.QueueAcquit(t.Context(), db, dbsqlc.QueueAcquitParams{ID: id, Worker: uuid.UUID(worker)}))
 		})
 		step("EventsAppend, parks", write(task.StateInputRequired))
-		step("MessageAppend", func(db dbsqlc.DBTX) error {
-			_, err := f.q.MessageAppend(t.Context(), db, message)
-			return err
+		step("MessageAppend", func(db dbsqlc.DBTX) {
+			must(f.q.MessageAppend(t.Context(), db, message))(t)
 		})
-		step("QueueHurry", func(db dbsqlc.DBTX) error {
-			_, err := f.q.QueueHurry(t.Context(), db, id)
-			return err
+		step("QueueHurry", func(db dbsqlc.DBTX) {
+			must(f.q.QueueHurry(t.Context(), db, id))(t)
 		})
-		step("IdempotencyGet", func(db dbsqlc.DBTX) error {
-			_, err := f.q.IdempotencyGet(t.Context(), db, dbsqlc.IdempotencyGetParams{Tenant: "tenant", Owner: "owner", Key: "k"})
-			return err
+		step("IdempotencyGet", func(db dbsqlc.DBTX) {
+			must(f.q.IdempotencyGet(t.Context(), db, dbsqlc.IdempotencyGetParams{Tenant: "tenant", Owner: "owner", Key: "k"}))(t)
 		})
-		step("TaskCancel", func(db dbsqlc.DBTX) error {
-			_, err := f.q.TaskCancel(t.Context(), db, dbsqlc.TaskCancelParams{ID: id})
-			return err
+		step("TaskCancel", func(db dbsqlc.DBTX) {
+			must(f.q.TaskCancel(t.Context(), db, dbsqlc.TaskCancelParams{ID: id}))(t)
 		})
 		return pages
 	}
