@@ -310,3 +310,19 @@ func TestArtifactIDsAfterCrashesAndOlderServers(t *testing.T) {
 	f.exec("UPDATE holdfast.task_events SET kept = true")
 	want("b", "a", "d", "c", "e", "f")
 }
+
+func TestRequestsThatAreAbandoned(t *testing.T) {
+	f := parallel(t)
+	p := f.running("a")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, err := range map[string]error{
+		"dialogue":     errOf(f.Dialogue(ctx, DialogueOf{Task: p.c.Task, Said: 1, Begins: 1, Bounds: task.Bounds{Count: 1, Bytes: 1}})),
+		"conversation": errOf(f.Conversation(ctx, p.c.Task, 2, 2)),
+		"resume":       errOf(f.Resumable(ctx, p.c.Task.ID, 1)),
+		"find":         errOf(owner.of(f.Store).FindTask(ctx, p.c.Task.PublicID)),
+		"webhook":      owner.of(f.Store).SetPush(ctx, p.c.Task.ID, hook("c", "h"), 2),
+	} {
+		require.ErrorIs(t, err, context.Canceled, name)
+	}
+}
