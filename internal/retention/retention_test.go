@@ -203,6 +203,10 @@ func TestSweepDropsPeriodAndKeepsTasks(t *testing.T) {
 		ClientID: true, Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("again")}},
 	})
 	require.NoError(t, err)
+
+	// A purge of one task deletes no other of its conversation.
+	require.Equal(t, Purged{Tasks: 1}, must(r.Purge(t.Context(), &store.PurgeFilter{Task: young.ID}))(t))
+	require.False(t, f.there(young))
 }
 
 // partitions lists the partitions of the past and the present.

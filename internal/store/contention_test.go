@@ -86,7 +86,7 @@ func contentions() []contention {
 		{name: "row of a lost run", lock: "SELECT FROM holdfast.tasks WHERE id = $1 FOR UPDATE", of: losts},
 		{name: "queue row of a lost run", lock: "SELECT FROM holdfast.task_queue WHERE id = $1 FOR UPDATE", of: losts},
 		{name: "process of a lost run", lock: "SELECT FROM holdfast.workers w JOIN holdfast.tasks t ON t.worker_id = w.id WHERE t.id = $1 FOR UPDATE OF w", of: losts},
-		{name: "new event", lock: "INSERT INTO holdfast.task_events (task, seq, kind, attempt) VALUES ($1, 2, 1, 0)", ends: true},
+		{name: "new event", lock: "INSERT INTO holdfast.task_events (task, seq, kind, attempt) VALUES ($1, 3, 1, 0)", ends: true},
 		{name: "new name", made: chosen("a", "locked"),
 			lock: "INSERT INTO holdfast.task_names (tenant, owner, agent, client_id, task) VALUES ('tenant', 'owner', 'a', 'locked', $1)"},
 		{name: "new key", made: keyed(fresh("a"), "locked", "1"),
@@ -135,7 +135,8 @@ func (c contention) run(t *testing.T, n int64) {
 	named := keyed(chosen("victim", "victim"), "victim", "1")
 	named.Push = hook("victim", "victim")
 	f.create(named)
-	victim := &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "victim", 1)[0]}
+	victim := f.next("victim")
+	victim.must(t, status(task.StateWorking)) // its webhook is due
 	ctx := context.Background()
 	for _, context := range []bool{false, true} {
 		f.ok(f.SetAgentState(ctx, NewState{StateOf: StateOf{victim.c.Task, context}, Fence: victim.c.Fence, Value: []byte("1"), RequestID: NewID()}))

@@ -275,6 +275,13 @@ func (e *ear) Ready(agent string) {
 	e.ready[agent]++
 }
 
+// hints is how often the replicas were told of a due task of an agent.
+func (e *ear) hints(agent string) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.ready[agent]
+}
+
 func (e *ear) retried(kind string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -16,34 +16,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// Appends that a lock has blocked are written in their order, each once.
-func TestBlockedAppendsKeepTheirOrder(t *testing.T) {
-	f := parallel(t)
-	p := f.running("a")
-	release := f.lock(p.c.Task.ID)
-	const n = 40
-	var done []<-chan answer
-	for i := range n {
-		done = append(done, p.write(chunk(string(rune('A'+i)))))
-		if i == n/2 {
-			f.retries("append")
-		}
-	}
-	release()
-	for _, ch := range done {
-		require.NoError(t, waittest.Within(t, "the answer", ch).err)
-	}
-	var texts string
-	for _, e := range f.log(p.c.Task.ID)[1:] {
-		texts += e.Artifact.Parts[0].Text
-	}
-	var want string
-	for i := range n {
-		want += string(rune('A' + i))
-	}
-	require.Equal(t, want, texts)
-}
-
 // A create that another session blocks for too long fails, and nothing of it is stored.
 func TestCreateGivesUpOnALock(t *testing.T) {
 	t.Parallel()

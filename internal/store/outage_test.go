@@ -160,16 +160,6 @@ func TestLostAnswerDoesNotHideFence(t *testing.T) {
 	}
 }
 
-func TestLostAnswerReportsParkedAndContinuedTask(t *testing.T) {
-	f, proxy := proxied(t)
-	p := f.running("a")
-	f.ok(f.say(p.c.Task.ID, true))
-	p.must(t, status(task.StateWorking))
-	lost := proxy.Lose("EventsAppend", pgproxytest.Answer, 1)
-	require.True(t, p.must(t, status(task.StateInputRequired)).requeued)
-	waittest.Within(t, "the lost message", lost)
-}
-
 func TestStoreSurvivesDatabaseRestart(t *testing.T) {
 	t.Parallel()
 	server := storetest.Server(t, map[string]string{"fsync": "off"})

@@ -418,6 +418,7 @@ func (m *turnMachine) giveBack() {
 }
 
 func (m *turnMachine) hurry() {
+	hints := m.f.ear.hints(m.h.Agent)
 	hurried, owned, err := m.f.Hurry(context.Background(), m.h)
 	switch {
 	case !m.queued:
@@ -427,6 +428,7 @@ func (m *turnMachine) hurry() {
 	default:
 		require.NoError(m, err)
 		require.Equal(m, []bool{m.delayed, m.run != nil}, []bool{hurried, owned})
+		require.True(m, !m.delayed || m.f.ear.hints(m.h.Agent) > hints, "the replicas get a hint")
 		m.delayed = false
 	}
 }

@@ -159,28 +159,3 @@ func TestWatchTakesTurns(t *testing.T) {
 	got, _ := drain(t, w)
 	require.Empty(t, got)
 }
-
-func TestRetryMakesTaskDue(t *testing.T) {
-	f := parallel(t)
-	run := f.running("a")
-	h := run.c.Task
-	hurried, owned := must2(f.Hurry(t.Context(), h))(t)
-	require.False(t, hurried)
-	require.True(t, owned)
-
-	again := Requeue{Task: h.ID, Agent: "a", Fence: run.c.Fence, Note: task.RunNote{Outcome: task.RunRetry}, Delay: time.Hour}
-	require.NoError(t, f.GiveBack(t.Context(), again))
-	f.claim(f.worker(time.Hour), "a", 0)
-	ready := f.ear.ready["a"]
-	hurried, owned = must2(f.Hurry(t.Context(), h))(t)
-	require.True(t, hurried)
-	require.False(t, owned)
-	require.Equal(t, ready+1, f.ear.ready["a"], "the replicas get a hint")
-	hurried, owned = must2(f.Hurry(t.Context(), h))(t)
-	require.False(t, hurried || owned, "the task is due")
-
-	won := f.claim(f.worker(time.Hour), "a", 1)
-	require.Equal(t, 2, won[0].Try, "the earlier attempt still counts")
-	(&pen{s: f.Store, c: won[0]}).must(t, status(task.StateFailed))
-	require.ErrorIs(t, errOf2(f.Hurry(t.Context(), h)), task.NotFound)
-}

@@ -1,9 +1,11 @@
 package schema_test
 
 import (
+	"crypto/rand"
 	"database/sql"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver of goose
@@ -66,4 +68,27 @@ func older(t *testing.T, databaseURL string) {
 	g := must(goose.NewProvider(goose.DialectPostgres, db, migrations.FS,
 		goose.WithTableName(schema.VersionTable), goose.WithDisableGlobalRegistry(true)))(t)
 	must(g.DownTo(t.Context(), 10))(t)
+}
+
+// Taking the step back leaves nothing of a role that was admitted. Migrating again does not bring it back.
+func TestDownForgetsAdmittedRoles(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	c := storetest.Connect(t, db.URL)
+	role := "server_" + strings.ToLower(rand.Text()[:8])
+	must(c.Exec(t.Context(), "CREATE ROLE "+role))(t)
+	log := slog.New(slog.DiscardHandler)
+	require.NoError(t, schema.Admit(t.Context(), db.URL, role, log))
+	require.NoError(t, schema.Migrate(t.Context(), db.URL, log), "renews the grants")
+	unusable, may, err := schema.Look(t.Context(), db.URL+"&role="+role, log)
+	require.NoError(t, err)
+	require.Nil(t, unusable)
+	require.False(t, may)
+	older(t, db.URL)
+	must(c.Exec(t.Context(), "DROP ROLE "+role))(t, "no grant and no policy depends on it")
+	require.NoError(t, schema.Migrate(t.Context(), db.URL, log))
+	unusable, may, err = schema.Look(t.Context(), db.URL, log)
+	require.NoError(t, err)
+	require.Nil(t, unusable)
+	require.True(t, may)
 }
