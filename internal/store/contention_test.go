@@ -87,13 +87,19 @@ func contentions() []contention {
 		{name: "queue row of a lost run", lock: "SELECT FROM holdfast.task_queue WHERE id = $1 FOR UPDATE", of: losts},
 		{name: "process of a lost run", lock: "SELECT FROM holdfast.workers w JOIN holdfast.tasks t ON t.worker_id = w.id WHERE t.id = $1 FOR UPDATE OF w", of: losts},
 		{name: "new event", lock: "INSERT INTO holdfast.task_events (task, seq, kind, attempt) VALUES ($1, 3, 1, 0)", ends: true},
-		{name: "new name", made: chosen("a", "locked"),
-			lock: "INSERT INTO holdfast.task_names (tenant, owner, agent, client_id, task) VALUES ('tenant', 'owner', 'a', 'locked', $1)"},
-		{name: "new key", made: keyed(fresh("a"), "locked", "1"),
+		{
+			name: "new name", made: chosen("a", "locked"),
+			lock: "INSERT INTO holdfast.task_names (tenant, owner, agent, client_id, task) VALUES ('tenant', 'owner', 'a', 'locked', $1)",
+		},
+		{
+			name: "new key", made: keyed(fresh("a"), "locked", "1"),
 			lock: `INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task)
-				SELECT d, 'tenant', 'owner', 'locked', '', $1::uuid FROM holdfast.key_days(now()) AS d`},
-		{name: "limit", made: limited(fresh("a"), 1000, 0),
-			lock: "SELECT holdfast.live_tasks(holdfast.limit_slot('tenant', 'owner', 'a'), 'tenant', 'owner', 'a', 1000) WHERE $1::uuid IS NOT NULL"},
+				SELECT d, 'tenant', 'owner', 'locked', '', $1::uuid FROM holdfast.key_days(now()) AS d`,
+		},
+		{
+			name: "limit", made: limited(fresh("a"), 1000, 0),
+			lock: "SELECT holdfast.live_tasks(holdfast.limit_slot('tenant', 'owner', 'a'), 'tenant', 'owner', 'a', 1000) WHERE $1::uuid IS NOT NULL",
+		},
 	}
 	// As CREATE INDEX takes it: readers go on, and writers of the table wait. A statement locks each table that it may
 	// write, so every create that is not lean waits for the tables of webhooks, keys, names and the audit log.

@@ -275,7 +275,7 @@ func (e *ear) Ready(agent string) {
 	e.ready[agent]++
 }
 
-// hints is how often the replicas were told of a due task of an agent.
+// hints counts the hints about due tasks of an agent.
 func (e *ear) hints(agent string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

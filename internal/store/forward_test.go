@@ -39,12 +39,6 @@ func (f *fixture) adds(h *task.Task, secret string) {
 	must(asker{Tenant: "tenant", Subject: "owner", Agent: h.Agent}.of(f.Store).AddMessage(f.t.Context(), m))(f.t)
 }
 
-// kept counts the messages whose headers the database has.
-func (f *fixture) kept(id task.ID) int {
-	f.t.Helper()
-	return scan[int](f, "SELECT count(*) FROM holdfast.task_queue q, jsonb_object_keys(q.forwarded) WHERE q.id = $1", id)
-}
-
 func TestForwardedHeadersOfAReopenedTask(t *testing.T) {
 	f := parallel(t)
 	old := fresh("a")

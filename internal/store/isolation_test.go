@@ -285,8 +285,9 @@ func TestCallersRoleWithoutPredicates(t *testing.T) {
 	f.victim("a", "", "", "") // without an owner, as on a server without authentication
 	f.worker(time.Hour)
 	type relation struct{ Name, Kind string }
-	rows := must(f.conn().Query(t.Context(), `SELECT relname::text AS name, relkind::text AS kind FROM pg_class
-		WHERE relnamespace = 'holdfast'::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'S') ORDER BY 1`))(t)
+	rows, err := f.conn().Query(t.Context(), `SELECT relname::text AS name, relkind::text AS kind FROM pg_class
+		WHERE relnamespace = 'holdfast'::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'S') ORDER BY 1`)
+	require.NoError(t, err)
 	relations := must(pgx.CollectRows(rows, pgx.RowToStructByName[relation]))(t)
 	require.Greater(t, len(relations), 20)
 	callers := map[string]string{

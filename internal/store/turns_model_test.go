@@ -182,7 +182,7 @@ func (m *turnMachine) write(requeued bool, evs ...*task.Event) {
 	m.seq += task.Seq(len(evs))
 }
 
-// running begins a run if there is none, of another task if this one has ended.
+// running begins a run if the task has no run, and one of another task if this one has ended.
 func (m *turnMachine) running() {
 	if m.state.Terminal() {
 		m.create()
@@ -413,7 +413,7 @@ func (m *turnMachine) giveBack() {
 	q.Delay = rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(m.T, "delay")
 	require.NoError(m, m.f.GiveBack(context.Background(), q))
 	m.seq++
-	m.over(string(q.Note.Outcome))
+	m.over(q.Note.Outcome)
 	m.delayed = q.Delay > 0 && !m.canceled
 }
 

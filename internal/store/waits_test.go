@@ -15,14 +15,6 @@ func waitNote(d time.Duration, interruptible bool) *task.Event {
 	return &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunWaits, For: d, Interruptible: interruptible}}
 }
 
-// waiting is a task whose agent waits for an hour.
-func (f *fixture) waiting(agent string, interruptible bool) *pen {
-	f.t.Helper()
-	p := f.running(agent)
-	require.False(f.t, p.must(f.t, status(task.StateWorking), waitNote(time.Hour, interruptible)).requeued)
-	return p
-}
-
 // pass lets the time of a wait pass, and fires its timer.
 func (f *fixture) pass(id task.ID) {
 	f.t.Helper()
