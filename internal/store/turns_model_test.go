@@ -157,7 +157,20 @@ func (m *turnMachine) claim() {
 		require.Empty(m, c.Message.Parts)
 		require.Equal(m, m.message+1, c.Said(), "its last message was answered before")
 	}
+	said := must(m.f.Conversation(context.Background(), c.Task, c.Said(), c.Begins()))(m)
+	said = slices.DeleteFunc(said, func(s task.Message) bool { return s.Role != task.RoleUser })
+	require.Len(m, said, len(m.messages(c.Said())), "not what waits")
 	m.run = &pen{s: m.f.Store, c: c}
+}
+
+// messages are those before an event.
+func (m *turnMachine) messages(before task.Seq) (all []task.Seq) {
+	for seq, text := range m.texts {
+		if seq < before && (seq == 1 || strings.HasPrefix(text, "m-")) {
+			all = append(all, seq)
+		}
+	}
+	return all
 }
 
 // write appends events of the run. It may repeat that, as after an answer that was lost.
@@ -380,18 +393,9 @@ func (m *turnMachine) resume() {
 		m.early = m.seq
 		return
 	}
-	m.begins(m.lastMessage(), m.seq)
+	m.begins(slices.Max(m.messages(m.seq)), m.seq)
 	m.seq++
 	m.state, m.resumed, m.open = task.StateSubmitted, true, false
-}
-
-func (m *turnMachine) lastMessage() (last task.Seq) {
-	for seq, text := range m.texts {
-		if strings.HasPrefix(text, "m-") || seq == 1 {
-			last = max(last, seq)
-		}
-	}
-	return last
 }
 
 // expire lets the resume URL expire.
@@ -401,6 +405,7 @@ func (m *turnMachine) expire() {
 	}
 	m.f.exec("UPDATE holdfast.tasks SET resume_until = now() WHERE id = $1", m.h.ID)
 	m.open, m.expired = false, true
+	m.resume()
 }
 
 func (m *turnMachine) giveBack() {

@@ -169,4 +169,8 @@ func TestReopeningMovesName(t *testing.T) {
 		require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.task_names"))
 		last = n
 	}
+	f.erase(&last.Task)
+	again := chosen("a", "x")
+	require.ErrorIs(t, errOf(ownerOf(again).bare(f.Store).FindTask(t.Context(), "x")), task.NotFound)
+	require.Equal(t, again.Task.ID, f.create(again).ID, "the name of an erased task is free")
 }
