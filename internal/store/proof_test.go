@@ -46,20 +46,27 @@ func TestNothingIsAcknowledgedWithoutSynchronousStandby(t *testing.T) {
 	reads := openFixture(t, server.URL, "")
 	statements := f.bounded()
 	server.HoldCommits()
-	queued := run.write(status(task.StateWorking), chunk("1"))
+	t.Cleanup(server.ReleaseCommits) // else a store whose test has failed would not close
 	type result struct {
 		name string
 		err  error
 	}
 	results := make(chan result, len(writes))
-	for name, write := range writes {
-		go func() { results <- result{name, write(context.Background())} }()
-	}
-	// Of the two that change the webhooks of a task, one waits for the other; creates have one writer.
+	begin := func(name string) { go func() { results <- result{name, writes[name](context.Background())} }() }
 	waits := func(n int) error {
 		have := server.Count("SELECT count(*)::int FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
 		return waittest.Unless(have >= n, "%d commits wait", have)
 	}
+	queued := run.write(status(task.StateWorking), chunk("1"))
+	waittest.Eventually(t, "the append waits for its commit", func() error { return waits(1) })
+	begin("cancel")
+	waittest.Eventually(t, "the cancel does, too", func() error { return waits(2) })
+	for name := range writes {
+		if name != "cancel" {
+			begin(name)
+		}
+	}
+	// Of the two that change the webhooks of a task, one waits for the other; creates have one writer.
 	waittest.Eventually(t, "all writes wait for their commits", func() error { return waits(len(writes) - 1) })
 	waittest.Eventually(t, "the writes are given up, each time that they try", func() error {
 		statements.expire()
