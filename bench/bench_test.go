@@ -15,8 +15,7 @@ func BenchmarkLatency(b *testing.B) { latency(b) }
 func BenchmarkFanOut(b *testing.B)  { fanOut(b) }
 func BenchmarkReads(b *testing.B)   { reads(b) }
 
-func BenchmarkBlocking(b *testing.B)       { blocking(b) }
-func BenchmarkPoll(b *testing.B)           { poll(b) }
-func BenchmarkStream(b *testing.B)         { stream(b) }
-func BenchmarkPushDeliveries(b *testing.B) { pushDeliveries(b) }
-func BenchmarkReplicas(b *testing.B)       { replicated(b) }
+func BenchmarkBlocking(b *testing.B) { blocking(b) }
+func BenchmarkPoll(b *testing.B)     { poll(b) }
+func BenchmarkStream(b *testing.B)   { stream(b) }
+func BenchmarkReplicas(b *testing.B) { replicated(b) }

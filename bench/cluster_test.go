@@ -21,9 +21,8 @@ import (
 
 // Roles of replicas.
 const (
-	whole    = "api,worker"
-	apiOnly  = "api"
-	pushOnly = "push"
+	whole   = "api,worker"
+	apiOnly = "api"
 )
 
 // cluster is replicas on a database of their own.

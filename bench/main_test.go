@@ -31,10 +31,6 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "bench:", serveRaw(addr))
 		os.Exit(1)
 	}
-	if listeners, err := strconv.Atoi(os.Getenv(receiverEnv)); err == nil {
-		fmt.Fprintln(os.Stderr, "bench:", receive(listeners))
-		os.Exit(1)
-	}
 	flag.Parse()
 	if flag.Lookup("test.bench").Value.String() == "" {
 		// Without benchmarks, as in go test ./..., nothing needs a database.

@@ -55,9 +55,6 @@ var tables = []struct {
 	{"Stream", "Chunks, of 256 bytes unless noted, each durable before it is sent", []raw{
 		{"raw rows/s", "rows/s", "RawUnnest/conns=2/rows=500", ""}, {"raw SSE chunks/s", "chunks/s", "RawSSE/streams=%s/flush=full", "streams"},
 	}},
-	{"PushDeliveries", "Deliveries of webhooks to a receiver that answers at once", []raw{
-		{"raw echo requests/s", "requests/s", "RawEcho/inflight=%s", "inflight"},
-	}},
 	{"Replicas", "Replicas that share the machine", nil},
 }
 
