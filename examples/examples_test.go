@@ -4,7 +4,6 @@ package examples_test
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"regexp"
@@ -63,9 +62,9 @@ func serve(t *testing.T, program, file string, env ...string) server {
 	return server{Executor: e, lines: lines}
 }
 
-func program(t *testing.T, name, file string, env map[string]string) executor.Executor {
+func program(t *testing.T, name, file string) executor.Executor {
 	t.Helper()
-	e, err := command.New(command.Options{Argv: []string{interpreter(t, name), file}, Env: env})
+	e, err := command.New(command.Options{Argv: []string{interpreter(t, name), file}})
 	require.NoError(t, err)
 	return e
 }
@@ -137,7 +136,7 @@ func TestConversations(t *testing.T) { //nolint:tparallel // the subtests talk t
 		"node over HTTP":        {serve(t, "node", "node/http_agent.mjs"), [][2]string{{"stressed desserts 🙂", "desserts stressed 🙂 "}}, 0},
 		"node over HTTP, empty": {serve(t, "node", "node/http_agent.mjs"), [][2]string{{"", ""}}, task.StateFailed},
 		"a command of node": {
-			program(t, "node", "node/command_agent.mjs", nil),
+			program(t, "node", "node/command_agent.mjs"),
 			[][2]string{
 				{"guess my number", "Is it 50? Say yes, higher or lower."},
 				{"higher", "Is it 75? Say yes, higher or lower."},
@@ -146,8 +145,8 @@ func TestConversations(t *testing.T) { //nolint:tparallel // the subtests talk t
 			},
 			0,
 		},
-		"a command of python":        {program(t, "python3", "python/command_agent.py", nil), [][2]string{{"To be, or not to be", "6 words, 4 different"}}, 0},
-		"a command of python, empty": {program(t, "python3", "python/command_agent.py", nil), [][2]string{{" ", ""}}, task.StateRejected},
+		"a command of python":        {program(t, "python3", "python/command_agent.py"), [][2]string{{"To be, or not to be", "6 words, 4 different"}}, 0},
+		"a command of python, empty": {program(t, "python3", "python/command_agent.py"), [][2]string{{" ", ""}}, task.StateRejected},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &conversation{Executor: x.agent}
@@ -168,29 +167,6 @@ func TestConversations(t *testing.T) { //nolint:tparallel // the subtests talk t
 			}
 		})
 	}
-}
-
-func TestPythonCommandContinuesFromCheckpoint(t *testing.T) {
-	t.Parallel()
-	slow := program(t, "python3", "python/command_agent.py", map[string]string{"DELAY": "0.05"})
-	ctx, cancel := context.WithCancelCause(t.Context())
-	run, out := executortest.NewRun("a b "+strings.Repeat("c ", 1000)), executortest.NewRecorder()
-	done := executortest.Go(ctx, slow, run, out)
-	out.Await(t, 2)
-	cancel(executor.ErrShutdown)
-	require.ErrorIs(t, executortest.Wait(t, done), executor.ErrShutdown)
-
-	events := out.Events()
-	stored := events[len(events)-1].Run.Checkpoint
-	var before struct{ Done int }
-	require.NoError(t, json.Unmarshal(stored, &before))
-	require.GreaterOrEqual(t, before.Done, 2)
-
-	run.Try, run.Attempt, run.Memory = 2, 2, &executortest.Memory{Stored: stored, Events: events}
-	out = executortest.NewRecorder()
-	require.NoError(t, program(t, "python3", "python/command_agent.py", nil).Execute(t.Context(), run, out))
-	require.Len(t, out.Events(), 1002-before.Done+2, "a checkpoint for each remaining word, and two artifacts")
-	require.JSONEq(t, `{"a":1,"b":1,"c":1000}`, string(out.Task(t).Artifacts[1].Parts[0].Data))
 }
 
 func TestNodeOverHTTPStopsOnCancel(t *testing.T) {

@@ -3,7 +3,7 @@ package agents
 import (
 	"bufio"
 	"fmt"
-	"net"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,60 +17,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// The agents of examples/, as real processes in their own languages, and a few faulty ones.
-
-func TestExampleAgents(t *testing.T) {
-	t.Parallel()
-	db := clustertest.NewDB(t)
-	python := startAgent(t, "127.0.0.1:0", "python3", example(t, "python/http_agent.py"))
-	node := startAgent(t, "127.0.0.1:0", "node", example(t, "node/http_agent.mjs"))
-	config := fmt.Sprintf(clustertest.Patient+`
-  - {name: python-http, executor: {kind: http, http: {url: %q}}}
-  - {name: node-http, executor: {kind: http, http: {url: %q}}}
-  - {name: python-command, executor: {kind: command, command: {argv: [python3, %q]}}}
-  - {name: node-command, executor: {kind: command, command: {argv: [node, %q]}}}
-`, python.URL, node.URL, example(t, "python/command_agent.py"), example(t, "node/command_agent.mjs"))
-	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: config})
-	for _, d := range a2atest.Old {
-		t.Run(d.String(), func(t *testing.T) {
-			t.Parallel()
-			// talk sends a message to an agent, alternately on the two replicas.
-			turn := 0
-			talk := func(agent, taskID, says string) *a2atest.Result {
-				t.Helper()
-				turn++
-				r := []*clustertest.Replica{a, b}[turn%2]
-				return r.Send(d, a2atest.Say(says).To(taskID).At(agent))
-			}
-			res := talk("python-http", "", "hello durable world")
-			require.Equal(t, "input-required", res.State(), res.Said())
-			res = talk("python-http", res.Task(), "in italics")
-			require.Equal(t, "input-required", res.State())
-			res = talk("python-http", res.Task(), "upper")
-			require.Equal(t, "completed", res.State(), res.Said())
-			require.Equal(t, "HELLO DURABLE WORLD ", a2atest.Text(res.Artifacts[0].Parts))
-
-			res = talk("node-http", "", "abc déf")
-			require.Equal(t, "completed", res.State(), res.Said())
-			require.Equal(t, "cba féd ", a2atest.Text(res.Artifacts[0].Parts))
-
-			res = talk("python-command", "", "one two two")
-			require.Equal(t, "completed", res.State(), res.Said())
-			require.Equal(t, "3 words, 2 different", a2atest.Text(res.Artifacts[0].Parts))
-			require.JSONEq(t, `{"one":1,"two":2}`, string(res.Artifacts[1].Parts[0].Data))
-
-			res = talk("node-command", "", "start") // guesses a number; its only memory is the history
-			require.Contains(t, res.Said(), "50")
-			res = talk("node-command", res.Task(), "lower")
-			require.Contains(t, res.Said(), "25")
-			res = talk("node-command", res.Task(), "higher")
-			require.Contains(t, res.Said(), "37")
-			res = talk("node-command", res.Task(), "yes")
-			require.Equal(t, "completed", res.State())
-			require.Equal(t, "It is 37.", a2atest.Text(res.Artifacts[0].Parts))
-		})
-	}
-}
+// Agents of examples/, as real processes in their own languages. (examples/ has the conversations of all.)
 
 // The orchestrator of the guide calls two agents; one of them refuses.
 func TestOrchestrator(t *testing.T) {
@@ -124,57 +71,26 @@ func example(t testing.TB, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("../../examples", name))
 	require.NoError(t, err)
-	if interpreter := map[string]string{".py": "python3", ".mjs": "node"}[filepath.Ext(name)]; interpreter != "" {
-		if _, err := exec.LookPath(interpreter); err != nil {
-			t.Skip(interpreter + " is not installed")
-		}
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("python3 is not installed")
 	}
 	return path
 }
 
-// agent is an HTTP agent as a process.
-type agent struct {
-	t     testing.TB
-	URL   string
-	cmd   *exec.Cmd
-	lines chan string
-}
-
-// startAgent runs an agent that takes its port as an argument and prints its address.
-func startAgent(t testing.TB, addr, interpreter, file string, env ...string) *agent {
+// startAgent runs an agent in Python that takes its port as an argument and prints its address.
+func startAgent(t testing.TB, file string) (url string) {
 	t.Helper()
-	_, port, err := net.SplitHostPort(addr)
+	cmd := exec.Command("python3", file, "0")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
-	a := &agent{t: t, lines: make(chan string, 1000)}
-	a.cmd = exec.Command(interpreter, file, port)
-	a.cmd.Env = append(os.Environ(), env...)
-	a.cmd.Stderr = os.Stderr
-	out, err := a.cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, a.cmd.Start())
-	t.Cleanup(a.Kill)
-	go func() {
-		for in := bufio.NewScanner(out); in.Scan(); {
-			a.lines <- in.Text()
-		}
-		close(a.lines)
-	}()
-	a.URL = strings.TrimPrefix(a.untilSays("listening on "), "listening on ")
-	return a
-}
-
-func (a *agent) untilSays(prefix string) string {
-	a.t.Helper()
-	for {
-		line := waittest.Within(a.t, "the agent says "+prefix, a.lines)
-		require.NotEmpty(a.t, line, "the agent ended before it said "+prefix)
-		if strings.HasPrefix(line, prefix) {
-			return line
-		}
-	}
-}
-
-func (a *agent) Kill() {
-	_ = a.cmd.Process.Kill()
-	_, _ = a.cmd.Process.Wait()
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_, _ = cmd.Process.Wait()
+	})
+	in := bufio.NewScanner(out)
+	require.True(t, in.Scan(), "the agent has ended")
+	go func() { _, _ = io.Copy(io.Discard, out) }()
+	return strings.TrimPrefix(in.Text(), "listening on ")
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"testing"
 
-	legacy "github.com/a2aproject/a2a-go/a2a"
-	legacyclient "github.com/a2aproject/a2a-go/a2aclient"
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2aclient"
 	"github.com/a2aproject/a2a-go/v2/a2aclient/agentcard"
@@ -22,7 +20,6 @@ var sdkSettings = clustertest.Patient + `
   - name: scripted
     default: true
     executor: {kind: go}
-    direct_replies: true
     card: {streaming: true}
     limits: {backoff: 100ms, cancel_grace: 5s}
 `
@@ -77,12 +74,6 @@ func TestAgentsOfTheGoSDK(t *testing.T) { //nolint:tparallel // the last part ki
 	})
 	onA, onB := sdkClient(t, a), sdkClient(t, b)
 
-	t.Run("bare reply", func(t *testing.T) {
-		result, err := onA.SendMessage(t.Context(), sdkMessage(nil, "reply hello"))
-		require.NoError(t, err)
-		require.IsType(t, &a2a.Message{}, result)
-		require.Equal(t, "hello", result.(*a2a.Message).Parts[0].Text())
-	})
 	t.Run("second turn on another replica", func(t *testing.T) {
 		task := sdkSend(t, onA, nil, "ask where to?")
 		require.Equal(t, a2a.TaskStateInputRequired, task.Status.State)
@@ -90,35 +81,6 @@ func TestAgentsOfTheGoSDK(t *testing.T) { //nolint:tparallel // the last part ki
 		task = sdkSend(t, onB, task, "Oslo")
 		require.Equal(t, a2a.TaskStateCompleted, task.Status.State)
 		require.Equal(t, "where to?: Oslo", task.Status.Message.Parts[0].Text())
-	})
-	t.Run("stream", func(t *testing.T) {
-		var chunks []string
-		var last a2a.TaskState
-		for event, err := range onA.SendStreamingMessage(t.Context(), sdkMessage(nil, "stream to be or not")) {
-			require.NoError(t, err)
-			switch v := event.(type) {
-			case *a2a.TaskArtifactUpdateEvent:
-				chunks = append(chunks, v.Artifact.Parts[0].Text())
-			case *a2a.TaskStatusUpdateEvent:
-				last = v.Status.State
-			}
-		}
-		require.Equal(t, []string{"to", " be", " or", " not"}, chunks)
-		require.Equal(t, a2a.TaskStateCompleted, last)
-	})
-	t.Run("rejection, error and panic", func(t *testing.T) {
-		for text, want := range map[string]struct {
-			state a2a.TaskState
-			text  string
-		}{
-			"reject no":    {a2a.TaskStateRejected, "no"},
-			"fail secret":  {a2a.TaskStateFailed, "The agent failed."},
-			"panic secret": {a2a.TaskStateFailed, "The agent crashed."},
-		} {
-			task := sdkSend(t, onA, nil, text)
-			require.Equal(t, want.state, task.Status.State)
-			require.Equal(t, want.text, task.Status.Message.Parts[0].Text())
-		}
 	})
 	t.Run("cancel on another replica", func(t *testing.T) {
 		id := begin(t, onA, "block", func(e a2a.Event) bool {
@@ -131,16 +93,6 @@ func TestAgentsOfTheGoSDK(t *testing.T) { //nolint:tparallel // the last part ki
 		task, err = onB.GetTask(t.Context(), &a2a.GetTaskRequest{ID: id})
 		require.NoError(t, err)
 		require.Equal(t, "stopped", task.History[len(task.History)-1].Parts[0].Text(), "what the executor's Cancel has said")
-	})
-	t.Run("client of the 0.3 line", func(t *testing.T) {
-		c, err := legacyclient.NewFromEndpoints(t.Context(), []legacy.AgentInterface{{Transport: legacy.TransportProtocolJSONRPC, URL: a.URL}})
-		require.NoError(t, err)
-		result, err := c.SendMessage(t.Context(), &legacy.MessageSendParams{
-			Message: legacy.NewMessage(legacy.MessageRoleUser, legacy.TextPart{Text: "stream to be"}),
-		})
-		require.NoError(t, err)
-		require.Equal(t, legacy.TaskStateCompleted, result.(*legacy.Task).Status.State)
-		require.Equal(t, legacy.TextPart{Text: "to be"}, result.(*legacy.Task).Artifacts[0].Parts[0])
 	})
 	// The last one: a replica dies.
 	t.Run("crash and retry", func(t *testing.T) {

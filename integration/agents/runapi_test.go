@@ -22,12 +22,12 @@ func TestRunAPIExamples(t *testing.T) {
 	require.NotNil(t, program)
 	file := filepath.Join(t.TempDir(), "agent.py")
 	require.NoError(t, os.WriteFile(file, program[1], 0o600))
-	queue := startAgent(t, "127.0.0.1:0", "python3", example(t, "python/queue_agent.py"))
+	queue := startAgent(t, example(t, "python/queue_agent.py"))
 	db := clustertest.NewDB(t)
 	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: fmt.Sprintf(clustertest.Patient+`
   - {name: guide, executor: {kind: command, command: {argv: [python3, %q]}}}
   - {name: queue, executor: {kind: http, http: {url: %q}}}
-`, file, queue.URL)})
+`, file, queue)})
 	for i, r := range []*clustertest.Replica{a, b} {
 		said := a2atest.Say("hello")
 		said.Context = "guide"

@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -28,28 +27,20 @@ func (scripted) Execute(ctx context.Context, exec *a2asrv.ExecutorContext) iter.
 			return
 		}
 		switch verb, rest, _ := strings.Cut(text, " "); verb {
-		case "reply":
-			yield(a2a.NewMessage(a2a.MessageRoleAgent, a2a.NewTextPart(rest)), nil)
 		case "ask":
 			status(a2a.TaskStateInputRequired, rest)
-		case "reject":
-			status(a2a.TaskStateRejected, rest)
-		case "fail":
-			yield(nil, errors.New(rest))
-		case "panic":
-			panic(rest)
 		case "block":
 			if status(a2a.TaskStateWorking, "busy") {
 				<-ctx.Done()
 			}
-		case "stream", "crash":
-			words(ctx, exec, strings.Fields(rest), verb == "crash", yield)
+		case "crash":
+			words(ctx, exec, strings.Fields(rest), yield)
 		}
 	}
 }
 
-// words streams words as one artifact. If it crashes, the first try blocks after the first word, until a test kills it.
-func words(ctx context.Context, exec *a2asrv.ExecutorContext, all []string, crash bool, yield func(a2a.Event, error) bool) {
+// words streams words as one artifact. The first try blocks after the first word, until a test kills it.
+func words(ctx context.Context, exec *a2asrv.ExecutorContext, all []string, yield func(a2a.Event, error) bool) {
 	run, _ := a2asdk.RunFrom(ctx)
 	event := a2a.NewArtifactEvent(exec, a2a.NewTextPart(all[0]))
 	id := event.Artifact.ID
@@ -57,7 +48,7 @@ func words(ctx context.Context, exec *a2asrv.ExecutorContext, all []string, cras
 		if !yield(event, nil) {
 			return
 		}
-		if crash && run.Try == 1 {
+		if run.Try == 1 {
 			<-ctx.Done()
 			yield(nil, context.Cause(ctx))
 			return
