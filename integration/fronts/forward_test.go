@@ -56,7 +56,7 @@ func TestForwardedHeadersSurviveACrash(t *testing.T) {
 	t.Cleanup(server.Close)
 	db := clustertest.NewDB(t)
 	config := clustertest.Patient + inFront("travel",
-		fmt.Sprintf("url: %q, version: 1.0, forward: {headers: [Authorization, x-tenant]}", server.URL), "")
+		fmt.Sprintf("url: %q, version: 1.0, forward: {headers: [Authorization, x-tenant]}", server.URL))
 	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: config})
 	task := a.Send(a2atest.V03, a2atest.Say("hello").At("travel").Detached().
 		With("Authorization", "Bearer "+canary, "X-Tenant", canary+"-tenant", "X-Other", "other")).Task()

@@ -23,7 +23,7 @@ func TestFrontFindsGRPCByTheCard(t *testing.T) {
 	up := clustertest.Start(t, clustertest.Options{
 		Name: "up", DB: db.URL, Config: settings + fmt.Sprintf("tls: {cert_file: %[1]s/cert.pem, key_file: %[1]s/key.pem}\n", dir),
 	})
-	config := clustertest.Steady + inFront("travel", fmt.Sprintf("card_url: %q, binding: grpc", "https://"+a2atest.Host(up.URL)), "")
+	config := clustertest.Steady + inFront("travel", fmt.Sprintf("card_url: %q, binding: grpc", "https://"+a2atest.Host(up.URL)))
 	f := clustertest.Start(t, clustertest.Options{
 		Name: "front", DB: clustertest.NewDB(t).URL, Config: config, Env: []string{"SSL_CERT_FILE=" + filepath.Join(dir, "ca.pem")},
 	})

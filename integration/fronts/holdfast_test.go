@@ -3,7 +3,6 @@ package fronts
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -11,7 +10,6 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
-	"github.com/holdfast-a2a/holdfast/internal/nettest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
@@ -30,10 +28,10 @@ func TestFrontOfEveryVersion(t *testing.T) {
 	config := clustertest.Steady
 	names := []string{"auto"}
 	for name, settings := range wires {
-		config += inFront(name, settings, "") + inFront(name+"-poll", settings+", stream: false", "")
+		config += inFront(name, settings) + inFront(name+"-poll", settings+", stream: false")
 		names = append(names, name, name+"-poll")
 	}
-	config += inFront("auto", fmt.Sprintf("card_url: %q", up.URL), "")
+	config += inFront("auto", fmt.Sprintf("card_url: %q", up.URL))
 	f := clustertest.Start(t, clustertest.Options{Name: "front", DB: clustertest.NewDB(t).URL, Config: config})
 
 	for _, name := range names {
@@ -95,7 +93,7 @@ func TestFrontHasTheAgentsCard(t *testing.T) {
 	t.Parallel()
 	up := clustertest.Start(t, clustertest.Options{Name: "up", DB: clustertest.NewDB(t).URL, Config: clustertest.Steady})
 	keys := up.Read("/.well-known/jwks.json")
-	config := clustertest.Steady + inFront("travel", fmt.Sprintf("card_url: %q, card_keys: '%s'", up.URL, keys), "")
+	config := clustertest.Steady + inFront("travel", fmt.Sprintf("card_url: %q, card_keys: '%s'", up.URL, keys))
 	f := clustertest.Start(t, clustertest.Options{Name: "front", DB: clustertest.NewDB(t).URL, Config: config})
 	card := func(r *a2atest.Peer) (c struct {
 		Name, Description   string
@@ -115,68 +113,5 @@ func TestFrontHasTheAgentsCard(t *testing.T) {
 	require.Equal(t, theirs.DefaultInputModes, ours.DefaultInputModes)
 	for _, i := range ours.SupportedInterfaces {
 		require.Contains(t, i.URL, f.URL)
-	}
-}
-
-// disturbed sends tasks through a front, and disturbs them each time that they have got on by some chunks. Each completes with
-// all its chunks, and the other server was asked once for each.
-func disturbed(t *testing.T, settings, front string, times int, disturb func(f, up *clustertest.Replica, link *clustertest.Proxy)) {
-	t.Helper()
-	const n, chunks = 8, 40
-	upDB, db := clustertest.NewDB(t), clustertest.NewDB(t)
-	grpc := nettest.Reserve(t) // the address of the configuration survives a kill
-	up := clustertest.Start(t, clustertest.Options{Name: "up", DB: upDB.URL, Config: "public_url: http://127.0.0.1:1\n" +
-		clustertest.Replace(settings, "grpc_listen: 127.0.0.1:0", "grpc_listen: "+grpc)})
-	at := a2atest.Host(up.URL)
-	if strings.Contains(front, "grpc") {
-		at = grpc
-	}
-	link := clustertest.NewProxy(t, at)
-	config := settings + inFront("travel", fmt.Sprintf("url: http://%s, %s", link.Addr, front), "")
-	f := clustertest.Start(t, clustertest.Options{Name: "front", DB: db.URL, Config: config})
-	send := func(text string) string {
-		return f.Send(a2atest.V03, a2atest.Say(text).At("travel").Detached()).Task()
-	}
-	held := send("hold") // there is a run at each fault
-	var tasks []string
-	for range n {
-		tasks = append(tasks, send(fmt.Sprintf("chunks=%d size=32 delay=50ms", chunks)))
-	}
-	live := func() int {
-		return clustertest.One[int](db, "SELECT count(*) FROM holdfast.v_tasks WHERE ended_at IS NULL")
-	}
-	for i := range times {
-		waittest.Eventually(t, "the tasks get on", func() error {
-			said := clustertest.One[int](db, "SELECT count(*) FROM holdfast.task_events WHERE kind = 3")
-			return waittest.Unless(said > i*n*chunks/times || live() == 1, "%d chunks, %d live", said, live())
-		})
-		disturb(f, up, link)
-	}
-	waittest.Eventually(t, "the other tasks have ended", func() error { return waittest.Unless(live() == 1, "%d live", live()) })
-	f.CancelOver(a2atest.Unversioned, a2atest.Say().To(held).At("travel")) // it may answer before the cancel is done
-	db.AwaitState(held, "canceled")
-	waittest.Eventually(t, "the other server has canceled its task", func() error {
-		states := clustertest.Column[string](upDB, "SELECT DISTINCT state FROM holdfast.v_tasks ORDER BY 1")
-		return waittest.Unless(slices.Equal(states, []string{"canceled", "completed"}), "%v", states)
-	})
-	for _, task := range tasks {
-		got := f.GetOver(a2atest.Unversioned, a2atest.Say().To(task).At("travel"))
-		require.Equal(t, "completed", got.State(), got.Said())
-		clustertest.Indexed(t, a2atest.Pieces(got.Artifacts[0].Parts, 32), chunks)
-	}
-	db.Sound()
-	upDB.Sound()
-	require.Equal(t, n+1, clustertest.One[int](upDB, "SELECT count(*) FROM holdfast.v_tasks"), "each message was sent once")
-	t.Logf("runs that ended early: %v", clustertest.Column[string](db, `SELECT payload->>'outcome' || ' ' || count(*)
-		FROM holdfast.task_events WHERE kind = 4 GROUP BY payload->>'outcome'`))
-}
-
-func TestCutsBetweenFrontAndAgent(t *testing.T) {
-	t.Parallel()
-	for _, front := range []string{"stream: true", "stream: false", "version: 1.0, binding: grpc", "version: 0.3, binding: grpc"} {
-		t.Run(front, func(t *testing.T) {
-			t.Parallel()
-			disturbed(t, clustertest.Steady, front, 12, func(_, _ *clustertest.Replica, link *clustertest.Proxy) { link.Cut() })
-		})
 	}
 }

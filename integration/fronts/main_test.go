@@ -15,9 +15,9 @@ func TestMain(m *testing.M) {
 }
 
 // inFront is the configuration of an agent in front of another server.
-func inFront(name, settings, limits string) string {
-	return fmt.Sprintf("\n  - {name: %s, executor: {kind: a2a, a2a: {poll_interval: 300ms, %s}}, limits: {backoff: 100ms, cancel_grace: 5s, max_attempts: 100%s}}\n",
-		name, settings, limits)
+func inFront(name, settings string) string {
+	return fmt.Sprintf("\n  - {name: %s, executor: {kind: a2a, a2a: {poll_interval: 300ms, %s}}, limits: {backoff: 100ms, cancel_grace: 5s, max_attempts: 100}}\n",
+		name, settings)
 }
 
 // text is the text of a task's only artifact.

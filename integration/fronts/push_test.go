@@ -171,7 +171,7 @@ func TestNotificationsReachTheRunAtAnotherReplica(t *testing.T) {
 	agent := newStepping()
 	up, balancer, db := startPushing(t, agent), startBalancer(t), clustertest.NewDB(t)
 	config := fmt.Sprintf("run_api: {url: %q}\n", balancer.URL) + clustertest.Steady +
-		inFront("steps", fmt.Sprintf("card_url: %q, push: true", up.URL), "") + inFront("poll", fmt.Sprintf("card_url: %q", up.URL), "")
+		inFront("steps", fmt.Sprintf("card_url: %q, push: true", up.URL)) + inFront("poll", fmt.Sprintf("card_url: %q", up.URL))
 	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: config})
 	stream := a.Stream(a2atest.V03, a2atest.Say("work").At("steps"))
 	task := stream.UntilState("submitted").Task()
@@ -230,7 +230,7 @@ func TestNotificationsOfEveryVersion(t *testing.T) {
 	wires := []string{"1.0, binding: jsonrpc", "1.0, binding: http+json", "0.3, binding: jsonrpc", "0.3, binding: http+json", `"0.1"`}
 	config := clustertest.Steady
 	for i, wire := range wires {
-		config += inFront(fmt.Sprintf("up%d", i), fmt.Sprintf("url: %q, stream: false, push: true, version: %s", up.URL, wire), "")
+		config += inFront(fmt.Sprintf("up%d", i), fmt.Sprintf("url: %q, stream: false, push: true, version: %s", up.URL, wire))
 	}
 	f := clustertest.Start(t, clustertest.Options{Name: "front", DB: clustertest.NewDB(t).URL, Config: config})
 	var tasks []*a2atest.Args
