@@ -43,7 +43,7 @@ TASK=
 
 // TestPages does what the pages for newcomers say. Blocks with a file name are files, and a block of text is what the commands
 // before it print. Pages about servers that the reader has get one from the examples. interop runs the programs that need
-// packages of others, TestGuideHasGoPrograms compares those in Go, and the store tests the SQL (TestTroubleshootingQuestions).
+// packages of others, TestGuidesHaveThePrograms compares those in Go, and the store tests the SQL (TestTroubleshootingQuestions).
 func TestPages(t *testing.T) {
 	t.Parallel()
 	waits := func(url string) string {

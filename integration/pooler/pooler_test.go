@@ -2,14 +2,12 @@ package pooler
 
 import (
 	"encoding/json"
-	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
-	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // newDatabase makes a database for a pooler.
@@ -122,22 +120,4 @@ func TestPreparedStatementsBehindPooler(t *testing.T) {
 	require.NotZero(t, crowd(t, 40, x)())
 	require.Contains(t, x.Log(), "the pooler loses prepared statements")
 	require.Empty(t, clustertest.Column[string](db, "SELECT id::text FROM holdfast.tasks WHERE state <> 5"))
-}
-
-// The switch of make test-pooler leads replicas and verbs through a pooler.
-func TestSwitchToPooler(t *testing.T) {
-	t.Setenv(clustertest.PoolerEnv, "pgbouncer")
-	db := clustertest.NewDB(t)
-	x := clustertest.Start(t, clustertest.Options{Name: "x", DB: db.URL, Config: clustertest.Settings})
-	db.Operate("doctor")
-	require.Equal(t, 10, crowd(t, 10, x)())
-	db.Pooler.Kill()
-	waittest.Eventually(t, "it has no database", func() error {
-		status, body := x.Ready()
-		return waittest.Unless(status == http.StatusServiceUnavailable, "%d %s", status, body)
-	})
-	require.NotZero(t, clustertest.Command(t, t.TempDir(), db.Env(), "doctor", "--timeout", "5s").Code)
-	db.Pooler.Start()
-	x.WaitReady()
-	require.Equal(t, 10, crowd(t, 10, x)())
 }
