@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -176,8 +177,28 @@ func TestFrontsOfOfficialServers(t *testing.T) {
 				require.Equal(t, "completed", res.State(), res.Said())
 				require.Contains(t, string(res.Artifacts[0].Parts[0].Data), `"hello"`)
 			}
+			verbs(t, u, "jsonrpc")
+			if slices.Contains(withGRPC, name) {
+				verbs(t, u, "grpc")
+			}
 		})
 	}
+}
+
+// verbs talk to the server itself.
+func verbs(t *testing.T, u *upstream, binding string) {
+	t.Helper()
+	verb := func(code int, args ...string) string {
+		t.Helper()
+		res := clustertest.Command(t, t.TempDir(), nil, append(args, "--url", "http://"+u.addr, "--binding", binding)...)
+		require.Equal(t, code, res.Code, "%v: %s", args, res.Err)
+		return res.Out
+	}
+	require.Contains(t, verb(0, "send", "echo:hello"), "hello")
+	require.Contains(t, verb(0, "stream", "chunks=20 size=64 delay=5ms"), "00000019 ")
+	asked := regexp.MustCompile(`(?m)^task +(\S+)`).FindStringSubmatch(verb(4, "stream", "ask:which?"))
+	require.NotNil(t, asked)
+	require.Contains(t, verb(0, "send", "that one", "--task", asked[1]), "You answered: that one")
 }
 
 // Holdfast accepts the notifications of each server, with the token that it shows.
