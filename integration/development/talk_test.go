@@ -370,17 +370,6 @@ func TestListens(t *testing.T) {
 	})
 }
 
-func TestNothingListens(t *testing.T) {
-	t.Parallel()
-	for _, args := range [][]string{
-		{"--url", "http://127.0.0.1:1"}, {"--endpoint", "http://127.0.0.1:1", "--protocol", "1.0", "--binding", "grpc"}, {"--endpoint", "http://127.0.0.1:1", "--protocol", "0.3"},
-	} {
-		said := clustertest.Command(t, t.TempDir(), nil, append(append([]string{"send"}, args...), "x")...)
-		require.Equal(t, 1, said.Code)
-		require.Contains(t, said.Err, "Is the server running?")
-	}
-}
-
 // After the first start, holdfast alone helps in a terminal instead of starting another server.
 func TestAloneInATerminal(t *testing.T) {
 	t.Parallel()

@@ -144,23 +144,6 @@ func TestREADMETour(t *testing.T) {
 	checkTour(t, answers, lookErr == nil)
 }
 
-// TestTheTourNoticesTheFirstServer pastes the step that starts a server without Ctrl-C before it.
-func TestTheTourNoticesTheFirstServer(t *testing.T) {
-	t.Parallel()
-	var step string
-	for _, b := range tourOf(t) {
-		if b.topic == "Kill it" {
-			step = b.text
-			break
-		}
-	}
-	step, serves := strings.CutSuffix(step, "\nserve\n")
-	require.True(t, serves, "the step starts a server")
-	out := paste(t, beforeTour+step+"\nserve || echo refused\n"+ctrlC,
-		"HOLDFAST_LISTEN="+nettest.Reserve(t), "HOLDFAST_ADMIN_LISTEN="+nettest.Reserve(t), "HOLDFAST_GRPC_LISTEN=127.0.0.1:0")
-	require.Contains(t, out, "press Ctrl-C there, and call serve again.\nrefused")
-}
-
 // TestCtrlCEndsMakeRun presses Ctrl-C on a terminal: make and the server, in one process group, get the signal.
 func TestCtrlCEndsMakeRun(t *testing.T) {
 	t.Parallel()

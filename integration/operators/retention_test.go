@@ -94,20 +94,3 @@ func TestPurgesOverHTTP(t *testing.T) {
 	_, err := a.Try("tasks/get", a2atest.Object{"id": id})
 	require.Error(t, err)
 }
-
-// A client that answers too late finds its task canceled, with the reason.
-func TestClientsSeeExpiredTasks(t *testing.T) {
-	t.Parallel()
-	db := clustertest.NewDB(t)
-	a := clustertest.Start(t, clustertest.Options{
-		Name: "a", DB: db.URL, Config: clustertest.Settings + "retention: {expire_parked_after: 1m, tasks: 24h}\n",
-	})
-	id := a.Send(a2atest.V03, a2atest.Say("ask:where?")).Task()
-	db.Exec("UPDATE holdfast.tasks SET status_at = status_at - interval '2 minutes'")
-	waittest.Eventually(t, "the task expires", func() error {
-		state := a.Get(id).State()
-		return waittest.Unless(state == "canceled", "%s", state)
-	})
-	require.Contains(t, clustertest.One[string](db, "SELECT status_text FROM holdfast.v_tasks WHERE task = $1", db.ID(id)),
-		"waited for its client for more than a minute")
-}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/go-jose/go-jose/v4"
@@ -176,30 +175,4 @@ func TestRedeliveryAfterKillHasSameID(t *testing.T) {
 	}
 	require.Equal(t, []string{"delivered", "delivered"}, classes(db, id))
 	require.NotContains(t, clustertest.Column[string](db, "SELECT worker_name FROM holdfast.v_push_attempts"), dispatcher)
-}
-
-// A caller shows the progress of what it has called: on a stream, to a webhook and in answers of a replica that runs nothing, in
-// each version.
-func TestProgressOfCalledAgents(t *testing.T) {
-	t.Parallel()
-	db := clustertest.NewDB(t)
-	config := clustertest.Settings + "  - {name: one, executor: {kind: demo}}\n" + receivertest.Pushing(nil)
-	clustertest.Start(t, clustertest.Options{Name: "worker", DB: db.URL, Config: config, Env: []string{"HOLDFAST_ROLES=worker,push"}})
-	api := clustertest.Start(t, clustertest.Options{Name: "api", DB: db.URL, Config: config, Env: []string{"HOLDFAST_ROLES=api"}})
-	hook := receivertest.Start(t, 1)
-	for _, d := range []*a2atest.Wire{a2atest.V01, a2atest.V02, a2atest.V03, a2atest.V10, a2atest.REST10} {
-		stream := api.Stream(d, a2atest.Say("relay=one steps=10000 delay=100ms").Hooked(hook.URL, nil))
-		shown := stream.Until("a relayed status", func(e *a2atest.Event) bool { return strings.HasPrefix(e.Said(), "step ") })
-		id := shown.Task()
-		child := clustertest.One[string](db, "SELECT task_id FROM holdfast.v_lineage WHERE parent = $1", db.ID(id))
-		from := `"metadata":{"call":{"id":"1","agent":"one","task":"` + child + `"}}`
-		require.Contains(t, strings.ToLower(shown.State()), "working")
-		require.Contains(t, string(shown.Raw), from)
-		require.Contains(t, api.GetOver(d, a2atest.Say().To(id)).Said(), "step ")
-		for n := hook.Next("the relayed status"); !strings.Contains(string(n.Body), `"step `); {
-			n = hook.Next("the relayed status")
-		}
-		require.Contains(t, strings.ToLower(api.CancelOver(d, a2atest.Say().To(id)).State()), "canceled")
-		hook.Until("canceled")
-	}
 }
