@@ -43,7 +43,6 @@ func serveRaw(addr string) error {
 	// One handler flushes each chunk, the other each 16 KiB.
 	mux.HandleFunc("POST /each", func(w http.ResponseWriter, r *http.Request) { streamRaw(w, r, 0) })
 	mux.HandleFunc("POST /full", func(w http.ResponseWriter, r *http.Request) { streamRaw(w, r, 16<<10) })
-	mux.HandleFunc("POST /bytes", rawBytes)
 	mux.HandleFunc("GET /readyz", func(http.ResponseWriter, *http.Request) {})
 	return http.ListenAndServe(addr, mux)
 }

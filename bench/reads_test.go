@@ -1,9 +1,7 @@
 package bench
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -50,7 +48,7 @@ var readings = []reading{
 }
 
 // reads reads tasks that have ended, whole: one by its id, one as a stream from its first event, and pages of them with their
-// artifacts. Warm reads are of one task, cold ones of many, by a replica that keeps none. raw is net/http with the same bytes.
+// artifacts. Warm reads are of one task, cold ones of many, by a replica that keeps none.
 func reads(b *testing.B) {
 	b.Helper()
 	for _, n := range []int{100, 1000} {
@@ -61,10 +59,8 @@ func reads(b *testing.B) {
 			for range 3 * listed {
 				ids = append(ids, newTask(b, cold.replicas[0].target, chunks(n)))
 			}
-			raw := startRaw(b)
 			settle(b)
 			for _, r := range readings {
-				var sizes int
 				for _, temperature := range []struct {
 					name string
 					c    *cluster
@@ -77,7 +73,6 @@ func reads(b *testing.B) {
 						if err == nil && got < n*256 {
 							err = fmt.Errorf("%d bytes", got)
 						}
-						sizes = got
 						return err
 					}
 					_, _ = repeat(b, target, 1, 3, read)
@@ -92,44 +87,9 @@ func reads(b *testing.B) {
 						})
 					}
 				}
-				target := targetOf(b, "http://"+raw+"/bytes")
-				body := fmt.Appendf(nil, "bytes=%d lines=%d", sizes, map[bool]int{true: n + 3, false: 0}[r.name == "resume"])
-				for _, conns := range []int{1, 16} {
-					b.Run(fmt.Sprintf("%s/raw/inflight=%d", r.name, conns), func(b *testing.B) {
-						elapsed, took := repeat(b, target, conns, b.N, func(conn *load.Conn) error {
-							return rawRead(conn, target, target.Post(body, ""), r.name == "resume", sizes)
-						})
-						metric(b, float64(b.N)/elapsed.Seconds(), "reads/s")
-						quantiles(b, took)
-					})
-				}
 			}
 		})
 	}
-}
-
-func rawRead(conn *load.Conn, target *load.Target, req []byte, stream bool, bytes int) error {
-	read := 0
-	if stream {
-		conn, err := target.Dial(context.Background())
-		if err != nil {
-			return err
-		}
-		defer func() { _ = conn.Close() }()
-		if err := conn.Stream(req, func(data []byte) error { read += len(data); return nil }); err != nil {
-			return err
-		}
-	} else {
-		body, err := conn.Call(req)
-		if err != nil {
-			return err
-		}
-		read = len(body)
-	}
-	if read < bytes/2 {
-		return errors.New("too few bytes")
-	}
-	return nil
 }
 
 func newestOf(b *testing.B, c *cluster) *load.Target {
@@ -140,37 +100,3 @@ func newestOf(b *testing.B, c *cluster) *load.Target {
 	}
 	return t
 }
-
-// rawBytes answers with so many bytes: one document, or a stream of so many events.
-func rawBytes(w http.ResponseWriter, r *http.Request) {
-	var body bytes.Buffer
-	var n, lines int
-	_, err := body.ReadFrom(r.Body)
-	if err == nil {
-		_, err = fmt.Sscanf(body.String(), "bytes=%d lines=%d", &n, &lines)
-	}
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	if lines == 0 {
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Content-Length", fmt.Sprint(n))
-		_, _ = w.Write(filler[:n])
-		return
-	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	flush := http.NewResponseController(w)
-	var out []byte
-	for i := range lines {
-		out = fmt.Appendf(out, "id: %d\ndata: ", i)
-		out = append(append(out, filler[:n/lines]...), '\n', '\n')
-		if len(out) > 32<<10 || i == lines-1 {
-			_, _ = w.Write(out)
-			_ = flush.Flush()
-			out = out[:0]
-		}
-	}
-}
-
-var filler = bytes.Repeat([]byte("x"), 8<<20)
