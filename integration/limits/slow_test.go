@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/http2"
@@ -201,77 +199,4 @@ func TestSlowLoris(t *testing.T) {
 	for _, s := range streams {
 		require.Equal(t, s.Wire.Worded("canceled"), a2atest.Last(s.Rest()).State(), s.Wire)
 	}
-}
-
-// Clients that read nothing use bounded memory, and are cut off. Their streams go on at another replica.
-func TestDeadReaders(t *testing.T) {
-	t.Parallel()
-	const (
-		dead   = 20
-		chunks = 500
-		size   = 64 << 10
-	)
-	db := clustertest.NewDB(t)
-	a := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Steady + "sse: {write_timeout: 1s, keep_alive: 1s}\n"})
-	b := clustertest.Start(t, clustertest.Options{Name: "b", DB: db.URL, Config: clustertest.Steady + "sse: {write_timeout: 5m}\n"})
-	before := a.Metric("go_memstats_sys_bytes")
-
-	taskID := b.Send(a2atest.V03, a2atest.Say(fmt.Sprintf("chunks=%d size=%d", chunks, size)).Detached()).ID
-	var dying []*bufio.Reader
-	die := func(n int) {
-		for i := range n {
-			dying = append(dying, consume(a, a2atest.Old[i%2], taskID))
-		}
-	}
-	die(dead / 2)
-	db.AwaitState(taskID, "completed")
-	die(dead - dead/2) // of a complete log
-	seen := b.Resume(taskID, 1).Rest()
-	clustertest.Indexed(t, a2atest.Chunks(seen), chunks)
-	require.Equal(t, "completed", a.Send(a2atest.V01, a2atest.Say("echo:meanwhile")).State())
-	waittest.Eventually(t, "the server cuts off dead readers", func() error {
-		n := a.Metric("holdfast_streams_open")
-		return waittest.Unless(n == 0, "%v streams are open", n)
-	})
-
-	// The dead readers read on: their connections hold an incomplete stream.
-	for i, in := range dying {
-		resp, err := http.ReadResponse(in, nil)
-		require.NoError(t, err)
-		s := a2atest.NewStream(t, resp.Body)
-		s.Last = 1
-		got, err := s.UntilEnd()
-		require.ErrorIs(t, err, io.ErrUnexpectedEOF, "the stream stops in the middle of an event, and nothing follows")
-		require.Less(t, len(got), chunks/2, "the connection held nearly everything: the test shows nothing")
-		if i%(dead/4) == 0 {
-			got = append(got, b.Resume(taskID, s.Last).Rest()...)
-			require.Equal(t, a2atest.Seqs(seen), a2atest.Seqs(got))
-			require.Equal(t, a2atest.Chunks(seen), a2atest.Chunks(got))
-		}
-		_ = resp.Body.Close()
-	}
-
-	// The most memory that the server ever took from the system. Buffers of the whole log for each reader would exceed the
-	// bound four times. The bound leaves each reader a page of the log, and the collector as much again on a busy machine.
-	grown := a.Metric("go_memstats_sys_bytes") - before
-	unbounded := float64(chunks * size * dead)
-	t.Logf("memory grew by %.0f MiB; buffers without bound would take %.0f MiB", grown/(1<<20), unbounded/(1<<20))
-	require.Less(t, grown, unbounded/4)
-}
-
-// consume asks on a bare connection for a task's events from the beginning, and reads nothing.
-func consume(r *clustertest.Replica, w *a2atest.Wire, taskID string) *bufio.Reader {
-	r.T.Helper()
-	conn, err := net.Dial("tcp", a2atest.Host(r.URL))
-	require.NoError(r.T, err)
-	r.T.Cleanup(func() { _ = conn.Close() })
-	require.NoError(r.T, conn.SetDeadline(time.Now().Add(5*waittest.Patience)))
-	body := a2atest.Request("tasks/resubscribe", object{"id": taskID})
-	_, err = fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nA2A-Version: %s\r\nLast-Event-ID: 1\r\nContent-Length: %d\r\n\r\n%s",
-		w.Version, len(body), body)
-	require.NoError(r.T, err)
-	in := bufio.NewReaderSize(conn, 16)
-	_, err = in.Peek(1) // the stream is open
-	require.NoError(r.T, err)
-	return in
 }
