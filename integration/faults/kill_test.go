@@ -7,7 +7,6 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
-	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // A replica dies in the middle of its runs. Another one goes on at the first chunk that is not stored, and clients resume there.
@@ -44,29 +43,4 @@ func TestTasksOfKilledReplicaEndOnAnother(t *testing.T) {
 
 	a.Run()
 	require.Equal(t, "completed", a.Send(a2atest.V03, a2atest.Say("echo:again")).State())
-}
-
-// A task whose worker dies every time fails after max_attempts.
-func TestTaskFailsAfterMaxAttempts(t *testing.T) {
-	t.Parallel()
-	db := clustertest.NewDB(t)
-	replicas := clustertest.Cluster(t, db.URL, "a", "b")
-	taskID := replicas[0].Stream(a2atest.V03, a2atest.Say("hold")).UntilState("working").Task()
-	for range 3 {
-		// The worker that runs it dies, and restarts as a replica that may claim it again.
-		runs, _ := clustertest.Running(db, taskID, replicas)
-		before := clustertest.One[int](db, "SELECT attempt FROM holdfast.tasks WHERE id = $1", db.ID(taskID))
-		runs.Kill()
-		db.Expire(runs)
-		runs.Run()
-		waittest.Eventually(t, "another attempt begins, or the task ends", func() error {
-			n := clustertest.One[int](db, `SELECT count(*) FROM holdfast.tasks
-				WHERE id = $1 AND (attempt > $2 AND worker_id IS NOT NULL OR state >= 5)`, db.ID(taskID), before)
-			return waittest.Unless(n == 1, "not yet")
-		})
-	}
-	res := replicas[1].Settled(taskID)
-	require.Equal(t, "failed", res.State())
-	require.Contains(t, res.Said(), "3 attempts")
-	require.Equal(t, []string{"lost", "lost", "lost"}, db.Runs(taskID))
 }
