@@ -189,46 +189,18 @@ func TestTracingIsOff(t *testing.T) {
 	say("traceparent", parent, "x-request-id", "r-1")
 	say("x-request-id", "not an id")
 	a.GetOver(a2atest.V03, a2atest.Say().To(clustertest.One[string](db, "SELECT max(task_id) FROM holdfast.v_tasks")).At("echo"))
-	type line struct {
-		Msg, Level, Version, Roles string
-
-		Operation, Binding, Agent, Outcome, Took string
-
-		TaskID    string `json:"task_id"`
-		ContextID string `json:"context_id"`
-		TraceID   string `json:"trace_id"`
-		RequestID string `json:"request_id"`
-		Worker    string
-		Attempt   int
-	}
-	var requests, runs []line
+	var ids []string
 	for text := range strings.Lines(a.Log()) {
-		var l line
-		if json.Unmarshal([]byte(text), &l) != nil {
-			continue
+		var line struct {
+			Msg       string
+			TraceID   string `json:"trace_id"`
+			RequestID string `json:"request_id"`
 		}
-		switch l.Msg {
-		case "request":
-			requests = append(requests, l)
-		case "run ended":
-			runs = append(runs, l)
-		case "server ready":
-			require.NotEmpty(t, l.Version)
-			require.Equal(t, "api,worker,push", l.Roles)
+		if json.Unmarshal([]byte(text), &line) == nil && line.Msg == "request" {
+			ids = append(ids, line.TraceID+" "+line.RequestID)
 		}
 	}
-	require.Len(t, requests, 4, "only those that change something")
-	for i, l := range requests {
-		require.Equal(t, []string{"INFO", "send", "jsonrpc", "0.3", "echo", "ok"}, []string{l.Level, l.Operation, l.Binding, l.Version, l.Agent, l.Outcome})
-		require.NotEmpty(t, l.TaskID)
-		require.NotEmpty(t, l.ContextID)
-		require.NotEmpty(t, l.Took)
-		require.Equal(t, []string{"", traceID, traceID, ""}[i], l.TraceID)
-		require.Equal(t, []string{"", "", "r-1", ""}[i], l.RequestID)
-	}
-	require.NotEmpty(t, runs)
-	require.Equal(t, []any{requests[0].TaskID, requests[0].ContextID, 1}, []any{runs[0].TaskID, runs[0].ContextID, runs[0].Attempt})
-	require.NotEmpty(t, runs[0].Worker)
+	require.Equal(t, []string{" ", traceID + " ", traceID + " r-1", " "}, ids, "only those that change something")
 	require.Equal(t, []string{"", traceID, traceID, ""}, clustertest.Column[string](db, "SELECT coalesce(trace_id, '') FROM holdfast.v_tasks ORDER BY created_at"))
 }
 
