@@ -224,23 +224,6 @@ func Partitions(ctx context.Context, databaseURL string, from, to time.Time) err
 	return nil
 }
 
-// Days creates the partitions for the days of the given times.
-func Days(ctx context.Context, databaseURL string, moments ...time.Time) error {
-	conn, err := pgx.Connect(ctx, databaseURL)
-	if err != nil {
-		return fmt.Errorf("partitions: %w", err)
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	for _, at := range moments {
-		for _, f := range partition.Families {
-			if _, err := partition.Ensure(ctx, conn, f, partition.Day, at, at.Add(time.Millisecond)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 func (s *server) exec(ctx context.Context, statements ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
