@@ -207,7 +207,7 @@ func (w *world) ClaimPush(_ context.Context, p *store.PushClaim) (won []*store.P
 		case len(won) < p.Limit && hosts[c.Config.Host] < perHost && (c.Caller == 0 || callers[c.Caller] < p.PerCaller):
 			hosts[c.Config.Host]++
 			callers[c.Caller]++
-			copy(c.Claim[:], store.NewID().String())
+			c.Claim = [16]byte(store.NewID())
 			c.lockedUntil = now.Add(p.Lock)
 			c.dueAt = c.lockedUntil
 			due := c.PushDue
