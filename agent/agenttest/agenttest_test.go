@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,41 +68,6 @@ func TestTextsOfANameAreOneArtifact(t *testing.T) {
 		found[a.ID] = a.Parts[0].Text
 	}
 	require.Equal(t, map[string]string{"text-1": "Hello, Ada!", "notes-1": "polite"}, found)
-}
-
-func TestRunHasWhatTheTestSays(t *testing.T) {
-	t.Parallel()
-	agenttest.New(t, agent.Func(func(_ context.Context, run *agent.Run, _ agent.Emitter) error {
-		require.Equal(t, []any{"travel", "acme", "ada", "trip-7", "c-1", `{"k":1.0}`, 1, 1, 1}, []any{
-			run.Agent, run.Tenant, run.Owner, run.TaskID, run.ContextID, string(run.Metadata), run.Turn, run.Try, run.Attempt,
-		})
-		require.Equal(t, agent.User, run.Message.Role)
-		require.NotEmpty(t, run.Message.ID)
-		require.True(t, strings.HasSuffix(run.IdempotencyKey(), ":1"))
-		return nil
-	}), agenttest.Options{
-		Agent: "travel", Tenant: "acme", Owner: "ada", TaskID: "trip-7", ContextID: "c-1", Metadata: json.RawMessage(`{"k":1.0}`),
-	}).Say("hi").Want("working", "completed")
-}
-
-func TestRetriesContinueFromTheCheckpoint(t *testing.T) {
-	t.Parallel()
-	task := agenttest.New(t, agent.Func(func(ctx context.Context, run *agent.Run, out agent.Emitter) error {
-		var done int
-		if _, err := run.Checkpoint(ctx, &done); err != nil {
-			return err
-		}
-		if err := out.Checkpoint(ctx, done+1); err != nil {
-			return err
-		}
-		if done < 2 {
-			return agent.Retryable(fmt.Errorf("try %d", run.Try), time.Hour)
-		}
-		return out.Complete(ctx, agent.Sayf("after %d", done))
-	}))
-	turn := task.Say("hi").Want("working", "checkpoint: 1", "retry: try 1", "checkpoint: 2", "retry: try 2", "checkpoint: 3", `completed: "after 2"`)
-	require.Equal(t, 3, turn.Tries())
-	require.Equal(t, []time.Duration{time.Hour, time.Hour}, task.Delays())
 }
 
 // Each agent gets one message. In a bubble no agent takes time. The rules are the worker's own; this only shows that they
@@ -244,62 +208,6 @@ func TestRestart(t *testing.T) {
 	turn := task.Start(agent.Say("hi")).Await(`working: "busy"`)
 	task.Restart()
 	turn.Wait().Want("working", `working: "busy"`, "returned", `completed: "try 1"`)
-}
-
-func TestMessageWhileTheAgentIsBusy(t *testing.T) {
-	t.Parallel()
-	goOn := make(chan struct{})
-	task := agenttest.New(t, agent.Func(func(ctx context.Context, run *agent.Run, out agent.Emitter) error {
-		if run.Turn == 1 {
-			<-goOn
-			return out.AskInput(ctx, agent.Say("What?"))
-		}
-		return out.Complete(ctx, agent.Sayf("You said %s.", run.Text()))
-	}))
-	first := task.Start(agent.Say("hi")).Await("working")
-	second := task.Start(agent.Say("more"))
-	close(goOn)
-	second.Wait().Want("working", `completed: "You said more."`)
-	first.Want("working", `submitted: "What?"`)
-}
-
-func TestEmitterHasTheRulesOfTheServer(t *testing.T) {
-	t.Parallel()
-	task := agenttest.New(t, agent.Func(func(ctx context.Context, run *agent.Run, out agent.Emitter) error {
-		require.ErrorIs(t, out.Reply(ctx, agent.Say("hi")), agent.ErrReply)
-		require.ErrorContains(t, out.Artifact(ctx, agent.Data("d", json.RawMessage(`{]`))), "parts[0].data")
-		require.NoError(t, out.Working(ctx, agent.Message{}))
-		require.NoError(t, out.Artifact(ctx, agent.File("f", "text/plain", []byte("12345"))))
-		require.NoError(t, out.Chunk(ctx, agent.Chunk{Artifact: agent.Artifact{ID: "c", Parts: []agent.Part{agent.TextPart("a\x00")}}}))
-		require.NoError(t, out.Chunk(ctx, agent.Chunk{Artifact: agent.Artifact{ID: "c", Parts: []agent.Part{agent.TextPart("b")}}, Append: true, Last: true}))
-		require.NoError(t, out.Reject(ctx, agent.Message{}))
-		require.Error(t, out.Working(ctx, agent.Say("late")))
-		return errors.New("changes nothing")
-	}))
-	task.Say("hi").Want("working", "artifact f: [file f text/plain 5 bytes]", "artifact c: \"a\uFFFD\"...", `artifact c: +"b"`, "rejected")
-	require.Len(t, task.Artifacts(), 2)
-}
-
-func TestStateIsOfTaskOrContext(t *testing.T) {
-	t.Parallel()
-	task := agenttest.New(t, agent.Func(func(ctx context.Context, run *agent.Run, out agent.Emitter) error {
-		counts := map[agent.Scope]int{}
-		for _, of := range []agent.Scope{agent.OfTask, agent.OfContext} {
-			var n int
-			version, err := run.State(ctx, of, &n)
-			if err != nil {
-				return err
-			}
-			if _, err := run.SetState(ctx, of, n+1, version); err != nil {
-				return err
-			}
-			counts[of] = n + 1
-		}
-		return out.AskInput(ctx, agent.Sayf("%d of %d", counts[agent.OfTask], counts[agent.OfContext]))
-	}))
-	task.Say("hi").Want("working", `input-required: "1 of 1"`)
-	task.Say("hi").Want("working", `input-required: "2 of 2"`)
-	task.Another().Say("hi").Want("working", `input-required: "1 of 3"`)
 }
 
 func TestWaits(t *testing.T) {
