@@ -21,8 +21,7 @@ func TestPageOfVerbs(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, writeReference(&printer{w: &b}, (&command{}).root()))
 	const page = "../../docs/cli.md"
-	written, err := os.ReadFile(page)
-	require.NoError(t, err)
+	written := must(os.ReadFile(page))(t)
 	introduction, _, found := strings.Cut(string(written), "| verb |")
 	require.True(t, found, "the page has a table")
 	if *update {

@@ -106,8 +106,7 @@ func TestWithoutAVerb(t *testing.T) {
 // A banner is for people: a program that reads the output gets none.
 func TestBannerNeedsATerminal(t *testing.T) {
 	t.Parallel()
-	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
-	require.NoError(t, err)
+	file := must(os.Create(filepath.Join(t.TempDir(), "out")))(t)
 	defer func() { _ = file.Close() }()
 	require.Nil(t, bannerOn(file))
 	screen, tty, err := pty.Open()
@@ -354,8 +353,7 @@ func TestDoctorOfUnreadableConfiguration(t *testing.T) {
 	r = s.run(t, "doctor")
 	require.Zero(t, r.code, r.out)
 	require.Contains(t, r.out, ""+dir+" has no database yet")
-	files, err := os.ReadDir(dir)
-	require.NoError(t, err)
+	files := must(os.ReadDir(dir))(t)
 	require.Empty(t, files)
 }
 
@@ -368,8 +366,7 @@ func TestReadingVerbsCreateNoDatabase(t *testing.T) {
 			s.fails(t, exitUsage, dir+" has no database", args...)
 		}
 	}
-	files, err := os.ReadDir(empty)
-	require.NoError(t, err)
+	files := must(os.ReadDir(empty))(t)
 	require.Empty(t, files)
 }
 
@@ -379,11 +376,9 @@ func TestMissingSchemaMessage(t *testing.T) {
 	s := session{deps: Live(io.Discard, nil), env: map[string]string{"HOLDFAST_DATABASE_URL": db.URL}}
 	s.succeeds(t, "tasks", "list")
 
-	conn, err := pgx.Connect(t.Context(), db.URL)
-	require.NoError(t, err)
+	conn := must(pgx.Connect(t.Context(), db.URL))(t)
 	defer func() { _ = conn.Close(context.Background()) }()
-	_, err = conn.Exec(t.Context(), "DROP SCHEMA holdfast CASCADE")
-	require.NoError(t, err)
+	must(conn.Exec(t.Context(), "DROP SCHEMA holdfast CASCADE"))(t)
 	s.fails(t, exitFailed, "run holdfast migrate", "tasks", "list")
 }
 
@@ -392,14 +387,12 @@ func TestMissingSchemaMessage(t *testing.T) {
 func TestVerbDoesNotWaitForFullNotifyQueue(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	s, err := store.Open(t.Context(), store.Options{URL: db.URL, APIConns: 1})
-	require.NoError(t, err)
+	s := must(store.Open(t.Context(), store.Options{URL: db.URL, APIConns: 1}))(t)
 	id := store.NewID()
-	_, err = s.Create(t.Context(), &store.NewTask{
+	must(s.Create(t.Context(), &store.NewTask{
 		Task:    task.Task{ID: id, PublicID: id.String(), Agent: "a", ContextID: "c", Dialect: "0.3"},
 		Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}},
-	})
-	require.NoError(t, err)
+	}))(t)
 	s.Close(t.Context())
 
 	proxy := pgproxytest.New(t, db.URL)
@@ -546,11 +539,10 @@ func TestHeadersFromAFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "headers")
 	require.NoError(t, os.WriteFile(path, []byte("# mine\nAuthorization: Bearer s3cret\r\n\nX-A:b\n"), 0o600))
-	header, err := readHeaders(strings.NewReader("X-D: e\n"), "header", []string{"X-C: d", "@" + path, "@-"})
-	require.NoError(t, err)
+	header := must(readHeaders(strings.NewReader("X-D: e\n"), "header", []string{"X-C: d", "@" + path, "@-"}))(t)
 	require.Equal(t, http.Header{"Authorization": {"Bearer s3cret"}, "X-A": {"b"}, "X-C": {"d"}, "X-D": {"e"}}, header)
 	require.NoError(t, os.WriteFile(path, []byte("s3cret"), 0o600))
-	_, err = readHeaders(strings.NewReader("X-D: e\n"), "header", []string{"@" + path})
+	_, err := readHeaders(strings.NewReader("X-D: e\n"), "header", []string{"@" + path})
 	require.EqualError(t, err, "--header: line 1 of "+path+` is not a header; write "Name: value"`)
 	_, err = readHeaders(strings.NewReader("X-D: e\n"), "header", []string{"@/nowhere/file"})
 	require.ErrorContains(t, err, "/nowhere/file")
@@ -578,15 +570,13 @@ func TestStampsReplaceTheRecordedVersion(t *testing.T) {
 func TestReleaseFilesStampTheVersion(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{".goreleaser.yaml", "Dockerfile"} {
-		text, err := os.ReadFile(filepath.Join("../..", file))
-		require.NoError(t, err)
+		text := must(os.ReadFile(filepath.Join("../..", file)))(t)
 		var flags []string
 		for _, m := range regexp.MustCompile(`-X (\S+/internal/cli\.\w+)=`).FindAllStringSubmatch(string(text), -1) {
 			flags = append(flags, m[1])
 		}
 		require.Equal(t, []string{module + "/internal/cli.stampedVersion", module + "/internal/cli.stampedCommit", module + "/internal/cli.stampedTime"}, flags, file)
 	}
-	source, err := os.ReadFile("version.go")
-	require.NoError(t, err)
+	source := must(os.ReadFile("version.go"))(t)
 	require.Contains(t, string(source), "var stampedVersion, stampedCommit, stampedTime string\n")
 }

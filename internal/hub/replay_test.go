@@ -28,8 +28,7 @@ func replayed(t *testing.T, url string, kept *memory.Budget) (r *replica, h *tas
 	} {
 		must(conn.Exec(t.Context(), sql))(t, sql)
 	}
-	h, err := r.store.Header(t.Context(), u.h.ID)
-	require.NoError(t, err)
+	h = must(r.store.Header(t.Context(), u.h.ID))(t)
 	require.True(t, h.Status.State.Terminal())
 	return r, h, func(h *task.Task) (all []*hub.Entry, err error) {
 		s := r.hub.Subscribe(h)

@@ -49,6 +49,14 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// must requires that a call succeeds, and returns its result.
+func must[T any](result T, err error) func(t require.TestingT, message ...any) T {
+	return func(t require.TestingT, message ...any) T {
+		require.NoError(t, err, message...)
+		return result
+	}
+}
+
 // world has a worker, and the run API on another store, as on another replica that runs nothing.
 type world struct {
 	t     *testing.T
@@ -69,19 +77,19 @@ type ran struct {
 	result chan<- error
 }
 
+// newWorld makes a world for a test that runs beside others.
 func newWorld(t *testing.T, a worker.Agent) *world {
 	t.Helper()
+	t.Parallel()
 	w := &world{t: t, url: storetest.New(t).URL, runs: make(chan ran, 10)}
 	var bus signal.Bus // of both replicas, as the hub connects them
 	open := func() *store.Store {
-		s, err := store.Open(t.Context(), store.Options{URL: w.url, APIConns: 4, Listener: &bus})
-		require.NoError(t, err)
+		s := must(store.Open(t.Context(), store.Options{URL: w.url, APIConns: 4, Listener: &bus}))(t)
 		return s
 	}
 	w.store = open()
 	elsewhere := open()
-	keys, err := elsewhere.Derive(t.Context(), runapi.Purpose)
-	require.NoError(t, err)
+	keys := must(elsewhere.Derive(t.Context(), runapi.Purpose))(t)
 	tokens := token.New(keys)
 	self := store.NewID()
 	require.NoError(t, w.store.Register(t.Context(), store.Process{ID: self, Name: "test"}, time.Hour))
@@ -141,13 +149,19 @@ func (w *world) begin(text string) ran {
 	return w.next()
 }
 
+// begun is a world with a run.
+func begun(t *testing.T, a worker.Agent) (*world, ran) {
+	t.Helper()
+	w := newWorld(t, a)
+	return w, w.begin("go")
+}
+
 func (w *world) create(id task.ID, inContext, owner, text string) {
 	w.t.Helper()
-	_, err := w.store.Create(w.t.Context(), &store.NewTask{
+	must(w.store.Create(w.t.Context(), &store.NewTask{
 		Task:    task.Task{ID: id, PublicID: id.String(), Agent: "a", ContextID: inContext, Owner: owner, Dialect: "0.3"},
 		Message: &task.Message{ID: "m-" + text, Role: task.RoleUser, Parts: []task.Part{task.Text(text)}},
-	})
-	require.NoError(w.t, err)
+	}))(w.t)
 }
 
 func (w *world) next() ran {
@@ -157,22 +171,18 @@ func (w *world) next() ran {
 
 func (w *world) say(r ran, text string) {
 	w.t.Helper()
-	h, err := w.store.Header(w.t.Context(), r.ID)
-	require.NoError(w.t, err)
-	_, err = w.store.AddMessage(w.t.Context(), &store.NewMessage{
+	h := must(w.store.Header(w.t.Context(), r.ID))(w.t)
+	must(w.store.AddMessage(w.t.Context(), &store.NewMessage{
 		Task: h, Enqueue: true, RequestID: store.NewID(),
 		Message: &task.Message{ID: "m-" + text, Role: task.RoleUser, Parts: []task.Part{task.Text(text)}},
-	})
-	require.NoError(w.t, err)
+	}))(w.t)
 }
 
 // task folds the log of a run's task.
 func (w *world) task(r ran) *task.Task {
 	w.t.Helper()
-	h, err := w.store.Header(w.t.Context(), r.ID)
-	require.NoError(w.t, err)
-	got, err := w.store.Snapshot(w.t.Context(), h, true)
-	require.NoError(w.t, err)
+	h := must(w.store.Header(w.t.Context(), r.ID))(w.t)
+	got := must(w.store.Snapshot(w.t.Context(), h, true))(w.t)
 	return got
 }
 
@@ -198,8 +208,7 @@ func (w *world) ends(r ran) {
 
 func (w *world) exec(sql string, args ...any) {
 	w.t.Helper()
-	_, err := storetest.Connect(w.t, w.url).Exec(w.t.Context(), sql, args...)
-	require.NoError(w.t, err)
+	must(storetest.Connect(w.t, w.url).Exec(w.t.Context(), sql, args...))(w.t)
 }
 
 func (w *world) becomes(r ran, s task.State) {
@@ -217,9 +226,7 @@ func textOf(a *task.Artifact) (text string) {
 }
 
 func TestPostedEvents(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, worker.Agent{})
-	r := w.begin("go")
+	w, r := begun(t, worker.Agent{})
 	a := r.Post(t, 0, `{"type":"status","message":"on it"}`, `{"type":"text","text":"one "}`)
 	require.Equal(t, 200, a.Status, "%s", a.Body)
 	require.JSONEq(t, `{"next":2,"ended":false}`, string(a.Body))
@@ -227,8 +234,7 @@ func TestPostedEvents(t *testing.T) {
 	a = r.Post(t, 0, `{"type":"status","message":"on it"}`, `{"type":"text","text":"one "}`, `{"type":"status"}`, `{"type":"text","text":"two"}`)
 	require.JSONEq(t, `{"next":4,"ended":false}`, string(a.Body))
 	// The answer's own events come between.
-	_, err := r.out.Artifact(r.ctx, executor.Chunk{Artifact: task.Artifact{ID: "own", Parts: []task.Part{task.Text("streamed")}}})
-	require.NoError(t, err)
+	must(r.out.Artifact(r.ctx, executor.Chunk{Artifact: task.Artifact{ID: "own", Parts: []task.Part{task.Text("streamed")}}}))(t)
 	require.NoError(t, r.out.Committed(r.ctx))
 	a = r.Do(t, "POST", "/events?from=4", `{"events":[{"type":"artifact","artifact":{"artifactId":"doc","parts":[{"text":"x"}]}},{"type":"complete","message":"done"}]}`)
 	require.JSONEq(t, `{"next":6,"ended":true}`, string(a.Body))
@@ -253,9 +259,7 @@ func TestPostedEvents(t *testing.T) {
 }
 
 func TestEventsOutOfOrder(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, worker.Agent{})
-	r := w.begin("go")
+	w, r := begun(t, worker.Agent{})
 	a := r.Post(t, 2, `{"type":"text","text":"x"}`)
 	require.Equal(t, 409, a.Status)
 	require.Equal(t, "ordinal", a.Reason)
@@ -294,9 +298,7 @@ func TestEventsOutOfOrder(t *testing.T) {
 
 // Each end of a run works from elsewhere.
 func TestEndsOfARun(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, worker.Agent{MaxAttempts: 2, Backoff: time.Millisecond})
-	r := w.begin("go")
+	w, r := begun(t, worker.Agent{MaxAttempts: 2, Backoff: time.Millisecond})
 	require.JSONEq(t, `{"next":1,"ended":true}`, string(r.Post(t, 0, `{"type":"ask","message":"what?"}`).Body))
 	w.ends(r)
 	require.Equal(t, task.StateInputRequired, w.task(r).Status.State)
@@ -308,8 +310,7 @@ func TestEndsOfARun(t *testing.T) {
 	require.JSONEq(t, `{"next":1,"ended":true}`, string(second.Post(t, 0, `{"type":"wait","for":3600}`).Body))
 	w.ends(second)
 	w.exec("UPDATE holdfast.task_queue SET wakes_at = now(), available_at = now()")
-	_, err := w.store.FireTimers(t.Context())
-	require.NoError(t, err)
+	must(w.store.FireTimers(t.Context()))(t)
 	third := w.next()
 	require.Equal(t, executor.SourceTimer, third.Input.Source)
 
@@ -326,7 +327,6 @@ func TestEndsOfARun(t *testing.T) {
 }
 
 func TestReads(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, worker.Agent{})
 	earlier := w.begin("earlier")
 	require.True(t, earlier.Post(t, 0, `{"type":"text","text":"an earlier answer"}`, `{"type":"complete"}`).Ended)
@@ -404,9 +404,7 @@ func TestReads(t *testing.T) {
 }
 
 func TestStates(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, worker.Agent{MaxState: 200})
-	r := w.begin("go")
+	_, r := begun(t, worker.Agent{MaxState: 200})
 	for _, scope := range []string{"task", "context"} {
 		path := "/state/" + scope
 		require.Equal(t, 404, r.Do(t, "GET", path, "").Status)
@@ -463,9 +461,7 @@ func TestStates(t *testing.T) {
 
 // The API refuses an invalid event of an upload with its place. The events before it stay, and the run goes on.
 func TestHostileUploads(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, worker.Agent{MaxState: 100})
-	r := w.begin("go")
+	w, r := begun(t, worker.Agent{MaxState: 100})
 	for _, bad := range []struct {
 		status       int
 		field, event string
@@ -510,10 +506,8 @@ func TestHostileUploads(t *testing.T) {
 }
 
 func TestDocumentedOperationsExist(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, worker.Agent{})
-	all, err := runapitest.Operations()
-	require.NoError(t, err)
+	all := must(runapitest.Operations())(t)
 	require.Len(t, all, 11)
 	stranger := runapitest.Client{URL: w.api}
 	for _, o := range all {
@@ -523,12 +517,10 @@ func TestDocumentedOperationsExist(t *testing.T) {
 
 // A failover that loses a claim lets the next claim draw the same attempt. The token of the lost one is of no use for it.
 func TestATokenEndsWithItsClaim(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, worker.Agent{})
 	old := w.begin("go")
 	conn := storetest.Connect(t, w.url)
-	tx, err := conn.Begin(t.Context())
-	require.NoError(t, err)
+	tx := must(conn.Begin(t.Context()))(t)
 	for _, sql := range []string{
 		"SELECT FROM holdfast.tasks WHERE id = $1 FOR UPDATE", // the worker may be writing that it has begun
 		"DELETE FROM holdfast.task_events WHERE task = $1 AND seq > 1",
@@ -536,8 +528,7 @@ func TestATokenEndsWithItsClaim(t *testing.T) {
 		`UPDATE holdfast.tasks SET state = 1, last_seq = 1, status_seq = 1, attempt = 0, runs = 0, run_ordinal = 0, worker_id = NULL, claimed_at = NULL
 			WHERE id = $1`,
 	} {
-		_, err = tx.Exec(t.Context(), sql, old.ID.String())
-		require.NoError(t, err)
+		must(tx.Exec(t.Context(), sql, old.ID.String()))(t)
 	}
 	require.NoError(t, tx.Commit(t.Context()))
 	next := w.next()
@@ -558,9 +549,7 @@ func TestATokenEndsWithItsClaim(t *testing.T) {
 }
 
 func TestTokens(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, worker.Agent{})
-	r := w.begin("go")
+	w, r := begun(t, worker.Agent{})
 	other := w.begin("another task")
 	strange := token.New([][]byte{[]byte(rand.Text())})
 	forged := []byte(r.Token)
@@ -583,8 +572,7 @@ func TestTokens(t *testing.T) {
 	require.NotContains(t, string(other.Do(t, "GET", "", "").Body), r.TaskID)
 
 	waittest.Eventually(t, "the task is deleted", func() error { // a locked one is left
-		gone, err := w.store.Erase(t.Context(), []task.ID{r.ID}, false, "")
-		require.NoError(t, err)
+		gone := must(w.store.Erase(t.Context(), []task.ID{r.ID}, false, ""))(t)
 		return waittest.Unless(len(gone) == 1, "it is locked")
 	})
 	require.Equal(t, 410, r.Do(t, "GET", "", "").Status)
@@ -618,9 +606,7 @@ func (w *world) upload(r ran) (write func(event string) error, answered <-chan *
 
 // The answer comes although the agent has not ended its upload.
 func TestUploadsEndWithTheRun(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, worker.Agent{})
-	r := w.begin("go")
+	w, r := begun(t, worker.Agent{})
 	write, answered := w.upload(r)
 	require.NoError(t, write(`{"type":"complete"}`))
 	a := waittest.Within(t, "the upload is answered", answered)
@@ -637,9 +623,7 @@ func TestUploadsEndWithTheRun(t *testing.T) {
 }
 
 func TestUploadsEndWithTheServer(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, worker.Agent{})
-	r := w.begin("go")
+	w, r := begun(t, worker.Agent{})
 	_, answered := w.upload(r)
 	w.stop()
 	a := <-answered
@@ -651,13 +635,10 @@ func TestUploadsEndWithTheServer(t *testing.T) {
 
 // The body has arrived, and the server stops while it stores an event. The agent must not take that for a refusal of the event.
 func TestTheServerStopsWhileItStoresAnEvent(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, worker.Agent{})
-	r := w.begin("go")
+	w, r := begun(t, worker.Agent{})
 	require.JSONEq(t, `{"next":1,"ended":false}`, string(r.Post(t, 0, `{"type":"state","data":{"n":1}}`).Body))
 	conn := storetest.Connect(t, w.url)
-	_, err := conn.Exec(t.Context(), "BEGIN; SELECT FROM holdfast.task_states FOR UPDATE", pgx.QueryExecModeSimpleProtocol)
-	require.NoError(t, err)
+	must(conn.Exec(t.Context(), "BEGIN; SELECT FROM holdfast.task_states FOR UPDATE", pgx.QueryExecModeSimpleProtocol))(t)
 	answered := make(chan *runapitest.Answer, 1)
 	go func() {
 		answered <- r.Post(t, 1, `{"type":"state","data":{"n":2}}`, `{"type":"complete"}`)
@@ -671,19 +652,14 @@ func TestTheServerStopsWhileItStoresAnEvent(t *testing.T) {
 	a := waittest.Within(t, "the upload is answered", answered)
 	require.Equal(t, 503, a.Status, "%s", a.Body)
 	require.Equal(t, "1", string(a.Next), "%s", a.Body)
-	_, err = conn.Exec(t.Context(), "ROLLBACK")
-	require.NoError(t, err)
+	must(conn.Exec(t.Context(), "ROLLBACK"))(t)
 }
 
 func TestCancelWhileAnAgentPosts(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, worker.Agent{})
-	r := w.begin("go")
+	w, r := begun(t, worker.Agent{})
 	write, answered := w.upload(r)
-	h, err := w.store.Header(t.Context(), r.ID)
-	require.NoError(t, err)
-	_, err = w.store.Cancel(t.Context(), h, nil)
-	require.NoError(t, err)
+	h := must(w.store.Header(t.Context(), r.ID))(t)
+	must(w.store.Cancel(t.Context(), h, nil))(t)
 	w.becomes(r, task.StateCanceled)
 	for write(`{"type":"text","text":"after the end"}`) == nil { // until the server answers
 	}
@@ -697,19 +673,16 @@ func TestCancelWhileAnAgentPosts(t *testing.T) {
 
 // An agent that reads while the database is unavailable is told to come again.
 func TestReadsDoNotWaitForTheDatabase(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, worker.Agent{})
-	r := w.begin("go")
+	w, r := begun(t, worker.Agent{})
 	require.JSONEq(t, `{"next":1,"ended":true}`, string(r.Post(t, 0, `{"type":"call","calls":[{"agent":"gone","message":"hi"}]}`).Body))
-	calls, err := w.store.NewCalls(t.Context(), 0, store.NewCall{}, 1)
-	require.NoError(t, err)
+	calls := must(w.store.NewCalls(t.Context(), 0, store.NewCall{}, 1))(t)
 	require.Len(t, calls, 1)
 	require.NoError(t, w.store.RefuseCall(t.Context(), calls[0], "there is no such agent"))
 	r = w.next()
 	require.Contains(t, string(r.Do(t, "GET", "", "").Body), `"there is no such agent"`)
 
 	conn := storetest.Connect(t, w.url)
-	_, err = conn.Exec(t.Context(), "BEGIN; LOCK TABLE holdfast.task_calls, holdfast.task_states IN ACCESS EXCLUSIVE MODE", pgx.QueryExecModeSimpleProtocol)
+	_, err := conn.Exec(t.Context(), "BEGIN; LOCK TABLE holdfast.task_calls, holdfast.task_states IN ACCESS EXCLUSIVE MODE", pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err)
 	var all errgroup.Group
 	for _, path := range []string{"", "/state/task"} { // the results of the calls, and a state
@@ -724,18 +697,14 @@ func TestReadsDoNotWaitForTheDatabase(t *testing.T) {
 		})
 	}
 	require.NoError(t, all.Wait())
-	_, err = conn.Exec(t.Context(), "ROLLBACK")
-	require.NoError(t, err)
+	must(conn.Exec(t.Context(), "ROLLBACK"))(t)
 	require.Equal(t, 200, r.Do(t, "GET", "", "").Status)
 }
 
 // A heartbeat is a sign of life, and tells of a cancel.
 func TestHeartbeats(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, worker.Agent{InactivityTimeout: time.Hour})
-	r := w.begin("go")
-	found, err := w.store.FindRun(t.Context(), r.ID, false)
-	require.NoError(t, err)
+	w, r := begun(t, worker.Agent{InactivityTimeout: time.Hour})
+	found := must(w.store.FindRun(t.Context(), r.ID, false))(t)
 	silent := func() (d time.Duration, never bool) {
 		d, never, err := w.store.Silence(t.Context(), r.ID, found.Fence)
 		require.NoError(t, err)
@@ -754,9 +723,7 @@ func TestHeartbeats(t *testing.T) {
 }
 
 func TestArtifactsBeyondTheirLimit(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, worker.Agent{MaxArtifacts: 1000})
-	r := w.begin("go")
+	w, r := begun(t, worker.Agent{MaxArtifacts: 1000})
 	half := `{"type":"text","text":"` + strings.Repeat("x", 600) + `"}`
 	require.Equal(t, 200, r.Post(t, 0, half).Status)
 	a := r.Post(t, 1, half)
@@ -769,7 +736,6 @@ func TestArtifactsBeyondTheirLimit(t *testing.T) {
 
 // The worker ends its run while the agent posts: the first commit wins, and nothing comes after the end.
 func TestBothEndARun(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, worker.Agent{})
 	for range 10 {
 		r := w.begin("go")

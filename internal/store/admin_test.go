@@ -102,8 +102,7 @@ func TestJobsAreFenced(t *testing.T) {
 	f := parallel(t)
 	by := identity.Caller{Tenant: "t", Subject: "op", Method: identity.MethodOperator, Credential: "k", Reason: "because"}
 	own := f.Operator(by, true)
-	j, err := own.AddJob(t.Context(), &Job{Action: "hold", Filter: json.RawMessage(`{"agent":"a"}`), Options: json.RawMessage(`{}`)})
-	require.NoError(t, err)
+	j := must(own.AddJob(t.Context(), &Job{Action: "hold", Filter: json.RawMessage(`{"agent":"a"}`), Options: json.RawMessage(`{}`)}))(t)
 	require.Equal(t, by, j.Actor)
 	require.Equal(t, "t", *j.Tenant)
 	stranger := f.Operator(identity.Caller{Tenant: "other"}, true)

@@ -92,8 +92,7 @@ func TestFlushOfManyRuns(t *testing.T) {
 		whole, fenced, ended, again := f.running("a"), f.running("b"), f.running("c"), f.running("d")
 		fenced.c.Attempt += 7
 		ended.must(t, status(task.StateCompleted))
-		_, err := f.say(again.c.Task.ID, true)
-		require.NoError(t, err)
+		must(f.say(again.c.Task.ID, true))(t)
 		var done []chan answer
 		item := func(p *pen, evs ...*task.Event) *Append {
 			ch := make(chan answer, 1)
@@ -145,8 +144,7 @@ func TestInvalidAppendFailsAlone(t *testing.T) {
 func TestAppendAfterClose(t *testing.T) {
 	f := parallel(t)
 	p := f.running("a")
-	s, err := Open(t.Context(), Options{URL: f.url, APIConns: 1})
-	require.NoError(t, err)
+	s := must(Open(t.Context(), Options{URL: f.url, APIConns: 1}))(t)
 	s.Close(t.Context())
 	p.s = s
 	var mu sync.Mutex // like a caller that answers under its own lock

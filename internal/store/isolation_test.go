@@ -301,8 +301,7 @@ func TestCallersRoleWithoutPredicates(t *testing.T) {
 	policed := map[string]bool{}
 	for who, become := range callers {
 		c := f.conn()
-		_, err := c.Exec(t.Context(), become, pgx.QueryExecModeSimpleProtocol)
-		require.NoError(t, err)
+		must(c.Exec(t.Context(), become, pgx.QueryExecModeSimpleProtocol))(t)
 		denied := func(err error) bool {
 			var pg *pgconn.PgError
 			return errors.As(err, &pg) && pg.Code == "42501"

@@ -58,8 +58,7 @@ func TestListsAgainstModel(t *testing.T) {
 		ID                    uuid.UUID
 		Direct                bool
 	}
-	found, err := f.conn().Query(t.Context(), "SELECT agent, owner, context_id, state, status_at, id, direct FROM holdfast.tasks")
-	require.NoError(t, err)
+	found := must(f.conn().Query(t.Context(), "SELECT agent, owner, context_id, state, status_at, id, direct FROM holdfast.tasks"))(t)
 	rows := must(pgx.CollectRows(found, pgx.RowToStructByPos[row]))(t)
 	require.Len(t, rows, 2000)
 	slices.SortFunc(rows, func(a, b row) int { // newest first, then by id, last first
@@ -86,7 +85,7 @@ func TestListsAgainstModel(t *testing.T) {
 					var got []string
 					for more := true; more; {
 						var page []*task.Task
-						page, more, err = v.List(t.Context(), l)
+						page, more, err := v.List(t.Context(), l)
 						require.NoError(t, err)
 						for _, p := range page {
 							got = append(got, p.PublicID)

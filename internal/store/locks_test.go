@@ -118,10 +118,9 @@ func TestCancelMeetsAnOpenClaim(t *testing.T) {
 	}()
 	f.retries("cancel")
 	waittest.Eventually(t, "the claim meets no try of the cancel, which it would pass over", func() error {
-		rows, err := f.q.QueueClaim(t.Context(), tx, dbsqlc.QueueClaimParams{
+		rows := must(f.q.QueueClaim(t.Context(), tx, dbsqlc.QueueClaimParams{
 			Worker: uuid.UUID(w), Agents: []string{"a"}, Slots: []int32{1}, Since: []time.Time{{}}, Older: []time.Duration{0}, Skip: []uuid.UUID{}, Alone: true,
-		})
-		require.NoError(t, err)
+		}))(t)
 		return waittest.Unless(len(rows) == 1, "%d claimed", len(rows))
 	})
 	require.NoError(t, tx.Commit(t.Context()))

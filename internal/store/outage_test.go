@@ -203,8 +203,7 @@ func TestStoreSurvivesDatabaseRestart(t *testing.T) {
 func TestCloseDuringOutage(t *testing.T) {
 	t.Parallel()
 	server := storetest.Server(t, map[string]string{"fsync": "off"})
-	s, err := Open(t.Context(), Options{URL: server.URL, APIConns: 1})
-	require.NoError(t, err)
+	s := must(Open(t.Context(), Options{URL: server.URL, APIConns: 1}))(t)
 	f := &fixture{Store: s, t: t, url: server.URL}
 	run := f.running("a")
 	server.Stop()

@@ -426,8 +426,7 @@ func (m *cursorMachine) park() {
 }
 
 func (m *cursorMachine) check() {
-	rows, err := m.db.Query(context.Background(), cursorText, m.id)
-	require.NoError(m, err)
+	rows := must(m.db.Query(context.Background(), cursorText, m.id))(m)
 	have := must(pgx.CollectRows(rows, pgx.RowTo[string]))(m)
 	var want []string
 	var counts PushCounts

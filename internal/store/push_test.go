@@ -305,8 +305,7 @@ func TestAWebhookThatComesWithTheMessage(t *testing.T) {
 	}
 	require.NoError(t, g.Wait())
 	require.False(t, scan[bool](f, "SELECT pushes FROM holdfast.tasks WHERE id = $1", uuid.UUID(without.Task.ID)))
-	h, err := f.Header(t.Context(), n.Task.ID)
-	require.NoError(t, err)
+	h := must(f.Header(t.Context(), n.Task.ID))(t)
 	p := &pen{s: f.Store, c: &Claimed{Task: h, Fence: FirstFence(h)}}
 	p.must(t, status(task.StateInputRequired))
 	due := f.duePushes(10)
@@ -490,8 +489,7 @@ func (f *fixture) parksByPlace() {
 		update = strings.ReplaceAll(update, name, param)
 	}
 	c := f.conn()
-	_, err := c.Exec(f.t.Context(), "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan", pgx.QueryExecModeSimpleProtocol)
-	require.NoError(f.t, err)
+	must(c.Exec(f.t.Context(), "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan", pgx.QueryExecModeSimpleProtocol))(f.t)
 	plan := explain(f.t, c, "push_park", update)
 	scans := regexp.MustCompile(`\w+ Scan\b.*? on push_\w+ \w+`).FindAllString(strings.Join(plan, "\n"), -1)
 	require.Equal(f.t, []string{"Index Scan using push_cursors_due on push_cursors d", "Tid Scan on push_cursors h", "Tid Scan on push_cursors k"}, scans)

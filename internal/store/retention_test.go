@@ -81,9 +81,7 @@ func TestEraseMissesNothing(t *testing.T) {
 			})
 		}
 		for gone := []task.ID{}; len(gone) == 0; {
-			var err error
-			gone, err = f.Erase(t.Context(), []task.ID{h.ID}, true, "")
-			require.NoError(t, err)
+			gone = must(f.Erase(t.Context(), []task.ID{h.ID}, true, ""))(t)
 		}
 		require.NoError(t, all.Wait())
 	}

@@ -57,8 +57,7 @@ func TestPostedEventsBesideThoseOfTheRun(t *testing.T) {
 	require.Equal(t, []error{ErrPosted}, post(t, f, p, 3, chunk("after a gap")))
 	require.Equal(t, []string{"own 1", "posted 1", "posted 2", "own 2"}, texts(f.log(p.c.Task.ID)))
 
-	r, err := f.FindRun(t.Context(), p.c.Task.ID, true)
-	require.NoError(t, err)
+	r := must(f.FindRun(t.Context(), p.c.Task.ID, true))(t)
 	require.True(t, r.Owned)
 	require.False(t, r.Fresh)
 	require.Equal(t, int64(2), r.Posted)

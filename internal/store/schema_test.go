@@ -187,8 +187,7 @@ func explain(t testing.TB, c *pgx.Conn, name, text string) []string {
 	if n := len(d.ParamOIDs); n > 0 {
 		call += "(" + strings.TrimSuffix(strings.Repeat("NULL,", n), ",") + ")"
 	}
-	rows, err := c.Query(t.Context(), call, pgx.QueryExecModeSimpleProtocol)
-	require.NoError(t, err, name)
+	rows := must(c.Query(t.Context(), call, pgx.QueryExecModeSimpleProtocol))(t, name)
 	lines := must(pgx.CollectRows(rows, pgx.RowTo[string]))(t, name)
 	require.NoError(t, c.Deallocate(t.Context(), "p_"+name))
 	return lines

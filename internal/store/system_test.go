@@ -86,8 +86,7 @@ func planOf(t *testing.T, c *pgx.Conn, text, mode, args string) string {
 	if args != "" {
 		execute += "(" + args + ")"
 	}
-	rows, err := c.Query(t.Context(), execute, pgx.QueryExecModeSimpleProtocol)
-	require.NoError(t, err, text)
+	rows := must(c.Query(t.Context(), execute, pgx.QueryExecModeSimpleProtocol))(t, text)
 	lines := must(pgx.CollectRows(rows, pgx.RowTo[string]))(t, text)
 	return strings.Join(lines, "\n")
 }

@@ -181,11 +181,10 @@ func TestMessageWhileRunParks(t *testing.T) {
 	p := f.running("a")
 	p.must(t, status(task.StateWorking))
 	tx := must(f.hot.Begin(t.Context()))(t)
-	_, err := f.q.MessageAppend(t.Context(), tx, dbsqlc.MessageAppendParams{
+	must(f.q.MessageAppend(t.Context(), tx, dbsqlc.MessageAppendParams{
 		ID: uuid.UUID(p.c.Task.ID), Enqueue: true, Tenant: "tenant", Owner: "owner", RequestHash: []byte{}, RequestID: uuid.UUID(NewID()),
 		Payload: EncodePayload(&task.Event{Kind: task.EventMessage, Message: user("late")}),
-	})
-	require.NoError(t, err)
+	}))(t)
 	parked := p.write(chunk("x"), status(task.StateInputRequired))
 	f.retries("append")
 	require.NoError(t, tx.Commit(t.Context()))

@@ -48,8 +48,7 @@ func TestTasksWaitForAgentThatIsAway(t *testing.T) {
 	t.Parallel()
 	for _, answered := range []bool{false, true} {
 		t.Run(fmt.Sprintf("answered %t", answered), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				a := &switchable{answered: answered}
 				a.away.Store(true)
 				p := startLocal(t, setup{}, worker.Agent{Executor: a, MaxAttempts: 1})
@@ -88,8 +87,7 @@ func TestTasksWaitForAgentThatIsAway(t *testing.T) {
 
 // An agent that returns gets few runs at first: twice as many in each round.
 func TestReturnIsNoStampede(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		a := &switchable{}
 		a.away.Store(true)
 		gate := make(chan struct{})
@@ -159,8 +157,7 @@ func TestTaskFailsWhenAgentIsAwayForTooLong(t *testing.T) {
 
 // A message that the agent refuses does not hold up the others, even if it is the oldest.
 func TestRefusedMessageDelaysNoOther(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		refusing := does(func(_ context.Context, run *executor.Run, _ executor.Emitter) error {
 			if run.Message.FirstText() == "poison" {
 				return &executor.Unavailable{Err: executor.Retryable(errors.New("502"), time.Millisecond), Answered: true}
@@ -181,12 +178,11 @@ func TestRefusedMessageDelaysNoOther(t *testing.T) {
 // crash claims all due tasks for a process and declares it dead.
 func (p *process) crash(agent string, slots int) (claimed []string) {
 	p.t.Helper()
-	won, err := p.store.Claim(p.t.Context(), store.NewID(), []store.Demand{{Agent: agent, Slots: slots}})
-	require.NoError(p.t, err)
+	won := must(p.store.Claim(p.t.Context(), store.NewID(), []store.Demand{{Agent: agent, Slots: slots}}))(p.t)
 	for _, c := range won {
 		claimed = append(claimed, c.Message.FirstText())
 	}
-	_, _, err = p.store.Rescue(p.t.Context(), 0, true)
+	_, _, err := p.store.Rescue(p.t.Context(), 0, true)
 	require.NoError(p.t, err)
 	return claimed
 }

@@ -37,8 +37,7 @@ func emits(n, size int) worker.Agent {
 // a failure; small ones go on. One that is larger than the budget goes on alone. A run that is canceled while it waits leaves
 // nothing behind.
 func TestLargeEventsWaitForMemory(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		events := memory.NewBudget(2 << 20)
 		events.Patience = 0
 		h := &held{agent: "a"}
@@ -72,8 +71,7 @@ func TestTheWindowIsSmallerWithoutMemory(t *testing.T) {
 	t.Parallel()
 	for name, full := range map[string]bool{"free": false, "full": true} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				events := memory.NewBudget(16 << 20)
 				want := 256 // of 4 KiB in a mebibyte
 				if full {
@@ -116,8 +114,7 @@ func TestASlowAgentHoldsUpNoOther(t *testing.T) {
 			_, _ = w.Write(event[size/2:])
 		}))
 		t.Cleanup(s.Close)
-		e, err := httpexec.New(httpexec.Options{URL: s.URL})
-		require.NoError(t, err)
+		e := must(httpexec.New(httpexec.Options{URL: s.URL}))(t)
 		return worker.Agent{Executor: e, Concurrency: 16}
 	}
 	slow := agent(func(ctx context.Context) {
@@ -169,8 +166,7 @@ func TestManyLargeLinesAtOnce(t *testing.T) {
 			_, _ = bytes.NewReader(answer).WriteTo(w)
 		}))
 		t.Cleanup(s.Close)
-		e, err := httpexec.New(httpexec.Options{URL: s.URL})
-		require.NoError(t, err)
+		e := must(httpexec.New(httpexec.Options{URL: s.URL}))(t)
 		agents = append(agents, worker.Agent{Executor: e, Concurrency: runs, InactivityTimeout: time.Hour})
 	}
 	lines, events := memory.NewLines(1<<20), memory.NewBudget(1<<20)

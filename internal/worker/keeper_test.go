@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -136,8 +135,7 @@ func keep(t *testing.T, db *processes, o worker.KeeperOptions) *worker.Keeper {
 // to renew: a promoted standby may have been up for days, so the uptime of the database says nothing about the leases that
 // expired during a failover.
 func TestKeeperRescuesRunsOfDeadProcesses(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		db := newProcesses()
 		var peers, rescued atomic.Int32
 		peers.Store(-1)
@@ -167,8 +165,7 @@ func TestKeeperRescuesRunsOfDeadProcesses(t *testing.T) {
 }
 
 func TestDeadProcessRegistersAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		db := newProcesses()
 		var lost atomic.Int32
 		k := keep(t, db, worker.KeeperOptions{OnLost: func() { lost.Add(1) }})
@@ -184,8 +181,7 @@ func TestDeadProcessRegistersAgain(t *testing.T) {
 
 // A process that cannot renew is not dead, and does not declare others dead. When the database is back, they get a whole TTL.
 func TestKeeperWaitsDuringOutage(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		db := newProcesses()
 		k := keep(t, db, worker.KeeperOptions{OnLost: func() { t.Error("the process was not declared dead") }})
 		id := k.ID()
@@ -210,8 +206,7 @@ func TestKeeperWaitsDuringOutage(t *testing.T) {
 
 // A silently dead connection must not cost the lease. A loop that does not come round is stuck.
 func TestHangingStatements(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		db := newProcesses()
 		db.mute = true
 		k := keep(t, db, worker.KeeperOptions{})
@@ -258,8 +253,7 @@ func (s *scans) Claim(ctx context.Context, w task.ID, want []store.Demand) ([]*s
 // A scan may read many dead rows that vacuum cannot remove. It is rare without a reason, which is a claim or a create without
 // an answer, or a run whose end was not recorded. One that takes long is followed by a rest. Cancels are found meanwhile.
 func TestScansNeedAReason(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		seen := &scans{}
 		a := does(func(ctx context.Context, _ *executor.Run, _ executor.Emitter) error { return waits(ctx) })
 		a.Concurrency = 2

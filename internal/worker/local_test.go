@@ -69,6 +69,13 @@ func startLocal(t testing.TB, s setup, agents ...worker.Agent) *local {
 	return p
 }
 
+// inBubble runs a test of time, beside others.
+func inBubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, test)
+}
+
 func (p *local) create(agent, text string) *task.Task {
 	h := opened(&task.Task{}, agent)
 	p.store.Create(h, asks(text), nil)
@@ -79,8 +86,7 @@ func (p *local) create(agent, text string) *task.Task {
 func (p *local) is(h *task.Task, s task.State) *task.Task {
 	p.t.Helper()
 	synctest.Wait()
-	now, err := p.store.Task(h.ID)
-	require.NoError(p.t, err)
+	now := must(p.store.Task(h.ID))(p.t)
 	require.Equal(p.t, s, now.Status.State, "%s", now.Status.Message.FirstText())
 	return now
 }
@@ -92,14 +98,12 @@ func (p *local) become(h *task.Task, s task.State) *task.Task {
 		now, _ := p.store.State(h.ID)
 		return waittest.Unless(now == s, "it is %s", now)
 	})
-	now, err := p.store.Task(h.ID)
-	require.NoError(p.t, err)
+	now := must(p.store.Task(h.ID))(p.t)
 	return now
 }
 
 func TestConcurrencyIsPerAgent(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		var running, most [2]atomic.Int64
 		gate := make(chan struct{})
 		agent := func(i int, n int) worker.Agent {
@@ -130,8 +134,7 @@ func TestConcurrencyIsPerAgent(t *testing.T) {
 
 // A retry without a delay of its own waits for the backoff, which doubles up to its limit.
 func TestBackoff(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		a := does(func(_ context.Context, run *executor.Run, _ executor.Emitter) error {
 			after := time.Duration(0)
 			if run.Try == 1 {
@@ -157,8 +160,7 @@ func TestCancel(t *testing.T) {
 		deaf, stubborn bool
 	}{"cooperative": {}, "without hints": {deaf: true}, "stubborn": {stubborn: true}} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				release, causes := make(chan struct{}), make(chan error, 1)
 				a := does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
 					err := waits(ctx)
@@ -208,8 +210,7 @@ func (a *asked) Held(ctx context.Context, w task.ID, ids []task.ID) ([]store.Own
 
 // Any login of the database can send a hint. It makes the process read the task, and cancels nothing by itself.
 func TestForgedCancelHintEndsNothing(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		db := &asked{begun: make(chan []task.ID, 10), goOn: make(chan struct{})}
 		a := does(func(ctx context.Context, _ *executor.Run, _ executor.Emitter) error { return waits(ctx) })
 		a.Concurrency, a.RunTimeout = 3, time.Hour
@@ -264,8 +265,7 @@ func TestStop(t *testing.T) {
 		"not at all": {stuck: true, took: time.Minute + 5*time.Second + 10*time.Second, state: task.StateWorking, owned: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				goOn, hang := make(chan struct{}), make(chan struct{})
 				a := does(func(ctx context.Context, _ *executor.Run, _ executor.Emitter) error {
 					select {
@@ -303,8 +303,7 @@ func TestStop(t *testing.T) {
 }
 
 func TestReservedSlots(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		p := startLocal(t, setup{}, does(func(context.Context, *executor.Run, executor.Emitter) error { return nil }))
 		synctest.Wait() // the queue is known to be empty
 		require.Nil(t, p.pool.Reserve("unknown"))
@@ -323,8 +322,7 @@ func TestReservedSlots(t *testing.T) {
 			require.Fail(t, "the pool ended before its slot was used")
 		default:
 		}
-		won, err := p.store.Claim(t.Context(), p.id, []store.Demand{{Agent: "a", Slots: 1}})
-		require.NoError(t, err)
+		won := must(p.store.Claim(t.Context(), p.id, []store.Demand{{Agent: "a", Slots: 1}}))(t)
 		slot.Start(won[0])
 		<-p.ended
 		p.is(h, task.StateCompleted)
@@ -393,8 +391,7 @@ func (s *held) release() {
 
 // An agent that waits for the window is not inactive, however long that takes.
 func TestWindowBoundsUnstoredEvents(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		const chunk, chunks, window = 64 << 10, 64, 1 << 20
 		h := &held{}
 		emitted := atomic.Int64{}
@@ -422,8 +419,7 @@ func TestWindowBoundsUnstoredEvents(t *testing.T) {
 
 // Committed returns when the events before it are in the log, and not earlier.
 func TestCommittedWaitsForTheCommit(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		slow := &held{}
 		returned, read := false, []json.RawMessage(nil)
 		a := does(func(ctx context.Context, run *executor.Run, out executor.Emitter) (err error) {
@@ -499,8 +495,7 @@ func (a *slowReads) SetAgentState(ctx context.Context, n store.NewState) (int64,
 
 // Reads of a run wait for the database like its writes, and that is not inactivity.
 func TestReadsOfRunWaitForDatabase(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		db := &slowReads{}
 		a := does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 			if run.Turn == 1 {
@@ -522,8 +517,7 @@ func TestReadsOfRunWaitForDatabase(t *testing.T) {
 		p := startLocal(t, setup{wrap: func(s worker.Store) worker.Store { db.Store = s; return db }}, a)
 		h := p.create("a", "x")
 		p.is(h, task.StateInputRequired)
-		_, err := p.store.AddMessage(h.ID, asks("y"), nil)
-		require.NoError(t, err)
+		must(p.store.AddMessage(h.ID, asks("y"), nil))(t)
 		waittest.Advance(3*25*time.Second - 1)
 		p.is(h, task.StateWorking)
 		waittest.Advance(1)
@@ -533,8 +527,7 @@ func TestReadsOfRunWaitForDatabase(t *testing.T) {
 
 // An agent that waits for the database with a time limit of its own has not failed: its run is tried again.
 func TestAgentsGiveUpOnTheDatabase(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		db := &slowReads{}
 		var giveUp context.CancelFunc
 		a := does(func(ctx context.Context, run *executor.Run, _ executor.Emitter) error {
@@ -575,8 +568,7 @@ func (c *called) Silence(context.Context, task.ID, task.Fence) (d time.Duration,
 
 // Calls of the run API are signs of life. While the database does not know of any, an agent is not silent.
 func TestCallsOfTheRunAPIAreSignsOfLife(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		db := &called{}
 		db.answer.Store(&silence{never: true})
 		a := does(func(ctx context.Context, _ *executor.Run, _ executor.Emitter) error { return waits(ctx) })
@@ -603,8 +595,7 @@ func TestCallsOfTheRunAPIAreSignsOfLife(t *testing.T) {
 
 // A process that was declared dead and cannot register again claims nothing.
 func TestPoolWithoutLeaseClaimsNothing(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		asked := 0
 		ctx, stop := context.WithCancel(t.Context())
 		p := worker.New(worker.Options{

@@ -60,8 +60,7 @@ func hangs(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 }
 
 func TestAgentIsToldOfCancelOfRun(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		a := &remote{Func: hangs, cancel: func(ctx context.Context, c *executor.Cancellation) error {
 			s, err := c.Stored(ctx, executor.OfTask)
 			if string(s.Value) != `{"job":"j"}` {
@@ -170,8 +169,7 @@ func TestAgentIsToldWhyRunEnded(t *testing.T) {
 
 // A stop does not wait for an agent that does not answer a notice. Another process tells it.
 func TestStopEndsNotices(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		a := &remote{Func: asksOnce, cancel: func(ctx context.Context, _ *executor.Cancellation) error {
 			<-ctx.Done()
 			return ctx.Err()

@@ -19,8 +19,7 @@ import (
 // v_usage shows the usage of an agent that reports it as docs/sql.md says.
 func TestUsageInSQL(t *testing.T) {
 	t.Parallel()
-	manual, err := os.ReadFile("../../docs/sql.md")
-	require.NoError(t, err)
+	manual := must(os.ReadFile("../../docs/sql.md"))(t)
 	_, usage, _ := strings.Cut(string(manual), "\n## Usage\n")
 	_, events, _ := strings.Cut(usage, "```ndjson\n")
 	events, _, found := strings.Cut(events, "```")
@@ -34,13 +33,11 @@ func TestUsageInSQL(t *testing.T) {
 		_, _ = w.Write([]byte(odd + events))
 	}))
 	t.Cleanup(backend.Close)
-	agent, err := httpexec.New(httpexec.Options{URL: backend.URL})
-	require.NoError(t, err)
+	agent := must(httpexec.New(httpexec.Options{URL: backend.URL}))(t)
 	p := start(t, setup{}, worker.Agent{Executor: agent})
 	p.become(p.create("a", "Book a trip"), task.StateCompleted)
 
-	conn, err := pgx.Connect(t.Context(), p.url)
-	require.NoError(t, err)
+	conn := must(pgx.Connect(t.Context(), p.url))(t)
 	defer conn.Close(context.Background()) //nolint:errcheck // the database goes next
 	var rows int
 	var input, output, total int64

@@ -32,6 +32,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// must requires that a call succeeds, and returns its result.
+func must[T any](result T, err error) func(t require.TestingT, message ...any) T {
+	return func(t require.TestingT, message ...any) T {
+		require.NoError(t, err, message...)
+		return result
+	}
+}
+
 // process is a store with a pool of workers and no hub: commits wake the pool directly.
 type process struct {
 	t     testing.TB
@@ -86,10 +94,8 @@ func start(t testing.TB, s setup, agents ...worker.Agent) *process {
 	tells := func(name string) bool {
 		return slices.ContainsFunc(agents, func(a worker.Agent) bool { _, ok := a.Executor.(executor.Canceler); return ok && a.Name == name })
 	}
-	var err error
 	var bus signal.Bus
-	p.store, err = store.Open(t.Context(), store.Options{URL: s.through, APIConns: 3, Listener: &bus, Tells: tells})
-	require.NoError(t, err)
+	p.store = must(store.Open(t.Context(), store.Options{URL: s.through, APIConns: 3, Listener: &bus, Tells: tells}))(t)
 	p.register()
 	s.poll = cmp.Or(s.poll, 100*time.Millisecond)
 	p.pool = worker.New(s.options(p.store, func() task.ID { return *p.id.Load() }, agents))
@@ -141,18 +147,16 @@ func (p *process) create(agent, text string) *task.Task {
 		Task:    task.Task{ID: id, PublicID: id.String(), Agent: agent, ContextID: "ctx", Dialect: "0.3"},
 		Message: &task.Message{ID: "m-" + text, Role: task.RoleUser, Parts: []task.Part{task.Text(text)}},
 	}
-	_, err := p.store.Create(p.t.Context(), n)
-	require.NoError(p.t, err)
+	must(p.store.Create(p.t.Context(), n))(p.t)
 	return &n.Task
 }
 
 func (p *process) say(h *task.Task, text string) {
 	p.t.Helper()
-	_, err := p.store.AddMessage(p.t.Context(), &store.NewMessage{
+	must(p.store.AddMessage(p.t.Context(), &store.NewMessage{
 		Task: h, Enqueue: true, RequestID: store.NewID(),
 		Message: &task.Message{ID: "m-" + text, Role: task.RoleUser, Parts: []task.Part{task.Text(text)}},
-	})
-	require.NoError(p.t, err)
+	}))(p.t)
 }
 
 // become waits until the task is in a state.
@@ -160,10 +164,8 @@ func (p *process) become(h *task.Task, s task.State) *task.Task {
 	p.t.Helper()
 	var now *task.Task
 	waittest.Eventually(p.t, "the task is "+s.String(), func() error {
-		head, err := p.store.Header(p.t.Context(), h.ID)
-		require.NoError(p.t, err)
-		now, err = p.store.Snapshot(p.t.Context(), head, true)
-		require.NoError(p.t, err)
+		head := must(p.store.Header(p.t.Context(), h.ID))(p.t)
+		now = must(p.store.Snapshot(p.t.Context(), head, true))(p.t)
 		if now.Status.State != s && now.Status.State.Terminal() {
 			p.t.Fatalf("the task is %s (%q) and will never be %s", now.Status.State, now.Status.Message.FirstText(), s)
 		}
@@ -174,8 +176,7 @@ func (p *process) become(h *task.Task, s task.State) *task.Task {
 
 func (p *process) log(h *task.Task) []*task.Event {
 	p.t.Helper()
-	evs, err := p.store.EventsAfter(p.t.Context(), h, task.Position{}, 10_000)
-	require.NoError(p.t, err)
+	evs := must(p.store.EventsAfter(p.t.Context(), h, task.Position{}, 10_000))(p.t)
 	return evs
 }
 
@@ -188,17 +189,14 @@ func (p *process) errorOf(h *task.Task) (text string) {
 
 func (p *process) exec(sql string, args ...any) {
 	p.t.Helper()
-	conn, err := pgx.Connect(p.t.Context(), p.url)
-	require.NoError(p.t, err)
+	conn := must(pgx.Connect(p.t.Context(), p.url))(p.t)
 	defer conn.Close(context.Background()) //nolint:errcheck // nothing to lose
-	_, err = conn.Exec(p.t.Context(), sql, args...)
-	require.NoError(p.t, err)
+	must(conn.Exec(p.t.Context(), sql, args...))(p.t)
 }
 
 func (p *process) scan(into any, sql string, args ...any) {
 	p.t.Helper()
-	conn, err := pgx.Connect(p.t.Context(), p.url)
-	require.NoError(p.t, err)
+	conn := must(pgx.Connect(p.t.Context(), p.url))(p.t)
 	defer conn.Close(context.Background()) //nolint:errcheck // nothing to lose
 	require.NoError(p.t, conn.QueryRow(p.t.Context(), sql, args...).Scan(into))
 }
@@ -380,10 +378,8 @@ func TestStopReturnsRuns(t *testing.T) {
 	}
 	got := make(chan seen, 1)
 	q := start(t, setup{url: p.url}, does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-		earlier, err := run.Memory.Earlier(ctx)
-		require.NoError(t, err)
-		checkpoint, err := run.Memory.Checkpoint(ctx)
-		require.NoError(t, err)
+		earlier := must(run.Memory.Earlier(ctx))(t)
+		checkpoint := must(run.Memory.Checkpoint(ctx))(t)
 		got <- seen{run.Try, len(earlier), string(checkpoint)}
 		return steps(artifact("two"), artifact("three"))(ctx, run, out)
 	}))
@@ -410,8 +406,7 @@ func TestTurnsNumberArtifactsOn(t *testing.T) {
 			if id == "none" {
 				continue
 			}
-			_, err := out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{ID: id, Parts: []task.Part{task.Text(id)}}, Append: true})
-			require.NoError(t, err)
+			must(out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{ID: id, Parts: []task.Part{task.Text(id)}}, Append: true}))(t)
 		}
 		return out.Status(ctx, task.StateInputRequired, nil)
 	}))
@@ -542,8 +537,7 @@ func TestEmissionRules(t *testing.T) {
 			{Kind: task.PartData, Data: json.RawMessage("{\"k\\u0000\":\"\\\\u0000 \\u0000\",\r\n  \"n\": 1.0}")}, // over two lines
 			{Kind: task.PartRaw, Raw: []byte("raw")},
 		}
-		id, err := out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{Name: "n\x00", Parts: parts}})
-		require.NoError(t, err)
+		id := must(out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{Name: "n\x00", Parts: parts}}))(t)
 		require.NotEmpty(t, id)
 		require.Equal(t, "a\x00b", parts[0].Text, "the executor's parts stay unchanged")
 		parts[0].Text = "used again"
@@ -629,8 +623,7 @@ func TestClaimWithLostAnswerIsReturned(t *testing.T) {
 	waittest.Within(t, "an answer is lost", lost)
 	waittest.Eventually(t, "it runs", func() error {
 		require.NoError(t, p.pool.Reconcile(t.Context()))
-		head, err := p.store.Header(t.Context(), h.ID)
-		require.NoError(t, err)
+		head := must(p.store.Header(t.Context(), h.ID))(t)
 		return waittest.Unless(head.Status.State == task.StateCompleted, "it is %s", head.Status.State)
 	})
 }
@@ -642,8 +635,7 @@ func TestUnreadableMessageFailsTask(t *testing.T) {
 	p.exec(`UPDATE holdfast.task_events SET payload = '{"parts":7}'`)
 	q := start(t, setup{url: p.url}, does(func(context.Context, *executor.Run, executor.Emitter) error { return nil }))
 	waittest.Eventually(t, "it fails", func() error { // its log cannot be read
-		head, err := q.store.Header(t.Context(), h.ID)
-		require.NoError(t, err)
+		head := must(q.store.Header(t.Context(), h.ID))(t)
 		return waittest.Unless(head.Status.State == task.StateFailed, "it is %s", head.Status.State)
 	})
 }
@@ -662,8 +654,7 @@ func TestRunReadsALargeLog(t *testing.T) {
 	got := make(chan seen, 1)
 	a := does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 		if run.Try == 1 {
-			empty, err := run.Memory.Task(ctx)
-			require.NoError(t, err)
+			empty := must(run.Memory.Task(ctx))(t)
 			require.Empty(t, empty.Artifacts)
 			require.NoError(t, out.Status(ctx, task.StateWorking, &task.Message{ID: "m-1", Parts: []task.Part{task.Text("at work")}}))
 			for range pieces {
@@ -673,12 +664,9 @@ func TestRunReadsALargeLog(t *testing.T) {
 			require.NoError(t, out.Checkpoint(ctx, json.RawMessage(`7`)))
 			return executor.Retryable(errors.New("again"), 1)
 		}
-		earlier, err := run.Memory.Earlier(ctx)
-		require.NoError(t, err)
-		checkpoint, err := run.Memory.Checkpoint(ctx)
-		require.NoError(t, err)
-		whole, err := run.Memory.Task(ctx)
-		require.NoError(t, err)
+		earlier := must(run.Memory.Earlier(ctx))(t)
+		checkpoint := must(run.Memory.Checkpoint(ctx))(t)
+		whole := must(run.Memory.Task(ctx))(t)
 		artifacts := 0
 		for _, e := range earlier {
 			if e.Artifact != nil {

@@ -49,6 +49,14 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// must requires that a call succeeds, and returns its result.
+func must[T any](result T, err error) func(t require.TestingT, message ...any) T {
+	return func(t require.TestingT, message ...any) T {
+		require.NoError(t, err, message...)
+		return result
+	}
+}
+
 // world has two replicas without the role worker, which hear of each other's commits.
 type world struct {
 	t        *testing.T
@@ -90,8 +98,10 @@ type options struct {
 	poll   time.Duration
 }
 
+// newWorld makes a world for a test that runs beside others.
 func newWorld(t *testing.T, o options) *world {
 	t.Helper()
+	t.Parallel()
 	w := &world{t: t, url: storetest.New(t).URL}
 	w.sql = storetest.Connect(t, w.url)
 	o.poll = cmp.Or(o.poll, 200*time.Millisecond)
@@ -101,8 +111,7 @@ func newWorld(t *testing.T, o options) *world {
 	var open []*store.Store
 	var bus signal.Bus // of both replicas, as the hub connects them
 	for range 2 {
-		s, err := store.Open(t.Context(), store.Options{URL: w.url, APIConns: 4, Listener: &bus})
-		require.NoError(t, err)
+		s := must(store.Open(t.Context(), store.Options{URL: w.url, APIConns: 4, Listener: &bus}))(t)
 		open = append(open, s)
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -111,8 +120,7 @@ func newWorld(t *testing.T, o options) *world {
 	for i, s := range open {
 		r := &replica{w: w, store: s, self: store.NewID()}
 		replicas[i] = r
-		keys, err := s.Derive(t.Context(), runapi.Purpose)
-		require.NoError(t, err)
+		keys := must(s.Derive(t.Context(), runapi.Purpose))(t)
 		tokens := token.New(keys)
 		require.NoError(t, s.Register(t.Context(), store.Process{ID: r.self, Name: "test"}, time.Hour))
 		budgets := memory.New(64 << 20)
@@ -191,11 +199,10 @@ func newWorld(t *testing.T, o options) *world {
 func (w *world) create(agent, text string) task.ID {
 	w.t.Helper()
 	id := store.NewID()
-	_, err := w.replicas[0].store.Create(w.t.Context(), &store.NewTask{
+	must(w.replicas[0].store.Create(w.t.Context(), &store.NewTask{
 		Task:    task.Task{ID: id, PublicID: id.String(), Agent: agent, ContextID: "ctx", Owner: "owner", Dialect: "0.3"},
 		Message: &task.Message{ID: "m-" + text, Role: task.RoleUser, Parts: []task.Part{task.Text(text)}},
-	})
-	require.NoError(w.t, err)
+	}))(w.t)
 	return id
 }
 
@@ -218,8 +225,7 @@ func (w *world) createWith(slot *workerapi.Slot) *store.Claimed {
 		Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("hello")}},
 		Seat:    slot.Seat(),
 	}
-	ev, err := w.replicas[0].store.Create(w.t.Context(), n)
-	require.NoError(w.t, err)
+	ev := must(w.replicas[0].store.Create(w.t.Context(), n))(w.t)
 	n.Task.Status.State, n.Task.LastSeq, n.Task.CreatedAt = task.StateSubmitted, 1, ev.At
 	return &store.Claimed{
 		Task: &n.Task, Message: n.Message, MessageSeq: 1, Turn: 1, Try: 1, Fence: store.FirstFence(&n.Task),
@@ -229,10 +235,8 @@ func (w *world) createWith(slot *workerapi.Slot) *store.Claimed {
 func (w *world) task(id task.ID) *task.Task {
 	w.t.Helper()
 	s := w.replicas[0].store
-	h, err := s.Header(w.t.Context(), id)
-	require.NoError(w.t, err)
-	got, err := s.Snapshot(w.t.Context(), h, true)
-	require.NoError(w.t, err)
+	h := must(s.Header(w.t.Context(), id))(w.t)
+	got := must(s.Snapshot(w.t.Context(), h, true))(w.t)
 	return got
 }
 
@@ -247,8 +251,7 @@ func (w *world) waiting() (n int64) {
 func (w *world) look() {
 	w.t.Helper()
 	for _, r := range w.replicas {
-		_, err := r.watch.Run(w.t.Context())
-		require.NoError(w.t, err)
+		must(r.watch.Run(w.t.Context()))(w.t)
 	}
 }
 
@@ -283,29 +286,24 @@ func (w *world) becomes(id task.ID, s task.State) {
 func (w *world) cancel(id task.ID, metadata string) {
 	w.t.Helper()
 	s := w.replicas[1].store
-	h, err := s.Header(w.t.Context(), id)
-	require.NoError(w.t, err)
-	ended, err := s.Cancel(w.t.Context(), h, []byte(metadata))
-	require.NoError(w.t, err)
+	h := must(s.Header(w.t.Context(), id))(w.t)
+	ended := must(s.Cancel(w.t.Context(), h, []byte(metadata)))(w.t)
 	require.False(w.t, ended)
 }
 
 // lock locks rows in another session until the returned function is called.
 func (w *world) lock(id task.ID, tables ...string) (release func()) {
 	w.t.Helper()
-	tx, err := storetest.Connect(w.t, w.url).Begin(w.t.Context())
-	require.NoError(w.t, err)
+	tx := must(storetest.Connect(w.t, w.url).Begin(w.t.Context()))(w.t)
 	for _, table := range tables {
-		_, err = tx.Exec(w.t.Context(), "SELECT FROM holdfast."+table+" WHERE id = $1 FOR UPDATE", id.String())
-		require.NoError(w.t, err)
+		must(tx.Exec(w.t.Context(), "SELECT FROM holdfast."+table+" WHERE id = $1 FOR UPDATE", id.String()))(w.t)
 	}
 	return func() { require.NoError(w.t, tx.Rollback(w.t.Context())) }
 }
 
 func (w *world) exec(sql string, args ...any) {
 	w.t.Helper()
-	_, err := w.sql.Exec(w.t.Context(), sql, args...)
-	require.NoError(w.t, err)
+	must(w.sql.Exec(w.t.Context(), sql, args...))(w.t)
 }
 
 func (w *world) query(sql string, into any, args ...any) {
@@ -318,7 +316,6 @@ func (w *world) worker(replica int) *workerapitest.Worker {
 }
 
 func TestRunOfARemoteWorker(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, options{})
 	one := w.worker(0)
 	require.Empty(t, one.Claim(t, 0, workerapitest.Slots("a", 1)).Runs)
@@ -342,7 +339,6 @@ func TestRunOfARemoteWorker(t *testing.T) {
 }
 
 func TestExpiredLeaseIsRescued(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, options{})
 	one, two := w.worker(0), w.worker(1)
 	id := w.create("a", "hello")
@@ -360,7 +356,6 @@ func TestExpiredLeaseIsRescued(t *testing.T) {
 }
 
 func TestLostAnswersAreRepeated(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, options{})
 	one := w.worker(0)
 	w.create("a", "first")
@@ -418,7 +413,6 @@ func next(t *testing.T, answered <-chan *workerapitest.Answer) *workerapitest.An
 
 // A run goes to the claim that waits longest, and each claim gets one before any gets two.
 func TestRunsAreShared(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, options{poll: time.Hour})
 	one := w.worker(0)
 	earlier := hold(t, w, one, claims(60, workerapitest.Slots("a", 1)))
@@ -445,7 +439,6 @@ func TestRunsAreShared(t *testing.T) {
 
 // The statement that creates a task gives it to a claim that waits: no other statement does.
 func TestCreatedForAClaimThatWaits(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, options{poll: time.Hour})
 	require.Nil(t, w.replicas[0].api.Reserve("a"), "nobody waits")
 	one := w.worker(0)
@@ -474,7 +467,6 @@ func TestCreatedForAClaimThatWaits(t *testing.T) {
 
 // A reservation that comes to nothing leaves the claim its place, and a worker that may have got a run looks for it.
 func TestReservationsAreReleased(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, options{})
 	one, two := w.worker(0), w.worker(0)
 	waiting := hold(t, w, one, claims(60, workerapitest.Slots("a", 1)))
@@ -504,7 +496,6 @@ func TestReservationsAreReleased(t *testing.T) {
 
 // A queue is worked off without hints and polls, also by one worker with one slot.
 func TestBacklogNeedsNoHints(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, options{poll: time.Hour})
 	for i := range 10 {
 		w.create("a", fmt.Sprint(i))
@@ -521,7 +512,6 @@ func TestBacklogNeedsNoHints(t *testing.T) {
 
 // Idle workers cost the database one statement per poll, however many there are.
 func TestIdleClaimsShareStatements(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, options{poll: time.Hour})
 	for range 20 {
 		hold(t, w, w.worker(0), claims(60, workerapitest.Slots("a", 1), workerapitest.Slots("b", 1)))
@@ -536,7 +526,6 @@ func TestIdleClaimsShareStatements(t *testing.T) {
 }
 
 func TestCancelReachesTheHeartbeat(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, options{})
 	one := w.worker(0)
 	id := w.create("a", "hello")
@@ -558,7 +547,6 @@ func TestCancelReachesTheHeartbeat(t *testing.T) {
 
 // A canceled run ends although its worker is gone, or gives it back.
 func TestCanceledRunsNeedNoWorker(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, options{})
 	one, two := w.worker(0), w.worker(1)
 	gone := w.create("a", "gone")
@@ -580,7 +568,6 @@ func TestTimeouts(t *testing.T) {
 		"was silent for more":   {InactivityTimeout: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			w := newWorld(t, options{agent: agent})
 			one := w.worker(0)
 			id := w.create("a", "hello")
@@ -603,7 +590,6 @@ func TestTimeouts(t *testing.T) {
 }
 
 func TestReleasedRunsGoOnElsewhere(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, options{agent: worker.Agent{MaxAttempts: 1}})
 	one, two := w.worker(0), w.worker(1)
 	id := w.create("a", "hello")
@@ -622,7 +608,6 @@ func TestReleasedRunsGoOnElsewhere(t *testing.T) {
 
 // A worker that vanishes before the first event of its run costs no try, twice.
 func TestTriesOfLostWorkers(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, options{agent: worker.Agent{MaxAttempts: 2}})
 	id := w.create("a", "poison")
 	for try := range 4 {
@@ -639,7 +624,6 @@ func TestTriesOfLostWorkers(t *testing.T) {
 
 // After an outage of the database, leases are not taken from workers that could not renew them.
 func TestOutageFreesNoRuns(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, options{})
 	one := w.worker(0)
 	id := w.create("a", "hello")
@@ -657,7 +641,6 @@ func TestOutageFreesNoRuns(t *testing.T) {
 
 // A heartbeat does not wait for a lock of another session, and does not say that such a run is lost.
 func TestLocksOfOtherSessions(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, options{})
 	one := w.worker(0)
 	id := w.create("a", "locked")
@@ -689,7 +672,6 @@ func TestLocksOfOtherSessions(t *testing.T) {
 }
 
 func TestDrainAndRetire(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, options{})
 	one, two := w.worker(0), w.worker(0)
 	w.create("a", "hello")
@@ -698,11 +680,9 @@ func TestDrainAndRetire(t *testing.T) {
 		"agents": []workerapitest.Doc{workerapitest.Slots("a", 1)}, "wait": 60, "running": []string{run.ID},
 	})
 	w.look()
-	known, err := w.replicas[1].store.RemoteWorkers(t.Context(), 10)
-	require.NoError(t, err)
+	known := must(w.replicas[1].store.RemoteWorkers(t.Context(), 10))(t)
 	require.Len(t, known, 2)
-	_, err = w.replicas[1].store.RetireRemote(t.Context(), task.ID(uuid.MustParse(one.ID())), "")
-	require.NoError(t, err)
+	must(w.replicas[1].store.RetireRemote(t.Context(), task.ID(uuid.MustParse(one.ID())), ""))(t)
 	w.look()
 	require.Equal(t, "worker", next(t, retires).Drain)
 	require.Equal(t, "worker", one.Claim(t, 60, workerapitest.Slots("a", 1)).Drain, "each time")
@@ -714,33 +694,27 @@ func TestDrainAndRetire(t *testing.T) {
 	doc := run.Read(t)
 	require.True(t, doc.RunAPI.Post(t, 0, `{"type":"complete"}`).Ended, "runs are still served")
 
-	_, err = w.replicas[1].store.RetireRemote(t.Context(), task.ID{}, "v1")
-	require.NoError(t, err)
-	_, err = w.replicas[1].store.RetireRemote(t.Context(), task.ID{}, "v2")
+	must(w.replicas[1].store.RetireRemote(t.Context(), task.ID{}, "v1"))(t)
+	_, err := w.replicas[1].store.RetireRemote(t.Context(), task.ID{}, "v2")
 	require.ErrorIs(t, err, task.NotFound)
 
 	// Old workers are forgotten.
 	w.exec("UPDATE holdfast.remote_workers SET last_seen = now() - interval '8 days'")
-	_, err = w.replicas[0].store.SeenRemote(t.Context(), "r", []store.RemoteWorker{{ID: store.NewID(), Name: "new"}})
-	require.NoError(t, err)
-	_, err = w.replicas[1].store.ForgetRemote(t.Context(), 7*24*time.Hour)
-	require.NoError(t, err)
-	left, err := w.replicas[1].store.RemoteWorkers(t.Context(), 10)
-	require.NoError(t, err)
+	must(w.replicas[0].store.SeenRemote(t.Context(), "r", []store.RemoteWorker{{ID: store.NewID(), Name: "new"}}))(t)
+	must(w.replicas[1].store.ForgetRemote(t.Context(), 7*24*time.Hour))(t)
+	left := must(w.replicas[1].store.RemoteWorkers(t.Context(), 10))(t)
 	require.Len(t, left, 1)
 	require.Equal(t, "new", left[0].Name)
 }
 
 // Tasks of an agent without workers wait, and the agent shows as away. Those that wait too long fail.
 func TestNoWorker(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, options{agent: worker.Agent{UnreachableFor: time.Hour}})
 	id := w.create("a", "hello")
 	suspect := w.create("a", "poison")
 	w.exec("UPDATE holdfast.task_queue SET suspect = true WHERE id = $1", suspect.String())
 	s, r := w.replicas[0].store, w.replicas[0]
-	gone, err := s.AbsentRemote(t.Context(), r.self, []string{"a", "b"})
-	require.NoError(t, err)
+	gone := must(s.AbsentRemote(t.Context(), r.self, []string{"a", "b"}))(t)
 	require.Len(t, gone, 1)
 	require.Contains(t, gone, "a")
 	var waiting int
@@ -766,14 +740,12 @@ func TestNoWorker(t *testing.T) {
 	require.Equal(t, young.String(), one.Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0].Read(t).Task.ID)
 	w.look()
 	w.create("a", "again")
-	gone, err = s.AbsentRemote(t.Context(), r.self, []string{"a", "b"})
-	require.NoError(t, err)
+	gone = must(s.AbsentRemote(t.Context(), r.self, []string{"a", "b"}))(t)
 	require.Empty(t, gone, "a worker was seen")
 }
 
 // A busy worker sends heartbeats alone, maybe to a replica that knows none of its claims. Its agents stay served.
 func TestHeartbeatsKeepTheAgentsOfAWorker(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, options{})
 	w.create("a", "hello")
 	one := w.worker(0)
@@ -783,14 +755,12 @@ func TestHeartbeatsKeepTheAgentsOfAWorker(t *testing.T) {
 	one.URL = w.replicas[1].server.URL
 	require.Empty(t, one.Beat(t, 0, run.ID).Runs)
 	w.look()
-	gone, err := w.replicas[0].store.AbsentRemote(t.Context(), w.replicas[0].self, []string{"a"})
-	require.NoError(t, err)
+	gone := must(w.replicas[0].store.AbsentRemote(t.Context(), w.replicas[0].self, []string{"a"}))(t)
 	require.Empty(t, gone)
 }
 
 // The runs of an agent that has another kind now, or is not configured any more, are freed when their leases end.
 func TestRunsOfFormerAgentsAreFreed(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, options{})
 	w.create("a", "lent")
 	run := w.worker(0).Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0]
@@ -809,8 +779,7 @@ func TestRunsOfFormerAgentsAreFreed(t *testing.T) {
 		Store: r.store, Pool: worker.New(worker.Options{Store: r.store, Worker: func() task.ID { return r.self }}),
 		Healthy: func() time.Duration { return healthy }, Process: func() task.ID { return r.self }, Expired: func(int) {},
 	})
-	_, err := watch.Run(t.Context())
-	require.NoError(t, err)
+	must(watch.Run(t.Context()))(t)
 	require.Equal(t, 2, lent(), "their workers may renew them")
 	healthy = time.Hour
 	waittest.Eventually(t, "they are freed", func() error {
@@ -820,7 +789,6 @@ func TestRunsOfFormerAgentsAreFreed(t *testing.T) {
 }
 
 func TestInvalidRequests(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, options{})
 	one := w.worker(0)
 	me := fmt.Sprintf(`"worker":{"id":%q}`, one.ID())
@@ -844,8 +812,7 @@ func TestInvalidRequests(t *testing.T) {
 		{"/heartbeat", `{` + me + `,"runs":[7]}`, "runs[0]", "not the id of a run"},
 		{"/release", `{` + me + `,"runs":[]}`, "runs", "1 to 10000"},
 	} {
-		a, err := one.Raw(t.Context(), "POST", workerapitest.Path+tt.path, []byte(tt.body))
-		require.NoError(t, err, tt.body)
+		a := must(one.Raw(t.Context(), "POST", workerapitest.Path+tt.path, []byte(tt.body)))(t, tt.body)
 		require.Equal(t, 400, a.Status, "%s: %s", tt.body, a.Body)
 		require.Equal(t, tt.field, a.Field, "%s: %s", tt.body, a.Body)
 		require.Contains(t, a.Detail, tt.text, tt.body)
@@ -870,8 +837,7 @@ func TestInvalidRequests(t *testing.T) {
 		{"POST", "/worker/v1/claims", 415, "invalid", []string{"Content-Type", "text/plain"}},
 		{"POST", "/worker/v1/claims", 403, "credential", []string{"Origin", "https://evil.example"}},
 	} {
-		a, err := one.Raw(t.Context(), tt.method, tt.path, []byte(`{}`), tt.headers...)
-		require.NoError(t, err, tt.path)
+		a := must(one.Raw(t.Context(), tt.method, tt.path, []byte(`{}`), tt.headers...))(t, tt.path)
 		require.Equal(t, tt.status, a.Status, "%s %s: %s", tt.method, tt.path, a.Body)
 		require.Equal(t, tt.reason, a.Reason, tt.path)
 		if tt.reason == "version" {
@@ -879,13 +845,11 @@ func TestInvalidRequests(t *testing.T) {
 		}
 	}
 	large := []byte(`{` + me + `,"runs":["` + strings.Repeat("x", 3<<20) + `"]}`)
-	a, err := one.Raw(t.Context(), "POST", workerapitest.Path+"/heartbeat", large)
-	require.NoError(t, err)
+	a := must(one.Raw(t.Context(), "POST", workerapitest.Path+"/heartbeat", large))(t)
 	require.Equal(t, 413, a.Status)
 }
 
 func TestClaimsAreLimited(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, options{claims: limit.NewPlaces(2, 2)})
 	id := w.create("a", "hello")
 	busy := w.worker(0)

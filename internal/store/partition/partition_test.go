@@ -26,8 +26,7 @@ import (
 
 func rows[T any](t *testing.T, c *pgx.Conn, sql string, args ...any) []T {
 	t.Helper()
-	r, err := c.Query(t.Context(), sql, args...)
-	require.NoError(t, err)
+	r := must(c.Query(t.Context(), sql, args...))(t)
 	out := must(pgx.CollectRows(r, pgx.RowTo[T]))(t)
 	return out
 }
@@ -118,8 +117,7 @@ func TestEnsureAheadCreatesSeveralAtOnce(t *testing.T) {
 	c := storetest.Connect(t, storetest.New(t).URL)
 	const minute = partition.Width(time.Minute) // 3 minutes ahead
 	for _, step := range []struct{ minutes, created int }{{0, 1 + 3}, {1, 0}, {2, 2}, {3, 0}, {4, 2}} {
-		names, err := partition.EnsureAhead(t.Context(), c, partition.Tasks, minute, old.Add(time.Duration(step.minutes)*time.Minute))
-		require.NoError(t, err)
+		names := must(partition.EnsureAhead(t.Context(), c, partition.Tasks, minute, old.Add(time.Duration(step.minutes)*time.Minute)))(t)
 		require.Len(t, names, 3*step.created, "three tables, after %d minutes", step.minutes)
 	}
 }
@@ -166,10 +164,9 @@ func TestPartitionIsLikeItsModel(t *testing.T) {
 func work(t *testing.T, url string) {
 	t.Helper()
 	repeated := make(chan string, 100)
-	s, err := store.Open(t.Context(), store.Options{
+	s := must(store.Open(t.Context(), store.Options{
 		URL: url + "&statement_timeout=0&connect_timeout=3600", APIConns: 2, RowSecurity: true, Observer: store.Observer{Retried: func(kind string) { repeated <- kind }},
-	})
-	require.NoError(t, err)
+	}))(t)
 	defer s.Close(context.Background())
 	ctx := t.Context()
 	worker := store.NewID()
@@ -182,8 +179,7 @@ func work(t *testing.T, url string) {
 			Message:     &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}},
 			Idempotency: store.Idempotency{Key: id.String(), Hash: []byte{byte(i)}},
 		}))(t)
-		won, err := s.Claim(ctx, worker, []store.Demand{{Agent: "a", Slots: 1}})
-		require.NoError(t, err)
+		won := must(s.Claim(ctx, worker, []store.Demand{{Agent: "a", Slots: 1}}))(t)
 		require.Len(t, won, 1)
 		done := make(chan error, 1)
 		s.Append(&store.Append{
@@ -348,14 +344,13 @@ func TestWritesCreateMissingPartitions(t *testing.T) {
 		id := store.NewID()
 		first := partition.FirstID(at)
 		copy(id[:6], first[:])
-		created, err := s.Create(t.Context(), &store.NewTask{
+		created := must(s.Create(t.Context(), &store.NewTask{
 			Task:        task.Task{ID: id, PublicID: "of " + at.String(), Agent: "a", ContextID: "c", Dialect: "1.0"},
 			ClientID:    true,
 			Message:     &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}},
 			Idempotency: store.Idempotency{Key: at.String(), Hash: []byte{1}},
 			Seat:        store.Seat{Worker: worker},
-		})
-		require.NoError(t, err, at)
+		}))(t, at)
 		done := make(chan error, 1)
 		s.Append(&store.Append{
 			Task: id, Agent: "a", Fence: store.FirstFence(&task.Task{CreatedAt: created.At}), Done: func(_ bool, err error) { done <- err },
@@ -415,8 +410,7 @@ func TestDetachAsARoleThatOwnsNothing(t *testing.T) {
 	t.Cleanup(func() {
 		c := must(pgx.Connect(context.Background(), db.URL))(t)
 		defer func() { _ = c.Close(context.Background()) }()
-		_, err := c.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role, pgx.QueryExecModeSimpleProtocol)
-		require.NoError(t, err)
+		must(c.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role, pgx.QueryExecModeSimpleProtocol))(t)
 	})
 	do(owner, "SELECT holdfast.admit_servers('"+role+"')")
 	server := storetest.Connect(t, db.URL+"&role="+role)
