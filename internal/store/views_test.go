@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -29,8 +30,7 @@ func query(t testing.TB, c interface {
 }, sql string, args ...any,
 ) (columns []string, lines [][]string) {
 	t.Helper()
-	rows, err := c.Query(t.Context(), sql, append([]any{pgx.QueryExecModeSimpleProtocol}, args...)...)
-	require.NoError(t, err, sql)
+	rows := must(c.Query(t.Context(), sql, append([]any{pgx.QueryExecModeSimpleProtocol}, args...)...))(t, sql)
 	defer rows.Close()
 	for _, d := range rows.FieldDescriptions() {
 		columns = append(columns, d.Name)
@@ -110,6 +110,23 @@ func TestViewsNameAllStates(t *testing.T) {
 	require.Len(t, lines, 4)
 	for i, e := range f.log(p.c.Task.ID) {
 		require.Equal(t, e.Kind.String(), lines[i][0])
+	}
+}
+
+func TestViewsOfWebhooksShowNoSecret(t *testing.T) {
+	f := parallel(t)
+	n := fresh("a")
+	n.Push = hook("c", "h")
+	n.Push.Token, n.Push.Credentials = "sesame-token", "sesame-credentials"
+	f.ok(f.Cancel(t.Context(), f.create(n), nil))
+	f.record(failed(f.duePushes(1)[0], time.Hour))
+	sealed := scan[[]byte](f, "SELECT secrets FROM holdfast.push_configs")
+	require.NotEmpty(t, sealed)
+	for _, view := range []string{"v_push", "v_push_attempts"} {
+		_, lines := query(t, f.conn(), "SELECT * FROM holdfast."+view)
+		require.Len(t, lines, 1)
+		require.NotContains(t, fmt.Sprint(lines), "sesame", view)
+		require.NotContains(t, fmt.Sprint(lines), hex.EncodeToString(sealed), view)
 	}
 }
 
