@@ -332,20 +332,6 @@ func TestEndOfACallerEndsItsTree(t *testing.T) {
 	p.allEnd()
 }
 
-func TestCanceledTaskIsAResult(t *testing.T) {
-	t.Parallel()
-	p := start(t, "", asks("a", call("b"), call("d")), does("b"), blocks("d"))
-	h := p.send("a", "hi")
-	var d []store.TaskRow
-	waittest.Eventually(t, "d is called", func() (err error) {
-		d, err = p.store.ListTasks(t.Context(), store.TaskFilter{Agent: "d", Limit: 10})
-		return errors.Join(err, waittest.Unless(len(d) == 1, "%d", len(d)))
-	})
-	_, err := p.store.Cancel(t.Context(), d[0].Task, nil)
-	require.NoError(t, err)
-	require.Equal(t, "1 b completed did for b; 2 d canceled", p.becomes(h.ID, task.StateCompleted).Status.Message.FirstText())
-}
-
 // steps is an agent that reports each text as its progress, and completes when there are no more.
 func steps(name string, texts <-chan string) called {
 	return called{Agent: calls.Agent{Name: name}, run: func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {

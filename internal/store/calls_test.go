@@ -152,32 +152,6 @@ func TestTaskThatWaitsForCallsIsShown(t *testing.T) {
 	require.Equal(t, seq, f.claim(f.worker(time.Hour), "caller", 1)[0].MessageSeq)
 }
 
-// Every process may find the same call. One of them creates the task.
-func TestCalledTaskIsCreatedOnce(t *testing.T) {
-	f := parallel(t)
-	p := f.calling("b")
-	calls := must(f.NewCalls(t.Context(), 0, NewCall{}, 10))(t)
-	n := must(f.CallNote(t.Context(), p.c.Task.ID, calls[0].Note))(t)
-	var made atomic.Int32
-	var g errgroup.Group
-	for range 8 {
-		g.Go(func() error {
-			_, err := f.Create(t.Context(), called(n, calls[0]))
-			if err == nil {
-				made.Add(1)
-			}
-			if errors.Is(err, ErrTaken) {
-				return nil
-			}
-			return err
-		})
-	}
-	require.NoError(t, g.Wait())
-	require.EqualValues(t, 1, made.Load())
-	f.claim(f.worker(time.Hour), "b", 1)
-	require.Empty(t, must(f.NewCalls(t.Context(), 0, NewCall{}, 10))(t))
-}
-
 // A cancel of the caller and the creation of what it has called may come at the same moment: no task stays behind.
 func TestCancelOfACallerRacesWithItsCalls(t *testing.T) {
 	f := parallel(t)

@@ -113,27 +113,3 @@ func TestLockedTasksDoNotStarveClaims(t *testing.T) {
 	require.Len(t, won, 1)
 	require.Equal(t, uuid.UUID(next.ID), uuid.UUID(won[0].Task.ID))
 }
-
-// The limit of live tasks bounds how long the backlog of one caller delays the others (docs/limits.md, Fair shares).
-func TestLiveTasksBoundDelayOfOtherCallers(t *testing.T) {
-	f := parallel(t)
-	const limit = 20
-	refused := 0
-	for range limit + 10 {
-		n := fresh("a")
-		n.Task.Owner, n.Limits.Live = "many", limit
-		if _, err := ownerOf(n).of(f.Store).Create(t.Context(), n); err != nil {
-			require.ErrorIs(t, err, task.RateLimited)
-			refused++
-		}
-	}
-	require.Equal(t, 10, refused)
-	one := fresh("a")
-	one.Task.Owner = "one"
-	f.create(one)
-	w := f.worker(time.Hour)
-	for _, c := range f.claim(w, "a", limit) {
-		require.Equal(t, "many", c.Task.Owner)
-	}
-	require.Equal(t, one.Task.ID, f.claim(w, "a", 1)[0].Task.ID)
-}

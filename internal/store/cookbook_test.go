@@ -84,6 +84,7 @@ func TestTheManualHasTheColumns(t *testing.T) { // not parallel: like the next t
 	shared := map[string]string{}
 	for _, l := range lines {
 		view, column := l[0], l[2]
+		require.NotContains(t, l, "", "%s.%s has no comment", view, column)
 		comments[view] = l[1]
 		switch {
 		case view != "v_workers" && view != "v_remote_workers" && view != "v_outages" && view != "v_names" && view != "v_audit" && slices.Contains([]string{"task", "task_id", "agent", "tenant", "owner", "context_id"}, column):

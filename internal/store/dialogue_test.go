@@ -86,39 +86,6 @@ func TestDialogueOfTask(t *testing.T) {
 	}, f.dialogue(DialogueOf{Task: h, Said: p.c.Said(), Begins: p.c.Begins(), Bounds: task.Bounds{Progress: true}})[:4])
 }
 
-// A timer begins a turn without a message: the message before it was answered, and belongs to the dialogue.
-func TestDialogueOfTurnAfterTimer(t *testing.T) {
-	f := parallel(t)
-	p := f.running("a")
-	h := p.c.Task
-	first := p.c.Message.FirstText()
-	p.must(t, status(task.StateWorking), piece("x", "so far", false, true),
-		&task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunWaits, Until: time.Unix(1, 0)}})
-	f.ok(f.FireTimers(t.Context()))
-	p = f.next("a")
-	require.Equal(t, 2, p.c.Turn)
-	said := []string{"user: " + first, "artifact x: so far"}
-	require.Equal(t, said, f.dialogue(DialogueOf{Task: h, Said: p.c.Said(), Begins: p.c.Begins()}))
-	p.must(t, piece("y", "more", false, true))
-	require.Equal(t, said, f.dialogue(DialogueOf{Task: h, Said: p.c.Said(), Begins: p.c.Begins()}), "not what this turn says")
-}
-
-// A message that waits behind a run: what that run says after it belongs to the dialogue, and later messages do not.
-func TestDialogueOfQueuedMessage(t *testing.T) {
-	f := parallel(t)
-	p := f.running("a")
-	h := p.c.Task
-	p.must(t, status(task.StateWorking))
-	for _, text := range []string{"two", "three"} {
-		f.ok(f.AddMessage(t.Context(), &NewMessage{Task: h, Message: user(text), Enqueue: true, RequestID: NewID()}))
-	}
-	p.must(t, piece("x", "answer to one", false, true), says(task.StateInputRequired, "and?"))
-	p = f.next("a")
-	require.Equal(t, "two", p.c.Message.FirstText())
-	got := f.dialogue(DialogueOf{Task: h, Said: p.c.Said(), Begins: p.c.Begins()})
-	require.Equal(t, []string{"artifact x: answer to one", "submitted: and?"}, got[1:])
-}
-
 func TestDialogueKeepsTheNewest(t *testing.T) {
 	f := parallel(t)
 	p := f.running("a")

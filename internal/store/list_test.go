@@ -85,8 +85,7 @@ func TestListsAgainstModel(t *testing.T) {
 					var got []string
 					for more := true; more; {
 						var page []*task.Task
-						page, more, err := v.List(t.Context(), l)
-						require.NoError(t, err)
+						page, more := must2(v.List(t.Context(), l))(t)
 						for _, p := range page {
 							got = append(got, p.PublicID)
 							l.After = Place{At: p.Status.At, ID: p.ID}
@@ -151,9 +150,7 @@ func TestPagesAreLimitedInBytes(t *testing.T) {
 	seen := map[task.ID]bool{}
 	for more := true; more; {
 		var page []*task.Task
-		var err error
-		page, more, err = owner.bare(f.Store).List(t.Context(), l)
-		require.NoError(t, err)
+		page, more = must2(owner.bare(f.Store).List(t.Context(), l))(t)
 		sizes = append(sizes, len(page))
 		for _, p := range page {
 			require.Len(t, p.History[0].Parts[0].Text, len(large))

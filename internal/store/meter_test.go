@@ -86,9 +86,7 @@ func TestListPassesLongLogs(t *testing.T) {
 	l.Artifacts = true
 	for more := true; more; {
 		var page []*task.Task
-		var err error
-		page, more, err = owner.bare(f.Store).List(t.Context(), l)
-		require.NoError(t, err)
+		page, more = must2(owner.bare(f.Store).List(t.Context(), l))(t)
 		require.NotEmpty(t, page)
 		for _, got := range page {
 			require.Len(t, got.Artifacts[0].Parts[0].Text, 100*ids[got.PublicID])

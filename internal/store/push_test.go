@@ -332,25 +332,6 @@ func TestAWebhookThatComesWithTheMessage(t *testing.T) {
 	require.Len(t, must(f.Pushes(t.Context(), n.Task.ID))(t), 2, "the message was refused, and its webhook with it")
 }
 
-func TestListsOfWebhooks(t *testing.T) {
-	f := parallel(t)
-	p := f.running("a")
-	for i := range 10 {
-		f.setPush(p.c.Task.ID, hook(fmt.Sprint("slow", i), "slow"))
-	}
-	f.setPush(p.c.Task.ID, hook("quick", "quick:8080"))
-	p.must(t, status(task.StateWorking))
-	require.Len(t, must(f.ListPushes(t.Context(), PushFilter{Host: "quick:8080", Limit: 10}))(t), 1)
-	rows := must(f.ListPushes(t.Context(), PushFilter{Agent: "a", Owner: "owner", Due: true, Limit: 7}))(t)
-	require.Len(t, rows, 7)
-	last := rows[6]
-	require.Len(t, must(f.ListPushes(t.Context(), PushFilter{Limit: 7, BeforeTask: last.Task, BeforeID: last.Config.ID}))(t), 4)
-	for _, f0 := range []PushFilter{{Agent: "b"}, {Owner: "b"}, {Disabled: true}, {Failing: true}, {Task: NewID()}} {
-		f0.Limit = 10
-		require.Empty(t, must(f.ListPushes(t.Context(), f0))(t), "%+v", f0)
-	}
-}
-
 // Claims take what is due of hosts and callers that are not busy, parked or not: within their bounds, the oldest first, and all.
 func TestClaimsAgainstModel(t *testing.T) {
 	f := parallel(t)
@@ -693,8 +674,7 @@ func TestClaimsDoNotWaitForReadsAhead(t *testing.T) {
 		c := must(f.api.Acquire(t.Context()))(t)
 		defer c.Release()
 	}
-	due, _, err := f.ClaimPush(waittest.Context(t), &PushClaim{Worker: NewID(), Limit: 10, PerHost: 8, PerCaller: 32, Lock: time.Hour})
-	require.NoError(t, err)
+	due, _ := must2(f.ClaimPush(waittest.Context(t), &PushClaim{Worker: NewID(), Limit: 10, PerHost: 8, PerCaller: 32, Lock: time.Hour}))(t)
 	require.Len(t, due, 1)
 	require.Nil(t, due[0].ahead)
 }

@@ -121,15 +121,6 @@ func TestRelayedStatus(t *testing.T) {
 	f.join()
 }
 
-// A caller without relay has nothing to show, and its tasks write nothing for it.
-func TestNoRelayUnlessAsked(t *testing.T) {
-	f := parallel(t)
-	p := f.calling("b")
-	f.begin()[0].must(t, status(task.StateWorking), progress("one"))
-	require.Empty(t, f.due())
-	require.Empty(t, f.shown(p))
-}
-
 // Replicas find the same status. One of them writes it.
 func TestStatusIsRelayedOnce(t *testing.T) {
 	f := parallel(t)
@@ -270,24 +261,6 @@ func TestRelayOfAnAnswer(t *testing.T) {
 	f.relays()
 	require.Equal(t, []string{"after"}, f.shown(caller))
 	require.Equal(t, "again", scan[string](f, "SELECT payload #>> '{metadata,call,id}' FROM holdfast.task_events WHERE task = $1 AND attempt = 0 AND state = 2", caller.c.Task.ID))
-}
-
-// A called task relays, too: its caller shows what it shows.
-func TestRelayOfARelay(t *testing.T) {
-	f := parallel(t)
-	p, called := f.relaying("b")
-	b := called[0]
-	note := f.callNote("c")
-	note.Run.Calls[0].Relay = true
-	b.must(t, status(task.StateWorking), note)
-	c := f.begin()[0]
-	c.must(t, status(task.StateWorking), progress("deep"))
-	f.relays() // of c in b
-	f.relays() // of b in the caller
-	require.Equal(t, []string{"deep"}, f.shown(b))
-	require.Equal(t, []string{"deep"}, f.shown(p))
-	require.Equal(t, `{"call":{"id":"call-1","agent":"b","task":"`+b.c.Task.PublicID+`","metadata":{"call":{"id":"call-1","agent":"c","task":"`+c.c.Task.PublicID+`"}}}}`,
-		scan[string](f, "SELECT payload ->> 'metadata' FROM holdfast.task_events WHERE task = $1 AND attempt = 0 AND state = 2", p.c.Task.ID))
 }
 
 // The invariants find each damage to relayed statuses.

@@ -316,6 +316,8 @@ func (m *turnMachine) say() {
 		return
 	case m.queued && !interrupts && most > 0 && len(m.pending) >= most:
 		require.Equal(m, task.RateLimited, task.KindOf(err))
+		require.ErrorContains(m, err, "2 messages of this task wait for its agent")
+		require.Contains(m, m.f.ear.limited, m.h.Agent+" pending_messages")
 		return
 	}
 	require.NoError(m, err)

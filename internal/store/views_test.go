@@ -76,29 +76,6 @@ func TestTheViewsAreAContract(t *testing.T) {
 	require.Equal(t, string(want), have.String(), "a change of the contract; see docs/sql.md before running with -update")
 }
 
-func TestTheViewsAreCommented(t *testing.T) {
-	f := parallel(t)
-	missing := `
-		SELECT c.relname || coalesce('.' || a.attname, '')
-		  FROM pg_class c
-		  LEFT JOIN LATERAL (
-		    SELECT NULL AS attname, 0 AS attnum
-		     UNION ALL
-		    SELECT attname, attnum FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0) a ON true
-		 WHERE c.relnamespace = 'holdfast'::regnamespace AND c.relkind = 'v' AND c.relname LIKE 'v\_%'
-		   AND NOT EXISTS (SELECT FROM pg_description d
-		                    WHERE d.classoid = 'pg_class'::regclass AND d.objoid = c.oid AND d.objsubid = a.attnum AND d.description <> '')
-		 UNION ALL
-		SELECT p.proname FROM pg_proc p
-		 WHERE p.pronamespace = 'holdfast'::regnamespace AND p.proname IN ` + contractFunctions + ` AND obj_description(p.oid, 'pg_proc') IS NULL`
-	_, lines := query(t, f.conn(), missing)
-	require.Empty(t, lines, "without a comment")
-
-	f.exec("CREATE VIEW holdfast.v_mute AS SELECT 1 AS one")
-	_, lines = query(t, f.conn(), missing)
-	require.Equal(t, [][]string{{"v_mute"}, {"v_mute.one"}}, lines)
-}
-
 func TestViewsNameAllStates(t *testing.T) {
 	f := parallel(t)
 	for _, s := range task.States {

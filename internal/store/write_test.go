@@ -49,8 +49,6 @@ func TestBatchWithTakenIDs(t *testing.T) {
 	owner.Task.Owner = "somebody else"
 	claimed := fresh("a")
 	claimed.Seat.Worker = f.worker(time.Hour)
-	poison := fresh("a")
-	poison.Message = &task.Message{Parts: []task.Part{{Kind: task.PartData, Data: []byte(`{`)}}}
 	got := f.asOneBatch(
 		fresh("a"),
 		chosen("a", "taken"),
@@ -155,24 +153,6 @@ func (f *fixture) say(id task.ID, enqueue bool) (task.Seq, error) {
 	f.t.Helper()
 	h := must(f.Header(f.t.Context(), id))(f.t)
 	return f.AddMessage(f.t.Context(), &NewMessage{Task: h, Message: user("more"), Enqueue: enqueue, RequestID: NewID()})
-}
-
-func TestPendingMessagesAreLimited(t *testing.T) {
-	f := parallel(t)
-	p := f.running("a")
-	p.must(t, status(task.StateWorking))
-	say := func() error {
-		_, err := f.AddMessage(t.Context(), &NewMessage{Task: p.c.Task, Message: user("more"), Enqueue: true, MostPending: 2, RequestID: NewID()})
-		return err
-	}
-	require.NoError(t, say())
-	require.NoError(t, say())
-	err := say()
-	require.Equal(t, task.RateLimited, task.KindOf(err))
-	require.ErrorContains(t, err, "2 messages of this task wait for its agent")
-	require.Equal(t, []string{"a pending_messages"}, f.ear.limited)
-	require.True(t, p.must(t, status(task.StateInputRequired)).requeued)
-	require.NoError(t, say())
 }
 
 // The append that parks the run meets the open transaction of a message.
