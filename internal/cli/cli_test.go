@@ -20,6 +20,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/adminclient"
@@ -120,29 +121,23 @@ func goldenSessions(t *testing.T, folder string, do func(t *testing.T, args []st
 
 func TestServeGetsConfiguration(t *testing.T) {
 	t.Parallel()
-	for name, args := range map[string][]string{
-		"as a verb":         {"serve", "--listen", ":1", "--roles", "worker"},
-		"when no verb does": {"--listen", ":1", "--roles", "worker"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var got *config.Config
-			s := session{
-				env: map[string]string{"HOLDFAST_LISTEN": ":2", "HOLDFAST_ADMIN_LISTEN": ":3"},
-				deps: Deps{Serve: func(_ context.Context, cfg *config.Config, log *slog.Logger) error {
-					got = cfg
-					log.Info("serving", "listen", cfg.Listen)
-					return nil
-				}},
-			}
-			r := s.succeeds(t, args...)
-			require.Equal(t, ":1", got.Listen)
-			require.Equal(t, ":3", got.AdminListen)
-			require.Equal(t, []config.Role{config.RoleWorker}, got.Roles)
-			var line map[string]any
-			require.NoError(t, json.Unmarshal([]byte(r.err), &line), "logs are JSON without a terminal")
-			require.Equal(t, "serving", line["msg"])
-		})
+	for _, verb := range [][]string{{"serve"}, nil} {
+		var got *config.Config
+		s := session{
+			env: map[string]string{"HOLDFAST_LISTEN": ":2", "HOLDFAST_ADMIN_LISTEN": ":3"},
+			deps: Deps{Serve: func(_ context.Context, cfg *config.Config, log *slog.Logger) error {
+				got = cfg
+				log.Info("serving", "listen", cfg.Listen)
+				return nil
+			}},
+		}
+		r := s.succeeds(t, append(verb, "--listen", ":1", "--roles", "worker")...)
+		require.Equal(t, ":1", got.Listen)
+		require.Equal(t, ":3", got.AdminListen)
+		require.Equal(t, []config.Role{config.RoleWorker}, got.Roles)
+		var line map[string]any
+		require.NoError(t, json.Unmarshal([]byte(r.err), &line), "logs are JSON without a terminal")
+		require.Equal(t, "serving", line["msg"])
 	}
 }
 
@@ -160,35 +155,23 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 	}
 }
 
-// verbs are the verbs in the help.
-var verbs = []string{
-	"serve", "dev", "migrate", "card", "send", "stream", "tasks", "tasks list", "tasks get", "tasks events", "tasks tail",
-	"tasks cancel", "tasks retry", "push", "push list", "push attempts", "push redeliver", "push disable", "push enable",
-	"push test", "push secret", "secret-keys", "secret-keys reseal", "api-keys", "api-keys create", "api-keys list", "api-keys revoke",
-	"agents", "agents list", "agents get", "queue", "queue list", "workers", "workers list", "workers retire", "audit", "audit list", "audit verify",
-	"tasks hold", "tasks release", "tasks purge", "retention", "retention plan", "config", "config check", "completion", "bench", "torture", "doctor", "ready", "version",
-}
-
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	root := session{}.run(t, "--help")
-	require.Zero(t, root.code)
+	root := session{}.succeeds(t, "--help")
 	golden(t, "help.txt", root.out)
 	require.Contains(t, root.out, "\n  completion ")
-	for _, verb := range verbs {
-		words := strings.Fields(verb)
-		if len(words) == 1 {
-			require.Contains(t, root.out, "\n  "+verb+" ")
+	eachVerb((&command{}).root(), func(cmd *cobra.Command) {
+		if cmd.Name() == "help" || !cmd.HasParent() {
+			return
 		}
-		help := session{}.run(t, append(words, "--help")...)
-		require.Zero(t, help.code)
-		require.Contains(t, help.out, "Examples:\n  holdfast "+verb)
+		help := session{}.succeeds(t, append(strings.Fields(verbOf(cmd)), "--help")...)
+		require.Contains(t, help.out, "Examples:\n  holdfast "+verbOf(cmd))
 		for line := range strings.Lines(help.out) {
 			if !strings.HasPrefix(line, "  ") { // examples and flags may be long
-				require.LessOrEqual(t, len([]rune(line)), 101, "%s: %s", verb, line)
+				require.LessOrEqual(t, len([]rune(line)), 101, "%s: %s", verbOf(cmd), line)
 			}
 		}
-	}
+	})
 }
 
 // remoteAgent is an A2A 0.3 server whose answers depend on the text that it gets.
@@ -560,8 +543,7 @@ func TestPurgeNeedsConfirmation(t *testing.T) {
 	}
 	op := &fakeOperator{}
 	s := operating(op)
-	r := s.run(t, "tasks", "purge", "--tenant", "", "--context", "c1", "--older-than", "24h", "--yes")
-	require.Equal(t, exitOK, r.code, r.err)
+	s.succeeds(t, "tasks", "purge", "--tenant", "", "--context", "c1", "--older-than", "24h", "--yes")
 	none := ""
 	require.Equal(t, &store.PurgeFilter{Tenant: &none, ContextID: "c1", OlderThan: 24 * time.Hour}, op.purged, "the empty tenant is a tenant")
 }
@@ -697,8 +679,7 @@ func TestReady(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	t.Parallel()
-	r := session{}.run(t, "version")
-	require.Zero(t, r.code)
+	r := session{}.succeeds(t, "version")
 	require.True(t, strings.HasPrefix(r.out, "holdfast "), r.out)
 	r = session{}.run(t, "version", "-o", "json")
 	var v map[string]any

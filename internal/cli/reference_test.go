@@ -67,14 +67,6 @@ func TestEveryVerbTeaches(t *testing.T) {
 	require.Greater(t, seen, 40)
 }
 
-func TestCommandLines(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, [][]string{{"send", "a b", `{"x": 1}`}, {"card"}, {"tasks", "list"}}, commandLines(`  holdfast send "a b" '{"x": 1}' | jq .
-  # a comment
-  curl -s https://x > y
-  echo x | holdfast card && holdfast tasks list > z`))
-}
-
 // commandLines returns the arguments of each call of holdfast in an example, as a shell would pass them.
 func commandLines(example string) (calls [][]string) {
 	for _, words := range simpleCommands(example) {

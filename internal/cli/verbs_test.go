@@ -116,14 +116,9 @@ func TestBannerNeedsATerminal(t *testing.T) {
 	require.Equal(t, tty, bannerOn(tty))
 }
 
-func TestBenchAndTortureSayWhatTheyDo(t *testing.T) {
+func TestTortureOfNoServerFails(t *testing.T) {
 	t.Parallel()
-	help := session{}.run(t, "bench", "--help")
-	require.Zero(t, help.code)
-	require.Contains(t, help.out, "The tasks are real")
-	gone := session{}.run(t, "torture", "http://127.0.0.1:1")
-	require.Equal(t, exitFailed, gone.code)
-	require.Contains(t, gone.err, "connection refused")
+	session{}.fails(t, exitFailed, "connection refused", "torture", "http://127.0.0.1:1")
 }
 
 // The benchmarks load a real server; this test checks the report at the end.

@@ -140,19 +140,6 @@ func hook(t testing.TB, s *store.Store, token string) task.ID {
 	return id
 }
 
-// PostgreSQL 18.0 and 18.1 lose concurrent updates.
-func TestServerThatLosesUpdates(t *testing.T) {
-	t.Parallel()
-	db := storetest.New(t)
-	exec := connect(t, db.URL)
-	exec("CREATE SCHEMA forged")
-	exec(`CREATE FUNCTION forged.current_setting(text) RETURNS text LANGUAGE sql AS
-		$$SELECT CASE $1 WHEN 'server_version_num' THEN '180001' ELSE pg_catalog.current_setting($1) END$$`)
-	exec("ALTER DATABASE " + db.Name + " SET search_path = forged, pg_catalog, public")
-	r := examine(t, Options{Config: configuration(t, db.URL)})
-	r.is(t, "database", Fail, "the database is PostgreSQL 18.1, which loses concurrent updates; use PostgreSQL 18.2 or later")
-}
-
 func TestHealthyDatabase(t *testing.T) {
 	t.Parallel()
 	pg := storetest.Server(t, nil)
