@@ -191,37 +191,6 @@ func said(t *testing.T, body []byte) string {
 	return read(t, body).Status.Message.String()
 }
 
-// Keys reach one replica after the other. Secrets that one replica cannot read wait for a replica that can.
-func TestSecretsThatOneReplicaCannotReadAreReadByAnother(t *testing.T) {
-	t.Parallel()
-	url, got := receiver(t, accept)
-	db := storetest.New(t).URL
-	keyed := must(store.Open(t.Context(), store.Options{URL: db, APIConns: 2, SecretKeys: [][]byte{make([]byte, 32)}}))(t)
-	t.Cleanup(func() { keyed.Close(context.WithoutCancel(t.Context())) })
-	without := start(t, db, func(o *push.Options) { o.Schedule.GiveUpAfter, o.Schedule.MinAttempts = time.Hour, 2 })
-	of := without.begin(nil)
-	c := hook(url, "1.0")
-	c.Token = "secret"
-	require.NoError(t, keyed.SetPush(t.Context(), of.id, c, 1))
-	without.emit(of, status(task.StateCompleted, "end"))
-	var row store.PushRow
-	waittest.Eventually(t, "attempts", func() error {
-		row = without.cursor(of.id)
-		return waittest.Unless(row.Failures > 2, "%d failed", row.Failures)
-	})
-	require.Contains(t, row.LastError, "secrets cannot be read")
-	require.Zero(t, row.Config.DisabledAt)
-	require.Equal(t, string(push.Internal), without.attempts(of.id)[0].Class)
-	require.Empty(t, got)
-
-	start(t, db, func(o *push.Options) { o.Store = keyed })
-	r := waittest.Within(t, "the delivery", got)
-	require.Equal(t, "secret", r.Header.Get("X-A2A-Notification-Token"))
-	waittest.Eventually(t, "the record", func() error {
-		return waittest.Unless(without.cursor(of.id).Failures == 0, "not recorded")
-	})
-}
-
 // The sealing key may be in the database. If that does not answer, the webhook has not failed.
 func TestASealingKeyOutOfReachIsUnavailable(t *testing.T) {
 	t.Parallel()

@@ -59,32 +59,6 @@ func hangs(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 	return waits(ctx)
 }
 
-func TestAgentIsToldOfCancelOfRun(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		a := &remote{Func: hangs, cancel: func(ctx context.Context, c *executor.Cancellation) error {
-			s, err := c.Stored(ctx, executor.OfTask)
-			if string(s.Value) != `{"job":"j"}` {
-				return errors.Join(err, errors.New("no state"))
-			}
-			return err
-		}}
-		p := startLocal(t, setup{}, worker.Agent{Executor: a})
-		h := p.create("a", "go")
-		p.is(h, task.StateWorking)
-		require.NoError(t, p.store.Cancel(h.ID, json.RawMessage(`{"why":"x"}`)))
-		p.is(h, task.StateCanceled)
-		require.True(t, p.store.Told(h.ID), "it is recorded")
-		require.NoError(t, p.pool.Notices(t.Context()))
-		waittest.Advance(time.Hour)
-		require.Len(t, a.told(), 1, "once it has accepted the notice, nobody tells it again")
-		told := a.told()[0]
-		require.Equal(t, executor.ReasonCanceled, told.Reason)
-		require.Equal(t, h.ID.String()+":1", told.IdempotencyKey())
-		require.Equal(t, []int{1, 1, 1}, []int{told.Turn, int(told.Attempt), told.Try})
-		require.Equal(t, []string{`{"why":"x"}`, `3`}, []string{string(told.Metadata), string(told.Checkpoint)})
-	})
-}
-
 // A notice is tried again after an error and after a panic, until the agent accepts or refuses it, or is away for too long.
 func TestNoticeIsRetried(t *testing.T) {
 	t.Parallel()
@@ -133,20 +107,21 @@ func TestAgentIsToldWhyRunEnded(t *testing.T) {
 	t.Parallel()
 	for want, c := range map[executor.Reason]struct {
 		agent worker.Agent
-		end   func(p *local)
+		end   func(p *local, h *task.Task)
 		state task.State
 		text  string
 	}{
 		executor.ReasonTimedOut: {
-			worker.Agent{RunTimeout: time.Minute}, func(*local) { waittest.Advance(time.Minute) }, task.StateFailed, "The agent did not finish within 1m0s.",
+			worker.Agent{RunTimeout: time.Minute}, func(*local, *task.Task) { waittest.Advance(time.Minute) }, task.StateFailed, "The agent did not finish within 1m0s.",
 		},
 		executor.ReasonInactive: {
 			worker.Agent{InactivityTimeout: time.Minute},
-			func(*local) { waittest.Advance(75 * time.Second) }, task.StateFailed,
+			func(*local, *task.Task) { waittest.Advance(75 * time.Second) }, task.StateFailed,
 			"The agent was silent for more than 1m0s.",
 		},
-		executor.ReasonLeaseLost: {worker.Agent{}, func(p *local) { p.store.Rescue(p.pool.LoseAll) }, task.StateCompleted, ""},
-		executor.ReasonStopping:  {worker.Agent{}, func(p *local) { p.stop(); <-p.ended }, task.StateWorking, ""},
+		executor.ReasonCanceled:  {worker.Agent{}, func(p *local, h *task.Task) { _ = p.store.Cancel(h.ID, nil) }, task.StateCanceled, ""},
+		executor.ReasonLeaseLost: {worker.Agent{}, func(p *local, _ *task.Task) { p.store.Rescue(p.pool.LoseAll) }, task.StateCompleted, ""},
+		executor.ReasonStopping:  {worker.Agent{}, func(p *local, _ *task.Task) { p.stop(); <-p.ended }, task.StateWorking, ""},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			a := &remote{Func: hangs}
@@ -156,13 +131,14 @@ func TestAgentIsToldWhyRunEnded(t *testing.T) {
 			waittest.Advance(time.Minute - 1)
 			p.is(h, task.StateWorking)
 			require.Empty(t, a.told())
-			c.end(p)
+			c.end(p, h)
 			require.Equal(t, c.text, p.is(h, c.state).Status.Message.FirstText())
 			require.Len(t, a.told(), 1)
 			told := a.told()[0]
 			require.Equal(t, want, told.Reason)
 			require.Equal(t, []int{1, 1, 1}, []int{told.Turn, int(told.Attempt), told.Try})
-			require.Equal(t, c.state == task.StateFailed, want.Ended())
+			require.True(t, want != executor.ReasonCanceled || p.store.Told(h.ID), "it is recorded, and nobody tells it again")
+			require.Equal(t, c.state == task.StateFailed || c.state == task.StateCanceled, want.Ended())
 		})
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
-	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -145,7 +144,7 @@ func (p *process) create(agent, text string) *task.Task {
 	id := store.NewID()
 	n := &store.NewTask{
 		Task:    task.Task{ID: id, PublicID: id.String(), Agent: agent, ContextID: "ctx", Dialect: "0.3"},
-		Message: &task.Message{ID: "m-" + text, Role: task.RoleUser, Parts: []task.Part{task.Text(text)}},
+		Message: asks(text),
 	}
 	must(p.store.Create(p.t.Context(), n))(p.t)
 	return &n.Task
@@ -153,10 +152,7 @@ func (p *process) create(agent, text string) *task.Task {
 
 func (p *process) say(h *task.Task, text string) {
 	p.t.Helper()
-	must(p.store.AddMessage(p.t.Context(), &store.NewMessage{
-		Task: h, Enqueue: true, RequestID: store.NewID(),
-		Message: &task.Message{ID: "m-" + text, Role: task.RoleUser, Parts: []task.Part{task.Text(text)}},
-	}))(p.t)
+	must(p.store.AddMessage(p.t.Context(), &store.NewMessage{Task: h, Enqueue: true, RequestID: store.NewID(), Message: asks(text)}))(p.t)
 }
 
 // become waits until the task is in a state.
@@ -542,6 +538,7 @@ func TestEmissionRules(t *testing.T) {
 		require.Equal(t, "a\x00b", parts[0].Text, "the executor's parts stay unchanged")
 		parts[0].Text = "used again"
 		copy(parts[2].Raw, "XXX")
+		require.NoError(t, out.Checkpoint(ctx, json.RawMessage(`["\\u0000 \u0000"]`)))
 		require.NoError(t, out.Status(ctx, task.StateRejected, &task.Message{Parts: []task.Part{task.Text("no\x00")}}))
 		_, err = out.Artifact(ctx, text("x"))
 		require.Error(t, err)
@@ -567,48 +564,8 @@ func TestEmissionRules(t *testing.T) {
 	require.Equal(t, "f\uFFFD", got.Parts[0].Filename)
 	require.Equal(t, `{"k\ufffd":"\\u0000 \ufffd","n":1.0}`, string(got.Parts[1].Data)) //nolint:testifylint // to the byte
 	require.Equal(t, "raw", string(got.Parts[2].Raw))
-}
-
-// Agents in other processes send NUL characters as escapes, anywhere.
-func TestNULCharactersOfAgentsAreReplaced(t *testing.T) {
-	t.Parallel()
-	a := does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-		player := wire.NewPlayer(run, out)
-		if run.Try > 1 {
-			return player.PlayLine(ctx, 1, []byte(`{"type":"complete","message":"\\u0000 \u0000"}`))
-		}
-		for i, line := range []string{
-			`{"type":"artifact","artifact":{"name":"a\u0000","parts":[{"text":"\\u0000 \u0000 \\\u0000"},{"data":{"k\u0000":"\\u0000\u0000"}}]}}`,
-			`{"type":"checkpoint","data":["\u0000"]}`,
-			`{"type":"retry","reason":"\u0000","after":0.001}`,
-		} {
-			if err := player.PlayLine(ctx, i+1, []byte(line)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	a.MaxAttempts = 2
-	p := start(t, setup{}, a)
-	h := p.become(p.create("a", "x"), task.StateCompleted)
-	require.Equal(t, "\\u0000 \uFFFD", h.Status.Message.FirstText())
-	got := h.Artifacts[0]
-	require.Equal(t, "a\uFFFD", got.Name)
-	require.Equal(t, "\\u0000 \uFFFD \\\uFFFD", got.Parts[0].Text)
-	require.Equal(t, `{"k\ufffd":"\\u0000\ufffd"}`, string(got.Parts[1].Data)) //nolint:testifylint // to the byte
-	notes := 0
-	for _, e := range p.log(h) {
-		switch {
-		case e.Kind != task.EventRun:
-		case e.Run.Outcome == task.RunCheckpoint:
-			require.Equal(t, `["\ufffd"]`, string(e.Run.Checkpoint))
-			notes++
-		case e.Run.Outcome == task.RunRetry:
-			require.Equal(t, "the agent asked for another attempt: \uFFFD", e.Run.Error)
-			notes++
-		}
-	}
-	require.Equal(t, 2, notes)
+	log := p.log(h)
+	require.Equal(t, `["\\u0000 \ufffd"]`, string(log[len(log)-2].Run.Checkpoint))
 }
 
 func TestClaimWithLostAnswerIsReturned(t *testing.T) {
