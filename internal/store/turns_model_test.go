@@ -413,8 +413,8 @@ func (m *turnMachine) expire() {
 func (m *turnMachine) giveBack() {
 	m.running()
 	q := Requeue{Task: m.h.ID, Agent: m.h.Agent, Fence: m.run.c.Fence, Note: task.RunNote{Outcome: task.RunRetry, Error: "why"}}
-	if rapid.Bool().Draw(m.T, "uncount") {
-		q.Uncount, q.Note = true, task.RunNote{Outcome: task.RunReturned}
+	if outcome := rapid.SampledFrom([]string{task.RunRetry, task.RunReturned, task.RunAway}).Draw(m.T, "outcome"); outcome != task.RunRetry {
+		q.Uncount, q.Away, q.Note = true, outcome == task.RunAway, task.RunNote{Outcome: outcome}
 		m.tries--
 	}
 	q.Delay = rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(m.T, "delay")
@@ -459,7 +459,7 @@ func (m *turnMachine) lose() {
 	}
 	m.f.exec(`UPDATE holdfast.tasks t SET attempt = attempt - 1, runs = runs - 1, worker_id = NULL, claimed_at = NULL,
 		run_ordinal = (SELECT count(*) FROM holdfast.task_events e WHERE e.task = t.id AND e.attempt = t.attempt - 1 AND e.attempt > 0
-			AND (e.kind <> 4 OR e.payload ->> 'outcome' NOT IN ('lost', 'retry', 'returned'))) WHERE id = $1`, m.h.ID)
+			AND (e.kind <> 4 OR e.payload ->> 'outcome' NOT IN ('lost', 'retry', 'returned', 'away'))) WHERE id = $1`, m.h.ID)
 	m.f.exec("UPDATE holdfast.task_queue SET worker_id = NULL, tries = tries - 1 WHERE id = $1", m.h.ID)
 	m.over("")
 	m.attempt--
@@ -538,7 +538,8 @@ func (m *turnMachine) check() {
 	require.Equal(m, m.String(), have)
 	facts := must(m.f.NoticeFacts(context.Background(), m.h.ID))(m)
 	newest := fmt.Sprintf("%d %d ", facts.Attempt, facts.Turn)
-	require.True(m, strings.HasPrefix(slices.Concat([]string{"1 1 "}, m.runs)[len(m.runs)], newest), "%s: %q", newest, m.runs)
+	begun := slices.DeleteFunc(slices.Concat([]string{"1 1 "}, m.runs), func(run string) bool { return strings.HasSuffix(run, task.RunAway) })
+	require.True(m, strings.HasPrefix(begun[len(begun)-1], newest), "%s: %q", newest, m.runs)
 	require.Equal(m, m.metadata, string(facts.Metadata))
 	for i, stored := range m.stored {
 		value, version := must2(m.f.AgentState(context.Background(), StateOf{m.h, i == 1}))(m)

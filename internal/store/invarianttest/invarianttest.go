@@ -169,7 +169,7 @@ var rules = []struct{ name, sql string }{
 		SELECT t.id::text || format(': attempt %s, run_ordinal %s, events %s', t.attempt, t.run_ordinal, count(e.seq))
 		  FROM holdfast.tasks t
 		  LEFT JOIN holdfast.task_events e ON e.task = t.id AND e.attempt = t.attempt AND t.attempt > 0
-		   AND (e.kind <> 4 OR e.payload ->> 'outcome' NOT IN ('lost', 'retry', 'returned'))
+		   AND (e.kind <> 4 OR e.payload ->> 'outcome' NOT IN ('lost', 'retry', 'returned', 'away'))
 		 GROUP BY t.id, t.attempt, t.run_ordinal, t.posted_attempt
 		HAVING count(e.seq) <> t.run_ordinal AND t.posted_attempt <> t.attempt OR count(e.seq) < t.run_ordinal`},
 	{"a listing names the artifacts of the chunks before it, in their order", `
