@@ -106,7 +106,7 @@ func (d *Document) Operations() ([]Operation, error) {
 	return all, nil
 }
 
-// find returns the operation of a request, with its pointer. The operation is nil if there is none. The caller holds the lock.
+// find returns the operation of a request, with its pointer. The operation is nil if the document does not have it. The caller holds the lock.
 func (d *Document) find(method, path string) (pointer string, operation, item map[string]any) {
 	plain, _, _ := strings.Cut(path, "?")
 	found, best := "", -1

@@ -58,7 +58,8 @@ func TestListsAgainstModel(t *testing.T) {
 		ID                    uuid.UUID
 		Direct                bool
 	}
-	found := must(f.conn().Query(t.Context(), "SELECT agent, owner, context_id, state, status_at, id, direct FROM holdfast.tasks"))(t)
+	found, err := f.conn().Query(t.Context(), "SELECT agent, owner, context_id, state, status_at, id, direct FROM holdfast.tasks")
+	require.NoError(t, err)
 	rows := must(pgx.CollectRows(found, pgx.RowToStructByPos[row]))(t)
 	require.Len(t, rows, 2000)
 	slices.SortFunc(rows, func(a, b row) int { // newest first, then by id, last first

@@ -426,7 +426,8 @@ func (m *cursorMachine) park() {
 }
 
 func (m *cursorMachine) check() {
-	rows := must(m.db.Query(context.Background(), cursorText, m.id))(m)
+	rows, err := m.db.Query(context.Background(), cursorText, m.id)
+	require.NoError(m, err)
 	have := must(pgx.CollectRows(rows, pgx.RowTo[string]))(m)
 	var want []string
 	var counts PushCounts

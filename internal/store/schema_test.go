@@ -187,7 +187,8 @@ func explain(t testing.TB, c *pgx.Conn, name, text string) []string {
 	if n := len(d.ParamOIDs); n > 0 {
 		call += "(" + strings.TrimSuffix(strings.Repeat("NULL,", n), ",") + ")"
 	}
-	rows := must(c.Query(t.Context(), call, pgx.QueryExecModeSimpleProtocol))(t, name)
+	rows, err := c.Query(t.Context(), call, pgx.QueryExecModeSimpleProtocol)
+	require.NoError(t, err, name)
 	lines := must(pgx.CollectRows(rows, pgx.RowTo[string]))(t, name)
 	require.NoError(t, c.Deallocate(t.Context(), "p_"+name))
 	return lines

@@ -86,7 +86,8 @@ func planOf(t *testing.T, c *pgx.Conn, text, mode, args string) string {
 	if args != "" {
 		execute += "(" + args + ")"
 	}
-	rows := must(c.Query(t.Context(), execute, pgx.QueryExecModeSimpleProtocol))(t, text)
+	rows, err := c.Query(t.Context(), execute, pgx.QueryExecModeSimpleProtocol)
+	require.NoError(t, err, text)
 	lines := must(pgx.CollectRows(rows, pgx.RowTo[string]))(t, text)
 	return strings.Join(lines, "\n")
 }

@@ -30,7 +30,8 @@ func query(t testing.TB, c interface {
 }, sql string, args ...any,
 ) (columns []string, lines [][]string) {
 	t.Helper()
-	rows := must(c.Query(t.Context(), sql, append([]any{pgx.QueryExecModeSimpleProtocol}, args...)...))(t, sql)
+	rows, err := c.Query(t.Context(), sql, append([]any{pgx.QueryExecModeSimpleProtocol}, args...)...)
+	require.NoError(t, err, sql)
 	defer rows.Close()
 	for _, d := range rows.FieldDescriptions() {
 		columns = append(columns, d.Name)

@@ -26,7 +26,8 @@ import (
 
 func rows[T any](t *testing.T, c *pgx.Conn, sql string, args ...any) []T {
 	t.Helper()
-	r := must(c.Query(t.Context(), sql, args...))(t)
+	r, err := c.Query(t.Context(), sql, args...)
+	require.NoError(t, err)
 	out := must(pgx.CollectRows(r, pgx.RowTo[T]))(t)
 	return out
 }
