@@ -86,7 +86,7 @@ func TestListsAgainstModel(t *testing.T) {
 					var got []string
 					for more := true; more; {
 						var page []*task.Task
-						page, more := must2(v.List(t.Context(), l))(t)
+						page, more = must2(v.List(t.Context(), l))(t)
 						for _, p := range page {
 							got = append(got, p.PublicID)
 							l.After = Place{At: p.Status.At, ID: p.ID}
