@@ -29,6 +29,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/retention"
 	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -87,28 +88,20 @@ func golden(t *testing.T, name, got string) {
 		require.NoError(t, os.MkdirAll("testdata", 0o750))
 		require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
 	}
-	want := must(os.ReadFile(path))(t)
+	want := storetest.Must(os.ReadFile(path))(t)
 	require.Empty(t, cmp.Diff(string(want), got))
-}
-
-// must requires that a call succeeds, and returns its result.
-func must[T any](result T, err error) func(t require.TestingT, message ...any) T {
-	return func(t require.TestingT, message ...any) T {
-		require.NoError(t, err, message...)
-		return result
-	}
 }
 
 // goldenSessions runs the command of each file of a folder: its first line. The rest is what the command prints, and its exit status if
 // that is not 0.
 func goldenSessions(t *testing.T, folder string, do func(t *testing.T, args []string) (code int, text string)) {
 	t.Helper()
-	files := must(filepath.Glob(filepath.Join("testdata", folder, "*")))(t)
+	files := storetest.Must(filepath.Glob(filepath.Join("testdata", folder, "*")))(t)
 	require.NotEmpty(t, files)
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
-			text := must(os.ReadFile(file))(t)
+			text := storetest.Must(os.ReadFile(file))(t)
 			call, _, _ := strings.Cut(string(text), "\n")
 			code, out := do(t, commandLines(strings.TrimPrefix(call, "$ "))[0])
 			if code != 0 {
@@ -759,16 +752,16 @@ func TestCardIsVerified(t *testing.T) {
 	const unsigned = `{"name":"A","url":"http://x","version":"1"}` // in its canonical form
 	newKey := func() (private *ecdsa.PrivateKey, file string) {
 		private = certtest.NewAuthority(t).Key
-		set := must(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: private.Public(), KeyID: "k", Algorithm: "ES256"}}}))(t)
+		set := storetest.Must(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: private.Public(), KeyID: "k", Algorithm: "ES256"}}}))(t)
 		file = filepath.Join(t.TempDir(), "keys.json")
 		require.NoError(t, os.WriteFile(file, set, 0o600))
 		return private, file
 	}
 	key, known := newKey()
 	_, other := newKey()
-	signer := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "k"}}, nil))(t)
-	signed := must(signer.Sign([]byte(unsigned)))(t)
-	compact := must(signed.CompactSerialize())(t)
+	signer := storetest.Must(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "k"}}, nil))(t)
+	signed := storetest.Must(signer.Sign([]byte(unsigned)))(t)
+	compact := storetest.Must(signed.CompactSerialize())(t)
 	parts := strings.Split(compact, ".")
 	signature := `,"signatures":[{"protected":"` + parts[0] + `","signature":"` + parts[2] + `"}]}`
 	for name, c := range map[string]struct {

@@ -77,14 +77,14 @@ type hooked struct {
 func newHooked(t *testing.T, hooks ...*task.PushConfig) *hooked {
 	t.Helper()
 	url := storetest.New(t).URL
-	s := must(store.Open(t.Context(), store.Options{URL: url, APIConns: 2}))(t)
+	s := storetest.Must(store.Open(t.Context(), store.Options{URL: url, APIConns: 2}))(t)
 	t.Cleanup(func() { s.Close(context.WithoutCancel(t.Context())) })
 	h := &hooked{Store: s, t: t, task: store.NewID(), session: session{deps: Live(io.Discard, nil), env: map[string]string{
 		"HOLDFAST_DATABASE_URL": url, "HOLDFAST_PUBLIC_URL": "https://agents.example.com",
 	}}}
 	worker := store.NewID()
 	require.NoError(t, s.Register(t.Context(), store.Process{ID: worker, Name: "test", Version: "1"}, time.Hour))
-	created := must(s.Create(t.Context(), &store.NewTask{
+	created := storetest.Must(s.Create(t.Context(), &store.NewTask{
 		Task:    task.Task{ID: h.task, PublicID: "order-7", Agent: "weather", Owner: "alice", ContextID: "c", Dialect: "1.0"},
 		Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}},
 		Seat:    store.Seat{Worker: worker}, ClientID: true,
@@ -123,7 +123,7 @@ func read[T any](h *hooked, code int, args ...string) (v T) {
 // serve runs a server that only delivers.
 func (h *hooked) serve() {
 	h.t.Helper()
-	cfg := must(config.Load(config.Source{Env: func(name string) (string, bool) { v, ok := h.env[name]; return v, ok }}))(h.t)
+	cfg := storetest.Must(config.Load(config.Source{Env: func(name string) (string, bool) { v, ok := h.env[name]; return v, ok }}))(h.t)
 	cfg.Roles, cfg.AdminListen = []config.Role{config.RolePush}, "127.0.0.1:0"
 	// Failed deliveries are not retried during the test.
 	cfg.Push.AllowPrivate, cfg.Push.HTTPSOnly, cfg.Push.RetryFirst = true, false, time.Hour
@@ -286,7 +286,7 @@ func TestPushTest(t *testing.T) {
 	require.Contains(t, string(got.body), v.TaskID)
 	require.Equal(t, "Bearer "+got.header.Get("X-A2A-Signature"), got.header.Get("Authorization"))
 	v = read[trialView](h, exitOK, "push", "test", to.URL, "--tenant", "acme", "--owner", "alice", "--agent", "weather")
-	signed := must(jose.ParseSignedCompact(to.next(t).header.Get("X-A2A-Signature"), []jose.SignatureAlgorithm{jose.ES256}))(t)
+	signed := storetest.Must(jose.ParseSignedCompact(to.next(t).header.Get("X-A2A-Signature"), []jose.SignatureAlgorithm{jose.ES256}))(t)
 	var claims map[string]any
 	require.NoError(t, json.Unmarshal(signed.UnsafePayloadWithoutVerification(), &claims)) // package push verifies it
 	require.Equal(t, []any{"acme", push.OwnerClaim(identity.Owner{Tenant: "acme", Subject: "alice"}), "weather", v.TaskID},
@@ -339,7 +339,7 @@ func TestPushSecretIsTheOwners(t *testing.T) {
 	require.NoError(t, os.WriteFile(s.env["HOLDFAST_CONFIG"], []byte(agents), 0o600))
 	h := &hooked{t: t, session: s}
 	v := read[secretView](h, exitOK, "push", "secret", "--tenant", "acme", "--owner", "alice")
-	secret := must(push.ParseSecret(master))(t)
+	secret := storetest.Must(push.ParseSecret(master))(t)
 	owner := identity.Owner{Tenant: "acme", Subject: "alice"}
 	of := func(agent string) string {
 		return secret.For(push.Origin{Issuer: "https://a.example", Owner: owner, Agent: agent}).Text()

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 )
 
 //go:generate go test -count=1 -run ^TestPageOfVerbs$ . -update
@@ -21,7 +23,7 @@ func TestPageOfVerbs(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, writeReference(&printer{w: &b}, (&command{}).root()))
 	const page = "../../docs/cli.md"
-	written := must(os.ReadFile(page))(t)
+	written := storetest.Must(os.ReadFile(page))(t)
 	introduction, _, found := strings.Cut(string(written), "| verb |")
 	require.True(t, found, "the page has a table")
 	if *update {

@@ -106,7 +106,7 @@ func TestWithoutAVerb(t *testing.T) {
 // A banner is for people: a program that reads the output gets none.
 func TestBannerNeedsATerminal(t *testing.T) {
 	t.Parallel()
-	file := must(os.Create(filepath.Join(t.TempDir(), "out")))(t)
+	file := storetest.Must(os.Create(filepath.Join(t.TempDir(), "out")))(t)
 	defer func() { _ = file.Close() }()
 	require.Nil(t, bannerOn(file))
 	screen, tty, err := pty.Open()
@@ -348,7 +348,7 @@ func TestDoctorOfUnreadableConfiguration(t *testing.T) {
 	r = s.run(t, "doctor")
 	require.Zero(t, r.code, r.out)
 	require.Contains(t, r.out, ""+dir+" has no database yet")
-	files := must(os.ReadDir(dir))(t)
+	files := storetest.Must(os.ReadDir(dir))(t)
 	require.Empty(t, files)
 }
 
@@ -361,7 +361,7 @@ func TestReadingVerbsCreateNoDatabase(t *testing.T) {
 			s.fails(t, exitUsage, dir+" has no database", args...)
 		}
 	}
-	files := must(os.ReadDir(empty))(t)
+	files := storetest.Must(os.ReadDir(empty))(t)
 	require.Empty(t, files)
 }
 
@@ -371,9 +371,9 @@ func TestMissingSchemaMessage(t *testing.T) {
 	s := session{deps: Live(io.Discard, nil), env: map[string]string{"HOLDFAST_DATABASE_URL": db.URL}}
 	s.succeeds(t, "tasks", "list")
 
-	conn := must(pgx.Connect(t.Context(), db.URL))(t)
+	conn := storetest.Must(pgx.Connect(t.Context(), db.URL))(t)
 	defer func() { _ = conn.Close(context.Background()) }()
-	must(conn.Exec(t.Context(), "DROP SCHEMA holdfast CASCADE"))(t)
+	storetest.Must(conn.Exec(t.Context(), "DROP SCHEMA holdfast CASCADE"))(t)
 	s.fails(t, exitFailed, "run holdfast migrate", "tasks", "list")
 }
 
@@ -382,9 +382,9 @@ func TestMissingSchemaMessage(t *testing.T) {
 func TestVerbDoesNotWaitForFullNotifyQueue(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	s := must(store.Open(t.Context(), store.Options{URL: db.URL, APIConns: 1}))(t)
+	s := storetest.Must(store.Open(t.Context(), store.Options{URL: db.URL, APIConns: 1}))(t)
 	id := store.NewID()
-	must(s.Create(t.Context(), &store.NewTask{
+	storetest.Must(s.Create(t.Context(), &store.NewTask{
 		Task:    task.Task{ID: id, PublicID: id.String(), Agent: "a", ContextID: "c", Dialect: "0.3"},
 		Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}},
 	}))(t)
@@ -534,7 +534,7 @@ func TestHeadersFromAFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "headers")
 	require.NoError(t, os.WriteFile(path, []byte("# mine\nAuthorization: Bearer s3cret\r\n\nX-A:b\n"), 0o600))
-	header := must(readHeaders(strings.NewReader("X-D: e\n"), "header", []string{"X-C: d", "@" + path, "@-"}))(t)
+	header := storetest.Must(readHeaders(strings.NewReader("X-D: e\n"), "header", []string{"X-C: d", "@" + path, "@-"}))(t)
 	require.Equal(t, http.Header{"Authorization": {"Bearer s3cret"}, "X-A": {"b"}, "X-C": {"d"}, "X-D": {"e"}}, header)
 	require.NoError(t, os.WriteFile(path, []byte("s3cret"), 0o600))
 	_, err := readHeaders(strings.NewReader("X-D: e\n"), "header", []string{"@" + path})
@@ -565,13 +565,13 @@ func TestStampsReplaceTheRecordedVersion(t *testing.T) {
 func TestReleaseFilesStampTheVersion(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{".goreleaser.yaml", "Dockerfile"} {
-		text := must(os.ReadFile(filepath.Join("../..", file)))(t)
+		text := storetest.Must(os.ReadFile(filepath.Join("../..", file)))(t)
 		var flags []string
 		for _, m := range regexp.MustCompile(`-X (\S+/internal/cli\.\w+)=`).FindAllStringSubmatch(string(text), -1) {
 			flags = append(flags, m[1])
 		}
 		require.Equal(t, []string{module + "/internal/cli.stampedVersion", module + "/internal/cli.stampedCommit", module + "/internal/cli.stampedTime"}, flags, file)
 	}
-	source := must(os.ReadFile("version.go"))(t)
+	source := storetest.Must(os.ReadFile("version.go"))(t)
 	require.Contains(t, string(source), "var stampedVersion, stampedCommit, stampedTime string\n")
 }

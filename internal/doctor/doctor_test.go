@@ -37,17 +37,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// must requires that a call succeeds, and returns its result.
-func must[T any](result T, err error) func(t require.TestingT, message ...any) T {
-	return func(t require.TestingT, message ...any) T {
-		require.NoError(t, err, message...)
-		return result
-	}
-}
-
 func configuration(t testing.TB, url string) *config.Config {
 	t.Helper()
-	cfg := must(config.Load(config.Source{}))(t)
+	cfg := storetest.Must(config.Load(config.Source{}))(t)
 	cfg.Listen, cfg.GRPCListen, cfg.AdminListen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	cfg.Limits.MaxStreams = 100
 	cfg.DatabaseURL = url
@@ -100,17 +92,17 @@ func (r report) only(t testing.TB, checks ...string) {
 
 func connect(t testing.TB, url string) func(sql string, args ...any) {
 	t.Helper()
-	conn := must(pgx.Connect(t.Context(), url))(t)
+	conn := storetest.Must(pgx.Connect(t.Context(), url))(t)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return func(sql string, args ...any) {
 		t.Helper()
-		must(conn.Exec(context.WithoutCancel(t.Context()), sql, args...))(t, sql)
+		storetest.Must(conn.Exec(context.WithoutCancel(t.Context()), sql, args...))(t, sql)
 	}
 }
 
 func open(t testing.TB, url string) *store.Store {
 	t.Helper()
-	s := must(store.Open(t.Context(), store.Options{URL: url, APIConns: 2}))(t)
+	s := storetest.Must(store.Open(t.Context(), store.Options{URL: url, APIConns: 2}))(t)
 	t.Cleanup(func() { s.Close(context.Background()) })
 	return s
 }
@@ -125,7 +117,7 @@ func register(t testing.TB, s *store.Store, ttl time.Duration) task.ID {
 func create(t testing.TB, s *store.Store, agent string) task.ID {
 	t.Helper()
 	id := store.NewID()
-	must(s.Create(t.Context(), &store.NewTask{
+	storetest.Must(s.Create(t.Context(), &store.NewTask{
 		Task:    task.Task{ID: id, PublicID: id.String(), Agent: agent, ContextID: "c", Dialect: "0.3"},
 		Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}},
 	}))(t)
@@ -144,14 +136,14 @@ func TestHealthyDatabase(t *testing.T) {
 	t.Parallel()
 	pg := storetest.Server(t, nil)
 	s := open(t, pg.URL)
-	must(s.EnsurePartitions(t.Context()))(t)
+	storetest.Must(s.EnsurePartitions(t.Context()))(t)
 	register(t, s, time.Hour)
 	create(t, s, "demo")
 	r := examine(t, Options{Config: configuration(t, pg.URL), Sources: "a test"})
 	if f := r["commit"][0]; f.Status == Warn {
 		_, took, _ := strings.Cut(f.Detail, "a commit takes ")
 		took, _, _ = strings.Cut(took, " ")
-		d := must(time.ParseDuration(took))(t, f)
+		d := storetest.Must(time.ParseDuration(took))(t, f)
 		require.Greater(t, d, slowCommit)
 		r["commit"] = nil // the disk is slow
 	} else {
@@ -215,7 +207,7 @@ func TestDatabaseFaults(t *testing.T) {
 		"a dead worker": {
 			begin: func(w world) {
 				create(w.t, w.s, "demo")
-				won := must(w.s.Claim(w.t.Context(), register(w.t, w.s, time.Hour), []store.Demand{{Agent: "demo", Slots: 1}}))(w.t)
+				won := storetest.Must(w.s.Claim(w.t.Context(), register(w.t, w.s, time.Hour), []store.Demand{{Agent: "demo", Slots: 1}}))(w.t)
 				require.Len(w.t, won, 1)
 			},
 			sql: "UPDATE holdfast.workers SET lease_until = now() - interval '90s'",
@@ -260,7 +252,7 @@ func TestDatabaseFaults(t *testing.T) {
 		},
 		"a disabled webhook": {
 			begin: func(w world) {
-				must(w.s.DisablePush(w.t.Context(), hook(w.t, w.s, ""), "c", "it was too loud"))(w.t)
+				storetest.Must(w.s.DisablePush(w.t.Context(), hook(w.t, w.s, ""), "c", "it was too loud"))(w.t)
 			},
 			want: one("webhooks", Warn, "1 are disabled, the last one hooks.example.com:443, it was too loud"),
 		},
@@ -290,10 +282,10 @@ func TestDatabaseFaults(t *testing.T) {
 				c.begin(world{t, open(t, url)})
 			}
 			conn := storetest.Connect(t, url)
-			must(conn.PgConn().Exec(t.Context(), c.sql).ReadAll())(t)
+			storetest.Must(conn.PgConn().Exec(t.Context(), c.sql).ReadAll())(t)
 			if strings.Contains(c.url, reader) {
 				t.Cleanup(func() {
-					must(conn.PgConn().Exec(context.WithoutCancel(t.Context()), "DROP OWNED BY "+reader+"; DROP ROLE "+reader).ReadAll())(t)
+					storetest.Must(conn.PgConn().Exec(context.WithoutCancel(t.Context()), "DROP OWNED BY "+reader+"; DROP ROLE "+reader).ReadAll())(t)
 				})
 			}
 			r := examine(t, Options{Config: configuration(t, url+c.url)})
@@ -325,7 +317,7 @@ func TestHalfDetachedPartition(t *testing.T) {
 	reads("SELECT FROM holdfast.audit_log")
 	var partition string
 	require.NoError(t, detaches.QueryRow(t.Context(), "SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = 'holdfast.audit_log'::regclass LIMIT 1").Scan(&partition))
-	must(detaches.Exec(t.Context(), "SET lock_timeout = '10ms'"))(t)
+	storetest.Must(detaches.Exec(t.Context(), "SET lock_timeout = '10ms'"))(t)
 	_, err := detaches.Exec(t.Context(), "ALTER TABLE holdfast.audit_log DETACH PARTITION "+partition+" CONCURRENTLY")
 	require.ErrorContains(t, err, "lock timeout")
 	reads("ROLLBACK")
@@ -365,7 +357,7 @@ func (s sealing) keys(fill ...byte) (raw [][]byte, text []string) {
 func (s sealing) open(fill ...byte) *store.Store {
 	s.t.Helper()
 	raw, _ := s.keys(fill...)
-	st := must(store.Open(s.t.Context(), store.Options{URL: s.url, APIConns: 2, SecretKeys: raw}))(s.t)
+	st := storetest.Must(store.Open(s.t.Context(), store.Options{URL: s.url, APIConns: 2, SecretKeys: raw}))(s.t)
 	s.t.Cleanup(func() { st.Close(context.Background()) })
 	return st
 }
@@ -386,7 +378,7 @@ func TestSecretsAndTheirKeys(t *testing.T) {
 	s := sealing{t, storetest.New(t).URL}
 	s.found(1).is(t, "signing keys", OK, "none yet")
 	hook(t, s.open(), "sesame")
-	must(s.open().AddSigningKey(t.Context(), store.SigningKey{ID: "a", Algorithm: "ES256", Private: []byte("\x30sesame")}, 0, 0))(t)
+	storetest.Must(s.open().AddSigningKey(t.Context(), store.SigningKey{ID: "a", Algorithm: "ES256", Private: []byte("\x30sesame")}, 0, 0))(t)
 	r := s.found()
 	r.is(t, "webhook secrets", Warn, "the key that seals the secrets of 1 webhooks is in the same database")
 	r.is(t, "signing keys", Warn, "1 private keys are in the database as they are")
@@ -400,11 +392,11 @@ func TestSecretsAndTheirKeys(t *testing.T) {
 	r.is(t, "webhook secrets", Warn, "the secrets of 1 webhooks are sealed with an older key")
 	s.found(2).is(t, "webhook secrets", Fail, "no key of this configuration opens the secrets of 1 webhooks")
 
-	must(s.open(1).Reseal(t.Context()))(t)
+	storetest.Must(s.open(1).Reseal(t.Context()))(t)
 	s.found(1).is(t, "signing keys", OK, "1, sealed with the first key")
 	s.found(2, 1).is(t, "signing keys", Warn, "1 are sealed with an older key")
 	s.found(2).is(t, "signing keys", Fail, "no key of this configuration opens 1 of them")
-	must(s.open(2, 1).Reseal(t.Context()))(t)
+	storetest.Must(s.open(2, 1).Reseal(t.Context()))(t)
 	s.found(2).is(t, "webhook secrets", OK, "those of 2 webhooks are sealed with the first key")
 	s.found().is(t, "webhook secrets", Fail, "no key of this configuration opens the secrets of 2 webhooks")
 }
@@ -438,7 +430,7 @@ func TestNotificationsDoNotArrive(t *testing.T) {
 // A server accepts connections and never answers.
 func TestHangingDatabase(t *testing.T) {
 	t.Parallel()
-	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := storetest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	cfg := configuration(t, "postgres://u:sesame@"+l.Addr().String()+"/x?sslmode=disable")
 	r := examine(t, Options{Config: cfg, Timeout: 200 * time.Millisecond})
@@ -617,7 +609,7 @@ func TestSubjects(t *testing.T) {
 	s := open(t, url)
 	for _, k := range []store.APIKey{{Subject: "alice"}, {Subject: "alice"}, {Subject: "bob", Tenant: "acme"}, {Subject: "sso:carol"}} {
 		k.ID, k.Hash = store.NewID().String(), []byte(strings.Repeat("x", 32))
-		must(s.AddAPIKey(t.Context(), &k, 0))(t)
+		storetest.Must(s.AddAPIKey(t.Context(), &k, 0))(t)
 	}
 	cfg := configuration(t, url)
 	look := func(schemes ...config.AuthScheme) report {
@@ -653,7 +645,7 @@ func TestDoctorChangesNothing(t *testing.T) {
 	s := open(t, url)
 	create(t, s, "demo")
 	register(t, s, time.Millisecond)
-	conn := must(pgx.Connect(t.Context(), url))(t)
+	conn := storetest.Must(pgx.Connect(t.Context(), url))(t)
 	defer func() { _ = conn.Close(context.Background()) }()
 	look := func() (all string) {
 		require.NoError(t, conn.QueryRow(t.Context(), `SELECT concat(

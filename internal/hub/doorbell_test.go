@@ -30,12 +30,12 @@ func TestReplicasReceiveHintsOfDoorbell(t *testing.T) {
 	bell := hub.NewDoorbell(url)
 	require.NoError(t, bell.Ring(t.Context()), "no hints to send")
 
-	visitor := must(store.Open(t.Context(), store.Options{URL: url, APIConns: 2, Listener: bell}))(t)
+	visitor := storetest.Must(store.Open(t.Context(), store.Options{URL: url, APIConns: 2, Listener: bell}))(t)
 	defer visitor.Close(t.Context())
 	u := r.run()
 	sub := r.follow(u, task.Position{Seq: u.h.LastSeq})
-	require.False(t, must(visitor.Cancel(t.Context(), u.h, nil))(t))
-	must(visitor.AddMessage(t.Context(), &store.NewMessage{
+	require.False(t, storetest.Must(visitor.Cancel(t.Context(), u.h, nil))(t))
+	storetest.Must(visitor.AddMessage(t.Context(), &store.NewMessage{
 		Task: u.h, Message: &task.Message{Role: task.RoleUser}, Enqueue: true, RequestID: store.NewID(),
 	}))(t)
 	bell.Ready("a")

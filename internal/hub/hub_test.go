@@ -55,7 +55,7 @@ func start(t testing.TB, url string, o hub.Options) *replica {
 		o.Signals = &signal.Bus{}
 	}
 	r.bus = o.Signals
-	r.store = must(store.Open(t.Context(), store.Options{URL: url, APIConns: 3, Listener: r.bus}))(t)
+	r.store = storetest.Must(store.Open(t.Context(), store.Options{URL: url, APIConns: 3, Listener: r.bus}))(t)
 	if n, ok := o.Store.(*narrow); ok {
 		n.Store = r.store
 	} else {
@@ -78,17 +78,9 @@ func start(t testing.TB, url string, o hub.Options) *replica {
 // mute is a store without a hub: its commits cause no hints.
 func mute(t testing.TB, url string) *replica {
 	t.Helper()
-	s := must(store.Open(t.Context(), store.Options{URL: url, APIConns: 3}))(t)
+	s := storetest.Must(store.Open(t.Context(), store.Options{URL: url, APIConns: 3}))(t)
 	t.Cleanup(func() { s.Close(waittest.Context(t)) })
 	return &replica{t: t, store: s}
-}
-
-// must requires that a call succeeds, and returns its result.
-func must[T any](result T, err error) func(t require.TestingT, message ...any) T {
-	return func(t require.TestingT, message ...any) T {
-		require.NoError(t, err, message...)
-		return result
-	}
 }
 
 // listening waits until notifications arrive.
@@ -117,8 +109,8 @@ func (r *replica) run() *run {
 		Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}},
 		Seat:    store.Seat{Worker: store.NewID()},
 	}
-	must(r.store.Create(r.t.Context(), n))(r.t)
-	h := must(r.store.Header(r.t.Context(), id))(r.t)
+	storetest.Must(r.store.Create(r.t.Context(), n))(r.t)
+	h := storetest.Must(r.store.Header(r.t.Context(), id))(r.t)
 	return &run{h: h}
 }
 
@@ -223,7 +215,7 @@ func TestReconnectedListenerMissesNothing(t *testing.T) {
 	conn := storetest.Connect(t, url)
 	written := task.Seq(1)
 	for range 3 {
-		must(conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		storetest.Must(conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE datname = current_database() AND application_name = 'holdfast listener'`))(t)
 		for range 5 {
 			a.must(u, 1)
@@ -260,7 +252,7 @@ func TestLostSelfTestIsRepeatedDuringTraffic(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	proxy := pgproxytest.New(t, url)
-	conn := must(pgx.Connect(t.Context(), url))(t)
+	conn := storetest.Must(pgx.Connect(t.Context(), url))(t)
 	ctx, stop := context.WithCancel(context.Background())
 	talk := make(chan error, 1)
 	go func() {
@@ -473,7 +465,7 @@ func TestLoneProcessSendsNoHints(t *testing.T) {
 	r := start(t, url, hub.Options{PollInterval: never}).listening()
 	r.hub.SetPeers(0)
 	u := r.run()
-	must(conn.Exec(t.Context(), "LISTEN "+store.Channel))(t)
+	storetest.Must(conn.Exec(t.Context(), "LISTEN "+store.Channel))(t)
 	r.must(u, 5)
 	r.bus.Ready("a")
 	r.bus.CancelWanted(u.h.ID)
@@ -481,7 +473,7 @@ func TestLoneProcessSendsNoHints(t *testing.T) {
 	// The next notification is of the process that has just started. The first replica sends hints when it knows
 	// that process.
 	other := start(t, url, hub.Options{PollInterval: never}).listening()
-	note := must(conn.WaitForNotification(waittest.Context(t)))(t)
+	note := storetest.Must(conn.WaitForNotification(waittest.Context(t)))(t)
 	require.Regexp(t, `^[0-9a-f]{12},(h:|t:)`, note.Payload)
 	s := other.follow(u, task.Position{Seq: 6})
 	came := make(chan error, 1)
@@ -513,7 +505,7 @@ func TestStreamsShareALargeEvent(t *testing.T) {
 			require.NoError(t, r.append(u, strings.Repeat("x", 1<<20), "small"))
 			var shared *hub.Entry
 			for _, s := range subs {
-				evs := must(s.Next(t.Context()))(t)
+				evs := storetest.Must(s.Next(t.Context()))(t)
 				require.Len(t, evs, 1, "a large event comes alone")
 				if shared == nil {
 					shared = evs[0]
@@ -551,8 +543,8 @@ func TestEventIsEncodedOnce(t *testing.T) {
 	}
 	close(proceed)
 	require.NoError(t, all.Wait())
-	require.Equal(t, []byte{1}, must(e.Encoded(0, encode))(t))
-	require.Equal(t, []byte{2}, must(e.Encoded(1, encode))(t), "for another version")
+	require.Equal(t, []byte{1}, storetest.Must(e.Encoded(0, encode))(t))
+	require.Equal(t, []byte{2}, storetest.Must(e.Encoded(1, encode))(t), "for another version")
 	failing := errors.New("no")
 	_, err := e.Encoded(3, func(*task.Event) ([]byte, error) { return nil, failing })
 	require.ErrorIs(t, err, failing)

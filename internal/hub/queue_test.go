@@ -30,11 +30,11 @@ func TestIdleReplicasEmptyFullQueue(t *testing.T) {
 	}
 
 	elsewhere := func(statements ...string) *pgx.Conn {
-		cfg := must(pgx.ParseConfig(pg.URL))(t)
+		cfg := storetest.Must(pgx.ParseConfig(pg.URL))(t)
 		cfg.Database = "template1"
-		c := must(pgx.ConnectConfig(t.Context(), cfg))(t)
+		c := storetest.Must(pgx.ConnectConfig(t.Context(), cfg))(t)
 		for _, sql := range statements {
-			must(c.Exec(t.Context(), sql))(t)
+			storetest.Must(c.Exec(t.Context(), sql))(t)
 		}
 		return c
 	}

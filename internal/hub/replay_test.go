@@ -26,9 +26,9 @@ func replayed(t *testing.T, url string, kept *memory.Budget) (r *replica, h *tas
 		"DELETE FROM holdfast.task_queue",
 		"UPDATE holdfast.tasks SET state = 5, last_seq = last_seq + 1, status_seq = last_seq + 1, worker_id = NULL",
 	} {
-		must(conn.Exec(t.Context(), sql))(t, sql)
+		storetest.Must(conn.Exec(t.Context(), sql))(t, sql)
 	}
-	h = must(r.store.Header(t.Context(), u.h.ID))(t)
+	h = storetest.Must(r.store.Header(t.Context(), u.h.ID))(t)
 	require.True(t, h.Status.State.Terminal())
 	return r, h, func(h *task.Task) (all []*hub.Entry, err error) {
 		s := r.hub.Subscribe(h)
@@ -53,8 +53,8 @@ func TestReplaysShareEntries(t *testing.T) {
 	t.Parallel()
 	budget := memory.NewBudget(8 << 20)
 	_, h, replay := replayed(t, storetest.New(t).URL, budget)
-	first := must(replay(h))(t)
-	again := must(replay(h))(t)
+	first := storetest.Must(replay(h))(t)
+	again := storetest.Must(replay(h))(t)
 	require.Len(t, again, len(first))
 	shared := 0
 	for i := range first {
@@ -69,7 +69,7 @@ func TestReplaysShareEntries(t *testing.T) {
 	// Under another public id events and encodings are others.
 	renamed := *h
 	renamed.PublicID = "mine"
-	other := must(replay(&renamed))(t)
+	other := storetest.Must(replay(&renamed))(t)
 	require.NotSame(t, first[1], other[1])
 
 	// A task that goes on may be followed, but is not kept.
@@ -77,7 +77,7 @@ func TestReplaysShareEntries(t *testing.T) {
 	open.Status.State = task.StateWorking
 	used := budget.Stat().Used
 	open.PublicID = "open"
-	must(replay(&open))(t)
+	storetest.Must(replay(&open))(t)
 	require.Equal(t, used, budget.Stat().Used)
 }
 
@@ -95,20 +95,20 @@ func TestReplaysEndWithTheirEvents(t *testing.T) {
 			t.Parallel()
 			url := storetest.New(t).URL
 			r, h, replay := replayed(t, url, memory.NewBudget(8<<20))
-			first := must(replay(h))(t)
+			first := storetest.Must(replay(h))(t)
 			conn := storetest.Connect(t, url)
-			must(conn.Exec(t.Context(), sql))(t)
+			storetest.Must(conn.Exec(t.Context(), sql))(t)
 			s := r.hub.Subscribe(h)
 			defer s.Close()
 			s.Resume(task.Position{}, h.Position())
 			for after := (task.Position{}); ; {
-				want := must(r.store.EventsAfter(t.Context(), h, after, 1))(t)
+				want := storetest.Must(r.store.EventsAfter(t.Context(), h, after, 1))(t)
 				if len(want) == 0 {
 					break
 				}
-				got := must(s.Next(t.Context()))(t)
+				got := storetest.Must(s.Next(t.Context()))(t)
 				for _, e := range got {
-					want := must(r.store.EventsAfter(t.Context(), h, after, 1))(t)
+					want := storetest.Must(r.store.EventsAfter(t.Context(), h, after, 1))(t)
 					require.Equal(t, want[0], e.Event)
 					after = e.Position()
 				}
@@ -125,7 +125,7 @@ func TestReplaysAreBoundedInBytes(t *testing.T) {
 	for i := range 20 {
 		other := *h
 		other.PublicID = strings.Repeat("x", i+1)
-		must(replay(&other))(t)
+		storetest.Must(replay(&other))(t)
 	}
 	waittest.Eventually(t, "the budget is kept", func() error {
 		used := budget.Stat().Used

@@ -32,7 +32,7 @@ func TestShorterLogEndsSubscriptions(t *testing.T) {
 		"DELETE FROM holdfast.task_events WHERE seq > 5",
 		"UPDATE holdfast.tasks SET last_seq = 5, run_ordinal = 4",
 	} {
-		must(conn.Exec(t.Context(), sql))(t)
+		storetest.Must(conn.Exec(t.Context(), sql))(t)
 	}
 	for _, s := range []*hub.Subscription{s, other} {
 		err := read(waittest.Context(t), s, 11)
@@ -53,7 +53,7 @@ func TestReplacedEventEndsSubscriptions(t *testing.T) {
 	s := r.follow(u, task.Position{Seq: 1})
 	r.must(u, 3)
 	require.NoError(t, read(waittest.Context(t), s, 4))
-	stored := must(r.store.EventsAfter(t.Context(), u.h, task.Position{Seq: 1}, 10))(t)
+	stored := storetest.Must(r.store.EventsAfter(t.Context(), u.h, task.Position{Seq: 1}, 10))(t)
 	r.bus.Committed(stored) // the same events from the table
 	r.must(u, 1)
 	require.NoError(t, read(waittest.Context(t), s, 5))
@@ -69,7 +69,7 @@ func TestReplacedPositionEndsSubscriptions(t *testing.T) {
 	b := start(t, url, hub.Options{PollInterval: never}).listening()
 	u := b.run()
 	b.must(u, 9)
-	log := must(b.store.EventsAfter(t.Context(), u.h, task.Position{}, 10))(t)
+	log := storetest.Must(b.store.EventsAfter(t.Context(), u.h, task.Position{}, 10))(t)
 	lost := log[9].Position()
 	follows := a.hub.Subscribe(u.h)
 	defer follows.Close()
@@ -77,11 +77,11 @@ func TestReplacedPositionEndsSubscriptions(t *testing.T) {
 	require.NoError(t, read(waittest.Context(t), follows, 10))
 
 	conn := storetest.Connect(t, url)
-	must(conn.Exec(t.Context(), "UPDATE holdfast.task_events SET created_at = created_at + interval '1 s' WHERE seq > 5"))(t)
+	storetest.Must(conn.Exec(t.Context(), "UPDATE holdfast.task_events SET created_at = created_at + interval '1 s' WHERE seq > 5"))(t)
 	b.must(u, 1)
 	require.ErrorIs(t, read(waittest.Context(t), follows, 11), hub.ErrRewound, "events of another replica")
 
-	log = must(b.store.EventsAfter(t.Context(), u.h, task.Position{}, 11))(t)
+	log = storetest.Must(b.store.EventsAfter(t.Context(), u.h, task.Position{}, 11))(t)
 	for name, at := range map[string]task.Position{"table": lost, "ring": lost, "end": {Seq: 11, Mark: lost.Mark}} {
 		if name == "ring" {
 			other := a.hub.Subscribe(u.h)

@@ -43,7 +43,7 @@ func start(t *testing.T, url string, change func(*push.Options)) *replica {
 	t.Helper()
 	r := &replica{t: t, url: url, id: store.NewID(), done: make(chan struct{})}
 	var bus signal.Bus
-	r.Store = must(store.Open(t.Context(), store.Options{URL: url, APIConns: 4, Listener: &bus}))(t)
+	r.Store = storetest.Must(store.Open(t.Context(), store.Options{URL: url, APIConns: 4, Listener: &bus}))(t)
 	o := push.Options{
 		Store: r.Store, Encoder: webhook.Encoder{}, Worker: func() task.ID { return r.id }, Schedule: quick,
 		StopGrace: time.Hour, Lock: time.Minute,
@@ -88,7 +88,7 @@ func (r *replica) begin(c *task.PushConfig) *run {
 func (r *replica) beginFor(owner string, c *task.PushConfig) *run {
 	r.t.Helper()
 	id := store.NewID()
-	created := must(r.Create(r.t.Context(), &store.NewTask{
+	created := storetest.Must(r.Create(r.t.Context(), &store.NewTask{
 		Task:    task.Task{ID: id, PublicID: id.String(), Agent: "a", Owner: owner, ContextID: "c", Dialect: "1.0"},
 		Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("hello")}},
 		Seat:    store.Seat{Worker: r.id}, Push: c,
@@ -130,14 +130,14 @@ func hook(to, dialect string) *task.PushConfig {
 // cursor returns a task's webhook as operators see it.
 func (r *replica) cursor(id task.ID) store.PushRow {
 	r.t.Helper()
-	rows := must(r.ListPushes(r.t.Context(), store.PushFilter{Task: id, Limit: 10}))(r.t)
+	rows := storetest.Must(r.ListPushes(r.t.Context(), store.PushFilter{Task: id, Limit: 10}))(r.t)
 	require.Len(r.t, rows, 1)
 	return rows[0]
 }
 
 func (r *replica) attempts(id task.ID) []store.PushAttempt {
 	r.t.Helper()
-	all := must(r.PushAttempts(r.t.Context(), id, "", 1000))(r.t)
+	all := storetest.Must(r.PushAttempts(r.t.Context(), id, "", 1000))(r.t)
 	slices.Reverse(all)
 	return all
 }
@@ -156,9 +156,9 @@ func (r *replica) recorded(id task.ID, n int) (all []store.PushAttempt) {
 // exec changes the database without the knowledge of any process.
 func (r *replica) exec(sql string) {
 	r.t.Helper()
-	c := must(pgx.Connect(r.t.Context(), r.url))(r.t)
+	c := storetest.Must(pgx.Connect(r.t.Context(), r.url))(r.t)
 	defer func() { require.NoError(r.t, c.Close(context.WithoutCancel(r.t.Context()))) }()
-	must(c.Exec(r.t.Context(), sql))(r.t)
+	storetest.Must(c.Exec(r.t.Context(), sql))(r.t)
 }
 
 // document is what a receiver got, in any version.
@@ -197,15 +197,15 @@ func TestASealingKeyOutOfReachIsUnavailable(t *testing.T) {
 	db := storetest.New(t).URL
 	r := start(t, db+"&lock_timeout=50ms", func(o *push.Options) { o.Worker = func() task.ID { return task.ID{} } }) // it claims nothing
 	of := r.begin(nil)
-	other := must(store.Open(t.Context(), store.Options{URL: db, APIConns: 2}))(t)
+	other := storetest.Must(store.Open(t.Context(), store.Options{URL: db, APIConns: 2}))(t)
 	t.Cleanup(func() { other.Close(context.WithoutCancel(t.Context())) })
 	c := hook("http://127.0.0.1", "1.0")
 	c.Token = "secret"
 	require.NoError(t, other.SetPush(t.Context(), of.id, c, 1))
 	r.emit(of, status(task.StateCompleted, "end"))
-	locker := must(pgx.Connect(t.Context(), db))(t)
+	locker := storetest.Must(pgx.Connect(t.Context(), db))(t)
 	defer func() { require.NoError(t, locker.Close(context.WithoutCancel(t.Context()))) }()
-	must(locker.Exec(t.Context(), "BEGIN; LOCK TABLE holdfast.secrets IN ACCESS EXCLUSIVE MODE"))(t)
+	storetest.Must(locker.Exec(t.Context(), "BEGIN; LOCK TABLE holdfast.secrets IN ACCESS EXCLUSIVE MODE"))(t)
 	due, _, err := r.ClaimPush(t.Context(), &store.PushClaim{Worker: r.id, Limit: 1, PerHost: 1, PerCaller: 1, Lock: time.Hour})
 	require.NoError(t, err)
 	require.Len(t, due, 1)

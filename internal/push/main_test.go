@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/push/guard"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/webhook"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -39,14 +40,6 @@ func sender(t *testing.T, o push.SenderOptions) *push.Sender {
 	s := push.NewSender(o)
 	t.Cleanup(s.Close)
 	return s
-}
-
-// must requires that a call succeeds, and returns its result.
-func must[T any](result T, err error) func(t require.TestingT, message ...any) T {
-	return func(t require.TestingT, message ...any) T {
-		require.NoError(t, err, message...)
-		return result
-	}
 }
 
 // received is a request as its receiver got it.
@@ -77,7 +70,7 @@ func accept(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusN
 func raw(t *testing.T, serve func(net.Conn)) (url string) {
 	t.Helper()
 	var listen net.ListenConfig
-	l := must(listen.Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+	l := storetest.Must(listen.Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -24,7 +24,7 @@ type purging struct {
 func (p *purging) ClaimPush(ctx context.Context, c *store.PushClaim) (due []*store.PushDue, next time.Duration, err error) {
 	due, next, err = p.Store.ClaimPush(ctx, c)
 	for _, d := range due {
-		require.Len(p.t, must(p.Erase(ctx, []task.ID{d.Task}, true, ""))(p.t), 1)
+		require.Len(p.t, storetest.Must(p.Erase(ctx, []task.ID{d.Task}, true, ""))(p.t), 1)
 	}
 	return due, next, err
 }

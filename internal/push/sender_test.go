@@ -46,10 +46,10 @@ func delivery(url string, change func(*task.PushConfig)) *push.Delivery {
 // tokenOf reads a JWT as a receiver should: with the published keys.
 func tokenOf(t *testing.T, set []byte, compact string) map[string]any {
 	t.Helper()
-	parsed := must(jose.ParseSignedCompact(compact, []jose.SignatureAlgorithm{jose.ES256}))(t)
+	parsed := storetest.Must(jose.ParseSignedCompact(compact, []jose.SignatureAlgorithm{jose.ES256}))(t)
 	var published jose.JSONWebKeySet
 	require.NoError(t, json.Unmarshal(set, &published))
-	payload := must(parsed.Verify(published))(t)
+	payload := storetest.Must(parsed.Verify(published))(t)
 	require.Equal(t, "JWT", parsed.Signatures[0].Protected.ExtraHeaders[jose.HeaderType])
 	require.NotContains(t, parsed.Signatures[0].Protected.ExtraHeaders, jose.HeaderKey("jku"))
 	var claims map[string]any
@@ -59,7 +59,7 @@ func tokenOf(t *testing.T, set []byte, compact string) map[string]any {
 
 func TestWhatIsSent(t *testing.T) {
 	t.Parallel()
-	db := must(store.Open(t.Context(), store.Options{URL: storetest.New(t).URL, APIConns: 2}))(t)
+	db := storetest.Must(store.Open(t.Context(), store.Options{URL: storetest.New(t).URL, APIConns: 2}))(t)
 	t.Cleanup(func() { db.Close(context.WithoutCancel(t.Context())) })
 	keys := keys.New(keys.Options{Store: db, Overlap: time.Hour, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, keys.Refresh(t.Context()))
@@ -216,12 +216,12 @@ func TestDeliveryIDsNameTheEvent(t *testing.T) {
 // A receiver that is given its secret verifies with it for as long as the server has the secret that it comes from.
 func TestSecretsOfOriginsDiffer(t *testing.T) {
 	t.Parallel()
-	s := must(push.ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))(t)
+	s := storetest.Must(push.ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))(t)
 	from := push.Origin{Issuer: "https://a.example", Owner: identity.Owner{Tenant: "acme", Subject: "alice"}, Agent: "demo"}
 	alice := s.For(from)
 	// printf 'holdfast webhook secret\0https://a.example\0acme\0alice\0demo' | openssl dgst -sha256 -hmac KEY -binary | base64
 	require.Equal(t, "whsec_QzUEjz7wqVfOwKcCzah2wReU/Rif5f4j8tqeRttcgKc=", alice.Text())
-	require.Equal(t, alice, must(push.ParseSecret(alice.Text()))(t))
+	require.Equal(t, alice, storetest.Must(push.ParseSecret(alice.Text()))(t))
 	seen := map[string]bool{s.Text(): true, alice.Text(): true}
 	for _, other := range []identity.Owner{{}, {Subject: "alice"}, {Tenant: "acme"}, {Tenant: "alice", Subject: "acme"}, {Subject: "acmealice"}} {
 		derived := s.For(push.Origin{Issuer: from.Issuer, Owner: other, Agent: from.Agent}).Text()
@@ -243,7 +243,7 @@ func TestSecretsOfOriginsDiffer(t *testing.T) {
 
 func TestParseSecret(t *testing.T) {
 	t.Parallel()
-	require.Len(t, must(push.ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))(t), 24)
+	require.Len(t, storetest.Must(push.ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))(t), 24)
 	for _, bad := range []string{"", "whsec_", "whsec_c2hvcnQ=", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_not base64 not base64 not"} {
 		_, err := push.ParseSecret(bad)
 		require.Error(t, err, bad)
@@ -446,7 +446,7 @@ func TestChallenge(t *testing.T) {
 	}
 	rules := guard.New(guard.Options{AllowPrivate: true})
 	challenge := func(s *push.Sender, url string) error {
-		to := must(rules.Parse(url))(t)
+		to := storetest.Must(rules.Parse(url))(t)
 		before := *to.URL
 		err := s.Challenge(t.Context(), to)
 		require.Equal(t, before, *to.URL)

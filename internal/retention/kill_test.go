@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/partition"
 	"github.com/holdfast-a2a/holdfast/internal/store/pgproxytest"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -68,7 +69,7 @@ func killEverywhere(t *testing.T, f *fixture, rows bool, least int) {
 			require.True(t, f.there(h), "killed at %d", n)
 			require.NotContains(t, lines, h.ID.String(), "killed at %d", n)
 		}
-		require.Empty(t, must(f.Detached(t.Context(), partition.Tasks))(t), "killed at %d", n)
+		require.Empty(t, storetest.Must(f.Detached(t.Context(), partition.Tasks))(t), "killed at %d", n)
 		owner := "o"
 		_, err := clean.Purge(t.Context(), &store.PurgeFilter{Owner: &owner})
 		require.NoError(t, err)
@@ -121,10 +122,10 @@ func (f *fixture) sweepUntil(t *testing.T, o Options, n int) (killed bool, write
 // exportedTasks are the tasks with a line in the export; each line must be whole.
 func exportedTasks(t *testing.T, dir string) map[string]int {
 	t.Helper()
-	files := must(filepath.Glob(filepath.Join(dir, "*", "*.ndjson")))(t)
+	files := storetest.Must(filepath.Glob(filepath.Join(dir, "*", "*.ndjson")))(t)
 	lines := map[string]int{}
 	for _, name := range files {
-		file := must(os.Open(name))(t)
+		file := storetest.Must(os.Open(name))(t)
 		for s := bufio.NewScanner(file); s.Scan(); {
 			var l struct{ Task string }
 			require.NoError(t, json.Unmarshal(s.Bytes(), &l), s.Text())
@@ -143,11 +144,11 @@ func TestHalfLineOfExportIsCutOff(t *testing.T) {
 	} {
 		name := filepath.Join(t.TempDir(), "f")
 		require.NoError(t, os.WriteFile(name, []byte(c.before), 0o600))
-		f := must(os.OpenFile(name, os.O_RDWR, 0))(t)
-		end := must(wholeLines(f))(t)
+		f := storetest.Must(os.OpenFile(name, os.O_RDWR, 0))(t)
+		end := storetest.Must(wholeLines(f))(t)
 		require.NoError(t, f.Close())
 		require.EqualValues(t, len(c.after), end)
-		text := must(os.ReadFile(name))(t)
+		text := storetest.Must(os.ReadFile(name))(t)
 		require.Equal(t, c.after, string(text))
 	}
 }

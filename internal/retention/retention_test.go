@@ -37,7 +37,7 @@ func newFixture(t testing.TB) *fixture {
 	s, err := store.Open(t.Context(), store.Options{URL: f.url, APIConns: 4, RowSecurity: true, Widths: store.Widths{Tasks: partition.Day}})
 	require.NoError(t, err)
 	f.Store = s
-	f.db = must(pgx.Connect(t.Context(), f.url))(t)
+	f.db = storetest.Must(pgx.Connect(t.Context(), f.url))(t)
 	t.Cleanup(func() {
 		ctx := context.Background()
 		_ = f.db.Close(ctx)
@@ -46,7 +46,7 @@ func newFixture(t testing.TB) *fixture {
 			require.NoError(t, invarianttest.Check(ctx, f.url))
 		}
 	})
-	f.now = must(s.Now(t.Context()))(t)
+	f.now = storetest.Must(s.Now(t.Context()))(t)
 	return f
 }
 
@@ -64,7 +64,7 @@ func (f *fixture) at(agent string) store.View {
 
 func (f *fixture) exec(sql string, args ...any) {
 	f.t.Helper()
-	must(f.db.Exec(f.t.Context(), sql, args...))(f.t, sql)
+	storetest.Must(f.db.Exec(f.t.Context(), sql, args...))(f.t, sql)
 }
 
 func scan[T any](f *fixture, sql string, args ...any) (v T) {
@@ -78,7 +78,7 @@ func (f *fixture) days(moments ...time.Time) {
 	f.t.Helper()
 	for _, at := range moments {
 		for _, family := range partition.Families {
-			must(partition.Ensure(f.t.Context(), f.db, family, partition.Day, at, at.Add(time.Millisecond)))(f.t)
+			storetest.Must(partition.Ensure(f.t.Context(), f.db, family, partition.Day, at, at.Add(time.Millisecond)))(f.t)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func (f *fixture) make(p past) *task.Task {
 		f.exec("INSERT INTO holdfast.push_configs (task, config_id, agent, public_id, dialect, url, schemes) VALUES ($1, 'c', $2, 'x', '0.3', 'http://h', '[]')", id.String(), p.agent)
 		f.exec("INSERT INTO holdfast.push_cursors (task, config_id, host, artifacts, next_seq, due_seq) VALUES ($1, 'c', 'h:80', false, $2::bigint + 1, $2::bigint)", id.String(), last)
 	}
-	h := must(f.Header(f.t.Context(), id))(f.t)
+	h := storetest.Must(f.Header(f.t.Context(), id))(f.t)
 	return h
 }
 
@@ -146,7 +146,7 @@ const day = 24 * time.Hour
 func done(t testing.TB, do func(context.Context) (bool, error)) {
 	t.Helper()
 	for {
-		more := must(do(t.Context()))(t)
+		more := storetest.Must(do(t.Context()))(t)
 		if !more {
 			return
 		}
@@ -164,7 +164,7 @@ func TestSweepDropsPeriodAndKeepsTasks(t *testing.T) {
 	require.NoError(t, f.Hold(t.Context(), held.ID, true))
 	was := len(f.partitions())
 
-	plan := must(r.Plan(t.Context()))(t)
+	plan := storetest.Must(r.Plan(t.Context()))(t)
 	require.Len(t, plan, 1)
 	require.Equal(t, "drop", plan[0].How)
 	require.EqualValues(t, 2, plan[0].Tasks, "the tasks old and held ended before the retention")
@@ -184,8 +184,8 @@ func TestSweepDropsPeriodAndKeepsTasks(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Equal(t, parked.LastSeq+2, seq)
-	require.True(t, must(f.Cancel(t.Context(), parked, nil))(t))
-	h := must(f.at("a").FindTask(t.Context(), "parked"))(t)
+	require.True(t, storetest.Must(f.Cancel(t.Context(), parked, nil))(t))
+	h := storetest.Must(f.at("a").FindTask(t.Context(), "parked"))(t)
 	require.Equal(t, task.StateCanceled, h.Status.State)
 	require.True(t, f.there(h))
 
@@ -205,15 +205,15 @@ func TestSweepDropsPeriodAndKeepsTasks(t *testing.T) {
 	require.NoError(t, err)
 
 	// A purge of one task deletes no other of its conversation.
-	require.Equal(t, Purged{Tasks: 1}, must(r.Purge(t.Context(), &store.PurgeFilter{Task: young.ID}))(t))
+	require.Equal(t, Purged{Tasks: 1}, storetest.Must(r.Purge(t.Context(), &store.PurgeFilter{Task: young.ID}))(t))
 	require.False(t, f.there(young))
 }
 
 // partitions lists the partitions of the past and the present.
 func (f *fixture) partitions() []partition.Partition {
 	f.t.Helper()
-	all := must(f.Partitions(f.t.Context(), partition.Tasks))(f.t)
-	now := must(f.Now(f.t.Context()))(f.t)
+	all := storetest.Must(f.Partitions(f.t.Context(), partition.Tasks))(f.t)
+	now := storetest.Must(f.Now(f.t.Context()))(f.t)
 	return slices.DeleteFunc(all, func(p partition.Partition) bool { return p.From.After(now) })
 }
 
@@ -244,7 +244,7 @@ func TestRetentionPerAgent(t *testing.T) {
 	}
 	// A task without its artifacts keeps the rest, and reads like one that never had any.
 	for _, h := range []*task.Task{slim, alone} {
-		read := must(f.at("slim").ReadTask(t.Context(), h.PublicID, true))(t)
+		read := storetest.Must(f.at("slim").ReadTask(t.Context(), h.PublicID, true))(t)
 		require.Empty(t, read.Artifacts)
 		require.Equal(t, task.StateCompleted, read.Status.State)
 		require.Len(t, read.History, 1)
@@ -266,23 +266,15 @@ func TestParkedTasksExpire(t *testing.T) {
 	require.NoError(t, f.Hold(t.Context(), held.ID, true))
 	done(t, r.ExpireParked)
 	for _, h := range []*task.Task{long, auth} {
-		read := must(f.Snapshot(t.Context(), must(f.Header(t.Context(), h.ID))(t), true))(t)
+		read := storetest.Must(f.Snapshot(t.Context(), storetest.Must(f.Header(t.Context(), h.ID))(t), true))(t)
 		require.Equal(t, task.StateCanceled, read.Status.State)
 		require.Equal(t, "The server canceled this task: it waited for its client for more than 7 days.", read.Status.Message.Parts[0].Text)
 	}
 	for _, h := range []*task.Task{short, patient, held} {
-		require.Equal(t, h.Status.State, must(f.Header(t.Context(), h.ID))(t).Status.State)
+		require.Equal(t, h.Status.State, storetest.Must(f.Header(t.Context(), h.ID))(t).Status.State)
 	}
 	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.push_cursors WHERE due_at IS NOT NULL AND due_seq = 3"), "the webhook is due")
 	require.Equal(t, 2, scan[int](f, "SELECT count(*) FROM holdfast.v_audit WHERE action = 'task.expired'"))
-}
-
-// must requires that a call succeeds, and returns its result.
-func must[T any](result T, err error) func(t require.TestingT, message ...any) T {
-	return func(t require.TestingT, message ...any) T {
-		require.NoError(t, err, message...)
-		return result
-	}
 }
 
 func TestPurge(t *testing.T) {
@@ -298,9 +290,9 @@ func TestPurge(t *testing.T) {
 		require.False(t, f.there(h))
 	}
 	lines := func() (owners []string) {
-		files := must(filepath.Glob(filepath.Join(dir, "a", "*.ndjson")))(t)
+		files := storetest.Must(filepath.Glob(filepath.Join(dir, "a", "*.ndjson")))(t)
 		require.Len(t, files, 1)
-		text := must(os.ReadFile(files[0]))(t)
+		text := storetest.Must(os.ReadFile(files[0]))(t)
 		for line := range strings.Lines(string(text)) {
 			var l struct {
 				Owner  string
@@ -322,7 +314,7 @@ func TestPurge(t *testing.T) {
 	require.NoError(t, f.Hold(t.Context(), held.ID, true))
 	his := f.make(past{agent: "a", owner: "bob", age: day, state: task.StateCompleted, chunks: 3})
 	owner := "alice"
-	got := must(r.Purge(t.Context(), &store.PurgeFilter{Owner: &owner}))(t)
+	got := storetest.Must(r.Purge(t.Context(), &store.PurgeFilter{Owner: &owner}))(t)
 	require.Equal(t, Purged{Tasks: 2, Held: 1, Exported: 1}, got)
 	for _, h := range hers {
 		require.False(t, f.there(h))
@@ -332,9 +324,9 @@ func TestPurge(t *testing.T) {
 	require.Equal(t, []string{"bob"}, lines())
 	require.Zero(t, scan[int](f, "SELECT count(*) FROM holdfast.erasures"))
 	other := "other"
-	n := must(r.PurgeExports(t.Context(), []*store.PurgeFilter{{Task: hers[0].ID}, {Task: exported[1].ID, Tenant: &other}}))(t)
+	n := storetest.Must(r.PurgeExports(t.Context(), []*store.PurgeFilter{{Task: hers[0].ID}, {Task: exported[1].ID, Tenant: &other}}))(t)
 	require.Zero(t, n, "the lines of another tenant stay")
-	n = must(r.PurgeExports(t.Context(), []*store.PurgeFilter{{Task: hers[0].ID}, {Task: exported[1].ID}}))(t)
+	n = storetest.Must(r.PurgeExports(t.Context(), []*store.PurgeFilter{{Task: hers[0].ID}, {Task: exported[1].ID}}))(t)
 	require.Equal(t, 1, n, "the line of a task that is gone")
 	require.Empty(t, lines())
 	require.Equal(t, "by owner", scan[string](f, "SELECT DISTINCT object FROM holdfast.v_audit WHERE action = 'task.purged'"))
@@ -342,9 +334,9 @@ func TestPurge(t *testing.T) {
 
 	_, err := r.Purge(t.Context(), &store.PurgeFilter{})
 	require.ErrorIs(t, err, task.Invalid)
-	got = must(r.Purge(t.Context(), &store.PurgeFilter{Owner: &owner}))(t)
+	got = storetest.Must(r.Purge(t.Context(), &store.PurgeFilter{Owner: &owner}))(t)
 	require.Equal(t, Purged{Held: 1}, got, "a second purge finds nothing new")
-	got = must(r.Purge(t.Context(), &store.PurgeFilter{OlderThan: 12 * time.Hour}))(t)
+	got = storetest.Must(r.Purge(t.Context(), &store.PurgeFilter{OlderThan: 12 * time.Hour}))(t)
 	require.Equal(t, 1, got.Tasks, "his")
 }
 
@@ -376,7 +368,7 @@ func TestSweepDeletesAuditLog(t *testing.T) {
 	// A partition of old entries, which the clock of the sweep finds a second later.
 	name := scan[string](f, "SELECT tableoid::regclass::text FROM holdfast.audit_log LIMIT 1")
 	f.exec("ALTER TABLE holdfast.audit_log DETACH PARTITION " + name)
-	ends := must(f.Now(t.Context()))(t)
+	ends := storetest.Must(f.Now(t.Context()))(t)
 	f.exec("ALTER TABLE holdfast.audit_log ATTACH PARTITION " + name + " FOR VALUES FROM ('2020-01-01') TO ('" +
 		ends.UTC().Format("2006-01-02 15:04:05.999999+00") + "')")
 	r := New(Options{Store: f.Store, Audit: time.Millisecond})
@@ -385,7 +377,7 @@ func TestSweepDeletesAuditLog(t *testing.T) {
 	require.Zero(t, scan[int](f, "SELECT count(*) FROM holdfast.audit_log"))
 	h := f.make(past{agent: "a", owner: "o", age: day, state: task.StateCompleted})
 	require.NoError(t, f.Hold(t.Context(), h.ID, true))
-	chains := must(f.VerifyAudit(t.Context(), nil))(t)
+	chains := storetest.Must(f.VerifyAudit(t.Context(), nil))(t)
 	removed := int64(0)
 	for _, c := range chains {
 		require.Empty(t, c.Problem, "chain %d", c.Chain)
@@ -424,7 +416,7 @@ func TestWaitOutlivesItsPeriod(t *testing.T) {
 	require.NoError(t, f.Register(ctx, store.Process{ID: worker, Name: "test"}, time.Hour))
 	claim := func() *store.Claimed {
 		t.Helper()
-		won := must(f.Claim(ctx, worker, []store.Demand{{Agent: "a", Slots: 1}}))(t)
+		won := storetest.Must(f.Claim(ctx, worker, []store.Demand{{Agent: "a", Slots: 1}}))(t)
 		require.Len(t, won, 1)
 		return won[0]
 	}
@@ -442,11 +434,11 @@ func TestWaitOutlivesItsPeriod(t *testing.T) {
 	done(t, r.Sweep)
 	f.exec("UPDATE holdfast.tasks SET wakes_at = now()")
 	f.exec("UPDATE holdfast.task_queue SET wakes_at = now(), available_at = now()")
-	must(f.FireTimers(ctx))(t)
+	storetest.Must(f.FireTimers(ctx))(t)
 	c = claim()
 	require.Equal(t, old.ID, c.Task.ID)
 	require.NotNil(t, c.Wait)
 	require.False(t, c.Wait.Until.IsZero())
-	h := must(f.Header(ctx, old.ID))(t)
+	h := storetest.Must(f.Header(ctx, old.ID))(t)
 	require.True(t, f.there(h))
 }

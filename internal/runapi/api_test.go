@@ -49,14 +49,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// must requires that a call succeeds, and returns its result.
-func must[T any](result T, err error) func(t require.TestingT, message ...any) T {
-	return func(t require.TestingT, message ...any) T {
-		require.NoError(t, err, message...)
-		return result
-	}
-}
-
 // world has a worker, and the run API on another store, as on another replica that runs nothing.
 type world struct {
 	t     *testing.T
@@ -84,12 +76,12 @@ func newWorld(t *testing.T, a worker.Agent) *world {
 	w := &world{t: t, url: storetest.New(t).URL, runs: make(chan ran, 10)}
 	var bus signal.Bus // of both replicas, as the hub connects them
 	open := func() *store.Store {
-		s := must(store.Open(t.Context(), store.Options{URL: w.url, APIConns: 4, Listener: &bus}))(t)
+		s := storetest.Must(store.Open(t.Context(), store.Options{URL: w.url, APIConns: 4, Listener: &bus}))(t)
 		return s
 	}
 	w.store = open()
 	elsewhere := open()
-	keys := must(elsewhere.Derive(t.Context(), runapi.Purpose))(t)
+	keys := storetest.Must(elsewhere.Derive(t.Context(), runapi.Purpose))(t)
 	tokens := token.New(keys)
 	self := store.NewID()
 	require.NoError(t, w.store.Register(t.Context(), store.Process{ID: self, Name: "test"}, time.Hour))
@@ -158,7 +150,7 @@ func begun(t *testing.T, a worker.Agent) (*world, ran) {
 
 func (w *world) create(id task.ID, inContext, owner, text string) {
 	w.t.Helper()
-	must(w.store.Create(w.t.Context(), &store.NewTask{
+	storetest.Must(w.store.Create(w.t.Context(), &store.NewTask{
 		Task:    task.Task{ID: id, PublicID: id.String(), Agent: "a", ContextID: inContext, Owner: owner, Dialect: "0.3"},
 		Message: &task.Message{ID: "m-" + text, Role: task.RoleUser, Parts: []task.Part{task.Text(text)}},
 	}))(w.t)
@@ -171,8 +163,8 @@ func (w *world) next() ran {
 
 func (w *world) say(r ran, text string) {
 	w.t.Helper()
-	h := must(w.store.Header(w.t.Context(), r.ID))(w.t)
-	must(w.store.AddMessage(w.t.Context(), &store.NewMessage{
+	h := storetest.Must(w.store.Header(w.t.Context(), r.ID))(w.t)
+	storetest.Must(w.store.AddMessage(w.t.Context(), &store.NewMessage{
 		Task: h, Enqueue: true, RequestID: store.NewID(),
 		Message: &task.Message{ID: "m-" + text, Role: task.RoleUser, Parts: []task.Part{task.Text(text)}},
 	}))(w.t)
@@ -181,8 +173,8 @@ func (w *world) say(r ran, text string) {
 // task folds the log of a run's task.
 func (w *world) task(r ran) *task.Task {
 	w.t.Helper()
-	h := must(w.store.Header(w.t.Context(), r.ID))(w.t)
-	got := must(w.store.Snapshot(w.t.Context(), h, true))(w.t)
+	h := storetest.Must(w.store.Header(w.t.Context(), r.ID))(w.t)
+	got := storetest.Must(w.store.Snapshot(w.t.Context(), h, true))(w.t)
 	return got
 }
 
@@ -208,7 +200,7 @@ func (w *world) ends(r ran) {
 
 func (w *world) exec(sql string, args ...any) {
 	w.t.Helper()
-	must(storetest.Connect(w.t, w.url).Exec(w.t.Context(), sql, args...))(w.t)
+	storetest.Must(storetest.Connect(w.t, w.url).Exec(w.t.Context(), sql, args...))(w.t)
 }
 
 func (w *world) becomes(r ran, s task.State) {
@@ -234,7 +226,7 @@ func TestPostedEvents(t *testing.T) {
 	a = r.Post(t, 0, `{"type":"status","message":"on it"}`, `{"type":"text","text":"one "}`, `{"type":"status"}`, `{"type":"text","text":"two"}`)
 	require.JSONEq(t, `{"next":4,"ended":false}`, string(a.Body))
 	// The answer's own events come between.
-	must(r.out.Artifact(r.ctx, executor.Chunk{Artifact: task.Artifact{ID: "own", Parts: []task.Part{task.Text("streamed")}}}))(t)
+	storetest.Must(r.out.Artifact(r.ctx, executor.Chunk{Artifact: task.Artifact{ID: "own", Parts: []task.Part{task.Text("streamed")}}}))(t)
 	require.NoError(t, r.out.Committed(r.ctx))
 	a = r.Do(t, "POST", "/events?from=4", `{"events":[{"type":"artifact","artifact":{"artifactId":"doc","parts":[{"text":"x"}]}},{"type":"complete","message":"done"}]}`)
 	require.JSONEq(t, `{"next":6,"ended":true}`, string(a.Body))
@@ -310,7 +302,7 @@ func TestEndsOfARun(t *testing.T) {
 	require.JSONEq(t, `{"next":1,"ended":true}`, string(second.Post(t, 0, `{"type":"wait","for":3600}`).Body))
 	w.ends(second)
 	w.exec("UPDATE holdfast.task_queue SET wakes_at = now(), available_at = now()")
-	must(w.store.FireTimers(t.Context()))(t)
+	storetest.Must(w.store.FireTimers(t.Context()))(t)
 	third := w.next()
 	require.Equal(t, executor.SourceTimer, third.Input.Source)
 
@@ -507,7 +499,7 @@ func TestHostileUploads(t *testing.T) {
 
 func TestDocumentedOperationsExist(t *testing.T) {
 	w := newWorld(t, worker.Agent{})
-	all := must(runapitest.Operations())(t)
+	all := storetest.Must(runapitest.Operations())(t)
 	require.Len(t, all, 11)
 	stranger := runapitest.Client{URL: w.api}
 	for _, o := range all {
@@ -520,7 +512,7 @@ func TestATokenEndsWithItsClaim(t *testing.T) {
 	w := newWorld(t, worker.Agent{})
 	old := w.begin("go")
 	conn := storetest.Connect(t, w.url)
-	tx := must(conn.Begin(t.Context()))(t)
+	tx := storetest.Must(conn.Begin(t.Context()))(t)
 	for _, sql := range []string{
 		"SELECT FROM holdfast.tasks WHERE id = $1 FOR UPDATE", // the worker may be writing that it has begun
 		"DELETE FROM holdfast.task_events WHERE task = $1 AND seq > 1",
@@ -528,7 +520,7 @@ func TestATokenEndsWithItsClaim(t *testing.T) {
 		`UPDATE holdfast.tasks SET state = 1, last_seq = 1, status_seq = 1, attempt = 0, runs = 0, run_ordinal = 0, worker_id = NULL, claimed_at = NULL
 			WHERE id = $1`,
 	} {
-		must(tx.Exec(t.Context(), sql, old.ID.String()))(t)
+		storetest.Must(tx.Exec(t.Context(), sql, old.ID.String()))(t)
 	}
 	require.NoError(t, tx.Commit(t.Context()))
 	next := w.next()
@@ -572,7 +564,7 @@ func TestTokens(t *testing.T) {
 	require.NotContains(t, string(other.Do(t, "GET", "", "").Body), r.TaskID)
 
 	waittest.Eventually(t, "the task is deleted", func() error { // a locked one is left
-		gone := must(w.store.Erase(t.Context(), []task.ID{r.ID}, false, ""))(t)
+		gone := storetest.Must(w.store.Erase(t.Context(), []task.ID{r.ID}, false, ""))(t)
 		return waittest.Unless(len(gone) == 1, "it is locked")
 	})
 	require.Equal(t, 410, r.Do(t, "GET", "", "").Status)
@@ -638,7 +630,7 @@ func TestTheServerStopsWhileItStoresAnEvent(t *testing.T) {
 	w, r := begun(t, worker.Agent{})
 	require.JSONEq(t, `{"next":1,"ended":false}`, string(r.Post(t, 0, `{"type":"state","data":{"n":1}}`).Body))
 	conn := storetest.Connect(t, w.url)
-	must(conn.Exec(t.Context(), "BEGIN; SELECT FROM holdfast.task_states FOR UPDATE", pgx.QueryExecModeSimpleProtocol))(t)
+	storetest.Must(conn.Exec(t.Context(), "BEGIN; SELECT FROM holdfast.task_states FOR UPDATE", pgx.QueryExecModeSimpleProtocol))(t)
 	answered := make(chan *runapitest.Answer, 1)
 	go func() {
 		answered <- r.Post(t, 1, `{"type":"state","data":{"n":2}}`, `{"type":"complete"}`)
@@ -652,14 +644,14 @@ func TestTheServerStopsWhileItStoresAnEvent(t *testing.T) {
 	a := waittest.Within(t, "the upload is answered", answered)
 	require.Equal(t, 503, a.Status, "%s", a.Body)
 	require.Equal(t, "1", string(a.Next), "%s", a.Body)
-	must(conn.Exec(t.Context(), "ROLLBACK"))(t)
+	storetest.Must(conn.Exec(t.Context(), "ROLLBACK"))(t)
 }
 
 func TestCancelWhileAnAgentPosts(t *testing.T) {
 	w, r := begun(t, worker.Agent{})
 	write, answered := w.upload(r)
-	h := must(w.store.Header(t.Context(), r.ID))(t)
-	must(w.store.Cancel(t.Context(), h, nil))(t)
+	h := storetest.Must(w.store.Header(t.Context(), r.ID))(t)
+	storetest.Must(w.store.Cancel(t.Context(), h, nil))(t)
 	w.becomes(r, task.StateCanceled)
 	for write(`{"type":"text","text":"after the end"}`) == nil { // until the server answers
 	}
@@ -675,7 +667,7 @@ func TestCancelWhileAnAgentPosts(t *testing.T) {
 func TestReadsDoNotWaitForTheDatabase(t *testing.T) {
 	w, r := begun(t, worker.Agent{})
 	require.JSONEq(t, `{"next":1,"ended":true}`, string(r.Post(t, 0, `{"type":"call","calls":[{"agent":"gone","message":"hi"}]}`).Body))
-	calls := must(w.store.NewCalls(t.Context(), 0, store.NewCall{}, 1))(t)
+	calls := storetest.Must(w.store.NewCalls(t.Context(), 0, store.NewCall{}, 1))(t)
 	require.Len(t, calls, 1)
 	require.NoError(t, w.store.RefuseCall(t.Context(), calls[0], "there is no such agent"))
 	r = w.next()
@@ -697,14 +689,14 @@ func TestReadsDoNotWaitForTheDatabase(t *testing.T) {
 		})
 	}
 	require.NoError(t, all.Wait())
-	must(conn.Exec(t.Context(), "ROLLBACK"))(t)
+	storetest.Must(conn.Exec(t.Context(), "ROLLBACK"))(t)
 	require.Equal(t, 200, r.Do(t, "GET", "", "").Status)
 }
 
 // A heartbeat is a sign of life, and tells of a cancel.
 func TestHeartbeats(t *testing.T) {
 	w, r := begun(t, worker.Agent{InactivityTimeout: time.Hour})
-	found := must(w.store.FindRun(t.Context(), r.ID, false))(t)
+	found := storetest.Must(w.store.FindRun(t.Context(), r.ID, false))(t)
 	silent := func() (d time.Duration, never bool) {
 		d, never, err := w.store.Silence(t.Context(), r.ID, found.Fence)
 		require.NoError(t, err)

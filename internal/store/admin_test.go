@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -40,7 +41,7 @@ func TestAdminLists(t *testing.T) {
 	failed := func(op *Operator, filter AdminFilter, limit int) (n, pages int) {
 		var before, last task.ID
 		for {
-			page := must(op.List(t.Context(), &filter, before, limit))(t)
+			page := storetest.Must(op.List(t.Context(), &filter, before, limit))(t)
 			require.LessOrEqual(t, len(page.Tasks), limit)
 			for _, x := range page.Tasks {
 				require.True(t, filter.Matches(x.Task))
@@ -72,10 +73,10 @@ func TestAdminLists(t *testing.T) {
 	n, _ = failed(op, AdminFilter{Owner: &owner}, 300)
 	require.Equal(t, 1045, n)
 
-	counts := must(op.Count(t.Context(), &AdminFilter{}))(t)
+	counts := storetest.Must(op.Count(t.Context(), &AdminFilter{}))(t)
 	require.Equal(t, map[task.State]int64{task.StateCompleted: 4455, task.StateFailed: 45, task.StateInputRequired: 1000}, counts.ByState)
 	require.True(t, counts.Since.IsZero())
-	counts = must(op.Count(t.Context(), &AdminFilter{ContextID: "ctx100"}))(t)
+	counts = storetest.Must(op.Count(t.Context(), &AdminFilter{ContextID: "ctx100"}))(t)
 	require.EqualValues(t, 9, counts.ByState[task.StateFailed])
 
 	// An operator of one tenant sees that one only, with and without row-level security.
@@ -88,7 +89,7 @@ func TestAdminLists(t *testing.T) {
 		other := "t2"
 		n, _ = failed(own, AdminFilter{Tenant: &other}, 500)
 		require.Zero(t, n)
-		counts := must(own.Count(t.Context(), &AdminFilter{}))(t)
+		counts := storetest.Must(own.Count(t.Context(), &AdminFilter{}))(t)
 		require.Equal(t, map[task.State]int64{task.StateCompleted: 450, task.StateInputRequired: 1000}, counts.ByState)
 		foreign := scan[string](f, "SELECT id::text FROM holdfast.tasks WHERE tenant = 't2' LIMIT 1")
 		require.ErrorIs(t, errOf(own.Find(t.Context(), foreign)), task.NotFound)
@@ -102,21 +103,21 @@ func TestJobsAreFenced(t *testing.T) {
 	f := parallel(t)
 	by := identity.Caller{Tenant: "t", Subject: "op", Method: identity.MethodOperator, Credential: "k", Reason: "because"}
 	own := f.Operator(by, true)
-	j := must(own.AddJob(t.Context(), &Job{Action: "hold", Filter: json.RawMessage(`{"agent":"a"}`), Options: json.RawMessage(`{}`)}))(t)
+	j := storetest.Must(own.AddJob(t.Context(), &Job{Action: "hold", Filter: json.RawMessage(`{"agent":"a"}`), Options: json.RawMessage(`{}`)}))(t)
 	require.Equal(t, by, j.Actor)
 	require.Equal(t, "t", *j.Tenant)
 	stranger := f.Operator(identity.Caller{Tenant: "other"}, true)
 	require.ErrorIs(t, errOf(stranger.Job(t.Context(), j.ID)), task.NotFound)
 	require.ErrorIs(t, errOf(stranger.CancelJob(t.Context(), j.ID)), task.NotFound)
-	require.Empty(t, must(stranger.Jobs(t.Context(), task.ID{}, 10))(t))
+	require.Empty(t, storetest.Must(stranger.Jobs(t.Context(), task.ID{}, 10))(t))
 
-	first := must(f.ClaimJob(t.Context(), NewID(), time.Hour))(t)
+	first := storetest.Must(f.ClaimJob(t.Context(), NewID(), time.Hour))(t)
 	require.Equal(t, j.ID, first.ID)
-	require.Nil(t, must(f.ClaimJob(t.Context(), NewID(), time.Hour))(t))
+	require.Nil(t, storetest.Must(f.ClaimJob(t.Context(), NewID(), time.Hour))(t))
 	batch := []task.ID{NewID(), NewID()}
 	f.ok(f.PlanJob(t.Context(), first, batch, batch[1], 2, time.Hour))
 	f.exec("UPDATE holdfast.admin_jobs SET claimed_until = now() - interval '1 second'")
-	second := must(f.ClaimJob(t.Context(), NewID(), time.Hour))(t)
+	second := storetest.Must(f.ClaimJob(t.Context(), NewID(), time.Hour))(t)
 	require.Equal(t, batch, second.Batch)
 	require.EqualValues(t, 2, second.Matched)
 	require.ErrorIs(t, errOf(f.PlanJob(t.Context(), first, nil, batch[1], 1, time.Hour)), task.LeaseLost)
@@ -124,11 +125,11 @@ func TestJobsAreFenced(t *testing.T) {
 	require.NoError(t, f.EndJob(t.Context(), first))
 	f.ok(own.CancelJob(t.Context(), j.ID))
 	f.ok(f.RecordJob(t.Context(), second, batch[1:], 1, 0, 0, nil, -time.Second))
-	second = must(f.ClaimJob(t.Context(), NewID(), time.Hour))(t)
+	second = storetest.Must(f.ClaimJob(t.Context(), NewID(), time.Hour))(t)
 	require.Equal(t, batch[1:], second.Batch, "the rest")
-	require.True(t, must(f.RecordJob(t.Context(), second, nil, 0, 0, 1, []JobFailure{{"x", "y"}}, time.Hour))(t))
+	require.True(t, storetest.Must(f.RecordJob(t.Context(), second, nil, 0, 0, 1, []JobFailure{{"x", "y"}}, time.Hour))(t))
 	require.NoError(t, f.EndJob(t.Context(), second))
-	j = must(own.Job(t.Context(), j.ID))(t)
+	j = storetest.Must(own.Job(t.Context(), j.ID))(t)
 	require.Equal(t, []int64{2, 1, 0, 1}, []int64{j.Matched, j.Done, j.Skipped, j.Failed})
 	require.Equal(t, []JobFailure{{"x", "y"}}, j.Failures)
 	require.False(t, j.EndedAt.IsZero())
@@ -148,7 +149,7 @@ func TestAdminAudit(t *testing.T) {
 	}
 	var got []AuditRow
 	for place := (AuditPlace{}); ; {
-		rows := must(f.Audit(t.Context(), place, time.Time{}, 3))(t)
+		rows := storetest.Must(f.Audit(t.Context(), place, time.Time{}, 3))(t)
 		if len(rows) == 0 {
 			break
 		}
@@ -160,7 +161,7 @@ func TestAdminAudit(t *testing.T) {
 		require.False(t, got[i+1].At.After(got[i].At))
 	}
 	require.Contains(t, string(got[0].Entries), `"reason":"r"`)
-	require.Len(t, must(f.Audit(t.Context(), AuditPlace{}, got[5].At, 100))(t), 6)
+	require.Len(t, storetest.Must(f.Audit(t.Context(), AuditPlace{}, got[5].At, 100))(t), 6)
 }
 
 // begins adds transactions to an explained database.
@@ -198,7 +199,7 @@ func TestPagesOfAnArtifactReadOnlyTheirChunks(t *testing.T) {
 	}
 	add("long", 1)
 	o := f.Operator(identity.Caller{Subject: "root"}, false)
-	at := must(o.Find(t.Context(), p.c.Task.ID.String()))(t)
+	at := storetest.Must(o.Find(t.Context(), p.c.Task.ID.String()))(t)
 	list, _ := must2(o.Artifacts(t.Context(), at, "long", 1))(t)
 	x := &explained{f: f}
 	o.sees.db = begins{f.api, x}
@@ -209,7 +210,7 @@ func TestPagesOfAnArtifactReadOnlyTheirChunks(t *testing.T) {
 		evs, more = must2(o.Chunks(t.Context(), at, &list[0], after))(t)
 		require.LessOrEqual(t, len(evs), chunkPage)
 		for i := range evs {
-			e := must(at.Decoded(&evs[i]))(t)
+			e := storetest.Must(at.Decoded(&evs[i]))(t)
 			got, after = append(got, e.Artifact.Parts[0].Text), e.Seq
 		}
 	}

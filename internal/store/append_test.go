@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
@@ -92,7 +93,7 @@ func TestFlushOfManyRuns(t *testing.T) {
 		whole, fenced, ended, again := f.running("a"), f.running("b"), f.running("c"), f.running("d")
 		fenced.c.Attempt += 7
 		ended.must(t, status(task.StateCompleted))
-		must(f.say(again.c.Task.ID, true))(t)
+		storetest.Must(f.say(again.c.Task.ID, true))(t)
 		var done []chan answer
 		item := func(p *pen, evs ...*task.Event) *Append {
 			ch := make(chan answer, 1)
@@ -144,7 +145,7 @@ func TestInvalidAppendFailsAlone(t *testing.T) {
 func TestAppendAfterClose(t *testing.T) {
 	f := parallel(t)
 	p := f.running("a")
-	s := must(Open(t.Context(), Options{URL: f.url, APIConns: 1}))(t)
+	s := storetest.Must(Open(t.Context(), Options{URL: f.url, APIConns: 1}))(t)
 	s.Close(t.Context())
 	p.s = s
 	var mu sync.Mutex // like a caller that answers under its own lock
@@ -231,7 +232,7 @@ func TestLead(t *testing.T) {
 	f := parallel(t)
 	a, b := NewID(), NewID()
 	lead := func(who task.ID, ttl time.Duration) bool {
-		leads := must(f.Lead(t.Context(), "duty", who, ttl))(t)
+		leads := storetest.Must(f.Lead(t.Context(), "duty", who, ttl))(t)
 		return leads
 	}
 	require.True(t, lead(a, time.Hour))

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
@@ -22,7 +23,7 @@ var alice = identity.Caller{
 // verified returns the problems of the chains, and what the check covered.
 func (f *fixture) verified(noted ...AuditHead) (problems []AuditChain, rows int64) {
 	f.t.Helper()
-	chains := must(f.VerifyAudit(f.t.Context(), noted))(f.t)
+	chains := storetest.Must(f.VerifyAudit(f.t.Context(), noted))(f.t)
 	require.Len(f.t, chains, auditChains)
 	for _, c := range chains {
 		rows += c.Length
@@ -39,7 +40,7 @@ func TestAuditLogNamesCallerAndAct(t *testing.T) {
 	n := fresh("a")
 	n.Task.Owner, n.Push = alice.Subject, hook("w1", "receiver")
 	f.ok(v.Create(t.Context(), n))
-	h := must(v.Header(t.Context(), n.Task.ID))(t)
+	h := storetest.Must(v.Header(t.Context(), n.Task.ID))(t)
 	f.ok(v.AddMessage(t.Context(), &NewMessage{Task: h, Message: user("more"), Enqueue: true, RequestID: NewID()}))
 	require.NoError(t, v.SetPush(t.Context(), h.ID, hook("w2", "receiver"), 10))
 	for range 2 {
@@ -51,7 +52,7 @@ func TestAuditLogNamesCallerAndAct(t *testing.T) {
 	f.ok(f.AddAPIKey(t.Context(), &APIKey{ID: "k1", Hash: make([]byte, 32), Subject: "bob"}, 0))
 	f.ok(f.RevokeAPIKey(t.Context(), "k1"))
 	f.ok(f.RevokeAPIKey(t.Context(), "none"))
-	require.True(t, must(v.Cancel(t.Context(), h, nil))(t))
+	require.True(t, storetest.Must(v.Cancel(t.Context(), h, nil))(t))
 	require.ErrorIs(t, errOf(v.Cancel(t.Context(), h, nil)), task.NotCancelable)
 	require.ErrorIs(t, errOf2(f.Hurry(t.Context(), h)), task.NotFound)
 
@@ -125,7 +126,7 @@ func TestAuditChainsOfManyWriters(t *testing.T) {
 	require.Equal(t, writers*each, scan[int](f, "SELECT count(*) FROM holdfast.v_audit WHERE action = 'task.created'"))
 
 	// A hanging transaction holds its chain; the other writers use other chains.
-	tx := must(f.conn().Begin(t.Context()))(t)
+	tx := storetest.Must(f.conn().Begin(t.Context()))(t)
 	f.ok(tx.Exec(t.Context(), "SELECT holdfast.audit('[]')"))
 	f.create(fresh("a"))
 	require.NoError(t, tx.Rollback(t.Context()))
@@ -135,7 +136,7 @@ func TestAuditChainsOfManyWriters(t *testing.T) {
 	// When all chains are held, writers wait.
 	held := make([]pgx.Tx, auditChains)
 	for i := range held {
-		held[i] = must(f.conn().Begin(t.Context()))(t)
+		held[i] = storetest.Must(f.conn().Begin(t.Context()))(t)
 		f.ok(held[i].Exec(t.Context(), "SELECT holdfast.audit('[]')"))
 	}
 	made := make(chan error, 1)
@@ -228,7 +229,7 @@ func TestVerifyAgainstNotedHeads(t *testing.T) {
 	for range 5 {
 		f.create(fresh("a"))
 	}
-	chains := must(f.VerifyAudit(t.Context(), nil))(t)
+	chains := storetest.Must(f.VerifyAudit(t.Context(), nil))(t)
 	var noted []AuditHead
 	for _, c := range chains {
 		noted = append(noted, AuditHead{c.Chain, c.Length, c.Head})
@@ -269,7 +270,7 @@ func TestVerifyAgainstNotedHeads(t *testing.T) {
 // While another session keeps an old snapshot, vacuum removes no old version of a chain. A writer does not read them.
 func TestAuditBesideAnOldSnapshot(t *testing.T) {
 	f := parallel(t)
-	old := must(f.conn().BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}))(t)
+	old := storetest.Must(f.conn().BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}))(t)
 	defer func() { _ = old.Rollback(context.Background()) }()
 	f.ok(old.Exec(t.Context(), "SELECT FROM holdfast.tasks"))
 	c := f.conn()

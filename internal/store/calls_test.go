@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
@@ -49,10 +50,10 @@ func called(n *CallNote, c NewCall) *NewTask {
 // begin begins all calls, and returns the runs of the tasks that they have created, in the order of the calls.
 func (f *fixture) begin() []*pen {
 	f.t.Helper()
-	calls := must(f.NewCalls(f.t.Context(), 0, NewCall{}, 1000))(f.t)
+	calls := storetest.Must(f.NewCalls(f.t.Context(), 0, NewCall{}, 1000))(f.t)
 	var pens []*pen
 	for _, c := range calls {
-		n := must(f.CallNote(f.t.Context(), c.Parent, c.Note))(f.t)
+		n := storetest.Must(f.CallNote(f.t.Context(), c.Parent, c.Note))(f.t)
 		f.ok(f.Create(f.t.Context(), called(n, c)))
 		pens = append(pens, &pen{s: f.Store, c: f.claim(f.worker(time.Hour), c.Agent, 1)[0]})
 	}
@@ -63,7 +64,7 @@ func (f *fixture) begin() []*pen {
 func (f *fixture) join() {
 	f.t.Helper()
 	for j := (Joined{More: true}); j.More; {
-		j = must(f.JoinCalls(f.t.Context(), j))(f.t)
+		j = storetest.Must(f.JoinCalls(f.t.Context(), j))(f.t)
 		for _, t := range j.Ended {
 			require.NoError(f.t, patiently(func() error {
 				open, err := f.OpenCalls(f.t.Context(), t.Task)
@@ -82,7 +83,7 @@ func (f *fixture) join() {
 
 func (f *fixture) results(c *Claimed, most int64) []task.Result {
 	f.t.Helper()
-	return must(f.Results(f.t.Context(), c.Task, c.Wait.Seq, most))(f.t)
+	return storetest.Must(f.Results(f.t.Context(), c.Task, c.Wait.Seq, most))(f.t)
 }
 
 func TestTurnAfterCallsHasTheirResults(t *testing.T) {
@@ -136,14 +137,14 @@ func TestTurnAfterCallsHasTheirResults(t *testing.T) {
 func TestTaskThatWaitsForCallsIsShown(t *testing.T) {
 	f := parallel(t)
 	p := f.calling("b")
-	depths := must(f.QueueDepths(t.Context()))(t)
+	depths := storetest.Must(f.QueueDepths(t.Context()))(t)
 	require.Equal(t, []int64{0, 0, 0, 1}, []int64{depths[0].Waiting, depths[0].Running, depths[0].Timers, depths[0].Calls})
 	_, lines := query(t, f.conn(), "SELECT phase, waiting IS NULL FROM holdfast.v_queue")
 	require.Equal(t, [][]string{{"calls", "t"}}, lines)
 	require.ErrorContains(t, errOf2(f.Hurry(t.Context(), p.c.Task)), "waits for the tasks that it has called")
 	f.ok(f.FireTimers(t.Context()))
 	f.claim(f.worker(time.Hour), "caller", 0)
-	seq := must(f.say(p.c.Task.ID, true))(t)
+	seq := storetest.Must(f.say(p.c.Task.ID, true))(t)
 	f.begin()[0].must(t, status(task.StateCompleted))
 	f.join()
 	p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "caller", 1)[0]}
@@ -157,8 +158,8 @@ func TestCancelOfACallerRacesWithItsCalls(t *testing.T) {
 	f := parallel(t)
 	for range 20 {
 		p := f.calling("b", "c")
-		calls := must(f.NewCalls(t.Context(), 0, NewCall{}, 10))(t)
-		n := must(f.CallNote(t.Context(), p.c.Task.ID, calls[0].Note))(t)
+		calls := storetest.Must(f.NewCalls(t.Context(), 0, NewCall{}, 10))(t)
+		n := storetest.Must(f.CallNote(t.Context(), p.c.Task.ID, calls[0].Note))(t)
 		var g errgroup.Group
 		for _, c := range calls {
 			g.Go(func() error {
@@ -235,7 +236,7 @@ func TestResultsOfManyCallsAreJoinedOnce(t *testing.T) {
 func TestRefusedCallIsAResult(t *testing.T) {
 	f := parallel(t)
 	f.calling("b", "c")
-	calls := must(f.NewCalls(t.Context(), 0, NewCall{}, 10))(t)
+	calls := storetest.Must(f.NewCalls(t.Context(), 0, NewCall{}, 10))(t)
 	for range 2 {
 		require.NoError(t, f.RefuseCall(t.Context(), calls[0], "there is no agent b"))
 	}
@@ -269,7 +270,7 @@ func TestResultsAreBounded(t *testing.T) {
 
 func (f *fixture) purge(id task.ID) {
 	f.t.Helper()
-	require.Len(f.t, must(f.Erase(f.t.Context(), []task.ID{id}, true, ""))(f.t), 1)
+	require.Len(f.t, storetest.Must(f.Erase(f.t.Context(), []task.ID{id}, true, ""))(f.t), 1)
 }
 
 // If an operator deletes a called task, its caller does not wait for ever.
@@ -319,9 +320,9 @@ func (f *fixture) answering() (child *task.Task, answer NewCall) {
 	caller.must(f.t, &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCalls, Calls: []task.Call{
 		{ID: "again", Task: p.c.Task.ID, Answers: true, RequestID: NewID(), Message: user("answer")},
 	}}})
-	calls := must(f.NewCalls(f.t.Context(), 0, NewCall{}, 10))(f.t)
+	calls := storetest.Must(f.NewCalls(f.t.Context(), 0, NewCall{}, 10))(f.t)
 	require.Equal(f.t, []any{p.c.Task.ID, true}, []any{calls[0].Task, calls[0].Answers})
-	require.True(f.t, must(f.HasCalled(f.t.Context(), calls[0].Parent, p.c.Task.ID))(f.t))
+	require.True(f.t, storetest.Must(f.HasCalled(f.t.Context(), calls[0].Parent, p.c.Task.ID))(f.t))
 	return p.c.Task, calls[0]
 }
 
@@ -329,7 +330,7 @@ func (f *fixture) answering() (child *task.Task, answer NewCall) {
 func TestAnswerToACalledTask(t *testing.T) {
 	f := parallel(t)
 	child, answer := f.answering()
-	seq := must(f.say(child.ID, true))(t)
+	seq := storetest.Must(f.say(child.ID, true))(t)
 	p := &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "b", 1)[0]}
 	p.must(t, status(task.StateWorking), chunk("done"), status(task.StateCompleted))
 	f.join()
@@ -345,7 +346,7 @@ func TestAnswerToACalledTaskThatHasEnded(t *testing.T) {
 	f := parallel(t)
 	child, answer := f.answering()
 	f.ok(f.Cancel(t.Context(), child, nil))
-	h := must(f.Header(t.Context(), child.ID))(t)
+	h := storetest.Must(f.Header(t.Context(), child.ID))(t)
 	require.NoError(t, f.BeginAnswer(t.Context(), answer, h.Status.Seq-1, true))
 	f.join()
 	require.Equal(t, task.StateCanceled, f.results(f.claim(f.worker(time.Hour), "caller", 1)[0], 1000)[0].State)
@@ -360,9 +361,9 @@ func TestLineageOfCallsOfCalls(t *testing.T) {
 	require.Equal(t, []string{root.String(), b.c.Task.ID.String(), "2"}, scan[[]string](f,
 		"SELECT ARRAY[root::text, parent::text, depth::text] FROM holdfast.v_lineage WHERE task = $1", c.c.Task.ID))
 	require.Equal(t, []string{"caller", "b"}, scan[[]string](f, "SELECT callers FROM holdfast.task_calls WHERE child = $1", c.c.Task.ID))
-	require.Len(t, must(f.Calls(t.Context(), b.c.Task.ID))(t), 2, "the one that created it, and its own")
+	require.Len(t, storetest.Must(f.Calls(t.Context(), b.c.Task.ID))(t), 2, "the one that created it, and its own")
 
-	h := must(f.Header(t.Context(), root))(t)
+	h := storetest.Must(f.Header(t.Context(), root))(t)
 	f.ok(f.Cancel(t.Context(), h, nil))
 	f.join()
 	require.Equal(t, task.StateCanceled, f.state(b.c.Task.ID))
@@ -403,9 +404,9 @@ func TestNoticesOfCanceledCalls(t *testing.T) {
 	for agent, told := range map[string]int{"caller": 1, "b": 0, "c": 1, "d": 0} {
 		require.Len(t, f.notices(agent, 5), told, agent)
 	}
-	facts := must(f.NoticeFacts(t.Context(), p.c.Task.ID))(t)
+	facts := storetest.Must(f.NoticeFacts(t.Context(), p.c.Task.ID))(t)
 	require.Equal(t, []any{task.Attempt(2), 2, `{"why":1}`}, []any{facts.Attempt, facts.Turn, string(facts.Metadata)})
-	facts = must(f.NoticeFacts(t.Context(), children[1].c.Task.ID))(t)
+	facts = storetest.Must(f.NoticeFacts(t.Context(), children[1].c.Task.ID))(t)
 	require.Nil(t, facts.Metadata, "it is that of the request for the caller alone")
 }
 

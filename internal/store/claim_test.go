@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -38,7 +39,7 @@ func TestClaimsAreLimitedInBytes(t *testing.T) {
 
 	w := f.worker(time.Hour)
 	claim := func(d Demand) int {
-		won := must(f.Claim(t.Context(), w, []Demand{d}))(t)
+		won := storetest.Must(f.Claim(t.Context(), w, []Demand{d}))(t)
 		return len(won)
 	}
 	require.Equal(t, 3, claim(Demand{Agent: "a", Slots: 100}), "the default")
@@ -54,12 +55,12 @@ func TestSmallMessagesPassLargeOnes(t *testing.T) {
 	for name, claim := range map[string]func(alone bool) []*Claimed{
 		"in the process": func(alone bool) (got []*Claimed) {
 			want := []Demand{{Agent: "a", Slots: 2, Bytes: memory.Small, Further: !alone}, {Agent: "b", Slots: 2, Bytes: memory.Small, Further: !alone}}
-			got = must(f.Claim(t.Context(), w, want))(t)
+			got = storetest.Must(f.Claim(t.Context(), w, want))(t)
 			return got
 		},
 		"of remote workers": func(alone bool) (got []*Claimed) {
 			want := []RemoteDemand{{Agent: "a", Seats: []task.ID{w, w}, Lease: time.Hour, Look: time.Hour}, {Agent: "b", Seats: []task.ID{w, w}, Lease: time.Hour, Look: time.Hour}}
-			won := must(f.ClaimRemote(t.Context(), want, memory.Small, alone))(t)
+			won := storetest.Must(f.ClaimRemote(t.Context(), want, memory.Small, alone))(t)
 			for _, c := range won {
 				got = append(got, c.Claimed)
 			}
@@ -109,7 +110,7 @@ func TestLockedTasksDoNotStarveClaims(t *testing.T) {
 	f := parallel(t)
 	oldest, next := f.create(fresh("a")), f.create(fresh("a"))
 	defer f.lock(oldest.ID)()
-	won := must(f.Claim(t.Context(), f.worker(time.Hour), []Demand{{Agent: "a", Slots: 1}}))(t)
+	won := storetest.Must(f.Claim(t.Context(), f.worker(time.Hour), []Demand{{Agent: "a", Slots: 1}}))(t)
 	require.Len(t, won, 1)
 	require.Equal(t, uuid.UUID(next.ID), uuid.UUID(won[0].Task.ID))
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 )
 
 // An array is encoded as by pgx.
@@ -33,8 +35,8 @@ func TestArraysAreEncodedAsByPgx(t *testing.T) {
 	} {
 		for _, array := range arrays {
 			for _, format := range []int16{pgtype.BinaryFormatCode, pgtype.TextFormatCode} {
-				want := must(theirs.Encode(oid, format, array, []byte("before")))(t)
-				require.Equal(t, want, must(ours.Encode(oid, format, array, []byte("before")))(t), "%v", array)
+				want := storetest.Must(theirs.Encode(oid, format, array, []byte("before")))(t)
+				require.Equal(t, want, storetest.Must(ours.Encode(oid, format, array, []byte("before")))(t), "%v", array)
 			}
 		}
 	}
@@ -59,7 +61,7 @@ func TestScansOfUUIDsTakeNoMemory(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(10, func() { _ = plan.Scan(want[:], &got) }))
 
 	var all []uuid.UUID
-	encoded := must(m.Encode(pgtype.UUIDArrayOID, pgtype.BinaryFormatCode, []uuid.UUID{want, want}, nil))(t)
+	encoded := storetest.Must(m.Encode(pgtype.UUIDArrayOID, pgtype.BinaryFormatCode, []uuid.UUID{want, want}, nil))(t)
 	require.NoError(t, m.Scan(pgtype.UUIDArrayOID, pgtype.BinaryFormatCode, encoded, &all))
 	require.Equal(t, []uuid.UUID{want, want}, all)
 	var none *uuid.UUID

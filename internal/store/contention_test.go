@@ -159,12 +159,12 @@ func (c contention) run(t *testing.T, n int64) {
 	f.claim(f.worker(0), "lost", 1)
 	work := f.bystanders()
 
-	tx := must(f.conn().Begin(ctx))(t)
+	tx := storetest.Must(f.conn().Begin(ctx))(t)
 	var args []any
 	if strings.Contains(c.lock, "$1") {
 		args = append(args, uuid.UUID(map[string]task.ID{victims: victim.c.Task.ID, callers: kin.c.Task.ID, losts: lost.ID}[c.of]))
 	}
-	require.True(t, must(tx.Exec(ctx, c.lock, args...))(t).RowsAffected() > 0 || len(args) == 0, "the lock has no row")
+	require.True(t, storetest.Must(tx.Exec(ctx, c.lock, args...))(t).RowsAffected() > 0 || len(args) == 0, "the lock has no row")
 
 	var all errgroup.Group
 	var over atomic.Bool

@@ -26,7 +26,7 @@ const manualFile = "../../docs/sql.md"
 
 func readManual(t testing.TB) *manual {
 	t.Helper()
-	text := must(os.ReadFile(manualFile))(t)
+	text := storetest.Must(os.ReadFile(manualFile))(t)
 	return &manual{string(text)}
 }
 
@@ -118,7 +118,7 @@ func TestTheManualsQuestions(t *testing.T) {
 	m := readManual(t)
 	c := f.conn()
 	needReader(t, c)
-	tx := must(c.Begin(t.Context()))(t)
+	tx := storetest.Must(c.Begin(t.Context()))(t)
 	defer func() { require.NoError(t, tx.Rollback(context.Background())) }()
 	b.date(tx)
 	var yesterday, today string
@@ -144,7 +144,7 @@ func TestTheManualsQuestions(t *testing.T) {
 func TestTroubleshootingQuestions(t *testing.T) {
 	f := parallel(t)
 	newBook(f).write()
-	page := must(os.ReadFile("../../docs/troubleshoot.md"))(t)
+	page := storetest.Must(os.ReadFile("../../docs/troubleshoot.md"))(t)
 	c := f.conn()
 	needReader(t, c)
 	f.ok(c.Exec(t.Context(), "SET ROLE holdfast_reader"))
@@ -162,7 +162,7 @@ func TestTroubleshootingQuestions(t *testing.T) {
 // The README quotes the manual.
 func TestTheREADMEQuotesTheManual(t *testing.T) {
 	t.Parallel()
-	readme := must(os.ReadFile("../../README.md"))(t)
+	readme := storetest.Must(os.ReadFile("../../README.md"))(t)
 	m := readManual(t)
 	quoted := 0
 	for _, b := range fence.FindAllStringSubmatch(string(readme), -1) {
@@ -265,7 +265,7 @@ func (b *book) begin(at time.Duration, o opening) *story {
 
 // dated gives new events the present time of the story.
 func (s *story) dated() *story {
-	h := must(s.b.Header(s.b.t.Context(), s.h.ID))(s.b.t)
+	h := storetest.Must(s.b.Header(s.b.t.Context(), s.h.ID))(s.b.t)
 	for len(s.times) < int(h.LastSeq) {
 		s.times = append(s.times, s.now)
 	}
@@ -296,7 +296,7 @@ func (s *story) emit(evs ...*task.Event) *story {
 func (s *story) store(value string) *story {
 	s.b.t.Helper()
 	for _, inContext := range []bool{false, true} {
-		must(s.p.setState(s.b.t.Context(), inContext, value, 0))(s.b.t)
+		storetest.Must(s.p.setState(s.b.t.Context(), inContext, value, 0))(s.b.t)
 	}
 	return s
 }
@@ -305,7 +305,7 @@ func (s *story) say(text string) *story {
 	s.b.t.Helper()
 	m := user(text)
 	m.ID = fmt.Sprintf("%s-m%d", s.h.PublicID, len(s.times)+1)
-	must(s.b.AddMessage(s.b.t.Context(), &NewMessage{Task: s.h, Message: m, RequestID: NewID()}))(s.b.t)
+	storetest.Must(s.b.AddMessage(s.b.t.Context(), &NewMessage{Task: s.h, Message: m, RequestID: NewID()}))(s.b.t)
 	s.due = s.now
 	return s.dated()
 }
@@ -321,7 +321,7 @@ func (s *story) retry(reason string, after time.Duration) *story {
 
 func (s *story) cancel() *story {
 	s.b.t.Helper()
-	must(s.b.Cancel(s.b.t.Context(), s.h, nil))(s.b.t)
+	storetest.Must(s.b.Cancel(s.b.t.Context(), s.h, nil))(s.b.t)
 	s.asked = s.now
 	return s.dated()
 }
@@ -483,7 +483,7 @@ func (b *book) hook(name, url string, answers ...answered) {
 func (b *book) date(tx pgx.Tx) {
 	exec := func(sql string, args ...any) {
 		b.t.Helper()
-		must(tx.Exec(b.t.Context(), sql, args...))(b.t, sql)
+		storetest.Must(tx.Exec(b.t.Context(), sql, args...))(b.t, sql)
 	}
 	exec("SET LOCAL timezone = 'UTC'")
 	exec("DELETE FROM holdfast.idempotency_keys WHERE day <> ((created_at - interval '5 minutes') AT TIME ZONE 'UTC')::date") // the second row near midnight

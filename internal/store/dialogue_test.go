@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -39,7 +40,7 @@ func (f *fixture) dialogue(of DialogueOf) []string {
 	if of.Bytes == 0 {
 		of.Bytes = 1 << 20
 	}
-	said := must(f.Dialogue(f.t.Context(), of))(f.t)
+	said := storetest.Must(f.Dialogue(f.t.Context(), of))(f.t)
 	return lines(said)
 }
 
@@ -197,7 +198,7 @@ func TestReferences(t *testing.T) {
 		other(func(n *NewTask) { n.Task.Agent = "b" }), "",
 	}
 	h := f.create(fresh("a"))
-	refs := must(f.References(t.Context(), h, ids, task.Bounds{Count: 2, Bytes: 1 << 20}))(t)
+	refs := storetest.Must(f.References(t.Context(), h, ids, task.Bounds{Count: 2, Bytes: 1 << 20}))(t)
 	require.Len(t, refs, 1)
 	require.Equal(t, mine, refs[0].TaskID)
 	require.Equal(t, "another", refs[0].ContextID)
@@ -207,7 +208,7 @@ func TestReferences(t *testing.T) {
 	for i := range many {
 		many[i] = mine
 	}
-	require.Len(t, must(f.References(t.Context(), h, many, task.Bounds{Count: 1, Bytes: 1 << 20}))(t), MostReferences)
+	require.Len(t, storetest.Must(f.References(t.Context(), h, many, task.Bounds{Count: 1, Bytes: 1 << 20}))(t), MostReferences)
 }
 
 func TestReferencesHaveTheStoredState(t *testing.T) {
@@ -225,7 +226,7 @@ func TestReferencesHaveTheStoredState(t *testing.T) {
 		ids = append(ids, n.Task.PublicID)
 	}
 	h := f.create(fresh("a"))
-	refs := must(f.References(t.Context(), h, ids, task.Bounds{}))(t)
+	refs := storetest.Must(f.References(t.Context(), h, ids, task.Bounds{}))(t)
 	require.Len(t, refs, 1)
 	require.Equal(t, ids[0], refs[0].TaskID)
 	require.JSONEq(t, `{"n":1}`, string(refs[0].Stored))

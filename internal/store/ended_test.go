@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
@@ -136,8 +137,8 @@ func TestKeptTasksStayHiddenFromOthers(t *testing.T) {
 		require.Zero(t, hits, "%+v", other)
 	}
 	// With a header that it cannot have, row-level security still hides the log.
-	h := must(f.Header(t.Context(), n.Task.ID))(t)
-	got := must(asker{Tenant: "tenant", Subject: "another", Agent: "a"}.of(f.Store).Snapshot(t.Context(), h, true))(t)
+	h := storetest.Must(f.Header(t.Context(), n.Task.ID))(t)
+	got := storetest.Must(asker{Tenant: "tenant", Subject: "another", Agent: "a"}.of(f.Store).Snapshot(t.Context(), h, true))(t)
 	require.Empty(t, got.Artifacts)
 	require.Empty(t, got.History)
 }
@@ -150,7 +151,7 @@ func TestKeptTasksEndWithTheirDeletion(t *testing.T) {
 			f.ok(f.Erase(f.t.Context(), []task.ID{id}, true, ""))
 		},
 		"erased by another replica": func(f *fixture, other *Store, id task.ID) {
-			must(other.Erase(f.t.Context(), []task.ID{id}, true, ""))(f.t)
+			storetest.Must(other.Erase(f.t.Context(), []task.ID{id}, true, ""))(f.t)
 		},
 		"artifacts erased by another replica": func(f *fixture, other *Store, id task.ID) {
 			require.NoError(f.t, other.EraseArtifacts(f.t.Context(), id))
@@ -173,7 +174,7 @@ func TestKeptTasksEndWithTheirDeletion(t *testing.T) {
 			n := f.finished(fresh("a"))
 			kept := f.finished(fresh("a"))
 			before := shown(t, f.Store, owner, n.Task.PublicID)
-			h := must(f.Header(t.Context(), n.Task.ID))(t)
+			h := storetest.Must(f.Header(t.Context(), n.Task.ID))(t)
 			remove(f, other, n.Task.ID)
 			after := shown(t, f.Store, owner, n.Task.PublicID)
 			require.NotEmpty(t, cmp.Diff(before, after, cmpopts.IgnoreUnexported(task.Task{})))
@@ -235,14 +236,14 @@ func TestOnlyEndedTasksAreKept(t *testing.T) {
 	require.Zero(t, f.Store.ended.tasks.Stat().Used)
 	f.answer(p.c.Task, "more").must(t, status(task.StateCompleted))
 	// A snapshot of its middle does not become that of the ended task.
-	h := must(f.Header(t.Context(), p.c.Task.ID))(t)
+	h := storetest.Must(f.Header(t.Context(), p.c.Task.ID))(t)
 	middle := *h
 	middle.LastSeq = 3
 	f.ok(f.Snapshot(t.Context(), &middle, true))
 	require.Zero(t, f.Store.ended.tasks.Stat().Used)
 	hits, _ = f.hits(read)
 	require.Positive(t, hits)
-	got := must(f.Snapshot(t.Context(), &middle, true))(t)
+	got := storetest.Must(f.Snapshot(t.Context(), &middle, true))(t)
 	require.Equal(t, task.StateWorking, got.Status.State)
 }
 
@@ -264,7 +265,7 @@ func TestKeptTasksAreBoundedInBytes(t *testing.T) {
 	}
 	read := func(i int) (hits int) {
 		hits, _ = f.hits(func() {
-			got := must(owner.of(s).ReadTask(t.Context(), ids[i], true))(t)
+			got := storetest.Must(owner.of(s).ReadTask(t.Context(), ids[i], true))(t)
 			require.Len(t, got.Artifacts, 1)
 		})
 		return hits
@@ -290,7 +291,7 @@ func TestKeptTasksAreBoundedInBytes(t *testing.T) {
 	wg.Wait()
 	waittest.Eventually(t, "the bound holds", func() error { return waittest.Unless(budget.Stat().Used <= 64<<10, "not yet") })
 	for _, id := range ids {
-		parsed := must(task.ParseID(id))(t)
+		parsed := storetest.Must(task.ParseID(id))(t)
 		s.ended.forget(parsed)
 	}
 	waittest.Eventually(t, "all bytes are free", func() error { return waittest.Unless(budget.Stat().Used == 0, "not yet") })

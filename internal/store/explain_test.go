@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 )
 
 // explained runs statements, and counts the pages that they read of tables and indexes.
@@ -17,7 +19,7 @@ type explained struct {
 }
 
 func (x *explained) explain(ctx context.Context, sql string, args []any) {
-	c := must(x.f.api.Acquire(ctx))(x.f.t)
+	c := storetest.Must(x.f.api.Acquire(ctx))(x.f.t)
 	defer c.Release()
 	x.pages += pagesOf(x.f.t, c.Conn(), sql, args...)
 }
@@ -45,7 +47,7 @@ func pagesOf(t testing.TB, c *pgx.Conn, sql string, args ...any) int {
 	t.Helper()
 	fewest := math.MaxInt
 	for range 3 {
-		tx := must(c.Begin(t.Context()))(t)
+		tx := storetest.Must(c.Begin(t.Context()))(t)
 		var plans []struct{ Plan planNode }
 		require.NoError(t, tx.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+sql, args...).Scan(&plans))
 		require.NoError(t, tx.Rollback(t.Context()))

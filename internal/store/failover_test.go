@@ -241,7 +241,7 @@ func TestLeaseHasConnectionsOfItsOwn(t *testing.T) {
 	w := f.worker(time.Hour)
 	for _, p := range []*pgxpool.Pool{f.api.Pool, f.hot.Pool, f.write.Pool} {
 		for range p.Config().MaxConns {
-			c := must(p.Acquire(t.Context()))(t)
+			c := storetest.Must(p.Acquire(t.Context()))(t)
 			defer c.Release()
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/store/partition"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
@@ -27,7 +28,7 @@ func TestFiguresOfTheDatabase(t *testing.T) {
 	f.exec("INSERT INTO holdfast.api_keys (key_id, key_hash, name, tenant, subject, revoked_at) VALUES ('revoked', sha256('x'), '', '', 's', now())")
 	f.exec("ANALYZE")
 
-	got := must(f.Figures(t.Context()))(t)
+	got := storetest.Must(f.Figures(t.Context()))(t)
 	require.Greater(t, got.Bytes, int64(1<<20))
 	require.EqualValues(t, 2, got.Keys.Active)
 	require.EqualValues(t, 1, got.Keys.Expiring)
@@ -55,7 +56,7 @@ func TestFiguresOfTheDatabase(t *testing.T) {
 		require.NotRegexp(t, "_[0-9]{8}", name, "a table for each partition would be a series without end")
 	}
 
-	now := must(f.Now(t.Context()))(t)
+	now := storetest.Must(f.Now(t.Context()))(t)
 	require.Len(t, got.Partitions, len(partition.Families))
 	for _, p := range got.Partitions {
 		require.Greater(t, p.End.Sub(now), p.Ahead*2/3-time.Minute, p.Family)

@@ -86,14 +86,6 @@ func (f *fixture) ok(_ any, err error) {
 	require.NoError(f.t, err)
 }
 
-// must requires that a call succeeds, and returns its result.
-func must[T any](result T, err error) func(t require.TestingT, message ...any) T {
-	return func(t require.TestingT, message ...any) T {
-		require.NoError(t, err, message...)
-		return result
-	}
-}
-
 // must2 is must for a call with two results.
 func must2[T, U any](one T, two U, err error) func(t require.TestingT, message ...any) (T, U) {
 	return func(t require.TestingT, message ...any) (T, U) {
@@ -160,7 +152,7 @@ func open(t testing.TB, o Options, then ...func()) *Store {
 	if o.patience == (patience{}) {
 		o.patience = unhurried
 	}
-	s := must(Open(t.Context(), o))(t)
+	s := storetest.Must(Open(t.Context(), o))(t)
 	for _, p := range s.moves.pools {
 		p.bound = context.WithCancel
 	}
@@ -363,8 +355,8 @@ func ownerOf(n *NewTask) asker {
 
 func (f *fixture) create(n *NewTask) *task.Task {
 	f.t.Helper()
-	must(ownerOf(n).bare(f.Store).Create(f.t.Context(), n))(f.t)
-	return must(f.Header(f.t.Context(), n.Task.ID))(f.t)
+	storetest.Must(ownerOf(n).bare(f.Store).Create(f.t.Context(), n))(f.t)
+	return storetest.Must(f.Header(f.t.Context(), n.Task.ID))(f.t)
 }
 
 // worker registers a process.
@@ -378,7 +370,7 @@ func (f *fixture) worker(ttl time.Duration) task.ID {
 // claim wins exactly n runs of an agent.
 func (f *fixture) claim(worker task.ID, agent string, n int) []*Claimed {
 	f.t.Helper()
-	won := must(f.Claim(f.t.Context(), worker, []Demand{{Agent: agent, Slots: n}}))(f.t)
+	won := storetest.Must(f.Claim(f.t.Context(), worker, []Demand{{Agent: agent, Slots: n}}))(f.t)
 	require.Len(f.t, won, n)
 	return won
 }
@@ -444,19 +436,19 @@ func chunk(text string) *task.Event {
 
 func (f *fixture) log(id task.ID) []*task.Event {
 	f.t.Helper()
-	return must(f.EventsAfter(f.t.Context(), &task.Task{ID: id}, task.Position{}, 100_000))(f.t)
+	return storetest.Must(f.EventsAfter(f.t.Context(), &task.Task{ID: id}, task.Position{}, 100_000))(f.t)
 }
 
 func (f *fixture) state(id task.ID) task.State {
 	f.t.Helper()
-	h := must(f.Header(f.t.Context(), id))(f.t)
+	h := storetest.Must(f.Header(f.t.Context(), id))(f.t)
 	return h.Status.State
 }
 
 // conn is a connection for checks and for damage.
 func (f *fixture) conn() *pgx.Conn {
 	f.t.Helper()
-	c := must(pgx.Connect(f.t.Context(), f.url))(f.t)
+	c := storetest.Must(pgx.Connect(f.t.Context(), f.url))(f.t)
 	f.t.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c
 }
@@ -483,9 +475,9 @@ func (f *fixture) once(do func(*pgx.Conn) error) {
 
 func (f *fixture) adminConn() *pgx.Conn {
 	f.t.Helper()
-	cfg := must(pgx.ParseConfig(f.url))(f.t)
+	cfg := storetest.Must(pgx.ParseConfig(f.url))(f.t)
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeDescribeExec
-	c := must(pgx.ConnectConfig(f.t.Context(), cfg))(f.t)
+	c := storetest.Must(pgx.ConnectConfig(f.t.Context(), cfg))(f.t)
 	f.t.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c
 }
@@ -514,8 +506,8 @@ func (f *fixture) lock(id task.ID) (release func()) {
 // lockRows locks what a statement locks, for the task $1, until the returned function is called.
 func (f *fixture) lockRows(sql string, id task.ID) (release func()) {
 	f.t.Helper()
-	tx := must(f.conn().Begin(f.t.Context()))(f.t)
-	tag := must(tx.Exec(f.t.Context(), sql, uuid.UUID(id)))(f.t)
+	tx := storetest.Must(f.conn().Begin(f.t.Context()))(f.t)
+	tag := storetest.Must(tx.Exec(f.t.Context(), sql, uuid.UUID(id)))(f.t)
 	require.NotZero(f.t, tag.RowsAffected())
 	return func() { require.NoError(f.t, tx.Rollback(context.Background())) }
 }
@@ -524,13 +516,13 @@ func (f *fixture) lockRows(sql string, id task.ID) (release func()) {
 // commits it.
 func (f *fixture) written(p *pen, evs ...*task.Event) (commit func()) {
 	f.t.Helper()
-	tx := must(f.hot.Begin(f.t.Context()))(f.t)
+	tx := storetest.Must(f.hot.Begin(f.t.Context()))(f.t)
 	a := p.item(nil, evs...)
 	for _, e := range evs {
 		a.payloads = append(a.payloads, EncodePayload(e))
 	}
 	groups, _ := groupAppends([]*Append{a})
-	require.Len(f.t, must(f.appending(groups)(f.t.Context(), tx))(f.t), 1)
+	require.Len(f.t, storetest.Must(f.appending(groups)(f.t.Context(), tx))(f.t), 1)
 	return func() { require.NoError(f.t, tx.Commit(context.Background())) }
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -36,7 +37,7 @@ func (f *fixture) adds(h *task.Task, secret string) {
 	if secret != "" {
 		m.Forwarded = headersOf(secret)
 	}
-	must(asker{Tenant: "tenant", Subject: "owner", Agent: h.Agent}.of(f.Store).AddMessage(f.t.Context(), m))(f.t)
+	storetest.Must(asker{Tenant: "tenant", Subject: "owner", Agent: h.Agent}.of(f.Store).AddMessage(f.t.Context(), m))(f.t)
 }
 
 func TestForwardedHeadersOfAReopenedTask(t *testing.T) {

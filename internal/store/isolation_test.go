@@ -248,7 +248,7 @@ func TestStatementsReachNoRowsOfOthers(t *testing.T) {
 		for who, o := range strangers {
 			for _, x := range []*victim{x, unnamed} {
 				for _, s := range []*Store{f.Store, pooled} {
-					require.Zero(t, must(x.rowsOf(t.Context(), o.of(s), name))(t, "%s: %s", name, who), "%s: %s", name, who)
+					require.Zero(t, storetest.Must(x.rowsOf(t.Context(), o.of(s), name))(t, "%s: %s", name, who), "%s: %s", name, who)
 				}
 			}
 		}
@@ -267,7 +267,7 @@ func TestStatementsReachNoRowsOfOthers(t *testing.T) {
 				called = ""
 			}
 			x := f.victim(fmt.Sprint("a", i), "tenant", "owner", called)
-			n := must(x.rowsOf(t.Context(), o.of([]*Store{f.Store, pooled}[i%2]), name))(t, "%s: %s", name, who)
+			n := storetest.Must(x.rowsOf(t.Context(), o.of([]*Store{f.Store, pooled}[i%2]), name))(t, "%s: %s", name, who)
 			if own[name] && who == "a colleague" {
 				require.Zero(t, n, "%s: %s", name, who)
 			} else {
@@ -288,7 +288,7 @@ func TestCallersRoleWithoutPredicates(t *testing.T) {
 	rows, err := f.conn().Query(t.Context(), `SELECT relname::text AS name, relkind::text AS kind FROM pg_class
 		WHERE relnamespace = 'holdfast'::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'S') ORDER BY 1`)
 	require.NoError(t, err)
-	relations := must(pgx.CollectRows(rows, pgx.RowToStructByName[relation]))(t)
+	relations := storetest.Must(pgx.CollectRows(rows, pgx.RowToStructByName[relation]))(t)
 	require.Greater(t, len(relations), 20)
 	callers := map[string]string{
 		"another":                  become(asker{Tenant: "tenant", Subject: "other"}),
@@ -301,7 +301,7 @@ func TestCallersRoleWithoutPredicates(t *testing.T) {
 	policed := map[string]bool{}
 	for who, become := range callers {
 		c := f.conn()
-		must(c.Exec(t.Context(), become, pgx.QueryExecModeSimpleProtocol))(t)
+		storetest.Must(c.Exec(t.Context(), become, pgx.QueryExecModeSimpleProtocol))(t)
 		denied := func(err error) bool {
 			var pg *pgconn.PgError
 			return errors.As(err, &pg) && pg.Code == "42501"
@@ -411,7 +411,7 @@ func TestPlansOfCallersStatements(t *testing.T) {
 	f := parallel(t)
 	f.seedLists(4000)
 	c := f.conn()
-	must(c.Exec(t.Context(), "ANALYZE; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off;"+
+	storetest.Must(c.Exec(t.Context(), "ANALYZE; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off;"+
 		become(asker{Tenant: "tenant", Subject: "owner"}), pgx.QueryExecModeSimpleProtocol))(t)
 	texts := statements(t)
 	seq := regexp.MustCompile(`Seq Scan on (tasks|task_queue|task_events\w*|idempotency_keys|push_\w+)\b`)
@@ -436,17 +436,17 @@ func TestWithoutCallersRole(t *testing.T) {
 	login := "stranger_" + strings.ToLower(rand.Text()[:8])
 	f.exec("CREATE ROLE " + login + " LOGIN")
 	t.Cleanup(func() {
-		c := must(pgx.Connect(context.Background(), db.URL))(t)
+		c := storetest.Must(pgx.Connect(context.Background(), db.URL))(t)
 		defer func() { _ = c.Close(context.Background()) }()
-		must(c.Exec(context.Background(), "DROP OWNED BY "+login+"; DROP ROLE "+login, pgx.QueryExecModeSimpleProtocol))(t)
+		storetest.Must(c.Exec(context.Background(), "DROP OWNED BY "+login+"; DROP ROLE "+login, pgx.QueryExecModeSimpleProtocol))(t)
 	})
 	f.exec("GRANT USAGE ON SCHEMA holdfast TO " + login)
 	f.exec("GRANT ALL ON ALL TABLES IN SCHEMA holdfast TO " + login)
-	u := must(url.Parse(db.URL))(t)
+	u := storetest.Must(url.Parse(db.URL))(t)
 	u.User = url.User(login)
 	open := func() *Store { return open(t, Options{URL: u.String(), RowSecurity: true}) }
 	n := fresh("a")
-	must(openFixture(t, db.URL, "").Create(t.Context(), n))(t)
+	storetest.Must(openFixture(t, db.URL, "").Create(t.Context(), n))(t)
 	s := open()
 	_, err := ownerOf(n).of(s).FindTask(t.Context(), n.Task.PublicID)
 	require.ErrorIs(t, err, task.NotFound, "a role with grants that does not own the tables sees nothing")
@@ -454,7 +454,7 @@ func TestWithoutCallersRole(t *testing.T) {
 	f.exec("DO $$ BEGIN EXECUTE format('GRANT %I TO " + login + "', current_user); END $$")
 	s = open()
 	require.Equal(t, login+" is not a member of role "+db.APIRole(), s.WithoutRowSecurity())
-	h := must(ownerOf(n).of(s).FindTask(t.Context(), n.Task.PublicID))(t, "a member of the owner of the tables has no policy")
+	h := storetest.Must(ownerOf(n).of(s).FindTask(t.Context(), n.Task.PublicID))(t, "a member of the owner of the tables has no policy")
 	require.Equal(t, n.Task.ID, h.ID)
 	require.ErrorIs(t, errOf(asker{}.of(s).FindTask(t.Context(), n.Task.PublicID)), task.NotFound)
 
@@ -462,17 +462,17 @@ func TestWithoutCallersRole(t *testing.T) {
 	s = open()
 	require.Empty(t, s.WithoutRowSecurity())
 	require.ErrorIs(t, errOf(asker{}.of(s).Header(t.Context(), n.Task.ID)), task.NotFound)
-	must(ownerOf(n).of(s).Header(t.Context(), n.Task.ID))(t)
+	storetest.Must(ownerOf(n).of(s).Header(t.Context(), n.Task.ID))(t)
 }
 
 // The server of one database has no access to another database of its cluster, although it may connect to it.
 func TestDatabasesOfOneCluster(t *testing.T) {
 	t.Parallel()
 	s := storetest.Server(t, map[string]string{"fsync": "off"})
-	admin := must(pgx.Connect(t.Context(), s.URL))(t)
+	admin := storetest.Must(pgx.Connect(t.Context(), s.URL))(t)
 	defer admin.Close(context.Background()) //nolint:errcheck // the server goes next
 	at := func(user *url.Userinfo, database string) string {
-		u := must(url.Parse(s.URL))(t)
+		u := storetest.Must(url.Parse(s.URL))(t)
 		if u.Path = "/" + database; user != nil {
 			u.User = user
 		}
@@ -481,21 +481,21 @@ func TestDatabasesOfOneCluster(t *testing.T) {
 	staging := url.UserPassword("staging", "staging")
 	for _, name := range []string{"prod", "staging"} {
 		for _, sql := range []string{"CREATE ROLE " + name + " LOGIN CREATEROLE PASSWORD '" + name + "'", "CREATE DATABASE " + name + " OWNER " + name} {
-			must(admin.Exec(t.Context(), sql))(t, sql)
+			storetest.Must(admin.Exec(t.Context(), sql))(t, sql)
 		}
 		own := at(url.UserPassword(name, name), name)
 		require.NoError(t, schema.Migrate(t.Context(), own, slog.New(slog.DiscardHandler)))
 		one := open(t, Options{URL: own, RowSecurity: true})
 		require.Empty(t, one.WithoutRowSecurity())
 		n := fresh("a")
-		must(one.Create(t.Context(), n))(t)
-		must(ownerOf(n).of(one).FindTask(t.Context(), n.Task.PublicID))(t)
+		storetest.Must(one.Create(t.Context(), n))(t)
+		storetest.Must(ownerOf(n).of(one).FindTask(t.Context(), n.Task.PublicID))(t)
 	}
 	tables := []string{"tasks", "task_events", "callers_log", "task_queue", "push_configs", "idempotency_keys"}
 	foreign := func(prepare string) {
-		c := must(pgx.Connect(t.Context(), at(staging, "prod")))(t)
+		c := storetest.Must(pgx.Connect(t.Context(), at(staging, "prod")))(t)
 		defer c.Close(context.Background()) //nolint:errcheck // nothing to lose
-		must(c.Exec(t.Context(), prepare))(t, prepare)
+		storetest.Must(c.Exec(t.Context(), prepare))(t, prepare)
 		for _, table := range tables {
 			_, err := c.Exec(t.Context(), "SELECT FROM holdfast."+table)
 			require.ErrorContains(t, err, "permission denied", "%s: %s", prepare, table)
@@ -505,11 +505,11 @@ func TestDatabasesOfOneCluster(t *testing.T) {
 	foreign("SET ROLE holdfast_api_staging")
 
 	// Even with grants it sees no rows.
-	super := must(pgx.Connect(t.Context(), at(nil, "prod")))(t)
+	super := storetest.Must(pgx.Connect(t.Context(), at(nil, "prod")))(t)
 	defer super.Close(context.Background()) //nolint:errcheck // the server goes next
 	_, err := super.Exec(t.Context(), "GRANT USAGE ON SCHEMA holdfast TO staging; GRANT SELECT ON ALL TABLES IN SCHEMA holdfast TO staging", pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err)
-	c := must(pgx.Connect(t.Context(), at(staging, "prod")))(t)
+	c := storetest.Must(pgx.Connect(t.Context(), at(staging, "prod")))(t)
 	defer c.Close(context.Background()) //nolint:errcheck // nothing to lose
 	for _, table := range tables {
 		var n, there int
@@ -527,15 +527,15 @@ func callersOfAModestRole(t *testing.T, admin *pgx.Conn, asModest string) {
 	s := open()
 	require.Equal(t, "role holdfast_api_modest does not exist", s.WithoutRowSecurity())
 	n := fresh("a")
-	must(s.Create(t.Context(), n))(t)
-	must(ownerOf(n).of(s).FindTask(t.Context(), n.Task.PublicID))(t)
+	storetest.Must(s.Create(t.Context(), n))(t)
+	storetest.Must(ownerOf(n).of(s).FindTask(t.Context(), n.Task.PublicID))(t)
 
 	_, err := admin.Exec(t.Context(), "CREATE ROLE holdfast_api_modest NOLOGIN NOINHERIT; GRANT holdfast_api_modest TO modest", pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err)
 	s = open() // it grants the role what it needs
 	require.Empty(t, s.WithoutRowSecurity())
 	require.ErrorIs(t, errOf(asker{}.of(s).Header(t.Context(), n.Task.ID)), task.NotFound)
-	must(ownerOf(n).of(s).ReadTask(t.Context(), n.Task.PublicID, true))(t)
+	storetest.Must(ownerOf(n).of(s).ReadTask(t.Context(), n.Task.PublicID, true))(t)
 }
 
 // setAPIRole makes a session run as the role of callers' statements.

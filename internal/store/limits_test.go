@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -103,7 +104,7 @@ func TestReopeningObeysLimits(t *testing.T) {
 	f := parallel(t)
 	old := f.create(chosen("a", "id"))
 	f.setPush(old.ID, hook("id", "kept")) // it stays with the old task if the reopening is refused
-	must(f.Cancel(t.Context(), old, nil))(t)
+	storetest.Must(f.Cancel(t.Context(), old, nil))(t)
 	again := func(live, queue int) error {
 		n := limited(keyed(chosen("a", "id"), "key", "1"), live, queue)
 		n.Reopens = old

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -60,7 +61,7 @@ func TestListsAgainstModel(t *testing.T) {
 	}
 	found, err := f.conn().Query(t.Context(), "SELECT agent, owner, context_id, state, status_at, id, direct FROM holdfast.tasks")
 	require.NoError(t, err)
-	rows := must(pgx.CollectRows(found, pgx.RowToStructByPos[row]))(t)
+	rows := storetest.Must(pgx.CollectRows(found, pgx.RowToStructByPos[row]))(t)
 	require.Len(t, rows, 2000)
 	slices.SortFunc(rows, func(a, b row) int { // newest first, then by id, last first
 		return cmp.Or(b.At.Compare(a.At), slices.Compare(b.ID[:], a.ID[:]))
@@ -81,8 +82,8 @@ func TestListsAgainstModel(t *testing.T) {
 							want = append(want, r.ID.String())
 						}
 					}
-					require.Equal(t, len(want), must(v.Count(t.Context(), l, Uncounted))(t))
-					require.Equal(t, min(len(want), 7), must(v.Count(t.Context(), l, 7))(t))
+					require.Equal(t, len(want), storetest.Must(v.Count(t.Context(), l, Uncounted))(t))
+					require.Equal(t, min(len(want), 7), storetest.Must(v.Count(t.Context(), l, 7))(t))
 					var got []string
 					for more := true; more; {
 						var page []*task.Task
@@ -131,7 +132,7 @@ func TestListDetails(t *testing.T) {
 		}
 		require.Len(t, working.Artifacts, 1)
 		require.Equal(t, []task.Part{task.Text("xy")}, working.Artifacts[0].Parts)
-		whole := must(f.Snapshot(t.Context(), p.c.Task, true))(t)
+		whole := storetest.Must(f.Snapshot(t.Context(), p.c.Task, true))(t)
 		require.Less(t, whole.LastSeq, working.LastSeq, "the header was read before the list")
 	}
 }

@@ -22,7 +22,7 @@ func TestCreateGivesUpOnALock(t *testing.T) {
 	impatient := unhurried
 	impatient.create = time.Nanosecond
 	f := openPatient(t, storetest.New(t).URL, "", impatient)
-	tx := must(f.conn().Begin(t.Context()))(t)
+	tx := storetest.Must(f.conn().Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	f.ok(tx.Exec(t.Context(), "INSERT INTO holdfast.task_names (tenant, owner, agent, client_id, task) VALUES ('tenant', 'owner', 'a', 'x', $1)", uuid.New()))
 	n := chosen("a", "x")
@@ -104,7 +104,7 @@ func TestRequestsToLockedTasksLeaveConnections(t *testing.T) {
 func TestCancelMeetsAnOpenClaim(t *testing.T) {
 	f := parallel(t)
 	h, w := f.create(fresh("a")), f.worker(time.Hour)
-	tx := must(f.hot.Begin(t.Context()))(t)
+	tx := storetest.Must(f.hot.Begin(t.Context()))(t)
 	f.ok(tx.Exec(t.Context(), "SELECT FROM holdfast.task_queue WHERE id = $1 FOR UPDATE", uuid.UUID(h.ID)))
 	canceled := make(chan error, 1)
 	go func() {
@@ -118,7 +118,7 @@ func TestCancelMeetsAnOpenClaim(t *testing.T) {
 	}()
 	f.retries("cancel")
 	waittest.Eventually(t, "the claim meets no try of the cancel, which it would pass over", func() error {
-		rows := must(f.q.QueueClaim(t.Context(), tx, dbsqlc.QueueClaimParams{
+		rows := storetest.Must(f.q.QueueClaim(t.Context(), tx, dbsqlc.QueueClaimParams{
 			Worker: uuid.UUID(w), Agents: []string{"a"}, Slots: []int32{1}, Since: []time.Time{{}}, Older: []time.Duration{0}, Skip: []uuid.UUID{}, Alone: true,
 		}))(t)
 		return waittest.Unless(len(rows) == 1, "%d claimed", len(rows))

@@ -49,7 +49,7 @@ func TestReadsTakeTheirBytes(t *testing.T) {
 	}
 	for name, read := range map[string]func(*memory.Account) (*task.Task, error){"get": get, "list": list} {
 		account := budgets.Open("caller")
-		got := must(read(account))(t, name)
+		got := storetest.Must(read(account))(t, name)
 		require.Len(t, got.Artifacts[0].Parts[0].Text, 12<<20, name)
 		require.InDelta(t, 3*12<<20, budgets.Answers.Stat().Used, 4<<20, "%s: three times the log", name)
 		account.Close()
@@ -116,7 +116,7 @@ func TestPagesAfterAnEventAreLimitedInBytes(t *testing.T) {
 	f.lengthen(p.c.Task.ID, 9)
 	got, last := 0, task.Seq(0)
 	for {
-		evs := must(f.EventsAfter(t.Context(), p.c.Task, task.Position{Seq: last}, 500))(t)
+		evs := storetest.Must(f.EventsAfter(t.Context(), p.c.Task, task.Position{Seq: last}, 500))(t)
 		if len(evs) == 0 {
 			break
 		}
@@ -136,7 +136,7 @@ func TestCatchUpLeavesOutWhatCannotBeDecoded(t *testing.T) {
 	}
 	whole := f.log(bad.c.Task.ID)
 	f.exec(`UPDATE holdfast.task_events SET payload = '{"parts": 7}' WHERE task = $1 AND kind = 3 AND seq = $2`, uuid.UUID(bad.c.Task.ID), int64(whole[len(whole)-1].Seq))
-	read := must(f.CatchUp(t.Context(), []Position{{Owner: bad.c.Task}, {Owner: good.c.Task}}, 100))(t)
+	read := storetest.Must(f.CatchUp(t.Context(), []Position{{Owner: bad.c.Task}, {Owner: good.c.Task}}, 100))(t)
 	require.Contains(t, read.Unreadable, bad.c.Task.ID)
 	require.Len(t, read.Unreadable, 1)
 	require.Len(t, read.Events, len(whole)-1+len(f.log(good.c.Task.ID)))
@@ -151,7 +151,7 @@ func TestCatchUpIsLimitedInBytes(t *testing.T) {
 		p.must(t, chunk(strings.Repeat("x", 2<<20)))
 		at = append(at, Position{Owner: p.c.Task, After: task.Position{Seq: 1}})
 	}
-	read := must(f.CatchUp(t.Context(), at, 100))(t)
+	read := storetest.Must(f.CatchUp(t.Context(), at, 100))(t)
 	require.True(t, read.Cut)
 	require.LessOrEqual(t, len(read.Events), 4)
 	require.NotEmpty(t, read.Events)

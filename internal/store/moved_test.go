@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
@@ -137,9 +138,9 @@ func TestTaskMovesDuringReopening(t *testing.T) {
 	w := f.worker(time.Hour)
 	p := &pen{s: f.Store, c: f.claim(w, "a", 1)[0]}
 	p.must(t, status(task.StateCompleted))
-	h := must(f.Header(t.Context(), old.Task.ID))(t)
+	h := storetest.Must(f.Header(t.Context(), old.Task.ID))(t)
 
-	tx := must(f.conn().Begin(t.Context()))(t)
+	tx := storetest.Must(f.conn().Begin(t.Context()))(t)
 	for _, sql := range []string{"UPDATE holdfast.tasks SET kept = true WHERE id = $1", "UPDATE holdfast.task_events SET kept = true WHERE task = $1"} {
 		f.ok(tx.Exec(t.Context(), sql, old.Task.ID))
 	}
@@ -154,7 +155,7 @@ func TestTaskMovesDuringReopening(t *testing.T) {
 	require.NoError(t, tx.Commit(t.Context()))
 	require.NoError(t, waittest.Within(t, "the create", made))
 	require.NotZero(t, f.ear.repeated["reopen"])
-	found := must(ownerOf(again).bare(f.Store).FindTask(t.Context(), "x"))(t)
+	found := storetest.Must(ownerOf(again).bare(f.Store).FindTask(t.Context(), "x"))(t)
 	require.Equal(t, again.Task.ID, found.ID)
 	require.Len(t, f.log(old.Task.ID), 2)
 }

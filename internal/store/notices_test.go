@@ -9,17 +9,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/store/partition"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 func (f *fixture) notices(agent string, slots int) []Notice {
 	f.t.Helper()
-	return must(f.ClaimNotices(f.t.Context(), f.worker(time.Hour), []NoticeDemand{{Agent: agent, Slots: slots}}))(f.t)
+	return storetest.Must(f.ClaimNotices(f.t.Context(), f.worker(time.Hour), []NoticeDemand{{Agent: agent, Slots: slots}}))(f.t)
 }
 
 func (f *fixture) cancel(h *task.Task, metadata string) (ended bool) {
 	f.t.Helper()
-	ended = must(f.Cancel(f.t.Context(), h, json.RawMessage(metadata)))(f.t)
+	ended = storetest.Must(f.Cancel(f.t.Context(), h, json.RawMessage(metadata)))(f.t)
 	return ended
 }
 
@@ -32,7 +33,7 @@ func TestNoticeOfParkedTask(t *testing.T) {
 	got := f.notices("a", 5)
 	require.Len(t, got, 1)
 	require.Equal(t, Notice{Task: p.c.Task.ID, Agent: "a", Reason: NoticeCanceled, Try: 1, Age: got[0].Age}, got[0])
-	facts := must(f.NoticeFacts(t.Context(), p.c.Task.ID))(t)
+	facts := storetest.Must(f.NoticeFacts(t.Context(), p.c.Task.ID))(t)
 	require.Equal(t, NoticeFacts{Attempt: 1, Turn: 1, Checkpoint: json.RawMessage(`{"job":7}`), Metadata: json.RawMessage(`{"why":1.0}`)}, facts)
 	require.Empty(t, f.notices("a", 5), "it is claimed")
 	last := f.log(p.c.Task.ID)
@@ -71,7 +72,7 @@ func TestNoticeOfRunningTask(t *testing.T) {
 		f.exec("UPDATE holdfast.cancel_notices SET due_at = now() WHERE agent = $1", name)
 		require.Equal(t, c.told, len(f.notices(name, 5)) == 1, name)
 		require.Equal(t, c.told, scan[bool](f, "SELECT EXISTS (SELECT FROM holdfast.cancel_notices WHERE agent = $1)", name), name)
-		facts := must(f.NoticeFacts(t.Context(), p.c.Task.ID))(t)
+		facts := storetest.Must(f.NoticeFacts(t.Context(), p.c.Task.ID))(t)
 		require.JSONEq(t, `{"n":1}`, string(facts.Metadata), "the first request counts")
 	}
 }
@@ -80,7 +81,7 @@ func TestNoticeOfRunningTask(t *testing.T) {
 func TestNoNoticeWithoutRun(t *testing.T) {
 	f := parallel(t)
 	require.True(t, f.cancel(f.create(fresh("a")), ""))
-	deaf := must(Open(t.Context(), Options{URL: f.url, APIConns: 1}))(t)
+	deaf := storetest.Must(Open(t.Context(), Options{URL: f.url, APIConns: 1}))(t)
 	defer deaf.Close(t.Context())
 	p := f.running("a")
 	p.must(t, status(task.StateInputRequired))

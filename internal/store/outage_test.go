@@ -61,7 +61,7 @@ func TestConnectionsDieAroundACommit(t *testing.T) {
 
 				lost = proxy.Lose("TaskCreate", loss, times)
 				n := limited(keyed(chosen("b", "id"), "key", "1"), 1, 1) // the retry finds its own task at the limit
-				ev := must(f.Create(t.Context(), n))(t)
+				ev := storetest.Must(f.Create(t.Context(), n))(t)
 				require.Equal(t, task.Seq(1), ev.Seq)
 				require.False(t, ev.At.IsZero())
 				waittest.Within(t, "the lost message", lost)
@@ -71,7 +71,7 @@ func TestConnectionsDieAroundACommit(t *testing.T) {
 				waittest.Within(t, "the lost message", lost)
 				require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.tasks WHERE agent = 'ordinary'"))
 
-				require.True(t, must(f.Cancel(t.Context(), &n.Task, nil))(t))
+				require.True(t, storetest.Must(f.Cancel(t.Context(), &n.Task, nil))(t))
 				lost = proxy.Lose("TaskReopen", loss, times)
 				again := limited(keyed(chosen("b", "id"), "another key", "1"), 1, 1)
 				again.Reopens = &n.Task
@@ -86,7 +86,7 @@ func TestConnectionsDieAroundACommit(t *testing.T) {
 					parked := f.running("c")
 					parked.must(t, status(task.StateInputRequired))
 					lost = proxy.Lose("MessageAppend", loss, times)
-					seq := must(f.AddMessage(t.Context(), &NewMessage{
+					seq := storetest.Must(f.AddMessage(t.Context(), &NewMessage{
 						Task: parked.c.Task, Message: user("x"), RequestID: NewID(), Idempotency: Idempotency{key, []byte("1")},
 					}))(t)
 					require.Equal(t, task.Seq(4), seq, "of the status: at the message itself the task was still parked")
@@ -102,7 +102,7 @@ func TestConnectionsDieAroundACommit(t *testing.T) {
 
 				waiting := f.create(fresh("e"))
 				lost = proxy.Lose("TaskCancel", loss, times)
-				require.True(t, must(f.Cancel(t.Context(), waiting, nil))(t))
+				require.True(t, storetest.Must(f.Cancel(t.Context(), waiting, nil))(t))
 				waittest.Within(t, "the lost message", lost)
 				require.Len(t, f.log(waiting.ID), 2)
 			})
@@ -118,10 +118,10 @@ func TestReconcileFindsClaimWithLostAnswer(t *testing.T) {
 		w := f.worker(time.Hour)
 		proxy.Lose("QueueClaim", loss, 1)
 		require.ErrorIs(t, errOf(f.Claim(t.Context(), w, []Demand{{Agent: "a", Slots: 1}})), task.Unavailable)
-		owned := must(f.Owned(t.Context(), w))(t)
+		owned := storetest.Must(f.Owned(t.Context(), w))(t)
 		require.Len(t, owned, 1)
 		require.Equal(t, h.ID, owned[0].Task)
-		r := must(f.FindRun(t.Context(), h.ID, false))(t)
+		r := storetest.Must(f.FindRun(t.Context(), h.ID, false))(t)
 		require.Equal(t, r.Fence, owned[0].Fence)
 	}
 }
@@ -203,7 +203,7 @@ func TestStoreSurvivesDatabaseRestart(t *testing.T) {
 func TestCloseDuringOutage(t *testing.T) {
 	t.Parallel()
 	server := storetest.Server(t, map[string]string{"fsync": "off"})
-	s := must(Open(t.Context(), Options{URL: server.URL, APIConns: 1}))(t)
+	s := storetest.Must(Open(t.Context(), Options{URL: server.URL, APIConns: 1}))(t)
 	f := &fixture{Store: s, t: t, url: server.URL}
 	run := f.running("a")
 	server.Stop()

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -78,7 +79,7 @@ func TestPayloadsMatchGoldenFiles(t *testing.T) {
 		if *update {
 			require.NoError(t, os.WriteFile(file, []byte(got+"\n"), 0o600))
 		}
-		want := must(os.ReadFile(file))(t)
+		want := storetest.Must(os.ReadFile(file))(t)
 		require.Equal(t, string(want), got+"\n", name)
 		if got != "" {
 			require.True(t, json.Valid([]byte(got)), name)
@@ -220,7 +221,7 @@ func FuzzPayload(f *testing.F) {
 		if !json.Valid([]byte(written)) {
 			t.Fatalf("%s\nbecame %s", payload, written)
 		}
-		again := must(read(written))(t)
+		again := storetest.Must(read(written))(t)
 		require.Equal(t, written, EncodePayload(again))
 		if !strings.Contains(payload, `\u`) { // invalid characters are replaced
 			require.Empty(t, cmp.Diff(e, again, cmpopts.EquateEmpty()))
@@ -251,7 +252,7 @@ func TestPlainChunksDecodeLikeOthers(t *testing.T) {
 		}})
 		got := &task.Event{Artifact: &task.Artifact{}}
 		require.True(r, plainChunk(got, []byte(payload)), payload)
-		want := must(slowly(payload))(r)
+		want := storetest.Must(slowly(payload))(r)
 		require.Equal(r, want, got)
 
 		// With one byte more, less, or another.

@@ -23,7 +23,7 @@ func TestNothingIsAcknowledgedWithoutSynchronousStandby(t *testing.T) {
 	waiting := f.create(fresh("d"))
 	ended := chosen("e", "name")
 	f.create(ended)
-	must(f.Cancel(t.Context(), &ended.Task, nil))(t)
+	storetest.Must(f.Cancel(t.Context(), &ended.Task, nil))(t)
 	f.setPush(hooked.ID, hook("old", "receiver"))
 	owner := asker{Tenant: "tenant", Subject: "owner", Agent: "f"}.of(f.Store)
 

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -165,19 +166,19 @@ func (m *cursorMachine) resume() {
 		m.Skip("not parked")
 	}
 	ctx := context.Background()
-	h := must(m.f.Header(ctx, m.id))(m)
+	h := storetest.Must(m.f.Header(ctx, m.id))(m)
 	if rapid.IntRange(0, 3).Draw(m.T, "cancel") == 0 {
-		m.ended = must(m.f.Cancel(ctx, h, nil))(m)
+		m.ended = storetest.Must(m.f.Cancel(ctx, h, nil))(m)
 		m.wrote(status(task.StateCanceled))
 		return
 	}
-	must(m.f.AddMessage(ctx, &NewMessage{Task: h, Message: user("more"), RequestID: NewID()}))(m)
+	storetest.Must(m.f.AddMessage(ctx, &NewMessage{Task: h, Message: user("more"), RequestID: NewID()}))(m)
 	m.wrote(&task.Event{Kind: task.EventMessage}, status(task.StateSubmitted))
 	m.begin()
 }
 
 func (m *cursorMachine) begin() {
-	won := must(m.f.Claim(context.Background(), NewID(), []Demand{{Agent: m.agent, Slots: 1}}))(m)
+	won := storetest.Must(m.f.Claim(context.Background(), NewID(), []Demand{{Agent: m.agent, Slots: 1}}))(m)
 	require.Len(m, won, 1)
 	m.run = &pen{s: m.f.Store, c: won[0]}
 }
@@ -212,9 +213,9 @@ func (m *cursorMachine) set() {
 
 func (m *cursorMachine) remove() {
 	c := m.pick()
-	require.True(m, must(m.f.DeletePush(context.Background(), m.id, c.id))(m))
+	require.True(m, storetest.Must(m.f.DeletePush(context.Background(), m.id, c.id))(m))
 	m.all = slices.DeleteFunc(m.all, func(x *cursorModel) bool { return x == c })
-	require.False(m, must(m.f.DeletePush(context.Background(), m.id, c.id))(m))
+	require.False(m, storetest.Must(m.f.DeletePush(context.Background(), m.id, c.id))(m))
 }
 
 func (m *cursorMachine) hosts() []string {
@@ -246,7 +247,7 @@ func (m *cursorMachine) claim() {
 
 // reads checks that a claim reads what its webhook wants.
 func (m *cursorMachine) reads(c *cursorModel, d *PushDue) {
-	page := must(m.f.ReadPush(context.Background(), d, PushRange{From: d.Next, Limit: 4}))(m)
+	page := storetest.Must(m.f.ReadPush(context.Background(), d, PushRange{From: d.Next, Limit: 4}))(m)
 	var want, have []task.Seq
 	for i, e := range m.log {
 		if seq := task.Seq(i + 1); seq >= c.next && c.wants(e) && len(want) < 4 {
@@ -354,7 +355,7 @@ func (m *cursorMachine) disable() {
 	c := m.pick()
 	m.reasons++
 	reason := fmt.Sprint("reason-", m.reasons)
-	require.True(m, must(m.f.DisablePush(context.Background(), m.id, c.id, reason))(m))
+	require.True(m, storetest.Must(m.f.DisablePush(context.Background(), m.id, c.id, reason))(m))
 	if c.disabled == "-" {
 		c.disabled = reason
 	}
@@ -363,7 +364,7 @@ func (m *cursorMachine) disable() {
 
 func (m *cursorMachine) enable() {
 	c := m.pick()
-	due := must(m.f.EnablePush(context.Background(), m.id, c.id))(m)
+	due := storetest.Must(m.f.EnablePush(context.Background(), m.id, c.id))(m)
 	require.Equal(m, c.upto >= c.next, due)
 	c.disabled, c.failures, c.failing, c.parked, c.due = "-", 0, false, false, never
 	if due {
@@ -415,7 +416,7 @@ func (m *cursorMachine) pass() {
 // park parks what is due for busy hosts, as a claim does if that hides others.
 func (m *cursorMachine) park() {
 	busy := m.hosts()
-	parked := must(m.f.park(context.Background(), busy, nil, time.Time{}))(m)
+	parked := storetest.Must(m.f.park(context.Background(), busy, nil, time.Time{}))(m)
 	want := false
 	for _, c := range m.all {
 		if c.due == now && !c.parked && slices.Contains(busy, c.host()) {
@@ -428,7 +429,7 @@ func (m *cursorMachine) park() {
 func (m *cursorMachine) check() {
 	rows, err := m.db.Query(context.Background(), cursorText, m.id)
 	require.NoError(m, err)
-	have := must(pgx.CollectRows(rows, pgx.RowTo[string]))(m)
+	have := storetest.Must(pgx.CollectRows(rows, pgx.RowTo[string]))(m)
 	var want []string
 	var counts PushCounts
 	for _, c := range m.all {
@@ -445,7 +446,7 @@ func (m *cursorMachine) check() {
 	var pushes bool
 	require.NoError(m, m.db.QueryRow(context.Background(), "SELECT pushes FROM holdfast.tasks WHERE id = $1", m.id).Scan(&pushes))
 	require.Equal(m, len(m.all) > 0, pushes, "until the last one is deleted")
-	got := must(m.f.CountPushes(context.Background()))(m)
+	got := storetest.Must(m.f.CountPushes(context.Background()))(m)
 	got.Oldest = 0
 	require.Equal(m, counts, got)
 }

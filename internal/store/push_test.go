@@ -80,7 +80,7 @@ func (f *fixture) claimPushes(c PushClaim) (due []*PushDue, next time.Duration) 
 // wanted reads the next events that a claimed configuration wants.
 func (f *fixture) wanted(d *PushDue, limit int) (*task.Task, []*task.Event) {
 	f.t.Helper()
-	p := must(f.ReadPush(f.t.Context(), d, PushRange{From: d.Next, Limit: limit}))(f.t)
+	p := storetest.Must(f.ReadPush(f.t.Context(), d, PushRange{From: d.Next, Limit: limit}))(f.t)
 	return p.Header, p.Events
 }
 
@@ -112,7 +112,7 @@ func (f *fixture) record(o *PushOutcome) (ours, more bool) {
 // cursor returns a configuration as operators see it.
 func (f *fixture) cursor(id task.ID, config string) PushRow {
 	f.t.Helper()
-	rows := must(f.ListPushes(f.t.Context(), PushFilter{Task: id, Limit: 100}))(f.t)
+	rows := storetest.Must(f.ListPushes(f.t.Context(), PushFilter{Task: id, Limit: 100}))(f.t)
 	for _, r := range rows {
 		if r.Config.ID == config {
 			return r
@@ -131,7 +131,7 @@ func TestConfigurationsOfATask(t *testing.T) {
 	}
 	f.setPush(h.ID, c)
 	f.setPush(h.ID, hook("two", "b"))
-	got := must(f.Pushes(t.Context(), h.ID))(t)
+	got := storetest.Must(f.Pushes(t.Context(), h.ID))(t)
 	require.Len(t, got, 2)
 	want := *c
 	want.Token, want.Credentials = "", "" // secrets are not returned
@@ -139,7 +139,7 @@ func TestConfigurationsOfATask(t *testing.T) {
 	got[0].CreatedAt = want.CreatedAt
 	require.Equal(t, want, got[0])
 	require.Equal(t, "two", got[1].ID)
-	require.Empty(t, must(f.Pushes(t.Context(), NewID()))(t))
+	require.Empty(t, storetest.Must(f.Pushes(t.Context(), NewID()))(t))
 
 	again := hook("one", "c")
 	f.setPush(h.ID, again)
@@ -147,7 +147,7 @@ func TestConfigurationsOfATask(t *testing.T) {
 	require.Nil(t, scan[[]byte](f, "SELECT secrets FROM holdfast.push_configs WHERE config_id = 'one'"), "without its old secrets")
 	require.ErrorIs(t, f.SetPush(t.Context(), NewID(), hook("one", "d"), 2), task.NotFound)
 	require.ErrorIs(t, errOf(f.EnablePush(t.Context(), h.ID, "x")), task.NotFound)
-	require.False(t, must(f.DisablePush(t.Context(), h.ID, "x", "no"))(t))
+	require.False(t, storetest.Must(f.DisablePush(t.Context(), h.ID, "x", "no"))(t))
 }
 
 // TestWebhooksAgainstModel does not show when the next one is due, and the log of attempts.
@@ -175,11 +175,11 @@ func TestNextClaimAndAttempts(t *testing.T) {
 	due, _ = claim()
 	f.record(delivered(due[0], 2))
 
-	tries := must(f.PushAttempts(t.Context(), id, "c", 10))(t)
+	tries := storetest.Must(f.PushAttempts(t.Context(), id, "c", 10))(t)
 	require.Len(t, tries, 2)
 	require.Equal(t, []any{200, "delivered", 1, time.Millisecond}, []any{tries[0].Status, tries[0].Class, tries[0].Attempt, tries[0].Took})
 	require.Equal(t, []any{500, "server", 1, "test"}, []any{tries[1].Status, tries[1].Class, tries[1].Attempt, tries[1].Worker})
-	require.Len(t, must(f.PushAttempts(t.Context(), id, "", 1))(t), 1)
+	require.Len(t, storetest.Must(f.PushAttempts(t.Context(), id, "", 1))(t), 1)
 }
 
 // A claim also reads a part of the log with what its webhook does not want, for a snapshot of the task.
@@ -196,14 +196,14 @@ func TestClaimReadsWholeLog(t *testing.T) {
 		from, upto task.Seq
 		text       string
 	}{{0, 4, "xy"}, {5, 6, "xyz"}} {
-		p := must(f.ReadPush(t.Context(), due[0], PushRange{From: r.from, Upto: r.upto, Everything: true}))(t)
+		p := storetest.Must(f.ReadPush(t.Context(), due[0], PushRange{From: r.from, Upto: r.upto, Everything: true}))(t)
 		for _, e := range p.Events {
 			require.NoError(t, as.Apply(e))
 		}
 		require.Equal(t, r.upto, as.LastSeq)
 		require.Equal(t, r.text, as.Artifacts[0].Parts[0].Text, "without later events")
 	}
-	require.Equal(t, must(f.Snapshot(t.Context(), as, true))(t), as)
+	require.Equal(t, storetest.Must(f.Snapshot(t.Context(), as, true))(t), as)
 }
 
 // Many requests at once do not exceed the limit.
@@ -270,14 +270,14 @@ func TestSecretsAreSealed(t *testing.T) {
 	one.setPush(h.ID, secret("one"))
 	two := with(2, 1)
 	two.setPush(h.ID, secret("two"))
-	must(plain.Cancel(t.Context(), h, nil))(t)
+	storetest.Must(plain.Cancel(t.Context(), h, nil))(t)
 	for _, word := range []string{"token", "credentials"} {
 		require.Zero(t, scan[int](plain, "SELECT count(*) FROM holdfast.push_configs WHERE position($1::bytea in secrets) > 0", []byte(word)))
 	}
 	require.Equal(t, map[string]string{"database": "credentials-database", "one": "credentials-one", "two": "credentials-two"}, claim(two, 3))
-	require.Equal(t, 2, must(two.Reseal(t.Context()))(t))
+	require.Equal(t, 2, storetest.Must(two.Reseal(t.Context()))(t))
 	require.Equal(t, "2", scan[string](two, "SELECT object FROM holdfast.v_audit WHERE action = 'push.rekeyed'"))
-	require.Zero(t, must(two.Reseal(t.Context()))(t))
+	require.Zero(t, storetest.Must(two.Reseal(t.Context()))(t))
 	require.Equal(t, 1, scan[int](two, "SELECT count(*) FROM holdfast.v_audit WHERE action = 'push.rekeyed'"), "without a change there is no audit entry")
 	claim(with(2), 3)
 	claim(with(1, 2), 3) // a replica that seals with the old key while others have the next one
@@ -305,7 +305,7 @@ func TestAWebhookThatComesWithTheMessage(t *testing.T) {
 	}
 	require.NoError(t, g.Wait())
 	require.False(t, scan[bool](f, "SELECT pushes FROM holdfast.tasks WHERE id = $1", uuid.UUID(without.Task.ID)))
-	h := must(f.Header(t.Context(), n.Task.ID))(t)
+	h := storetest.Must(f.Header(t.Context(), n.Task.ID))(t)
 	p := &pen{s: f.Store, c: &Claimed{Task: h, Fence: FirstFence(h)}}
 	p.must(t, status(task.StateInputRequired))
 	due := f.duePushes(10)
@@ -329,7 +329,7 @@ func TestAWebhookThatComesWithTheMessage(t *testing.T) {
 	require.EqualValues(t, 4, f.cursor(n.Task.ID, "c").Upto)
 	f.ok(f.Cancel(t.Context(), h, nil))
 	require.ErrorIs(t, add(hook("e", "h"), 20), task.Terminal)
-	require.Len(t, must(f.Pushes(t.Context(), n.Task.ID))(t), 2, "the message was refused, and its webhook with it")
+	require.Len(t, storetest.Must(f.Pushes(t.Context(), n.Task.ID))(t), 2, "the message was refused, and its webhook with it")
 }
 
 // Claims take what is due of hosts and callers that are not busy, parked or not: within their bounds, the oldest first, and all.
@@ -450,9 +450,9 @@ func TestABacklogHidesNobody(t *testing.T) {
 	x := &explained{f: f}
 	look := beforeLanes
 	look.BusyHosts, look.BusyCallers, look.MaxRows = busy.BusyHosts, busy.BusyCallers, laneRows
-	lanes := must(f.q.PushLanes(t.Context(), x, look))(t)
+	lanes := storetest.Must(f.q.PushLanes(t.Context(), x, look))(t)
 	require.Equal(t, []dbsqlc.PushLanesRow{{Caller: 0, Host: "dead:80"}, {Caller: 7, Host: lanes[1].Host}}, lanes, "all lanes of a busy caller are one look")
-	rows := must(f.q.PushClaim(t.Context(), x, dbsqlc.PushClaimParams{
+	rows := storetest.Must(f.q.PushClaim(t.Context(), x, dbsqlc.PushClaimParams{
 		WindowRows: 320, PerHost: 8, PerCaller: 32, MaxRows: 32, LaneCallers: []int64{}, LaneHosts: []string{}, AnyParked: true,
 		BusyHosts: busy.BusyHosts, BusyCallers: busy.BusyCallers, Worker: uuid.New(), Lock: time.Hour,
 	}))(t)
@@ -470,7 +470,7 @@ func (f *fixture) parksByPlace() {
 		update = strings.ReplaceAll(update, name, param)
 	}
 	c := f.conn()
-	must(c.Exec(f.t.Context(), "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan", pgx.QueryExecModeSimpleProtocol))(f.t)
+	storetest.Must(c.Exec(f.t.Context(), "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan", pgx.QueryExecModeSimpleProtocol))(f.t)
 	plan := explain(f.t, c, "push_park", update)
 	scans := regexp.MustCompile(`\w+ Scan\b.*? on push_\w+ \w+`).FindAllString(strings.Join(plan, "\n"), -1)
 	require.Equal(f.t, []string{"Index Scan using push_cursors_due on push_cursors d", "Tid Scan on push_cursors h", "Tid Scan on push_cursors k"}, scans)
@@ -556,7 +556,7 @@ func TestReadsAreBoundedInBytes(t *testing.T) {
 		var seqs []task.Seq
 		var pages []int
 		for from := task.Seq(2); from <= 7; {
-			page := must(f.ReadPush(t.Context(), d, PushRange{From: from, Everything: everything, Limit: 4}))(t)
+			page := storetest.Must(f.ReadPush(t.Context(), d, PushRange{From: from, Everything: everything, Limit: 4}))(t)
 			require.Equal(t, int(min(4, 8-from)), page.Found, "of the range, and not only of the page")
 			pages = append(pages, len(page.Events))
 			for _, e := range page.Events {
@@ -569,14 +569,14 @@ func TestReadsAreBoundedInBytes(t *testing.T) {
 	}
 	// A reader that has less memory gets less, and learns how much the next event needs.
 	some := PushRange{From: 2, Everything: true, Bytes: int64(len(text)) + 1000}
-	page := must(f.ReadPush(t.Context(), d, some))(t)
+	page := storetest.Must(f.ReadPush(t.Context(), d, some))(t)
 	require.Len(t, page.Events, 1)
 	some.From = 5
-	page = must(f.ReadPush(t.Context(), d, some))(t)
+	page = storetest.Must(f.ReadPush(t.Context(), d, some))(t)
 	require.Empty(t, page.Events)
 	require.InDelta(t, 12*len(text), page.Need, 1000)
 	some.Bytes = page.Need
-	page = must(f.ReadPush(t.Context(), d, some))(t)
+	page = storetest.Must(f.ReadPush(t.Context(), d, some))(t)
 	require.Len(t, page.Events, 1)
 	require.Zero(t, page.Need)
 }
@@ -608,11 +608,11 @@ func TestReadsThatTakeTooLongBecomeSmaller(t *testing.T) {
 	p.must(t, status(task.StateWorking), status(task.StateWorking))
 	d := f.duePushes(1)[0]
 	c := f.conn()
-	row := must(f.q.TaskByID(t.Context(), c, uuid.UUID(d.Task)))(t)
+	row := storetest.Must(f.q.TaskByID(t.Context(), c, uuid.UUID(d.Task)))(t)
 	d.knows(&row)
 	arg := dbsqlc.PushLogParams{Task: uuid.UUID(d.Task), FromSeq: 2, Upto: 3, MaxRows: 64, MaxBytes: pushBytes, MaxFirst: pushBytes}
 	slow := &slowReads{DBTX: c, rows: 5}
-	page := must(f.pushPage(t.Context(), slow, d, arg))(t)
+	page := storetest.Must(f.pushPage(t.Context(), slow, d, arg))(t)
 	require.Equal(t, []int32{64, 4}, slow.tried)
 	require.Len(t, page.Events, 2)
 
@@ -671,7 +671,7 @@ func TestClaimsDoNotWaitForReadsAhead(t *testing.T) {
 	f.setPush(p.c.Task.ID, hook("hook", "host"))
 	p.must(t, status(task.StateWorking))
 	for range f.api.Config().MaxConns {
-		c := must(f.api.Acquire(t.Context()))(t)
+		c := storetest.Must(f.api.Acquire(t.Context()))(t)
 		defer c.Release()
 	}
 	due, _ := must2(f.ClaimPush(waittest.Context(t), &PushClaim{Worker: NewID(), Limit: 10, PerHost: 8, PerCaller: 32, Lock: time.Hour}))(t)
@@ -711,7 +711,7 @@ func TestNoEventFallsBetweenASetAndAnAppend(t *testing.T) {
 	for name, write := range map[string]func(p *pen){
 		"append": func(p *pen) { p.must(t, status(task.StateWorking)) },
 		"cancel": func(p *pen) {
-			require.True(t, must(f.Cancel(t.Context(), p.c.Task, nil))(t))
+			require.True(t, storetest.Must(f.Cancel(t.Context(), p.c.Task, nil))(t))
 		},
 		"message": func(p *pen) {
 			f.ok(f.AddMessage(t.Context(), &NewMessage{Task: p.c.Task, Message: user("x"), Enqueue: true, RequestID: NewID()}))
@@ -722,7 +722,7 @@ func TestNoEventFallsBetweenASetAndAnAppend(t *testing.T) {
 		if name != "append" {
 			p.must(t, status(task.StateInputRequired))
 		}
-		tx := must(f.conn().Begin(t.Context()))(t)
+		tx := storetest.Must(f.conn().Begin(t.Context()))(t)
 		f.ok(f.Store.setPush(t.Context(), tx, id, hook("c", "h"), nil, 20))
 		done := make(chan struct{})
 		go func() {
@@ -738,7 +738,7 @@ func TestNoEventFallsBetweenASetAndAnAppend(t *testing.T) {
 		waittest.Within(t, "the answer", done)
 		k := f.cursor(id, "c")
 		require.False(t, k.DueAt.IsZero(), name)
-		h := must(f.Header(t.Context(), id))(t)
+		h := storetest.Must(f.Header(t.Context(), id))(t)
 		require.Equal(t, h.Status.Seq, k.Upto, name)
 		f.exec("DELETE FROM holdfast.push_cursors; DELETE FROM holdfast.push_configs; UPDATE holdfast.tasks SET pushes = false")
 	}
@@ -756,7 +756,7 @@ func TestNoMarkIsLostToARecord(t *testing.T) {
 		require.Len(t, due, 1)
 
 		// Both wait for the same row, in this order.
-		tx := must(f.conn().Begin(t.Context()))(t)
+		tx := storetest.Must(f.conn().Begin(t.Context()))(t)
 		f.ok(tx.Exec(t.Context(), "SELECT FROM holdfast.push_cursors WHERE task = $1 FOR UPDATE", uuid.UUID(id)))
 		var wg sync.WaitGroup
 		mark := func() { p.must(t, status(task.StateWorking)) }
@@ -795,7 +795,7 @@ func TestMarksLockInTheOrderOfKeys(t *testing.T) {
 		}
 	}
 	f.exec("ANALYZE holdfast.push_cursors") // it is small: read as it lies, were it for the planner
-	tx := must(f.conn().Begin(t.Context()))(t)
+	tx := storetest.Must(f.conn().Begin(t.Context()))(t)
 	f.ok(tx.Exec(t.Context(), "SELECT FROM holdfast.push_cursors WHERE task = $1 AND config_id = 'x' FOR UPDATE", ids[0]))
 	marking, done := f.conn(), make(chan error)
 	go func() {
@@ -821,7 +821,7 @@ func TestAClaimSkipsAConfigurationThatIsSetAgain(t *testing.T) {
 	f.setPush(h.ID, hook("c", "old"))
 	f.ok(f.Cancel(t.Context(), h, nil))
 	held := func(sql string, args ...any) pgx.Tx {
-		tx := must(f.conn().Begin(t.Context()))(t)
+		tx := storetest.Must(f.conn().Begin(t.Context()))(t)
 		f.ok(tx.Exec(t.Context(), sql, args...))
 		return tx
 	}
@@ -908,13 +908,13 @@ func TestWebhooksGoWithAnIDThatIsReopened(t *testing.T) {
 	f.setPush(old.Task.ID, kept)
 	f.setPush(old.Task.ID, hook("dead", "dead"))
 	f.exec("UPDATE holdfast.push_cursors SET disabled_at = now(), disabled_for = 'gone', due_at = NULL WHERE config_id = 'dead'")
-	require.True(t, must(f.Cancel(t.Context(), &old.Task, nil))(t))
+	require.True(t, storetest.Must(f.Cancel(t.Context(), &old.Task, nil))(t))
 
 	fresh := chosen("a", "t")
 	fresh.Reopens, fresh.Push = &old.Task, hook("t", "new")
 	fresh.Push.Token = "another secret"
 	f.create(fresh)
-	require.True(t, must(f.Cancel(t.Context(), &fresh.Task, nil))(t))
+	require.True(t, storetest.Must(f.Cancel(t.Context(), &fresh.Task, nil))(t))
 	told := map[string]string{}
 	for _, d := range f.duePushes(10) {
 		told[d.Task.String()+" "+d.Config.URL] = d.Config.Token
@@ -923,7 +923,7 @@ func TestWebhooksGoWithAnIDThatIsReopened(t *testing.T) {
 		h, evs := f.wanted(d, 10)
 		require.NotEmpty(t, evs)
 		require.Equal(t, "t", h.PublicID)
-		p := must(f.ReadPush(t.Context(), d, PushRange{Upto: d.Upto, Everything: true}))(t)
+		p := storetest.Must(f.ReadPush(t.Context(), d, PushRange{Upto: d.Upto, Everything: true}))(t)
 		require.Equal(t, "t", p.Header.PublicID)
 		require.Equal(t, "t", p.Events[0].Message.TaskID)
 	}
@@ -935,7 +935,7 @@ func TestWebhooksGoWithAnIDThatIsReopened(t *testing.T) {
 	again := chosen("a", "t")
 	again.Reopens = &fresh.Task
 	f.create(again)
-	require.Len(t, must(f.Pushes(t.Context(), again.Task.ID))(t), 2, "also without one in the message")
+	require.Len(t, storetest.Must(f.Pushes(t.Context(), again.Task.ID))(t), 2, "also without one in the message")
 
 	// A webhook that is set for the old task afterwards knows it by its UUID.
 	f.setPush(old.Task.ID, hook("kept", "kept"))

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
@@ -56,7 +57,7 @@ func TestReadTaskEqualsFindTaskAndSnapshot(t *testing.T) {
 	f.exec("CREATE TABLE moved AS SELECT * FROM holdfast.task_events WHERE seq = 2")
 	f.exec("DELETE FROM holdfast.task_events WHERE seq = 2")
 	f.exec("INSERT INTO holdfast.task_events SELECT * FROM moved")
-	heap := must(Open(t.Context(), Options{URL: f.url + "&enable_indexscan=off", APIConns: 2, RowSecurity: true}))(t)
+	heap := storetest.Must(Open(t.Context(), Options{URL: f.url + "&enable_indexscan=off", APIConns: 2, RowSecurity: true}))(t)
 	t.Cleanup(func() { heap.Close(context.Background()) })
 
 	for _, s := range []*Store{f.replica(nil), heap} {
@@ -73,9 +74,9 @@ func TestReadTaskEqualsFindTaskAndSnapshot(t *testing.T) {
 							continue
 						}
 						require.NoError(t, err)
-						want := must(v.Snapshot(t.Context(), h, artifacts))(t)
+						want := storetest.Must(v.Snapshot(t.Context(), h, artifacts))(t)
 						require.Equal(t, artifacts && want.ID != again.Task.ID, len(want.Artifacts) > 0)
-						got := must(v.ReadTask(t.Context(), id, artifacts))(t)
+						got := storetest.Must(v.ReadTask(t.Context(), id, artifacts))(t)
 						require.Empty(t, cmp.Diff(want, got, cmpopts.IgnoreUnexported(task.Task{})))
 						if text := texts[got.ID]; text != "" && artifacts {
 							require.Equal(t, text, got.Artifacts[0].Parts[0].Text)
@@ -110,11 +111,11 @@ func TestReadTaskEqualsTheFoldOfItsEvents(t *testing.T) {
 		log = append(log, *e)
 	}
 	cold := owner.of(f.replica(nil))
-	h := must(cold.FindTask(t.Context(), p.c.Task.ID.String()))(t)
-	want := must(task.Fold(*Empty(h), log))(t)
+	h := storetest.Must(cold.FindTask(t.Context(), p.c.Task.ID.String()))(t)
+	want := storetest.Must(task.Fold(*Empty(h), log))(t)
 	require.Len(t, want.Artifacts, 4)
 	ignored := cmpopts.IgnoreUnexported(task.Task{})
-	got := must(cold.ReadTask(t.Context(), h.PublicID, true))(t)
+	got := storetest.Must(cold.ReadTask(t.Context(), h.PublicID, true))(t)
 	want.History, got.History = nil, nil // events of a log alone do not know the context of messages
 	require.Empty(t, cmp.Diff(want, got, ignored, cmpopts.EquateEmpty()))
 	page, _ := must2(cold.List(t.Context(), &Listing{After: Newest, Limit: 50, Artifacts: true}))(t)
@@ -148,7 +149,7 @@ func TestFirstPagesThatTakeTooLongBecomeSmaller(t *testing.T) {
 	v := owner.of(f.replica(nil))
 	slow := &slowFirst{querier: v.db}
 	v.db = slow
-	got := must(v.ReadTask(t.Context(), p.c.Task.ID.String(), true))(t)
+	got := storetest.Must(v.ReadTask(t.Context(), p.c.Task.ID.String(), true))(t)
 	require.Equal(t, strings.Repeat("x", walkRows), got.Artifacts[0].Parts[0].Text)
 	require.EqualValues(t, walkRows/4, slow.tried[0])
 }
@@ -228,7 +229,7 @@ func TestArtifactIDsReadOnlyChunksAfterTheListing(t *testing.T) {
 	id := p.c.Task.ID
 	read := func() ([]string, int) {
 		x := &explained{f: f}
-		ids := must(f.q.ArtifactIDs(t.Context(), x, uuid.UUID(id)))(t)
+		ids := storetest.Must(f.q.ArtifactIDs(t.Context(), x, uuid.UUID(id)))(t)
 		return ids, x.pages
 	}
 	p.must(t, status(task.StateWorking), chunkOf("z"))
@@ -266,7 +267,7 @@ func TestArtifactIDsAfterCrashesAndOlderServers(t *testing.T) {
 	id := p.c.Task.ID
 	want := func(want ...string) {
 		t.Helper()
-		ids := must(f.ArtifactIDs(t.Context(), id))(t)
+		ids := storetest.Must(f.ArtifactIDs(t.Context(), id))(t)
 		require.Equal(t, want, firstSeen(ids))
 	}
 	crash := func() {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
@@ -44,7 +45,7 @@ func (f *fixture) due(shared ...string) []Relays {
 func (f *fixture) relay(all []Relays) (n int) {
 	f.t.Helper()
 	for _, r := range all {
-		shown := must(f.Relay(f.t.Context(), r))(f.t)
+		shown := storetest.Must(f.Relay(f.t.Context(), r))(f.t)
 		n += shown
 	}
 	return n
@@ -92,8 +93,8 @@ func TestRelayedStatus(t *testing.T) {
 	require.Equal(t, `{"call":{"id":"call-1","agent":"b","task":"`+b.c.Task.PublicID+`","metadata":{"percent":10.0}}}`, string(got.Metadata))
 	require.Equal(t, `{"call":{"id":"call-2","agent":"c","task":"`+c.c.Task.PublicID+`"}}`, string(log[len(log)-1].Metadata))
 
-	h := must(f.Header(t.Context(), p.c.Task.ID))(t)
-	now := must(f.Snapshot(t.Context(), h, true))(t)
+	h := storetest.Must(f.Header(t.Context(), p.c.Task.ID))(t)
+	now := storetest.Must(f.Snapshot(t.Context(), h, true))(t)
 	require.Equal(t, []any{task.StateWorking, "other", h.PublicID, h.ContextID},
 		[]any{now.Status.State, now.Status.Message.FirstText(), now.Status.Message.TaskID, now.Status.Message.ContextID})
 	f.ear.mu.Lock()
@@ -252,8 +253,8 @@ func TestRelayOfAnAnswer(t *testing.T) {
 		{ID: "again", Task: child.c.Task.ID, Answers: true, RequestID: NewID(), Message: user("answer"), Relay: true},
 	}}})
 	require.Empty(t, f.due(), "the call has not begun")
-	seq := must(f.say(child.c.Task.ID, true))(t)
-	calls := must(f.NewCalls(t.Context(), 0, NewCall{}, 10))(t)
+	seq := storetest.Must(f.say(child.c.Task.ID, true))(t)
+	calls := storetest.Must(f.NewCalls(t.Context(), 0, NewCall{}, 10))(t)
 	require.NoError(t, f.BeginAnswer(t.Context(), calls[0], seq, false))
 	require.Zero(t, f.relay(f.due()))
 	child = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "b", 1)[0]}

@@ -42,7 +42,7 @@ var (
 
 func checksum(t *testing.T, name string) string {
 	t.Helper()
-	content := must(migrations.FS.ReadFile(name))(t, "a released migration is gone")
+	content := storetest.Must(migrations.FS.ReadFile(name))(t, "a released migration is gone")
 	return fmt.Sprintf("%x", sha256.Sum256(content))
 }
 
@@ -54,7 +54,7 @@ func writeFixture(t *testing.T, version string) {
 	b.write()
 	n := chosen("writer", "essay-1") // canceled
 	n.Task.Tenant, n.Task.Owner = "", "cyd"
-	old := must(ownerOf(n).bare(f.Store).FindTask(t.Context(), "essay-1"))(t)
+	old := storetest.Must(ownerOf(n).bare(f.Store).FindTask(t.Context(), "essay-1"))(t)
 	n.Reopens = old
 	f.create(n)
 	f.calling("helper")
@@ -63,9 +63,9 @@ func writeFixture(t *testing.T, version string) {
 
 	dump := exec.CommandContext(t.Context(), "pg_dump", "--inserts", "--no-owner", "--schema=holdfast", f.url)
 	dump.Stderr = os.Stderr
-	sql := must(dump.Output())(t, "pg_dump, of the version of the server")
+	sql := storetest.Must(dump.Output())(t, "pg_dump, of the version of the server")
 	var out bytes.Buffer
-	names := must(fs.Glob(migrations.FS, "*.sql"))(t)
+	names := storetest.Must(fs.Glob(migrations.FS, "*.sql"))(t)
 	for _, name := range names {
 		fmt.Fprintf(&out, "-- %s %s\n", name, checksum(t, name))
 	}
@@ -80,13 +80,13 @@ func TestReleasedSchemas(t *testing.T) {
 	if *newFixtureOf != "" {
 		writeFixture(t, *newFixtureOf)
 	}
-	files := must(filepath.Glob(fixtures + "/*.sql"))(t)
+	files := storetest.Must(filepath.Glob(fixtures + "/*.sql"))(t)
 	require.NotEmpty(t, files)
 	want := shape(t, newFixture(t).conn())
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".sql"), func(t *testing.T) {
 			t.Parallel()
-			sql := must(os.ReadFile(file))(t)
+			sql := storetest.Must(os.ReadFile(file))(t)
 			pins := pinned.FindAllStringSubmatch(string(sql), -1)
 			require.NotEmpty(t, pins)
 			for _, pin := range pins {
@@ -94,13 +94,13 @@ func TestReleasedSchemas(t *testing.T) {
 			}
 
 			url := storetest.New(t).URL
-			c := must(pgx.Connect(t.Context(), url))(t)
+			c := storetest.Must(pgx.Connect(t.Context(), url))(t)
 			defer c.Close(context.Background()) //nolint:errcheck // nothing to lose
-			must(c.PgConn().Exec(t.Context(), "DROP SCHEMA holdfast CASCADE").ReadAll())(t)
+			storetest.Must(c.PgConn().Exec(t.Context(), "DROP SCHEMA holdfast CASCADE").ReadAll())(t)
 			if _, methods := query(t, c, "SELECT 'lz4' = ANY (enumvals) FROM pg_settings WHERE name = 'default_toast_compression'"); methods[0][0] == "f" {
 				sql = lz4.ReplaceAll(sql, nil) // as the migrations do with such a server
 			}
-			must(c.PgConn().Exec(t.Context(), string(sql)).ReadAll())(t)
+			storetest.Must(c.PgConn().Exec(t.Context(), string(sql)).ReadAll())(t)
 			require.NoError(t, schema.Migrate(t.Context(), url, slog.New(slog.DiscardHandler)))
 			f := openFixture(t, url, "") // it grants the callers' role of this database what it needs
 			require.Equal(t, want, shape(t, c), "the same schema as a new database")
@@ -126,8 +126,8 @@ func continueTasks(t *testing.T, f *fixture) {
 	_, runs := must2(f.Rescue(t.Context(), 0, true))(t)
 	require.Len(t, runs, 2, "the novels")
 	asked := asker{Subject: "cyd", Agent: "support"}
-	h := must(asked.bare(f.Store).FindTask(t.Context(), "ask-1"))(t)
-	must(asked.of(f.Store).AddMessage(t.Context(), &NewMessage{Task: h, Message: user("the first"), RequestID: NewID()}))(t)
+	h := storetest.Must(asked.bare(f.Store).FindTask(t.Context(), "ask-1"))(t)
+	storetest.Must(asked.of(f.Store).AddMessage(t.Context(), &NewMessage{Task: h, Message: user("the first"), RequestID: NewID()}))(t)
 	won, err := f.Claim(t.Context(), f.worker(time.Hour), []Demand{{Agent: "support", Slots: 1}, {Agent: "writer", Slots: 3}, {Agent: "travel", Slots: 9}})
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(won), 4)
@@ -135,7 +135,7 @@ func continueTasks(t *testing.T, f *fixture) {
 		(&pen{s: f.Store, c: c}).must(t, piece("end", "the end", false, true), status(task.StateCompleted))
 	}
 	essay := asker{Subject: "cyd", Agent: "writer"}
-	h = must(essay.of(f.Store).ReadTask(t.Context(), "essay-1", true))(t)
+	h = storetest.Must(essay.of(f.Store).ReadTask(t.Context(), "essay-1", true))(t)
 	require.Equal(t, task.StateCompleted, h.Status.State, "the task that took over the name")
 	again := keyed(fresh("travel"), "k-1", "k-1")
 	again.Task.Tenant, again.Task.Owner = "", "ada"

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -36,10 +37,10 @@ func TestNothingNeedsTheOldKeyAfterReseal(t *testing.T) {
 	require.NoError(t, before.Resume(t.Context(), n))
 
 	both := with(next, old)
-	sealed := must(both.Reseal(t.Context()))(t)
+	sealed := storetest.Must(both.Reseal(t.Context()))(t)
 	require.Equal(t, 5, sealed)
 	require.Equal(t, "1 4", scan[string](both, "SELECT string_agg(object, ' ' ORDER BY object) FROM holdfast.v_audit WHERE action = 'push.rekeyed'"))
-	sealed = must(both.Reseal(t.Context()))(t)
+	sealed = storetest.Must(both.Reseal(t.Context()))(t)
 	require.Zero(t, sealed)
 
 	after := with(next)

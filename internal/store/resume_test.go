@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-a2a/holdfast/internal/resume"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
@@ -40,7 +41,7 @@ func TestResumeBeginsATurn(t *testing.T) {
 		return scan[*time.Time](f, "SELECT resume_until FROM holdfast.v_tasks WHERE task = $1", id)
 	}
 	require.NotNil(t, until())
-	require.Equal(t, "a", must(f.Resumable(t.Context(), id, 1))(t))
+	require.Equal(t, "a", storetest.Must(f.Resumable(t.Context(), id, 1))(t))
 	require.NoError(t, f.Resume(t.Context(), resumeOf(id, 1, "the secret")))
 	require.Nil(t, until(), "the URL is used")
 	require.EqualValues(t, 6, scan[int64](f, "SELECT due_seq FROM holdfast.push_cursors WHERE task = $1", id), "webhooks learn that the task goes on")
@@ -124,7 +125,7 @@ func TestParkFindsWhatItsSnapshotLacks(t *testing.T) {
 	c := f.conn()
 	f.ok(c.Exec(t.Context(), "BEGIN; DECLARE late CURSOR FOR SELECT holdfast.message_after($$"+id.String()+"$$, 1) FROM generate_series(1, 1)"))
 	require.NoError(t, f.Resume(t.Context(), resumeOf(id, 1, "early")))
-	said := must(f.say(id, true))(t)
+	said := storetest.Must(f.say(id, true))(t)
 	var found task.Seq
 	require.NoError(t, c.QueryRow(t.Context(), "FETCH late").Scan(&found))
 	require.Equal(t, said, found)
@@ -172,7 +173,7 @@ func TestHostileResumes(t *testing.T) {
 // A resume belongs to its turn: copied to another one, it is not read.
 func TestResumesCannotBeMoved(t *testing.T) {
 	f := parallel(t)
-	sealed := must(f.sealResume(t.Context(), resumeOf(NewID(), 1, "x")))(t)
+	sealed := storetest.Must(f.sealResume(t.Context(), resumeOf(NewID(), 1, "x")))(t)
 	_, err := f.openResume(t.Context(), NewID(), 2, sealed)
 	require.ErrorContains(t, err, "what came by the resume URL: not a value that was sealed for this place")
 

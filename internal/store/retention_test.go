@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-a2a/holdfast/internal/store/partition"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
@@ -24,7 +25,7 @@ func TestPlansOfRetention(t *testing.T) {
 	f.exec("VACUUM (ANALYZE) holdfast.tasks")
 	defer f.exec("TRUNCATE holdfast.tasks") // they have no logs
 	ended := strings.TrimPrefix(scan[string](f, "SELECT tableoid::regclass::text FROM holdfast.tasks WHERE state = 5 LIMIT 1"), "holdfast.")
-	now := must(f.Now(t.Context()))(t)
+	now := storetest.Must(f.Now(t.Context()))(t)
 	from := partition.Month.Floor(now)
 	period := fmt.Sprintf("'%s', '%s'", task.ID(partition.FirstID(from)), task.ID(partition.FirstID(from.AddDate(0, 1, 0))))
 	const none = "'00000000-0000-0000-0000-000000000000'"
@@ -81,7 +82,7 @@ func TestEraseMissesNothing(t *testing.T) {
 			})
 		}
 		for gone := []task.ID{}; len(gone) == 0; {
-			gone = must(f.Erase(t.Context(), []task.ID{h.ID}, true, ""))(t)
+			gone = storetest.Must(f.Erase(t.Context(), []task.ID{h.ID}, true, ""))(t)
 		}
 		require.NoError(t, all.Wait())
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
@@ -57,7 +58,7 @@ func TestPostedEventsBesideThoseOfTheRun(t *testing.T) {
 	require.Equal(t, []error{ErrPosted}, post(t, f, p, 3, chunk("after a gap")))
 	require.Equal(t, []string{"own 1", "posted 1", "posted 2", "own 2"}, texts(f.log(p.c.Task.ID)))
 
-	r := must(f.FindRun(t.Context(), p.c.Task.ID, true))(t)
+	r := storetest.Must(f.FindRun(t.Context(), p.c.Task.ID, true))(t)
 	require.True(t, r.Owned)
 	require.False(t, r.Fresh)
 	require.Equal(t, int64(2), r.Posted)
@@ -73,9 +74,9 @@ func TestPostedEventsBesideThoseOfTheRun(t *testing.T) {
 	})
 	require.Equal(t, answer{err: task.LeaseLost}, waittest.Within(t, "the answer", p.write(chunk("late"))))
 	require.Equal(t, []error{task.LeaseLost}, post(t, f, p, 3, chunk("late")))
-	ended := must(f.Ended(t.Context(), map[task.ID]task.Fence{p.c.Task.ID: p.c.Fence}))(t)
+	ended := storetest.Must(f.Ended(t.Context(), map[task.ID]task.Fence{p.c.Task.ID: p.c.Fence}))(t)
 	require.Equal(t, map[task.ID]Ending{p.c.Task.ID: {Fence: p.c.Fence, State: task.StateCompleted}}, ended)
-	r = must(f.FindRun(t.Context(), p.c.Task.ID, true))(t)
+	r = storetest.Must(f.FindRun(t.Context(), p.c.Task.ID, true))(t)
 	require.False(t, r.Owned)
 	require.Equal(t, int64(3), r.Posted)
 }
@@ -145,7 +146,7 @@ func TestReadsAlongALongLog(t *testing.T) {
 	p.ordinal += chunks
 	p.must(t, piece("a", "y", true, false), piece("replaced", "new", false, true), piece("c", "z", false, false))
 
-	list := must(f.Artifacts(t.Context(), p.c.Task, 0, 10))(t)
+	list := storetest.Must(f.Artifacts(t.Context(), p.c.Task, 0, 10))(t)
 	for i := range list {
 		require.Positive(t, list[i].Bytes)
 		list[i].Bytes = 0
@@ -159,20 +160,20 @@ func TestReadsAlongALongLog(t *testing.T) {
 	}
 	require.Equal(t, want, list)
 	for i, a := range want {
-		require.Len(t, must(f.Artifacts(t.Context(), p.c.Task, a.Seq, 2))(t), min(2, len(want)-i-1))
+		require.Len(t, storetest.Must(f.Artifacts(t.Context(), p.c.Task, a.Seq, 2))(t), min(2, len(want)-i-1))
 	}
 	for name, text := range map[string]string{"a": "xy", "replaced": "new", "b": strings.Repeat("2", 1+chunks), "c": "z"} {
-		got := must(f.Artifact(t.Context(), p.c.Task, name))(t)
+		got := storetest.Must(f.Artifact(t.Context(), p.c.Task, name))(t)
 		require.Len(t, got.Parts, 1, name)
 		require.Zero(t, strings.Compare(text, got.Parts[0].Text), name) // too long to print
 	}
 
 	require.ErrorIs(t, errOf(f.Artifact(t.Context(), p.c.Task, "d")), task.NotFound)
-	require.True(t, must(f.Begun(t.Context(), id, p.c.Attempt, "a"))(t))
-	require.False(t, must(f.Begun(t.Context(), id, p.c.Attempt+1, "a"))(t))
+	require.True(t, storetest.Must(f.Begun(t.Context(), id, p.c.Attempt, "a"))(t))
+	require.False(t, storetest.Must(f.Begun(t.Context(), id, p.c.Attempt+1, "a"))(t))
 
 	require.False(t, f.cancel(p.c.Task, `{"why":1.0}`))
 	p.must(t, status(task.StateCanceled))
-	facts := must(f.NoticeFacts(t.Context(), id))(t)
+	facts := storetest.Must(f.NoticeFacts(t.Context(), id))(t)
 	require.Equal(t, NoticeFacts{Attempt: 2, Turn: 2, Checkpoint: json.RawMessage(`{"job":7}`), Metadata: json.RawMessage(`{"why":1.0}`)}, facts)
 }

@@ -103,9 +103,9 @@ func TestInvariantsFindDamage(t *testing.T) {
 // damages checks that the invariants find damage, in a transaction that is never committed.
 func (f *fixture) damages(name, damage, says string) {
 	f.t.Helper()
-	tx := must(f.conn().Begin(f.t.Context()))(f.t)
+	tx := storetest.Must(f.conn().Begin(f.t.Context()))(f.t)
 	defer func() { require.NoError(f.t, tx.Rollback(context.Background())) }()
-	must(tx.Conn().PgConn().Exec(f.t.Context(), damage).ReadAll())(f.t, name)
+	storetest.Must(tx.Conn().PgConn().Exec(f.t.Context(), damage).ReadAll())(f.t, name)
 	require.ErrorContains(f.t, invarianttest.CheckIn(f.t.Context(), tx), says, name)
 }
 
@@ -116,9 +116,9 @@ func TestMigrationsUpDownUp(t *testing.T) {
 	p.must(t, status(task.StateCompleted))
 	f.create(keyed(fresh("a"), "k", "1"))
 
-	db := must(sql.Open("pgx", f.url))(t)
+	db := storetest.Must(sql.Open("pgx", f.url))(t)
 	defer db.Close() //nolint:errcheck // the database goes next
-	g := must(goose.NewProvider(goose.DialectPostgres, db, migrations.FS,
+	g := storetest.Must(goose.NewProvider(goose.DialectPostgres, db, migrations.FS,
 		goose.WithTableName(schema.VersionTable), goose.WithDisableGlobalRegistry(true)))(t)
 	f.ok(g.DownTo(t.Context(), 0))
 	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = 'holdfast' AND relkind IN ('r', 'p', 'v')"),
@@ -133,10 +133,10 @@ func TestMigrationsUpDownUp(t *testing.T) {
 // statements reads the text of every query that sqlc generated.
 func statements(t *testing.T) map[string]string {
 	t.Helper()
-	files := must(filepath.Glob("internal/dbsqlc/*.sql.go"))(t)
+	files := storetest.Must(filepath.Glob("internal/dbsqlc/*.sql.go"))(t)
 	out := map[string]string{}
 	for _, name := range files {
-		file := must(parser.ParseFile(token.NewFileSet(), name, nil, 0))(t)
+		file := storetest.Must(parser.ParseFile(token.NewFileSet(), name, nil, 0))(t)
 		ast.Inspect(file, func(n ast.Node) bool {
 			lit, ok := n.(*ast.BasicLit)
 			if ok && lit.Kind == token.STRING {
@@ -170,7 +170,7 @@ var ofSystem = []string{"OldestTask", "AgentWindows", "AgentStats", "AgentFailed
 // background are the statements of retention: one process executes them in batches, and they may read all partitions.
 func background(t *testing.T) map[string]bool {
 	t.Helper()
-	text := must(os.ReadFile("../../queries/retention.sql"))(t)
+	text := storetest.Must(os.ReadFile("../../queries/retention.sql"))(t)
 	out := map[string]bool{}
 	for _, m := range regexp.MustCompile(`(?m)^-- name: (\w+)`).FindAllStringSubmatch(string(text), -1) {
 		out[m[1]] = true
@@ -182,14 +182,14 @@ func background(t *testing.T) map[string]bool {
 // explain shows the plan of a statement with unknown parameters, as if all of them were NULL.
 func explain(t testing.TB, c *pgx.Conn, name, text string) []string {
 	t.Helper()
-	d := must(c.Prepare(t.Context(), "p_"+name, text))(t, name)
+	d := storetest.Must(c.Prepare(t.Context(), "p_"+name, text))(t, name)
 	call := `EXPLAIN EXECUTE "p_` + name + `"`
 	if n := len(d.ParamOIDs); n > 0 {
 		call += "(" + strings.TrimSuffix(strings.Repeat("NULL,", n), ",") + ")"
 	}
 	rows, err := c.Query(t.Context(), call, pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err, name)
-	lines := must(pgx.CollectRows(rows, pgx.RowTo[string]))(t, name)
+	lines := storetest.Must(pgx.CollectRows(rows, pgx.RowTo[string]))(t, name)
 	require.NoError(t, c.Deallocate(t.Context(), "p_"+name))
 	return lines
 }
@@ -202,7 +202,7 @@ var (
 func TestPlansOfHotQueries(t *testing.T) {
 	f := parallel(t)
 	f.ok(f.EnsurePartitions(t.Context()))
-	now := must(f.Now(t.Context()))(t)
+	now := storetest.Must(f.Now(t.Context()))(t)
 	month := partition.Month.Floor(now)
 	if *planMonths > 1 {
 		require.NoError(t, storetest.Partitions(t.Context(), f.url, month.AddDate(0, 1-*planMonths, 0), month))
@@ -279,7 +279,7 @@ const presentID = `(lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint), 12,
 // A limit counts rows up to the limit only, however many there are.
 func TestLimitsReadOnlyWhatTheyCount(t *testing.T) {
 	t.Parallel()
-	c := must(pgx.Connect(t.Context(), storetest.New(t).URL))(t)
+	c := storetest.Must(pgx.Connect(t.Context(), storetest.New(t).URL))(t)
 	defer func() { _ = c.Close(t.Context()) }()
 	_, err := c.PgConn().Exec(t.Context(), `
 		INSERT INTO holdfast.tasks (id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect)
@@ -304,7 +304,7 @@ func TestLimitsReadOnlyWhatTheyCount(t *testing.T) {
 func TestPlansForEmptyQueue(t *testing.T) {
 	f := parallel(t)
 	for range 50 {
-		require.True(t, must(f.Cancel(t.Context(), f.create(fresh("a")), nil))(t))
+		require.True(t, storetest.Must(f.Cancel(t.Context(), f.create(fresh("a")), nil))(t))
 	}
 	f.worker(time.Hour)
 	c := f.conn()

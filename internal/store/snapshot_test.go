@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
@@ -19,9 +20,9 @@ import (
 // oldSnapshot keeps a snapshot until the end of the test, as a dump does: vacuum removes no row that it sees.
 func (f *fixture) oldSnapshot() {
 	f.t.Helper()
-	old := must(f.conn().BeginTx(f.t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}))(f.t)
+	old := storetest.Must(f.conn().BeginTx(f.t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}))(f.t)
 	f.t.Cleanup(func() { _ = old.Rollback(context.Background()) })
-	must(old.Exec(f.t.Context(), "SELECT FROM holdfast.push_cursors"))(f.t)
+	storetest.Must(old.Exec(f.t.Context(), "SELECT FROM holdfast.push_cursors"))(f.t)
 }
 
 // endedBesideASnapshot leaves dead rows of n tasks that a worker has run, or several if none is registered, and the
@@ -54,7 +55,7 @@ func TestWritesBesideAnOldSnapshot(t *testing.T) {
 		}
 		n := fresh("a")
 		id := uuid.UUID(n.Task.ID)
-		since := must(f.Now(t.Context()))(t)
+		since := storetest.Must(f.Now(t.Context()))(t)
 		made := newCreate(n)
 		made.audit = ownerOf(n).of(f.Store).audited(auditCreated, n.Task.ID, "a", "")
 		ordinal, run := int64(0), task.Fence{}
@@ -62,16 +63,16 @@ func TestWritesBesideAnOldSnapshot(t *testing.T) {
 			return func(db dbsqlc.DBTX) {
 				e := status(s)
 				groups, _ := groupAppends([]*Append{{Task: n.Task.ID, Fence: run, Ordinal: ordinal, Events: []*task.Event{e}, payloads: []string{EncodePayload(e)}}})
-				require.Len(t, must(f.appending(groups)(t.Context(), db))(t), 1)
+				require.Len(t, storetest.Must(f.appending(groups)(t.Context(), db))(t), 1)
 				ordinal++
 			}
 		}
 		message := dbsqlc.MessageAppendParams{ID: id, Enqueue: true, Payload: made.payload, RequestHash: []byte{}}
 		step("TaskCreate", func(db dbsqlc.DBTX) {
-			require.Len(t, must(f.createRows(t.Context(), db, []*create{made}))(t), 1)
+			require.Len(t, storetest.Must(f.createRows(t.Context(), db, []*create{made}))(t), 1)
 		})
 		step("QueueClaim", func(db dbsqlc.DBTX) {
-			rows := must(f.q.QueueClaim(t.Context(), db, dbsqlc.QueueClaimParams{
+			rows := storetest.Must(f.q.QueueClaim(t.Context(), db, dbsqlc.QueueClaimParams{
 				Agents: []string{"a"}, Slots: []int32{5}, Since: []time.Time{since}, Older: []time.Duration{0},
 				Skip: []uuid.UUID{}, Bytes: claimBytes, Worker: uuid.UUID(worker), Suspects: 1,
 			}))(t)
@@ -80,32 +81,32 @@ func TestWritesBesideAnOldSnapshot(t *testing.T) {
 		})
 		step("EventsAppend", write(task.StateWorking))
 		step("RunStates", func(db dbsqlc.DBTX) {
-			require.Len(t, must(f.q.RunStates(t.Context(), db, dbsqlc.RunStatesParams{Ids: []uuid.UUID{id}, Lowest: id, Highest: id}))(t), 1)
+			require.Len(t, storetest.Must(f.q.RunStates(t.Context(), db, dbsqlc.RunStatesParams{Ids: []uuid.UUID{id}, Lowest: id, Highest: id}))(t), 1)
 		})
 		step("TaskSeqs", func(db dbsqlc.DBTX) {
-			require.Len(t, must(f.q.TaskSeqs(t.Context(), db, dbsqlc.TaskSeqsParams{Ids: []uuid.UUID{id}, Lowest: id, Highest: id}))(t), 1)
+			require.Len(t, storetest.Must(f.q.TaskSeqs(t.Context(), db, dbsqlc.TaskSeqsParams{Ids: []uuid.UUID{id}, Lowest: id, Highest: id}))(t), 1)
 		})
 		step("RunsHeld", func(db dbsqlc.DBTX) {
-			require.Len(t, must(f.q.RunsHeld(t.Context(), db, dbsqlc.RunsHeldParams{Ids: []uuid.UUID{id}, Worker: uuid.UUID(worker)}))(t), 1)
+			require.Len(t, storetest.Must(f.q.RunsHeld(t.Context(), db, dbsqlc.RunsHeldParams{Ids: []uuid.UUID{id}, Worker: uuid.UUID(worker)}))(t), 1)
 		})
 		step("RunsRescue", func(db dbsqlc.DBTX) {
-			require.Empty(t, must(f.q.RunsRescue(t.Context(), db))(t))
+			require.Empty(t, storetest.Must(f.q.RunsRescue(t.Context(), db))(t))
 		})
 		step("QueueAcquit", func(db dbsqlc.DBTX) {
 			require.NoError(t, f.q.QueueAcquit(t.Context(), db, dbsqlc.QueueAcquitParams{ID: id, Worker: uuid.UUID(worker)}))
 		})
 		step("EventsAppend, parks", write(task.StateInputRequired))
 		step("MessageAppend", func(db dbsqlc.DBTX) {
-			must(f.q.MessageAppend(t.Context(), db, message))(t)
+			storetest.Must(f.q.MessageAppend(t.Context(), db, message))(t)
 		})
 		step("QueueHurry", func(db dbsqlc.DBTX) {
-			must(f.q.QueueHurry(t.Context(), db, id))(t)
+			storetest.Must(f.q.QueueHurry(t.Context(), db, id))(t)
 		})
 		step("IdempotencyGet", func(db dbsqlc.DBTX) {
-			must(f.q.IdempotencyGet(t.Context(), db, dbsqlc.IdempotencyGetParams{Tenant: "tenant", Owner: "owner", Key: "k"}))(t)
+			storetest.Must(f.q.IdempotencyGet(t.Context(), db, dbsqlc.IdempotencyGetParams{Tenant: "tenant", Owner: "owner", Key: "k"}))(t)
 		})
 		step("TaskCancel", func(db dbsqlc.DBTX) {
-			must(f.q.TaskCancel(t.Context(), db, dbsqlc.TaskCancelParams{ID: id}))(t)
+			storetest.Must(f.q.TaskCancel(t.Context(), db, dbsqlc.TaskCancelParams{ID: id}))(t)
 		})
 		return pages
 	}
@@ -137,7 +138,7 @@ func TestPushClaimsBesideAnOldSnapshot(t *testing.T) {
 	f.ended(fresh("a"), "good")
 	pages := func(since time.Time, claimed int) (n int) {
 		x := &explained{f: f}
-		rows := must(f.q.PushClaim(t.Context(), x, dbsqlc.PushClaimParams{
+		rows := storetest.Must(f.q.PushClaim(t.Context(), x, dbsqlc.PushClaimParams{
 			Since: since, WindowRows: 320, PerHost: 8, PerCaller: 32, MaxRows: 32, LaneCallers: []int64{}, LaneHosts: []string{},
 			BusyHosts: []string{}, BusyCallers: []int64{}, Worker: uuid.New(), Lock: time.Hour,
 		}))(t)

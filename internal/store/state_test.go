@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/store/partition"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -88,7 +89,7 @@ func TestTasksShareStateOfContext(t *testing.T) {
 func TestStateOfContextBelongsToItsOwnerAndAgent(t *testing.T) {
 	f := parallel(t)
 	p := f.running("a")
-	must(p.setState(t.Context(), true, `"secret"`, 0))(t)
+	storetest.Must(p.setState(t.Context(), true, `"secret"`, 0))(t)
 	for name, change := range map[string]func(*task.Task){
 		"tenant":  func(h *task.Task) { h.Tenant = "other" },
 		"owner":   func(h *task.Task) { h.Owner = "other" },
@@ -129,7 +130,7 @@ func TestStatesEndWithTheirTasks(t *testing.T) {
 	}
 	require.Equal(t, "2 1", states())
 	erase := func(ids ...task.ID) {
-		require.Len(t, must(f.Erase(t.Context(), ids, false, ""))(t), len(ids))
+		require.Len(t, storetest.Must(f.Erase(t.Context(), ids, false, ""))(t), len(ids))
 	}
 	erase(two.c.Task.ID)
 	require.Equal(t, "1 1", states(), "the context has another task")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/store/partition"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -79,16 +80,16 @@ func TestPlansOfOperators(t *testing.T) {
 // planOf is the generic or custom plan of a statement with these arguments.
 func planOf(t *testing.T, c *pgx.Conn, text, mode, args string) string {
 	t.Helper()
-	must(c.Exec(t.Context(), "SET plan_cache_mode = force_"+mode+"_plan", pgx.QueryExecModeSimpleProtocol))(t)
+	storetest.Must(c.Exec(t.Context(), "SET plan_cache_mode = force_"+mode+"_plan", pgx.QueryExecModeSimpleProtocol))(t)
 	require.NoError(t, c.Deallocate(t.Context(), "explained"))
-	must(c.Prepare(t.Context(), "explained", text))(t, text)
+	storetest.Must(c.Prepare(t.Context(), "explained", text))(t, text)
 	execute := "EXPLAIN EXECUTE explained"
 	if args != "" {
 		execute += "(" + args + ")"
 	}
 	rows, err := c.Query(t.Context(), execute, pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err, text)
-	lines := must(pgx.CollectRows(rows, pgx.RowTo[string]))(t, text)
+	lines := storetest.Must(pgx.CollectRows(rows, pgx.RowTo[string]))(t, text)
 	return strings.Join(lines, "\n")
 }
 
@@ -119,7 +120,7 @@ func TestListedPushes(t *testing.T) {
 		filter.Limit = 20
 		var last task.ID
 		for {
-			page := must(op.ListedPushes(t.Context(), filter))(t)
+			page := storetest.Must(op.ListedPushes(t.Context(), filter))(t)
 			require.LessOrEqual(t, len(page.Pushes), filter.Limit)
 			for i := range page.Pushes {
 				if !last.IsZero() {
@@ -150,7 +151,7 @@ func TestListedPushes(t *testing.T) {
 	n, _ = all(own, PushFilter{Failing: true})
 	require.Equal(t, expected, n)
 
-	lags := must(f.PushLags(t.Context()))(t)
+	lags := storetest.Must(f.PushLags(t.Context()))(t)
 	require.Equal(t, []int64{3, 5, 2}, []int64{lags.Due, lags.Failing, lags.Disabled})
 	require.Len(t, lags.Hosts, 3)
 	require.Equal(t, "refused", lags.Hosts[0].Error)
@@ -161,7 +162,7 @@ func TestAgentStats(t *testing.T) {
 	f := parallel(t)
 	f.ok(f.EnsurePartitions(t.Context()))
 	defer f.exec("TRUNCATE holdfast.tasks") // they have no logs
-	now := must(f.Now(t.Context()))(t)
+	now := storetest.Must(f.Now(t.Context()))(t)
 	since := now.Truncate(time.Minute).Add(-9 * time.Minute)
 	// Each minute: two completed tasks of tenant a that ran for 1 and 3 seconds, and a failed one of b. Created a minute before.
 	f.exec(fmt.Sprintf(`INSERT INTO holdfast.tasks (id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect, created_at, claimed_at, status_at)
@@ -170,7 +171,7 @@ func TestAgentStats(t *testing.T) {
 		  FROM generate_series(0, 8) m, generate_series(1, 3) n, LATERAL (SELECT 10 * m + n AS i, '%s'::timestamptz + m * interval '1 minute' + interval '5 s' AS e) x`,
 		since.Format(time.RFC3339Nano)))
 	stats := func(op *Operator) *AgentStats {
-		got := must(op.AgentStats(t.Context(), []string{"x", "y"}, since, time.Minute))(t)
+		got := storetest.Must(op.AgentStats(t.Context(), []string{"x", "y"}, since, time.Minute))(t)
 		return got
 	}
 	got := stats(f.Operator(identity.Caller{}, false))
@@ -197,13 +198,13 @@ func TestAgentStatsAreBounded(t *testing.T) {
 	f := parallel(t)
 	f.ok(f.EnsurePartitions(t.Context()))
 	defer f.exec("TRUNCATE holdfast.tasks")
-	now := must(f.Now(t.Context()))(t)
+	now := storetest.Must(f.Now(t.Context()))(t)
 	since := now.Truncate(time.Hour).Add(-9 * time.Hour)
 	f.statTasks = 2000
 	f.exec(fmt.Sprintf(`INSERT INTO holdfast.tasks (id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect, status_at)
 		SELECT `+presentID+`, 'x', '', '', 'c', 6, 4, 4, '1.0', '%s'::timestamptz + i * interval '10 s' FROM generate_series(1, 3000) i`, since.Format(time.RFC3339Nano)))
 	op := f.Operator(identity.Caller{}, false)
-	got := must(op.AgentStats(t.Context(), []string{"x"}, since, time.Hour))(t)
+	got := storetest.Must(op.AgentStats(t.Context(), []string{"x"}, since, time.Hour))(t)
 	from := got.Since["x"]
 	require.Equal(t, from, from.Truncate(time.Hour), "the beginning of an interval")
 	total := int64(0)
@@ -256,7 +257,7 @@ func TestKeysOfOperators(t *testing.T) {
 	}
 	ids := func(op *Operator, limit int) (out []string) {
 		for before := ""; ; {
-			page := must(op.ListAPIKeys(t.Context(), before, limit))(t)
+			page := storetest.Must(op.ListAPIKeys(t.Context(), before, limit))(t)
 			if len(page) == 0 {
 				return out
 			}
@@ -269,10 +270,10 @@ func TestKeysOfOperators(t *testing.T) {
 	require.Equal(t, []string{"k6", "k5", "k4", "k3", "k2", "k1", "k0"}, ids(all, 3))
 	require.Equal(t, []string{"k6", "k4", "k2", "k0"}, ids(own, 3))
 	require.ErrorIs(t, errOf(own.ListAPIKeys(t.Context(), "k1", 3)), task.NotFound)
-	k := must(own.RevokeAPIKey(t.Context(), "k1"))(t)
+	k := storetest.Must(own.RevokeAPIKey(t.Context(), "k1"))(t)
 	require.Nil(t, k, "another tenant's")
 	require.Equal(t, 0, scan[int](f, "SELECT count(*) FROM holdfast.api_keys WHERE revoked_at IS NOT NULL"))
-	k = must(own.RevokeAPIKey(t.Context(), "k2"))(t)
+	k = storetest.Must(own.RevokeAPIKey(t.Context(), "k2"))(t)
 	require.False(t, k.RevokedAt.IsZero())
 	require.Equal(t, "because", scan[string](f, "SELECT reason FROM holdfast.v_audit WHERE action = 'key.revoked' AND object = 'k2' AND subject = 'op'"))
 }
@@ -280,22 +281,22 @@ func TestKeysOfOperators(t *testing.T) {
 // The sizes and the duties are those of the catalog.
 func TestDatabaseFacts(t *testing.T) {
 	f := parallel(t)
-	facts := must(f.Database(t.Context()))(t)
+	facts := storetest.Must(f.Database(t.Context()))(t)
 	require.True(t, facts.Oldest.IsZero())
 	h := f.create(fresh("a"))
-	facts = must(f.Database(t.Context()))(t)
+	facts = storetest.Must(f.Database(t.Context()))(t)
 	require.True(t, facts.Oldest.Equal(partition.TimeOf(h.ID)), "%s: %s", h.ID, facts.Oldest)
 	require.Positive(t, facts.Bytes)
 	require.Positive(t, facts.MaxConnections)
-	sizes := must(f.TableSizes(t.Context()))(t)
+	sizes := storetest.Must(f.TableSizes(t.Context()))(t)
 	names := map[string]bool{}
 	for _, s := range sizes {
 		names[s.Name] = s.Bytes > 0
 	}
 	require.True(t, names["tasks_open"])
 	require.True(t, names["task_queue"])
-	require.True(t, must(f.Lead(context.WithoutCancel(t.Context()), "partitions", NewID(), time.Hour))(t))
-	duties := must(f.Duties(t.Context()))(t)
+	require.True(t, storetest.Must(f.Lead(context.WithoutCancel(t.Context()), "partitions", NewID(), time.Hour))(t))
+	duties := storetest.Must(f.Duties(t.Context()))(t)
 	require.Len(t, duties, 1)
 	require.True(t, duties[0].Held)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -129,7 +130,7 @@ func (m *turnMachine) left(s task.State) {
 }
 
 func (m *turnMachine) claim() {
-	won := must(m.f.Claim(context.Background(), m.f.worker(time.Hour), []Demand{{Agent: m.h.Agent, Slots: 3}}))(m)
+	won := storetest.Must(m.f.Claim(context.Background(), m.f.worker(time.Hour), []Demand{{Agent: m.h.Agent, Slots: 3}}))(m)
 	if !m.queued || m.run != nil || m.delayed || m.timer {
 		require.Empty(m, won)
 		return
@@ -157,7 +158,7 @@ func (m *turnMachine) claim() {
 		require.Empty(m, c.Message.Parts)
 		require.Equal(m, m.message+1, c.Said(), "its last message was answered before")
 	}
-	said := must(m.f.Conversation(context.Background(), c.Task, c.Said(), c.Begins()))(m)
+	said := storetest.Must(m.f.Conversation(context.Background(), c.Task, c.Said(), c.Begins()))(m)
 	said = slices.DeleteFunc(said, func(s task.Message) bool { return s.Role != task.RoleUser })
 	require.Len(m, said, len(m.messages(c.Said())), "not what waits")
 	m.run = &pen{s: m.f.Store, c: c}
@@ -339,7 +340,7 @@ func (m *turnMachine) say() {
 	}
 	require.Equal(m, m.seq, seq)
 	if enqueue && most == 0 {
-		require.Equal(m, seq, must(m.f.AddMessage(context.Background(), n))(m, "the same request again"))
+		require.Equal(m, seq, storetest.Must(m.f.AddMessage(context.Background(), n))(m, "the same request again"))
 	}
 }
 
@@ -536,7 +537,7 @@ func (m *turnMachine) check() {
 	var have string
 	require.NoError(m, m.db.QueryRow(context.Background(), turnsText, m.h.ID).Scan(&have))
 	require.Equal(m, m.String(), have)
-	facts := must(m.f.NoticeFacts(context.Background(), m.h.ID))(m)
+	facts := storetest.Must(m.f.NoticeFacts(context.Background(), m.h.ID))(m)
 	newest := fmt.Sprintf("%d %d ", facts.Attempt, facts.Turn)
 	begun := slices.DeleteFunc(slices.Concat([]string{"1 1 "}, m.runs), func(run string) bool { return strings.HasSuffix(run, task.RunAway) })
 	require.True(m, strings.HasPrefix(begun[len(begun)-1], newest), "%s: %q", newest, m.runs)
@@ -547,8 +548,8 @@ func (m *turnMachine) check() {
 		require.True(m, version == stored.version || version == 0 && stored.value == "")
 	}
 
-	h := must(m.f.Header(context.Background(), m.h.ID))(m)
-	shown := must(m.f.Snapshot(context.Background(), h, false))(m)
+	h := storetest.Must(m.f.Header(context.Background(), m.h.ID))(m)
+	shown := storetest.Must(m.f.Snapshot(context.Background(), h, false))(m)
 	want := []string{}
 	for _, said := range shown.History {
 		want = append(want, said.ID)

@@ -127,7 +127,7 @@ func TestOneOfManyCreatesWins(t *testing.T) {
 	} {
 		var stores []*Store
 		for range 4 {
-			s := must(Open(t.Context(), Options{URL: f.url, APIConns: 2}))(t)
+			s := storetest.Must(Open(t.Context(), Options{URL: f.url, APIConns: 2}))(t)
 			defer s.Close(context.Background())
 			stores = append(stores, s)
 		}
@@ -161,9 +161,9 @@ func TestReopeningMovesName(t *testing.T) {
 		n := chosen("a", "x")
 		n.Reopens = &last.Task
 		f.ok(ownerOf(n).bare(f.Store).Create(t.Context(), n))
-		found := must(ownerOf(n).bare(f.Store).FindTask(t.Context(), "x"))(t)
+		found := storetest.Must(ownerOf(n).bare(f.Store).FindTask(t.Context(), "x"))(t)
 		require.Equal(t, n.Task.ID, found.ID)
-		old := must(f.Header(t.Context(), last.Task.ID))(t)
+		old := storetest.Must(f.Header(t.Context(), last.Task.ID))(t)
 		require.Equal(t, last.Task.ID.String(), old.PublicID, "the old task has its UUID as its id again")
 		require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.task_names"))
 		last = n

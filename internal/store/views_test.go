@@ -73,7 +73,7 @@ func TestTheViewsAreAContract(t *testing.T) {
 	if *update {
 		require.NoError(t, os.WriteFile(file, []byte(have.String()), 0o600))
 	}
-	want := must(os.ReadFile(file))(t)
+	want := storetest.Must(os.ReadFile(file))(t)
 	require.Equal(t, string(want), have.String(), "a change of the contract; see docs/sql.md before running with -update")
 }
 
@@ -183,8 +183,8 @@ func TestArtifactsInSQLAreFoldedAsInGo(t *testing.T) {
 			evs = append(evs, randomChunk(r, index))
 		}
 		p.must(t, evs...)
-		h = must(f.Header(t.Context(), h.ID))(t)
-		want := must(f.Snapshot(t.Context(), h, true))(t)
+		h = storetest.Must(f.Header(t.Context(), h.ID))(t)
+		want := storetest.Must(f.Snapshot(t.Context(), h, true))(t)
 
 		var have []task.Artifact
 		_, lines := query(t, f.conn(), `
@@ -225,7 +225,7 @@ func TestArtifactsInSQLAreFoldedAsInGo(t *testing.T) {
 // seedHistory makes n tasks of the last 60 days, nearly all of them ended, and the partitions of their months.
 func (f *fixture) seedHistory(n int) (partitions []string) {
 	f.t.Helper()
-	now := must(f.Now(f.t.Context()))(f.t)
+	now := storetest.Must(f.Now(f.t.Context()))(f.t)
 	first := partition.Month.Floor(now).AddDate(0, -3, 0)
 	require.NoError(f.t, storetest.Partitions(f.t.Context(), f.url, first, now))
 	for month := range 4 {
@@ -266,7 +266,7 @@ func TestPlansOfViews(t *testing.T) {
 	months := f.seedHistory(6000)
 	c := f.conn()
 	f.ok(c.Exec(t.Context(), "SET jit = off; SET timezone = 'UTC'; SET random_page_cost = 1.1", pgx.QueryExecModeSimpleProtocol))
-	now := must(f.Now(t.Context()))(t)
+	now := storetest.Must(f.Now(t.Context()))(t)
 	var filled []string
 	for _, name := range months[1:] {
 		for _, name := range []string{name, strings.Replace(name, "events", "tasks", 1), strings.Replace(name, "events", "artifacts", 1)} {
@@ -344,8 +344,8 @@ func needReader(t testing.TB, c *pgx.Conn) {
 // as runs with the rights of a role and then resets them.
 func as(t testing.TB, c *pgx.Conn, role string, do func(tx pgx.Tx)) {
 	t.Helper()
-	tx := must(c.Begin(t.Context()))(t)
-	must(tx.Exec(t.Context(), "SET LOCAL ROLE "+role))(t)
+	tx := storetest.Must(c.Begin(t.Context()))(t)
+	storetest.Must(tx.Exec(t.Context(), "SET LOCAL ROLE "+role))(t)
 	do(tx)
 	require.NoError(t, tx.Rollback(context.Background()))
 }
@@ -392,16 +392,16 @@ func TestReaderReadsViewsOnly(t *testing.T) {
 func TestMigrateWithoutTheRightToCreateRoles(t *testing.T) {
 	t.Parallel()
 	s := storetest.Empty(t, map[string]string{"fsync": "off"})
-	admin := must(pgx.Connect(t.Context(), s.URL))(t)
+	admin := storetest.Must(pgx.Connect(t.Context(), s.URL))(t)
 	defer admin.Close(context.Background()) //nolint:errcheck // the server goes next
 	for _, sql := range []string{"CREATE ROLE modest LOGIN PASSWORD 'modest'", "CREATE DATABASE modest OWNER modest"} {
-		must(admin.Exec(t.Context(), sql))(t, sql)
+		storetest.Must(admin.Exec(t.Context(), sql))(t, sql)
 	}
 	there := func() (yes bool) {
 		require.NoError(t, admin.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = 'holdfast_reader')").Scan(&yes))
 		return yes
 	}
-	u := must(url.Parse(s.URL))(t)
+	u := storetest.Must(url.Parse(s.URL))(t)
 	u.Path = "/modest"
 	superURL := u.String()
 	u.User = url.UserPassword("modest", "modest")
@@ -409,18 +409,18 @@ func TestMigrateWithoutTheRightToCreateRoles(t *testing.T) {
 	require.False(t, there())
 	callersOfAModestRole(t, admin, u.String())
 
-	super := must(pgx.Connect(t.Context(), superURL))(t)
+	super := storetest.Must(pgx.Connect(t.Context(), superURL))(t)
 	defer super.Close(context.Background()) //nolint:errcheck // the server goes next
 	var views int
 	require.NoError(t, super.QueryRow(t.Context(), `SELECT count(*) FROM pg_views WHERE schemaname = 'holdfast' AND viewname LIKE 'v\_%'`).Scan(&views))
 	require.Equal(t, 19, views)
 	for _, block := range readManual(t).blocks("The role", "sql") {
-		must(super.PgConn().Exec(t.Context(), block).ReadAll())(t, block)
+		storetest.Must(super.PgConn().Exec(t.Context(), block).ReadAll())(t, block)
 	}
 	as(t, super, "alice", func(tx pgx.Tx) {
 		_, lines := query(t, tx, `SELECT viewname FROM pg_views WHERE schemaname = 'holdfast' AND viewname LIKE 'v\_%'`)
 		for _, l := range lines {
-			must(tx.Exec(t.Context(), "SELECT * FROM holdfast."+l[0]))(t, l[0])
+			storetest.Must(tx.Exec(t.Context(), "SELECT * FROM holdfast."+l[0]))(t, l[0])
 		}
 	})
 	as(t, super, "alice", func(tx pgx.Tx) {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
@@ -27,22 +28,22 @@ func (f *fixture) pass(id task.ID) {
 func TestWaitUntilItsTimerFires(t *testing.T) {
 	f := parallel(t)
 	p := f.running("a")
-	before, note := must(f.Now(t.Context()))(t), waitNote(time.Hour, false)
+	before, note := storetest.Must(f.Now(t.Context()))(t), waitNote(time.Hour, false)
 	p.must(t, status(task.StateWorking), note)
-	require.WithinRange(t, note.Run.Until, before.Add(time.Hour), must(f.Now(t.Context()))(t).Add(time.Hour), "by the database's clock")
-	require.False(t, must(f.FireTimers(t.Context()))(t))
-	require.EqualValues(t, 1, must(f.QueueDepths(t.Context()))(t)[0].Timers)
+	require.WithinRange(t, note.Run.Until, before.Add(time.Hour), storetest.Must(f.Now(t.Context()))(t).Add(time.Hour), "by the database's clock")
+	require.False(t, storetest.Must(f.FireTimers(t.Context()))(t))
+	require.EqualValues(t, 1, storetest.Must(f.QueueDepths(t.Context()))(t)[0].Timers)
 	f.pass(p.c.Task.ID)
 	c := f.next("a").c
 	require.Equal(t, &Wait{Seq: 3, Until: note.Run.Until}, c.Wait)
-	require.Len(t, must(f.Conversation(t.Context(), c.Task, c.Said(), c.Begins()))(t), 1, "the message of the first turn is part of the conversation")
+	require.Len(t, storetest.Must(f.Conversation(t.Context(), c.Task, c.Said(), c.Begins()))(t), 1, "the message of the first turn is part of the conversation")
 	require.Len(t, f.before(c), 1)
 }
 
 // before is the dialogue before a turn.
 func (f *fixture) before(c *Claimed) []task.Said {
 	f.t.Helper()
-	said := must(f.Dialogue(f.t.Context(), DialogueOf{
+	said := storetest.Must(f.Dialogue(f.t.Context(), DialogueOf{
 		Task: c.Task, Said: c.Said(), Begins: c.Begins(), Bounds: task.Bounds{Count: 10, Bytes: 10_000},
 	}))(f.t)
 	return said

@@ -70,9 +70,9 @@ func TestBatchWithTakenIDs(t *testing.T) {
 	}
 	require.Equal(t, []bool{true, false, true, true, false, true, false, true, false, true, true, false}, made)
 
-	h := must(f.Header(t.Context(), claimed.Task.ID))(t)
+	h := storetest.Must(f.Header(t.Context(), claimed.Task.ID))(t)
 	require.Equal(t, task.StateSubmitted, h.Status.State)
-	require.Equal(t, []Owned{{Task: claimed.Task.ID, Fence: FirstFence(h)}}, must(f.Owned(t.Context(), claimed.Seat.Worker))(t))
+	require.Equal(t, []Owned{{Task: claimed.Task.ID, Fence: FirstFence(h)}}, storetest.Must(f.Owned(t.Context(), claimed.Seat.Worker))(t))
 	p := &pen{s: f.Store, c: &Claimed{Task: h, Fence: FirstFence(h)}}
 	p.must(t, status(task.StateWorking))
 }
@@ -140,7 +140,7 @@ func TestKeyWithoutTaskIsFree(t *testing.T) {
 	dangle("k2", "y")
 	parked := f.running("parked")
 	parked.must(t, status(task.StateInputRequired))
-	h := must(f.Header(t.Context(), parked.c.Task.ID))(t)
+	h := storetest.Must(f.Header(t.Context(), parked.c.Task.ID))(t)
 	f.ok(owner.bare(f.Store).AddMessage(t.Context(), &NewMessage{Task: h, Message: user("x"), RequestID: NewID(), Idempotency: Idempotency{"k2", []byte("3")}}))
 
 	// The create that lost reports that the id is taken, and its key stays free.
@@ -151,7 +151,7 @@ func TestKeyWithoutTaskIsFree(t *testing.T) {
 
 func (f *fixture) say(id task.ID, enqueue bool) (task.Seq, error) {
 	f.t.Helper()
-	h := must(f.Header(f.t.Context(), id))(f.t)
+	h := storetest.Must(f.Header(f.t.Context(), id))(f.t)
 	return f.AddMessage(f.t.Context(), &NewMessage{Task: h, Message: user("more"), Enqueue: enqueue, RequestID: NewID()})
 }
 
@@ -160,8 +160,8 @@ func TestMessageWhileRunParks(t *testing.T) {
 	f := parallel(t)
 	p := f.running("a")
 	p.must(t, status(task.StateWorking))
-	tx := must(f.hot.Begin(t.Context()))(t)
-	must(f.q.MessageAppend(t.Context(), tx, dbsqlc.MessageAppendParams{
+	tx := storetest.Must(f.hot.Begin(t.Context()))(t)
+	storetest.Must(f.q.MessageAppend(t.Context(), tx, dbsqlc.MessageAppendParams{
 		ID: uuid.UUID(p.c.Task.ID), Enqueue: true, Tenant: "tenant", Owner: "owner", RequestHash: []byte{}, RequestID: uuid.UUID(NewID()),
 		Payload: EncodePayload(&task.Event{Kind: task.EventMessage, Message: user("late")}),
 	}))(t)
@@ -280,7 +280,7 @@ func TestRetryWaitsBehindWatermark(t *testing.T) {
 	}))
 	w := f.worker(time.Hour)
 	f.exec("UPDATE holdfast.task_queue SET available_at = now() - interval '1 minute'")
-	require.Empty(t, must(f.Claim(t.Context(), w, []Demand{{Agent: "a", Slots: 5, Since: time.Now().Add(-30 * time.Second)}}))(t))
+	require.Empty(t, storetest.Must(f.Claim(t.Context(), w, []Demand{{Agent: "a", Slots: 5, Since: time.Now().Add(-30 * time.Second)}}))(t))
 	f.claim(w, "a", 1)
 	require.Equal(t, "why\uFFFD", scan[string](f, "SELECT payload ->> 'error' FROM holdfast.task_events WHERE kind = 4"))
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
@@ -178,7 +179,7 @@ func TestRefusedMessageDelaysNoOther(t *testing.T) {
 // crash claims all due tasks for a process and declares it dead.
 func (p *process) crash(agent string, slots int) (claimed []string) {
 	p.t.Helper()
-	won := must(p.store.Claim(p.t.Context(), store.NewID(), []store.Demand{{Agent: agent, Slots: slots}}))(p.t)
+	won := storetest.Must(p.store.Claim(p.t.Context(), store.NewID(), []store.Demand{{Agent: agent, Slots: slots}}))(p.t)
 	for _, c := range won {
 		claimed = append(claimed, c.Message.FirstText())
 	}

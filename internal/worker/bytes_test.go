@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	httpexec "github.com/holdfast-a2a/holdfast/internal/executor/http"
 	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
@@ -114,7 +115,7 @@ func TestASlowAgentHoldsUpNoOther(t *testing.T) {
 			_, _ = w.Write(event[size/2:])
 		}))
 		t.Cleanup(s.Close)
-		e := must(httpexec.New(httpexec.Options{URL: s.URL}))(t)
+		e := storetest.Must(httpexec.New(httpexec.Options{URL: s.URL}))(t)
 		return worker.Agent{Executor: e, Concurrency: 16}
 	}
 	slow := agent(func(ctx context.Context) {
@@ -166,7 +167,7 @@ func TestManyLargeLinesAtOnce(t *testing.T) {
 			_, _ = bytes.NewReader(answer).WriteTo(w)
 		}))
 		t.Cleanup(s.Close)
-		e := must(httpexec.New(httpexec.Options{URL: s.URL}))(t)
+		e := storetest.Must(httpexec.New(httpexec.Options{URL: s.URL}))(t)
 		agents = append(agents, worker.Agent{Executor: e, Concurrency: runs, InactivityTimeout: time.Hour})
 	}
 	lines, events := memory.NewLines(1<<20), memory.NewBudget(1<<20)

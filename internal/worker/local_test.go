@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
@@ -86,7 +87,7 @@ func (p *local) create(agent, text string) *task.Task {
 func (p *local) is(h *task.Task, s task.State) *task.Task {
 	p.t.Helper()
 	synctest.Wait()
-	now := must(p.store.Task(h.ID))(p.t)
+	now := storetest.Must(p.store.Task(h.ID))(p.t)
 	require.Equal(p.t, s, now.Status.State, "%s", now.Status.Message.FirstText())
 	return now
 }
@@ -98,7 +99,7 @@ func (p *local) become(h *task.Task, s task.State) *task.Task {
 		now, _ := p.store.State(h.ID)
 		return waittest.Unless(now == s, "it is %s", now)
 	})
-	now := must(p.store.Task(h.ID))(p.t)
+	now := storetest.Must(p.store.Task(h.ID))(p.t)
 	return now
 }
 
@@ -322,7 +323,7 @@ func TestReservedSlots(t *testing.T) {
 			require.Fail(t, "the pool ended before its slot was used")
 		default:
 		}
-		won := must(p.store.Claim(t.Context(), p.id, []store.Demand{{Agent: "a", Slots: 1}}))(t)
+		won := storetest.Must(p.store.Claim(t.Context(), p.id, []store.Demand{{Agent: "a", Slots: 1}}))(t)
 		slot.Start(won[0])
 		<-p.ended
 		p.is(h, task.StateCompleted)
@@ -517,7 +518,7 @@ func TestReadsOfRunWaitForDatabase(t *testing.T) {
 		p := startLocal(t, setup{wrap: func(s worker.Store) worker.Store { db.Store = s; return db }}, a)
 		h := p.create("a", "x")
 		p.is(h, task.StateInputRequired)
-		must(p.store.AddMessage(h.ID, asks("y"), nil))(t)
+		storetest.Must(p.store.AddMessage(h.ID, asks("y"), nil))(t)
 		waittest.Advance(3*25*time.Second - 1)
 		p.is(h, task.StateWorking)
 		waittest.Advance(1)

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/resume"
 	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
@@ -132,7 +133,7 @@ type inPostgres struct {
 func (c *inPostgres) open(h *task.Task, m *task.Message, q *task.Request) {
 	c.h = opened(h, c.agent)
 	n := &store.NewTask{Task: *h, ClientID: h.PublicID != h.ID.String(), Message: m, Request: q}
-	must(c.store.Create(c.t.Context(), n))(c.t)
+	storetest.Must(c.store.Create(c.t.Context(), n))(c.t)
 }
 
 func (c *inPostgres) tell(m *task.Message, q *task.Request) {
@@ -146,11 +147,11 @@ func (c *inPostgres) events() []*task.Event { return c.log(c.h) }
 func (c *inPostgres) fire() {
 	c.exec("UPDATE holdfast.tasks SET wakes_at = now() WHERE id = $1 AND wakes_at IS NOT NULL", c.h.ID)
 	c.exec("UPDATE holdfast.task_queue SET wakes_at = now(), available_at = now() WHERE id = $1 AND wakes_at IS NOT NULL", c.h.ID)
-	must(c.store.FireTimers(c.t.Context()))(c.t)
+	storetest.Must(c.store.FireTimers(c.t.Context()))(c.t)
 }
 
 func (c *inPostgres) refuse() {
-	calls := must(c.store.NewCalls(c.t.Context(), 0, store.NewCall{}, 100))(c.t)
+	calls := storetest.Must(c.store.NewCalls(c.t.Context(), 0, store.NewCall{}, 100))(c.t)
 	calls = slices.DeleteFunc(calls, func(call store.NewCall) bool { return call.Parent != c.h.ID })
 	require.NotEmpty(c.t, calls)
 	for _, call := range calls {
@@ -173,7 +174,7 @@ func resumedWith(text string) *task.Resumed {
 }
 
 func (c *inPostgres) end(metadata json.RawMessage) {
-	must(c.store.Cancel(c.t.Context(), c.h, metadata))(c.t)
+	storetest.Must(c.store.Cancel(c.t.Context(), c.h, metadata))(c.t)
 }
 
 func (c *inPostgres) notices() { require.NoError(c.t, c.pool.Notices(c.t.Context())) }
@@ -203,7 +204,7 @@ func (c *inMemory) open(h *task.Task, m *task.Message, q *task.Request) {
 }
 
 func (c *inMemory) tell(m *task.Message, q *task.Request) {
-	must(c.store.AddMessage(c.h.ID, m, q))(c.t)
+	storetest.Must(c.store.AddMessage(c.h.ID, m, q))(c.t)
 }
 
 func (c *inMemory) refuse() {
@@ -776,7 +777,7 @@ func agents(all map[string]scenario) (list []worker.Agent) {
 func TestLogs(t *testing.T) { //nolint:tparallel // the group ends when its parallel subtests have ended
 	t.Parallel()
 	const golden = "testdata/logs"
-	want := must(os.ReadFile(golden))(t)
+	want := storetest.Must(os.ReadFile(golden))(t)
 	all := scenarios()
 	list := agents(all)
 	shared := start(t, setup{}, list...)

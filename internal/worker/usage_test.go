@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	httpexec "github.com/holdfast-a2a/holdfast/internal/executor/http"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
@@ -19,7 +20,7 @@ import (
 // v_usage shows the usage of an agent that reports it as docs/sql.md says.
 func TestUsageInSQL(t *testing.T) {
 	t.Parallel()
-	manual := must(os.ReadFile("../../docs/sql.md"))(t)
+	manual := storetest.Must(os.ReadFile("../../docs/sql.md"))(t)
 	_, usage, _ := strings.Cut(string(manual), "\n## Usage\n")
 	_, events, _ := strings.Cut(usage, "```ndjson\n")
 	events, _, found := strings.Cut(events, "```")
@@ -33,11 +34,11 @@ func TestUsageInSQL(t *testing.T) {
 		_, _ = w.Write([]byte(odd + events))
 	}))
 	t.Cleanup(backend.Close)
-	agent := must(httpexec.New(httpexec.Options{URL: backend.URL}))(t)
+	agent := storetest.Must(httpexec.New(httpexec.Options{URL: backend.URL}))(t)
 	p := start(t, setup{}, worker.Agent{Executor: agent})
 	p.become(p.create("a", "Book a trip"), task.StateCompleted)
 
-	conn := must(pgx.Connect(t.Context(), p.url))(t)
+	conn := storetest.Must(pgx.Connect(t.Context(), p.url))(t)
 	defer conn.Close(context.Background()) //nolint:errcheck // the database goes next
 	var rows int
 	var input, output, total int64

@@ -31,14 +31,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// must requires that a call succeeds, and returns its result.
-func must[T any](result T, err error) func(t require.TestingT, message ...any) T {
-	return func(t require.TestingT, message ...any) T {
-		require.NoError(t, err, message...)
-		return result
-	}
-}
-
 // process is a store with a pool of workers and no hub: commits wake the pool directly.
 type process struct {
 	t     testing.TB
@@ -94,7 +86,7 @@ func start(t testing.TB, s setup, agents ...worker.Agent) *process {
 		return slices.ContainsFunc(agents, func(a worker.Agent) bool { _, ok := a.Executor.(executor.Canceler); return ok && a.Name == name })
 	}
 	var bus signal.Bus
-	p.store = must(store.Open(t.Context(), store.Options{URL: s.through, APIConns: 3, Listener: &bus, Tells: tells}))(t)
+	p.store = storetest.Must(store.Open(t.Context(), store.Options{URL: s.through, APIConns: 3, Listener: &bus, Tells: tells}))(t)
 	p.register()
 	s.poll = cmp.Or(s.poll, 100*time.Millisecond)
 	p.pool = worker.New(s.options(p.store, func() task.ID { return *p.id.Load() }, agents))
@@ -146,13 +138,13 @@ func (p *process) create(agent, text string) *task.Task {
 		Task:    task.Task{ID: id, PublicID: id.String(), Agent: agent, ContextID: "ctx", Dialect: "0.3"},
 		Message: asks(text),
 	}
-	must(p.store.Create(p.t.Context(), n))(p.t)
+	storetest.Must(p.store.Create(p.t.Context(), n))(p.t)
 	return &n.Task
 }
 
 func (p *process) say(h *task.Task, text string) {
 	p.t.Helper()
-	must(p.store.AddMessage(p.t.Context(), &store.NewMessage{Task: h, Enqueue: true, RequestID: store.NewID(), Message: asks(text)}))(p.t)
+	storetest.Must(p.store.AddMessage(p.t.Context(), &store.NewMessage{Task: h, Enqueue: true, RequestID: store.NewID(), Message: asks(text)}))(p.t)
 }
 
 // become waits until the task is in a state.
@@ -160,8 +152,8 @@ func (p *process) become(h *task.Task, s task.State) *task.Task {
 	p.t.Helper()
 	var now *task.Task
 	waittest.Eventually(p.t, "the task is "+s.String(), func() error {
-		head := must(p.store.Header(p.t.Context(), h.ID))(p.t)
-		now = must(p.store.Snapshot(p.t.Context(), head, true))(p.t)
+		head := storetest.Must(p.store.Header(p.t.Context(), h.ID))(p.t)
+		now = storetest.Must(p.store.Snapshot(p.t.Context(), head, true))(p.t)
 		if now.Status.State != s && now.Status.State.Terminal() {
 			p.t.Fatalf("the task is %s (%q) and will never be %s", now.Status.State, now.Status.Message.FirstText(), s)
 		}
@@ -172,7 +164,7 @@ func (p *process) become(h *task.Task, s task.State) *task.Task {
 
 func (p *process) log(h *task.Task) []*task.Event {
 	p.t.Helper()
-	evs := must(p.store.EventsAfter(p.t.Context(), h, task.Position{}, 10_000))(p.t)
+	evs := storetest.Must(p.store.EventsAfter(p.t.Context(), h, task.Position{}, 10_000))(p.t)
 	return evs
 }
 
@@ -185,14 +177,14 @@ func (p *process) errorOf(h *task.Task) (text string) {
 
 func (p *process) exec(sql string, args ...any) {
 	p.t.Helper()
-	conn := must(pgx.Connect(p.t.Context(), p.url))(p.t)
+	conn := storetest.Must(pgx.Connect(p.t.Context(), p.url))(p.t)
 	defer conn.Close(context.Background()) //nolint:errcheck // nothing to lose
-	must(conn.Exec(p.t.Context(), sql, args...))(p.t)
+	storetest.Must(conn.Exec(p.t.Context(), sql, args...))(p.t)
 }
 
 func (p *process) scan(into any, sql string, args ...any) {
 	p.t.Helper()
-	conn := must(pgx.Connect(p.t.Context(), p.url))(p.t)
+	conn := storetest.Must(pgx.Connect(p.t.Context(), p.url))(p.t)
 	defer conn.Close(context.Background()) //nolint:errcheck // nothing to lose
 	require.NoError(p.t, conn.QueryRow(p.t.Context(), sql, args...).Scan(into))
 }
@@ -374,8 +366,8 @@ func TestStopReturnsRuns(t *testing.T) {
 	}
 	got := make(chan seen, 1)
 	q := start(t, setup{url: p.url}, does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-		earlier := must(run.Memory.Earlier(ctx))(t)
-		checkpoint := must(run.Memory.Checkpoint(ctx))(t)
+		earlier := storetest.Must(run.Memory.Earlier(ctx))(t)
+		checkpoint := storetest.Must(run.Memory.Checkpoint(ctx))(t)
 		got <- seen{run.Try, len(earlier), string(checkpoint)}
 		return steps(artifact("two"), artifact("three"))(ctx, run, out)
 	}))
@@ -402,7 +394,7 @@ func TestTurnsNumberArtifactsOn(t *testing.T) {
 			if id == "none" {
 				continue
 			}
-			must(out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{ID: id, Parts: []task.Part{task.Text(id)}}, Append: true}))(t)
+			storetest.Must(out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{ID: id, Parts: []task.Part{task.Text(id)}}, Append: true}))(t)
 		}
 		return out.Status(ctx, task.StateInputRequired, nil)
 	}))
@@ -533,7 +525,7 @@ func TestEmissionRules(t *testing.T) {
 			{Kind: task.PartData, Data: json.RawMessage("{\"k\\u0000\":\"\\\\u0000 \\u0000\",\r\n  \"n\": 1.0}")}, // over two lines
 			{Kind: task.PartRaw, Raw: []byte("raw")},
 		}
-		id := must(out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{Name: "n\x00", Parts: parts}}))(t)
+		id := storetest.Must(out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{Name: "n\x00", Parts: parts}}))(t)
 		require.NotEmpty(t, id)
 		require.Equal(t, "a\x00b", parts[0].Text, "the executor's parts stay unchanged")
 		parts[0].Text = "used again"
@@ -580,7 +572,7 @@ func TestClaimWithLostAnswerIsReturned(t *testing.T) {
 	waittest.Within(t, "an answer is lost", lost)
 	waittest.Eventually(t, "it runs", func() error {
 		require.NoError(t, p.pool.Reconcile(t.Context()))
-		head := must(p.store.Header(t.Context(), h.ID))(t)
+		head := storetest.Must(p.store.Header(t.Context(), h.ID))(t)
 		return waittest.Unless(head.Status.State == task.StateCompleted, "it is %s", head.Status.State)
 	})
 }
@@ -592,7 +584,7 @@ func TestUnreadableMessageFailsTask(t *testing.T) {
 	p.exec(`UPDATE holdfast.task_events SET payload = '{"parts":7}'`)
 	q := start(t, setup{url: p.url}, does(func(context.Context, *executor.Run, executor.Emitter) error { return nil }))
 	waittest.Eventually(t, "it fails", func() error { // its log cannot be read
-		head := must(q.store.Header(t.Context(), h.ID))(t)
+		head := storetest.Must(q.store.Header(t.Context(), h.ID))(t)
 		return waittest.Unless(head.Status.State == task.StateFailed, "it is %s", head.Status.State)
 	})
 }
@@ -611,7 +603,7 @@ func TestRunReadsALargeLog(t *testing.T) {
 	got := make(chan seen, 1)
 	a := does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 		if run.Try == 1 {
-			empty := must(run.Memory.Task(ctx))(t)
+			empty := storetest.Must(run.Memory.Task(ctx))(t)
 			require.Empty(t, empty.Artifacts)
 			require.NoError(t, out.Status(ctx, task.StateWorking, &task.Message{ID: "m-1", Parts: []task.Part{task.Text("at work")}}))
 			for range pieces {
@@ -621,9 +613,9 @@ func TestRunReadsALargeLog(t *testing.T) {
 			require.NoError(t, out.Checkpoint(ctx, json.RawMessage(`7`)))
 			return executor.Retryable(errors.New("again"), 1)
 		}
-		earlier := must(run.Memory.Earlier(ctx))(t)
-		checkpoint := must(run.Memory.Checkpoint(ctx))(t)
-		whole := must(run.Memory.Task(ctx))(t)
+		earlier := storetest.Must(run.Memory.Earlier(ctx))(t)
+		checkpoint := storetest.Must(run.Memory.Checkpoint(ctx))(t)
+		whole := storetest.Must(run.Memory.Task(ctx))(t)
 		artifacts := 0
 		for _, e := range earlier {
 			if e.Artifact != nil {

@@ -49,14 +49,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// must requires that a call succeeds, and returns its result.
-func must[T any](result T, err error) func(t require.TestingT, message ...any) T {
-	return func(t require.TestingT, message ...any) T {
-		require.NoError(t, err, message...)
-		return result
-	}
-}
-
 // world has two replicas without the role worker, which hear of each other's commits.
 type world struct {
 	t        *testing.T
@@ -111,7 +103,7 @@ func newWorld(t *testing.T, o options) *world {
 	var open []*store.Store
 	var bus signal.Bus // of both replicas, as the hub connects them
 	for range 2 {
-		s := must(store.Open(t.Context(), store.Options{URL: w.url, APIConns: 4, Listener: &bus}))(t)
+		s := storetest.Must(store.Open(t.Context(), store.Options{URL: w.url, APIConns: 4, Listener: &bus}))(t)
 		open = append(open, s)
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -120,7 +112,7 @@ func newWorld(t *testing.T, o options) *world {
 	for i, s := range open {
 		r := &replica{w: w, store: s, self: store.NewID()}
 		replicas[i] = r
-		keys := must(s.Derive(t.Context(), runapi.Purpose))(t)
+		keys := storetest.Must(s.Derive(t.Context(), runapi.Purpose))(t)
 		tokens := token.New(keys)
 		require.NoError(t, s.Register(t.Context(), store.Process{ID: r.self, Name: "test"}, time.Hour))
 		budgets := memory.New(64 << 20)
@@ -199,7 +191,7 @@ func newWorld(t *testing.T, o options) *world {
 func (w *world) create(agent, text string) task.ID {
 	w.t.Helper()
 	id := store.NewID()
-	must(w.replicas[0].store.Create(w.t.Context(), &store.NewTask{
+	storetest.Must(w.replicas[0].store.Create(w.t.Context(), &store.NewTask{
 		Task:    task.Task{ID: id, PublicID: id.String(), Agent: agent, ContextID: "ctx", Owner: "owner", Dialect: "0.3"},
 		Message: &task.Message{ID: "m-" + text, Role: task.RoleUser, Parts: []task.Part{task.Text(text)}},
 	}))(w.t)
@@ -225,7 +217,7 @@ func (w *world) createWith(slot *workerapi.Slot) *store.Claimed {
 		Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("hello")}},
 		Seat:    slot.Seat(),
 	}
-	ev := must(w.replicas[0].store.Create(w.t.Context(), n))(w.t)
+	ev := storetest.Must(w.replicas[0].store.Create(w.t.Context(), n))(w.t)
 	n.Task.Status.State, n.Task.LastSeq, n.Task.CreatedAt = task.StateSubmitted, 1, ev.At
 	return &store.Claimed{
 		Task: &n.Task, Message: n.Message, MessageSeq: 1, Turn: 1, Try: 1, Fence: store.FirstFence(&n.Task),
@@ -235,8 +227,8 @@ func (w *world) createWith(slot *workerapi.Slot) *store.Claimed {
 func (w *world) task(id task.ID) *task.Task {
 	w.t.Helper()
 	s := w.replicas[0].store
-	h := must(s.Header(w.t.Context(), id))(w.t)
-	got := must(s.Snapshot(w.t.Context(), h, true))(w.t)
+	h := storetest.Must(s.Header(w.t.Context(), id))(w.t)
+	got := storetest.Must(s.Snapshot(w.t.Context(), h, true))(w.t)
 	return got
 }
 
@@ -251,7 +243,7 @@ func (w *world) waiting() (n int64) {
 func (w *world) look() {
 	w.t.Helper()
 	for _, r := range w.replicas {
-		must(r.watch.Run(w.t.Context()))(w.t)
+		storetest.Must(r.watch.Run(w.t.Context()))(w.t)
 	}
 }
 
@@ -286,24 +278,24 @@ func (w *world) becomes(id task.ID, s task.State) {
 func (w *world) cancel(id task.ID, metadata string) {
 	w.t.Helper()
 	s := w.replicas[1].store
-	h := must(s.Header(w.t.Context(), id))(w.t)
-	ended := must(s.Cancel(w.t.Context(), h, []byte(metadata)))(w.t)
+	h := storetest.Must(s.Header(w.t.Context(), id))(w.t)
+	ended := storetest.Must(s.Cancel(w.t.Context(), h, []byte(metadata)))(w.t)
 	require.False(w.t, ended)
 }
 
 // lock locks rows in another session until the returned function is called.
 func (w *world) lock(id task.ID, tables ...string) (release func()) {
 	w.t.Helper()
-	tx := must(storetest.Connect(w.t, w.url).Begin(w.t.Context()))(w.t)
+	tx := storetest.Must(storetest.Connect(w.t, w.url).Begin(w.t.Context()))(w.t)
 	for _, table := range tables {
-		must(tx.Exec(w.t.Context(), "SELECT FROM holdfast."+table+" WHERE id = $1 FOR UPDATE", id.String()))(w.t)
+		storetest.Must(tx.Exec(w.t.Context(), "SELECT FROM holdfast."+table+" WHERE id = $1 FOR UPDATE", id.String()))(w.t)
 	}
 	return func() { require.NoError(w.t, tx.Rollback(w.t.Context())) }
 }
 
 func (w *world) exec(sql string, args ...any) {
 	w.t.Helper()
-	must(w.sql.Exec(w.t.Context(), sql, args...))(w.t)
+	storetest.Must(w.sql.Exec(w.t.Context(), sql, args...))(w.t)
 }
 
 func (w *world) query(sql string, into any, args ...any) {
@@ -680,9 +672,9 @@ func TestDrainAndRetire(t *testing.T) {
 		"agents": []workerapitest.Doc{workerapitest.Slots("a", 1)}, "wait": 60, "running": []string{run.ID},
 	})
 	w.look()
-	known := must(w.replicas[1].store.RemoteWorkers(t.Context(), 10))(t)
+	known := storetest.Must(w.replicas[1].store.RemoteWorkers(t.Context(), 10))(t)
 	require.Len(t, known, 2)
-	must(w.replicas[1].store.RetireRemote(t.Context(), task.ID(uuid.MustParse(one.ID())), ""))(t)
+	storetest.Must(w.replicas[1].store.RetireRemote(t.Context(), task.ID(uuid.MustParse(one.ID())), ""))(t)
 	w.look()
 	require.Equal(t, "worker", next(t, retires).Drain)
 	require.Equal(t, "worker", one.Claim(t, 60, workerapitest.Slots("a", 1)).Drain, "each time")
@@ -694,15 +686,15 @@ func TestDrainAndRetire(t *testing.T) {
 	doc := run.Read(t)
 	require.True(t, doc.RunAPI.Post(t, 0, `{"type":"complete"}`).Ended, "runs are still served")
 
-	must(w.replicas[1].store.RetireRemote(t.Context(), task.ID{}, "v1"))(t)
+	storetest.Must(w.replicas[1].store.RetireRemote(t.Context(), task.ID{}, "v1"))(t)
 	_, err := w.replicas[1].store.RetireRemote(t.Context(), task.ID{}, "v2")
 	require.ErrorIs(t, err, task.NotFound)
 
 	// Old workers are forgotten.
 	w.exec("UPDATE holdfast.remote_workers SET last_seen = now() - interval '8 days'")
-	must(w.replicas[0].store.SeenRemote(t.Context(), "r", []store.RemoteWorker{{ID: store.NewID(), Name: "new"}}))(t)
-	must(w.replicas[1].store.ForgetRemote(t.Context(), 7*24*time.Hour))(t)
-	left := must(w.replicas[1].store.RemoteWorkers(t.Context(), 10))(t)
+	storetest.Must(w.replicas[0].store.SeenRemote(t.Context(), "r", []store.RemoteWorker{{ID: store.NewID(), Name: "new"}}))(t)
+	storetest.Must(w.replicas[1].store.ForgetRemote(t.Context(), 7*24*time.Hour))(t)
+	left := storetest.Must(w.replicas[1].store.RemoteWorkers(t.Context(), 10))(t)
 	require.Len(t, left, 1)
 	require.Equal(t, "new", left[0].Name)
 }
@@ -714,7 +706,7 @@ func TestNoWorker(t *testing.T) {
 	suspect := w.create("a", "poison")
 	w.exec("UPDATE holdfast.task_queue SET suspect = true WHERE id = $1", suspect.String())
 	s, r := w.replicas[0].store, w.replicas[0]
-	gone := must(s.AbsentRemote(t.Context(), r.self, []string{"a", "b"}))(t)
+	gone := storetest.Must(s.AbsentRemote(t.Context(), r.self, []string{"a", "b"}))(t)
 	require.Len(t, gone, 1)
 	require.Contains(t, gone, "a")
 	var waiting int
@@ -740,7 +732,7 @@ func TestNoWorker(t *testing.T) {
 	require.Equal(t, young.String(), one.Claim(t, 30, workerapitest.Slots("a", 1)).Runs[0].Read(t).Task.ID)
 	w.look()
 	w.create("a", "again")
-	gone = must(s.AbsentRemote(t.Context(), r.self, []string{"a", "b"}))(t)
+	gone = storetest.Must(s.AbsentRemote(t.Context(), r.self, []string{"a", "b"}))(t)
 	require.Empty(t, gone, "a worker was seen")
 }
 
@@ -755,7 +747,7 @@ func TestHeartbeatsKeepTheAgentsOfAWorker(t *testing.T) {
 	one.URL = w.replicas[1].server.URL
 	require.Empty(t, one.Beat(t, 0, run.ID).Runs)
 	w.look()
-	gone := must(w.replicas[0].store.AbsentRemote(t.Context(), w.replicas[0].self, []string{"a"}))(t)
+	gone := storetest.Must(w.replicas[0].store.AbsentRemote(t.Context(), w.replicas[0].self, []string{"a"}))(t)
 	require.Empty(t, gone)
 }
 
@@ -779,7 +771,7 @@ func TestRunsOfFormerAgentsAreFreed(t *testing.T) {
 		Store: r.store, Pool: worker.New(worker.Options{Store: r.store, Worker: func() task.ID { return r.self }}),
 		Healthy: func() time.Duration { return healthy }, Process: func() task.ID { return r.self }, Expired: func(int) {},
 	})
-	must(watch.Run(t.Context()))(t)
+	storetest.Must(watch.Run(t.Context()))(t)
 	require.Equal(t, 2, lent(), "their workers may renew them")
 	healthy = time.Hour
 	waittest.Eventually(t, "they are freed", func() error {
@@ -812,7 +804,7 @@ func TestInvalidRequests(t *testing.T) {
 		{"/heartbeat", `{` + me + `,"runs":[7]}`, "runs[0]", "not the id of a run"},
 		{"/release", `{` + me + `,"runs":[]}`, "runs", "1 to 10000"},
 	} {
-		a := must(one.Raw(t.Context(), "POST", workerapitest.Path+tt.path, []byte(tt.body)))(t, tt.body)
+		a := storetest.Must(one.Raw(t.Context(), "POST", workerapitest.Path+tt.path, []byte(tt.body)))(t, tt.body)
 		require.Equal(t, 400, a.Status, "%s: %s", tt.body, a.Body)
 		require.Equal(t, tt.field, a.Field, "%s: %s", tt.body, a.Body)
 		require.Contains(t, a.Detail, tt.text, tt.body)
@@ -837,7 +829,7 @@ func TestInvalidRequests(t *testing.T) {
 		{"POST", "/worker/v1/claims", 415, "invalid", []string{"Content-Type", "text/plain"}},
 		{"POST", "/worker/v1/claims", 403, "credential", []string{"Origin", "https://evil.example"}},
 	} {
-		a := must(one.Raw(t.Context(), tt.method, tt.path, []byte(`{}`), tt.headers...))(t, tt.path)
+		a := storetest.Must(one.Raw(t.Context(), tt.method, tt.path, []byte(`{}`), tt.headers...))(t, tt.path)
 		require.Equal(t, tt.status, a.Status, "%s %s: %s", tt.method, tt.path, a.Body)
 		require.Equal(t, tt.reason, a.Reason, tt.path)
 		if tt.reason == "version" {
@@ -845,7 +837,7 @@ func TestInvalidRequests(t *testing.T) {
 		}
 	}
 	large := []byte(`{` + me + `,"runs":["` + strings.Repeat("x", 3<<20) + `"]}`)
-	a := must(one.Raw(t.Context(), "POST", workerapitest.Path+"/heartbeat", large))(t)
+	a := storetest.Must(one.Raw(t.Context(), "POST", workerapitest.Path+"/heartbeat", large))(t)
 	require.Equal(t, 413, a.Status)
 }
 

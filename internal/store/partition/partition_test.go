@@ -28,21 +28,13 @@ func rows[T any](t *testing.T, c *pgx.Conn, sql string, args ...any) []T {
 	t.Helper()
 	r, err := c.Query(t.Context(), sql, args...)
 	require.NoError(t, err)
-	out := must(pgx.CollectRows(r, pgx.RowTo[T]))(t)
+	out := storetest.Must(pgx.CollectRows(r, pgx.RowTo[T]))(t)
 	return out
 }
 
 func exec(t *testing.T, c *pgx.Conn, sql string) {
 	t.Helper()
-	must(c.PgConn().Exec(t.Context(), sql).ReadAll())(t, sql)
-}
-
-// must requires that a call succeeds, and returns its result.
-func must[T any](result T, err error) func(t require.TestingT, message ...any) T {
-	return func(t require.TestingT, message ...any) T {
-		require.NoError(t, err, message...)
-		return result
-	}
+	storetest.Must(c.PgConn().Exec(t.Context(), sql).ReadAll())(t, sql)
 }
 
 // blocked waits until a backend waits for a lock.
@@ -63,7 +55,7 @@ var (
 func ofOld(t *testing.T, c *pgx.Conn, parent string) partition.Partition {
 	t.Helper()
 	for _, f := range partition.Families {
-		all := must(partition.List(t.Context(), c, f))(t)
+		all := storetest.Must(partition.List(t.Context(), c, f))(t)
 		for _, p := range all {
 			if p.Parent == parent && !p.From.After(old) && p.To.After(old) {
 				return p
@@ -107,7 +99,7 @@ func TestTenProcessesCreatePartitions(t *testing.T) {
 	require.Equal(t, slices.Compact(slices.Clone(created)), created, "each partition is created once")
 	require.Len(t, created, 3*6)
 	for _, f := range partition.Families {
-		names := must(partition.Ensure(t.Context(), storetest.Connect(t, db.URL), f, partition.Month, old, old.AddDate(0, 0, 3)))(t)
+		names := storetest.Must(partition.Ensure(t.Context(), storetest.Connect(t, db.URL), f, partition.Month, old, old.AddDate(0, 0, 3)))(t)
 		require.Empty(t, names, "another width does not change existing partitions")
 	}
 }
@@ -118,7 +110,7 @@ func TestEnsureAheadCreatesSeveralAtOnce(t *testing.T) {
 	c := storetest.Connect(t, storetest.New(t).URL)
 	const minute = partition.Width(time.Minute) // 3 minutes ahead
 	for _, step := range []struct{ minutes, created int }{{0, 1 + 3}, {1, 0}, {2, 2}, {3, 0}, {4, 2}} {
-		names := must(partition.EnsureAhead(t.Context(), c, partition.Tasks, minute, old.Add(time.Duration(step.minutes)*time.Minute)))(t)
+		names := storetest.Must(partition.EnsureAhead(t.Context(), c, partition.Tasks, minute, old.Add(time.Duration(step.minutes)*time.Minute)))(t)
 		require.Len(t, names, 3*step.created, "three tables, after %d minutes", step.minutes)
 	}
 }
@@ -165,7 +157,7 @@ func TestPartitionIsLikeItsModel(t *testing.T) {
 func work(t *testing.T, url string) {
 	t.Helper()
 	repeated := make(chan string, 100)
-	s := must(store.Open(t.Context(), store.Options{
+	s := storetest.Must(store.Open(t.Context(), store.Options{
 		URL: url + "&statement_timeout=0&connect_timeout=3600", APIConns: 2, RowSecurity: true, Observer: store.Observer{Retried: func(kind string) { repeated <- kind }},
 	}))(t)
 	defer s.Close(context.Background())
@@ -175,12 +167,12 @@ func work(t *testing.T, url string) {
 	caller := s.As(identity.Caller{Tenant: "t", Subject: "o"}, store.Visibility{Agent: "a"})
 	for i := range 3 {
 		id := store.NewID()
-		must(caller.Create(ctx, &store.NewTask{
+		storetest.Must(caller.Create(ctx, &store.NewTask{
 			Task:        task.Task{ID: id, PublicID: id.String(), Agent: "a", Tenant: "t", Owner: "o", ContextID: "c", Dialect: "1.0"},
 			Message:     &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}},
 			Idempotency: store.Idempotency{Key: id.String(), Hash: []byte{byte(i)}},
 		}))(t)
-		won := must(s.Claim(ctx, worker, []store.Demand{{Agent: "a", Slots: 1}}))(t)
+		won := storetest.Must(s.Claim(ctx, worker, []store.Demand{{Agent: "a", Slots: 1}}))(t)
 		require.Len(t, won, 1)
 		done := make(chan error, 1)
 		s.Append(&store.Append{
@@ -191,7 +183,7 @@ func work(t *testing.T, url string) {
 			},
 		})
 		require.NoError(t, <-done)
-		read := must(caller.ReadTask(ctx, id.String(), true))(t)
+		read := storetest.Must(caller.ReadTask(ctx, id.String(), true))(t)
 		require.Equal(t, task.StateCompleted, read.Status.State)
 		page, _, err := caller.List(ctx, &store.Listing{After: store.Newest, Limit: 10})
 		require.NoError(t, err)
@@ -257,14 +249,14 @@ func TestDetachAndDrop(t *testing.T) {
 
 				// A detach that a killed process began is finished by the next process.
 				i := slices.IndexFunc(partition.Families, func(f partition.Family) bool {
-					names := must(partition.Detached(t.Context(), look, f))(t)
+					names := storetest.Must(partition.Detached(t.Context(), look, f))(t)
 					return slices.Equal(names, []string{p.Table})
 				})
 				require.GreaterOrEqual(t, i, 0)
 				require.Empty(t, rows[int](t, look, "SELECT 1 FROM holdfast."+parent+" x WHERE tableoid = 'holdfast."+p.Table+"'::regclass"))
 				require.NoError(t, partition.Drop(t.Context(), detacher, p.Table))
 				require.NoError(t, partition.Drop(t.Context(), detacher, p.Table), "again")
-				require.Empty(t, must(partition.Detached(t.Context(), look, partition.Families[i]))(t))
+				require.Empty(t, storetest.Must(partition.Detached(t.Context(), look, partition.Families[i]))(t))
 				work(t, db.URL)
 			})
 		}
@@ -278,7 +270,7 @@ func TestCreationDelaysNoStatement(t *testing.T) {
 	look, reader, maintainer, creator := storetest.Connect(t, db.URL), storetest.Connect(t, db.URL), storetest.Connect(t, db.URL), storetest.Connect(t, db.URL)
 	exec(t, reader, "BEGIN; SELECT count(*) FROM holdfast.task_events; SELECT count(*) FROM holdfast.tasks; SELECT count(*) FROM holdfast.idempotency_keys")
 	for _, f := range partition.Families {
-		require.NotEmpty(t, must(partition.Ensure(t.Context(), creator, f, partition.Day, old, old.Add(time.Hour)))(t))
+		require.NotEmpty(t, storetest.Must(partition.Ensure(t.Context(), creator, f, partition.Day, old, old.Add(time.Hour)))(t))
 	}
 	exec(t, maintainer, "BEGIN; LOCK TABLE holdfast.events_log IN SHARE UPDATE EXCLUSIVE MODE") // as ANALYZE does
 	created := make(chan error, 1)
@@ -304,7 +296,7 @@ func TestListsAreWholeDuringDetach(t *testing.T) {
 	look, reader, detacher := storetest.Connect(t, db.URL), storetest.Connect(t, db.URL), storetest.Connect(t, db.URL)
 	want := []string{"tasks_20200201", "tasks_20930101"}
 	for _, at := range []time.Time{next, future} {
-		must(look.Exec(t.Context(), `INSERT INTO holdfast.tasks (id, agent, context_id, state, last_seq, status_seq, dialect)
+		storetest.Must(look.Exec(t.Context(), `INSERT INTO holdfast.tasks (id, agent, context_id, state, last_seq, status_seq, dialect)
 			VALUES ($1, 'a', 'c', 5, 1, 1, '1.0')`, partition.FirstID(at)))(t)
 	}
 	const listed = `SELECT p.tableoid::regclass::text FROM unnest('{5,1}'::smallint[]) s (state) CROSS JOIN LATERAL (
@@ -332,12 +324,12 @@ func TestWritesCreateMissingPartitions(t *testing.T) {
 	db := storetest.New(t)
 	c := storetest.Connect(t, db.URL)
 	for _, f := range partition.Families {
-		all := must(partition.List(t.Context(), c, f))(t)
+		all := storetest.Must(partition.List(t.Context(), c, f))(t)
 		for _, p := range all {
-			must(c.Exec(t.Context(), "DROP TABLE holdfast."+p.Table))(t)
+			storetest.Must(c.Exec(t.Context(), "DROP TABLE holdfast."+p.Table))(t)
 		}
 	}
-	s := must(store.Open(t.Context(), store.Options{URL: db.URL}))(t)
+	s := storetest.Must(store.Open(t.Context(), store.Options{URL: db.URL}))(t)
 	defer s.Close(context.Background())
 	worker := store.NewID()
 	require.NoError(t, s.Register(t.Context(), store.Process{ID: worker, Name: "w", Version: "1", Roles: "worker"}, time.Hour))
@@ -345,7 +337,7 @@ func TestWritesCreateMissingPartitions(t *testing.T) {
 		id := store.NewID()
 		first := partition.FirstID(at)
 		copy(id[:6], first[:])
-		created := must(s.Create(t.Context(), &store.NewTask{
+		created := storetest.Must(s.Create(t.Context(), &store.NewTask{
 			Task:        task.Task{ID: id, PublicID: "of " + at.String(), Agent: "a", ContextID: "c", Dialect: "1.0"},
 			ClientID:    true,
 			Message:     &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}},
@@ -384,8 +376,8 @@ func TestKeysHavePartitionsAroundMidnight(t *testing.T) {
 	midnight := old
 	for _, from := range []time.Duration{-6 * time.Minute, -5 * time.Minute, -time.Second, 0, time.Second, 2 * time.Minute, 5 * time.Minute, 6 * time.Minute, 12 * time.Hour} {
 		starts := midnight.Add(from)
-		must(partition.EnsureAhead(t.Context(), c, partition.Keys, partition.Day, starts))(t)
-		all := must(partition.List(t.Context(), c, partition.Keys))(t)
+		storetest.Must(partition.EnsureAhead(t.Context(), c, partition.Keys, partition.Day, starts))(t)
+		all := storetest.Must(partition.List(t.Context(), c, partition.Keys))(t)
 		// A write may have begun a while before the server created the partitions for it.
 		for _, writes := range []time.Time{starts.Add(-30 * time.Second), starts} {
 			for _, day := range rows[time.Time](t, c, "SELECT holdfast.key_days($1)", writes) {
@@ -405,17 +397,17 @@ func TestDetachAsARoleThatOwnsNothing(t *testing.T) {
 	role := "server_" + strings.ToLower(rand.Text()[:8])
 	do := func(c *pgx.Conn, sql string) {
 		t.Helper()
-		must(c.Exec(t.Context(), sql))(t, sql)
+		storetest.Must(c.Exec(t.Context(), sql))(t, sql)
 	}
 	do(owner, "CREATE ROLE "+role)
 	t.Cleanup(func() {
-		c := must(pgx.Connect(context.Background(), db.URL))(t)
+		c := storetest.Must(pgx.Connect(context.Background(), db.URL))(t)
 		defer func() { _ = c.Close(context.Background()) }()
-		must(c.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role, pgx.QueryExecModeSimpleProtocol))(t)
+		storetest.Must(c.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role, pgx.QueryExecModeSimpleProtocol))(t)
 	})
 	do(owner, "SELECT holdfast.admit_servers('"+role+"')")
 	server := storetest.Connect(t, db.URL+"&role="+role)
-	require.Len(t, must(partition.Ensure(t.Context(), server, partition.Attempts, partition.Day, old, old.Add(time.Hour)))(t), 1)
+	require.Len(t, storetest.Must(partition.Ensure(t.Context(), server, partition.Attempts, partition.Day, old, old.Add(time.Hour)))(t), 1)
 	p := ofOld(t, server, "push_attempts")
 
 	reader := storetest.Connect(t, db.URL)
@@ -429,7 +421,7 @@ func TestDetachAsARoleThatOwnsNothing(t *testing.T) {
 	}
 	do(reader, "COMMIT")
 	require.NoError(t, waittest.Within(t, "the detach", detached))
-	require.Equal(t, []string{p.Table}, must(partition.Detached(t.Context(), owner, partition.Attempts))(t))
+	require.Equal(t, []string{p.Table}, storetest.Must(partition.Detached(t.Context(), owner, partition.Attempts))(t))
 	require.NoError(t, partition.Drop(t.Context(), server, p.Table))
 	require.NoError(t, partition.Drop(t.Context(), server, p.Table), "again")
 	require.Zero(t, rows[int](t, owner, "SELECT count(*)::int FROM pg_class WHERE relname = $1", p.Table)[0])

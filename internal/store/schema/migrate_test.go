@@ -32,11 +32,11 @@ func TestMigrationHasNoStatementTimeout(t *testing.T) {
 				t.Skip("this PostgreSQL has no " + limit)
 			}
 			older(t, db.URL)
-			must(look.Exec(t.Context(), fmt.Sprintf("ALTER ROLE CURRENT_USER IN DATABASE %s SET %s = '500ms'", db.Name, limit)))(t)
+			storetest.Must(look.Exec(t.Context(), fmt.Sprintf("ALTER ROLE CURRENT_USER IN DATABASE %s SET %s = '500ms'", db.Name, limit)))(t)
 
 			// Another session reads the table that a step changes, so the step waits.
-			tx := must(reader.Begin(t.Context()))(t)
-			must(tx.Exec(t.Context(), "SELECT FROM holdfast.task_queue"))(t)
+			tx := storetest.Must(reader.Begin(t.Context()))(t)
+			storetest.Must(tx.Exec(t.Context(), "SELECT FROM holdfast.task_queue"))(t)
 			migrated := make(chan error, 1)
 			go func() { migrated <- schema.Migrate(t.Context(), db.URL, slog.New(slog.DiscardHandler)) }()
 			waittest.Eventually(t, "a step has waited for longer than the limit", func() error {
@@ -54,7 +54,7 @@ func TestMigrationHasNoStatementTimeout(t *testing.T) {
 			})
 			require.NoError(t, tx.Rollback(t.Context()))
 			require.NoError(t, waittest.Within(t, "the migration", migrated))
-			v := must(schema.ReadVersion(t.Context(), look))(t)
+			v := storetest.Must(schema.ReadVersion(t.Context(), look))(t)
 			require.True(t, v.Current())
 		})
 	}
@@ -63,11 +63,11 @@ func TestMigrationHasNoStatementTimeout(t *testing.T) {
 // older takes the newest steps back, down to the one before message_bytes.
 func older(t *testing.T, databaseURL string) {
 	t.Helper()
-	db := must(sql.Open("pgx", databaseURL))(t)
+	db := storetest.Must(sql.Open("pgx", databaseURL))(t)
 	defer func() { _ = db.Close() }()
-	g := must(goose.NewProvider(goose.DialectPostgres, db, migrations.FS,
+	g := storetest.Must(goose.NewProvider(goose.DialectPostgres, db, migrations.FS,
 		goose.WithTableName(schema.VersionTable), goose.WithDisableGlobalRegistry(true)))(t)
-	must(g.DownTo(t.Context(), 10))(t)
+	storetest.Must(g.DownTo(t.Context(), 10))(t)
 }
 
 // Taking the step back leaves nothing of a role that was admitted. Migrating again does not bring it back.
@@ -76,7 +76,7 @@ func TestDownForgetsAdmittedRoles(t *testing.T) {
 	db := storetest.New(t)
 	c := storetest.Connect(t, db.URL)
 	role := "server_" + strings.ToLower(rand.Text()[:8])
-	must(c.Exec(t.Context(), "CREATE ROLE "+role))(t)
+	storetest.Must(c.Exec(t.Context(), "CREATE ROLE "+role))(t)
 	log := slog.New(slog.DiscardHandler)
 	require.NoError(t, schema.Admit(t.Context(), db.URL, role, log))
 	require.NoError(t, schema.Migrate(t.Context(), db.URL, log), "renews the grants")
@@ -85,7 +85,7 @@ func TestDownForgetsAdmittedRoles(t *testing.T) {
 	require.Nil(t, unusable)
 	require.False(t, may)
 	older(t, db.URL)
-	must(c.Exec(t.Context(), "DROP ROLE "+role))(t, "no grant and no policy depends on it")
+	storetest.Must(c.Exec(t.Context(), "DROP ROLE "+role))(t, "no grant and no policy depends on it")
 	require.NoError(t, schema.Migrate(t.Context(), db.URL, log))
 	unusable, may, err = schema.Look(t.Context(), db.URL, log)
 	require.NoError(t, err)

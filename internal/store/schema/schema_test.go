@@ -20,20 +20,12 @@ import (
 func load(t *testing.T, dump string) (url string, c *pgx.Conn) {
 	t.Helper()
 	url = storetest.New(t).URL
-	sql := must(os.ReadFile(dump))(t)
-	c = must(pgx.Connect(t.Context(), url))(t)
+	sql := storetest.Must(os.ReadFile(dump))(t)
+	c = storetest.Must(pgx.Connect(t.Context(), url))(t)
 	t.Cleanup(func() { _ = c.Close(context.Background()) })
-	must(c.PgConn().Exec(t.Context(), "DROP SCHEMA holdfast CASCADE").ReadAll())(t)
-	must(c.PgConn().Exec(t.Context(), string(sql)).ReadAll())(t)
+	storetest.Must(c.PgConn().Exec(t.Context(), "DROP SCHEMA holdfast CASCADE").ReadAll())(t)
+	storetest.Must(c.PgConn().Exec(t.Context(), string(sql)).ReadAll())(t)
 	return url, c
-}
-
-// must requires that a call succeeds, and returns its result.
-func must[T any](result T, err error) func(t require.TestingT, message ...any) T {
-	return func(t require.TestingT, message ...any) T {
-		require.NoError(t, err, message...)
-		return result
-	}
 }
 
 // A server refuses the database of an unreleased version with one clear error, and does not change it.
@@ -56,9 +48,9 @@ func TestUnreleasedSchemaIsRefused(t *testing.T) {
 func forge(t *testing.T, number int) (url string) {
 	t.Helper()
 	db := storetest.New(t)
-	c := must(pgx.Connect(t.Context(), db.URL))(t)
+	c := storetest.Must(pgx.Connect(t.Context(), db.URL))(t)
 	defer func() { _ = c.Close(context.Background()) }()
-	must(c.PgConn().Exec(t.Context(), fmt.Sprintf(`DROP SCHEMA holdfast CASCADE; CREATE SCHEMA forged;
+	storetest.Must(c.PgConn().Exec(t.Context(), fmt.Sprintf(`DROP SCHEMA holdfast CASCADE; CREATE SCHEMA forged;
 		CREATE FUNCTION forged.current_setting(text) RETURNS text LANGUAGE sql AS
 		$$SELECT CASE $1 WHEN 'server_version_num' THEN '%d' ELSE pg_catalog.current_setting($1) END$$;
 		ALTER DATABASE %s SET search_path = forged, pg_catalog, public`, number, db.Name)).ReadAll())(t)
@@ -77,7 +69,7 @@ func TestServersThatLoseUpdatesAreRefused(t *testing.T) {
 			t.Parallel()
 			url := forge(t, number)
 			require.ErrorContains(t, schema.Migrate(t.Context(), url, slog.New(slog.DiscardHandler)), want)
-			c := must(pgx.Connect(t.Context(), url))(t)
+			c := storetest.Must(pgx.Connect(t.Context(), url))(t)
 			defer func() { _ = c.Close(context.Background()) }()
 			var there bool
 			require.NoError(t, c.QueryRow(t.Context(), "SELECT to_regnamespace('holdfast') IS NOT NULL").Scan(&there))
