@@ -11,6 +11,7 @@ APART    = /integration/|/(interop|bench|examples|examples/webhooks)$$
 PACKAGES ?= $(shell go list ./... | grep -vE '$(APART)')
 # What takes longest goes first: at the end it would run alone.
 FIRST    = %/internal/store %/sdk/conformance %/internal/pgembed %/internal/retention
+ordered  = $(filter $(FIRST),$1) $(filter-out $(FIRST),$1)
 # For one package that hangs; a test that waits in vain fails earlier.
 TIMEOUT  ?= 30m
 COUNT    ?= 1
@@ -52,7 +53,7 @@ build: ## a static binary, bin/holdfast
 test: bin/gotestsum ## what decides whether a change is right: five minutes, Go and PostgreSQL. RACE=1, COUNT=20, PACKAGES, TESTFLAGS
 	bin/gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped --jsonfile-timing-events bin/test.json -- \
 		$(if $(RACE),-race) -count=$(COUNT) -timeout $(TIMEOUT) -shuffle=on -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) $(TESTFLAGS) \
-		$(filter $(FIRST),$(PACKAGES)) $(filter-out $(FIRST),$(PACKAGES))
+		$(call ordered,$(PACKAGES))
 	@echo "the slowest:"; bin/gotestsum tool slowest --num 10 --jsonfile bin/test.json
 
 test-all: ## make test and everything else that needs no day: 40 minutes. RECORD=1 writes the result into docs/reliability.md

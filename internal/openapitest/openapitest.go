@@ -193,6 +193,9 @@ func (d *Document) Check(method, path string, status int, header http.Header, bo
 		if status != http.StatusNotFound && status != http.StatusMethodNotAllowed {
 			return fmt.Errorf("the document has no %s %s", method, path)
 		}
+		if media, _, _ := mime.ParseMediaType(header.Get("Content-Type")); media != "application/problem+json" {
+			return fmt.Errorf("the document has no content type %q", media)
+		}
 		return d.validate("#/components/schemas/problem", body)
 	}
 	responses := operation["responses"].(map[string]any)
