@@ -24,7 +24,7 @@ func adapt(e Executor) executor.Executor {
 
 func fromRun(run *executor.Run) *Run {
 	out := &Run{
-		TaskID: run.TaskID, ContextID: run.ContextID, Agent: run.Agent, Tenant: run.Tenant, Owner: run.Owner,
+		TaskID: run.TaskID, TaskKey: run.Keys.Task, ContextID: run.ContextID, ContextKey: run.Keys.Context, Agent: run.Agent, Tenant: run.Tenant, Owner: run.Owner,
 		Message: fromMessage(run.Message), Input: fromInput(run.Input), Metadata: run.Metadata,
 		TurnMetadata: run.TurnMetadata, AcceptedOutputModes: run.AcceptedOutputModes, Extensions: run.Extensions, ExtensionParams: run.ExtensionParams,
 		Scopes: run.Scopes, Traceparent: run.Traceparent, Tracestate: run.Tracestate, Deadline: run.Deadline,

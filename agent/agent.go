@@ -29,17 +29,19 @@ func (f Func) Execute(ctx context.Context, run *Run, out Emitter) error { return
 // Run is one invocation. The zero value of every field is possible, so a test can
 // make a Run from a Message alone.
 type Run struct {
-	TaskID    string
-	ContextID string
-	Agent     string // the name under which the agent is configured
-	Tenant    string
-	Owner     string
-	Message   Message         // what to answer; do not change it. Without parts if a timer or a callback began the turn
-	Input     *Input          // what began the turn, if not only a message; or nil
-	Metadata  json.RawMessage // of the request that created the task
-	Turn      int             // 1 for the task's first message
-	Try       int             // 1 for the first invocation for this message
-	Attempt   int             // rises with every invocation for this task
+	TaskID     string
+	TaskKey    string // for memory of the task outside of Holdfast; TaskID may be that of another caller, too
+	ContextID  string
+	ContextKey string // for memory of the context, which no other caller or agent has; clients choose ContextID
+	Agent      string // the name under which the agent is configured
+	Tenant     string
+	Owner      string
+	Message    Message         // what to answer; do not change it. Without parts if a timer or a callback began the turn
+	Input      *Input          // what began the turn, if not only a message; or nil
+	Metadata   json.RawMessage // of the request that created the task
+	Turn       int             // 1 for the task's first message
+	Try        int             // 1 for the first invocation for this message
+	Attempt    int             // rises with every invocation for this task
 
 	// The following are of the request with this message.
 	TurnMetadata        json.RawMessage

@@ -46,15 +46,17 @@ func (r Reason) Ended() bool { return executor.Reason(r).Ended() }
 
 // Cancellation is what an agent is told about the end of its work.
 type Cancellation struct {
-	Reason    Reason
-	TaskID    string
-	ContextID string
-	Agent     string // the name under which the agent is configured
-	Tenant    string
-	Owner     string
-	Turn      int // of the newest run that the agent has begun
-	Attempt   int // of that run
-	Try       int // 1 for the first call about this cancel
+	Reason     Reason
+	TaskID     string
+	TaskKey    string // for memory of the task outside of Holdfast; TaskID may be that of another caller, too
+	ContextID  string
+	ContextKey string // for memory of the context, which no other caller or agent has; clients choose ContextID
+	Agent      string // the name under which the agent is configured
+	Tenant     string
+	Owner      string
+	Turn       int // of the newest run that the agent has begun
+	Attempt    int // of that run
+	Try        int // 1 for the first call about this cancel
 	// Metadata is that of the request that canceled the task, or nil.
 	Metadata json.RawMessage
 
@@ -112,7 +114,8 @@ func (a canceler) Cancel(ctx context.Context, c *executor.Cancellation) error {
 
 func fromCancellation(c *executor.Cancellation) *Cancellation {
 	return &Cancellation{
-		Reason: Reason(c.Reason), TaskID: c.TaskID, ContextID: c.ContextID, Agent: c.Agent, Tenant: c.Tenant, Owner: c.Owner,
+		Reason: Reason(c.Reason), TaskID: c.TaskID, TaskKey: c.Keys.Task, ContextID: c.ContextID, ContextKey: c.Keys.Context,
+		Agent: c.Agent, Tenant: c.Tenant, Owner: c.Owner,
 		Turn: c.Turn, Attempt: int(c.Attempt), Try: c.Try, Metadata: c.Metadata, of: c,
 	}
 }

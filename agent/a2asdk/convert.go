@@ -1,6 +1,7 @@
 package a2asdk
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,8 +12,16 @@ import (
 	"github.com/holdfast-a2a/holdfast/agent"
 )
 
+// keyed is the run as executors see it. They keep memory under the ids of tasks and contexts, which must be those of one caller.
+func keyed(run *agent.Run) *agent.Run {
+	as := *run
+	as.TaskID, as.ContextID = cmp.Or(run.TaskKey, run.TaskID), cmp.Or(run.ContextKey, run.ContextID)
+	return &as
+}
+
 // newContext makes what the SDK's server passes to Execute.
 func newContext(run *agent.Run, stored *agent.Task) (*a2asrv.ExecutorContext, error) {
+	run = keyed(run)
 	exec := &a2asrv.ExecutorContext{
 		TaskID: a2a.TaskID(run.TaskID), ContextID: run.ContextID, Tenant: run.Tenant,
 		User: &a2asrv.User{Name: run.Owner, Authenticated: run.Owner != ""}, ServiceParams: serviceParams(run),
@@ -66,6 +75,9 @@ func relatedTasks(ctx context.Context, run *agent.Run) ([]*a2a.Task, error) {
 	}
 	var out []*a2a.Task
 	for i := range refs {
+		if refs[i].ContextID == run.ContextID {
+			refs[i].ContextID = keyed(run).ContextID
+		}
 		t, err := fromReference(&refs[i])
 		if err != nil {
 			return nil, fmt.Errorf("task %s: %w", refs[i].TaskID, err)

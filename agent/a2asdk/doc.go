@@ -18,6 +18,7 @@
 //   - RelatedTasks, as the SDK's ReferencedTasksLoader loads them: at most 20 tasks that the message refers to, if they
 //     belong to the owner and this agent. Each has at most 100 messages and artifacts of together 1 MiB. Those of more than
 //     half of that, progress messages, extensions, and descriptions of artifacts are left out.
+//   - TaskID and ContextID: the run's TaskKey and ContextKey, in messages and tasks, too, so that memory under them has one caller.
 //   - User: Name is the owner of the task, and Attributes["scopes"] are the caller's scopes ([]string). Tenant is the
 //     owner's tenant.
 //   - ServiceParams: A2A-Extensions, the extensions that the client named and the card has, traceparent and tracestate. Holdfast stores

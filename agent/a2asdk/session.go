@@ -15,6 +15,7 @@ import (
 // session emits the events of one run. Execute and Cancel may use it at the same time.
 type session struct {
 	run *agent.Run
+	as  *agent.Run // the run as the executor sees it
 	out agent.Emitter
 
 	mu     sync.Mutex
@@ -28,7 +29,7 @@ type session struct {
 }
 
 func newSession(run *agent.Run, out agent.Emitter, stored *agent.Task) *session {
-	s := &session{run: run, out: out, ids: map[string]string{}, contents: map[string]*content{}}
+	s := &session{run: run, as: keyed(run), out: out, ids: map[string]string{}, contents: map[string]*content{}}
 	if stored == nil {
 		return s
 	}
@@ -60,7 +61,7 @@ func (s *session) outcome(err error) a2a.SendMessageResult {
 	case s.reply != nil:
 		return s.reply
 	}
-	return &a2a.Task{ID: a2a.TaskID(s.run.TaskID), ContextID: s.run.ContextID, Status: s.status}
+	return &a2a.Task{ID: a2a.TaskID(s.as.TaskID), ContextID: s.as.ContextID, Status: s.status}
 }
 
 // emit emits an event, and reports whether the run is over.
@@ -117,11 +118,11 @@ func (s *session) check(event a2a.Event) error {
 		return fmt.Errorf("the event is a %T", event)
 	}
 	info := event.TaskInfo()
-	if info.TaskID != a2a.TaskID(s.run.TaskID) {
-		return fmt.Errorf("the event is for task %q, and the run is of task %q", info.TaskID, s.run.TaskID)
+	if info.TaskID != a2a.TaskID(s.as.TaskID) {
+		return fmt.Errorf("the event is for task %q, and the run is of task %q", info.TaskID, s.as.TaskID)
 	}
-	if info.ContextID != s.run.ContextID {
-		return fmt.Errorf("the event is for context %q, and the task is in context %q", info.ContextID, s.run.ContextID)
+	if info.ContextID != s.as.ContextID {
+		return fmt.Errorf("the event is for context %q, and the task is in context %q", info.ContextID, s.as.ContextID)
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func (w *wrapper) execute(ctx context.Context, s *session, run *agent.Run, store
 
 // cancel calls the executor's Cancel. The task ends as canceled, whatever its error.
 func (w *wrapper) cancel(ctx context.Context, s *session, run *agent.Run, stored *agent.Task) {
-	w.told.add(run.TaskID)
+	w.told.add(keyed(run).TaskID)
 	ctx, done := context.WithTimeout(context.WithValue(context.WithoutCancel(ctx), cancelKey{}, true), cancelTime)
 	defer done()
 	exec, err := newContext(run, stored)

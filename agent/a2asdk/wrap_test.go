@@ -119,6 +119,50 @@ func TestStates(t *testing.T) {
 	}
 }
 
+// Executors keep memory under the ids of tasks and contexts. Clients choose those of contexts, and in 0.1 those of tasks.
+func TestIDsHaveOneCaller(t *testing.T) {
+	t.Parallel()
+	for _, ends := range []string{"beside", "without a run"} {
+		t.Run(ends, func(t *testing.T) {
+			t.Parallel()
+			canceled, ids := map[a2a.TaskID]bool{}, map[string]bool{}
+			wrapped := a2asdk.Wrap(&executor{
+				execute: func(ctx context.Context, exec *a2asrv.ExecutorContext, yield yield) {
+					run, _ := a2asdk.RunFrom(ctx)
+					require.Equal(t, []string{"trip-9", "shared", run.TaskKey, run.ContextKey}, []string{run.TaskID, run.ContextID, string(exec.TaskID), exec.ContextID})
+					require.Equal(t, exec.ContextID, exec.Message.ContextID)
+					ids[string(exec.TaskID)], ids[exec.ContextID] = true, true
+					if exec.User.Name != "ada" || ends != "beside" {
+						yield(status(exec, a2a.TaskStateInputRequired, "?"), nil)
+						return
+					}
+					require.True(t, yield(status(exec, a2a.TaskStateWorking, "busy"), nil))
+					<-ctx.Done()
+				},
+				cancel: func(_ context.Context, exec *a2asrv.ExecutorContext, yield yield) {
+					require.True(t, ids[exec.ContextID])
+					canceled[exec.TaskID] = true
+					yield(status(exec, a2a.TaskStateCanceled, ""), nil)
+				},
+			})
+			for n, o := range []agenttest.Options{{Owner: "ada"}, {Owner: "bob"}, {Owner: "ada", Tenant: "acme"}, {Owner: "ada", Agent: "other"}} {
+				o.TaskID, o.ContextID = "trip-9", "shared"
+				task := agenttest.New(t, wrapped, o)
+				if turn := task.Start(agent.Say("hi")); o.Owner == "ada" && ends == "beside" {
+					turn.Await(`working: "busy"`)
+					task.Cancel()
+					turn.Wait()
+				} else {
+					turn.Wait()
+					task.Cancel()
+				}
+				require.Len(t, ids, 2*(n+1))
+				require.Len(t, canceled, n+1)
+			}
+		})
+	}
+}
+
 func TestContentIsKept(t *testing.T) {
 	t.Parallel()
 	task := agenttest.New(t, yields(func(exec *a2asrv.ExecutorContext) []a2a.Event {
@@ -135,7 +179,6 @@ func TestContentIsKept(t *testing.T) {
 		require.True(t, exec.User.Authenticated)
 		require.Equal(t, "acme", exec.Tenant)
 		require.Empty(t, got.TaskID, "the client did not know it")
-		require.Equal(t, "c-1", exec.ContextID)
 
 		event := a2a.NewArtifactEvent(exec, got.Parts...)
 		event.Artifact.ID, event.Artifact.Name, event.Artifact.Description = "out", "name", "description"
@@ -212,12 +255,14 @@ func TestFactsOfTheRequest(t *testing.T) {
 // The SDK's server loads them with its ReferencedTasksLoader.
 func TestRelatedTasks(t *testing.T) {
 	t.Parallel()
+	var contextID string
 	wrapped := does(func(ctx context.Context, exec *a2asrv.ExecutorContext, yield yield) {
+		contextID = exec.ContextID
 		switch {
 		case exec.Message.Parts[0].Text() == "compare":
 			require.Len(t, exec.RelatedTasks, 1)
 			trip := exec.RelatedTasks[0]
-			require.Equal(t, []any{a2a.TaskID("trip-1"), "context", a2a.TaskStateInputRequired}, []any{trip.ID, trip.ContextID, trip.Status.State})
+			require.Equal(t, []any{a2a.TaskID("trip-1"), contextID, a2a.TaskStateInputRequired}, []any{trip.ID, trip.ContextID, trip.Status.State})
 			require.Equal(t, "When?", trip.Status.Message.Parts[0].Text())
 			var said []string
 			for _, m := range trip.History {

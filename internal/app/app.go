@@ -19,6 +19,7 @@ import (
 	dialects "github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/runapi"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
+	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/telemetry"
 	"github.com/holdfast-a2a/holdfast/internal/tracing"
 )
@@ -127,7 +128,11 @@ func serve(ctx, base context.Context, e *env, ports *ports, admin *adminServer, 
 	if err != nil {
 		return err
 	}
-	visited := newPool(e, agents, st, keeper, bus, resumeURL(e, ports, turns), runAPI(e, ports, attempts))
+	memory, err := st.Secret(ctx, store.SecretMemory)
+	if err != nil {
+		return err
+	}
+	visited := newPool(e, agents, st, keeper, bus, executor.NewKeyring(memory), resumeURL(e, ports, turns), runAPI(e, ports, attempts))
 	pool := visited
 	if !e.cfg.HasRole(config.RoleWorker) {
 		pool = nil

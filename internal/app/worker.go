@@ -56,13 +56,13 @@ func (l heardLeases) tell(err error) error {
 // newPool makes the pool, which runs agents. Without the worker role it only has the agents' limits, for the run API, and
 // is not run.
 func newPool(
-	e *env, agents *agents, st *store.Store, keeper *worker.Keeper, bus *signal.Bus,
+	e *env, agents *agents, st *store.Store, keeper *worker.Keeper, bus *signal.Bus, keys *executor.Keyring,
 	resumeURL func(task.ID, int) string, runAPI func(task.ID, task.Fence) executor.API,
 ) *worker.Pool {
 	m := e.metrics
 	pool := worker.New(worker.Options{
 		Store: st, Agents: agents.worker, PollInterval: e.cfg.Worker.PollInterval, StopGrace: e.cfg.Worker.StopGrace,
-		Worker: keeper.ID, ResumeURL: resumeURL, RunAPI: runAPI,
+		Worker: keeper.ID, Keys: keys, ResumeURL: resumeURL, RunAPI: runAPI,
 		Memory: e.memory.Runs, Lines: e.memory.Lines, Events: e.memory.Events, Tracer: e.tracer, Log: e.log,
 		Observer: worker.Observer{Claimed: m.Claimed, Ran: m.Ran, Running: m.Running, Limited: m.Limited, Told: m.Told},
 	})

@@ -241,7 +241,7 @@ func (r *run) tell() {
 	metadata := r.metadata
 	r.w.mu.Unlock()
 	err := r.agent.Cancel(ctx, &executor.Cancellation{
-		Reason: reason, TaskID: d.TaskID, ContextID: d.ContextID, Agent: d.Agent, Tenant: d.Tenant, Owner: d.Owner,
+		Reason: reason, TaskID: d.TaskID, ContextID: d.ContextID, Agent: d.Agent, Tenant: d.Tenant, Owner: d.Owner, Keys: d.Keys,
 		Turn: d.Turn, Attempt: d.Attempt, Try: 1, Key: d.Key, Metadata: metadata, Checkpoint: r.doc.Checkpoint, Stored: memory.State,
 	})
 	if err != nil {

@@ -50,6 +50,7 @@ type Cancellation struct {
 	Agent     string
 	Tenant    string
 	Owner     string
+	Keys      Keys
 	// Turn and Attempt are those of the newest run of the task that the agent has begun.
 	Turn    int
 	Attempt task.Attempt

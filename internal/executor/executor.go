@@ -43,6 +43,7 @@ type Run struct {
 	Agent     string
 	Tenant    string
 	Owner     string
+	Keys      Keys
 	// Message is the user's message that this run answers, without parts if Input has begun the turn alone. Do not change it.
 	Message  *task.Message
 	Metadata json.RawMessage // of the task's first request

@@ -301,8 +301,11 @@ func (v View) Count(ctx context.Context, l *Listing, bound int) (int, error) {
 	return int(n), translate("count tasks", err)
 }
 
-// SecretPageToken signs page tokens.
-const SecretPageToken = "page_token"
+// SecretPageToken signs page tokens, and SecretMemory makes the keys under which agents keep memory.
+const (
+	SecretPageToken = "page_token"
+	SecretMemory    = "memory"
+)
 
 // Secret reads a secret that all replicas share.
 func (s *Store) Secret(ctx context.Context, name string) ([]byte, error) {

@@ -231,11 +231,11 @@ func (s *Store) Begun(ctx context.Context, id task.ID, attempt task.Attempt, art
 	return begun, translate("read artifact", err)
 }
 
-// Sibling finds one of the Siblings by its public id. Errors: task.NotFound.
+// Sibling finds another task of an owner and an agent in the context of a task by its public id. Errors: task.NotFound.
 func (s *Store) Sibling(ctx context.Context, of *task.Task, publicID string) (*task.Task, error) {
 	v := s.As(identity.Caller{Tenant: of.Tenant, Subject: of.Owner}, Visibility{Agent: of.Agent})
 	h, err := v.FindTask(ctx, publicID)
-	if err == nil && (h.ContextID != of.ContextID || h.ID == of.ID || !h.Status.State.Settled()) {
+	if err == nil && (h.ContextID != of.ContextID || h.ID == of.ID) {
 		err = task.NotFound
 	}
 	return h, err

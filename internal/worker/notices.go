@@ -143,6 +143,7 @@ func (p *Pool) notify(ctx context.Context, to executor.Canceler, n *store.Notice
 // call calls Cancel about a task.
 func (p *Pool) call(ctx context.Context, to executor.Canceler, c *executor.Cancellation, of *task.Task) (err error) {
 	c.ID, c.TaskID, c.ContextID, c.Agent, c.Tenant, c.Owner = of.ID, of.PublicID, of.ContextID, of.Agent, of.Tenant, of.Owner
+	c.Keys = p.opt.Keys.Of(of)
 	c.Stored = func(ctx context.Context, scope executor.Scope) (s executor.State, err error) {
 		s.Value, s.Version, err = p.opt.Store.AgentState(ctx, store.StateOf{Task: of, Context: scope == executor.OfContext})
 		return s, err

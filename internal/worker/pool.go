@@ -110,6 +110,7 @@ type Options struct {
 	StopGrace    time.Duration // for runs when the server stops; 0 gives them back at once
 	ClaimBatch   int           // maximum runs per agent in one claim; default 100
 	Worker       func() task.ID
+	Keys         *executor.Keyring // of the memory of agents
 	// Memory bounds the messages of runs. One run starts whatever the size of its message. Nil: no bound.
 	Memory *memory.Budget
 	// Lines bounds the events that executors read (memory.NewLines), and Events those that are not committed. Nil: no

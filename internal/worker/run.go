@@ -152,7 +152,7 @@ func (r *run) execution(in *executor.Input) *executor.Run {
 	c := r.claim
 	run := &executor.Run{
 		ID: c.Task.ID, TaskID: c.Task.PublicID, ContextID: c.Task.ContextID, Agent: c.Task.Agent,
-		Tenant: c.Task.Tenant, Owner: c.Task.Owner, Message: c.Message, Metadata: c.Task.Metadata,
+		Tenant: c.Task.Tenant, Owner: c.Task.Owner, Keys: r.pool.opt.Keys.Of(c.Task), Message: c.Message, Metadata: c.Task.Metadata,
 		Attempt: c.Attempt, Try: c.Try, Turn: c.Turn, Input: in, Memory: &recollection{r},
 		Buffer:  &buffer{r.out, r.pool.opt.Lines.Line(c.Task.Agent)},
 		OnBegin: func() { r.pool.begin(r, false) }, ResumeURL: r.resumeURL(), Forwarded: c.Forwarded,

@@ -116,7 +116,7 @@ func (m *Memory) Task(context.Context) (*task.Task, error) {
 func NewRun(text string) *executor.Run {
 	return &executor.Run{
 		ID: task.ID{1, 2, 3, 4, 5, 6, 7, 8, 9}, TaskID: "task-1", ContextID: "context-1",
-		Agent: "agent", Tenant: "tenant", Owner: "owner",
+		Agent: "agent", Tenant: "tenant", Owner: "owner", Keys: executor.Keys{Task: "task-key", Context: "context-key"},
 		Message: &task.Message{ID: "message-1", Role: task.RoleUser, Parts: []task.Part{task.Text(text)}},
 		Attempt: 1, Try: 1, Turn: 1,
 		Memory: &Memory{},

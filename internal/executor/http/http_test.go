@@ -431,7 +431,7 @@ func TestInvalidOptions(t *testing.T) {
 
 func cancellation() *executor.Cancellation {
 	return &executor.Cancellation{
-		Reason: executor.ReasonCanceled, ID: task.ID{1}, TaskID: "trip-7", ContextID: "c-1", Agent: "travel", Owner: "ada",
+		Reason: executor.ReasonCanceled, ID: task.ID{1}, TaskID: "trip-7", ContextID: "c-1", Agent: "travel", Owner: "ada", Keys: executor.Keys{Task: "task-key", Context: "context-key"},
 		Turn: 2, Attempt: 4, Try: 1, Metadata: json.RawMessage(`{"n":1.0}`), Checkpoint: json.RawMessage(`{"page":12}`),
 		Stored: func(_ context.Context, of executor.Scope) (executor.State, error) {
 			if of == executor.OfContext {
@@ -471,7 +471,7 @@ func TestCancelDocument(t *testing.T) {
 		require.Equal(t, want, got.Header.Get(name), name)
 	}
 	require.Equal(t, `{"version":1,"reason":"canceled","idempotencyKey":"`+id+`:2",`+
-		`"task":{"id":"trip-7","contextId":"c-1","agent":"travel","owner":"ada"},"turn":2,"attempt":4,"try":1,`+
+		`"task":{"id":"trip-7","key":"task-key","contextId":"c-1","contextKey":"context-key","agent":"travel","owner":"ada"},"turn":2,"attempt":4,"try":1,`+
 		`"metadata":{"n":1.0},"checkpoint":{"page":12},"state":{"task":{"data":{"job":"j-9"},"version":3}}}`, doc)
 }
 

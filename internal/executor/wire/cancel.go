@@ -31,7 +31,10 @@ func EncodeCancellation(ctx context.Context, c *executor.Cancellation) ([]byte, 
 	}
 	raw, err := jsonv2.Marshal(&cancelDocument{
 		Version: Version, Reason: c.Reason, IdempotencyKey: c.IdempotencyKey(),
-		Task: taskDocument{ID: c.TaskID, ContextID: c.ContextID, Agent: c.Agent, Tenant: c.Tenant, Owner: c.Owner},
+		Task: taskDocument{
+			ID: c.TaskID, Key: c.Keys.Task, ContextID: c.ContextID, ContextKey: c.Keys.Context,
+			Agent: c.Agent, Tenant: c.Tenant, Owner: c.Owner,
+		},
 		Turn: c.Turn, Attempt: int(c.Attempt), Try: c.Try,
 		Metadata: jsontext.Value(c.Metadata), Checkpoint: jsontext.Value(c.Checkpoint), State: state,
 	}, jsontext.PreserveRawStrings(true))

@@ -44,6 +44,7 @@ func DecodeRun(raw []byte) (*Document, error) {
 	}
 	run := &executor.Run{
 		Key: in.IdempotencyKey, TaskID: in.Task.ID, ContextID: in.Task.ContextID, Agent: in.Task.Agent, Tenant: in.Task.Tenant, Owner: in.Task.Owner,
+		Keys:    executor.Keys{Task: in.Task.Key, Context: in.Task.ContextKey},
 		Message: &task.Message{Role: task.RoleUser}, Metadata: json.RawMessage(in.Metadata), TurnMetadata: json.RawMessage(in.TurnMetadata),
 		AcceptedOutputModes: in.AcceptedOutputModes, Extensions: in.Extensions, ExtensionParams: in.ExtensionParams, Scopes: in.Scopes,
 		Traceparent: in.Traceparent, Deadline: in.Deadline, Attempt: task.Attempt(in.Attempt), Try: in.Try, Turn: in.Turn,

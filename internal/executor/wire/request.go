@@ -63,11 +63,13 @@ type apiDocument struct {
 }
 
 type taskDocument struct {
-	ID        string `json:"id"`
-	ContextID string `json:"contextId"`
-	Agent     string `json:"agent"`
-	Tenant    string `json:"tenant,omitempty"`
-	Owner     string `json:"owner,omitempty"`
+	ID         string `json:"id"`
+	Key        string `json:"key"`
+	ContextID  string `json:"contextId"`
+	ContextKey string `json:"contextKey"`
+	Agent      string `json:"agent"`
+	Tenant     string `json:"tenant,omitempty"`
+	Owner      string `json:"owner,omitempty"`
 }
 
 // entry is a message of the history, or an artifact in the form of a message of the agent.
@@ -128,7 +130,8 @@ func EncodeRun(ctx context.Context, run *executor.Run, history History) ([]byte,
 		Version:        Version,
 		IdempotencyKey: run.IdempotencyKey(),
 		Task: taskDocument{
-			ID: run.TaskID, ContextID: run.ContextID, Agent: run.Agent, Tenant: run.Tenant, Owner: run.Owner,
+			ID: run.TaskID, Key: run.Keys.Task, ContextID: run.ContextID, ContextKey: run.Keys.Context,
+			Agent: run.Agent, Tenant: run.Tenant, Owner: run.Owner,
 		},
 		Input:    fromInput(run.Input),
 		Metadata: jsontext.Value(run.Metadata),

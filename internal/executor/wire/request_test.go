@@ -29,7 +29,7 @@ func TestFirstRunDocument(t *testing.T) {
 	run.Memory = memory
 	raw := document(t, run, History{})
 	require.JSONEq(t, `{"version":1,"idempotencyKey":"01020304-0506-0708-0900-000000000000:1",`+
-		`"task":{"id":"task-1","contextId":"context-1","agent":"agent","tenant":"tenant","owner":"owner"},`+
+		`"task":{"id":"task-1","key":"task-key","contextId":"context-1","contextKey":"context-key","agent":"agent","tenant":"tenant","owner":"owner"},`+
 		`"message":{"messageId":"message-1","role":"user","parts":[{"text":"hello"}]},`+
 		`"turn":1,"try":1,"attempt":1}`, raw)
 	require.Equal(t, 1, memory.Reads, "the first try of a first turn reads only the state of the context")

@@ -310,7 +310,7 @@ def document_of(text: str | None, agent: str = "hello", **members: Any) -> RunOf
     document: dict[str, Any] = {
         "version": 1,
         "idempotencyKey": f"{id}:1",
-        "task": {"id": f"t-{id[:8]}", "contextId": "c-1", "agent": agent},
+        "task": {"id": f"t-{id[:8]}", "key": id, "contextId": "c-1", "contextKey": "c-1-key", "agent": agent},
         "turn": 1,
         "try": 1,
         "attempt": 1,

@@ -85,7 +85,11 @@ export class Run {
   readonly document: RunDocument;
   readonly agent: string;
   readonly taskId: string;
+  /** For memory of the task that is not Holdfast's. Another caller's task may have the same `taskId`. */
+  readonly taskKey: string;
   readonly contextId: string;
+  /** For memory of the context that is not Holdfast's: no other caller or agent has it. Clients choose `contextId`. */
+  readonly contextKey: string;
   readonly tenant: string;
   readonly owner: string;
   /** What to answer. Without parts if a timer, the results of calls or a resume URL began the turn. */
@@ -148,7 +152,9 @@ export class Run {
     this.document = document;
     this.agent = task.agent;
     this.taskId = task.id;
+    this.taskKey = task.key;
     this.contextId = task.contextId;
+    this.contextKey = task.contextKey;
     this.tenant = task.tenant ?? "";
     this.owner = task.owner ?? "";
     this.message = withContent(document.message ?? { role: "user", parts: [] });

@@ -234,7 +234,13 @@ export class TestTask {
     return {
       version: 1,
       idempotencyKey: `${this.id}:${this.turns.length}`,
-      task: { id: this.id, contextId: "context", agent: this.#agent.name || "test" },
+      task: {
+        id: this.id,
+        key: this.id,
+        contextId: "context",
+        contextKey: `key-${this.id}`,
+        agent: this.#agent.name || "test",
+      },
       message,
       input: interrupted ? { source: "timer", until: interrupted, interrupted: true } : input,
       resume: { url: `http://127.0.0.1/resume/${this.id}` },

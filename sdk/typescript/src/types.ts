@@ -128,7 +128,7 @@ export interface ReferenceDocument {
 export interface RunDocument {
   version: number;
   idempotencyKey: string;
-  task: { id: string; contextId: string; agent: string; tenant?: string; owner?: string };
+  task: { id: string; key: string; contextId: string; contextKey: string; agent: string; tenant?: string; owner?: string };
   message?: MessageDocument;
   input?: InputDocument;
   resume?: { url: string };

@@ -471,3 +471,26 @@ for (const { name, library, wrapped } of lines) {
 
 /** The library keeps the message of a status; a client of Holdfast reads it in the history. */
 const withoutProgress = (o: Outcome): Outcome => ({ ...o, message: o.message === "Busy." ? "" : o.message });
+
+for (const [name, wrap] of [
+  ["1.x", v1.wrap],
+  ["0.3", v03.wrap],
+] as const) {
+  test(`${name}: the ids are keys, which only one caller has`, async () => {
+    const seen: string[][] = [];
+    const executor = {
+      async execute(
+        ctx: { taskId: string; contextId: string; userMessage: { contextId?: string } },
+        bus: { finished(): void },
+      ) {
+        seen.push([ctx.taskId, ctx.contextId, ctx.userMessage.contextId ?? ""]);
+        bus.finished();
+      },
+      async cancelTask() {},
+    };
+    const task = { id: "trip-9", key: "task-key", contextId: "shared", contextKey: "context-key", agent: "test" };
+    const turn = await new TestTask(agent("test", wrap(executor)), { document: { task } }).say("go");
+    assert.equal(turn.state, "completed");
+    assert.deepEqual(seen, [["task-key", "context-key", "context-key"]]);
+  });
+}

@@ -94,7 +94,7 @@ export class ScriptedServer {
     const run: RunDocument = {
       version: 1,
       idempotencyKey: `key-${n}:1`,
-      task: { id: `task-${n}`, contextId: "c", agent },
+      task: { id: `task-${n}`, key: `key-${n}`, contextId: "c", contextKey: "c-key", agent },
       message: { messageId: `m-${n}`, role: "user", parts: [{ text }] },
       runApi: { url: "http://192.0.2.1/elsewhere", token: `token-${n}` },
       traceparent: `00-4bf92f3577b34da6a3ce929d0e0e4736-${String(n).padStart(16, "0")}-01`,

@@ -69,7 +69,11 @@ class RunInfo:
         self.document = document
         self.id: str = id or f"{task['id']}/{document.get('attempt', 0)}"
         self.task_id: str = task["id"]
+        self.task_key: str = task["key"]
+        """For memory of the task that is not Holdfast's. Another caller's task may have the same task_id."""
         self.context_id: str = task.get("contextId") or ""
+        self.context_key: str = task["contextKey"]
+        """For memory of the context that is not Holdfast's: no other caller or agent has it. Clients choose context_id."""
         self.agent: str = task.get("agent") or ""
         self.tenant: str = task.get("tenant") or ""
         self.owner: str = task.get("owner") or ""

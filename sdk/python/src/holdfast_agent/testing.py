@@ -22,7 +22,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from ._active import Active
 from ._agent import Agent
@@ -167,21 +167,53 @@ class Task:
     """A task of an agent, in memory."""
 
     def __init__(
-        self, agent: Agent, *, context_id: str | None = None, owner: str = "", metadata: dict[str, JSON] | None = None
+        self,
+        agent: Agent,
+        *,
+        id: str | None = None,
+        context_id: str | None = None,
+        tenant: str = "",
+        owner: str = "",
+        metadata: dict[str, JSON] | None = None,
     ) -> None:
         self.agent = agent
-        self.id = str(uuid.uuid4())
+        self._agent = agent._name or "agent"
+        self.key = str(uuid.uuid4())
+        self.id = id or self.key
         self.context_id = context_id or str(uuid.uuid4())
+        self.tenant = tenant
         self.owner = owner
+        self.context_key = str(uuid.uuid5(uuid.NAMESPACE_OID, json.dumps([tenant, owner, self._agent, self.context_id])))
         self.metadata = metadata
         self.history: list[dict[str, JSON]] = []
         self.states: dict[str, tuple[JSON, int]] = {}
+        self._tasks = [self]  # of the context
         self.turns: list[Turn] = []
+        self._canceled = False
         self._turn = 0
         self._tries = 1
         self._attempt = 0
         self._checkpoint: tuple[JSON] | None = None
         self._begun: dict[str, JSON] = {}
+
+    def another(self, id: str | None = None) -> Task:
+        """Make another task of the same caller in the same context."""
+        made = Task(self.agent, id=id, context_id=self.context_id, tenant=self.tenant, owner=self.owner)
+        made.states = {scope: stored for scope, stored in self.states.items() if scope == "context"}
+        made._tasks = self._tasks
+        self._tasks.append(made)
+        return made
+
+    @property
+    def state(self) -> str:
+        """The state of the task."""
+        if self._canceled:
+            return "canceled"
+        return self.turns[-1].state if self.turns else "submitted"
+
+    def cancel(self) -> None:
+        """Cancel the task, which waits for its client, as that does."""
+        self._canceled = True
 
     async def send(self, message: MessageLike, **members: JSON) -> Turn:
         """Let the agent answer a message, the first one or the answer to its question. `members` join the run document."""
@@ -241,8 +273,16 @@ class Task:
         self._attempt += 1
         document: dict[str, JSON] = {
             "version": 1,
-            "idempotencyKey": f"{self.id}:{self._turn}",
-            "task": {"id": self.id, "contextId": self.context_id, "agent": self.agent._name or "agent", "owner": self.owner},
+            "idempotencyKey": f"{self.key}:{self._turn}",
+            "task": {
+                "id": self.id,
+                "key": self.key,
+                "contextId": self.context_id,
+                "contextKey": self.context_key,
+                "agent": self._agent,
+                "tenant": self.tenant,
+                "owner": self.owner,
+            },
             "turn": self._turn,
             "try": self._tries,
             "attempt": self._attempt,
@@ -307,8 +347,10 @@ class _Memory:
                 raise StateChanged("another version is stored")
             assert body is not None
             value = decode(body)
-            self._task.states[id] = (value, 0 if value is None else version + 1)
-            return {"version": self._task.states[id][1]}
+            stored = (value, 0 if value is None else version + 1)
+            for task in self._task._tasks if id == "context" else [self._task]:
+                task.states[id] = stored
+            return {"version": stored[1]}
         artifacts = [a for t in [*self._task.turns, self._turn] for a in t.artifacts]
         if kind == "artifacts" and id:
             for artifact in artifacts:
@@ -319,8 +361,14 @@ class _Memory:
             return {"artifacts": listed}
         elif kind == "history":
             return {"history": list(self._task.history)}
-        elif kind == "tasks" and not id:
-            return {"tasks": []}
+        elif kind == "tasks":
+            docs = [
+                {"id": t.id, "contextId": t.context_id, "state": t.state, **({"history": t.history} if id else {})}
+                for t in self._task._tasks
+                if t is not self._task and id in ("", quote(t.id, safe=""))
+            ]
+            if docs or not id:
+                return docs[0] if id else {"tasks": docs}
         raise NotFound(path)
 
 

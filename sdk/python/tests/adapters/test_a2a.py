@@ -6,6 +6,7 @@ import asyncio
 import warnings
 from typing import Any
 
+import callers
 import pytest
 from a2a.server.agent_execution import AgentExecutor
 from a2a.server.tasks import TaskUpdater
@@ -130,7 +131,7 @@ async def test_the_context() -> None:
         acceptedOutputModes=["text/plain"],
     )
     assert turn.state == "completed"
-    assert seen == [(task.id, "c-1", "a", {"n": 1}), ("ada", ["s"], None), ["text/plain"], 3]
+    assert seen == [(task.key, task.context_key, "a", {"n": 1}), ("ada", ["s"], None), ["text/plain"], 3]
 
 
 @pytest.mark.parametrize("replies", [False, True])
@@ -228,3 +229,17 @@ if ONE:  # the example is for 1.x
     async def test_the_example() -> None:
         turn = await testing.run(load("adapters/a2a_executor.py"), "count")
         assert (turn.state, turn.text) == ("completed", "1 2 3 4 5 ")
+
+
+async def test_no_caller_and_no_agent_reads_the_memory_of_another() -> None:
+    remembered: dict[str, list[str]] = {}
+
+    class Remember(Base):
+        async def execute(self, context: Any, event_queue: Any) -> None:
+            told = remembered.setdefault(context.context_id, [])
+            told.append(context.get_user_input())
+            assert context.task_id not in remembered
+            remembered[context.task_id] = told
+            await TaskUpdater(event_queue, context.task_id, context.context_id).add_artifact([text(" ".join(told))])
+
+    await callers.check(lambda name: wrap(Remember(), name), shared=True)

@@ -21,6 +21,8 @@ with warnings.catch_warnings():
 
     from holdfast_agent.adapters.adk import wrap
 
+import callers
+
 import holdfast_agent as hf
 from examples import load
 from holdfast_agent import testing
@@ -56,7 +58,9 @@ async def test_sessions_are_contexts() -> None:
     assert (await testing.Task(agent, context_id="c-1", owner="ada").send("Who am I?")).text == "Your name is Ada."
     await testing.Task(agent, context_id="c-1", owner="eve").send("Who am I?")
     assert [len(contents) for contents in model.seen] == [1, 3, 1]
-    assert await made.session_service.get_session(app_name="travel", user_id="ada", session_id="c-1")
+    assert await made.session_service.get_session(
+        app_name="travel", user_id="ada", session_id=testing.Task(agent, context_id="c-1", owner="ada").context_key
+    )
 
 
 async def test_tools_run() -> None:
@@ -145,3 +149,25 @@ async def test_the_example() -> None:
     turn = await task.answer("yes")
     assert turn.state == "completed"
     assert "'paid': 20" in turn.text
+
+
+async def test_no_caller_and_no_agent_reads_the_memory_of_another() -> None:
+    class Remember(BaseLlm):
+        model: str = "remember"
+
+        async def generate_content_async(self, llm_request: Any, stream: bool = False) -> AsyncGenerator[LlmResponse, None]:
+            told = " ".join(p.text or "" for c in llm_request.contents for p in c.parts)
+            yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text=told)]))
+
+    sessions = InMemorySessionService()
+    agent = LlmAgent(name="travel", model=Remember())
+    await callers.check(lambda name: wrap(Runner(app_name="travel", agent=agent, session_service=sessions), name), shared=True)
+
+
+async def test_a_user_has_one_tenant() -> None:
+    users = []
+    for tenant, owner in (("", "acme/ada"), ("acme", "ada"), ("", "ada@example.com"), ("a/b", "c"), ("a", "b/c")):
+        made, _ = runner("Hello.")
+        await testing.Task(wrap(made, "travel"), tenant=tenant, owner=owner).send("hi")
+        users += made.session_service.sessions["travel"]
+    assert users == ["acme%2Fada", "acme/ada", "ada@example.com", "a%2Fb/c", "a/b%2Fc"]

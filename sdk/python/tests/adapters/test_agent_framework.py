@@ -28,6 +28,8 @@ with warnings.catch_warnings():
 
     from holdfast_agent.adapters.agent_framework import wrap
 
+import callers
+
 import holdfast_agent as hf
 from examples import load
 from holdfast_agent import testing
@@ -115,11 +117,12 @@ async def test_a_history_provider_is_the_memory_of_a_context() -> None:
     model = Script([call("look")], ["Sun"], ["Sun again"], ["Who?"])
     store = Store()
     agent = wrap(Agent(model, name="chat", tools=[look], context_providers=[store]), "chat")
-    assert (await testing.Task(agent, context_id="c-1").send("Weather?")).text == "Sun"
-    assert (await testing.Task(agent, context_id="c-1").send("And now?")).text == "Sun again"
+    one, two = testing.Task(agent), testing.Task(agent)
+    assert (await one.send("Weather?")).text == "Sun"
+    assert (await one.another().send("And now?")).text == "Sun again"
     assert [s for _, s in model.said(2)] == ["Weather?", "function_call", "sunny", "Sun", "And now?"]
-    await testing.Task(agent, context_id="c-2").send("hi")
-    assert list(store.kept) == ["c-1", "c-2"]
+    await two.send("hi")
+    assert list(store.kept) == [one.context_key, two.context_key]
     assert model.said(3) == [("user", "hi")]
 
 
@@ -276,3 +279,13 @@ async def test_the_example() -> None:
     assert (turn.state, turn.message.text) == ("input-required", "Approve refund(euros=20)?")
     turn = await task.answer("yes")
     assert (turn.state, turn.text) == ("completed", "The tool says: paid 20 euros")
+
+
+async def test_no_caller_and_no_agent_reads_the_memory_of_another() -> None:
+    class Remember(Script):
+        def _inner_get_response(self, *, messages: Any, stream: bool, options: Any, **kwargs: Any) -> Any:
+            self.steps = [[" ".join(m.text for m in messages)]]
+            return super()._inner_get_response(messages=messages, stream=stream, options=options, **kwargs)
+
+    kept = Store()
+    await callers.check(lambda name: wrap(Agent(Remember(), name="chat", context_providers=[kept]), name), shared=True)

@@ -23,6 +23,8 @@ with warnings.catch_warnings():
 
     from holdfast_agent.adapters.crewai import wrap
 
+import callers
+
 import holdfast_agent as hf
 from examples import load
 from holdfast_agent import testing
@@ -248,3 +250,14 @@ async def test_the_example() -> None:
     assert turn.text == "Oslo, by train."
     turn = await task.answer("yes")
     assert (turn.state, turn.text) == ("completed", "Booked: Oslo, by train.")
+
+
+async def test_no_caller_and_no_agent_reads_the_memory_of_another() -> None:
+    class Remember(Script):
+        def call(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
+            return str(messages)
+
+    guide = Agent(role="guide", goal="Plan", backstory="Guide", llm=Remember(model="script"))
+    tell = Task(name="tell", description="{history} {message}", expected_output="All", agent=guide)
+    made = Crew(agents=[guide], tasks=[tell])
+    await callers.check(lambda name: wrap(made, name), shared=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import callers
 import pytest
 from fasta2a import Worker
 from pydantic import BaseModel
@@ -78,8 +79,7 @@ async def test_the_context_is_the_state_of_the_context() -> None:
     task = testing.Task(wrap(Remember, "x", context=Kept), context_id="c-1")
     assert (await task.send("Ada")).text == "Ada"
     assert task.states["context"][0] == {"names": ["Ada"]}
-    other = testing.Task(wrap(Remember, "x", context=Kept), context_id="c-1")
-    other.states["context"] = task.states["context"]
+    other = task.another()
     assert (await other.send("Eve")).text == "Ada, Eve"
 
 
@@ -134,3 +134,19 @@ async def test_the_example() -> None:
     assert (turn.state, turn.message.text) == ("input-required", "About what?")
     turn = await task.answer("moon")
     assert (turn.state, turn.text) == ("completed", "O moon,\nO moon!")
+
+
+async def test_no_caller_and_no_agent_reads_the_memory_of_another() -> None:
+    remembered: dict[str, list[str]] = {}
+
+    class Remember(Base):
+        async def run_task(self, params: Any) -> None:
+            kept = await self.storage.load_context(params["context_id"]) or []
+            told = remembered.setdefault(params["context_id"], kept)
+            told.append(params["message"]["parts"][0]["text"])
+            await self.storage.update_context(params["context_id"], told)
+            assert params["id"] not in remembered
+            remembered[params["id"]] = told
+            await self.storage.update_task(params["id"], "completed", self.build_artifacts(" ".join(told)))
+
+    await callers.check(lambda name: wrap(Remember, name), shared=True)

@@ -6,6 +6,7 @@ import asyncio
 import operator
 from typing import Annotated, Any, TypedDict
 
+import callers
 import pytest
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage
@@ -169,10 +170,10 @@ async def test_a_retry_finishes_what_died_between_a_node_and_its_step(lost: int)
     task = testing.Task(wrap(graph, "x", input=lambda run: {"log": []}), context_id="c")
     await task.send("hi")
     # The results of nodes are stored before the checkpoints of their steps.
-    steps = saver.storage["c"][""]
+    steps = saver.storage[task.context_key][""]
     for id in sorted(steps)[-lost:]:
         del steps[id]
-    state = await graph.aget_state({"configurable": {"thread_id": "c"}})
+    state = await graph.aget_state({"configurable": {"thread_id": task.context_key}})
     assert (state.next, [t.result for t in state.tasks]) == ((), [{"log": ["second" if lost == 1 else "first"]}])
     calls.clear()
     turn = await task.retry()
@@ -241,3 +242,61 @@ async def test_the_example() -> None:
     assert (turn.state, turn.text, turn.message.text) == ("input-required", "A train to Oslo, 199 euros.", "Book it?")
     turn = await task.answer("yes")
     assert (turn.state, turn.text) == ("completed", "Booked.")
+
+
+def remembering(saver: Any) -> Any:
+    """A graph that answers with all that it was told; to "book" it asks first."""
+
+    def node(state: MessagesState) -> Any:
+        told = [m.text for m in state["messages"] if m.type == "human"]
+        if told[-1] == "book":
+            told.append(f"booked: {interrupt('Book it?')}")
+        return {"messages": [AIMessage(" ".join(told))]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("node", node)
+    builder.add_edge(START, "node")
+    return builder.compile(checkpointer=saver)
+
+
+@pytest.mark.parametrize("thread", ["context", "task"])
+async def test_no_caller_and_no_agent_reads_the_memory_of_another(thread: Any) -> None:
+    saver = InMemorySaver()
+    await callers.check(lambda name: wrap(remembering(saver), name, thread=thread), shared=thread == "context")
+
+
+async def test_only_the_task_that_asked_is_answered() -> None:
+    agent = wrap(remembering(InMemorySaver()), "trip")
+    task = testing.Task(agent)
+    assert (await task.another().send("I am Ada")).text == "I am Ada"
+    assert (await task.send("book")).state == "input-required"
+    # Other tasks go on without it, with the memory of before.
+    other = task.another()
+    assert (await other.send("yes")).text == "I am Ada yes"
+    asking = task.another()
+    assert (await asking.send("book")).message.text == "Book it?"
+    assert (await asking.retry()).message.text == "Book it?"
+    assert (await asking.answer("no")).text == "I am Ada book booked: no"
+    assert (await task.answer("yes")).text == "I am Ada book booked: yes"
+    # What it said is the memory of the context again.
+    assert (await task.another().send("well")).text == "I am Ada book well"
+
+
+async def test_a_question_that_nobody_answers_ends_with_its_task() -> None:
+    agent = wrap(remembering(InMemorySaver()), "trip")
+    task = testing.Task(agent)
+    assert (await task.another().send("I am Ada")).text == "I am Ada"
+    await task.send("book")
+    task.cancel()
+    assert (await task.another().send("hello")).text == "I am Ada hello"
+    assert (await task.another().send("bye")).text == "I am Ada hello bye"
+
+
+async def test_an_answer_without_the_memory_of_its_question_fails() -> None:
+    saver = InMemorySaver()
+    agent = wrap(remembering(saver), "trip")
+    task = testing.Task(agent)
+    await task.send("book")
+    saver.delete_thread(task.context_key)
+    turn = await task.answer("yes")
+    assert (turn.state, turn.message.text) == ("failed", "The agent has lost the memory of this task.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import callers
 from pydantic import BaseModel
 from workflows import Context, Workflow, step
 from workflows.events import Event, HumanResponseEvent, InputRequiredEvent, StartEvent, StopEvent
@@ -218,3 +219,8 @@ async def test_the_example() -> None:
     assert (turn.state, turn.text, turn.message.text) == ("input-required", "A train to Oslo, 199 euros.", "Book it?")
     turn = await task.answer("yes")
     assert (turn.state, turn.text) == ("completed", "Booked.")
+
+
+async def test_no_caller_and_no_agent_reads_the_memory_of_another() -> None:
+    chat = Chat(timeout=None)
+    await callers.check(lambda name: wrap(chat, name), shared=False)

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import callers
 import pytest
 from agents import Agent, RunContextWrapper, SQLiteSession, function_tool, handoff, set_tracing_disabled
 from agents.testing import ScriptedModel, assistant_message, function_call
@@ -59,7 +60,7 @@ async def test_a_session_is_the_memory_of_a_context(tmp_path: Path) -> None:
     sessions: list[SQLiteSession] = []
 
     def session(run: hf.Run) -> SQLiteSession:
-        sessions.append(SQLiteSession(run.context_id, tmp_path / "sessions.db"))
+        sessions.append(SQLiteSession(run.context_key, tmp_path / "sessions.db"))
         return sessions[-1]
 
     agent = wrap(Agent(name="chat", model=model, tools=[look]), "chat", session=session)
@@ -213,3 +214,22 @@ async def test_the_example() -> None:
     assert (turn.state, turn.message.text) == ("input-required", "Approve refund(euros=20)?")
     turn = await task.answer("yes")
     assert (turn.state, turn.text) == ("completed", "The tool says: paid 20 euros")
+
+
+async def test_no_caller_and_no_agent_reads_the_memory_of_another(tmp_path: Path) -> None:
+    class Remember(ScriptedModel):
+        async def stream_response(self, *args: Any, **kwargs: Any) -> Any:
+            given = args[1] if len(args) > 1 else kwargs["input"]
+            self.enqueue([assistant_message(str(given))])
+            async for event in super().stream_response(*args, **kwargs):
+                yield event
+
+    made: list[SQLiteSession] = []
+
+    def session(run: hf.Run) -> SQLiteSession:
+        made.append(SQLiteSession(run.context_key, tmp_path / "sessions.db"))
+        return made[-1]
+
+    await callers.check(lambda name: wrap(Agent(name="chat", model=Remember([])), name, session=session), shared=True)
+    for opened in made:
+        opened.close()

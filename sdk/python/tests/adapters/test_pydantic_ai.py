@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import callers
 import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent, CallDeferred, DeferredToolRequests, ModelRetry, RunContext
@@ -163,3 +164,11 @@ async def test_the_example() -> None:
     assert (turn.state, turn.message.text) == ("input-required", 'Approve delete(name="a")?')
     turn = await task.answer("yes")
     assert (turn.state, turn.text) == ("completed", "Done.")
+
+
+async def test_no_caller_and_no_agent_reads_the_memory_of_another() -> None:
+    async def remember(messages: Messages, info: AgentInfo) -> AsyncIterator[str]:
+        yield " ".join(str(p.content) for m in messages for p in m.parts)
+
+    agent = Agent(FunctionModel(stream_function=remember))
+    await callers.check(lambda name: wrap(agent, name), shared=False)

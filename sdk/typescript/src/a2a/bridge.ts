@@ -88,7 +88,7 @@ export function bridge<Context, EventBus, Published>(
       const { reason } = run.signal.reason as Stopped;
       wake();
       if (reason !== "canceled" && reason !== "over") return;
-      callAsync(() => executor.cancelTask(run.taskId, bus as unknown as EventBus)).catch((error) => {
+      callAsync(() => executor.cancelTask(run.taskKey, bus as unknown as EventBus)).catch((error) => {
         run.log.error("cancelTask has failed", { error: describe(error) });
       });
     };

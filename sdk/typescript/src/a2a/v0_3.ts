@@ -109,20 +109,22 @@ const line: Line<SdkContext, SdkEvent> = {
 
   context(run) {
     const userMessage: SdkMessage = {
-      ...toMessage({ role: "user", parts: partsOf(run), metadata: run.message.metadata }, run.taskId, run.contextId),
+      ...toMessage({ role: "user", parts: partsOf(run), metadata: run.message.metadata }, run.taskKey, run.contextKey),
       messageId: messageIdOf(run),
       extensions: run.message.extensions,
       referenceTaskIds: run.message.referenceTaskIds,
     };
     return {
       userMessage,
-      taskId: run.taskId,
-      contextId: run.contextId,
+      taskId: run.taskKey,
+      contextId: run.contextKey,
       task:
         run.turn > 1
-          ? toTask(run.taskId, run.contextId, stateBefore(run), own(run.history), plain(run.metadata), userMessage)
+          ? toTask(run.taskKey, run.contextKey, stateBefore(run), own(run.history), plain(run.metadata), userMessage)
           : undefined,
-      referenceTasks: some(run.references)?.map((r) => toTask(r.id, r.contextId, r.state as State, r.history, undefined)),
+      referenceTasks: some(run.references)?.map((r) =>
+        toTask(r.id, r.contextId === run.contextId ? run.contextKey : r.contextId, r.state as State, r.history, undefined),
+      ),
       context: {
         user: { isAuthenticated: run.owner !== "", userName: run.owner },
         requestedExtensions: some(run.extensions),

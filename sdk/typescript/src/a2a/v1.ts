@@ -167,7 +167,7 @@ const line: Line<SdkContext, SdkEvent> = {
 
   context(run) {
     const message: SdkMessage = {
-      ...toMessage({ role: "user", parts: partsOf(run), metadata: run.message.metadata }, run.taskId, run.contextId),
+      ...toMessage({ role: "user", parts: partsOf(run), metadata: run.message.metadata }, run.taskKey, run.contextKey),
       messageId: messageIdOf(run),
       extensions: run.message.extensions ?? [],
       referenceTaskIds: run.message.referenceTaskIds ?? [],
@@ -186,12 +186,14 @@ const line: Line<SdkContext, SdkEvent> = {
         metadata,
       },
       userMessage: message,
-      taskId: run.taskId,
-      contextId: run.contextId,
+      taskId: run.taskKey,
+      contextId: run.contextKey,
       context: new CallContext(run),
       task:
-        run.turn > 1 ? toTask(run.taskId, run.contextId, stateBefore(run), history, plain(run.metadata), message) : undefined,
-      referenceTasks: some(run.references)?.map((r) => toTask(r.id, r.contextId, r.state as State, r.history, undefined)),
+        run.turn > 1 ? toTask(run.taskKey, run.contextKey, stateBefore(run), history, plain(run.metadata), message) : undefined,
+      referenceTasks: some(run.references)?.map((r) =>
+        toTask(r.id, r.contextId === run.contextId ? run.contextKey : r.contextId, r.state as State, r.history, undefined),
+      ),
     };
   },
 

@@ -3,6 +3,8 @@
 from holdfast_agent.adapters.a2a import wrap
 
 wrap(TravelExecutor(), "travel").serve()
+
+The ids of the task and its context are the run's task_key and context_key: executors keep memory under them.
 """
 
 from __future__ import annotations
@@ -74,8 +76,9 @@ class _Queue(EventQueue):
 
 
 class _Session:
-    def __init__(self, executor: AgentExecutor, run: Run, replies: bool) -> None:
+    def __init__(self, executor: AgentExecutor, run: Run, replies: bool, user: str = "") -> None:
         self._executor = executor
+        self._user = user or run.owner
         self._run = run
         self._replies = replies
         self._first = True
@@ -90,7 +93,7 @@ class _Session:
         run = self._run
         if not run.message:
             raise Fail("This agent only answers messages.")
-        context = _context_1(run) if _one is not None else _context_0(run)
+        context = _context_1(run, self._user) if _one is not None else _context_0(run, self._user)
         queue = _Queue(self)
         work = asyncio.ensure_future(_coroutine(self._executor.execute(context, queue)))
         try:
@@ -201,9 +204,9 @@ def _status_before(run: Run, state: str, convert: Callable[[Run, Message], dict[
     return {"state": state, **({"message": convert(run, said)} if said else {})}
 
 
-def _call_context(run: Run) -> dict[str, Any]:
+def _call_context(run: Run, user: str) -> dict[str, Any]:
     return {
-        "user": _Caller(run.owner) if run.owner else UnauthenticatedUser(),
+        "user": _Caller(user) if user else UnauthenticatedUser(),
         "requested_extensions": set(run.extensions),
         "state": {"scopes": list(run.scopes), "holdfast_run": run},
     }
@@ -218,8 +221,8 @@ def _message_1(run: Run, message: Message) -> dict[str, JSON]:
     return {
         **doc,
         "role": "ROLE_USER" if message.role == "user" else "ROLE_AGENT",
-        "taskId": run.task_id,
-        "contextId": run.context_id,
+        "taskId": run.task_key,
+        "contextId": run.context_key,
     }
 
 
@@ -227,7 +230,7 @@ def _artifact_doc(said: Said) -> dict[str, JSON]:
     return Artifact(said.parts, said.artifact_id, said.name, said.description, said.metadata, said.extensions).to_json()
 
 
-def _context_1(run: Run) -> RequestContext:
+def _context_1(run: Run, user: str) -> RequestContext:
     from google.protobuf.json_format import ParseDict  # type: ignore[import-untyped]
 
     request = ParseDict(
@@ -243,8 +246,8 @@ def _context_1(run: Run) -> RequestContext:
     if run.turn > 1:
         task = ParseDict(
             {
-                "id": run.task_id,
-                "contextId": run.context_id,
+                "id": run.task_key,
+                "contextId": run.context_key,
                 "status": _status_before(run, "TASK_STATE_" + _state_before(run).upper().replace("-", "_"), _message_1),
                 "history": [_message_1(run, s) for s in run.history if s.artifact_id is None and s.parts]
                 + [_message_1(run, run.message)],
@@ -256,10 +259,10 @@ def _context_1(run: Run) -> RequestContext:
         )
     make: Any = RequestContext
     context: RequestContext = make(
-        call_context=ServerCallContext(**{**_call_context(run), "tenant": run.tenant}),
+        call_context=ServerCallContext(**{**_call_context(run, user), "tenant": run.tenant}),
         request=request,
-        task_id=run.task_id,
-        context_id=run.context_id,
+        task_id=run.task_key,
+        context_id=run.context_key,
         task=task,
     )
     return context
@@ -295,12 +298,12 @@ def _message_0(run: Run, message: Message) -> dict[str, JSON]:
         "kind": "message",
         "role": message.role,
         "parts": _parts_0(message),
-        "taskId": run.task_id,
-        "contextId": run.context_id,
+        "taskId": run.task_key,
+        "contextId": run.context_key,
     }
 
 
-def _context_0(run: Run) -> RequestContext:
+def _context_0(run: Run, user: str) -> RequestContext:
     from a2a import types
 
     params = {
@@ -312,8 +315,8 @@ def _context_0(run: Run) -> RequestContext:
     if run.turn > 1:
         task = types.Task.model_validate(
             {
-                "id": run.task_id,
-                "contextId": run.context_id,
+                "id": run.task_key,
+                "contextId": run.context_key,
                 "status": _status_before(run, _state_before(run), _message_0),
                 "history": [_message_0(run, s) for s in run.history if s.artifact_id is None and s.parts] + [params["message"]],
                 "artifacts": [
@@ -325,10 +328,10 @@ def _context_0(run: Run) -> RequestContext:
     make: Any = RequestContext
     context: RequestContext = make(
         request=getattr(types, "MessageSendParams").model_validate(params),  # noqa: B009
-        task_id=run.task_id,
-        context_id=run.context_id,
+        task_id=run.task_key,
+        context_id=run.context_key,
         task=task,
-        call_context=ServerCallContext(**_call_context(run)),
+        call_context=ServerCallContext(**_call_context(run, user)),
     )
     return context
 

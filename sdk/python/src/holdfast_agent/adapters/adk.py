@@ -4,13 +4,15 @@
 
     wrap(Runner(app_name="travel", agent=root_agent, session_service=service), "travel").serve()
 
-They run by ADK's own A2aAgentExecutor: the session is the context of the task, and its user the owner of the task. A
-long-running tool becomes a question. The client's answer, text or a data part, is the response of that tool.
+They run by ADK's own A2aAgentExecutor: the session is the context of the task, and its user the owner of the task, behind the
+tenant and a slash if there is a tenant. A long-running tool becomes a question. The client's answer, text or a data part, is the
+response of that tool.
 """
 
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 from google.adk.a2a.executor.a2a_agent_executor import A2aAgentExecutor
 from google.adk.runners import Runner
@@ -32,9 +34,15 @@ def wrap(runner: Runner | A2aAgentExecutor, name: str | None = None, *, concurre
     @agent.run
     async def answer(run: Run) -> None:
         run.message = _answered(run)
-        await a2a._Session(executor, run, replies=False).execute()
+        await a2a._Session(executor, run, replies=False, user=_user(run)).execute()
 
     return agent
+
+
+def _user(run: Run) -> str:
+    """No two owners have the same: ADK keeps memory of users, and of anonymous ones by the session."""
+    owner = quote(run.owner, safe="@:+ ")
+    return f"{quote(run.tenant, safe='@:+ ')}/{owner}" if run.owner and run.tenant else owner
 
 
 def _answered(run: Run) -> Message:

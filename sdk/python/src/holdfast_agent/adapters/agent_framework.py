@@ -34,7 +34,7 @@ def wrap(
 ) -> Agent:
     """Make an agent of an Agent of the framework, or of a function that makes one for each run, as workflows need.
 
-    The framework's session has the id of the context.
+    The framework's session has the key of the context.
 
     options: more arguments of the agent's run, such as options (of the model) or tools.
     """
@@ -54,7 +54,7 @@ def wrap(
             session = AgentSession.from_dict(pending["session"])
             messages = _answers(pending["asked"], run.message)
         else:
-            session = inner.create_session(session_id=run.context_id)
+            session = inner.create_session(session_id=run.context_key)
             past = [] if _remembers(inner) else run.history
             messages = [*_past(past), Message("user", _contents(run.message))]
         speaks = _speaks(inner, given)

@@ -5,7 +5,7 @@
     wrap(TravelWorker, "travel").serve()
 
 The worker gets a storage and a broker that are those of one run. What it publishes and stores goes to the client, and the
-context that it stores is the state of the context.
+context that it stores is the state of the context. The ids it gets are the keys of the run.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def wrap(
         work = _Work(run)
         storage = _Storage(work, codec)
         inner = worker(broker=_Broker(event_bus=_Bus(work)), storage=storage)
-        params: Any = {"id": run.task_id, "context_id": run.context_id, "message": work.history[-1]}
+        params: Any = {"id": run.task_key, "context_id": run.context_key, "message": work.history[-1]}
         if run.accepted_output_modes:
             params["accepted_output_modes"] = run.accepted_output_modes
         if run.turn_metadata:
@@ -57,7 +57,7 @@ def wrap(
             await inner.run_task(params)
         except asyncio.CancelledError:
             if run.canceled:
-                await inner.cancel_task({"id": run.task_id})
+                await inner.cancel_task({"id": run.task_key})
             raise
         await work.end()
 
@@ -69,7 +69,7 @@ class _Work:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        ids = {"task_id": run.task_id, "context_id": run.context_id}
+        ids = {"task_id": run.task_key, "context_id": run.context_key}
         said: list[tuple[str, Message]] = [*((s.role, s) for s in run.history), ("user", run.message)]
         self.history: list[Any] = [
             {"role": role, "message_id": m.id or "", "parts": [_theirs(p.to_json()) for p in m.parts], **ids} for role, m in said
@@ -81,7 +81,7 @@ class _Work:
 
     def task(self) -> Any:
         status = {"state": self.state, "timestamp": datetime.now(timezone.utc).isoformat()}
-        ids = {"id": self.run.task_id, "context_id": self.run.context_id}
+        ids = {"id": self.run.task_key, "context_id": self.run.context_key}
         return {**ids, "status": status, "history": list(self.history), "artifacts": list(self.artifacts)}
 
     async def status(self, state: str, message: Mapping[str, Any] | None) -> None:
@@ -118,7 +118,7 @@ class _Storage(Storage[Any]):
         self._codec = codec
 
     async def load_task(self, task_id: str, history_length: int | None = None) -> Any:
-        if task_id != self._work.run.task_id:
+        if task_id != self._work.run.task_key:
             return None
         task = self._work.task()
         if history_length:

@@ -4,24 +4,33 @@
 
     wrap(builder.compile(checkpointer=saver), "travel").serve()
 
-With a checkpointer, the thread is the context of the task: memory, and interrupts that become questions. Without one, a graph
-with messages gets the conversation from the run document.
+With a checkpointer, the thread is the context of the task, of its caller and of this agent: memory, and interrupts that become
+questions. A task that begins while another one of its context runs or waits has a thread of its own, which begins as a copy
+of the memory. Without a checkpointer, a graph with messages gets the conversation from the run document.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
-from langgraph.types import Command, Interrupt
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, Interrupt, StateSnapshot
 
-from holdfast_agent import Agent, Message, PartLike, Run, Said, data
+from holdfast_agent import Agent, Fail, Message, NotFound, PartLike, Run, Said, data
 from holdfast_agent.content import JSON
 
-KEY = "holdfast_turn"
-"""The metadata of a checkpoint that says which turn wrote it."""
+TURN = "holdfast_turn"
+"""The metadata of a checkpoint that says which turn wrote it, by its idempotency key."""
+TASK = "holdfast_task"
+"""The same for the task, by its id."""
+
+_log = logging.getLogger(__name__)
 
 
 def wrap(
@@ -50,18 +59,21 @@ def wrap(
     @agent.run
     async def answer(run: Run) -> None:
         given: dict[str, Any] = (config(run) if config else {}) or {}
-        id = run.context_id if thread == "context" else run.task_id
+        own = {"thread_id": run.context_key if thread == "context" else run.task_key, "holdfast_run": run}
         settings = {
             **given,
-            "configurable": {"thread_id": id, "holdfast_run": run, **given.get("configurable", {})},
-            "metadata": {KEY: run.idempotency_key, **given.get("metadata", {})},
+            "configurable": {**own, **given.get("configurable", {})},
+            "metadata": {TURN: run.idempotency_key, TASK: run.task_id, **given.get("metadata", {})},
         }
         durable = getattr(graph, "checkpointer", None) not in (None, False)
         begin: Any = (input or _input)(run)
         if durable:
-            state = await graph.aget_state(settings)
+            settings, state = await _thread(graph, run, settings)
             pending = _interrupts(state)
-            mine = (state.metadata or {}).get(KEY) == run.idempotency_key
+            mine = _by(state, TURN) == run.idempotency_key
+            if run.turn > 1 and _by(state, TASK) != run.task_id:
+                # With an answer alone, the graph would begin anew.
+                raise Fail("The agent has lost the memory of this task.")
             if mine and pending:  # an earlier try came so far
                 await _ask(run, pending)
                 return
@@ -71,7 +83,7 @@ def wrap(
                 return
             if mine:
                 begin = None
-            elif pending:
+            elif pending and _by(state, TASK) == run.task_id:
                 value = (resume or _answer)(run)
                 begin = Command(resume=value if len(pending) == 1 else _each(pending, value))
         elif input is None:
@@ -100,11 +112,59 @@ def wrap(
             elif mode == "values":
                 values = item
         if asked:
+            if isinstance(graph.checkpointer, InMemorySaver):
+                _log.warning("a question waits in an InMemorySaver: its answer fails the task if another process gets it")
             await _ask(run, asked)
             return
         await _final(run, values, output, sent)
 
     return agent
+
+
+def _by(state: StateSnapshot, what: str) -> Any:
+    """Which turn or task wrote the state."""
+    return (state.metadata or {}).get(what)
+
+
+async def _thread(graph: Any, run: Run, settings: dict[str, Any]) -> tuple[dict[str, Any], StateSnapshot]:
+    """The thread of the task, as settings, and its state. A thread of LangGraph can wait for one answer only."""
+    alone = {**settings, "configurable": {**settings["configurable"], "thread_id": run.task_key}}
+    if run.attempt > 1:
+        state: StateSnapshot = await graph.aget_state(alone)
+        if _by(state, TASK) == run.task_id:
+            return alone, state
+    state = await graph.aget_state(settings)
+    other = _by(state, TASK)
+    if other in (None, run.task_id) or not state.tasks:
+        return settings, state
+    before = None  # the newest state in which no task was under way
+    async for past in graph.aget_state_history(settings):
+        if not past.tasks:
+            before = past
+            break
+    if await _open(run, other):
+        if before is not None:
+            await _copy(graph.checkpointer, before.config, run.task_key)
+        return alone, await graph.aget_state(alone)
+    if before is None:
+        return settings, state
+    # What the other task has left would come back as the answer to nothing, such as calls of tools without results.
+    return {**settings, "configurable": {**settings["configurable"], **before.config["configurable"]}}, before
+
+
+async def _open(run: Run, id: str) -> bool:
+    """Whether another task of the context can still go on."""
+    try:
+        return (await run.read_task(id, count=1)).state not in ("completed", "failed", "canceled", "rejected")
+    except NotFound:
+        return False
+
+
+async def _copy(saver: BaseCheckpointSaver[Any], source: RunnableConfig, thread: str) -> None:
+    stored = await saver.aget_tuple(source)
+    if stored is not None:
+        to: RunnableConfig = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
+        await saver.aput(to, stored.checkpoint, stored.metadata, stored.checkpoint["channel_versions"])
 
 
 def _input(run: Run) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def wrap(
 ) -> Agent:
     """Make an agent of an Agent of the SDK.
 
-    session: the memory of a run, such as SQLAlchemySession(run.context_id, ...); default the history of the run document.
+    session: the memory of a run, such as SQLAlchemySession(run.context_key, ...); default the history of the run document.
     context: makes the context of a run, which tools get.
     options: more arguments of Runner.run_streamed, such as run_config, max_turns or hooks.
     """
